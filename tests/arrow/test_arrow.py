@@ -1,4 +1,4 @@
-"""Tables of models: compared with rows made from messages, and read by Arrow libraries."""
+"""Tables of models, compared with rows that are made from messages, and read by Arrow libraries."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ FOREST = DIGITS.parent / "iris_forest.onnx"
 
 
 def text(words):
-    """Return the value in a string column for a string of a message."""
+    """Return the expected value of a string column for a string of a message."""
     data = words if isinstance(words, bytes) else words.encode("utf-8", "surrogateescape")
     return data.decode("utf-8", "replace")
 
 
-def optional(message, name):
+def optional_value(message, name):
     if not message.HasField(name):
         return None
-    found = getattr(message, name)
-    return text(found) if isinstance(found, str | bytes) else found
+    field_value = getattr(message, name)
+    return text(field_value) if isinstance(field_value, str | bytes) else field_value
 
 
-def walk(message, path=(), graph=None, above=None):
-    """Yield every message with its path, the path of the graph around it, and the step from its parent."""
+def walk(message, path=(), graph_path=None, parent_step=None):
+    """Yield every message with its path, the path of its graph, and (parent, field name, index)."""
     if message.DESCRIPTOR.name in ("GraphProto", "FunctionProto"):
-        graph = path
-    yield message, path, graph, above
+        graph_path = path
+    yield message, path, graph_path, parent_step
     for field in message.DESCRIPTOR.fields:
         if field.message_type is None:
             continue
         if field.is_repeated:
             for index, element in enumerate(getattr(message, field.name)):
-                yield from walk(element, (*path, f"{field.name}[{index}]"), graph, (message, field.name, index))
+                yield from walk(element, (*path, f"{field.name}[{index}]"), graph_path, (message, field.name, index))
         elif message.HasField(field.name):
             child = getattr(message, field.name)
-            yield from walk(child, (*path, field.name), graph, (message, field.name, 0))
+            yield from walk(child, (*path, field.name), graph_path, (message, field.name, 0))
 
 
 def join_path(path):
@@ -68,20 +68,20 @@ def type_text(type):
     kind = type.WhichOneof("value")
     if kind is None:
         return None
-    inner = getattr(type, kind)
+    type_value = getattr(type, kind)
     if kind in ("tensor_type", "sparse_tensor_type"):
-        name = {0: "undefined"}.get(inner.elem_type) or str(inner.elem_type)
-        if inner.elem_type in onnx.TensorProto.DataType.values():
-            name = onnx.TensorProto.DataType.Name(inner.elem_type).lower()
+        name = {0: "undefined"}.get(type_value.elem_type) or str(type_value.elem_type)
+        if type_value.elem_type in onnx.TensorProto.DataType.values():
+            name = onnx.TensorProto.DataType.Name(type_value.elem_type).lower()
         return f"{'sparse_' if kind[0] == 's' else ''}tensor({name})"
     if kind == "map_type":
-        key = inner.key_type
+        key = type_value.key_type
         key = onnx.TensorProto.DataType.Name(key) if key in onnx.TensorProto.DataType.values() else str(key)
-        value = (type_text(inner.value_type) if inner.HasField("value_type") else None) or "?"
+        value = (type_text(type_value.value_type) if type_value.HasField("value_type") else None) or "?"
         return f"map({key.lower()},{value})"
     if kind == "opaque_type":
         return "opaque"
-    element = (type_text(inner.elem_type) if inner.HasField("elem_type") else None) or "?"
+    element = (type_text(type_value.elem_type) if type_value.HasField("elem_type") else None) or "?"
     return f"{'seq' if kind == 'sequence_type' else 'optional'}({element})"
 
 
@@ -98,39 +98,45 @@ def shape_of(type):
     return sizes, dims
 
 
-LISTS = {"ints": 7, "floats": 6, "strings": 8}
+LIST_FIELD_TYPES = {"ints": 7, "floats": 6, "strings": 8}
 
 
-def expected(root, table):
+def expected_rows(root, table):
     """Return the expected rows of a table, without the columns of offsets."""
     rows = []
-    for message, path, graph, above in walk(root):
-        name, step = message.DESCRIPTOR.name, above[1] if above else None
-        owner = above[0].DESCRIPTOR.name if above else None
+    for message, path, graph_path, parent_step in walk(root):
+        name, field_step = message.DESCRIPTOR.name, parent_step[1] if parent_step else None
+        owner = parent_step[0].DESCRIPTOR.name if parent_step else None
         if table == "nodes" and name == "NodeProto":
-            row = {key: optional(message, key) for key in ("name", "op_type", "domain", "overload", "doc_string")}
-            row |= {"graph": join_path(graph), "index": above[2] if above else 0, "attributes": len(message.attribute)}
+            row = {key: optional_value(message, key) for key in ("name", "op_type", "domain", "overload", "doc_string")}
+            row |= {
+                "graph": join_path(graph_path),
+                "index": parent_step[2] if parent_step else 0,
+                "attributes": len(message.attribute),
+            }
             row |= {"inputs": list(map(text, message.input)), "outputs": list(map(text, message.output))}
         elif table == "attributes" and name == "AttributeProto":
-            row = {key: optional(message, key) for key in ("name", "i", "f", "s", "ref_attr_name")}
-            row |= {"graph": join_path(graph), "node": None}
+            row = {key: optional_value(message, key) for key in ("name", "i", "f", "s", "ref_attr_name")}
+            row |= {"graph": join_path(graph_path), "node": None}
             if owner == "NodeProto":
-                row["node"] = next((int(s[:-1].rpartition("[")[2]) for s in path[-2:-1] if s.endswith("]")), 0)
+                row["node"] = next(
+                    (int(path_step[:-1].rpartition("[")[2]) for path_step in path[-2:-1] if path_step.endswith("]")), 0
+                )
             row["type"] = onnx.AttributeProto.AttributeType.Name(message.type) if message.HasField("type") else None
-            for key, number in LISTS.items():
+            for key, number in LIST_FIELD_TYPES.items():
                 items = [text(item) if key == "strings" else item for item in getattr(message, key)]
                 row[key] = items if items or message.type == number else None
         elif table == "values" and name == "ValueInfoProto":
-            row = {"graph": join_path(graph), "kind": step, "name": optional(message, "name")}
+            row = {"graph": join_path(graph_path), "kind": field_step, "name": optional_value(message, "name")}
             row["type"] = type_text(message.type) if message.HasField("type") else None
             row["shape"], row["dims"] = shape_of(message.type)
         elif table == "opsets" and name == "OperatorSetIdProto" and owner in (None, "ModelProto"):
-            row = {key: optional(message, key) for key in ("domain", "version")}
-        elif table == "metadata" and name == "StringStringEntryProto" and step in (None, "metadata_props"):
-            row = {"path": join_path(path[:-1])} | {key: optional(message, key) for key in ("key", "value")}
+            row = {key: optional_value(message, key) for key in ("domain", "version")}
+        elif table == "metadata" and name == "StringStringEntryProto" and field_step in (None, "metadata_props"):
+            row = {"path": join_path(path[:-1])} | {key: optional_value(message, key) for key in ("key", "value")}
         elif table == "functions" and name == "FunctionProto":
-            row = {key: optional(message, key) for key in ("domain", "name", "overload")}
-            row |= {"index": above[2] if above else 0, "nodes": len(message.node)}
+            row = {key: optional_value(message, key) for key in ("domain", "name", "overload")}
+            row |= {"index": parent_step[2] if parent_step else 0, "nodes": len(message.node)}
             row |= {"inputs": list(map(text, message.input)), "outputs": list(map(text, message.output))}
             row["attributes"] = [
                 *map(text, message.attribute),
@@ -138,8 +144,8 @@ def expected(root, table):
             ]
         elif table == "model" and name == "ModelProto":
             keys = ("ir_version", "producer_name", "producer_version", "domain", "model_version", "doc_string")
-            row = {key: optional(message, key) for key in keys}
-            row |= {"graph_name": optional(message.graph, "name"), "nodes": len(message.graph.node)}
+            row = {key: optional_value(message, key) for key in keys}
+            row |= {"graph_name": optional_value(message.graph, "name"), "nodes": len(message.graph.node)}
             row["functions"] = len(message.functions)
         else:
             continue
@@ -152,11 +158,11 @@ def rows_of(source, table, **options):
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def without(rows, *keys):
+def without_columns(rows, *keys):
     return [{key: item for key, item in row.items() if key not in keys} for row in rows]
 
 
-def assert_equal_rows(got, wanted):
+def assert_equal_rows(rows, expected):
     """Compare rows; floats by their bits."""
 
     def bits(row):
@@ -167,13 +173,13 @@ def assert_equal_rows(got, wanted):
             for key, item in sorted(row.items())
         }  # fmt: skip
 
-    assert list(map(bits, got)) == list(map(bits, wanted))
+    assert list(map(bits, rows)) == list(map(bits, expected))
 
 
-PLAIN = ["nodes", "attributes", "values", "opsets", "metadata", "functions", "model"]
+MESSAGE_TABLES = ["nodes", "attributes", "values", "opsets", "metadata", "functions", "model"]
 
 
-def everything():
+def make_complete_model():
     """Make a model with every kind of value, attribute, subgraph and function."""
     model = nested_model()
     types = [
@@ -208,13 +214,13 @@ def everything():
 # --- rows
 
 
-@pytest.mark.parametrize("table", PLAIN)
+@pytest.mark.parametrize("table", MESSAGE_TABLES)
 @pytest.mark.parametrize("strings", ["utf8_view", "utf8"])
 def test_rows_are_those_of_the_messages(table, strings):
-    data = everything().SerializeToString()
-    wanted = expected(onnxwire.ModelProto.FromString(data), table)
-    assert wanted
-    assert_equal_rows(without(rows_of(data, table, strings=strings), "offset", "bytes"), wanted)
+    data = make_complete_model().SerializeToString()
+    expected = expected_rows(onnxwire.ModelProto.FromString(data), table)
+    assert expected
+    assert_equal_rows(without_columns(rows_of(data, table, strings=strings), "offset", "bytes"), expected)
 
 
 def test_rows_of_a_long_graph_are_those_of_the_messages():
@@ -224,17 +230,19 @@ def test_rows_of_a_long_graph_are_those_of_the_messages():
     nodes = [
         span(3, b"a name that is not short %d" % index)
         + span(4, b"Add")
-        + b"".join(span(1, b"a value that is not short %d" % (index - back)) for back in range(index % 5))
+        + b"".join(span(1, b"a value that is not short %d" % (index - distance)) for distance in range(index % 5))
         + (span(6, b"early") if index == 300 else b"")
         + (span(7, b"late") if index == count - 1 else b"")
         for index in range(count)
     ]
     data = span(7, b"".join(span(1, node) for node in nodes))
-    found = rows_of(data, "nodes")
-    assert_equal_rows(without(found, "offset", "bytes"), expected(onnxwire.ModelProto.FromString(data), "nodes"))
+    rows = rows_of(data, "nodes")
+    assert_equal_rows(
+        without_columns(rows, "offset", "bytes"), expected_rows(onnxwire.ModelProto.FromString(data), "nodes")
+    )
     table = pa.table(onnxwire.to_arrow(data, "nodes"))
     table.validate(full=True)
-    assert_equal_rows(table.to_pylist(), found)
+    assert_equal_rows(table.to_pylist(), rows)
 
 
 @given(wire.sound(onnxwire.GraphProto.DESCRIPTOR))
@@ -242,35 +250,35 @@ def test_rows_of_a_long_graph_are_those_of_the_messages():
 def test_rows_of_random_graphs_are_those_of_the_messages(data):
     graph = onnxwire.GraphProto.FromString(data)
     for table in ("nodes", "attributes", "values", "metadata"):
-        assert_equal_rows(without(rows_of(graph, table), "offset", "bytes"), expected(graph, table))
+        assert_equal_rows(without_columns(rows_of(graph, table), "offset", "bytes"), expected_rows(graph, table))
 
 
 @given(wire.damaged(onnxwire.ModelProto.DESCRIPTOR))
 def test_damaged_bytes_raise_or_make_valid_tables(data):
     for table in TABLES:
         try:
-            found = onnxwire.to_arrow(bytearray(data), table)
+            arrow_table = onnxwire.to_arrow(bytearray(data), table)
         except onnxwire.DecodeError:
             continue
-        pa.table(found).validate(full=True)
+        pa.table(arrow_table).validate(full=True)
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_pyarrow_reads_the_same_as_python(table):
-    data = everything().SerializeToString()
-    found = pa.table(onnxwire.to_arrow(data, table))
-    found.validate(full=True)
-    assert_equal_rows(found.to_pylist(), rows_of(data, table))
-    copied = pa.table(onnxwire.to_arrow(data, table, strings="utf8"))
-    copied.validate(full=True)
-    assert_equal_rows(copied.to_pylist(), rows_of(data, table))
-    assert {str(field.type) for field in copied.schema} <= {
+    data = make_complete_model().SerializeToString()
+    with_views = pa.table(onnxwire.to_arrow(data, table))
+    with_views.validate(full=True)
+    assert_equal_rows(with_views.to_pylist(), rows_of(data, table))
+    with_copies = pa.table(onnxwire.to_arrow(data, table, strings="utf8"))
+    with_copies.validate(full=True)
+    assert_equal_rows(with_copies.to_pylist(), rows_of(data, table))
+    assert {str(field.type) for field in with_copies.schema} <= {
         "string", "int64", "int32", "float", "list<item: string>", "list<item: int64>", "list<item: float>",
     }  # fmt: skip
 
 
 def test_offsets_and_sizes_are_those_of_the_records():
-    data = everything().SerializeToString()
+    data = make_complete_model().SerializeToString()
     rows = rows_of(data, "nodes")
     for row in rows:
         node = onnx.NodeProto.FromString(data[row["offset"] : row["offset"] + row["bytes"]])
@@ -279,33 +287,33 @@ def test_offsets_and_sizes_are_those_of_the_records():
 
 
 def tensors_model():
-    raw = numpy_helper.from_array(np.arange(6, dtype=np.float32).reshape(2, 3), "raw")
-    typed = onnx.TensorProto(name="typed", data_type=TensorProto.INT4, dims=[3], int32_data=[1, 2])
-    strings = onnx.TensorProto(name="strings", data_type=TensorProto.STRING, dims=[2], string_data=[b"abc", b""])
-    bare = onnx.TensorProto(name="bare")
-    odd = onnx.TensorProto(name="odd", data_type=77, dims=[4, -1])
-    huge = onnx.TensorProto(name="huge", data_type=TensorProto.UINT8, dims=[1 << 31, 1 << 31])
-    tensors = [raw, typed, strings, bare, odd, huge]
+    raw_tensor = numpy_helper.from_array(np.arange(6, dtype=np.float32).reshape(2, 3), "raw")
+    typed_tensor = onnx.TensorProto(name="typed", data_type=TensorProto.INT4, dims=[3], int32_data=[1, 2])
+    string_tensor = onnx.TensorProto(name="strings", data_type=TensorProto.STRING, dims=[2], string_data=[b"abc", b""])
+    untyped_tensor = onnx.TensorProto(name="bare")
+    tensor_of_unknown_type = onnx.TensorProto(name="odd", data_type=77, dims=[4, -1])
+    huge_tensor = onnx.TensorProto(name="huge", data_type=TensorProto.UINT8, dims=[1 << 31, 1 << 31])
+    tensors = [raw_tensor, typed_tensor, string_tensor, untyped_tensor, tensor_of_unknown_type, huge_tensor]
     for entries in ({"location": "w.data", "offset": "4096", "length": "24"}, {"location": "w.data"}, {"offset": "7"},
                     {"location": "x", "offset": "-1", "length": "9" * 30}):  # fmt: skip
         tensor = onnx.TensorProto(name="external", data_type=1, dims=[6], data_location=TensorProto.EXTERNAL)
         for key, item in entries.items():
             tensor.external_data.add(key=key, value=item)
         tensors.append(tensor)
-    model = everything()
+    model = make_complete_model()
     model.graph.initializer.extend(tensors)
-    model.graph.sparse_initializer.add(values=raw, indices=numpy_helper.from_array(np.array([1, 2]), "at"))
+    model.graph.sparse_initializer.add(values=raw_tensor, indices=numpy_helper.from_array(np.array([1, 2]), "at"))
     return model
 
 
-@pytest.mark.parametrize("added", [None, 500, 1 << 24], ids=["unedited", "edited", "edited and large"])
-def test_tensors_are_those_of_the_index(added, tmp_path):
+@pytest.mark.parametrize("n_added", [None, 500, 1 << 24], ids=["unedited", "edited", "edited and large"])
+def test_the_table_of_tensors_agrees_with_the_list_of_tensors(n_added, tmp_path):
     path = tmp_path / "model.onnx"
     path.write_bytes(tensors_model().SerializeToString())
     with onnxwire.load(path) as model:
-        if added:
+        if n_added:
             model.graph.initializer[2].name = "renamed"
-            model.graph.initializer.add(name="new", data_type=1, dims=[added], raw_data=bytes(4 * added))
+            model.graph.initializer.add(name="new", data_type=1, dims=[n_added], raw_data=bytes(4 * n_added))
         infos = onnxwire.tensors(model)
         rows = rows_of(model, "tensors")
     assert [row["path"] for row in rows] == [info.path for info in infos]
@@ -313,34 +321,40 @@ def test_tensors_are_those_of_the_index(added, tmp_path):
         assert (row["name"] or "", row["dims"], row["location"]) == (info.name, list(info.shape), info.location)
         assert row["bytes"] == min(info.nbytes, (1 << 63) - 1)
         assert row["storage"] == ("inline" if info.path.endswith(".t") or "ext" not in info.name else "external")
-        if not added or row["storage"] == "external":
+        if not n_added or row["storage"] == "external":
             assert row["offset"] == info.offset
     by_name = {row["name"]: row for row in rows}
     assert (by_name["typed"]["data_type"], by_name["typed"]["bytes"]) == ("INT4", 2)
     assert by_name["odd"]["data_type"] == "77"
     assert by_name["bare"]["data_type"] is None
     assert by_name["bare"]["dims"] == []
-    external = [row for row in rows if row["storage"] == "external"]
-    assert [row["length"] for row in external] == [24, None, None, None]
+    external_rows = [row for row in rows if row["storage"] == "external"]
+    assert [row["length"] for row in external_rows] == [24, None, None, None]
 
 
-def test_uses_are_inputs_and_outputs_and_captured_names():
-    rows = rows_of(everything().SerializeToString(), "uses")
+def test_the_table_of_uses_lists_inputs_outputs_and_captured_names():
+    rows = rows_of(make_complete_model().SerializeToString(), "uses")
     keys = ("graph", "name", "node", "slot", "kind")
-    own = [{key: row[key] for key in keys} for row in rows if not row["inner_graph"]]
+    direct_uses = [{key: row[key] for key in keys} for row in rows if not row["inner_graph"]]
     assert all(row["inner_node"] is row["inner_slot"] is None for row in rows if row["slot"] is not None)
-    assert {"graph": "graph", "name": "x", "node": 0, "slot": 0, "kind": "input"} in own
-    assert {"graph": "graph", "name": "y", "node": 1, "slot": 0, "kind": "output"} in own
+    assert {"graph": "graph", "name": "x", "node": 0, "slot": 0, "kind": "input"} in direct_uses
+    assert {"graph": "graph", "name": "y", "node": 1, "slot": 0, "kind": "output"} in direct_uses
     # Both branches read h and w, which the main graph defines and its node 1 therefore uses.
-    captured = [row for row in rows if row["slot"] is None]
-    assert all(row["inner_graph"].startswith("graph.node[1].attribute[") for row in captured)
-    assert sorted((row["graph"], row["name"], row["node"]) for row in captured) == [
+    captured_uses = [row for row in rows if row["slot"] is None]
+    assert all(row["inner_graph"].startswith("graph.node[1].attribute[") for row in captured_uses)
+    assert sorted((row["graph"], row["name"], row["node"]) for row in captured_uses) == [
         ("graph", "h", 1), ("graph", "h", 1), ("graph", "w", 1), ("graph", "w", 1),
     ]  # fmt: skip
-    assert {"graph": "graph.node[1].attribute[0].g", "name": "Mul_out", "node": 0, "slot": 0, "kind": "output"} in own
-    assert {"graph": "functions[0]", "name": "a", "node": 0, "slot": 1, "kind": "input"} in own
+    assert {
+        "graph": "graph.node[1].attribute[0].g",
+        "name": "Mul_out",
+        "node": 0,
+        "slot": 0,
+        "kind": "output",
+    } in direct_uses
+    assert {"graph": "functions[0]", "name": "a", "node": 0, "slot": 1, "kind": "input"} in direct_uses
     assert "" not in {row["name"] for row in rows}
-    assert {"graph": "training_info[0].algorithm", "name": "w", "node": 0, "slot": 0, "kind": "input"} in own
+    assert {"graph": "training_info[0].algorithm", "name": "w", "node": 0, "slot": 0, "kind": "input"} in direct_uses
 
 
 def inner_use(row):
@@ -358,22 +372,27 @@ def test_a_name_is_captured_from_the_nearest_graph_that_defines_it():
         "outer", [value("x", 1), value("f", 1)], [value("e", 1)],
     )  # fmt: skip
     rows = rows_of(helper.make_model(outer).SerializeToString(), "uses")
-    captured = {(row["graph"], row["name"], row["node"]) for row in rows if row["slot"] is None}
-    below = "graph.node[1].attribute[0].g"
-    assert captured == {("graph", "x", 1), ("graph", "f", 1), ("graph", "a", 1), (below, "b", 1)}
+    captured_uses = {(row["graph"], row["name"], row["node"]) for row in rows if row["slot"] is None}
+    middle_path = "graph.node[1].attribute[0].g"
+    assert captured_uses == {("graph", "x", 1), ("graph", "f", 1), ("graph", "a", 1), (middle_path, "b", 1)}
     inner = {inner_use(row) for row in rows if row["inner_graph"]}
-    deepest = f"{below}.node[1].attribute[0].g"
-    assert inner == {("x", below, 0, 0), ("f", below, 1, 0), ("a", deepest, 0, 0), ("b", deepest, 0, 1)}
+    inner_path = f"{middle_path}.node[1].attribute[0].g"
+    assert inner == {
+        ("x", middle_path, 0, 0),
+        ("f", middle_path, 1, 0),
+        ("a", inner_path, 0, 0),
+        ("b", inner_path, 0, 1),
+    }
 
 
 def test_an_output_of_a_subgraph_that_is_captured_has_its_graph_and_slot():
-    then = helper.make_graph([helper.make_node("Neg", ["x"], ["n"])], "then", [], [value("n", 1), value("x", 1)])
-    nodes = [helper.make_node("If", ["f"], ["a", "b"], then_branch=then)]
+    branch = helper.make_graph([helper.make_node("Neg", ["x"], ["n"])], "then", [], [value("n", 1), value("x", 1)])
+    nodes = [helper.make_node("If", ["f"], ["a", "b"], then_branch=branch)]
     graph = helper.make_graph(nodes, "g", [value("x", 1), value("f", 1)], [value("a", 1)])
     rows = rows_of(helper.make_model(graph).SerializeToString(), "uses")
-    below = "graph.node[0].attribute[0].g"
-    found = [inner_use(row) for row in rows if row["inner_graph"]]
-    assert found == [("x", below, 0, 0), ("x", below, None, 1)]
+    branch_path = "graph.node[0].attribute[0].g"
+    captured_uses = [inner_use(row) for row in rows if row["inner_graph"]]
+    assert captured_uses == [("x", branch_path, 0, 0), ("x", branch_path, None, 1)]
 
 
 @given(wire.sound(onnxwire.SparseTensorProto.DESCRIPTOR))
@@ -384,13 +403,13 @@ def test_a_sparse_initializer_in_several_pieces_defines_its_merged_name(data):
     inner = helper.make_graph([helper.make_node("Neg", ["s"], ["q"])], "inner", [], [value("q", 1)])
     node = helper.make_node("If", ["f"], ["o"], then_branch=inner)
     outer = span(1, node.SerializeToString()) + span(15, data)
-    captured = [row["graph"] for row in rows_of(span(7, outer), "uses") if row["slot"] is None]
-    assert captured == (["graph"] if sparse.values.name == "s" else [])
+    captured_uses = [row["graph"] for row in rows_of(span(7, outer), "uses") if row["slot"] is None]
+    assert captured_uses == (["graph"] if sparse.values.name == "s" else [])
 
 
-@pytest.mark.parametrize("table", PLAIN)
+@pytest.mark.parametrize("table", MESSAGE_TABLES)
 def test_tables_of_edited_messages_contain_the_edits(table):
-    model = onnxwire.ModelProto.FromString(everything().SerializeToString())
+    model = onnxwire.ModelProto.FromString(make_complete_model().SerializeToString())
     model.producer_name = "somebody else, whose name is long"
     model.graph.node[1].name = "renamed"
     model.graph.node.add(op_type="New", input=["x", "y"]).attribute.add(name="k", type="INTS", ints=[1, 2])
@@ -398,23 +417,23 @@ def test_tables_of_edited_messages_contain_the_edits(table):
     model.graph.input[0].type.tensor_type.shape.dim.add(dim_param="another name of a dimension")
     model.metadata_props.add(key="new", value="entry")
     rows = rows_of(model, table)
-    assert_equal_rows(without(rows, "offset", "bytes"), expected(model, table))
+    assert_equal_rows(without_columns(rows, "offset", "bytes"), expected_rows(model, table))
     assert all(row.get("offset") is None and row.get("bytes") is None for row in rows)
 
 
 def test_a_message_in_a_document_keeps_its_offsets():
-    data = everything().SerializeToString()
+    data = make_complete_model().SerializeToString()
     model = onnxwire.ModelProto.FromString(data)
-    below = rows_of(model.graph, "nodes")
-    above = [row for row in rows_of(data, "nodes") if row["graph"].startswith("graph")]
-    assert [row["offset"] for row in below] == [row["offset"] for row in above]
-    assert below[0]["graph"] == ""
+    rows_of_graph = rows_of(model.graph, "nodes")
+    rows_of_model = [row for row in rows_of(data, "nodes") if row["graph"].startswith("graph")]
+    assert [row["offset"] for row in rows_of_graph] == [row["offset"] for row in rows_of_model]
+    assert rows_of_graph[0]["graph"] == ""
 
 
 def test_a_message_in_several_pieces_is_one_row():
-    first = onnx.GraphProto(node=[helper.make_node("Relu", ["x"], ["y"])], name="first")
-    second = onnx.GraphProto(node=[helper.make_node("Neg", ["y"], ["z"])], name="second")
-    data = span(7, first.SerializeToString()) + span(7, second.SerializeToString())
+    first_piece = onnx.GraphProto(node=[helper.make_node("Relu", ["x"], ["y"])], name="first")
+    second_piece = onnx.GraphProto(node=[helper.make_node("Neg", ["y"], ["z"])], name="second")
+    data = span(7, first_piece.SerializeToString()) + span(7, second_piece.SerializeToString())
     assert [row["op_type"] for row in rows_of(data, "nodes")] == ["Relu", "Neg"]
     assert [row["index"] for row in rows_of(data, "nodes")] == [0, 1]
     assert rows_of(data, "model")[0]["graph_name"] == "second"
@@ -424,15 +443,17 @@ def test_a_message_in_several_pieces_is_one_row():
 
 
 def test_strings_that_are_not_utf8_are_repaired_and_counted():
-    good, bad = "äöü and some more of it".encode(), b"\xff and the text after it, which is long"
-    nodes = [span(1, span(3, name) + span(4, b"Relu")) for name in (good, bad, b"\xed\xa0\x80")]
+    valid_name, invalid_name = "äöü and some more of it".encode(), b"\xff and the text after it, which is long"
+    nodes = [span(1, span(3, name) + span(4, b"Relu")) for name in (valid_name, invalid_name, b"\xed\xa0\x80")]
     data = span(7, b"".join(nodes))
     table = onnxwire.to_arrow(data, "nodes")
     assert table.repaired_strings == 2
-    found = pa.table(table)
-    found.validate(full=True)
-    assert found["name"].to_pylist() == [name.decode("utf-8", "replace") for name in (good, bad, b"\xed\xa0\x80")]
-    assert found.schema.metadata == {b"onnxwire.repaired_strings": b"2"}
+    arrow_table = pa.table(table)
+    arrow_table.validate(full=True)
+    assert arrow_table["name"].to_pylist() == [
+        name.decode("utf-8", "replace") for name in (valid_name, invalid_name, b"\xed\xa0\x80")
+    ]
+    assert arrow_table.schema.metadata == {b"onnxwire.repaired_strings": b"2"}
 
 
 def test_long_strings_stay_in_the_file(tmp_path):
@@ -443,15 +464,15 @@ def test_long_strings_stay_in_the_file(tmp_path):
     views, *buffers = column.buffers()[1:]
     assert sum(buffer.size for buffer in buffers) < 2 * 5000 + 100
     assert not any(buffer.address % 4096 == 0 and buffer.size < 5000 for buffer in buffers)
-    at, size = (int.from_bytes(views.to_pybytes()[i : i + 4], "little") for i in (12, 0))
-    which = int.from_bytes(views.to_pybytes()[8:12], "little")
+    offset, size = (int.from_bytes(views.to_pybytes()[i : i + 4], "little") for i in (12, 0))
+    buffer_index = int.from_bytes(views.to_pybytes()[8:12], "little")
     with open(path, "r+b") as file:  # the mapping shows later writes to the file
         file.seek(path.read_bytes().index(b"dddd"))
         file.write(b"written")
-    assert buffers[which].to_pybytes()[at : at + size].startswith(b"written")
+    assert buffers[buffer_index].to_pybytes()[offset : offset + size].startswith(b"written")
 
 
-def test_weights_are_in_no_buffer(tmp_path):
+def test_tables_contain_no_weights(tmp_path):
     path = tmp_path / "sparse.onnx"
     write_sparse_model(path, 3 << 30)
     with open(path, "ab") as file:
@@ -465,28 +486,30 @@ def test_weights_are_in_no_buffer(tmp_path):
     assert tensors.nbytes < 10_000
 
 
-def test_strings_far_apart_are_in_two_buffers(tmp_path):
-    # Before and after a hole of 5 GiB, which offsets of 31 bits can't span.
+def test_strings_more_than_2_gib_apart_are_in_two_buffers(tmp_path):
+    # The names are before and after a hole of 5 GiB, which offsets of 31 bits can't span.
     path = tmp_path / "far.onnx"
     size = 5 << 30
-    first, last = (span(1, span(4, b"Op") + span(3, name * 3)) for name in (b"the first name ", b"the last name "))
-    head = tag(5, LEN) + varint(size + len(varint(size)) + 1) + tag(9, LEN) + varint(size)
-    body = len(first) + len(head) + size + len(last)
+    first_node, last_node = (
+        span(1, span(4, b"Op") + span(3, name * 3)) for name in (b"the first name ", b"the last name ")
+    )
+    tensor_start = tag(5, LEN) + varint(size + len(varint(size)) + 1) + tag(9, LEN) + varint(size)
+    graph_size = len(first_node) + len(tensor_start) + size + len(last_node)
     with open(path, "wb") as file:
-        file.write(tag(7, LEN) + varint(body) + first + head)
+        file.write(tag(7, LEN) + varint(graph_size) + first_node + tensor_start)
         file.seek(size, os.SEEK_CUR)
-        file.write(last)
-    found = pa.table(onnxwire.to_arrow(path, "nodes"))
-    found.validate(full=True)
-    assert found["name"].to_pylist() == ["the first name " * 3, "the last name " * 3]
-    assert found["offset"].to_pylist()[1] > size
+        file.write(last_node)
+    arrow_table = pa.table(onnxwire.to_arrow(path, "nodes"))
+    arrow_table.validate(full=True)
+    assert arrow_table["name"].to_pylist() == ["the first name " * 3, "the last name " * 3]
+    assert arrow_table["offset"].to_pylist()[1] > size
 
 
 # --- consumers
 
 
 def test_the_document_stays_open_while_a_consumer_uses_a_column():
-    data = everything().SerializeToString()
+    data = make_complete_model().SerializeToString()
     model = onnxwire.load(data)
     table = onnxwire.to_arrow(model, "nodes")
     column = pa.table(table)["name"]
@@ -502,7 +525,7 @@ def test_the_document_stays_open_while_a_consumer_uses_a_column():
 
 
 def test_copied_strings_do_not_keep_the_document_open():
-    model = onnxwire.load(everything().SerializeToString())
+    model = onnxwire.load(make_complete_model().SerializeToString())
     table = onnxwire.to_arrow(model, "nodes", strings="utf8")
     model.close()
     assert pa.table(table)["op_type"].to_pylist()[:2] == ["Relu", "If"]
@@ -510,18 +533,18 @@ def test_copied_strings_do_not_keep_the_document_open():
 
 def test_a_table_is_exported_many_times_and_outlives_its_model():
     table = onnxwire.to_arrow(DIGITS, "nodes")
-    taken = [pa.table(table) for _ in range(3)]
+    exported = [pa.table(table) for _ in range(3)]
     del table
     gc.collect()
-    assert taken[0].equals(taken[1]) and taken[1].equals(taken[2])
-    names = taken[0]["op_type"]
-    del taken
+    assert exported[0].equals(exported[1]) and exported[1].equals(exported[2])
+    names = exported[0]["op_type"]
+    del exported
     gc.collect()
     assert names.to_pylist()[:3] == ["Shape", "Squeeze", "Conv"]
 
 
 def test_unused_capsules_are_freed():
-    model = onnxwire.load(everything().SerializeToString())
+    model = onnxwire.load(make_complete_model().SerializeToString())
     table = onnxwire.to_arrow(model, "values")
     for _ in range(3):
         table.__arrow_c_stream__()
@@ -534,9 +557,9 @@ def test_unused_capsules_are_freed():
 
 
 def test_columns_are_released_from_other_threads():
-    model = onnxwire.load(everything().SerializeToString())
-    held = [pa.table(onnxwire.to_arrow(model, "attributes")) for _ in range(8)]
-    threads = [threading.Thread(target=held.pop) for _ in range(8)]
+    model = onnxwire.load(make_complete_model().SerializeToString())
+    tables = [pa.table(onnxwire.to_arrow(model, "attributes")) for _ in range(8)]
+    threads = [threading.Thread(target=tables.pop) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -555,23 +578,25 @@ def test_a_requested_schema_with_other_columns_is_an_error():
 @pytest.mark.parametrize("table", TABLES)
 def test_polars_reads_every_table(table):
     polars = pytest.importorskip("polars")
-    data = everything().SerializeToString()
+    data = make_complete_model().SerializeToString()
     assert_equal_rows(polars.DataFrame(onnxwire.to_arrow(data, table)).to_dicts(), rows_of(data, table))
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_duckdb_reads_every_table(table):
     duckdb = pytest.importorskip("duckdb")
-    data = everything().SerializeToString()
-    found = onnxwire.to_arrow(data, table)
-    got = duckdb.from_arrow(found)
-    assert_equal_rows([dict(zip(got.columns, row, strict=True)) for row in got.fetchall()], rows_of(data, table))
+    data = make_complete_model().SerializeToString()
+    arrow_table = onnxwire.to_arrow(data, table)
+    relation = duckdb.from_arrow(arrow_table)
+    assert_equal_rows(
+        [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()], rows_of(data, table)
+    )
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_pandas_reads_every_table(table):
     pandas = pytest.importorskip("pandas", minversion="3")
-    data = everything().SerializeToString()
+    data = make_complete_model().SerializeToString()
     frame = pandas.DataFrame.from_arrow(onnxwire.to_arrow(data, table, strings="utf8"))
     rows = rows_of(data, table)
     assert list(frame.columns) == list(rows[0])
@@ -585,16 +610,16 @@ def test_making_a_table_needs_no_arrow_library():
         "table = onnxwire.to_arrow(sys.argv[1], 'nodes')\n"
         "table.__arrow_c_stream__(); print(len(table), table.to_pydict()['op_type'][0])"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(DIGITS)], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["17", "Shape"]
+    process = subprocess.run([sys.executable, "-c", code, str(DIGITS)], capture_output=True, text=True, check=True)
+    assert process.stdout.split() == ["17", "Shape"]
 
 
 @pytest.mark.parametrize("path", [DIGITS, FOREST])
 @pytest.mark.parametrize("table", TABLES)
 def test_tables_of_real_models_are_valid(path, table):
-    found = pa.table(onnxwire.to_arrow(path, table))
-    found.validate(full=True)
-    assert found.column_names == [name for name, *_ in TABLES[table].columns]
+    arrow_table = pa.table(onnxwire.to_arrow(path, table))
+    arrow_table.validate(full=True)
+    assert arrow_table.column_names == [name for name, *_ in TABLES[table].columns]
 
 
 # --- errors
@@ -608,12 +633,12 @@ def test_an_unknown_table_is_an_error():
 
 
 def test_damage_is_reported_with_its_offset():
-    data = everything().SerializeToString()
-    at = rows_of(data, "nodes")[0]["offset"]
-    broken = data[:at] + b"\x07" + data[at + 1 :]
-    with pytest.raises(onnxwire.DecodeError, match=r"graph\.node\[0\]") as caught:
-        onnxwire.to_arrow(broken, "nodes")
-    assert caught.value.offset == at
+    data = make_complete_model().SerializeToString()
+    offset = rows_of(data, "nodes")[0]["offset"]
+    damaged = data[:offset] + b"\x07" + data[offset + 1 :]
+    with pytest.raises(onnxwire.DecodeError, match=r"graph\.node\[0\]") as error_info:
+        onnxwire.to_arrow(damaged, "nodes")
+    assert error_info.value.offset == offset
 
 
 def test_graphs_nested_too_deep_are_an_error():
@@ -622,11 +647,11 @@ def test_graphs_nested_too_deep_are_an_error():
         graph = span(1, span(5, span(6, graph)))
     with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
         onnxwire.to_arrow(span(7, graph), "nodes")
-    deep = span(1, span(1, b""))
+    nested_type = span(1, span(1, b""))
     for _ in range(60):
-        deep = span(4, span(1, deep))
+        nested_type = span(4, span(1, nested_type))
     with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
-        onnxwire.to_arrow(span(7, span(11, span(2, deep))), "values")
+        onnxwire.to_arrow(span(7, span(11, span(2, nested_type))), "values")
 
 
 def test_every_column_is_documented():
@@ -638,40 +663,40 @@ def test_every_column_is_documented():
 
 
 def test_messages_of_other_schemas_are_an_error():
-    other = EVERYTHING
+    OtherMessage = EVERYTHING
     with pytest.raises(onnxwire.EditError, match=r"test\.Everything is not an ONNX message"):
-        onnxwire.to_arrow(other(), "nodes")
+        onnxwire.to_arrow(OtherMessage(), "nodes")
     with pytest.raises(TypeError, match="expected a path"):
         onnxwire.to_arrow(3, "nodes")
 
 
 def test_values_of_equal_types_have_separate_rows():
-    choose = random.Random(5)
+    rng = random.Random(5)
     dims = [None, 0, -1, 7, 1 << 40, "batch", "a name that is longer than twelve bytes", ""]
     types = [None]
     for number in (0, 1, 7, 99):
         for rank in (None, 0, 1, 2, 3):
-            shape = None if rank is None else [choose.choice(dims) for _ in range(rank)]
+            shape = None if rank is None else [rng.choice(dims) for _ in range(rank)]
             types.append((number, shape))
-    values, expected = [], []
+    values, expected_rows = [], []
     for i in range(3_000):
-        kind = choose.choice(types)
+        type_and_shape = rng.choice(types)
         value = onnxwire.ValueInfoProto(name=f"v{i}")
-        if kind is None:
-            expected.append((None, None, None))
+        if type_and_shape is None:
+            expected_rows.append((None, None, None))
         else:
-            number, shape = kind
+            number, shape = type_and_shape
             value.type.tensor_type.elem_type = number
             if shape is not None:
                 value.type.tensor_type.shape.SetInParent()
             for dim in shape or []:
-                added = value.type.tensor_type.shape.dim.add()
+                dimension = value.type.tensor_type.shape.dim.add()
                 if isinstance(dim, int):
-                    added.dim_value = dim
+                    dimension.dim_value = dim
                 elif dim is not None:
-                    added.dim_param = dim
+                    dimension.dim_param = dim
             name = onnx.TensorProto.DataType.Name(number).lower() if number != 99 else "99"
-            expected.append(
+            expected_rows.append(
                 (
                     f"tensor({name})",
                     None if shape is None else [dim if isinstance(dim, int) else None for dim in shape],
@@ -681,7 +706,7 @@ def test_values_of_equal_types_have_separate_rows():
         values.append(value)
     model = onnxwire.ModelProto(graph={"value_info": values}).SerializeToString()
     table = onnxwire.to_arrow(model, "values").to_pydict()
-    assert list(zip(table["type"], table["shape"], table["dims"], strict=True)) == expected
+    assert list(zip(table["type"], table["shape"], table["dims"], strict=True)) == expected_rows
 
 
 def test_each_repaired_dim_of_equal_types_is_counted():

@@ -1,8 +1,8 @@
 """Read attack files with every function and command that opens a model: `read_attacks.py SECONDS BYTES < FILES`.
 
 Each file is read in a fork of this process, with limits of processor time and of address space beyond that of this
-process. Prints a line for each file that crashes, hangs, needs more, or raises another exception than an onnxwire
-error, and the number of files.
+process. Prints a line for each file that crashes, exceeds a limit, or raises an exception that is not an
+onnxwire error, and then the number of files.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from onnxwire.errors import Error
 COMMANDS = (("info",), ("ls",), ("check",), ("dump",))
 
 
-def exhaust(iterable):
+def consume(iterable):
     for _ in iterable:
         pass
 
 
 def read_tensors(path):
-    """Read the content of each tensor: those that refuse it do not end the walk."""
+    """Read the elements of each tensor; tensors that raise an error are skipped."""
     with onnxwire.load(path) as model:
         for tensor in onnxwire.tensors(model):
             with contextlib.suppress(Error):
@@ -39,8 +39,8 @@ def read_tensors(path):
 
 CALLS = {
     "load": lambda path: onnxwire.load(path).close(),
-    "check": lambda path: exhaust(onnxwire.check(path)),
-    "tensors": lambda path: exhaust(onnxwire.tensors(path)),
+    "check": lambda path: consume(onnxwire.check(path)),
+    "tensors": lambda path: consume(onnxwire.tensors(path)),
     "verify": onnxwire.verify,
 }
 
@@ -49,14 +49,14 @@ def run_command(*words):
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         try:
             status = cli.main(list(words))
-        except SystemExit as end:
-            status = end.code
+        except SystemExit as exit_request:
+            status = exit_request.code
     if status not in (None, 0, 1, 2):
         raise AssertionError(f"exit status {status}")
 
 
-def faults(path):
-    """Yield the calls and commands that raise another exception than an onnxwire error."""
+def find_faults(path):
+    """Yield the calls and commands that raise an exception that is not an onnxwire error."""
     for name, call in CALLS.items():
         try:
             call(path)
@@ -71,23 +71,23 @@ def faults(path):
             yield f"onnxwire {words[0]}: {''.join(traceback.format_exception(error)[-3:])}"
 
 
-def read(path, seconds, memory_bytes):
-    """Read a file in a child process, and return the fault or an empty text."""
-    reading, writing = os.pipe()
+def read_in_child(path, seconds, memory_bytes):
+    """Read a file in a child process; return its faults, or an empty text."""
+    read_end, write_end = os.pipe()
     child = os.fork()
     if not child:
-        os.close(reading)
+        os.close(read_end)
         with open("/proc/self/statm") as file:
             size = int(file.read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (size + memory_bytes,) * 2)
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.alarm(60)  # a call that waits, for a pipe without a writer, uses no processor time
-        for fault in faults(path):
-            os.write(writing, (fault.replace("\n", " | ") + "; ").encode("utf-8", "replace"))
+        for fault in find_faults(path):
+            os.write(write_end, (fault.replace("\n", " | ") + "; ").encode("utf-8", "replace"))
         os._exit(0)
-    os.close(writing)
-    with open(reading, "rb") as file:
+    os.close(write_end)
+    with open(read_end, "rb") as file:
         text = file.read().decode("utf-8", "replace")
     status = os.waitpid(child, 0)[1]
     if os.WIFSIGNALED(status):
@@ -99,11 +99,11 @@ def main():
     seconds, memory_bytes = map(int, sys.argv[1:])
     warnings.simplefilter("ignore")
     files = sys.stdin.read().split("\n")
-    exhaust(faults(files[-1]))  # imports modules once, instead of in each child
+    consume(find_faults(files[-1]))  # imports modules once, instead of in each child
     gc.collect()
     gc.freeze()
     for path in files:
-        if fault := read(path, seconds, memory_bytes):
+        if fault := read_in_child(path, seconds, memory_bytes):
             print(f"{path}: {fault}", flush=True)
     print(f"{len(files)} files")
 

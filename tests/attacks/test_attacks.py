@@ -1,4 +1,4 @@
-"""The attack files are complete and deterministic, and onnxwire reads them within limits: with --long, all of them."""
+"""The attack files are complete and deterministic; onnxwire reads a sample within limits, or all with --long."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def attacks(tmp_path_factory):
 
 
 def test_there_are_enough_files_and_classes(attacks):
-    kinds = Counter(one["kind"] for one in attacks[1]["files"])
-    classes = {one["class"] for one in attacks[1]["files"] if one["kind"] == "attack"}
+    kinds = Counter(entry["kind"] for entry in attacks[1]["files"])
+    classes = {entry["class"] for entry in attacks[1]["files"] if entry["kind"] == "attack"}
     assert kinds["attack"] >= 200
     assert kinds["sound"] >= 40
     assert len(classes) >= 30
@@ -37,43 +37,45 @@ def test_there_are_enough_files_and_classes(attacks):
 def test_every_entry_of_the_manifest_is_complete(attacks):
     folder, manifest = attacks
     assert json.loads((folder / "manifest.json").read_text()) == manifest
-    for one in manifest["files"]:
-        assert (folder / one["file"]).is_file(), one["file"]
-        assert one["what"], one["file"]
-        assert one["cwe"].startswith("CWE-"), one["file"]
-        assert one["cve"] is None or one["cve"].startswith("CVE-"), one["file"]
-        assert bool(one["affects"]) == (one["kind"] == "attack"), one["file"]
-        assert one["observed"], f"{one['file']}: run python -m onnx_attacks.observe"
-        for name in one["external_files"]:
-            assert os.path.lexists((folder / one["file"]).parent / name), f"{one['file']}: {name}"
+    for entry in manifest["files"]:
+        assert (folder / entry["file"]).is_file(), entry["file"]
+        assert entry["what"], entry["file"]
+        assert entry["cwe"].startswith("CWE-"), entry["file"]
+        assert entry["cve"] is None or entry["cve"].startswith("CVE-"), entry["file"]
+        assert bool(entry["affects"]) == (entry["kind"] == "attack"), entry["file"]
+        assert entry["observed"], f"{entry['file']}: run python -m onnx_attacks.observe"
+        for name in entry["external_files"]:
+            assert os.path.lexists((folder / entry["file"]).parent / name), f"{entry['file']}: {name}"
 
 
 def test_all_files_differ(attacks):
     folder, manifest = attacks
-    contents = Counter((folder / one["file"]).read_bytes() for one in manifest["files"])
+    contents = Counter((folder / entry["file"]).read_bytes() for entry in manifest["files"])
     assert max(contents.values()) == 1
 
 
 def test_files_are_small_on_disk(attacks):
-    used = sum(path.lstat().st_blocks * 512 for path in attacks[0].rglob("*"))
-    assert used < 32 << 20
+    disk_bytes = sum(path.lstat().st_blocks * 512 for path in attacks[0].rglob("*"))
+    assert disk_bytes < 32 << 20
 
 
-def test_the_generator_runs_alone_and_is_deterministic(attacks, tmp_path):
+def test_the_generator_needs_no_other_packages_and_is_deterministic(attacks, tmp_path):
     # -I -S: neither the working directory nor installed packages are importable.
     code = "import sys; sys.path.append(sys.argv[1]); from onnx_attacks.generate import generate; generate(sys.argv[2])"
     subprocess.run([sys.executable, "-I", "-S", "-c", code, FOLDER, tmp_path], check=True, timeout=60)
-    for one in attacks[1]["files"]:
-        assert (tmp_path / one["file"]).read_bytes() == (attacks[0] / one["file"]).read_bytes(), one["file"]
+    for entry in attacks[1]["files"]:
+        assert (tmp_path / entry["file"]).read_bytes() == (attacks[0] / entry["file"]).read_bytes(), entry["file"]
     assert (tmp_path / "manifest.json").read_bytes() == (attacks[0] / "manifest.json").read_bytes()
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc and limits of the address space")
 def test_onnxwire_reads_the_files_within_limits(attacks):
     folder, manifest = attacks
-    files = [one["file"] for one in manifest["files"]][:: 1 if IS_LONG else 40]
-    reading = [sys.executable, FOLDER / "read_attacks.py", str(MAX_SECONDS), str(MAX_MEMORY_BYTES)]
-    done = subprocess.run(reading, input="\n".join(files), cwd=folder, capture_output=True, text=True, timeout=600)
-    *faults, last = done.stdout.splitlines()
+    files = [entry["file"] for entry in manifest["files"]][:: 1 if IS_LONG else 40]
+    command = [sys.executable, FOLDER / "read_attacks.py", str(MAX_SECONDS), str(MAX_MEMORY_BYTES)]
+    process = subprocess.run(command, input="\n".join(files), cwd=folder, capture_output=True, text=True, timeout=600)
+    *faults, last_line = process.stdout.splitlines()
     assert faults == []
-    assert last == f"{len(files)} files", f"ended with {done.returncode} at {last}: {done.stderr[-2000:]}"
+    assert last_line == f"{len(files)} files", (
+        f"ended with {process.returncode} at {last_line}: {process.stderr[-2000:]}"
+    )

@@ -11,22 +11,22 @@ FLOAT = "type { tensor_type { elem_type: 1 shape { dim { dim_value: 2 } } } }"
 
 @dataclass(frozen=True)
 class Case:
-    """A document that breaks one rule, and one that does not.
+    """A document that breaks one rule, and a document that does not.
 
-    broken, sound: text of a message of the type, or its bytes. at: the paths that the problems name, all of them.
-    options: more arguments of `check`.
+    broken, sound: the text form of a message of the type, or its bytes. paths: the paths of all problems that `check`
+    reports for the broken document, in order. options: additional arguments of `check`.
     """
 
     broken: str | bytes
     sound: str | bytes
-    at: tuple[str, ...] = ("",)
+    paths: tuple[str, ...] = ("",)
     type: type = onnxwire.ModelProto
     options: dict[str, Any] = field(default_factory=dict)
 
 
-def model(graph: str = "", ir: int = 8, opset: str = OPSET, rest: str = "", name: str = "g") -> str:
-    """Return the text of a model; graph: the text of its graph's fields."""
-    return f'ir_version: {ir} {opset} {rest} graph {{ name: "{name}" {graph} }}'
+def model(graph: str = "", ir: int = 8, opset: str = OPSET, fields: str = "", name: str = "g") -> str:
+    """Return the text form of a model. graph: the fields of its graph. fields: other fields of the model."""
+    return f'ir_version: {ir} {opset} {fields} graph {{ name: "{name}" {graph} }}'
 
 
 def value(name: str, type: str = FLOAT) -> str:
@@ -34,21 +34,21 @@ def value(name: str, type: str = FLOAT) -> str:
     return f'name: "{name}" {type}'
 
 
-def shaped(dims: str) -> str:
+def float_type(dims: str) -> str:
     """Return a float type with these dimensions."""
     return f"type {{ tensor_type {{ elem_type: 1 shape {{ {dims} }} }} }}"
 
 
-def node(inputs: str = "", outputs: str = "", rest: str = "", op: str = "Relu") -> str:
-    """Return a node. inputs, outputs: names separated by spaces; `-` is the empty name."""
-    parts = [f'input: "{name.strip("-")}"' for name in inputs.split()]
-    parts += [f'output: "{name.strip("-")}"' for name in outputs.split()]
-    return f'node {{ {" ".join(parts)} op_type: "{op}" {rest} }}'
+def node(inputs: str = "", outputs: str = "", fields: str = "", op: str = "Relu") -> str:
+    """Return a node. inputs, outputs: names separated by spaces; `-` is the empty name. fields: other fields."""
+    texts = [f'input: "{name.strip("-")}"' for name in inputs.split()]
+    texts += [f'output: "{name.strip("-")}"' for name in outputs.split()]
+    return f'node {{ {" ".join(texts)} op_type: "{op}" {fields} }}'
 
 
-def tensor(name: str, dims: str = "dims: 1", rest: str = "float_data: 1") -> str:
-    """Return the fields of a float TensorProto."""
-    return f'name: "{name}" data_type: 1 {dims} {rest}'
+def tensor(name: str, dims: str = "dims: 1", fields: str = "float_data: 1") -> str:
+    """Return the fields of a float TensorProto. fields: the fields besides name, type and dims."""
+    return f'name: "{name}" data_type: 1 {dims} {fields}'
 
 
 def sparse(name: str) -> str:
@@ -56,12 +56,12 @@ def sparse(name: str) -> str:
     return f"values {{ {tensor(name)} }} indices {{ data_type: 7 dims: 1 int64_data: 0 }} dims: 4"
 
 
-def holding(graph: str, name: str = "h", attribute: str = "then_branch") -> str:
-    """Return the fields of a node that has a graph."""
+def graph_attribute(graph: str, name: str = "h", attribute: str = "then_branch") -> str:
+    """Return the attribute of a node whose value is a graph with these fields."""
     return f'attribute {{ name: "{attribute}" type: GRAPH g {{ name: "{name}" {graph} }} }}'
 
 
-def nested(graph: str, before: str = "", after: str = "", outputs: str = "o") -> str:
-    """Return a model with input x, whose node 0 contains a graph, and with other nodes before and after it."""
-    holder = node("x", outputs, holding(graph), op="If")
-    return model(f"input {{ {value('x')} }} {before} {holder} {after}")
+def nested_model(graph: str, before: str = "", after: str = "", outputs: str = "o") -> str:
+    """Return a model with input x and a node that contains a graph. before, after: nodes before and after that node."""
+    if_node = node("x", outputs, graph_attribute(graph), op="If")
+    return model(f"input {{ {value('x')} }} {before} {if_node} {after}")

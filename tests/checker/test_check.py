@@ -1,4 +1,4 @@
-"""`onnxwire.check` as a whole: arguments and results, scoping, damage, agreement with the official checker."""
+"""`onnxwire.check`: arguments and results, scopes of names, damage, agreement with the official checker."""
 
 import os
 import pickle
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from check_case import model, nested, node, value
+from check_case import model, nested_model, node, value
 from each import each
 from wire import varint
 
@@ -19,14 +19,14 @@ import onnxwire
 from onnxwire import GraphProto, ModelProto, NodeProto
 from onnxwire.checker.registry import rules
 
-BUNDLED = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data").rglob("*.onnx"))
+BUNDLED_FILES = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data").rglob("*.onnx"))
 
 
 def _check(text, **options):
     return onnxwire.check(onnxwire.from_text(text).SerializeToString(), **options)
 
 
-@each("path", BUNDLED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@each("path", BUNDLED_FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_model_that_the_official_checker_accepts_has_no_error(path):
     errors = onnxwire.check(path, select="error")
     if errors:
@@ -59,7 +59,7 @@ def test_an_edited_message_of_any_size_is_checked_without_memory_for_it(monkeypa
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="needs the kernel's counters")
 def test_the_weights_of_an_edited_model_are_not_written_to_check_it():
-    def written():
+    def count_written_bytes():
         return int(Path("/proc/self/io").read_text().split("wchar:")[1].split()[0])
 
     message = onnxwire.ModelProto(ir_version=10)
@@ -68,15 +68,15 @@ def test_the_weights_of_an_edited_model_are_not_written_to_check_it():
     message.graph.initializer.append(onnxwire.from_array(np.zeros(3, np.int64), "short"))
     message.graph.initializer[1].dims[0] = 4
     problems = onnxwire.check(message, select="error")
-    before = written()
+    n_before = count_written_bytes()
     assert onnxwire.check(message, select="error") == problems
-    assert written() - before < 1 << 20
+    assert count_written_bytes() - n_before < 1 << 20
     assert any("short" in problem.message or "[1]" in problem.path for problem in problems)
     # The message contains no part of the removed field.
     assert message.graph.initializer[0].numpy().nbytes == 80 << 20
 
 
-def test_the_offset_is_where_the_message_begins():
+def test_the_offset_of_a_problem_is_the_start_of_its_message():
     data = onnxwire.from_text(model(node("", "a") + node("", "b", op=""))).SerializeToString()
     (problem,) = onnxwire.check(data, select="node-op-type-present")
     assert data[problem.offset :].startswith(NodeProto(output=["b"]).SerializeToString())
@@ -93,27 +93,30 @@ def test_errors_come_first_and_notes_last():
 
 def test_select_and_ignore_accept_ids_and_severities():
     text = model(node("lost", "a", op=""))
-    assert {p.rule for p in _check(text, select="error")} == {"node-op-type-present", "graph-node-input-defined"}
-    assert {p.rule for p in _check(text, select="error", ignore=["node-op-type-present"])} == {
+    assert {problem.rule for problem in _check(text, select="error")} == {
+        "node-op-type-present",
+        "graph-node-input-defined",
+    }
+    assert {problem.rule for problem in _check(text, select="error", ignore=["node-op-type-present"])} == {
         "graph-node-input-defined"
     }
     assert _check(text, ignore=["error", "warning", "note"]) == []
 
 
-@pytest.mark.parametrize("words", [3, [3], ["error", None], {"error": 1, 2: 3}.items()], ids=repr)
+@pytest.mark.parametrize("selection", [3, [3], ["error", None], {"error": 1, 2: 3}.items()], ids=repr)
 @pytest.mark.parametrize("option", ["select", "ignore"])
-def test_an_argument_that_is_not_a_rule_id_raises_type_error(option, words):
+def test_an_argument_that_is_not_a_rule_id_raises_type_error(option, selection):
     with pytest.raises(TypeError, match="expected the id of a rule or a severity, not "):
-        _check(model(), **{option: words})
+        _check(model(), **{option: selection})
 
 
-def test_an_unknown_rule_is_refused_with_the_nearest_one():
+def test_the_error_of_an_unknown_rule_suggests_the_nearest_rule():
     with pytest.raises(ValueError, match="did you mean 'graph-name-present'"):
         _check(model(), select="graph-name-presnt")
 
 
-def test_the_ir_version_decides_and_can_be_overridden():
-    text = model("", ir=10, rest='functions { name: "f" }')
+def test_the_ir_version_selects_the_rules_and_can_be_overridden():
+    text = model("", ir=10, fields='functions { name: "f" }')
     rule = "model-functions-before-ir8"
     assert _check(text, select=rule) == []
     assert len(_check(text, select=rule, ir_version=7)) == 1
@@ -122,15 +125,15 @@ def test_the_ir_version_decides_and_can_be_overridden():
 def test_a_graph_by_itself_is_checked_as_a_main_graph():
     graph = GraphProto(node=[NodeProto(op_type="A", input=["lost"], output=["a"])])
     problems = onnxwire.check(graph.SerializeToString(), GraphProto, select="error")
-    assert [(p.rule, p.path) for p in problems] == [
+    assert [(problem.rule, problem.path) for problem in problems] == [
         ("graph-name-present", ""),
         ("graph-node-input-defined", "node[0].input[0]"),
     ]
 
 
 def test_a_problem_is_a_value():
-    problem, same = (_check(model(node("lost", "a")), select="error")[0] for _ in range(2))
-    assert problem == same and hash(problem) == hash(same)
+    problem, equal_problem = (_check(model(node("lost", "a")), select="error")[0] for _ in range(2))
+    assert problem == equal_problem and hash(problem) == hash(equal_problem)
     assert pickle.loads(pickle.dumps(problem)) == problem
     assert str(problem).endswith(f"graph.node[0].input[0]: {problem.message} [graph-node-input-defined]")
     with pytest.raises(AttributeError):
@@ -145,7 +148,7 @@ def test_damaged_bytes_raise_as_load_does():
         onnxwire.check(b"")
 
 
-def test_a_message_in_pieces_is_one_message():
+def test_a_graph_that_is_encoded_in_pieces_is_checked_as_one_graph():
     # The graph is encoded in two pieces, which protobuf merges; the second piece reads outputs of the first.
     pieces = [
         GraphProto(name="g", node=[NodeProto(op_type="A", output=["a"])]),
@@ -162,18 +165,20 @@ def _rules(problems):
 
 
 def test_sibling_graphs_may_use_the_same_names():
-    branch = 'attribute { name: "%s_branch" type: GRAPH g { name: "%s" ' + node("x", "t", op="Not") + " } }"
+    branch_attribute = 'attribute { name: "%s_branch" type: GRAPH g { name: "%s" ' + node("x", "t", op="Not") + " } }"
     inputs = f"input {{ {value('x', 'type { tensor_type { elem_type: 9 shape { } } }')} }}"
-    text = model(inputs + node("x", "o", branch % ("then", "ga") + branch % ("else", "gb"), op="If"))
+    text = model(
+        inputs + node("x", "o", branch_attribute % ("then", "ga") + branch_attribute % ("else", "gb"), op="If")
+    )
     assert _check(text, select="error") == []
 
 
 def test_names_of_a_nested_graph_are_undefined_after_it():
-    text = nested(node("x", "inner"), after=node("inner", "b"))
-    assert [p.path for p in _check(text, select="graph-node-input-defined")] == ["graph.node[1].input[0]"]
+    text = nested_model(node("x", "inner"), after=node("inner", "b"))
+    assert [problem.path for problem in _check(text, select="graph-node-input-defined")] == ["graph.node[1].input[0]"]
 
 
-def test_graphs_nest_as_deep_as_a_file_can():
+def test_graphs_are_checked_at_the_maximum_nesting_depth():
     graph = GraphProto(name="g", node=[NodeProto(op_type="A", input=["x"], output=["y"])])
     for level in range(32):
         attribute = onnxwire.AttributeProto(name="body", type=onnxwire.AttributeProto.GRAPH, g=graph)
@@ -194,8 +199,8 @@ def test_a_cycle_of_many_nodes_is_one_problem():
 
 
 @pytest.mark.parametrize("kind", ["inputs", "outputs", "nodes", "value_info"])
-def test_many_equal_names_are_not_compared_pairwise(kind):
-    # Pairwise comparison would be 40 billion comparisons: this test would not end.
+def test_many_equal_names_are_checked_without_pairwise_comparison(kind):
+    # A pairwise comparison would need 40 billion comparisons, so that this test would not end.
     count = 200_000
     graph = GraphProto(name="g")
     if kind in ("inputs", "value_info"):
@@ -210,16 +215,16 @@ def test_many_equal_names_are_not_compared_pairwise(kind):
 
 def test_a_limit_keeps_the_first_problems_of_each_rule_and_counts_the_others():
     data = onnxwire.from_text(model(node("lost", "a", op="") * 5 + node("lost", "b"))).SerializeToString()
-    everything, few = onnxwire.check(data), onnxwire.check(data, limit=2)
-    counts = Counter(problem.rule for problem in everything)
-    kept = []
-    for problem in everything:
-        if sum(one.rule == problem.rule for one in kept) < 2:
-            kept.append(problem)
-    assert few == kept and list(few) == kept
-    assert few.omitted == {rule: count - 2 for rule, count in counts.items() if count > 2}
-    assert few.omitted["graph-node-input-defined"] == 4
-    assert few.counts() == everything.counts() and everything.omitted == {}
+    all_problems, limited_problems = onnxwire.check(data), onnxwire.check(data, limit=2)
+    counts = Counter(problem.rule for problem in all_problems)
+    expected = []
+    for problem in all_problems:
+        if sum(earlier.rule == problem.rule for earlier in expected) < 2:
+            expected.append(problem)
+    assert limited_problems == expected and list(limited_problems) == expected
+    assert limited_problems.omitted == {rule: count - 2 for rule, count in counts.items() if count > 2}
+    assert limited_problems.omitted["graph-node-input-defined"] == 4
+    assert limited_problems.counts() == all_problems.counts() and all_problems.omitted == {}
     with pytest.raises(ValueError, match="from 1 on"):
         onnxwire.check(data, limit=0)
 
@@ -227,22 +232,26 @@ def test_a_limit_keeps_the_first_problems_of_each_rule_and_counts_the_others():
 def test_problems_are_a_sequence():
     data = onnxwire.from_text(model(node("lost", "a", op="") * 5)).SerializeToString()
     problems = onnxwire.check(data)
-    made = list(problems)
-    assert len(problems) == len(made) > 10
-    assert [problems[i] for i in range(len(made))] == made
-    assert problems[-1] == made[-1] and problems[3:-2] == made[3:-2] and problems[::-3] == made[::-3]
-    assert made[4] in problems and problems.index(made[4]) == 4
-    assert problems == made and problems != made[1:] and problems != "text"
-    assert repr(problems).startswith(f"[{made[0]!r}, {made[1]!r}") and repr(problems).endswith(", ...]")
+    problem_list = list(problems)
+    assert len(problems) == len(problem_list) > 10
+    assert [problems[i] for i in range(len(problem_list))] == problem_list
+    assert (
+        problems[-1] == problem_list[-1]
+        and problems[3:-2] == problem_list[3:-2]
+        and problems[::-3] == problem_list[::-3]
+    )
+    assert problem_list[4] in problems and problems.index(problem_list[4]) == 4
+    assert problems == problem_list and problems != problem_list[1:] and problems != "text"
+    assert repr(problems).startswith(f"[{problem_list[0]!r}, {problem_list[1]!r}") and repr(problems).endswith(", ...]")
     with pytest.raises(IndexError, match="is out of range"):
-        problems[len(made)]
+        problems[len(problem_list)]
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks Linux for the most memory that was used")
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc")
 @pytest.mark.parametrize("limit", [None, 10_000])
-def test_a_million_empty_nodes_take_little_memory(limit):
-    # Each node breaks two rules. The model has 2 MB; one object per problem would take 200 MB, and its texts 600 MB
-    # more.
+def test_a_check_of_a_million_empty_nodes_needs_less_than_100_mib(limit):
+    # Each node breaks two rules. The model has 2 MB; one object per problem would need 200 MB, and its texts another
+    # 600 MB.
     program = f"""if True:
         import onnxwire
         from pathlib import Path
@@ -261,15 +270,15 @@ def test_a_million_empty_nodes_take_little_memory(limit):
         assert total > 2_000_000 and len(problems) + sum(problems.omitted.values()) == total
         print(peak() - before)
     """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
-    assert int(done.stdout) < 100 << 20
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    assert int(process.stdout) < 100 << 20
 
 
-def test_problems_keep_a_few_bytes_for_each_row():
-    n = 50_000
-    data = ModelProto(graph={"initializer": [onnxwire.TensorProto()] * n}).SerializeToString()
+def test_problems_need_less_than_16_bytes_per_row():
+    n_tensors = 50_000
+    data = ModelProto(graph={"initializer": [onnxwire.TensorProto()] * n_tensors}).SerializeToString()
 
-    def kept(select=None):
+    def measure(select=None):
         onnxwire.check(data, select=select)
         tracemalloc.start()
         try:
@@ -278,14 +287,14 @@ def test_problems_keep_a_few_bytes_for_each_row():
         finally:
             tracemalloc.stop()
 
-    # The limit excludes the columns of the document, which determine paths and are needed even for one problem.
-    one, columns = kept(select="model-ir-version-present")
-    count, size = kept()
-    # All of them break three rules: 4 bytes for the rows of all three rules, 8 bytes for one rule's data per row.
-    assert one == 1 and count > 3 * n and size - columns < 16 * n
+    # The columns of the document are subtracted: they determine paths, and are needed even for one problem.
+    n_problems, column_bytes = measure(select="model-ir-version-present")
+    n_all_problems, all_bytes = measure()
+    # Each tensor breaks three rules: 4 bytes for its row in each rule, and 8 bytes for the data of one rule.
+    assert n_problems == 1 and n_all_problems > 3 * n_tensors and all_bytes - column_bytes < 16 * n_tensors
 
 
-def test_severities_are_those_of_the_table():
+def test_rules_have_the_three_severities():
     assert {rule.severity for rule in rules().values()} == {"error", "warning", "note"}
 
 
@@ -304,26 +313,26 @@ def test_an_edit_that_does_not_change_the_size_is_detected(tmp_path):
     path = tmp_path / "model.onnx"
     onnxwire.save(onnxwire.ModelProto(ir_version=8, graph=onnxwire.GraphProto(name="g")), path)
     with onnxwire.load(path) as model:
-        before = {problem.rule for problem in onnxwire.check(model)}
+        rules_before = {problem.rule for problem in onnxwire.check(model)}
         model.ir_version = 100
-        assert {problem.rule for problem in onnxwire.check(model)} - before == {"model-ir-version-known"}
+        assert {problem.rule for problem in onnxwire.check(model)} - rules_before == {"model-ir-version-known"}
 
 
 @pytest.mark.parametrize("type_name, dims, byte", [("BOOL", [1 << 20], b"\2"), ("UINT4", [(1 << 20) + 1], b"\xff")])
 def test_an_edited_model_that_is_large_has_the_problems_of_its_file(tmp_path, type_name, dims, byte):
     path = tmp_path / "large.onnx"
     data_type = onnxwire.TensorProto.DataType.Value(type_name)
-    count = dims[0] if type_name == "BOOL" else (dims[0] + 1) // 2
+    n_bytes = dims[0] if type_name == "BOOL" else (dims[0] + 1) // 2
     model = onnxwire.ModelProto(ir_version=10)
-    model.graph.initializer.add(name="ones", data_type=data_type, dims=dims, raw_data=byte * count)
+    model.graph.initializer.add(name="ones", data_type=data_type, dims=dims, raw_data=byte * n_bytes)
     model.graph.initializer.add(name="large", data_type=2, dims=[1 << 26], raw_data=bytes(1 << 26))
     onnxwire.save(model, path)
     rules = ["tensor-raw-bool-values", "tensor-packed-padding-zero"]
-    wanted = [problem.rule for problem in onnxwire.check(path, select=rules)]
-    assert len(wanted) == 1
-    with onnxwire.load(path) as edited:
-        edited.producer_name = "edited"
-        assert [problem.rule for problem in onnxwire.check(edited, select=rules)] == wanted
+    expected = [problem.rule for problem in onnxwire.check(path, select=rules)]
+    assert len(expected) == 1
+    with onnxwire.load(path) as edited_model:
+        edited_model.producer_name = "edited"
+        assert [problem.rule for problem in onnxwire.check(edited_model, select=rules)] == expected
 
 
 def test_the_limit_counts_all_faults_of_a_rule_together():

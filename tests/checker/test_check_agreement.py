@@ -1,4 +1,4 @@
-"""Models that the official checker rejects by a rule of the IR are rejected here too; the docs list the exceptions."""
+"""Models that the official checker rejects by a rule of the IR are rejected here too, except for those in the docs."""
 
 import re
 from importlib import import_module
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from check_case import OPSET, model, nested, node, sparse, tensor, value
+from check_case import OPSET, model, nested_model, node, sparse, tensor, value
 from each import each
 
 import onnxwire
@@ -18,8 +18,8 @@ Y = f"output {{ {value('y')} }}"
 IDENTITY = node("x", "y", op="Identity")
 
 
-def initializer(inside):
-    return model(f"initializer {{ {inside} }}")
+def initializer(tensor_fields):
+    return model(f"initializer {{ {tensor_fields} }}")
 
 
 def sparse_initializer(values="dims: 1 float_data: 1", indices="dims: 1 int64_data: 0", dims="dims: 4", kind=7):
@@ -29,35 +29,37 @@ def sparse_initializer(values="dims: 1 float_data: 1", indices="dims: 1 int64_da
     )
 
 
-def attribute(inside):
-    # Nodes of a domain without schemas, so that only the IR can be the reason.
-    rest = f'domain: "com.example" attribute {{ {inside} }}'
-    return model(X + node("x", "y", rest), opset=f'{OPSET} opset_import {{ domain: "com.example" version: 1 }}')
+def attribute(attribute_fields):
+    # The node is of a domain without schemas, so that only rules of the IR can be broken.
+    fields = f'domain: "com.example" attribute {{ {attribute_fields} }}'
+    return model(X + node("x", "y", fields), opset=f'{OPSET} opset_import {{ domain: "com.example" version: 1 }}')
 
 
-def typed(type):
+def model_with_input_type(type):
     return model(f'input {{ name: "x" type {{ {type} }} }}')
 
 
-def function(inside="", body="", head='name: "f" domain: "com.example"', imports=OPSET, more="", ir=8):
+def function(
+    function_fields="", body="", head='name: "f" domain: "com.example"', imports=OPSET, other_fields="", ir_version=8
+):
     call = node("x", "y", 'domain: "com.example"', op="f")
     return model(
         X + call,
-        ir=ir,
+        ir=ir_version,
         opset=f'{OPSET} opset_import {{ domain: "com.example" version: 1 }}',
-        rest=f"functions {{ {head} {imports} {inside} {body} }} {more}",
+        fields=f"functions {{ {head} {imports} {function_fields} {body} }} {other_fields}",
     )
 
 
-# By fault: the broken rule, the model, and a part of the official checker's message.
-BROKEN = {
+# By fault: the broken rule, the model, and a pattern in the official checker's message.
+FAULTY_MODELS = {
     "no ir_version": ("model-ir-version-present", f'{OPSET} graph {{ name: "g" }}', "ir_version"),
     "an ir_version of the future": ("model-ir-version-known", model(ir=99), "ir_version"),
     "no graph": ("model-graph-present", f"ir_version: 8 {OPSET}", "graph"),
     "no opset_import": ("opset-import-required", model(opset=""), "opset_import"),
     "a metadata key twice": (
         "metadata-model-key-unique",
-        model(rest='metadata_props { key: "a" value: "1" } metadata_props { key: "a" value: "2" }'),
+        model(fields='metadata_props { key: "a" value: "1" } metadata_props { key: "a" value: "2" }'),
         "duplicate keys",
     ),
     "a graph without name": ("graph-name-present", model(name=""), "'name' of 'graph'"),
@@ -68,22 +70,42 @@ BROKEN = {
     ),
     "an input without type": ("main-io-type-present", model('input { name: "x" }'), "'type'"),
     "an output without type": ("main-io-type-present", model(X + 'output { name: "x" }'), "'type'"),
-    "an input whose type is of no kind": ("main-io-type-case-set", typed(""), "type"),
-    "an input without element type": ("type-tensor-elem-type", typed("tensor_type { shape { } }"), "'elem_type'"),
-    "an input without shape": ("main-io-shape-present", typed("tensor_type { elem_type: 1 }"), "'shape'"),
-    "a sparse input without element type": (
-        "type-sparse-elem-type",
-        typed("sparse_tensor_type { shape { } }"),
+    "an input whose type is of no kind": ("main-io-type-case-set", model_with_input_type(""), "type"),
+    "an input without element type": (
+        "type-tensor-elem-type",
+        model_with_input_type("tensor_type { shape { } }"),
         "'elem_type'",
     ),
-    "a sequence of nothing": ("type-sequence-elem-type-present", typed("sequence_type { }"), "'elem_type'"),
+    "an input without shape": (
+        "main-io-shape-present",
+        model_with_input_type("tensor_type { elem_type: 1 }"),
+        "'shape'",
+    ),
+    "a sparse input without element type": (
+        "type-sparse-elem-type",
+        model_with_input_type("sparse_tensor_type { shape { } }"),
+        "'elem_type'",
+    ),
+    "a sequence of nothing": (
+        "type-sequence-elem-type-present",
+        model_with_input_type("sequence_type { }"),
+        "'elem_type'",
+    ),
     "a map without key type": (
         "type-map-key-type",
-        typed("map_type { value_type { tensor_type { elem_type: 1 } } }"),
+        model_with_input_type("map_type { value_type { tensor_type { elem_type: 1 } } }"),
         "'key_type'",
     ),
-    "a map without value type": ("type-map-value-type", typed("map_type { key_type: 7 }"), "'value_type'"),
-    "an optional of nothing": ("type-optional-elem-type-present", typed("optional_type { }"), "'elem_type'"),
+    "a map without value type": (
+        "type-map-value-type",
+        model_with_input_type("map_type { key_type: 7 }"),
+        "'value_type'",
+    ),
+    "an optional of nothing": (
+        "type-optional-elem-type-present",
+        model_with_input_type("optional_type { }"),
+        "'elem_type'",
+    ),
     "two inputs of one name": ("graph-input-name-unique", model(X + X), "SSA"),
     "a name that nothing produces": (
         "graph-node-input-defined",
@@ -104,7 +126,7 @@ BROKEN = {
     "a name made twice": ("node-output-ssa", model(X + IDENTITY + IDENTITY), "SSA"),
     "a name produced twice by one node": (
         "node-output-ssa",
-        model(X + node("x", "y y", op="Split", rest='attribute { name: "axis" type: INT i: 0 }')),
+        model(X + node("x", "y y", op="Split", fields='attribute { name: "axis" type: INT i: 0 }')),
         "SSA",
     ),
     "a node that produces an input": ("node-output-redefines-input", model(X + node("x", "x", op="Identity")), "SSA"),
@@ -148,25 +170,25 @@ BROKEN = {
     ),
     "a nested graph without name": (
         "graph-name-present",
-        nested("", outputs="o").replace('g { name: "h"', "g {"),
+        nested_model("", outputs="o").replace('g { name: "h"', "g {"),
         "'name' of 'graph'",
     ),
     "a nested node that reads nothing": (
         "graph-node-input-defined",
-        nested(node("lost", "a", op="Identity")),
+        nested_model(node("lost", "a", op="Identity")),
         "sorted",
     ),
     "a nested node that reads a later value": (
         "subgraph-capture-visible",
-        nested(node("late", "a", op="Identity"), after=node("x", "late", op="Identity")),
+        nested_model(node("late", "a", op="Identity"), after=node("x", "late", op="Identity")),
         "sorted",
     ),
     "a nested node that produces an outer name": (
         "subgraph-node-output-no-shadowing",
-        nested(node("x", "x", op="Identity")),
+        nested_model(node("x", "x", op="Identity")),
         "SSA",
     ),
-    "a nested input that has an outer name": ("subgraph-input-no-shadowing", nested('input { name: "x" }'), "x"),
+    "a nested input that has an outer name": ("subgraph-input-no-shadowing", nested_model('input { name: "x" }'), "x"),
     "a tensor without data type": (
         "tensor-data-type-present",
         initializer('name: "w" dims: 1 float_data: 1'),
@@ -174,11 +196,15 @@ BROKEN = {
     ),
     "a tensor in two fields": (
         "tensor-single-storage",
-        initializer(tensor("w", rest="float_data: 1 raw_data: '0000'")),
+        initializer(tensor("w", fields="float_data: 1 raw_data: '0000'")),
         "one value field",
     ),
-    "a tensor without values": ("tensor-single-storage", initializer(tensor("w", rest="")), "value field"),
-    "floats among the ints": ("tensor-int32-data-dtype", initializer(tensor("w", rest="int32_data: 1")), "int32_data"),
+    "a tensor without values": ("tensor-single-storage", initializer(tensor("w", fields="")), "value field"),
+    "floats among the ints": (
+        "tensor-int32-data-dtype",
+        initializer(tensor("w", fields="int32_data: 1")),
+        "int32_data",
+    ),
     "raw strings": ("tensor-raw-data-dtype", initializer("name: 'w' data_type: 8 dims: 1 raw_data: 'a'"), "raw_data"),
     "too few raw bytes": (
         "tensor-raw-data-length",
@@ -197,22 +223,22 @@ BROKEN = {
     ),
     "external data nowhere": (
         "external-location-present",
-        initializer(tensor("w", rest="data_location: EXTERNAL")),
+        initializer(tensor("w", fields="data_location: EXTERNAL")),
         "location",
     ),
     "external data at an absolute path": (
         "external-location-relative",
-        initializer(tensor("w", rest='data_location: EXTERNAL external_data { key: "location" value: "/w.bin" }')),
+        initializer(tensor("w", fields='data_location: EXTERNAL external_data { key: "location" value: "/w.bin" }')),
         "relative|absolute",
     ),
     "external data above the model": (
         "external-location-no-parent",
-        initializer(tensor("w", rest='data_location: EXTERNAL external_data { key: "location" value: "../w.bin" }')),
+        initializer(tensor("w", fields='data_location: EXTERNAL external_data { key: "location" value: "../w.bin" }')),
         "parent|directory|\\.\\.",
     ),
     "external data in a missing file": (
         "external-file-regular",
-        initializer(tensor("w", rest='data_location: EXTERNAL external_data { key: "location" value: "w.bin" }')),
+        initializer(tensor("w", fields='data_location: EXTERNAL external_data { key: "location" value: "w.bin" }')),
         "w.bin",
     ),
     "sparse values of rank 2": (
@@ -299,7 +325,7 @@ BROKEN = {
 }
 
 
-def official(data, folder):
+def official_error(data, folder):
     """Return the official checker's message about a model, "" if it accepts the model."""
     path = folder / "model.onnx"
     path.write_bytes(data)
@@ -310,11 +336,11 @@ def official(data, folder):
     return ""
 
 
-@pytest.mark.parametrize("what", BROKEN)
-def test_a_broken_model_is_rejected_by_both_for_the_same_reason(what, tmp_path):
-    rule, text, said = BROKEN[what]
-    verdict = official(onnxwire.from_text(text).SerializeToString(), tmp_path)
-    assert re.search(said, verdict), verdict
+@pytest.mark.parametrize("fault", FAULTY_MODELS)
+def test_a_broken_model_is_rejected_by_both_for_the_same_reason(fault, tmp_path):
+    rule, text, pattern = FAULTY_MODELS[fault]
+    verdict = official_error(onnxwire.from_text(text).SerializeToString(), tmp_path)
+    assert re.search(pattern, verdict), verdict
     assert rule in {problem.rule for problem in onnxwire.check(tmp_path / "model.onnx", select="error")}
 
 
@@ -336,7 +362,10 @@ def rows(heading):
     """Return the rows of the table under a heading: rule ids, the accepted or rejected model, and the source."""
     lines = PAGE.partition(f"### {heading}\n")[2].partition("\n#")[0].strip().splitlines()
     cells = [re.split(r" (?<!\\)\| ", line.strip("| ")) for line in lines[2:]]
-    return [(re.findall(r"`([a-z0-9-]+)`", first), what, source) for first, what, source in cells]
+    return [
+        (re.findall(r"`([a-z0-9-]+)`", rule_ids), model_description, source)
+        for rule_ids, model_description, source in cells
+    ]
 
 
 REJECTED_BY_US = {id for ids, _, _ in rows("Errors here, accepted there") for id in ids}
@@ -353,9 +382,9 @@ def test_the_tables_name_existing_rules():
 def test_differences_between_the_checkers_are_documented(key, tmp_path):
     id, content = CASES[key]
     data = content if isinstance(content, bytes) else onnxwire.from_text(content).SerializeToString()
-    verdict = official(data, tmp_path)
+    verdict = official_error(data, tmp_path)
     problems = onnxwire.check(tmp_path / "model.onnx", select="error")
-    # One line of the table lists the messages that the official checker ignores.
+    # The official checker ignores training_info, as one line of the table documents.
     errors = {problem.rule for problem in problems if not problem.path.startswith("training_info")}
     if not verdict:
         assert errors <= REJECTED_BY_US
@@ -366,16 +395,16 @@ def test_differences_between_the_checkers_are_documented(key, tmp_path):
 def test_quotations_from_the_proto_files_are_exact():
     text = "\n".join(re.sub(r"^\s*//", " ", line) for path in PROTOS for line in path.read_text().splitlines())
     text = " ".join(text.split())
-    quotes = 0
+    n_quotes = 0
     for heading in ("Errors here, accepted there", "Rejected there, no error here"):
         for _, _, source in rows(heading):
-            for part in source.split("; "):
+            for source_part in source.split("; "):
                 # The name of a file also applies to the following rows that contain "the same".
-                if not part.startswith(("onnx-ml.proto", "onnx-data.proto", "the same")):
+                if not source_part.startswith(("onnx-ml.proto", "onnx-data.proto", "the same")):
                     continue
-                for quote in re.findall("“(.*?)”", part):
-                    for piece in quote.replace("\\|", "|").split(" … "):
-                        for sentence in re.split(r"(?<=[.:]) (?=[A-Z])", piece):
+                for quote in re.findall("“(.*?)”", source_part):
+                    for quote_part in quote.replace("\\|", "|").split(" … "):
+                        for sentence in re.split(r"(?<=[.:]) (?=[A-Z])", quote_part):
                             assert sentence.rstrip(".") in text, sentence
-                            quotes += 1
-    assert quotes > 40
+                            n_quotes += 1
+    assert n_quotes > 40

@@ -1,4 +1,4 @@
-"""Rules of attributes, in addition to their cases: many attributes, long strings, standalone references."""
+"""More tests of the rules of attributes: many attributes, long strings, references outside of a model."""
 
 import pytest
 from check_case import model, node
@@ -20,7 +20,7 @@ def test_a_repeated_name_is_found_among_few_and_many_attributes(count):
     assert problem.path == f"graph.node[0].attribute[{count - 1}]"
 
 
-def test_nodes_may_have_the_attributes_of_others():
+def test_different_nodes_may_have_attributes_of_the_same_name():
     text = model(node("", "o", 'attribute { name: "a" type: INT i: 1 }') * 3)
     assert onnxwire.check(onnxwire.from_text(text).SerializeToString(), select="attribute-name-unique") == []
 
@@ -48,7 +48,7 @@ def test_the_message_names_the_fields_that_have_values():
     assert "values in i, s, ints;" in problem.message
 
 
-def test_the_message_names_both_types():
+def test_the_message_of_a_mismatch_names_both_types():
     (problem,) = onnxwire.check(
         _model(AttributeProto(name="a", type=AttributeProto.INT, floats=[1])), select="attribute-type-matches-field"
     )
@@ -58,7 +58,7 @@ def test_the_message_names_both_types():
 
 
 @pytest.mark.parametrize("root", [NodeProto, AttributeProto])
-def test_a_reference_by_itself_may_be_of_a_function(root):
+def test_a_reference_outside_of_a_model_is_not_reported(root):
     attribute = AttributeProto(name="a", type=AttributeProto.INT, ref_attr_name="p")
     message = attribute if root is AttributeProto else NodeProto(op_type="A", output=["o"], attribute=[attribute])
     assert onnxwire.check(message.SerializeToString(), root, select="error") == []

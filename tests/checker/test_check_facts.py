@@ -19,43 +19,43 @@ def _facts(data, cls=ModelProto):
 
 
 def _compare(facts, name, row, message):
-    sheet = facts[name]
+    message_facts = facts[name]
     for field in message.DESCRIPTOR.fields:
-        there = getattr(message, field.name)
-        column = getattr(sheet, field.name)[row]
+        value = getattr(message, field.name)
+        column = getattr(message_facts, field.name)[row]
         if not field.is_repeated:
-            assert sheet.has(field.name)[row] == message.HasField(field.name)
+            assert message_facts.has(field.name)[row] == message.HasField(field.name)
         if field.type == FieldDescriptor.TYPE_MESSAGE:
-            sub = field.message_type.full_name.partition(".")[2]
+            message_name = field.message_type.full_name.partition(".")[2]
             if not field.is_repeated:
                 assert (column >= 0) == message.HasField(field.name)
                 if column >= 0:
-                    assert facts[sub].parent[column] == row
-                    _compare(facts, sub, column, there)
+                    assert facts[message_name].parent[column] == row
+                    _compare(facts, message_name, column, value)
                 continue
-            assert column == len(there)
-            own = facts[sub].under(f"{name}.{field.name}") & (facts[sub].parent == row)
-            rows = [i for i in range(facts[sub].n) if own[i]]
-            assert [facts[sub].index[i] for i in rows] == list(range(len(there)))
-            assert not rows or sheet.first(field.name)[row] == rows[0]
-            for i, element in zip(rows, there, strict=True):
-                _compare(facts, sub, i, element)
+            assert column == len(value)
+            is_own_row = facts[message_name].under(f"{name}.{field.name}") & (facts[message_name].parent == row)
+            rows = [i for i in range(facts[message_name].n) if is_own_row[i]]
+            assert [facts[message_name].index[i] for i in rows] == list(range(len(value)))
+            assert not rows or message_facts.first(field.name)[row] == rows[0]
+            for i, element in zip(rows, value, strict=True):
+                _compare(facts, message_name, i, element)
         elif field.type == FieldDescriptor.TYPE_STRING and not field.is_repeated:
-            assert facts.text(column) == there
+            assert facts.text(column) == value
         elif field.type == FieldDescriptor.TYPE_BYTES and not field.is_repeated:
-            assert column == len(there)
+            assert column == len(value)
         elif not field.is_repeated:
             if field.type != FieldDescriptor.TYPE_FLOAT:
-                assert column == there
+                assert column == value
         elif facts.columns.field_column(name, field.name)[1] == "LIST":
             elements = facts.lists(f"{name}.{field.name}")
-            first = sheet.first(field.name)[row]
-            values = elements.value[first : first + column].tolist()
+            start = message_facts.first(field.name)[row]
+            values = elements.value[start : start + column].tolist()
             text = facts.columns.raw_text if field.type == FieldDescriptor.TYPE_BYTES else facts.text
-            assert (list(map(text, values)) if field.is_span else values) == list(there)
+            assert (list(map(text, values)) if field.is_span else values) == list(value)
         else:
-            items = sheet.records(field.name)[2][row]
-            assert items in (-1, len(there))
+            n_elements = message_facts.records(field.name)[2][row]
+            assert n_elements in (-1, len(value))
 
 
 @pytest.mark.parametrize("cls", ROOTS, ids=lambda cls: cls.__name__)
@@ -79,7 +79,7 @@ def test_bytes_that_verify_accepts_have_columns_and_problems(data):
         try:
             problems = onnxwire.check(data)
         except DecodeError:
-            return  # valid bytes that do not look like a model, which load refuses
+            return  # load refuses valid bytes that do not look like a model
         for problem in problems:
             assert problem.message
             assert problem.offset is None or 0 <= problem.offset <= len(data)

@@ -1,7 +1,7 @@
 """Rules of functions, in addition to their cases: long chains of calls, and one rule per fault."""
 
 import pytest
-from check_case import holding, model, node, value
+from check_case import graph_attribute, model, node, value
 
 import onnxwire
 from onnxwire import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto
@@ -19,22 +19,22 @@ def _errors(text):
     return [(problem.rule, problem.path) for problem in onnxwire.check(data, select="error", ignore=_SIGNATURE)]
 
 
-def _calls(called):
-    """Return a model whose function number i calls function number called[i]."""
+def _calls(callees):
+    """Return a model whose function number i calls function number callees[i]."""
     functions = [
         FunctionProto(
             name=f"F{i}",
             domain="a.b",
             output=["o"],
             opset_import=_IMPORTS,
-            node=[NodeProto(op_type=f"F{other}", domain="a.b", output=["o"])],
+            node=[NodeProto(op_type=f"F{callee}", domain="a.b", output=["o"])],
         )
-        for i, other in enumerate(called)
+        for i, callee in enumerate(callees)
     ]
     return ModelProto(ir_version=10, opset_import=_IMPORTS, graph=GraphProto(name="g"), functions=functions)
 
 
-def test_a_long_chain_of_calls_is_not_a_circle():
+def test_a_long_chain_of_calls_is_not_a_cycle():
     assert onnxwire.check(_calls(range(1, 20_001)).SerializeToString(), select="function-no-recursion") == []
 
 
@@ -50,28 +50,28 @@ def test_a_call_of_a_domain_that_is_not_imported_is_reported_by_one_rule(ir):
     head = "opset_import { version: 17 }"
     call = node("", "o", 'domain: "a.b"', op="F")
     function = f'functions {{ name: "%s" domain: "a.b" output: "o" {head} %s }}'
-    rest = function % ("F", node("", "o")) + function % ("G", call)
-    assert _errors(model(call, ir, head, rest)) == [
+    fields = function % ("F", node("", "o")) + function % ("G", call)
+    assert _errors(model(call, ir, head, fields)) == [
         ("function-domain-imported", "graph.node[0]"),
         ("function-domain-imported", "functions[1].node[0]"),
     ]
 
 
-def test_the_highest_of_several_imports_counts():
+def test_the_highest_of_several_imports_of_a_domain_is_used():
     function = (
         'functions { name: "F" domain: "a.b" opset_import { version: 13 } opset_import { version: 17 } '
         f"{node('', 'o', op='Relu')} }}"
     )
     imports = "opset_import { version: 13 } opset_import { version: 14 }"
-    rules = {rule for rule, _ in _errors(model(rest=function, ir=10, opset=imports))}
+    rules = {rule for rule, _ in _errors(model(fields=function, ir=10, opset=imports))}
     assert rules == {"opset-import-domain-conflict", "function-opset-domain-unique"}
 
 
-def test_a_graph_that_is_a_default_belongs_to_its_function():
-    inner = node("", "o", 'attribute { name: "x" type: INT ref_attr_name: "p" }')
-    default = f'attribute_proto {{ name: "b" type: GRAPH g {{ name: "q" {inner} }} }}'
+def test_a_graph_in_a_default_value_belongs_to_its_function():
+    graph_node = node("", "o", 'attribute { name: "x" type: INT ref_attr_name: "p" }')
+    default = f'attribute_proto {{ name: "b" type: GRAPH g {{ name: "q" {graph_node} }} }}'
     function = f'functions {{ name: "F" domain: "a.b" attribute: "p" opset_import {{ version: 17 }} {default} }}'
-    assert _errors(model(node("", "o"), 10, rest=function)) == []
+    assert _errors(model(node("", "o"), 10, fields=function)) == []
 
 
 @pytest.mark.parametrize("root", [AttributeProto, ModelProto])
@@ -86,11 +86,11 @@ def test_a_graph_in_an_attribute_without_a_node_is_checked(root):
 
 
 def test_a_nested_graph_in_a_function_sees_only_values_of_the_function():
-    branch = holding(f"{node('x', 'a')} {node('w', 'b')} output {{ {value('a')} }}")
+    branch = graph_attribute(f"{node('x', 'a')} {node('w', 'b')} output {{ {value('a')} }}")
     function = (
         'functions { name: "F" domain: "a.b" input: "x" output: "o" opset_import { version: 17 } '
         f"{node('x', 'o', branch, op='If')} }}"
     )
-    assert _errors(model(f"input {{ {value('w')} }}", 10, rest=function)) == [
+    assert _errors(model(f"input {{ {value('w')} }}", 10, fields=function)) == [
         ("graph-node-input-defined", "functions[0].node[0].attribute[0].g.node[1].input[0]")
     ]

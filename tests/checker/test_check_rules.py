@@ -1,4 +1,4 @@
-"""Every rule of the table reports a document that breaks it, and accepts one that does not."""
+"""Every rule of the table reports a document that breaks it, and accepts a document that does not."""
 
 from importlib import import_module
 
@@ -21,15 +21,15 @@ def _document(case, content):
     return content if isinstance(content, bytes) else onnxwire.from_text(content, case.type).SerializeToString()
 
 
-def _missing_of(id):
+def _missing_parts(id):
     """Return the missing parts of a rule, one line each."""
-    has = {
+    parts = {
         "row in onnxwire/checker/rules.tsv or security.tsv": id in rules(untrusted=True),
         "check in onnxwire/checker/rules/, nor a row in onnxwire/checker/unchecked.tsv": id
         in checked(untrusted=True) | unchecked().keys(),
         "Case in tests/checker/cases/": id in CASES.keys() | TESTED_ELSEWHERE | unchecked().keys(),
     }
-    return [f"{id} has no {piece}" for piece, is_there in has.items() if not is_there]
+    return [f"{id} has no {part}" for part, is_there in parts.items() if not is_there]
 
 
 def _check(id, content):
@@ -40,33 +40,35 @@ def _check(id, content):
 
 @each("id", CASES)
 def test_a_broken_document_is_reported_at_its_paths(id):
-    assert _missing_of(id) == []
+    assert _missing_parts(id) == []
     case = CASES[id]
-    found = _check(id, case.broken)
-    assert [problem.path for problem in found] == list(case.at)
-    assert {problem.rule for problem in found} == {id}
-    for problem in found:
+    problems = _check(id, case.broken)
+    assert [problem.path for problem in problems] == list(case.paths)
+    assert {problem.rule for problem in problems} == {id}
+    for problem in problems:
         assert problem.severity == rules(untrusted=True)[id].severity
         assert problem.message and "{" not in problem.message
 
 
 @each("id", CASES)
 def test_a_sound_document_is_not_reported(id):
-    assert _missing_of(id) == []
+    assert _missing_parts(id) == []
     assert _check(id, CASES[id].sound) == []
 
 
 def test_every_rule_has_a_row_a_function_and_a_case_or_a_reason_to_have_none():
     ids = rules(untrusted=True).keys() | checked(untrusted=True) | unchecked().keys() | CASES.keys() | TESTED_ELSEWHERE
-    assert [line for id in sorted(ids) for line in _missing_of(id)] == []
-    twice = [f"{id} has a function and a row in unchecked.tsv" for id in checked(untrusted=True) & unchecked().keys()]
+    assert [line for id in sorted(ids) for line in _missing_parts(id)] == []
+    duplicates = [
+        f"{id} has a function and a row in unchecked.tsv" for id in checked(untrusted=True) & unchecked().keys()
+    ]
     rows = [row[0] for name in ("rules.tsv", "security.tsv") for row in read_table(name)]
-    twice += [f"{id} has two rows" for id in rules(untrusted=True) if rows.count(id) > 1]
-    assert twice == []
+    duplicates += [f"{id} has two rows" for id in rules(untrusted=True) if rows.count(id) > 1]
+    assert duplicates == []
     assert [f"{id} has no reason in unchecked.tsv" for id, reason in unchecked().items() if not reason] == []
 
 
-def test_a_severity_that_is_lower_than_the_word_of_the_specification_has_a_reason():
+def test_a_severity_that_is_lower_than_in_the_specification_has_a_reason():
     lowered = {id for id, rule in rules().items() if rule.reason}
     assert {"graph-doc-string-present", "model-domain-present", "name-c90-identifier"} <= lowered
     assert all(rules()[id].severity == "note" and rules()[id].reason.startswith(("must", "should")) for id in lowered)

@@ -11,7 +11,7 @@ import onnxwire
 from onnxwire import AttributeProto, TensorProto
 from onnxwire.tensor.dtypes import BY_NUMBER, FIELDS
 
-COUNTS = "tensor-typed-data-count"
+COUNT_RULE = "tensor-typed-data-count"
 
 
 def _rules(data, type=TensorProto, **options):
@@ -23,19 +23,23 @@ def _int64(dims, *records):
 
 
 def test_packed_and_single_numbers_are_counted_alike():
-    packed, single, other = span(7, varint(1) + varint(300)), varint(7 << 3) + varint(5), span(12, b"doc")
-    assert COUNTS not in _rules(_int64([5], packed, single, other, packed))
-    assert COUNTS not in _rules(_int64([2], single, other, single))
-    assert COUNTS in _rules(_int64([4], packed, single, other, packed))
-    assert COUNTS in _rules(_int64([1], single, other, single))
+    packed_run, single_number, unrelated_record = (
+        span(7, varint(1) + varint(300)),
+        varint(7 << 3) + varint(5),
+        span(12, b"doc"),
+    )
+    assert COUNT_RULE not in _rules(_int64([5], packed_run, single_number, unrelated_record, packed_run))
+    assert COUNT_RULE not in _rules(_int64([2], single_number, unrelated_record, single_number))
+    assert COUNT_RULE in _rules(_int64([4], packed_run, single_number, unrelated_record, packed_run))
+    assert COUNT_RULE in _rules(_int64([1], single_number, unrelated_record, single_number))
 
 
-def test_a_tensor_in_pieces_is_one_tensor():
+def test_a_tensor_that_is_encoded_in_pieces_is_checked_as_one_tensor():
     numbers = [span(7, varint(1)), span(7, varint(2) + varint(3))]
     attribute = AttributeProto(name="a", type=AttributeProto.TENSOR).SerializeToString()
     pieces = [span(5, piece) for piece in (_int64([3]), *numbers)]
-    assert COUNTS not in _rules(attribute + b"".join(pieces), AttributeProto)
-    assert COUNTS in _rules(attribute + b"".join(pieces[:2]), AttributeProto)
+    assert COUNT_RULE not in _rules(attribute + b"".join(pieces), AttributeProto)
+    assert COUNT_RULE in _rules(attribute + b"".join(pieces[:2]), AttributeProto)
 
 
 def test_an_empty_packed_run_has_no_elements():
@@ -43,17 +47,17 @@ def test_an_empty_packed_run_has_no_elements():
     assert _rules(_int64([0], span(7, b"")), select="error") == set()
 
 
-def test_a_list_that_is_too_long_to_count_is_judged_by_its_bytes():
+def test_the_count_of_a_very_long_list_is_estimated_from_its_bytes():
     n = 1 << 20
     run = span(7, varint(300) * n)
-    assert COUNTS not in _rules(_int64([n], run))
-    assert COUNTS in _rules(_int64([2 * n + 1], run))
-    assert COUNTS in _rules(_int64([n // 10], run))
-    (problem,) = onnxwire.check(_int64([n // 10], run), TensorProto, select=COUNTS)
+    assert COUNT_RULE not in _rules(_int64([n], run))
+    assert COUNT_RULE in _rules(_int64([2 * n + 1], run))
+    assert COUNT_RULE in _rules(_int64([n // 10], run))
+    (problem,) = onnxwire.check(_int64([n // 10], run), TensorProto, select=COUNT_RULE)
     assert "but it has more" in problem.message
 
 
-def test_values_are_scanned_from_the_start():
+def test_only_the_first_values_are_scanned():
     rule = "tensor-raw-bool-values"
     n = 1 << 17
     tensor = TensorProto(dims=[n], data_type=TensorProto.BOOL)
@@ -64,24 +68,24 @@ def test_values_are_scanned_from_the_start():
 
 def test_a_document_of_many_tensors_is_scanned_up_to_a_limit():
     rule = "tensor-int32-data-range"
-    one = TensorProto(dims=[1 << 16], data_type=TensorProto.UINT8).SerializeToString()
-    one += span(5, bytes((1 << 16) - 2) + varint(256))
-    data = b"".join(span(10, one) for _ in range(300))
+    encoded = TensorProto(dims=[1 << 16], data_type=TensorProto.UINT8).SerializeToString()
+    encoded += span(5, bytes((1 << 16) - 2) + varint(256))
+    data = b"".join(span(10, encoded) for _ in range(300))
     assert 250 <= len(onnxwire.check(data, AttributeProto, select=rule)) <= 256
 
 
-def test_inline_rules_leave_external_tensors_alone():
+def test_rules_of_inline_values_are_not_applied_to_external_tensors():
     tensor = TensorProto(dims=[4], data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL)
     assert not any(rule.startswith("tensor-") for rule in _rules(tensor.SerializeToString()))
 
 
 def test_tensors_are_checked_at_any_position():
-    bad = 'data_type: 1 dims: 2 name: "t"'
+    invalid_tensor = 'data_type: 1 dims: 2 name: "t"'
     text = model(
-        f"sparse_initializer {{ values {{ {bad} }} indices {{ {bad} }} dims: 4 }}"
-        f'node {{ op_type: "A" output: "o" attribute {{ name: "a" type: TENSORS tensors {{ {bad} }} }}'
-        f' attribute {{ name: "g" type: GRAPH g {{ name: "h" initializer {{ {bad} }} }} }} }}',
-        rest=f'functions {{ name: "f" attribute_proto {{ name: "a" type: TENSOR t {{ {bad} }} }} }}',
+        f"sparse_initializer {{ values {{ {invalid_tensor} }} indices {{ {invalid_tensor} }} dims: 4 }}"
+        f'node {{ op_type: "A" output: "o" attribute {{ name: "a" type: TENSORS tensors {{ {invalid_tensor} }} }}'
+        f' attribute {{ name: "g" type: GRAPH g {{ name: "h" initializer {{ {invalid_tensor} }} }} }} }}',
+        fields=f'functions {{ name: "f" attribute_proto {{ name: "a" type: TENSOR t {{ {invalid_tensor} }} }} }}',
     )
     problems = onnxwire.check(onnxwire.from_text(text).SerializeToString(), select="tensor-single-storage")
     assert {problem.path for problem in problems} == {
@@ -93,28 +97,28 @@ def test_tensors_are_checked_at_any_position():
     }
 
 
-def _random_tensor(choose):
-    tensor = onnx.TensorProto(data_type=choose.randrange(30), dims=choose.choices([0, 1, 2, 3, 5, -1], k=2))
+def _random_tensor(rng):
+    tensor = onnx.TensorProto(data_type=rng.randrange(30), dims=rng.choices([0, 1, 2, 3, 5, -1], k=2))
     kind = BY_NUMBER.get(tensor.data_type)
-    count = tensor.dims[0] * tensor.dims[1]
-    for _ in range(choose.choice([0, 1, 1, 1, 1, 2])):
-        field = choose.choice([kind.field if kind else "int32_data", "raw_data", choose.choice(FIELDS)])
-        length = choose.randrange(7)
-        if kind and count > 0 and choose.random() < 0.8:
-            length = kind.count_bytes(count) if field == "raw_data" else kind.count_entries(count)
+    n_elements = tensor.dims[0] * tensor.dims[1]
+    for _ in range(rng.choice([0, 1, 1, 1, 1, 2])):
+        field = rng.choice([kind.field if kind else "int32_data", "raw_data", rng.choice(FIELDS)])
+        length = rng.randrange(7)
+        if kind and n_elements > 0 and rng.random() < 0.8:
+            length = kind.count_bytes(n_elements) if field == "raw_data" else kind.count_entries(n_elements)
         if field == "raw_data":
-            tensor.raw_data = bytes(choose.choices([0, 1, 255], k=length))
+            tensor.raw_data = bytes(rng.choices([0, 1, 255], k=length))
         elif field == "string_data":
             tensor.string_data.extend([b"s"] * length)
         else:
-            getattr(tensor, field).extend(choose.choices([0, 1, 63, 64], k=length))
+            getattr(tensor, field).extend(rng.choices([0, 1, 63, 64], k=length))
     return tensor
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_tensor_that_the_official_checker_rejects_has_an_error(seed):
-    choose = random.Random(seed)
+    rng = random.Random(seed)
     for _ in range(200):
-        data = _random_tensor(choose).SerializeToString()
+        data = _random_tensor(rng).SerializeToString()
         if not any(problem.severity == "error" for problem in onnxwire.check(data, TensorProto)):
             onnx.checker.check_tensor(onnx.TensorProto.FromString(data))

@@ -1,5 +1,4 @@
-"""Rules of training, in addition to their cases: an algorithm is appended to the main graph, and each fault has one
-rule."""
+"""More tests of the rules of training: an algorithm extends the main graph, and each fault is reported by one rule."""
 
 import pytest
 from check_case import model, node, tensor, value
@@ -15,18 +14,18 @@ _MAIN = f"initializer {{ {tensor('w')} }} {node('w', 'y')} output {{ {value('y')
 
 
 def _errors(training, main=_MAIN, ir=8):
-    data = onnxwire.from_text(model(main, ir, rest=f"training_info {{ {training} }}")).SerializeToString()
+    data = onnxwire.from_text(model(main, ir, fields=f"training_info {{ {training} }}")).SerializeToString()
     return [(problem.rule, problem.path) for problem in onnxwire.check(data, select="error", ignore=_SIGNATURE)]
 
 
-def test_an_algorithm_has_the_values_of_the_main_graph():
+def test_an_algorithm_may_use_the_values_of_the_main_graph():
     algorithm = f'algorithm {{ name: "a" {node("y", "u")} value_info {{ {value("w")} }} output {{ {value("w")} }} }}'
     assert _errors(algorithm) == []
 
 
 def test_a_graph_in_an_algorithm_sees_values_of_the_main_graph():
-    inner = f'attribute {{ name: "b" type: GRAPH g {{ name: "h" {node("y", "t")} output {{ {value("t")} }} }} }}'
-    assert _errors(f'algorithm {{ name: "a" {node("", "u", inner, op="If")} }}') == []
+    branch = f'attribute {{ name: "b" type: GRAPH g {{ name: "h" {node("y", "t")} output {{ {value("t")} }} }} }}'
+    assert _errors(f'algorithm {{ name: "a" {node("", "u", branch, op="If")} }}') == []
 
 
 @pytest.mark.parametrize(
@@ -36,7 +35,7 @@ def test_a_graph_in_an_algorithm_sees_values_of_the_main_graph():
         (6, {"graph-node-input-defined"}),
     ],
 )
-def test_reading_across_is_reported_by_one_rule(ir, rules):
+def test_a_read_across_graphs_is_reported_by_the_rule_of_the_ir_version(ir, rules):
     training = f'algorithm {{ name: "a" {node("", "u")} }} initialization {{ name: "i" {node("w", "v")} }}'
     errors = _errors(training, _MAIN + node("u", "z"), ir)
     assert {rule for rule, _ in errors} == rules
@@ -46,9 +45,9 @@ def test_reading_across_is_reported_by_one_rule(ir, rules):
     ]
 
 
-def test_an_algorithm_that_reads_another_one_does_not_concern_the_main_graph():
-    one, other = f'name: "a" {node("", "u")}', f'name: "b" {node("u", "v")}'
-    assert _errors(f"algorithm {{ {one} }} }} training_info {{ algorithm {{ {other} }}") == [
+def test_reading_a_value_of_another_algorithm_is_reported_in_the_algorithm():
+    first_fields, second_fields = f'name: "a" {node("", "u")}', f'name: "b" {node("u", "v")}'
+    assert _errors(f"algorithm {{ {first_fields} }} }} training_info {{ algorithm {{ {second_fields} }}") == [
         ("graph-node-input-defined", "training_info[1].algorithm.node[0].input[0]")
     ]
 

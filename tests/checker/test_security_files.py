@@ -7,30 +7,30 @@ import onnxwire
 from onnxwire import ModelProto, TensorProto
 from onnxwire.checker.rules.security_files import location_fault
 
-AMBIGUOUS = [
+AMBIGUOUS_LOCATIONS = [
     "file:///etc/passwd", "http://host/w.bin", "s3://bucket/w.bin", "$HOME/w.bin", "%TEMP%/w.bin", "~/w.bin",
     "..%2f..%2fw.bin", "%252e%252e/w.bin", "\uff0e\uff0e/w.bin",
     "a\uff0fb.bin", "a\u2215b.bin", "\u2025/w.bin", "w\u202enib.bin",
     "w\u200b.bin", "w.bin\x00.data", "a\nb", "NUL", "con.bin", "w.bin:stream", "w.bin.", "w.bin ", "a" * 300, "*.bin",
     "a|b", "COM1/w.bin",
 ]  # fmt: skip
-PLAIN = [
+PLAIN_LOCATIONS = [
     "w.bin", "model.onnx.data", "a/b-1.0/c_2.data", "weights of the model.bin", "größe.bin", "重み.bin", "100%.bin",
     "a%20b.bin", "onnx__MatMul_12", "model.onnx_data", "layers.0.attn/q.weight", "a&b=c;d,e@f#g!h'i(j)[k]{l}^m+n.bin",
 ]  # fmt: skip
 
 
-@each("location", AMBIGUOUS)
-def test_a_location_that_programs_understand_differently_has_a_fault(location):
+@each("location", AMBIGUOUS_LOCATIONS)
+def test_a_location_that_programs_interpret_differently_has_a_fault(location):
     assert location_fault(location)
 
 
-@each("location", PLAIN)
+@each("location", PLAIN_LOCATIONS)
 def test_a_plain_location_has_no_fault(location):
     assert location_fault(location) == ""
 
 
-def _save(path, *tensors):
+def _write_model(path, *tensors):
     model = ModelProto(ir_version=8, graph={"name": "g"})
     for location, offset, length in tensors:
         tensor = TensorProto(name="w", data_type=2, dims=[length], data_location=TensorProto.EXTERNAL)
@@ -40,26 +40,26 @@ def _save(path, *tensors):
     path.write_bytes(model.SerializeToString())
 
 
-def _found(path, rule):
+def _problem_paths(path, rule):
     return [problem.path for problem in onnxwire.check(path, untrusted=True, select=rule)]
 
 
-def test_a_model_that_is_its_own_data_is_reported(tmp_path):
+def test_a_model_file_that_is_used_as_external_data_is_reported(tmp_path):
     path = tmp_path / "m.onnx"
     (tmp_path / "w.bin").write_bytes(bytes(64))
-    _save(path, ("m.onnx", 0, 8), ("w.bin", 0, 8))
-    assert _found(path, "security-file-own-model") == ["graph.initializer[0].external_data[0]"]
+    _write_model(path, ("m.onnx", 0, 8), ("w.bin", 0, 8))
+    assert _problem_paths(path, "security-file-own-model") == ["graph.initializer[0].external_data[0]"]
 
 
 @pytest.mark.parametrize("size, count", [(1 << 16, 0), (1 << 20, 1)])
-def test_bytes_of_no_tensor_are_noted_beyond_alignment(tmp_path, size, count):
+def test_bytes_that_no_tensor_uses_are_reported_unless_they_are_alignment(tmp_path, size, count):
     path = tmp_path / "m.onnx"
     (tmp_path / "w.bin").write_bytes(bytes(size + 100))
-    _save(path, ("w.bin", 0, 50), ("w.bin", 50, 50), ("w.bin", 0, 50))
-    assert len(_found(path, "security-file-gap")) == count
+    _write_model(path, ("w.bin", 0, 50), ("w.bin", 50, 50), ("w.bin", 0, 50))
+    assert len(_problem_paths(path, "security-file-gap")) == count
 
 
 def test_many_overlapping_ranges_are_not_compared_pairwise(tmp_path):
     path = tmp_path / "m.onnx"
-    _save(path, *((f"{i % 7}.bin", i, 1000) for i in range(20_000)))
-    assert len(_found(path, "security-file-overlap")) == 20_000 - 7
+    _write_model(path, *((f"{i % 7}.bin", i, 1000) for i in range(20_000)))
+    assert len(_problem_paths(path, "security-file-overlap")) == 20_000 - 7

@@ -1,4 +1,4 @@
-"""The rules for untrusted models: when they run, what they cost, and their documentation."""
+"""The rules for untrusted models: when they run, false positives, and their documentation."""
 
 import importlib.util
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from check_case import holding, model, node
+from check_case import graph_attribute, model, node
 from each import each
 
 import onnxwire
@@ -19,8 +19,8 @@ from onnxwire.engine.document import Document
 
 ROOT = Path(__file__).parents[2]
 SECURITY = [rule for rule in rules(untrusted=True).values() if rule.scope == "security"]
-BUNDLED = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data").rglob("*.onnx"))
-BUNDLED += sorted((ROOT / "examples").glob("*.onnx"))
+BUNDLED_FILES = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data").rglob("*.onnx"))
+BUNDLED_FILES += sorted((ROOT / "examples").glob("*.onnx"))
 DUPLICATE_IR_VERSION = onnxwire.from_text(model()).SerializeToString() + b"\x08\x09"  # a second ir_version
 
 
@@ -28,14 +28,14 @@ def _severities(path):
     return {problem.severity for problem in onnxwire.check(path, untrusted=True, select="security")}
 
 
-@each("path", BUNDLED, ids=str)
+@each("path", BUNDLED_FILES, ids=str)
 def test_a_trustworthy_model_has_no_security_error(path):
     assert "error" not in _severities(path)
 
 
 def test_at_most_one_trustworthy_model_in_ten_has_a_security_warning():
-    warned = [path for path in BUNDLED if "warning" in _severities(path)]
-    assert len(warned) * 10 <= len(BUNDLED), warned
+    paths_with_warning = [path for path in BUNDLED_FILES if "warning" in _severities(path)]
+    assert len(paths_with_warning) * 10 <= len(BUNDLED_FILES), paths_with_warning
 
 
 def test_security_rules_run_for_untrusted_models_only():
@@ -57,9 +57,11 @@ def test_a_check_of_a_trusted_model_imports_no_security_module():
         "onnxwire.check(sys.argv[1], untrusted=True); print(*({*sys.modules} - names), '|', *names)"
     )
     command = [sys.executable, "-c", code, str(ROOT / "examples" / "digits_cnn.onnx")]
-    added, _, before = subprocess.run(command, capture_output=True, text=True, check=True).stdout.partition("|")
+    added_modules, _, modules_before = subprocess.run(
+        command, capture_output=True, text=True, check=True
+    ).stdout.partition("|")
     modules = {f"onnxwire.checker.rules.{name}" for name in SECURITY_MODULES} | {"onnxwire.checker._wire_audit"}
-    assert modules <= set(added.split()) and not modules & set(before.split())
+    assert modules <= set(added_modules.split()) and not modules & set(modules_before.split())
 
 
 @each("rule", SECURITY, ids=lambda rule: rule.id)
@@ -90,8 +92,8 @@ def test_records_have_fields_and_offsets():
 
 
 @pytest.mark.parametrize("data", [b"\x08\x08" + b"\x98\x06\x01" * 3, b"\x08\x08\x3a\x00\x3a\x02\x0a\x00"])
-def test_every_piece_of_a_message_is_read(data):
-    # Unknown numbers are no anomaly; a graph in two pieces is one.
+def test_only_repeated_records_of_known_fields_are_listed(data):
+    # A repeated unknown field is not reported; a graph in two pieces is.
     assert [field for field, _, _ in _records(data)] == (["graph"] if b"\x3a" in data else [])
 
 
@@ -117,7 +119,7 @@ def test_max_elements_sets_the_limit_of_values(tmp_path):
         main(command)
 
 
-def test_texts_that_are_not_utf8_are_checked_too():
+def test_texts_that_are_not_utf8_are_checked():
     elf = b"\x7fELF\x02\x01\x01\x81\xff"
     data = DUPLICATE_IR_VERSION + b"\x32" + bytes([len(elf)]) + elf  # doc_string
     assert "security-payload-text" in {problem.rule for problem in onnxwire.check(data, untrusted=True)}
@@ -126,8 +128,10 @@ def test_texts_that_are_not_utf8_are_checked_too():
 @each("type, is_reported", [("optional_type {}", False), ("tensor_type { elem_type: 1 }", True)], ids=str)
 def test_an_optional_value_may_be_declared_by_the_type_of_its_element(type, is_reported):
     graphs = "".join(
-        holding(f'node {{ output: "o" op_type: "Constant" }} output {{ name: "o" type {{ {of} }} }}', "b", name)
-        for name, of in (("then_branch", type), ("else_branch", "sequence_type {}"))
+        graph_attribute(
+            f'node {{ output: "o" op_type: "Constant" }} output {{ name: "o" type {{ {branch_type} }} }}', "b", name
+        )
+        for name, branch_type in (("then_branch", type), ("else_branch", "sequence_type {}"))
     )
     content = onnxwire.from_text(model(node("x", "y", graphs, op="If"))).SerializeToString()
     assert bool(onnxwire.check(content, untrusted=True, select="security-resource-type")) is is_reported

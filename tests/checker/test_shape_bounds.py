@@ -1,4 +1,4 @@
-"""The evaluation of sizes and loops before a model runs finds excessive ones, and accepts ordinary ones."""
+"""The static evaluation of sizes and loops reports excessive sizes and loops, and accepts ordinary ones."""
 
 import numpy as np
 import onnx
@@ -24,7 +24,7 @@ def _node(op, inputs, output="y", **attributes):
     return helper.make_node(op, inputs, [output], **attributes)
 
 
-def _doubling(count):
+def _doubling_nodes(count):
     return [_node("Concat", [f"v{i}", f"v{i}"], f"v{i + 1}", axis=0) for i in range(count)]
 
 
@@ -75,7 +75,7 @@ BOMBS = {
     "range": _model([_node("Range", ["a", "b", "c"])], {"a": np.int64(0), "b": np.int64(1 << 40), "c": np.int64(1)}),
     "pad": _model([_node("Pad", ["x", "s"])], {"s": [0, 0, 1 << 40, 0]}),
     "resize": _model([_node("Resize", ["x", "", "s"])], {"s": np.array([1e6, 1e6], np.float32)}),
-    "doubling": _model(_doubling(40), {"v0": np.zeros(16, np.float32)}),
+    "doubling": _model(_doubling_nodes(40), {"v0": np.zeros(16, np.float32)}),
     "outer product": _model(
         [_node("ConstantOfShape", ["s"], "a"), _node("Transpose", ["a"], "b"), _node("MatMul", ["a", "b"])],
         {"s": [1 << 20, 1]},
@@ -98,7 +98,7 @@ VALID_GRAPHS = {
         ],
     ),
     "unknown shape": _model([_node("Shape", ["x"], "s"), _node("ConstantOfShape", ["s"])]),
-    "a few doublings": _model(_doubling(10), {"v0": np.zeros(16, np.float32)}),
+    "a few doublings": _model(_doubling_nodes(10), {"v0": np.zeros(16, np.float32)}),
 }
 
 
@@ -118,7 +118,7 @@ def test_a_value_of_ordinary_size_is_accepted(name):
     assert not bounds.elements and not bounds.overflows and bounds.total is None
 
 
-def _loop(body, trips, condition="c"):
+def _loop_model(body, trips, condition="c"):
     graph = helper.make_graph(
         [*body, _node("Identity", [condition], "d")],
         "body",
@@ -137,28 +137,28 @@ def _loop(body, trips, condition="c"):
     return _model([_node("Loop", inputs, body=graph)], constants | ({} if trips is None else {"m": np.int64(trips)}))
 
 
-STEP = _node("Relu", ["v"], "u")
+RELU_NODE = _node("Relu", ["v"], "u")
 
 
 def test_a_loop_that_doubles_a_value_is_found():
-    assert _bounds(_loop([_node("Concat", ["v", "v"], "u", axis=0)], 60)).elements
+    assert _bounds(_loop_model([_node("Concat", ["v", "v"], "u", axis=0)], 60)).elements
 
 
 def test_a_condition_on_the_counter_is_evaluated():
-    assert _bounds(_loop([STEP, _node("Less", ["i", "far"], "e")], None, "e")).endless
-    assert not _bounds(_loop([STEP, _node("Greater", ["x", "far"], "e")], None, "e")).endless
-    assert _bounds(_loop([STEP], None)).endless and not _bounds(_loop([STEP], 100)).endless
+    assert _bounds(_loop_model([RELU_NODE, _node("Less", ["i", "far"], "e")], None, "e")).endless
+    assert not _bounds(_loop_model([RELU_NODE, _node("Greater", ["x", "far"], "e")], None, "e")).endless
+    assert _bounds(_loop_model([RELU_NODE], None)).endless and not _bounds(_loop_model([RELU_NODE], 100)).endless
 
 
 def test_the_cost_is_linear_in_nested_loops():
-    body = [STEP]
+    body = [RELU_NODE]
     for _ in range(12):
-        graph = onnx.load_from_string(_loop(body, 1 << 40)).graph
-        body = [*graph.node, STEP]
-    assert _bounds(_loop(body, 1 << 40)).budget > -100_000
+        graph = onnx.load_from_string(_loop_model(body, 1 << 40)).graph
+        body = [*graph.node, RELU_NODE]
+    assert _bounds(_loop_model(body, 1 << 40)).budget > -100_000
 
 
-def test_an_unknown_dim_makes_no_index_wrong():
+def test_an_index_beyond_a_lower_bound_of_a_dimension_is_not_reported():
     """The size of a Concat with an unknown part is a lower bound, so an index beyond it may be in range."""
     nodes = [
         _node("Concat", ["x", "x"], "v", axis=0),
@@ -168,7 +168,7 @@ def test_an_unknown_dim_makes_no_index_wrong():
 
 
 @each("size, is_reported", [(1000, True), (1, True), (0, False)], ids=str)
-def test_one_index_of_many_is_compared(size, is_reported):
+def test_every_index_of_many_is_compared(size, is_reported):
     indices = np.zeros(1000, np.int64)
     indices[:size] = 4
     facts = Facts(Document(_model([_node("Gather", ["x", "i"], axis=1)], {"i": indices})), onnxwire.ModelProto)
@@ -207,13 +207,13 @@ SEQUENCE = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["s", 1, 3])
 @each("hidden_size, is_reported", [(4, False), (5, True)])
 def test_sizes_of_inputs_are_compared_with_attributes(hidden_size, is_reported):
     data = _model([_node("LSTM", ["x", "w", "r"], hidden_size=hidden_size)], WEIGHTS, [SEQUENCE])
-    found = [problem.rule for problem in onnxwire.check(data, untrusted=True, select="security-resource-argument")]
-    assert bool(found) == is_reported
+    rules = [problem.rule for problem in onnxwire.check(data, untrusted=True, select="security-resource-argument")]
+    assert bool(rules) == is_reported
 
 
 @each("channels, is_reported", [(4, False), (3, True), ("c", False)])
 def test_sizes_of_inputs_are_compared_with_other_inputs(channels, is_reported):
     image = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, channels, 8, 8])
     data = _model([_node("BatchNormalization", ["x", *"pppp"])], {"p": np.zeros(4, np.float32)}, [image])
-    found = [problem.rule for problem in onnxwire.check(data, untrusted=True, select="security-resource-argument")]
-    assert bool(found) == is_reported
+    rules = [problem.rule for problem in onnxwire.check(data, untrusted=True, select="security-resource-argument")]
+    assert bool(rules) == is_reported

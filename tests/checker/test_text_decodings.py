@@ -1,4 +1,4 @@
-"""Texts in other encodings are decoded, so that programs in metadata are found, and names are not taken for them."""
+"""Texts in other encodings are decoded, so that programs in metadata are found; names are not reported as programs."""
 
 import base64
 import binascii
@@ -43,7 +43,7 @@ def _model(value):
 
 
 @each("name", ENCODINGS)
-def test_a_command_in_an_encoding_is_decoded_and_named(name):
+def test_a_command_in_any_encoding_is_decoded_and_reported(name):
     text = ENCODINGS[name](COMMAND)
     assert any(decoded.startswith(COMMAND) and is_text(COMMAND) for decoded in decodings(text))
     problems = onnxwire.check(_model(text), untrusted=True, select="security-payload-text")
@@ -57,5 +57,5 @@ def test_ordinary_texts_are_not_programs(text):
     assert not onnxwire.check(_model(text), untrusted=True, select="security-payload-text")
 
 
-def test_at_most_the_first_bytes_are_decoded():
+def test_decoded_texts_have_a_maximum_length():
     assert all(len(decoded) <= MAX_CODED_BYTES for decoded in decodings(b"41" * 10_000_000))

@@ -242,7 +242,7 @@ def test_options_set_the_message_type_and_the_ir_version(tmp_path):
     path = write(tmp_path / "graph.pb", 'node { op_type: "A" input: "lost" output: "y" }', onnxwire.GraphProto)
     result = check(path, "--type", "GraphProto", "--select", "graph-node-input-defined")
     assert result.returncode == 1 and b": node[0].input[0]: " in result.stdout
-    path = write(tmp_path / "m.onnx", model(rest='functions { name: "f" }'))
+    path = write(tmp_path / "m.onnx", model(fields='functions { name: "f" }'))
     options = ["--select", "model-functions-before-ir8"]
     assert main(["check", str(path), *options]) == 0
     assert main(["check", str(path), *options, "--ir-version", "7"]) == 1

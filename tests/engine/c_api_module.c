@@ -1,4 +1,4 @@
-/* The functions of onnxwire_python.h for tests, as C99 and as C++. A handle is the address of an ow_python_pieces. */
+/* The functions of onnxwire_python.h for tests, compiled as C99 and as C++. A handle is the address of an ow_python_pieces. */
 #define PY_SSIZE_T_CLEAN
 #define _POSIX_C_SOURCE 200809L
 #include <Python.h>
@@ -84,7 +84,7 @@ static PyObject *has_range(PyObject *module, PyObject *arguments) {
     return PyBool_FromLong(ow_python_bytes_at(pieces_of(handle), offset, size) != NULL);
 }
 
-/* Release by the callback of the struct, twice. */
+/* Release twice: with ow_python_release, and with the callback of the struct. */
 static PyObject *release(PyObject *module, PyObject *handle) {
     ow_python_pieces *pieces = pieces_of(handle);
     void (*callback)(ow_python_pieces *) = pieces->release;
@@ -94,32 +94,32 @@ static PyObject *release(PyObject *module, PyObject *handle) {
     Py_RETURN_NONE;
 }
 
-static void *release_in_thread(void *pieces) {
+static void *run_release(void *pieces) {
     ow_python_release((ow_python_pieces *)pieces);
     return NULL;
 }
 
-/* Release in a thread that Python does not know, and wait for it without the GIL. */
-static PyObject *release_elsewhere(PyObject *module, PyObject *handle) {
+/* Release in a thread that Python did not create, and wait for that thread without the GIL. */
+static PyObject *release_in_other_thread(PyObject *module, PyObject *handle) {
     pthread_t thread;
     (void)module;
-    pthread_create(&thread, NULL, release_in_thread, pieces_of(handle));
+    pthread_create(&thread, NULL, run_release, pieces_of(handle));
     Py_BEGIN_ALLOW_THREADS
     pthread_join(thread, NULL);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
 
-/* Release handles from a thread, one every 0.1 ms, while Python exits; and the last one after it has. */
-static ow_python_pieces *late[4096];
-static size_t n_late;
-static pthread_t releasing;
+/* Release handles from a thread, one every 0.1 ms, while Python exits, and the last handle after Python has exited. */
+static ow_python_pieces *late_handles[4096];
+static size_t n_late_handles;
+static pthread_t releasing_thread;
 
 static void *release_slowly(void *none) {
     static const struct timespec pause = {0, 100000};
     size_t i;
-    for (i = 0; i + 1 < n_late; i++) {
-        ow_python_release(late[i]);
+    for (i = 0; i + 1 < n_late_handles; i++) {
+        ow_python_release(late_handles[i]);
         nanosleep(&pause, NULL);
     }
     return none;
@@ -127,23 +127,23 @@ static void *release_slowly(void *none) {
 
 static void at_exit(void) {
     unsigned char byte;
-    pthread_join(releasing, NULL);
+    pthread_join(releasing_thread, NULL);
     if (Py_IsInitialized()) _exit(3);
-    ow_python_release(late[n_late - 1]);
-    if (api->read(late[n_late - 1], 0, &byte, 1) != 1) _exit(4);
+    ow_python_release(late_handles[n_late_handles - 1]);
+    if (api->read(late_handles[n_late_handles - 1], 0, &byte, 1) != 1) _exit(4);
     if (write(1, "released late\n", 14) != 14) _exit(5);
 }
 
 static PyObject *release_late(PyObject *module, PyObject *handles) {
     (void)module;
-    n_late = (size_t)PyList_Size(handles);
-    for (size_t i = 0; i < n_late; i++) late[i] = pieces_of(PyList_GetItem(handles, (Py_ssize_t)i));
+    n_late_handles = (size_t)PyList_Size(handles);
+    for (size_t i = 0; i < n_late_handles; i++) late_handles[i] = pieces_of(PyList_GetItem(handles, (Py_ssize_t)i));
     atexit(at_exit);
-    pthread_create(&releasing, NULL, release_slowly, NULL);
+    pthread_create(&releasing_thread, NULL, release_slowly, NULL);
     Py_RETURN_NONE;
 }
 
-/* Make a capsule like ours with another version and size. */
+/* Make a capsule with a copy of the functions of onnxwire, and this version and size. */
 static PyObject *make_capsule(PyObject *module, PyObject *arguments) {
     static ow_python_api fake;
     unsigned version, size;
@@ -163,7 +163,7 @@ static PyMethodDef methods[] = {
     {"check", check, METH_O, NULL},
     {"has_range", has_range, METH_VARARGS, NULL},
     {"release", release, METH_O, NULL},
-    {"release_elsewhere", release_elsewhere, METH_O, NULL},
+    {"release_in_other_thread", release_in_other_thread, METH_O, NULL},
     {"release_late", release_late, METH_O, NULL},
     {"make_capsule", make_capsule, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL}};

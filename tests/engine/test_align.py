@@ -1,4 +1,4 @@
-"""Alignment of payloads: their offsets in the file, and that readers find the same values there."""
+"""Alignment of payloads: their offsets in the file, and the values that readers find there."""
 
 import importlib.util
 import itertools
@@ -27,7 +27,7 @@ from onnxwire.tensor.dtypes import PADDING_FIELD
 EXAMPLE = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 TENSORS = [(onnxwire.TensorProto, "raw_data", PADDING_FIELD)]
 GIB = 1 << 30
-linux = pytest.mark.skipif(sys.platform != "linux", reason="needs sparse files")
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs sparse files")
 
 MESSAGES = ["TensorProto", "SparseTensorProto", "AttributeProto", "GraphProto", "ModelProto", "SequenceProto"]
 MESSAGES = {name: (getattr(onnxwire, name), wire.official_class(f"onnx.{name}")) for name in MESSAGES}
@@ -36,14 +36,19 @@ alignments = st.sampled_from([1, 2, 3, 8, 64, 100, 4096])
 thresholds = st.sampled_from([0, 1, 2, 5, 130])
 
 
-def aligned(data, alignment=64, threshold=1, cls=onnxwire.ModelProto, targets=TENSORS):
-    """Align the payloads in some bytes; return the joined pieces after checking that they are as few as possible."""
+def align(data, alignment=64, threshold=1, cls=onnxwire.ModelProto, targets=TENSORS):
+    """Align the payloads in an encoded message; return the new encoding.
+
+    Asserts that no two adjacent pieces are adjacent ranges of `data`, which could be one piece.
+    """
     total, pieces = align_payloads(Document(data), cls, targets, threshold, alignment)
-    made = b"".join(part if isinstance(part, bytes) else data[part[0] : sum(part)] for part in pieces)
-    assert len(made) == total
+    encoding = b"".join(part if isinstance(part, bytes) else data[part[0] : sum(part)] for part in pieces)
+    assert len(encoding) == total
     ranges = [None if isinstance(part, bytes) else part for part in pieces]
-    assert all(a is None or b is None or sum(a) != b[0] for a, b in itertools.pairwise(ranges))
-    return made
+    assert all(
+        first is None or second is None or sum(first) != second[0] for first, second in itertools.pairwise(ranges)
+    )
+    return encoding
 
 
 def payloads(message, cls=onnxwire.TensorProto, name="raw_data"):
@@ -62,21 +67,21 @@ def check_offsets(message, alignment, threshold, *target):
         assert start % alignment == 0 or end - start < max(threshold, 1)
 
 
-def known(official, data):
+def encode_known_fields(official, data):
     """Return the official encoding of the known fields of a message."""
     message = official.FromString(data)
     message.DiscardUnknownFields()
     return message.SerializeToString(deterministic=True)
 
 
-def check(ours, official, data, alignment, threshold, targets=TENSORS):
+def check_alignment(our_class, official_class, data, alignment, threshold, targets=TENSORS):
     """Assert all guarantees for valid bytes; return the new encoding."""
-    made = aligned(data, alignment, threshold, ours, targets)
-    onnxwire.verify(made, ours)
-    check_offsets(ours.FromString(made), alignment, threshold, *targets[0][:2])
-    assert known(official, made) == known(official, data)
-    assert aligned(made, alignment, threshold, ours, targets) == made
-    return made
+    aligned_bytes = align(data, alignment, threshold, our_class, targets)
+    onnxwire.verify(aligned_bytes, our_class)
+    check_offsets(our_class.FromString(aligned_bytes), alignment, threshold, *targets[0][:2])
+    assert encode_known_fields(official_class, aligned_bytes) == encode_known_fields(official_class, data)
+    assert align(aligned_bytes, alignment, threshold, our_class, targets) == aligned_bytes
+    return aligned_bytes
 
 
 def tensor_record(data, number=5):
@@ -113,8 +118,8 @@ def sparse_tensors(draw):
 
 @st.composite
 def nodes(draw, depth):
-    made = draw(st.lists(attributes(depth), max_size=2))
-    return onnx.NodeProto(op_type="Op", name=draw(st.sampled_from(["", "n" * 120])), attribute=made)
+    node_attributes = draw(st.lists(attributes(depth), max_size=2))
+    return onnx.NodeProto(op_type="Op", name=draw(st.sampled_from(["", "n" * 120])), attribute=node_attributes)
 
 
 @st.composite
@@ -139,90 +144,95 @@ def models(draw):
 
 @given(models(), alignments, thresholds)
 def test_payloads_of_tensors_at_any_path_are_aligned(model, alignment, threshold):
-    made = check(onnxwire.ModelProto, onnx.ModelProto, model.SerializeToString(), alignment, threshold)
-    again = onnx.ModelProto.FromString(made)
-    for old, new in zip(model.graph.initializer, again.graph.initializer, strict=True):
-        np.testing.assert_array_equal(numpy_helper.to_array(new), numpy_helper.to_array(old))
+    aligned_bytes = check_alignment(
+        onnxwire.ModelProto, onnx.ModelProto, model.SerializeToString(), alignment, threshold
+    )
+    reloaded = onnx.ModelProto.FromString(aligned_bytes)
+    for tensor, aligned_tensor in zip(model.graph.initializer, reloaded.graph.initializer, strict=True):
+        np.testing.assert_array_equal(numpy_helper.to_array(aligned_tensor), numpy_helper.to_array(tensor))
 
 
 @wire.needs_upb
 @EVERY_MESSAGE
 @given(data=st.data())
 def test_bytes_in_any_sound_form_keep_their_meaning(name, data):
-    ours, official = MESSAGES[name]
-    sound = data.draw(wire.sound(ours.DESCRIPTOR))
-    check(ours, official, sound, data.draw(alignments), data.draw(thresholds))
-    # Without padding only lengths have another form, so that even unknown fields are the same to the last bit.
-    plain = aligned(sound, 1, 1, ours)
-    assert official.FromString(plain).SerializeToString() == official.FromString(sound).SerializeToString()
+    our_class, official_class = MESSAGES[name]
+    encoded = data.draw(wire.sound(our_class.DESCRIPTOR))
+    check_alignment(our_class, official_class, encoded, data.draw(alignments), data.draw(thresholds))
+    # Without padding only the varints of lengths differ, so that even unknown fields have the same bytes.
+    unpadded = align(encoded, 1, 1, our_class)
+    assert (
+        official_class.FromString(unpadded).SerializeToString()
+        == official_class.FromString(encoded).SerializeToString()
+    )
 
 
 @wire.needs_upb
 @given(wire.sound(EVERYTHING.DESCRIPTOR), alignments, thresholds)
 def test_nested_messages_of_one_type_are_aligned(data, alignment, threshold):
-    check(*PAIRS["test.Everything"], data, alignment, threshold, [(EVERYTHING, "one_bytes", 50_001)])
+    check_alignment(*PAIRS["test.Everything"], data, alignment, threshold, [(EVERYTHING, "one_bytes", 50_001)])
 
 
 @given(models(), st.sampled_from([8, 64, 4096]))
 def test_an_aligned_document_is_one_range_of_its_bytes(model, alignment):
-    made = aligned(model.SerializeToString(), alignment)
-    total, pieces = align_payloads(Document(made), onnxwire.ModelProto, TENSORS, 1, alignment)
-    assert (total, pieces) == (len(made), [(0, len(made))])
+    aligned_bytes = align(model.SerializeToString(), alignment)
+    total, pieces = align_payloads(Document(aligned_bytes), onnxwire.ModelProto, TENSORS, 1, alignment)
+    assert (total, pieces) == (len(aligned_bytes), [(0, len(aligned_bytes))])
 
 
 @given(models(), st.sampled_from([8, 64]), st.sampled_from([1, 64, 512]))
-def test_padding_of_other_alignments_and_readers_does_not_pile_up(model, alignment, before):
-    plain = model.SerializeToString()
-    wanted = aligned(plain, alignment)
-    assert aligned(aligned(plain, before), alignment) == wanted
+def test_padding_of_earlier_alignments_is_removed(model, alignment, previous_alignment):
+    encoded = model.SerializeToString()
+    expected = align(encoded, alignment)
+    assert align(align(encoded, previous_alignment), alignment) == expected
     # The official runtime writes unknown fields after all others.
-    rewritten = onnx.ModelProto.FromString(aligned(plain, before)).SerializeToString()
-    assert aligned(rewritten, alignment) == wanted
+    rewritten = onnx.ModelProto.FromString(align(encoded, previous_alignment)).SerializeToString()
+    assert align(rewritten, alignment) == expected
 
 
 def test_every_gap_can_be_filled():
     for n in range(300):
         tensor = onnx.TensorProto(name="n" * n, raw_data=b"payload")
-        made = check(onnxwire.TensorProto, onnx.TensorProto, tensor.SerializeToString(), 256, 1)
-        # A padding of one to three bytes is impossible: one more alignment is then added.
-        assert 0 <= len(made) - tensor.ByteSize() < 256 + 4
+        aligned_bytes = check_alignment(onnxwire.TensorProto, onnx.TensorProto, tensor.SerializeToString(), 256, 1)
+        # A padding of one to three bytes is impossible; it is then longer by the alignment.
+        assert 0 <= len(aligned_bytes) - tensor.ByteSize() < 256 + 4
 
 
 def test_paddings_of_more_than_64_kib_are_made():
     tensor = onnx.TensorProto(name="n", raw_data=b"payload").SerializeToString()
     for alignment in (1 << 16, 1 << 21, 3_000_001):
-        made = check(onnxwire.TensorProto, onnx.TensorProto, tensor, alignment, 1)
-        assert alignment < len(made) < alignment + 20
+        aligned_bytes = check_alignment(onnxwire.TensorProto, onnx.TensorProto, tensor, alignment, 1)
+        assert alignment < len(aligned_bytes) < alignment + 20
 
 
 def test_only_the_last_value_of_a_field_is_aligned():
-    first, last = wire.span(9, b"dead weight"), wire.span(9, b"value")
-    for data in (first + last, wire.span(8, b"name") + first + wire.number(2, 2) + last):
-        made = check(onnxwire.TensorProto, onnx.TensorProto, data, 64, 1)
-        assert made.index(b"value") == 64
-        assert len(made) == 64 + len(b"value")
+    first_record, last_record = wire.span(9, b"dead weight"), wire.span(9, b"value")
+    for data in (first_record + last_record, wire.span(8, b"name") + first_record + wire.number(2, 2) + last_record):
+        aligned_bytes = check_alignment(onnxwire.TensorProto, onnx.TensorProto, data, 64, 1)
+        assert aligned_bytes.index(b"value") == 64
+        assert len(aligned_bytes) == 64 + len(b"value")
     # The value is short here, so no payload has to be aligned.
-    assert aligned(first + last, 64, 6, onnxwire.TensorProto) == first + last
+    assert align(first_record + last_record, 64, 6, onnxwire.TensorProto) == first_record + last_record
 
 
 def test_the_pieces_of_a_merged_tensor_are_aligned():
     parts = [wire.span(5, wire.span(9, payload)) for payload in (b"first", b"second")]
     attribute = parts[0] + wire.span(1, b"name") + parts[1]
-    made = check(onnxwire.AttributeProto, onnx.AttributeProto, attribute, 64, 1)
-    assert made.index(b"second") % 64 == 0
+    aligned_bytes = check_alignment(onnxwire.AttributeProto, onnx.AttributeProto, attribute, 64, 1)
+    assert aligned_bytes.index(b"second") % 64 == 0
 
 
 def test_a_field_of_another_wire_type_is_not_a_payload():
     data = wire.number(9, 1) + wire.group(9, wire.span(9, b"in a group")) + wire.group(PADDING_FIELD)
-    assert aligned(data, 64, 1, onnxwire.TensorProto) == data
+    assert align(data, 64, 1, onnxwire.TensorProto) == data
 
 
 def test_a_message_without_long_payloads_is_not_changed():
-    short = tensor_record(wire.span(9, bytes(100)))
-    data = wire.span(8, b"\x0a\x00", pad=2) + short + tensor_record(wire.span(9, bytes(101)))
-    made = aligned(data, 64, 101)
-    assert made.startswith(data[: data.index(short) + len(short)])
-    assert aligned(data, 64, 102) == data
+    short_record = tensor_record(wire.span(9, bytes(100)))
+    data = wire.span(8, b"\x0a\x00", pad=2) + short_record + tensor_record(wire.span(9, bytes(101)))
+    aligned_bytes = align(data, 64, 101)
+    assert aligned_bytes.startswith(data[: data.index(short_record) + len(short_record)])
+    assert align(data, 64, 102) == data
 
 
 @EVERY_MESSAGE
@@ -235,25 +245,25 @@ def test_an_empty_message_stays_empty(name):
 
 def test_onnxruntime_runs_an_aligned_model():
     runtime = pytest.importorskip("onnxruntime")
-    old = EXAMPLE.read_bytes()
-    made = check(onnxwire.ModelProto, onnx.ModelProto, old, 4096, 1)
-    assert len(list(payloads(onnxwire.ModelProto.FromString(made)))) > 4
+    original = EXAMPLE.read_bytes()
+    aligned_bytes = check_alignment(onnxwire.ModelProto, onnx.ModelProto, original, 4096, 1)
+    assert len(list(payloads(onnxwire.ModelProto.FromString(aligned_bytes)))) > 4
     image = np.random.default_rng(0).random((3, 1, 8, 8), dtype=np.float32)
     results = []
-    for data in (old, made):
+    for data in (original, aligned_bytes):
         session = runtime.InferenceSession(data, providers=["CPUExecutionProvider"])
         results.append(session.run(None, {session.get_inputs()[0].name: image}))
-    for a, b in zip(*results, strict=True):
-        np.testing.assert_array_equal(a, b)
+    for original_output, aligned_output in zip(*results, strict=True):
+        np.testing.assert_array_equal(original_output, aligned_output)
 
 
 def test_the_checker_in_c_plus_plus_accepts_an_aligned_model():
-    onnx.checker.check_model(aligned(EXAMPLE.read_bytes()), full_check=True)
+    onnx.checker.check_model(align(EXAMPLE.read_bytes()), full_check=True)
 
 
 def test_the_python_implementation_of_protobuf_reads_an_aligned_model(tmp_path):
     path = tmp_path / "model.onnx"
-    path.write_bytes(aligned(EXAMPLE.read_bytes()))
+    path.write_bytes(align(EXAMPLE.read_bytes()))
     code = (
         "import sys, onnx; from google.protobuf.internal import api_implementation as used\n"
         "one, other = (onnx.load(path) for path in sys.argv[1:]); one.DiscardUnknownFields()\n"
@@ -261,8 +271,8 @@ def test_the_python_implementation_of_protobuf_reads_an_aligned_model(tmp_path):
     )
     environment = {**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
     command = [sys.executable, "-c", code, path, EXAMPLE]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["python", "True", str(len(onnx.load(EXAMPLE).graph.initializer))]
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert process.stdout.split() == ["python", "True", str(len(onnx.load(EXAMPLE).graph.initializer))]
 
 
 # --- damage
@@ -272,43 +282,43 @@ def test_the_python_implementation_of_protobuf_reads_an_aligned_model(tmp_path):
 @EVERY_MESSAGE
 @given(data=st.data())
 def test_damaged_bytes_raise_decode_error_or_keep_their_damage(name, data):
-    ours, official = MESSAGES[name]
-    damaged = data.draw(wire.flawed(ours.DESCRIPTOR, 2) | wire.damaged(ours.DESCRIPTOR))
+    our_class, official_class = MESSAGES[name]
+    damaged = data.draw(wire.flawed(our_class.DESCRIPTOR, 2) | wire.damaged(our_class.DESCRIPTOR))
     try:
-        made = aligned(damaged, data.draw(alignments), data.draw(thresholds), ours)
+        aligned_bytes = align(damaged, data.draw(alignments), data.draw(thresholds), our_class)
     except onnxwire.DecodeError:
-        assert not wire.official_accepts(official, damaged)
+        assert not wire.official_accepts(official_class, damaged)
     else:
-        assert wire.official_accepts(official, made) is wire.official_accepts(official, damaged)
+        assert wire.official_accepts(official_class, aligned_bytes) is wire.official_accepts(official_class, damaged)
 
 
 @given(st.binary(max_size=30))
 @example(b"\x3a\xff\xff\xff\xff\x7f")
 @example(b"\x4a" + b"\xff" * 9 + b"\x01")
 def test_bytes_of_any_kind_raise_decode_error_or_are_encoded(data):
-    for ours, _ in MESSAGES.values():
+    for our_class, _ in MESSAGES.values():
         try:
-            aligned(data, cls=ours)
+            align(data, cls=our_class)
         except onnxwire.DecodeError as error:
             assert 0 <= error.offset <= len(data)
 
 
 @given(models(), st.data())
 def test_a_cut_model_raises_decode_error_or_is_encoded(model, data):
-    whole = model.SerializeToString()
-    cut = whole[: data.draw(st.integers(0, len(whole)))]
-    if wire.accepts(onnxwire.ModelProto, cut):
-        check(onnxwire.ModelProto, onnx.ModelProto, cut, 64, 1)
+    encoded = model.SerializeToString()
+    truncated = encoded[: data.draw(st.integers(0, len(encoded)))]
+    if wire.accepts(onnxwire.ModelProto, truncated):
+        check_alignment(onnxwire.ModelProto, onnx.ModelProto, truncated, 64, 1)
     else:
         with pytest.raises(onnxwire.DecodeError):
-            aligned(cut)
+            align(truncated)
 
 
 def test_damage_is_named_with_its_offset():
     tensor = wire.span(9, b"sound") + b"\x42\x05ab"
     data = wire.number(1, 8) + wire.span(7, wire.span(5, b"") + wire.span(5, tensor))
     with pytest.raises(onnxwire.DecodeError, match=r"byte 15: graph\.initializer\[1\]\.name: length 5 of field 8"):
-        aligned(data)
+        align(data)
 
 
 def test_messages_nest_as_deep_as_protobuf_readers_follow():
@@ -316,10 +326,10 @@ def test_messages_nest_as_deep_as_protobuf_readers_follow():
     data = wire.span(10, b"payload")
     for depth in range(103):
         if depth <= 100:
-            assert aligned(data, cls=EVERYTHING, targets=targets).index(b"payload") % 64 == 0
+            assert align(data, cls=EVERYTHING, targets=targets).index(b"payload") % 64 == 0
         else:
             with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
-                aligned(data, cls=EVERYTHING, targets=targets)
+                align(data, cls=EVERYTHING, targets=targets)
         assert wire.official_accepts(PAIRS["test.Everything"][1], data) is (depth <= 100)
         data = wire.span(18, data)
 
@@ -327,68 +337,68 @@ def test_messages_nest_as_deep_as_protobuf_readers_follow():
 # --- beyond 4 and 32 GiB
 
 
-def write_aligned(path, other, alignment, threshold):
-    """Align a file's model into another file; holes stay holes. Returns the pieces."""
+def write_aligned(path, target_path, alignment, threshold):
+    """Align a file's model into another file; holes stay holes. Return the pieces."""
     with onnxwire.load(path) as model:
         total, pieces = aligned_pieces(model._document, onnxwire.ModelProto, TENSORS, threshold, alignment)
-        with open(other, "wb") as file:
-            target = FileWriter(file.fileno(), fresh=True)
-            write_pieces(target, pieces)
-            target.seek(total)
-            target.finish()
-    assert other.stat().st_size == total
+        with open(target_path, "wb") as file:
+            writer = FileWriter(file.fileno(), fresh=True)
+            write_pieces(writer, pieces)
+            writer.seek(total)
+            writer.finish()
+    assert target_path.stat().st_size == total
     return pieces
 
 
-def check_big(path, other, alignment, threshold):
+def check_large_file(path, target_path, alignment, threshold):
     """Align the model of a file into another file and check the result, without reading the payloads."""
-    pieces = write_aligned(path, other, alignment, threshold)
+    pieces = write_aligned(path, target_path, alignment, threshold)
     assert sum(len(part) for part in pieces if isinstance(part, bytes)) < 64 << 20
-    onnxwire.verify(other)
-    with onnxwire.load(path) as old, onnxwire.load(other) as new:
-        spans = list(payloads(new))
-        check_offsets(new, alignment, threshold)
-        assert [end - start for start, end in spans] == [end - start for start, end in payloads(old)]
-        again = align_payloads(new._document, onnxwire.ModelProto, TENSORS, threshold, alignment)
-        assert again == (other.stat().st_size, [(0, other.stat().st_size)])
+    onnxwire.verify(target_path)
+    with onnxwire.load(path) as original, onnxwire.load(target_path) as aligned_model:
+        spans = list(payloads(aligned_model))
+        check_offsets(aligned_model, alignment, threshold)
+        assert [end - start for start, end in spans] == [end - start for start, end in payloads(original)]
+        realigned_pieces = align_payloads(aligned_model._document, onnxwire.ModelProto, TENSORS, threshold, alignment)
+        assert realigned_pieces == (target_path.stat().st_size, [(0, target_path.stat().st_size)])
     return spans
 
 
-@linux
+@needs_linux
 def test_a_model_above_4_gib_is_aligned_without_reading_its_weights(tmp_path):
     specification = importlib.util.spec_from_file_location("make_big_model", EXAMPLE.with_name("make_big_model.py"))
     example = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(example)
     example.write_model(tmp_path / "big.onnx")
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    spans = check_big(tmp_path / "big.onnx", tmp_path / "aligned.onnx", 4096, 1024)
+    peak_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    spans = check_large_file(tmp_path / "big.onnx", tmp_path / "aligned.onnx", 4096, 1024)
     assert spans[-1][0] > 4 * GIB
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 20_000  # kilobytes
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < peak_before + 20_000  # kilobytes
 
 
 def write_sparse(path, n_bytes):
     """Write a model with one weight of zeros that takes no disk space."""
     tensor = wire.span(8, b"big") + wire.tag(9, wire.LEN) + wire.varint(n_bytes)
     graph = wire.tag(5, wire.LEN) + wire.varint(len(tensor) + n_bytes) + tensor
-    tail = wire.span(2, b"name")
-    start = wire.number(1, 8) + wire.tag(7, wire.LEN) + wire.varint(len(graph) + n_bytes + len(tail)) + graph
+    graph_end = wire.span(2, b"name")
+    file_start = wire.number(1, 8) + wire.tag(7, wire.LEN) + wire.varint(len(graph) + n_bytes + len(graph_end)) + graph
     with open(path, "wb") as file:
-        file.write(start)
+        file.write(file_start)
         file.seek(n_bytes, os.SEEK_CUR)
-        file.write(tail)
+        file.write(graph_end)
 
 
-@linux
+@needs_linux
 def test_lengths_around_32_gib_are_as_wide_as_readers_accept(tmp_path):
-    path, other = tmp_path / "big.onnx", tmp_path / "aligned.onnx"
-    growth = set()
-    for below in range(200):
-        write_sparse(path, 32 * GIB - below)
-        [(start, end)] = check_big(path, other, 64, 1024)
-        assert (start % 64, end - start) == (0, 32 * GIB - below)
-        growth.add(other.stat().st_size - path.stat().st_size)
-    # If the sixth byte of a length would shorten a padding so that five bytes suffice, the padding grows instead.
-    assert max(growth) > 64 + 20
+    path, target_path = tmp_path / "big.onnx", tmp_path / "aligned.onnx"
+    size_differences = set()
+    for missing_bytes in range(200):
+        write_sparse(path, 32 * GIB - missing_bytes)
+        [(start, end)] = check_large_file(path, target_path, 64, 1024)
+        assert (start % 64, end - start) == (0, 32 * GIB - missing_bytes)
+        size_differences.add(target_path.stat().st_size - path.stat().st_size)
+    # Where the shortest padding would make a length fit in five bytes instead of six, a longer padding is used.
+    assert max(size_differences) > 64 + 20
 
 
 # --- invalid arguments
@@ -397,7 +407,7 @@ def test_lengths_around_32_gib_are_as_wide_as_readers_accept(tmp_path):
 @pytest.mark.parametrize("alignment", [0, (1 << 30) + 1])
 def test_an_alignment_is_of_1_byte_to_1_gib(alignment):
     with pytest.raises(onnxwire.errors.FieldValueError, match=f"alignment {alignment}"):
-        aligned(b"", alignment)
+        align(b"", alignment)
 
 
 @pytest.mark.parametrize(
@@ -409,18 +419,18 @@ def test_an_alignment_is_of_1_byte_to_1_gib(alignment):
         (onnxwire.TensorProto, "raw_data", 16),  # another field
         (onnxwire.TensorProto, "raw_data", 0),
         (onnxwire.TensorProto, "raw_data", 1 << 29),
-        (onnxwire.TensorProto, "raw_data", 19_500),  # protobuf's own
+        (onnxwire.TensorProto, "raw_data", 19_500),  # reserved by protobuf
         (EVERYTHING, "one_bytes", PADDING_FIELD),  # another schema
     ],
 )
-def test_a_target_that_can_not_be_is_refused(cls, name, number):
+def test_an_invalid_target_is_refused(cls, name, number):
     with pytest.raises(onnxwire.errors.FieldValueError):
-        aligned(b"", targets=[(cls, name, number)])
+        align(b"", targets=[(cls, name, number)])
 
 
 def test_a_class_has_one_target():
     with pytest.raises(onnxwire.errors.FieldValueError, match="expected one"):
-        aligned(b"", targets=[*TENSORS, (onnxwire.TensorProto, "raw_data", PADDING_FIELD + 1)])
+        align(b"", targets=[*TENSORS, (onnxwire.TensorProto, "raw_data", PADDING_FIELD + 1)])
 
 
 def test_a_closed_document_is_not_read():

@@ -28,14 +28,16 @@ import onnxwire as ow
 from onnxwire.engine.document import keep_bytes_of
 from onnxwire.engine.message import root_view
 
-HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "c.md"
+TEST_FOLDER = Path(__file__).parent
+PAGE = TEST_FOLDER.parents[1] / "docs" / "c.md"
 LAZY = 1
 LONG_BYTES = 1 << 16
-C = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
-COMPILERS = {"c": [*C, "-std=c99"], "c++": ["g++", "-std=c++11", "-x", "c++"]}
+C_COMPILER = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+COMPILERS = {"c": [*C_COMPILER, "-std=c99"], "c++": ["g++", "-std=c++11", "-x", "c++"]}
 pytestmark = pytest.mark.skipif(
-    shutil.which(C[0]) is None or not Path(sysconfig.get_path("include"), "Python.h").exists() or os.name != "posix",
+    shutil.which(C_COMPILER[0]) is None
+    or not Path(sysconfig.get_path("include"), "Python.h").exists()
+    or os.name != "posix",
     reason="needs a C compiler and Python's headers",
 )
 
@@ -59,15 +61,15 @@ def import_module(path):
 
 
 @pytest.fixture(scope="module", params=COMPILERS)
-def either(request, tmp_path_factory):
-    """The test module, compiled as C and as C++."""
+def module_of_language(request, tmp_path_factory):
+    """Return the test module, compiled as C and as C++."""
     folder = tmp_path_factory.mktemp("module")
-    return import_module(compile_module(HERE / "c_api_module.c", "c_api_module", folder, request.param))
+    return import_module(compile_module(TEST_FOLDER / "c_api_module.c", "c_api_module", folder, request.param))
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    return compile_module(HERE / "c_api_module.c", "c_api_module", tmp_path_factory.mktemp("module"))
+    return compile_module(TEST_FOLDER / "c_api_module.c", "c_api_module", tmp_path_factory.mktemp("module"))
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +80,8 @@ def api(path):
 
 
 @pytest.fixture(scope="module", params=COMPILERS)
-def listing(request, tmp_path_factory):
-    """The example of docs/c.md, compiled as C and as C++."""
+def example_module(request, tmp_path_factory):
+    """Return the example of docs/c.md, compiled as C and as C++."""
     blocks = re.findall(r"```c\n(.*?)```", PAGE.read_text(), re.S)
     (code,) = (block for block in blocks if "onnxwire_python.h" in block)
     folder = tmp_path_factory.mktemp("listing")
@@ -88,8 +90,8 @@ def listing(request, tmp_path_factory):
 
 
 @contextlib.contextmanager
-def exported(api, message, flags=0):
-    """The pieces of a message: (handle, size, rows)."""
+def exported_pieces(api, message, flags=0):
+    """Export a message and release it at the end; yield its handle, its size in bytes, and a row per piece."""
     handle = api.export_message(message, flags)
     try:
         yield handle, *api.describe(handle)
@@ -97,9 +99,9 @@ def exported(api, message, flags=0):
         api.release(handle)
 
 
-def content(api, message, flags=0):
-    """The encoding of a message, joined from its pieces and read in ranges of odd lengths."""
-    with exported(api, message, flags) as (handle, size, rows):
+def joined_content(api, message, flags=0):
+    """Return the encoding of a message, joined from its pieces; assert that reads of ranges return the same."""
+    with exported_pieces(api, message, flags) as (handle, size, rows):
         assert [offset for offset, *_ in rows] == [sum(n for _, n, *_ in rows[:i]) for i in range(len(rows))]
         joined = b"".join(bytes(owner) for *_, owner in rows)
         read = b"".join(api.read(handle, i, min(7777, size - i)) for i in range(0, size, 7777))
@@ -108,12 +110,12 @@ def content(api, message, flags=0):
 
 
 def long_model(n=3):
-    """A model with n tensors of 64 KiB and more."""
+    """Return a model with n tensors of 64 KiB and more."""
     tensors = [ow.from_array(np.arange(LONG_BYTES // 4 + i, dtype=np.int32), f"w{i}") for i in range(n)]
     return ow.ModelProto(ir_version=8, graph={"name": "g", "node": [{"op_type": "Relu"}], "initializer": tensors})
 
 
-def saved(tmp_path, model=None):
+def save_model(tmp_path, model=None):
     path = tmp_path / "m.onnx"
     ow.save(model or long_model(), path)
     return path
@@ -122,39 +124,43 @@ def saved(tmp_path, model=None):
 # --- the pieces are the encoding
 
 
-def test_c_and_cpp_read_an_edited_model(either, tmp_path):
-    assert either.load() == 1
-    model = ow.load(saved(tmp_path))
+def test_c_and_cpp_read_an_edited_model(module_of_language, tmp_path):
+    assert module_of_language.load() == 1
+    model = ow.load(save_model(tmp_path))
     model.graph.name = "edited"
     model.graph.node.add(op_type="Sigmoid")
     del model.graph.initializer[1]
-    assert content(either, model) == model.SerializeToString()
+    assert joined_content(module_of_language, model) == model.SerializeToString()
 
 
 @pytest.mark.parametrize("make", [ow.ModelProto, ow.NodeProto, lambda: ow.NodeProto(op_type="Relu"), long_model])
 def test_messages_of_any_kind_are_exported(make, api):
-    assert content(api, make()) == make().SerializeToString()
+    assert joined_content(api, make()) == make().SerializeToString()
 
 
 def test_unchanged_values_are_pieces_of_the_mapped_file(api, tmp_path):
-    model = ow.load(saved(tmp_path))
+    model = ow.load(save_model(tmp_path))
     model.graph.name = "edited"
     addresses = {np.asarray(tensor).ctypes.data for tensor in model.graph.initializer}
-    with exported(api, model) as (_, _, rows):
+    with exported_pieces(api, model) as (_, _, rows):
         spans = [(address, address + size) for _, size, address, _ in rows]
         assert all(any(start <= address < end for start, end in spans) for address in addresses)
 
 
-def test_an_edited_model_of_5_gib_is_read_without_a_copy(listing, tmp_path):
+def test_an_edited_model_of_5_gib_is_read_without_a_copy(example_module, tmp_path):
     path = tmp_path / "big.onnx"
     write_sparse_model(path, 5 << 30)
     model = ow.load(path)
     model.graph.node[0].name = "renamed"
     model.graph.initializer.append(ow.from_array(np.ones((2, 3), np.float32), "added"))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    rows = listing.initializers(model)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
-    expected = [(t.name, t.data_type, t.shape, t.nbytes) for t in ow.tensors(model) if t.path.startswith("graph.init")]
+    peak_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    rows = example_module.initializers(model)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak_before < 50_000
+    expected = [
+        (info.name, info.data_type, info.shape, info.nbytes)
+        for info in ow.tensors(model)
+        if info.path.startswith("graph.init")
+    ]
     nbytes = [row[3].nbytes for row in rows]
     assert [(*row[:3], n) for row, n in zip(rows, nbytes, strict=True)] == expected
     assert nbytes[0] == 5 << 30
@@ -174,7 +180,7 @@ def test_many_edited_nodes_are_a_few_pieces(api):
     graph = ow.GraphProto.FromString(record * count)
     for node in graph.node:
         node.name = "n"
-    with exported(api, graph) as (handle, size, rows):
+    with exported_pieces(api, graph) as (handle, size, rows):
         assert len(rows) < 100
         assert size == graph.ByteSize()
         assert api.read(handle, size - 100, 100) == graph.SerializeToString()[-100:]
@@ -186,7 +192,7 @@ def test_many_pieces_share_one_value(api):
     graph = ow.GraphProto()
     for _ in range(count):
         graph.initializer.append(ow.TensorProto(raw_data=payload))
-    with exported(api, graph) as (handle, size, rows):
+    with exported_pieces(api, graph) as (handle, size, rows):
         assert size > count * LONG_BYTES
         assert len(rows) == 2 * count
         assert len({address for _, n, address, _ in rows if n >= LONG_BYTES}) == 1
@@ -197,25 +203,25 @@ def test_many_pieces_share_one_value(api):
         assert api.read(handle, offset - 4, 8)[4:] == payload[:4]
 
 
-def test_a_pointer_is_given_to_ranges_within_a_piece_only(api):
+def test_only_ranges_within_one_piece_have_a_pointer(api):
     model = long_model(1)
-    with exported(api, model) as (handle, size, rows):
+    with exported_pieces(api, model) as (handle, size, rows):
         assert len(rows) == 2
-        first = rows[0][1]
-        asked = [
-            (0, first),
-            (0, first + 1),
-            (first, size - first),
+        first_size = rows[0][1]
+        ranges = [
+            (0, first_size),
+            (0, first_size + 1),
+            (first_size, size - first_size),
             (size - 1, 1),
             (size, 0),
             (0, 1 << 63),
             (1 << 63, 1),
         ]
-        assert [api.has_range(handle, *range) for range in asked] == [True, False, True, True, False, False, False]
+        assert [api.has_range(handle, *range) for range in ranges] == [True, False, True, True, False, False, False]
 
 
 def test_reads_outside_of_the_encoding_fail(api):
-    with exported(api, ow.NodeProto(op_type="Relu")) as (handle, size, _):
+    with exported_pieces(api, ow.NodeProto(op_type="Relu")) as (handle, size, _):
         assert api.read(handle, size, 0) == b""
         for offset, n in [(size, 1), (0, size + 1), (size + 1, 0), ((1 << 64) - 1, 2)]:
             assert api.read(handle, offset, n) == 1
@@ -226,11 +232,11 @@ def test_reads_outside_of_the_encoding_fail(api):
 
 
 def test_pieces_are_unchanged_by_edits(api, tmp_path):
-    model = ow.load(saved(tmp_path))
+    model = ow.load(save_model(tmp_path))
     model.graph.name = "before"
     model.graph.initializer[2].raw_data = b"q" * LONG_BYTES
     expected = model.SerializeToString()
-    with exported(api, model) as (handle, size, _):
+    with exported_pieces(api, model) as (handle, size, _):
         model.graph.name = "after"
         model.graph.initializer[2].raw_data = b"r" * LONG_BYTES
         model.graph.initializer[0].ClearField("raw_data")
@@ -242,7 +248,7 @@ def test_pieces_are_unchanged_by_edits(api, tmp_path):
 
 
 def test_pieces_outlive_every_python_object(api, tmp_path):
-    model = ow.load(saved(tmp_path))
+    model = ow.load(save_model(tmp_path))
     expected = model.SerializeToString()
     handle = api.export_message(model)
     del model
@@ -252,9 +258,9 @@ def test_pieces_outlive_every_python_object(api, tmp_path):
 
 
 def test_an_owner_outlives_the_pieces(api, tmp_path):
-    model = ow.load(saved(tmp_path))
+    model = ow.load(save_model(tmp_path))
     model.graph.name = "edited"
-    with exported(api, model) as (_, _, rows):
+    with exported_pieces(api, model) as (_, _, rows):
         owners = [owner for *_, owner in rows]
         expected = model.SerializeToString()
     del model, rows
@@ -263,7 +269,7 @@ def test_an_owner_outlives_the_pieces(api, tmp_path):
 
 
 def test_a_document_is_not_closed_before_the_release(api, tmp_path):
-    model = ow.load(saved(tmp_path))
+    model = ow.load(save_model(tmp_path))
     handle = api.export_message(model)
     with pytest.raises(ow.InUseError):
         model.close()
@@ -274,11 +280,11 @@ def test_a_document_is_not_closed_before_the_release(api, tmp_path):
 
 
 def test_a_file_that_is_replaced_keeps_its_pieces(api, tmp_path):
-    path = saved(tmp_path)
+    path = save_model(tmp_path)
     model = ow.load(path)
     expected = model.SerializeToString()
     os.link(path, tmp_path / "link.onnx")
-    with exported(api, model) as (handle, size, _):
+    with exported_pieces(api, model) as (handle, size, _):
         ow.save(ow.ModelProto(producer_name="another"), path)
         assert api.read(handle, 0, size) == expected
         os.chmod(tmp_path / "link.onnx", 0o600)
@@ -288,22 +294,22 @@ def test_a_file_that_is_replaced_keeps_its_pieces(api, tmp_path):
 
 
 def test_a_file_that_is_saved_in_place_keeps_its_pieces(api, tmp_path):
-    path = saved(tmp_path)
+    path = save_model(tmp_path)
     model = ow.load(path)
     expected = model.SerializeToString()
-    with exported(api, model) as (handle, size, rows), path.open("r+b") as file:
+    with exported_pieces(api, model) as (handle, size, rows), path.open("r+b") as file:
         keep_bytes_of(file.fileno())
         file.truncate(5)
         assert b"".join(bytes(owner) for *_, owner in rows) == api.read(handle, 0, size) == expected
         api.check(handle)
-        assert content(api, model) == expected
+        assert joined_content(api, model) == expected
 
 
 @pytest.mark.parametrize("change", ["truncate", "write"])
 def test_a_file_that_another_program_changes_is_detected(change, api, tmp_path):
-    path = saved(tmp_path)
+    path = save_model(tmp_path)
     model = ow.load(path)
-    with exported(api, model) as (handle, size, _):
+    with exported_pieces(api, model) as (handle, size, _):
         if change == "truncate":
             os.truncate(path, 100)
         else:
@@ -317,36 +323,36 @@ def test_a_file_that_another_program_changes_is_detected(change, api, tmp_path):
             api.export_message(model)
 
 
-def test_values_of_other_files_are_pieces_of_them(api, tmp_path):
-    other = ow.load(saved(tmp_path))
-    model = ow.ModelProto(graph=other.graph)
+def test_values_copied_from_another_file_are_pieces_of_that_file(api, tmp_path):
+    source_model = ow.load(save_model(tmp_path))
+    model = ow.ModelProto(graph=source_model.graph)
     model.graph.initializer[0].name = "edited"
     expected = model.SerializeToString()
-    with exported(api, model) as (handle, size, _):
-        del other
+    with exported_pieces(api, model) as (handle, size, _):
+        del source_model
         assert api.read(handle, 0, size) == expected
         os.truncate(tmp_path / "m.onnx", 0)
         assert api.read(handle, 0, size) == 2
 
 
-def test_pieces_that_are_never_released_only_keep_memory(api, tmp_path):
-    model = ow.load(saved(tmp_path))
+def test_pieces_that_are_never_released_do_not_prevent_edits(api, tmp_path):
+    model = ow.load(save_model(tmp_path))
     api.export_message(model)
     model.graph.name = "edited"
-    assert ow.ModelProto.FromString(content(api, model)).graph.name == "edited"
+    assert ow.ModelProto.FromString(joined_content(api, model)).graph.name == "edited"
 
 
-def test_a_release_frees_everything(api):
+def test_a_release_frees_all_memory_of_the_pieces(api):
     array = np.zeros(LONG_BYTES, np.uint8)
-    alive = weakref.ref(array)
+    array_reference = weakref.ref(array)
     model = ow.ModelProto(graph={"initializer": [ow.from_array(array, "w")]})
     handle = api.export_message(model)
     del array, model
     gc.collect()
-    assert alive() is not None
-    api.release_elsewhere(handle)
+    assert array_reference() is not None
+    api.release_in_other_thread(handle)
     gc.collect()
-    assert alive() is None
+    assert array_reference() is None
     api.release(handle)
     with pytest.raises(ow.EditError, match="released"):
         api.check(handle)
@@ -354,30 +360,33 @@ def test_a_release_frees_everything(api):
 
 
 def test_threads_export_read_and_release_at_once(api, tmp_path):
-    model = ow.load(saved(tmp_path))
+    model = ow.load(save_model(tmp_path))
     model.graph.name = "edited"
     expected = model.SerializeToString()
-    shared = api.export_message(model)
-    wrong = []
+    shared_handle = api.export_message(model)
+    failed_steps = []
 
-    def work():
+    def use_handles():
         for i in range(60):
             handle = api.export_message(model)
-            if api.read(handle, 0, len(expected)) != expected or api.read(shared, i, 9999) != expected[i : i + 9999]:
-                wrong.append(i)
-            (api.release if i % 2 else api.release_elsewhere)(handle)
+            if (
+                api.read(handle, 0, len(expected)) != expected
+                or api.read(shared_handle, i, 9999) != expected[i : i + 9999]
+            ):
+                failed_steps.append(i)
+            (api.release if i % 2 else api.release_in_other_thread)(handle)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
+    threads = [threading.Thread(target=use_handles) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    api.release(shared)
-    assert wrong == []
+    api.release(shared_handle)
+    assert failed_steps == []
     model.close()
 
 
-EXIT = """
+EXITING_PROGRAM = """
 import sys
 import numpy as np
 sys.path[:0] = [sys.argv[1]]
@@ -391,12 +400,12 @@ api.release_late([api.export_message(model) for _ in range(int(sys.argv[2]))])
 @pytest.mark.parametrize("count", [1, 50, 2000])
 def test_handles_are_released_during_and_after_the_exit_of_python(count, path):
     environment = os.environ | {"PYTHONPATH": str(Path(ow.__file__).parents[1])}
-    command = [sys.executable, "-c", EXIT, str(path.parent), str(count)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "released late\n", "")
+    command = [sys.executable, "-c", EXITING_PROGRAM, str(path.parent), str(count)]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+    assert (process.returncode, process.stdout, process.stderr) == (0, "released late\n", "")
 
 
-FORK = """
+FORKING_PROGRAM = """
 import os, sys
 sys.path[:0] = [sys.argv[1]]
 import onnxwire, c_api_module as api
@@ -404,59 +413,59 @@ api.load()
 handle = api.export_message(onnxwire.NodeProto(op_type="Relu"))
 child = os.fork()
 os.write(1, api.read(handle, 2, 4))
-api.release_elsewhere(handle)
+api.release_in_other_thread(handle)
 if child: assert os.waitpid(child, 0)[1] == 0
 """
 
 
-def test_both_processes_of_a_fork_release(path):
+def test_both_processes_of_a_fork_read_and_release_pieces(path):
     environment = os.environ | {"PYTHONPATH": str(Path(ow.__file__).parents[1])}
-    command = [sys.executable, "-W", "ignore", "-c", FORK, str(path.parent)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "ReluRelu", "")
+    command = [sys.executable, "-W", "ignore", "-c", FORKING_PROGRAM, str(path.parent)]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+    assert (process.returncode, process.stdout, process.stderr) == (0, "ReluRelu", "")
 
 
 # --- files on servers
 
 
-def remote(data):
+def remote_model(data):
     return root_view(partial_document(data), ow.ModelProto)
 
 
 def test_long_values_on_a_server_are_fetched_by_default(api):
     data = long_model().SerializeToString()
-    model = remote(data)
+    model = remote_model(data)
     model.graph.name = "edited"
     expected = ow.ModelProto.FromString(data)
     expected.graph.name = "edited"
-    assert content(api, model) == expected.SerializeToString()
+    assert joined_content(api, model) == expected.SerializeToString()
 
 
-def test_lazy_pieces_are_fetched_as_far_as_they_are_read(api):
+def test_only_the_ranges_of_lazy_pieces_that_are_read_are_fetched(api):
     data = long_model().SerializeToString()
-    model = remote(data)
+    model = remote_model(data)
     assert model.graph.name == "g"
-    asked = model._document.memory.source.fetched_ranges
-    before = list(asked)
+    fetched_ranges = model._document.memory.source.fetched_ranges
+    ranges_before = list(fetched_ranges)
     handle = api.export_message(model, LAZY)
     size, rows = api.describe(handle)
     absent = [(offset, n) for offset, n, address, _ in rows if not address]
     assert size == len(data)
-    assert asked == before
+    assert fetched_ranges == ranges_before
     assert len(absent) >= 1
     offset = data.index(np.arange(9, dtype=np.int32).tobytes()) + 16_000
     assert not api.has_range(handle, offset, 8)
     assert api.read(handle, offset, 8) == data[offset : offset + 8]
-    assert 0 < sum(end - start for start, end in asked[len(before) :]) <= 8192
+    assert 0 < sum(end - start for start, end in fetched_ranges[len(ranges_before) :]) <= 8192
     with pytest.raises(ow.InUseError):
         model._document.close()
     assert api.read(handle, 0, size) == data
-    api.release_elsewhere(handle)
+    api.release_in_other_thread(handle)
     model._document.close()
 
 
 def test_the_error_of_a_fetch_is_raised_by_check(api):
-    model = remote(long_model().SerializeToString())
+    model = remote_model(long_model().SerializeToString())
     assert model.graph.name == "g"
     source = model._document.memory.source
 
@@ -477,18 +486,18 @@ def test_the_error_of_a_fetch_is_raised_by_check(api):
 
 def test_edits_and_close_during_a_fetch_leave_valid_pieces(api):
     data = long_model().SerializeToString()
-    model = remote(data)
+    model = remote_model(data)
     assert model.graph.name == "g"
     failures = []
 
-    def interfere():
+    def edit_and_close():
         model.graph.name = "later"
         try:
             model._document.close()
         except ow.InUseError as error:
             failures.append(error)
 
-    model._document.memory.source.on_fetch = interfere
+    model._document.memory.source.on_fetch = edit_and_close
     try:
         handle = api.export_message(model)
     except ow.ClosedError:
@@ -501,10 +510,10 @@ def test_edits_and_close_during_a_fetch_leave_valid_pieces(api):
 # --- misuse
 
 
-@pytest.mark.parametrize("other", [None, 5, b"\x08\x01", ow.ModelProto, [], ...], ids=repr)
-def test_objects_that_are_no_messages_are_refused(other, api):
+@pytest.mark.parametrize("value", [None, 5, b"\x08\x01", ow.ModelProto, [], ...], ids=repr)
+def test_objects_that_are_no_messages_are_refused(value, api):
     with pytest.raises(TypeError, match="expected a message of onnxwire, not"):
-        api.export_message(other)
+        api.export_message(value)
 
 
 def test_unknown_flags_are_refused(api):
@@ -536,9 +545,9 @@ def test_another_object_in_place_of_the_capsule_is_refused(api, monkeypatch):
     api.load()
 
 
-def test_the_example_of_the_docs_reports_damage_and_other_objects(listing):
-    assert listing.initializers(ow.ModelProto()) == []
+def test_the_example_of_the_docs_reports_damage_and_other_objects(example_module):
+    assert example_module.initializers(ow.ModelProto()) == []
     with pytest.raises(TypeError, match="expected a message"):
-        listing.initializers(b"")
+        example_module.initializers(b"")
     with pytest.raises(ValueError, match="damaged at offset"):
-        listing.initializers(ow.ModelProto.FromString(b"\x3a\x04\x2a\x02\x08\xff"))
+        example_module.initializers(ow.ModelProto.FromString(b"\x3a\x04\x2a\x02\x08\xff"))

@@ -1,4 +1,4 @@
-"""Overlays without views are compacted; every way of reading them again gives the same values."""
+"""Overlays without views are compacted; all later reads return the same values."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import onnxwire
 NODE_COUNT = 3_000  # more than MAX_FULL_OVERLAYS of engine/overlay_index.pyx
 
 
-def nodes(m, count=NODE_COUNT):
+def model_of_nodes(api, count=NODE_COUNT):
     """Return a parsed model of many nodes, each with fields of every kind."""
-    made = m.ModelProto(ir_version=8)
+    model = api.ModelProto(ir_version=8)
     for i in range(count):
-        node = made.graph.node.add(op_type="a", input=["x", str(i)], name=f"n{i}")
+        node = model.graph.node.add(op_type="a", input=["x", str(i)], name=f"n{i}")
         node.attribute.add(name="k", ints=[1, 2], t={"dims": [3]})
-    return m.ModelProto.FromString(made.SerializeToString())
+    return api.ModelProto.FromString(model.SerializeToString())
 
 
 def edit_each(model):
@@ -38,19 +38,23 @@ def edit_each(model):
 
 
 def test_many_edited_messages_keep_their_edits():
-    def body(m):
-        model = nodes(m)
+    def body(api):
+        model = model_of_nodes(api)
         edit_each(model)
         yield model.SerializeToString(deterministic=True)
         yield [node.name for node in model.graph.node], [list(node.input) for node in model.graph.node[::-7]]
-        yield [(a.name, list(a.ints), list(a.t.dims)) for node in model.graph.node for a in node.attribute]
+        yield [
+            (attribute.name, list(attribute.ints), list(attribute.t.dims))
+            for node in model.graph.node
+            for attribute in node.attribute
+        ]
 
     same(body)
 
 
 def test_many_edited_messages_can_be_edited_again():
-    def body(m):
-        model = nodes(m)
+    def body(api):
+        model = model_of_nodes(api)
         for _ in range(2):
             edit_each(model)
         for node in model.graph.node[:100]:
@@ -67,19 +71,19 @@ def test_many_edited_messages_can_be_edited_again():
 
 
 def test_many_parsed_or_cleared_messages_keep_their_content():
-    def body(m):
-        model = nodes(m)
+    def body(api):
+        model = model_of_nodes(api)
         for i, node in enumerate(model.graph.node):
             if i % 2:
-                made = m.NodeProto(op_type="b", name=f"p{i}", output=["y", str(i)])
-                made.attribute.add(name="k", ints=[i], g={"name": "inner"})
-                node.ParseFromString(made.SerializeToString())
+                parsed_node = api.NodeProto(op_type="b", name=f"p{i}", output=["y", str(i)])
+                parsed_node.attribute.add(name="k", ints=[i], g={"name": "inner"})
+                node.ParseFromString(parsed_node.SerializeToString())
             if i % 3:
                 node.ClearField("input")
             if i % 5 == 0:
                 node.ClearField("attribute")
-        copied = m.ModelProto()
-        copied.CopyFrom(model)
+        copied_model = api.ModelProto()
+        copied_model.CopyFrom(model)
         yield model.SerializeToString(deterministic=True)
         yield [(node.name, list(node.output), len(node.attribute)) for node in model.graph.node[::-3]]
         for node in model.graph.node[::7]:
@@ -87,21 +91,21 @@ def test_many_parsed_or_cleared_messages_keep_their_content():
                 attribute.g.name = "again"
         edit_each(model)
         yield model.SerializeToString(deterministic=True)
-        yield copied.SerializeToString(deterministic=True)
-        again = copy.deepcopy(copied)
-        edit_each(again)
-        yield again.SerializeToString(deterministic=True)
+        yield copied_model.SerializeToString(deterministic=True)
+        second_copy = copy.deepcopy(copied_model)
+        edit_each(second_copy)
+        yield second_copy.SerializeToString(deterministic=True)
 
     same(body)
 
 
 def test_a_message_made_by_parsing_takes_little_memory():
     def bytes_for_each(n):
-        model = nodes(onnxwire, n)
-        made = onnxwire.NodeProto(op_type="b", name="made").SerializeToString()
+        model = model_of_nodes(onnxwire, n)
+        encoded = onnxwire.NodeProto(op_type="b", name="made").SerializeToString()
         tracemalloc.start()
         for node in model.graph.node:
-            node.ParseFromString(made)
+            node.ParseFromString(encoded)
             node.ClearField("input")
         try:
             return tracemalloc.get_traced_memory()[0] / n
@@ -112,30 +116,30 @@ def test_a_message_made_by_parsing_takes_little_memory():
 
 
 def test_earlier_views_and_sequences_see_later_edits():
-    def body(m):
-        model = nodes(m)
-        held = [model.graph.node[i] for i in range(0, NODE_COUNT, 100)]
+    def body(api):
+        model = model_of_nodes(api)
+        nodes = [model.graph.node[i] for i in range(0, NODE_COUNT, 100)]
         inputs = [model.graph.node[i].input for i in range(0, NODE_COUNT, 100)]
         attributes = [model.graph.node[i].attribute[0] for i in range(50, NODE_COUNT, 100)]
         absent = [model.graph.node[i].attribute[0].g for i in range(25, NODE_COUNT, 100)]
         edit_each(model)
-        for node, texts, attribute, graph in zip(held, inputs, attributes, absent, strict=True):
+        for node, texts, attribute, graph in zip(nodes, inputs, attributes, absent, strict=True):
             texts.append("late")
             node.doc_string = "late"
             attribute.i = 7
             graph.name = "late"
-        yield held, [list(texts) for texts in inputs], attributes, absent
+        yield nodes, [list(texts) for texts in inputs], attributes, absent
         yield model.SerializeToString(deterministic=True)
 
     same(body)
 
 
 def test_a_copy_of_many_edited_messages_is_independent():
-    def body(m):
-        model = nodes(m)
+    def body(api):
+        model = model_of_nodes(api)
         edit_each(model)
-        other = copy.deepcopy(model)
-        graph = m.GraphProto()
+        copied_model = copy.deepcopy(model)
+        graph = api.GraphProto()
         graph.CopyFrom(model.graph)
         for node in model.graph.node:
             node.input[0] = "newer"
@@ -143,49 +147,63 @@ def test_a_copy_of_many_edited_messages_is_independent():
                 attribute.name = "newer"
         for node in graph.node[::3]:
             node.input.append("of the copy")
-        for one in (model, other, graph):
-            yield one.SerializeToString(deterministic=True)
-        yield [list(node.input) for node in other.graph.node]
+        for message in (model, copied_model, graph):
+            yield message.SerializeToString(deterministic=True)
+        yield [list(node.input) for node in copied_model.graph.node]
 
     same(body)
 
 
 def test_an_edit_of_each_of_many_small_messages_takes_little_memory():
     n = 20_000
-    model = onnxwire.ModelProto.FromString(nodes(onnxwire, 1).SerializeToString())
+    model = onnxwire.ModelProto.FromString(model_of_nodes(onnxwire, 1).SerializeToString())
     model.graph.node.extend([onnxwire.NodeProto(input=["x"])] * n)
     model = onnxwire.ModelProto.FromString(model.SerializeToString())
     tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
+    bytes_before = tracemalloc.get_traced_memory()[0]
     for node in model.graph.node:
         node.domain = "new"
-    taken = tracemalloc.get_traced_memory()[0] - before
+    bytes_of_edits = tracemalloc.get_traced_memory()[0] - bytes_before
     for node in model.graph.node:
         assert node.domain == "new"
-    looked = tracemalloc.get_traced_memory()[0] - before
+    bytes_after_reads = tracemalloc.get_traced_memory()[0] - bytes_before
     tracemalloc.stop()
-    # Python objects only; an Overlay of a node takes about 450 bytes.
-    assert taken < 300 * n
-    assert looked < 300 * n
+    # tracemalloc counts Python objects only; an Overlay of a node takes about 450 bytes.
+    assert bytes_of_edits < 300 * n
+    assert bytes_after_reads < 300 * n
 
 
 def test_many_edited_messages_are_equal_where_the_official_ones_are():
-    def body(m):
-        ours, theirs, built = nodes(m), nodes(m), m.ModelProto()
-        for model in (ours, theirs):
+    def body(api):
+        edited_model, twice_edited_model, parsed_model = model_of_nodes(api), model_of_nodes(api), api.ModelProto()
+        for model in (edited_model, twice_edited_model):
             edit_each(model)
-        built.ParseFromString(ours.SerializeToString())
-        yield ours == theirs, theirs == ours, ours == built, built == theirs, ours == nodes(m)
-        node = theirs.graph.node[NODE_COUNT // 2]
-        for change, undo in (
+        parsed_model.ParseFromString(edited_model.SerializeToString())
+        yield (
+            edited_model == twice_edited_model,
+            twice_edited_model == edited_model,
+            edited_model == parsed_model,
+            parsed_model == twice_edited_model,
+            edited_model == model_of_nodes(api),
+        )
+        node = twice_edited_model.graph.node[NODE_COUNT // 2]
+        for edit, undo in (
             (lambda: node.attribute[0].ints.append(4), lambda: node.attribute[0].ints.pop()),
             (lambda: node.input.append("x"), lambda: node.input.pop()),
             (lambda: node.attribute[0].t.dims.append(1), lambda: node.attribute[0].t.dims.pop()),
             (lambda: node.MergeFromString(b"\xa0\x06\x01"), node.DiscardUnknownFields),
         ):
-            change()
-            yield ours == theirs, theirs == ours, built == theirs
+            edit()
+            yield (
+                edited_model == twice_edited_model,
+                twice_edited_model == edited_model,
+                parsed_model == twice_edited_model,
+            )
             undo()
-            yield ours == theirs, theirs == ours, built == theirs
+            yield (
+                edited_model == twice_edited_model,
+                twice_edited_model == edited_model,
+                parsed_model == twice_edited_model,
+            )
 
     same(body)

@@ -17,14 +17,14 @@ def official_class(full_name):
     return cls
 
 
-def sort(proto):
+def sort_parts(proto):
     """Sort the parts of a DescriptorProto, whose order has no meaning."""
     for enum in proto.enum_type:
         enum.value.sort(key=lambda value: value.number)
     for field in (proto.field, proto.nested_type, proto.enum_type):
         field.sort(key=lambda part: part.name)
     for nested in proto.nested_type:
-        sort(nested)
+        sort_parts(nested)
     return proto
 
 
@@ -32,17 +32,17 @@ def sort(proto):
     "full_name", [name for name, cls in SCHEMA.messages.items() if hasattr(onnx, name.split(".")[1])]
 )
 def test_a_message_has_the_official_descriptor(full_name):
-    expected, found = descriptor_pb2.DescriptorProto(), descriptor_pb2.DescriptorProto(name="replaced")
+    expected, actual = descriptor_pb2.DescriptorProto(), descriptor_pb2.DescriptorProto(name="replaced")
     official_class(full_name).DESCRIPTOR.CopyToProto(expected)
-    SCHEMA.messages[full_name].DESCRIPTOR.CopyToProto(found)
-    assert sort(found) == sort(expected)
+    SCHEMA.messages[full_name].DESCRIPTOR.CopyToProto(actual)
+    assert sort_parts(actual) == sort_parts(expected)
 
 
 def test_an_enum_has_the_official_descriptor():
-    expected, found = descriptor_pb2.EnumDescriptorProto(), descriptor_pb2.EnumDescriptorProto()
+    expected, actual = descriptor_pb2.EnumDescriptorProto(), descriptor_pb2.EnumDescriptorProto()
     onnx.TensorProto.DESCRIPTOR.enum_types_by_name["DataType"].CopyToProto(expected)
-    onnxwire.TensorProto.DESCRIPTOR.enum_types_by_name["DataType"].CopyToProto(found)
-    assert found == expected
+    onnxwire.TensorProto.DESCRIPTOR.enum_types_by_name["DataType"].CopyToProto(actual)
+    assert actual == expected
 
 
 def test_a_file_contains_its_messages_and_enums():

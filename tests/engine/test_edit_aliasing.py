@@ -10,84 +10,84 @@ import pytest
 import wire
 from wire import same, snippets
 
-MADE_OR_PARSED = pytest.mark.parametrize("parsed", [False, True], ids=["made", "parsed"])
+BUILT_OR_PARSED = pytest.mark.parametrize("is_parsed", [False, True], ids=["made", "parsed"])
 
 
-def model(m, parsed):
+def build_model(api, is_parsed):
     """Return a model with fields of every kind, built or parsed."""
-    made = m.ModelProto(ir_version=8, graph={"name": "main"}, opset_import=[{"version": 1}, {"version": 2}])
-    made.graph.node.add(op_type="a", input=["x", "y"]).attribute.add(name="k", ints=[1, 2], t={"dims": [3]})
-    made.graph.node.add(op_type="b", output=["z"])
-    made.graph.initializer.add(dims=[1, 2], float_data=[0.5, 1.5], raw_data=b"raw")
-    return m.ModelProto.FromString(made.SerializeToString()) if parsed else made
+    built = api.ModelProto(ir_version=8, graph={"name": "main"}, opset_import=[{"version": 1}, {"version": 2}])
+    built.graph.node.add(op_type="a", input=["x", "y"]).attribute.add(name="k", ints=[1, 2], t={"dims": [3]})
+    built.graph.node.add(op_type="b", output=["z"])
+    built.graph.initializer.add(dims=[1, 2], float_data=[0.5, 1.5], raw_data=b"raw")
+    return api.ModelProto.FromString(built.SerializeToString()) if is_parsed else built
 
 
 # --- several views of one message
 
 
-@MADE_OR_PARSED
-def test_an_edit_is_visible_in_another_view_of_the_message(parsed):
-    def body(m):
-        root = model(m, parsed)
-        one, other = root.graph, root.graph
-        one.name = "one"
-        other.doc_string = "other"
-        one.node.add(op_type="c")
-        other.node[0].input.append("w")
-        yield one, other, root, one == other
+@BUILT_OR_PARSED
+def test_an_edit_is_visible_in_another_view_of_the_message(is_parsed):
+    def body(api):
+        root = build_model(api, is_parsed)
+        first_view, second_view = root.graph, root.graph
+        first_view.name = "one"
+        second_view.doc_string = "other"
+        first_view.node.add(op_type="c")
+        second_view.node[0].input.append("w")
+        yield first_view, second_view, root, first_view == second_view
 
     same(body)
 
 
-@MADE_OR_PARSED
-def test_an_edit_is_visible_in_another_view_of_the_element(parsed):
-    def body(m):
-        root = model(m, parsed)
-        one, other, third = root.graph.node[0], next(iter(root.graph.node)), root.graph.node[:1][0]
-        one.op_type = "one"
-        other.input.append("other")
-        third.attribute[0].ints[1] = 7
-        yield one, other, third, root
+@BUILT_OR_PARSED
+def test_an_edit_is_visible_in_another_view_of_the_element(is_parsed):
+    def body(api):
+        root = build_model(api, is_parsed)
+        first_view, second_view, third_view = root.graph.node[0], next(iter(root.graph.node)), root.graph.node[:1][0]
+        first_view.op_type = "one"
+        second_view.input.append("other")
+        third_view.attribute[0].ints[1] = 7
+        yield first_view, second_view, third_view, root
 
     same(body)
 
 
-@MADE_OR_PARSED
-def test_an_edit_is_visible_in_another_view_of_the_sequence(parsed):
-    def body(m):
-        root = model(m, parsed)
+@BUILT_OR_PARSED
+def test_an_edit_is_visible_in_another_view_of_the_sequence(is_parsed):
+    def body(api):
+        root = build_model(api, is_parsed)
         for get in (
             lambda: root.graph.node[0].input, lambda: root.graph.node[0].attribute[0].ints,
             lambda: root.graph.initializer[0].float_data,
         ):  # fmt: skip
-            one, other = get(), get()
-            length = len(other)
-            one.append(one[0])
-            other.insert(0, other[1])
-            one[1:3] = []
-            yield length, one, other, one == other, len(one), len(other), root
+            first_view, second_view = get(), get()
+            length = len(second_view)
+            first_view.append(first_view[0])
+            second_view.insert(0, second_view[1])
+            first_view[1:3] = []
+            yield length, first_view, second_view, first_view == second_view, len(first_view), len(second_view), root
 
     same(body)
 
 
-@MADE_OR_PARSED
-def test_an_edit_is_visible_in_another_view_of_the_sequence_of_messages(parsed):
-    def body(m):
-        root = model(m, parsed)
-        one, other = root.graph.node, root.graph.node
-        yield len(one), other[1], one[0]
-        one.add(op_type="c")
-        del other[0]
-        one.insert(0, m.NodeProto(op_type="d"))
-        yield len(one), len(other), one, other, other[1], one[-1], root
+@BUILT_OR_PARSED
+def test_an_edit_is_visible_in_another_view_of_the_sequence_of_messages(is_parsed):
+    def body(api):
+        root = build_model(api, is_parsed)
+        first_view, second_view = root.graph.node, root.graph.node
+        yield len(first_view), second_view[1], first_view[0]
+        first_view.add(op_type="c")
+        del second_view[0]
+        first_view.insert(0, api.NodeProto(op_type="d"))
+        yield len(first_view), len(second_view), first_view, second_view, second_view[1], first_view[-1], root
 
     same(body)
 
 
-@MADE_OR_PARSED
-def test_a_sequence_read_before_an_edit_shows_it_after(parsed):
-    def body(m):
-        root = model(m, parsed)
+@BUILT_OR_PARSED
+def test_a_sequence_read_before_an_edit_shows_it_after(is_parsed):
+    def body(api):
+        root = build_model(api, is_parsed)
         dims, names = root.graph.initializer[0].dims, root.graph.node[0].input
         yield list(dims), list(names), dims[1], names[-1], len(dims)
         root.graph.initializer[0].dims.extend([5, 6])
@@ -97,46 +97,46 @@ def test_a_sequence_read_before_an_edit_shows_it_after(parsed):
     same(body)
 
 
-@MADE_OR_PARSED
-def test_the_elements_keep_their_views_when_the_sequence_is_changed_around_them(parsed):
-    acts = snippets(
+@BUILT_OR_PARSED
+def test_the_elements_keep_their_views_when_the_sequence_is_changed_around_them(is_parsed):
+    edits = snippets(
         "s.reverse(); s.sort(key=lambda o: -o.version); del s[0]; s.insert(0, s[1]); s.add(version=9); s.pop()"
     )
 
-    def body(m):
-        for code in acts:
-            root = model(m, parsed)
+    def body(api):
+        for code in edits:
+            root = build_model(api, is_parsed)
             values = root.opset_import
-            first, second = values
+            first_element, second_element = values
             exec(code, {"s": values})
-            first.version += 10
-            second.domain = "second"
-            yield code, first, second, values, root
+            first_element.version += 10
+            second_element.domain = "second"
+            yield code, first_element, second_element, values, root
 
     same(body)
 
 
-@MADE_OR_PARSED
-def test_many_elements_keep_their_views_through_many_changes(parsed):
-    def body(m):
-        root = m.GraphProto(node=[{"op_type": str(i)} for i in range(200)])
-        root = m.GraphProto.FromString(root.SerializeToString()) if parsed else root
-        kept = [root.node[i] for i in range(0, 200, 7)]
+@BUILT_OR_PARSED
+def test_many_elements_keep_their_views_through_many_changes(is_parsed):
+    def body(api):
+        root = api.GraphProto(node=[{"op_type": str(i)} for i in range(200)])
+        root = api.GraphProto.FromString(root.SerializeToString()) if is_parsed else root
+        nodes = [root.node[i] for i in range(0, 200, 7)]
         del root.node[10:30]
         root.node.reverse()
-        root.node.insert(3, m.NodeProto(op_type="new"))
+        root.node.insert(3, api.NodeProto(op_type="new"))
         root.node.sort(key=lambda node: len(node.op_type))
-        for i, node in enumerate(kept):
+        for i, node in enumerate(nodes):
             node.name = str(i)
-        yield root, kept
+        yield root, nodes
 
     same(body)
 
 
-@MADE_OR_PARSED
-def test_edits_inside_the_elements_during_iteration_are_seen(parsed):
-    def body(m):
-        root = model(m, parsed)
+@BUILT_OR_PARSED
+def test_edits_inside_the_elements_during_iteration_are_seen(is_parsed):
+    def body(api):
+        root = build_model(api, is_parsed)
         for node in root.graph.node:
             node.op_type += "!"
             node.input.append("more")
@@ -148,28 +148,28 @@ def test_edits_inside_the_elements_during_iteration_are_seen(parsed):
     same(body)
 
 
-@MADE_OR_PARSED
-def test_values_read_before_an_edit_do_not_change(parsed):
-    def body(m):
-        root = model(m, parsed)
-        raw, name, listed = root.graph.initializer[0].raw_data, root.graph.name, root.graph.node[0].input[:]
+@BUILT_OR_PARSED
+def test_values_read_before_an_edit_do_not_change(is_parsed):
+    def body(api):
+        root = build_model(api, is_parsed)
+        raw_data, name, inputs = root.graph.initializer[0].raw_data, root.graph.name, root.graph.node[0].input[:]
         root.graph.initializer[0].raw_data = b"other"
         root.graph.name = "other"
         root.graph.node[0].input[:] = []
-        yield raw, name, listed, root
+        yield raw_data, name, inputs, root
 
     same(body)
 
 
-@MADE_OR_PARSED
-def test_a_view_and_its_parent_merge_bytes_into_the_same_message(parsed):
-    def body(m):
-        root = model(m, parsed)
+@BUILT_OR_PARSED
+def test_a_view_and_its_parent_merge_bytes_into_the_same_message(is_parsed):
+    def body(api):
+        root = build_model(api, is_parsed)
         graph, nodes, node = root.graph, root.graph.node, root.graph.node[0]
         root.MergeFromString(wire.span(7, wire.span(2, b"new") + wire.span(1, wire.span(4, b"merged"))))
         node.MergeFromString(wire.span(1, b"more"))
         yield graph, nodes, node, root, len(nodes)
-        root.MergeFrom(m.ModelProto(graph={"doc_string": "d", "node": [{"op_type": "again"}]}))
+        root.MergeFrom(api.ModelProto(graph={"doc_string": "d", "node": [{"op_type": "again"}]}))
         yield graph, nodes, node, root, len(nodes)
 
     same(body)
@@ -179,44 +179,44 @@ def test_a_view_and_its_parent_merge_bytes_into_the_same_message(parsed):
 
 
 def test_a_view_of_an_absent_message_writes_into_its_parent():
-    def body(m):
-        tree = m.Everything.Tree()
-        one, other, deep = tree.trunk, tree.trunk, tree.trunk.trunk
-        yield one.HasField("value"), tree
-        one.value = 1
-        yield other, tree, other.value
-        deep.value = 2
-        other.branches.add(value=3)
-        yield one, other, deep, tree
+    def body(api):
+        tree = api.Everything.Tree()
+        first_view, second_view, inner_view = tree.trunk, tree.trunk, tree.trunk.trunk
+        yield first_view.HasField("value"), tree
+        first_view.value = 1
+        yield second_view, tree, second_view.value
+        inner_view.value = 2
+        second_view.branches.add(value=3)
+        yield first_view, second_view, inner_view, tree
 
     same(body)
 
 
 def test_a_view_of_an_absent_sequence_writes_into_its_parent():
-    def body(m):
-        root = m.ModelProto()
-        one, other = root.graph.node, root.graph.node
-        yield len(one), list(other), root
-        one.add(op_type="a")
-        other.add(op_type="b")
-        yield one, other, root
+    def body(api):
+        root = api.ModelProto()
+        first_view, second_view = root.graph.node, root.graph.node
+        yield len(first_view), list(second_view), root
+        first_view.add(op_type="a")
+        second_view.add(op_type="b")
+        yield first_view, second_view, root
 
     same(body)
 
 
 def test_a_view_of_an_absent_message_stays_attached_when_the_parent_sets_it():
-    acts = snippets(r"r.graph.SetInParent(); r.graph.name = 'n'; r.MergeFromString(b':\3\x12\1x'); r.graph.node.add()")
-    acts += [
+    edits = snippets(r"r.graph.SetInParent(); r.graph.name = 'n'; r.MergeFromString(b':\3\x12\1x'); r.graph.node.add()")
+    edits += [
         "r.MergeFrom(M(graph={'name': 'n'}))",
         "r.CopyFrom(M(graph={'name': 'n'}))",
     ]
-    acts += snippets(r"r.graph.ParseFromString(b'\x12\1x'); r.CopyFrom(M())")
+    edits += snippets(r"r.graph.ParseFromString(b'\x12\1x'); r.CopyFrom(M())")
 
-    def body(m):
-        for code in acts:
-            root = m.ModelProto()
+    def body(api):
+        for code in edits:
+            root = api.ModelProto()
             graph, nodes = root.graph, root.graph.node
-            exec(code, {"r": root, "M": m.ModelProto})
+            exec(code, {"r": root, "M": api.ModelProto})
             yield code, graph, nodes
             graph.doc_string = "kept"
             nodes.add(op_type="kept")
@@ -226,16 +226,16 @@ def test_a_view_of_an_absent_message_stays_attached_when_the_parent_sets_it():
 
 
 def test_a_view_of_an_absent_sequence_stays_attached_when_the_parent_sets_it():
-    acts = snippets(
+    edits = snippets(
         r"""r.opset_import.add(); r.MergeFromString(b'B\0'); r.ParseFromString(b'B\0'); r.ClearField('opset_import');
         r.MergeFrom(M(opset_import=[{}])); r.CopyFrom(M(opset_import=[{}])); r.Clear(); r.opset_import.extend([])"""
     )
 
-    def body(m):
-        for code in acts:
-            root = m.ModelProto()
+    def body(api):
+        for code in edits:
+            root = api.ModelProto()
             values = root.opset_import
-            exec(code, {"r": root, "M": m.ModelProto})
+            exec(code, {"r": root, "M": api.ModelProto})
             yield code, values
             values.add(version=7)
             yield values, root
@@ -245,22 +245,24 @@ def test_a_view_of_an_absent_sequence_stays_attached_when_the_parent_sets_it():
 
 # --- views of removed messages
 
-REPLACE_GRAPH = snippets("r.ClearField('graph'); r.Clear(); r.CopyFrom(M()); r.CopyFrom(M(graph={'name': 'other'}))")
-REPLACE_GRAPH += ["r.ParseFromString(b'')", "r.ParseFromString(b':\\3\\x12\\1x')"]
-REPLACE_NODE = snippets(
+GRAPH_REPLACEMENTS = snippets(
+    "r.ClearField('graph'); r.Clear(); r.CopyFrom(M()); r.CopyFrom(M(graph={'name': 'other'}))"
+)
+GRAPH_REPLACEMENTS += ["r.ParseFromString(b'')", "r.ParseFromString(b':\\3\\x12\\1x')"]
+NODE_REPLACEMENTS = snippets(
     """g.ClearField('node'); g.Clear(); del g.node[0]; del g.node[:]; g.node.pop(0); g.node.remove(g.node[0]);
     g.node.clear(); del g.node[::2]; g.CopyFrom(G()); g.CopyFrom(G(node=[{'op_type': 'other'}]))"""
 )
-REPLACE_NODE += ["g.ParseFromString(b'')"]
+NODE_REPLACEMENTS += ["g.ParseFromString(b'')"]
 
 
-@MADE_OR_PARSED
-@pytest.mark.parametrize("code", REPLACE_GRAPH)
-def test_a_removed_message_keeps_its_contents_and_is_edited_independently(code, parsed):
-    def body(m):
-        root = model(m, parsed)
+@BUILT_OR_PARSED
+@pytest.mark.parametrize("code", GRAPH_REPLACEMENTS)
+def test_a_removed_message_keeps_its_contents_and_is_edited_independently(code, is_parsed):
+    def body(api):
+        root = build_model(api, is_parsed)
         graph, nodes, node, names = root.graph, root.graph.node, root.graph.node[0], root.graph.node[0].input
-        exec(code, {"r": root, "M": m.ModelProto})
+        exec(code, {"r": root, "M": api.ModelProto})
         yield graph, nodes, node, names, root
         names.append("kept")
         node.op_type = "kept"
@@ -272,13 +274,13 @@ def test_a_removed_message_keeps_its_contents_and_is_edited_independently(code, 
     same(body)
 
 
-@MADE_OR_PARSED
-@pytest.mark.parametrize("code", REPLACE_NODE + REPLACE_GRAPH)
-def test_a_removed_element_keeps_its_contents_and_is_edited_independently(code, parsed):
-    def body(m):
-        root = model(m, parsed)
+@BUILT_OR_PARSED
+@pytest.mark.parametrize("code", NODE_REPLACEMENTS + GRAPH_REPLACEMENTS)
+def test_a_removed_element_keeps_its_contents_and_is_edited_independently(code, is_parsed):
+    def body(api):
+        root = build_model(api, is_parsed)
         node, attribute, tensor = root.graph.node[0], root.graph.node[0].attribute[0], root.graph.node[0].attribute[0].t
-        exec(code, {"r": root, "g": root.graph, "M": m.ModelProto, "G": m.GraphProto})
+        exec(code, {"r": root, "g": root.graph, "M": api.ModelProto, "G": api.GraphProto})
         yield node, attribute, tensor, root
         tensor.dims.append(4)
         attribute.ints[0] = 9
@@ -288,13 +290,13 @@ def test_a_removed_element_keeps_its_contents_and_is_edited_independently(code, 
     same(body)
 
 
-@MADE_OR_PARSED
-@pytest.mark.parametrize("code", REPLACE_NODE + REPLACE_GRAPH)
-def test_removed_elements_disappear_from_views_of_their_sequence(code, parsed):
-    def body(m):
-        root = model(m, parsed)
+@BUILT_OR_PARSED
+@pytest.mark.parametrize("code", NODE_REPLACEMENTS + GRAPH_REPLACEMENTS)
+def test_removed_elements_disappear_from_views_of_their_sequence(code, is_parsed):
+    def body(api):
+        root = build_model(api, is_parsed)
         nodes, initializer = root.graph.node, root.graph.initializer
-        exec(code, {"r": root, "g": root.graph, "M": m.ModelProto, "G": m.GraphProto})
+        exec(code, {"r": root, "g": root.graph, "M": api.ModelProto, "G": api.GraphProto})
         yield nodes, len(nodes), initializer, root
         nodes.add(op_type="added")
         initializer.add(name="added")
@@ -303,7 +305,7 @@ def test_removed_elements_disappear_from_views_of_their_sequence(code, parsed):
     same(body)
 
 
-@MADE_OR_PARSED
+@BUILT_OR_PARSED
 @pytest.mark.parametrize(
     "code",
     snippets(
@@ -312,30 +314,30 @@ def test_removed_elements_disappear_from_views_of_their_sequence(code, parsed):
     ),
 )
 @pytest.mark.parametrize("name", ["dims", "float_data", "string_data"])
-def test_a_sequence_of_scalars_is_emptied_or_removed_as_officially(name, code, parsed):
-    def body(m):
-        tensor = m.TensorProto(dims=[1, 2], float_data=[0.5, 1.5], string_data=[b"a", b"b"])
-        tensor = m.TensorProto.FromString(tensor.SerializeToString()) if parsed else tensor
+def test_a_sequence_of_scalars_is_emptied_or_removed_as_officially(name, code, is_parsed):
+    def body(api):
+        tensor = api.TensorProto(dims=[1, 2], float_data=[0.5, 1.5], string_data=[b"a", b"b"])
+        tensor = api.TensorProto.FromString(tensor.SerializeToString()) if is_parsed else tensor
         values = getattr(tensor, name)
-        one = values[0]
-        exec(code, {"t": tensor, "T": m.TensorProto, "values": values, "name": name})
+        first_value = values[0]
+        exec(code, {"t": tensor, "T": api.TensorProto, "values": values, "name": name})
         yield values, tensor
-        values.append(one)
+        values.append(first_value)
         yield values, tensor
-        getattr(tensor, name).append(one)
+        getattr(tensor, name).append(first_value)
         yield values, tensor
 
     same(body)
 
 
-@MADE_OR_PARSED
-@pytest.mark.parametrize("code", REPLACE_NODE + REPLACE_GRAPH)
-def test_two_views_of_a_removed_message_still_share_edits(code, parsed):
+@BUILT_OR_PARSED
+@pytest.mark.parametrize("code", NODE_REPLACEMENTS + GRAPH_REPLACEMENTS)
+def test_two_views_of_a_removed_message_still_share_edits(code, is_parsed):
     # Officially the two sequences stay one list; here each keeps its elements.
-    def body(m):
-        root = model(m, parsed)
+    def body(api):
+        root = build_model(api, is_parsed)
         pairs = [(root.graph, root.graph), (root.graph.node[0], root.graph.node[0])]
-        exec(code, {"r": root, "g": root.graph, "M": m.ModelProto, "G": m.GraphProto})
+        exec(code, {"r": root, "g": root.graph, "M": api.ModelProto, "G": api.GraphProto})
         (graph, _), (node, _) = pairs
         graph.doc_string, node.doc_string = "graph", "node"
         yield pairs, root
@@ -344,8 +346,8 @@ def test_two_views_of_a_removed_message_still_share_edits(code, parsed):
 
 
 def test_a_sequence_removed_from_a_merged_message_keeps_its_elements():
-    def body(m):
-        root = m.TypeProto.Tensor.FromString(wire.span(2, wire.span(1, b"")) + wire.span(2, wire.span(1, b"")))
+    def body(api):
+        root = api.TypeProto.Tensor.FromString(wire.span(2, wire.span(1, b"")) + wire.span(2, wire.span(1, b"")))
         shape, sizes = root.shape, root.shape.dim
         shape.ClearField("dim")
         yield len(sizes), len(shape.dim), shape, root
@@ -353,10 +355,10 @@ def test_a_sequence_removed_from_a_merged_message_keeps_its_elements():
     same(body)
 
 
-@MADE_OR_PARSED
-def test_pop_returns_the_message_that_its_views_share(parsed):
-    def body(m):
-        root = model(m, parsed)
+@BUILT_OR_PARSED
+def test_pop_returns_the_message_that_its_views_share(is_parsed):
+    def body(api):
+        root = build_model(api, is_parsed)
         node = root.graph.node[0]
         popped = root.graph.node.pop(0)
         node.op_type = "seen"
@@ -366,10 +368,10 @@ def test_pop_returns_the_message_that_its_views_share(parsed):
     same(body)
 
 
-@MADE_OR_PARSED
-def test_a_popped_message_can_be_added_again(parsed):
-    def body(m):
-        root = model(m, parsed)
+@BUILT_OR_PARSED
+def test_a_popped_message_can_be_added_again(is_parsed):
+    def body(api):
+        root = build_model(api, is_parsed)
         root.graph.node.append(root.graph.node.pop(0))
         root.graph.node[-1].name = "back"
         yield root
@@ -377,89 +379,89 @@ def test_a_popped_message_can_be_added_again(parsed):
     same(body)
 
 
-@MADE_OR_PARSED
-def test_a_child_that_is_copied_over_its_parent_becomes_independent(parsed):
-    def body(m):
-        tree = m.Everything.Tree(value=1, trunk={"value": 2, "trunk": {"value": 3}})
-        tree = type(tree).FromString(tree.SerializeToString()) if parsed else tree
-        trunk, deep = tree.trunk, tree.trunk.trunk
+@BUILT_OR_PARSED
+def test_a_child_that_is_copied_over_its_parent_becomes_independent(is_parsed):
+    def body(api):
+        tree = api.Everything.Tree(value=1, trunk={"value": 2, "trunk": {"value": 3}})
+        tree = type(tree).FromString(tree.SerializeToString()) if is_parsed else tree
+        trunk, inner_trunk = tree.trunk, tree.trunk.trunk
         tree.CopyFrom(trunk)
-        trunk.value, deep.value = 8, 9
-        yield tree, trunk, deep
+        trunk.value, inner_trunk.value = 8, 9
+        yield tree, trunk, inner_trunk
 
     same(body)
 
 
-@MADE_OR_PARSED
-def test_a_message_in_a_oneof_becomes_independent_when_another_member_is_set(parsed):
-    acts = snippets(
+@BUILT_OR_PARSED
+def test_a_message_in_a_oneof_becomes_independent_when_another_member_is_set(is_parsed):
+    edits = snippets(
         r"""e.pick_int = 5; e.pick_text = 'a'; e.pick_far.SetInParent(); e.MergeFrom(E(pick_int=5)); e.pick_shade = 0;
         e.pick_far.message.text = 'a'; e.MergeFromString(b'\x80\x05\1'); e.ClearField('pick'); e.pick_message"""
     )
 
-    def body(m):
-        for code in acts:
-            message = m.Everything(pick_message={"one_int32": 1, "child": {"one_int32": 2}})
-            message = m.Everything.FromString(message.SerializeToString()) if parsed else message
-            kept, child = message.pick_message, message.pick_message.child
-            exec(code, {"e": message, "E": m.Everything})
-            yield code, kept, child, message
-            kept.one_string, child.one_string = "kept", "child"
-            yield kept, child, message
+    def body(api):
+        for code in edits:
+            message = api.Everything(pick_message={"one_int32": 1, "child": {"one_int32": 2}})
+            message = api.Everything.FromString(message.SerializeToString()) if is_parsed else message
+            member, child = message.pick_message, message.pick_message.child
+            exec(code, {"e": message, "E": api.Everything})
+            yield code, member, child, message
+            member.one_string, child.one_string = "kept", "child"
+            yield member, child, message
             message.pick_message.one_bool = True
-            yield kept, child, message
+            yield member, child, message
 
     same(body)
 
 
 def test_writing_to_an_absent_member_of_a_oneof_makes_it_the_present_member():
-    # In upb, clearing an absent member that has a view clears the member that is set; so it is not tried here.
-    def body(m):
+    # In upb, clearing an absent member that has a view clears the member that is set; so this test does not clear it.
+    def body(api):
         for code in snippets("e.pick_int = 5; e.pick_far.SetInParent(); e.ClearField('pick'); e.pick_message"):
-            message = m.Everything(pick_text="a")
-            kept, child = message.pick_message, message.pick_message.child
+            message = api.Everything(pick_text="a")
+            member, child = message.pick_message, message.pick_message.child
             exec(code, {"e": message})
-            yield code, kept, message
+            yield code, member, message
             child.one_int32 = 1
-            yield kept, child, message
+            yield member, child, message
 
     same(body)
 
 
-@MADE_OR_PARSED
-def test_children_outlive_their_parents(parsed):
-    def body(m):
-        root = model(m, parsed)
+@BUILT_OR_PARSED
+def test_children_outlive_their_parents(is_parsed):
+    def body(api):
+        root = build_model(api, is_parsed)
         node, names = root.graph.node[0], root.graph.node[0].input
-        stub, nodes = m.ModelProto().graph, m.ModelProto().graph.node
+        absent_graph, absent_nodes = api.ModelProto().graph, api.ModelProto().graph.node
         del root
         gc.collect()
         node.op_type = "kept"
         names.append("kept")
-        stub.node.add().input.append("stub")
-        nodes.add(op_type="nodes")
-        yield node, names, stub, nodes
+        absent_graph.node.add().input.append("stub")
+        absent_nodes.add(op_type="nodes")
+        yield node, names, absent_graph, absent_nodes
 
     same(body)
 
 
-@MADE_OR_PARSED
-def test_an_iterator_over_a_sequence_that_was_emptied_before_its_first_step_ends(parsed):
-    def body(m):
-        root = model(m, parsed)
-        nodes, ops = root.graph.node, root.graph.node[0].input
+@BUILT_OR_PARSED
+def test_an_iterator_over_a_sequence_that_was_emptied_before_its_first_step_ends(is_parsed):
+    def body(api):
+        root = build_model(api, is_parsed)
+        nodes, inputs = root.graph.node, root.graph.node[0].input
         del nodes[0]
-        ops.append("q")
-        yield [node.op_type for node in nodes], list(ops), list(reversed(ops))
+        inputs.append("q")
+        yield [node.op_type for node in nodes], list(inputs), list(reversed(inputs))
         root.ClearField("graph")
-        yield [node.op_type for node in nodes], list(ops), list(root.graph.node)
+        yield [node.op_type for node in nodes], list(inputs), list(root.graph.node)
 
     same(body)
 
 
 # --- copies
 
-COPIES = {
+COPY_FUNCTIONS = {
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
     "pickle": lambda message: pickle.loads(pickle.dumps(message)),
@@ -469,11 +471,11 @@ COPIES = {
 }
 
 
-@MADE_OR_PARSED
-@pytest.mark.parametrize("way", COPIES)
-def test_a_copy_of_an_edited_message_is_equal_and_independent(way, parsed):
-    def body(m):
-        root = model(m, parsed)
+@BUILT_OR_PARSED
+@pytest.mark.parametrize("copy_function", COPY_FUNCTIONS)
+def test_a_copy_of_an_edited_message_is_equal_and_independent(copy_function, is_parsed):
+    def body(api):
+        root = build_model(api, is_parsed)
         root.graph.node[0].input.append("before")
         root.graph.ClearField("name")
         root.graph.node[1].attribute.add(floats=[1.5])
@@ -483,37 +485,37 @@ def test_a_copy_of_an_edited_message_is_equal_and_independent(way, parsed):
             lambda r: r.graph.node[0],
             lambda r: r.graph.node[0].attribute[0].t,
         ):
-            one = get(root)
-            other = COPIES[way](one)
-            yield other, other == one, type(other) is type(one)
-            other.doc_string = "other"
-            one.doc_string = "one"
-            yield one, other, root
+            original = get(root)
+            copied_message = COPY_FUNCTIONS[copy_function](original)
+            yield copied_message, copied_message == original, type(copied_message) is type(original)
+            copied_message.doc_string = "other"
+            original.doc_string = "one"
+            yield original, copied_message, root
 
     same(body)
 
 
-@MADE_OR_PARSED
-def test_a_deep_copy_of_a_sequence_is_equal_and_independent(parsed):
-    def body(m):
-        root = model(m, parsed)
-        for one in (root.graph.node, root.graph.node[0].input, root.graph.initializer[0].dims):
-            one.append(one[0])
-            other = copy.deepcopy(one)
-            yield other, one == other
-            del one[0]
-            other.reverse()
-            yield one, other, root
+@BUILT_OR_PARSED
+def test_a_deep_copy_of_a_sequence_is_equal_and_independent(is_parsed):
+    def body(api):
+        root = build_model(api, is_parsed)
+        for original in (root.graph.node, root.graph.node[0].input, root.graph.initializer[0].dims):
+            original.append(original[0])
+            copied_sequence = copy.deepcopy(original)
+            yield copied_sequence, original == copied_sequence
+            del original[0]
+            copied_sequence.reverse()
+            yield original, copied_sequence, root
 
     same(body)
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_edited_messages_pickle_by_every_protocol(protocol):
-    def body(m):
-        tensor = m.TypeProto.Tensor(elem_type=1)
+    def body(api):
+        tensor = api.TypeProto.Tensor(elem_type=1)
         tensor.shape.dim.add().dim_param = "N"
-        yield pickle.loads(pickle.dumps(tensor, protocol)), pickle.loads(pickle.dumps(m.ModelProto().graph, protocol))
+        yield pickle.loads(pickle.dumps(tensor, protocol)), pickle.loads(pickle.dumps(api.ModelProto().graph, protocol))
 
-    # Classes of run-time tables can't be found again by pickle, those of ONNX can.
+    # Classes of run-time tables can't be found by pickle; those of ONNX can.
     same(body)

@@ -55,7 +55,11 @@ SLICES = [":", "1:", ":-1", "1:2", "2:1", "::2", "::-1", "-2:", "5:9"]
 
 
 class Lockstep:
-    """Two namespaces, one for each runtime, in which the same lines are run."""
+    """Two namespaces, one for each runtime, in which the same lines are run.
+
+    parsed: whether the first messages are parsed from bytes instead of built. random: chooses the edits.
+    draw: draws values from strategies of hypothesis.
+    """
 
     def __init__(self, name, parsed, random, draw):
         self.pick, self.draw, self.parsed = random.choice, draw, parsed
@@ -63,32 +67,34 @@ class Lockstep:
         descriptor = PAIRS[name][0].DESCRIPTOR
         tools = {"nan": math.nan, "inf": math.inf, "copy": copy}
         self.sides = tuple({**tools, "C": {name: pair[i] for name, pair in PAIRS.items()}} for i in (0, 1))
-        self.views, self.parents, self.fields = {}, {}, {}  # view → descriptor; origin; sequence → field
-        self.wanted = None  # the official state, where an error has left the official views half changed
+        self.views = {}  # name of a view -> its descriptor
+        self.parents = {}  # name of a view -> its parent view
+        self.fields = {}  # name of a view of a sequence -> its field
+        self.expected_state = None  # the official state before an error that left the official views partially changed
         self.count = 0
         for _ in range(2):  # two documents
-            self.keep(self.made(descriptor), descriptor)
+            self.run_and_register(self.source_of_new_message(descriptor), descriptor)
 
     # --- running
 
     def run(self, code):
         """Run a line on both sides and compare the results; return whether it raised no error."""
         note(code)
-        before = self.states(1)
-        before_ours = self.states(0) if self.watched else None
+        official_before = self.states(1)
+        our_states_before = self.states(0) if self.watched else None
         results = []
         for side in self.sides:
             side.pop("r", None)
             results.append(wire.attempt(exec, code, side) or side.get("r"))
-        ours, official = map(wire.plain, results)
-        assert official == ours, f"{code}: officially {official}; ours {ours}"
-        if not isinstance(official, wire.Raised):
+        our_result, official_result = map(wire.plain, results)
+        assert official_result == our_result, f"{code}: officially {official_result}; ours {our_result}"
+        if not isinstance(official_result, wire.Raised):
             return True
-        note(f"# {official}")
-        if before_ours is not None:
-            assert self.states(0) == before_ours, f"{code}: has failed, and yet changed something"
-        if self.states(1) != before:
-            self.wanted = before
+        note(f"# {official_result}")
+        if our_states_before is not None:
+            assert self.states(0) == our_states_before, f"{code}: failed, but changed a message"
+        if self.states(1) != official_before:
+            self.expected_state = official_before
         return False
 
     def states(self, i):
@@ -98,9 +104,11 @@ class Lockstep:
     def state(self, view):
         if hasattr(view, "SerializeToString"):
             return view.SerializeToString(deterministic=True)
-        return [self.state(one) if hasattr(one, "SerializeToString") else wire.plain(one) for one in view]
+        return [
+            self.state(element) if hasattr(element, "SerializeToString") else wire.plain(element) for element in view
+        ]
 
-    def keep(self, code, descriptor, parent=None, field=None):
+    def run_and_register(self, code, descriptor, parent=None, field=None):
         """Run a line whose result is a view, which later lines may use."""
         name = f"v{self.count}"
         if self.run(f"{name} = {code}"):
@@ -116,28 +124,28 @@ class Lockstep:
         """
         message = self.sides[1][name]
         for view in list(self.views):
-            if self.sides[1][view] is not message and self.is_around(message, view):
+            if self.sides[1][view] is not message and self.contains(message, view):
                 del self.views[view]
                 self.fields.pop(view, None)
 
     def check(self):
         """Assert that all views have the official values."""
-        for name, wanted in (self.wanted or self.states(1)).items():
-            ours, official = (side[name] for side in self.sides)
-            assert self.state(ours) == wanted, name
+        for name, expected in (self.expected_state or self.states(1)).items():
+            our_message, official_message = (side[name] for side in self.sides)
+            assert self.state(our_message) == expected, name
             if name in self.fields or name not in self.views:
                 continue
-            encoded = ours.SerializeToString()
-            again = type(official).FromString(encoded)
-            assert again.SerializeToString(deterministic=True) == wanted, f"{name}: {encoded}"
-            assert ours.ByteSize() == len(encoded), name
-            assert self.parsed or encoded == wanted, f"{name}: made by the same edits, but encoded as {encoded}"
-            if self.wanted is None:
-                wire.compare(ours, official, name)
+            encoded = our_message.SerializeToString()
+            reparsed = type(official_message).FromString(encoded)
+            assert reparsed.SerializeToString(deterministic=True) == expected, f"{name}: {encoded}"
+            assert our_message.ByteSize() == len(encoded), name
+            assert self.parsed or encoded == expected, f"{name}: made by the same edits, but encoded as {encoded}"
+            if self.expected_state is None:
+                wire.compare(our_message, official_message, name)
 
-    # --- pieces of lines
+    # --- expressions
 
-    def made(self, descriptor, depth=2):
+    def source_of_new_message(self, descriptor, depth=2):
         cls = f"C[{descriptor.full_name!r}]"
         if self.parsed and depth == 2:
             return f"{cls}.FromString({self.draw(wire.sound(descriptor, 1))!r})"
@@ -149,10 +157,10 @@ class Lockstep:
 
     def argument(self, field, depth):
         if field.message_type is None:
-            one = lambda: self.value(field)  # noqa: E731
+            draw_value = lambda: self.value(field)  # noqa: E731
         else:
-            one = lambda: f"dict({self.keywords(field.message_type, depth - 1) if depth else ''})"  # noqa: E731
-        return f"[{', '.join(one() for _ in range(self.pick(range(4))))}]" if field.is_repeated else one()
+            draw_value = lambda: f"dict({self.keywords(field.message_type, depth - 1) if depth else ''})"  # noqa: E731
+        return f"[{', '.join(draw_value() for _ in range(self.pick(range(4))))}]" if field.is_repeated else draw_value()
 
     def value(self, field, flawed=True):
         if flawed and self.pick(range(12)) == 0:
@@ -162,14 +170,22 @@ class Lockstep:
         return repr(self.pick(VALID_VALUES[field.type]))
 
     def source(self, descriptor, target):
-        """Return the source of a copy to `target`: a copy of a message that contains `target`, or upb would crash."""
-        found = [name for name, one in self.views.items() if one is descriptor and name not in self.fields]
-        if not found or self.pick(range(4)) == 0:
-            return self.made(descriptor, 1)
-        source = self.pick(found)
-        return f"copy.deepcopy({source})" if self.is_around(self.sides[1][source], target) else source
+        """Return an expression for a message to copy to `target`.
 
-    def is_around(self, message, target):
+        A message that contains `target` is copied first, since upb crashes otherwise.
+        """
+        views = [
+            name
+            for name, view_descriptor in self.views.items()
+            if view_descriptor is descriptor and name not in self.fields
+        ]
+        if not views or self.pick(range(4)) == 0:
+            return self.source_of_new_message(descriptor, 1)
+        source = self.pick(views)
+        return f"copy.deepcopy({source})" if self.contains(self.sides[1][source], target) else source
+
+    def contains(self, message, target):
+        """Return whether `target`, the name of a view, is `message` or a message in it."""
         while target is not None:
             if self.sides[1][target] is message:
                 return True
@@ -177,17 +193,20 @@ class Lockstep:
         return False
 
     def is_crowded(self, name):
-        """Return whether several absent fields of one message in it have views: upb forgets some in a merge."""
+        """Return whether several absent fields of a message in this view have views.
+
+        upb detaches some of these views in a merge.
+        """
         absent = {}
         for view, parent in self.parents.items():
             if parent is not None and not self.state(self.sides[1][view]):
                 absent.setdefault(id(self.sides[1][parent]), (parent, set()))[1].add(id(self.sides[1][view]))
         target = self.sides[1][name]
-        return any(len(views) > 1 and self.is_around(target, parent) for parent, views in absent.values())
+        return any(len(views) > 1 and self.contains(target, parent) for parent, views in absent.values())
 
     # --- lines
 
-    def step(self):
+    def run_random_edit(self):
         name = self.pick([*list(self.views)[:1], *list(self.views)[-8:]] + list(self.fields)[-4:] * 3)
         if name not in self.fields:
             self.edit_message(name, self.views[name])
@@ -207,17 +226,19 @@ class Lockstep:
             self.run(f"{name}.{field.name} = {self.value(field)}")
         elif kind == "get":
             field = self.pick(structured)
-            there = getattr(self.sides[1][name], field.name)
-            if any(self.sides[1][view] is there for view in self.views):
-                return  # no second view of one message: see `remove_views_in`
-            self.keep(f"{name}.{field.name}", field.message_type, name, field if field.is_repeated else None)
+            field_value = getattr(self.sides[1][name], field.name)
+            if any(self.sides[1][view] is field_value for view in self.views):
+                return  # a message gets only one view: see `remove_views_in`
+            self.run_and_register(
+                f"{name}.{field.name}", field.message_type, name, field if field.is_repeated else None
+            )
         elif kind == "clear":
-            cleared = self.pick(names)
-            field = descriptor.fields_by_name.get(cleared)
+            field_name = self.pick(names)
+            field = descriptor.fields_by_name.get(field_name)
             is_message = field is not None and field.message_type is not None and field.containing_oneof is not None
-            if is_message and not self.sides[1][name].HasField(cleared):
-                return  # upb clears the member that is set here, if this one has a view
-            self.run(f"{name}.ClearField({cleared!r})")
+            if is_message and not self.sides[1][name].HasField(field_name):
+                return  # if the absent member has a view, upb clears the present member instead
+            self.run(f"{name}.ClearField({field_name!r})")
             self.remove_views_in(name)
         elif kind in ("Copy", "Merge") and not self.is_crowded(name):
             self.run(f"{name}.{kind}From({self.source(descriptor, name)})")
@@ -239,85 +260,115 @@ class Lockstep:
             self.run(f"r = {name}.{method}({data!r})")
             self.remove_views_in(name)
         else:
-            again = f"C[{descriptor.full_name!r}].FromString({name}.SerializeToString())"
-            self.keep(self.pick([f"copy.deepcopy({name})", again, self.made(descriptor)]), descriptor)
+            copy_of_bytes = f"C[{descriptor.full_name!r}].FromString({name}.SerializeToString())"
+            self.run_and_register(
+                self.pick([f"copy.deepcopy({name})", copy_of_bytes, self.source_of_new_message(descriptor)]), descriptor
+            )
 
     def edit_scalars(self, name, field):
         values = list(self.sides[1][name])
-        value, index, part = self.value(field), self.pick([0, 1, -1, len(values), -len(values)]), self.pick(SLICES)
-        # Where both the length and a value are wrong, either may be the error.
-        some = f"[{', '.join(self.value(field, part.count(':') == 1) for _ in range(self.pick(range(4))))}]"
+        value, index, slice_text = (
+            self.value(field),
+            self.pick([0, 1, -1, len(values), -len(values)]),
+            self.pick(SLICES),
+        )
+        # If both the length and a value are invalid, the runtimes may report different errors.
+        values_text = (
+            f"[{', '.join(self.value(field, slice_text.count(':') == 1) for _ in range(self.pick(range(4))))}]"
+        )
         lines = [f"{name}.append({value})"] * 4
-        lines += [f"{name}.extend({some})"] * 3
+        lines += [f"{name}.extend({values_text})"] * 3
         lines += [f"{name}.insert({index}, {value})"] * 2
-        lines += [f"{name}[{part}] = {some}", f"{name}.MergeFrom({some})"]
+        lines += [f"{name}[{slice_text}] = {values_text}", f"{name}.MergeFrom({values_text})"]
         lines += [f"del {name}[{index}]", f"{name}.remove({value})", f"{name}.reverse()", f"{name}.clear()"]
         lines += [f"r = list({name})", f"r = len({name})"]
-        if values[slice(*(int(x) if x else None for x in part.split(":")))] or part.count(":") == 1:
-            lines.append(f"del {name}[{part}]")
+        if values[slice(*(int(x) if x else None for x in slice_text.split(":")))] or slice_text.count(":") == 1:
+            lines.append(f"del {name}[{slice_text}]")
         if -len(values) <= index < len(values):
             lines += [f"r = {name}.pop({index})", f"{name}[{index}] = {value}"]
         elif not values:
             lines.append(f"r = {name}.pop({index})")
         # The official runtime returns bytes for a string that is not valid UTF-8, and does not accept them.
         if not any(isinstance(x, bytes) for x in values) or field.type != F.TYPE_STRING:
-            others = [one for one in self.fields if self.fields[one].type == field.type]
-            others = [one for one in others if all(type(x) is not bytes for x in self.sides[1][one])] or [name]
-            lines += [f"{name}.extend({self.pick(others)})", f"{name}[{part}] = list({self.pick(others)})"]
-            lines += [f"{name}.MergeFrom({self.pick(others)})", f"{name}.extend(copy.deepcopy({name}))"]
+            other_sequences = [sequence for sequence in self.fields if self.fields[sequence].type == field.type]
+            other_sequences = [
+                sequence for sequence in other_sequences if all(type(x) is not bytes for x in self.sides[1][sequence])
+            ] or [name]
+            lines += [
+                f"{name}.extend({self.pick(other_sequences)})",
+                f"{name}[{slice_text}] = list({self.pick(other_sequences)})",
+            ]
+            lines += [f"{name}.MergeFrom({self.pick(other_sequences)})", f"{name}.extend(copy.deepcopy({name}))"]
             if not any(x != x for x in values):
                 lines += [f"{name}.sort()", f"{name}.sort(reverse=True)", f"{name}.sort(key=str)"]
         self.run(self.pick(lines))
 
     def edit_messages(self, name, descriptor):
-        count, part = len(self.sides[1][name]), self.pick(SLICES)
+        count, slice_text = len(self.sides[1][name]), self.pick(SLICES)
         index = self.pick([0, 1, -1, count, -count])
-        element = f"{name}[{self.pick(range(count))}]" if count else self.made(descriptor, 1)
-        source, other = self.source(descriptor, name), self.pick([self.source(descriptor, name), element])
+        element = f"{name}[{self.pick(range(count))}]" if count else self.source_of_new_message(descriptor, 1)
+        source, second_source = self.source(descriptor, name), self.pick([self.source(descriptor, name), element])
         if count and self.pick(range(3)) == 0:
-            self.keep(element, descriptor, name)
+            self.run_and_register(element, descriptor, name)
             return
         if self.pick(range(3)) == 0:
-            self.keep(f"{name}.add({self.keywords(descriptor, 1)})", descriptor, name)
+            self.run_and_register(f"{name}.add({self.keywords(descriptor, 1)})", descriptor, name)
             return
         if count and self.pick(range(9)) == 0:
             self.run(f"{element} = {source}")
             return
         if count and self.pick(range(5)) == 0:
-            self.keep(f"{name}.pop({self.pick(range(-count, count))})", descriptor, name)
+            self.run_and_register(f"{name}.pop({self.pick(range(-count, count))})", descriptor, name)
             return
-        size = "key=lambda message: len(message.SerializeToString(deterministic=True))"
-        lines = [f"r = {name}.append({source}) and None", f"{name}.extend([{source}, {other}])"]
+        sort_arguments = "key=lambda message: len(message.SerializeToString(deterministic=True))"
+        lines = [f"r = {name}.append({source}) and None", f"{name}.extend([{source}, {second_source}])"]
         lines += [f"{name}.insert({index}, {source})", f"{name}.MergeFrom([{source}])"]
-        lines += [f"del {name}[{index}]", f"{name}.remove({other})", f"{name}.reverse()", f"{name}.clear()"]
-        lines += [f"{name}.sort({size})", f"{name}.sort({size}, reverse=True)", f"{name}[{part}] = []"]
+        lines += [f"del {name}[{index}]", f"{name}.remove({second_source})", f"{name}.reverse()", f"{name}.clear()"]
+        lines += [
+            f"{name}.sort({sort_arguments})",
+            f"{name}.sort({sort_arguments}, reverse=True)",
+            f"{name}[{slice_text}] = []",
+        ]
         lines += [f"{name}.append({self.pick(['None', '1', '{}'])})", f"{name}.extend([])", f"r = len({name})"]
         lines += [f"{name}.extend(copy.deepcopy({name}))", f"r = [m.ByteSize() > 0 for m in {name}]"]
-        if range(count)[slice(*(int(x) if x else None for x in part.split(":")))] or part.count(":") == 1:
-            lines.append(f"del {name}[{part}]")
+        if range(count)[slice(*(int(x) if x else None for x in slice_text.split(":")))] or slice_text.count(":") == 1:
+            lines.append(f"del {name}[{slice_text}]")
         official = self.sides[1]
-        others = [one for one in self.fields if self.views[one] is descriptor and official[one] is not official[name]]
-        others = [one for one in others if not any(self.is_around(message, name) for message in official[one])]
-        lines += [f"{name}.{self.pick(['extend', 'MergeFrom'])}({self.pick(others)})"] * 3 if others else []
+        other_sequences = [
+            sequence
+            for sequence in self.fields
+            if self.views[sequence] is descriptor and official[sequence] is not official[name]
+        ]
+        other_sequences = [
+            sequence
+            for sequence in other_sequences
+            if not any(self.contains(message, name) for message in official[sequence])
+        ]
+        lines += (
+            [f"{name}.{self.pick(['extend', 'MergeFrom'])}({self.pick(other_sequences)})"] * 3
+            if other_sequences
+            else []
+        )
         self.run(self.pick(lines))
 
 
-def run(name, parsed, random, data, most):
+def run(name, parsed, random, data, max_edits):
+    """Run up to max_edits random edits on both runtimes; assert that all views have the same values."""
     lockstep = Lockstep(name, parsed, random, data.draw)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # popping from an empty sequence warns
-        for _ in range(random.randint(1, most)):
-            if lockstep.wanted is None and lockstep.views:
-                lockstep.step()
+        for _ in range(random.randint(1, max_edits)):
+            if lockstep.expected_state is None and lockstep.views:
+                lockstep.run_random_edit()
     lockstep.check()
 
 
-MADE_OR_PARSED = pytest.mark.parametrize("parsed", [False, True], ids=["made", "parsed"])
+BUILT_OR_PARSED = pytest.mark.parametrize("parsed", [False, True], ids=["made", "parsed"])
 RANDOMS = st.randoms(use_true_random=False)
 
 
 @wire.needs_upb
-@MADE_OR_PARSED
+@BUILT_OR_PARSED
 @EVERY_MESSAGE
 @examples(9)
 @given(random=RANDOMS, data=st.data())
@@ -325,7 +376,7 @@ def test_edits_have_the_official_effects(name, parsed, random, data):
     run(name, parsed, random, data, 15)
 
 
-@MADE_OR_PARSED
+@BUILT_OR_PARSED
 @pytest.mark.parametrize(
     "name", ["test.Everything", "test.Everything.Tree", "onnx.GraphProto", "onnx.NodeProto", "onnx.TypeProto"]
 )
@@ -347,21 +398,21 @@ def test_editing_flawed_bytes_raises_decode_error_or_nothing(name, random, data)
     results = [message]
     for field in cls.DESCRIPTOR.fields if not isinstance(message, Exception) else ():
         value = attempt(getattr, message, field.name)
-        acts = [lambda f=field: message.ClearField(f.name)] if random.random() < 0.3 else []
+        edits = [lambda f=field: message.ClearField(f.name)] if random.random() < 0.3 else []
         if isinstance(value, Exception):
-            acts.append(lambda: None)
+            edits.append(lambda: None)
         elif field.is_repeated:
-            acts += [
+            edits += [
                 value.reverse,
                 lambda v=value: v.insert(0, v[-1]) if v else None,
                 lambda v=value: v.pop() if v else None,
             ]
-            acts += [lambda v=value: v.__delitem__(slice(0, 2))]
+            edits += [lambda v=value: v.__delitem__(slice(0, 2))]
         elif field.message_type is not None:
-            acts += [value.SetInParent, lambda v=value: v.MergeFrom(v), lambda v=value: cls().MergeFrom(message)]
+            edits += [value.SetInParent, lambda v=value: v.MergeFrom(v), lambda v=value: cls().MergeFrom(message)]
         else:
-            acts.append(lambda f=field, v=value: setattr(message, f.name, v))
-        results += [value, *(attempt(act) for act in acts)]
+            edits.append(lambda f=field, v=value: setattr(message, f.name, v))
+        results += [value, *(attempt(edit) for edit in edits)]
     if not isinstance(message, Exception):
         results += [attempt(message.SerializeToString), attempt(message.SerializeToString, deterministic=True)]
         results += [attempt(message.ByteSize), attempt(copy.deepcopy, message), attempt(message.DiscardUnknownFields)]
@@ -372,18 +423,20 @@ def test_editing_flawed_bytes_raises_decode_error_or_nothing(name, random, data)
     assert errors == []
 
 
-def run_apart(code):
+def run_in_process(code):
     """Run a program in a separate process, which may crash."""
-    home = os.path.dirname(os.path.dirname(onnxwire.__file__))
-    done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {home!r})\n{code}"], capture_output=True, text=True
+    package_parent = os.path.dirname(os.path.dirname(onnxwire.__file__))
+    process = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {package_parent!r})\n{code}"],
+        capture_output=True,
+        text=True,
     )
-    assert done.returncode == 0, done.stderr or f"died of signal {-done.returncode}"
-    return done.stdout
+    assert process.returncode == 0, process.stderr or f"died of signal {-process.returncode}"
+    return process.stdout
 
 
 @pytest.mark.parametrize(
-    "act",
+    "operation",
     snippets(
         """root.SerializeToString(); root.SerializeToString(deterministic=True); root.ByteSize(); root == other;
         copy.deepcopy(root); T().CopyFrom(root); T().MergeFrom(root); root.DiscardUnknownFields(); root.Clear();
@@ -391,7 +444,7 @@ def run_apart(code):
         T(elem_type=onnxwire.TypeProto(sequence_type=root))"""
     ),
 )
-def test_messages_nested_very_deeply_are_handled_or_refused(act):
+def test_messages_nested_very_deeply_are_handled_or_refused(operation):
     code = f"""
 import copy, pickle, onnxwire
 T = onnxwire.TypeProto.Sequence
@@ -404,9 +457,9 @@ def nested(depth):
 for depth in (45, 300, 30_000):
     try:
         root, other = nested(depth), nested(depth)
-        {act}
+        {operation}
     except (onnxwire.Error, RecursionError):
         assert depth > 45
 print("fine")
 """
-    assert run_apart(code) == "fine\n"
+    assert run_in_process(code) == "fine\n"

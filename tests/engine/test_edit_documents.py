@@ -1,4 +1,4 @@
-"""Edits beyond protobuf's behaviour: errors, closing, unchanged bytes, sharing, memory."""
+"""Behaviour of edits that protobuf does not define: errors, closing, unchanged bytes, sharing, memory."""
 
 from __future__ import annotations
 
@@ -76,49 +76,50 @@ REFUSED_EDITS = {
 
 
 @pytest.mark.parametrize(
-    ("names", "act"), [(names, act) for names, text in REFUSED_EDITS.items() for act in snippets(text)]
+    ("field_name", "edit"),
+    [(field_name, edit) for field_name, text in REFUSED_EDITS.items() for edit in snippets(text)],
 )
-def test_the_error_of_a_refused_edit_names_its_field_or_class(names, act):
+def test_the_error_of_a_refused_edit_names_its_field_or_class(field_name, edit):
     model = onnxwire.ModelProto.FromString(DATA)
     graph = model.graph
-    parts = {"m": model, "g": graph, "nodes": graph.node, "n": graph.node[2], "t": graph.initializer[0]}
-    with pytest.raises(onnxwire.Error) as caught:
-        exec(act, {**parts, "M": onnxwire.ModelProto, "np": np})
-    assert names in str(caught.value)
-    assert model.SerializeToString() == DATA or "FromString" in act
+    variables = {"m": model, "g": graph, "nodes": graph.node, "n": graph.node[2], "t": graph.initializer[0]}
+    with pytest.raises(onnxwire.Error) as error_info:
+        exec(edit, {**variables, "M": onnxwire.ModelProto, "np": np})
+    assert field_name in str(error_info.value)
+    assert model.SerializeToString() == DATA or "FromString" in edit
 
 
 # --- changes during iteration
 
-CHANGES = snippets(
+SEQUENCE_EDITS = snippets(
     """s.append(v); s.extend([v]); s.insert(0, v); s.pop(); del s[0]; del s[:]; s.clear(); s.reverse(); s.sort(key=len);
     s.remove(s[1]); s.MergeFrom([v])"""
 )
 
 
 @pytest.mark.parametrize("parsed", [False, True], ids=["made", "parsed"])
-@pytest.mark.parametrize("act", CHANGES)
+@pytest.mark.parametrize("edit", SEQUENCE_EDITS)
 @pytest.mark.parametrize("name", ["GraphProto.node", "NodeProto.input", "TensorProto.dims"])
-def test_iterating_a_sequence_that_changes_continues_by_index(name, act, parsed):
+def test_iterating_a_sequence_that_changes_continues_by_index(name, edit, parsed):
     cls, field = name.split(".")
-    act = act.replace("key=len", "key=str")
+    edit = edit.replace("key=len", "key=str")
 
-    def body(m):
-        values = [{"node": m.NodeProto(name=str(i)), "input": str(i), "dims": i}[field] for i in range(5)]
-        message = getattr(m, cls)(**{field: values})
+    def body(api):
+        values = [{"node": api.NodeProto(name=str(i)), "input": str(i), "dims": i}[field] for i in range(5)]
+        message = getattr(api, cls)(**{field: values})
         message = type(message).FromString(message.SerializeToString()) if parsed else message
         for step, element in enumerate(getattr(message, field)):
             yield element
             if step == 12:
                 break  # a loop over a sequence that grows with each step does not end
             if len(getattr(message, field)) > 1:
-                exec(act, {"s": getattr(message, field), "v": values[0]})
+                exec(edit, {"s": getattr(message, field), "v": values[0]})
         yield message
 
     same(body)
 
 
-def test_editing_inside_the_elements_during_iteration_raises_nothing():
+def test_editing_inside_the_elements_during_iteration_raises_no_error():
     graph = onnxwire.ModelProto.FromString(DATA).graph
     for node in graph.node:
         node.input.append("more")
@@ -133,9 +134,9 @@ def test_editing_inside_the_elements_during_iteration_raises_nothing():
 def test_an_exhausted_iterator_stays_exhausted():
     graph = onnxwire.ModelProto.FromString(DATA).graph
     iterator = iter(graph.node)
-    ops = [node.op_type for node in iterator]
+    op_types = [node.op_type for node in iterator]
     graph.node.add()
-    assert len(ops) == 3 and list(iterator) == []
+    assert len(op_types) == 3 and list(iterator) == []
     for node in list(graph.node):
         graph.node.remove(node)
     assert len(graph.node) == 0
@@ -145,7 +146,7 @@ def test_an_exhausted_iterator_stays_exhausted():
 
 
 @pytest.mark.parametrize(
-    "act",
+    "edit",
     snippets(
         """m.ir_version = 1; m.ClearField('ir_version'); m.Clear(); m.graph.name = 'a'; g.name = 'a';
         g.ClearField('name'); g.node.add(); nodes.add(); nodes.append(N()); nodes.extend([N()]);
@@ -159,14 +160,14 @@ def test_an_exhausted_iterator_stays_exhausted():
         stub.SetInParent(); new.name = 'a'"""
     ),
 )
-def test_an_edit_after_closing_raises_closed_error(path, act):
+def test_an_edit_after_closing_raises_closed_error(path, edit):
     with onnxwire.load(path) as model:
         graph, node = model.graph, model.graph.node[0]
-        parts = {"m": model, "g": graph, "nodes": graph.node, "n": node, "names": node.input}
-        parts |= {"dims": graph.initializer[0].dims, "stub": graph.initializer[0].segment, "new": graph.node.add()}
+        variables = {"m": model, "g": graph, "nodes": graph.node, "n": node, "names": node.input}
+        variables |= {"dims": graph.initializer[0].dims, "stub": graph.initializer[0].segment, "new": graph.node.add()}
         exec("node.op_type = 'edited'", {"node": node})
     with pytest.raises(onnxwire.ClosedError):
-        exec(act, {**parts, "M": onnxwire.ModelProto, "G": onnxwire.GraphProto, "N": onnxwire.NodeProto})
+        exec(edit, {**variables, "M": onnxwire.ModelProto, "G": onnxwire.GraphProto, "N": onnxwire.NodeProto})
 
 
 def test_editing_neither_changes_the_file_nor_the_buffer_that_was_loaded(path):
@@ -183,14 +184,14 @@ def test_editing_neither_changes_the_file_nor_the_buffer_that_was_loaded(path):
 # --- unchanged bytes
 
 
-def records(data):
+def split_records(data):
     """Return the number and the bytes of each top-level record of valid bytes."""
-    found, pos = [], 0
+    records, pos = [], 0
     while pos < len(data):
         start, (tag, pos) = pos, _varint(data, pos)
-        pos = _after(data, pos, tag)
-        found.append((tag >> 3, data[start:pos]))
-    return found
+        pos = _end_of_value(data, pos, tag)
+        records.append((tag >> 3, data[start:pos]))
+    return records
 
 
 def _varint(data, pos):
@@ -202,7 +203,7 @@ def _varint(data, pos):
             return value & (1 << 64) - 1, pos
 
 
-def _after(data, pos, tag):
+def _end_of_value(data, pos, tag):
     wire_type = tag & 7
     if wire_type == wire.VARINT:
         return _varint(data, pos)[1]
@@ -211,17 +212,17 @@ def _after(data, pos, tag):
         return pos + length
     if wire_type == wire.START:
         while True:
-            inner, pos = _varint(data, pos)
-            if inner & 7 == wire.END:
+            inner_tag, pos = _varint(data, pos)
+            if inner_tag & 7 == wire.END:
                 return pos
-            pos = _after(data, pos, inner)
+            pos = _end_of_value(data, pos, inner_tag)
     return pos + {wire.FIXED64: 8, wire.FIXED32: 4}[wire_type]
 
 
 @EVERY_MESSAGE
 @examples(10)
 @given(data=st.data())
-def test_a_message_that_was_read_all_over_but_not_edited_encodes_to_its_bytes(name, data):
+def test_a_message_that_was_read_completely_but_not_edited_encodes_to_its_bytes(name, data):
     encoded = data.draw(wire.sound(SCHEMA.messages[name].DESCRIPTOR, 1))
     message = SCHEMA.messages[name].FromString(encoded)
     wire.walk(message)
@@ -241,9 +242,9 @@ def test_an_edit_of_one_field_does_not_change_other_records(name, data, random):
     message = cls.FromString(encoded)
     field = random.choice(cls.DESCRIPTOR.fields)
     value = getattr(message, field.name)
-    touched = {field.number}
+    edited_numbers = {field.number}
     if field.containing_oneof is not None:
-        touched |= {member.number for member in field.containing_oneof.fields}
+        edited_numbers |= {member.number for member in field.containing_oneof.fields}
     if random.random() < 0.3:
         message.ClearField(field.name)
     elif not field.is_repeated:
@@ -259,8 +260,10 @@ def test_an_edit_of_one_field_does_not_change_other_records(name, data, random):
         value.add()
     else:
         value.append({wire.F.TYPE_STRING: "text", wire.F.TYPE_BYTES: b"bytes"}.get(field.type, 0))
-    kept = [record for record in records(message.SerializeToString()) if record[0] not in touched]
-    assert kept == [record for record in records(encoded) if record[0] not in touched]
+    unedited_records = [
+        record for record in split_records(message.SerializeToString()) if record[0] not in edited_numbers
+    ]
+    assert unedited_records == [record for record in split_records(encoded) if record[0] not in edited_numbers]
 
 
 @wire.needs_upb
@@ -270,12 +273,12 @@ def test_an_edit_of_one_field_does_not_change_other_records(name, data, random):
 def test_deterministic_encoding_is_the_official_one_of_any_bytes(name, data):
     encoded = data.draw(wire.sound(SCHEMA.messages[name].DESCRIPTOR, 2))
     official = wire.official_class(name).FromString(encoded)
-    ours = SCHEMA.messages[name].FromString(encoded)
-    assert ours.SerializeToString(deterministic=True) == official.SerializeToString(deterministic=True)
-    assert ours.SerializeToString() == encoded
+    our_message = SCHEMA.messages[name].FromString(encoded)
+    assert our_message.SerializeToString(deterministic=True) == official.SerializeToString(deterministic=True)
+    assert our_message.SerializeToString() == encoded
 
 
-PADDED = [
+PADDED_RECORDS = [
     wire.number(1, 8, pad=3), wire.span(100, b"unknown"), wire.tag(7, wire.LEN, 2), wire.span(2, b"first"),
     wire.span(2, b"second", 2), wire.group(101, wire.number(5, 6, pad=1)), wire.span(8, wire.number(2, 21, pad=4), 1),
     wire.number(1, 9),
@@ -283,8 +286,14 @@ PADDED = [
 
 
 def padded_model(graph):
-    """Return valid bytes that no encoder writes, around a graph."""
-    return b"".join(PADDED[:2]) + PADDED[2] + wire.varint(len(graph), 2) + graph + b"".join(PADDED[3:])
+    """Return a model with this encoded graph and other records whose varints are longer than any encoder writes."""
+    return (
+        b"".join(PADDED_RECORDS[:2])
+        + PADDED_RECORDS[2]
+        + wire.varint(len(graph), 2)
+        + graph
+        + b"".join(PADDED_RECORDS[3:])
+    )
 
 
 def padded_graph(node):
@@ -293,37 +302,37 @@ def padded_graph(node):
 
 
 def test_an_edit_deep_in_a_model_does_not_change_other_bytes():
-    rest = wire.span(99, b"unknown", 1) + wire.span(1, b"x", 2)
-    model = onnxwire.ModelProto.FromString(padded_model(padded_graph(wire.span(4, b"old", 1) + rest)))
+    other_records = wire.span(99, b"unknown", 1) + wire.span(1, b"x", 2)
+    model = onnxwire.ModelProto.FromString(padded_model(padded_graph(wire.span(4, b"old", 1) + other_records)))
     model.graph.node[1].op_type = "new"
-    encoded, wanted = (records(data) for data in (model.SerializeToString(), padded_model(b"")))
-    assert [record for record in encoded if record[0] != 7] == [record for record in wanted if record[0] != 7]
+    encoded, expected = (split_records(data) for data in (model.SerializeToString(), padded_model(b"")))
+    assert [record for record in encoded if record[0] != 7] == [record for record in expected if record[0] != 7]
     graph = next(data for number, data in encoded if number == 7)
-    assert graph.endswith(padded_graph(wire.span(4, b"new") + rest))
+    assert graph.endswith(padded_graph(wire.span(4, b"new") + other_records))
 
 
 @wire.needs_upb
 @pytest.mark.parametrize(
-    "act",
+    "edit",
     snippets(
         """del g.node[1]; g.node.add(op_type='new'); g.node.insert(1, N(op_type='new')); g.node[0].op_type = 'new';
         g.name = 'new'; g.doc_string = 'new'; g.node[2].ClearField('op_type'); g.initializer.add(); m.ir_version = 5;
         m.producer_name = 'new'; g.ClearField('name'); m.metadata_props.add(key='k'); g.node.reverse(); g.node.pop(0)"""
     ),
 )
-def test_unedited_elements_are_encoded_unchanged(act):
+def test_unedited_elements_are_encoded_unchanged(edit):
     node = wire.span(4, b"two", 1) + wire.span(99, b"unknown", 1) + wire.span(1, b"x", 2)
     data = padded_model(padded_graph(node))
     model, official = onnxwire.ModelProto.FromString(data), onnx.ModelProto.FromString(data)
-    for one, cls in ((model, onnxwire.NodeProto), (official, onnx.NodeProto)):
-        exec(act, {"m": one, "g": one.graph, "N": cls})
+    for edited, cls in ((model, onnxwire.NodeProto), (official, onnx.NodeProto)):
+        exec(edit, {"m": edited, "g": edited.graph, "N": cls})
     encoded = model.SerializeToString()
     assert onnx.ModelProto.FromString(encoded) == official
-    graph = next(part for number, part in records(encoded) if number == 7)
-    assert (node in graph) is (act != "del g.node[1]")
-    assert (wire.span(4, b"three", 1) in graph) is ("ClearField('op_type')" not in act)
+    graph = next(content for number, content in split_records(encoded) if number == 7)
+    assert (node in graph) is (edit != "del g.node[1]")
+    assert (wire.span(4, b"three", 1) in graph) is ("ClearField('op_type')" not in edit)
     assert wire.number(77, 7, pad=5) in graph
-    assert PADDED[5] in encoded and PADDED[6] in encoded and PADDED[1] in encoded
+    assert PADDED_RECORDS[5] in encoded and PADDED_RECORDS[6] in encoded and PADDED_RECORDS[1] in encoded
 
 
 def test_an_edited_and_restored_scalar_does_not_change_other_fields():
@@ -331,12 +340,12 @@ def test_an_edited_and_restored_scalar_does_not_change_other_fields():
     model = onnxwire.ModelProto.FromString(data)
     model.producer_name = "edited"
     model.ClearField("producer_name")
-    assert records(model.SerializeToString()) == [record for record in records(data) if record[0] != 2]
+    assert split_records(model.SerializeToString()) == [record for record in split_records(data) if record[0] != 2]
 
 
 # --- sharing
 
-SHARINGS = {
+COPY_OPERATIONS = {
     "append": lambda target, source: target.graph.initializer.append(source.graph.initializer[0]),
     "extend": lambda target, source: target.graph.initializer.extend(source.graph.initializer),
     "extend from a list": lambda target, source: target.graph.initializer.extend(list(source.graph.initializer)),
@@ -353,14 +362,14 @@ SHARINGS = {
 PAYLOAD = 64 << 20
 
 
-def anonymous():
-    """Return the bytes of memory that belong to the process itself, unlike pages of files."""
+def anonymous_bytes():
+    """Return the resident anonymous memory of the process in bytes, which excludes pages of files."""
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("RssAnon")) << 10
 
 
-def big_file(path):
-    """Return a model with a payload that takes no disk space."""
+def write_big_file(path):
+    """Write a model whose payload is a hole, which takes no disk space; return the path."""
     payload = wire.tag(9, wire.LEN) + wire.varint(PAYLOAD)
     tensor_size = len(payload) + PAYLOAD
     tensor = wire.tag(5, wire.LEN) + wire.varint(tensor_size) + payload
@@ -372,30 +381,30 @@ def big_file(path):
 
 
 @needs_proc
-@pytest.mark.parametrize("way", SHARINGS)
-def test_adding_a_message_to_another_document_copies_no_payload(tmp_path, way):
-    target, source = onnxwire.load(DATA), onnxwire.load(big_file(tmp_path / "big.onnx"))
+@pytest.mark.parametrize("copy_operation", COPY_OPERATIONS)
+def test_adding_a_message_to_another_document_copies_no_payload(tmp_path, copy_operation):
+    target, source = onnxwire.load(DATA), onnxwire.load(write_big_file(tmp_path / "big.onnx"))
     gc.collect()
     tracemalloc.start()
-    before = anonymous()
+    bytes_before = anonymous_bytes()
     try:
-        SHARINGS[way](target, source)
+        COPY_OPERATIONS[copy_operation](target, source)
         target.graph.initializer[-1].name = "edited"
-        after, peak = anonymous(), tracemalloc.get_traced_memory()[1]
+        bytes_after, peak_bytes = anonymous_bytes(), tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert after - before < 8 << 20
-    assert peak < 1 << 20
+    assert bytes_after - bytes_before < 8 << 20
+    assert peak_bytes < 1 << 20
     assert target.ByteSize() > PAYLOAD
     assert max(len(tensor.raw_data) for tensor in target.graph.initializer) == PAYLOAD
 
 
-@pytest.mark.parametrize("way", SHARINGS)
-def test_a_copy_in_another_document_outlives_the_closing_of_its_source(path, way):
+@pytest.mark.parametrize("copy_operation", COPY_OPERATIONS)
+def test_a_copy_in_another_document_outlives_the_closing_of_its_source(path, copy_operation):
     target = onnxwire.ModelProto()
     with onnxwire.load(path) as source:
         source.graph.initializer[0].name = "edited before"
-        SHARINGS[way](target, source)
+        COPY_OPERATIONS[copy_operation](target, source)
     tensor = target.graph.initializer[0]
     assert tensor.name == "edited before"
     tensor.float_data.append(1.5)
@@ -405,90 +414,104 @@ def test_a_copy_in_another_document_outlives_the_closing_of_its_source(path, way
     assert (official.name, list(official.dims)) == ("edited before", [3])
 
 
-@pytest.mark.parametrize("way", SHARINGS)
-def test_later_edits_of_the_source_or_the_copy_do_not_affect_the_other(path, way):
+@pytest.mark.parametrize("copy_operation", COPY_OPERATIONS)
+def test_later_edits_of_the_source_or_the_copy_do_not_affect_the_other(path, copy_operation):
     target, source = onnxwire.ModelProto(), onnxwire.load(path)
-    SHARINGS[way](target, source)
+    COPY_OPERATIONS[copy_operation](target, source)
     source.graph.initializer[0].float_data[0] = 7.0
     source.graph.initializer[0].name = "source"
-    copied = target.graph.initializer[0]
-    assert (copied.name, list(copied.float_data)) == ("w0", [0.5, 0.0])
-    copied.float_data.extend([8.0])
-    copied.doc_string = "copy"
+    copied_tensor = target.graph.initializer[0]
+    assert (copied_tensor.name, list(copied_tensor.float_data)) == ("w0", [0.5, 0.0])
+    copied_tensor.float_data.extend([8.0])
+    copied_tensor.doc_string = "copy"
     assert source.graph.initializer[0].doc_string == ""
     source.graph.initializer.clear()
-    assert list(copied.float_data) == [0.5, 0.0, 8.0]
+    assert list(copied_tensor.float_data) == [0.5, 0.0, 8.0]
     del source.graph.initializer[:]
     source.Clear()
     assert onnx.ModelProto.FromString(target.SerializeToString()).graph.initializer[0].doc_string == "copy"
 
 
 def test_a_closed_source_of_several_documents_leaves_all_copies_usable(path):
-    with onnxwire.load(path) as a, onnxwire.load(path) as b:
-        a.graph.initializer.extend(b.graph.initializer)
-        b.graph.node.extend(a.graph.node)
-        made = onnxwire.ModelProto(graph=a.graph)
-        made.graph.node.extend(b.graph.node)
-    assert [tensor.name for tensor in made.graph.initializer] == ["w0", "w1", "w2"] * 2
-    assert len(made.graph.node) == 9
-    made.graph.node[4].input[0] = "edited"
-    assert onnx.ModelProto.FromString(made.SerializeToString()).graph.node[4].input[0] == "edited"
+    with onnxwire.load(path) as first, onnxwire.load(path) as second:
+        first.graph.initializer.extend(second.graph.initializer)
+        second.graph.node.extend(first.graph.node)
+        third = onnxwire.ModelProto(graph=first.graph)
+        third.graph.node.extend(second.graph.node)
+    assert [tensor.name for tensor in third.graph.initializer] == ["w0", "w1", "w2"] * 2
+    assert len(third.graph.node) == 9
+    third.graph.node[4].input[0] = "edited"
+    assert onnx.ModelProto.FromString(third.SerializeToString()).graph.node[4].input[0] == "edited"
 
 
 @pytest.mark.parametrize("origin", ["path", "bytes", "bytearray", "file object", "ParseFromString", "MergeFromString"])
-def test_an_edit_is_the_same_wherever_the_message_came_from(path, origin):
+def test_edits_have_the_same_result_for_messages_of_every_source(path, origin):
     sources = {"path": path, "bytes": DATA, "bytearray": bytearray(DATA), "file object": io.BytesIO(DATA)}
     official = small_model()
     if origin in sources:
-        opened = onnxwire.load(sources[origin])
+        our_model = onnxwire.load(sources[origin])
     else:
-        opened = onnxwire.ModelProto()
-        getattr(opened, origin)(DATA)
-    for model in (opened, official):
+        our_model = onnxwire.ModelProto()
+        getattr(our_model, origin)(DATA)
+    for model in (our_model, official):
         model.graph.node[1].op_type = "edited"
         model.graph.node[1].attribute[0].ints.extend([5, 6])
         model.graph.initializer[2].dims.append(9)
         model.graph.initializer[0].ClearField("float_data")
         del model.graph.node[0]
         model.opset_import.add(domain="d")
-    assert opened.SerializeToString(deterministic=True) == official.SerializeToString()
-    assert onnx.ModelProto.FromString(opened.SerializeToString()) == official
+    assert our_model.SerializeToString(deterministic=True) == official.SerializeToString()
+    assert onnx.ModelProto.FromString(our_model.SerializeToString()) == official
 
 
 # --- memory
 
 
-def edited_model():
+def make_edited_messages():
     model = onnxwire.ModelProto.FromString(DATA)
     model.graph.name = "edited"
     model.graph.node.add(op_type="a").attribute.add().g.node.add().input.append("x")
     model.graph.initializer[0].float_data.extend(range(100))
     model.graph.node.sort(key=lambda node: node.op_type)
-    kept = model.graph.node.pop()
+    popped_node = model.graph.node.pop()
     model.training_info.add().algorithm.CopyFrom(model.graph)
-    copied = copy.deepcopy(model)
-    copied.graph.MergeFrom(model.graph)
+    copied_model = copy.deepcopy(model)
+    copied_model.graph.MergeFrom(model.graph)
     model.graph.ClearField("node")
-    assert kept.op_type and len(copied.SerializeToString()) > len(model.SerializeToString())
-    return model, copied, kept
+    assert popped_node.op_type and len(copied_model.SerializeToString()) > len(model.SerializeToString())
+    return model, copied_model, popped_node
 
 
 def test_edited_messages_are_not_tracked_by_the_garbage_collector():
-    model, copied, kept = edited_model()
-    views = [model, copied, kept, model.graph, model.graph.node, copied.graph.node, copied.graph.node[0], kept.input]
-    views += [iter(copied.graph.node), iter(kept.input), model.graph.initializer[0].dims, onnxwire.NodeProto()]
+    model, copied_model, popped_node = make_edited_messages()
+    views = [
+        model,
+        copied_model,
+        popped_node,
+        model.graph,
+        model.graph.node,
+        copied_model.graph.node,
+        copied_model.graph.node[0],
+        popped_node.input,
+    ]
+    views += [
+        iter(copied_model.graph.node),
+        iter(popped_node.input),
+        model.graph.initializer[0].dims,
+        onnxwire.NodeProto(),
+    ]
     views += [onnxwire.ModelProto().graph, onnxwire.ModelProto().graph.node, onnxwire.ModelProto().graph.node.add()]
     assert [type(view).__name__ for view in views if gc.is_tracked(view)] == []
     assert not any(hasattr(view, "__dict__") for view in views)
 
 
 def test_editing_makes_no_reference_cycles():
-    edited_model()
+    make_edited_messages()
     gc.collect()
     gc.disable()
     try:
         for _ in range(10):
-            edited_model()
+            make_edited_messages()
         assert gc.collect() == 0
     finally:
         gc.enable()
@@ -496,27 +519,27 @@ def test_editing_makes_no_reference_cycles():
 
 @needs_proc
 def test_all_memory_of_edits_is_released():
-    def growth():
+    def measure_growth():
         gc.collect()
-        before, objects = anonymous(), len(gc.get_objects())
+        bytes_before, n_objects = anonymous_bytes(), len(gc.get_objects())
         for _ in range(1000):
-            edited_model()
+            make_edited_messages()
         gc.collect()
-        return anonymous() - before, len(gc.get_objects()) - objects
+        return anonymous_bytes() - bytes_before, len(gc.get_objects()) - n_objects
 
-    # A leak occurs in every round, unlike memory that the allocator has not returned yet.
-    rounds = [growth() for _ in range(4)]
-    assert min(memory for memory, _ in rounds) < 1 << 20
-    assert min(objects for _, objects in rounds) < 50
+    # A leak adds memory in every round; memory that the allocator has not returned yet does not.
+    growths = [measure_growth() for _ in range(4)]
+    assert min(growth for growth, _ in growths) < 1 << 20
+    assert min(n_objects for _, n_objects in growths) < 50
 
 
 @needs_proc
-def test_a_field_that_is_set_many_times_takes_no_more_memory_each_time():
+def test_setting_a_field_many_times_does_not_increase_memory():
     model = onnxwire.ModelProto.FromString(DATA)
     tensor, nodes = model.graph.initializer[0], model.graph.node
 
-    def act(times):
-        for i in range(times):
+    def edit_repeatedly(n_rounds):
+        for i in range(n_rounds):
             tensor.raw_data = bytes(10_000)
             tensor.dims[:] = [i, i]
             nodes.add(op_type="a" * 1000)
@@ -524,10 +547,10 @@ def test_a_field_that_is_set_many_times_takes_no_more_memory_each_time():
             model.graph.doc_string = "d" * 1000
             model.SerializeToString()
 
-    act(300)
-    before = anonymous()
-    act(2000)
-    assert anonymous() - before < 4 << 20
+    edit_repeatedly(300)
+    bytes_before = anonymous_bytes()
+    edit_repeatedly(2000)
+    assert anonymous_bytes() - bytes_before < 4 << 20
 
 
 def test_the_last_message_that_shares_bytes_releases_them():
@@ -535,7 +558,7 @@ def test_the_last_message_that_shares_bytes_releases_them():
         pass
 
     data = np.frombuffer(DATA, np.uint8).view(Bytes)
-    gone = weakref.ref(data)
+    data_reference = weakref.ref(data)
     source, target = onnxwire.load(data), onnxwire.ModelProto()
     del data
     target.graph.initializer.append(source.graph.initializer[1])
@@ -543,28 +566,28 @@ def test_the_last_message_that_shares_bytes_releases_them():
     source.graph.node[0].op_type = "edited"
     del source
     gc.collect()
-    assert gone() is not None
+    assert data_reference() is not None
     assert list(target.graph.initializer[0].float_data) == [0.5, 1.0]
     del target
-    assert gone() is None
+    assert data_reference() is None
 
 
 def test_a_removed_message_keeps_only_its_own_bytes_alive():
     source = onnxwire.ModelProto.FromString(DATA)
-    kept = source.graph.node.pop(0)
-    names = kept.input
+    node = source.graph.node.pop(0)
+    names = node.input
     del source
     gc.collect()
     names.append("kept")
-    assert list(kept.input) == ["x", "w0", "kept"]
+    assert list(node.input) == ["x", "w0", "kept"]
 
 
 def test_an_array_made_before_an_edit_keeps_its_values(path):
     model = onnxwire.load(path)
     values = model.graph.initializer[1].float_data
     array = np.asarray(values)
-    for act in ("values.append(2.5)", "values[0] = 9.0", "values.clear()", "model.Clear()"):
-        attempt(exec, act, {"values": values, "model": model})
+    for edit in ("values.append(2.5)", "values[0] = 9.0", "values.clear()", "model.Clear()"):
+        attempt(exec, edit, {"values": values, "model": model})
         assert array.tolist() == [0.5, 1.0]
 
 

@@ -12,10 +12,10 @@ from onnxwire import AttributeProto, GraphProto, ModelProto, NodeProto, TensorPr
 
 
 def test_an_iterator_over_a_message_in_pieces_outlives_an_edit_by_another_view():
-    def piece(name: bytes) -> bytes:
+    def graph_record(name: bytes) -> bytes:
         return wire.span(7, wire.span(1, wire.span(4, name)) * 3)
 
-    model = ModelProto.FromString(piece(b"a") + piece(b"b"))
+    model = ModelProto.FromString(graph_record(b"a") + graph_record(b"b"))
     graph = model.graph
     nodes = iter(graph.node)
     next(nodes)
@@ -32,7 +32,7 @@ def test_a_copy_of_a_message_in_pieces_does_not_own_its_neighbours():
     assert [graph.name for graph in target.graphs] == ["one", "two" * 1000, "two" * 1000]
 
 
-def test_copies_of_a_message_and_of_one_inside_it_are_independent():
+def test_copies_of_a_message_and_of_its_submessage_are_independent():
     outer = NodeProto(op_type="outer")
     outer.attribute.add(name="b").g.node.append(NodeProto(op_type="inner"))
     outer = GraphProto.FromString(GraphProto(node=[outer]).SerializeToString()).node[0]
@@ -47,20 +47,20 @@ def test_an_empty_message_at_the_end_of_a_copy_is_not_the_message_after_it():
     graph.value_info.extend([onnxwire.ValueInfoProto(name=name, type=TypeProto()) for name in "ab"])
     graph.value_info[1].name = "changed"
     graph.value_info[0].type.denotation = "edited"
-    again = GraphProto.FromString(graph.SerializeToString())
-    assert [(info.name, info.type.denotation) for info in again.value_info] == [("a", "edited"), ("changed", "")]
+    reparsed = GraphProto.FromString(graph.SerializeToString())
+    assert [(info.name, info.type.denotation) for info in reparsed.value_info] == [("a", "edited"), ("changed", "")]
 
 
-@pytest.mark.parametrize("other", [lambda n: wire.span(5, bytes(n - 2)), bytes], ids=["an initializer", "zeros"])
-def test_bytes_that_change_under_an_edited_message_end_in_a_decode_error_or_none(other):
+@pytest.mark.parametrize("replacement", [lambda n: wire.span(5, bytes(n - 2)), bytes], ids=["an initializer", "zeros"])
+def test_bytes_that_change_under_an_edited_message_raise_decode_error_or_no_error(replacement):
     nodes = GraphProto(node=[NodeProto(name="a" * 20)] * 3).SerializeToString()
     data = bytearray(nodes)
     graph = onnxwire.load(data, type=GraphProto)
     graph.node[1].name = "edited"
-    data[:] = other(len(nodes))
-    for act in (graph.SerializeToString, graph.ByteSize, lambda: list(graph.initializer), lambda: repr(graph)):
+    data[:] = replacement(len(nodes))
+    for operation in (graph.SerializeToString, graph.ByteSize, lambda: list(graph.initializer), lambda: repr(graph)):
         with contextlib.suppress(onnxwire.DecodeError):
-            act()
+            operation()
     # The engine still works afterwards.
     assert GraphProto.FromString(nodes).SerializeToString(deterministic=True) == nodes
 
@@ -73,15 +73,15 @@ def test_a_copy_during_which_a_finalizer_runs_is_complete_or_refused():
     graph = GraphProto()
     graph.node.extend(source.node)
 
-    class Finalized:
+    class ClearingFinalizer:
         def __init__(self):
-            self.me = self
+            self.itself = self  # a cycle, so that only the garbage collector frees the object
 
         def __del__(self):
             del graph.node[:]
 
     threshold = gc.get_threshold()
-    Finalized()
+    ClearingFinalizer()
     gc.set_threshold(1)
     copy = GraphProto()
     try:
@@ -109,9 +109,9 @@ def test_no_nesting_of_messages_overflows_the_stack():
 
     cycle = {}
     cycle["sequence_type"] = {"elem_type": cycle}
-    for act, error in ((nest, onnxwire.EditError), (lambda: TypeProto(**cycle), RecursionError)):
+    for operation, error in ((nest, onnxwire.EditError), (lambda: TypeProto(**cycle), RecursionError)):
         with pytest.raises(error):
-            act()
+            operation()
     # Small messages are copied by encoding them, and encoded bytes have no depth in memory.
     errors = []
     thread = threading.Thread(target=lambda: errors.append(wire.attempt(wrap)))
@@ -129,7 +129,7 @@ def test_numbers_of_an_absent_message_are_read_again_after_an_edit():
     assert list(attribute.t.dims) == list(dims) == [1, 2, 3, 5]
 
 
-def test_clearing_an_absent_field_restores_nothing():
+def test_clearing_an_absent_field_does_not_restore_a_removed_message():
     # opaque_type, then map_type, then opaque_type again: the first message is detached.
     data = wire.span(7, wire.span(1, b"old")) + wire.span(5, b"") + wire.span(7, wire.span(2, b"n"))
     type_ = TypeProto.FromString(data)
@@ -138,12 +138,12 @@ def test_clearing_an_absent_field_restores_nothing():
 
 
 def test_unknown_values_of_a_packed_enum_survive_an_edit_of_it():
-    everything = wire.makers()[0].Everything
-    message = everything.FromString(wire.span(70, b"\x07\xe7\x07\x00"))
+    message_class = wire.makers()[0].Everything
+    message = message_class.FromString(wire.span(70, b"\x07\xe7\x07\x00"))
     message.packed_shade.append(0)
-    again = everything.FromString(message.SerializeToString())
-    assert again._unknown_fields() == message._unknown_fields() != b""
-    assert list(again.packed_shade) == list(message.packed_shade)
+    reparsed = message_class.FromString(message.SerializeToString())
+    assert reparsed._unknown_fields() == message._unknown_fields() != b""
+    assert list(reparsed.packed_shade) == list(message.packed_shade)
 
 
 def test_views_of_an_absent_message_share_edits():
@@ -151,8 +151,8 @@ def test_views_of_an_absent_message_share_edits():
     shape = type_.tensor_type.shape
     type_.MergeFromString(TypeProto(tensor_type={"elem_type": 1}).SerializeToString())
     shape.dim.add(denotation="first")
-    other = type(shape)(dim=[{"denotation": f"d{i}"} for i in range(3)])
-    type_.tensor_type.shape.ParseFromString(other.SerializeToString())
+    second_shape = type(shape)(dim=[{"denotation": f"d{i}"} for i in range(3)])
+    type_.tensor_type.shape.ParseFromString(second_shape.SerializeToString())
     assert [dim.denotation for dim in shape.dim] == ["d0", "d1", "d2"]
 
 
@@ -167,7 +167,7 @@ def test_a_sequence_stays_with_its_elements_even_if_equal_ones_replace_them():
     assert [node.op_type for node in graph.node] == ["a", "a", "a"]
 
 
-def test_a_nested_message_does_not_close_a_shared_document():
+def test_closing_a_nested_message_does_not_close_a_shared_document():
     graph = GraphProto(node=[NodeProto(op_type="a")] * 3)
     for node in graph.node:
         node.close()

@@ -17,35 +17,39 @@ from wire import attempt, same, snippets
 import onnxwire
 
 EVERYTHING = wire.makers()[1].Everything.DESCRIPTOR
-SINGULAR = [field.name for field in EVERYTHING.fields if not field.is_repeated and field.message_type is None]
-U, V = wire.span(100, b"unknown"), wire.number(101, 5)  # unknown fields
+SINGULAR_FIELDS = [field.name for field in EVERYTHING.fields if not field.is_repeated and field.message_type is None]
+UNKNOWN_SPAN, UNKNOWN_NUMBER = wire.span(100, b"unknown"), wire.number(101, 5)  # unknown fields
 TEXT = "ä€𝄞"
 
 
-def sample(name, other=False):
-    """Return a valid value, or a second one, for a scalar field of the table."""
-    kind = name.partition("_")[2]
-    if kind in ("string", "text"):
-        return "b" if other else "a"
-    if kind == "bytes":
-        return b"b" if other else b"a"
-    if kind == "shade":
-        return 70 if other else -1
-    if kind == "bool":
-        return not other
-    return 2 if other else 1
+def sample(name, is_second=False):
+    """Return one of two valid values for a scalar field of the table."""
+    type_name = name.partition("_")[2]
+    if type_name in ("string", "text"):
+        return "b" if is_second else "a"
+    if type_name == "bytes":
+        return b"b" if is_second else b"a"
+    if type_name == "shade":
+        return 70 if is_second else -1
+    if type_name == "bool":
+        return not is_second
+    return 2 if is_second else 1
 
 
-def evaluate(maker, expression):
+def evaluate(api, expression):
     """Return the value of an expression over the classes, or the error that it raises."""
-    return attempt(eval, expression, {**vars(maker), "np": np, "copy": copy, "pickle": pickle, "U": U, "V": V, **EXTRA})
+    return attempt(
+        eval,
+        expression,
+        {**vars(api), "np": np, "copy": copy, "pickle": pickle, "U": UNKNOWN_SPAN, "V": UNKNOWN_NUMBER, **EXTRA_NAMES},
+    )
 
 
 class Dict(dict):
     pass
 
 
-EXTRA = {"Dict": Dict, "OrderedDict": OrderedDict, "MappingProxyType": MappingProxyType, "TEXT": TEXT}
+EXTRA_NAMES = {"Dict": Dict, "OrderedDict": OrderedDict, "MappingProxyType": MappingProxyType, "TEXT": TEXT}
 
 
 # --- assignment
@@ -53,9 +57,9 @@ EXTRA = {"Dict": Dict, "OrderedDict": OrderedDict, "MappingProxyType": MappingPr
 
 @each("value", wire.VALUES)
 def test_a_field_accepts_or_refuses_a_value_as_officially(value):
-    def body(m):
-        for name in SINGULAR:
-            message = m.Everything()
+    def body(api):
+        for name in SINGULAR_FIELDS:
+            message = api.Everything()
             yield name, attempt(setattr, message, name, wire.VALUES[value]), message, getattr(message, name)
 
     same(body)
@@ -63,9 +67,9 @@ def test_a_field_accepts_or_refuses_a_value_as_officially(value):
 
 @each("value", wire.VALUES)
 def test_a_keyword_accepts_or_refuses_a_value_as_officially(value):
-    def body(m):
-        for name in SINGULAR:
-            yield name, attempt(m.Everything, **{name: wire.VALUES[value]})
+    def body(api):
+        for name in SINGULAR_FIELDS:
+            yield name, attempt(api.Everything, **{name: wire.VALUES[value]})
 
     same(body)
 
@@ -73,64 +77,73 @@ def test_a_keyword_accepts_or_refuses_a_value_as_officially(value):
 @each("value", wire.VALUES)
 def test_a_refused_value_is_an_edit_error_that_names_the_field(value):
     """This holds for any error of numpy or Python, but not for errors of the program's own code."""
-    given = wire.VALUES[value]
+    value_to_set = wire.VALUES[value]
     for field in onnxwire.AttributeProto.DESCRIPTOR.fields:
         attribute = onnxwire.AttributeProto()
-        ways = [(setattr, attribute, field.name, given)]
+        calls = [(setattr, attribute, field.name, value_to_set)]
         if field.is_repeated:
             sequence = getattr(attribute, field.name)
-            ways = [(sequence.extend, given), (sequence.extend, [given]), (sequence.append, given)]
-            ways += [(sequence.insert, 0, given), (sequence.__setitem__, slice(0, 0), given)]
-        for way in [*ways, (partial(onnxwire.AttributeProto, **{field.name: given}),)]:
-            error = attempt(*way)
+            calls = [
+                (sequence.extend, value_to_set),
+                (sequence.extend, [value_to_set]),
+                (sequence.append, value_to_set),
+            ]
+            calls += [(sequence.insert, 0, value_to_set), (sequence.__setitem__, slice(0, 0), value_to_set)]
+        for call in [*calls, (partial(onnxwire.AttributeProto, **{field.name: value_to_set}),)]:
+            error = attempt(*call)
             if isinstance(error, Exception) and not isinstance(error, KeyError):
-                assert isinstance(error, onnxwire.EditError), (field.name, way, error)
-                assert error.field == field.full_name or isinstance(given, dict), error  # the error names another field
+                assert isinstance(error, onnxwire.EditError), (field.name, call, error)
+                assert error.field == field.full_name or isinstance(value_to_set, dict), (
+                    error
+                )  # errors of a dict name a field in it
 
 
 @pytest.mark.parametrize("index", wire.VALUES)
 def test_a_refused_index_is_an_edit_error_that_names_the_field(index):
     numbers, names = onnxwire.AttributeProto(ints=[1, 2]).ints, onnxwire.NodeProto(input=["a", "b"]).input
-    given = wire.VALUES[index]
+    invalid_index = wire.VALUES[index]
     for sequence, value, name in ((numbers, 3, "onnx.AttributeProto.ints"), (names, "c", "onnx.NodeProto.input")):
-        for way in [
-            (sequence.__getitem__, given), (sequence.__setitem__, given, value), (sequence.insert, given, value),
-            (sequence.pop, given), (sequence.__delitem__, given),
-        ]:  # fmt: skip
-            error = attempt(*way)
+        for call in [
+            (sequence.__getitem__, invalid_index),
+            (sequence.__setitem__, invalid_index, value),
+            (sequence.insert, invalid_index, value),
+            (sequence.pop, invalid_index),
+            (sequence.__delitem__, invalid_index),
+        ]:
+            error = attempt(*call)
             if isinstance(error, Exception) and not isinstance(error, KeyError):
-                assert isinstance(error, onnxwire.EditError), (way, error)
+                assert isinstance(error, onnxwire.EditError), (call, error)
                 assert error.field == name, error
 
 
 @each("value", wire.VALUES)
 def test_a_refused_value_does_not_change_the_field_and_its_oneof(value):
-    def body(m):
-        for name in SINGULAR:
-            message = m.Everything(**{name: sample(name)})
+    def body(api):
+        for name in SINGULAR_FIELDS:
+            message = api.Everything(**{name: sample(name)})
             if isinstance(attempt(setattr, message, name, wire.VALUES[value]), Exception):
                 yield name, message
-            message = m.Everything(pick_far={}, other_tree={"value": 1})
+            message = api.Everything(pick_far={}, other_tree={"value": 1})
             if isinstance(attempt(setattr, message, name, wire.VALUES[value]), Exception):
                 yield name, message, message.WhichOneof("pick"), message.WhichOneof("other")
 
     same(body)
 
 
-@pytest.mark.parametrize("name", SINGULAR)
+@pytest.mark.parametrize("name", SINGULAR_FIELDS)
 def test_a_field_that_is_set_again_has_the_new_value(name):
-    def body(m):
-        message = m.Everything(**{name: sample(name)})
-        setattr(message, name, sample(name, other=True))
+    def body(api):
+        message = api.Everything(**{name: sample(name)})
+        setattr(message, name, sample(name, is_second=True))
         yield message, getattr(message, name), message.HasField(name), message.SerializeToString()
 
     same(body)
 
 
-@pytest.mark.parametrize("name", SINGULAR)
+@pytest.mark.parametrize("name", SINGULAR_FIELDS)
 def test_a_field_set_to_its_default_is_present(name):
-    def body(m):
-        message = m.Everything()
+    def body(api):
+        message = api.Everything()
         setattr(message, name, getattr(message, name))
         yield message, message.HasField(name), message.SerializeToString()
 
@@ -140,17 +153,17 @@ def test_a_field_set_to_its_default_is_present(name):
 @pytest.mark.parametrize("name", snippets("graph; opset_import; no_such_field; DESCRIPTOR; HasField; FromString"))
 @pytest.mark.parametrize("value", [None, 1, [], {}, "text"])
 def test_a_field_that_is_not_scalar_can_not_be_assigned_to(name, value):
-    def body(m):
-        message = m.ModelProto()
+    def body(api):
+        message = api.ModelProto()
         yield attempt(setattr, message, name, value), message
 
     same(body)
 
 
-def test_a_message_or_sequence_can_not_be_assigned_even_its_own_kind():
-    def body(m):
-        message = m.ModelProto()
-        yield attempt(setattr, message, "graph", m.GraphProto())
+def test_a_message_or_sequence_can_not_be_assigned_to_its_field():
+    def body(api):
+        message = api.ModelProto()
+        yield attempt(setattr, message, "graph", api.GraphProto())
         yield attempt(setattr, message, "opset_import", message.opset_import)
         yield message
 
@@ -159,16 +172,16 @@ def test_a_message_or_sequence_can_not_be_assigned_even_its_own_kind():
 
 @pytest.mark.parametrize("name", ["ir_version", "graph", "opset_import", "no_such_field"])
 def test_a_field_can_not_be_deleted(name):
-    def body(m):
-        message = m.ModelProto(ir_version=1, graph={})
+    def body(api):
+        message = api.ModelProto(ir_version=1, graph={})
         yield attempt(delattr, message, name), message
 
     same(body)
 
 
 def test_augmented_assignment_changes_a_field():
-    def body(m):
-        message = m.ModelProto()
+    def body(api):
+        message = api.ModelProto()
         message.ir_version += 7
         message.producer_name += TEXT
         message.producer_name += TEXT
@@ -179,26 +192,26 @@ def test_augmented_assignment_changes_a_field():
 
 @pytest.mark.parametrize("value", ["INTS", "FLOAT", "UNDEFINED", "no_such_name", "", 7, 0, 16, -1, 999, 1 << 31, None])
 def test_an_enum_of_onnx_accepts_names_and_known_numbers(value):
-    def body(m):
-        message = m.AttributeProto(type="GRAPH")
+    def body(api):
+        message = api.AttributeProto(type="GRAPH")
         yield attempt(setattr, message, "type", value), message.type, message
 
     same(body)
 
 
 def test_an_enum_constant_of_a_class_can_be_assigned():
-    def body(m):
-        yield m.AttributeProto(type=m.AttributeProto.INTS)
-        yield m.AttributeProto(type=m.AttributeProto.AttributeType.Value("INTS"))
-        yield m.TensorProto(data_type=m.TensorProto.FLOAT, data_location="EXTERNAL")
-        yield attempt(m.TensorProto, data_type="FLOAT")  # an int32 to protobuf
+    def body(api):
+        yield api.AttributeProto(type=api.AttributeProto.INTS)
+        yield api.AttributeProto(type=api.AttributeProto.AttributeType.Value("INTS"))
+        yield api.TensorProto(data_type=api.TensorProto.FLOAT, data_location="EXTERNAL")
+        yield attempt(api.TensorProto, data_type="FLOAT")  # the field has the type int32, not an enum
 
     same(body)
 
 
 def test_a_long_string_and_long_bytes_can_be_assigned():
-    def body(m):
-        message = m.Everything(one_string="a" * 70_000, one_bytes=b"\0" * 70_000)
+    def body(api):
+        message = api.Everything(one_string="a" * 70_000, one_bytes=b"\0" * 70_000)
         message.child.one_string = TEXT * 10_000
         yield message, message.ByteSize()
 
@@ -214,21 +227,21 @@ def test_a_long_string_and_long_bytes_can_be_assigned():
     + ["one_bytes", "no_such_field", "", "\ud800", b"one_int64", b"child", b"\xff", 1, None, ["child"]],
 )
 def test_clearing_a_field_has_the_official_result_or_error(name):
-    def body(m):
-        message = m.Everything(
+    def body(api):
+        message = api.Everything(
             one_int64=1, one_string="a", child={"one_int32": 1}, many_int64=[1, 2], many_string=["a"]
         )
         message.children.add(many_bool=[True])
         message.pick_far.text = "far"
-        for _ in range(2):  # the second time there is nothing to clear
+        for _ in range(2):  # the second call clears an absent field
             yield attempt(message.ClearField, name), message, message.WhichOneof("pick")
 
     same(body)
 
 
-def test_clearing_another_member_of_a_oneof_leaves_the_one_that_is_set():
-    def body(m):
-        message = m.TypeProto(tensor_type={"elem_type": 1})
+def test_clearing_an_absent_member_of_a_oneof_leaves_the_present_member():
+    def body(api):
+        message = api.TypeProto(tensor_type={"elem_type": 1})
         message.ClearField("sequence_type")
         yield message, message.WhichOneof("value")
 
@@ -236,8 +249,8 @@ def test_clearing_another_member_of_a_oneof_leaves_the_one_that_is_set():
 
 
 def test_a_field_that_was_cleared_can_be_set_again():
-    def body(m):
-        message = m.ModelProto(ir_version=1, graph={"name": "a"}, opset_import=[{"version": 1}])
+    def body(api):
+        message = api.ModelProto(ir_version=1, graph={"name": "a"}, opset_import=[{"version": 1}])
         for name in ("ir_version", "graph", "opset_import"):
             message.ClearField(name)
         message.graph.doc_string = "b"
@@ -248,9 +261,9 @@ def test_a_field_that_was_cleared_can_be_set_again():
     same(body)
 
 
-def test_clear_removes_everything_unknown_fields_too():
-    def body(m):
-        message = m.ModelProto.FromString(U + wire.number(1, 5) + wire.span(7, U))
+def test_clear_removes_all_fields_and_unknown_fields():
+    def body(api):
+        message = api.ModelProto.FromString(UNKNOWN_SPAN + wire.number(1, 5) + wire.span(7, UNKNOWN_SPAN))
         yield message.Clear(), message, message.SerializeToString(), message.ByteSize(), message.ListFields()
         message.graph.Clear()
         yield message
@@ -259,8 +272,10 @@ def test_clear_removes_everything_unknown_fields_too():
 
 
 def test_clearing_a_field_leaves_unknown_fields():
-    def body(m):
-        message = m.ModelProto.FromString(U + wire.number(1, 5) + wire.span(7, U) + V)
+    def body(api):
+        message = api.ModelProto.FromString(
+            UNKNOWN_SPAN + wire.number(1, 5) + wire.span(7, UNKNOWN_SPAN) + UNKNOWN_NUMBER
+        )
         message.ClearField("graph")
         yield message
 
@@ -268,8 +283,8 @@ def test_clearing_a_field_leaves_unknown_fields():
 
 
 def test_unknown_enum_values_stay_when_their_field_is_set_or_cleared():
-    def body(m):
-        message = m.AttributeProto.FromString(wire.number(20, 99))
+    def body(api):
+        message = api.AttributeProto.FromString(wire.number(20, 99))
         message.type = "INTS"
         yield message, message.type
         message.ClearField("type")
@@ -291,11 +306,11 @@ def test_unknown_enum_values_stay_when_their_field_is_set_or_cleared():
     ),
 )
 def test_copying_and_merging_have_the_official_effects(method, source):
-    def body(m):
-        message = m.ModelProto.FromString(U + wire.number(1, 5))
+    def body(api):
+        message = api.ModelProto.FromString(UNKNOWN_SPAN + wire.number(1, 5))
         message.domain = "d"
         message.graph.node.add(op_type="a")
-        yield attempt(getattr(message, method), evaluate(m, source)), message
+        yield attempt(getattr(message, method), evaluate(api, source)), message
 
     same(body)
 
@@ -303,16 +318,16 @@ def test_copying_and_merging_have_the_official_effects(method, source):
 @pytest.mark.parametrize("method", snippets("CopyFrom; MergeFrom; ParseFromString; MergeFromString"))
 @pytest.mark.parametrize("arguments", [(), (1, 2)])
 def test_the_number_of_arguments_is_checked(method, arguments):
-    def body(m):
-        message = m.ModelProto(ir_version=1)
+    def body(api):
+        message = api.ModelProto(ir_version=1)
         yield attempt(getattr(message, method), *arguments), message
 
     same(body)
 
 
 def test_a_message_copied_from_or_merged_with_itself_does_not_change():
-    def body(m):
-        message = m.Everything(
+    def body(api):
+        message = api.Everything(
             one_int32=1, many_int32=[1, 2], children=[{"one_int32": 3}], child={"many_string": ["a"]}
         )
         for method in (message.CopyFrom, message.MergeFrom):
@@ -324,22 +339,22 @@ def test_a_message_copied_from_or_merged_with_itself_does_not_change():
 
 
 def test_merging_overwrites_scalars_merges_messages_and_appends_repeated_values():
-    def body(m):
-        one = {"one_int32": 1, "one_string": "a", "many_int32": [1], "many_bytes": [b"a"], "packed_double": [0.5]}
-        message = m.Everything(**one, child=one, children=[one], tree={"trunk": {"value": 1}})
-        other = m.Everything(one_int32=2, many_int32=[2, 3], many_bytes=[b"", b"c"], packed_double=[1.5])
-        other.child.CopyFrom(copy.deepcopy(other))
-        other.children.append(copy.deepcopy(other))
-        other.tree.trunk.branches.add(value=2)
-        message.MergeFrom(other)
-        yield message, other, message.SerializeToString()
+    def body(api):
+        fields = {"one_int32": 1, "one_string": "a", "many_int32": [1], "many_bytes": [b"a"], "packed_double": [0.5]}
+        message = api.Everything(**fields, child=fields, children=[fields], tree={"trunk": {"value": 1}})
+        source = api.Everything(one_int32=2, many_int32=[2, 3], many_bytes=[b"", b"c"], packed_double=[1.5])
+        source.child.CopyFrom(copy.deepcopy(source))
+        source.children.append(copy.deepcopy(source))
+        source.tree.trunk.branches.add(value=2)
+        message.MergeFrom(source)
+        yield message, source, message.SerializeToString()
 
     same(body)
 
 
-@pytest.mark.parametrize("one", ["pick_int", "pick_text", "pick_message", "pick_shade", "pick_far", None])
-@pytest.mark.parametrize("other", ["pick_int", "pick_text", "pick_message", "pick_shade", "pick_far", None])
-def test_merging_replaces_the_member_of_a_oneof_unless_both_are_the_same_message(one, other):
+@pytest.mark.parametrize("target_member", ["pick_int", "pick_text", "pick_message", "pick_shade", "pick_far", None])
+@pytest.mark.parametrize("source_member", ["pick_int", "pick_text", "pick_message", "pick_shade", "pick_far", None])
+def test_merging_replaces_the_member_of_a_oneof_unless_both_are_the_same_message(target_member, source_member):
     values = {
         "pick_int": 1,
         "pick_text": "a",
@@ -348,10 +363,10 @@ def test_merging_replaces_the_member_of_a_oneof_unless_both_are_the_same_message
         "pick_far": {"text": "a"},
     }
 
-    def body(m):
-        message = m.Everything(**{one: values[one]} if one else {})
-        source = m.Everything(**{other: values[other]} if other else {})
-        if other == "pick_message":
+    def body(api):
+        message = api.Everything(**{target_member: values[target_member]} if target_member else {})
+        source = api.Everything(**{source_member: values[source_member]} if source_member else {})
+        if source_member == "pick_message":
             source.pick_message.one_string = "b"
         message.MergeFrom(source)
         yield message, message.WhichOneof("pick")
@@ -360,31 +375,33 @@ def test_merging_replaces_the_member_of_a_oneof_unless_both_are_the_same_message
 
 
 def test_merging_appends_unknown_fields_at_every_depth():
-    def body(m):
-        message = m.ModelProto.FromString(U + wire.span(7, U + V) + V)
-        message.MergeFrom(m.ModelProto.FromString(V + wire.span(7, V) + U + V))
+    def body(api):
+        message = api.ModelProto.FromString(UNKNOWN_SPAN + wire.span(7, UNKNOWN_SPAN + UNKNOWN_NUMBER) + UNKNOWN_NUMBER)
+        message.MergeFrom(
+            api.ModelProto.FromString(UNKNOWN_NUMBER + wire.span(7, UNKNOWN_NUMBER) + UNKNOWN_SPAN + UNKNOWN_NUMBER)
+        )
         yield message
 
     same(body)
 
 
 def test_unknown_fields_that_are_merged_after_a_copy_do_not_affect_the_copy():
-    def body(m):
-        first, second = m.Everything(), m.Everything()
+    def body(api):
+        original, copied_message = api.Everything(), api.Everything()
         for i in range(3):
-            first.MergeFromString(wire.span(1000 + i, b"unknown"))
-            second.CopyFrom(first)
-            yield second
-            first.MergeFrom(second)
-            yield first, second
+            original.MergeFromString(wire.span(1000 + i, b"unknown"))
+            copied_message.CopyFrom(original)
+            yield copied_message
+            original.MergeFrom(copied_message)
+            yield original, copied_message
 
     same(body)
 
 
-def test_a_copy_does_not_follow_its_source_nor_the_source_its_copy():
-    def body(m):
-        source = m.ModelProto(graph={"name": "a", "node": [{"input": ["x"]}]})
-        message = m.ModelProto()
+def test_a_copy_and_its_source_are_independent():
+    def body(api):
+        source = api.ModelProto(graph={"name": "a", "node": [{"input": ["x"]}]})
+        message = api.ModelProto()
         message.CopyFrom(source)
         source.graph.node[0].input[0] = "source"
         message.graph.node[0].input.append("copy")
@@ -394,7 +411,7 @@ def test_a_copy_does_not_follow_its_source_nor_the_source_its_copy():
 
 
 @pytest.mark.parametrize(
-    ("method", "into", "source"),
+    ("method", "target_path", "source_path"),
     [
         ("CopyFrom", "m", "m.trunk"), ("CopyFrom", "m", "m.trunk.trunk"), ("CopyFrom", "m", "m.branches[0]"),
         ("CopyFrom", "m", "m.branches[0].trunk"), ("MergeFrom", "m", "m.trunk"), ("MergeFrom", "m.trunk", "m"),
@@ -402,44 +419,50 @@ def test_a_copy_does_not_follow_its_source_nor_the_source_its_copy():
         ("CopyFrom", "m.trunk", "m.branches[0]"), ("MergeFrom", "m.trunk.trunk.trunk.trunk", "m"),
     ],
 )  # fmt: skip
-def test_a_message_copies_and_merges_its_own_parts_and_parents(method, into, source):
-    def body(m):
-        tree = m.Everything.Tree(value=1, branches=[{"value": 5, "trunk": {"value": 6}}])
+def test_a_message_copies_and_merges_its_own_parts_and_parents(method, target_path, source_path):
+    def body(api):
+        tree = api.Everything.Tree(value=1, branches=[{"value": 5, "trunk": {"value": 6}}])
         tree.trunk.value, tree.trunk.trunk.value = 2, 3
-        target, taken = (eval(path, {"m": tree}) for path in (into, source))
-        yield attempt(getattr(target, method), taken), tree
+        target, source = (eval(path, {"m": tree}) for path in (target_path, source_path))
+        yield attempt(getattr(target, method), source), tree
 
     same(body)
 
 
 @pytest.mark.parametrize(
-    "into", snippets("m.trunk; m.branches[0]; m.trunk.trunk; m.branches.add(); m.branches[0].trunk")
+    "target_path", snippets("m.trunk; m.branches[0]; m.trunk.trunk; m.branches.add(); m.branches[0].trunk")
 )
-def test_a_message_can_be_copied_into_one_inside_it(into):
-    # The official runtime crashes.
+def test_a_message_can_be_copied_into_its_submessage(target_path):
+    # There is no comparison, since the official runtime crashes here.
     tree = wire.makers()[0].Everything.Tree(value=1, branches=[{"value": 5}], trunk={"value": 2})
-    target = eval(into, {"m": tree})
-    before = tree.SerializeToString()
+    target = eval(target_path, {"m": tree})
+    encoded_before = tree.SerializeToString()
     target.CopyFrom(tree)
-    assert target.SerializeToString() == before
+    assert target.SerializeToString() == encoded_before
     assert tree.value == 1
 
 
 # --- parsing and encoding
 
-ENCODED = wire.number(1, 3) + wire.span(2, b"p") + U
+ENCODED_FIELDS = wire.number(1, 3) + wire.span(2, b"p") + UNKNOWN_SPAN
 
 
 @pytest.mark.parametrize("method", ["ParseFromString", "MergeFromString"])
 @pytest.mark.parametrize(
     "data",
-    [b"", ENCODED, bytearray(ENCODED), memoryview(ENCODED), memoryview(ENCODED + ENCODED)[::-1][::-1]]
+    [
+        b"",
+        ENCODED_FIELDS,
+        bytearray(ENCODED_FIELDS),
+        memoryview(ENCODED_FIELDS),
+        memoryview(ENCODED_FIELDS + ENCODED_FIELDS)[::-1][::-1],
+    ]
     + [memoryview(wire.number(1, 3)).cast("c"), "text", None, 1, []],
-    ids=lambda data: repr(data).partition(" at ")[0],  # without an address: the same in every run
+    ids=lambda data: repr(data).partition(" at ")[0],  # an id without the address, which differs in every run
 )
 def test_parsing_has_the_official_result_or_error(method, data):
-    def body(m):
-        message = m.ModelProto(graph={"name": "a"}, opset_import=[{"version": 1}])
+    def body(api):
+        message = api.ModelProto(graph={"name": "a"}, opset_import=[{"version": 1}])
         result = attempt(getattr(message, method), data)
         yield result
         if not isinstance(result, Exception):
@@ -450,14 +473,14 @@ def test_parsing_has_the_official_result_or_error(method, data):
 
 @pytest.mark.parametrize("method", ["ParseFromString", "MergeFromString"])
 def test_parsing_accepts_no_keyword(method):
-    same(lambda m: iter([attempt(getattr(m.ModelProto(), method), serialized=b"")]))
+    same(lambda api: iter([attempt(getattr(api.ModelProto(), method), serialized=b"")]))
 
 
 @pytest.mark.parametrize("data", [b"\x08", b"\x12\x05p", b"\xff", b"\x08\1\x0c", b"\0\0", b"\x08\1\x3a"])
 @pytest.mark.parametrize("method", ["ParseFromString", "MergeFromString", "FromString"])
 def test_parsing_damaged_bytes_raises_decode_error(method, data):
-    def body(m):
-        message = m.ModelProto(ir_version=5)
+    def body(api):
+        message = api.ModelProto(ir_version=5)
         yield attempt(getattr(message, method), data)
         message.Clear()
         message.ir_version = 6
@@ -467,9 +490,9 @@ def test_parsing_damaged_bytes_raises_decode_error(method, data):
 
 
 def test_merging_bytes_merges_and_parsing_bytes_replaces():
-    def body(m):
-        message = m.ModelProto(ir_version=1, graph={"name": "a", "node": [{}]}, opset_import=[{"version": 1}])
-        data = m.ModelProto(
+    def body(api):
+        message = api.ModelProto(ir_version=1, graph={"name": "a", "node": [{}]}, opset_import=[{"version": 1}])
+        data = api.ModelProto(
             ir_version=2, graph={"doc_string": "d", "node": [{}]}, opset_import=[{}]
         ).SerializeToString()
         yield message.MergeFromString(data), message
@@ -489,18 +512,25 @@ def test_merging_bytes_merges_and_parsing_bytes_replaces():
     ),
 )
 def test_a_method_has_the_official_result_or_error(call):
-    def body(m):
-        message = m.ModelProto(ir_version=1, graph={"node": [{"op_type": "a"}]})
+    def body(api):
+        message = api.ModelProto(ir_version=1, graph={"node": [{"op_type": "a"}]})
         yield attempt(eval, f"m.{call}", {"m": message}), message
 
     same(body)
 
 
 def test_unknown_fields_are_discarded_at_every_depth():
-    def body(m):
-        node = wire.span(1, U + wire.span(4, b"Relu") + U) + V
-        data = U + wire.number(1, 3) + wire.span(7, node + node) + V + wire.span(8, U) + wire.number(20, 7)
-        message = m.ModelProto.FromString(data)
+    def body(api):
+        node = wire.span(1, UNKNOWN_SPAN + wire.span(4, b"Relu") + UNKNOWN_SPAN) + UNKNOWN_NUMBER
+        data = (
+            UNKNOWN_SPAN
+            + wire.number(1, 3)
+            + wire.span(7, node + node)
+            + UNKNOWN_NUMBER
+            + wire.span(8, UNKNOWN_SPAN)
+            + wire.number(20, 7)
+        )
+        message = api.ModelProto.FromString(data)
         graph, node = message.graph, message.graph.node[1]
         yield message.DiscardUnknownFields(), message, graph, node, message.SerializeToString(deterministic=True)
 
@@ -508,19 +538,19 @@ def test_unknown_fields_are_discarded_at_every_depth():
 
 
 def test_unknown_enum_values_are_discarded_as_unknown_fields():
-    def body(m):
+    def body(api):
         data = wire.number(20, 99) + wire.span(69, b"\1\7") + wire.number(37, 1) + wire.number(83, 5)
-        message = m.Everything.FromString(data)
+        message = api.Everything.FromString(data)
         message.DiscardUnknownFields()
-        yield message, m.AttributeProto.FromString(data)
+        yield message, api.AttributeProto.FromString(data)
 
     same(body)
 
 
 def test_fields_are_listed_and_encoded_by_number_regardless_of_the_order_of_assignment():
-    def body(m):
-        message = m.Everything()
-        for name in reversed(SINGULAR):
+    def body(api):
+        message = api.Everything()
+        for name in reversed(SINGULAR_FIELDS):
             setattr(message, name, sample(name))
         message.tree.SetInParent()
         message.children.add().last = -1
@@ -534,7 +564,7 @@ def test_fields_are_listed_and_encoded_by_number_regardless_of_the_order_of_assi
 
 
 @pytest.mark.parametrize(
-    "act",
+    "edit",
     snippets(
         """g.name; g.HasField('name'); g.ListFields(); len(g.node); list(g.node); g.node[:]; g.node == [];
         g == GraphProto(); g.ByteSize(); g.SerializeToString(); copy.deepcopy(g); copy.copy(g); pickle.dumps(g);
@@ -547,34 +577,34 @@ def test_fields_are_listed_and_encoded_by_number_regardless_of_the_order_of_assi
         g.input.add().type.tensor_type.shape.dim.add(); g.node.extend(g.node); g.node.MergeFrom(g.node)"""
     ),
 )
-def test_an_operation_on_an_absent_message_adds_it_as_officially(act):
-    def body(m):
-        message = m.ModelProto()
-        result = attempt(eval, act, {**vars(m), "g": message.graph, "copy": copy, "pickle": pickle})
+def test_an_operation_on_an_absent_message_adds_it_as_officially(edit):
+    def body(api):
+        message = api.ModelProto()
+        result = attempt(eval, edit, {**vars(api), "g": message.graph, "copy": copy, "pickle": pickle})
         yield isinstance(result, Exception), message.HasField("graph"), message
 
     same(body)
 
 
 @pytest.mark.parametrize(
-    "act",
+    "edit",
     snippets(
         """d.append(1); d.extend([]); d.extend(d); d.extend([1]); d.insert(0, 1); d.sort(); d.reverse(); d.clear();
         d.MergeFrom([]); d.MergeFrom(d); d.__delitem__(slice(None)); d.__setitem__(slice(None), []); list(d);
         d.__setitem__(slice(None), [1]); d == []; np.array(d); len(d); copy.deepcopy(d); d[:]"""
     ),
 )
-def test_an_operation_on_numbers_of_an_absent_message_adds_it_as_officially(act):
-    def body(m):
-        message = m.SparseTensorProto()
-        result = attempt(eval, act, {"d": message.values.dims, "copy": copy, "np": np})
+def test_an_operation_on_numbers_of_an_absent_message_adds_it_as_officially(edit):
+    def body(api):
+        message = api.SparseTensorProto()
+        result = attempt(eval, edit, {"d": message.values.dims, "copy": copy, "np": np})
         yield isinstance(result, Exception), message.HasField("values"), message
 
     same(body)
 
 
 @pytest.mark.parametrize(
-    "act",
+    "edit",
     snippets(
         r"""setattr(g, 'name', 5); setattr(g, 'node', []); setattr(g, 'no_such_field', 1); g.ClearField('none');
         g.CopyFrom(1); g.MergeFrom(1); g.node.append(1); g.node.extend([1]); g.node.add(no_such_field=1);
@@ -582,21 +612,21 @@ def test_an_operation_on_numbers_of_an_absent_message_adds_it_as_officially(act)
         g.MergeFromString(''); g.ParseFromString(b'\xff'); g.node.__delitem__(0); g.node.add(1)"""
     ),
 )
-def test_a_failing_operation_does_not_set_an_absent_message(act):
+def test_a_failing_operation_does_not_set_an_absent_message(edit):
     # In the official runtime, many of these change the message.
     message = onnxwire.ModelProto()
     with pytest.raises(Exception):  # noqa: B017
-        eval(act, {name: getattr(onnxwire, name) for name in onnxwire.__all__} | {"g": message.graph})
+        eval(edit, {name: getattr(onnxwire, name) for name in onnxwire.__all__} | {"g": message.graph})
     assert not message.HasField("graph")
     assert message.SerializeToString() == b""
 
 
 def test_writing_at_any_depth_sets_all_messages_above():
-    def body(m):
-        tree = m.Everything.Tree()
+    def body(api):
+        tree = api.Everything.Tree()
         tree.trunk.trunk.trunk.branches.add().trunk.value = 3
         yield tree, tree.SerializeToString()
-        model = m.ModelProto()
+        model = api.ModelProto()
         model.graph.node.add().attribute.add().g.node.add().attribute.add().t.dims.append(1)
         yield model, model.SerializeToString()
 
@@ -612,25 +642,25 @@ ONEOF_EDITS = snippets(
 )
 
 
-@each("last", ONEOF_EDITS)
-@each("first", ONEOF_EDITS)
-def test_setting_a_member_of_a_oneof_clears_the_others(first, last):
-    def body(m):
-        message = m.Everything(other_double=1.5)
-        for act in (first, last):
-            error = attempt(exec, f"message.{act}", {"message": message})
+@each("last_edit", ONEOF_EDITS)
+@each("first_edit", ONEOF_EDITS)
+def test_setting_a_member_of_a_oneof_clears_the_others(first_edit, last_edit):
+    def body(api):
+        message = api.Everything(other_double=1.5)
+        for edit in (first_edit, last_edit):
+            error = attempt(exec, f"message.{edit}", {"message": message})
             yield error, message, message.WhichOneof("pick"), message.WhichOneof("other"), message.pick_int
 
     same(body)
 
 
-def test_the_oneofs_of_onnx_hold_one_member():
-    def body(m):
-        message = m.TypeProto(denotation="d")
-        for act in ("tensor_type.elem_type = 1", "sequence_type.elem_type.tensor_type.shape.dim.add(dim_param='N')"):
-            exec(f"message.{act}", {"message": message})
+def test_a_oneof_of_onnx_has_one_present_member():
+    def body(api):
+        message = api.TypeProto(denotation="d")
+        for edit in ("tensor_type.elem_type = 1", "sequence_type.elem_type.tensor_type.shape.dim.add(dim_param='N')"):
+            exec(f"message.{edit}", {"message": message})
             yield message, message.WhichOneof("value"), message.HasField("tensor_type"), message.HasField("map_type")
-        dimension = m.TensorShapeProto.Dimension(dim_value=3)
+        dimension = api.TensorShapeProto.Dimension(dim_value=3)
         dimension.dim_param = ""
         yield dimension, dimension.WhichOneof("value"), dimension.dim_value, dimension.HasField("dim_value")
 

@@ -1,4 +1,4 @@
-"""Iterators, children, sequences and arrays that exist while their message is edited or closed."""
+"""Iterators, submessages, sequences and arrays that are in use while their message is edited or closed."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from onnxwire.errors import ChangedError
 
 
 def test_a_loop_that_assigns_to_its_sequence_reads_the_current_elements():
-    def body(m):
-        tensor = m.TensorProto.FromString(m.TensorProto(int64_data=range(11, 400)).SerializeToString())
+    def body(api):
+        tensor = api.TensorProto.FromString(api.TensorProto(int64_data=range(11, 400)).SerializeToString())
         tensor.name = "renamed"
         numbers = tensor.int64_data
         for i, number in enumerate(numbers):
@@ -37,12 +37,12 @@ def test_a_loop_that_assigns_to_its_sequence_reads_the_current_elements():
 
 
 def test_an_iterator_over_records_continues_over_their_replacements():
-    def body(m):
-        graph = m.GraphProto.FromString(m.GraphProto(node=[{"name": str(i)} for i in range(9)]).SerializeToString())
+    def body(api):
+        graph = api.GraphProto.FromString(api.GraphProto(node=[{"name": str(i)} for i in range(9)]).SerializeToString())
         graph.name = "edited"
         nodes = iter(graph.node)
         yield next(nodes)
-        graph.node.insert(0, m.NodeProto(name="new"))
+        graph.node.insert(0, api.NodeProto(name="new"))
         yield next(nodes)
         del graph.node[4:]
         yield list(nodes), list(nodes)
@@ -51,53 +51,55 @@ def test_an_iterator_over_records_continues_over_their_replacements():
 
 
 def test_an_iterator_over_an_absent_field_finds_added_elements():
-    def body(m):
-        model = m.ModelProto()
+    def body(api):
+        model = api.ModelProto()
         graph = model.graph
         names, numbers, nodes = iter(model.functions), iter(graph.quantization_annotation), iter(graph.node)
-        model.CopyFrom(m.ModelProto(graph={"node": [{"name": "a"}]}, functions=[{"name": "f"}]))
+        model.CopyFrom(api.ModelProto(graph={"node": [{"name": "a"}]}, functions=[{"name": "f"}]))
         yield list(names), list(numbers), list(nodes)
 
     same(body)
 
 
 def test_an_iterator_continues_after_the_bytes_were_replaced(tmp_path):
-    """A change of the mapped bytes in place leaves a sequence without a message that could have new elements."""
-    texts = [wire.span(8, b"name"), wire.span(1, b"\1\2\3")]
+    """The mapped bytes are changed in place, so that the message of the sequence is no longer at its offset."""
+    records = [wire.span(8, b"name"), wire.span(1, b"\1\2\3")]
     path = tmp_path / "model.onnx"
-    first, second = (wire.span(7, wire.span(5, b"".join(order))) for order in (texts, texts[::-1]))
-    path.write_bytes(first)
+    first_encoding, second_encoding = (
+        wire.span(7, wire.span(5, b"".join(ordered_records))) for ordered_records in (records, records[::-1])
+    )
+    path.write_bytes(first_encoding)
     with onnxwire.load(path) as model:
         numbers = model.graph.initializer[0].dims
-        iterators = iter(numbers)
-        found = [next(iterators)]
+        iterator = iter(numbers)
+        numbers_read = [next(iterator)]
         with path.open("r+b") as file:
-            file.write(second)
+            file.write(second_encoding)
         model.producer_name = "edited"
-        found.append(next(iterators))
+        numbers_read.append(next(iterator))
         numbers.extend(range(3, 5000))
-        assert found + list(iterators) == [1, 2, 3, *range(3, 5000)]
+        assert numbers_read + list(iterator) == [1, 2, 3, *range(3, 5000)]
 
 
 # --- children
 
 
 def test_a_view_of_an_absent_child_stays_attached_when_its_parent_is_copied_over():
-    def body(m):
-        other = m.ModelProto(graph={"name": "other", "node": [{"name": "n"}]})
-        for source in (other, m.ModelProto.FromString(other.SerializeToString())):
-            model = m.ModelProto()
+    def body(api):
+        other = api.ModelProto(graph={"name": "other", "node": [{"name": "n"}]})
+        for source in (other, api.ModelProto.FromString(other.SerializeToString())):
+            model = api.ModelProto()
             graph = model.graph
             model.CopyFrom(source)
             graph.name = "edited"
             graph.node[0].name = "edited too"
             yield model.graph, graph, source
-            copied = m.GraphProto()
-            copied.CopyFrom(graph)
-            yield graph == copied, graph == model.graph
+            copied_graph = api.GraphProto()
+            copied_graph.CopyFrom(graph)
+            yield graph == copied_graph, graph == model.graph
             del model, graph
             gc.collect()
-            yield copied
+            yield copied_graph
 
     same(body)
 
@@ -113,28 +115,28 @@ def test_new_messages_leave_no_cache_entries():
 
 
 def test_views_of_an_absent_field_are_views_of_one_message():
-    def body(m):
-        model = m.ModelProto()
-        one, two = model.graph, model.graph
+    def body(api):
+        model = api.ModelProto()
+        first_view, second_view = model.graph, model.graph
         model.ParseFromString(b"")
-        one.name = "one"
-        yield two, model
-        three, four = model.graph, model.graph
+        first_view.name = "one"
+        yield second_view, model
+        third_view, fourth_view = model.graph, model.graph
         model.ClearField("graph")
-        three.name = "three"
-        yield four, model
-        five, six = model.graph, model.graph
+        third_view.name = "three"
+        yield fourth_view, model
+        fifth_view, sixth_view = model.graph, model.graph
         model.graph.SetInParent()
-        five.name = "five"
-        yield six, model
+        fifth_view.name = "five"
+        yield sixth_view, model
 
     same(body)
 
 
 def test_clearing_again_releases_elements_that_were_read_in_between():
-    def body(m):
-        model = m.ModelProto.FromString(
-            m.ModelProto(graph={"name": "g"}, functions=[{"name": "f"}]).SerializeToString()
+    def body(api):
+        model = api.ModelProto.FromString(
+            api.ModelProto(graph={"name": "g"}, functions=[{"name": "f"}]).SerializeToString()
         )
         for _ in range(3):
             graph, functions = model.graph, model.functions
@@ -154,8 +156,8 @@ def test_clearing_again_releases_elements_that_were_read_in_between():
 
 
 def test_a_message_copied_from_itself_does_not_change():
-    def body(m):
-        node = m.NodeProto(attribute=[{"name": "a"}])
+    def body(api):
+        node = api.NodeProto(attribute=[{"name": "a"}])
         node.attribute[0].t.CopyFrom(node.attribute[0].t)
         yield node.attribute[0].HasField("t"), node
         node.attribute[0].t.name = "t"
@@ -166,24 +168,24 @@ def test_a_message_copied_from_itself_does_not_change():
 
 
 def test_a_oneof_that_is_switched_inside_merged_bytes_starts_empty():
-    def body(m):
-        tensor = m.TypeProto(tensor_type={"elem_type": 1})
+    def body(api):
+        tensor = api.TypeProto(tensor_type={"elem_type": 1})
         unknown = wire.span(1, wire.span(50, b"unknown") + wire.number(1, 7))
         switched = (
-            m.TypeProto(sequence_type={}).SerializeToString()
-            + m.TypeProto(tensor_type={"shape": {}}).SerializeToString()
+            api.TypeProto(sequence_type={}).SerializeToString()
+            + api.TypeProto(tensor_type={"shape": {}}).SerializeToString()
         )
         for data in (switched, unknown + switched, unknown):
-            merged, outer = m.TypeProto(), m.ValueInfoProto(type=tensor)
+            merged, outer = api.TypeProto(), api.ValueInfoProto(type=tensor)
             merged.CopyFrom(tensor)
             merged.MergeFromString(unknown)
             merged.MergeFromString(data)
             outer.MergeFromString(wire.span(2, data))
             yield merged, outer
-            one = m.TypeProto.FromString(data)
-            whole = m.TypeProto.FromString(unknown)
-            whole.MergeFrom(one)
-            yield whole
+            second_part = api.TypeProto.FromString(data)
+            merged_copy = api.TypeProto.FromString(unknown)
+            merged_copy.MergeFrom(second_part)
+            yield merged_copy
 
     same(body)
 
@@ -195,18 +197,18 @@ def test_a_oneof_that_is_switched_inside_merged_bytes_starts_empty():
 def test_an_array_of_numbers_does_not_change(field):
     tensor = TensorProto.FromString(TensorProto(**{field: range(200)}).SerializeToString())
     sequence = getattr(tensor, field)
-    before = np.asarray(sequence)
+    array_before = np.asarray(sequence)
     sequence.append(1)
-    edited, view = np.asarray(sequence), memoryview(sequence)
+    array_after, view = np.asarray(sequence), memoryview(sequence)
     sequence.extend(range(10_000))
     del sequence[:]
     tensor.Clear()
     del tensor, sequence
-    assert before.tolist() == list(range(200))
-    assert edited.tolist() == view.tolist() == [*range(200), 1]
+    assert array_before.tolist() == list(range(200))
+    assert array_after.tolist() == view.tolist() == [*range(200), 1]
 
 
-def test_a_sequence_of_a_message_in_many_pieces_is_found_in_the_piece():
+def test_an_element_of_a_message_in_many_pieces_is_found():
     pieces = [wire.span(7, wire.span(1, wire.span(3, b"%d" % i))) for i in range(300)]
     model = ModelProto.FromString(b"".join(pieces))
     for i, node in enumerate(model.graph.node):
@@ -221,63 +223,63 @@ def test_a_sequence_of_a_message_in_many_pieces_is_found_in_the_piece():
 # --- copies
 
 
-def nested(depth, edit):
+def nested_if(depth, edit):
     """Return a model with an If in an If, built or parsed, edited at each level."""
     node = NodeProto(op_type="If")
     for _ in range(depth):
-        outer = NodeProto(op_type="If")
-        outer.attribute.add(name="then_branch").g.node.append(node)
-        node = outer
+        outer_node = NodeProto(op_type="If")
+        outer_node.attribute.add(name="then_branch").g.node.append(node)
+        node = outer_node
     node = NodeProto.FromString(node.SerializeToString())
-    inner = node
-    while inner.attribute:
-        edit(inner)
-        inner = inner.attribute[0].g.node[0]
-    edit(inner)
+    current_node = node
+    while current_node.attribute:
+        edit(current_node)
+        current_node = current_node.attribute[0].g.node[0]
+    edit(current_node)
     return node
 
 
-def peak_bytes(act):
+def peak_bytes(operation):
     """Return the peak of memory that an operation allocates, in bytes."""
     tracemalloc.start()
     try:
-        result = act()
+        result = operation()
         return tracemalloc.get_traced_memory()[1], result
     finally:
         tracemalloc.stop()
 
 
 @pytest.mark.parametrize(
-    "act", [copy.deepcopy, lambda node: GraphProto(node=[node]), lambda node: AttributeProto(g={"node": [node]})]
+    "operation", [copy.deepcopy, lambda node: GraphProto(node=[node]), lambda node: AttributeProto(g={"node": [node]})]
 )
-def test_the_memory_of_a_copy_of_nested_edits_is_linear_in_the_depth(act):
+def test_the_memory_of_a_copy_of_nested_edits_is_linear_in_the_depth(operation):
     def edit(node):
-        node.name = "n" * 5000  # so long that a copy shares values; small messages are encoded
+        node.name = "n" * 5000  # so long that a copy shares the values; short messages are copied by encoding them
 
-    taken = {}
+    peaks = {}
     for depth in (10, 20, 40):
-        node = nested(depth, edit)
-        taken[depth], copied = peak_bytes(lambda node=node: act(node))
-        assert copied.ByteSize() > 5000 * depth
-    assert taken[40] < 3 * taken[20] < 9 * taken[10]
+        node = nested_if(depth, edit)
+        peaks[depth], copied_node = peak_bytes(lambda node=node: operation(node))
+        assert copied_node.ByteSize() > 5000 * depth
+    assert peaks[40] < 3 * peaks[20] < 9 * peaks[10]
 
 
 def test_a_copy_has_the_edits_inside_a_message_in_pieces():
-    def body(m):
-        def piece(name):
+    def body(api):
+        def graph_record(name):
             return wire.span(7, wire.span(1, wire.span(3, name) + wire.span(5, wire.span(1, b"k"))))
 
-        model = m.ModelProto.FromString(piece(b"a") + piece(b"b") + piece(b"c"))
+        model = api.ModelProto.FromString(graph_record(b"a") + graph_record(b"b") + graph_record(b"c"))
         for node in model.graph.node:
             node.attribute[0].i = 5
             node.op_type = "x" * 2000
-        copied = copy.deepcopy(model)
+        copied_model = copy.deepcopy(model)
         model.graph.node[1].attribute[0].i = 6
-        yield model, copied, copied == model
+        yield model, copied_model, copied_model == model
         model.graph.name = "edited"
-        again = copy.deepcopy(model)
-        again.graph.node[2].attribute[0].name = "again"
-        yield model, again
+        second_copy = copy.deepcopy(model)
+        second_copy.graph.node[2].attribute[0].name = "again"
+        yield model, second_copy
 
     same(body)
 
@@ -286,7 +288,7 @@ def test_a_copy_has_the_edits_inside_a_message_in_pieces():
 
 
 class ClosingFinalizer:
-    """ClosingFinalizer a document when the garbage collector frees the object."""
+    """Closes a document when the garbage collector frees the object."""
 
     def __init__(self, model):
         self.model, self.itself = model, self
@@ -330,31 +332,34 @@ def test_a_document_that_a_finalizer_closes_raises_an_error_in_the_interrupted_r
         finally:
             gc.set_threshold(*thresholds)
         gc.collect()
-        model.close()  # no-op unless the finalizer ran during a comparison, which pins the document
+        model.close()  # needed if the finalizer ran during a comparison: the document was pinned, and not closed
         with pytest.raises(onnxwire.ClosedError):
             _ = model.graph
 
 
-class CallingFinalizer:
+class FunctionFinalizer:
     """Calls a function when the garbage collector frees the object."""
 
-    def __init__(self, act):
-        self.act, self.itself = act, self
+    def __init__(self, function):
+        self.function, self.itself = function, self
 
     def __del__(self):
-        self.act()
+        self.function()
 
 
-def at_any_time(make):
-    """Call `make() -> (act, body)` and run `body()` repeatedly; the collector runs `act()` later in each round."""
+def run_with_collections(make):
+    """Run `make() -> (edit, read)` and then `read()` 39 times; yield the results of `read()`.
+
+    The garbage collector runs `edit()` during `read()`, after one more allocation in each round.
+    """
     thresholds = gc.get_threshold()
     for count in range(1, 40):
-        act, body = make()
+        edit, read = make()
         gc.collect()
-        CallingFinalizer(act)
+        FunctionFinalizer(edit)
         gc.set_threshold(count)
         try:
-            yield body()
+            yield read()
         finally:
             gc.set_threshold(*thresholds)
         gc.collect()
@@ -368,57 +373,57 @@ def many_records(number):
 def test_the_collector_does_not_run_while_messages_are_compared():
     def make():
         nodes = [NodeProto.FromString(NodeProto(input=["x"] * 100).SerializeToString()) for _ in range(20)]
-        ours, theirs = GraphProto(node=nodes), GraphProto(node=nodes)
-        return lambda: ours.node.__delitem__(slice(1, None)), lambda: ours == theirs
+        first_graph, second_graph = GraphProto(node=nodes), GraphProto(node=nodes)
+        return lambda: first_graph.node.__delitem__(slice(1, None)), lambda: first_graph == second_graph
 
-    assert set(at_any_time(make)) <= {False, True}
+    assert set(run_with_collections(make)) <= {False, True}
 
 
 def test_views_of_an_absent_message_follow_it_when_it_is_added():
-    other = AttributeProto.FromString(wire.span(22, many_records(3)))
+    source = AttributeProto.FromString(wire.span(22, many_records(3)))
 
     def make():
         attribute = AttributeProto()
         sparse = attribute.sparse_tensor
         values = sparse.values
-        attribute.CopyFrom(copy.deepcopy(other))
+        attribute.CopyFrom(copy.deepcopy(source))
 
-        def act():
+        def edit_values():
             values.name = "edited"
             sparse.ClearField("values")
 
-        def ask():
-            gone = values.name
+        def read_state():
+            name = values.name
             return (
-                gone in ("", "edited"),
+                name in ("", "edited"),
                 len(sparse.dims),
                 sparse.HasField("values"),
                 sparse == attribute.sparse_tensor,
             )
 
-        return act, ask
+        return edit_values, read_state
 
-    assert set(at_any_time(make)) == {(True, 100, False, True)}
+    assert set(run_with_collections(make)) == {(True, 100, False, True)}
 
 
 def test_an_edit_during_the_first_access_to_a_message_is_not_lost():
-    part = TensorProto.FromString(many_records(1)).SerializeToString()
+    encoded = TensorProto.FromString(many_records(1)).SerializeToString()
 
     def make():
-        tensors = GraphProto.FromString(wire.span(5, part)).initializer
-        one, other = tensors[0], tensors[0]
+        tensors = GraphProto.FromString(wire.span(5, encoded)).initializer
+        first_view, second_view = tensors[0], tensors[0]
 
-        def act():
-            other.name = "other"
+        def edit_second_view():
+            second_view.name = "other"
 
-        def edit():
-            one.doc_string = "one"
+        def edit_first_view():
+            first_view.doc_string = "one"
             gc.collect()
-            return one.name, other.doc_string, one == other
+            return first_view.name, second_view.doc_string, first_view == second_view
 
-        return act, edit
+        return edit_second_view, edit_first_view
 
-    assert set(at_any_time(make)) == {("other", "one", True)}
+    assert set(run_with_collections(make)) == {("other", "one", True)}
 
 
 REORDERINGS = {
@@ -428,44 +433,44 @@ REORDERINGS = {
 }
 
 
-@pytest.mark.parametrize("how", REORDERINGS)
-def test_a_field_that_is_cleared_while_it_is_reordered_stays_consistent(how):
-    arrange, arranged = REORDERINGS[how]
+@pytest.mark.parametrize("reordering", REORDERINGS)
+def test_a_field_that_is_cleared_while_it_is_reordered_stays_consistent(reordering):
+    reorder, expected = REORDERINGS[reordering]
     data = GraphProto(node=[NodeProto(op_type=str(i)) for i in range(8)]).SerializeToString()
 
     def make():
         graph = GraphProto.FromString(data)
 
-        def change():
+        def reorder_and_read():
             with contextlib.suppress(ChangedError):
-                arrange(graph.node)
-            left = "".join(node.op_type for node in graph.node)
-            return left, GraphProto.FromString(graph.SerializeToString()) == graph
+                reorder(graph.node)
+            op_types = "".join(node.op_type for node in graph.node)
+            return op_types, GraphProto.FromString(graph.SerializeToString()) == graph
 
-        return lambda: graph.ClearField("node"), change
+        return lambda: graph.ClearField("node"), reorder_and_read
 
-    assert set(at_any_time(make)) <= {("", True), (arranged, True)}
+    assert set(run_with_collections(make)) <= {("", True), (expected, True)}
 
 
 def test_destructors_of_removed_elements_may_clear_the_field():
     graph = GraphProto()
-    cleared = []
+    has_cleared = []
 
     class Memory(bytearray):
         def __del__(self):
-            if cleared == [False]:
-                cleared[0] = True
+            if has_cleared == [False]:
+                has_cleared[0] = True
                 graph.ClearField("node")
 
     data = NodeProto(attribute=[AttributeProto(name="k", s=b"x" * 10)]).SerializeToString()
-    for _ in range(2000):  # so many that earlier messages are encoded
+    for _ in range(2000):  # after some number of additions, earlier messages are encoded
         node = graph.node.add()
         source = onnxwire.load(Memory(data), type=NodeProto)
         node.attribute.append(source.attribute[0])
         del source, node
-        cleared[:] = [False]
+        has_cleared[:] = [False]
         graph.node.add(name="q")
-        if cleared.pop():
+        if has_cleared.pop():
             break
     else:
         pytest.fail("no memory was released while an element was added")
@@ -478,46 +483,46 @@ def test_destructors_of_removed_elements_may_clear_the_field():
 
 def edit_absent_fields():
     model = ModelProto()
-    one, two = model.graph, model.graph
+    first_view, second_view = model.graph, model.graph
     model.CopyFrom(ModelProto(graph={"name": "g", "node": [{"name": "n", "attribute": [{"name": "a"}]}]}))
-    one.name = "one"
-    two.node[0].attribute[0].t.name = "two"
+    first_view.name = "one"
+    second_view.node[0].attribute[0].t.name = "two"
     model.ClearField("graph")
-    two.doc_string = "gone"
+    second_view.doc_string = "gone"
 
 
 def read_added_fields():
-    attribute, other = AttributeProto(), AttributeProto(sparse_tensor={"dims": [1], "values": {"name": "v"}})
+    attribute, source = AttributeProto(), AttributeProto(sparse_tensor={"dims": [1], "values": {"name": "v"}})
     values, sparse = attribute.sparse_tensor.values, attribute.sparse_tensor
-    attribute.MergeFrom(other)
-    attribute.ParseFromString(other.SerializeToString())
+    attribute.MergeFrom(source)
+    attribute.ParseFromString(source.SerializeToString())
     values.dims.append(len(sparse.dims))
-    attribute.CopyFrom(other)
+    attribute.CopyFrom(source)
     attribute.sparse_tensor.ClearField("values")
     values.name = "gone"
     attribute.Clear()
 
 
 def switch_oneofs():
-    kind = onnxwire.TypeProto()
-    tensor, sequence = kind.tensor_type, kind.sequence_type
+    type_ = onnxwire.TypeProto()
+    tensor, sequence = type_.tensor_type, type_.sequence_type
     tensor.shape.dim.add(dim_value=1)
     sequence.elem_type.tensor_type.elem_type = 3
-    kind.optional_type.SetInParent()
-    kind.ClearField("value")
+    type_.optional_type.SetInParent()
+    type_.ClearField("value")
 
 
 def change_iterated_fields():
     graph = GraphProto.FromString(GraphProto(node=[{"input": ["x"] * 80}] * 9).SerializeToString() * 2)
-    nodes, taken = graph.node, graph.node[:]
-    iterators = iter(nodes)
-    next(iterators)
+    nodes, nodes_before = graph.node, graph.node[:]
+    iterator = iter(nodes)
+    next(iterator)
     nodes.sort(key=lambda node: len(node.input))
     del nodes[2:4]
-    taken[3].name = "edited"
+    nodes_before[3].name = "edited"
     graph.MergeFrom(copy.deepcopy(graph))
     graph.CopyFrom(copy.deepcopy(graph))
-    nodes.extend(list(iterators))
+    nodes.extend(list(iterator))
     graph.Clear()
 
 
@@ -531,23 +536,23 @@ def refuse_values():
 
 
 @pytest.mark.parametrize(
-    "act",
+    "operation",
     [edit_absent_fields, read_added_fields, switch_oneofs, change_iterated_fields, refuse_values],
 )
-def test_edits_of_unreachable_messages_are_released(act):
-    rounds = 100
+def test_edits_of_unreachable_messages_are_released(operation):
+    n_rounds = 100
 
-    def growth():
+    def count_new_blocks():
         gc.collect()
-        before = sys.getallocatedblocks()
-        for _ in range(rounds):
-            act()
+        n_before = sys.getallocatedblocks()
+        for _ in range(n_rounds):
+            operation()
         gc.collect()
-        return sys.getallocatedblocks() - before
+        return sys.getallocatedblocks() - n_before
 
-    growth()  # fills caches
+    count_new_blocks()  # fills caches
     # Other threads of the process may allocate memory meanwhile, but not in each round.
-    assert min(growth() for _ in range(3)) < rounds // 2
+    assert min(count_new_blocks() for _ in range(3)) < n_rounds // 2
     assert ModelProto()._document._cache_sizes() == (0, 0, 0, 0, 0)
 
 
@@ -557,19 +562,19 @@ def test_edits_of_unreachable_messages_are_released(act):
 def test_a_reader_beside_an_editor_gets_an_old_or_a_new_value():
     """Long packed runs are decoded while other threads run, so their bytes must not be released meanwhile."""
     data = TensorProto(int64_data=range(40_000), int32_data=range(40_000)).SerializeToString()
-    holder = [TensorProto.FromString(data)]
+    current_tensor = [TensorProto.FromString(data)]
     failures: list[BaseException] = []
     is_over = threading.Event()
 
     def read():
-        other = TensorProto.FromString(data)
+        original = TensorProto.FromString(data)
         while not is_over.is_set():
-            tensor = holder[0]
+            tensor = current_tensor[0]
             try:
                 for sequence in (tensor.int64_data, tensor.int32_data):
                     array = np.asarray(sequence)
                     assert not len(array) or array[-1] in (39_999, 7), array[-1]
-                assert (tensor == other) in (True, False)
+                assert (tensor == original) in (True, False)
             except ChangedError:
                 pass
             except BaseException as error:
@@ -581,7 +586,7 @@ def test_a_reader_beside_an_editor_gets_an_old_or_a_new_value():
         reader.start()
     for step in range(60):
         tensor = TensorProto.FromString(data)
-        holder[0] = tensor
+        current_tensor[0] = tensor
         tensor.int64_data.append(7)
         tensor.int32_data.extend([7] * 5000)
         if step % 2:

@@ -1,4 +1,4 @@
-"""Messages are made like official ones: by keywords, by builder functions as people write them, by `onnx.helper`."""
+"""Messages are made like official ones: by keywords, by typical builder functions, and by `onnx.helper`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Dict(dict):
     pass
 
 
-TOOLS = {"np": np, "Dict": Dict, "OrderedDict": OrderedDict, "MappingProxyType": MappingProxyType}
+EXTRA_NAMES = {"np": np, "Dict": Dict, "OrderedDict": OrderedDict, "MappingProxyType": MappingProxyType}
 
 
 # --- keywords
@@ -74,41 +74,41 @@ TOOLS = {"np": np, "Dict": Dict, "OrderedDict": OrderedDict, "MappingProxyType":
     ),
 )  # fmt: skip
 def test_a_constructor_with_keywords_has_the_official_result_or_error(expression):
-    def body(m):
-        made = attempt(eval, expression, {**vars(m), **TOOLS})
-        yield made
-        yield b"" if isinstance(made, Exception) else made.SerializeToString()
+    def body(api):
+        result = attempt(eval, expression, {**vars(api), **EXTRA_NAMES})
+        yield result
+        yield b"" if isinstance(result, Exception) else result.SerializeToString()
 
     same(body)
 
 
 @pytest.mark.parametrize("keywords", [{}, {"op_type": "b", "input": ["y"]}, {"attribute": [{"name": "b"}]}, {"no": 1}])
 def test_calling_init_again_has_the_official_effect(keywords):
-    def body(m):
-        node = m.NodeProto(op_type="a", input=["x"])
+    def body(api):
+        node = api.NodeProto(op_type="a", input=["x"])
         yield attempt(node.__init__, **keywords), node
 
     same(body)
 
 
 def test_arguments_of_keywords_are_copied():
-    def body(m):
-        graph, node = m.GraphProto(name="a"), {"op_type": "a", "input": ["x"]}
-        model = m.ModelProto(graph=graph)
-        again = m.GraphProto(node=[node, node])
+    def body(api):
+        graph, node = api.GraphProto(name="a"), {"op_type": "a", "input": ["x"]}
+        model = api.ModelProto(graph=graph)
+        second_graph = api.GraphProto(node=[node, node])
         graph.name = "changed"
         node["input"].append("changed")
-        again.node[0].op_type = "first"
-        yield model, graph, again
+        second_graph.node[0].op_type = "first"
+        yield model, graph, second_graph
 
     same(body)
 
 
-# --- builders as people write them
+# --- typical builder functions
 
 
-def value_info(m, name, elem_type, shape):
-    info = m.ValueInfoProto(name=name)
+def value_info(api, name, elem_type, shape):
+    info = api.ValueInfoProto(name=name)
     info.type.tensor_type.elem_type = elem_type
     info.type.tensor_type.shape.dim.extend([])
     for size in shape:
@@ -116,63 +116,71 @@ def value_info(m, name, elem_type, shape):
     return info
 
 
-def attribute(m, name, value):
-    one = m.AttributeProto(name=name)
-    if isinstance(value, m.TensorProto):
-        one.type = "TENSOR"
-        one.t.CopyFrom(value)
-    elif isinstance(value, m.GraphProto):
-        one.type = m.AttributeProto.GRAPH
-        one.g.MergeFrom(value)
+def attribute(api, name, value):
+    message = api.AttributeProto(name=name)
+    if isinstance(value, api.TensorProto):
+        message.type = "TENSOR"
+        message.t.CopyFrom(value)
+    elif isinstance(value, api.GraphProto):
+        message.type = api.AttributeProto.GRAPH
+        message.g.MergeFrom(value)
     elif isinstance(value, list):
-        one.type = "INTS"
-        one.ints[:] = value
+        message.type = "INTS"
+        message.ints[:] = value
     elif isinstance(value, str):
-        one.type, one.s = m.AttributeProto.STRING, value.encode()
+        message.type, message.s = api.AttributeProto.STRING, value.encode()
     elif isinstance(value, float):
-        one.type, one.f = m.AttributeProto.FLOAT, value
+        message.type, message.f = api.AttributeProto.FLOAT, value
     else:
-        one.type, one.i = m.AttributeProto.INT, value
-    return one
+        message.type, message.i = api.AttributeProto.INT, value
+    return message
 
 
-def node(m, op_type, inputs, outputs, **attributes):
-    made = m.NodeProto(op_type=op_type, input=inputs, output=outputs)
-    made.attribute.extend(attribute(m, *pair) for pair in sorted(attributes.items()))
-    return made
+def node(api, op_type, inputs, outputs, **attributes):
+    message = api.NodeProto(op_type=op_type, input=inputs, output=outputs)
+    message.attribute.extend(attribute(api, *pair) for pair in sorted(attributes.items()))
+    return message
 
 
-def tensor(m, name, array):
-    made = m.TensorProto(name=name, dims=array.shape)
-    made.data_type = m.TensorProto.DataType.Value({"f": "FLOAT", "i": "INT64"}[array.dtype.kind])
+def tensor(api, name, array):
+    message = api.TensorProto(name=name, dims=array.shape)
+    message.data_type = api.TensorProto.DataType.Value({"f": "FLOAT", "i": "INT64"}[array.dtype.kind])
     if array.size > 4:
-        made.raw_data = array.tobytes()
+        message.raw_data = array.tobytes()
     elif array.dtype.kind == "f":
-        made.float_data.extend(array.ravel())
+        message.float_data.extend(array.ravel())
     else:
-        made.int64_data.extend(array.ravel().tolist())
-    return made
+        message.int64_data.extend(array.ravel().tolist())
+    return message
 
 
-def build(m):
+def build_model(api):
     """Return a model with weights, attributes of most kinds, a subgraph and a function."""
-    body = m.GraphProto(name="body", node=[node(m, "Relu", ["h"], ["r"])])
-    body.output.append(value_info(m, "r", 1, []))
-    graph = m.GraphProto(name="main")
-    graph.input.extend([value_info(m, "x", 1, ["batch", 3]), value_info(m, "c", 9, [])])
-    graph.initializer.extend([tensor(m, "w", np.ones((3, 5), "f")), tensor(m, "b", np.arange(3))])
+    body = api.GraphProto(name="body", node=[node(api, "Relu", ["h"], ["r"])])
+    body.output.append(value_info(api, "r", 1, []))
+    graph = api.GraphProto(name="main")
+    graph.input.extend([value_info(api, "x", 1, ["batch", 3]), value_info(api, "c", 9, [])])
+    graph.initializer.extend([tensor(api, "w", np.ones((3, 5), "f")), tensor(api, "b", np.arange(3))])
     graph.node.append(
         node(
-            m, "Gemm", ["x", "w"], ["h"], alpha=0.5, transB=1, mode="ä", axes=[1, -2], t=tensor(m, "", np.ones(2, "f"))
+            api,
+            "Gemm",
+            ["x", "w"],
+            ["h"],
+            alpha=0.5,
+            transB=1,
+            mode="ä",
+            axes=[1, -2],
+            t=tensor(api, "", np.ones(2, "f")),
         )
     )
-    graph.node.append(node(m, "If", ["c"], ["y"], then_branch=body, else_branch=body))
-    graph.output.add().CopyFrom(value_info(m, "y", 1, ["batch", 5]))
-    model = m.ModelProto(ir_version=10, producer_name="test")
+    graph.node.append(node(api, "If", ["c"], ["y"], then_branch=body, else_branch=body))
+    graph.output.add().CopyFrom(value_info(api, "y", 1, ["batch", 5]))
+    model = api.ModelProto(ir_version=10, producer_name="test")
     model.graph.CopyFrom(graph)
     model.opset_import.add(version=21)
     model.functions.add(
-        name="f", domain="d", input=["a"], output=["b"], node=[node(m, "Abs", ["a"], ["b"])], attribute=["k"]
+        name="f", domain="d", input=["a"], output=["b"], node=[node(api, "Abs", ["a"], ["b"])], attribute=["k"]
     )
     for key in ("one", "two"):
         entry = model.metadata_props.add()
@@ -181,31 +189,31 @@ def build(m):
 
 
 def test_a_model_built_by_hand_is_byte_for_byte_the_official_one():
-    def body(m):
-        model = build(m)
+    def body(api):
+        model = build_model(api)
         yield model.SerializeToString(), model
 
     same(body)
 
 
 def rename(model):
-    for one in model.graph.node:
-        one.name = one.name or f"{one.op_type}_{len(one.input)}"
-        one.input[:] = [f"p/{name}" for name in one.input]
-        for i, name in enumerate(one.output):
-            one.output[i] = f"p/{name}"
-    for one in (*model.graph.input, *model.graph.output, *model.graph.initializer):
-        one.name = f"p/{one.name}"
+    for message in model.graph.node:
+        message.name = message.name or f"{message.op_type}_{len(message.input)}"
+        message.input[:] = [f"p/{name}" for name in message.input]
+        for i, name in enumerate(message.output):
+            message.output[i] = f"p/{name}"
+    for message in (*model.graph.input, *model.graph.output, *model.graph.initializer):
+        message.name = f"p/{message.name}"
 
 
 def drop_subgraphs(model):
-    for one in list(model.graph.node):
-        if any(attribute_.HasField("g") for attribute_ in one.attribute):
-            model.graph.node.remove(one)
-    for one in model.graph.node:
-        kept = [attribute_ for attribute_ in one.attribute if attribute_.type != attribute_.TENSOR]
-        del one.attribute[:]
-        one.attribute.extend(kept)
+    for node in list(model.graph.node):
+        if any(attribute_.HasField("g") for attribute_ in node.attribute):
+            model.graph.node.remove(node)
+    for node in model.graph.node:
+        attributes_to_keep = [attribute_ for attribute_ in node.attribute if attribute_.type != attribute_.TENSOR]
+        del node.attribute[:]
+        node.attribute.extend(attributes_to_keep)
 
 
 def freeze_batch(model):
@@ -215,49 +223,49 @@ def freeze_batch(model):
                 size.dim_value = 1
 
 
-def sort_everything(model):
-    model.graph.node.sort(key=lambda one: one.op_type, reverse=True)
-    model.graph.initializer.sort(key=lambda one: one.name)
+def sort_model(model):
+    model.graph.node.sort(key=lambda message: message.op_type, reverse=True)
+    model.graph.initializer.sort(key=lambda message: message.name)
     model.metadata_props.reverse()
-    for one in model.graph.node:
-        one.attribute.sort(key=lambda attribute_: attribute_.name)
+    for message in model.graph.node:
+        message.attribute.sort(key=lambda attribute_: attribute_.name)
 
 
 def replace_weights(model):
-    for one in model.graph.initializer:
+    for tensor in model.graph.initializer:
         for name in ("raw_data", "float_data", "int64_data"):
-            one.ClearField(name)
-        one.raw_data = np.zeros(tuple(one.dims), "f").tobytes()
-        one.data_type = one.FLOAT
+            tensor.ClearField(name)
+        tensor.raw_data = np.zeros(tuple(tensor.dims), "f").tobytes()
+        tensor.data_type = tensor.FLOAT
 
 
 def insert_nodes(model):
-    made = type(model.graph.node[0])(op_type="Identity", input=["x"], output=["x2"])
-    model.graph.node.insert(0, made)
+    identity = type(model.graph.node[0])(op_type="Identity", input=["x"], output=["x2"])
+    model.graph.node.insert(0, identity)
     model.graph.node.insert(1, model.graph.node[0])
     model.graph.node[1].input[0] = model.graph.node[0].output[0]
     model.graph.node.append(model.graph.node.pop(2))
 
 
 @pytest.mark.parametrize("parsed", [False, True], ids=["made", "parsed"])
-@pytest.mark.parametrize("act", [rename, drop_subgraphs, freeze_batch, sort_everything, replace_weights, insert_nodes])
-def test_a_pass_over_a_model_has_the_official_result(act, parsed):
-    def body(m):
-        model = build(m)
-        model = m.ModelProto.FromString(model.SerializeToString()) if parsed else model
-        act(model)
+@pytest.mark.parametrize("edit", [rename, drop_subgraphs, freeze_batch, sort_model, replace_weights, insert_nodes])
+def test_a_pass_over_a_model_has_the_official_result(edit, parsed):
+    def body(api):
+        model = build_model(api)
+        model = api.ModelProto.FromString(model.SerializeToString()) if parsed else model
+        edit(model)
         yield model, model.SerializeToString(deterministic=True)
 
     same(body)
 
 
 def test_several_passes_over_a_model_have_the_official_result():
-    def body(m):
-        model = m.ModelProto.FromString(build(m).SerializeToString())
-        for act in (rename, insert_nodes, sort_everything, freeze_batch, replace_weights, drop_subgraphs):
-            act(model)
-            yield act.__name__, model
-            model = m.ModelProto.FromString(model.SerializeToString())
+    def body(api):
+        model = api.ModelProto.FromString(build_model(api).SerializeToString())
+        for edit in (rename, insert_nodes, sort_model, freeze_batch, replace_weights, drop_subgraphs):
+            edit(model)
+            yield edit.__name__, model
+            model = api.ModelProto.FromString(model.SerializeToString())
 
     same(body)
 
@@ -266,7 +274,7 @@ def test_several_passes_over_a_model_have_the_official_result():
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first_keywords", "second_keywords"),
     [
         ("", "one_int32=0"), ("one_int32=0", "one_int32=0"), ("one_double=nan", "one_double=nan"),
         ("one_double=0.0", "one_double=-0.0"), ("one_float=nan", "one_float=-nan"), ("child={}", ""),
@@ -278,113 +286,123 @@ def test_several_passes_over_a_model_have_the_official_result():
         ("one_float=0.1", "one_float=0.10000000149011612"), ("one_int64=1", "one_uint64=1"), ("", ""),
     ],
 )  # fmt: skip
-def test_made_messages_are_equal_where_the_official_ones_are(one, other):
-    def body(m):
-        a, b = (eval(f"E({keywords})", {"E": m.Everything, "nan": float("nan")}) for keywords in (one, other))
-        parsed = type(b).FromString(b.SerializeToString())
-        yield a == b, a != b, b == a, parsed == a, a == parsed, b == parsed
+def test_made_messages_are_equal_where_the_official_ones_are(first_keywords, second_keywords):
+    def body(api):
+        first, second = (
+            eval(f"E({keywords})", {"E": api.Everything, "nan": float("nan")})
+            for keywords in (first_keywords, second_keywords)
+        )
+        parsed = type(second).FromString(second.SerializeToString())
+        yield first == second, first != second, second == first, parsed == first, first == parsed, second == parsed
 
     same(body)
 
 
 def test_equality_follows_edits():
-    def body(m):
-        one = build(m)
-        other = m.ModelProto.FromString(one.SerializeToString())
-        yield one == other
+    def body(api):
+        first = build_model(api)
+        second = api.ModelProto.FromString(first.SerializeToString())
+        yield first == second
         for code in snippets(
             """r.graph.node[0].input.append('w'); r.ir_version = 9; r.graph.node[0].attribute[3].t.dims[0] = 4;
             del r.opset_import[0]; r.ClearField('graph'); r.producer_name = ''"""
         ):  # fmt: skip
-            exec(code, {"r": one})
-            yield one == other, other == one
-            exec(code, {"r": other})
-            yield one == other, other == one
+            exec(code, {"r": first})
+            yield first == second, second == first
+            exec(code, {"r": second})
+            yield first == second, second == first
 
     same(body)
 
 
-def test_an_absent_message_equals_an_empty_one_and_nothing_else():
-    def body(m):
-        root = m.ModelProto()
+def test_an_absent_message_equals_only_an_empty_message_of_its_class():
+    def body(api):
+        root = api.ModelProto()
         yield (
-            root.graph == m.GraphProto(),
-            m.GraphProto() == root.graph,
-            root.graph == m.NodeProto(),
+            root.graph == api.GraphProto(),
+            api.GraphProto() == root.graph,
+            root.graph == api.NodeProto(),
             root.graph == root.graph,
         )
-        yield root.graph != m.GraphProto(name="a"), root.graph == None, attempt(hash, root.graph), root  # noqa: E711
+        yield root.graph != api.GraphProto(name="a"), root.graph == None, attempt(hash, root.graph), root  # noqa: E711
 
     same(body)
 
 
 def test_edited_unknown_fields_count_for_equality():
-    def body(m):
-        one = m.ModelProto.FromString(wire.span(100, b"a") + wire.number(1, 5))
-        other = m.ModelProto(ir_version=5)
-        yield one == other
-        one.DiscardUnknownFields()
-        yield one == other
-        other.MergeFromString(wire.span(100, b"a"))
-        one.MergeFromString(wire.span(100, b"a"))
-        yield one == other, one.graph == other.graph
+    def body(api):
+        first = api.ModelProto.FromString(wire.span(100, b"a") + wire.number(1, 5))
+        second = api.ModelProto(ir_version=5)
+        yield first == second
+        first.DiscardUnknownFields()
+        yield first == second
+        second.MergeFromString(wire.span(100, b"a"))
+        first.MergeFromString(wire.span(100, b"a"))
+        yield first == second, first.graph == second.graph
 
     same(body)
 
 
-# --- onnx's own builders, with their classes replaced
+# --- the builders of onnx, with the message classes of each runtime
 
 
 @contextmanager
-def onnx_of(m):
-    """Make the functions of onnx use the classes of a maker."""
+def use_classes(api):
+    """Make the functions of onnx use the message classes of `api`."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (helper, numpy_helper, compose, external_data_helper):
-            for name, cls in vars(m).items():
+            for name, cls in vars(api).items():
                 if name in vars(module):
                     patch.setattr(module, name, cls)
             if "onnx" in vars(module):
-                patch.setattr(module, "onnx", SimpleNamespace(**{**vars(onnx), **vars(m)}))
-        # It accepts official classes only.
+                patch.setattr(module, "onnx", SimpleNamespace(**{**vars(onnx), **vars(api)}))
+        # The checker accepts official classes only.
         patch.setattr(compose, "checker", SimpleNamespace(check_model=lambda model: None))
         yield
 
 
-def helper_model(m, name="main", **keywords):
+def make_helper_model(api, name="main", **keywords):
     """Make a model with the functions of `onnx.helper`; call this while `onnx.helper` uses the intended classes."""
-    weights = helper.make_tensor("w", m.TensorProto.FLOAT, [2, 3], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
-    raw = helper.make_tensor("r", m.TensorProto.INT64, [2], np.arange(2), raw=True)
-    sparse = helper.make_sparse_tensor(
-        helper.make_tensor("s", m.TensorProto.FLOAT, [1], [0.5]),
-        helper.make_tensor("i", m.TensorProto.INT64, [1], [2]),
+    weights = helper.make_tensor("w", api.TensorProto.FLOAT, [2, 3], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    raw_tensor = helper.make_tensor("r", api.TensorProto.INT64, [2], np.arange(2), raw=True)
+    sparse_tensor = helper.make_sparse_tensor(
+        helper.make_tensor("s", api.TensorProto.FLOAT, [1], [0.5]),
+        helper.make_tensor("i", api.TensorProto.INT64, [1], [2]),
         [9],
     )
-    body = helper.make_graph([helper.make_node("Relu", ["h"], ["r"], name="relu")], "body", [], [], [weights])
-    values = {"tensor": raw, "tensors": [raw, weights], "strings": ["a", b"b"], "floats": [1.5, 2], "graphs": [body]}
+    branch = helper.make_graph([helper.make_node("Relu", ["h"], ["r"], name="relu")], "body", [], [], [weights])
+    values = {
+        "tensor": raw_tensor,
+        "tensors": [raw_tensor, weights],
+        "strings": ["a", b"b"],
+        "floats": [1.5, 2],
+        "graphs": [branch],
+    }
     values |= {
-        "sparse": sparse,
-        "sparses": [sparse],
+        "sparse": sparse_tensor,
+        "sparses": [sparse_tensor],
         "type": helper.make_tensor_type_proto(1, [1]),
         "ints": np.arange(3),
     }
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["h"], name="conv", domain="", strides=[1, 2], alpha=0.5, flag=True),
-        helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body, doc_string="doc", overload="o"),
+        helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch, doc_string="doc", overload="o"),
         helper.make_node("Misc", [], [], **values),
     ]
-    x = helper.make_tensor_value_info("x", m.TensorProto.FLOAT, ["batch", 3, None], "doc", ["N", "C", "W"])
-    infos = [
+    input_info = helper.make_tensor_value_info("x", api.TensorProto.FLOAT, ["batch", 3, None], "doc", ["N", "C", "W"])
+    value_infos = [
         helper.make_tensor_value_info("scalar", 1, []),
         helper.make_tensor_value_info("any", 1, None),
         helper.make_sparse_tensor_value_info("sparse", 1, [3, "n"]),
         helper.make_tensor_sequence_value_info("seq", 1, [2]),
-        helper.make_value_info("map", helper.make_map_type_proto(7, helper.make_sequence_type_proto(x.type))),
-        helper.make_value_info("optional", helper.make_optional_type_proto(x.type)),
+        helper.make_value_info("map", helper.make_map_type_proto(7, helper.make_sequence_type_proto(input_info.type))),
+        helper.make_value_info("optional", helper.make_optional_type_proto(input_info.type)),
         helper.make_empty_tensor_value_info("e"),
     ]
-    c = helper.make_tensor_value_info("c", m.TensorProto.BOOL, [])
-    graph = helper.make_graph(nodes, name, [x, c], [helper.make_tensor_value_info("y", 1, ["batch"])], [weights, raw],
-                              doc_string="ä€𝄞", value_info=infos, sparse_initializer=[sparse])  # fmt: skip
+    condition_info = helper.make_tensor_value_info("c", api.TensorProto.BOOL, [])
+    output_info = helper.make_tensor_value_info("y", 1, ["batch"])
+    graph = helper.make_graph(nodes, name, [input_info, condition_info], [output_info], [weights, raw_tensor],
+                              doc_string="ä€𝄞", value_info=value_infos, sparse_initializer=[sparse_tensor])  # fmt: skip
     function = helper.make_function(
         "d",
         f"f{name}",
@@ -401,57 +419,57 @@ def helper_model(m, name="main", **keywords):
         graph, opset_imports=[helper.make_operatorsetid("", 21)], functions=[function], producer_name="test", **keywords
     )
     helper.set_model_props(model, {"k": "v", "l": ""})
-    model.training_info.append(helper.make_training_info(body, [("a", "b")], body, [("c", "d")]))
+    model.training_info.append(helper.make_training_info(branch, [("a", "b")], branch, [("c", "d")]))
     return model
 
 
 def test_a_model_made_by_onnx_helper_is_byte_for_byte_the_official_one():
-    def body(m):
-        with onnx_of(m):
-            model = helper_model(m)
-            yield type(model) is m.ModelProto, model.SerializeToString(), model
+    def body(api):
+        with use_classes(api):
+            model = make_helper_model(api)
+            yield type(model) is api.ModelProto, model.SerializeToString(), model
 
     same(body)
 
 
-TENSORS = [name for name in onnx.TensorProto.DataType.keys() if name not in ("UNDEFINED", "STRING")]  # noqa: SIM118
+NUMERIC_TYPES = [name for name in onnx.TensorProto.DataType.keys() if name not in ("UNDEFINED", "STRING")]  # noqa: SIM118
 
 
-@pytest.mark.parametrize("name", TENSORS)
+@pytest.mark.parametrize("name", NUMERIC_TYPES)
 def test_tensors_made_by_onnx_are_byte_for_byte_the_official_ones(name):
-    def body(m):
-        with onnx_of(m):
-            data_type = m.TensorProto.DataType.Value(name)
+    def body(api):
+        with use_classes(api):
+            data_type = api.TensorProto.DataType.Value(name)
             yield helper.make_tensor("t", data_type, [2, 2], [0, 1, 1, 0]).SerializeToString()
             array = np.array([[0, 1], [1, 0]]).astype(helper.tensor_dtype_to_np_dtype(data_type))
-            made = numpy_helper.from_array(array, "n")
-            yield made.SerializeToString(), made, numpy_helper.to_array(made).tobytes()
+            message = numpy_helper.from_array(array, "n")
+            yield message.SerializeToString(), message, numpy_helper.to_array(message).tobytes()
 
     same(body)
 
 
 def test_tensors_sequences_maps_and_optionals_of_numpy_helper_are_byte_for_byte_the_official_ones():
-    def body(m):
-        with onnx_of(m):
+    def body(api):
+        with use_classes(api):
             yield numpy_helper.from_array(np.array(["a", "bc"], object)).SerializeToString()
-            yield helper.make_tensor("t", m.TensorProto.STRING, [2], ["a", b"b"]).SerializeToString()
+            yield helper.make_tensor("t", api.TensorProto.STRING, [2], ["a", b"b"]).SerializeToString()
             arrays = [np.arange(3), np.arange(2)]
             yield numpy_helper.from_list(arrays, "l").SerializeToString()
             yield numpy_helper.from_list([arrays, arrays]).SerializeToString()
-            made = numpy_helper.from_dict({1: np.arange(2), 2: np.arange(2)}, "d")
-            yield made.SerializeToString(), made.keys, len(numpy_helper.to_dict(made))
+            map_message = numpy_helper.from_dict({1: np.arange(2), 2: np.arange(2)}, "d")
+            yield map_message.SerializeToString(), map_message.keys, len(numpy_helper.to_dict(map_message))
             yield numpy_helper.from_optional(np.arange(3), "o").SerializeToString()
             yield helper.make_optional(
-                "p", m.OptionalProto.SEQUENCE, numpy_helper.from_list(arrays)
+                "p", api.OptionalProto.SEQUENCE, numpy_helper.from_list(arrays)
             ).SerializeToString()
-            yield attempt(helper.make_sequence, "s", m.SequenceProto.TENSOR, [m.NodeProto()])
+            yield attempt(helper.make_sequence, "s", api.SequenceProto.TENSOR, [api.NodeProto()])
 
     same(body)
 
 
 def test_attributes_of_onnx_helper_are_the_official_ones():
-    def body(m):
-        with onnx_of(m):
+    def body(api):
+        with use_classes(api):
             for value in (
                 1,
                 1.5,
@@ -466,35 +484,35 @@ def test_attributes_of_onnx_helper_are_the_official_ones():
                 (1,),
                 range(3),
             ):
-                made = helper.make_attribute("a", value, "doc")
-                yield made.SerializeToString(), made, helper.get_attribute_value(made)
+                message = helper.make_attribute("a", value, "doc")
+                yield message.SerializeToString(), message, helper.get_attribute_value(message)
             yield (
-                helper.make_attribute("a", [], attr_type=m.AttributeProto.STRINGS),
+                helper.make_attribute("a", [], attr_type=api.AttributeProto.STRINGS),
                 attempt(helper.make_attribute, "a", []),
             )
-            yield helper.make_attribute_ref("a", m.AttributeProto.INT), attempt(helper.make_attribute, "a", {})
+            yield helper.make_attribute_ref("a", api.AttributeProto.INT), attempt(helper.make_attribute, "a", {})
 
     same(body)
 
 
 def test_models_merged_and_prefixed_by_onnx_compose_are_the_official_ones():
-    def body(m):
-        with onnx_of(m):
-            one, other = helper_model(m, "one"), helper_model(m, "other")
-            one.functions[0].name = "other name"
-            merged = compose.merge_models(one, other, [("y", "x")], prefix1="a/", prefix2="b/")
+    def body(api):
+        with use_classes(api):
+            first, second = make_helper_model(api, "one"), make_helper_model(api, "other")
+            first.functions[0].name = "other name"
+            merged = compose.merge_models(first, second, [("y", "x")], prefix1="a/", prefix2="b/")
             yield merged.SerializeToString(deterministic=True), merged
-            prefixed = compose.add_prefix(m.ModelProto.FromString(one.SerializeToString()), "p/", inplace=True)
+            prefixed = compose.add_prefix(api.ModelProto.FromString(first.SerializeToString()), "p/", inplace=True)
             yield prefixed
-            yield attempt(compose.merge_models, one, other, [("y", "no_such_input")])
+            yield attempt(compose.merge_models, first, second, [("y", "no_such_input")])
 
     same(body)
 
 
 def test_weights_moved_to_a_file_by_onnx_leave_the_official_model(tmp_path):
-    def body(m):
-        with onnx_of(m):
-            model = m.ModelProto.FromString(helper_model(m).SerializeToString())
+    def body(api):
+        with use_classes(api):
+            model = api.ModelProto.FromString(make_helper_model(api).SerializeToString())
             external_data_helper.convert_model_to_external_data(model, location="weights.bin", size_threshold=0)
             yield model
             for tensor_ in model.graph.initializer:

@@ -17,8 +17,8 @@ from wire import attempt, plain, same, settled, snippets
 import onnxwire
 
 EVERYTHING = wire.makers()[1].Everything.DESCRIPTOR
-REPEATED = [field.name for field in EVERYTHING.fields if field.is_repeated and field.message_type is None]
-NUMBERS = [name for name in REPEATED if name not in ("many_string", "many_bytes")]
+REPEATED_FIELDS = [field.name for field in EVERYTHING.fields if field.is_repeated and field.message_type is None]
+NUMERIC_FIELDS = [name for name in REPEATED_FIELDS if name not in ("many_string", "many_bytes")]
 SAMPLES = {"string": ["a", "b", "c"], "bytes": [b"a", b"b", b"c"], "bool": [True, False, True], "shade": [2, -1, 70]}
 SAMPLES |= {"double": [0.5, -0.0, 1.5], "float": [0.5, -0.0, 1.5], "color": [2, 0, 1]}
 
@@ -27,28 +27,28 @@ def sample(name):
     return SAMPLES.get(name.partition("_")[2], [1, 3, 2])
 
 
-def act(code, names):
+def run_code(code, names):
     """Return the value of an expression, or the effect of a statement, or its error."""
-    return attempt(*compiled(code), names)
+    return attempt(*compile_code(code), names)
 
 
 @functools.cache
-def compiled(code):
+def compile_code(code):
     try:
         return eval, compile(code, "", "eval")
     except SyntaxError:
         return exec, compile(code, "", "exec")
 
 
-def yields(*values):
-    """Yield items; raise those that are errors."""
+def yield_or_raise(*values):
+    """Yield the values; raise each value that is an exception class."""
     for value in values:
         if isinstance(value, type):
             raise value("from a generator")
         yield value
 
 
-HELPERS = {"np": np, "copy": copy, "gen": yields, "Index": wire.Index, "Key": KeyError}
+HELPERS = {"np": np, "copy": copy, "gen": yield_or_raise, "Index": wire.Index, "Key": KeyError}
 
 
 # --- values
@@ -66,28 +66,30 @@ CONSTRUCTIONS = {
 
 
 @each("value", wire.VALUES)
-@each("way", CONSTRUCTIONS)
-def test_a_sequence_accepts_or_refuses_a_value_as_officially(way, value):
-    def body(m):
-        for name in REPEATED:
-            message = m.Everything(**{name: sample(name)})
-            before = plain(message)
-            result = act(CONSTRUCTIONS[way], {**HELPERS, "s": getattr(message, name), "v": wire.VALUES[value]})
-            yield name, result, settled(m, result, before, message)
+@each("construction", CONSTRUCTIONS)
+def test_a_sequence_accepts_or_refuses_a_value_as_officially(construction, value):
+    def body(api):
+        for name in REPEATED_FIELDS:
+            message = api.Everything(**{name: sample(name)})
+            values_before = plain(message)
+            result = run_code(
+                CONSTRUCTIONS[construction], {**HELPERS, "s": getattr(message, name), "v": wire.VALUES[value]}
+            )
+            yield name, result, settled(api, result, values_before, message)
 
     same(body)
 
 
 @each("value", wire.VALUES)
 def test_extend_accepts_the_same_iterables_as_officially(value):
-    def body(m):
-        for name in REPEATED:
+    def body(api):
+        for name in REPEATED_FIELDS:
             for method in ("extend", "MergeFrom"):
-                message = m.Everything(**{name: sample(name)})
-                before = plain(message)
+                message = api.Everything(**{name: sample(name)})
+                values_before = plain(message)
                 result = attempt(getattr(getattr(message, name), method), wire.VALUES[value])
-                yield name, result, settled(m, result, before, message)
-            yield name, attempt(m.Everything, **{name: wire.VALUES[value]})
+                yield name, result, settled(api, result, values_before, message)
+            yield name, attempt(api.Everything, **{name: wire.VALUES[value]})
 
     same(body)
 
@@ -103,13 +105,13 @@ def test_a_sequence_accepts_or_refuses_an_array_as_officially(dtype):
         array = np.array([0, 1, 2, 100, 2, 1, 0], "i8").astype(dtype)
     arrays = [array, array[:3], array[::2], array[::-1], array[:0], array.reshape(1, 7), array[0]]
 
-    def body(m):
-        for name in REPEATED:
-            for i, one in enumerate(arrays):
-                message = m.Everything(**{name: sample(name)})
-                before = plain(message)
-                result = attempt(getattr(message, name).extend, one)
-                yield name, i, result, settled(m, result, before, message)
+    def body(api):
+        for name in REPEATED_FIELDS:
+            for i, array_variant in enumerate(arrays):
+                message = api.Everything(**{name: sample(name)})
+                values_before = plain(message)
+                result = attempt(getattr(message, name).extend, array_variant)
+                yield name, i, result, settled(api, result, values_before, message)
 
     same(body)
 
@@ -119,20 +121,20 @@ def test_the_ends_of_the_range_of_an_array_are_accepted_or_refused_as_officially
     limits = (np.finfo if dtype[0] == "f" else np.iinfo)(dtype)
     array = np.array([limits.min, limits.max], dtype)
 
-    def body(m):
-        for name in NUMBERS:
-            for part in (array, array[:1], array[1:]):
-                message = m.Everything(**{name: sample(name)})
-                before = plain(message)
-                result = attempt(getattr(message, name).extend, part)
-                yield name, result, settled(m, result, before, message)
+    def body(api):
+        for name in NUMERIC_FIELDS:
+            for array_part in (array, array[:1], array[1:]):
+                message = api.Everything(**{name: sample(name)})
+                values_before = plain(message)
+                result = attempt(getattr(message, name).extend, array_part)
+                yield name, result, settled(api, result, values_before, message)
 
     same(body)
 
 
 def test_extend_accepts_a_big_array():
-    def body(m):
-        message = m.TensorProto()
+    def body(api):
+        message = api.TensorProto()
         rng = np.random.default_rng(0)
         message.float_data.extend(rng.standard_normal(10_000))
         message.int64_data.extend(rng.integers(-(1 << 63), 1 << 63, 10_000) >> rng.integers(0, 63, 10_000))
@@ -183,22 +185,25 @@ UNCHECKED_IF_EMPTY = snippets(
 ORIGINS = ["made", "parsed", "parsed in two ways", "parsed and edited", "cleared", "absent"]
 
 
-def sequence(m, name, origin):
+def sequence(api, name, origin):
     """Return a message and its sequence of three values or of none, created in one of several ways."""
     values = sample(name)
-    made = m.Everything(**{name: values})
+    built = api.Everything(**{name: values})
     if origin == "made":
-        return made, getattr(made, name)
-    encoded = made.SerializeToString()
-    if origin == "parsed in two ways" and name in NUMBERS:
+        return built, getattr(built, name)
+    encoded = built.SerializeToString()
+    if origin == "parsed in two ways" and name in NUMERIC_FIELDS:
         # The last value is packed if its field is not, and vice versa.
-        other = ("packed_" if name.startswith("many_") else "many_") + name.partition("_")[2]
+        other_field = ("packed_" if name.startswith("many_") else "many_") + name.partition("_")[2]
         number = EVERYTHING.fields_by_name[name].number
-        tail = m.Everything(**{other: values[2:]}).SerializeToString()
-        wire_type = tail[0] & 7
-        tail = wire.tag(number, wire_type) + tail[len(wire.tag(EVERYTHING.fields_by_name[other].number, wire_type)) :]
-        encoded = m.Everything(**{name: values[:2]}).SerializeToString() + wire.number(3, 5) + tail
-    message = m.Everything() if origin == "absent" else m.Everything.FromString(encoded)
+        last_record = api.Everything(**{other_field: values[2:]}).SerializeToString()
+        wire_type = last_record[0] & 7
+        last_record = (
+            wire.tag(number, wire_type)
+            + last_record[len(wire.tag(EVERYTHING.fields_by_name[other_field].number, wire_type)) :]
+        )
+        encoded = api.Everything(**{name: values[:2]}).SerializeToString() + wire.number(3, 5) + last_record
+    message = api.Everything() if origin == "absent" else api.Everything.FromString(encoded)
     if origin == "parsed and edited":
         getattr(message, name).append(values[0])
         getattr(message, name).pop()
@@ -212,14 +217,14 @@ def sequence(m, name, origin):
     "name", snippets("many_int64; many_string; many_bytes; packed_double; packed_bool; many_shade")
 )
 def test_an_operation_on_a_sequence_has_the_official_effect(name, origin):
-    def body(m):
+    def body(api):
         for code in SEQUENCE_EDITS:
             if code in UPB_CRASHES + UNCHECKED_IF_EMPTY and origin in ("cleared", "absent"):
                 continue
-            message, values = sequence(m, name, origin)
-            before = plain(message)
-            result = act(code, {**HELPERS, "s": values, "v": sample(name)})
-            yield code, result, settled(m, result, before, message)
+            message, values = sequence(api, name, origin)
+            values_before = plain(message)
+            result = run_code(code, {**HELPERS, "s": values, "v": sample(name)})
+            yield code, result, settled(api, result, values_before, message)
             if not isinstance(result, Exception):
                 yield values, getattr(message, name), len(values), bool(values)
 
@@ -229,19 +234,19 @@ def test_an_operation_on_a_sequence_has_the_official_effect(name, origin):
 
 
 @each("origin", ORIGINS)
-@each("name", REPEATED)
+@each("name", REPEATED_FIELDS)
 def test_a_series_of_edits_has_the_official_result(name, origin):
-    def body(m):
-        message, values = sequence(m, name, origin)
-        one, two, three = sample(name)
+    def body(api):
+        message, values = sequence(api, name, origin)
+        first, second, third = sample(name)
         for code in snippets(
             "s.extend(v); s.insert(1, v[2]); s.reverse(); s[::2] = v[:len(s[::2])] * 9; s.remove(v[0])"
         ):
-            attempt(exec, code, {"s": values, "v": [one, two, three]})
+            attempt(exec, code, {"s": values, "v": [first, second, third]})
             yield code, values
         values.sort()
         values.extend(values)
-        values[1:3] = [three]
+        values[1:3] = [third]
         yield values, values.pop(), values.pop(0), message, message.SerializeToString(deterministic=True)
         del values[:]
         yield message, message.SerializeToString()
@@ -259,7 +264,7 @@ def test_popping_out_of_range_raises_index_error(index):
         assert len(values) == 3
 
 
-def test_popping_from_nothing_raises_index_error():
+def test_popping_from_an_empty_sequence_raises_index_error():
     for name in ("many_int32", "many_string", "children"):
         with pytest.raises(IndexError), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -269,15 +274,15 @@ def test_popping_from_nothing_raises_index_error():
 @pytest.mark.parametrize("name", ["many_int32", "many_string", "children"])
 def test_augmented_assignment_has_the_official_effect(name):
     # Protobuf 7 has no += for its sequences.
-    def body(m):
-        message = m.Everything()
-        yield act("s += []", {"s": getattr(message, name)}), act(f"m.{name} += []", {"m": message}), message
+    def body(api):
+        message = api.Everything()
+        yield run_code("s += []", {"s": getattr(message, name)}), run_code(f"m.{name} += []", {"m": message}), message
 
     same(body)
 
 
 @pytest.mark.parametrize("code", [*UPB_CRASHES, "del s[5::2]", "del s[2:1:2]", "del s[0:2:-2]", "del s[0:2:-1]"])
-def test_deleting_an_extended_slice_of_nothing_deletes_nothing(code):
+def test_deleting_an_empty_extended_slice_deletes_no_elements(code):
     for count in (0, 3) if code not in UPB_CRASHES else (0,):
         message = wire.makers()[0].Everything(many_int32=range(count), many_string="abc"[:count], children=[{}] * count)
         for values in (message.many_int32, message.many_string, message.children):
@@ -298,10 +303,10 @@ def test_sequences_are_mutable_sequences():
     assert isinstance(message.node.add().input, MutableSequence)
 
 
-NANS = {
+NAN_BYTES = {
     "float": np.array([0x7FA00000, 0xFF800001, 0x7FC00001, 0x3F800000], "<u4").tobytes(),
     "double": np.array([0x7FF4000000000000, 0xFFF0000000000001, 1], "<u8").tobytes(),
-}  # signalling ones first
+}  # the first numbers are signalling NaNs
 
 
 @pytest.mark.parametrize(
@@ -311,25 +316,25 @@ NANS = {
         ; m.MergeFrom(other); m.CopyFrom(cls(**{field: o})); del other; s.extend(o); o.append(1); s.extend(o)"""
     ),
 )
-@pytest.mark.parametrize("name", NANS)
+@pytest.mark.parametrize("name", NAN_BYTES)
 def test_every_bit_of_a_float_moves_with_its_sequence(name, code):
-    def body(m):
-        number = m.Everything.DESCRIPTOR.fields_by_name[f"many_{name}"].number
-        for start in (b"", wire.span(number, NANS[name] * 3)):
-            message = m.Everything.FromString(start)
-            other = m.Everything.FromString(wire.span(number, NANS[name]))
+    def body(api):
+        number = api.Everything.DESCRIPTOR.fields_by_name[f"many_{name}"].number
+        for encoded in (b"", wire.span(number, NAN_BYTES[name] * 3)):
+            message = api.Everything.FromString(encoded)
+            source = api.Everything.FromString(wire.span(number, NAN_BYTES[name]))
             field = f"many_{name}"
-            names = {"m": message, "other": other, "cls": m.Everything, "field": field}
-            result = act(code, names | {"s": getattr(message, field), "o": getattr(other, field)})
+            names = {"m": message, "other": source, "cls": api.Everything, "field": field}
+            result = run_code(code, names | {"s": getattr(message, field), "o": getattr(source, field)})
             yield result, message.SerializeToString(deterministic=True)
 
     same(body)
 
 
 def test_values_of_another_closed_enum_are_checked_one_by_one():
-    def body(m):
-        message, other = m.Everything(many_shade=[2]), m.Everything(many_color=[2, 0, 1])
-        result = attempt(message.many_shade.extend, other.many_color)
+    def body(api):
+        message, source = api.Everything(many_shade=[2]), api.Everything(many_color=[2, 0, 1])
+        result = attempt(message.many_shade.extend, source.many_color)
         yield result, plain(message)
         yield attempt(message.many_shade.extend, message.many_shade), plain(message)
 
@@ -337,21 +342,21 @@ def test_values_of_another_closed_enum_are_checked_one_by_one():
 
 
 def test_strings_that_are_not_utf8_move_with_their_sequence():
-    def body(m):
+    def body(api):
         for code in snippets(
             "s.reverse(); s.append('b'); s.insert(0, 'b'); s.pop(1); del s[1]; s[1] = 'b'; s[1:] = []"
         ):
-            message = m.NodeProto.FromString(wire.span(1, b"\xff") + wire.span(1, b"a"))
-            yield code, act(code, {"s": message.input}), message
+            message = api.NodeProto.FromString(wire.span(1, b"\xff") + wire.span(1, b"a"))
+            yield code, run_code(code, {"s": message.input}), message
 
     same(body)
 
 
 def test_unknown_enum_values_stay_when_their_sequence_is_edited():
-    def body(m):
+    def body(api):
         for number, name in ((69, "packed_color"), (36, "many_color")):
             encoded = wire.span(number, b"\0\7\1") + wire.number(number, 8) + wire.number(number, 2)
-            message = m.Everything.FromString(encoded)
+            message = api.Everything.FromString(encoded)
             values = getattr(message, name)
             yield values, message
             values.append("GREEN")
@@ -364,19 +369,19 @@ def test_unknown_enum_values_stay_when_their_sequence_is_edited():
 
 
 def test_an_edit_within_an_edit_has_the_official_effect():
-    def body(m):
+    def body(api):
         for code in (
             "s.extend(s.append(7) or x for x in (5, 6))", "s.extend(s.clear() or x for x in (5, 6))",
         ):  # fmt: skip
-            message = m.Everything(many_int32=[3, 1, 2])
-            yield code, act(code, {"s": message.many_int32}), message
+            message = api.Everything(many_int32=[3, 1, 2])
+            yield code, run_code(code, {"s": message.many_int32}), message
 
     same(body)
 
 
-def test_one_element_is_sorted_by_its_key_and_no_index_is_too_large_for_an_int():
-    def body(m):
-        for message, name in ((m.TensorProto(dims=[1]), "dims"), (m.GraphProto(node=[{"name": "n"}]), "node")):
+def test_single_elements_and_huge_indexes_have_the_official_result():
+    def body(api):
+        for message, name in ((api.TensorProto(dims=[1]), "dims"), (api.GraphProto(node=[{"name": "n"}]), "node")):
             values = getattr(message, name)
             yield wire.attempt(lambda values=values: values.sort(key=lambda value: value.no_such_attribute)), message
             for index in (1 << 70, -(1 << 70)):
@@ -409,15 +414,15 @@ def test_an_edit_within_an_edit_leaves_a_sequence_that_can_be_read(name, code):
 
         __hash__ = None
 
-    act(code, {"s": values, "clear": Clear(), "pops": (values.pop() for _ in range(5))})
-    kept = list(values)
-    assert len(values) == len(kept)
-    assert list(getattr(type(message).FromString(message.SerializeToString()), name)) == kept
+    run_code(code, {"s": values, "clear": Clear(), "pops": (values.pop() for _ in range(5))})
+    remaining = list(values)
+    assert len(values) == len(remaining)
+    assert list(getattr(type(message).FromString(message.SerializeToString()), name)) == remaining
 
 
 # --- repeated messages
 
-MESSAGE_ACTS = [
+MESSAGE_SEQUENCE_EDITS = [
     *snippets(
         """s.add(); s.add(value=5); s.add(value=5, branches=[{'value': 6}]); s.add(value=None); s.add(trunk={});
         s.append(T()); s.append(T(value=5)); s.append(s[0]); s.append(s[0].trunk); s.append(); s.append(T(), T());
@@ -440,7 +445,7 @@ MESSAGE_ACTS = [
     *[f"s.pop({i})" for i in INDEXES if i not in ("3", "-4")],
     *[f"del s[{i}]" for i in [*INDEXES, *SLICES, "::-2", "1::5", "::0", "'a':"]],
 ]
-# Operations that fail officially after a part of them has been done.
+# Operations that in the official runtime fail after a partial change.
 PARTIAL_EDITS = snippets(
     """s.append(None); s.append(1); s.append({}); s.append(N()); s.insert(0, None); s.insert(0, {});
         s.insert(0, N()); s.add(no_such_field=1); s.add(value='a'); s.add({'value': 1}); s.add(T()); s.add(None);
@@ -449,15 +454,17 @@ PARTIAL_EDITS = snippets(
 )
 
 
-def trees(m, origin):
+def trees(api, origin):
     """Return a message and its sequence of three messages or of none, created in one of several ways."""
-    made = m.Everything.Tree(value=0, branches=[{"value": 2, "branches": [{"value": 9}]}, {"trunk": {}}, {"value": 1}])
-    encoded = made.SerializeToString()
+    built = api.Everything.Tree(
+        value=0, branches=[{"value": 2, "branches": [{"value": 9}]}, {"trunk": {}}, {"value": 1}]
+    )
+    encoded = built.SerializeToString()
     if origin == "made":
-        return made, made.branches
+        return built, built.branches
     if origin == "parsed in two ways":
         encoded = encoded[2:] + wire.span(3, b"") + encoded[:2] + wire.span(77, b"unknown")
-    message = m.Everything.Tree() if origin == "absent" else m.Everything.Tree.FromString(encoded)
+    message = api.Everything.Tree() if origin == "absent" else api.Everything.Tree.FromString(encoded)
     if origin == "parsed and edited":
         message.branches.add()
         message.branches.pop()
@@ -466,22 +473,22 @@ def trees(m, origin):
     return message, message.branches
 
 
-def names(m, values):
-    holder = lambda: m.Holder(nothings=[{}, {}])  # noqa: E731
-    return {**HELPERS, "s": values, "T": m.Everything.Tree, "N": m.Nothing, "Nothings": holder}
+def names(api, values):
+    make_nothings = lambda: api.Holder(nothings=[{}, {}])  # noqa: E731
+    return {**HELPERS, "s": values, "T": api.Everything.Tree, "N": api.Nothing, "Nothings": make_nothings}
 
 
 @each("origin", ORIGINS)
-@each("code", MESSAGE_ACTS)
+@each("code", MESSAGE_SEQUENCE_EDITS)
 def test_an_operation_on_a_sequence_of_messages_has_the_official_effect(code, origin):
     if code in UPB_CRASHES + UNCHECKED_IF_EMPTY and origin in ("cleared", "absent"):
         return
 
-    def body(m):
-        message, values = trees(m, origin)
-        before = plain(message)
-        result = act(code, names(m, values))
-        yield result, settled(m, result, before, message)
+    def body(api):
+        message, values = trees(api, origin)
+        values_before = plain(message)
+        result = run_code(code, names(api, values))
+        yield result, settled(api, result, values_before, message)
         if not isinstance(result, Exception):
             yield values, message.branches, len(values), bool(values)
 
@@ -493,18 +500,18 @@ def test_an_operation_on_a_sequence_of_messages_has_the_official_effect(code, or
 @each("origin", ORIGINS)
 @each("code", PARTIAL_EDITS)
 def test_a_failing_operation_does_not_change_a_sequence_of_messages(code, origin):
-    same(lambda m: iter([act(code, names(m, trees(m, origin)[1]))]))
+    same(lambda api: iter([run_code(code, names(api, trees(api, origin)[1]))]))
     message, values = trees(wire.makers()[0], origin)
-    before, count = message.SerializeToString(), len(values)
-    assert isinstance(act(code, names(wire.makers()[0], values)), Exception)
-    assert (message.SerializeToString(), len(values)) == (before, count)
+    encoded_before, count = message.SerializeToString(), len(values)
+    assert isinstance(run_code(code, names(wire.makers()[0], values)), Exception)
+    assert (message.SerializeToString(), len(values)) == (encoded_before, count)
 
 
 @pytest.mark.parametrize("code", snippets("s.extend(s); s.MergeFrom(s); s.extend(list(s)); s.extend(copy.deepcopy(s))"))
 def test_a_sequence_of_messages_can_be_extended_by_itself(code):
-    # The official runtime runs out of memory over the first two.
+    # The official runtime runs out of memory on the first two statements.
     values = trees(wire.makers()[0], "made")[1]
-    act(code, {"s": values, "copy": copy})
+    run_code(code, {"s": values, "copy": copy})
     assert len(values) == 6
     assert values[:3] == values[3:] == trees(wire.makers()[0], "made")[1]
 
@@ -513,19 +520,19 @@ def test_a_sequence_of_messages_can_be_extended_by_itself(code):
 def test_a_message_can_be_added_to_itself(code):
     # Officially the appended copy contains one more empty branch, the element itself.
     tree, values = trees(wire.makers()[0], "made")
-    before = copy.deepcopy(tree)
-    act(code, {"t": tree})
+    tree_before = copy.deepcopy(tree)
+    run_code(code, {"t": tree})
     index = 0 if "insert" in code else -1
-    copied = values.pop(index)
-    assert tree == before
-    if copied != before:
-        assert copied.branches.pop() == type(tree)()
-        assert copied == before
+    popped_message = values.pop(index)
+    assert tree == tree_before
+    if popped_message != tree_before:
+        assert popped_message.branches.pop() == type(tree)()
+        assert popped_message == tree_before
 
 
 def test_append_adds_a_copy():
-    def body(m):
-        node, graph = m.NodeProto(op_type="mine"), m.GraphProto()
+    def body(api):
+        node, graph = api.NodeProto(op_type="mine"), api.GraphProto()
         graph.node.append(node)
         graph.node.insert(0, node)
         graph.node.extend([node, node])
@@ -537,8 +544,8 @@ def test_append_adds_a_copy():
 
 
 def test_add_returns_the_added_message():
-    def body(m):
-        graph = m.GraphProto()
+    def body(api):
+        graph = api.GraphProto()
         graph.node.add(op_type="a").input.append("x")
         node = graph.node.add()
         node.name = "n"
@@ -548,20 +555,20 @@ def test_add_returns_the_added_message():
 
 
 def test_messages_of_another_class_are_always_refused():
-    def body(m):
-        for sequence_, other in (
-            (m.GraphProto().node, m.GraphProto()), (m.GraphProto().initializer, m.SparseTensorProto()),
-            (m.Everything().children, m.Everything.Tree()), (m.Everything.Tree().branches, m.Everything()),
+    def body(api):
+        for sequence_, message in (
+            (api.GraphProto().node, api.GraphProto()), (api.GraphProto().initializer, api.SparseTensorProto()),
+            (api.Everything().children, api.Everything.Tree()), (api.Everything.Tree().branches, api.Everything()),
         ):  # fmt: skip
-            yield attempt(sequence_.append, other), attempt(sequence_.insert, 0, other)
-            yield attempt(sequence_.extend, [other]), attempt(sequence_.MergeFrom, [other])
+            yield attempt(sequence_.append, message), attempt(sequence_.insert, 0, message)
+            yield attempt(sequence_.extend, [message]), attempt(sequence_.MergeFrom, [message])
 
     same(body)
 
 
 def test_many_messages_are_added_removed_and_sorted():
-    def body(m):
-        graph = m.GraphProto()
+    def body(api):
+        graph = api.GraphProto()
         for i in range(500):
             graph.node.add(op_type=str(i * 7919 % 500), input=[str(i)])
         graph.node.sort(key=lambda node: int(node.op_type))
@@ -574,12 +581,12 @@ def test_many_messages_are_added_removed_and_sorted():
 
 
 def test_messages_of_a_big_parsed_sequence_are_removed_and_inserted():
-    def body(m):
+    def body(api):
         encoded = b"".join(wire.span(1, wire.span(4, str(i).encode())) for i in range(1000))
-        graph = m.GraphProto.FromString(encoded)
+        graph = api.GraphProto.FromString(encoded)
         yield graph.node[500]
         del graph.node[100:900]
-        graph.node.insert(50, m.NodeProto(op_type="new"))
+        graph.node.insert(50, api.NodeProto(op_type="new"))
         graph.node[150].op_type = "changed"
         yield graph, graph.SerializeToString(), [node.op_type for node in graph.node]
 
@@ -589,7 +596,7 @@ def test_messages_of_a_big_parsed_sequence_are_removed_and_inserted():
 # --- protocols of Python and numpy
 
 
-def test_sequences_match_patterns_of_sequences():
+def test_repeated_fields_match_sequence_patterns():
     node = onnxwire.NodeProto(input=["a", "b"])
     match node.input:
         case [first, second]:
@@ -620,25 +627,26 @@ def test_arrays_of_numbers_have_the_expected_types():
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", ["many_int64", "many_float", "many_string"])
-def test_elements_that_are_inserted_and_removed_anywhere_are_those_of_a_list(name, seed):
-    # The shorter side of a sequence is moved, with room at both ends that is used up and made again.
-    choose = random.Random(seed)
-    make = str if name == "many_string" else int if name == "many_int64" else float
+def test_insertions_and_removals_at_any_position_have_the_same_result_as_for_a_list(name, seed):
+    # An insertion moves the shorter side of the sequence into free space at that end, which is reallocated when it is
+    # used up.
+    rng = random.Random(seed)
+    element_type = str if name == "many_string" else int if name == "many_int64" else float
     message = wire.makers()[1].Everything()
-    sequence, model = getattr(message, name), []
+    sequence, expected = getattr(message, name), []
     for i in range(600):
-        n = len(model)
-        start = choose.choice([0, 0, n, choose.randint(0, n), n // 2])
-        stop = min(n, start + choose.choice([0, 0, 0, 1, 2, 20]))
-        values = [make(1000 * i + k) for k in range(choose.choice([0, 1, 1, 2, 3, 30]))]
-        if choose.random() < 0.3 and n:
-            assert sequence.pop(-(start < n // 2)) == model.pop(-(start < n // 2))
+        n = len(expected)
+        start = rng.choice([0, 0, n, rng.randint(0, n), n // 2])
+        stop = min(n, start + rng.choice([0, 0, 0, 1, 2, 20]))
+        values = [element_type(1000 * i + k) for k in range(rng.choice([0, 1, 1, 2, 3, 30]))]
+        if rng.random() < 0.3 and n:
+            assert sequence.pop(-(start < n // 2)) == expected.pop(-(start < n // 2))
         else:
             sequence[start:stop] = values
-            model[start:stop] = values
-        assert len(sequence) == len(model)
-    assert list(sequence) == model
-    assert list(getattr(type(message).FromString(message.SerializeToString()), name)) == model
+            expected[start:stop] = values
+        assert len(sequence) == len(expected)
+    assert list(sequence) == expected
+    assert list(getattr(type(message).FromString(message.SerializeToString()), name)) == expected
 
 
 @pytest.mark.parametrize("code", ["s.append(7)", "s[0] = 7", "del s[0]", "s[:] = [7]", "s.reverse()"])
@@ -650,15 +658,15 @@ def test_an_edit_of_decoded_numbers_does_not_change_arrays_of_them(code, is_cach
     if is_cached:
         numbers[5]
     array = numbers.numpy()
-    other = tensor.int64_data
+    second_view = tensor.int64_data
     expected = list(numbers)
-    act(code, {"s": numbers})
-    act(code, {"s": expected})
+    run_code(code, {"s": numbers})
+    run_code(code, {"s": expected})
     assert array.tolist() == list(range(1000))
-    assert list(numbers) == list(other) == expected
+    assert list(numbers) == list(second_view) == expected
 
 
-def test_values_are_found_in_numbers_as_officially():
+def test_values_are_found_in_repeated_numbers_as_in_a_list():
     numbers = onnxwire.TensorProto.FromString(onnxwire.TensorProto(int64_data=[5, 0, -1, 2**62]).SerializeToString())
     for value in (5, -1, 2**62, 2**62 + 1, 2**64, -(2**70), True, 0.0, 5.5, "5", None):
         assert (value in numbers.int64_data) == (value in [5, 0, -1, 2**62])

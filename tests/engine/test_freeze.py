@@ -1,4 +1,4 @@
-"""Added messages that the program has no reference to are encoded; the others stay editable."""
+"""Added messages that the program does not reference are encoded; referenced messages stay editable."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 
 import onnxwire
 
-COUNT = 200
+NODE_COUNT = 200
 
 
-def fill(node, i):
+def fill_node(node, i):
     node.op_type = "Conv"
     node.name = f"conv_{i}"
     node.input.extend([f"x{i}", f"w{i}"])
@@ -36,93 +36,95 @@ REFERENCES = {
 }
 
 
-@pytest.mark.parametrize("kind", REFERENCES)
-def test_referenced_values_stay_attached_while_elements_are_added(kind):
-    def make(package):
-        graph, kept = package.GraphProto(), {}
-        for i in range(COUNT):
+@pytest.mark.parametrize("reference", REFERENCES)
+def test_referenced_values_stay_attached_while_elements_are_added(reference):
+    def build_and_edit(package):
+        graph, references = package.GraphProto(), {}
+        for i in range(NODE_COUNT):
             node = graph.node.add()
-            fill(node, i)
+            fill_node(node, i)
             if i % 7 == 0:
                 # protobuf has no buffers of its numbers.
-                kept[i] = REFERENCES["numbers of an attribute" if package is onnx and kind == "a memoryview" else kind](
-                    node
-                )
-        for i, held in kept.items():
-            if kind == "the node":
-                held.name = f"renamed_{i}"
-                held.attribute.add(name="late", i=1)
-            elif kind == "its names":
-                held[0] = f"renamed_{i}"
-            elif kind == "an iterator":
-                assert next(held) == f"x{i}"
+                references[i] = REFERENCES[
+                    "numbers of an attribute" if package is onnx and reference == "a memoryview" else reference
+                ](node)
+        for i, value in references.items():
+            if reference == "the node":
+                value.name = f"renamed_{i}"
+                value.attribute.add(name="late", i=1)
+            elif reference == "its names":
+                value[0] = f"renamed_{i}"
+            elif reference == "an iterator":
+                assert next(value) == f"x{i}"
                 graph.node[i].input.insert(1, "late")
-                assert next(held) == "late"
-            elif kind == "an attribute":
-                held.ints.append(5)
-                held.doc_string = "late"
-            elif kind == "numbers of an attribute":
-                held[:1] = [7, 8]
-            elif kind == "the attributes":
-                held.add(name="late")
-                del held[0]
-            elif kind == "an absent message":
-                held.name = "late"
+                assert next(value) == "late"
+            elif reference == "an attribute":
+                value.ints.append(5)
+                value.doc_string = "late"
+            elif reference == "numbers of an attribute":
+                value[:1] = [7, 8]
+            elif reference == "the attributes":
+                value.add(name="late")
+                del value[0]
+            elif reference == "an absent message":
+                value.name = "late"
             else:
-                assert list(held) == [3, 3, i]
+                assert list(value) == [3, 3, i]
         return graph.SerializeToString()
 
-    assert make(onnxwire) == make(onnx)
+    assert build_and_edit(onnxwire) == build_and_edit(onnx)
 
 
 def test_random_programs_that_add_and_edit_produce_the_official_bytes():
-    def run(package, seed):
-        chance = random.Random(seed)
-        graph, held = package.GraphProto(), []
+    def run_program(package, seed):
+        rng = random.Random(seed)
+        graph, references = package.GraphProto(), []
         for i in range(300):
-            act = chance.randrange(12)
-            if act < 6:
-                fill(graph.node.add(), i)
-            elif act == 6:
-                held.append(graph.node.add(name=f"held_{i}"))
-            elif act == 7 and len(graph.node):
-                node = graph.node[chance.randrange(len(graph.node))]
-                held.append(node)
-                held.append(node.attribute.add(name=f"more_{i}"))
-            elif act == 8 and held:
-                message = held.pop(chance.randrange(len(held)))
+            edit = rng.randrange(12)
+            if edit < 6:
+                fill_node(graph.node.add(), i)
+            elif edit == 6:
+                references.append(graph.node.add(name=f"held_{i}"))
+            elif edit == 7 and len(graph.node):
+                node = graph.node[rng.randrange(len(graph.node))]
+                references.append(node)
+                references.append(node.attribute.add(name=f"more_{i}"))
+            elif edit == 8 and references:
+                message = references.pop(rng.randrange(len(references)))
                 message.name = f"late_{i}"
                 message.doc_string = "late"
-            elif act == 9 and len(graph.node) > 1:
-                del graph.node[chance.randrange(len(graph.node))]
-            elif act == 10:
-                graph.node.insert(chance.randrange(len(graph.node) + 1), package.NodeProto(name=f"inserted_{i}"))
-            elif act == 11:
+            elif edit == 9 and len(graph.node) > 1:
+                del graph.node[rng.randrange(len(graph.node))]
+            elif edit == 10:
+                graph.node.insert(rng.randrange(len(graph.node) + 1), package.NodeProto(name=f"inserted_{i}"))
+            elif edit == 11:
                 graph.node.sort(key=lambda node: node.name)
         return graph.SerializeToString()
 
     for seed in range(30):
-        assert run(onnxwire, seed) == run(onnx, seed)
+        assert run_program(onnxwire, seed) == run_program(onnx, seed)
 
 
 def test_added_empty_messages_are_distinct():
     graph = onnxwire.GraphProto()
-    for _ in range(COUNT):
+    for _ in range(NODE_COUNT):
         graph.node.add()
     for i, node in enumerate(graph.node):
         node.name = f"n{i}"
-    assert [node.name for node in graph.node] == [f"n{i}" for i in range(COUNT)]
+    assert [node.name for node in graph.node] == [f"n{i}" for i in range(NODE_COUNT)]
 
 
-@pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="there only messages of 24 bytes are folded")
+@pytest.mark.skipif(
+    "libasan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitized build encodes only messages of up to 24 bytes"
+)
 @pytest.mark.parametrize("levels", [1, 2, pytest.param(3, marks=pytest.mark.long)])
 def test_a_built_message_takes_little_more_memory_than_its_bytes(levels):
-    def build(graph, left):
-        for i in range(20 if left > 1 else 2_000):
+    def build(graph, n_levels):
+        for i in range(20 if n_levels > 1 else 2_000):
             node = graph.node.add()
-            fill(node, i)
-            if left > 1:
-                build(node.attribute.add(name="body", type=5).g, left - 1)
+            fill_node(node, i)
+            if n_levels > 1:
+                build(node.attribute.add(name="body", type=5).g, n_levels - 1)
 
     graph = onnxwire.GraphProto()
     build(graph.node.add().attribute.add().g, 1)  # the last element is not frozen
@@ -130,7 +132,7 @@ def test_a_built_message_takes_little_more_memory_than_its_bytes(levels):
     tracemalloc.start()
     try:
         build(graph, levels)
-        taken = tracemalloc.get_traced_memory()[0]
+        traced_bytes = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert taken < 2 * graph.ByteSize() + (1 << 16)  # C memory included
+    assert traced_bytes < 2 * graph.ByteSize() + (1 << 16)  # C memory included

@@ -20,7 +20,7 @@ EVERY_MESSAGE = pytest.mark.parametrize("name", PAIRS)
 EVERY_MESSAGE_OF_FIELDS = pytest.mark.parametrize(
     "name", [n for n in PAIRS if n not in ("test.Nothing", "test.Holder")]
 )
-NUMBERS = [field.name for field in EVERYTHING.DESCRIPTOR.fields if field.is_repeated and wire.is_number(field)]
+NUMERIC_FIELDS = [field.name for field in EVERYTHING.DESCRIPTOR.fields if field.is_repeated and wire.is_number(field)]
 
 
 def field_of(name):
@@ -52,9 +52,9 @@ def test_classes_name_their_module():
 
 
 def test_two_loads_of_a_table_make_separate_classes():
-    again = onnxwire.load_schema(PATH)
-    assert again.Everything is not EVERYTHING
-    assert again.Everything() != EVERYTHING()
+    second_schema = onnxwire.load_schema(PATH)
+    assert second_schema.Everything is not EVERYTHING
+    assert second_schema.Everything() != EVERYTHING()
 
 
 def test_classes_outlive_their_schema():
@@ -70,42 +70,46 @@ def test_classes_outlive_their_schema():
 @examples(120)
 @given(data=st.data())
 def test_every_field_reads_as_the_official_runtime_reads_it(name, data):
-    ours, official = PAIRS[name]
-    wire.check_reading(ours, official, data.draw(wire.sound(ours.DESCRIPTOR, 2)))
+    our_class, official_class = PAIRS[name]
+    wire.check_reading(our_class, official_class, data.draw(wire.sound(our_class.DESCRIPTOR, 2)))
 
 
 @EVERY_MESSAGE_OF_FIELDS
 @examples(120)
 @given(data=st.data())
-def test_verify_accepts_what_the_official_runtime_accepts(name, data):
-    ours, official = PAIRS[name]
-    wire.check_acceptance(ours, official, data.draw(wire.flawed(ours.DESCRIPTOR, 1) | wire.damaged(ours.DESCRIPTOR)))
+def test_verify_accepts_the_bytes_that_the_official_runtime_accepts(name, data):
+    our_class, official_class = PAIRS[name]
+    wire.check_acceptance(
+        our_class, official_class, data.draw(wire.flawed(our_class.DESCRIPTOR, 1) | wire.damaged(our_class.DESCRIPTOR))
+    )
 
 
 @EVERY_MESSAGE_OF_FIELDS
 @examples(80)
 @given(data=st.data())
 def test_reading_flawed_bytes_succeeds_or_raises_decode_error(name, data):
-    ours, official = PAIRS[name]
-    wire.check_walk(ours, official, data.draw(wire.flawed(ours.DESCRIPTOR, 1) | wire.damaged(ours.DESCRIPTOR)))
+    our_class, official_class = PAIRS[name]
+    wire.check_walk(
+        our_class, official_class, data.draw(wire.flawed(our_class.DESCRIPTOR, 1) | wire.damaged(our_class.DESCRIPTOR))
+    )
 
 
 @EVERY_MESSAGE
 @examples(60)
 @given(data=st.data())
 def test_messages_of_reordered_records_compare_as_the_official_ones_do(name, data):
-    ours, official = PAIRS[name]
-    records = data.draw(wire.record_lists(ours.DESCRIPTOR, 1))
-    wire.check_equality(ours, official, b"".join(records), b"".join(data.draw(st.permutations(records))))
+    our_class, official_class = PAIRS[name]
+    records = data.draw(wire.record_lists(our_class.DESCRIPTOR, 1))
+    wire.check_equality(our_class, official_class, b"".join(records), b"".join(data.draw(st.permutations(records))))
 
 
 @EVERY_MESSAGE
 @examples(60)
 @given(data=st.data())
 def test_a_message_equals_its_official_encoding_where_the_official_one_does(name, data):
-    ours, official = PAIRS[name]
-    encoded = data.draw(wire.sound(ours.DESCRIPTOR, 1))
-    wire.check_equality(ours, official, encoded, official.FromString(encoded).SerializeToString())
+    our_class, official_class = PAIRS[name]
+    encoded = data.draw(wire.sound(our_class.DESCRIPTOR, 1))
+    wire.check_equality(our_class, official_class, encoded, official_class.FromString(encoded).SerializeToString())
 
 
 def test_field_number_0_is_refused_in_a_message_without_fields_as_in_any_other():
@@ -115,8 +119,8 @@ def test_field_number_0_is_refused_in_a_message_without_fields_as_in_any_other()
 
 
 def test_an_empty_message_reads_as_the_official_one():
-    for ours, official in PAIRS.values():
-        wire.check_reading(ours, official, b"")
+    for our_class, official_class in PAIRS.values():
+        wire.check_reading(our_class, official_class, b"")
 
 
 @each("low_bits", [0, 70, 1, 2147483647, 2147483648, 4294967295])
@@ -134,23 +138,23 @@ def test_a_closed_enum_accepts_the_same_values_as_the_official_one(name, high_bi
 @pytest.mark.parametrize("values", [(1, 1), (1, (1 << 32) + 1), (-3, (1 << 32) - 3), (1, 3), (70, (1 << 32) + 70)])
 @pytest.mark.parametrize("name", ["one_shade", "many_shade", "packed_shade"])
 def test_unknown_enum_values_compare_as_the_official_ones_do(name, values):
-    one, other = (wire.number(field_of(name).number, value) for value in values)
-    wire.check_equality(*PAIRS["test.Everything"], one, other)
+    first, second = (wire.number(field_of(name).number, value) for value in values)
+    wire.check_equality(*PAIRS["test.Everything"], first, second)
 
 
 @pytest.mark.parametrize("values", [(1, 1), (1, (1 << 32) + 1), (-3, (1 << 32) - 3), (1, 3)])
 @pytest.mark.parametrize("name", ["many_shade", "packed_shade"])
 def test_unknown_enum_values_of_packed_runs_are_equal_where_the_official_ones_are(name, values):
-    one, other = (wire.span(field_of(name).number, wire.varint(value)) for value in values)
-    wire.check_equality(*PAIRS["test.Everything"], one, other)
+    first, second = (wire.span(field_of(name).number, wire.varint(value)) for value in values)
+    wire.check_equality(*PAIRS["test.Everything"], first, second)
 
 
 @pytest.mark.parametrize("value", [1, -3, (1 << 32) + 1, (1 << 63) + 1])
 @pytest.mark.parametrize("name", ["many_shade", "packed_shade"])
 def test_unknown_enum_values_packed_and_unpacked_are_equal_where_the_official_ones_are(name, value):
     number = field_of(name).number
-    one, other = wire.span(number, wire.varint(value)), wire.number(number, value)
-    wire.check_equality(*PAIRS["test.Everything"], one, other)
+    first, second = wire.span(number, wire.varint(value)), wire.number(number, value)
+    wire.check_equality(*PAIRS["test.Everything"], first, second)
 
 
 def test_an_unknown_enum_value_does_not_change_the_oneof():
@@ -159,34 +163,34 @@ def test_an_unknown_enum_value_does_not_change_the_oneof():
     assert EVERYTHING.FromString(encoded).pick_text == "text"
 
 
-def test_the_last_oneof_member_wins():
-    picks = [
+def test_the_last_member_of_a_oneof_is_present():
+    records = [
         wire.number(80, 1),
         wire.span(81, b"a"),
         wire.span(82, b"\x18\1"),
         wire.number(83, 0),
         wire.span(2048, b""),
     ]
-    for one in picks:
-        for other in picks:
-            wire.check_reading(*PAIRS["test.Everything"], one + other)
-            wire.check_reading(*PAIRS["test.Everything"], one + other + one)
+    for first in records:
+        for second in records:
+            wire.check_reading(*PAIRS["test.Everything"], first + second)
+            wire.check_reading(*PAIRS["test.Everything"], first + second + first)
 
 
 def test_a_merged_message_reads_as_the_official_one():
-    tree = (
+    parts = (
         b"\x08\1" + wire.span(2, b"\x08\2"),
         wire.span(3, b"\x08\3") + wire.span(2, b"\x08\4"),
         wire.span(3, b"\x08\5"),
     )
-    encoded = b"".join(wire.span(19, part) + wire.number(3, 7) for part in tree)
+    encoded = b"".join(wire.span(19, part) + wire.number(3, 7) for part in parts)
     wire.check_reading(*PAIRS["test.Everything"], encoded)
     assert [branch.value for branch in EVERYTHING.FromString(encoded).tree.branches] == [2, 4]
 
 
 def test_a_merged_message_of_merged_messages_reads_as_the_official_one():
-    inner = wire.span(3, wire.number(1, 1) + wire.span(2, b"")) + wire.span(3, wire.span(2, b"\x08\2"))
-    encoded = wire.span(19, inner) + wire.span(19, b"") + wire.span(19, inner)
+    tree = wire.span(3, wire.number(1, 1) + wire.span(2, b"")) + wire.span(3, wire.span(2, b"\x08\2"))
+    encoded = wire.span(19, tree) + wire.span(19, b"") + wire.span(19, tree)
     wire.check_reading(*PAIRS["test.Everything"], encoded)
     assert len(EVERYTHING.FromString(encoded).tree.trunk.branches) == 4
 
@@ -200,30 +204,30 @@ DTYPES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("name", NUMERIC_FIELDS)
 def test_an_array_of_numbers_has_their_dtype(name):
     assert np.asarray(getattr(EVERYTHING(), name)).dtype == DTYPES[name.partition("_")[2]]
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("name", NUMERIC_FIELDS)
 @examples(25)
 @given(data=st.data())
-def test_an_array_of_numbers_holds_the_official_values(name, data):
+def test_an_array_of_numbers_has_the_official_values(name, data):
     field = field_of(name)
     encoded = b"".join(data.draw(st.lists(wire.field_records(field), max_size=5)))
     array = np.asarray(getattr(EVERYTHING.FromString(encoded), name))
-    wanted = np.array(getattr(PAIRS["test.Everything"][1].FromString(encoded), name), array.dtype)
-    assert array.shape == wanted.shape
-    assert array.tobytes() == wanted.tobytes()
+    expected = np.array(getattr(PAIRS["test.Everything"][1].FromString(encoded), name), array.dtype)
+    assert array.shape == expected.shape
+    assert array.tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("name", NUMERIC_FIELDS)
 def test_an_array_of_numbers_is_read_only(name):
     with pytest.raises(ValueError, match="read-only"):
         np.asarray(getattr(EVERYTHING.FromString(wire.span(field_of(name).number, b"\0" * 8)), name))[0] = 1
 
 
-@pytest.mark.parametrize("name", [name for name in NUMBERS if wire.wire_of(field_of(name)) != wire.VARINT])
+@pytest.mark.parametrize("name", [name for name in NUMERIC_FIELDS if wire.wire_of(field_of(name)) != wire.VARINT])
 def test_an_array_of_one_packed_run_of_fixed_numbers_shares_the_memory_of_the_file(name):
     data = np.frombuffer(wire.span(field_of(name).number, bytes(range(64))), np.uint8)
     array = np.asarray(getattr(onnxwire.load(data, EVERYTHING), name))
@@ -248,8 +252,8 @@ COLUMNS = (
     "| number | name | type | label | oneof | packed | since | until | doc |\n|---|---|---|---|---|---|---|---|---|\n"
 )
 ENUM = "## enum E\n\nDoc.\n\n| number | name | since | until | doc |\n|---|---|---|---|---|\n| 0 | A | 1 | | Doc. |\n"
-TOP = HEAD + MESSAGE + COLUMNS
-MALFORMED = {
+MESSAGE_HEAD = HEAD + MESSAGE + COLUMNS
+MALFORMED_TABLES = {
     "a table before a heading": HEAD + "| 1 |\n",
     "a heading of another kind": HEAD + "## service S\n",
     "a heading without a name": HEAD + "## message\n",
@@ -257,51 +261,52 @@ MALFORMED = {
     "an empty retired heading": HEAD + "## retired\n",
     "other columns": HEAD + MESSAGE + "| number | name |\n",
     "columns of an enum": HEAD + MESSAGE + "| number | name | since | until | doc |\n",
-    "a cell too few": TOP + "| 1 | a | int32 | optional | | | 1 | |\n",
-    "a cell too many": TOP + "| 1 | a | int32 | optional | | | 1 | | Doc. | |\n",
-    "an unknown type": TOP + "| 1 | a | int33 | optional | | | 1 | | Doc. |\n",
-    "a message without a name": TOP + "| 1 | a | message | optional | | | 1 | | Doc. |\n",
-    "a scalar with a name": TOP + "| 1 | a | int32 M | optional | | | 1 | | Doc. |\n",
-    "a group": TOP + "| 1 | a | group G | optional | | | 1 | | Doc. |\n",
-    "an unknown label": TOP + "| 1 | a | int32 | required | | | 1 | | Doc. |\n",
-    "an unknown packing": TOP + "| 1 | a | int32 | repeated | | yes | 1 | | Doc. |\n",
-    "a packed singular field": TOP + "| 1 | a | int32 | optional | | packed | 1 | | Doc. |\n",
-    "a packed string": TOP + "| 1 | a | string | repeated | | packed | 1 | | Doc. |\n",
-    "a packed message": TOP + "| 1 | a | message M | repeated | | packed | 1 | | Doc. |\n",
-    "a repeated oneof member": TOP + "| 1 | a | int32 | repeated | o | | 1 | | Doc. |\n",
-    "field number 0": TOP + "| 0 | a | int32 | optional | | | 1 | | Doc. |\n",
-    "a negative field number": TOP + "| -1 | a | int32 | optional | | | 1 | | Doc. |\n",
-    "a field number of 30 bits": TOP + "| 536870912 | a | int32 | optional | | | 1 | | Doc. |\n",
-    "an invalid field number": TOP + "| one | a | int32 | optional | | | 1 | | Doc. |\n",
-    "no field number": TOP + "| | a | int32 | optional | | | 1 | | Doc. |\n",
-    "no field name": TOP + "| 1 | | int32 | optional | | | 1 | | Doc. |\n",
-    "an invalid field name": TOP + "| 1 | a b | int32 | optional | | | 1 | | Doc. |\n",
-    "an invalid version": TOP + "| 1 | a | int32 | optional | | | one | | Doc. |\n",
-    "a number twice": TOP
+    "a cell too few": MESSAGE_HEAD + "| 1 | a | int32 | optional | | | 1 | |\n",
+    "a cell too many": MESSAGE_HEAD + "| 1 | a | int32 | optional | | | 1 | | Doc. | |\n",
+    "an unknown type": MESSAGE_HEAD + "| 1 | a | int33 | optional | | | 1 | | Doc. |\n",
+    "a message without a name": MESSAGE_HEAD + "| 1 | a | message | optional | | | 1 | | Doc. |\n",
+    "a scalar with a name": MESSAGE_HEAD + "| 1 | a | int32 M | optional | | | 1 | | Doc. |\n",
+    "a group": MESSAGE_HEAD + "| 1 | a | group G | optional | | | 1 | | Doc. |\n",
+    "an unknown label": MESSAGE_HEAD + "| 1 | a | int32 | required | | | 1 | | Doc. |\n",
+    "an unknown packing": MESSAGE_HEAD + "| 1 | a | int32 | repeated | | yes | 1 | | Doc. |\n",
+    "a packed singular field": MESSAGE_HEAD + "| 1 | a | int32 | optional | | packed | 1 | | Doc. |\n",
+    "a packed string": MESSAGE_HEAD + "| 1 | a | string | repeated | | packed | 1 | | Doc. |\n",
+    "a packed message": MESSAGE_HEAD + "| 1 | a | message M | repeated | | packed | 1 | | Doc. |\n",
+    "a repeated oneof member": MESSAGE_HEAD + "| 1 | a | int32 | repeated | o | | 1 | | Doc. |\n",
+    "field number 0": MESSAGE_HEAD + "| 0 | a | int32 | optional | | | 1 | | Doc. |\n",
+    "a negative field number": MESSAGE_HEAD + "| -1 | a | int32 | optional | | | 1 | | Doc. |\n",
+    "a field number of 30 bits": MESSAGE_HEAD + "| 536870912 | a | int32 | optional | | | 1 | | Doc. |\n",
+    "an invalid field number": MESSAGE_HEAD + "| one | a | int32 | optional | | | 1 | | Doc. |\n",
+    "no field number": MESSAGE_HEAD + "| | a | int32 | optional | | | 1 | | Doc. |\n",
+    "no field name": MESSAGE_HEAD + "| 1 | | int32 | optional | | | 1 | | Doc. |\n",
+    "an invalid field name": MESSAGE_HEAD + "| 1 | a b | int32 | optional | | | 1 | | Doc. |\n",
+    "an invalid version": MESSAGE_HEAD + "| 1 | a | int32 | optional | | | one | | Doc. |\n",
+    "a number twice": MESSAGE_HEAD
     + "| 1 | a | int32 | optional | | | 1 | | D. |\n| 1 | b | int32 | optional | | | 1 | | D. |\n",
-    "a name twice": TOP + "| 1 | a | int32 | optional | | | 1 | | D. |\n| 2 | a | int32 | optional | | | 1 | | D. |\n",
-    "a message twice": TOP + "\n" + MESSAGE + COLUMNS,
+    "a name twice": MESSAGE_HEAD
+    + "| 1 | a | int32 | optional | | | 1 | | D. |\n| 2 | a | int32 | optional | | | 1 | | D. |\n",
+    "a message twice": MESSAGE_HEAD + "\n" + MESSAGE + COLUMNS,
     "an enum twice": HEAD + ENUM + "\n" + ENUM,
     "a message named as an enum": HEAD + ENUM + "\n## message E\n",
-    "a message that no table has": TOP + "| 1 | a | message N | optional | | | 1 | | Doc. |\n",
-    "an enum that no table has": TOP + "| 1 | a | enum N | optional | | | 1 | | Doc. |\n",
+    "a message that no table has": MESSAGE_HEAD + "| 1 | a | message N | optional | | | 1 | | Doc. |\n",
+    "an enum that no table has": MESSAGE_HEAD + "| 1 | a | enum N | optional | | | 1 | | Doc. |\n",
     "an enum without values": HEAD + "## enum E\n\nDoc.\n",
     "an enum value of 33 bits": HEAD + ENUM + "| 4294967296 | B | 1 | | Doc. |\n",
     "an enum name twice": HEAD + ENUM + "| 1 | A | 1 | | Doc. |\n",
     "an invalid enum value": HEAD + ENUM + "| one | B | 1 | | Doc. |\n",
     "an unknown syntax": "# t.proto\n\npackage: test\nsyntax: proto9\n\n" + MESSAGE,
-    "an invalid reserved range": TOP + "| 1-x | | reserved | | | | | | Doc. |\n",
-    "a reserved range backwards": TOP + "| 9-5 | | reserved | | | | | | Doc. |\n",
-    "a reserved row of nothing": TOP + "| | | reserved | | | | | | Doc. |\n",
-    "a field with a reserved number": TOP
+    "an invalid reserved range": MESSAGE_HEAD + "| 1-x | | reserved | | | | | | Doc. |\n",
+    "a reserved range backwards": MESSAGE_HEAD + "| 9-5 | | reserved | | | | | | Doc. |\n",
+    "a reserved row of nothing": MESSAGE_HEAD + "| | | reserved | | | | | | Doc. |\n",
+    "a field with a reserved number": MESSAGE_HEAD
     + "| 1 | a | int32 | optional | | | 1 | | D. |\n| 1 | | reserved | | | | | | D. |\n",
 }
 
 
-@pytest.mark.parametrize("fault", MALFORMED)
+@pytest.mark.parametrize("fault", MALFORMED_TABLES)
 def test_a_malformed_table_raises_value_error_that_names_file_and_line(fault, tmp_path):
     path = tmp_path / "malformed.md"
-    path.write_text(MALFORMED[fault], encoding="utf-8")
+    path.write_text(MALFORMED_TABLES[fault], encoding="utf-8")
     with pytest.raises(ValueError, match=r"malformed\.md, line \d+: "):
         onnxwire.load_schema(path)
 
@@ -309,8 +314,8 @@ def test_a_malformed_table_raises_value_error_that_names_file_and_line(fault, tm
 @pytest.mark.parametrize("fault", ["an unknown type", "a cell too few", "a field number of 30 bits", "a number twice"])
 def test_a_malformed_table_names_the_line_of_its_fault(fault, tmp_path):
     path = tmp_path / "malformed.md"
-    path.write_text(MALFORMED[fault], encoding="utf-8")
-    with pytest.raises(ValueError, match=f"line {MALFORMED[fault].count(chr(10))}: "):
+    path.write_text(MALFORMED_TABLES[fault], encoding="utf-8")
+    with pytest.raises(ValueError, match=f"line {MALFORMED_TABLES[fault].count(chr(10))}: "):
         onnxwire.load_schema(path)
 
 

@@ -1,4 +1,4 @@
-"""Reading messages: the same behaviour as the official runtime, and the additions to it."""
+"""Reading messages: the behaviour that the official runtime has too, and the additions of onnxwire."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ import onnxwire
 from onnxwire.messages import SCHEMA
 
 
-def node_model():
+def make_model():
     """Make a model that uses every kind of field, with the official runtime."""
     weights = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [2, 3], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     indices = onnx.helper.make_tensor("i", onnx.TensorProto.INT64, [3], [1, -2, 1 << 40])
@@ -40,7 +40,7 @@ def node_model():
     return model
 
 
-OFFICIAL = node_model()
+OFFICIAL = make_model()
 DATA = OFFICIAL.SerializeToString()
 
 
@@ -50,13 +50,13 @@ def model():
 
 
 @pytest.fixture(params=["ours", "official"])
-def either(request):
-    """Return the same message of onnxwire and of the official runtime, which behave in the same way."""
+def message_of_runtime(request):
+    """Return the same message of onnxwire and of the official runtime, in separate tests."""
     return onnxwire.ModelProto.FromString(DATA) if request.param == "ours" else onnx.ModelProto.FromString(DATA)
 
 
-def outcome(expression, message):
-    """Return the value of an expression in which m is a message, or the built-in type of its exception."""
+def evaluate(expression, message):
+    """Return the value of an expression in which m is a message, or the built-in base class of its exception."""
     try:
         return eval(expression, {"m": message, "np": np})
     except Exception as error:
@@ -154,21 +154,21 @@ def outcome(expression, message):
     ],
 )
 def test_an_expression_has_the_official_result_or_error(expression):
-    ours = outcome(expression, onnxwire.ModelProto.FromString(DATA))
-    assert ours == outcome(expression, onnx.ModelProto.FromString(DATA))
-    assert ours is not NameError
+    our_result = evaluate(expression, onnxwire.ModelProto.FromString(DATA))
+    assert our_result == evaluate(expression, onnx.ModelProto.FromString(DATA))
+    assert our_result is not NameError
 
 
-def test_an_attribute_of_no_field_can_not_be_set(either):
+def test_an_attribute_of_no_field_can_not_be_set(message_of_runtime):
     with pytest.raises(AttributeError):
-        either.no_such_field = 1
+        message_of_runtime.no_such_field = 1
 
 
 def test_damaged_bytes_raise_an_error_that_is_a_value_error():
-    with pytest.raises(onnxwire.DecodeError) as caught:
+    with pytest.raises(onnxwire.DecodeError) as error_info:
         onnxwire.ModelProto.FromString(b"\x3a\x05abc")
-    assert isinstance(caught.value, ValueError)
-    assert isinstance(caught.value, onnxwire.Error)
+    assert isinstance(error_info.value, ValueError)
+    assert isinstance(error_info.value, onnxwire.Error)
 
 
 def test_the_base_of_messages_has_no_instances():
@@ -183,26 +183,26 @@ def test_every_class_is_a_message():
 # --- descriptors and enums
 
 
-def test_the_descriptor_names_the_message(either):
-    assert either.DESCRIPTOR.full_name == "onnx.ModelProto"
-    assert either.DESCRIPTOR.name == "ModelProto"
+def test_the_descriptor_names_the_message(message_of_runtime):
+    assert message_of_runtime.DESCRIPTOR.full_name == "onnx.ModelProto"
+    assert message_of_runtime.DESCRIPTOR.name == "ModelProto"
 
 
-def test_the_descriptor_of_a_class_is_that_of_its_messages(either):
-    assert type(either).DESCRIPTOR is either.DESCRIPTOR
+def test_the_descriptor_of_a_class_is_that_of_its_messages(message_of_runtime):
+    assert type(message_of_runtime).DESCRIPTOR is message_of_runtime.DESCRIPTOR
 
 
-def test_the_descriptor_finds_fields_by_name(either):
-    assert either.DESCRIPTOR.fields_by_name["graph"].number == 7
-    assert "no_such_field" not in either.DESCRIPTOR.fields_by_name
+def test_the_descriptor_finds_fields_by_name(message_of_runtime):
+    assert message_of_runtime.DESCRIPTOR.fields_by_name["graph"].number == 7
+    assert "no_such_field" not in message_of_runtime.DESCRIPTOR.fields_by_name
 
 
-def test_the_descriptor_finds_fields_by_number(either):
-    assert either.DESCRIPTOR.fields_by_number[7].name == "graph"
+def test_the_descriptor_finds_fields_by_number(message_of_runtime):
+    assert message_of_runtime.DESCRIPTOR.fields_by_number[7].name == "graph"
 
 
-def test_a_field_descriptor_names_its_message_and_type(either):
-    field = either.DESCRIPTOR.fields_by_name["graph"]
+def test_a_field_descriptor_names_its_message_and_type(message_of_runtime):
+    field = message_of_runtime.DESCRIPTOR.fields_by_name["graph"]
     assert field.full_name == "onnx.ModelProto.graph"
     assert field.containing_type.full_name == "onnx.ModelProto"
     assert field.message_type.full_name == "onnx.GraphProto"
@@ -213,24 +213,24 @@ def test_a_field_descriptor_names_its_message_and_type(either):
     assert field.has_presence is True
 
 
-def test_a_field_descriptor_of_an_enum_has_its_values(either):
-    field = either.graph.node[0].attribute[0].DESCRIPTOR.fields_by_name["type"]
+def test_a_field_descriptor_of_an_enum_has_its_values(message_of_runtime):
+    field = message_of_runtime.graph.node[0].attribute[0].DESCRIPTOR.fields_by_name["type"]
     assert field.message_type is None
     assert field.enum_type.full_name == "onnx.AttributeProto.AttributeType"
     assert field.enum_type.values_by_name["INTS"].number == 7
     assert field.enum_type.values_by_number[7].name == "INTS"
 
 
-def test_a_oneof_descriptor_has_its_fields(either):
-    oneof = either.graph.input[0].type.DESCRIPTOR.oneofs_by_name["value"]
+def test_a_oneof_descriptor_has_its_fields(message_of_runtime):
+    oneof = message_of_runtime.graph.input[0].type.DESCRIPTOR.oneofs_by_name["value"]
     assert "tensor_type" in [field.name for field in oneof.fields]
     assert oneof.fields[0].containing_oneof.name == "value"
 
 
-def test_fields_are_listed_with_descriptors_and_values(either):
-    names = [field.name for field, _ in either.ListFields()]
+def test_fields_are_listed_with_descriptors_and_values(message_of_runtime):
+    names = [field.name for field, _ in message_of_runtime.ListFields()]
     assert names == ["ir_version", "producer_name", "graph", "opset_import", "metadata_props"]
-    assert either.ListFields()[1][1] == "test"
+    assert message_of_runtime.ListFields()[1][1] == "test"
 
 
 @wire.needs_upb
@@ -259,17 +259,17 @@ def test_fields_are_listed_with_descriptors_and_values(either):
 )
 @pytest.mark.parametrize("name", ["DataType", "AttributeType"])
 def test_an_enum_wrapper_has_the_official_result_or_error(name, expression):
-    home = "TensorProto" if name == "DataType" else "AttributeProto"
-    ours, official = (getattr(getattr(package, home), name) for package in (onnxwire, onnx))
-    assert outcome(expression, ours) == outcome(expression, official)
+    class_name = "TensorProto" if name == "DataType" else "AttributeProto"
+    our_enum, official_enum = (getattr(getattr(package, class_name), name) for package in (onnxwire, onnx))
+    assert evaluate(expression, our_enum) == evaluate(expression, official_enum)
 
 
 def test_an_enum_wrapper_lists_names_and_numbers_by_number():
-    wanted = sorted(onnx.AttributeProto.AttributeType.items(), key=lambda item: item[1])
-    assert onnxwire.AttributeProto.AttributeType.items() == wanted
-    assert onnxwire.AttributeProto.AttributeType.keys() == [name for name, _ in wanted]
-    assert onnxwire.AttributeProto.AttributeType.values() == [number for _, number in wanted]
-    assert list(onnxwire.AttributeProto.AttributeType) == [name for name, _ in wanted]
+    expected = sorted(onnx.AttributeProto.AttributeType.items(), key=lambda item: item[1])
+    assert onnxwire.AttributeProto.AttributeType.items() == expected
+    assert onnxwire.AttributeProto.AttributeType.keys() == [name for name, _ in expected]
+    assert onnxwire.AttributeProto.AttributeType.values() == [number for _, number in expected]
+    assert list(onnxwire.AttributeProto.AttributeType) == [name for name, _ in expected]
 
 
 @pytest.mark.parametrize("name", ["Version", "OperatorStatus"])
@@ -283,8 +283,8 @@ def test_enum_values_are_attributes_of_classes_and_messages(model):
     assert onnxwire.EXPERIMENTAL == onnx.EXPERIMENTAL
 
 
-def test_field_numbers_are_constants_of_classes(either):
-    assert type(either).GRAPH_FIELD_NUMBER == either.GRAPH_FIELD_NUMBER == 7
+def test_field_numbers_are_constants_of_classes(message_of_runtime):
+    assert type(message_of_runtime).GRAPH_FIELD_NUMBER == message_of_runtime.GRAPH_FIELD_NUMBER == 7
 
 
 def test_nested_classes_are_attributes_of_their_parents():
@@ -299,21 +299,25 @@ def test_nested_classes_are_attributes_of_their_parents():
 def test_every_index_of_a_sequence_of_any_length_is_found(number):
     names = [f"n{i}" for i in range(number)]
     official = onnx.NodeProto(input=names)
-    ours = onnxwire.NodeProto.FromString(official.SerializeToString()).input
-    assert [ours[i] for i in range(number)] == names
-    assert [ours[i - number] for i in range(number)] == names
-    assert (list(ours), ours[:], len(ours)) == (names, names, number)
+    our_names = onnxwire.NodeProto.FromString(official.SerializeToString()).input
+    assert [our_names[i] for i in range(number)] == names
+    assert [our_names[i - number] for i in range(number)] == names
+    assert (list(our_names), our_names[:], len(our_names)) == (names, names, number)
 
 
 def test_indexes_are_found_in_any_order():
     names = [f"n{i}" for i in range(50)]
-    ours = onnxwire.NodeProto.FromString(onnx.NodeProto(input=names).SerializeToString())
-    assert [ours.input[i] for i in (49, 0, 7, 8, 48, 8)] == [names[i] for i in (49, 0, 7, 8, 48, 8)]
+    our_node = onnxwire.NodeProto.FromString(onnx.NodeProto(input=names).SerializeToString())
+    assert [our_node.input[i] for i in (49, 0, 7, 8, 48, 8)] == [names[i] for i in (49, 0, 7, 8, 48, 8)]
 
 
 def test_two_iterators_of_a_sequence_are_independent(model):
-    first, second = iter(model.graph.node), iter(model.graph.node)
-    assert [next(first).name, next(first).name, next(second).name] == ["node0", "node1", "node0"]
+    first_iterator, second_iterator = iter(model.graph.node), iter(model.graph.node)
+    assert [next(first_iterator).name, next(first_iterator).name, next(second_iterator).name] == [
+        "node0",
+        "node1",
+        "node0",
+    ]
 
 
 def test_an_iterator_outlives_its_sequence_and_message():
@@ -322,7 +326,7 @@ def test_an_iterator_outlives_its_sequence_and_message():
     assert [node.name for node in iterator] == [node.name for node in OFFICIAL.graph.node]
 
 
-def test_sequences_are_sequences(model):
+def test_repeated_fields_are_instances_of_sequence(model):
     from collections.abc import Sequence
 
     assert isinstance(model.graph.node, Sequence)
@@ -330,7 +334,7 @@ def test_sequences_are_sequences(model):
 
 
 @pytest.mark.parametrize("name", ["dims", "string_data"])
-def test_sequences_are_searched_as_lists_are(name):
+def test_index_and_count_of_a_sequence_are_those_of_a_list(name):
     values = {"dims": [5, 6, 5], "string_data": [b"a", b"b", b"a"]}[name]
     official = onnx.TensorProto(**{name: values})
     sequence = getattr(onnxwire.TensorProto.FromString(official.SerializeToString()), name)
@@ -401,19 +405,21 @@ def test_the_repr_of_a_message_with_damage_in_it_does_not_fail():
 # --- copies
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
-def test_a_copy_is_an_equal_message_of_the_same_class(model, copied):
+@pytest.mark.parametrize(
+    "copy_function", [copy.copy, copy.deepcopy, lambda message: pickle.loads(pickle.dumps(message))]
+)
+def test_a_copy_is_an_equal_message_of_the_same_class(model, copy_function):
     for message in (model, model.graph, model.graph.node[0], model.graph.initializer[1]):
-        again = copied(message)
-        assert again == message
-        assert type(again) is type(message)
-        assert again.SerializeToString() == message.SerializeToString()
+        copied_message = copy_function(message)
+        assert copied_message == message
+        assert type(copied_message) is type(message)
+        assert copied_message.SerializeToString() == message.SerializeToString()
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
-def test_a_copy_of_a_sequence_is_equal(model, copied):
+@pytest.mark.parametrize("copy_function", [copy.deepcopy, lambda message: pickle.loads(pickle.dumps(message))])
+def test_a_copy_of_a_sequence_is_equal(model, copy_function):
     for sequence in (model.graph.node, model.graph.node[0].input, model.graph.initializer[0].dims):
-        assert copied(sequence) == sequence
+        assert copy_function(sequence) == sequence
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
@@ -433,8 +439,8 @@ def test_a_deep_copy_outlives_the_document(tmp_path):
     path = tmp_path / "model.onnx"
     path.write_bytes(DATA)
     with onnxwire.load(path) as model:
-        again = copy.deepcopy(model.graph)
-    assert again.name == "main"
+        copied_graph = copy.deepcopy(model.graph)
+    assert copied_graph.name == "main"
 
 
 # --- memory
@@ -451,37 +457,37 @@ def test_views_have_no_dict(model):
     assert not hasattr(model.graph.node, "__dict__")
 
 
-@pytest.mark.parametrize("reach", [
-    lambda m: m.graph.node[7].name,
-    lambda m: m.graph.initializer[0].float_data[5],
-    lambda m: m.graph.node[1].input[1],
-    lambda m: m.graph.node[-1].attribute[0].g.node[2].name,
+@pytest.mark.parametrize("read_value", [
+    lambda model: model.graph.node[7].name,
+    lambda model: model.graph.initializer[0].float_data[5],
+    lambda model: model.graph.node[1].input[1],
+    lambda model: model.graph.node[-1].attribute[0].g.node[2].name,
 ])  # fmt: skip
-def test_a_view_keeps_the_document_alive_after_the_root_is_gone(tmp_path, reach):
+def test_a_view_keeps_the_document_alive_after_the_root_is_gone(tmp_path, read_value):
     path = tmp_path / "model.onnx"
     path.write_bytes(DATA)
     model = onnxwire.load(path)
     graph = model.graph
     del model
     gc.collect()
-    assert reach(type("Root", (), {"graph": graph})) == reach(OFFICIAL)
+    assert read_value(type("Root", (), {"graph": graph})) == read_value(OFFICIAL)
 
 
-@pytest.mark.parametrize("reach", [
-    lambda m: m.graph.node,
-    lambda m: m.graph.initializer[0].dims,
-    lambda m: iter(m.graph.node),
-    lambda m: iter(m.graph.initializer[1].dims),
-    lambda m: np.asarray(m.graph.initializer[0].float_data),
-    lambda m: np.asarray(m.graph.initializer[0].dims),
-    lambda m: memoryview(m.graph.initializer[0].float_data),
+@pytest.mark.parametrize("read_value", [
+    lambda model: model.graph.node,
+    lambda model: model.graph.initializer[0].dims,
+    lambda model: iter(model.graph.node),
+    lambda model: iter(model.graph.initializer[1].dims),
+    lambda model: np.asarray(model.graph.initializer[0].float_data),
+    lambda model: np.asarray(model.graph.initializer[0].dims),
+    lambda model: memoryview(model.graph.initializer[0].float_data),
 ])  # fmt: skip
-def test_a_value_read_from_a_message_outlives_it(reach):
-    held = reach(onnxwire.ModelProto.FromString(bytes(bytearray(DATA))))
+def test_a_value_read_from_a_message_outlives_it(read_value):
+    value_read = read_value(onnxwire.ModelProto.FromString(bytes(bytearray(DATA))))
     gc.collect()
-    wanted = list(reach(OFFICIAL)) if not isinstance(held, memoryview) else [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
-    values = [value.name if isinstance(value, onnxwire.Message) else value for value in held]
-    assert values == [value.name if isinstance(value, onnx.NodeProto) else value for value in wanted]
+    expected = list(read_value(OFFICIAL)) if not isinstance(value_read, memoryview) else [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    values = [value.name if isinstance(value, onnxwire.Message) else value for value in value_read]
+    assert values == [value.name if isinstance(value, onnx.NodeProto) else value for value in expected]
 
 
 def test_the_last_view_releases_the_bytes():
@@ -489,15 +495,15 @@ def test_the_last_view_releases_the_bytes():
         pass
 
     data = np.frombuffer(DATA, np.uint8).view(Bytes)
-    gone = weakref.ref(data)
+    data_reference = weakref.ref(data)
     model = onnxwire.load(data)
     node = model.graph.node[3]
     del data, model
     gc.collect()
-    assert gone() is not None
+    assert data_reference() is not None
     del node
     gc.collect()
-    assert gone() is None
+    assert data_reference() is None
 
 
 def test_many_views_of_one_class_have_separate_values():
@@ -569,7 +575,7 @@ def test_a_closed_document_raises_closed_error_in_every_use(path, expression):
     "next(j)",
     "memoryview(s)",
 ])  # fmt: skip
-def test_sequences_not_used_before_raise_closed_error_too(path, expression):
+def test_sequences_that_were_not_read_before_closing_raise_closed_error(path, expression):
     with onnxwire.load(path) as model:
         nodes, numbers = model.graph.node, model.graph.initializer[0].float_data
         node_iterator, number_iterator = iter(nodes), iter(model.graph.initializer[0].dims)
@@ -591,28 +597,28 @@ def test_closing_twice_is_not_an_error(path):
 
 def test_values_outlive_the_document(path):
     with onnxwire.load(path) as model:
-        name, raw = model.graph.name, model.graph.node[0].attribute[0]
-        kind, text = raw.type, model.graph.doc_string
+        name, attribute = model.graph.name, model.graph.node[0].attribute[0]
+        kind, text = attribute.type, model.graph.doc_string
     assert (name, kind, text) == ("main", OFFICIAL.graph.node[0].attribute[0].type, "ä€𝄞")
 
 
-@pytest.mark.parametrize("look", [np.asarray, memoryview])
-def test_closing_raises_in_use_error_while_an_array_refers_to_the_document(path, look):
+@pytest.mark.parametrize("array_function", [np.asarray, memoryview])
+def test_closing_raises_in_use_error_while_an_array_refers_to_the_document(path, array_function):
     with pytest.raises(onnxwire.InUseError), onnxwire.load(path) as model:
-        array = look(model.graph.initializer[0].float_data)
+        array = array_function(model.graph.initializer[0].float_data)
     assert list(array) == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
 
 
 def test_a_document_that_could_not_be_closed_still_reads_and_closes_later(path):
     model = onnxwire.load(path)
     array = np.asarray(model.graph.initializer[0].float_data)
-    part = array[2:]
+    array_part = array[2:]
     del array
     with pytest.raises(onnxwire.InUseError):
         model.close()
     assert model.graph.name == "main"
-    assert part.tolist() == [3.0, 4.0, 5.0, 6.0]
-    del part
+    assert array_part.tolist() == [3.0, 4.0, 5.0, 6.0]
+    del array_part
     model.close()
     with pytest.raises(onnxwire.ClosedError):
         _ = model.graph
@@ -678,18 +684,18 @@ def test_an_array_of_a_damaged_run_raises_decode_error(name, encoded):
         np.asarray(getattr(onnxwire.TensorProto.FromString(encoded), name))
 
 
-# --- code that runs in the middle of a call
+# --- code of the caller that runs during a call
 
 
-def run_apart(code, *arguments):
+def run_in_process(code, *arguments):
     """Run a program in a separate process, which may crash; return its output."""
-    home = os.path.dirname(os.path.dirname(onnxwire.__file__))
-    done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {home!r})\n{code}", *map(str, arguments)],
+    package_parent = os.path.dirname(os.path.dirname(onnxwire.__file__))
+    process = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {package_parent!r})\n{code}", *map(str, arguments)],
         capture_output=True, text=True,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr or f"died of signal {-done.returncode}"
-    return done.stdout
+    assert process.returncode == 0, process.stderr or f"died of signal {-process.returncode}"
+    return process.stdout
 
 
 @pytest.mark.parametrize("index", ["closing", "slice(closing, 30)", "slice(0, closing)", "slice(0, 30, closing)"])
@@ -712,7 +718,7 @@ try:
 except onnxwire.ClosedError:
     print("ClosedError")
 """
-    assert run_apart(code, tmp_path / "tensor.pb") == "ClosedError\n"
+    assert run_in_process(code, tmp_path / "tensor.pb") == "ClosedError\n"
 
 
 def test_an_element_that_closes_the_document_when_compared_raises_closed_error(path):
@@ -730,16 +736,16 @@ def test_an_element_that_closes_the_document_when_compared_raises_closed_error(p
 
 
 @each("seed", range(100 if IS_LONG else 25))
-def test_bytes_that_change_while_they_are_read_raise_decode_error_or_nothing(seed):
-    random = Random(seed)
+def test_bytes_that_change_while_they_are_read_raise_decode_error_or_no_error(seed):
+    rng = Random(seed)
     data = bytearray(DATA)
     model = onnxwire.load(data)
-    held = [model, model.graph, *model.graph.node, *model.graph.initializer, model.graph.node[-1].attribute[0].g]
-    for message in held[:: random.randint(1, 3)]:
+    messages = [model, model.graph, *model.graph.node, *model.graph.initializer, model.graph.node[-1].attribute[0].g]
+    for message in messages[:: rng.randint(1, 3)]:
         wire.walk(message)
-    for _ in range(random.randint(1, 40)):
-        data[random.randrange(len(data))] = random.choice([0, 0x7F, 0x80, 0xFF, random.randrange(256)])
-    for message in held:
+    for _ in range(rng.randint(1, 40)):
+        data[rng.randrange(len(data))] = rng.choice([0, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+    for message in messages:
         wire.walk(message)
 
 
@@ -748,18 +754,18 @@ def test_bytes_that_change_while_they_are_read_raise_decode_error_or_nothing(see
 N_THREADS = 8
 
 
-def in_threads(act):
+def run_in_threads(function):
     """Run a function in 8 threads that start at the same time; return the results."""
     barrier, results, errors = threading.Barrier(N_THREADS), [None] * N_THREADS, []
 
-    def run(i):
+    def run_function(i):
         try:
             barrier.wait()
-            results[i] = act()
+            results[i] = function()
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(N_THREADS)]
+    threads = [threading.Thread(target=run_function, args=(i,)) for i in range(N_THREADS)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -768,12 +774,12 @@ def in_threads(act):
     return results
 
 
-def everything(message):
+def all_values(message):
     """Return all values in a message, as tuples and lists."""
     values = []
     for field, value in message.ListFields():
         if field.message_type is not None:
-            value = [everything(element) for element in value] if field.is_repeated else everything(value)
+            value = [all_values(element) for element in value] if field.is_repeated else all_values(value)
         elif field.is_repeated:
             value = list(value)
         values.append((field.name, value))
@@ -781,14 +787,14 @@ def everything(message):
 
 
 def test_threads_that_read_every_field_of_one_message_get_the_same_values(model):
-    assert in_threads(lambda: everything(model)) == [everything(OFFICIAL)] * N_THREADS
+    assert run_in_threads(lambda: all_values(model)) == [all_values(OFFICIAL)] * N_THREADS
 
 
 @pytest.mark.parametrize("_", range(10))
 def test_threads_that_make_new_views_at_the_same_time_get_the_same_values(_):
     model = onnxwire.ModelProto.FromString(DATA)
     assert (
-        in_threads(lambda: [node.name for node in model.graph.node])
+        run_in_threads(lambda: [node.name for node in model.graph.node])
         == [[node.name for node in OFFICIAL.graph.node]] * N_THREADS
     )
 
@@ -797,21 +803,23 @@ def test_threads_that_make_new_views_at_the_same_time_get_the_same_values(_):
 def test_threads_that_share_one_sequence_get_the_same_values(_):
     values = [(i * 0x9E3779B97F4A7C15) % (1 << 62) for i in range(50_000)]  # long enough to be decoded without the GIL
     data = onnx.TensorProto(int64_data=values).SerializeToString()
-    shared = onnxwire.TensorProto.FromString(data).int64_data
-    results = in_threads(lambda: (np.asarray(shared).tolist(), shared[-1], len(shared)))
+    numbers = onnxwire.TensorProto.FromString(data).int64_data
+    results = run_in_threads(lambda: (np.asarray(numbers).tolist(), numbers[-1], len(numbers)))
     assert all(result == (values, values[-1], len(values)) for result in results)
 
 
 @pytest.mark.parametrize("_", range(10))
 def test_threads_that_share_one_iterator_get_every_element_once(_):
     nodes = iter(onnxwire.ModelProto.FromString(DATA).graph.node)
-    names = [name for part in in_threads(lambda: [node.name for node in nodes]) for name in part]
+    names = [
+        name for names_of_thread in run_in_threads(lambda: [node.name for node in nodes]) for name in names_of_thread
+    ]
     assert sorted(names) == sorted(node.name for node in OFFICIAL.graph.node)
 
 
 def test_arrays_of_one_sequence_made_by_threads_at_once_keep_their_values():
     # Numbers that are decoded without the GIL are decoded by several threads; the bytes of one thread must not be freed
-    # when another is done. New arrays in the same threads would take the memory of freed ones.
+    # when another thread finishes. New arrays in the same threads would take the memory of freed ones.
     code = """
 import threading
 import numpy as np
@@ -835,12 +843,12 @@ for _ in range(20):
     wrong += sum(not np.array_equal(array, wanted) for array in arrays)
 print(wrong)
 """
-    head = wire.tag(7, wire.LEN) + wire.varint(900_000)
-    assert run_apart(code, head.hex()) == "0\n"
+    record_start = wire.tag(7, wire.LEN) + wire.varint(900_000)
+    assert run_in_process(code, record_start.hex()) == "0\n"
 
 
 def test_threads_that_verify_one_file_agree(path):
-    assert in_threads(lambda: onnxwire.verify(path)) == [None] * N_THREADS
+    assert run_in_threads(lambda: onnxwire.verify(path)) == [None] * N_THREADS
 
 
 @pytest.mark.parametrize("_", range(10))
@@ -850,13 +858,13 @@ def test_closing_during_reads_results_in_values_or_closed_error(_):
 
     def read_or_close():
         try:
-            count = len(tensor.int64_data)
+            n_numbers = len(tensor.int64_data)
             tensor.close()
         except (onnxwire.ClosedError, onnxwire.InUseError):
             return len(values)
-        return count
+        return n_numbers
 
-    assert in_threads(read_or_close) == [len(values)] * N_THREADS
+    assert run_in_threads(read_or_close) == [len(values)] * N_THREADS
 
 
 # --- further cases
@@ -880,13 +888,13 @@ def test_an_empty_dict_of_keywords_makes_an_empty_message():
 def test_a_class_that_was_not_made_from_a_table_is_not_a_message_class():
     with pytest.raises(TypeError):
 
-        class Mine(onnxwire.NodeProto):
+        class SubclassOfNode(onnxwire.NodeProto):
             pass
 
-    class Other(onnxwire.Message):
+    class SubclassOfMessage(onnxwire.Message):
         pass
 
-    for cls in (Other, onnxwire.Message):
+    for cls in (SubclassOfMessage, onnxwire.Message):
         with pytest.raises(TypeError, match="message class"):
             cls.FromString(b"")
 
@@ -897,7 +905,7 @@ def test_sequences_of_other_lengths_and_kinds_differ():
     assert node.input != ["a"] and node.input != ["a", "c"] and node.input != ("a", "b") and node.input != node.output
 
 
-def test_a_message_of_more_than_65536_fields_keeps_them_apart(tmp_path):
+def test_a_message_type_of_more_than_65536_fields_distinguishes_them(tmp_path):
     rows = "".join(f"| {i} | f{i} | int32 | optional | | | | | |\n" for i in range(1, 70_001))
     header = "| number | name | type | label | oneof | packed | since | until | doc |\n|-|-|-|-|-|-|-|-|-|\n"
     (tmp_path / "wide.md").write_text(f"# wide\n\npackage: wide\n\n## message Wide\n\nWide.\n\n{header}{rows}")
@@ -908,7 +916,7 @@ def test_a_message_of_more_than_65536_fields_keeps_them_apart(tmp_path):
 
 
 def test_strings_of_any_bytes_are_read_unchanged_any_number_of_times() -> None:
-    # Strings that differ in one byte only, in the middle or at an end; others that are not ASCII, or not UTF-8.
+    # Some strings differ in one byte only, in the middle or at an end; other strings are not ASCII, or not UTF-8.
     texts = [b"x" * n for n in range(40)]
     texts += [b"x" * i + b"y" + b"x" * (n - i - 1) for n in range(1, 40) for i in range(n)]
     texts += [b"x" * i + b + b"x" * (n - i) for b in ("ä".encode(), b"\xff") for n in range(20) for i in range(n)]

@@ -1,6 +1,6 @@
-"""Documents with missing pages: each call has the same result as on the whole document, and never reads a missing page.
+"""Documents with missing pages: each operation has the same result as on the complete document.
 
-Access to bytes that are not resident ends the process, so these tests detect a read without a fetch.
+Access to a page that is not resident ends the process, so these tests detect a read without a fetch.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ LONG_BYTES = 1 << 16
 
 
 def record(number: int, data: bytes) -> bytes:
+    """Return the record of a field with this number, of wire type LEN."""
     return varint(number << 3 | 2) + varint(len(data)) + data
 
 
@@ -65,33 +66,33 @@ def model_bytes() -> bytes:
             node.attribute.add(name="value_strings", type="STRINGS", strings=[b"s" * (2 * LONG_BYTES), b"t"])
             node.attribute.add(name="text", type="STRING", s=b"u" * (2 * LONG_BYTES))
         if i == 150:
-            inner = node.attribute.add(name="then_branch", type="GRAPH").g
-            inner.name = "inner"
-            inner.initializer.append(tensors[0])
-            inner.node.add(op_type="Relu", input=["raw"], output=["z"])
+            branch = node.attribute.add(name="then_branch", type="GRAPH").g
+            branch.name = "inner"
+            branch.initializer.append(tensors[0])
+            branch.node.add(op_type="Relu", input=["raw"], output=["z"])
     graph.output.add(name="y199").type.tensor_type.elem_type = 1
     function = model.functions.add(name="f", domain="local", doc_string="e" * 2 * LONG_BYTES)
     function.node.add(op_type="Identity", input=["a"], output=["b"])
     data = model.SerializeToString()
-    group = b"\xa3\x06" + record(3, b"g" * 2 * LONG_BYTES) + b"\xa4\x06"
-    return data + record(77, b"unknown" * LONG_BYTES) + group + record(2, b"q")
+    unknown_group = b"\xa3\x06" + record(3, b"g" * 2 * LONG_BYTES) + b"\xa4\x06"
+    return data + record(77, b"unknown" * LONG_BYTES) + unknown_group + record(2, b"q")
 
 
-def whole() -> ow.ModelProto:
+def complete_model() -> ow.ModelProto:
     return ow.ModelProto.FromString(model_bytes())
 
 
-def partial(data: bytes | None = None) -> ow.ModelProto:
+def partial_model(data: bytes | None = None) -> ow.ModelProto:
     return root_view(partial_document(model_bytes() if data is None else data), ow.ModelProto)
 
 
-def saved(model: ow.ModelProto, **options: object) -> bytes:
+def save_to_bytes(model: ow.ModelProto, **options: object) -> bytes:
     file = io.BytesIO()
     ow.save(model, file, **options)
     return file.getvalue()
 
 
-def edited(model: ow.ModelProto) -> ow.ModelProto:
+def edit(model: ow.ModelProto) -> ow.ModelProto:
     model.graph.node[7].name = "another"
     model.graph.initializer[1].float_data[3] = 2.0
     del model.graph.initializer[5]
@@ -99,35 +100,40 @@ def edited(model: ow.ModelProto) -> ow.ModelProto:
     return model
 
 
-def merged(model: ow.ModelProto) -> bytes:
-    other = ow.ModelProto()
-    other.MergeFrom(model)
-    other.graph.MergeFrom(model.graph)
-    return other.SerializeToString()
+def merge_and_encode(model: ow.ModelProto) -> bytes:
+    target = ow.ModelProto()
+    target.MergeFrom(model)
+    target.graph.MergeFrom(model.graph)
+    return target.SerializeToString()
 
 
-def without_unknown(model: ow.ModelProto) -> bytes:
+def encode_without_unknown_fields(model: ow.ModelProto) -> bytes:
     model.DiscardUnknownFields()
     return model.SerializeToString()
 
 
-def arrow(model: ow.ModelProto) -> list[object]:
+def arrow_rows(model: ow.ModelProto) -> list[object]:
     pyarrow = pytest.importorskip("pyarrow")
     names = ("nodes", "attributes", "values", "tensors", "metadata", "functions", "model")
     return [pyarrow.table(ow.to_arrow(model, name)).to_pylist() for name in names]
 
 
-CALLS: dict[str, Callable[[ow.ModelProto], object]] = {
+OPERATIONS: dict[str, Callable[[ow.ModelProto], object]] = {
     "fields": lambda model: (model.producer_name, model.doc_string, model.graph.name, model.functions[0].doc_string),
     "repr": repr,
     "arrays": lambda model: [tensor.numpy().tolist() for tensor in model.graph.initializer if tensor.data_type != 8],
     "strings": lambda model: list(model.graph.initializer[4].string_data),
     "raw_data": lambda model: [tensor.raw_data for tensor in model.graph.initializer],
-    "parts": lambda model: [t.read(slice(5, -5)).tolist() for t in model.graph.initializer if t.data_type != 8],
-    "lengths": lambda model: [(len(t.float_data), len(t.int64_data), len(t.raw_data)) for t in model.graph.initializer],
-    "numbers": lambda model: [(t.float_data[-1:], t.int64_data[5:9]) for t in model.graph.initializer],
+    "parts": lambda model: [
+        tensor.read(slice(5, -5)).tolist() for tensor in model.graph.initializer if tensor.data_type != 8
+    ],
+    "lengths": lambda model: [
+        (len(tensor.float_data), len(tensor.int64_data), len(tensor.raw_data)) for tensor in model.graph.initializer
+    ],
+    "numbers": lambda model: [(tensor.float_data[-1:], tensor.int64_data[5:9]) for tensor in model.graph.initializer],
     "attributes": lambda model: [
-        (a.name, a.s, list(a.ints), list(a.floats), list(a.strings)) for a in model.graph.node[100].attribute
+        (attribute.name, attribute.s, list(attribute.ints), list(attribute.floats), list(attribute.strings))
+        for attribute in model.graph.node[100].attribute
     ],
     "subgraph": lambda model: model.graph.node[150].attribute[0].g.initializer[0].numpy().sum(),
     "encoding": lambda model: model.SerializeToString(),
@@ -135,79 +141,79 @@ CALLS: dict[str, Callable[[ow.ModelProto], object]] = {
     "size": lambda model: (model.ByteSize(), model.graph.ByteSize()),
     "encoding of a part": lambda model: model.graph.node[100].SerializeToString(),
     "unknown fields": lambda model: model._unknown_fields(),
-    "edits": lambda model: edited(model).SerializeToString(),
-    "edits, deterministic": lambda model: edited(model).SerializeToString(deterministic=True),
-    "size of edits": lambda model: edited(model).ByteSize(),
-    "save": saved,
-    "save of edits": lambda model: saved(edited(model)),
-    "save deterministically": lambda model: saved(edited(model), deterministic=True),
-    "save aligned": lambda model: saved(model, inline_align=4096),
-    "save of edits, aligned": lambda model: saved(edited(model), inline_align=4096),
-    "equality": lambda model: (model == whole(), whole() == model, model == edited(whole())),
-    "copy": lambda model: ow.ModelProto.FromString(model.__deepcopy__().SerializeToString()) == whole(),
+    "edits": lambda model: edit(model).SerializeToString(),
+    "edits, deterministic": lambda model: edit(model).SerializeToString(deterministic=True),
+    "size of edits": lambda model: edit(model).ByteSize(),
+    "save": save_to_bytes,
+    "save of edits": lambda model: save_to_bytes(edit(model)),
+    "save deterministically": lambda model: save_to_bytes(edit(model), deterministic=True),
+    "save aligned": lambda model: save_to_bytes(model, inline_align=4096),
+    "save of edits, aligned": lambda model: save_to_bytes(edit(model), inline_align=4096),
+    "equality": lambda model: (model == complete_model(), complete_model() == model, model == edit(complete_model())),
+    "copy": lambda model: ow.ModelProto.FromString(model.__deepcopy__().SerializeToString()) == complete_model(),
     "copy of a part": lambda model: ow.GraphProto().CopyFrom(model.graph),
-    "merge": merged,
-    "unknown fields discarded": without_unknown,
+    "merge": merge_and_encode,
+    "unknown fields discarded": encode_without_unknown_fields,
     "tensors": lambda model: [info[:5] for info in ow.tensors(model)],
-    "check": lambda model: [str(p) for p in check(model)],
+    "check": lambda model: [str(problem) for problem in check(model)],
     "text": ow.to_text,
     "text form": str,
     "json": ow.to_json,
-    "tables": arrow,
-    "diff": lambda model: [str(d) for d in ow.diff(model, edited(whole()))],
-    "statistics": lambda model: [ow.measure(t) for t in model.graph.initializer if t.data_type != 8],
+    "tables": arrow_rows,
+    "diff": lambda model: [str(difference) for difference in ow.diff(model, edit(complete_model()))],
+    "statistics": lambda model: [ow.measure(tensor) for tensor in model.graph.initializer if tensor.data_type != 8],
     "extract": lambda model: ow.extract(model, [], ["y149"]).SerializeToString(),
 }
 
 
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_a_call_has_the_same_result_as_on_the_whole_document(call) -> None:
-    assert call(partial()) == call(whole())
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+def test_an_operation_has_the_same_result_as_on_the_complete_document(operation) -> None:
+    assert operation(partial_model()) == operation(complete_model())
 
 
-@pytest.mark.parametrize("call", ["repr", "size", "lengths of bytes"])
-def test_calls_that_need_no_long_value_fetch_none(call) -> None:
-    model = partial()
-    if call == "lengths of bytes":
+@pytest.mark.parametrize("operation", ["repr", "size", "lengths of bytes"])
+def test_operations_that_need_no_long_value_fetch_no_long_value(operation) -> None:
+    model = partial_model()
+    if operation == "lengths of bytes":
         assert [len(tensor.raw_view) for tensor in model.graph.initializer[:1]] == [12 * LONG_BYTES]
         return
-    CALLS[call](model)
+    OPERATIONS[operation](model)
     assert model._document.memory.resident < len(model_bytes()) // 4
 
 
 def test_the_first_access_fetches_no_long_values() -> None:
-    model = partial()
+    model = partial_model()
     assert [node.name for node in model.graph.node] == [f"n{i}" for i in range(200)]
     assert next(iter(model.graph.initializer)).name == "raw"
     # Short values, numbers that are not packed, and the first and last page of long values.
     assert model._document.memory.resident < len(model_bytes()) // 6
 
 
-def test_verify_reads_what_it_checks() -> None:
+def test_verify_fetches_only_the_bytes_that_it_checks() -> None:
     document = partial_document(model_bytes())
     verify_document(document, ow.ModelProto)
     assert document.memory.resident < len(model_bytes()) // 4
     data = model_bytes()
-    at = data.index(b"ints") + 20
-    broken = data[:at] + b"\xff" * 20 + data[at + 20 :]
-    with pytest.raises(ow.DecodeError) as ours:
-        verify_document(partial_document(broken), ow.ModelProto)
-    with pytest.raises(ow.DecodeError) as theirs:
-        ow.verify(broken)
-    assert str(ours.value) == str(theirs.value)
+    offset = data.index(b"ints") + 20
+    damaged = data[:offset] + b"\xff" * 20 + data[offset + 20 :]
+    with pytest.raises(ow.DecodeError) as partial_error:
+        verify_document(partial_document(damaged), ow.ModelProto)
+    with pytest.raises(ow.DecodeError) as complete_error:
+        ow.verify(damaged)
+    assert str(partial_error.value) == str(complete_error.value)
 
 
-@pytest.mark.parametrize("cut", [3, 100, 70_000, 300_000, 2_000_000, 4_000_000])
-def test_damage_is_reported_at_its_offset(cut) -> None:
-    data = model_bytes()[:cut]
+@pytest.mark.parametrize("n_bytes", [3, 100, 70_000, 300_000, 2_000_000, 4_000_000])
+def test_damage_is_reported_at_its_offset(n_bytes) -> None:
+    data = model_bytes()[:n_bytes]
 
-    def attempt(model_of: Callable[[], ow.ModelProto]) -> str:
+    def read_names(load_model: Callable[[], ow.ModelProto]) -> str:
         try:
-            return repr([tensor.name for tensor in model_of().graph.initializer])
+            return repr([tensor.name for tensor in load_model().graph.initializer])
         except ow.DecodeError as error:
             return str(error)
 
-    assert attempt(lambda: partial(data)) == attempt(lambda: ow.ModelProto.FromString(data))
+    assert read_names(lambda: partial_model(data)) == read_names(lambda: ow.ModelProto.FromString(data))
 
 
 def test_a_source_that_fetches_nothing_is_an_error() -> None:
@@ -218,7 +224,7 @@ def test_a_source_that_fetches_nothing_is_an_error() -> None:
 
 
 def test_an_error_of_the_source_is_raised_and_the_next_call_continues() -> None:
-    model = partial()
+    model = partial_model()
     source = model._document.memory.source
 
     def fail() -> None:
@@ -235,7 +241,7 @@ def test_an_error_of_the_source_is_raised_and_the_next_call_continues() -> None:
     assert model.graph.initializer[0].numpy().shape == (3 * LONG_BYTES,)
 
 
-CLOSED = {
+READS = {
     "bytes": lambda model: model.graph.initializer[0].raw_data,
     "text": lambda model: model.functions[0].doc_string,
     "numbers": lambda model: model.graph.initializer[2].int64_data[0],
@@ -244,9 +250,9 @@ CLOSED = {
 }
 
 
-@pytest.mark.parametrize("call", CLOSED.values(), ids=CLOSED)
-def test_closing_while_bytes_are_fetched_is_refused_or_an_error(call) -> None:
-    model = partial()
+@pytest.mark.parametrize("operation", READS.values(), ids=READS)
+def test_closing_while_bytes_are_fetched_is_refused_or_an_error(operation) -> None:
+    model = partial_model()
     list(model.graph.initializer)
     source = model._document.memory.source
 
@@ -260,7 +266,7 @@ def test_closing_while_bytes_are_fetched_is_refused_or_an_error(call) -> None:
     source.refused = False
     source.on_fetch = close
     try:
-        call(model)
+        operation(model)
         assert source.refused or source.on_fetch is close
     except ClosedError:
         pass
@@ -269,12 +275,12 @@ def test_closing_while_bytes_are_fetched_is_refused_or_an_error(call) -> None:
 def test_groups_without_an_end_are_walked_once() -> None:
     data = b"\x3a" + varint(200_000) + b"\xa3\x06" * 100_000
     with pytest.raises(ow.DecodeError):
-        list(partial(data).graph.node)
+        list(partial_model(data).graph.node)
     with pytest.raises(ow.DecodeError):
-        partial(b"\xa3\x06" * 100_000)
+        partial_model(b"\xa3\x06" * 100_000)
 
 
-def test_the_memory_of_a_huge_file_is_that_of_its_resident_pages() -> None:
+def test_a_huge_file_needs_memory_for_its_resident_pages_only() -> None:
     from onnxwire.engine.partial import PartialMemory
 
     try:
@@ -289,7 +295,7 @@ def test_the_memory_of_a_huge_file_is_that_of_its_resident_pages() -> None:
             memory.put(offset, bytes(size))
 
 
-def test_each_of_many_open_files_has_its_own_bytes_in_any_order_of_closing() -> None:
+def test_many_open_files_have_separate_bytes_and_can_be_closed_in_any_order() -> None:
     tensors = [ow.TensorProto(name=f"t{i}", raw_data=bytes([i]) * 100_000) for i in range(40)]
     documents = [partial_document(tensor.SerializeToString()) for tensor in tensors]
     views = [root_view(document, ow.TensorProto) for document in documents]

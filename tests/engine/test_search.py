@@ -1,4 +1,4 @@
-"""Search: it finds the same messages as a walk over all fields, and scans messages without them as bytes."""
+"""Search: it finds the same messages as a walk over all fields, without making views of messages that contain none."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def walk(message, path=""):
         if field.message_type is None:
             continue
         values = value if field.is_repeated else [value]
-        for index, inner in enumerate(values):
-            step = f"{path}{field.name}[{index}]" if field.is_repeated else f"{path}{field.name}"
-            if isinstance(inner, onnxwire.TensorProto):
-                yield step, inner.name
-            yield from walk(inner, f"{step}.")
+        for index, submessage in enumerate(values):
+            submessage_path = f"{path}{field.name}[{index}]" if field.is_repeated else f"{path}{field.name}"
+            if isinstance(submessage, onnxwire.TensorProto):
+                yield submessage_path, submessage.name
+            yield from walk(submessage, f"{submessage_path}.")
 
 
-def found(message):
+def find_tensors(message):
     return [(path, tensor.name) for path, tensor in Search(message, [onnxwire.TensorProto])]
 
 
@@ -48,16 +48,17 @@ def random_graph(rng, depth, counter):
 
 
 def tensor(counter):
+    """Make a tensor whose name has the number of tensors so far; `counter` is a list with an element for each."""
     counter.append(None)
     return helper.make_tensor(f"t{len(counter)}", TensorProto.FLOAT, [1], [1.0])
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_search_finds_the_same_tensors_as_a_walk_also_after_edits(seed):
+def test_a_search_finds_the_same_tensors_as_a_walk_before_and_after_edits(seed):
     rng = random.Random(seed)
     official = helper.make_model(random_graph(rng, 4, []))
     model = onnxwire.ModelProto.FromString(official.SerializeToString())
-    assert found(model) == list(walk(model))
+    assert find_tensors(model) == list(walk(model))
     nodes = [node for _, node in Search(model, [onnxwire.NodeProto])]
     for node in rng.sample(nodes, min(len(nodes), 3)):
         node.name = "renamed"
@@ -67,8 +68,8 @@ def test_a_search_finds_the_same_tensors_as_a_walk_also_after_edits(seed):
         model.graph.node.add(name="last").attribute.add().tensors.add(name="last")
     if rng.random() < 0.3 and len(model.graph.node) > 1:
         del model.graph.node[0]
-    assert found(model) == list(walk(model))
-    assert found(onnxwire.ModelProto.FromString(model.SerializeToString())) == list(walk(model))
+    assert find_tensors(model) == list(walk(model))
+    assert find_tensors(onnxwire.ModelProto.FromString(model.SerializeToString())) == list(walk(model))
 
 
 def test_a_tensor_that_is_added_during_the_search_is_found():
@@ -90,18 +91,18 @@ def test_damage_in_a_message_without_tensors_is_reported():
     data[position] = 0x7F  # the length of the attribute's name
     model = onnxwire.load(bytes(data))
     with pytest.raises(onnxwire.DecodeError, match=r"graph\.node\[0\]\.attribute\[0\]"):
-        found(model)
+        find_tensors(model)
 
 
 @pytest.mark.parametrize(("levels", "is_allowed"), [(33, True), (34, False)])
-def test_graphs_may_be_nested_as_deeply_as_before_without_tensors(levels, is_allowed):
+def test_graphs_without_tensors_may_be_nested_up_to_the_nesting_limit(levels, is_allowed):
     graph = onnxwire.GraphProto(name="innermost")
     data = graph.SerializeToString()
     for _ in range(levels):  # graph > node > attribute > graph
         data = span(1, span(5, span(6, data)))
     message = onnxwire.load(data, onnxwire.GraphProto)
     if is_allowed:
-        assert found(message) == []
+        assert find_tensors(message) == []
     else:
         with pytest.raises(onnxwire.DecodeError, match="100"):
-            found(message)
+            find_tensors(message)

@@ -20,32 +20,34 @@ def test_readers_beside_an_editor_read_consistent_names():
     original = onnxwire.ModelProto()
     for i in range(200):
         original.graph.node.add(name=f"node {i}", op_type="Conv", input=[f"x{i}"]).attribute.add(name="k", ints=[1, i])
-    edited, other = (onnxwire.ModelProto.FromString(original.SerializeToString()) for _ in range(2))
-    wrong, over = [], threading.Event()
+    edited_model, unedited_model = (onnxwire.ModelProto.FromString(original.SerializeToString()) for _ in range(2))
+    inconsistent_reads, is_over = [], threading.Event()
 
     def read(model, expected):
-        while not over.is_set():
+        while not is_over.is_set():
             for i, node in enumerate(model.graph.node):
                 attribute = node.attribute[0]
                 if node.name not in expected or list(node.input) != [f"x{i}"] or list(attribute.ints) != [1, i]:
-                    wrong.append((i, node.name, list(node.input), list(attribute.ints)))
+                    inconsistent_reads.append((i, node.name, list(node.input), list(attribute.ints)))
 
-    readers = [threading.Thread(target=read, args=(edited, names)) for _ in range(2)]
-    readers.append(threading.Thread(target=read, args=(other, {name for name in names if name.startswith("node")})))
+    readers = [threading.Thread(target=read, args=(edited_model, names)) for _ in range(2)]
+    readers.append(
+        threading.Thread(target=read, args=(unedited_model, {name for name in names if name.startswith("node")}))
+    )
     for reader in readers:
         reader.start()
-    for i, node in enumerate(edited.graph.node):
+    for i, node in enumerate(edited_model.graph.node):
         node.name = f"new {i}"
-    over.set()
+    is_over.set()
     for reader in readers:
         reader.join()
-    assert wrong == []
-    assert [node.name for node in edited.graph.node] == [f"new {i}" for i in range(200)]
+    assert inconsistent_reads == []
+    assert [node.name for node in edited_model.graph.node] == [f"new {i}" for i in range(200)]
 
 
-@pytest.mark.skipif(not hasattr(sys, "_is_gil_enabled"), reason="a Python that always has the GIL")
+@pytest.mark.skipif(not hasattr(sys, "_is_gil_enabled"), reason="this Python always has the GIL")
 def test_the_gil_stays_disabled():
     """Importing the package does not turn the GIL on in a Python that runs without it."""
     code = "import sys, onnxwire, onnxwire.arrow, onnxwire.checker; print(sys._is_gil_enabled())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str(not sysconfig.get_config_var("Py_GIL_DISABLED"))
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == str(not sysconfig.get_config_var("Py_GIL_DISABLED"))

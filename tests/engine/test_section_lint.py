@@ -1,8 +1,8 @@
 """A lint of the sources: every function that Python can call enters the section, or is listed with a reason.
 
-It reads the sources, because calls do not show it: with the GIL, the section (`onnxwire/engine/section.h`) does
-nothing; without it, a function that does not enter fails in rare interleavings only, which `test_threads.py` and
-`fuzz_edits.py` look for on a build without the GIL.
+It reads the sources, since running the functions does not reveal an omission: with the GIL, the section
+(`onnxwire/engine/section.h`) does nothing; without the GIL, a function that does not enter fails in rare interleavings
+only, for which `test_threads.py` and `fuzz_edits.py` search on a build without the GIL.
 """
 
 import re
@@ -20,16 +20,16 @@ FUNCTION = re.compile(
 # Functions that do not enter the section, with reasons.
 OWN_MEMORY = "frees its own memory"
 ENTERS_SECTION = "enters the section in its body, or calls one function that does"
-STATELESS = "looks at its arguments only"
+STATELESS = "uses its arguments only"
 GENERATOR = "a generator, which can't stay in the section; the functions that it calls enter it"
-NEW = "has an object that no other thread has yet"
-CONSTANT_NUMBERS = "reads numbers of its own, which never change"
-ONE_CALL = "has objects of its own; the function that it calls enters the section"
+NEW_OBJECT = "uses an object that no other thread references yet"
+CONSTANT_NUMBERS = "reads numbers of its object, which never change"
+ONE_CALL = "uses objects that no other thread references; the function that it calls enters the section"
 EXEMPT_FUNCTIONS = {
     "_varint": {"packed_levels": STATELESS, "decode_packed": STATELESS},
     "analysis._sums": {"sum_block": STATELESS},
     "analysis.structure_match": {
-        "__init__": NEW,
+        "__init__": NEW_OBJECT,
         "__dealloc__": OWN_MEMORY,
         "__getitem__": CONSTANT_NUMBERS,
         "rewired_vertices": CONSTANT_NUMBERS,
@@ -38,12 +38,12 @@ EXEMPT_FUNCTIONS = {
         "has_equal_label": CONSTANT_NUMBERS,
         "match_unique": STATELESS,
     },
-    "analysis.flat_graph": {"__cinit__": NEW, "__dealloc__": OWN_MEMORY, "changed_types": CONSTANT_NUMBERS},
+    "analysis.flat_graph": {"__cinit__": NEW_OBJECT, "__dealloc__": OWN_MEMORY, "changed_types": CONSTANT_NUMBERS},
     "arrow._program": {"__dealloc__": OWN_MEMORY},
     "arrow._types": {"tensor_type": STATELESS},
     "checker._facts": {"__dealloc__": OWN_MEMORY},
     "checker._scopes": {"__dealloc__": OWN_MEMORY},
-    "index.names": {"__dealloc__": OWN_MEMORY, "__cinit__": NEW, "definitions_of": STATELESS},
+    "index.names": {"__dealloc__": OWN_MEMORY, "__cinit__": NEW_OBJECT, "definitions_of": STATELESS},
     "index.producers": {
         "__dealloc__": OWN_MEMORY,
         "__iter__": CONSTANT_NUMBERS,
@@ -52,30 +52,30 @@ EXEMPT_FUNCTIONS = {
     },
     "dropin.audit": {"watch_opening": "this module turns the GIL on"},
     "engine.classes": {"__dealloc__": OWN_MEMORY},
-    "engine.document": {"__cinit__": NEW, "__dealloc__": "of Spans: " + OWN_MEMORY},
+    "engine.document": {"__cinit__": NEW_OBJECT, "__dealloc__": "of Spans: " + OWN_MEMORY},
     "engine.encoder": {"__dealloc__": OWN_MEMORY},
     "engine.file_writer": {"__dealloc__": OWN_MEMORY, "copy_range": STATELESS, "write_buffer": STATELESS},
     "engine.mapping": {"__dealloc__": OWN_MEMORY, "map_file": STATELESS},
     "engine.numbers": {"__next__": ENTERS_SECTION},
     "engine.overlay": {"__dealloc__": "of Numbers: " + OWN_MEMORY},
     "engine.overlay_index": {"__dealloc__": "of RecentOverlays: " + OWN_MEMORY},
-    "engine.repeated": {"__cinit__": NEW},
+    "engine.repeated": {"__cinit__": NEW_OBJECT},
     "engine.repeated_span": {"__next__": ENTERS_SECTION},
     "engine.scan": {"of": STATELESS, "mentioning": GENERATOR, "strings_of": GENERATOR},
     "engine.foreign_thread": {
-        "close_entrance": "one atomic number",
+        "close_entrance": "sets one atomic number",
         "forget_other_threads": "a new process has one thread",
     },
-    "engine.search": {"__cinit__": "of Paths: " + NEW, "__dealloc__": OWN_MEMORY},
+    "engine.search": {"__cinit__": "of Paths: " + NEW_OBJECT, "__dealloc__": OWN_MEMORY},
     "engine.section": {"after_fork": "a new process has one thread"},
-    "engine.table": {"__cinit__": NEW, "__dealloc__": OWN_MEMORY},
+    "engine.table": {"__cinit__": NEW_OBJECT, "__dealloc__": OWN_MEMORY},
     "engine.text_form": {"__dealloc__": OWN_MEMORY},
     "engine.view": {"count_views": ENTERS_SECTION},
     "engine.write": {"chunks_of": GENERATOR},
     "tensor.bits": {"unpack": STATELESS, "pack": STATELESS},
     "tensor.dlpack": {"to_capsule": STATELESS},
     "tensor.payload_layout": {
-        "__cinit__": NEW,
+        "__cinit__": NEW_OBJECT,
         "data_type": CONSTANT_NUMBERS,
         "nbytes": CONSTANT_NUMBERS,
         "is_external": CONSTANT_NUMBERS,
@@ -90,7 +90,7 @@ EXEMPT_FUNCTIONS = {
     },
     "text._json_parser": {"decoded_pieces": GENERATOR, "parse_json": ONE_CALL},
     "text._text_parser": {"parse_text": ONE_CALL},
-    "text._tokenizer": {"__cinit__": NEW, "pieces": GENERATOR},
+    "text._tokenizer": {"__cinit__": NEW_OBJECT, "pieces": GENERATOR},
     "viewer._column_ids": {"__dealloc__": OWN_MEMORY},
 }
 
@@ -98,8 +98,10 @@ EXEMPT_FUNCTIONS = {
 @pytest.mark.parametrize("path", SOURCES, ids=[str(path.relative_to(ROOT)) for path in SOURCES])
 def test_functions_enter_the_section(path):
     module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    apart = EXEMPT_FUNCTIONS.get(module, {})
+    exempt_functions = EXEMPT_FUNCTIONS.get(module, {})
     functions = list(FUNCTION.finditer(path.read_text(encoding="utf-8")))
-    outside = {found["name"] for found in functions if "@critical_section" not in found["decorators"]}
-    assert outside <= set(apart), "decorate it with @critical_section, or list it above with a reason"
-    assert set(apart) <= outside, "a function listed above as outside enters the section"
+    functions_outside = {match["name"] for match in functions if "@critical_section" not in match["decorators"]}
+    assert functions_outside <= set(exempt_functions), (
+        "decorate it with @critical_section, or list it above with a reason"
+    )
+    assert set(exempt_functions) <= functions_outside, "a function listed above as outside enters the section"

@@ -8,8 +8,8 @@ from each import each
 
 import onnxwire as ow
 
-# A field that NodeProto does not have: the general encoder writes messages with unknown fields, and copies them.
-UNKNOWN = b"\xfa\x0f\x03abc"
+# A field that NodeProto does not have: the general encoder writes messages with unknown fields, which it copies.
+UNKNOWN_RECORD = b"\xfa\x0f\x03abc"
 
 EDITS = [
     lambda node: setattr(node, "name", "new"),
@@ -32,19 +32,19 @@ EDITS = [
 ]  # fmt: skip
 
 
-def node_of(choose: random.Random) -> bytes:
+def encode_random_node(rng: random.Random) -> bytes:
     """Return a node whose records have any order, with some fields twice."""
     attribute = onnx.AttributeProto(name="a", i=7, type=2)
     attribute.t.raw_data = b"1234"
-    parts = [
+    records = [
         onnx.NodeProto(input=["a", ""]), onnx.NodeProto(output=["b"]), onnx.NodeProto(name="n"),
         onnx.NodeProto(op_type="Relu"), onnx.NodeProto(domain="d"), onnx.NodeProto(attribute=[attribute]),
         onnx.NodeProto(attribute=[onnx.AttributeProto(name="g", g=onnx.GraphProto(name="inner"))]),
     ]  # fmt: skip
-    return b"".join(part.SerializeToString() for part in choose.choices(parts, k=choose.randrange(9)))
+    return b"".join(record.SerializeToString() for record in rng.choices(records, k=rng.randrange(9)))
 
 
-def edited(data: bytes, edits: list) -> tuple[bytes, bytes]:
+def encode_edited(data: bytes, edits: list) -> tuple[bytes, bytes]:
     """Return the encodings of a node and of its graph after edits of the node."""
     graph = ow.GraphProto()
     node = ow.NodeProto.FromString(data)
@@ -57,27 +57,27 @@ def edited(data: bytes, edits: list) -> tuple[bytes, bytes]:
 
 
 def test_the_bytes_are_those_of_the_general_encoder() -> None:
-    choose = random.Random(5)
+    rng = random.Random(5)
     for _ in range(400):
-        data = node_of(choose)
-        edits = choose.choices(EDITS, k=choose.randrange(1, 5))
-        alone, graph = edited(data, edits)
-        general, other = edited(data + UNKNOWN, edits)
-        assert alone + UNKNOWN == general
-        assert ow.GraphProto.FromString(graph).node[0].SerializeToString() == alone
-        assert ow.GraphProto.FromString(other).node[0].SerializeToString() == general
+        data = encode_random_node(rng)
+        edits = rng.choices(EDITS, k=rng.randrange(1, 5))
+        node_bytes, graph_bytes = encode_edited(data, edits)
+        general_node_bytes, general_graph_bytes = encode_edited(data + UNKNOWN_RECORD, edits)
+        assert node_bytes + UNKNOWN_RECORD == general_node_bytes
+        assert ow.GraphProto.FromString(graph_bytes).node[0].SerializeToString() == node_bytes
+        assert ow.GraphProto.FromString(general_graph_bytes).node[0].SerializeToString() == general_node_bytes
 
 
 @each("count", [1, 20, 70, 200])
-def test_messages_with_more_records_than_fit_are_complete(count: int) -> None:
+def test_messages_with_any_number_of_records_are_complete(count: int) -> None:
     graph = ow.GraphProto.FromString(
         onnx.GraphProto(node=[onnx.NodeProto(input=[f"i{k}" for k in range(count)], op_type="A")]).SerializeToString()
     )
     graph.node[0].name = "n"
     graph.node[0].input[0] = "changed"
-    theirs = onnx.GraphProto.FromString(graph.SerializeToString())
-    assert theirs.node[0].input == ["changed", *(f"i{k}" for k in range(1, count))]
-    assert (theirs.node[0].name, theirs.node[0].op_type) == ("n", "A")
+    official = onnx.GraphProto.FromString(graph.SerializeToString())
+    assert official.node[0].input == ["changed", *(f"i{k}" for k in range(1, count))]
+    assert (official.node[0].name, official.node[0].op_type) == ("n", "A")
 
 
 def test_a_damaged_nested_message_is_reported() -> None:

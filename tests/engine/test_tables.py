@@ -18,31 +18,31 @@ from onnxwire.engine.table_text import parse
 from onnxwire.messages import SCHEMA
 from onnxwire.messages._tables import TABLES
 
-HERE = os.path.dirname(os.path.dirname(__file__))
-PACKAGE = os.path.join(HERE, "..", "onnxwire")
+TESTS_FOLDER = os.path.dirname(os.path.dirname(__file__))
+PACKAGE = os.path.join(TESTS_FOLDER, "..", "onnxwire")
 FILES = [onnx_ml_pb2.DESCRIPTOR, onnx_operators_ml_pb2.DESCRIPTOR, onnx_data_pb2.DESCRIPTOR]
 
 
 def official_messages():
     """Return all message descriptors of the official files by full name, including nested ones."""
-    found = {}
+    descriptors = {}
 
     def add(descriptor):
-        found[descriptor.full_name] = descriptor
+        descriptors[descriptor.full_name] = descriptor
         for nested in descriptor.nested_types:
             add(nested)
 
     for file in FILES:
         for descriptor in file.message_types_by_name.values():
             add(descriptor)
-    return found
+    return descriptors
 
 
 def official_enums():
-    found = {enum.full_name: enum for file in FILES for enum in file.enum_types_by_name.values()}
+    enums = {enum.full_name: enum for file in FILES for enum in file.enum_types_by_name.values()}
     for message in official_messages().values():
-        found |= {enum.full_name: enum for enum in message.enum_types}
-    return found
+        enums |= {enum.full_name: enum for enum in message.enum_types}
+    return enums
 
 
 MESSAGES, ENUMS = official_messages(), official_enums()
@@ -70,55 +70,55 @@ def test_the_tables_have_the_official_enums_and_no_others():
 
 @EVERY_MESSAGE
 def test_a_message_has_the_official_fields_by_number(name):
-    wanted = sorted((field.number, field.name) for field in MESSAGES[name].fields)
-    assert [(field.number, field.name) for field in SCHEMA.messages[name].DESCRIPTOR.fields] == wanted
+    expected = sorted((field.number, field.name) for field in MESSAGES[name].fields)
+    assert [(field.number, field.name) for field in SCHEMA.messages[name].DESCRIPTOR.fields] == expected
 
 
 @EVERY_FIELD
 def test_a_field_has_the_official_type(name):
-    ours, official = field_pair(name)
-    assert (ours.type, ours.cpp_type) == (official.type, official.cpp_type)
+    our_field, official_field = field_pair(name)
+    assert (our_field.type, our_field.cpp_type) == (official_field.type, official_field.cpp_type)
 
 
 @EVERY_FIELD
 def test_a_field_has_the_official_label(name):
-    ours, official = field_pair(name)
-    assert (ours.is_repeated, ours.has_presence) == (official.is_repeated, official.has_presence)
+    our_field, official_field = field_pair(name)
+    assert (our_field.is_repeated, our_field.has_presence) == (official_field.is_repeated, official_field.has_presence)
 
 
 @EVERY_FIELD
 def test_a_field_is_packed_as_the_official_one_is(name):
-    ours, official = field_pair(name)
-    assert ours.is_packed is official.is_packed
+    our_field, official_field = field_pair(name)
+    assert our_field.is_packed is official_field.is_packed
 
 
 @EVERY_FIELD
 def test_a_field_has_the_official_oneof(name):
-    ours, official = field_pair(name)
-    assert (ours.containing_oneof and ours.containing_oneof.full_name) == (
-        official.containing_oneof and official.containing_oneof.full_name
+    our_field, official_field = field_pair(name)
+    assert (our_field.containing_oneof and our_field.containing_oneof.full_name) == (
+        official_field.containing_oneof and official_field.containing_oneof.full_name
     )
 
 
 @EVERY_FIELD
 def test_a_field_has_the_official_message_or_enum(name):
-    ours, official = field_pair(name)
+    our_field, official_field = field_pair(name)
     for kind in ("message_type", "enum_type"):
-        mine, theirs = getattr(ours, kind), getattr(official, kind)
-        assert (mine and mine.full_name) == (theirs and theirs.full_name)
+        our_type, official_type = getattr(our_field, kind), getattr(official_field, kind)
+        assert (our_type and our_type.full_name) == (official_type and official_type.full_name)
 
 
 @EVERY_FIELD
 def test_a_field_has_the_official_default(name):
-    ours, official = field_pair(name)
-    if ours.message_type is None:
-        assert ours.default_value == official.default_value
+    our_field, official_field = field_pair(name)
+    if our_field.message_type is None:
+        assert our_field.default_value == official_field.default_value
 
 
 @EVERY_ENUM
 def test_an_enum_has_the_official_values(name):
-    wanted = sorted((value.number, value.name) for value in ENUMS[name].values)
-    assert sorted((value.number, value.name) for value in SCHEMA.enums[name].DESCRIPTOR.values) == wanted
+    expected = sorted((value.number, value.name) for value in ENUMS[name].values)
+    assert sorted((value.number, value.name) for value in SCHEMA.enums[name].DESCRIPTOR.values) == expected
 
 
 @EVERY_ENUM
@@ -145,7 +145,7 @@ def test_a_message_has_the_official_reserved_names(name):
     assert sorted(SCHEMA.messages[name].DESCRIPTOR.reserved_names) == sorted(reserved_of(name)[1])
 
 
-def test_everything_in_the_tables_has_a_doc_of_one_line():
+def test_every_row_of_the_tables_has_a_doc_of_one_line():
     descriptors = [cls.DESCRIPTOR for cls in SCHEMA.messages.values()] + list(SCHEMA.retired.values())
     enums = [wrapper.DESCRIPTOR for wrapper in SCHEMA.enums.values()]
     documented = [
@@ -162,7 +162,7 @@ def test_everything_in_the_tables_has_a_doc_of_one_line():
 
 
 def read_facts(name):
-    with open(os.path.join(HERE, "facts", name), encoding="utf-8", newline="") as file:
+    with open(os.path.join(TESTS_FOLDER, "facts", name), encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file, delimiter="\t"))
 
 
@@ -181,13 +181,16 @@ IR_SPANS = [
 
 def ir_version(text):
     """Return the IR version of a release: the number of IR_VERSION in its proto."""
-    [number] = [number for first, last, number in IR_SPANS if first <= release(text) <= last]
+    [number] = [
+        number for first_release, last_release, number in IR_SPANS if first_release <= release(text) <= last_release
+    ]
     return number
 
 
 def span_of(row):
-    last = row["last_release"]
-    return ir_version(row["first_release"]), None if release(last) == NEWEST else ir_version(last)
+    """Return the first IR version of a row, and the last one, or None if the row is in the newest release."""
+    last_release = row["last_release"]
+    return ir_version(row["first_release"]), None if release(last_release) == NEWEST else ir_version(last_release)
 
 
 TYPE_NAMES = {getattr(F, name): name.removeprefix("TYPE_").lower() for name in dir(F) if name.startswith("TYPE_")}
@@ -236,10 +239,10 @@ def test_the_tables_have_one_row_for_each_row_of_the_enum_history():
     assert sorted(tables, key=repr) == sorted(facts, key=repr)
 
 
-def test_messages_of_the_history_without_a_live_row_are_retired():
-    live = {row["message"] for row in FIELD_FACTS if release(row["last_release"]) == NEWEST}
+def test_messages_without_a_row_in_the_newest_release_are_retired():
+    current_messages = {row["message"] for row in FIELD_FACTS if release(row["last_release"]) == NEWEST}
     names = {row["message"] for row in FIELD_FACTS}
-    assert {name.removeprefix("onnx.") for name in SCHEMA.retired} == names - live
+    assert {name.removeprefix("onnx.") for name in SCHEMA.retired} == names - current_messages
 
 
 def test_the_newest_version_of_the_tables_is_that_of_the_official_runtime():
@@ -248,7 +251,7 @@ def test_the_newest_version_of_the_tables_is_that_of_the_official_runtime():
 
 # --- the files
 
-SCHEMA_FILES = sorted(glob.glob(os.path.join(HERE, "..", "schema", "onnx-*.md")))
+SCHEMA_FILES = sorted(glob.glob(os.path.join(TESTS_FOLDER, "..", "schema", "onnx-*.md")))
 
 
 @pytest.mark.parametrize("path", SCHEMA_FILES, ids=map(os.path.basename, SCHEMA_FILES))
@@ -268,7 +271,7 @@ SOURCES = sorted(glob.glob(os.path.join(PACKAGE, "engine", "*.p*")))
 
 
 def onnx_words():
-    """Return names that only ONNX would use: of messages, of fields with an underscore, and a few others."""
+    """Return names that only ONNX uses: of messages, of fields with an underscore, and three others."""
     names = {cls.DESCRIPTOR.name for cls in SCHEMA.messages.values()}
     words = {name for name in names if name.endswith("Proto") or re.fullmatch("([A-Z][a-z]+){2,}", name)}
     words |= {field.rpartition(".")[2] for field in FIELDS if "_" in field.rpartition(".")[2]}
@@ -280,10 +283,10 @@ def test_the_list_of_onnx_words_is_not_empty():
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=map(os.path.basename, SOURCES))
-def test_the_engine_names_nothing_of_onnx(path):
+def test_the_engine_contains_no_names_of_onnx(path):
     with open(path, encoding="utf-8") as file:
-        found = set(re.findall(r"[A-Za-z_]\w*", file.read()))
-    assert found & onnx_words() == set()
+        words = set(re.findall(r"[A-Za-z_]\w*", file.read()))
+    assert words & onnx_words() == set()
 
 
 def test_the_list_of_engine_sources_is_not_empty():

@@ -1,4 +1,4 @@
-"""Many threads read a model while one thread edits it: every read value existed, and all edits take effect."""
+"""Many threads read a model while one thread edits it: they read only values that were present, and no edit is lost."""
 
 import os
 import subprocess
@@ -14,35 +14,35 @@ import wire
 import onnxwire
 
 N_READERS = 4
-STEPS = 400
-NUMBERS = 20_000  # enough numbers that they are decoded while other threads run
+N_EDITS = 400
+N_NUMBERS = 20_000  # while a list of this length is decoded, other threads run
 
 
-def encoded_model() -> bytes:
+def encode_model() -> bytes:
     graph = onnx.GraphProto(name="main")
     for i in range(60):
         node = graph.node.add(name=f"node {i}", op_type="Conv", input=[f"x {i}", f"w {i}"], output=[f"y {i}"])
         node.attribute.add(name="kernel_shape", type=7, ints=[3, 3])
         node.attribute.add(name="body", type=5).g.node.add(name=f"node {i}", op_type="Relu", input=[f"x {i}"])
-        graph.initializer.add(name=f"w {i}", data_type=7, dims=[NUMBERS], int64_data=range(NUMBERS if i < 3 else 5))
+        graph.initializer.add(name=f"w {i}", data_type=7, dims=[N_NUMBERS], int64_data=range(N_NUMBERS if i < 3 else 5))
     return onnx.ModelProto(ir_version=13, graph=graph, producer_name="node 0").SerializeToString()
 
 
-DATA = encoded_model()
+DATA = encode_model()
 
 
-def change(model, step: int, chance: Random) -> None:
+def make_random_edit(model, step: int, rng: Random) -> None:
     """Make one edit with methods that both runtimes have."""
     nodes = model.graph.node
-    node = chance.choice(nodes)
-    tensor = model.graph.initializer[chance.randrange(3)]
-    match chance.randrange(14):
+    node = rng.choice(nodes)
+    tensor = model.graph.initializer[rng.randrange(3)]
+    match rng.randrange(14):
         case 0:
             node.name = f"node {step}"
         case 1:
             node.input.append(f"x {step}")
         case 2:
-            node.input[:] = [f"w {step}"] * chance.randrange(4)
+            node.input[:] = [f"w {step}"] * rng.randrange(4)
         case 3:
             nodes.add(name=f"node {step}", op_type="Conv").attribute.add(name="body").g.name = "main"
         case 4:
@@ -60,17 +60,17 @@ def change(model, step: int, chance: Random) -> None:
         case 10:
             tensor.int64_data.append(7)
         case 11:
-            tensor.int64_data[:] = range(NUMBERS)
+            tensor.int64_data[:] = range(N_NUMBERS)
         case 12:
             tensor.CopyFrom(model.graph.initializer[2])
         case 13:
             tensor.ParseFromString(tensor.SerializeToString())
 
 
-def change_often(model, seed: int) -> None:
-    chance = Random(seed)
-    for step in range(STEPS):
-        change(model, step, chance)
+def make_random_edits(model, seed: int) -> None:
+    rng = Random(seed)
+    for step in range(N_EDITS):
+        make_random_edit(model, step, rng)
 
 
 def is_name(name: str) -> bool:
@@ -83,13 +83,13 @@ def read_fields(model) -> bool:
     for node in model.graph.node:
         names += [node.name, *node.input, *node.output]
         for attribute in node.attribute:
-            names += [inner.name for inner in attribute.g.node]
+            names += [inner_node.name for inner_node in attribute.g.node]
             if not set(attribute.ints) <= {3}:
                 return False
     return all(map(is_name, names))
 
 
-def read_held(model) -> bool:
+def read_shared_views(model) -> bool:
     """Read fields through views and sequences that other threads use too."""
     nodes = list(model.graph.node)
     inputs = [node.input for node in nodes]
@@ -101,7 +101,7 @@ def read_held(model) -> bool:
 def read_numbers(model) -> bool:
     for tensor in model.graph.initializer[:3]:
         array = np.asarray(tensor.int64_data)
-        if len(array) and array[-1] not in (NUMBERS - 1, 7):
+        if len(array) and array[-1] not in (N_NUMBERS - 1, 7):
             return False
         if len(tensor.int64_data) > 2 and tensor.int64_data[1] != 1:
             return False
@@ -112,22 +112,24 @@ def read_encoding(model) -> bool:
     return read_fields(onnxwire.ModelProto.FromString(model.SerializeToString()))
 
 
-def read_whole(model) -> bool:
+def read_complete_model(model) -> bool:
     copy = onnxwire.ModelProto()
     copy.CopyFrom(model)
     return isinstance(copy == model, bool) and str(model).startswith("ir_version: 13\n")
 
 
-READ_FUNCTIONS = [read_fields, read_held, read_numbers, read_encoding, read_whole]
+READ_FUNCTIONS = [read_fields, read_shared_views, read_numbers, read_encoding, read_complete_model]
 
 
 def test_no_module_of_the_engine_enables_the_gil():
     """The GIL keeps its initial state, which is disabled on free-threaded Pythons."""
-    is_on = "getattr(sys, '_is_gil_enabled', lambda: True)()"
-    code = f"import sys; before = {is_on}; import onnxwire, onnxwire.checker; print(before == {is_on})"
+    is_gil_enabled = "getattr(sys, '_is_gil_enabled', lambda: True)()"
+    code = (
+        f"import sys; before = {is_gil_enabled}; import onnxwire, onnxwire.checker; print(before == {is_gil_enabled})"
+    )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "True\n"
+    process = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert process.stdout == "True\n"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -137,10 +139,10 @@ def test_concurrent_readers_read_existing_values_and_do_not_disturb_an_editor(se
     failures: list[object] = []
     counts = dict.fromkeys(READ_FUNCTIONS, 0)
 
-    def work(first: int) -> None:
+    def read_repeatedly(first_function: int) -> None:
         try:
             while not (is_over.is_set() and all(counts.values())):  # also if the editor has finished
-                for read in READ_FUNCTIONS[first:] + READ_FUNCTIONS[:first]:
+                for read in READ_FUNCTIONS[first_function:] + READ_FUNCTIONS[:first_function]:
                     try:
                         if not read(model):
                             failures.append(read)
@@ -152,11 +154,11 @@ def test_concurrent_readers_read_existing_values_and_do_not_disturb_an_editor(se
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
-    readers = [threading.Thread(target=work, args=(i,)) for i in range(N_READERS)]
+    readers = [threading.Thread(target=read_repeatedly, args=(i,)) for i in range(N_READERS)]
     try:
         for reader in readers:
             reader.start()
-        change_often(model, seed)
+        make_random_edits(model, seed)
     finally:
         is_over.set()
         for reader in readers:
@@ -165,7 +167,7 @@ def test_concurrent_readers_read_existing_values_and_do_not_disturb_an_editor(se
     assert failures == []
     assert all(counts.values())
     if not wire.IS_UPB:
-        return  # its implementation in Python refuses to merge a message into itself
+        return  # the Python implementation of protobuf refuses to merge a message into itself
     official = onnx.ModelProto.FromString(DATA)
-    change_often(official, seed)
+    make_random_edits(official, seed)
     assert onnx.ModelProto.FromString(model.SerializeToString()) == official

@@ -1,4 +1,4 @@
-"""The definition that a name refers to: all readers agree, also for models that violate single assignment.
+"""The definition that a name refers to: all readers agree, even for models that violate single assignment.
 
 Random models have several nodes that produce one value, names that hide outer ones, nested graphs that capture values,
 functions, initializers that are also inputs, and empty names. The readers are compared with a plain resolver, written
@@ -21,81 +21,87 @@ from onnxwire.viewer.queries import Queries
 NAMES = ["a", "b", "c", "d", "e", ""]
 
 
-def fill(draw, scope, depth):
+def fill_randomly(rng, scope, depth):
     """Fill a graph or function with random nodes and nested graphs; few names are used, so that they collide."""
     if isinstance(scope, GraphProto):
-        for name in draw.choices(NAMES, k=draw.randrange(3)):
+        for name in rng.choices(NAMES, k=rng.randrange(3)):
             scope.input.add(name=name)
-        for name in draw.choices(NAMES, k=draw.randrange(3)):
+        for name in rng.choices(NAMES, k=rng.randrange(3)):
             scope.initializer.add(name=name, data_type=1)
-        for name in draw.choices(NAMES, k=draw.randrange(2)):
+        for name in rng.choices(NAMES, k=rng.randrange(2)):
             scope.sparse_initializer.add().values.name = name
-        for name in draw.choices(NAMES, k=draw.randrange(3)):
+        for name in rng.choices(NAMES, k=rng.randrange(3)):
             scope.output.add(name=name)
     else:
-        scope.input.extend(draw.choices(NAMES, k=draw.randrange(3)))
-        scope.output.extend(draw.choices(NAMES, k=draw.randrange(3)))
-    for _ in range(draw.randrange(5)):
+        scope.input.extend(rng.choices(NAMES, k=rng.randrange(3)))
+        scope.output.extend(rng.choices(NAMES, k=rng.randrange(3)))
+    for _ in range(rng.randrange(5)):
         node = scope.node.add(op_type="Op")
-        node.input.extend(draw.choices(NAMES, k=draw.randrange(4)))
-        node.output.extend(draw.choices(NAMES, k=draw.randrange(3)))
-        for _ in range(draw.randrange(3) if depth and draw.random() < 0.4 else 0):
+        node.input.extend(rng.choices(NAMES, k=rng.randrange(4)))
+        node.output.extend(rng.choices(NAMES, k=rng.randrange(3)))
+        for _ in range(rng.randrange(3) if depth and rng.random() < 0.4 else 0):
             attribute = node.attribute.add(name="g")
-            if draw.random() < 0.7:
-                fill(draw, attribute.g, depth - 1)
-            for _ in range(draw.randrange(2)):
-                fill(draw, attribute.graphs.add(), depth - 1)
+            if rng.random() < 0.7:
+                fill_randomly(rng, attribute.g, depth - 1)
+            for _ in range(rng.randrange(2)):
+                fill_randomly(rng, attribute.graphs.add(), depth - 1)
 
 
-def made(seed):
-    draw = random.Random(seed)
+def random_model(seed):
+    rng = random.Random(seed)
     model = ModelProto(ir_version=10)
     model.graph.SetInParent()
-    fill(draw, model.graph, 3)
-    for _ in range(draw.randrange(3)):
-        fill(draw, model.functions.add(name="f", domain="d"), 2)
+    fill_randomly(rng, model.graph, 3)
+    for _ in range(rng.randrange(3)):
+        fill_randomly(rng, model.functions.add(name="f", domain="d"), 2)
     return ModelProto.FromString(model.SerializeToString())
 
 
 class Scope:
-    """A graph or function in the plain resolver. around, holder: the outer scope, and its node that contains it."""
+    """A graph or function in the plain resolver.
 
-    def __init__(self, message, path, around=None, holder=-1):
-        self.message, self.path, self.around, self.holder = message, path, around, holder
-        self.found = {}
+    outer_scope, outer_node: the scope that contains this graph, and the index of its node with the graph.
+    definitions_by_name: kind and path of the definition of each name.
+    """
+
+    def __init__(self, message, path, outer_scope=None, outer_node=-1):
+        self.message, self.path, self.outer_scope, self.outer_node = message, path, outer_scope, outer_node
+        self.definitions_by_name = {}
         if isinstance(message, GraphProto):
             for i, tensor in enumerate(message.initializer):
-                self.found.setdefault(tensor.name, ("weight", f"{path}.initializer[{i}]"))
+                self.definitions_by_name.setdefault(tensor.name, ("weight", f"{path}.initializer[{i}]"))
             for i, sparse in enumerate(message.sparse_initializer):
-                self.found.setdefault(sparse.values.name, ("weight", f"{path}.sparse_initializer[{i}].values"))
+                self.definitions_by_name.setdefault(
+                    sparse.values.name, ("weight", f"{path}.sparse_initializer[{i}].values")
+                )
             for value in message.input:
-                self.found.setdefault(value.name, ("input", ""))
+                self.definitions_by_name.setdefault(value.name, ("input", ""))
         else:
             for name in message.input:
-                self.found.setdefault(name, ("input", ""))
+                self.definitions_by_name.setdefault(name, ("input", ""))
         for i, node in enumerate(message.node):
             for name in node.output:
-                self.found.setdefault(name, ("node", f"{path}.node[{i}]"))
-        self.found.pop("", None)
+                self.definitions_by_name.setdefault(name, ("node", f"{path}.node[{i}]"))
+        self.definitions_by_name.pop("", None)
 
-    def home(self, name):
+    def defining_scope(self, name):
         """Return the scope that defines a name, or None, and its node that contains this scope, or -1."""
-        scope, holder = self, -1
-        while scope is not None and name not in scope.found:
-            scope, holder = scope.around, scope.holder
-        return scope, holder
+        scope, outer_node = self, -1
+        while scope is not None and name not in scope.definitions_by_name:
+            scope, outer_node = scope.outer_scope, scope.outer_node
+        return scope, outer_node
 
 
-def scopes_in(message, path, around=None, holder=-1):
-    scope = Scope(message, path, around, holder)
+def scopes_in(message, path, outer_scope=None, outer_node=-1):
+    scope = Scope(message, path, outer_scope, outer_node)
     yield scope
     for i, node in enumerate(message.node):
         for k, attribute in enumerate(node.attribute):
-            inner = f"{path}.node[{i}].attribute[{k}]"
+            attribute_path = f"{path}.node[{i}].attribute[{k}]"
             if attribute.HasField("g"):
-                yield from scopes_in(attribute.g, f"{inner}.g", scope, i)
+                yield from scopes_in(attribute.g, f"{attribute_path}.g", scope, i)
             for j, graph in enumerate(attribute.graphs):
-                yield from scopes_in(graph, f"{inner}.graphs[{j}]", scope, i)
+                yield from scopes_in(graph, f"{attribute_path}.graphs[{j}]", scope, i)
 
 
 def all_scopes(model):
@@ -108,33 +114,39 @@ def uses_of(scope):
     """Yield the uses of a scope's nodes and of its captured outputs: scope, name, node, slot, kind."""
     for i, node in enumerate(scope.message.node):
         for slot, name in enumerate(node.input):
-            home, holder = scope.home(name)
+            scope_of_definition, outer_node = scope.defining_scope(name)
             if name:
-                yield (scope, name, i, slot, "input") if home in (None, scope) else (home, name, holder, None, "input")
+                yield (
+                    (scope, name, i, slot, "input")
+                    if scope_of_definition in (None, scope)
+                    else (scope_of_definition, name, outer_node, None, "input")
+                )
         for slot, name in enumerate(node.output):
             if name:
                 yield scope, name, i, slot, "output"
-    if scope.around is not None:
+    if scope.outer_scope is not None:
         for value in scope.message.output:
-            home, holder = scope.home(value.name)
-            if home not in (None, scope):
-                yield home, value.name, holder, None, "input"
+            scope_of_definition, outer_node = scope.defining_scope(value.name)
+            if scope_of_definition not in (None, scope):
+                yield scope_of_definition, value.name, outer_node, None, "input"
 
 
 @pytest.fixture(scope="module")
 def models():
-    return [made(seed) for seed in range(400)]
+    return [random_model(seed) for seed in range(400)]
 
 
 def test_the_random_models_cover_every_rule(models):
     scopes = [scope for model in models for scope in all_scopes(model)]
-    twice = [
-        s for s in scopes if len(names := [n for node in s.message.node for n in node.output if n]) > len({*names})
+    scopes_with_duplicates = [
+        scope
+        for scope in scopes
+        if len(names := [name for node in scope.message.node for name in node.output if name]) > len({*names})
     ]
-    captured = [use for s in scopes for use in uses_of(s) if use[3] is None]
-    assert len(twice) >= 200
-    assert len(captured) >= 200
-    assert sum(isinstance(s.message, FunctionProto) for s in twice) >= 50
+    captured_uses = [use for scope in scopes for use in uses_of(scope) if use[3] is None]
+    assert len(scopes_with_duplicates) >= 200
+    assert len(captured_uses) >= 200
+    assert sum(isinstance(scope.message, FunctionProto) for scope in scopes_with_duplicates) >= 50
 
 
 def uses_in_table(model):
@@ -146,23 +158,25 @@ def uses_in_table(model):
 def test_the_table_of_uses_names_the_scope_that_defines_each_value(models):
     for model in models:
         rows = uses_in_table(model)
-        wanted = Counter((use[0].path, *use[1:]) for scope in all_scopes(model) for use in uses_of(scope))
-        assert Counter(rows) == wanted
+        expected = Counter((use[0].path, *use[1:]) for scope in all_scopes(model) for use in uses_of(scope))
+        assert Counter(rows) == expected
 
 
 def test_the_map_draws_the_node_that_produces_each_value(models):
     for model in models:
         columns = MapColumns(model)
         lines = zip(columns.use_row.tolist(), columns.use_slot.tolist(), columns.use_value.tolist(), strict=True)
-        drawn = Counter((row, slot, int(columns.producer[value])) for row, slot, value in lines)
-        wanted = Counter()
+        drawn_lines = Counter((row, slot, int(columns.producer[value])) for row, slot, value in lines)
+        expected = Counter()
         for scope in all_scopes(model):
-            for home, name, node, slot, kind in uses_of(scope):
+            for scope_of_definition, name, node, slot, kind in uses_of(scope):
                 if kind == "input":
-                    what, path = home.found.get(name, ("", ""))
-                    row = columns.row_of(f"{home.path}.node[{node}]")
-                    wanted[row, -1 if slot is None else slot, columns.row_of(path) if what == "node" else -1] += 1
-        assert drawn == wanted
+                    definition_kind, path = scope_of_definition.definitions_by_name.get(name, ("", ""))
+                    row = columns.row_of(f"{scope_of_definition.path}.node[{node}]")
+                    expected[
+                        row, -1 if slot is None else slot, columns.row_of(path) if definition_kind == "node" else -1
+                    ] += 1
+        assert drawn_lines == expected
 
 
 def test_the_page_of_a_node_shows_the_definitions_of_its_inputs(models):
@@ -172,23 +186,31 @@ def test_the_page_of_a_node_shows_the_definitions_of_its_inputs(models):
             for i, node in enumerate(scope.message.node):
                 entries = page.node(f"{scope.path}.node[{i}]")["inputs"]
                 for name, entry in zip(node.input, entries, strict=True):
-                    home, _ = scope.home(name)
-                    wanted = ("none", "") if not name else home.found[name] if home is not None else ("outer", "")
-                    assert (entry["kind"], entry["path"]) == wanted
+                    scope_of_definition, _ = scope.defining_scope(name)
+                    expected = (
+                        ("none", "")
+                        if not name
+                        else scope_of_definition.definitions_by_name[name]
+                        if scope_of_definition is not None
+                        else ("outer", "")
+                    )
+                    assert (entry["kind"], entry["path"]) == expected
 
 
 def test_the_page_of_a_node_counts_the_nodes_that_read_its_outputs(models):
     for model in models[:150]:
         page = Queries(model)
-        takers = {}
+        readers = {}
         for scope in all_scopes(model):
-            for home, name, node, _, kind in uses_of(scope):
+            for scope_of_definition, name, node, _, kind in uses_of(scope):
                 if kind == "input":
-                    takers.setdefault((home.path, name), set()).add(f"{home.path}.node[{node}]")
+                    readers.setdefault((scope_of_definition.path, name), set()).add(
+                        f"{scope_of_definition.path}.node[{node}]"
+                    )
         for scope in all_scopes(model):
             for i in range(len(scope.message.node)):
                 for entry in page.node(f"{scope.path}.node[{i}]")["outputs"]:
-                    assert set(entry["consumers"]) == takers.get((scope.path, entry["name"]), set())
+                    assert set(entry["consumers"]) == readers.get((scope.path, entry["name"]), set())
                     assert entry["count"] == len(entry["consumers"])
 
 
@@ -196,53 +218,66 @@ def test_check_resolves_each_input_to_the_same_definition(models):
     for model in models:
         facts = Facts(model._document, ModelProto)
         resolved, inputs = facts.derive(Scopes), facts.lists("NodeProto.input")
-        found = {}
+        definitions_found = {}
         for row in range(inputs.n):
-            scope, maker = int(resolved.defining_scopes[row]), int(resolved.makers[row])
-            graphs = facts.GraphProto.n
-            sheet, at = (facts.GraphProto, scope) if scope < graphs else (facts.FunctionProto, scope - graphs)
-            path = sheet.path(at) if scope >= 0 else ""
-            found[inputs.path(row)] = (path, facts.NodeProto.path(maker) if maker >= 0 else "")
+            scope, producer = int(resolved.defining_scopes[row]), int(resolved.makers[row])
+            n_graphs = facts.GraphProto.n
+            scope_facts, scope_row = (
+                (facts.GraphProto, scope) if scope < n_graphs else (facts.FunctionProto, scope - n_graphs)
+            )
+            path = scope_facts.path(scope_row) if scope >= 0 else ""
+            definitions_found[inputs.path(row)] = (path, facts.NodeProto.path(producer) if producer >= 0 else "")
         for scope in all_scopes(model):
             for i, node in enumerate(scope.message.node):
                 for slot, name in enumerate(node.input):
-                    home, _ = scope.home(name)
-                    kind, path = home.found[name] if home is not None else ("", "")
-                    wanted = ("" if home is None else home.path, path if kind == "node" else "")
-                    assert found[f"{scope.path}.node[{i}].input[{slot}]"] == wanted
+                    scope_of_definition, _ = scope.defining_scope(name)
+                    kind, path = (
+                        scope_of_definition.definitions_by_name[name] if scope_of_definition is not None else ("", "")
+                    )
+                    expected = (
+                        "" if scope_of_definition is None else scope_of_definition.path,
+                        path if kind == "node" else "",
+                    )
+                    assert definitions_found[f"{scope.path}.node[{i}].input[{slot}]"] == expected
 
 
 def test_the_walk_over_messages_applies_the_same_rules(models):
     for model in models:
         for scope in all_scopes(model):
-            inputs, initializers, makers = definitions(scope.message)
-            assert {*inputs, *initializers, *makers} == defined_names(scope.message) == scope.found.keys()
-            assert {name: f"{scope.path}.node[{index}]" for name, index in makers.items()} == {
-                name: path for name, (kind, path) in scope.found.items() if kind == "node"
+            inputs, initializers, producers = definitions(scope.message)
+            assert (
+                {*inputs, *initializers, *producers} == defined_names(scope.message) == scope.definitions_by_name.keys()
+            )
+            assert {name: f"{scope.path}.node[{index}]" for name, index in producers.items()} == {
+                name: path for name, (kind, path) in scope.definitions_by_name.items() if kind == "node"
             }
-            assert inputs.keys() == {name for name, (kind, _) in scope.found.items() if kind == "input"}
+            assert inputs.keys() == {name for name, (kind, _) in scope.definitions_by_name.items() if kind == "input"}
             for i, node in enumerate(scope.message.node):
-                captured = set(captured_names(node))
-                inner = [s for s in scopes_in(scope.message, scope.path, scope.around, scope.holder) if s.around]
-                taken = {
+                outer_names = set(captured_names(node))
+                inner_scopes = [
+                    inner_scope
+                    for inner_scope in scopes_in(scope.message, scope.path, scope.outer_scope, scope.outer_node)
+                    if inner_scope.outer_scope
+                ]
+                expected = {
                     name
-                    for s in inner
-                    if s.path.startswith(f"{scope.path}.node[{i}].")
+                    for inner_scope in inner_scopes
+                    if inner_scope.path.startswith(f"{scope.path}.node[{i}].")
                     for name in (
-                        *(n for node in s.message.node for n in node.input),
-                        *(v.name for v in s.message.output),
+                        *(n for node in inner_scope.message.node for n in node.input),
+                        *(v.name for v in inner_scope.message.output),
                     )
-                    if name and not _is_within(s, name, scope)
+                    if name and not _is_within(inner_scope, name, scope)
                 }
-                assert captured == taken
+                assert outer_names == expected
 
 
 def _is_within(scope, name, outer):
     """Return whether a name that a scope uses is defined inside `outer`."""
     while scope.path != outer.path:
-        if name in scope.found:
+        if name in scope.definitions_by_name:
             return True
-        scope = scope.around
+        scope = scope.outer_scope
     return False
 
 
@@ -260,11 +295,11 @@ def two_producers():
 
 
 @pytest.mark.filterwarnings("ignore::onnxwire.UntypedValueWarning")
-def test_the_first_node_produces_a_value_for_all_that_use_it():
+def test_the_first_node_that_produces_a_name_defines_its_value():
     model = two_producers()
     page = Queries(model)
-    for user in (0, 2, 4):
-        assert [entry["path"] for entry in page.node(f"graph.node[{user}]")["inputs"]] == ["graph.node[1]"]
+    for node_index in (0, 2, 4):
+        assert [entry["path"] for entry in page.node(f"graph.node[{node_index}]")["inputs"]] == ["graph.node[1]"]
     columns = MapColumns(model)
     assert {int(columns.producer[value]) for row, value in zip(columns.use_row, columns.use_value, strict=True)
             if row in (0, 2, 4)} == {1}  # fmt: skip
@@ -286,10 +321,10 @@ def test_an_input_or_initializer_precedes_nodes_that_produce_its_name(field):
 
 
 def test_an_outer_value_as_output_of_an_inner_graph_is_captured():
-    inner = GraphProto()
-    inner.output.add(name="x")
+    branch = GraphProto()
+    branch.output.add(name="x")
     model = ModelProto(ir_version=10)
     model.graph.input.add(name="x")
     model.graph.node.append(NodeProto(op_type="If", output=["y"]))
-    model.graph.node[0].attribute.add(name="then_branch").g.CopyFrom(inner)
+    model.graph.node[0].attribute.add(name="then_branch").g.CopyFrom(branch)
     assert uses_in_table(model) == [("graph", "y", 0, 0, "output"), ("graph", "x", 0, None, "input")]

@@ -12,7 +12,7 @@ from onnxwire.io.remote import file
 
 
 @pytest.fixture(autouse=True)
-def small_files_are_small(monkeypatch) -> None:
+def lower_small_file_limit(monkeypatch) -> None:
     """Read files of more than 4 MiB in ranges, so that tests of ranges need no large files."""
     monkeypatch.setattr(file, "_SMALL_FILE_BYTES", 1 << 22)
 
@@ -27,12 +27,12 @@ class Trips:
 @pytest.fixture
 def trips(monkeypatch) -> Trips:
     """Count the round trips of the test."""
-    counted = Trips()
+    counter = Trips()
     run = file.run
 
-    def counting_run(work: Coroutine[Any, Any, Any]) -> Any:
-        counted.count += 1
-        return run(work)
+    def counting_run(coroutine: Coroutine[Any, Any, Any]) -> Any:
+        counter.count += 1
+        return run(coroutine)
 
     monkeypatch.setattr(file, "run", counting_run)
-    return counted
+    return counter

@@ -19,11 +19,13 @@ _LARGE_FILE_BYTES = 10_000  # minimum size of a file that is on the other server
 
 @dataclass
 class HubRequest:
+    """A request that one of the two servers received, and the answer's status."""
+
     server: str  # "hub" or "cdn"
     path: str
     headers: dict[str, str]
     status: int = 0
-    sent: int = 0
+    sent: int = 0  # bytes of the body
 
 
 @dataclass
@@ -34,16 +36,15 @@ class Hub:
     lifetime: float = 1.0  # seconds for which a signed address is valid
     revisions: dict[str, str] = field(default_factory=lambda: {"main": COMMIT, COMMIT: COMMIT})
     is_private: bool = False
-    headers: dict[str, str] = field(
-        default_factory=dict
-    )  # replaces headers of the Hub's redirects; "" removes a header
+    # Headers that replace those of the Hub's redirects; "" removes a header.
+    headers: dict[str, str] = field(default_factory=dict)
     location: str | None = None  # the target of redirects, instead of the signed address
     requests: list[HubRequest] = field(default_factory=list)
-    valid: dict[str, float] = field(default_factory=dict)
-    cdn: str = ""
+    expiry_times: dict[str, float] = field(default_factory=dict)  # signature -> time.monotonic() at which it expires
+    cdn: str = ""  # the address of the server of large files
 
-    def of(self, server: str) -> list[HubRequest]:
-        return [asked for asked in self.requests if asked.server == server]
+    def requests_to(self, server: str) -> list[HubRequest]:
+        return [request for request in self.requests if request.server == server]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -56,8 +57,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         hub: Hub = self.server.hub  # type: ignore[attr-defined]
         name: str = self.server.name  # type: ignore[attr-defined]
-        self.asked = HubRequest(name, self.path, {key.lower(): value for key, value in self.headers.items()})
-        hub.requests.append(self.asked)
+        self.hub_request = HubRequest(name, self.path, {key.lower(): value for key, value in self.headers.items()})
+        hub.requests.append(self.hub_request)
         (self.hub if name == "hub" else self.cdn)(hub)
 
     def hub(self, hub: Hub) -> None:
@@ -69,9 +70,9 @@ class _Handler(BaseHTTPRequestHandler):
         if tree is not None:
             self.tree(hub, tree[1], unquote(tree[2]), unquote(tree[3]))
             return
-        found = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
-        commit = hub.revisions.get(unquote(found[2])) if found else None
-        data = hub.files.get(found[1], {}).get(unquote(found[3])) if found else None
+        file_match = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
+        commit = hub.revisions.get(unquote(file_match[2])) if file_match else None
+        data = hub.files.get(file_match[1], {}).get(unquote(file_match[3])) if file_match else None
         if data is None or commit is None:
             self.reply(404, b"", {"X-Error-Code": "EntryNotFound"})
             return
@@ -80,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         digest = hashlib.sha256(data).hexdigest()
         key = secrets.token_hex(8)
-        hub.valid[key] = time.monotonic() + hub.lifetime
+        hub.expiry_times[key] = time.monotonic() + hub.lifetime
         headers = {
             "X-Repo-Commit": commit,
             "X-Linked-Etag": f'"{digest}"',
@@ -103,29 +104,29 @@ class _Handler(BaseHTTPRequestHandler):
         self.reply(200, json.dumps(entries).encode(), {"Content-Type": "application/json"})
 
     def cdn(self, hub: Hub) -> None:
-        parts = urlsplit(self.path)
-        key = parse_qs(parts.query).get("signature", [""])[0]
-        if hub.valid.get(key, 0) < time.monotonic():
+        address = urlsplit(self.path)
+        key = parse_qs(address.query).get("signature", [""])[0]
+        if hub.expiry_times.get(key, 0) < time.monotonic():
             self.reply(403, b"expired", {})
             return
         by_digest = {hashlib.sha256(data).hexdigest(): data for files in hub.files.values() for data in files.values()}
         self.content(
-            by_digest[parts.path[1:]], {"ETag": '"of-the-cdn"', "Last-Modified": "Mon, 02 Jun 2025 10:00:00 GMT"}
+            by_digest[address.path[1:]], {"ETag": '"of-the-cdn"', "Last-Modified": "Mon, 02 Jun 2025 10:00:00 GMT"}
         )
 
     def content(self, data: bytes, headers: dict[str, str]) -> None:
         if self.headers.get("If-Match", headers["ETag"]) != headers["ETag"]:
             self.reply(412, b"", {})
             return
-        found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-        if found is None:
+        range_match = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        if range_match is None:
             self.reply(200, data, headers)
             return
-        start, end = int(found[1]), min(int(found[2]) + 1, len(data))
+        start, end = int(range_match[1]), min(int(range_match[2]) + 1, len(data))
         self.reply(206, data[start:end], headers | {"Content-Range": f"bytes {start}-{end - 1}/{len(data)}"})
 
     def reply(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        self.asked.status, self.asked.sent = status, len(body)
+        self.hub_request.status, self.hub_request.sent = status, len(body)
         self.send_response(status)
         for key, value in {"Content-Length": str(len(body)), **headers}.items():
             self.send_header(key, value)

@@ -15,11 +15,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
 LATENCY = 0.03  # time before an answer, in seconds
-_STEP = 1 << 20
+_BLOCK_BYTES = 1 << 20
 
 
 class Pieces:
-    """The bytes of a file of any size: pieces of bytes, and numbers of bytes of a pattern, one after another."""
+    """The contents of a file of any size. A piece is bytes, or the length in bytes of a repeated pattern."""
 
     def __init__(self, *pieces: bytes | int) -> None:
         self.pieces = [piece for piece in pieces if piece]
@@ -30,18 +30,18 @@ class Pieces:
             self.size += piece if isinstance(piece, int) else len(piece)
 
     def read(self, start: int, end: int) -> bytes:
-        found = []
+        chunks = []
         while start < end:
             i = bisect.bisect_right(self.starts, start) - 1
-            piece, first = self.pieces[i], self.starts[i]
+            piece, piece_start = self.pieces[i], self.starts[i]
             length = piece if isinstance(piece, int) else len(piece)
-            stop = min(end - first, length)
+            piece_end = min(end - piece_start, length)
             if isinstance(piece, int):
-                found.append(_pattern(start - first, stop))
+                chunks.append(_pattern(start - piece_start, piece_end))
             else:
-                found.append(piece[start - first : stop])
-            start = first + stop
-        return b"".join(found)
+                chunks.append(piece[start - piece_start : piece_end])
+            start = piece_start + piece_end
+        return b"".join(chunks)
 
 
 _PATTERN = bytes(range(256)) * 4096
@@ -71,21 +71,23 @@ class Request:
 
 @dataclass
 class State:
+    """The files of a server, its received requests, and how it answers."""
+
     files: dict[str, Pieces]
     latency: float = 0.0
     etag: str | None = '"one"'
     modified: str | None = "Mon, 02 Jun 2025 10:00:00 GMT"
     has_ranges: bool = True
     redirects: dict[str, tuple[int, str | None]] = field(default_factory=dict)  # status and Location, by path
-    before: Callable[[State, int], None] | None = None  # called before each request is answered, with its number
-    marks: dict[str, str] = field(default_factory=dict)  # additional headers of files
+    on_request: Callable[[State, int], None] | None = None  # called with the number of each request before its answer
+    extra_headers: dict[str, str] = field(default_factory=dict)  # additional headers of files
     folder_list: bytes | None = None  # the answer to PROPFIND
     date: str | None = None  # the date of each answer; None: now
-    together: threading.Barrier | None = None  # requests wait here, and are answered only once all of them have arrived
-    knows_conditions: bool = True  # whether If-Match and If-Unmodified-Since are heeded
+    barrier: threading.Barrier | None = None  # requests wait here until as many as its parties have arrived
+    heeds_conditions: bool = True  # whether If-Match and If-Unmodified-Since are evaluated
     requests: list[Request] = field(default_factory=list)
     fault: dict[int, str] = field(default_factory=dict)  # number of a request -> its fault
-    always: str | None = None  # the fault of every request
+    default_fault: str | None = None  # the fault of requests that are not in `fault`
     retry_after: str | None = None  # sent with 429 and 503
     hides_size: bool = False  # whether Content-Range ends with /*
     stalled: int = 0  # requests that ended without an answer
@@ -143,7 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
     def answer(self, has_body: bool) -> None:
         state: State = self.server.state  # type: ignore[attr-defined]
         path = unquote(urlsplit(self.path).path)
-        found = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
+        range_match = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
         request = Request(
             self.command,
             self.path,
@@ -153,13 +155,13 @@ class _Handler(BaseHTTPRequestHandler):
         with state.lock:
             number = len(state.requests)
             state.requests.append(request)
-            if state.before is not None:
-                state.before(state, number)
-            fault = state.fault.get(number, state.always)
+            if state.on_request is not None:
+                state.on_request(state, number)
+            fault = state.fault.get(number, state.default_fault)
         if state.latency:
             time.sleep(state.latency)
-        if state.together is not None:
-            state.together.wait(60)
+        if state.barrier is not None:
+            state.barrier.wait(60)
         if fault == "refused":
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
@@ -185,11 +187,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.reply(404, b"no such file", has_body)
             return
         etag = '"two"' if fault == "changed" else state.etag
-        wanted = self.headers.get("If-Match")
-        since = self.headers.get("If-Unmodified-Since")
-        is_other = wanted is not None and etag is not None and wanted != etag
-        is_later = since is not None and state.modified is not None and since != state.modified
-        if state.knows_conditions and (is_other or is_later):
+        if_match = self.headers.get("If-Match")
+        if_unmodified_since = self.headers.get("If-Unmodified-Since")
+        has_other_etag = if_match is not None and etag is not None and if_match != etag
+        is_modified = (
+            if_unmodified_since is not None and state.modified is not None and if_unmodified_since != state.modified
+        )
+        if state.heeds_conditions and (has_other_etag or is_modified):
             self.reply(412, b"", has_body)
             return
         headers = {"Accept-Ranges": "bytes"}
@@ -198,9 +202,9 @@ class _Handler(BaseHTTPRequestHandler):
         if etag is not None:
             headers["ETag"] = etag
         start, end, status = 0, pieces.size, 200
-        if found and state.has_ranges and pieces.size:
-            start = int(found[1]) if found[1] else max(pieces.size - int(found[2]), 0)
-            end = min(int(found[2]) + 1, pieces.size) if found[1] and found[2] else pieces.size
+        if range_match and state.has_ranges and pieces.size:
+            start = int(range_match[1]) if range_match[1] else max(pieces.size - int(range_match[2]), 0)
+            end = min(int(range_match[2]) + 1, pieces.size) if range_match[1] and range_match[2] else pieces.size
             if start >= pieces.size:
                 self.reply(416, b"", has_body, {"Content-Range": f"bytes */{pieces.size}"})
                 return
@@ -217,7 +221,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "shorter":
             length -= 1
         headers["Content-Length"] = str(length)
-        headers |= state.marks
+        headers |= state.extra_headers
         self.send_response(status)
         for key, value in headers.items():
             self.send_header(key, value)
@@ -229,12 +233,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         with contextlib.suppress(OSError):
             while length > 0:
-                step = min(length, _STEP)
-                data = pieces.read(start, min(start + step, pieces.size)).ljust(step, b"?")
-                request.sent += step  # counted before sending, since a client may check as soon as it has all bytes
+                n_bytes = min(length, _BLOCK_BYTES)
+                data = pieces.read(start, min(start + n_bytes, pieces.size)).ljust(n_bytes, b"?")
+                request.sent += n_bytes  # counted before sending, since a client may check as soon as it has all bytes
                 self.wfile.write(data)
-                start += step
-                length -= step
+                start += n_bytes
+                length -= n_bytes
 
     def reply(self, status: int, body: bytes, has_body: bool, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
@@ -247,7 +251,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class ObjectServer:
-    """A context manager of a server; `url` is its address, `state` its files and counters."""
+    """A context manager of a server; `url` is its address, `state` its files and counters.
+
+    latency: the seconds before each answer. stall: the seconds for which a request with the fault "timeout" waits.
+    """
 
     def __init__(
         self, files: dict[str, bytes | Pieces], latency: float = 0.0, stall: float = 3.0, host: str = "127.0.0.1"

@@ -1,4 +1,4 @@
-"""Models of any size for servers: their structure is bytes, their weights are numbers of bytes of a pattern."""
+"""Models of any size for servers: their structure is encoded, their weights are repeated patterns of given lengths."""
 
 from __future__ import annotations
 
@@ -26,23 +26,26 @@ def model_bytes(location: str = "w.data") -> bytes:
 def two_servers() -> Iterator[tuple[ObjectServer, ObjectServer]]:
     """Start a server of a model and its external data, and a second one with the same files."""
     files = {"d/m.onnx": model_bytes(), "d/w.data": VALUES.tobytes()}
-    with ObjectServer(files) as own, ObjectServer(files) as other:
-        yield own, other
+    with ObjectServer(files) as model_server, ObjectServer(files) as second_server:
+        yield model_server, second_server
 
 
 def head(number: int, size: int) -> bytes:
-    """Return the tag and length of a record."""
+    """Return the tag and length of a record.
+
+    number: the field's number. size: the length of the value in bytes.
+    """
     return varint(number << 3 | 2) + varint(size)
 
 
 def tensor_head(name: str, size: int) -> bytes:
-    """Return the bytes of a TensorProto of bytes up to its raw_data."""
+    """Return the encoding of a uint8 TensorProto up to the start of its raw_data, which has `size` bytes."""
     dims = varint(size)
     return head(1, len(dims)) + dims + b"\x10\x02" + head(8, len(name)) + name.encode() + head(9, size)
 
 
 def model(sizes: list[int], *, names: list[str] | None = None, nodes: int = 30) -> Pieces:
-    """Return a model of uint8 initializers of some sizes in bytes."""
+    """Return a model of uint8 initializers of these sizes in bytes."""
     graph: list[bytes | int] = []
     for i in range(nodes):
         node = ow.NodeProto(op_type="Relu", name=f"node_{i}", input=[f"x{i}"], output=[f"x{i + 1}"])
@@ -50,8 +53,8 @@ def model(sizes: list[int], *, names: list[str] | None = None, nodes: int = 30) 
         graph.append(head(1, len(data)) + data)
     graph.append(head(2, 5) + b"graph")
     for i, size in enumerate(sizes):
-        start = tensor_head(names[i] if names else f"layers.{i // 9}.weight{i % 9}", size)
-        graph += [head(5, len(start) + size) + start, size]
+        tensor_start = tensor_head(names[i] if names else f"layers.{i // 9}.weight{i % 9}", size)
+        graph += [head(5, len(tensor_start) + size) + tensor_start, size]
     length = sum(piece if isinstance(piece, int) else len(piece) for piece in graph)
     opset = ow.OperatorSetIdProto(version=17).SerializeToString()
     return Pieces(b"\x08\x09" + head(7, length), *graph, head(8, len(opset)) + opset)

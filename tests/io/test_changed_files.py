@@ -1,4 +1,4 @@
-"""Files that are written to while a model that is mapped from them is open: their values are refused, not mixed."""
+"""Files that are written to while a model that is mapped from them is open: reads raise errors and mix no values."""
 
 import functools
 import os
@@ -15,15 +15,15 @@ from onnx import TensorProto, helper, numpy_helper
 import onnxwire
 from onnxwire import SourceError
 
-COUNT = 1 << 18  # elements of a tensor of a megabyte
+N_ELEMENTS = 1 << 18  # elements of a tensor of 1 MiB
 
 
 @functools.cache
-def encoded(value: float) -> bytes:
+def encode_model(value: float) -> bytes:
     """Encode a model whose weights all have one value; the layout does not depend on the value."""
-    weights = [numpy_helper.from_array(np.full(COUNT, value, np.float32), name) for name in ("w", "v")]
-    typed = helper.make_tensor("typed", TensorProto.FLOAT, [COUNT], [value] * COUNT)
-    counts = helper.make_tensor("counts", TensorProto.INT64, [COUNT], [int(value)] * COUNT)
+    weights = [numpy_helper.from_array(np.full(N_ELEMENTS, value, np.float32), name) for name in ("w", "v")]
+    typed = helper.make_tensor("typed", TensorProto.FLOAT, [N_ELEMENTS], [value] * N_ELEMENTS)
+    counts = helper.make_tensor("counts", TensorProto.INT64, [N_ELEMENTS], [int(value)] * N_ELEMENTS)
     graph = helper.make_graph([helper.make_node("Relu", ["w"], ["y"])], "g", [], [], [*weights, typed, counts])
     return helper.make_model(graph).SerializeToString()
 
@@ -31,38 +31,39 @@ def encoded(value: float) -> bytes:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "model.onnx"
-    path.write_bytes(encoded(1))
-    settle(path)
+    path.write_bytes(encode_model(1))
+    wait_for_later_time(path)
     return path
 
 
-def settle(path: Path) -> None:
-    """Wait until the file system's clock has advanced, so that a later write gets another time."""
+def wait_for_later_time(path: Path) -> None:
+    """Wait until the file system's clock has advanced, so that a later write has a later modification time."""
     probe = path.with_name("probe")
-    begun = path.stat().st_mtime_ns
+    time_before = path.stat().st_mtime_ns
     while True:
         probe.write_bytes(b"")
-        if probe.stat().st_mtime_ns > begun:
+        if probe.stat().st_mtime_ns > time_before:
             break
         time.sleep(0.001)
     probe.unlink()
 
 
 def write_over(path: Path) -> None:
-    """Overwrite the file, as an exporter does that is not aware of readers."""
+    """Overwrite the file, as an exporter does that does not consider readers."""
     with path.open("r+b") as file:
-        file.write(encoded(2))
+        file.write(encode_model(2))
 
 
 def overwrite_in_another_process(path: Path) -> None:
     """Overwrite the file from a separate process."""
     source = path.with_name("other.onnx")
-    source.write_bytes(encoded(2))
+    source.write_bytes(encode_model(2))
     subprocess.run(["cp", source, path], check=True)
 
 
 def overwrite_and_restore_the_time(path: Path) -> None:
-    """Overwrite a file and restore its time, as `rsync --inplace --times` does if all files were built at one time."""
+    """Overwrite a file and restore its time, as `rsync --inplace --times` does when both versions have the same
+    time."""
     status = path.stat()
     write_over(path)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -86,7 +87,7 @@ READS: dict[str, Callable[[onnxwire.ModelProto], object]] = {
     "printed": lambda model: str(model.graph.initializer[0]),
     "printed as a whole": lambda model: str(model),
     "compared": lambda model: model.graph == onnxwire.GraphProto(),
-    "looked for": lambda model: onnxwire.TensorProto(name="w") in model.graph.initializer,
+    "searched": lambda model: onnxwire.TensorProto(name="w") in model.graph.initializer,
     "copied": lambda model: onnxwire.GraphProto(initializer=[model.graph.initializer[0]]).SerializeToString(),
 }
 
@@ -107,7 +108,7 @@ def test_values_of_a_file_that_was_written_to_are_refused(
 def test_values_of_a_file_that_was_truncated_are_refused(path: Path) -> None:
     model = onnxwire.load(path)
     tensor = model.graph.initializer[0]
-    assert tensor.name == "w" and list(tensor.dims) == [COUNT] and tensor.data_type == TensorProto.FLOAT
+    assert tensor.name == "w" and list(tensor.dims) == [N_ELEMENTS] and tensor.data_type == TensorProto.FLOAT
     os.truncate(path, 100)
     reads: list[Callable[[], object]] = [tensor.numpy, lambda: tensor.raw_data, model.SerializeToString]
     reads += [lambda: str(tensor), lambda: str(model), lambda: model == onnxwire.ModelProto()]
@@ -119,8 +120,8 @@ def test_values_of_a_file_that_was_truncated_are_refused(path: Path) -> None:
 
 def test_a_model_of_a_file_that_was_written_to_is_not_saved(path: Path, tmp_path: Path) -> None:
     for name in ("plain", "edited", "external"):
-        path.write_bytes(encoded(1))
-        settle(path)
+        path.write_bytes(encode_model(1))
+        wait_for_later_time(path)
         model = onnxwire.load(path)
         if name == "edited":
             model.producer_name = "edited"
@@ -134,7 +135,7 @@ def test_a_model_of_a_file_that_was_written_to_is_not_saved(path: Path, tmp_path
 def test_a_write_while_the_file_is_copied_leaves_no_new_file(path: Path, tmp_path: Path) -> None:
     weights = numpy_helper.from_array(np.ones(6 << 20, np.float32), "w")
     path.write_bytes(helper.make_model(helper.make_graph([], "g", [], [], [weights])).SerializeToString())
-    settle(path)
+    wait_for_later_time(path)
     model = onnxwire.load(path)
 
     def progress(done: int, total: int) -> None:
@@ -149,9 +150,9 @@ def test_a_write_while_the_file_is_copied_leaves_no_new_file(path: Path, tmp_pat
 
 
 def test_elements_of_another_model_are_refused_when_its_file_was_written_to(path: Path, tmp_path: Path) -> None:
-    other = onnxwire.load(path)
+    source = onnxwire.load(path)
     model = onnxwire.ModelProto()
-    model.graph.initializer.extend(other.graph.initializer)
+    model.graph.initializer.extend(source.graph.initializer)
     model.graph.initializer.add(name="new").raw_data = b"x"
     write_over(path)
     with pytest.raises(SourceError, match="written to since it was opened"):
@@ -177,7 +178,7 @@ def test_other_owners_names_and_links_are_not_a_change(path: Path, tmp_path: Pat
 
 def test_replacing_a_file_is_not_a_change_of_the_open_file(path: Path, tmp_path: Path) -> None:
     model = onnxwire.load(path)
-    (tmp_path / "new").write_bytes(encoded(2))
+    (tmp_path / "new").write_bytes(encode_model(2))
     os.replace(tmp_path / "new", path)
     assert model.graph.initializer[0].numpy()[0] == 1
     onnxwire.save(model, path)
@@ -188,11 +189,11 @@ def test_replacing_a_file_is_not_a_change_of_the_open_file(path: Path, tmp_path:
 def test_external_data_that_was_written_to_is_refused(path: Path, tmp_path: Path) -> None:
     for mapped in (True, False):
         onnxwire.save(onnxwire.load(path), tmp_path / "out.onnx", external="w.data", overwrite=True)
-        settle(tmp_path / "w.data")
+        wait_for_later_time(tmp_path / "w.data")
         with onnxwire.load(tmp_path / "out.onnx", mmap=mapped) as model:
             assert model.graph.initializer[0].numpy()[0] == 1
             with (tmp_path / "w.data").open("r+b") as file:
-                file.write(np.full(COUNT, mapped + 2, np.float32).tobytes())
+                file.write(np.full(N_ELEMENTS, mapped + 2, np.float32).tobytes())
             with pytest.raises(SourceError, match=r"w\.data: the file was written to since it was opened"):
                 model.graph.initializer[0].numpy()
             with pytest.raises(SourceError, match=r"w\.data: the file was written to since it was opened"):
@@ -202,9 +203,9 @@ def test_external_data_that_was_written_to_is_refused(path: Path, tmp_path: Path
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts the descriptors in /proc")
 def test_an_open_file_uses_one_descriptor(path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    n_before = len(os.listdir("/proc/self/fd"))
     models = [onnxwire.load(path) for _ in range(20)]
-    assert len(os.listdir("/proc/self/fd")) == before + 20
+    assert len(os.listdir("/proc/self/fd")) == n_before + 20
     for model in models:
         model.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) == n_before

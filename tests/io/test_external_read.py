@@ -22,38 +22,38 @@ from onnxwire.messages import TensorProto
 from onnxwire.tensor.external_data import Reference, locate_payload, reference_of
 from onnxwire.tensor.external_file import ExternalFile
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-positioned = pytest.mark.skipif(not hasattr(os, "preadv"), reason="needs reads at an offset")
-ways = pytest.mark.parametrize("mmap", [True, False], ids=["mapped", "read"])
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+needs_preadv = pytest.mark.skipif(not hasattr(os, "preadv"), reason="needs reads at an offset")
+both_mmap_modes = pytest.mark.parametrize("mmap", [True, False], ids=["mapped", "read"])
 DATA = bytes(range(256)) * 40
 
 
 def tensor(*entries: tuple[str, object], name: str = "w", dims: tuple[int, ...] = (16,)) -> onnx.TensorProto:
     """Return an EXTERNAL tensor of bytes with these entries of external_data."""
-    made = onnx.TensorProto(name=name, dims=dims, data_type=onnx.TensorProto.UINT8)
-    made.data_location = onnx.TensorProto.EXTERNAL
+    message = onnx.TensorProto(name=name, dims=dims, data_type=onnx.TensorProto.UINT8)
+    message.data_location = onnx.TensorProto.EXTERNAL
     for key, value in entries:
-        made.external_data.add(key=key, value=str(value))
-    return made
+        message.external_data.add(key=key, value=str(value))
+    return message
 
 
-def at(location: str, offset: object = None, length: object = None, **options: Any) -> onnx.TensorProto:
+def tensor_at(location: str, offset: object = None, length: object = None, **options: Any) -> onnx.TensorProto:
     """Return an EXTERNAL tensor of bytes at an offset."""
-    given = [("location", location), ("offset", offset), ("length", length)]
-    return tensor(*((key, value) for key, value in given if value is not None), **options)
+    entries = [("location", location), ("offset", offset), ("length", length)]
+    return tensor(*((key, value) for key, value in entries if value is not None), **options)
 
 
 def write(path: Path, *tensors: onnx.TensorProto) -> Path:
-    """Write a model of these tensors."""
+    """Write a model of these tensors; return its path."""
     path.write_bytes(onnx.ModelProto(ir_version=8, graph={"initializer": tensors}).SerializeToString())
     return path
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Write a model with a tensor of 16 bytes from byte 100 of a file."""
+    """Write a model whose tensor is the 16 bytes from byte 100 of its data file."""
     (tmp_path / "w.bin").write_bytes(DATA)
-    return write(tmp_path / "m.onnx", at("w.bin", 100, 16))
+    return write(tmp_path / "m.onnx", tensor_at("w.bin", 100, 16))
 
 
 def initializer(path: Path, index: int = 0, **options: Any) -> TensorProto:
@@ -67,34 +67,37 @@ def descriptors() -> int:
 # --- references
 
 
-def made(*entries: tuple[str, object]) -> TensorProto:
+def onnxwire_tensor(*entries: tuple[str, object]) -> TensorProto:
     return TensorProto.FromString(tensor(*entries).SerializeToString())
 
 
 def test_a_reference_has_the_entries_of_external_data() -> None:
     entries = ("checksum", "ab12"), ("length", 7), ("location", "a/b"), ("offset", "0004096")
-    assert reference_of(made(*entries)) == Reference("a/b", 4096, 7, "ab12")
+    assert reference_of(onnxwire_tensor(*entries)) == Reference("a/b", 4096, 7, "ab12")
 
 
 def test_a_reference_without_offset_and_length_is_the_whole_file() -> None:
-    assert reference_of(made(("location", "w"))) == ("w", 0, None, None)
+    assert reference_of(onnxwire_tensor(("location", "w"))) == ("w", 0, None, None)
 
 
 @given(st.integers(0, (1 << 63) - 1))
 def test_every_offset_that_a_file_can_have_is_accepted(offset: int) -> None:
-    assert reference_of(made(("location", "w"), ("offset", offset), ("length", offset)))[1:3] == (offset, offset)
+    assert reference_of(onnxwire_tensor(("location", "w"), ("offset", offset), ("length", offset)))[1:3] == (
+        offset,
+        offset,
+    )
 
 
 def test_a_repeated_key_is_refused() -> None:
     for key in Reference._fields:
         with pytest.raises(ExternalDataError, match=f"'w'.*{key!r} twice"):
-            reference_of(made(("location", "a"), (key, "1"), (key, "1")))
+            reference_of(onnxwire_tensor(("location", "a"), (key, "1"), (key, "1")))
 
 
 # --- ranges
 
 
-@ways
+@both_mmap_modes
 @given(st.integers(0, 300), st.one_of(st.none(), st.integers(0, 300)))
 def test_offset_and_length_are_honoured_to_the_byte(
     tmp_path_factory: pytest.TempPathFactory, mmap: bool, offset: int, length: int | None
@@ -102,7 +105,7 @@ def test_offset_and_length_are_honoured_to_the_byte(
     folder = tmp_path_factory.mktemp("m")
     (folder / "w.bin").write_bytes(DATA[:200])
     expected = DATA[:200][offset : None if length is None else offset + length]
-    model = write(folder / "m.onnx", at("w.bin", offset, length, dims=(len(expected),)))
+    model = write(folder / "m.onnx", tensor_at("w.bin", offset, length, dims=(len(expected),)))
     if offset > 200 or (length is not None and offset + length > 200):
         with pytest.raises(ExternalDataError, match=r"tensor 'w'.*200 bytes"):
             initializer(model, mmap=mmap).numpy()
@@ -110,68 +113,68 @@ def test_offset_and_length_are_honoured_to_the_byte(
         assert initializer(model, mmap=mmap).numpy().tobytes() == expected
 
 
-@ways
+@both_mmap_modes
 def test_an_empty_file_is_read_as_nothing(tmp_path: Path, mmap: bool) -> None:
     (tmp_path / "w.bin").touch()
-    model = write(tmp_path / "m.onnx", at("w.bin", dims=(0, 3)))
+    model = write(tmp_path / "m.onnx", tensor_at("w.bin", dims=(0, 3)))
     assert initializer(model, mmap=mmap).numpy().shape == (0, 3)
     file = ExternalFiles(str(model), mmap=mmap).open("w.bin")
     assert (file.size, bytes(file.view(0, 0))) == (0, b"")
     assert file.sha1() == hashlib.sha1().hexdigest()
 
 
-@ways
+@both_mmap_modes
 def test_offsets_may_be_beyond_4_gib(tmp_path: Path, mmap: bool) -> None:
     offset = (5 << 30) + 3
     with open(tmp_path / "w.bin", "wb") as file:  # the file is a hole, except at its end
         file.seek(offset)
         file.write(DATA[:16])
-    assert initializer(write(tmp_path / "m.onnx", at("w.bin", offset)), mmap=mmap).numpy().tobytes() == DATA[:16]
+    assert initializer(write(tmp_path / "m.onnx", tensor_at("w.bin", offset)), mmap=mmap).numpy().tobytes() == DATA[:16]
 
 
 # --- opening
 
 
 def test_no_file_is_opened_before_its_first_use(tmp_path: Path) -> None:
-    model = initializer(write(tmp_path / "m.onnx", at("w.bin")))
+    model = initializer(write(tmp_path / "m.onnx", tensor_at("w.bin")))
     (tmp_path / "w.bin").write_bytes(DATA[:16])
     assert model.numpy().tobytes() == DATA[:16]
 
 
-@linux
+@needs_proc
 def test_tensors_of_one_file_share_one_mapping(tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(DATA)
     os.symlink("w.bin", tmp_path / "link")
     locations = ["w.bin", "./w.bin", "w.bin", "link"]
-    model = onnxwire.load(write(tmp_path / "m.onnx", *(at(location, length=16) for location in locations)))
+    model = onnxwire.load(write(tmp_path / "m.onnx", *(tensor_at(location, length=16) for location in locations)))
     arrays = [tensor.numpy() for tensor in model.graph.initializer]
     assert all(np.shares_memory(arrays[0], array) for array in arrays)
     assert Path("/proc/self/maps").read_text().count(str(tmp_path / "w.bin")) == 1
 
 
-@linux
-@ways
+@needs_proc
+@both_mmap_modes
 def test_closing_releases_files_and_mappings(path: Path, mmap: bool) -> None:
-    before = descriptors()
+    n_before = descriptors()
     with onnxwire.load(path, mmap=mmap) as model:
         assert model.graph.initializer[0].numpy()[0] == 100
-        assert descriptors() > before
-    assert descriptors() == before
+        assert descriptors() > n_before
+    assert descriptors() == n_before
     assert str(path.parent) not in Path("/proc/self/maps").read_text()
 
 
-@linux
-@ways
+@needs_proc
+@both_mmap_modes
 def test_unreferenced_files_are_released_too(path: Path, mmap: bool) -> None:
-    before = descriptors()
+    n_before = descriptors()
     initializer(path, mmap=mmap).numpy()
-    assert descriptors() == before
+    assert descriptors() == n_before
 
 
 def test_no_file_is_closed_while_an_array_refers_to_one(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).write_bytes(DATA)
-    model = onnxwire.load(write(tmp_path / "m.onnx", at("a", length=16), at("b", length=16)))
+    model = onnxwire.load(write(tmp_path / "m.onnx", tensor_at("a", length=16), tensor_at("b", length=16)))
     first, second = (tensor.numpy() for tensor in model.graph.initializer)
     del first
     with pytest.raises(InUseError, match=r"b is still in use, by 1 array"):
@@ -195,9 +198,13 @@ def test_the_error_of_a_closed_file_names_the_cause(path: Path) -> None:
         file = files.open("w.bin")
         files.close()
         files.close()
-        for act in (lambda: file.view(0, 1), lambda: file.read_into(0, bytearray(1)), lambda: files.open("w.bin")):  # noqa: B023
+        for operation in (
+            lambda file=file: file.view(0, 1),
+            lambda file=file: file.read_into(0, bytearray(1)),
+            lambda files=files: files.open("w.bin"),
+        ):
             with pytest.raises(ClosedError, match="closed"):
-                act()
+                operation()
 
 
 def test_the_folder_is_where_the_model_was_loaded_from(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,26 +214,26 @@ def test_the_folder_is_where_the_model_was_loaded_from(path: Path, monkeypatch: 
     assert tensor.numpy()[0] == 100
 
 
-def test_files_may_be_in_folders_of_the_folder(tmp_path: Path) -> None:
+def test_files_may_be_in_subfolders_of_the_models_folder(tmp_path: Path) -> None:
     (tmp_path / "a" / "ä b").mkdir(parents=True)
     (tmp_path / "a" / "ä b" / "..w.bin..").write_bytes(DATA[:16])
-    assert initializer(write(tmp_path / "m.onnx", at("./a//ä b/./..w.bin.."))).numpy().tobytes() == DATA[:16]
+    assert initializer(write(tmp_path / "m.onnx", tensor_at("./a//ä b/./..w.bin.."))).numpy().tobytes() == DATA[:16]
 
 
-@ways
+@both_mmap_modes
 def test_a_missing_file_is_named_with_its_tensor(tmp_path: Path, mmap: bool) -> None:
-    model = write(tmp_path / "m.onnx", at("sub/w.bin"))
-    with pytest.raises(SourceNotFoundError, match=r"sub/w.bin: No such file.*external_root=.*tensor 'w'") as caught:
+    model = write(tmp_path / "m.onnx", tensor_at("sub/w.bin"))
+    with pytest.raises(SourceNotFoundError, match=r"sub/w.bin: No such file.*external_root=.*tensor 'w'") as error_info:
         initializer(model, mmap=mmap).numpy()
-    assert caught.value.filename == str(tmp_path / "sub/w.bin")
+    assert error_info.value.filename == str(tmp_path / "sub/w.bin")
 
 
 def test_a_file_where_a_folder_should_be_is_an_error(path: Path) -> None:
     with pytest.raises(SourceError, match=r"w.bin/x: Not a directory"):
-        initializer(write(path, at("w.bin/x"))).numpy()
+        initializer(write(path, tensor_at("w.bin/x"))).numpy()
 
 
-@linux
+@needs_proc
 def test_the_error_of_too_many_files_contains_a_remedy(tmp_path: Path) -> None:
     names = [f"{i}.bin" for i in range(40)]
     for name in names:
@@ -243,9 +250,9 @@ def test_the_error_of_too_many_files_contains_a_remedy(tmp_path: Path) -> None:
         "resource.setrlimit(resource.RLIMIT_NOFILE, limits)\n"
         "print(*read())\n"
     )
-    command = [sys.executable, "-c", code, write(tmp_path / "m.onnx", *map(at, names))]
-    told, values = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert "Too many open files; raise the limit" in told
+    command = [sys.executable, "-c", code, write(tmp_path / "m.onnx", *map(tensor_at, names))]
+    message, values = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert "Too many open files; raise the limit" in message
     assert values.split() == [DATA[:16].hex()] * 40
 
 
@@ -263,7 +270,7 @@ def test_folders_need_not_be_readable(tmp_path: Path) -> None:
         "if os.getuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "print(folder, read() == data)\n"
     )
-    model = write(tmp_path / "m.onnx", at("sub/w.bin")).read_bytes()
+    model = write(tmp_path / "m.onnx", tensor_at("sub/w.bin")).read_bytes()
     command = [sys.executable, "-c", code, model.hex(), DATA[:16].hex()]
     folder, equal = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     for name in ("", "sub"):
@@ -277,7 +284,7 @@ def test_folders_need_not_be_readable(tmp_path: Path) -> None:
 # --- without a mapping
 
 
-@positioned
+@needs_preadv
 def test_only_the_requested_bytes_are_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reads = []
     preadv = os.preadv
@@ -295,15 +302,15 @@ def test_only_the_requested_bytes_are_read(path: Path, monkeypatch: pytest.Monke
     assert reads[1:] == [(100, 16)]
 
 
-@positioned
+@needs_preadv
 def test_short_reads_are_continued(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     preadv = os.preadv
     monkeypatch.setattr(os, "preadv", lambda fd, buffers, offset: preadv(fd, [buffers[0][:3]], offset))
     assert initializer(path, mmap=False).numpy().tobytes() == DATA[100:116]
 
 
-@ways
-def test_a_file_that_was_cut_raises(path: Path, mmap: bool) -> None:
+@both_mmap_modes
+def test_reading_a_file_that_was_truncated_raises(path: Path, mmap: bool) -> None:
     tensor = initializer(path, mmap=mmap)
     tensor.numpy()
     os.truncate(path.parent / "w.bin", 110)
@@ -313,7 +320,7 @@ def test_a_file_that_was_cut_raises(path: Path, mmap: bool) -> None:
         tensor.read(slice(8, None))
 
 
-@ways
+@both_mmap_modes
 def test_nothing_is_read_of_a_file_that_was_written_to(path: Path, mmap: bool) -> None:
     tensor = initializer(path, mmap=mmap)
     tensor.numpy()
@@ -334,17 +341,17 @@ OPENERS: dict[str, Callable[[Path], ExternalFile]] = {
     "read": lambda path: ExternalFiles(str(path), mmap=False).open("w.bin"),
     "buffer": lambda path: ExternalFiles(None, data={"w": bytearray((path.parent / "w.bin").read_bytes())}).open("w"),
 }
-kinds = pytest.mark.parametrize("open_file", OPENERS.values(), ids=OPENERS)
+all_openers = pytest.mark.parametrize("open_file", OPENERS.values(), ids=OPENERS)
 
 
-@kinds
+@all_openers
 def test_a_checksum_is_that_of_the_whole_file(path: Path, open_file: Callable[[Path], ExternalFile]) -> None:
     data = DATA * 300  # long enough to be read in three pieces
     (path.parent / "w.bin").write_bytes(data)
     assert open_file(path).sha1() == hashlib.sha1(data).hexdigest()
 
 
-@kinds
+@all_openers
 @pytest.mark.parametrize("shape", [(), (7,), (3, 4), (2, 0)], ids=str)
 def test_buffers_of_any_shape_are_filled(
     path: Path, open_file: Callable[[Path], ExternalFile], shape: tuple[int, ...]
@@ -354,7 +361,7 @@ def test_buffers_of_any_shape_are_filled(
     assert out.tobytes() == DATA[11 : 11 + out.nbytes]
 
 
-@kinds
+@all_openers
 def test_an_invalid_range_of_a_file_is_refused(path: Path, open_file: Callable[[Path], ExternalFile]) -> None:
     file, size = open_file(path), len(DATA)
     for offset, length in ((0, size + 1), (size, 1), (size + 1, 0), (-1, 1), (1, -1), (1 << 63, 1), (1, (1 << 64) - 1)):
@@ -365,7 +372,7 @@ def test_an_invalid_range_of_a_file_is_refused(path: Path, open_file: Callable[[
     assert bytes(file.view(size, 0)) == b""
 
 
-@kinds
+@all_openers
 def test_a_buffer_that_can_not_be_filled_is_refused(path: Path, open_file: Callable[[Path], ExternalFile]) -> None:
     for out in (bytes(4), np.zeros(8, np.uint8)[::2]):
         with pytest.raises((TypeError, ValueError, BufferError)):
@@ -384,7 +391,7 @@ def test_data_in_a_file_has_a_descriptor(path: Path) -> None:
 # --- data in place of files
 
 
-def test_data_is_taken_before_files_and_not_copied(path: Path) -> None:
+def test_data_has_precedence_over_files_and_is_not_copied(path: Path) -> None:
     data = bytearray(DATA[::-1])
     array = initializer(path, external_data={"w.bin": data}).numpy()
     assert np.shares_memory(array, np.frombuffer(data, np.uint8))
@@ -394,9 +401,9 @@ def test_data_is_taken_before_files_and_not_copied(path: Path) -> None:
 def test_data_may_be_of_any_contiguous_buffer(path: Path) -> None:
     for data in (DATA, memoryview(DATA), np.frombuffer(DATA, np.float32).reshape(-1, 8)):
         assert initializer(path, external_data={"w.bin": data}).numpy()[0] == 100
-    for wrong in ("text", 7, np.zeros(400, np.uint8)[::2]):
+    for invalid_data in ("text", 7, np.zeros(400, np.uint8)[::2]):
         with pytest.raises(TypeError, match=r"external_data for 'w.bin' is not a contiguous buffer of bytes"):
-            initializer(path, external_data={"w.bin": wrong}).numpy()
+            initializer(path, external_data={"w.bin": invalid_data}).numpy()
 
 
 def test_an_argument_that_is_neither_mapping_nor_function_is_refused(path: Path) -> None:
@@ -405,20 +412,22 @@ def test_an_argument_that_is_neither_mapping_nor_function_is_refused(path: Path)
 
 
 def test_a_function_is_called_once_and_may_return_none(tmp_path: Path) -> None:
-    asked = []
+    locations = []
 
-    def data(location: str) -> bytes | None:
-        asked.append(location)
+    def read_location(location: str) -> bytes | None:
+        locations.append(location)
         return DATA[:16] if location == "a" else None
 
     (tmp_path / "b").write_bytes(DATA[16:32])
-    model = onnxwire.load(write(tmp_path / "m.onnx", at("a"), at("b"), at("a")), external_data=data)
+    model = onnxwire.load(
+        write(tmp_path / "m.onnx", tensor_at("a"), tensor_at("b"), tensor_at("a")), external_data=read_location
+    )
     assert [tensor.numpy()[0] for tensor in model.graph.initializer] == [0, 16, 0]
-    assert asked == ["a", "b"]
+    assert locations == ["a", "b"]
 
 
 def test_a_model_without_a_file_may_have_data() -> None:
-    model = onnx.ModelProto(graph={"initializer": [at("w", length=16)]}).SerializeToString()
+    model = onnx.ModelProto(graph={"initializer": [tensor_at("w", length=16)]}).SerializeToString()
     tensor = onnxwire.load(model, external_data={"w": DATA}).graph.initializer[0]
     assert tensor.numpy().tobytes() == DATA[:16]
 
@@ -431,7 +440,7 @@ def test_data_that_is_too_short_is_an_error(path: Path) -> None:
 def test_a_file_can_be_assigned_to_a_location(path: Path) -> None:
     files = ExternalFiles(None)
     file = files.add("anything/at all", ExternalFile(Document(DATA, "mine")))
-    tensor = made(("location", "anything/at all"), ("offset", "5"))
+    tensor = onnxwire_tensor(("location", "anything/at all"), ("offset", "5"))
     assert locate_payload(tensor, files) == (file, 5, len(DATA) - 5)
     view = memoryview(file.view(0, 1))
     with pytest.raises(InUseError, match="mine"):
@@ -453,7 +462,7 @@ def test_a_file_uses_one_descriptor(path: Path) -> None:
 # --- the folder and the model
 
 
-def test_the_folder_of_a_model_that_was_replaced_meanwhile_is_not_taken(path: Path) -> None:
+def test_the_folder_of_a_model_that_was_replaced_meanwhile_is_refused(path: Path) -> None:
     status = os.stat(path)
     assert ExternalFiles(str(path), model=status).open("w.bin")
     (path.parent / "new").write_bytes(b"")
@@ -466,7 +475,7 @@ def test_a_replaced_folder_is_not_used(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "w.bin").write_bytes(DATA)
-    tensor = initializer(write(tmp_path / "a" / "m.onnx", at("w.bin")))
+    tensor = initializer(write(tmp_path / "a" / "m.onnx", tensor_at("w.bin")))
     (tmp_path / "a").rename(tmp_path / "c")
     (tmp_path / "b").rename(tmp_path / "a")
     with pytest.raises(ExternalDataError, match="was replaced since the model was loaded"):

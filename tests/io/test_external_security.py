@@ -23,21 +23,21 @@ from onnxwire.io.external_files import ExternalFiles
 from onnxwire.tensor import external_data
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="makes links and pipes")
-linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 SECRET = b"the secret bytes"
 DATA = b"the model's data"
 
 
 def tensor(*entries: tuple[str, object], name: str = "w", **fields: Any) -> onnx.TensorProto:
-    """Return an EXTERNAL tensor of 16 bytes with these entries of external_data."""
-    made = onnx.TensorProto(name=name, dims=[16], data_type=onnx.TensorProto.UINT8, **fields)
-    made.data_location = onnx.TensorProto.EXTERNAL
+    """Return an EXTERNAL tensor of 16 bytes with these entries of external_data, and these other fields."""
+    message = onnx.TensorProto(name=name, dims=[16], data_type=onnx.TensorProto.UINT8, **fields)
+    message.data_location = onnx.TensorProto.EXTERNAL
     for key, value in entries:
-        made.external_data.add(key=key, value=str(value))
-    return made
+        message.external_data.add(key=key, value=str(value))
+    return message
 
 
-def encoded(*tensors: onnx.TensorProto) -> bytes:
+def encode_tensors(*tensors: onnx.TensorProto) -> bytes:
     return onnx.ModelProto(ir_version=8, graph={"initializer": tensors}).SerializeToString()
 
 
@@ -58,17 +58,17 @@ class Case:
         """Return the elements of the model's tensor. entries: the entries of its external_data, or only a location."""
         pairs = [("location", entry) if isinstance(entry, str) else entry for entry in entries]
         if not self.model.is_symlink():
-            self.model.write_bytes(encoded(tensor(*pairs)))
+            self.model.write_bytes(encode_tensors(tensor(*pairs)))
         return contents(self.model, **options)
 
     def refuses(self, *entries: object, match: str | None = None, **options: Any) -> None:
         """Assert that nothing is read, and that the error names the model and tensor."""
         for mmap in (True, False):
-            with pytest.raises(ExternalDataError, match=match) as caught:
+            with pytest.raises(ExternalDataError, match=match) as error_info:
                 self.read(*entries, mmap=mmap, **options)
-            assert caught.value.tensor == "w"
-            assert str(caught.value).startswith(f"{self.model}: byte ")
-            assert SECRET.decode() not in str(caught.value)
+            assert error_info.value.tensor == "w"
+            assert str(error_info.value).startswith(f"{self.model}: byte ")
+            assert SECRET.decode() not in str(error_info.value)
 
     def link(self, name: str, target: str | Path) -> None:
         os.symlink(target, self.folder / name)
@@ -85,8 +85,8 @@ def case(tmp_path: Path) -> Case:
 
 
 @pytest.fixture(params=["openat", "by path"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Run a test on current systems, and as on systems that can't open a name in an open folder."""
+def open_method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run a test with openat, and as on systems that can't open a name relative to an open folder."""
     monkeypatch.setattr(external_files, "_HAS_DIR_FD", request.param == "openat")
     return request.param
 
@@ -154,7 +154,7 @@ def test_very_long_locations_are_refused(case: Case) -> None:
 
 
 def test_a_location_that_is_not_text_is_refused(case: Case) -> None:
-    case.model.write_bytes(encoded(tensor(("location", "w.bin"))).replace(b"w.bin", b"w.b\xffn"))
+    case.model.write_bytes(encode_tensors(tensor(("location", "w.bin"))).replace(b"w.bin", b"w.b\xffn"))
     (case.folder / os.fsdecode(b"w.b\xffn")).write_bytes(DATA)
     with pytest.raises(Error):
         contents(case.model)
@@ -233,7 +233,7 @@ def test_a_range_that_does_not_fit_the_dims_is_an_error(case: Case) -> None:
 # --- symbolic links
 
 
-def test_links_inside_the_folder_are_followed(case: Case, way: str) -> None:
+def test_links_inside_the_folder_are_followed(case: Case, open_method: str) -> None:
     case.link("a", "sub/b")
     case.link("sub/b", case.folder / "sub2" / "../w.bin")
     case.link("sub2", "sub")
@@ -244,19 +244,19 @@ def test_links_inside_the_folder_are_followed(case: Case, way: str) -> None:
 @pytest.mark.parametrize(
     "target", ["../outside/secret", "{outside}/secret", "sub/../../outside/./secret", "/etc/passwd"]
 )
-def test_a_link_to_a_file_outside_is_refused(case: Case, way: str, target: str) -> None:
+def test_a_link_to_a_file_outside_is_refused(case: Case, open_method: str, target: str) -> None:
     case.link("link", target.format(outside=case.outside))
     case.refuses("link", match="symbolic link leads out")
 
 
 @pytest.mark.parametrize("target", ["../outside", "{outside}", "/", "..", "../outside/"])
-def test_a_link_to_a_folder_outside_is_refused(case: Case, way: str, target: str) -> None:
+def test_a_link_to_a_folder_outside_is_refused(case: Case, open_method: str, target: str) -> None:
     case.link("link", target.format(outside=case.outside))
-    there = {"/": str(case.secret)[1:], "..": "outside/secret"}.get(target, "secret")
-    case.refuses(f"link/{there}", match="symbolic link leads out")
+    path_below_link = {"/": str(case.secret)[1:], "..": "outside/secret"}.get(target, "secret")
+    case.refuses(f"link/{path_below_link}", match="symbolic link leads out")
 
 
-def test_a_chain_of_links_that_ends_outside_is_refused(case: Case, way: str) -> None:
+def test_a_chain_of_links_that_ends_outside_is_refused(case: Case, open_method: str) -> None:
     case.link("sub/a", "../b")
     case.link("b", "sub/c")
     case.link("sub/c", "../d/secret")
@@ -264,14 +264,14 @@ def test_a_chain_of_links_that_ends_outside_is_refused(case: Case, way: str) -> 
     case.refuses("sub/a", match="symbolic link leads out")
 
 
-def test_a_link_that_leaves_the_folder_and_returns_is_followed(case: Case, way: str) -> None:
+def test_a_link_that_leaves_the_folder_and_returns_is_followed(case: Case, open_method: str) -> None:
     os.symlink(case.folder, case.outside / "back")
     case.link("link", "../outside/back/w.bin")
     assert case.read("link") == DATA
 
 
 @pytest.mark.parametrize("location", ["loop", "loop/w.bin", "self"])
-def test_loops_of_links_end(case: Case, way: str, location: str) -> None:
+def test_loops_of_links_end(case: Case, open_method: str, location: str) -> None:
     case.link("loop", "sub/loop")
     case.link("sub/loop", "../loop")
     case.link("self", "self/self")
@@ -289,7 +289,7 @@ def test_chains_of_more_than_40_links_are_not_followed(case: Case) -> None:
 
 
 @pytest.mark.parametrize("target", ["nothing", "../nothing", "/nothing/there", "../outside/nothing"])
-def test_links_to_nothing_are_missing_files(case: Case, way: str, target: str) -> None:
+def test_links_to_nothing_are_missing_files(case: Case, open_method: str, target: str) -> None:
     case.link("link", target)
     with pytest.raises(SourceNotFoundError, match=r"link: No such file.*tensor 'w'"):
         case.read("link")
@@ -303,7 +303,7 @@ def test_a_refused_location_is_not_searched_in_another_folder(case: Case) -> Non
     case.refuses("link", external_root=case.outside / "root")
 
 
-@linux
+@needs_proc
 def test_links_of_proc_are_not_followed_by_the_kernel(case: Case) -> None:
     # The kernel opens the file itself, regardless of the text of these links.
     with open(case.secret, "rb") as file:
@@ -319,7 +319,7 @@ def test_links_of_proc_are_not_followed_by_the_kernel(case: Case) -> None:
 # --- hard links
 
 
-def test_a_hard_link_to_a_file_outside_is_refused(case: Case, way: str) -> None:
+def test_a_hard_link_to_a_file_outside_is_refused(case: Case, open_method: str) -> None:
     os.link(case.secret, case.folder / "hard")
     case.refuses("hard", match=r"2 names \(hard links\).*external_root=")
 
@@ -341,7 +341,7 @@ def test_names_behind_links_do_not_count(case: Case) -> None:
 
 def test_a_name_in_two_of_the_folders_counts_once(case: Case) -> None:
     os.link(case.secret, case.folder / "sub" / "hard")
-    case.model.write_bytes(encoded(tensor(("location", "hard"))))
+    case.model.write_bytes(encode_tensors(tensor(("location", "hard"))))
     case.link("sub/m.onnx", "../m.onnx")  # one folder is inside the other
     with pytest.raises(ExternalDataError, match="hard links"):
         contents(case.folder / "sub" / "m.onnx")
@@ -349,7 +349,7 @@ def test_a_name_in_two_of_the_folders_counts_once(case: Case) -> None:
 
 def test_a_folder_that_is_a_link_is_searched_for_names(case: Case, tmp_path: Path) -> None:
     os.link(case.folder / "w.bin", case.folder / "again")
-    case.model.write_bytes(encoded(tensor(("location", "again"))))
+    case.model.write_bytes(encode_tensors(tensor(("location", "again"))))
     os.symlink(case.folder, tmp_path / "link")
     assert contents(tmp_path / "link" / "m.onnx") == DATA
 
@@ -371,7 +371,7 @@ def test_the_search_for_names_is_bounded(case: Case, monkeypatch: pytest.MonkeyP
 # --- anything but regular files
 
 
-def test_folders_pipes_sockets_and_devices_are_refused(case: Case, way: str) -> None:
+def test_folders_pipes_sockets_and_devices_are_refused(case: Case, open_method: str) -> None:
     os.mkfifo(case.folder / "pipe")  # opening it would wait for a writer
     with socket.socket(socket.AF_UNIX) as server:
         with contextlib.chdir(case.folder):
@@ -383,7 +383,7 @@ def test_folders_pipes_sockets_and_devices_are_refused(case: Case, way: str) -> 
     case.refuses("zero", match="it is a device", external_root="/dev")
 
 
-def test_a_device_in_the_models_folder_is_refused(case: Case, way: str) -> None:
+def test_a_device_in_the_models_folder_is_refused(case: Case, open_method: str) -> None:
     case.link("zero", "/dev/zero")
     case.refuses("zero", match="symbolic link leads out")
     with contextlib.suppress(PermissionError):  # only root may create a device
@@ -391,19 +391,19 @@ def test_a_device_in_the_models_folder_is_refused(case: Case, way: str) -> None:
         case.refuses("null", match="it is a device")
 
 
-@linux
-def test_refusing_leaves_nothing_open(case: Case, way: str) -> None:
+@needs_proc
+def test_refused_locations_leave_no_descriptor_open(case: Case, open_method: str) -> None:
     os.mkfifo(case.folder / "pipe")
     os.link(case.secret, case.folder / "hard")
     case.link("link", case.secret)
     case.link("loop", "loop")
-    before = len(os.listdir("/proc/self/fd"))
+    n_before = len(os.listdir("/proc/self/fd"))
     for location in ("pipe", "hard", "link", "loop", "sub", "nothing", "w.bin/x", "../x", "x" * 300):
         with pytest.raises(Error):
             case.read(location)
     with pytest.raises(ExternalDataError):
         case.read("w.bin", ("offset", 17))
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) == n_before
 
 
 # --- folders of the model
@@ -411,11 +411,13 @@ def test_refusing_leaves_nothing_open(case: Case, way: str) -> None:
 
 @pytest.mark.parametrize("sub", ["", "onnx"])
 @pytest.mark.parametrize("is_absolute", [False, True])
-def test_a_cache_of_links_into_a_store_of_blobs_loads(tmp_path: Path, way: str, sub: str, is_absolute: bool) -> None:
+def test_a_cache_of_links_into_a_store_of_blobs_loads(
+    tmp_path: Path, open_method: str, sub: str, is_absolute: bool
+) -> None:
     blobs, snapshot = tmp_path / "repo" / "blobs", tmp_path / "repo" / "snapshots" / "1f0c" / sub
     for folder in (blobs, snapshot):
         folder.mkdir(parents=True)
-    (blobs / "h1").write_bytes(encoded(tensor(("location", "m.onnx_data"))))
+    (blobs / "h1").write_bytes(encode_tensors(tensor(("location", "m.onnx_data"))))
     (blobs / "h2").write_bytes(DATA)
     store = blobs if is_absolute else os.path.relpath(blobs, snapshot)
     os.symlink(f"{store}/h1", snapshot / "m.onnx")
@@ -431,7 +433,7 @@ def test_a_cache_of_links_into_a_store_of_blobs_loads(tmp_path: Path, way: str, 
             contents(snapshot / "m.onnx")
 
 
-def test_a_link_to_a_model_finds_the_data_in_the_models_folder(case: Case, tmp_path: Path, way: str) -> None:
+def test_a_link_to_a_model_finds_the_data_in_the_models_folder(case: Case, tmp_path: Path, open_method: str) -> None:
     case.read("w.bin")
     (tmp_path / "bin").mkdir()
     os.symlink("../model/m.onnx", tmp_path / "bin" / "current")
@@ -441,45 +443,45 @@ def test_a_link_to_a_model_finds_the_data_in_the_models_folder(case: Case, tmp_p
     assert contents(tmp_path / "bin" / "latest") == DATA[::-1]
 
 
-def test_a_link_to_the_folder_is_the_folder(case: Case, tmp_path: Path, way: str) -> None:
+def test_a_link_to_the_folder_is_the_folder(case: Case, tmp_path: Path, open_method: str) -> None:
     case.read("w.bin")
     os.symlink("model", tmp_path / "link")
     assert contents(tmp_path / "link" / "m.onnx") == DATA
     assert contents(tmp_path / "model" / "sub" / ".." / "m.onnx") == DATA
 
 
-def test_data_alone_in_a_store_of_blobs_is_refused(case: Case, way: str) -> None:
+def test_data_alone_in_a_store_of_blobs_is_refused(case: Case, open_method: str) -> None:
     # The model is not a link, so the store does not belong to it.
     case.link("m.onnx_data", case.outside / "secret")
     case.refuses("m.onnx_data", match="symbolic link leads out")
 
 
-@linux
+@needs_proc
 def test_a_model_from_standard_input_can_not_read_devices(case: Case) -> None:
     name = f"onnxwire-test-{os.getpid()}"
-    shared = Path("/dev/shm") / name
-    case.model.write_bytes(encoded(tensor(("location", f"shm/{name}"))))
+    secret_path = Path("/dev/shm") / name
+    case.model.write_bytes(encode_tensors(tensor(("location", f"shm/{name}"))))
     code = "import sys, onnxwire; print(onnxwire.load(sys.argv[1]).graph.initializer[0].numpy().tobytes())"
     try:
-        shared.write_bytes(SECRET)
+        secret_path.write_bytes(SECRET)
         for path in ("/dev/stdin", "/proc/self/fd/0", "/dev/fd/0"):
             with open(case.model, "rb") as file:
-                done = subprocess.run([sys.executable, "-c", code, path], stdin=file, capture_output=True, text=True)
-            assert SECRET.decode() not in done.stdout + done.stderr
-            assert "SourceNotFoundError" in done.stderr
-            done = subprocess.run(
+                process = subprocess.run([sys.executable, "-c", code, path], stdin=file, capture_output=True, text=True)
+            assert SECRET.decode() not in process.stdout + process.stderr
+            assert "SourceNotFoundError" in process.stderr
+            process = subprocess.run(
                 [sys.executable, "-c", code, path], input=case.model.read_bytes(), capture_output=True, check=False
             )
-            assert SECRET not in done.stdout + done.stderr
-            assert b"ExternalDataError" in done.stderr
+            assert SECRET not in process.stdout + process.stderr
+            assert b"ExternalDataError" in process.stderr
     finally:
-        shared.unlink()
+        secret_path.unlink()
 
 
 # --- external_root, external_data
 
 
-def test_external_root_is_an_additional_folder(case: Case, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_external_root_is_an_additional_folder(case: Case, open_method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert case.read("secret", external_root=case.outside) == SECRET
     case.link("link", case.secret)
     assert case.read("link", external_root=str(case.outside)) == SECRET
@@ -490,7 +492,7 @@ def test_external_root_is_an_additional_folder(case: Case, way: str, monkeypatch
     assert case.read("secret", external_root="outside") == SECRET
 
 
-def test_locations_can_not_leave_external_root_either(case: Case, way: str, tmp_path: Path) -> None:
+def test_locations_can_not_leave_external_root_either(case: Case, open_method: str, tmp_path: Path) -> None:
     (tmp_path / "third").write_bytes(SECRET)
     os.symlink("../third", case.outside / "link")
     case.refuses("link", external_root=case.outside, match="symbolic link leads out")
@@ -506,10 +508,10 @@ def test_external_root_must_be_a_folder(case: Case, tmp_path: Path, monkeypatch:
 
 
 def test_a_function_receives_only_valid_locations(case: Case) -> None:
-    asked: list[str] = []
+    received_locations: list[str] = []
     for location in ("../outside/secret", "/etc/passwd", "C:x", "a\\b", "a\0", "#x"):
-        case.refuses(location, external_data=asked.append)
-    assert not asked
+        case.refuses(location, external_data=received_locations.append)
+    assert not received_locations
     # A location that the caller lists in external_data is trusted.
     assert case.read("../outside/secret", external_data={"../outside/secret": DATA}) == DATA
 
@@ -552,41 +554,41 @@ for i in itertools.count():
 def test_a_path_swapped_while_it_is_opened_never_yields_the_secret(case: Case, kind: str, location: str) -> None:
     # onnx/onnx#7790: a path could be changed between its checks and its opening.
     (case.outside / "w").write_bytes(SECRET)
-    case.model.write_bytes(encoded(tensor(("location", location))))
+    case.model.write_bytes(encode_tensors(tensor(("location", location))))
     command = [sys.executable, "-c", SWAPPING_PROGRAM, kind, str(case.folder), str(case.outside / "w")]
-    read, refused, rounds = 0, 0, 0
+    n_read, n_refused, n_rounds = 0, 0, 0
     with subprocess.Popen(command, stdout=subprocess.PIPE) as swapper:
         try:
             assert swapper.stdout is not None
             swapper.stdout.readline()
             # Repeat until both results have occurred so often that swaps have occurred between any two steps.
-            while rounds < 3000 or (rounds < 30_000 and (refused < 50 or (kind != "name" and read < 50))):
-                rounds += 1
+            while n_rounds < 3000 or (n_rounds < 30_000 and (n_refused < 50 or (kind != "name" and n_read < 50))):
+                n_rounds += 1
                 try:
-                    files = ExternalFiles(str(case.model), mmap=rounds % 2 == 0)
-                    found = bytes(files.open(location).view(0, 16))
+                    files = ExternalFiles(str(case.model), mmap=n_rounds % 2 == 0)
+                    data = bytes(files.open(location).view(0, 16))
                 except Error:
-                    refused += 1
+                    n_refused += 1
                 else:
-                    assert found == DATA
-                    read += 1
+                    assert data == DATA
+                    n_read += 1
             assert swapper.poll() is None
         finally:
             swapper.kill()
-    assert refused
-    assert read or kind == "name"
+    assert n_refused
+    assert n_read or kind == "name"
 
 
 # --- published vulnerabilities of the onnx package and of packages that read its files
 
 
-def test_cve_2022_25882_a_location_that_begins_with_dots_is_refused(case: Case, way: str) -> None:
+def test_cve_2022_25882_a_location_that_begins_with_dots_is_refused(case: Case, open_method: str) -> None:
     # https://github.com/onnx/onnx/issues/3991: the location was appended to the folder's name without checks.
     for location in ("../outside/secret", "../../../../../../../../etc/passwd", ".././outside/secret"):
         case.refuses(location, match=r"\.\.")
 
 
-def test_cve_2024_27318_a_location_with_dots_inside_is_refused(case: Case, way: str) -> None:
+def test_cve_2024_27318_a_location_with_dots_inside_is_refused(case: Case, open_method: str) -> None:
     # GHSA-whh8-fjgc-qp73: the first fix checked only the start of the location, and then removed leading dots and
     # slashes.
     for location in ("sub/../../outside/secret", "nothing/../../outside/secret", "/../outside/secret",
@@ -594,25 +596,25 @@ def test_cve_2024_27318_a_location_with_dots_inside_is_refused(case: Case, way: 
         case.refuses(location)
 
 
-def test_cve_2026_27489_a_link_among_the_folders(case: Case, way: str) -> None:
+def test_cve_2026_27489_a_link_among_the_folders_is_refused(case: Case, open_method: str) -> None:
     # GHSA-3r9x-f23j-gc73: only the last component was checked for links.
     case.link("link", "../outside")
     case.refuses("link/secret", match="symbolic link leads out")
 
 
-def test_cve_2026_34447_a_link_as_the_file(case: Case, way: str) -> None:
+def test_cve_2026_34447_a_link_as_the_file_is_refused(case: Case, open_method: str) -> None:
     # GHSA-p433-9wv8-28xj; onnx/onnx#7616: links were followed.
     case.link("weights.bin", case.secret)
     case.refuses("weights.bin", match="symbolic link leads out")
 
 
-def test_cve_2026_34446_a_hard_link_as_the_file(case: Case, way: str) -> None:
-    # GHSA-cmw6-hcpp-c6jp: to a check for symbolic links a hard link is a file as any other.
+def test_cve_2026_34446_a_hard_link_as_the_file_is_refused(case: Case, open_method: str) -> None:
+    # GHSA-cmw6-hcpp-c6jp: a check for symbolic links does not detect a hard link.
     os.link(case.secret, case.folder / "weights.bin")
     case.refuses("weights.bin", match="hard links")
 
 
-def test_cve_2026_34445_keys_that_become_attributes(case: Case) -> None:
+def test_cve_2026_34445_keys_do_not_become_attributes(case: Case) -> None:
     # GHSA-538c-55jv-c5g9, CWE-915: every key was set as an attribute of an object without checks.
     keys = ["__class__", "__dict__", "__init__", "__getattribute__", "_fields", "count", "index", "evil_attr",
             "Location", "location ", "offset\0", "basepath"]  # fmt: skip
@@ -620,30 +622,32 @@ def test_cve_2026_34445_keys_that_become_attributes(case: Case) -> None:
     assert case.read(*entries, "w.bin", *entries) == DATA
 
 
-def test_cve_2026_34445_sizes_that_exhaust_memory(case: Case) -> None:
+def test_cve_2026_34445_sizes_that_exhaust_memory_are_refused(case: Case) -> None:
     # GHSA-538c-55jv-c5g9, CWE-400: a length of petabytes was allocated; one of -1 read the whole file.
     for entry in (("length", 1 << 60), ("length", -1), ("offset", -1), ("offset", 1 << 60)):
         case.refuses("w.bin", entry)
 
 
 def test_a_basepath_in_the_file_is_not_a_folder(case: Case) -> None:
-    # Written by onnx.external_data_helper.set_external_data, which puts it before the location.
+    # Written by onnx.external_data_helper.set_external_data, which prepends it to the location.
     with pytest.raises(SourceNotFoundError):
         case.read("secret", ("basepath", str(case.outside)))
 
 
-def test_two_locations_of_which_one_is_checked_and_the_other_read(case: Case) -> None:
+def test_two_locations_of_one_tensor_are_refused(case: Case) -> None:
     # onnx uses the last entry of a key, other readers the first.
-    for pair in (("w.bin", "../outside/secret"), ("../outside/secret", "w.bin"), ("w.bin", "w.bin")):
-        case.refuses(*pair, match="'location' twice")
+    for locations in (("w.bin", "../outside/secret"), ("../outside/secret", "w.bin"), ("w.bin", "w.bin")):
+        case.refuses(*locations, match="'location' twice")
 
 
-def test_cve_2026_27489_repaired_incompletely_an_empty_folder(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    # onnx 1.21.0: every path begins with the canonical form of "", so locations of a model in the working directory
-    # were not restricted.
+def test_cve_2026_27489_locations_in_the_working_directory_are_restricted(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The repair of onnx 1.21.0 was incomplete: every path begins with the canonical form of "", so locations of a model
+    # in the working directory were not restricted.
     case.link("rootlink", "/")
     location = f"rootlink{case.secret}"
-    case.model.write_bytes(encoded(tensor(("location", location))))
+    case.model.write_bytes(encode_tensors(tensor(("location", location))))
     monkeypatch.chdir(case.folder)
     for path in ("m.onnx", "./m.onnx", Path("m.onnx")):
         with pytest.raises(ExternalDataError, match="symbolic link leads out"):
@@ -658,7 +662,7 @@ def test_a_location_that_begins_as_a_marker_skips_no_check(case: Case) -> None:
         case.refuses(location)
 
 
-def test_the_address_of_memory_is_not_a_file(case: Case) -> None:
+def test_the_location_of_a_memory_address_is_refused(case: Case) -> None:
     # microsoft/onnxruntime#28709: with this location, `offset` is a memory address that is read.
     (case.folder / "*" / "_ORT_MEM_ADDR_").mkdir(parents=True)
     (case.folder / "*" / "_ORT_MEM_ADDR_" / "*").write_bytes(DATA)
@@ -680,37 +684,44 @@ def test_a_model_without_a_folder_can_not_read_the_working_directory(
     # the working directory was used, and in onnxruntime also its parents.
     monkeypatch.chdir(case.folder)
     for location in ("w.bin", "./w.bin", "../outside/secret"):
-        data = encoded(tensor(("location", location)))
-        alone = onnxwire.TensorProto.FromString(
+        data = encode_tensors(tensor(("location", location)))
+        separate_tensor = onnxwire.TensorProto.FromString(
             onnx.ModelProto.FromString(data).graph.initializer[0].SerializeToString()
         )
         for source in (data, bytearray(data), io.BytesIO(data), Named(data)):
             with pytest.raises(ExternalDataError, match="tensor 'w'"):
                 contents(source)
         with pytest.raises(ExternalDataError, match="'w'"):
-            alone.numpy()
+            separate_tensor.numpy()
 
 
 def test_every_field_with_a_tensor_is_guarded(case: Case) -> None:
     # microsoft/onnxruntime#28709: sparse tensors and tensors of attributes were read by other code than initializers,
     # with fewer checks.
-    bad = tensor(("location", "../outside/secret"))
+    tensor_outside = tensor(("location", "../outside/secret"))
     indices = helper.make_tensor("i", onnx.TensorProto.INT64, [16], range(16))
-    node = helper.make_node("Constant", [], ["y"], value=bad)
-    inner = helper.make_graph([node], "inner", [], [], initializer=[bad])
-    sparse = onnx.SparseTensorProto(values=bad, indices=indices, dims=[16])
-    graph = helper.make_graph([node, helper.make_node("If", [], [], then_branch=inner)], "g", [], [], initializer=[bad])
-    graph.sparse_initializer.append(sparse)
+    node = helper.make_node("Constant", [], ["y"], value=tensor_outside)
+    inner_graph = helper.make_graph([node], "inner", [], [], initializer=[tensor_outside])
+    sparse_tensor = onnx.SparseTensorProto(values=tensor_outside, indices=indices, dims=[16])
+    graph = helper.make_graph(
+        [node, helper.make_node("If", [], [], then_branch=inner_graph)], "g", [], [], initializer=[tensor_outside]
+    )
+    graph.sparse_initializer.append(sparse_tensor)
     case.model.write_bytes(onnx.ModelProto(ir_version=8, graph=graph).SerializeToString())
     with onnxwire.load(case.model) as model:
-        loaded = model.graph
-        branch = loaded.node[1].attribute[0].g
-        tensors = [loaded.initializer[0], loaded.sparse_initializer[0].values, loaded.node[0].attribute[0].t,
-                   branch.initializer[0], branch.node[0].attribute[0].t]  # fmt: skip
-        for each in tensors:
+        loaded_graph = model.graph
+        loaded_branch = loaded_graph.node[1].attribute[0].g
+        tensors = [
+            loaded_graph.initializer[0],
+            loaded_graph.sparse_initializer[0].values,
+            loaded_graph.node[0].attribute[0].t,
+            loaded_branch.initializer[0],
+            loaded_branch.node[0].attribute[0].t,
+        ]
+        for loaded_tensor in tensors:
             with pytest.raises(ExternalDataError, match=r"\.\."):
-                each.numpy()
-        for call in (loaded.sparse_initializer[0].numpy, loaded.sparse_initializer[0].to_coo):
+                loaded_tensor.numpy()
+        for call in (loaded_graph.sparse_initializer[0].numpy, loaded_graph.sparse_initializer[0].to_coo):
             with pytest.raises(ExternalDataError, match=r"\.\."):
                 call()
 
@@ -718,28 +729,30 @@ def test_every_field_with_a_tensor_is_guarded(case: Case) -> None:
 # --- models that try to overwrite files
 
 
-def saved(case: Case, *tensors: onnx.TensorProto, **options: Any) -> None:
+def load_and_save(case: Case, *tensors: onnx.TensorProto, **options: Any) -> None:
     """Load a model of these tensors and save it in a new folder; either an error or a valid file is accepted."""
-    case.model.write_bytes(encoded(*tensors))
+    case.model.write_bytes(encode_tensors(*tensors))
     (case.folder / "out").mkdir(exist_ok=True)
     with onnxwire.load(case.model) as model, contextlib.suppress(Error), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         onnxwire.save(model, case.folder / "out" / "m.onnx", **options)
 
 
-def files_of(path: Path) -> dict[str, int]:
-    return {str(found.relative_to(path)): found.stat().st_size for found in path.rglob("*") if found.is_file()}
+def sizes_of_files(path: Path) -> dict[str, int]:
+    return {str(file.relative_to(path)): file.stat().st_size for file in path.rglob("*") if file.is_file()}
 
 
 @pytest.fixture
-def unwritten(case: Case, tmp_path: Path) -> Iterator[None]:
-    """Asserts that only the target folder of a save changes, and that few bytes are written to it."""
-    before = files_of(tmp_path)
+def only_target_written(case: Case, tmp_path: Path) -> Iterator[None]:
+    """Assert after the test that only the target folder of its save changed, and has less than 1 MiB."""
+    sizes_before = sizes_of_files(tmp_path)
     yield
-    after = files_of(tmp_path)
-    assert {name: size for name, size in after.items() if not name.startswith(("model/out/", "model/m.onnx"))} == before
+    sizes_after = sizes_of_files(tmp_path)
+    assert {
+        name: size for name, size in sizes_after.items() if not name.startswith(("model/out/", "model/m.onnx"))
+    } == sizes_before
     assert case.secret.read_bytes() == SECRET
-    assert sum(after.values()) < 1 << 20
+    assert sum(sizes_after.values()) < 1 << 20
 
 
 OPTIONS: list[dict[str, Any]] = [
@@ -752,30 +765,32 @@ OPTIONS: list[dict[str, Any]] = [
     "location", ["../../outside/secret", "sub/../../../outside/secret", "{outside}/secret", "link"]
 )
 def test_cve_2025_51480_saving_writes_to_no_location_of_the_model(
-    case: Case, unwritten: None, options: dict[str, Any], location: str
+    case: Case, only_target_written: None, options: dict[str, Any], location: str
 ) -> None:
     # GHSA-6rq9-53c3-f7vj, onnx/onnx#6959 and #7040: save_external_data wrote raw_data to any path in the model, and
     # through links (VA-26-233-01).
     (case.folder / "out").mkdir()
     os.symlink(case.secret, case.folder / "out" / "link")
-    followed = location.format(outside=case.outside)
-    saved(case, tensor(("location", followed), raw_data=b"written by a lie"), **options)
+    target = location.format(outside=case.outside)
+    load_and_save(case, tensor(("location", target), raw_data=b"written by a lie"), **options)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_saving_does_not_write_zeros_up_to_an_offset_in_the_model(
-    case: Case, unwritten: None, options: dict[str, Any]
+    case: Case, only_target_written: None, options: dict[str, Any]
 ) -> None:
     # onnx/onnx#8055 and #8260: the file was filled with zeros up to the offset.
-    saved(case, tensor(("location", "new.bin"), ("offset", 1 << 50), raw_data=b"written by a lie"), **options)
+    load_and_save(case, tensor(("location", "new.bin"), ("offset", 1 << 50), raw_data=b"written by a lie"), **options)
 
 
 @pytest.mark.parametrize(
     "name", ["../../outside/secret", "{outside}/secret", "..", "a/../../../outside/secret", "link"]
 )
-def test_names_of_tensors_as_file_names_never_leave_the_folder(case: Case, unwritten: None, name: str) -> None:
+def test_names_of_tensors_as_file_names_never_leave_the_folder(
+    case: Case, only_target_written: None, name: str
+) -> None:
     # onnx.save_model(all_tensors_to_one_file=False) took the tensor's name as the file's.
     (case.folder / "out").mkdir()
     os.symlink(case.secret, case.folder / "out" / "link")
     inline = onnx.TensorProto(name=name.format(outside=case.outside), dims=[16], data_type=2, raw_data=DATA)
-    saved(case, inline, external="{name}", threshold=0)
+    load_and_save(case, inline, external="{name}", threshold=0)

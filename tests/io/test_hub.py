@@ -25,14 +25,14 @@ REPOSITORY = "some-org/some.model"
 
 
 @pytest.fixture(autouse=True)
-def own_home(monkeypatch, tmp_path):
+def isolated_home(monkeypatch, tmp_path):
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH", "HF_HUB_CACHE", "HF_HUB_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
 
 
 @pytest.fixture
-def fake(monkeypatch):
+def fake_hub(monkeypatch):
     message = ow.ModelProto(ir_version=9)
     tensor = message.graph.initializer.add(name="w", data_type=2, dims=[len(DATA)], data_location=1)
     tensor.external_data.add(key="location", value="w.data")
@@ -75,25 +75,25 @@ def test_an_address_names_repository_revision_and_path() -> None:
         "hf://a/b@-x/m", "hf://a/b@" + "x" * 300 + "/m", "hf://\ud800/b/m",
     ],
 )  # fmt: skip
-def test_a_hostile_address_is_refused_without_a_request(address, fake) -> None:
-    with pytest.raises(ow.SourceError) as caught:
+def test_a_hostile_address_is_refused_without_a_request(address, fake_hub) -> None:
+    with pytest.raises(ow.SourceError) as error_info:
         ow.load(address)
-    assert caught.value.errno == errno.EINVAL
-    assert not fake.hub.requests
+    assert error_info.value.errno == errno.EINVAL
+    assert not fake_hub.hub.requests
 
 
-def test_two_files_of_one_sha256_are_not_compared(fake) -> None:
-    fake.hub.files[REPOSITORY] |= {"copy.onnx": DATA, "other.onnx": DATA[:-1] + bytes([DATA[-1] ^ 1])}
+def test_two_files_of_one_sha256_are_not_compared(fake_hub) -> None:
+    fake_hub.hub.files[REPOSITORY] |= {"copy.onnx": DATA, "other.onnx": DATA[:-1] + bytes([DATA[-1] ^ 1])}
     assert list(ow.diff(f"hf://{REPOSITORY}/m.onnx", f"hf://{REPOSITORY}/copy.onnx")) == []
-    assert sum(asked.sent for asked in fake.hub.of("cdn")) < 1 << 19
+    assert sum(request.sent for request in fake_hub.hub.requests_to("cdn")) < 1 << 19
     assert list(ow.diff(f"hf://{REPOSITORY}/m.onnx", f"hf://{REPOSITORY}/other.onnx")) != []
 
 
-def test_an_untrusted_model_is_read_without_redirects(fake) -> None:
+def test_an_untrusted_model_is_read_without_redirects(fake_hub) -> None:
     address = f"hf://{REPOSITORY}/m.onnx"
     with pytest.raises(ow.SourceError, match="not followed for untrusted models"):
         ow.load(address, untrusted=True)
-    cdn = fake.hub.cdn.removeprefix("http://")
+    cdn = fake_hub.hub.cdn.removeprefix("http://")
     read_all(address, untrusted=True, allow_hosts=[cdn])
     ow.load(f"hf://{REPOSITORY}/onnx/small.onnx", untrusted=True).close()  # the Hub does not redirect small files
     message = ow.load(f"hf://{REPOSITORY}/onnx/x.onnx", untrusted=True)
@@ -101,46 +101,48 @@ def test_an_untrusted_model_is_read_without_redirects(fake) -> None:
         message.graph.initializer[0].numpy()
 
 
-def test_a_model_is_read_with_one_redirect(fake) -> None:
-    fake.hub.lifetime = 1000
+def test_a_model_is_read_with_one_redirect(fake_hub) -> None:
+    fake_hub.hub.lifetime = 1000
     requests = read_all(f"hf://{REPOSITORY}/m.onnx")
-    assert [asked.path for asked in fake.hub.of("hub")] == [f"/{REPOSITORY}/resolve/main/m.onnx"]
-    assert len(fake.hub.of("cdn")) == requests
-    assert all(asked.headers["if-match"] == '"of-the-cdn"' for asked in fake.hub.of("cdn")[1:])
+    assert [request.path for request in fake_hub.hub.requests_to("hub")] == [f"/{REPOSITORY}/resolve/main/m.onnx"]
+    assert len(fake_hub.hub.requests_to("cdn")) == requests
+    assert all(request.headers["if-match"] == '"of-the-cdn"' for request in fake_hub.hub.requests_to("cdn")[1:])
 
 
-def test_expired_addresses_are_renewed_by_commit(fake) -> None:
-    fake.hub.lifetime = 1000
+def test_expired_addresses_are_renewed_by_commit(fake_hub) -> None:
+    fake_hub.hub.lifetime = 1000
     with ow.load(f"hf://{REPOSITORY}/m.onnx") as message:
-        fake.hub.valid.clear()
-        fake.hub.revisions["main"] = OTHER_COMMIT  # a new commit must not affect the open model
+        fake_hub.hub.expiry_times.clear()
+        fake_hub.hub.revisions["main"] = OTHER_COMMIT  # a new commit must not affect the open model
         assert message.graph.initializer[1].numpy().nbytes == 5_000_000
-    paths = [asked.path for asked in fake.hub.of("hub")]
+    paths = [request.path for request in fake_hub.hub.requests_to("hub")]
     assert paths == [f"/{REPOSITORY}/resolve/main/m.onnx", f"/{REPOSITORY}/resolve/{COMMIT}/m.onnx"]
 
 
-def test_addresses_that_always_expire_are_an_error(fake) -> None:
-    fake.hub.lifetime = -1
-    with pytest.raises(ow.SourceError, match="denies access") as caught:
+def test_addresses_that_always_expire_are_an_error(fake_hub) -> None:
+    fake_hub.hub.lifetime = -1
+    with pytest.raises(ow.SourceError, match="denies access") as error_info:
         ow.load(f"hf://{REPOSITORY}/m.onnx")
-    assert "signature" not in str(caught.value) and len(fake.hub.requests) <= 3
+    assert "signature" not in str(error_info.value) and len(fake_hub.hub.requests) <= 3
 
 
-def test_a_small_file_is_read_from_the_hub(fake) -> None:
+def test_a_small_file_is_read_from_the_hub(fake_hub) -> None:
     with ow.load(f"hf://{REPOSITORY}/onnx/small.onnx") as message:
         assert len(message.graph.node) == 3
-    assert not fake.hub.of("cdn")
+    assert not fake_hub.hub.requests_to("cdn")
 
 
-def test_external_data_is_of_the_same_commit(fake) -> None:
+def test_external_data_is_read_from_the_commit_of_the_model(fake_hub) -> None:
     with ow.load(f"hf://{REPOSITORY}@main/onnx/x.onnx") as message:
         np.testing.assert_array_equal(message.graph.initializer[0].numpy(), np.frombuffer(DATA, np.uint8))
         assert ow.tensors(message)[0].file == f"hf://{REPOSITORY}@{COMMIT}/onnx/w.data"
-    assert f"/{REPOSITORY}/resolve/{COMMIT}/onnx/w.data" in [asked.path for asked in fake.hub.of("hub")]
+    assert f"/{REPOSITORY}/resolve/{COMMIT}/onnx/w.data" in [
+        request.path for request in fake_hub.hub.requests_to("hub")
+    ]
 
 
-def test_the_token_is_sent_to_the_hub_only(fake, monkeypatch, tmp_path) -> None:
-    fake.hub.is_private = True
+def test_the_token_is_sent_to_the_hub_only(fake_hub, monkeypatch, tmp_path) -> None:
+    fake_hub.hub.is_private = True
     with pytest.raises(ow.SourceError, match="denies access"):
         ow.load(f"hf://{REPOSITORY}/m.onnx")
     monkeypatch.setenv("ONNXWIRE_HTTP_HEADERS", "X-Secret: x")
@@ -152,16 +154,16 @@ def test_the_token_is_sent_to_the_hub_only(fake, monkeypatch, tmp_path) -> None:
     read_all(f"hf://{REPOSITORY}/m.onnx")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "none"))
     read_all(f"hf://{REPOSITORY}/m.onnx", storage_options={"token": TOKEN})
-    for asked in fake.hub.of("cdn"):
-        assert TOKEN not in str(asked.headers) and "authorization" not in asked.headers
-    assert all("x-secret" not in asked.headers for asked in fake.hub.requests)
+    for request in fake_hub.hub.requests_to("cdn"):
+        assert TOKEN not in str(request.headers) and "authorization" not in request.headers
+    assert all("x-secret" not in request.headers for request in fake_hub.hub.requests)
 
 
 @pytest.mark.parametrize("token", ["a\nb", "ä€", "a\0b"])
-def test_an_invalid_token_is_an_error_that_does_not_contain_it(token, fake) -> None:
-    with pytest.raises(ow.SourceError) as caught:
+def test_an_invalid_token_is_an_error_that_does_not_contain_it(token, fake_hub) -> None:
+    with pytest.raises(ow.SourceError) as error_info:
         ow.load(f"hf://{REPOSITORY}/m.onnx", storage_options={"token": token, "retry_config": {"max_retries": 0}})
-    assert token not in str(caught.value)
+    assert token not in str(error_info.value)
     address = parse_address(f"hf://{REPOSITORY}/m.onnx")
     assert token not in repr(address) and token.encode() not in pickle.dumps(address)
 
@@ -176,30 +178,33 @@ def test_an_invalid_token_is_an_error_that_does_not_contain_it(token, fake) -> N
         ({"Location": f"/{REPOSITORY}/resolve/main/m.onnx"}, "loop"),
     ],
 )
-def test_a_wrong_answer_of_the_hub_is_an_error(headers, reason, fake) -> None:
-    fake.hub.headers = headers
+def test_a_wrong_answer_of_the_hub_is_an_error(headers, reason, fake_hub) -> None:
+    fake_hub.hub.headers = headers
     with pytest.raises(ow.SourceError, match=reason):
         ow.load(f"hf://{REPOSITORY}/m.onnx")
 
 
 @pytest.mark.parametrize("name", ["X-Linked-Etag", "X-Linked-Size", "X-Repo-Commit"])
 @pytest.mark.parametrize("value", ["", "nonsense\\", '"' + "x" * 5000 + '"'])
-def test_missing_and_unusual_headers_are_ignored(name, value, fake) -> None:
-    fake.hub.headers = {name: value}
+def test_missing_and_unusual_headers_are_ignored(name, value, fake_hub) -> None:
+    fake_hub.hub.headers = {name: value}
     read_all(f"hf://{REPOSITORY}/m.onnx")
 
 
-def test_a_file_that_changes_behind_a_branch_is_an_error(fake) -> None:
-    fake.hub.headers = {"X-Repo-Commit": ""}
+def test_a_file_that_changes_behind_a_branch_is_an_error(fake_hub) -> None:
+    fake_hub.hub.headers = {"X-Repo-Commit": ""}
     with ow.load(f"hf://{REPOSITORY}/m.onnx") as message:
-        fake.hub.valid.clear()
-        fake.hub.files[REPOSITORY]["m.onnx"] = DATA[:-1] + b"\1"
+        fake_hub.hub.expiry_times.clear()
+        fake_hub.hub.files[REPOSITORY]["m.onnx"] = DATA[:-1] + b"\1"
         with pytest.raises(ow.SourceError, match="was changed"):
             message.graph.initializer[1].numpy()
 
 
-def cached(tmp_path, files: dict[str, bytes], commit: str = COMMIT, ref: str | None = "main"):
-    """Write a cache as huggingface_hub does."""
+def write_hub_cache(tmp_path, files: dict[str, bytes], commit: str = COMMIT, ref: str | None = "main"):
+    """Write files to a local cache in the layout of huggingface_hub; return the repository's folder.
+
+    ref: the branch that refers to the commit, or None.
+    """
     folder = tmp_path / "home" / "hub" / ("models--" + REPOSITORY.replace("/", "--"))
     (folder / "blobs").mkdir(parents=True, exist_ok=True)
     (folder / "refs").mkdir(exist_ok=True)
@@ -213,103 +218,105 @@ def cached(tmp_path, files: dict[str, bytes], commit: str = COMMIT, ref: str | N
     return folder
 
 
-def test_a_cached_commit_needs_no_request(fake, tmp_path) -> None:
-    cached(tmp_path, {"m.onnx": DATA})
+def test_a_cached_commit_needs_no_request(fake_hub, tmp_path) -> None:
+    write_hub_cache(tmp_path, {"m.onnx": DATA})
     with ow.load(f"hf://{REPOSITORY}@{COMMIT}/m.onnx") as message:
         assert message._document.memory is None and message.graph.initializer[1].numpy().nbytes == 5_000_000
-    assert not fake.hub.requests
+    assert not fake_hub.hub.requests
 
 
-def test_a_cached_branch_needs_one_request(fake, tmp_path) -> None:
-    cached(tmp_path, {"m.onnx": DATA})
+def test_a_cached_branch_needs_one_request(fake_hub, tmp_path) -> None:
+    write_hub_cache(tmp_path, {"m.onnx": DATA})
     with ow.load(f"hf://{REPOSITORY}/m.onnx") as message:
         assert message._document.memory is None
-    assert [asked.status for asked in fake.hub.requests] == [302]
-    fake.hub.revisions |= {"main": OTHER_COMMIT, OTHER_COMMIT: OTHER_COMMIT}
+    assert [request.status for request in fake_hub.hub.requests] == [302]
+    fake_hub.hub.revisions |= {"main": OTHER_COMMIT, OTHER_COMMIT: OTHER_COMMIT}
     read_all(f"hf://{REPOSITORY}/m.onnx")
 
 
-def test_external_data_comes_from_the_cache_or_the_hub(fake, tmp_path) -> None:
-    files = fake.hub.files[REPOSITORY]
-    folder = cached(tmp_path, {"onnx/x.onnx": files["onnx/x.onnx"], "onnx/w.data": DATA})
+def test_external_data_comes_from_the_cache_or_the_hub(fake_hub, tmp_path) -> None:
+    files = fake_hub.hub.files[REPOSITORY]
+    folder = write_hub_cache(tmp_path, {"onnx/x.onnx": files["onnx/x.onnx"], "onnx/w.data": DATA})
     with ow.load(f"hf://{REPOSITORY}@{COMMIT}/onnx/x.onnx") as message:
         assert message.graph.initializer[0].numpy().tobytes() == DATA
-    assert not fake.hub.requests
+    assert not fake_hub.hub.requests
     (folder / "snapshots" / COMMIT / "onnx" / "w.data").unlink()
     with ow.load(f"hf://{REPOSITORY}@{COMMIT}/onnx/x.onnx") as message:
         assert message.graph.initializer[0].numpy().tobytes() == DATA
-    assert fake.hub.of("cdn")
+    assert fake_hub.hub.requests_to("cdn")
 
 
-def test_offline_only_the_cache_is_read(fake, tmp_path, monkeypatch) -> None:
+def test_offline_only_the_cache_is_read(fake_hub, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    cached(tmp_path, {"m.onnx": DATA})
+    write_hub_cache(tmp_path, {"m.onnx": DATA})
     with ow.load(f"hf://{REPOSITORY}/m.onnx") as message:
         assert len(message.graph.initializer) == 4
     with pytest.raises(ow.SourceError, match="HF_HUB_OFFLINE"):
         ow.load(f"hf://{REPOSITORY}/onnx/small.onnx")
-    assert not fake.hub.requests
+    assert not fake_hub.hub.requests
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "refs", "repository", "pipe"])
-def test_links_of_the_cache_lead_nowhere_else(kind, fake, tmp_path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "m.onnx").write_bytes(SMALL_MODEL)
-    folder = cached(tmp_path, {}, COMMIT)
+def test_links_out_of_the_cache_are_not_followed(kind, fake_hub, tmp_path) -> None:
+    folder_outside = tmp_path / "elsewhere"
+    folder_outside.mkdir()
+    (folder_outside / "m.onnx").write_bytes(SMALL_MODEL)
+    folder = write_hub_cache(tmp_path, {}, COMMIT)
     snapshot = folder / "snapshots" / COMMIT
     snapshot.mkdir(parents=True)
     if kind == "file":
-        (snapshot / "m.onnx").symlink_to(elsewhere / "m.onnx")
+        (snapshot / "m.onnx").symlink_to(folder_outside / "m.onnx")
     elif kind == "folder":
         snapshot.rmdir()
-        snapshot.symlink_to(elsewhere)
+        snapshot.symlink_to(folder_outside)
     elif kind == "pipe":
         os.mkfifo(snapshot / "m.onnx")
     elif kind == "refs":
-        (elsewhere / "main").write_text("../../../../elsewhere")
+        (folder_outside / "main").write_text("../../../../elsewhere")
         (folder / "refs" / "main").unlink()
-        (folder / "refs" / "main").symlink_to(elsewhere / "main")
+        (folder / "refs" / "main").symlink_to(folder_outside / "main")
     else:
         (snapshot / "m.onnx").symlink_to("../../../../../elsewhere/m.onnx")
     read_all(f"hf://{REPOSITORY}@{COMMIT}/m.onnx")
     read_all(f"hf://{REPOSITORY}/m.onnx")
-    assert fake.hub.of("cdn")
+    assert fake_hub.hub.requests_to("cdn")
 
 
-def test_versions_are_those_of_lists(fake) -> None:
+def test_versions_of_files_equal_those_of_listings(fake_hub) -> None:
     pytest.importorskip("huggingface_hub")
-    (found,) = find_files([f"hf://{REPOSITORY}"])
-    assert [name for name, _ in found] == [
+    (all_files,) = find_files([f"hf://{REPOSITORY}"])
+    assert [name for name, _ in all_files] == [
         f"hf://{REPOSITORY}/{name}" for name in ("m.onnx", "onnx/small.onnx", "onnx/x.onnx", "a%2Fb @1.onnx")
     ]
-    versions = versions_of([parse_address(name) for name, _ in found])
-    assert versions == [version for _, version in found]
-    (below,) = find_files([f"hf://{REPOSITORY}@{COMMIT}/onnx/"])
-    assert [name for name, _ in below] == [f"hf://{REPOSITORY}@{COMMIT}/onnx/{name}.onnx" for name in ("small", "x")]
-    (matched,) = find_files([f"hf://{REPOSITORY}/**/s*.onnx"])
-    assert [name for name, _ in matched] == [f"hf://{REPOSITORY}/onnx/small.onnx"]
+    versions = versions_of([parse_address(name) for name, _ in all_files])
+    assert versions == [version for _, version in all_files]
+    (files_below,) = find_files([f"hf://{REPOSITORY}@{COMMIT}/onnx/"])
+    assert [name for name, _ in files_below] == [
+        f"hf://{REPOSITORY}@{COMMIT}/onnx/{name}.onnx" for name in ("small", "x")
+    ]
+    (files_by_pattern,) = find_files([f"hf://{REPOSITORY}/**/s*.onnx"])
+    assert [name for name, _ in files_by_pattern] == [f"hf://{REPOSITORY}/onnx/small.onnx"]
     errors = find_files(["hf://some-org/none", f"hf://{REPOSITORY}@none", "hf://some-org"])
     assert all(isinstance(error, ow.SourceError) for error in errors), errors
 
 
-def test_the_range_cache_has_files_of_the_hub(fake, tmp_path) -> None:
+def test_the_range_cache_stores_files_of_the_hub(fake_hub, tmp_path) -> None:
     assert read_all(f"hf://{REPOSITORY}/m.onnx", cache=tmp_path / "ranges") > 1
-    fake.hub.requests.clear()
+    fake_hub.hub.requests.clear()
     assert read_all(f"hf://{REPOSITORY}/m.onnx", cache=tmp_path / "ranges") == 1
 
 
-def test_nothing_is_written_to_the_hub(fake) -> None:
+def test_nothing_is_written_to_the_hub(fake_hub) -> None:
     with pytest.raises(ow.SaveError, match="not written"):
         ow.save(ow.ModelProto(ir_version=9), f"hf://{REPOSITORY}/new.onnx")
-    assert not fake.hub.requests
+    assert not fake_hub.hub.requests
 
 
-def test_concurrent_requests_renew_an_address_once(fake, monkeypatch) -> None:
+def test_concurrent_requests_renew_an_address_once(fake_hub, monkeypatch) -> None:
     monkeypatch.setattr(remote_file, "CHUNK_BYTES", 1 << 17)
-    fake.hub.lifetime = 1000
+    fake_hub.hub.lifetime = 1000
     with ow.load(f"hf://{REPOSITORY}/m.onnx") as message:
         tensor = message.graph.initializer[1]
-        fake.hub.valid.clear()
+        fake_hub.hub.expiry_times.clear()
         assert tensor.numpy().nbytes == 5_000_000
-    assert len(fake.hub.of("hub")) == 2
+    assert len(fake_hub.hub.requests_to("hub")) == 2

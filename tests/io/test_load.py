@@ -1,4 +1,4 @@
-"""`load` and `verify`: the sources that they open, and the errors for all others."""
+"""`load` and `verify`: the sources that they open, and the errors of invalid sources."""
 
 import bz2
 import gc
@@ -60,11 +60,11 @@ def test_a_file_object_loads_from_its_position(tmp_path: Path, data: bytes) -> N
 
 
 def test_a_pipe_loads(data: bytes) -> None:
-    read, write = os.pipe()
-    with os.fdopen(write, "wb") as sink:
+    read_end, write_end = os.pipe()
+    with os.fdopen(write_end, "wb") as sink:
         writer = threading.Thread(target=lambda: (sink.write(data), sink.close()))
         writer.start()
-        with os.fdopen(read, "rb") as file:
+        with os.fdopen(read_end, "rb") as file:
             assert onnxwire.load(file).SerializeToString() == data
         writer.join()
 
@@ -77,7 +77,7 @@ def test_a_file_object_that_unpacks_is_read_and_not_mapped(module: Any, tmp_path
         assert onnxwire.load(file).SerializeToString() == data
 
 
-def test_a_refused_source_is_free_again() -> None:
+def test_a_buffer_is_released_when_loading_it_fails() -> None:
     source = bytearray(b"PK\x03\x04 this is a zip")
     with pytest.raises(onnxwire.DecodeError):
         onnxwire.load(source)
@@ -105,12 +105,12 @@ def test_an_argument_that_is_not_a_source_raises_type_error(source: object) -> N
         onnxwire.load(source)  # type: ignore[arg-type]
 
 
-def test_text_mode_file_raises_type_error(tmp_path: Path) -> None:
+def test_a_text_mode_file_raises_type_error(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="binary mode"):
         onnxwire.load(io.StringIO("x"))  # type: ignore[arg-type]
 
 
-def test_no_message_class_raises_type_error(data: bytes) -> None:
+def test_a_type_that_is_no_message_class_raises_type_error(data: bytes) -> None:
     with pytest.raises(TypeError, match="message class"):
         onnxwire.load(data, type=int)  # type: ignore[type-var]
     with pytest.raises(TypeError, match="message class"):
@@ -121,30 +121,30 @@ def test_no_message_class_raises_type_error(data: bytes) -> None:
 
 
 def test_a_missing_file_raises_file_not_found_error(tmp_path: Path) -> None:
-    with pytest.raises(onnxwire.SourceError, match=r"absent\.onnx: No such file") as caught:
+    with pytest.raises(onnxwire.SourceError, match=r"absent\.onnx: No such file") as error_info:
         onnxwire.load(tmp_path / "absent.onnx")
-    assert isinstance(caught.value, FileNotFoundError)
+    assert isinstance(error_info.value, FileNotFoundError)
     with pytest.raises(onnxwire.SourceError, match="there is no directory"):
         onnxwire.load(tmp_path / "no" / "absent.onnx")
 
 
-def test_directory_is_named_as_one(tmp_path: Path) -> None:
-    with pytest.raises(onnxwire.SourceError, match=r"pass the path of the \.onnx file in it") as caught:
+def test_the_error_of_a_directory_names_it_as_a_directory(tmp_path: Path) -> None:
+    with pytest.raises(onnxwire.SourceError, match=r"pass the path of the \.onnx file in it") as error_info:
         onnxwire.load(tmp_path)
-    assert isinstance(caught.value, IsADirectoryError)
+    assert isinstance(error_info.value, IsADirectoryError)
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root reads everything")
-def test_unreadable_file_is_permission_error(tmp_path: Path) -> None:
+def test_an_unreadable_file_raises_permission_error(tmp_path: Path) -> None:
     path = tmp_path / "secret.onnx"
     path.write_bytes(b"\x08\x01")
     path.chmod(0)
-    with pytest.raises(PermissionError) as caught:
+    with pytest.raises(PermissionError) as error_info:
         onnxwire.load(path)
-    assert isinstance(caught.value, onnxwire.SourceError)
+    assert isinstance(error_info.value, onnxwire.SourceError)
 
 
-def test_empty_file_is_refused_but_empty_bytes_verify(tmp_path: Path) -> None:
+def test_an_empty_file_is_refused_but_empty_bytes_verify(tmp_path: Path) -> None:
     path = tmp_path / "empty.onnx"
     path.touch()
     for call in (onnxwire.load, onnxwire.verify):
@@ -168,7 +168,7 @@ def zip_bytes() -> bytes:
 
 SAFETENSORS = b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
 
-FOREIGN = {
+FOREIGN_FILES = {
     "zip": zip_bytes(),
     "gzip": gzip.compress(b"x" * 100),
     "git-lfs": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n",
@@ -188,13 +188,13 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize("name", FOREIGN)
+@pytest.mark.parametrize("name", FOREIGN_FILES)
 def test_foreign_formats_are_named(name: str, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
-    path.write_bytes(FOREIGN[name])
-    with pytest.raises(onnxwire.DecodeError, match=name) as caught:
+    path.write_bytes(FOREIGN_FILES[name])
+    with pytest.raises(onnxwire.DecodeError, match=name) as error_info:
         onnxwire.load(path)
-    assert str(path) in str(caught.value)
+    assert str(path) in str(error_info.value)
 
 
 def test_a_file_without_a_known_field_is_refused() -> None:
@@ -222,12 +222,12 @@ def official_messages() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("actual", ["TensorProto", "GraphProto", "NodeProto", "OperatorSetProto"])
-def test_another_message_given_as_a_model_is_named(actual: str) -> None:
+def test_the_error_of_another_message_loaded_as_a_model_names_its_type(actual: str) -> None:
     with pytest.raises(onnxwire.DecodeError, match=f"looks like {actual}, not ModelProto; .*type=onnxwire.{actual}"):
         onnxwire.load(official_messages()[actual])
 
 
-def test_a_model_given_as_a_tensor_is_named() -> None:
+def test_the_error_of_a_model_loaded_as_a_tensor_names_its_type() -> None:
     with pytest.raises(onnxwire.DecodeError, match="looks like ModelProto, not TensorProto"):
         onnxwire.load(official_messages()["ModelProto"], type=onnxwire.TensorProto)
 
@@ -259,56 +259,56 @@ def test_a_model_of_a_later_version_loads_with_its_unknown_field() -> None:
 def test_the_error_of_a_truncated_file_has_the_expected_length(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "cut.onnx"
     path.write_bytes(data[:100_000])
-    with pytest.raises(onnxwire.DecodeError, match="looks truncated") as caught:
+    with pytest.raises(onnxwire.DecodeError, match="looks truncated") as error_info:
         onnxwire.load(path)
     graph_end = onnxwire.load(data).graph._span[1]
-    assert f"expected at least {graph_end:,} bytes" in str(caught.value)
-    assert caught.value.path == "graph"
-    assert data[caught.value.offset] == 7 << 3 | 2
+    assert f"expected at least {graph_end:,} bytes" in str(error_info.value)
+    assert error_info.value.path == "graph"
+    assert data[error_info.value.offset] == 7 << 3 | 2
 
 
-def test_fault_deep_inside_names_its_byte_and_field() -> None:
+def test_the_error_of_a_fault_in_a_nested_message_has_its_byte_and_path() -> None:
     node = helper.make_node("Conv", ["x"], ["y"], pads=[1, 2, 3])
-    other = helper.make_node("Relu", ["x"], ["y"])
-    model = helper.make_model(helper.make_graph([other, node], "g", [], []))
+    first_node = helper.make_node("Relu", ["x"], ["y"])
+    model = helper.make_model(helper.make_graph([first_node, node], "g", [], []))
     attribute = model.graph.node[1].attribute[0].SerializeToString()
     damaged = attribute[:-3] + b"\x0f\x01\x07"  # wire type 7 in the last tag
     data = model.SerializeToString().replace(attribute, damaged)
-    with pytest.raises(onnxwire.DecodeError) as caught:
+    with pytest.raises(onnxwire.DecodeError) as error_info:
         onnxwire.verify(data)
-    assert caught.value.path.startswith("graph.node[1].attribute[0]")
+    assert error_info.value.path.startswith("graph.node[1].attribute[0]")
     start = data.index(damaged)
-    assert start <= caught.value.offset < start + len(damaged)
-    with pytest.raises(onnxwire.DecodeError) as lazy:
-        for found in onnxwire.load(data).graph.node:
-            for each in found.attribute:
-                assert each.name
-    assert (lazy.value.offset, lazy.value.path) == (caught.value.offset, caught.value.path)
+    assert start <= error_info.value.offset < start + len(damaged)
+    with pytest.raises(onnxwire.DecodeError) as lazy_error:
+        for loaded_node in onnxwire.load(data).graph.node:
+            for loaded_attribute in loaded_node.attribute:
+                assert loaded_attribute.name
+    assert (lazy_error.value.offset, lazy_error.value.path) == (error_info.value.offset, error_info.value.path)
 
 
-def test_path_counts_only_the_records_of_the_field() -> None:
+def test_the_path_of_an_error_counts_only_the_records_of_the_field() -> None:
     # A record of the field's number with another wire type is not an element of the field.
     data = b"\x08\x05" + onnx.GraphProto(node=[onnx.NodeProto(name="a")]).SerializeToString() + b"\x0a\x02\x0a\x07"
-    with pytest.raises(onnxwire.DecodeError) as caught:
+    with pytest.raises(onnxwire.DecodeError) as error_info:
         onnxwire.verify(data, type=onnxwire.GraphProto)
-    assert caught.value.path == "node[1].input[0]"
+    assert error_info.value.path == "node[1].input[0]"
 
 
-def test_path_of_a_fault_below_many_levels_is_short() -> None:
+def test_the_path_of_a_fault_below_many_levels_is_short() -> None:
     data = b"\x0f"
     for _ in range(90):
         data = b"\x3a" + varint(len(data)) + data
-    with pytest.raises(onnxwire.DecodeError) as caught:
+    with pytest.raises(onnxwire.DecodeError) as error_info:
         onnxwire.verify(data, type=onnxwire.OptionalProto)
-    assert "more)" in caught.value.path
-    assert len(caught.value.path) < 1000
+    assert "more)" in error_info.value.path
+    assert len(error_info.value.path) < 1000
 
 
-def test_packed_run_cut_inside_a_number_names_its_field() -> None:
+def test_the_error_of_a_packed_run_cut_inside_a_number_names_its_field() -> None:
     tensor = onnxwire.TensorProto.FromString(b"\x0a\x02\x01\x80")
-    with pytest.raises(onnxwire.DecodeError, match="ends inside a varint") as caught:
+    with pytest.raises(onnxwire.DecodeError, match="ends inside a varint") as error_info:
         list(tensor.dims)
-    assert caught.value.path == "dims"
+    assert error_info.value.path == "dims"
     with pytest.raises(onnxwire.DecodeError, match="not a multiple of the 4 bytes"):
         onnxwire.verify(b"\x22\x03\x01\x02\x03", type=onnxwire.TensorProto)
 
@@ -322,13 +322,17 @@ def test_all_errors_are_errors_of_onnxwire() -> None:
     assert issubclass(errors.SourceNotFoundError, FileNotFoundError)
 
 
-def test_decode_error_survives_pickling() -> None:
+def test_a_decode_error_survives_pickling() -> None:
     import pickle
 
-    with pytest.raises(onnxwire.DecodeError) as caught:
+    with pytest.raises(onnxwire.DecodeError) as error_info:
         onnxwire.verify(b"\x08")
-    again = pickle.loads(pickle.dumps(caught.value))
-    assert (str(again), again.offset, again.path) == (str(caught.value), caught.value.offset, caught.value.path)
+    unpickled = pickle.loads(pickle.dumps(error_info.value))
+    assert (str(unpickled), unpickled.offset, unpickled.path) == (
+        str(error_info.value),
+        error_info.value.offset,
+        error_info.value.path,
+    )
 
 
 # --- closing
@@ -337,65 +341,65 @@ def test_decode_error_survives_pickling() -> None:
 def test_remaining_views_do_not_prevent_a_with_block_from_closing(tmp_path: Path, data: bytes) -> None:
     with onnxwire.load(MODEL) as model:
         node = model.graph.node[0]
-        names = model.graph.node
+        nodes = model.graph.node
         assert node.op_type
-    for use in (lambda: node.op_type, lambda: model.graph, lambda: len(names), lambda: list(names)):
+    for read in (lambda: node.op_type, lambda: model.graph, lambda: len(nodes), lambda: list(nodes)):
         with pytest.raises(onnxwire.ClosedError, match=r"digits_cnn\.onnx was closed"):
-            use()
+            read()
     model.close()
 
 
-def test_mapping_is_released_with_the_last_view(tmp_path: Path, data: bytes) -> None:
+def test_a_mapping_is_released_with_the_last_view(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(data)
 
-    def maps() -> int:
+    def count_mappings() -> int:
         return Path("/proc/self/maps").read_text().count(str(path))
 
     if not Path("/proc/self/maps").exists():
         pytest.skip("needs /proc")
-    before = maps()
+    n_before = count_mappings()
     node = onnxwire.load(path).graph.node[0]
-    assert maps() > before
+    assert count_mappings() > n_before
     assert node.op_type
     del node
     gc.collect()
-    assert maps() == before
+    assert count_mappings() == n_before
 
 
-def test_with_block_that_raises_keeps_its_own_error() -> None:
+def test_a_with_block_that_raises_keeps_its_own_error() -> None:
     tensor = helper.make_tensor("t", onnx.TensorProto.FLOAT, [3], [1, 2, 3]).SerializeToString()
     with (
         pytest.raises(KeyError, match="mine"),
         onnxwire.load(tensor, type=onnxwire.TensorProto) as message,
     ):
-        kept = np.asarray(message.float_data)
+        array = np.asarray(message.float_data)
         raise KeyError("mine")
-    assert kept.tolist() == [1, 2, 3]
+    assert array.tolist() == [1, 2, 3]
 
 
 # --- size
 
 
-def sparse_model(path: Path, gigabytes: int) -> int:
+def write_sparse_model(path: Path, gigabytes: int) -> int:
     """Write a model with one initializer of many GiB as a hole; return the length of the payload."""
     payload = gigabytes << 30
     tensor = onnx.TensorProto(dims=[payload], data_type=onnx.TensorProto.UINT8, name="w").SerializeToString()
 
-    raw = tensor + b"\x4a" + varint(payload)
-    after = onnx.GraphProto(doc_string="after").SerializeToString()
-    graph = b"\x2a" + varint(len(raw) + payload) + raw
+    tensor_start = tensor + b"\x4a" + varint(payload)
+    graph_end = onnx.GraphProto(doc_string="after").SerializeToString()
+    graph = b"\x2a" + varint(len(tensor_start) + payload) + tensor_start
     with path.open("wb") as file:
-        file.write(b"\x08\x08\x3a" + varint(len(graph) + payload + len(after)) + graph)
+        file.write(b"\x08\x08\x3a" + varint(len(graph) + payload + len(graph_end)) + graph)
         file.seek(payload, os.SEEK_CUR)
-        file.write(after + onnx.ModelProto(domain="end").SerializeToString())
+        file.write(graph_end + onnx.ModelProto(domain="end").SerializeToString())
     return payload
 
 
 @pytest.mark.parametrize("gigabytes", [3, 5, 40])
-def test_files_beyond_2_4_and_32_gib_decode(gigabytes: int, tmp_path: Path) -> None:
+def test_files_of_more_than_2_4_and_32_gib_decode(gigabytes: int, tmp_path: Path) -> None:
     path = tmp_path / "big.onnx"
-    payload = sparse_model(path, gigabytes)
+    payload = write_sparse_model(path, gigabytes)
     onnxwire.verify(path)
     with onnxwire.load(path) as model:
         assert model.domain == "end"
@@ -407,17 +411,17 @@ def test_files_beyond_2_4_and_32_gib_decode(gigabytes: int, tmp_path: Path) -> N
 
 def write_layers(path: Path, sizes: list[int]) -> list[str]:
     """Write a model whose tensors are holes in the file; return their names."""
-    heads = [
+    starts = [
         onnx.TensorProto(name="w" * (k % 7 + 1), dims=[size], data_type=onnx.TensorProto.UINT8).SerializeToString()
         + b"\x4a"
         + varint(size)
         for k, size in enumerate(sizes)
     ]
-    heads = [b"\x2a" + varint(len(head) + size) + head for head, size in zip(heads, sizes, strict=True)]
+    starts = [b"\x2a" + varint(len(start) + size) + start for start, size in zip(starts, sizes, strict=True)]
     with path.open("wb") as file:
-        file.write(b"\x08\x08\x3a" + varint(sum(map(len, heads)) + sum(sizes)))
-        for head, size in zip(heads, sizes, strict=True):
-            file.write(head)
+        file.write(b"\x08\x08\x3a" + varint(sum(map(len, starts)) + sum(sizes)))
+        for start, size in zip(starts, sizes, strict=True):
+            file.write(start)
             file.seek(size, os.SEEK_CUR)
         file.truncate(file.tell())
     return ["w" * (k % 7 + 1) for k in range(len(sizes))]

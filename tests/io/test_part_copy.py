@@ -39,13 +39,13 @@ def bucket():
     server.stop()
 
 
-def edited() -> bytes:
+def edited_bytes() -> bytes:
     local = ow.ModelProto.FromString(DATA)
     local.graph.node[2].name = "another, longer name"
     return local.SerializeToString()
 
 
-def body(client, key: str) -> bytes:
+def stored_bytes(client, key: str) -> bytes:
     return client.get_object(Bucket="bucket", Key=key)["Body"].read()
 
 
@@ -54,21 +54,21 @@ def uploads(client) -> list[object]:
 
 
 @pytest.fixture
-def sent(monkeypatch):
+def sent_sizes(monkeypatch):
     """Return a list to which the size of each sent block is added."""
     sizes: list[int] = []
-    blocks = part_copy._blocks
+    split_blocks = part_copy._blocks
 
-    def count(part):
-        for block in blocks(part):
+    def record_sizes(part):
+        for block in split_blocks(part):
             sizes.append(len(block))
             yield block
 
-    monkeypatch.setattr(part_copy, "_blocks", count)
+    monkeypatch.setattr(part_copy, "_blocks", record_sizes)
     return sizes
 
 
-def test_a_rename_sends_only_the_changed_bytes(bucket, sent) -> None:
+def test_a_rename_sends_only_the_changed_bytes(bucket, sent_sizes) -> None:
     client, options = bucket
     calls: list[tuple[int, int]] = []
     with ow.load("s3://bucket/a b/from.onnx", storage_options=options) as message:
@@ -77,19 +77,19 @@ def test_a_rename_sends_only_the_changed_bytes(bucket, sent) -> None:
             message, "s3://bucket/to.onnx", storage_options=options, progress=lambda *done: calls.append(done)
         )
         received = message._document.memory.source.received
-    assert body(client, "to.onnx") == edited()
-    assert sum(sent) <= 6 * MIB and received <= 6 * MIB
-    assert calls[-1] == (total, total) == (len(edited()),) * 2
+    assert stored_bytes(client, "to.onnx") == edited_bytes()
+    assert sum(sent_sizes) <= 6 * MIB and received <= 6 * MIB
+    assert calls[-1] == (total, total) == (len(edited_bytes()),) * 2
     assert uploads(client) == []
 
 
-def test_a_model_is_saved_over_itself(bucket, sent) -> None:
+def test_a_model_is_saved_over_itself(bucket, sent_sizes) -> None:
     client, options = bucket
     client.put_object(Bucket="bucket", Key="self.onnx", Body=DATA)
     with ow.load("s3://bucket/self.onnx", storage_options=options) as message:
         message.graph.node[2].name = "another, longer name"
         ow.save(message, "s3://bucket/self.onnx", storage_options=options)
-    assert body(client, "self.onnx") == edited() and sum(sent) <= 6 * MIB
+    assert stored_bytes(client, "self.onnx") == edited_bytes() and sum(sent_sizes) <= 6 * MIB
 
 
 def test_a_changed_source_is_an_error_and_leaves_the_target(bucket) -> None:
@@ -101,7 +101,7 @@ def test_a_changed_source_is_an_error_and_leaves_the_target(bucket) -> None:
         client.put_object(Bucket="bucket", Key="changing.onnx", Body=DATA[:-1] + b"\1")
         with pytest.raises(ow.Error, match="changed"):
             ow.save(message, "s3://bucket/old.onnx", storage_options=options)
-    assert body(client, "old.onnx") == b"old" and uploads(client) == []
+    assert stored_bytes(client, "old.onnx") == b"old" and uploads(client) == []
 
 
 def test_a_source_that_changes_during_the_copy_is_an_error(bucket) -> None:
@@ -142,8 +142,8 @@ with ow.load("s3://bucket/a b/from.onnx", storage_options={options!r}) as messag
     ow.save(message, "s3://bucket/killed.onnx", storage_options={options!r},
             progress=lambda done, total: os.kill(os.getpid(), signal.SIGKILL))
 """
-    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
-    assert done.returncode == -9, done.stderr
+    process = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    assert process.returncode == -9, process.stderr
     for _ in range(600):
         if not uploads(client):
             break
@@ -173,14 +173,16 @@ def test_an_upload_of_a_killed_process_is_aborted_by_a_server_that_fails_at_firs
     assert (methods, answers) == (["DELETE"] * 4, [])
 
 
-def test_models_of_other_sources_are_sent_completely(bucket, sent) -> None:
+def test_models_of_other_sources_are_sent_completely(bucket, sent_sizes) -> None:
     client, options = bucket
     local = ow.ModelProto.FromString(DATA)
     ow.save(local, "s3://bucket/local.onnx", storage_options=options)
-    assert body(client, "local.onnx") == DATA and sent == []
+    assert stored_bytes(client, "local.onnx") == DATA and sent_sizes == []
 
 
 class Payload:
+    """A substitute for the payload of a tensor in a remote file: the bytes `span` of `document`."""
+
     def __init__(self, start: int, end: int) -> None:
         self.document = self
         self.memory = self
@@ -189,6 +191,8 @@ class Payload:
 
 
 class Piece:
+    """A substitute for a segment of an encoding that is a range of the remote file."""
+
     def __init__(self, start: int, end: int) -> None:
         self.payload = Payload.__new__(Payload)
         self.payload.document = SOURCE
@@ -199,30 +203,30 @@ SOURCE = Payload(0, 0)
 
 
 @pytest.mark.parametrize("number", range(50))
-def test_planned_parts_are_the_encoding_and_long_enough(number) -> None:
+def test_planned_parts_cover_the_encoding_and_have_the_minimum_size(number) -> None:
     """The segments are random lists of ranges and literals."""
     import random
 
-    choice = random.Random(number)
+    rng = random.Random(number)
     segments: list[tuple[object, int]] = []
-    for _ in range(choice.randrange(1, 12)):
-        size = choice.choice((1, 1000, MIB, 5 * MIB - 1, 5 * MIB, 6 * MIB, 40 * MIB, 700 * MIB))
-        start = choice.choice((0, 10 * MIB, 10**9))
-        is_range = choice.random() < 0.6
+    for _ in range(rng.randrange(1, 12)):
+        size = rng.choice((1, 1000, MIB, 5 * MIB - 1, 5 * MIB, 6 * MIB, 40 * MIB, 700 * MIB))
+        start = rng.choice((0, 10 * MIB, 10**9))
+        is_range = rng.random() < 0.6
         segments.append((Piece(start, start + size), size) if is_range else (bytes(min(size, 1000)), min(size, 1000)))
     parts = plan_parts(segments, lambda source: True)
     if parts is None:
         return
     assert all(part.size >= 5 * MIB for part in parts[:-1])
-    flat: list[object] = []
+    flat_parts: list[object] = []
     for part in parts:
-        flat += [part] if isinstance(part, CopiedPart) else part.pieces
+        flat_parts += [part] if isinstance(part, CopiedPart) else part.pieces
     assert sum(part.size for part in parts) == sum(size for _, size in segments)
     assert all(sum(p.size if isinstance(p, CopiedPart) else len(p) for p in part.pieces) == part.size
                for part in parts if isinstance(part, SentPart))  # fmt: skip
 
     def bytes_in(pieces: list[object]) -> list[tuple[object, ...]]:
-        found: list[tuple[object, ...]] = []
+        ranges: list[tuple[object, ...]] = []
         for piece in pieces:
             span = (
                 piece.payload.span
@@ -232,11 +236,11 @@ def test_planned_parts_are_the_encoding_and_long_enough(number) -> None:
                 else None
             )
             if span is None:
-                found.append(("bytes", len(piece)))
-            elif found and found[-1][0] == "range" and found[-1][2] == span[0]:
-                found[-1] = "range", found[-1][1], span[1]
+                ranges.append(("bytes", len(piece)))
+            elif ranges and ranges[-1][0] == "range" and ranges[-1][2] == span[0]:
+                ranges[-1] = "range", ranges[-1][1], span[1]
             else:
-                found.append(("range", *span))
-        return found
+                ranges.append(("range", *span))
+        return ranges
 
-    assert bytes_in(flat) == bytes_in([piece for piece, _ in segments])
+    assert bytes_in(flat_parts) == bytes_in([piece for piece, _ in segments])

@@ -1,4 +1,4 @@
-"""Models on a server: which ranges are requested, how often, and the results."""
+"""Models on a server: the requested ranges, the number of requests, and the read values."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ MIB = 1 << 20
 
 
 def payload(pieces: Pieces, info: ow.TensorInfo) -> bytes:
+    """Return the bytes of a tensor from the contents of the file."""
     return pieces.read(info.offset, info.offset + info.nbytes)
 
 
@@ -28,12 +29,12 @@ def test_a_model_on_a_server_reads_as_one_on_the_disk(tmp_path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(pieces.read(0, pieces.size))
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as remote, ow.load(path) as local:
-        assert [t[:5] for t in ow.tensors(remote)] == [t[:5] for t in ow.tensors(local)]
-        assert [t.offset for t in ow.tensors(remote)] == [t.offset for t in ow.tensors(local)]
+        assert [info[:5] for info in ow.tensors(remote)] == [info[:5] for info in ow.tensors(local)]
+        assert [info.offset for info in ow.tensors(remote)] == [info.offset for info in ow.tensors(local)]
         assert [node.name for node in remote.graph.node] == [node.name for node in local.graph.node]
-        for ours, theirs in zip(remote.graph.initializer, local.graph.initializer, strict=True):
-            np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
-            assert ours.raw_data == theirs.raw_data
+        for remote_tensor, local_tensor in zip(remote.graph.initializer, local.graph.initializer, strict=True):
+            np.testing.assert_array_equal(remote_tensor.numpy(), local_tensor.numpy())
+            assert remote_tensor.raw_data == local_tensor.raw_data
         assert remote == local
         assert remote.SerializeToString() == local.SerializeToString()
         assert remote.SerializeToString(deterministic=True) == local.SerializeToString(deterministic=True)
@@ -48,28 +49,28 @@ def test_opening_fetches_only_the_root(trips) -> None:
         assert server.state.sent < 1 << 18
 
 
-LAYER = [34 * MIB, 12 * MIB, 12 * MIB, 34 * MIB, 30 * MIB, 30 * MIB, 30 * MIB, 16_384, 16_384]
+LAYER_SIZES = [34 * MIB, 12 * MIB, 12 * MIB, 34 * MIB, 30 * MIB, 30 * MIB, 30 * MIB, 16_384, 16_384]
 
 
 @pytest.mark.parametrize(
-    ("sizes", "most_trips", "most_bytes"),
+    ("sizes", "max_trips", "max_bytes"),
     [
         ([8 * MIB] * 125, 14, 4 * 10**6),
-        (LAYER * 32, 40, 8 * 10**6),
+        (LAYER_SIZES * 32, 40, 8 * 10**6),
         (random.Random(5).choices([MIB, 3 * MIB, 5 * MIB, 300_000], k=60), 60, 16 * 10**6),
         ([100_000] * 700, 20, 5 * 10**6),
         ([100_000, 300_000, 66_000, 120_000, 80_000] * 110, 20, 13 * 10**6),
     ],
-    ids=["one size", "layers", "no order", "small values of one size", "layers of small values"],
+    ids=["one size", "layers", "random order", "small tensors of one size", "layers of small tensors"],
 )
-def test_listing_the_tensors_needs_few_round_trips(sizes, most_trips, most_bytes, trips) -> None:
+def test_listing_the_tensors_needs_few_round_trips(sizes, max_trips, max_bytes, trips) -> None:
     pieces = model(sizes)
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
-        found = ow.tensors(message)
-        assert [info.nbytes for info in found] == sizes
-        assert trips.count <= most_trips
-        assert server.state.sent <= most_bytes
-        assert message._document.memory.resident <= most_bytes
+        infos = ow.tensors(message)
+        assert [info.nbytes for info in infos] == sizes
+        assert trips.count <= max_trips
+        assert server.state.sent <= max_bytes
+        assert message._document.memory.resident <= max_bytes
 
 
 def test_reading_a_tensor_fetches_only_its_bytes() -> None:
@@ -102,13 +103,13 @@ def test_reading_some_elements_fetches_only_their_bytes() -> None:
 def test_several_tensors_are_fetched_together(trips) -> None:
     pieces = model([MIB] * 20)
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
-        found = ow.tensors(message)
+        infos = ow.tensors(message)
         server.state.reset()
         trips.count = 0
         ow.prefetch(message.graph.initializer)
         assert trips.count <= 3
         server.state.reset()
-        for tensor, info in zip(message.graph.initializer, found, strict=True):
+        for tensor, info in zip(message.graph.initializer, infos, strict=True):
             assert tensor.numpy().tobytes() == payload(pieces, info)
         assert not server.state.requests
 
@@ -116,13 +117,13 @@ def test_several_tensors_are_fetched_together(trips) -> None:
 def test_the_ranges_of_a_trip_are_requested_at_the_same_time() -> None:
     pieces = model([8 * MIB] * 16)
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
-        found = ow.tensors(message)
+        infos = ow.tensors(message)
         server.state.reset()
-        server.state.together = threading.Barrier(16)
+        server.state.barrier = threading.Barrier(16)
         ow.prefetch(message.graph.initializer)
         assert len(server.state.requests) == 16
-        server.state.together = None
-        for tensor, info in zip(message.graph.initializer, found, strict=True):
+        server.state.barrier = None
+        for tensor, info in zip(message.graph.initializer, infos, strict=True):
             assert tensor.numpy().tobytes() == payload(pieces, info)
 
 
@@ -141,10 +142,10 @@ def test_unedited_payloads_are_saved_from_the_server(tmp_path) -> None:
         assert message._document.memory.resident < MIB
         with open(tmp_path / "object.onnx", "wb") as file:
             ow.save(message, file)
-    whole = ow.ModelProto.FromString(pieces.read(0, pieces.size))
-    whole.graph.node[3].name = "another"
-    assert (tmp_path / "out.onnx").read_bytes() == whole.SerializeToString()
-    assert (tmp_path / "object.onnx").read_bytes() == whole.SerializeToString()
+    expected = ow.ModelProto.FromString(pieces.read(0, pieces.size))
+    expected.graph.node[3].name = "another"
+    assert (tmp_path / "out.onnx").read_bytes() == expected.SerializeToString()
+    assert (tmp_path / "object.onnx").read_bytes() == expected.SerializeToString()
 
 
 def test_an_empty_file_and_a_file_of_one_byte_are_read() -> None:
@@ -182,7 +183,8 @@ def test_a_file_on_a_server_without_ranges_is_read_completely_with_a_warning() -
         assert server.state.sent < 40 * MIB
 
 
-def check_all(address: str, pieces: Pieces, cache) -> None:
+def check_payloads(address: str, pieces: Pieces, cache) -> None:
+    """Compare each payload of a remote model with the contents of its file."""
     with ow.load(address, cache=cache) as message:
         for tensor, info in zip(message.graph.initializer, ow.tensors(message), strict=True):
             assert tensor.raw_data == payload(pieces, info)
@@ -192,13 +194,13 @@ def test_a_cache_on_the_disk_saves_requests(tmp_path) -> None:
     pieces = model([3 * MIB, 300_000, 9 * MIB, 100_000])
     with ObjectServer({"m.onnx": pieces}) as server:
         address = f"{server.url}/m.onnx"
-        check_all(address, pieces, tmp_path / "cache")
+        check_payloads(address, pieces, tmp_path / "cache")
         server.state.reset()
-        check_all(address, pieces, tmp_path / "cache")
+        check_payloads(address, pieces, tmp_path / "cache")
         # The only request is for the version.
         assert len(server.state.requests) == 1
         server.state.etag = '"two"'
-        check_all(address, pieces, tmp_path / "cache")
+        check_payloads(address, pieces, tmp_path / "cache")
         assert server.state.sent > pieces.size
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "cache/onnxwire-ranges").iterdir()} == {0o600}
 
@@ -206,15 +208,15 @@ def test_a_cache_on_the_disk_saves_requests(tmp_path) -> None:
 def test_damaged_pages_of_the_cache_are_fetched_again(tmp_path) -> None:
     pieces = model([9 * MIB, 100_000])
     with ObjectServer({"m.onnx": pieces}) as server:
-        check_all(f"{server.url}/m.onnx", pieces, tmp_path)
-        (data,) = tmp_path.glob("onnxwire-ranges/*.data")
-        with open(data, "r+b") as file:
+        check_payloads(f"{server.url}/m.onnx", pieces, tmp_path)
+        (data_path,) = tmp_path.glob("onnxwire-ranges/*.data")
+        with open(data_path, "r+b") as file:
             file.seek(5 * MIB)
             file.write(b"damage")
-        check_all(f"{server.url}/m.onnx", pieces, tmp_path)
-        with open(data, "r+b") as file:
+        check_payloads(f"{server.url}/m.onnx", pieces, tmp_path)
+        with open(data_path, "r+b") as file:
             file.truncate(5 * MIB)
-        check_all(f"{server.url}/m.onnx", pieces, tmp_path)
+        check_payloads(f"{server.url}/m.onnx", pieces, tmp_path)
 
 
 def test_the_cache_evicts_the_least_recently_used_files(tmp_path, monkeypatch) -> None:
@@ -223,9 +225,9 @@ def test_the_cache_evicts_the_least_recently_used_files(tmp_path, monkeypatch) -
     files = {name: model([5 * MIB, 100_000 + i]) for i, name in enumerate("abc")}
     with ObjectServer(files) as server:
         for name in "abacb":
-            check_all(f"{server.url}/{name}", files[name], None)
+            check_payloads(f"{server.url}/{name}", files[name], None)
         server.state.reset()
-        check_all(f"{server.url}/c", files["c"], None)
+        check_payloads(f"{server.url}/c", files["c"], None)
         assert len(server.state.requests) == 1
     assert sum(path.stat().st_blocks * 512 for path in (tmp_path / "onnxwire-ranges").iterdir()) < 17 * MIB
 
@@ -242,58 +244,60 @@ def test_two_processes_share_a_cache(tmp_path) -> None:
     pieces = model([9 * MIB, 300_000, 100_000])
     with ObjectServer({"m.onnx": pieces}) as server:
         command = [sys.executable, "-c", code, f"{server.url}/m.onnx", str(tmp_path)]
-        running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-        sums = {process.communicate(timeout=100)[0] for process in running}
+        processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+        sums = {process.communicate(timeout=100)[0] for process in processes}
     assert len(sums) == 1 and int(sums.pop()) > 0
 
 
 @pytest.fixture
-def heed_interrupts():
+def default_interrupt_handler():
     """Handle Ctrl-C as on a terminal: a shell makes background jobs ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGINT, handler)
 
 
-def test_ctrl_c_ends_a_read_at_once(heed_interrupts) -> None:
+def test_ctrl_c_ends_a_read_at_once(default_interrupt_handler) -> None:
     pieces = model([9 * MIB, 100_000])
     with ObjectServer({"m.onnx": pieces}, stall=20) as server, ow.load(f"{server.url}/m.onnx") as message:
         list(message.graph.initializer)
-        server.state.always = "timeout"
+        server.state.default_fault = "timeout"
         timer = threading.Timer(0.3, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT])
         timer.start()
         with pytest.raises(KeyboardInterrupt):
             message.graph.initializer[0].numpy()
         assert server.state.stalled == 0  # the server had not answered the requests yet
-        server.state.always = None
+        server.state.default_fault = None
         assert message.graph.initializer[0].numpy().size == 9 * MIB
 
 
 def net_sizes(total: int) -> list[int]:
-    """Return sizes of initializers like those of a convolutional net: many different ones in an order without
-    repetition."""
-    random = Random(1)
+    """Return sizes in bytes of initializers like those of a convolutional net.
+
+    They are of many different sizes, in an order without repetition, and have at least `total` bytes together.
+    """
+    rng = Random(1)
     sizes: list[int] = []
     channels = 32
     while sum(sizes) < total:
-        channels = min(channels + 8 * random.randrange(3), 512)
-        pointwise, reduced = channels * channels * 2 * random.choice((1, 1, 2, 3)), channels * 48 * 4
-        sizes += [channels * 4, channels * 4, pointwise, channels * 36, channels * 4, channels * 4, reduced]
+        channels = min(channels + 8 * rng.randrange(3), 512)
+        pointwise_bytes, reduced_bytes = channels * channels * 2 * rng.choice((1, 1, 2, 3)), channels * 48 * 4
+        sizes += [channels * 4, channels * 4, pointwise_bytes, channels * 36, channels * 4, channels * 4, reduced_bytes]
     return sizes
 
 
 @pytest.mark.parametrize(
-    ("total", "most_trips", "most_requests"),
+    ("total", "max_trips", "max_requests"),
     [(20_000_000, 2, 4), (45_000_000, 14, 40)],
-    ids=["small enough to be read whole", "whose sizes are not predicted"],
+    ids=["small enough to be read completely", "with sizes that are not predicted"],
 )
-def test_a_net_of_many_sizes_is_read_in_few_requests(total, most_trips, most_requests, trips, monkeypatch) -> None:
+def test_a_net_of_many_sizes_is_read_in_few_requests(total, max_trips, max_requests, trips, monkeypatch) -> None:
     monkeypatch.setattr(file, "_SMALL_FILE_BYTES", 1 << 25)
     pieces = model(net_sizes(total), nodes=300)
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
         assert len(ow.tensors(message)) == len(net_sizes(total))
-        assert trips.count <= most_trips
-        assert len(server.state.requests) <= most_requests
+        assert trips.count <= max_trips
+        assert len(server.state.requests) <= max_requests
         assert server.state.sent <= 1.1 * pieces.size
 
 
@@ -308,7 +312,7 @@ def external_model(sizes: list[int]) -> dict[str, Pieces]:
     return files | {"m.onnx": Pieces(message.SerializeToString())}
 
 
-READS = {
+READ_FUNCTIONS = {
     "prefetch": lambda message: ow.prefetch(message.graph.initializer),
     "check": ow.check,
     "measure_all": measure_all,
@@ -316,7 +320,7 @@ READS = {
 }
 
 
-@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@pytest.mark.parametrize("read", READ_FUNCTIONS.values(), ids=READ_FUNCTIONS)
 def test_external_files_are_opened_together(read, trips) -> None:
     with ObjectServer(external_model([1000] * 40)) as server, ow.load(f"{server.url}/m.onnx") as message:
         trips.count = 0
@@ -326,7 +330,7 @@ def test_external_files_are_opened_together(read, trips) -> None:
         assert len(server.state.requests) == 41
 
 
-def test_the_rest_of_external_files_is_fetched_together(trips) -> None:
+def test_the_remaining_bytes_of_external_files_are_fetched_together(trips) -> None:
     with ObjectServer(external_model([100_000] * 20)) as server, ow.load(f"{server.url}/m.onnx") as message:
         trips.count = 0
         ow.prefetch(message.graph.initializer)

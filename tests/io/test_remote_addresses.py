@@ -1,4 +1,4 @@
-"""Users, passwords and queries of addresses: they are sent correctly, and never shown."""
+"""User names, passwords and queries in addresses: they are sent correctly, and never shown."""
 
 from __future__ import annotations
 
@@ -29,33 +29,43 @@ FAULTS = ["401", "403", "404", "500", "refused", "html", "cut", "other size", "w
 NO_RETRIES = {"retry_config": {"max_retries": 0}}
 
 
-def whole(pieces: Pieces) -> bytes:
+def bytes_of(pieces: Pieces) -> bytes:
     return pieces.read(0, pieces.size)
 
 
-def texts_of(call) -> list[str]:
-    """Return the complete text of a call's error, with causes and contexts; or its result."""
-    with warnings.catch_warnings(record=True) as noted:
+def error_texts(call) -> list[str]:
+    """Return all texts of a call: of its error with causes and contexts, or of its result, and of its warnings."""
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
         try:
-            found = call()
+            message = call()
         except ow.Error as error:
-            texts, links = [], [error]
-            while links:
-                one = links.pop()
-                texts += [str(one), repr(one), repr(one.args), repr(getattr(one, "filename", None))]
-                links += [
-                    link for link in (one.__cause__, None if one.__suppress_context__ else one.__context__) if link
+            texts, pending = [], [error]
+            while pending:
+                exception = pending.pop()
+                texts += [
+                    str(exception),
+                    repr(exception),
+                    repr(exception.args),
+                    repr(getattr(exception, "filename", None)),
+                ]
+                pending += [
+                    cause
+                    for cause in (
+                        exception.__cause__,
+                        None if exception.__suppress_context__ else exception.__context__,
+                    )
+                    if cause
                 ]
         else:
-            texts = [repr(found), str(found._document.name)]
-    return texts + [str(warning.message) for warning in noted]
+            texts = [repr(message), str(message._document.name)]
+    return texts + [str(warning.message) for warning in caught_warnings]
 
 
 @pytest.mark.parametrize("password", PASSWORDS)
 @pytest.mark.parametrize("is_encoded", [True, False])
 def test_a_password_is_never_shown(password, is_encoded) -> None:
-    """If it is not escaped, the address may be another or an invalid one; even then, no part of it is in the error."""
+    """An unescaped password may change the address or make it invalid; even then, the error contains no part of it."""
     if is_encoded and "\ud800" in password:
         return
     with ObjectServer({"m.onnx": model([100_000])}) as server:
@@ -63,20 +73,20 @@ def test_a_password_is_never_shown(password, is_encoded) -> None:
         address = f"http://user:{text}@{server.host}/m.onnx"
         texts = [shown_address(address)]
         for fault in (None, *FAULTS):
-            server.state.always = fault
-            texts += texts_of(lambda: ow.load(address, storage_options=NO_RETRIES))
+            server.state.default_fault = fault
+            texts += error_texts(lambda: ow.load(address, storage_options=NO_RETRIES))
         for call in (lambda: ow.verify(address), lambda: ow.save(ow.ModelProto(ir_version=9), address)):
-            server.state.always = "404"
-            texts += texts_of(lambda call=call: (call(), ow.ModelProto())[1])
-        assert not [found for found in texts if SECRET in found or quote(password, safe="", errors="replace") in found]
-        asked = [request.headers.get("authorization") for request in server.state.requests]
+            server.state.default_fault = "404"
+            texts += error_texts(lambda call=call: (call(), ow.ModelProto())[1])
+        assert not [line for line in texts if SECRET in line or quote(password, safe="", errors="replace") in line]
+        authorizations = [request.headers.get("authorization") for request in server.state.requests]
         if is_encoded:
-            sent = base64.b64encode(f"user:{password}".encode()).decode()
-            assert asked and set(asked) == {f"Basic {sent}"}
+            credentials = base64.b64encode(f"user:{password}".encode()).decode()
+            assert authorizations and set(authorizations) == {f"Basic {credentials}"}
 
 
 def test_a_user_is_sent_with_each_request_and_to_external_data(tmp_path) -> None:
-    message = ow.ModelProto.FromString(whole(model([5000])))
+    message = ow.ModelProto.FromString(bytes_of(model([5000])))
     ow.save(message, tmp_path / "m.onnx", external="w.data")
     files = {name: (tmp_path / name).read_bytes() for name in ("m.onnx", "w.data")}
     with ObjectServer(files) as server:
@@ -91,7 +101,7 @@ def test_a_user_is_sent_with_each_request_and_to_external_data(tmp_path) -> None
         assert "authorization" not in server.state.requests[0].headers
 
 
-def test_a_header_of_the_caller_comes_before_the_user_in_an_address() -> None:
+def test_a_header_of_the_caller_overrides_the_user_in_an_address() -> None:
     with ObjectServer({"m.onnx": model([100])}) as server:
         options = {
             "client_options": {"default_headers": {"authorization": "Bearer x", "RANGE": "bytes=0-1", "host": "x"}}
@@ -109,7 +119,7 @@ def test_a_header_of_the_caller_comes_before_the_user_in_an_address() -> None:
 def test_a_header_that_can_not_be_sent_is_an_error_that_does_not_show_it(value) -> None:
     with ObjectServer({"m.onnx": model([100])}) as server:
         options = {**NO_RETRIES, "client_options": {"default_headers": {"X-Token": value}}}
-        texts = texts_of(lambda: ow.load(f"{server.url}/m.onnx", storage_options=options))
+        texts = error_texts(lambda: ow.load(f"{server.url}/m.onnx", storage_options=options))
         assert any("can't be sent" in text for text in texts) and not [text for text in texts if SECRET in text]
         assert not [request for request in server.state.requests if "x-injected" in request.headers]
 
@@ -125,10 +135,10 @@ def test_a_header_that_can_not_be_sent_is_an_error_that_does_not_show_it(value) 
     ],
 )  # fmt: skip
 def test_the_error_of_an_invalid_address_is_one_line(address) -> None:
-    with pytest.raises(ow.SourceError) as caught:
+    with pytest.raises(ow.SourceError) as error_info:
         ow.load(address)
-    assert "\n" not in str(caught.value) and "\r" not in str(caught.value)
-    assert "X: 1" not in str(caught.value)
+    assert "\n" not in str(error_info.value) and "\r" not in str(error_info.value)
+    assert "X: 1" not in str(error_info.value)
 
 
 def test_escapes_in_an_address_are_sent_unchanged() -> None:
@@ -140,11 +150,11 @@ def test_escapes_in_an_address_are_sent_unchanged() -> None:
         "/m.onnx#part": "/m.onnx",
         "/a//m.onnx": "/a//m.onnx",
     }
-    for given, sent in cases.items():
+    for address_path, requested_path in cases.items():
         with ObjectServer({}) as server:
             with pytest.raises(ow.SourceError, match="no such file"):
-                ow.load(f"{server.url}{given}", storage_options=NO_RETRIES)
-            assert [request.path for request in server.state.requests] == [sent]
+                ow.load(f"{server.url}{address_path}", storage_options=NO_RETRIES)
+            assert [request.path for request in server.state.requests] == [requested_path]
 
 
 @pytest.mark.parametrize(
@@ -188,10 +198,10 @@ def test_no_command_shows_a_password_or_query(words, tmp_path) -> None:
     with ObjectServer({"m.onnx": model([100_000])}) as server:
         address = f"http://user:{SECRET}@{server.host}/m.onnx?signature={SECRET}"
         for fault in (None, "404"):
-            server.state.always = fault
-            done = forked_commands.run(words[0], address, *words[1:], text=True, cwd=tmp_path)
-            assert SECRET not in done.stdout and SECRET not in done.stderr, (done.stdout, done.stderr)
-            assert "Traceback" not in done.stderr
+            server.state.default_fault = fault
+            process = forked_commands.run(words[0], address, *words[1:], text=True, cwd=tmp_path)
+            assert SECRET not in process.stdout and SECRET not in process.stderr, (process.stdout, process.stderr)
+            assert "Traceback" not in process.stderr
         assert server.state.requests
     for path in tmp_path.rglob("*"):
         assert path.is_dir() or SECRET.encode() not in path.read_bytes(), path
@@ -203,9 +213,9 @@ def test_no_table_or_report_contains_a_password(tmp_path) -> None:
         address = f"http://user:{SECRET}@{server.host}/m.onnx?signature={SECRET}"
         for table in ("tensors", "nodes", "model"):
             try:
-                found = pa.table(ow.to_arrow(address, table))
+                arrow_table = pa.table(ow.to_arrow(address, table))
             except ValueError:
                 continue
-            assert SECRET not in json.dumps(found.to_pylist(), default=str)
+            assert SECRET not in json.dumps(arrow_table.to_pylist(), default=str)
         assert SECRET not in repr(ow.check(address)) and SECRET not in repr(ow.diff(address, address))
         assert server.state.requests

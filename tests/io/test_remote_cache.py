@@ -1,4 +1,4 @@
-"""The cache of ranges on disk: the files it touches, the owners it trusts, and damaged entries."""
+"""The cache of ranges on disk: the files that it changes, the owners that it trusts, and damaged entries."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ def pieces() -> Pieces:
     return model([5 * MIB, 300_000, 100_000])
 
 
-def check_all(address: str, pieces: Pieces, cache: object = None, **options) -> None:
+def check_payloads(address: str, pieces: Pieces, cache: object = None, **options) -> None:
     """Read all weights of a model, and compare them with the server's bytes."""
     with ow.load(address, cache=cache, **options) as message:
         for tensor, info in zip(message.graph.initializer, ow.tensors(message), strict=True):
             assert tensor.raw_data == pieces.read(info.offset, info.offset + info.nbytes)
 
 
-def entries(folder: Path) -> dict[str, Path]:
-    """Return the two files of the only entry, by their endings."""
-    found = {path.suffix: path for path in (folder / FOLDER).iterdir() if path.name != "CACHEDIR.TAG"}
-    assert set(found) == {".data", ".sums"}
-    return found
+def entry_files(folder: Path) -> dict[str, Path]:
+    """Return the two files of the only entry of the cache, by their suffixes."""
+    paths = {path.suffix: path for path in (folder / FOLDER).iterdir() if path.name != "CACHEDIR.TAG"}
+    assert set(paths) == {".data", ".sums"}
+    return paths
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and not path.is_symlink()}
 
 
-def test_nothing_outside_of_the_caches_own_folder_is_touched(pieces, tmp_path, monkeypatch) -> None:
+def test_no_file_outside_of_the_caches_own_folder_changes(pieces, tmp_path, monkeypatch) -> None:
     """The folder contains models whose weights are named like entries of the cache."""
     monkeypatch.setenv("ONNXWIRE_CACHE_SIZE", "0")
     for name in ("weights.data", "weights.sums", f"{'a' * 40}.data", f"{'b' * 64}.data", f"{'b' * 64}.sums"):
         (tmp_path / name).write_bytes(bytes(MIB))
         os.utime(tmp_path / name, (0, 0))
-    before = files_below(tmp_path)
+    files_before = files_below(tmp_path)
     with ObjectServer({"a": pieces, "b": pieces}) as server:
         for name in "ab":
-            check_all(f"{server.url}/{name}", pieces, tmp_path)
-    after = files_below(tmp_path)
-    assert {path: data for path, data in after.items() if FOLDER not in path} == before
+            check_payloads(f"{server.url}/{name}", pieces, tmp_path)
+    files_after = files_below(tmp_path)
+    assert {path: data for path, data in files_after.items() if FOLDER not in path} == files_before
 
 
 def test_only_entries_are_removed(pieces, tmp_path, monkeypatch) -> None:
@@ -64,36 +64,42 @@ def test_only_entries_are_removed(pieces, tmp_path, monkeypatch) -> None:
     target = tmp_path / "precious"
     target.write_bytes(b"precious")
     with ObjectServer({"a": pieces, "b": pieces}) as server:
-        check_all(f"{server.url}/a", pieces, tmp_path)
-        own = tmp_path / FOLDER
+        check_payloads(f"{server.url}/a", pieces, tmp_path)
+        cache_folder = tmp_path / FOLDER
         for name in ("weights.data", f"{'a' * 63}.data", f"{'A' * 64}.data", f"{'a' * 64}.dat", f"x{'a' * 64}.data"):
-            (own / name).write_bytes(bytes(MIB))
-        (own / f"{'c' * 64}.data").mkdir()
-        (own / f"{'d' * 64}.data").symlink_to(target)
-        os.mkfifo(own / f"{'e' * 64}.data")
-        (own / f"{'f' * 64}.data").write_bytes(bytes(MIB))
-        (own / f"{'f' * 64}.sums").write_bytes(bytes(10))
-        check_all(f"{server.url}/b", pieces, tmp_path)
-    left = set(os.listdir(own))
-    assert {"weights.data", f"{'a' * 63}.data", f"{'A' * 64}.data", f"{'a' * 64}.dat", f"x{'a' * 64}.data"} <= left
-    assert {f"{letter * 64}.data" for letter in "cde"} <= left
-    assert not {f"{'f' * 64}.data", f"{'f' * 64}.sums"} & left
+            (cache_folder / name).write_bytes(bytes(MIB))
+        (cache_folder / f"{'c' * 64}.data").mkdir()
+        (cache_folder / f"{'d' * 64}.data").symlink_to(target)
+        os.mkfifo(cache_folder / f"{'e' * 64}.data")
+        (cache_folder / f"{'f' * 64}.data").write_bytes(bytes(MIB))
+        (cache_folder / f"{'f' * 64}.sums").write_bytes(bytes(10))
+        check_payloads(f"{server.url}/b", pieces, tmp_path)
+    remaining_names = set(os.listdir(cache_folder))
+    assert {
+        "weights.data",
+        f"{'a' * 63}.data",
+        f"{'A' * 64}.data",
+        f"{'a' * 64}.dat",
+        f"x{'a' * 64}.data",
+    } <= remaining_names
+    assert {f"{letter * 64}.data" for letter in "cde"} <= remaining_names
+    assert not {f"{'f' * 64}.data", f"{'f' * 64}.sums"} & remaining_names
     assert target.read_bytes() == b"precious"
 
 
 def test_the_cache_is_a_private_folder_with_a_tag(pieces, tmp_path) -> None:
     with ObjectServer({"a": pieces}) as server:
-        check_all(f"{server.url}/a", pieces, tmp_path / "new" / "cache")
-    own = tmp_path / "new" / "cache" / FOLDER
-    assert stat.S_IMODE(own.stat().st_mode) == 0o700
-    assert (own / "CACHEDIR.TAG").read_bytes().startswith(b"Signature: 8a477f597d28d172789f06886806bc55")
-    assert {stat.S_IMODE(path.stat().st_mode) for path in own.iterdir()} == {0o600}
+        check_payloads(f"{server.url}/a", pieces, tmp_path / "new" / "cache")
+    cache_folder = tmp_path / "new" / "cache" / FOLDER
+    assert stat.S_IMODE(cache_folder.stat().st_mode) == 0o700
+    assert (cache_folder / "CACHEDIR.TAG").read_bytes().startswith(b"Signature: 8a477f597d28d172789f06886806bc55")
+    assert {stat.S_IMODE(path.stat().st_mode) for path in cache_folder.iterdir()} == {0o600}
 
 
 def test_addresses_that_differ_in_any_part_share_no_entry(tmp_path) -> None:
     """The path, size and ETag are the same, and the bytes depend on the query, user, header or endpoint."""
     models = [model([300_000], names=[f"weight{i}"]) for i in range(8)]
-    with ObjectServer({"d/m.onnx": models[0]}) as server, ObjectServer({"d/m.onnx": models[7]}) as other:
+    with ObjectServer({"d/m.onnx": models[0]}) as server, ObjectServer({"d/m.onnx": models[7]}) as second_server:
         cases = [
             (f"{server.url}/d/m.onnx", {}),
             (f"{server.url}/d/m.onnx?file=1", {}),
@@ -112,7 +118,7 @@ def test_addresses_that_differ_in_any_part_share_no_entry(tmp_path) -> None:
                         == ow.load(pieces.read(0, pieces.size)).graph.initializer[0].name
                     )
                     message.graph.initializer[0].numpy()
-        check_all(f"{other.url}/d/m.onnx", models[7], tmp_path)
+        check_payloads(f"{second_server.url}/d/m.onnx", models[7], tmp_path)
     names = [path.name for path in (tmp_path / FOLDER).glob("*.data")]
     assert len(names) == len(cases) + 1
 
@@ -126,26 +132,26 @@ def test_stores_of_other_endpoints_share_no_entry() -> None:
         {}, {"endpoint": "http://a"}, {"endpoint": "http://b"}, {"region": "eu-west-1"}, {"access_key_id": "one"},
         {"config": {"endpoint": "http://a"}}, {"client_options": {"proxy_url": "http://a"}},
     ]  # fmt: skip
-    assert len({identity_in_store(address, chosen) for chosen in options}) == len(options)
-    tuned = {"client_options": {"timeout": "9s"}, "retry_config": {"max_retries": 1}}
-    assert identity_in_store(address, tuned) == identity_in_store(address, {})
+    assert len({identity_in_store(address, store_options) for store_options in options}) == len(options)
+    client_settings = {"client_options": {"timeout": "9s"}, "retry_config": {"max_retries": 1}}
+    assert identity_in_store(address, client_settings) == identity_in_store(address, {})
 
 
-def test_the_environment_that_selects_a_store_is_in_the_key(monkeypatch) -> None:
+def test_environment_variables_that_select_a_store_are_in_the_cache_key(monkeypatch) -> None:
     from onnxwire.io.remote.address import parse_address
     from onnxwire.io.remote.stores import identity_in_store
 
     address = parse_address("s3://bucket/m.onnx")
-    found = {identity_in_store(address, None)}
+    identities = {identity_in_store(address, None)}
     for name, value in (("AWS_ENDPOINT_URL", "http://a"), ("AWS_ENDPOINT_URL", "http://b"), ("AZURE_ENDPOINT", "x")):
         monkeypatch.setenv(name, value)
-        found.add(identity_in_store(address, None))
-    assert len(found) == 4
+        identities.add(identity_in_store(address, None))
+    assert len(identities) == 4
     monkeypatch.setenv("AWS_SESSION_TOKEN", "hunter2")  # the token is renewed each hour
-    assert identity_in_store(address, None) in found
+    assert identity_in_store(address, None) in identities
 
 
-def test_a_ready_store_has_no_cache(tmp_path, monkeypatch) -> None:
+def test_a_store_object_of_the_caller_has_no_cache(tmp_path, monkeypatch) -> None:
     """Two stores may have different files of the same name, which can't be distinguished."""
     from obstore.store import MemoryStore
 
@@ -160,13 +166,13 @@ def test_a_ready_store_has_no_cache(tmp_path, monkeypatch) -> None:
 
 def test_no_secret_is_in_the_cache(pieces, tmp_path) -> None:
     with ObjectServer({"m.onnx": pieces}) as server:
-        check_all(f"http://user:hunter2@{server.host}/m.onnx?signature=hunter2", pieces, tmp_path)
+        check_payloads(f"http://user:hunter2@{server.host}/m.onnx?signature=hunter2", pieces, tmp_path)
     for path in tmp_path.rglob("*"):
         assert "hunter2" not in path.name and (path.is_dir() or b"hunter2" not in path.read_bytes())
 
 
-def damage(entry: Path, kind: str, tmp_path: Path) -> None:
-    """Replace a file of an entry by another kind of object."""
+def damage_entry(entry: Path, kind: str, tmp_path: Path) -> None:
+    """Damage a file of an entry, or replace it by another kind of object."""
     data = entry.read_bytes()
     if kind == "empty":
         entry.write_bytes(b"")
@@ -196,33 +202,34 @@ def damage(entry: Path, kind: str, tmp_path: Path) -> None:
             entry.symlink_to("/dev/zero")
 
 
-@pytest.mark.parametrize("ending", [".data", ".sums"])
+@pytest.mark.parametrize("suffix", [".data", ".sums"])
 @pytest.mark.parametrize(
     "kind",
     ["empty", "cut", "zeros", "ones", "huge", "turned", "absent", "pipe", "folder", "link", "hard link", "device"],
 )
-def test_an_entry_that_is_damaged_is_not_used(pieces, tmp_path, kind, ending) -> None:
+def test_an_entry_that_is_damaged_is_not_used(pieces, tmp_path, kind, suffix) -> None:
     with ObjectServer({"m.onnx": pieces}) as server:
-        check_all(f"{server.url}/m.onnx", pieces, tmp_path)
-        damage(entries(tmp_path)[ending], kind, tmp_path)
+        check_payloads(f"{server.url}/m.onnx", pieces, tmp_path)
+        damage_entry(entry_files(tmp_path)[suffix], kind, tmp_path)
         for _ in range(2):
-            check_all(f"{server.url}/m.onnx", pieces, tmp_path)
+            check_payloads(f"{server.url}/m.onnx", pieces, tmp_path)
     if (tmp_path / "target").exists():
         assert (tmp_path / "target").read_bytes() == b"precious"
 
 
-def refused(folder: Path, words: str) -> None:
-    with ObjectServer({"m.onnx": model([100_000])}) as server, pytest.raises(ow.SourceError, match=words) as caught:
+def assert_refused(folder: Path, words: str) -> None:
+    """Assert that the cache in this folder is refused with an error that contains the words."""
+    with ObjectServer({"m.onnx": model([100_000])}) as server, pytest.raises(ow.SourceError, match=words) as error_info:
         ow.load(f"{server.url}/m.onnx", cache=folder)
-    assert "\n" not in str(caught.value) and "cache=" in str(caught.value)
+    assert "\n" not in str(error_info.value) and "cache=" in str(error_info.value)
 
 
 def test_a_folder_that_is_not_the_caches_is_refused(tmp_path) -> None:
     (tmp_path / FOLDER).mkdir(mode=0o700)
     (tmp_path / FOLDER / "weights.data").write_bytes(b"precious")
-    refused(tmp_path, "is not its cache")
+    assert_refused(tmp_path, "is not its cache")
     (tmp_path / FOLDER / "CACHEDIR.TAG").write_bytes(b"Signature: 8a477f597d28d172789f06886806bc55\n# of another\n")
-    refused(tmp_path, "is not its cache")
+    assert_refused(tmp_path, "is not its cache")
     assert (tmp_path / FOLDER / "weights.data").read_bytes() == b"precious"
 
 
@@ -230,24 +237,24 @@ def test_a_folder_that_is_not_the_caches_is_refused(tmp_path) -> None:
 def test_a_cache_in_which_others_may_write_is_refused(tmp_path, mode) -> None:
     (tmp_path / FOLDER).mkdir()
     (tmp_path / FOLDER).chmod(mode)
-    refused(tmp_path, "chmod go-w")
+    assert_refused(tmp_path, "chmod go-w")
 
 
 def test_a_cache_of_another_user_is_refused(tmp_path, monkeypatch) -> None:
     (tmp_path / FOLDER).mkdir(mode=0o700)
-    other = os.geteuid() + 1
-    monkeypatch.setattr(os, "geteuid", lambda: other)
-    refused(tmp_path, "belongs to another user")
+    other_uid = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: other_uid)
+    assert_refused(tmp_path, "belongs to another user")
 
 
 def test_a_cache_that_is_a_link_or_a_file_is_refused(tmp_path) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / FOLDER).symlink_to(tmp_path / "models")
-    refused(tmp_path, "a link or a file")
+    assert_refused(tmp_path, "a link or a file")
     (tmp_path / FOLDER).unlink()
     (tmp_path / FOLDER).write_bytes(b"")
-    refused(tmp_path, "a link or a file")
-    refused(tmp_path / FOLDER, "can't be used")
+    assert_refused(tmp_path, "a link or a file")
+    assert_refused(tmp_path / FOLDER, "can't be used")
     assert not list((tmp_path / "models").iterdir())
 
 
@@ -263,9 +270,9 @@ def test_a_limit_that_is_not_a_number_is_an_error(tmp_path, monkeypatch) -> None
 
 @pytest.mark.parametrize("call", ["makedirs", "mkdir", "open", "pwrite", "pread", "scandir", "utime"])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_fails_no_read(pieces, tmp_path, monkeypatch, call, number) -> None:
+def test_reads_succeed_when_the_cache_is_on_a_full_disk(pieces, tmp_path, monkeypatch, call, number) -> None:
     """Every call on the cache's files fails, as on a full disk."""
-    calls = 0
+    n_calls = 0
 
     class System:
         """The module os, one of whose calls fails."""
@@ -274,25 +281,27 @@ def test_a_full_disk_fails_no_read(pieces, tmp_path, monkeypatch, call, number) 
             return fail if name == call else getattr(os, name)
 
     def fail(*args: object, **options: object) -> None:
-        nonlocal calls
-        calls += 1
+        nonlocal n_calls
+        n_calls += 1
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(range_cache, "os", System())
     with ObjectServer({"m.onnx": pieces}) as server:
         for _ in range(2):
-            check_all(f"{server.url}/m.onnx", pieces, tmp_path)
-    assert calls
+            check_payloads(f"{server.url}/m.onnx", pieces, tmp_path)
+    assert n_calls
 
 
 def test_a_disk_that_fills_up_keeps_no_part_of_a_page(pieces, tmp_path, monkeypatch) -> None:
     """Writes are short, as on a full disk."""
     write = os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda file, data, at: write(file, memoryview(data)[: len(data) // 2], at))
+    monkeypatch.setattr(
+        os, "pwrite", lambda file, data, offset: write(file, memoryview(data)[: len(data) // 2], offset)
+    )
     with ObjectServer({"m.onnx": pieces}) as server:
-        check_all(f"{server.url}/m.onnx", pieces, tmp_path)
+        check_payloads(f"{server.url}/m.onnx", pieces, tmp_path)
         monkeypatch.setattr(os, "pwrite", write)
-        check_all(f"{server.url}/m.onnx", pieces, tmp_path)
+        check_payloads(f"{server.url}/m.onnx", pieces, tmp_path)
 
 
 READING_PROGRAM = """\
@@ -307,8 +316,8 @@ def test_processes_that_are_killed_leave_a_cache_that_works(pieces, tmp_path, mo
     """Two processes at a time read through one cache that has space for no entry, and are killed at random moments."""
     monkeypatch.setenv("ONNXWIRE_CACHE_SIZE", "0")
     with ObjectServer({"m.onnx": pieces, "n.onnx": pieces}) as server:
-        for chance in range(4):
-            running = [
+        for n_lines in range(1, 5):
+            processes = [
                 subprocess.Popen(
                     [sys.executable, "-c", READING_PROGRAM, f"{server.url}/{name}.onnx", str(tmp_path)],
                     stdout=subprocess.PIPE,
@@ -316,31 +325,31 @@ def test_processes_that_are_killed_leave_a_cache_that_works(pieces, tmp_path, mo
                 for name in "mn"
             ]
             results = set()
-            for process in running:
+            for process in processes:
                 assert process.stdout is not None
-                results |= {process.stdout.readline() for _ in range(chance + 1)}
+                results |= {process.stdout.readline() for _ in range(n_lines)}
                 process.send_signal(signal.SIGKILL)
-            for process in running:
+            for process in processes:
                 process.communicate()
             assert len(results) == 1
-        check_all(f"{server.url}/m.onnx", pieces, tmp_path)
+        check_payloads(f"{server.url}/m.onnx", pieces, tmp_path)
 
 
-def test_a_process_that_was_killed_before_it_wrote_the_tag_blocks_nothing(pieces, tmp_path) -> None:
+def test_a_process_that_was_killed_before_it_wrote_the_tag_blocks_no_other_process(pieces, tmp_path) -> None:
     with ObjectServer({"m.onnx": pieces}) as server:
         (tmp_path / "one" / FOLDER).mkdir(parents=True, mode=0o700)
         (tmp_path / "two" / FOLDER).mkdir(parents=True, mode=0o700)
         (tmp_path / "two" / FOLDER / "CACHEDIR.TAG").write_bytes(b"")
         for name in ("one", "two"):
-            check_all(f"{server.url}/m.onnx", pieces, tmp_path / name)
+            check_payloads(f"{server.url}/m.onnx", pieces, tmp_path / name)
             assert (tmp_path / name / FOLDER / "CACHEDIR.TAG").read_bytes()
 
 
 def test_commands_accept_a_cache(pieces, tmp_path) -> None:
     with ObjectServer({"m.onnx": pieces}) as server:
         command = [sys.executable, "-m", "onnxwire", "stats", f"{server.url}/m.onnx", "--cache", str(tmp_path)]
-        first = subprocess.run(command, capture_output=True, text=True, check=True)
+        first_run = subprocess.run(command, capture_output=True, text=True, check=True)
         server.state.reset()
-        second = subprocess.run(command, capture_output=True, text=True, check=True)
-        assert first.stdout == second.stdout
+        second_run = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert first_run.stdout == second_run.stdout
         assert len(server.state.requests) == 1

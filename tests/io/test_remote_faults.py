@@ -1,4 +1,4 @@
-"""Faults of a server at each request: the result is an error of onnxwire or the right values, never wrong values."""
+"""Faults of a server at each request: a read raises an error of onnxwire or returns the right values."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def pieces() -> Pieces:
     return model([100_000, 9 * MIB, 70_000, 200_000, 300_000, 100_000])
 
 
-def work(url: str, pieces: Pieces) -> None:
+def read_model(url: str, pieces: Pieces) -> None:
     """Read a whole model, and compare it with the expected contents."""
     with ow.load(f"{url}/m.onnx", storage_options=OPTIONS) as message:
-        found = ow.tensors(message)
-        assert [info.name for info in found] == [f"layers.0.weight{i}" for i in range(6)]
+        infos = ow.tensors(message)
+        assert [info.name for info in infos] == [f"layers.0.weight{i}" for i in range(6)]
         for i in (1, 2):
             data = message.graph.initializer[i].numpy().tobytes()
-            assert data == pieces.read(found[i].offset, found[i].offset + found[i].nbytes)
+            assert data == pieces.read(infos[i].offset, infos[i].offset + infos[i].nbytes)
         assert len(message.graph.node) == 30
 
 
-def requests_of(pieces: Pieces) -> int:
+def count_requests(pieces: Pieces) -> int:
     with ObjectServer({"m.onnx": pieces}) as server:
-        work(server.url, pieces)
+        read_model(server.url, pieces)
         return len(server.state.requests)
 
 
@@ -54,35 +54,35 @@ def requests_of(pieces: Pieces) -> int:
 @pytest.mark.parametrize("fault", TRANSIENT_FAULTS + PERMANENT_FAULTS)
 def test_a_fault_at_each_request_is_an_error_or_is_retried(fault, pieces) -> None:
     errors = 0
-    count = requests_of(pieces)
-    for number in range(count):
+    n_requests = count_requests(pieces)
+    for number in range(n_requests):
         with ObjectServer({"m.onnx": pieces}, stall=0.4) as server:
             server.state.fault[number] = fault
             try:
-                work(server.url, pieces)
+                read_model(server.url, pieces)
             except (ow.SourceError, ow.DecodeError) as error:
                 errors += 1
                 assert "m.onnx" in str(error)
                 assert error.__cause__ is None
-    # Transient faults are retried; others are reported. If the first response is a page, the complete file is
-    # requested.
-    assert errors == (0 if fault in TRANSIENT_FAULTS else count - (fault == "html"))
+    # Transient faults are retried; other faults are reported. If the first response is an HTML page, the complete file
+    # is requested instead.
+    assert errors == (0 if fault in TRANSIENT_FAULTS else n_requests - (fault == "html"))
 
 
 @pytest.mark.parametrize("fault", TRANSIENT_FAULTS + PERMANENT_FAULTS)
 def test_a_permanent_fault_is_an_error_with_position_and_reason(fault, pieces) -> None:
     with (
         ObjectServer({"m.onnx": pieces}, stall=0.4) as server,
-        pytest.raises(ow.SourceError) as caught,
+        pytest.raises(ow.SourceError) as error_info,
         ow.load(f"{server.url}/m.onnx", storage_options=OPTIONS) as message,
     ):
         list(message.graph.initializer)
-        server.state.always = fault
+        server.state.default_fault = fault
         server.state.etag = '"two"' if fault == "changed" else server.state.etag
         message.graph.initializer[1].numpy()
-    text = str(caught.value)
+    text = str(error_info.value)
     assert text.startswith(f"{server.url}/m.onnx: ")
-    assert caught.value.filename == f"{server.url}/m.onnx"
+    assert error_info.value.filename == f"{server.url}/m.onnx"
     assert re.search(r": bytes [\d,]+ to [\d,]+: |changed", text)
     reasons = {
         "refused": "connection failed, 3 times",
@@ -117,7 +117,7 @@ def test_reading_a_file_that_changed_is_an_error(pieces) -> None:
 def test_without_an_etag_the_time_of_the_last_change_identifies_the_version(pieces) -> None:
     with ObjectServer({"m.onnx": pieces}) as server:
         server.state.etag = None
-        work(server.url, pieces)
+        read_model(server.url, pieces)
         with ow.load(f"{server.url}/m.onnx") as message:
             ow.tensors(message)
             server.state.modified = "Tue, 03 Jun 2025 10:00:00 GMT"
@@ -140,22 +140,22 @@ def test_no_credential_is_shown(pieces) -> None:
             assert secret in request.path and request.headers["x-token"] == secret
             texts += [repr(message), message._document.name, repr(ow.tensors(message)[0])]
             for fault in ("500", "404", "403", "refused", "html"):
-                server.state.always = fault
+                server.state.default_fault = fault
                 for call in (
                     lambda: message.graph.initializer[1].numpy(),
                     lambda: ow.load(address, storage_options=options),
                 ):
-                    with pytest.raises(ow.Error) as caught:
+                    with pytest.raises(ow.Error) as error_info:
                         call()
-                    texts += [str(caught.value), repr(caught.value), repr(caught.value.args)]
-                    assert isinstance(caught.value.__cause__, ow.Error | None)
-                    assert caught.value.__suppress_context__
-        with pytest.raises(ow.SourceError) as caught:
+                    texts += [str(error_info.value), repr(error_info.value), repr(error_info.value.args)]
+                    assert isinstance(error_info.value.__cause__, ow.Error | None)
+                    assert error_info.value.__suppress_context__
+        with pytest.raises(ow.SourceError) as error_info:
             ow.load(address, storage_options={"no_such_option": secret})
-        texts.append(repr(caught.value))
-        with pytest.raises(ow.SourceError) as caught:
+        texts.append(repr(error_info.value))
+        with pytest.raises(ow.SourceError) as error_info:
             ow.load(f"http://user:{secret}@{host}/?sig={secret}")
-        texts.append(repr(caught.value))
+        texts.append(repr(error_info.value))
     assert not [text for text in texts if secret in text or "user:" in text]
 
 
@@ -173,7 +173,7 @@ def test_the_error_of_an_invalid_address_contains_the_reason(address, words) -> 
         ow.load(address)
 
 
-def test_without_the_library_an_address_names_the_extra(monkeypatch) -> None:
+def test_without_obstore_the_error_of_an_address_names_the_extra_to_install(monkeypatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "obstore.store", None)
     with pytest.raises(ow.SourceError, match=r"pip install 'onnxwire\[remote\]'"):
         ow.load("s3://bucket/m.onnx")
@@ -184,7 +184,8 @@ def test_storage_options_of_a_path_are_refused(tmp_path) -> None:
         ow.load(tmp_path / "m.onnx", storage_options={})
 
 
-RAW = {
+# Each response is its first bytes, and the bytes that the server then repeats until the connection is closed.
+MALFORMED_RESPONSES = {
     "endless 100 Continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
     "endless headers": (b"HTTP/1.1 206 Partial Content\r\n", b"X-A: a\r\n"),
     "an endless line": (b"HTTP/1.1 206 ", b"a" * 1000),
@@ -226,25 +227,25 @@ SLOW_RESPONSES = {
 
 
 @pytest.mark.parametrize("name", SLOW_RESPONSES)
-def test_an_answer_to_a_save_that_does_not_end_is_an_error_in_time(name) -> None:
+def test_an_endless_answer_to_a_save_is_an_error_within_the_timeout(name) -> None:
     """The server sends pieces, each within the timeout, until the client closes the connection."""
-    head, more = SLOW_RESPONSES[name]
+    first_bytes, repeated_bytes = SLOW_RESPONSES[name]
     options = {"retry_config": {"max_retries": 0}, "client_options": {"timeout": "400ms"}}
     stop = threading.Event()
-    pieces = 0
+    n_sent = 0
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
-            nonlocal pieces
+            nonlocal n_sent
             with contextlib.suppress(OSError):
                 client, _ = server.accept()
                 with client:
                     client.recv(1 << 20)
-                    client.sendall(head)
+                    client.sendall(first_bytes)
                     # The server stops after some time, so that the test fails for a client that waits for ever.
-                    while pieces < 100 and not stop.wait(0.05):
-                        client.sendall(more)
-                        pieces += 1
+                    while n_sent < 100 and not stop.wait(0.05):
+                        client.sendall(repeated_bytes)
+                        n_sent += 1
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
@@ -255,13 +256,13 @@ def test_an_answer_to_a_save_that_does_not_end_is_an_error_in_time(name) -> None
         finally:
             stop.set()
             thread.join()
-    assert 0 < pieces < 100
+    assert 0 < n_sent < 100
 
 
-@pytest.mark.parametrize("name", RAW)
+@pytest.mark.parametrize("name", MALFORMED_RESPONSES)
 def test_malformed_http_is_an_error_within_bounded_time_and_memory(name) -> None:
     """Some of the malformed answers continue until the client closes the connection."""
-    head, more = RAW[name]
+    first_bytes, repeated_bytes = MALFORMED_RESPONSES[name]
     options = {"retry_config": {"max_retries": 0}, "client_options": {"timeout": "700ms"}}
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -271,9 +272,9 @@ def test_malformed_http_is_an_error_within_bounded_time_and_memory(name) -> None
                     client, _ = server.accept()
                     with client, contextlib.suppress(OSError):
                         client.recv(10_000)
-                        client.sendall(head)
-                        while more:
-                            client.sendall(more)
+                        client.sendall(first_bytes)
+                        while repeated_bytes:
+                            client.sendall(repeated_bytes)
 
         threading.Thread(target=serve, daemon=True).start()
         url = f"http://127.0.0.1:{server.getsockname()[1]}/m.onnx"
@@ -282,30 +283,30 @@ def test_malformed_http_is_an_error_within_bounded_time_and_memory(name) -> None
             if name == "a date that does not exist":
                 assert ow.load(url, storage_options=options).ir_version == 9
             else:
-                with pytest.raises(ow.Error) as caught:
+                with pytest.raises(ow.Error) as error_info:
                     ow.load(url, storage_options=options)
-                assert "\n" not in str(caught.value)
+                assert "\n" not in str(error_info.value)
             assert tracemalloc.get_traced_memory()[1] < 600 * MIB
         finally:
             tracemalloc.stop()
             server.shutdown(socket.SHUT_RDWR)
 
 
-def test_a_server_that_is_down_is_not_asked_again_and_again_for_each_file(pieces) -> None:
+def test_after_one_file_failed_requests_for_other_files_are_not_retried(pieces) -> None:
     options = {**OPTIONS, "retry_config": {**OPTIONS["retry_config"], "retry_timeout": timedelta(seconds=60)}}
 
-    def load(name: str) -> None:
+    def load_and_close(name: str) -> None:
         ow.load(f"{server.url}/{name}", storage_options=options).close()
 
     with ObjectServer({"m.onnx": pieces}) as server:
-        server.state.always = "503"
+        server.state.default_fault = "503"
         for i in range(10):
             with pytest.raises(ow.SourceError, match="503"):
-                load(f"{i}.onnx")
+                load_and_close(f"{i}.onnx")
         assert len(server.state.requests) == 3 + 9
-        server.state.always = None
-        load("m.onnx")
+        server.state.default_fault = None
+        load_and_close("m.onnx")
         # From the first answer on, requests are retried again.
         server.state.reset()
         server.state.fault = {0: "503", 1: "503"}
-        load("m.onnx")
+        load_and_close("m.onnx")

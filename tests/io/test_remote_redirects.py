@@ -1,4 +1,4 @@
-"""Redirects: the servers from which a model and its external data may be read, and the data sent to each."""
+"""Redirects: the servers from which a model and its external data may be read, and the headers sent to each."""
 
 from __future__ import annotations
 
@@ -22,160 +22,179 @@ NO_RETRIES = {"retry_config": {"max_retries": 0}}
 
 @pytest.fixture
 def servers():
-    with two_servers() as both:
-        yield both
+    with two_servers() as pair_of_servers:
+        yield pair_of_servers
 
 
-def weight_of(address: str, **options) -> np.ndarray:
+def read_weight(address: str, **options) -> np.ndarray:
     with ow.load(address, **options) as message:
         return message.graph.initializer[0].numpy().copy()
 
 
 def test_external_data_is_not_redirected_to_another_host(servers) -> None:
-    own, other = servers
-    own.state.redirects["/d/w.data"] = 302, f"{other.url}/d/w.data"
-    with pytest.raises(ow.SourceError, match="allow_hosts=") as caught:
-        weight_of(f"{own.url}/d/m.onnx")
-    assert other.host in str(caught.value) and "\n" not in str(caught.value)
-    assert not other.state.requests
+    model_server, second_server = servers
+    model_server.state.redirects["/d/w.data"] = 302, f"{second_server.url}/d/w.data"
+    with pytest.raises(ow.SourceError, match="allow_hosts=") as error_info:
+        read_weight(f"{model_server.url}/d/m.onnx")
+    assert second_server.host in str(error_info.value) and "\n" not in str(error_info.value)
+    assert not second_server.state.requests
 
 
 def test_external_data_is_redirected_to_its_own_host(servers) -> None:
-    own, _ = servers
-    own.state.files["/elsewhere"] = own.state.files.pop("/d/w.data")
-    for location in (f"{own.url}/elsewhere", "/elsewhere", "../elsewhere", f"{own.url.upper()}/elsewhere"):
-        own.state.redirects["/d/w.data"] = 307, location
-        np.testing.assert_array_equal(weight_of(f"{own.url}/d/m.onnx"), VALUES)
+    model_server, _ = servers
+    model_server.state.files["/elsewhere"] = model_server.state.files.pop("/d/w.data")
+    for location in (
+        f"{model_server.url}/elsewhere",
+        "/elsewhere",
+        "../elsewhere",
+        f"{model_server.url.upper()}/elsewhere",
+    ):
+        model_server.state.redirects["/d/w.data"] = 307, location
+        np.testing.assert_array_equal(read_weight(f"{model_server.url}/d/m.onnx"), VALUES)
 
 
-def test_external_data_is_redirected_to_where_the_model_is(servers) -> None:
-    own, other = servers
+def test_external_data_may_be_redirected_to_the_server_that_the_model_was_redirected_to(servers) -> None:
+    model_server, second_server = servers
     for path in ("/d/m.onnx", "/d/w.data"):
-        own.state.redirects[path] = 302, f"{other.url}{path}"
-    np.testing.assert_array_equal(weight_of(f"{own.url}/d/m.onnx"), VALUES)
+        model_server.state.redirects[path] = 302, f"{second_server.url}{path}"
+    np.testing.assert_array_equal(read_weight(f"{model_server.url}/d/m.onnx"), VALUES)
 
 
 def test_a_failed_redirect_of_the_model_allows_no_host(servers) -> None:
-    own, other = servers
-    own.state.redirects["/d/m.onnx"] = 302, f"{other.url}/d/none"
+    model_server, second_server = servers
+    model_server.state.redirects["/d/m.onnx"] = 302, f"{second_server.url}/d/none"
     with pytest.raises(ow.SourceError, match="no such file"):
-        ow.load(f"{own.url}/d/m.onnx")
-    del own.state.redirects["/d/m.onnx"]
-    own.state.redirects["/d/w.data"] = 302, f"{other.url}/d/w.data"
+        ow.load(f"{model_server.url}/d/m.onnx")
+    del model_server.state.redirects["/d/m.onnx"]
+    model_server.state.redirects["/d/w.data"] = 302, f"{second_server.url}/d/w.data"
     with pytest.raises(ow.SourceError, match="not followed"):
-        weight_of(f"{own.url}/d/m.onnx")
+        read_weight(f"{model_server.url}/d/m.onnx")
 
 
-def test_hosts_that_are_allowed_are_followed(servers, monkeypatch) -> None:
-    own, other = servers
-    own.state.redirects["/d/w.data"] = 302, f"{other.url}/d/w.data"
-    np.testing.assert_array_equal(weight_of(f"{own.url}/d/m.onnx", allow_hosts=[other.host]), VALUES)
-    monkeypatch.setenv("ONNXWIRE_ALLOW_HOSTS", f"cdn.example.com, {other.host}")
-    np.testing.assert_array_equal(weight_of(f"{own.url}/d/m.onnx"), VALUES)
+def test_redirects_to_allowed_hosts_are_followed(servers, monkeypatch) -> None:
+    model_server, second_server = servers
+    model_server.state.redirects["/d/w.data"] = 302, f"{second_server.url}/d/w.data"
+    np.testing.assert_array_equal(read_weight(f"{model_server.url}/d/m.onnx", allow_hosts=[second_server.host]), VALUES)
+    monkeypatch.setenv("ONNXWIRE_ALLOW_HOSTS", f"cdn.example.com, {second_server.host}")
+    np.testing.assert_array_equal(read_weight(f"{model_server.url}/d/m.onnx"), VALUES)
     with pytest.raises(ow.SourceError, match="not followed"):
-        weight_of(f"{own.url}/d/m.onnx", allow_hosts=["127.0.0.1"])  # without a port, only that of http is allowed
-    for wrong in (["a b"], ["http://host/"], ["host:port"], [""], ["user@host"]):
+        read_weight(
+            f"{model_server.url}/d/m.onnx", allow_hosts=["127.0.0.1"]
+        )  # without a port, only that of http is allowed
+    for invalid_hosts in (["a b"], ["http://host/"], ["host:port"], [""], ["user@host"]):
         with pytest.raises(ow.SourceError, match="allow_hosts="):
-            ow.load(f"{own.url}/d/m.onnx", allow_hosts=wrong)
+            ow.load(f"{model_server.url}/d/m.onnx", allow_hosts=invalid_hosts)
     with pytest.raises(TypeError, match="a list of hosts"):
-        ow.load(f"{own.url}/d/m.onnx", allow_hosts="host")
+        ow.load(f"{model_server.url}/d/m.onnx", allow_hosts="host")
 
 
-def test_with_hosts_that_are_allowed_the_model_is_redirected_to_no_other(servers) -> None:
-    own, other = servers
-    own.state.redirects["/d/m.onnx"] = 302, f"{other.url}/d/m.onnx"
+def test_with_allow_hosts_the_model_is_redirected_to_no_other_host(servers) -> None:
+    model_server, second_server = servers
+    model_server.state.redirects["/d/m.onnx"] = 302, f"{second_server.url}/d/m.onnx"
     with pytest.raises(ow.SourceError, match="not followed"):
-        ow.load(f"{own.url}/d/m.onnx", allow_hosts=["cdn.example.com"])
-    assert not other.state.requests
-    ow.load(f"{own.url}/d/m.onnx", allow_hosts=[other.host])
-    ow.load(f"{own.url}/d/m.onnx")
+        ow.load(f"{model_server.url}/d/m.onnx", allow_hosts=["cdn.example.com"])
+    assert not second_server.state.requests
+    ow.load(f"{model_server.url}/d/m.onnx", allow_hosts=[second_server.host])
+    ow.load(f"{model_server.url}/d/m.onnx")
 
 
 def test_commands_accept_allowed_hosts(servers) -> None:
-    own, other = servers
-    own.state.redirects["/d/w.data"] = 302, f"{other.url}/d/w.data"
-    command = [sys.executable, "-m", "onnxwire", "stats", f"{own.url}/d/m.onnx"]
-    refused = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert refused.returncode == 2
-    assert "--allow-host" in refused.stderr and len(refused.stderr.splitlines()) == 1
-    allowed = subprocess.run([*command, "--allow-host", other.host], capture_output=True, text=True, check=False)
-    assert allowed.returncode == 0, allowed.stderr
+    model_server, second_server = servers
+    model_server.state.redirects["/d/w.data"] = 302, f"{second_server.url}/d/w.data"
+    command = [sys.executable, "-m", "onnxwire", "stats", f"{model_server.url}/d/m.onnx"]
+    refused_run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused_run.returncode == 2
+    assert "--allow-host" in refused_run.stderr and len(refused_run.stderr.splitlines()) == 1
+    allowed_run = subprocess.run(
+        [*command, "--allow-host", second_server.host], capture_output=True, text=True, check=False
+    )
+    assert allowed_run.returncode == 0, allowed_run.stderr
 
 
 def test_no_header_query_or_user_is_sent_to_another_host(servers) -> None:
-    own, other = servers
-    own.state.redirects["/d/m.onnx"] = 302, f"{other.url}/there"
-    other.state.redirects["/there"] = 302, f"{own.url}/back"
-    own.state.files["/back"] = own.state.files["/d/m.onnx"]
-    address = own.url.replace("//", "//me:hunter2@") + "/d/m.onnx?signature=hunter2"
+    model_server, second_server = servers
+    model_server.state.redirects["/d/m.onnx"] = 302, f"{second_server.url}/there"
+    second_server.state.redirects["/there"] = 302, f"{model_server.url}/back"
+    model_server.state.files["/back"] = model_server.state.files["/d/m.onnx"]
+    address = model_server.url.replace("//", "//me:hunter2@") + "/d/m.onnx?signature=hunter2"
     options = {"client_options": {"default_headers": {"X-Token": "hunter2", "Cookie": "a=hunter2"}, "user_agent": "me"}}
     ow.load(address, storage_options=options)
-    first, last = own.state.requests
-    assert first.headers["authorization"] == f"Basic {base64.b64encode(b'me:hunter2').decode()}"
-    assert (first.headers["x-token"], first.headers["user-agent"]) == ("hunter2", "me")
-    assert "signature=hunter2" in first.path
-    # The model's own host again, at an address that another host has chosen.
-    for request in (last, *other.state.requests):
+    first_request, last_request = model_server.state.requests
+    assert first_request.headers["authorization"] == f"Basic {base64.b64encode(b'me:hunter2').decode()}"
+    assert (first_request.headers["x-token"], first_request.headers["user-agent"]) == ("hunter2", "me")
+    assert "signature=hunter2" in first_request.path
+    # The last request is to the model's own host, but at an address that the other host chose.
+    for request in (last_request, *second_server.state.requests):
         names = {"host", "user-agent", "accept", "accept-encoding", "range"}
         assert set(request.headers) <= names
         assert "hunter2" not in repr(request)
         assert request.headers["user-agent"].startswith("onnxwire/")
-    assert other.state.requests and last.path == "/back"
+    assert second_server.state.requests and last_request.path == "/back"
 
 
 def test_headers_are_sent_after_a_redirect_to_the_same_host(servers) -> None:
-    own, _ = servers
-    own.state.redirects["/a"] = 302, "/d/m.onnx"
-    address = own.url.replace("//", "//me:hunter2@") + "/a"
+    model_server, _ = servers
+    model_server.state.redirects["/a"] = 302, "/d/m.onnx"
+    address = model_server.url.replace("//", "//me:hunter2@") + "/a"
     ow.load(address, storage_options={"client_options": {"default_headers": {"X-Token": "x"}}})
-    assert [request.headers["x-token"] for request in own.state.requests] == ["x", "x"]
-    assert len({request.headers["authorization"] for request in own.state.requests}) == 1
+    assert [request.headers["x-token"] for request in model_server.state.requests] == ["x", "x"]
+    assert len({request.headers["authorization"] for request in model_server.state.requests}) == 1
 
 
 @pytest.fixture
-def public(monkeypatch):
+def fake_public_addresses(monkeypatch):
     """Treat 127.0.0.2 as a public address, and 127.0.0.3 as a private one."""
     reaches = {"127.0.0.1": LOCAL, "127.0.0.2": GLOBAL, "127.0.0.3": PRIVATE}
     monkeypatch.setattr(hosts, "reach_of", reaches.__getitem__)
 
 
-@pytest.mark.parametrize("private", ["127.0.0.1", "127.0.0.3"])
+@pytest.mark.parametrize("private_address", ["127.0.0.1", "127.0.0.3"])
 @pytest.mark.parametrize("name", ["m.onnx", "w.data"])
-def test_a_public_server_does_not_redirect_to_a_private_one(public, private, name) -> None:
+def test_a_public_server_does_not_redirect_to_a_private_one(fake_public_addresses, private_address, name) -> None:
     files = {"d/m.onnx": model_bytes(), "d/w.data": VALUES.tobytes()}
-    with ObjectServer(files, host="127.0.0.2") as own, ObjectServer(files, host=private) as near:
-        own.state.redirects[f"/d/{name}"] = 302, f"{near.url}/d/{name}"
-        for allowed in (None, [near.host]):
+    with (
+        ObjectServer(files, host="127.0.0.2") as model_server,
+        ObjectServer(files, host=private_address) as private_server,
+    ):
+        model_server.state.redirects[f"/d/{name}"] = 302, f"{private_server.url}/d/{name}"
+        for allowed_hosts in (None, [private_server.host]):
             with pytest.raises(ow.SourceError, match=r"not followed|loopback, link-local or private"):
-                weight_of(f"{own.url}/d/m.onnx", allow_hosts=allowed)
-        assert not near.state.requests
+                read_weight(f"{model_server.url}/d/m.onnx", allow_hosts=allowed_hosts)
+        assert not private_server.state.requests
         # A redirect in the opposite direction is allowed.
-        near.state.redirects[f"/d/{name}"] = own.state.redirects.popitem()[1][0], f"{own.url}/d/{name}"
-        np.testing.assert_array_equal(weight_of(f"{near.url}/d/m.onnx", allow_hosts=[own.host]), VALUES)
+        private_server.state.redirects[f"/d/{name}"] = (
+            model_server.state.redirects.popitem()[1][0],
+            f"{model_server.url}/d/{name}",
+        )
+        np.testing.assert_array_equal(
+            read_weight(f"{private_server.url}/d/m.onnx", allow_hosts=[model_server.host]), VALUES
+        )
 
 
-def test_a_name_that_is_public_first_is_not_private_later(public, monkeypatch) -> None:
+def test_a_host_name_that_was_public_may_not_become_private(fake_public_addresses, monkeypatch) -> None:
     """The name resolves to the model's server first, and then to a service of this system."""
     files = {"d/m.onnx": model_bytes()}
-    found = ["127.0.0.2"]
-    monkeypatch.setattr(hosts, "addresses_of", lambda host, port: found)
-    with ObjectServer(files, host="127.0.0.2") as own:
-        port = int(own.host.rpartition(":")[2])
+    addresses = ["127.0.0.2"]
+    monkeypatch.setattr(hosts, "addresses_of", lambda host, port: addresses)
+    with ObjectServer(files, host="127.0.0.2") as model_server:
+        port = int(model_server.host.rpartition(":")[2])
         ow.load(
             f"http://rebinding.example:{port}/d/m.onnx", storage_options=NO_RETRIES
-        )  # the next one uses its connection
+        )  # the next load uses this connection
         with ow.load(f"http://rebinding.example:{port}/d/m.onnx", storage_options=NO_RETRIES) as message:
-            found[:] = ["127.0.0.1"]
+            addresses[:] = ["127.0.0.1"]
             from onnxwire.io.remote.stores import _STORES
 
             for store in _STORES.values():
-                for idle in getattr(getattr(store, "_client", None), "_idle", {}).values():
-                    idle.clear()  # like a server that closes its idle connections
+                for idle_connections in getattr(getattr(store, "_client", None), "_idle", {}).values():
+                    idle_connections.clear()  # like a server that closes its idle connections
             with pytest.raises(ow.SourceError, match="loopback, link-local or private"):
                 message.graph.initializer[0].numpy()
 
 
-def test_only_public_addresses_of_a_name_with_public_and_private_addresses_are_used(public, monkeypatch) -> None:
+def test_only_public_addresses_of_a_name_with_public_and_private_addresses_are_used(
+    fake_public_addresses, monkeypatch
+) -> None:
     monkeypatch.setattr(hosts, "addresses_of", lambda host, port: ["127.0.0.1", "127.0.0.3", "127.0.0.2"])
     assert Hosts(Site("http", "name", 80)).allowed_addresses(Site("http", "name", 80), None) == [("127.0.0.2", GLOBAL)]
 
@@ -245,31 +264,31 @@ def test_ip_addresses_are_classified_as_public_private_or_local(address, reach) 
     ],
 )
 def test_a_redirect_to_an_invalid_address_is_refused(location, words, servers) -> None:
-    with pytest.raises(RefusedError, match=words) as caught:
+    with pytest.raises(RefusedError, match=words) as error_info:
         redirect_target("http://host/d/m.onnx", None if location is None else location.encode().decode("latin-1"))
-    assert "hunter2" not in str(caught.value)
-    own, other = servers
+    assert "hunter2" not in str(error_info.value)
+    model_server, second_server = servers
     if location is None or location.isascii():
-        own.state.redirects["/d/m.onnx"] = 302, location
+        model_server.state.redirects["/d/m.onnx"] = 302, location
         with pytest.raises(ow.SourceError, match=words):
-            ow.load(f"{own.url}/d/m.onnx", storage_options=NO_RETRIES)
-    assert not other.state.requests
+            ow.load(f"{model_server.url}/d/m.onnx", storage_options=NO_RETRIES)
+    assert not second_server.state.requests
 
 
 def test_a_redirect_is_not_followed_by_a_second_line_of_its_header(servers) -> None:
-    own, other = servers
-    for location in (f"/d/\r\n {other.url}", "/d/m.onnx\r\nX-Injected: 1", "/d/m.onnx HTTP/1.1\r\n\r\nGET /x"):
-        own.state.redirects["/a"] = 302, location
+    model_server, second_server = servers
+    for location in (f"/d/\r\n {second_server.url}", "/d/m.onnx\r\nX-Injected: 1", "/d/m.onnx HTTP/1.1\r\n\r\nGET /x"):
+        model_server.state.redirects["/a"] = 302, location
         try:
-            ow.load(f"{own.url}/a", storage_options=NO_RETRIES)
+            ow.load(f"{model_server.url}/a", storage_options=NO_RETRIES)
         except ow.SourceError as error:
             assert "\n" not in str(error)
-        assert not other.state.requests
-        assert {request.path for request in own.state.requests} <= {"/a", "/d/m.onnx"}
+        assert not second_server.state.requests
+        assert {request.path for request in model_server.state.requests} <= {"/a", "/d/m.onnx"}
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "is_same"),
+    ("model_url", "target_url", "is_same"),
     [
         ("http://host/", "http://HOST:80/x", True),
         ("http://host/", "http://host./x", True),
@@ -285,92 +304,92 @@ def test_a_redirect_is_not_followed_by_a_second_line_of_its_header(servers) -> N
         ("http://b\u00fccher.example/", "http://xn--bcher-kva.example/x", True),
     ],
 )
-def test_spellings_of_one_host_are_equal(before, after, is_same) -> None:
+def test_spellings_of_one_host_are_equal(model_url, target_url, is_same) -> None:
     from onnxwire.io.remote.address import parse_address
 
-    site = parse_address(f"{before}m.onnx").site
-    target, _ = redirect_target("http://host/", after)
-    known = Hosts(site)
+    site = parse_address(f"{model_url}m.onnx").site
+    target, _ = redirect_target("http://host/", target_url)
+    hosts_of_model = Hosts(site)
     if is_same:
-        known.check_redirect(site, target, False)
+        hosts_of_model.check_redirect(site, target, False)
     else:
         with pytest.raises(RefusedError):
-            known.check_redirect(site, target, False)
+            hosts_of_model.check_redirect(site, target, False)
 
 
 def test_a_redirect_from_https_to_http_is_refused() -> None:
-    own, plain = Site("https", "host", 443), Site("http", "host", 80)
+    https_site, http_site = Site("https", "host", 443), Site("http", "host", 80)
     for is_model in (True, False):
         with pytest.raises(RefusedError, match="from https to http"):
-            Hosts(own, ["host"]).check_redirect(own, plain, is_model)
-        Hosts(plain).check_redirect(plain, own, is_model)
+            Hosts(https_site, ["host"]).check_redirect(https_site, http_site, is_model)
+        Hosts(http_site).check_redirect(http_site, https_site, is_model)
 
 
 def test_a_loop_and_a_long_chain_of_redirects_end(servers) -> None:
-    own, _ = servers
-    own.state.redirects |= {"/a": (302, "/b"), "/b": (302, "/a")}
+    model_server, _ = servers
+    model_server.state.redirects |= {"/a": (302, "/b"), "/b": (302, "/a")}
     with pytest.raises(ow.SourceError, match="in a loop"):
-        ow.load(f"{own.url}/a")
-    assert len(own.state.requests) == 2
-    own.state.reset()
-    own.state.redirects |= {f"/{i}": (302, f"/{i + 1}") for i in range(99)}
+        ow.load(f"{model_server.url}/a")
+    assert len(model_server.state.requests) == 2
+    model_server.state.reset()
+    model_server.state.redirects |= {f"/{i}": (302, f"/{i + 1}") for i in range(99)}
     with pytest.raises(ow.SourceError, match="more than 10 times"):
-        ow.load(f"{own.url}/0")
-    assert len(own.state.requests) == 11
-    own.state.redirects["/9"] = 308, "/d/m.onnx"
-    ow.load(f"{own.url}/0")
+        ow.load(f"{model_server.url}/0")
+    assert len(model_server.state.requests) == 11
+    model_server.state.redirects["/9"] = 308, "/d/m.onnx"
+    ow.load(f"{model_server.url}/0")
 
 
 @pytest.mark.parametrize("status", [300, 304, 305, 306, 399])
 def test_a_status_that_is_not_a_redirect_is_not_followed(servers, status) -> None:
-    own, other = servers
-    own.state.redirects["/d/m.onnx"] = status, f"{other.url}/d/m.onnx"
+    model_server, second_server = servers
+    model_server.state.redirects["/d/m.onnx"] = status, f"{second_server.url}/d/m.onnx"
     with pytest.raises(ow.SourceError, match=f"answered {status}"):
-        ow.load(f"{own.url}/d/m.onnx", storage_options=NO_RETRIES)
-    assert not other.state.requests
+        ow.load(f"{model_server.url}/d/m.onnx", storage_options=NO_RETRIES)
+    assert not second_server.state.requests
 
 
 def test_an_upload_is_not_redirected(servers) -> None:
-    own, other = servers
-    own.state.redirects["/d/new.onnx"] = 307, f"{other.url}/d/new.onnx"
+    model_server, second_server = servers
+    model_server.state.redirects["/d/new.onnx"] = 307, f"{second_server.url}/d/new.onnx"
     with pytest.raises(ow.SaveError, match="redirects uploads"):
-        ow.save(ow.ModelProto(ir_version=9), f"{own.url}/d/new.onnx")
-    assert not other.state.requests
-    ow.save(ow.ModelProto(ir_version=9), f"{own.url}/d/other.onnx")
-    assert own.state.files["/d/other.onnx"].read(0, 2) == b"\x08\x09"
+        ow.save(ow.ModelProto(ir_version=9), f"{model_server.url}/d/new.onnx")
+    assert not second_server.state.requests
+    ow.save(ow.ModelProto(ir_version=9), f"{model_server.url}/d/other.onnx")
+    assert model_server.state.files["/d/other.onnx"].read(0, 2) == b"\x08\x09"
     pieces = model([3_000_001])
     data = pieces.read(0, pieces.size)
-    ow.save(ow.ModelProto.FromString(data), f"{own.url}/d/other.onnx")
-    assert own.state.files["/d/other.onnx"].pieces == [data]
+    ow.save(ow.ModelProto.FromString(data), f"{model_server.url}/d/other.onnx")
+    assert model_server.state.files["/d/other.onnx"].pieces == [data]
 
 
 def test_a_catalog_requests_external_data_from_no_other_host(servers, tmp_path) -> None:
     pytest.importorskip("xxhash")
     from onnxwire import catalog
 
-    own, other = servers
-    own.state.redirects["/d/w.data"] = 302, f"{other.url}/d/w.data"
+    model_server, second_server = servers
+    model_server.state.redirects["/d/w.data"] = 302, f"{second_server.url}/d/w.data"
     for _ in range(2):
-        catalog.build([f"{own.url}/d/m.onnx"], tmp_path / "one", hash=True, workers=1)
-    assert not other.state.requests
-    own.state.redirects["/d/m.onnx"] = 302, f"{other.url}/d/m.onnx"
-    assert catalog.build([f"{own.url}/d/m.onnx"], tmp_path / "two", hash=True, workers=1).read == 1
-    assert catalog.build([f"{own.url}/d/m.onnx"], tmp_path / "two", hash=True, workers=1).unchanged == 1
+        catalog.build([f"{model_server.url}/d/m.onnx"], tmp_path / "one", hash=True, workers=1)
+    assert not second_server.state.requests
+    model_server.state.redirects["/d/m.onnx"] = 302, f"{second_server.url}/d/m.onnx"
+    assert catalog.build([f"{model_server.url}/d/m.onnx"], tmp_path / "two", hash=True, workers=1).read == 1
+    assert catalog.build([f"{model_server.url}/d/m.onnx"], tmp_path / "two", hash=True, workers=1).unchanged == 1
 
 
 def test_a_large_body_of_a_redirect_is_not_read(servers) -> None:
     """The server sends 10 GB with each redirect."""
-    own, _ = servers
-    sent = []
+    model_server, _ = servers
+    sent_lengths = []
 
     class Endless(Pieces):
         def read(self, start: int, end: int) -> bytes:
-            sent.append(end - start)
+            sent_lengths.append(end - start)
             return super().read(start, end)
 
-    own.state.files["/d/big"] = Endless(10**10)
-    own.state.has_ranges = False
+    model_server.state.files["/d/big"] = Endless(10**10)
+    model_server.state.has_ranges = False
     with pytest.raises(ow.SourceError, match="range requests"):
-        ow.load(f"{own.url}/d/big", storage_options=NO_RETRIES)
-    assert sum(sent) < 10**8
+        ow.load(f"{model_server.url}/d/big", storage_options=NO_RETRIES)
+    assert sum(sent_lengths) < 10**8
     assert model([10]).size

@@ -13,68 +13,72 @@ from onnxwire.io.prefetch import fetch_in_order, open_external
 from onnxwire.io.remote import schedule
 from onnxwire.tensor.storage import Storage
 
-SIZE = 100_000
+TENSOR_BYTES = 100_000
 
 
 def files_of(folder: str, count: int, change: int = 0) -> dict[str, Pieces]:
-    """Return the files of a model with one external file per initializer, filled with its number plus `change`."""
+    """Return the files of a model of `count` initializers.
+
+    Each has its own external file, whose bytes are the initializer's number plus `change`.
+    """
     message = ow.ModelProto(ir_version=9, graph=ow.GraphProto(name="g"))
     files = {}
     for i in range(count):
-        tensor = message.graph.initializer.add(name=f"w{i}", data_type=2, dims=[SIZE], data_location=1)
+        tensor = message.graph.initializer.add(name=f"w{i}", data_type=2, dims=[TENSOR_BYTES], data_location=1)
         tensor.external_data.add(key="location", value=f"w{i}.bin")
-        files[f"{folder}/w{i}.bin"] = Pieces(bytes([i + change]) * SIZE)
+        files[f"{folder}/w{i}.bin"] = Pieces(bytes([i + change]) * TENSOR_BYTES)
     return files | {f"{folder}/m.onnx": Pieces(message.SerializeToString())}
 
 
 def save_inline(address: str, path) -> list[int]:
     with ow.load(address) as message:
         ow.save(message, path, external=None)
-    return values(path)
+    return last_elements(path)
 
 
 def save_external(address: str, path) -> list[int]:
     with ow.load(address) as message:
         ow.save(message, path, external="all.data")
-    return values(path)
+    return last_elements(path)
 
 
 def save_to_stream(address: str, path) -> list[int]:
-    out = io.BytesIO()
+    stream = io.BytesIO()
     with ow.load(address) as message:
-        ow.save(message, out, external=None)
-    path.write_bytes(out.getvalue())
-    return values(path)
+        ow.save(message, stream, external=None)
+    path.write_bytes(stream.getvalue())
+    return last_elements(path)
 
 
-def compare(address: str, path) -> list[int]:
-    found = ow.diff(address, address.replace("/a/", "/b/"))
-    return [int(difference.distance.max_abs) - 1 + i for i, difference in enumerate(found)]
+def diff_folders(address: str, path) -> list[int]:
+    differences = ow.diff(address, address.replace("/a/", "/b/"))
+    return [int(difference.distance.max_abs) - 1 + i for i, difference in enumerate(differences)]
 
 
-def values(path) -> list[int]:
+def last_elements(path) -> list[int]:
+    """Return the last element of each initializer."""
     with ow.load(path) as message:
         return [int(tensor.numpy()[-1]) for tensor in message.graph.initializer]
 
 
-READS = [save_inline, save_external, save_to_stream, compare]
+READ_FUNCTIONS = [save_inline, save_external, save_to_stream, diff_folders]
 
 
-@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("read", READ_FUNCTIONS)
 def test_payloads_of_many_files_are_requested_together(read, tmp_path) -> None:
     with ObjectServer(files_of("a", 8) | files_of("b", 8, change=1)) as server:
 
-        def together(state, number) -> None:
+        def set_barrier(state, number) -> None:
             if state.requests[-1].path.endswith(".bin"):
-                state.together = threading.Barrier(4) if state.together is None else state.together
+                state.barrier = threading.Barrier(4) if state.barrier is None else state.barrier
 
         # From the first payload on, a request is answered only once three more have arrived.
-        server.state.before = together
+        server.state.on_request = set_barrier
         assert read(f"{server.url}/a/m.onnx", tmp_path / "m.onnx") == list(range(8))
 
 
 @pytest.mark.parametrize("order", [range(12), range(11, -1, -1), [0, 5, 1, 11, 7, 3], [4, 4, 9]], ids=str)
-@pytest.mark.parametrize("limit", [1, 3 * SIZE, 1 << 26])
+@pytest.mark.parametrize("limit", [1, 3 * TENSOR_BYTES, 1 << 26])
 def test_payloads_may_be_read_in_any_order(order, limit, monkeypatch) -> None:
     monkeypatch.setattr(schedule, "_MAX_BYTES", limit)
     with ObjectServer(files_of("a", 12)) as server, ow.load(f"{server.url}/a/m.onnx") as message:
@@ -82,10 +86,10 @@ def test_payloads_may_be_read_in_any_order(order, limit, monkeypatch) -> None:
         open_external(tensors)
         with fetch_in_order((tensor,) for tensor in tensors):
             for i in order:
-                found = bytearray(SIZE)
+                buffer = bytearray(TENSOR_BYTES)
                 file, offset = Storage(tensors[i]).source
-                file.read_into(offset, found)
-                assert found == bytes([i]) * SIZE
+                file.read_into(offset, buffer)
+                assert buffer == bytes([i]) * TENSOR_BYTES
         assert file.memory.source.schedule is None
 
 

@@ -29,37 +29,40 @@ SECRET = "hunter2"
 
 
 @pytest.fixture(autouse=True)
-def no_netrc(monkeypatch, tmp_path):
+def disable_netrc(monkeypatch, tmp_path):
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
 
 
 @pytest.fixture
 def servers():
-    with ObjectServer({"d/m.onnx": MODEL_BYTES}) as own, ObjectServer({"d/m.onnx": MODEL_BYTES}) as other:
-        yield own, other
+    with (
+        ObjectServer({"d/m.onnx": MODEL_BYTES}) as model_server,
+        ObjectServer({"d/m.onnx": MODEL_BYTES}) as second_server,
+    ):
+        yield model_server, second_server
 
 
 def headers_sent(server: ObjectServer) -> list[dict[str, str]]:
     return [request.headers for request in server.state.requests]
 
 
-def basic(user: str) -> str:
+def basic_authorization(user: str) -> str:
     return f"Basic {base64.b64encode(user.encode()).decode()}"
 
 
-def netrc(tmp_path, monkeypatch, text: str) -> None:
+def write_netrc(tmp_path, monkeypatch, text: str) -> None:
     (tmp_path / "netrc").write_text(text)
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
 
 
 def test_headers_of_the_environment_are_sent_to_the_server_of_the_address_only(servers, monkeypatch) -> None:
-    own, other = servers
-    own.state.redirects["/d/m.onnx"] = 302, f"{other.url}/d/m.onnx"
+    model_server, second_server = servers
+    model_server.state.redirects["/d/m.onnx"] = 302, f"{second_server.url}/d/m.onnx"
     monkeypatch.setenv("ONNXWIRE_HTTP_HEADERS", f"Authorization: Bearer {SECRET}\n\nX-Other:  b: c \n")
-    ow.load(f"{own.url}/d/m.onnx")
-    for headers in headers_sent(own):
+    ow.load(f"{model_server.url}/d/m.onnx")
+    for headers in headers_sent(model_server):
         assert headers["authorization"] == f"Bearer {SECRET}" and headers["x-other"] == "b: c"
-    for headers in headers_sent(other):
+    for headers in headers_sent(second_server):
         assert SECRET not in str(headers) and "x-other" not in headers
 
 
@@ -68,100 +71,107 @@ def test_a_malformed_header_is_an_error_without_its_text(text, servers, monkeypa
     with pytest.raises(ValueError, match="Name: value"):
         parse_header(text)
     monkeypatch.setenv("ONNXWIRE_HTTP_HEADERS", f"X: y\n{text}")
-    with pytest.raises(ow.SourceError, match=r"ONNXWIRE_HTTP_HEADERS: line 2") as caught:
+    with pytest.raises(ow.SourceError, match=r"ONNXWIRE_HTTP_HEADERS: line 2") as error_info:
         ow.load(f"{servers[0].url}/d/m.onnx")
-    assert SECRET not in repr(caught.value)
+    assert SECRET not in repr(error_info.value)
 
 
 def test_headers_of_the_options_and_the_user_of_the_address_override(servers, monkeypatch) -> None:
-    own, _ = servers
+    model_server, _ = servers
     monkeypatch.setenv("ONNXWIRE_HTTP_HEADERS", "authorization: Bearer a\nX-One: a\nRange: bytes=5-6\nHost: other")
     options = {"client_options": {"default_headers": {"x-one": "b"}}}
-    ow.load(f"http://me:you@{own.host}/d/m.onnx", storage_options=options)
-    headers = headers_sent(own)[0]
-    assert headers["authorization"] == basic("me:you")
-    assert headers["x-one"] == "b" and headers["host"] == own.host and headers["range"] != "bytes=5-6"
+    ow.load(f"http://me:you@{model_server.host}/d/m.onnx", storage_options=options)
+    headers = headers_sent(model_server)[0]
+    assert headers["authorization"] == basic_authorization("me:you")
+    assert headers["x-one"] == "b" and headers["host"] == model_server.host and headers["range"] != "bytes=5-6"
 
 
 def test_the_command_line_sends_headers(servers) -> None:
-    own, _ = servers
-    command = [sys.executable, "-m", "onnxwire", "info", f"{own.url}/d/m.onnx"]
+    model_server, _ = servers
+    command = [sys.executable, "-m", "onnxwire", "info", f"{model_server.url}/d/m.onnx"]
     subprocess.run([*command, "--header", "X-One: a", "--header", "X-Two: b"], check=True, capture_output=True)
-    assert headers_sent(own)[0]["x-one"] == "a" and headers_sent(own)[0]["x-two"] == "b"
-    failed = subprocess.run([*command, "--header", SECRET], capture_output=True, text=True, check=False)
-    assert failed.returncode == 2 and "Name: value" in failed.stderr and SECRET not in failed.stderr
+    assert headers_sent(model_server)[0]["x-one"] == "a" and headers_sent(model_server)[0]["x-two"] == "b"
+    process = subprocess.run([*command, "--header", SECRET], capture_output=True, text=True, check=False)
+    assert process.returncode == 2 and "Name: value" in process.stderr and SECRET not in process.stderr
 
 
-def test_netrc_has_the_user_of_a_host(servers, monkeypatch, tmp_path) -> None:
-    own, other = servers
-    own.state.redirects["/d/m.onnx"] = 302, f"{other.url.replace('127.0.0.1', 'localhost')}/d/m.onnx"
-    netrc(tmp_path, monkeypatch, f"machine 127.0.0.1 login me password {SECRET}\ndefault login x password y\n")
-    ow.load(f"{own.url}/d/m.onnx")
-    assert headers_sent(own)[0]["authorization"] == basic(f"me:{SECRET}")
-    assert all("authorization" not in headers for headers in headers_sent(other))
-    netrc(tmp_path, monkeypatch, "machine 127.0.0.1 login me password other")
-    own.state.reset()
-    ow.load(f"{own.url}/d/m.onnx")
-    assert headers_sent(own)[0]["authorization"] == basic("me:other")
-    own.state.reset()
-    ow.load(f"{own.url}/d/m.onnx", storage_options={"client_options": {"default_headers": {"Authorization": "z"}}})
-    assert headers_sent(own)[0]["authorization"] == "z"
+def test_the_user_of_a_host_is_read_from_netrc(servers, monkeypatch, tmp_path) -> None:
+    model_server, second_server = servers
+    model_server.state.redirects["/d/m.onnx"] = 302, f"{second_server.url.replace('127.0.0.1', 'localhost')}/d/m.onnx"
+    write_netrc(tmp_path, monkeypatch, f"machine 127.0.0.1 login me password {SECRET}\ndefault login x password y\n")
+    ow.load(f"{model_server.url}/d/m.onnx")
+    assert headers_sent(model_server)[0]["authorization"] == basic_authorization(f"me:{SECRET}")
+    assert all("authorization" not in headers for headers in headers_sent(second_server))
+    write_netrc(tmp_path, monkeypatch, "machine 127.0.0.1 login me password other")
+    model_server.state.reset()
+    ow.load(f"{model_server.url}/d/m.onnx")
+    assert headers_sent(model_server)[0]["authorization"] == basic_authorization("me:other")
+    model_server.state.reset()
+    ow.load(
+        f"{model_server.url}/d/m.onnx", storage_options={"client_options": {"default_headers": {"Authorization": "z"}}}
+    )
+    assert headers_sent(model_server)[0]["authorization"] == "z"
 
 
 def test_the_default_entry_of_netrc_and_redirects_send_no_credentials(servers, monkeypatch, tmp_path) -> None:
-    own, other = servers
-    own.state.redirects["/d/m.onnx"] = 302, f"{other.url}/d/m.onnx"
-    netrc(tmp_path, monkeypatch, f"machine example.com login a password b\ndefault login x password {SECRET}\n")
-    ow.load(f"{own.url}/d/m.onnx")
-    assert all("authorization" not in headers for headers in headers_sent(own) + headers_sent(other))
+    model_server, second_server = servers
+    model_server.state.redirects["/d/m.onnx"] = 302, f"{second_server.url}/d/m.onnx"
+    write_netrc(tmp_path, monkeypatch, f"machine example.com login a password b\ndefault login x password {SECRET}\n")
+    ow.load(f"{model_server.url}/d/m.onnx")
+    assert all("authorization" not in headers for headers in headers_sent(model_server) + headers_sent(second_server))
 
 
 def test_a_damaged_netrc_is_a_warning_without_its_text(servers, monkeypatch, tmp_path) -> None:
-    netrc(tmp_path, monkeypatch, f"machine 127.0.0.1 login me {SECRET}\n")
-    with pytest.warns(UserWarning, match="netrc is not used") as caught:
+    write_netrc(tmp_path, monkeypatch, f"machine 127.0.0.1 login me {SECRET}\n")
+    with pytest.warns(UserWarning, match="netrc is not used") as caught_warnings:
         ow.load(f"{servers[0].url}/d/m.onnx")
-    assert SECRET not in str(caught[0].message)
+    assert SECRET not in str(caught_warnings[0].message)
 
 
 def test_no_credential_is_in_an_error_or_the_name_of_a_cached_file(servers, monkeypatch) -> None:
-    own, _ = servers
+    model_server, _ = servers
     monkeypatch.setenv("ONNXWIRE_HTTP_HEADERS", f"X-Token: {SECRET}")
-    with pytest.raises(ow.SourceError) as caught:
-        ow.load(f"http://me:{SECRET}@{own.host}/d/none.onnx?token={SECRET}")
-    assert SECRET not in repr(caught.value) and SECRET not in str(caught.value)
-    one, two = parse_address("http://me:one@host/m.onnx"), parse_address("http://me:two@host/m.onnx")
+    with pytest.raises(ow.SourceError) as error_info:
+        ow.load(f"http://me:{SECRET}@{model_server.host}/d/none.onnx?token={SECRET}")
+    assert SECRET not in repr(error_info.value) and SECRET not in str(error_info.value)
+    first_address, second_address = (
+        parse_address("http://me:one@host/m.onnx"),
+        parse_address("http://me:two@host/m.onnx"),
+    )
     headers = {"client_options": {"default_headers": {"Authorization": "one", "X-Region": "r"}}}
-    assert identity_in_store(one, None) == identity_in_store(two, None)
-    assert "one" not in identity_in_store(one, headers) and "X-Region" in identity_in_store(one, headers)
+    assert identity_in_store(first_address, None) == identity_in_store(second_address, None)
+    assert "one" not in identity_in_store(first_address, headers) and "X-Region" in identity_in_store(
+        first_address, headers
+    )
 
 
 def test_the_client_waits_for_the_time_of_retry_after(servers, monkeypatch) -> None:
-    own, _ = servers
-    own.state.fault[0] = "429"
-    own.state.retry_after = "7"
+    model_server, _ = servers
+    model_server.state.fault[0] = "429"
+    model_server.state.retry_after = "7"
     waits = []
     sleep = asyncio.sleep
 
     async def record(seconds: float) -> None:
-        waits.append((seconds, len(own.state.requests)))
+        waits.append((seconds, len(model_server.state.requests)))
         await sleep(0)
 
     monkeypatch.setattr(asyncio, "sleep", record)
-    ow.load(f"{own.url}/d/m.onnx")
+    ow.load(f"{model_server.url}/d/m.onnx")
     assert (7, 1) in waits
-    assert len(own.state.requests) > 1
+    assert len(model_server.state.requests) > 1
 
 
 def test_a_wait_beyond_the_retry_timeout_is_an_error_at_once(servers, monkeypatch) -> None:
-    own, _ = servers
-    own.state.always, own.state.retry_after = "503", "3600"
+    model_server, _ = servers
+    model_server.state.default_fault, model_server.state.retry_after = "503", "3600"
     with pytest.raises(ow.SourceError, match=r"503 Service Unavailable, and asks to wait 3,600 seconds"):
-        ow.load(f"{own.url}/d/m.onnx")
-    assert len(own.state.requests) == 1
+        ow.load(f"{model_server.url}/d/m.onnx")
+    assert len(model_server.state.requests) == 1
     monkeypatch.setenv("ONNXWIRE_RETRY_TIMEOUT", "0.1")
-    own.state.retry_after = "2"
+    model_server.state.retry_after = "2"
     with pytest.raises(ow.SourceError, match="asks to wait 2 seconds"):
-        ow.load(f"{own.url}/d/m.onnx")
+        ow.load(f"{model_server.url}/d/m.onnx")
 
 
 def test_the_retry_timeout_is_a_number_of_seconds(monkeypatch) -> None:
@@ -181,41 +191,48 @@ def test_retry_after_is_a_number_or_a_date() -> None:
         assert _seconds_to_wait(text) == 0
 
 
-def test_an_unknown_size_in_content_range_is_requested(servers) -> None:
+def test_a_size_that_content_range_hides_is_requested(servers) -> None:
     pieces = model([300_000, 9_000_000, 300_000])
-    own, _ = servers
-    own.state.files["/d/m.onnx"] = pieces
-    own.state.hides_size = True
-    with ow.load(f"{own.url}/d/m.onnx") as message:
+    model_server, _ = servers
+    model_server.state.files["/d/m.onnx"] = pieces
+    model_server.state.hides_size = True
+    with ow.load(f"{model_server.url}/d/m.onnx") as message:
         assert len(message.graph.initializer) == 3
-    assert own.state.sent < 4_000_000
-    assert headers_sent(own)[1]["range"] == "bytes=-1"
+    assert model_server.state.sent < 4_000_000
+    assert headers_sent(model_server)[1]["range"] == "bytes=-1"
 
 
 def test_escapes_are_sent_unchanged(servers) -> None:
-    own, _ = servers
+    model_server, _ = servers
     for path in ("/g%2Fp/a%2Bb.onnx", "/g%2fp/m.onnx?x=%2F%2B+", "/refs%2Fpr%2F1/m.onnx"):
-        own.state.files = {"/g/p/a+b.onnx": model([1]), "/g/p/m.onnx": model([1]), "/refs/pr/1/m.onnx": model([1])}
-        own.state.reset()
-        ow.load(own.url + path)
-        assert own.state.requests[0].path == path
-    own.state.redirects["/d/m.onnx"] = 302, "/g%2Fp/a%2Bb.onnx?%2F"
-    own.state.reset()
-    ow.load(f"{own.url}/d/m.onnx")
-    assert own.state.requests[1].path == "/g%2Fp/a%2Bb.onnx?%2F"
+        model_server.state.files = {
+            "/g/p/a+b.onnx": model([1]),
+            "/g/p/m.onnx": model([1]),
+            "/refs/pr/1/m.onnx": model([1]),
+        }
+        model_server.state.reset()
+        ow.load(model_server.url + path)
+        assert model_server.state.requests[0].path == path
+    model_server.state.redirects["/d/m.onnx"] = 302, "/g%2Fp/a%2Bb.onnx?%2F"
+    model_server.state.reset()
+    ow.load(f"{model_server.url}/d/m.onnx")
+    assert model_server.state.requests[1].path == "/g%2Fp/a%2Bb.onnx?%2F"
 
 
 def test_names_with_escaped_slashes_are_listed_unchanged(servers) -> None:
-    own, _ = servers
+    model_server, _ = servers
     entry = (
         "<D:response><D:href>{}</D:href><D:propstat><D:prop><D:getcontentlength>5</D:getcontentlength></D:prop>"
         "</D:propstat></D:response>"
     )
     names = ("/d%2Fe/a%2Fb%2B.onnx", "/d%2Fe/f/g+h.onnx", "/d/e/other.onnx", "/d%2Fe/%2E%2E/x.onnx")
     entries = "".join(map(entry.format, names))
-    own.state.folder_list = f'<D:multistatus xmlns:D="DAV:">{entries}</D:multistatus>'.encode()
-    (found,) = find_files([f"{own.url}/d%2Fe/"])
-    assert [name for name, _ in found] == [f"{own.url}/d%2Fe/a%2Fb%2B.onnx", f"{own.url}/d%2Fe/f/g%2Bh.onnx"]
+    model_server.state.folder_list = f'<D:multistatus xmlns:D="DAV:">{entries}</D:multistatus>'.encode()
+    (listed_files,) = find_files([f"{model_server.url}/d%2Fe/"])
+    assert [name for name, _ in listed_files] == [
+        f"{model_server.url}/d%2Fe/a%2Fb%2B.onnx",
+        f"{model_server.url}/d%2Fe/f/g%2Bh.onnx",
+    ]
 
 
 def test_a_key_with_an_empty_name_does_not_fail_the_listing(monkeypatch) -> None:
@@ -231,8 +248,8 @@ def test_a_key_with_an_empty_name_does_not_fail_the_listing(monkeypatch) -> None
         options = {"endpoint": url, "region": "us-east-1", "client_options": {"allow_http": True}}
         options |= {"access_key_id": "key", "secret_access_key": SECRET}
         with pytest.warns(UserWarning, match="1 models whose keys contain //"):
-            (found,) = find_files(["s3://bucket/a/"], options)
-        assert [name for name, _ in found] == ["s3://bucket/a/m.onnx"]
+            (listed_files,) = find_files(["s3://bucket/a/"], options)
+        assert [name for name, _ in listed_files] == ["s3://bucket/a/m.onnx"]
         monkeypatch.setitem(sys.modules, "boto3", None)
         (error,) = find_files(["s3://bucket/a/"], options)
         assert "boto3" in str(error) and SECRET not in repr(error)
@@ -269,9 +286,9 @@ def test_only_models_are_written_to_addresses(tmp_path, monkeypatch) -> None:
     assert not list((tmp_path / "s3:" / "bucket").iterdir())
 
 
-def test_stores_of_other_headers_are_not_shared(servers, monkeypatch) -> None:
+def test_stores_with_different_headers_are_not_shared(servers, monkeypatch) -> None:
     address = parse_address(f"{servers[0].url}/d/m.onnx")
-    one = stores.open_store(address, None)
+    first_store = stores.open_store(address, None)
     monkeypatch.setenv("ONNXWIRE_HTTP_HEADERS", "a: b")
-    assert stores.open_store(address, None) is not one
+    assert stores.open_store(address, None) is not first_store
     assert headers_of_environment() == {"a": "b"}

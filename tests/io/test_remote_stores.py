@@ -1,4 +1,4 @@
-"""Models in S3, in stores of obstore and fsspec, beside their external data; saved to, and by command."""
+"""Models in S3 and in stores of obstore and fsspec: load, external data, save, and every command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MIB = 1 << 20
 
 
 @pytest.fixture(scope="module")
-def s3():
+def s3_options():
     """Return the options of a store of an S3 server with a bucket."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -41,47 +41,47 @@ def s3():
     server.stop()
 
 
-def whole(pieces: Pieces) -> bytes:
+def bytes_of(pieces: Pieces) -> bytes:
     return pieces.read(0, pieces.size)
 
 
-def external_model(folder: Path) -> tuple[bytes, bytes]:
+def save_external_model(folder: Path) -> tuple[bytes, bytes]:
     """Return a model and its external data."""
-    message = ow.ModelProto.FromString(whole(model([5 * MIB, 2 * MIB, 100_000, MIB])))
+    message = ow.ModelProto.FromString(bytes_of(model([5 * MIB, 2 * MIB, 100_000, MIB])))
     ow.save(message, folder / "m.onnx", external="weights.data")
     return (folder / "m.onnx").read_bytes(), (folder / "weights.data").read_bytes()
 
 
 def check_values(message: ow.ModelProto, pieces: Pieces) -> None:
-    local = ow.ModelProto.FromString(whole(pieces))
-    assert [tensor.name for tensor in message.graph.initializer] == [t.name for t in local.graph.initializer]
-    for ours, theirs in zip(message.graph.initializer, local.graph.initializer, strict=True):
-        assert np.array_equal(ours.numpy(), theirs.numpy())
+    expected_model = ow.ModelProto.FromString(bytes_of(pieces))
+    assert [tensor.name for tensor in message.graph.initializer] == [t.name for t in expected_model.graph.initializer]
+    for loaded, expected in zip(message.graph.initializer, expected_model.graph.initializer, strict=True):
+        assert np.array_equal(loaded.numpy(), expected.numpy())
 
 
-def test_a_model_in_s3_is_read(s3) -> None:
+def test_a_model_in_s3_is_read(s3_options) -> None:
     pieces = model([5 * MIB, 300_000, MIB])
-    from_url("s3://bucket/models", **s3).put("a b.onnx", whole(pieces))
-    with ow.load("s3://bucket/models/a b.onnx", storage_options=s3) as message:
+    from_url("s3://bucket/models", **s3_options).put("a b.onnx", bytes_of(pieces))
+    with ow.load("s3://bucket/models/a b.onnx", storage_options=s3_options) as message:
         check_values(message, pieces)
-    with pytest.raises(ow.SourceError, match="no such file") as caught:
-        ow.load("s3://bucket/models/none.onnx", storage_options=s3)
-    assert isinstance(caught.value, FileNotFoundError)
-    assert "hunter2" not in repr(caught.value)
+    with pytest.raises(ow.SourceError, match="no such file") as error_info:
+        ow.load("s3://bucket/models/none.onnx", storage_options=s3_options)
+    assert isinstance(error_info.value, FileNotFoundError)
+    assert "hunter2" not in repr(error_info.value)
 
 
 def test_external_data_is_found_in_the_models_folder(tmp_path, trips) -> None:
-    data, weights = external_model(tmp_path)
+    data, weights = save_external_model(tmp_path)
     files = {"d/m.onnx": data, "d/weights.data": weights, "weights.data": b"not this one"}
     with ObjectServer(files) as server, ow.load(f"{server.url}/d/m.onnx") as message:
-        found = ow.tensors(message)
+        infos = ow.tensors(message)
         assert trips.count <= 3
-        assert found[1].location == "weights.data"
-        assert found[1].file == f"{server.url}/d/weights.data"
+        assert infos[1].location == "weights.data"
+        assert infos[1].file == f"{server.url}/d/weights.data"
         server.state.reset()
         tensor = message.graph.initializer[1]
-        assert tensor.numpy().tobytes() == weights[found[1].offset : found[1].offset + found[1].nbytes]
-        assert server.state.sent <= found[1].nbytes + (1 << 18)
+        assert tensor.numpy().tobytes() == weights[infos[1].offset : infos[1].offset + infos[1].nbytes]
+        assert server.state.sent <= infos[1].nbytes + (1 << 18)
         check_values(message, model([5 * MIB, 2 * MIB, 100_000, MIB]))
 
 
@@ -98,18 +98,18 @@ def test_no_location_leaves_the_folder(location) -> None:
     tensor = message.graph.initializer.add(name="w", data_type=1, dims=[4], data_location=1)
     tensor.external_data.add(key="location", value=location)
     with ObjectServer({"d/m.onnx": message.SerializeToString(), "weights.data": bytes(16)}) as server:
-        with ow.load(f"{server.url}/d/m.onnx") as loaded, pytest.raises((ow.ExternalDataError, ow.SourceError)):
-            loaded.graph.initializer[0].numpy()
-        asked = {request.path for request in server.state.requests}
+        with ow.load(f"{server.url}/d/m.onnx") as loaded_model, pytest.raises((ow.ExternalDataError, ow.SourceError)):
+            loaded_model.graph.initializer[0].numpy()
+        requested_paths = {request.path for request in server.state.requests}
         # A location that looks like an address, or like an escape, is a name in the folder.
-        assert {path for path in asked if not path.startswith("/d/") or "/.." in path or "%2" in path} <= {
+        assert {path for path in requested_paths if not path.startswith("/d/") or "/.." in path or "%2" in path} <= {
             "/d/%252e%252e/weights.data", "/d/..%252fweights.data", "/d/%252fweights.data", "/d/.%252e/weights.data",
         }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["obstore", "ranges", "fsspec"])
 def test_a_store_object_is_accepted(kind, tmp_path) -> None:
-    data, weights = external_model(tmp_path)
+    data, weights = save_external_model(tmp_path)
     if kind == "fsspec":
         store = fsspec.filesystem("memory")
         store.pipe({"/models/m.onnx": data, "/models/weights.data": weights})
@@ -120,14 +120,14 @@ def test_a_store_object_is_accepted(kind, tmp_path) -> None:
         store.put("models/weights.data", weights)
         name = "models/m.onnx"
     if kind == "ranges":
-        inner = store
+        memory_store = store
 
         class Ranges:
             def head(self, path: str) -> object:
-                return inner.head(path)
+                return memory_store.head(path)
 
             def get_range(self, path: str, *, start: int, end: int) -> object:
-                return inner.get_range(path, start=start, end=end)
+                return memory_store.get_range(path, start=start, end=end)
 
         store = Ranges()
     with ow.load(name, store=store) as message:
@@ -138,10 +138,10 @@ def test_a_store_object_is_accepted(kind, tmp_path) -> None:
 
 def test_a_file_system_whose_file_changes_is_an_error() -> None:
     system = fsspec.filesystem("memory")
-    system.pipe("/changing/m.onnx", whole(model([5 * MIB])))
+    system.pipe("/changing/m.onnx", bytes_of(model([5 * MIB])))
     with ow.load("/changing/m.onnx", store=system) as message:
         list(message.graph.initializer)
-        system.pipe("/changing/m.onnx", whole(model([5 * MIB + 1])))
+        system.pipe("/changing/m.onnx", bytes_of(model([5 * MIB + 1])))
         with pytest.raises(ow.SourceError, match="changed"):
             message.graph.initializer[0].numpy()
 
@@ -151,47 +151,50 @@ def test_an_object_that_is_not_a_store_is_a_type_error() -> None:
         ow.load("m.onnx", store=object())
 
 
-def test_a_model_is_saved_to_an_address(s3) -> None:
-    store = from_url("s3://bucket", **s3)
+def test_a_model_is_saved_to_an_address(s3_options) -> None:
+    store = from_url("s3://bucket", **s3_options)
     pieces = model([9 * MIB, 300_000, 12 * MIB])
-    store.put("from.onnx", whole(pieces))
+    store.put("from.onnx", bytes_of(pieces))
     calls = []
-    with ow.load("s3://bucket/from.onnx", storage_options=s3) as message:
+    with ow.load("s3://bucket/from.onnx", storage_options=s3_options) as message:
         message.graph.node[2].name = "another"
         total = ow.save(
-            message, "s3://bucket/to.onnx", storage_options=s3, progress=lambda done, size: calls.append((done, size))
+            message,
+            "s3://bucket/to.onnx",
+            storage_options=s3_options,
+            progress=lambda done, size: calls.append((done, size)),
         )
         assert message._document.memory.resident < MIB
-    local = ow.ModelProto.FromString(whole(pieces))
+    local = ow.ModelProto.FromString(bytes_of(pieces))
     local.graph.node[2].name = "another"
     assert bytes(store.get("to.onnx").bytes()) == local.SerializeToString()
     assert calls[-1] == (total, total) == (len(local.SerializeToString()),) * 2
 
 
-def test_a_failed_upload_leaves_nothing(s3) -> None:
-    store = from_url("s3://bucket", **s3)
+def test_a_failed_upload_leaves_the_old_object_and_no_parts(s3_options) -> None:
+    store = from_url("s3://bucket", **s3_options)
     store.put("old.onnx", b"the old content")
     pieces = model([9 * MIB, 12 * MIB])
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
         list(message.graph.initializer)
-        server.state.always = "404"
+        server.state.default_fault = "404"
         with pytest.raises(ow.SourceError):
-            ow.save(message, "s3://bucket/old.onnx", storage_options=s3)
-        server.state.always = None
+            ow.save(message, "s3://bucket/old.onnx", storage_options=s3_options)
+        server.state.default_fault = None
 
         def interrupt(done: int, total: int) -> None:
             if done > 9 * MIB:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            ow.save(message, "s3://bucket/old.onnx", storage_options=s3, progress=interrupt)
+            ow.save(message, "s3://bucket/old.onnx", storage_options=s3_options, progress=interrupt)
     assert bytes(store.get("old.onnx").bytes()) == b"the old content"
-    answer = urllib.request.urlopen(f"{s3['endpoint']}/bucket?uploads").read()
-    assert b"<UploadId>" not in answer
+    uploads = urllib.request.urlopen(f"{s3_options['endpoint']}/bucket?uploads").read()
+    assert b"<UploadId>" not in uploads
     with pytest.raises(ow.SaveError, match="bytes were sent and discarded"):
-        ow.save(ow.ModelProto(ir_version=9), "s3://no-such-bucket/m.onnx", storage_options=s3)
+        ow.save(ow.ModelProto(ir_version=9), "s3://no-such-bucket/m.onnx", storage_options=s3_options)
     with pytest.raises(ow.SaveError, match="external="):
-        ow.save(ow.ModelProto(), "s3://bucket/m.onnx", storage_options=s3, external="weights.data")
+        ow.save(ow.ModelProto(), "s3://bucket/m.onnx", storage_options=s3_options, external="weights.data")
 
 
 def test_a_model_is_saved_to_a_store() -> None:
@@ -230,7 +233,7 @@ COMMANDS = {
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
 def test_a_command_accepts_an_address(words, tmp_path) -> None:
     pieces = model([300_000, 2 * MIB, 100_000])
-    (tmp_path / "m.onnx").write_bytes(whole(pieces))
+    (tmp_path / "m.onnx").write_bytes(bytes_of(pieces))
 
     def run(url: str, out: str) -> subprocess.CompletedProcess[str]:
         line = [{"URL": url, "OUT": out}.get(word, word) for word in words]
@@ -239,62 +242,64 @@ def test_a_command_accepts_an_address(words, tmp_path) -> None:
 
     with ObjectServer({"m.onnx": pieces}) as server:
         url = f"{server.url}/m.onnx"
-        ours, theirs = run(url, "ours.onnx"), run("m.onnx", "theirs.onnx")
+        remote_run, local_run = run(url, "ours.onnx"), run("m.onnx", "theirs.onnx")
         assert all(request.headers["a"] == "b" for request in server.state.requests)
-    assert ours.returncode == theirs.returncode, ours.stderr
-    assert ours.stdout.replace(url, "m.onnx") == theirs.stdout
+    assert remote_run.returncode == local_run.returncode, remote_run.stderr
+    assert remote_run.stdout.replace(url, "m.onnx") == local_run.stdout
     assert list((tmp_path / "cache").iterdir())
-    if "OUT" in words and words[0] != "catalog" and ours.returncode == 0:
+    if "OUT" in words and words[0] != "catalog" and remote_run.returncode == 0:
         assert (tmp_path / "ours.onnx").read_bytes() == (tmp_path / "theirs.onnx").read_bytes() or words[0] == "unpack"
     if "-v" in words:
-        assert "requests, " in ours.stderr and url in ours.stderr
+        assert "requests, " in remote_run.stderr and url in remote_run.stderr
     if "--json" in words:
-        json.loads(ours.stdout)
+        json.loads(remote_run.stdout)
 
 
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
 def test_a_command_with_untrusted_follows_no_redirect(words, tmp_path) -> None:
     pieces = model([300_000])
-    with ObjectServer({"m.onnx": pieces}) as own, ObjectServer({"m.onnx": pieces}) as other:
-        own.state.redirects["/m.onnx"] = 302, f"{other.url}/m.onnx"
-        line = [{"URL": f"{own.url}/m.onnx", "OUT": "out.onnx"}.get(word, word) for word in words]
-        run = forked_commands.run(*line, "--untrusted", text=True, cwd=tmp_path)
-        assert run.returncode in (1, 2), run.stdout
-        assert own.state.requests and not other.state.requests
-    assert "not followed for untrusted models" in run.stdout + run.stderr
+    with ObjectServer({"m.onnx": pieces}) as model_server, ObjectServer({"m.onnx": pieces}) as second_server:
+        model_server.state.redirects["/m.onnx"] = 302, f"{second_server.url}/m.onnx"
+        line = [{"URL": f"{model_server.url}/m.onnx", "OUT": "out.onnx"}.get(word, word) for word in words]
+        process = forked_commands.run(*line, "--untrusted", text=True, cwd=tmp_path)
+        assert process.returncode in (1, 2), process.stdout
+        assert model_server.state.requests and not second_server.state.requests
+    assert "not followed for untrusted models" in process.stdout + process.stderr
     assert not (tmp_path / "out.onnx").is_file() or words[0] == "catalog"
 
 
 def test_one_store_is_made_for_each_server_options_and_environment(monkeypatch) -> None:
     from onnxwire.io.remote import stores
 
-    made = []
-    make = stores._make_store
+    roots = []
+    make_store = stores._make_store
 
-    def count(address, options):
-        made.append(address.root)
-        return make(address, options)
+    def record_root(address, options):
+        roots.append(address.root)
+        return make_store(address, options)
 
-    monkeypatch.setattr(stores, "_make_store", count)  # the number of calls has no other visible effect than the time
-    data = whole(model([100]))
+    monkeypatch.setattr(
+        stores, "_make_store", record_root
+    )  # besides these calls, only the time shows whether a store is shared
+    data = bytes_of(model([100]))
     with ObjectServer({"a/m.onnx": data, "b/c/m.onnx": data}) as server:
         for _ in range(2):
             for name in ("a/m.onnx", "b/c/m.onnx"):
                 with ow.load(f"{server.url}/{name}") as message:
                     assert len(message.graph.node) == 30
-        assert made == [f"{server.url}"]
+        assert roots == [f"{server.url}"]
         for token in ("one", "two", "one"):
             ow.load(
                 f"{server.url}/a/m.onnx", storage_options={"client_options": {"default_headers": {"X-Token": token}}}
             )
             assert server.state.requests[-1].headers["x-token"] == token
-        assert len(made) == 3
+        assert len(roots) == 3
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "another")
         ow.load(f"{server.url}/a/m.onnx")
-        assert len(made) == 4
+        assert len(roots) == 4
 
 
-LEAVE = """\
+EXITING_PROGRAM = """\
 import _thread, sys, time
 import onnxwire
 
@@ -312,9 +317,9 @@ inside.acquire()
 """
 
 
-def test_a_process_ends_after_the_threads_that_hand_over_results() -> None:
+def test_a_process_ends_only_after_its_threads_that_return_results() -> None:
     """A thread of a store that is still inside Python would abort the process."""
     with ObjectServer({"m.onnx": model([100])}) as server:
-        command = [sys.executable, "-c", LEAVE, f"{server.url}/m.onnx"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "left\n"), done.stderr
+        command = [sys.executable, "-c", EXITING_PROGRAM, f"{server.url}/m.onnx"]
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stdout) == (0, "left\n"), process.stderr

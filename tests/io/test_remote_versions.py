@@ -1,4 +1,4 @@
-"""Files that change on the server while they are read: they yield an error, or one version's values."""
+"""Files that change on the server while they are read: they raise an error, or yield the values of one version."""
 
 from __future__ import annotations
 
@@ -14,146 +14,149 @@ import onnxwire as ow
 
 KIB = 1 << 10
 SIZES = [400 * KIB, 5000 * KIB, 300 * KIB]
-MODIFIED = datetime.datetime(2025, 6, 2, 10, 0, 0, tzinfo=datetime.UTC)
+MODIFICATION_TIME = datetime.datetime(2025, 6, 2, 10, 0, 0, tzinfo=datetime.UTC)
 
 
-def version(number: int) -> Pieces:
+def versioned_model(number: int) -> Pieces:
     """Return a model of 6 MiB; all versions have the same structure and different weights."""
     graph = []
     for i, size in enumerate(SIZES):
-        start = tensor_head(f"weight{i}", size)
-        graph += [head(5, len(start) + size) + start, bytes([number * 16 + i]) * size]
+        tensor_start = tensor_head(f"weight{i}", size)
+        graph += [head(5, len(tensor_start) + size) + tensor_start, bytes([number * 16 + i]) * size]
     length = sum(map(len, graph))
     return Pieces(b"\x08\x09" + head(7, length), *graph)
 
 
 def http_date(seconds: float) -> str:
-    return format_datetime(MODIFIED + datetime.timedelta(seconds=seconds), usegmt=True)
+    return format_datetime(MODIFICATION_TIME + datetime.timedelta(seconds=seconds), usegmt=True)
 
 
-def strong(state: State, number: int) -> None:
+def strong_etag(state: State, number: int) -> None:
     state.etag, state.modified = f'"{number}"', http_date(number)
 
 
-def strong_alone(state: State, number: int) -> None:
+def strong_etag_alone(state: State, number: int) -> None:
     state.etag, state.modified = f'"{number}"', None
 
 
-def weak(state: State, number: int) -> None:
+def weak_etag(state: State, number: int) -> None:
     state.etag, state.modified = f'W/"{number}"', None
 
 
-def weak_and_time(state: State, number: int) -> None:
+def weak_etag_and_time(state: State, number: int) -> None:
     """Send a weak ETag, which may be the same for other bytes, and a modification time that differs."""
     state.etag, state.modified = 'W/"same"', http_date(number)
 
 
-def time(state: State, number: int) -> None:
+def modification_time(state: State, number: int) -> None:
     state.etag, state.modified, state.date = None, http_date(number), http_date(100)
 
 
-def time_without_date(state: State, number: int) -> None:
+def modification_time_without_date(state: State, number: int) -> None:
     state.etag, state.modified, state.date = None, http_date(number), "no date"
 
 
-def young(state: State, number: int) -> None:
+def written_in_current_second(state: State, number: int) -> None:
     """Serve two versions of one second: both have this second as their modification time."""
     state.etag, state.modified, state.date = None, http_date(0), http_date(0)
 
 
-def future(state: State, number: int) -> None:
+def written_in_future(state: State, number: int) -> None:
     state.etag, state.modified, state.date = None, http_date(9999), http_date(0)
 
 
-def damaged_time(state: State, number: int) -> None:
+def malformed_time(state: State, number: int) -> None:
     state.etag, state.modified = None, "yesterday"
 
 
 def version_id(state: State, number: int) -> None:
-    state.etag, state.modified, state.marks = None, None, {"x-amz-version-id": str(number)}
+    state.etag, state.modified, state.extra_headers = None, None, {"x-amz-version-id": str(number)}
 
 
-def nothing(state: State, number: int) -> None:
+def no_version(state: State, number: int) -> None:
     state.etag, state.modified = None, None
 
 
-KINDS = [
-    strong, strong_alone, weak, weak_and_time, time, time_without_date, young, future, damaged_time, version_id,
-    nothing,
+VERSION_KINDS = [
+    strong_etag, strong_etag_alone, weak_etag, weak_etag_and_time, modification_time, modification_time_without_date,
+    written_in_current_second, written_in_future, malformed_time, version_id, no_version,
 ]  # fmt: skip
 
 
-def read(server: ObjectServer) -> set[int]:
+def read_versions(server: ObjectServer) -> set[int]:
     """Return the versions to which the weights of a model belong."""
     with ow.load(f"{server.url}/m.onnx", storage_options={"retry_config": {"max_retries": 0}}) as message:
-        found = set()
+        versions = set()
         for i, tensor in enumerate(message.graph.initializer):
-            found |= {(value - i) // 16 for value in np.flatnonzero(np.bincount(tensor.numpy()))}
-        return found
+            versions |= {(value - i) // 16 for value in np.flatnonzero(np.bincount(tensor.numpy()))}
+        return versions
 
 
 @pytest.mark.filterwarnings("ignore:.*complete file was downloaded")
-@pytest.mark.parametrize("knows_conditions", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_two_versions_are_mixed(kind, knows_conditions) -> None:
+@pytest.mark.parametrize("heeds_conditions", [True, False])
+@pytest.mark.parametrize("set_version", VERSION_KINDS)
+def test_no_two_versions_are_mixed(set_version, heeds_conditions) -> None:
     """The file is replaced by one of the same size before the n-th request, for every n, by a server that heeds the
     conditions of requests, or ignores them."""
-    pieces = [version(1), version(2)]
+    pieces = [versioned_model(1), versioned_model(2)]
 
-    def served(change_at: int | None) -> ObjectServer:
+    def start_server(change_at: int | None) -> ObjectServer:
         server = ObjectServer({"m.onnx": pieces[0]})
-        kind(server.state, 1)
-        server.state.knows_conditions = knows_conditions
+        set_version(server.state, 1)
+        server.state.heeds_conditions = heeds_conditions
 
-        def change(state: State, number: int) -> None:
+        def replace_file(state: State, number: int) -> None:
             if number == change_at:
                 state.files["/m.onnx"] = pieces[1]
-                kind(state, 2)
+                set_version(state, 2)
 
-        server.state.before = change
+        server.state.on_request = replace_file
         return server
 
-    with served(None) as server:
-        assert read(server) == {1}
-        count = len(server.state.requests)
-    for number in range(count + 1):
-        with served(number) as server:
+    with start_server(None) as server:
+        assert read_versions(server) == {1}
+        n_requests = len(server.state.requests)
+    for number in range(n_requests + 1):
+        with start_server(number) as server:
             try:
-                assert len(read(server)) == 1, f"changed before request {number}"
+                assert len(read_versions(server)) == 1, f"changed before request {number}"
             except ow.SourceError as error:
                 assert number > 0 and "changed" in str(error)
 
 
-@pytest.mark.parametrize(("kind", "name"), [(strong, "if-match"), (weak_and_time, "if-unmodified-since"), (time, None)])
-def test_each_request_names_the_version(kind, name) -> None:
-    with ObjectServer({"m.onnx": version(1)}) as server:
-        kind(server.state, 1)
-        assert read(server) == {1}
-        first, *others = server.state.requests
-        assert not {"if-match", "if-unmodified-since"} & set(first.headers)
-        wanted = {"if-match": '"1"', "if-unmodified-since": http_date(1)}
+@pytest.mark.parametrize(
+    ("set_version", "name"),
+    [(strong_etag, "if-match"), (weak_etag_and_time, "if-unmodified-since"), (modification_time, None)],
+)
+def test_each_request_contains_the_version(set_version, name) -> None:
+    with ObjectServer({"m.onnx": versioned_model(1)}) as server:
+        set_version(server.state, 1)
+        assert read_versions(server) == {1}
+        first_request, *later_requests = server.state.requests
+        assert not {"if-match", "if-unmodified-since"} & set(first_request.headers)
+        expected = {"if-match": '"1"', "if-unmodified-since": http_date(1)}
         name = name or "if-unmodified-since"
-        assert others and {request.headers[name] for request in others} == {wanted[name]}
+        assert later_requests and {request.headers[name] for request in later_requests} == {expected[name]}
 
 
-def test_a_version_by_a_too_recent_time_is_requested_again() -> None:
+def test_a_version_with_a_too_recent_time_is_requested_again() -> None:
     """The file was written in the current second; one second later its time distinguishes it from any later version."""
-    with ObjectServer({"m.onnx": version(1)}) as server:
+    with ObjectServer({"m.onnx": versioned_model(1)}) as server:
         server.state.etag, server.state.modified, server.state.date = None, http_date(0), http_date(0)
 
-        def wait(state: State, number: int) -> None:
+        def advance_date(state: State, number: int) -> None:
             state.date = http_date(number)
 
-        server.state.before = wait
-        assert read(server) == {1}
+        server.state.on_request = advance_date
+        assert read_versions(server) == {1}
         ranges = [request.headers.get("range") for request in server.state.requests]
         assert ranges[0] == ranges[1] and len(ranges) > 2 and None not in ranges
 
 
-@pytest.mark.parametrize("kind", [nothing, young, future])
-def test_without_a_version_a_file_is_read_whole_or_refused(kind) -> None:
-    with ObjectServer({"m.onnx": version(1), "large.onnx": Pieces(b"\x08\x09", 300 << 20)}) as server:
-        kind(server.state, 1)
+@pytest.mark.parametrize("set_version", [no_version, written_in_current_second, written_in_future])
+def test_without_a_version_a_file_is_read_completely_or_refused(set_version) -> None:
+    with ObjectServer({"m.onnx": versioned_model(1), "large.onnx": Pieces(b"\x08\x09", 300 << 20)}) as server:
+        set_version(server.state, 1)
         with (
             pytest.warns(UserWarning, match="identify versions of a file"),
             ow.load(f"{server.url}/m.onnx") as message,
@@ -167,14 +170,20 @@ def test_without_a_version_a_file_is_read_whole_or_refused(kind) -> None:
 
 
 def test_a_file_without_a_strong_version_is_not_cached_on_disk(tmp_path) -> None:
-    with ObjectServer({"m.onnx": version(1)}) as server:
-        for kind, is_kept in ((weak, False), (weak_and_time, False), (strong, True), (time, True), (version_id, True)):
-            kind(server.state, 1)
-            folder = tmp_path / kind.__name__
+    with ObjectServer({"m.onnx": versioned_model(1)}) as server:
+        for set_version, is_cached in (
+            (weak_etag, False),
+            (weak_etag_and_time, False),
+            (strong_etag, True),
+            (modification_time, True),
+            (version_id, True),
+        ):
+            set_version(server.state, 1)
+            folder = tmp_path / set_version.__name__
             with ow.load(f"{server.url}/m.onnx", cache=folder) as message:
                 message.graph.initializer[1].numpy()
-            assert bool(list(folder.glob("*/*.data"))) == is_kept, kind.__name__
-            server.state.marks, server.state.date = {}, None
+            assert bool(list(folder.glob("*/*.data"))) == is_cached, set_version.__name__
+            server.state.extra_headers, server.state.date = {}, None
 
 
 @pytest.mark.parametrize(
@@ -182,18 +191,18 @@ def test_a_file_without_a_strong_version_is_not_cached_on_disk(tmp_path) -> None
     ["bytes 0-65535/*", "bytes */6241000", "bytes 0-65535", "octets 0-65535/6241000", "", "bytes 0-65535/-1"],
 )
 def test_a_response_without_content_range_is_refused(text) -> None:
-    with ObjectServer({"m.onnx": version(1)}) as server:
-        server.state.marks = {"Content-Range": text, "Content-Type": "multipart/byteranges"}
+    with ObjectServer({"m.onnx": versioned_model(1)}) as server:
+        server.state.extra_headers = {"Content-Range": text, "Content-Type": "multipart/byteranges"}
         with pytest.warns(UserWarning, match="complete file was downloaded"):
-            assert read(server) == {1}
-        # The last byte is requested to learn the size.
-        last = ["bytes=-1"] if text.endswith("/*") and not text.endswith("*/*") else []
+            assert read_versions(server) == {1}
+        # The last byte is requested because the answer contains the size of the file.
+        size_request = ["bytes=-1"] if text.endswith("/*") and not text.endswith("*/*") else []
         ranges = [request.headers.get("range") for request in server.state.requests]
-        assert ranges == ["bytes=0-65535", *last, None]
+        assert ranges == ["bytes=0-65535", *size_request, None]
 
 
 def test_a_compressed_response_is_refused() -> None:
-    with ObjectServer({"m.onnx": version(1)}) as server:
-        server.state.marks = {"Content-Encoding": "gzip"}
+    with ObjectServer({"m.onnx": versioned_model(1)}) as server:
+        server.state.extra_headers = {"Content-Encoding": "gzip"}
         with pytest.raises(ow.SourceError, match="compressed"):
             ow.load(f"{server.url}/m.onnx")

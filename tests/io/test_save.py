@@ -17,11 +17,11 @@ from wire import varint
 
 import onnxwire
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 MIB = 1 << 20
 
 
-def a_model(n_bytes: int = 3 * MIB) -> onnx.ModelProto:
+def make_model(n_bytes: int = 3 * MIB) -> onnx.ModelProto:
     """Return a model with two weights that are too long to be copied through the encoder's buffer."""
     weights = [
         onnx.TensorProto(name=name, data_type=onnx.TensorProto.UINT8, dims=[n_bytes], raw_data=os.urandom(n_bytes))
@@ -34,47 +34,47 @@ def a_model(n_bytes: int = 3 * MIB) -> onnx.ModelProto:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "model.onnx"
-    path.write_bytes(a_model().SerializeToString())
+    path.write_bytes(make_model().SerializeToString())
     return path
 
 
-def edited(path: Path) -> tuple[onnxwire.ModelProto, bytes]:
-    """Return a loaded model with edits before, between and after its weights, and its official encoding."""
-    ours = onnxwire.load(path)
+def load_edited(path: Path) -> tuple[onnxwire.ModelProto, bytes]:
+    """Return a loaded model with edits before, between and after its weights, and the official encoding of it."""
+    our_model = onnxwire.load(path)
     official = onnx.load(path)
-    for model in (ours, official):
+    for model in (our_model, official):
         model.graph.node[0].name = "a longer name than before"
         model.graph.initializer[1].name = "renamed"
         model.graph.initializer.add(name="small", dims=[1], data_type=2, raw_data=b"x")
         model.producer_name = "somebody"
-    return ours, official.SerializeToString()
+    return our_model, official.SerializeToString()
 
 
 def test_a_saved_model_has_the_bytes_of_serialize(path):
-    ours, official = edited(path)
-    other = path.with_name("other.onnx")
-    assert onnxwire.save(ours, other) == len(official)
-    assert other.read_bytes() == official == ours.SerializeToString()
+    our_model, official_model = load_edited(path)
+    other_path = path.with_name("other.onnx")
+    assert onnxwire.save(our_model, other_path) == len(official_model)
+    assert other_path.read_bytes() == official_model == our_model.SerializeToString()
 
 
 def test_an_unedited_model_is_saved_unchanged(path):
     # No serializer would write these bytes: an unknown field comes first, and the varint of the version is too long.
     path.write_bytes(b"\xa2\x06\x03abc\x08\x87\x00" + path.read_bytes())
-    other = path.with_name("other.onnx")
-    onnxwire.save(onnxwire.load(path), other)
-    assert other.read_bytes() == path.read_bytes()
-    onnxwire.save(onnxwire.load(path), other, deterministic=True)
-    assert other.read_bytes() == onnx.load(path).SerializeToString()
+    other_path = path.with_name("other.onnx")
+    onnxwire.save(onnxwire.load(path), other_path)
+    assert other_path.read_bytes() == path.read_bytes()
+    onnxwire.save(onnxwire.load(path), other_path, deterministic=True)
+    assert other_path.read_bytes() == onnx.load(path).SerializeToString()
 
 
 def test_saving_over_the_file_that_is_open_leaves_the_views_valid(path):
-    ours, official = edited(path)
-    weight = ours.graph.initializer[0].raw_data
-    onnxwire.save(ours, path)
-    assert path.read_bytes() == official
-    assert ours.graph.initializer[0].raw_data == weight
-    ours.graph.name = "again"
-    onnxwire.save(ours, path)
+    our_model, official_model = load_edited(path)
+    weight = our_model.graph.initializer[0].raw_data
+    onnxwire.save(our_model, path)
+    assert path.read_bytes() == official_model
+    assert our_model.graph.initializer[0].raw_data == weight
+    our_model.graph.name = "again"
+    onnxwire.save(our_model, path)
     assert onnx.load(path).graph.name == "again"
 
 
@@ -85,15 +85,15 @@ def test_a_message_inside_a_model_is_saved(path):
 
 
 def test_a_model_from_several_files_is_saved(path, tmp_path):
-    other = tmp_path / "other.onnx"
-    other.write_bytes(a_model().SerializeToString())
-    wanted = onnx.load(path)
-    wanted.graph.initializer.extend(onnx.load(other).graph.initializer)
+    other_path = tmp_path / "other.onnx"
+    other_path.write_bytes(make_model().SerializeToString())
+    expected = onnx.load(path)
+    expected.graph.initializer.extend(onnx.load(other_path).graph.initializer)
     model = onnxwire.load(path)
-    with onnxwire.load(other) as second:
-        model.graph.initializer.extend(second.graph.initializer)
+    with onnxwire.load(other_path) as other_model:
+        model.graph.initializer.extend(other_model.graph.initializer)
     onnxwire.save(model, path)
-    assert path.read_bytes() == wanted.SerializeToString()
+    assert path.read_bytes() == expected.SerializeToString()
 
 
 def test_a_model_built_from_scratch_is_saved(tmp_path):
@@ -104,26 +104,26 @@ def test_a_model_built_from_scratch_is_saved(tmp_path):
 
 
 def test_a_file_object_is_written_to(path):
-    ours, official = edited(path)
+    our_model, official_model = load_edited(path)
     file = io.BytesIO()
-    onnxwire.save(ours, file)
-    assert file.getvalue() == official
+    onnxwire.save(our_model, file)
+    assert file.getvalue() == official_model
 
-    class Reluctant(io.RawIOBase):
+    class SlowFile(io.RawIOBase):
         """Accepts a thousand bytes at a time, as an unbuffered pipe may."""
 
-        taken = bytearray()
+        received = bytearray()
 
         def writable(self):
             return True
 
         def write(self, data):
-            self.taken += data[:1000]
+            self.received += data[:1000]
             return min(len(data), 1000)
 
-    file = Reluctant()
-    onnxwire.save(ours.graph.node[0], file)
-    assert file.taken == ours.graph.node[0].SerializeToString()
+    file = SlowFile()
+    onnxwire.save(our_model.graph.node[0], file)
+    assert file.received == our_model.graph.node[0].SerializeToString()
 
 
 @pytest.mark.parametrize("target", [None, 3, b"model.onnx", object()], ids=lambda target: type(target).__name__)
@@ -134,49 +134,49 @@ def test_an_argument_that_is_not_a_target_raises_type_error(target, options):
 
 
 def test_an_error_of_a_file_object_passes_through(path):
-    class Failing(io.RawIOBase):
+    class FailingFile(io.RawIOBase):
         def write(self, data):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     model = onnxwire.load(path)
     with pytest.raises(OSError, match="Input/output error"):
-        onnxwire.save(model, Failing())
+        onnxwire.save(model, FailingFile())
     model.close()  # no array refers to it any more
 
 
 def test_a_pipe_is_written_to(path):
     code = "import onnxwire, sys; onnxwire.save(onnxwire.load(sys.argv[1]), sys.argv[2])"
-    done = subprocess.run([sys.executable, "-c", code, path, "/dev/stdout"], capture_output=True, check=True)
-    assert done.stdout == path.read_bytes()
+    process = subprocess.run([sys.executable, "-c", code, path, "/dev/stdout"], capture_output=True, check=True)
+    assert process.stdout == path.read_bytes()
 
 
 def test_progress_counts_up_to_the_size(path):
-    ours, official = edited(path)
+    our_model, official_model = load_edited(path)
     for target in (path.with_name("other.onnx"), io.BytesIO()):
         calls = []
-        onnxwire.save(ours, target, progress=lambda *call, calls=calls: calls.append(call))
+        onnxwire.save(our_model, target, progress=lambda *call, calls=calls: calls.append(call))
         assert calls == sorted(calls)
-        assert calls[-1] == (len(official), len(official))
-        assert {total for _, total in calls} == {len(official)}
+        assert calls[-1] == (len(official_model), len(official_model))
+        assert {total for _, total in calls} == {len(official_model)}
 
 
 def test_an_exception_of_progress_leaves_the_old_file(path):
     def stop(done, total):
         raise KeyboardInterrupt
 
-    before = path.read_bytes()
-    model = edited(path)[0]
+    bytes_before = path.read_bytes()
+    model = load_edited(path)[0]
     with pytest.raises(KeyboardInterrupt):
         onnxwire.save(model, path, progress=stop)
-    assert path.read_bytes() == before
+    assert path.read_bytes() == bytes_before
     assert os.listdir(path.parent) == [path.name]
     model.close()
 
 
-@pytest.mark.parametrize("what", [None, b"bytes", onnx.ModelProto(), "model.onnx"])
-def test_an_object_that_is_not_a_message_is_not_saved(what, tmp_path):
+@pytest.mark.parametrize("value", [None, b"bytes", onnx.ModelProto(), "model.onnx"])
+def test_an_object_that_is_not_a_message_is_not_saved(value, tmp_path):
     with pytest.raises(TypeError, match="expected a message"):
-        onnxwire.save(what, tmp_path / "m.onnx")
+        onnxwire.save(value, tmp_path / "m.onnx")
     assert os.listdir(tmp_path) == []
 
 
@@ -189,14 +189,14 @@ def test_a_closed_model_is_not_saved(path):
 
 
 def test_a_missing_directory_is_named(path):
-    with pytest.raises(onnxwire.SaveError, match="there is no directory") as caught:
+    with pytest.raises(onnxwire.SaveError, match="there is no directory") as error_info:
         onnxwire.save(onnxwire.load(path), path.parent / "none" / "m.onnx")
-    assert isinstance(caught.value, FileNotFoundError)
+    assert isinstance(error_info.value, FileNotFoundError)
 
 
-@linux
+@needs_linux
 def test_a_limit_on_the_file_size_leaves_the_old_file(path):
-    before = path.read_bytes()
+    bytes_before = path.read_bytes()
     code = (
         "import onnxwire, resource, signal, sys\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
@@ -205,70 +205,70 @@ def test_a_limit_on_the_file_size_leaves_the_old_file(path):
         "try: onnxwire.save(model, sys.argv[1])\n"
         "except onnxwire.SaveError as error: print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
-    assert "allows no file of this size" in done.stdout
-    assert path.read_bytes() == before
+    process = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    assert "allows no file of this size" in process.stdout
+    assert path.read_bytes() == bytes_before
     assert os.listdir(path.parent) == [path.name]
 
 
-@linux
-def test_a_source_that_was_cut_is_an_error_and_leaves_the_target(path):
+@needs_linux
+def test_a_source_that_was_truncated_is_an_error_and_leaves_the_target(path):
     model = onnxwire.load(path)
     model.graph.name = "changed"
-    other = path.with_name("other.onnx")
-    other.write_bytes(b"old")
+    other_path = path.with_name("other.onnx")
+    other_path.write_bytes(b"old")
     os.truncate(path, MIB)
     with pytest.raises(onnxwire.SourceError, match="load it again"):
-        onnxwire.save(model, other)
-    assert other.read_bytes() == b"old"
+        onnxwire.save(model, other_path)
+    assert other_path.read_bytes() == b"old"
 
 
 # --- beyond 2 and 4 GiB
 
 
-def sparse_model(path: Path, n_bytes: int) -> int:
+def write_sparse_model(path: Path, n_bytes: int) -> int:
     """Write a model with one weight of zeros that takes no disk space; return its size."""
     weight = onnxwire.TensorProto(name="big", data_type=onnxwire.TensorProto.UINT8, dims=[n_bytes])
-    head = weight.SerializeToString() + b"\x4a" + varint(n_bytes)
-    graph = b"\x2a" + varint(len(head) + n_bytes) + head
-    tail = onnxwire.GraphProto(name="g", doc_string="after the weight").SerializeToString()
-    start = b"\x08\x0a\x3a" + varint(len(graph) + n_bytes + len(tail)) + graph
+    tensor_start = weight.SerializeToString() + b"\x4a" + varint(n_bytes)
+    graph = b"\x2a" + varint(len(tensor_start) + n_bytes) + tensor_start
+    graph_end = onnxwire.GraphProto(name="g", doc_string="after the weight").SerializeToString()
+    file_start = b"\x08\x0a\x3a" + varint(len(graph) + n_bytes + len(graph_end)) + graph
     with open(path, "wb") as file:
-        file.write(start)
+        file.write(file_start)
         file.seek(n_bytes, os.SEEK_CUR)
-        file.write(tail)
-    return len(start) + n_bytes + len(tail)
+        file.write(graph_end)
+    return len(file_start) + n_bytes + len(graph_end)
 
 
-@linux
+@needs_linux
 @pytest.mark.parametrize("n_bytes", [(2 << 30) + 5, pytest.param((4 << 30) + 5, marks=pytest.mark.long)])
 def test_a_model_above_2_and_4_gib_is_edited_saved_and_read_back(tmp_path, n_bytes):
     path = tmp_path / "big.onnx"
-    size = sparse_model(path, n_bytes)
+    size = write_sparse_model(path, n_bytes)
     model = onnxwire.load(path)
     assert model.ByteSize() == size
     assert model.graph.doc_string == "after the weight"
     model.graph.node.add(op_type="Identity", input=["big"], output=["y"])
     model.graph.initializer[0].name = "renamed"
     model.graph.doc_string = "edited"
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.warns(onnxwire.LargeFileWarning, match="external data"):
-        written = onnxwire.save(model, path)
-    # Kilobytes: the weight never was in memory.
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 20_000
-    assert path.stat().st_size == written == model.ByteSize() > n_bytes
+        n_written = onnxwire.save(model, path)
+    # The peak is in kilobytes: the weight was never in memory.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < peak_before + 20_000
+    assert path.stat().st_size == n_written == model.ByteSize() > n_bytes
     assert path.stat().st_blocks * 512 < 64 * MIB
     onnxwire.verify(path)
-    again = onnxwire.load(path)
+    reloaded = onnxwire.load(path)
     if budget.IS_LONG:  # the comparison reads each page of both files
-        assert again.graph == model.graph
-    weight = again.graph.initializer[0]
+        assert reloaded.graph == model.graph
+    weight = reloaded.graph.initializer[0]
     assert len(weight._payload("raw_data")) == n_bytes
     for start in (0, n_bytes // 2, n_bytes - MIB):
         assert not weight.read(slice(start, start + MIB)).any()
-    assert again.graph.node == model.graph.node
-    assert (again.graph.initializer[0].name, again.graph.doc_string) == ("renamed", "edited")
-    assert again.graph.node[0].op_type == "Identity"
+    assert reloaded.graph.node == model.graph.node
+    assert (reloaded.graph.initializer[0].name, reloaded.graph.doc_string) == ("renamed", "edited")
+    assert reloaded.graph.node[0].op_type == "Identity"
 
 
 def test_a_model_below_2_gib_is_saved_without_a_warning(path):

@@ -26,11 +26,11 @@ import onnxwire
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EVERY_TYPE = pytest.mark.parametrize("data_type", stored_tensors.DATA_TYPES.values(), ids=stored_tensors.DATA_TYPES)
-MAPPED = pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "read"])
-linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+BOTH_MMAP_MODES = pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "read"])
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 
 
-def every_other(info):
+def file_by_size(info):
     """Return one of two files by the tensor's size, or None."""
     return {0: "even.data", 1: "deep/odd.data", 2: None}[info.nbytes // 4 % 3]
 
@@ -39,7 +39,7 @@ CHOICES = {
     "one file": {"external": "w.data"},
     "a file a tensor": {"external": "d/{name}.bin"},
     "shards": {"external": "d/w.data", "shard_size": 5000},
-    "a function": {"external": every_other},
+    "a function": {"external": file_by_size},
 }
 EVERY_CHOICE = pytest.mark.parametrize("options", CHOICES.values(), ids=CHOICES)
 
@@ -48,14 +48,14 @@ def floats(seed, n=300):
     return np.arange(n, dtype=np.float32) + seed
 
 
-def a_model(arrays):
+def make_model(arrays):
     """Return the official model with the given (name, array) pairs as initializers."""
     weights = [numpy_helper.from_array(array, name) for name, array in arrays]
     return helper.make_model(helper.make_graph([], "g", [], [], initializer=weights))
 
 
-def everywhere():
-    """Make a model with a tensor of a different size in every field for tensors; many share a name."""
+def model_with_all_tensor_fields():
+    """Make a model with a tensor in every field for tensors; each has a different size, and many have the same name."""
     sizes = iter(range(300, 400))
 
     def tensor(name):
@@ -63,9 +63,9 @@ def everywhere():
         return numpy_helper.from_array(floats(n, n), name)
 
     def sparse(name):
-        values = tensor(name)
-        indices = np.arange(values.dims[0], dtype=np.int64)
-        return helper.make_sparse_tensor(values, numpy_helper.from_array(indices), [1000])
+        read_values = tensor(name)
+        indices = np.arange(read_values.dims[0], dtype=np.int64)
+        return helper.make_sparse_tensor(read_values, numpy_helper.from_array(indices), [1000])
 
     def graph(depth):
         attributes = [
@@ -76,8 +76,8 @@ def everywhere():
         if depth:
             attributes += [helper.make_attribute("g", graph(0)), helper.make_attribute("gs", [graph(0)])]
         node = onnx.NodeProto(op_type="Op", domain="test", attribute=attributes)
-        weights, others = [tensor("w"), tensor("a/b"), tensor("a_b")], [sparse("w")]
-        return helper.make_graph([node], "g", [], [], initializer=weights, sparse_initializer=others)
+        weights, sparse_tensors = [tensor("w"), tensor("a/b"), tensor("a_b")], [sparse("w")]
+        return helper.make_graph([node], "g", [], [], initializer=weights, sparse_initializer=sparse_tensors)
 
     model = helper.make_model(graph(1))
     model.functions.add(name="f", domain="test", node=graph(1).node)
@@ -85,29 +85,34 @@ def everywhere():
     return model
 
 
-def values(path):
-    """Return every tensor by its path, read one by one by the official reader, which does not find all in a model."""
+def read_values(path):
+    """Return the array of every tensor by its path in the model.
+
+    The official reader reads each tensor separately, since its function for models misses some tensors.
+    """
     model = onnx.load(path, load_external_data=False)
     folder = os.path.dirname(path)
-    return {where: numpy_helper.to_array(tensor, folder) for where, tensor in stored_tensors.tensors_in(model)}
+    return {
+        tensor_path: numpy_helper.to_array(tensor, folder) for tensor_path, tensor in stored_tensors.tensors_in(model)
+    }
 
 
-def check_values(path, wanted):
+def check_values(path, expected):
     """Assert that the official reader, and onnxwire with and without mmap, read these tensors, and that checksums are
     correct."""
-    found = values(path)
-    assert found.keys() == wanted.keys()
-    for where, array in wanted.items():
-        stored_tensors.same_array(found[where], array)
+    actual = read_values(path)
+    assert actual.keys() == expected.keys()
+    for tensor_path, array in expected.items():
+        stored_tensors.same_array(actual[tensor_path], array)
     for mapped in (True, False):
         with onnxwire.load(path, mmap=mapped) as model:
-            for where, tensor in stored_tensors.tensors_in(model):
-                stored_tensors.same_array(tensor.numpy(), wanted[where])
+            for tensor_path, tensor in stored_tensors.tensors_in(model):
+                stored_tensors.same_array(tensor.numpy(), expected[tensor_path])
     onnxwire.verify(path, checksums=True)
 
 
-def outside(path):
-    """Return the external tensors of a model, by `onnxwire.tensors`."""
+def external_tensors(path):
+    """Return those tensors of `onnxwire.tensors` that are external."""
     return [info for info in onnxwire.tensors(path) if info.location is not None]
 
 
@@ -116,7 +121,7 @@ def files(folder):
 
 
 @pytest.fixture(autouse=True)
-def no_wait_for_the_disk(monkeypatch):
+def skip_fsync(monkeypatch):
     """Skip fsync, since hundreds of files are written here; test_save_external_faults tests that bytes reach the
     disk."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
@@ -126,14 +131,14 @@ def no_wait_for_the_disk(monkeypatch):
 def path(tmp_path):
     """Write a model with a tensor at every possible position, all inline."""
     path = tmp_path / "model.onnx"
-    path.write_bytes(everywhere().SerializeToString())
+    path.write_bytes(model_with_all_tensor_fields().SerializeToString())
     return path
 
 
-# --- which bytes go where
+# --- the file and offset of each payload
 
 
-def edited(path):
+def load_edited(path):
     model = onnxwire.load(path)
     model.graph.initializer[0].name = "renamed"
     model.graph.initializer.append(onnxwire.from_array(floats(7), "new"))
@@ -141,25 +146,25 @@ def edited(path):
     return model
 
 
-def made(path):
+def build_model(path):
     model = onnxwire.ModelProto(ir_version=10)
     model.graph.initializer.extend([onnxwire.from_array(floats(k, k), f"w{k}") for k in range(300, 310)])
     return model
 
 
-def packed_out(path):
-    beside = path.with_name("beside.onnx")
-    onnxwire.save(onnxwire.load(path), beside, external="beside.data", threshold=1)
-    return onnxwire.load(beside)
+def load_externalized(path):
+    externalized_path = path.with_name("beside.onnx")
+    onnxwire.save(onnxwire.load(path), externalized_path, external="beside.data", threshold=1)
+    return onnxwire.load(externalized_path)
 
 
 SOURCES = {
     "mapped": onnxwire.load,
     "read": lambda path: onnxwire.load(path, mmap=False),
     "bytes": lambda path: onnxwire.load(path.read_bytes()),
-    "edited": edited,
-    "made of arrays": made,
-    "external already": packed_out,
+    "edited": load_edited,
+    "made of arrays": build_model,
+    "external already": load_externalized,
 }
 
 
@@ -167,80 +172,80 @@ SOURCES = {
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
 def test_payloads_move_from_any_storage_and_the_message_does_not_change(path, source, options):
     model = source(path)
-    before = model.SerializeToString()
-    arrays = {where: tensor.numpy() for where, tensor in stored_tensors.tensors_in(model)}
-    copies = {where: array.copy() for where, array in arrays.items()}
-    new = path.parent / "out" / "new.onnx"
-    new.parent.mkdir()
-    size = onnxwire.save(model, new, threshold=1, **options)
-    assert size == new.stat().st_size
-    check_values(new, copies)
-    assert all(info.offset % 4096 == 0 for info in outside(new))
-    assert {info.location for info in outside(new)} | {"new.onnx"} == set(files(new.parent))
-    assert model.SerializeToString() == before
-    for where, array in arrays.items():
-        stored_tensors.same_array(array, copies[where])
+    encoded_before = model.SerializeToString()
+    arrays = {tensor_path: tensor.numpy() for tensor_path, tensor in stored_tensors.tensors_in(model)}
+    copies = {tensor_path: array.copy() for tensor_path, array in arrays.items()}
+    new_path = path.parent / "out" / "new.onnx"
+    new_path.parent.mkdir()
+    size = onnxwire.save(model, new_path, threshold=1, **options)
+    assert size == new_path.stat().st_size
+    check_values(new_path, copies)
+    assert all(info.offset % 4096 == 0 for info in external_tensors(new_path))
+    assert {info.location for info in external_tensors(new_path)} | {"new.onnx"} == set(files(new_path.parent))
+    assert model.SerializeToString() == encoded_before
+    for tensor_path, array in arrays.items():
+        stored_tensors.same_array(array, copies[tensor_path])
     del array, arrays
     model.close()  # no array refers to it any more
 
 
-def test_one_file_has_all_payloads_in_order_and_nothing_after_the_last(path):
+def test_one_file_contains_all_payloads_in_order_and_ends_after_the_last(path):
     onnxwire.save(onnxwire.load(path), path, external="w.data", align=1)
-    found, end = outside(path), 0
-    for info in found:
+    infos, end = external_tensors(path), 0
+    for info in infos:
         assert (info.location, info.offset) == ("w.data", end)
         end += info.nbytes
     assert path.with_name("w.data").stat().st_size == end
-    assert len(found) == len(onnxwire.tensors(path)) == len(values(path))
+    assert len(infos) == len(onnxwire.tensors(path)) == len(read_values(path))
 
 
 def test_a_pattern_or_a_function_chooses_the_file_of_each_tensor(path):
     onnxwire.save(onnxwire.load(path), path, external="d/{name}.bin")
-    sizes = {info.location: info.nbytes for info in outside(path)}
-    assert len(sizes) == len(outside(path)) == len(onnxwire.tensors(path))
+    sizes = {info.location: info.nbytes for info in external_tensors(path)}
+    assert len(sizes) == len(external_tensors(path)) == len(onnxwire.tensors(path))
     assert all((path.parent / location).stat().st_size == size for location, size in sizes.items())
-    asked = []
-    onnxwire.save(onnxwire.load(path), path.with_name("f.onnx"), external=asked.append, threshold=1300)
-    assert asked == [info for info in onnxwire.tensors(path) if info.nbytes >= 1300]
-    assert outside(path.with_name("f.onnx")) == []
+    infos = []
+    onnxwire.save(onnxwire.load(path), path.with_name("f.onnx"), external=infos.append, threshold=1300)
+    assert infos == [info for info in onnxwire.tensors(path) if info.nbytes >= 1300]
+    assert external_tensors(path.with_name("f.onnx")) == []
 
 
-def test_a_shard_begins_where_the_one_before_would_become_too_long(tmp_path):
+def test_a_shard_begins_when_the_previous_shard_would_become_too_long(tmp_path):
     path = tmp_path / "m.onnx"
     sizes = [1000, 1000, 1000, 5000, 1000, 3000]
-    model = a_model([(str(n), floats(n, size // 4)) for n, size in enumerate(sizes)])
+    model = make_model([(str(n), floats(n, size // 4)) for n, size in enumerate(sizes)])
     source = onnxwire.load(model.SerializeToString())
     onnxwire.save(source, path, external="w.data", threshold=1, align=8, shard_size=3000)
-    assert [(info.location, info.offset) for info in outside(path)] == [
+    assert [(info.location, info.offset) for info in external_tensors(path)] == [
         ("w-00001-of-00004.data", 0), ("w-00001-of-00004.data", 1000), ("w-00001-of-00004.data", 2000),
         ("w-00002-of-00004.data", 0), ("w-00003-of-00004.data", 0), ("w-00004-of-00004.data", 0),
     ]  # fmt: skip
     onnxwire.save(onnxwire.load(path), tmp_path / "n.onnx", external="n.data", threshold=1, shard_size=1 << 20)
-    assert {info.location for info in outside(tmp_path / "n.onnx")} == {"n.data"}
+    assert {info.location for info in external_tensors(tmp_path / "n.onnx")} == {"n.data"}
 
 
 @pytest.mark.parametrize("align", [1, 2, 64, 100, 4096, 1 << 22])
 def test_each_payload_begins_at_a_multiple_of_align(path, align):
-    wanted = values(path)
+    expected = read_values(path)
     onnxwire.save(onnxwire.load(path), path, external="w.data", align=align)
-    offsets = [info.offset for info in outside(path)]
+    offsets = [info.offset for info in external_tensors(path)]
     assert offsets == sorted(offsets)
     assert all(offset % align == 0 for offset in offsets)
-    assert all(b - a < max(2 * align, 4000) for a, b in itertools.pairwise(offsets))
+    assert all(offset - previous < max(2 * align, 4000) for previous, offset in itertools.pairwise(offsets))
     assert path.with_name("w.data").stat().st_blocks * 512 < 1 << 20  # the gaps take no disk space
-    check_values(path, wanted)
+    check_values(path, expected)
 
 
-def test_the_threshold_is_the_least_size_that_moves(tmp_path):
+def test_the_threshold_is_the_smallest_size_of_a_moved_payload(tmp_path):
     path = tmp_path / "m.onnx"
     arrays = [(str(n), np.arange(n, dtype=np.uint8)) for n in (0, 1, 99, 100, 101)]
-    path.write_bytes(a_model(arrays).SerializeToString())
-    wanted = values(path)
-    for threshold, moved in [(100, "100 101"), (101, "101"), (102, ""), (1, "1 99 100 101"), (0, "1 99 100 101")]:
+    path.write_bytes(make_model(arrays).SerializeToString())
+    expected = read_values(path)
+    for threshold, moved_names in [(100, "100 101"), (101, "101"), (102, ""), (1, "1 99 100 101"), (0, "1 99 100 101")]:
         # External payloads below the new threshold become inline.
         onnxwire.save(onnxwire.load(path), path, external="w.data", threshold=threshold, overwrite=True)
-        assert [info.name for info in outside(path)] == moved.split()
-        check_values(path, wanted)
+        assert [info.name for info in external_tensors(path)] == moved_names.split()
+        check_values(path, expected)
 
 
 @EVERY_TYPE
@@ -269,8 +274,8 @@ def test_a_segment_of_a_tensor_moves_as_a_segment(tmp_path):
     model = onnxwire.ModelProto(graph={"initializer": [tensor]})
     onnxwire.save(model, tmp_path / "m.onnx", external="w.data", threshold=200, align=1)
     assert (tmp_path / "w.data").read_bytes() == tensor.raw_data
-    with onnxwire.load(tmp_path / "m.onnx") as again:
-        assert (again.graph.initializer[0].numpy() == floats(3, 50)).all()
+    with onnxwire.load(tmp_path / "m.onnx") as reloaded:
+        assert (reloaded.graph.initializer[0].numpy() == floats(3, 50)).all()
 
 
 def test_data_that_tensors_share_is_written_once(tmp_path):
@@ -282,7 +287,7 @@ def test_data_that_tensors_share_is_written_once(tmp_path):
         tensor.external_data.add(key="location", value="w.data")
     path.write_bytes(model.SerializeToString())
     onnxwire.save(onnxwire.load(path), path, external="v.data", checksum=True)
-    assert [info.offset for info in outside(path)] == [0, 0, 0]
+    assert [info.offset for info in external_tensors(path)] == [0, 0, 0]
     assert (tmp_path / "v.data").stat().st_size == 1200
     check_values(path, {f"graph.initializer[{i}]": floats(1) for i in range(3)})
 
@@ -308,7 +313,7 @@ def test_checksums_match_the_files_and_detect_a_flipped_bit(path, options):
         if entries:
             data = Path(path.parent, entries["location"]).read_bytes()
             assert entries["checksum"] == hashlib.sha1(data).hexdigest()
-    for location in {info.location for info in outside(path)}:
+    for location in {info.location for info in external_tensors(path)}:
         file = path.parent / location
         data = file.read_bytes()
         file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
@@ -332,7 +337,7 @@ def test_models_without_checksums_are_valid(path):
 
 
 @EVERY_CHOICE
-@MAPPED
+@BOTH_MMAP_MODES
 def test_external_none_restores_the_original_model(path, options, mapped):
     original = onnx.load(path)
     onnxwire.save(onnxwire.load(path), path, **options)
@@ -344,50 +349,56 @@ def test_external_none_restores_the_original_model(path, options, mapped):
     assert path.read_bytes() == file.getvalue()
 
 
-@pytest.mark.parametrize("one", [True, False], ids=["one file", "a file a tensor"])
-def test_external_data_of_the_official_writer_is_read_moved_and_made_inline(tmp_path, one):
-    path, original = tmp_path / "m.onnx", a_model([(f"w{k}", floats(k, k)) for k in range(300, 306)])
+@pytest.mark.parametrize("in_one_file", [True, False], ids=["one file", "a file a tensor"])
+def test_external_data_of_the_official_writer_is_read_moved_and_made_inline(tmp_path, in_one_file):
+    path, original = tmp_path / "m.onnx", make_model([(f"w{k}", floats(k, k)) for k in range(300, 306)])
     copy = onnx.ModelProto.FromString(original.SerializeToString())
-    onnx.save(copy, path, save_as_external_data=True, all_tensors_to_one_file=one, location="w.data", size_threshold=0)
+    onnx.save(
+        copy, path, save_as_external_data=True, all_tensors_to_one_file=in_one_file, location="w.data", size_threshold=0
+    )
     model = onnxwire.load(path)
     onnxwire.save(model, path, external="ours.data")
-    found = onnx.load(path)
-    for weight in found.graph.initializer:
+    reloaded = onnx.load(path)
+    for weight in reloaded.graph.initializer:
         weight.ClearField("data_location")  # the official reader sets the field to the same value
-    assert found == original
+    assert reloaded == original
     onnxwire.save(model, path, external=None)
     assert onnx.load(path) == original
 
 
 def test_onnx_ir_and_onnxwire_read_each_others_files(tmp_path):
     ir = pytest.importorskip("onnx_ir")
-    original = a_model([(f"w{k}", floats(k, k)) for k in range(300, 306)])
+    original = make_model([(f"w{k}", floats(k, k)) for k in range(300, 306)])
     original.opset_import[0].version = 17
-    wanted = {weight.name: numpy_helper.to_array(weight) for weight in original.graph.initializer}
-    theirs, ours = tmp_path / "theirs.onnx", tmp_path / "ours.onnx"
-    ir.save(ir.from_proto(original), theirs, external_data="theirs.data")
-    assert outside(theirs)
-    onnxwire.save(onnxwire.load(theirs), ours, external="ours/{name}.data", checksum=True)
-    for path in (theirs, ours):
+    expected = {weight.name: numpy_helper.to_array(weight) for weight in original.graph.initializer}
+    onnx_ir_path, onnxwire_path = tmp_path / "theirs.onnx", tmp_path / "ours.onnx"
+    ir.save(ir.from_proto(original), onnx_ir_path, external_data="theirs.data")
+    assert external_tensors(onnx_ir_path)
+    onnxwire.save(onnxwire.load(onnx_ir_path), onnxwire_path, external="ours/{name}.data", checksum=True)
+    for path in (onnx_ir_path, onnxwire_path):
         with onnxwire.load(path) as model:
-            assert all((wanted[t.name] == t.numpy()).all() for t in model.graph.initializer)
-    for name, weight in ir.load(ours).graph.initializers.items():
-        assert (weight.const_value.numpy() == wanted[name]).all()
+            assert all((expected[tensor.name] == tensor.numpy()).all() for tensor in model.graph.initializer)
+    for name, weight in ir.load(onnxwire_path).graph.initializers.items():
+        assert (weight.const_value.numpy() == expected[name]).all()
 
 
-def test_data_of_buffers_and_of_other_folders_is_saved(path, tmp_path):
-    wanted, data = values(path), tmp_path / "elsewhere"
-    data.mkdir()
-    onnxwire.save(onnxwire.load(path), data / "m.onnx", external="w.data")
-    buffers = {"w.data": (data / "w.data").read_bytes()}
-    for given_data in ({"external_data": buffers}, {"external_root": data}, {"external_root": data, "mmap": False}):
+def test_external_data_from_buffers_and_other_folders_is_saved(path, tmp_path):
+    expected, data_folder = read_values(path), tmp_path / "elsewhere"
+    data_folder.mkdir()
+    onnxwire.save(onnxwire.load(path), data_folder / "m.onnx", external="w.data")
+    buffers = {"w.data": (data_folder / "w.data").read_bytes()}
+    for load_options in (
+        {"external_data": buffers},
+        {"external_root": data_folder},
+        {"external_root": data_folder, "mmap": False},
+    ):
         for external in (None, "v.data"):
-            model = onnxwire.load((data / "m.onnx").read_bytes(), **given_data)
+            model = onnxwire.load((data_folder / "m.onnx").read_bytes(), **load_options)
             onnxwire.save(model, path, external=external, overwrite=True)
-            check_values(path, wanted)
+            check_values(path, expected)
 
 
-EXTERNALS = [..., None, "w.data", "v.data", "d/{name}.bin", every_other]
+EXTERNALS = [..., None, "w.data", "v.data", "d/{name}.bin", file_by_size]
 
 
 @examples(30)
@@ -410,20 +421,22 @@ EXTERNALS = [..., None, "w.data", "v.data", "d/{name}.bin", every_other]
 )
 def test_any_sequence_of_saves_over_the_same_files_keeps_every_value(tmp_path, saves):
     path = Path(tempfile.mkdtemp(dir=tmp_path)) / "m.onnx"
-    path.write_bytes(everywhere().SerializeToString())
-    wanted, kept = values(path), []
+    path.write_bytes(model_with_all_tensor_fields().SerializeToString())
+    expected, arrays_of_saves = read_values(path), []
     for step, (options, mapped, is_edited) in enumerate(saves):
         model = onnxwire.load(path, mmap=mapped)
-        kept.append([(tensor.numpy(), wanted[where]) for where, tensor in stored_tensors.tensors_in(model)])
+        arrays_of_saves.append(
+            [(tensor.numpy(), expected[tensor_path]) for tensor_path, tensor in stored_tensors.tensors_in(model)]
+        )
         if is_edited:
             model.graph.initializer[step % 3].CopyFrom(onnxwire.from_array(floats(step, 400), "edited"))
-            wanted = {**wanted, f"graph.initializer[{step % 3}]": floats(step, 400)}
+            expected = {**expected, f"graph.initializer[{step % 3}]": floats(step, 400)}
         onnxwire.save(model, path, overwrite=True, **options)
-        check_values(path, wanted)
+        check_values(path, expected)
         check_offsets(path, options)
         assert not [name for name in files(path.parent) if "tmp" in name]
-    for array, old in itertools.chain.from_iterable(kept):
-        stored_tensors.same_array(array, old)
+    for array, expected_array in itertools.chain.from_iterable(arrays_of_saves):
+        stored_tensors.same_array(array, expected_array)
 
 
 def check_offsets(path, options):
@@ -441,33 +454,33 @@ def check_offsets(path, options):
 
 
 @pytest.mark.parametrize("align", [8, 64, 4096])
-def test_inline_payloads_are_aligned_for_every_reader_and_once_is_enough(path, align):
-    wanted, model = values(path), onnxwire.load(path)
-    before = model.SerializeToString()
+def test_inline_payloads_are_aligned_for_every_reader_and_the_result_stays_the_same_when_aligned_again(path, align):
+    expected, model = read_values(path), onnxwire.load(path)
+    encoded_before = model.SerializeToString()
     size = onnxwire.save(model, path, inline_align=align)
     assert path.stat().st_size == size
-    assert model.SerializeToString() == before
+    assert model.SerializeToString() == encoded_before
     assert {info.offset % align for info in onnxwire.tensors(path)} == {0}
-    check_values(path, wanted)
-    again, file = path.with_name("again.onnx"), io.BytesIO()
-    for target in (again, file):
+    check_values(path, expected)
+    realigned, file = path.with_name("again.onnx"), io.BytesIO()
+    for target in (realigned, file):
         onnxwire.save(onnxwire.load(path), target, inline_align=align)
-    assert again.read_bytes() == file.getvalue() == path.read_bytes()
+    assert realigned.read_bytes() == file.getvalue() == path.read_bytes()
     with onnxwire.load(path) as model:
         address = model.graph.initializer[0].numpy().ctypes.data
     assert address % align == 0
 
 
 def test_inline_payloads_can_be_aligned_while_others_move(path):
-    wanted = values(path)
-    onnxwire.save(onnxwire.load(path), path, external=every_other, inline_align=64, threshold=1250)
+    expected = read_values(path)
+    onnxwire.save(onnxwire.load(path), path, external=file_by_size, inline_align=64, threshold=1250)
     inline = [info for info in onnxwire.tensors(path) if info.location is None]
-    assert outside(path)
+    assert external_tensors(path)
     assert {info.offset % 64 for info in inline if info.nbytes >= 1250} == {0}
-    check_values(path, wanted)
+    check_values(path, expected)
 
 
-FORMS = {
+SAVE_OPTIONS = {
     "aligned": {"inline_align": 64},
     "aligned to pages": {"inline_align": 4096},
     "external": {"external": "w.data", "checksum": True},
@@ -476,13 +489,13 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("options", FORMS.values(), ids=FORMS)
-def test_onnxruntime_computes_the_same_from_every_form(tmp_path, options):
+@pytest.mark.parametrize("options", SAVE_OPTIONS.values(), ids=SAVE_OPTIONS)
+def test_onnxruntime_computes_the_same_from_every_layout(tmp_path, options):
     runtime = pytest.importorskip("onnxruntime")
     original, path = EXAMPLES / "digits_cnn.onnx", tmp_path / "m.onnx"
     onnxwire.save(onnxwire.load(original), path, **options)
     onnx.checker.check_model(path)
-    check_values(path, values(original))
+    check_values(path, read_values(original))
     outputs = []
     for model in (original, path):
         session = runtime.InferenceSession(model, providers=["CPUExecutionProvider"])
@@ -499,7 +512,7 @@ def test_onnxruntime_computes_the_same_from_every_form(tmp_path, options):
 def test_progress_rises_to_the_bytes_of_all_files(tmp_path, options):
     calls, folder = [], tmp_path / "out"
     folder.mkdir()
-    model = a_model([(str(n), np.zeros(n << 18, np.float32)) for n in (1, 5, 20, 1)])
+    model = make_model([(str(n), np.zeros(n << 18, np.float32)) for n in (1, 5, 20, 1)])
     source = onnxwire.load(model.SerializeToString())
     onnxwire.save(source, folder / "m.onnx", progress=lambda *call: calls.append(call), **options)
     total = sum((folder / name).stat().st_size for name in files(folder))
@@ -512,62 +525,62 @@ def test_progress_rises_to_the_bytes_of_all_files(tmp_path, options):
 @pytest.mark.parametrize("load", [onnxwire.load, lambda path: onnxwire.load(path.read_bytes())], ids=["path", "bytes"])
 def test_only_references_that_would_dangle_cause_a_warning(path, load):
     (path.parent / "out").mkdir()
-    new = path.parent / "out" / "new.onnx"
+    new_path = path.parent / "out" / "new.onnx"
     onnxwire.save(onnxwire.load(path), path, external="w.data")
-    with pytest.warns(onnxwire.ExternalDataWarning, match=r"'w\.data', which is not in .*out") as caught:
-        onnxwire.save(load(path), new)
-    assert caught[0].filename == __file__
+    with pytest.warns(onnxwire.ExternalDataWarning, match=r"'w\.data', which is not in .*out") as caught_warnings:
+        onnxwire.save(load(path), new_path)
+    assert caught_warnings[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        new.with_name("w.data").write_bytes(path.with_name("w.data").read_bytes())
-        onnxwire.save(load(path), new)
+        new_path.with_name("w.data").write_bytes(path.with_name("w.data").read_bytes())
+        onnxwire.save(load(path), new_path)
         model = onnxwire.load(path)
         onnxwire.save(model, path.with_name("beside.onnx"))
-        onnxwire.save(model, new, external=None)
-        onnxwire.save(model, new, external="v.data")
+        onnxwire.save(model, new_path, external=None)
+        onnxwire.save(model, new_path, external="v.data")
 
 
 def test_invalid_arguments_are_refused(path):
-    before, model = path.read_bytes(), onnxwire.load(path)
+    bytes_before, model = path.read_bytes(), onnxwire.load(path)
     for options in ({"align": 0}, {"align": -1}, {"external": ""}, {"external": "d/"}):
-        with pytest.raises(onnxwire.EditError) as caught:
+        with pytest.raises(onnxwire.EditError) as error_info:
             onnxwire.save(model, path, **{"external": "w.data", **options})
-        assert isinstance(caught.value, ValueError)
-    with pytest.raises(onnxwire.EditError, match="path") as caught:
+        assert isinstance(error_info.value, ValueError)
+    with pytest.raises(onnxwire.EditError, match="path") as error_info:
         onnxwire.save(model, io.BytesIO(), external="w.data")
-    assert isinstance(caught.value, TypeError)
-    assert path.read_bytes() == before
+    assert isinstance(error_info.value, TypeError)
+    assert path.read_bytes() == bytes_before
     assert files(path.parent) == ["model.onnx"]
 
 
 @pytest.mark.parametrize("name", ["align", "inline_align", "shard_size", "threshold"])
 def test_an_invalid_number_of_bytes_is_refused(path, name):
-    before, model = path.read_bytes(), onnxwire.load(path)
-    wrong = [(1.5, TypeError), ("4", TypeError), ([], TypeError), (-1, ValueError), (1 << 63, ValueError)]
+    bytes_before, model = path.read_bytes(), onnxwire.load(path)
+    invalid_values = [(1.5, TypeError), ("4", TypeError), ([], TypeError), (-1, ValueError), (1 << 63, ValueError)]
     if "align" in name:
-        wrong.append(((1 << 30) + 1, ValueError))
+        invalid_values.append(((1 << 30) + 1, ValueError))
     if name != "shard_size":
-        wrong.append((None, TypeError))
-    for value, kind in wrong:
+        invalid_values.append((None, TypeError))
+    for value, kind in invalid_values:
         for external in ({}, {"external": None}, {"external": "w.data"}):
-            with pytest.raises(onnxwire.EditError, match=rf"^{name} is a number of bytes") as caught:
+            with pytest.raises(onnxwire.EditError, match=rf"^{name} is a number of bytes") as error_info:
                 onnxwire.save(model, path, **external, **{name: value})
-            assert isinstance(caught.value, kind)
-    assert (path.read_bytes(), files(path.parent)) == (before, ["model.onnx"])
+            assert isinstance(error_info.value, kind)
+    assert (path.read_bytes(), files(path.parent)) == (bytes_before, ["model.onnx"])
     onnxwire.save(model, path, external="w.data", **{name: np.int64(4096)})
     onnx.load(path)
 
 
 def test_a_tensor_that_can_not_be_moved_is_named_and_nothing_is_written(path):
-    before, model = path.read_bytes(), onnxwire.load(path)
+    bytes_before, model = path.read_bytes(), onnxwire.load(path)
     model.graph.initializer[1].raw_data = b"x" * 2001
     with pytest.raises(onnxwire.TensorError, match=r"'a/b'.*2,001"):
         onnxwire.save(model, path, external="w.data")
-    assert (path.read_bytes(), files(path.parent)) == (before, ["model.onnx"])
+    assert (path.read_bytes(), files(path.parent)) == (bytes_before, ["model.onnx"])
 
 
 def test_a_relative_path_and_a_link_are_saved_to(path, monkeypatch):
-    wanted, folder = values(path), path.parent / "links"
+    expected, folder = read_values(path), path.parent / "links"
     folder.mkdir()
     (folder / "link.onnx").symlink_to("model.onnx")
     path.rename(folder / "model.onnx")
@@ -576,25 +589,25 @@ def test_a_relative_path_and_a_link_are_saved_to(path, monkeypatch):
     assert Path("link.onnx").is_symlink()
     assert files(folder) == ["link.onnx", "model.onnx", "w.data"]
     with onnxwire.load("link.onnx") as model:
-        found = {where: tensor.numpy(copy=True) for where, tensor in stored_tensors.tensors_in(model)}
-    for where, array in wanted.items():
-        stored_tensors.same_array(found[where], array)
+        arrays = {tensor_path: tensor.numpy(copy=True) for tensor_path, tensor in stored_tensors.tensors_in(model)}
+    for tensor_path, array in expected.items():
+        stored_tensors.same_array(arrays[tensor_path], array)
 
 
 # --- beyond 4 GiB
 
 
-@linux
+@needs_linux
 def test_a_model_above_4_gib_is_unpacked_and_packed_in_little_memory(tmp_path):
     specification = importlib.util.spec_from_file_location("make_big_model", EXAMPLES / "make_big_model.py")
     module = importlib.util.module_from_spec(specification)
-    sys.modules["make_big_model"] = module  # the module's dataclass looks the module up here
+    sys.modules["make_big_model"] = module  # dataclasses looks the module up in sys.modules
     specification.loader.exec_module(module)
-    big, out, back = (tmp_path / name for name in ("big.onnx", "out.onnx", "back.onnx"))
-    module.write_model(big)
-    last = onnxwire.tensors(big)[-1]
-    with open(big, "r+b") as file:
-        file.seek(last.offset)
+    original, unpacked, packed = (tmp_path / name for name in ("big.onnx", "out.onnx", "back.onnx"))
+    module.write_model(original)
+    last_info = onnxwire.tensors(original)[-1]
+    with open(original, "r+b") as file:
+        file.seek(last_info.offset)
         file.write(b"the last weight")
     code = (
         "import onnxwire, resource, sys\n"
@@ -603,111 +616,113 @@ def test_a_model_above_4_gib_is_unpacked_and_packed_in_little_memory(tmp_path):
         "onnxwire.save(model, sys.argv[2], external=sys.argv[3] or None, inline_align=4096)\n"
         "print(peak() - before)"
     )
-    for source, target, location in [(big, out, "w.data"), (out, back, "")]:
+    for source, target, location in [(original, unpacked, "w.data"), (unpacked, packed, "")]:
         command = [sys.executable, "-W", "ignore", "-c", code, source, target, location]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        assert int(done.stdout) < 30_000  # kilobytes: no weight was in memory
-    infos = outside(out)
+        process = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert int(process.stdout) < 30_000  # kilobytes: no weight was in memory
+    infos = external_tensors(unpacked)
     assert infos[-1].offset > 1 << 32
     assert all(info.offset % 4096 == 0 for info in infos)
-    assert {info.offset % 4096 for info in onnxwire.tensors(back) if info.nbytes >= 1024} == {0}
-    for path, name in ((out, "w.data"), (back, "back.onnx")):
+    assert {info.offset % 4096 for info in onnxwire.tensors(packed) if info.nbytes >= 1024} == {0}
+    for path, name in ((unpacked, "w.data"), (packed, "back.onnx")):
         info = onnxwire.tensors(path)[-1]
-        assert (info.name, info.shape, info.nbytes) == (last.name, last.shape, last.nbytes)
+        assert (info.name, info.shape, info.nbytes) == (last_info.name, last_info.shape, last_info.nbytes)
         assert (tmp_path / name).stat().st_blocks * 512 < 8 << 20
-        with onnxwire.load(path, mmap=path == back) as model:
+        with onnxwire.load(path, mmap=path == packed) as model:
             assert model.graph.initializer[-1].read((0, slice(0, 8))).tobytes() == b"the last weight\0"
     assert (tmp_path / "w.data").stat().st_size == infos[-1].offset + infos[-1].nbytes
 
 
-def test_a_moved_payload_takes_several_hundred_bytes_of_memory(tmp_path):
+def test_a_moved_payload_needs_less_than_900_bytes_of_memory(tmp_path):
     import tracemalloc
 
-    def peak(n):
-        model = onnxwire.load(a_model([(str(i), np.zeros(4, np.float32)) for i in range(n)]).SerializeToString())
+    def peak_bytes(n_tensors):
+        model = onnxwire.load(
+            make_model([(str(i), np.zeros(4, np.float32)) for i in range(n_tensors)]).SerializeToString()
+        )
         tracemalloc.start()
-        onnxwire.save(model, tmp_path / f"{n}.onnx", external=f"{n}.data", threshold=1, align=16)
+        onnxwire.save(model, tmp_path / f"{n_tensors}.onnx", external=f"{n_tensors}.data", threshold=1, align=16)
         try:
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
 
-    peak(10)
-    assert (peak(12_000) - peak(2_000)) / 10_000 < 900
+    peak_bytes(10)
+    assert (peak_bytes(12_000) - peak_bytes(2_000)) / 10_000 < 900
 
 
-# --- the message, and the files that it was read from, change meanwhile
+# --- changes of the message and of its files during a save
 
 
-def values_of(path):
+def first_elements(path):
     """Return the first element of each tensor that the official runtime reads, by name."""
     return {tensor.name: numpy_helper.to_array(tensor)[0] for tensor in onnx.load(path).graph.initializer}
 
 
 def numbered(path, **options):
-    """Save a model of tensors w0, w1, w2 whose elements are these numbers; returns the numbers by name."""
-    model = a_model([(f"w{i}", np.full(300, i, np.float32)) for i in range(3)])
+    """Save a model of tensors w0, w1, w2 whose elements are these numbers; return the numbers by name."""
+    model = make_model([(f"w{i}", np.full(300, i, np.float32)) for i in range(3)])
     onnxwire.save(onnxwire.ModelProto.FromString(model.SerializeToString()), path, **options)
     return {f"w{i}": i for i in range(3)}
 
 
-@MAPPED
+@BOTH_MMAP_MODES
 def test_references_to_a_file_that_was_replaced_are_refused(mapped, tmp_path):
     path = tmp_path / "m.onnx"
     expected = numbered(path, external="w.data")
     with onnxwire.load(path, mmap=mapped) as model:
         model.graph.initializer.reverse()
         onnxwire.save(model, path, external="w.data")
-        for other in (path, tmp_path / "other.onnx"):
+        for target in (path, tmp_path / "other.onnx"):
             with pytest.raises(onnxwire.SaveError, match=r"graph.initializer\[0\].*'w.data'.*external="):
-                onnxwire.save(model, other)
-        assert values_of(path) == expected
+                onnxwire.save(model, target)
+        assert first_elements(path) == expected
         onnxwire.save(model, path, external="w.data")
-        assert values_of(path) == expected
+        assert first_elements(path) == expected
         onnxwire.save(model, tmp_path / "whole.onnx", external=None)
-        assert values_of(tmp_path / "whole.onnx") == expected
+        assert first_elements(tmp_path / "whole.onnx") == expected
         onnxwire.save(model, path, overwrite=True)
 
 
-@MAPPED
+@BOTH_MMAP_MODES
 def test_data_of_deleted_tensors_is_kept_when_its_file_is_replaced(mapped, tmp_path):
     path = tmp_path / "m.onnx"
     expected = numbered(path, external="{name}.data")
     with onnxwire.load(path, mmap=mapped) as model:
-        taken, before = model.graph.initializer[1], onnxwire.ModelProto()
-        before.CopyFrom(model)
+        deleted_tensor, copied_model = model.graph.initializer[1], onnxwire.ModelProto()
+        copied_model.CopyFrom(model)
         del model.graph.initializer[1]
         model.graph.initializer[0].CopyFrom(onnxwire.from_array(np.full(300, 9, np.float32), "w1"))
         onnxwire.save(model, path, external="{name}.data")
-        assert taken.numpy()[0] == 1
-        assert {tensor.name: tensor.numpy()[0] for tensor in before.graph.initializer} == expected
-        assert values_of(path) == {"w1": 9, "w2": 2}
-        del taken, before
+        assert deleted_tensor.numpy()[0] == 1
+        assert {tensor.name: tensor.numpy()[0] for tensor in copied_model.graph.initializer} == expected
+        assert first_elements(path) == {"w1": 9, "w2": 2}
+        del deleted_tensor, copied_model
 
 
-@pytest.mark.parametrize("act", ["reverse", "clear"])
-def test_the_message_is_saved_in_its_state_at_the_call(act, tmp_path):
+@pytest.mark.parametrize("edit", ["reverse", "clear"])
+def test_the_message_is_saved_in_its_state_at_the_call(edit, tmp_path):
     tensors = [onnxwire.TensorProto(name=f"w{i}", data_type=1, dims=[300], float_data=[i] * 300) for i in range(10)]
     tensors += [onnxwire.from_array(np.full(300, i, np.float32), f"w{i}") for i in range(10, 20)]
     model = onnxwire.ModelProto(ir_version=10, graph=onnxwire.GraphProto(name="g", initializer=tensors))
 
     def choose(info):
-        getattr(model.graph.initializer, act)()
+        getattr(model.graph.initializer, edit)()
         return "w.data"
 
     onnxwire.save(model, tmp_path / "m.onnx", external=choose)
-    assert values_of(tmp_path / "m.onnx") == {f"w{i}": i for i in range(20)}
+    assert first_elements(tmp_path / "m.onnx") == {f"w{i}": i for i in range(20)}
 
 
 # --- files that unmoved payloads refer to
 
 
-def beside(folder, name, data="w.data", model="m.onnx"):
+def save_external_model(folder, name, data="w.data", model="m.onnx"):
     """Save a model of one tensor with external data; return its path."""
     folder.mkdir(exist_ok=True)
-    made = onnxwire.ModelProto(ir_version=10, graph={"name": "g"})
-    made.graph.initializer.append(onnxwire.from_array(floats(sum(map(ord, name))), name))
-    onnxwire.save(made, folder / model, external=data, threshold=0, overwrite=True)
+    model_to_save = onnxwire.ModelProto(ir_version=10, graph={"name": "g"})
+    model_to_save.graph.initializer.append(onnxwire.from_array(floats(sum(map(ord, name))), name))
+    onnxwire.save(model_to_save, folder / model, external=data, threshold=0, overwrite=True)
     return folder / model
 
 
@@ -722,37 +737,37 @@ COPY_CALLS = {
 }
 
 
-@pytest.mark.parametrize("move", COPY_CALLS)
-def test_a_tensor_of_another_folder_does_not_become_one_of_a_file_of_the_same_name(tmp_path, move):
-    ours, others = beside(tmp_path / "a", "x"), beside(tmp_path / "b", "y")
-    with onnxwire.load(ours) as model, onnxwire.load(others) as other:
-        COPY_CALLS[move](model.graph.initializer, other.graph.initializer)
-        before, whole = ours.read_bytes(), arrays(model)
+@pytest.mark.parametrize("copy_call", COPY_CALLS)
+def test_a_tensor_of_another_folder_does_not_refer_to_a_file_of_the_same_name(tmp_path, copy_call):
+    path, other_path = save_external_model(tmp_path / "a", "x"), save_external_model(tmp_path / "b", "y")
+    with onnxwire.load(path) as model, onnxwire.load(other_path) as other_model:
+        COPY_CALLS[copy_call](model.graph.initializer, other_model.graph.initializer)
+        bytes_before, expected = path.read_bytes(), arrays(model)
         with pytest.raises(
             onnxwire.SaveError, match=r"in two different files named 'w\.data'; give external= to write"
         ):
-            onnxwire.save(model, ours)
-        assert ours.read_bytes() == before
-        onnxwire.save(model, ours, external="w.data")
-    with onnxwire.load(ours) as model:
-        assert arrays(model) == whole
+            onnxwire.save(model, path)
+        assert path.read_bytes() == bytes_before
+        onnxwire.save(model, path, external="w.data")
+    with onnxwire.load(path) as model:
+        assert arrays(model) == expected
 
 
 def test_a_different_file_of_the_same_name_in_the_new_folder_causes_a_warning(tmp_path):
-    ours, others = beside(tmp_path / "a", "x"), beside(tmp_path / "b", "y")
+    path, other_path = save_external_model(tmp_path / "a", "x"), save_external_model(tmp_path / "b", "y")
     (tmp_path / "c").mkdir()
-    with onnxwire.load(ours) as model:
-        made = onnxwire.ModelProto(ir_version=10, graph=model.graph)
-        for message in (model, made):
+    with onnxwire.load(path) as model:
+        copied_model = onnxwire.ModelProto(ir_version=10, graph=model.graph)
+        for message in (model, copied_model):
             with pytest.warns(
                 onnxwire.ExternalDataWarning, match=r"in a 'w\.data' that differs from the file in .*b, which"
             ):
-                onnxwire.save(message, others.with_name("new.onnx"))
+                onnxwire.save(message, other_path.with_name("new.onnx"))
             with pytest.warns(onnxwire.ExternalDataWarning, match=r"'w\.data', which is not in .*c: copy it, or save"):
                 onnxwire.save(message, tmp_path / "c" / "new.onnx")
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                onnxwire.save(message, ours.with_name("new.onnx"))
+                onnxwire.save(message, path.with_name("new.onnx"))
         shutil.copytree(tmp_path / "a", tmp_path / "d")
         os.utime(tmp_path / "d" / "w.data", (0, 0))
         with warnings.catch_warnings():
@@ -761,23 +776,23 @@ def test_a_different_file_of_the_same_name_in_the_new_folder_causes_a_warning(tm
 
 
 def test_a_tensor_of_another_model_keeps_the_file_that_it_was_opened_with(tmp_path):
-    ours, others = beside(tmp_path, "x"), beside(tmp_path, "y", "k.data", "k.onnx")
-    with onnxwire.load(ours) as model, onnxwire.load(others) as other:
-        model.graph.initializer.append(other.graph.initializer[0])
-        whole = arrays(model)
-        beside(tmp_path, "z", "k.data", "k.onnx")
+    path, other_path = save_external_model(tmp_path, "x"), save_external_model(tmp_path, "y", "k.data", "k.onnx")
+    with onnxwire.load(path) as model, onnxwire.load(other_path) as other_model:
+        model.graph.initializer.append(other_model.graph.initializer[0])
+        expected = arrays(model)
+        save_external_model(tmp_path, "z", "k.data", "k.onnx")
         with pytest.raises(onnxwire.SaveError, match=r"initializer\[1\] has its data in 'k\.data', which was replaced"):
-            onnxwire.save(model, ours)
-        assert arrays(model) == whole
+            onnxwire.save(model, path)
+        assert arrays(model) == expected
 
 
 def test_data_that_was_removed_while_it_was_open_causes_a_warning(tmp_path):
-    path = beside(tmp_path, "x")
+    path = save_external_model(tmp_path, "x")
     with onnxwire.load(path) as model:
-        whole = arrays(model)
+        expected = arrays(model)
         (tmp_path / "w.data").unlink()
         with pytest.warns(onnxwire.ExternalDataWarning, match=r"'w\.data', which is not in "):
             onnxwire.save(model, path)
         onnxwire.save(model, path, external="w.data")
     with onnxwire.load(path) as model:
-        assert arrays(model) == whole
+        assert arrays(model) == expected

@@ -19,15 +19,15 @@ from onnxwire.io.file_lock import try_lock
 from onnxwire.io.folder import Folder, identity_of
 
 ROOT = Path(onnxwire.__file__).parent.parent
-COUNT = 1 << 20
+N_ELEMENTS = 1 << 20
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse otherwise")
-root = pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems raise other errors")
+needs_root = pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root")
 NOBODY_UID = 65534
 
 
-def encoded(value: float) -> bytes:
-    weights = [numpy_helper.from_array(np.full(COUNT, value, np.float32), "w")]
+def encode_model(value: float) -> bytes:
+    weights = [numpy_helper.from_array(np.full(N_ELEMENTS, value, np.float32), "w")]
     return helper.make_model(helper.make_graph([], "g", [], [], weights)).SerializeToString()
 
 
@@ -40,12 +40,12 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", None)
     (tmp_path / "models").mkdir()
     path = tmp_path / "models" / "model.onnx"
-    path.write_bytes(encoded(1))
+    path.write_bytes(encode_model(1))
     return path
 
 
 @pytest.fixture
-def fixed(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def unreplaceable_path(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make a file that can't be replaced, like a mount point."""
 
     def replace(self: Folder, old: str, new: str) -> None:
@@ -55,12 +55,12 @@ def fixed(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def left(path: Path) -> list[str]:
-    """Return the contents of the model's folder and of the temporary directory."""
+def list_entries(path: Path) -> list[str]:
+    """Return the names in the model's folder and in the temporary directory."""
     return sorted(os.listdir(path.parent) + os.listdir(path.parents[1] / "temporary"))
 
 
-SAVE = """
+SAVING_PROGRAM = """
 import os, random, shutil, sys, tempfile
 import onnxwire, onnxwire.io.in_place
 if len(sys.argv) > 2:
@@ -88,25 +88,25 @@ assert again.graph.initializer[0].numpy()[-1] == 1
 """
 
 
-def python(*command: object) -> None:
+def run_python(*command: object) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     result = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, env=environment)
     assert result.returncode == 0, result.stderr
 
 
-@root
+@needs_root
 def test_a_file_that_is_a_mount_point_is_written(path: Path, tmp_path: Path) -> None:
     target = tmp_path / "mounted.onnx"
     target.write_bytes(b"")
     if subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode:
         pytest.skip("no mounts here")
     shell = 'mount --bind "$1" "$2" && exec "$3" -c "$4" "$2"'
-    python("unshare", "-m", "sh", "-c", shell, "sh", path, target, sys.executable, SAVE)
+    run_python("unshare", "-m", "sh", "-c", shell, "sh", path, target, sys.executable, SAVING_PROGRAM)
     assert onnxwire.load(path).producer_name.startswith("saved over itself")
-    assert left(path) == ["model.onnx"]
+    assert list_entries(path) == ["model.onnx"]
 
 
-@root
+@needs_root
 def test_a_file_in_a_folder_that_may_not_be_written_is_written(path: Path, tmp_path: Path) -> None:
     for folder in [path.parent, *path.parents]:
         if not folder.stat().st_mode & 0o1:
@@ -117,119 +117,125 @@ def test_a_file_in_a_folder_that_may_not_be_written_is_written(path: Path, tmp_p
     path.chmod(0o666)
     path.parent.chmod(0o555)
     try:
-        python(sys.executable, "-c", SAVE, path, NOBODY_UID)
+        run_python(sys.executable, "-c", SAVING_PROGRAM, path, NOBODY_UID)
     finally:
         path.parent.chmod(0o755)
-    assert left(path) == ["model.onnx"]
+    assert list_entries(path) == ["model.onnx"]
 
 
-def test_a_file_that_can_not_be_replaced_is_written(fixed: Path) -> None:
-    model = onnxwire.load(fixed)
-    status = fixed.stat()
+def test_a_file_that_can_not_be_replaced_is_written(unreplaceable_path: Path) -> None:
+    model = onnxwire.load(unreplaceable_path)
+    status = unreplaceable_path.stat()
     model.producer_name = "new"
     expected = model.SerializeToString()
-    onnxwire.save(model, fixed)
-    assert fixed.read_bytes() == expected == model.SerializeToString()
-    assert (fixed.stat().st_ino, fixed.stat().st_mode) == (status.st_ino, status.st_mode)
-    assert left(fixed) == ["model.onnx"]
+    onnxwire.save(model, unreplaceable_path)
+    assert unreplaceable_path.read_bytes() == expected == model.SerializeToString()
+    assert (unreplaceable_path.stat().st_ino, unreplaceable_path.stat().st_mode) == (status.st_ino, status.st_mode)
+    assert list_entries(unreplaceable_path) == ["model.onnx"]
 
 
-def test_weights_of_other_models_in_the_file_do_not_change(fixed: Path) -> None:
-    model = onnxwire.load(fixed)
+def test_weights_of_other_models_in_the_file_do_not_change(unreplaceable_path: Path) -> None:
+    model = onnxwire.load(unreplaceable_path)
     array = model.graph.initializer[0].numpy()
-    held = onnxwire.GraphProto(initializer=model.graph.initializer)
-    (fixed.parent / "other.onnx").write_bytes(encoded(2))
-    onnxwire.save(onnxwire.load(fixed.parent / "other.onnx"), fixed)
-    assert fixed.read_bytes() == encoded(2)
-    assert array[-1] == held.initializer[0].numpy()[-1] == 1
-    assert model.SerializeToString() == encoded(1)
+    copied_graph = onnxwire.GraphProto(initializer=model.graph.initializer)
+    (unreplaceable_path.parent / "other.onnx").write_bytes(encode_model(2))
+    onnxwire.save(onnxwire.load(unreplaceable_path.parent / "other.onnx"), unreplaceable_path)
+    assert unreplaceable_path.read_bytes() == encode_model(2)
+    assert array[-1] == copied_graph.initializer[0].numpy()[-1] == 1
+    assert model.SerializeToString() == encode_model(1)
 
 
-def test_a_failure_restores_the_old_bytes(fixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copy_range, before = in_place.copy_range, fixed.read_bytes()
+def test_a_failure_restores_the_old_bytes(unreplaceable_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy_range, bytes_before = in_place.copy_range, unreplaceable_path.read_bytes()
     calls: list[int] = []
 
-    def fails(source: int, source_offset: int, target: int, target_offset: int, length: int, **options: Any) -> None:
-        # The first copy has the old bytes, the second copy the new bytes.
+    def failing_copy(
+        source: int, source_offset: int, target: int, target_offset: int, length: int, **options: Any
+    ) -> None:
+        # The first call copies the old bytes, the second call the new bytes.
         calls.append(length)
         if len(calls) == 2:
             copy_range(source, source_offset, target, target_offset, length // 2)
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         copy_range(source, source_offset, target, target_offset, length, **options)
 
-    monkeypatch.setattr(in_place, "copy_range", fails)
+    monkeypatch.setattr(in_place, "copy_range", failing_copy)
     model = onnxwire.ModelProto(producer_name="x" * (8 << 20))
     with pytest.raises(SaveError, match=r"model\.onnx: Input/output error.*the old file is unchanged"):
-        onnxwire.save(model, fixed)
+        onnxwire.save(model, unreplaceable_path)
     assert len(calls) == 3
-    assert fixed.read_bytes() == before
-    assert left(fixed) == ["model.onnx"]
+    assert unreplaceable_path.read_bytes() == bytes_before
+    assert list_entries(unreplaceable_path) == ["model.onnx"]
 
 
-def test_old_bytes_that_can_not_be_restored_are_kept(fixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copy_range, before = in_place.copy_range, fixed.read_bytes()
+def test_old_bytes_that_can_not_be_restored_are_kept(unreplaceable_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy_range, bytes_before = in_place.copy_range, unreplaceable_path.read_bytes()
     calls: list[int] = []
 
-    def fails(source: int, source_offset: int, target: int, target_offset: int, length: int, **options: Any) -> None:
+    def failing_copy(
+        source: int, source_offset: int, target: int, target_offset: int, length: int, **options: Any
+    ) -> None:
         calls.append(length)
         if len(calls) > 1:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         copy_range(source, source_offset, target, target_offset, length, **options)
 
-    monkeypatch.setattr(in_place, "copy_range", fails)
-    with pytest.raises(SaveError, match="the file may be damaged, and its old contents are in ") as caught:
-        onnxwire.save(onnxwire.ModelProto(producer_name="p"), fixed)
-    assert Path(str(caught.value).rpartition(" are in ")[2]).read_bytes() == before
+    monkeypatch.setattr(in_place, "copy_range", failing_copy)
+    with pytest.raises(SaveError, match="the file may be damaged, and its old contents are in ") as error_info:
+        onnxwire.save(onnxwire.ModelProto(producer_name="p"), unreplaceable_path)
+    assert Path(str(error_info.value).rpartition(" are in ")[2]).read_bytes() == bytes_before
 
 
-def test_a_lack_of_space_is_detected_before_anything_is_written(fixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_room(*arguments: int) -> None:
+def test_a_lack_of_space_is_detected_before_the_first_write(
+    unreplaceable_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_without_space(*arguments: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    before = fixed.read_bytes()
-    monkeypatch.setattr(os, "posix_fallocate", no_room)
+    bytes_before = unreplaceable_path.read_bytes()
+    monkeypatch.setattr(os, "posix_fallocate", fail_without_space)
     with pytest.raises(SaveError, match="No space left"):
-        onnxwire.save(onnxwire.ModelProto(producer_name="x" * (8 << 20)), fixed)
-    assert fixed.read_bytes() == before
+        onnxwire.save(onnxwire.ModelProto(producer_name="x" * (8 << 20)), unreplaceable_path)
+    assert unreplaceable_path.read_bytes() == bytes_before
 
 
-def test_another_file_at_the_path_is_not_written(fixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = fixed.parent / "other"
-    other.write_bytes(b"other")
+def test_another_file_at_the_path_is_not_written(unreplaceable_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other_path = unreplaceable_path.parent / "other"
+    other_path.write_bytes(b"other")
     prepare = onnxwire.io.atomic_file.AtomicFile.prepare  # type: ignore[attr-defined]
 
     def swap(self: Any) -> None:
         prepare(self)
-        os.replace(other, fixed)
+        os.replace(other_path, unreplaceable_path)
 
     monkeypatch.setattr("onnxwire.io.atomic_file.AtomicFile.prepare", swap)
     with pytest.raises(SaveError, match="the file was replaced in the meantime; save again"):
-        onnxwire.save(onnxwire.ModelProto(producer_name="p"), fixed)
-    assert fixed.read_bytes() == b"other"
+        onnxwire.save(onnxwire.ModelProto(producer_name="p"), unreplaceable_path)
+    assert unreplaceable_path.read_bytes() == b"other"
 
 
-def test_external_data_is_saved_in_the_folder_of_a_model_that_can_not_be_replaced(fixed: Path) -> None:
-    model = onnxwire.load(fixed)
+def test_external_data_is_saved_in_the_folder_of_a_model_that_can_not_be_replaced(unreplaceable_path: Path) -> None:
+    model = onnxwire.load(unreplaceable_path)
     with pytest.MonkeyPatch.context() as patch:
         replace = os.replace
 
-        def only_others(self: Folder, old: str, new: str) -> None:
-            if new == fixed.name:
+        def replace_data_only(self: Folder, old: str, new: str) -> None:
+            if new == unreplaceable_path.name:
                 raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
             replace(os.path.join(self.path, old), os.path.join(self.path, new))
 
-        patch.setattr(Folder, "replace", only_others)
-        onnxwire.save(model, fixed, external="w.data")
-    assert onnxwire.load(fixed).graph.initializer[0].numpy()[-1] == 1
-    assert left(fixed) == ["model.onnx", "w.data"]
+        patch.setattr(Folder, "replace", replace_data_only)
+        onnxwire.save(model, unreplaceable_path, external="w.data")
+    assert onnxwire.load(unreplaceable_path).graph.initializer[0].numpy()[-1] == 1
+    assert list_entries(unreplaceable_path) == ["model.onnx", "w.data"]
 
 
 def test_a_second_save_over_the_same_file_at_once_is_refused(tmp_path: Path) -> None:
     path, source = tmp_path / "model.onnx", tmp_path / "new"
     path.write_bytes(b"old")
     source.write_bytes(b"new")
-    with path.open("r+b") as writing, source.open("rb") as file:
-        assert try_lock(writing.fileno())
+    with path.open("r+b") as locked_file, source.open("rb") as file:
+        assert try_lock(locked_file.fileno())
         with pytest.raises(OSError, match="another save is overwriting the file"):
             in_place.write_over(Folder.at(str(tmp_path)), path.name, identity_of(path.stat()), file.fileno(), str(path))
     assert path.read_bytes() == b"old"

@@ -1,4 +1,4 @@
-"""Where saving writes: which files are replaced, links, folders that an attacker swaps, file objects."""
+"""Targets of saves: replaced files, links, folders that an attacker swaps, file objects."""
 
 import contextlib
 import errno
@@ -13,8 +13,8 @@ import threading
 import onnx
 import pytest
 from onnx import numpy_helper
-from test_save_external_faults import N, a_model, saved, tree, value_of
-from test_save_faults import DROP_PRIVILEGES, linux, public, root  # noqa: F401  (public is a fixture)
+from test_save_external_faults import N_ELEMENTS, make_model, save_model, tree, value_of
+from test_save_faults import DROP_PRIVILEGES, needs_linux, needs_root, public  # noqa: F401  (public is a fixture)
 
 import onnxwire
 from onnxwire.io import folder as folders
@@ -23,7 +23,7 @@ from onnxwire.io.atomic_file import AtomicFile
 # --- the owner of a data file
 
 
-def claim(folder, dims, **external):
+def write_reference(folder, dims, **external):
     """Write a model that refers to a file in its folder as external data."""
     model = onnxwire.ModelProto(ir_version=10)
     model.graph.initializer.add(name="w", dims=dims, data_type=2, data_location=1)
@@ -37,43 +37,45 @@ EXTERNAL_RANGES = {
     "a part": ([8], {"location": "notes.txt", "length": "8"}),
     "all but the first byte": ([7999], {"location": "notes.txt", "offset": "1", "length": "7999"}),
     "all, and more than its dims": ([8], {"location": "notes.txt", "length": "8000"}),
-    "more than there is": ([9000], {"location": "notes.txt", "length": "9000"}),
+    "more than the file has": ([9000], {"location": "notes.txt", "length": "9000"}),
 }
 
 
 @pytest.mark.parametrize(("dims", "external"), EXTERNAL_RANGES.values(), ids=EXTERNAL_RANGES)
 def test_a_reference_does_not_make_a_file_the_models_own(tmp_path, dims, external):
     (tmp_path / "notes.txt").write_bytes(b"precious" * 1000)
-    claim(tmp_path, dims, **external)
-    before = tree(tmp_path)
+    write_reference(tmp_path, dims, **external)
+    tree_before = tree(tmp_path)
     with pytest.raises(onnxwire.SaveError, match=r"notes\.txt.*overwrite=True"):
-        onnxwire.save(a_model(1), tmp_path / "m.onnx", external="notes.txt")
-    assert tree(tmp_path) == before
-    onnxwire.save(a_model(1), tmp_path / "m.onnx", external="notes.txt", overwrite=True)
+        onnxwire.save(make_model(1), tmp_path / "m.onnx", external="notes.txt")
+    assert tree(tmp_path) == tree_before
+    onnxwire.save(make_model(1), tmp_path / "m.onnx", external="notes.txt", overwrite=True)
     assert value_of(tmp_path / "m.onnx") == 1
 
 
 @pytest.mark.parametrize("damage", ["between", "after", "far"])
 def test_a_byte_outside_of_all_tensors_protects_the_file(tmp_path, damage):
-    path = saved(tmp_path, 1, {"external": "w.data"})
+    path = save_model(tmp_path, 1, {"external": "w.data"})
     with (tmp_path / "w.data").open("r+b") as file:
-        file.seek({"between": 4 * N + 5, "after": 0, "far": 1 << 30}[damage], os.SEEK_END if damage == "after" else 0)
+        file.seek(
+            {"between": 4 * N_ELEMENTS + 5, "after": 0, "far": 1 << 30}[damage], os.SEEK_END if damage == "after" else 0
+        )
         file.write(b"x" if damage != "far" else b"\0")
     with pytest.raises(onnxwire.SaveError, match="overwrite=True"):
-        onnxwire.save(a_model(2), path, external="w.data")
+        onnxwire.save(make_model(2), path, external="w.data")
     assert value_of(path) == 1
 
 
 def test_padding_does_not_protect_a_file(tmp_path):
-    path = saved(tmp_path, 1, {"external": "w.data", "align": 1 << 20})
+    path = save_model(tmp_path, 1, {"external": "w.data", "align": 1 << 20})
     with (tmp_path / "w.data").open("ab") as file:
         file.write(bytes(1000))
-    onnxwire.save(a_model(2), path, external="w.data")
+    onnxwire.save(make_model(2), path, external="w.data")
     assert value_of(path) == 2
 
 
 def test_a_file_created_after_the_check_is_kept(tmp_path):
-    path = saved(tmp_path, 1, {"external": "w.data"})
+    path = save_model(tmp_path, 1, {"external": "w.data"})
 
     def progress(*_):
         if (tmp_path / "w.data").read_bytes() != b"precious":
@@ -81,7 +83,7 @@ def test_a_file_created_after_the_check_is_kept(tmp_path):
             (tmp_path / "w.data").write_bytes(b"precious")
 
     with pytest.raises(onnxwire.SaveError, match="overwrite=True"):
-        onnxwire.save(a_model(2), path, external="w.data", progress=progress)
+        onnxwire.save(make_model(2), path, external="w.data", progress=progress)
     assert (tmp_path / "w.data").read_bytes() == b"precious"
     assert sorted(tree(tmp_path)) == ["m.onnx", "w.data"]
 
@@ -90,18 +92,18 @@ def test_a_file_created_after_the_check_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize("target", ["real.onnx", "./real.onnx", "{folder}/real.onnx", "second"])
-@pytest.mark.parametrize("is_there", [False, True])
-def test_names_are_compared_after_links_are_resolved(tmp_path, target, is_there):
+@pytest.mark.parametrize("is_present", [False, True])
+def test_names_are_compared_after_links_are_resolved(tmp_path, target, is_present):
     (tmp_path / "m.onnx").symlink_to(target.format(folder=tmp_path))
     (tmp_path / "second").symlink_to("real.onnx")
-    if is_there:
-        onnxwire.save(a_model(1), tmp_path / "real.onnx")
-    before = tree(tmp_path)
+    if is_present:
+        onnxwire.save(make_model(1), tmp_path / "real.onnx")
+    tree_before = tree(tmp_path)
     for external in ("real.onnx", "m.onnx", "./real.onnx", lambda info: "real.onnx"):
         with pytest.raises(onnxwire.EditError, match="the model itself"):
-            onnxwire.save(a_model(2), tmp_path / "m.onnx", external=external, overwrite=True)
-        assert tree(tmp_path) == before
-    onnxwire.save(a_model(2), tmp_path / "m.onnx", external="w.data")
+            onnxwire.save(make_model(2), tmp_path / "m.onnx", external=external, overwrite=True)
+        assert tree(tmp_path) == tree_before
+    onnxwire.save(make_model(2), tmp_path / "m.onnx", external="w.data")
     assert os.readlink(tmp_path / "m.onnx") == target.format(folder=tmp_path)
     assert value_of(tmp_path / "m.onnx") == value_of(tmp_path / "real.onnx") == 2
 
@@ -122,18 +124,18 @@ def dvc(base):
     return base / "repo" / "models", base / "repo" / ".dvc" / "cache" / "ab", "../.dvc/cache/ab/{}"
 
 
-@linux
+@needs_linux
 @pytest.mark.parametrize("layout", [hugging_face, modelscope, dvc])
 def test_a_model_in_a_download_cache_replaces_its_link_and_the_cache_does_not_change(tmp_path, layout):
     folder, store, link = layout(tmp_path)
     folder.mkdir(parents=True)
     store.mkdir(parents=True)
-    saved(folder, 1, {"external": "w.data"})
+    save_model(folder, 1, {"external": "w.data"})
     for name in ("m.onnx", "w.data"):
         digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
         (folder / name).rename(store / digest)
         (folder / name).symlink_to(link.format(digest))
-    before = tree(store)
+    tree_before = tree(store)
     with onnxwire.load(folder / "m.onnx") as model:
         assert (model.graph.initializer[0].numpy() == 1).all()
         with pytest.raises(onnxwire.EditError, match="the path contains a symbolic link"):
@@ -143,14 +145,14 @@ def test_a_model_in_a_download_cache_replaces_its_link_and_the_cache_does_not_ch
     assert value_of(folder / "m.onnx") == 1
     assert not (folder / "m.onnx").is_symlink()
     assert {*tree(folder)} == {"m.onnx", "w.data", "new.data"}
-    assert tree(store) == before
+    assert tree(store) == tree_before
 
 
-@linux
-@root
+@needs_linux
+@needs_root
 @pytest.mark.parametrize(("owner", "is_followed"), [(0, True), (12345, False)], ids=["ours", "of another user"])
 @pytest.mark.parametrize("kind", ["file", "folder"])
-def test_in_a_sticky_folder_of_all_links_of_others_are_not_followed(public, owner, is_followed, kind):  # noqa: F811
+def test_links_of_another_user_in_a_world_writable_folder_are_not_followed(public, owner, is_followed, kind):  # noqa: F811
     public.chmod(0o1777)
     (public / "inner").mkdir()
     target = public / "inner" / "m.onnx"
@@ -160,83 +162,83 @@ def test_in_a_sticky_folder_of_all_links_of_others_are_not_followed(public, owne
     os.chown(link, owner, owner, follow_symlinks=False)
     path = link if kind == "file" else link / "m.onnx"
     if is_followed:
-        onnxwire.save(a_model(1), path)
+        onnxwire.save(make_model(1), path)
         assert value_of(target) == 1
         return
     with pytest.raises(
         onnxwire.SaveError, match="link in a world-writable folder that belongs to another user"
-    ) as caught:
-        onnxwire.save(a_model(1), path)
-    assert caught.value.errno == errno.EACCES
+    ) as error_info:
+        onnxwire.save(make_model(1), path)
+    assert error_info.value.errno == errno.EACCES
     assert target.read_bytes() == b"old"
 
 
 # --- an attacker who swaps parts of the path
 
 
-@linux
-@pytest.mark.parametrize("what", ["file", "folder"])
-def test_swapping_a_path_between_any_two_system_calls_has_no_effect_outside(tmp_path, what):
+@needs_linux
+@pytest.mark.parametrize("swapped_kind", ["file", "folder"])
+def test_swapping_a_path_between_any_two_system_calls_has_no_effect_outside(tmp_path, swapped_kind):
     """An attacker with write access to the model's folder runs before each system call."""
     victim = tmp_path / "victim"
     victim.mkdir()
     (victim / "w.data").write_bytes(b"precious")
-    before = tree(victim)
-    turns = 0
+    tree_before = tree(victim)
+    n_moments = 0
     for moment in itertools.count():
         folder = tmp_path / f"{moment}"
         folder.mkdir()
         (folder / "d").mkdir()
-        left = moment
+        remaining_calls = moment
 
-        def turn(frame, event, function, folder=folder):
-            nonlocal left
+        def swap_path(frame, event, function, folder=folder):
+            nonlocal remaining_calls
             if event == "c_call" and getattr(function, "__module__", None) == "posix":
-                left -= 1
-                if left == -1:
-                    swapped, target = ("d/w.data", victim / "w.data") if what == "file" else ("d", victim)
+                remaining_calls -= 1
+                if remaining_calls == -1:
+                    swapped, target = ("d/w.data", victim / "w.data") if swapped_kind == "file" else ("d", victim)
                     if (folder / swapped).exists():
                         (folder / swapped).rename(folder / "moved")
                     (folder / swapped).symlink_to(target)
 
-        sys.setprofile(turn)
+        sys.setprofile(swap_path)
         try:
-            onnxwire.save(a_model(1), folder / "m.onnx", external="d/w.data")
+            onnxwire.save(make_model(1), folder / "m.onnx", external="d/w.data")
         except onnxwire.Error:
             pass
         finally:
             sys.setprofile(None)
-        assert tree(victim) == before
-        turns += 1
-        if left >= 0:
+        assert tree(victim) == tree_before
+        n_moments += 1
+        if remaining_calls >= 0:
             break
-    assert turns > 30
+    assert n_moments > 30
 
 
 @pytest.fixture
-def by_path(monkeypatch):
-    """Disable names relative to an open folder, which some systems lack."""
+def without_dir_fd(monkeypatch):
+    """Disable system calls with names relative to an open folder, which some systems lack."""
     monkeypatch.setattr(folders, "HAS_DIR_FD", False)
 
 
-def test_files_are_saved_on_systems_without_relative_opens(by_path, tmp_path, monkeypatch):
+def test_files_are_saved_on_systems_without_relative_opens(without_dir_fd, tmp_path, monkeypatch):
     (tmp_path / "link.onnx").symlink_to("m.onnx")
     for value, options in enumerate(({}, {"external": "w.data"}, {"external": "d/e/{name}"}, {"external": "w.data"})):
-        onnxwire.save(a_model(value), tmp_path / "link.onnx", overwrite=True, **options)
+        onnxwire.save(make_model(value), tmp_path / "link.onnx", overwrite=True, **options)
         assert value_of(tmp_path / "m.onnx") == value
     assert (tmp_path / "link.onnx").is_symlink()
     assert {*tree(tmp_path)} == {"link.onnx", "m.onnx", "w.data", "d", "d/e", "d/e/a", "d/e/b"}
     (tmp_path / "out").symlink_to("d")
     with pytest.raises(onnxwire.EditError, match="the path contains a symbolic link"):
-        onnxwire.save(a_model(1), tmp_path / "m.onnx", external="out/w.data")
+        onnxwire.save(make_model(1), tmp_path / "m.onnx", external="out/w.data")
     with pytest.raises(onnxwire.SaveError, match="there is no directory"):
-        onnxwire.save(a_model(1), tmp_path / "absent" / "m.onnx")
-    read, write = os.pipe()
-    with AtomicFile(f"/dev/fd/{write}") as target:
+        onnxwire.save(make_model(1), tmp_path / "absent" / "m.onnx")
+    read_end, write_end = os.pipe()
+    with AtomicFile(f"/dev/fd/{write_end}") as target:
         target.write(b"new")
-    assert os.read(read, 9) == b"new"
-    os.close(read)
-    os.close(write)
+    assert os.read(read_end, 9) == b"new"
+    os.close(read_end)
+    os.close(write_end)
 
 
 def test_checksums_need_no_call_that_windows_lacks(tmp_path):
@@ -255,16 +257,16 @@ def test_checksums_need_no_call_that_windows_lacks(tmp_path):
 def test_no_descriptor_is_left_open(tmp_path):
     if not os.path.isdir("/proc/self/fd"):
         pytest.skip("needs /proc")
-    path = saved(tmp_path, 1, {"external": "d/{name}/w"})
+    path = save_model(tmp_path, 1, {"external": "d/{name}/w"})
     (tmp_path / "mine").write_bytes(b"x")
-    before = len(os.listdir("/proc/self/fd"))
+    n_before = len(os.listdir("/proc/self/fd"))
     for external in ("d/{name}/w", "d/{name}/w", None, "mine", "d/a", "m.onnx"):
         with contextlib.suppress(onnxwire.Error):
-            onnxwire.save(a_model(1), path, external=external)
-        assert len(os.listdir("/proc/self/fd")) == before
+            onnxwire.save(make_model(1), path, external=external)
+        assert len(os.listdir("/proc/self/fd")) == n_before
 
 
-def test_one_folder_per_tensor_needs_no_descriptor_each(tmp_path):
+def test_a_save_with_one_folder_per_tensor_needs_few_descriptors(tmp_path):
     code = (
         "import resource, sys, numpy, onnxwire, onnxwire.io.external_save\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
@@ -280,11 +282,11 @@ def test_one_folder_per_tensor_needs_no_descriptor_each(tmp_path):
 # --- file objects
 
 
-class Answering(io.RawIOBase):
+class PartialWriter(io.RawIOBase):
     """A file object whose write accepts a thousand bytes, and returns a given value at the third call."""
 
     def __init__(self, answer):
-        self.answer, self.calls, self.taken = answer, 0, b""
+        self.answer, self.calls, self.received = answer, 0, b""
 
     def writable(self):
         return True
@@ -295,7 +297,7 @@ class Answering(io.RawIOBase):
             if isinstance(self.answer, OSError):
                 raise self.answer
             return self.answer
-        self.taken += bytes(data[:1000])
+        self.received += bytes(data[:1000])
         return min(len(data), 1000)
 
 
@@ -305,52 +307,55 @@ ANSWERS = [None, 0, -1, 1 << 40, OSError(errno.EIO, os.strerror(errno.EIO)), Blo
 @pytest.mark.parametrize("answer", ANSWERS, ids=repr)
 def test_a_file_object_that_accepts_fewer_bytes_is_reported(answer):
     model = onnxwire.ModelProto(doc_string="x" * 10_000)
-    file = Answering(answer)
+    file = PartialWriter(answer)
     with pytest.raises(onnxwire.SaveError, match=f"2,000 of {model.ByteSize():,} bytes are written"):
         onnxwire.save(model, file)
-    assert model.SerializeToString().startswith(file.taken)
+    assert model.SerializeToString().startswith(file.received)
 
 
-@linux
+@needs_linux
 def test_the_error_of_a_non_blocking_pipe_has_the_number_of_written_bytes():
-    read, write = os.pipe()
-    os.set_blocking(write, False)
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
     model = onnxwire.ModelProto(doc_string="x" * 1_200_000)
-    with open(write, "wb", buffering=0) as file, pytest.raises(onnxwire.SaveError, match="make it blocking") as caught:
+    with (
+        open(write_end, "wb", buffering=0) as file,
+        pytest.raises(onnxwire.SaveError, match="make it blocking") as error_info,
+    ):
         onnxwire.save(model, file)
-    arrived = b""
-    while piece := os.read(read, 1 << 20):
-        arrived += piece
-    os.close(read)
-    assert f"{len(arrived):,} of 1,200," in str(caught.value)
-    assert model.SerializeToString().startswith(arrived)
+    received = b""
+    while block := os.read(read_end, 1 << 20):
+        received += block
+    os.close(read_end)
+    assert f"{len(received):,} of 1,200," in str(error_info.value)
+    assert model.SerializeToString().startswith(received)
 
 
-@linux
+@needs_linux
 def test_a_blocking_pipe_receives_all_bytes():
-    read, write = os.pipe()
-    model, arrived = onnxwire.ModelProto(doc_string="x" * 1_200_000), []
-    with open(read, "rb") as reader:
-        thread = threading.Thread(target=lambda: arrived.append(reader.read()))
+    read_end, write_end = os.pipe()
+    model, received = onnxwire.ModelProto(doc_string="x" * 1_200_000), []
+    with open(read_end, "rb") as reader:
+        thread = threading.Thread(target=lambda: received.append(reader.read()))
         thread.start()
-        with open(write, "wb", buffering=0) as file:
+        with open(write_end, "wb", buffering=0) as file:
             assert onnxwire.save(model, file) == model.ByteSize()
         thread.join()
-    assert arrived == [model.SerializeToString()]
+    assert received == [model.SerializeToString()]
 
 
 # --- invalid paths
 
 
-@linux
+@needs_linux
 def test_absolute_paths_need_no_working_directory(tmp_path, monkeypatch):
-    model = a_model(2)
+    model = make_model(2)
     onnxwire.save(model, tmp_path / "m.onnx", external="m.data")
     value = value_of(tmp_path / "m.onnx")
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
+    removed_folder = tmp_path / "gone"
+    removed_folder.mkdir()
+    monkeypatch.chdir(removed_folder)
+    removed_folder.rmdir()
     loaded = onnxwire.load(tmp_path / "m.onnx")
     onnxwire.save(loaded, tmp_path / "n.onnx", external="n.data")
     onnxwire.save(loaded, tmp_path / "m.onnx")
@@ -365,7 +370,7 @@ def test_absolute_paths_need_no_working_directory(tmp_path, monkeypatch):
 def test_the_missing_directory_of_a_links_target_is_named(tmp_path, external):
     (tmp_path / "link.onnx").symlink_to("nosuch/m.onnx")
     with pytest.raises(onnxwire.SaveError, match=r"link\.onnx: .*there is no directory .*/nosuch"):
-        onnxwire.save(a_model(1), tmp_path / "link.onnx", **external)
+        onnxwire.save(make_model(1), tmp_path / "link.onnx", **external)
 
 
 INVALID_NAMES = ["a\0b", "\ud800"]
@@ -376,28 +381,30 @@ PATH_FUNCTIONS = {
     "check": onnxwire.check,
     "operators": lambda path: onnxwire.check(b"\x08\x08", operators=path),
     "load_schema": onnxwire.load_schema,
-    "save": lambda path: onnxwire.save(a_model(1), path),
-    "external": lambda path: onnxwire.save(a_model(1), path, external="d"),
-    "to_npy": lambda path: onnxwire.to_npy(a_model(1).graph.initializer[0], path),
-    "to_npz": lambda path: onnxwire.to_npz({"w": a_model(1).graph.initializer[0]}, path),
-    "to_safetensors": lambda path: onnxwire.to_safetensors(a_model(1), path),
-    "from_safetensors": lambda path: onnxwire.from_safetensors(a_model(1), path),
+    "save": lambda path: onnxwire.save(make_model(1), path),
+    "external": lambda path: onnxwire.save(make_model(1), path, external="d"),
+    "to_npy": lambda path: onnxwire.to_npy(make_model(1).graph.initializer[0], path),
+    "to_npz": lambda path: onnxwire.to_npz({"w": make_model(1).graph.initializer[0]}, path),
+    "to_safetensors": lambda path: onnxwire.to_safetensors(make_model(1), path),
+    "from_safetensors": lambda path: onnxwire.from_safetensors(make_model(1), path),
 }
 
 
 @pytest.mark.parametrize("path", INVALID_NAMES, ids=ascii)
-@pytest.mark.parametrize("taker", PATH_FUNCTIONS)
-def test_a_name_that_no_file_can_have_is_an_error_of_the_file(taker, path):
-    with pytest.raises((onnxwire.SourceError, onnxwire.SaveError), match="the path is not a valid file name") as caught:
-        PATH_FUNCTIONS[taker](path)
-    assert caught.value.filename == path
+@pytest.mark.parametrize("path_function", PATH_FUNCTIONS)
+def test_an_invalid_file_name_raises_a_file_error(path_function, path):
+    with pytest.raises(
+        (onnxwire.SourceError, onnxwire.SaveError), match="the path is not a valid file name"
+    ) as error_info:
+        PATH_FUNCTIONS[path_function](path)
+    assert error_info.value.filename == path
 
 
-@pytest.mark.parametrize("taken", ["all", 1.5, -1, 10**9], ids=repr)
-def test_a_write_that_returns_no_count_is_an_error(taken):
+@pytest.mark.parametrize("result", ["all", 1.5, -1, 10**9], ids=repr)
+def test_a_write_that_returns_no_count_is_an_error(result):
     class File:
         def write(self, data):
-            return taken
+            return result
 
     with pytest.raises(onnxwire.SaveError, match=r"<File>: its write returned .* bytes are written"):
-        onnxwire.save(a_model(1), File())
+        onnxwire.save(make_model(1), File())

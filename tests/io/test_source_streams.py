@@ -1,4 +1,4 @@
-"""Pipes and devices as models: read when named alone, up to a bound."""
+"""Pipes and devices as models: they are read if the path names them directly, up to a maximum length."""
 
 import contextlib
 import os
@@ -11,17 +11,17 @@ import threading
 from pathlib import Path
 
 import pytest
-from test_save_faults import linux
+from test_save_faults import needs_linux
 
 import onnxwire
 from onnxwire.cli import main
 from onnxwire.engine import input_file
 
-pytestmark = linux
+pytestmark = needs_linux
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
-def command(*words, **options):
+def run_command(*words, **options):
     return subprocess.run(
         [sys.executable, "-P", "-m", "onnxwire", *map(str, words)],
         capture_output=True, text=True, check=False, timeout=600, cwd=Path(__file__).parents[2], **options,
@@ -36,18 +36,18 @@ def test_a_device_without_end_is_read_up_to_a_bound(mmap):
         onnxwire.load(file)
 
 
-@pytest.mark.parametrize("way", ["path", "file"])
-def test_a_pipe_without_end_is_read_up_to_a_bound(tmp_path, monkeypatch, way):
+@pytest.mark.parametrize("source_kind", ["path", "file"])
+def test_a_pipe_without_end_is_read_up_to_a_bound(tmp_path, monkeypatch, source_kind):
     monkeypatch.setattr(input_file, "PIPE_LIMIT", 1 << 21)  # instead of 2 GiB
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    with subprocess.Popen(["cat", "/dev/zero"], stdout=subprocess.PIPE) as endless:
+    with subprocess.Popen(["cat", "/dev/zero"], stdout=subprocess.PIPE) as process:
         with pytest.raises(onnxwire.SourceError, match="more than 2,097,152 bytes, the limit for a pipe"):
-            onnxwire.load(f"/dev/fd/{endless.stdout.fileno()}" if way == "path" else endless.stdout)
-        endless.kill()
+            onnxwire.load(f"/dev/fd/{process.stdout.fileno()}" if source_kind == "path" else process.stdout)
+        process.kill()
 
 
-def test_a_pipe_that_is_named_alone_is_read(tmp_path):
+def test_a_pipe_whose_path_is_passed_directly_is_read(tmp_path):
     path = tmp_path / "m.onnx"
     os.mkfifo(path)
     writer = threading.Thread(target=lambda: path.write_bytes(DIGITS.read_bytes()))
@@ -83,42 +83,42 @@ COMMANDS = [
 
 
 @pytest.fixture
-def streams(tmp_path, monkeypatch):
-    """Make a folder with a pipe, a socket and a folder in place of a file."""
+def special_files(tmp_path, monkeypatch):
+    """Make a folder with a pipe, a socket and a folder, which are passed where a file is expected."""
     monkeypatch.setattr(input_file, "WRITER_SECONDS", 0.05)
     os.mkfifo(tmp_path / "pipe")
     os.mkfifo(tmp_path / "pipe.npy")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder.npy").mkdir()
     for name in ("socket", "socket.npy"):
-        with socket.socket(socket.AF_UNIX) as bound:
-            bound.bind(str(tmp_path / name))
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(tmp_path / name))
     return tmp_path
 
 
 @pytest.mark.parametrize("kind", ["pipe", "socket", "folder"])
 @pytest.mark.parametrize("opener", OPENERS)
-def test_a_special_file_is_an_error_without_waiting(streams, opener, kind):
-    with pytest.raises(onnxwire.SourceError) as caught:
-        OPENERS[opener](streams / kind, DIGITS)
-    assert caught.value.filename == str(streams / kind)
-    assert kind != "pipe" or "nothing writes to this pipe" in str(caught.value)
+def test_a_special_file_is_an_error_without_waiting(special_files, opener, kind):
+    with pytest.raises(onnxwire.SourceError) as error_info:
+        OPENERS[opener](special_files / kind, DIGITS)
+    assert error_info.value.filename == str(special_files / kind)
+    assert kind != "pipe" or "nothing writes to this pipe" in str(error_info.value)
 
 
 @pytest.mark.parametrize(
     "kind", ["pipe", "socket", "folder", "/dev/zero", "/dev/tty", "/dev/ptmx", "/proc/self/environ"]
 )
 @pytest.mark.parametrize("line", COMMANDS)
-def test_a_command_on_a_special_file_ends_with_one_line(streams, capsys, line, kind):
+def test_a_command_on_a_special_file_ends_with_one_line(special_files, capsys, line, kind):
     if kind.startswith("/"):
         for name in ("special", "special.npy"):
-            (streams / name).symlink_to(kind)
+            (special_files / name).symlink_to(kind)
         kind = "special"
-    words = shlex.split(line.format(path=streams / kind, model=DIGITS, out=streams / "out.html"))
+    words = shlex.split(line.format(path=special_files / kind, model=DIGITS, out=special_files / "out.html"))
     assert main(words) == 2
-    told = capsys.readouterr()
-    assert told.err.count("\n") == 1 and "Traceback" not in told.err, told.err
-    assert f"{kind}" in told.err
+    output = capsys.readouterr()
+    assert output.err.count("\n") == 1 and "Traceback" not in output.err, output.err
+    assert f"{kind}" in output.err
 
 
 def test_a_writer_that_opens_or_writes_late_is_waited_for(tmp_path, monkeypatch):
@@ -126,17 +126,17 @@ def test_a_writer_that_opens_or_writes_late_is_waited_for(tmp_path, monkeypatch)
     path = tmp_path / "m.onnx"
     os.mkfifo(path)
     data = DIGITS.read_bytes()
-    opened = threading.Event()
+    is_opened = threading.Event()
 
     def write():
         # The reader has nothing to read, first without a writer, then with one.
-        while not opened.wait(0.01):
+        while not is_opened.wait(0.01):
             with contextlib.suppress(OSError):
                 os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
-                opened.set()
-        with open(path, "wb", buffering=0) as out:
+                is_opened.set()
+        with open(path, "wb", buffering=0) as file:
             for start in range(0, len(data), 100_000):
-                out.write(data[start : start + 100_000])
+                file.write(data[start : start + 100_000])
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -158,19 +158,21 @@ def test_process_substitution_and_stdin_are_read(tmp_path):
         f"cat {DIGITS} | {run} check -",
         f"{run} encode <(cat {text}) -o - | {run} info /dev/stdin",
     ):
-        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, cwd=DIGITS.parents[1])
-        assert (done.returncode, done.stderr) == (0, ""), line
+        process = subprocess.run(
+            ["bash", "-c", line], capture_output=True, text=True, timeout=60, cwd=DIGITS.parents[1]
+        )
+        assert (process.returncode, process.stderr) == (0, ""), line
 
 
-@pytest.mark.parametrize("others", [True, False])
-def test_a_pipe_among_the_files_of_a_pattern_does_not_block(tmp_path, others):
+@pytest.mark.parametrize("has_other_file", [True, False])
+def test_a_pipe_among_the_files_of_a_pattern_does_not_block(tmp_path, has_other_file):
     os.mkfifo(tmp_path / "a.onnx")
-    if others:
+    if has_other_file:
         (tmp_path / "b.onnx").write_bytes(onnxwire.ModelProto(graph={"name": "g"}).SerializeToString())
-    done = command("check", f"{tmp_path}/*.onnx")
-    assert done.returncode == 2
-    assert "a.onnx: this is a pipe or device; check it in a separate command" in done.stderr
-    assert ("b.onnx" in done.stdout) == others
+    process = run_command("check", f"{tmp_path}/*.onnx")
+    assert process.returncode == 2
+    assert "a.onnx: this is a pipe or device; check it in a separate command" in process.stderr
+    assert ("b.onnx" in process.stdout) == has_other_file
 
 
 @pytest.mark.parametrize("table", ["operators", "schema"])
@@ -184,7 +186,7 @@ def test_a_table_without_end_is_read_up_to_a_bound(table):
         read("/proc/self/mem")
 
 
-STARTS = {"load": b"\x08\x08", "from_text": b"producer_name: 'a'\n", "from_json": b'{"producerName": "a"'}
+FIRST_BYTES = {"load": b"\x08\x08", "from_text": b"producer_name: 'a'\n", "from_json": b'{"producerName": "a"'}
 READERS = {
     "load": onnxwire.load,
     "from_text": lambda file: onnxwire.from_text(file, onnxwire.ModelProto),
@@ -193,14 +195,17 @@ READERS = {
 
 
 @pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("has_part", [False, True])
-def test_the_first_bytes_of_a_pipe_are_not_its_end(reader, has_part):
-    out, into = os.pipe()
-    os.set_blocking(out, False)
-    os.write(into, STARTS[reader] if has_part else b"")
-    with open(out, "rb", buffering=0) as file, pytest.raises(onnxwire.SourceError, match=r"its read\(\) returned None"):
+@pytest.mark.parametrize("has_bytes", [False, True])
+def test_a_pipe_that_returns_none_is_not_read_as_complete(reader, has_bytes):
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    os.write(write_end, FIRST_BYTES[reader] if has_bytes else b"")
+    with (
+        open(read_end, "rb", buffering=0) as file,
+        pytest.raises(onnxwire.SourceError, match=r"its read\(\) returned None"),
+    ):
         READERS[reader](file)
-    os.close(into)
+    os.close(write_end)
 
 
 @pytest.mark.parametrize("reader", READERS)

@@ -18,72 +18,72 @@ STATUSES = (301, 302, 303, 307, 308)
 
 @pytest.fixture
 def servers():
-    with two_servers() as both:
-        yield both
+    with two_servers() as pair_of_servers:
+        yield pair_of_servers
 
 
-def weight_of(source, **options) -> np.ndarray:
+def read_weight(source, **options) -> np.ndarray:
     with ow.load(source, untrusted=True, **options) as message:
         return message.graph.initializer[0].numpy().copy()
 
 
 def test_a_model_without_redirects_is_read(servers) -> None:
-    own, _ = servers
-    np.testing.assert_array_equal(weight_of(f"{own.url}/d/m.onnx"), VALUES)
+    model_server, _ = servers
+    np.testing.assert_array_equal(read_weight(f"{model_server.url}/d/m.onnx"), VALUES)
 
 
 @pytest.mark.parametrize("status", STATUSES)
 @pytest.mark.parametrize("path", ["/d/m.onnx", "/d/w.data"])
 def test_redirects_to_other_servers_are_refused(servers, path: str, status: int) -> None:
-    own, other = servers
-    own.state.redirects[path] = status, f"{other.url}{path}"
-    with pytest.raises(ow.SourceError, match="not followed for untrusted models") as caught:
-        weight_of(f"{own.url}/d/m.onnx")
-    assert other.host in str(caught.value) and "\n" not in str(caught.value)
-    assert not other.state.requests
+    model_server, second_server = servers
+    model_server.state.redirects[path] = status, f"{second_server.url}{path}"
+    with pytest.raises(ow.SourceError, match="not followed for untrusted models") as error_info:
+        read_weight(f"{model_server.url}/d/m.onnx")
+    assert second_server.host in str(error_info.value) and "\n" not in str(error_info.value)
+    assert not second_server.state.requests
 
 
 @pytest.mark.parametrize("path", ["/d/m.onnx", "/d/w.data"])
 def test_redirects_on_the_models_own_server_are_refused(servers, path: str) -> None:
-    own, _ = servers
-    own.state.files["/private"] = own.state.files[path]
-    own.state.redirects[path] = 302, "/private"
+    model_server, _ = servers
+    model_server.state.files["/private"] = model_server.state.files[path]
+    model_server.state.redirects[path] = 302, "/private"
     with pytest.raises(ow.SourceError, match="not followed for untrusted models"):
-        weight_of(f"{own.url}/d/m.onnx")
-    assert all(request.path != "/private" for request in own.state.requests)
+        read_weight(f"{model_server.url}/d/m.onnx")
+    assert all(request.path != "/private" for request in model_server.state.requests)
 
 
-def test_servers_that_the_caller_names_are_followed(servers, monkeypatch) -> None:
-    own, other = servers
-    own.state.redirects["/d/w.data"] = 302, f"{other.url}/d/w.data"
-    np.testing.assert_array_equal(weight_of(f"{own.url}/d/m.onnx", allow_hosts=[other.host]), VALUES)
+def test_redirects_to_allowed_hosts_are_followed(servers, monkeypatch) -> None:
+    model_server, second_server = servers
+    model_server.state.redirects["/d/w.data"] = 302, f"{second_server.url}/d/w.data"
+    np.testing.assert_array_equal(read_weight(f"{model_server.url}/d/m.onnx", allow_hosts=[second_server.host]), VALUES)
     with pytest.raises(ow.SourceError, match="not followed"):
-        weight_of(f"{own.url}/d/m.onnx", allow_hosts=["127.0.0.1"])  # the server has another port
-    monkeypatch.setenv("ONNXWIRE_ALLOW_HOSTS", other.host)
-    np.testing.assert_array_equal(weight_of(f"{own.url}/d/m.onnx"), VALUES)
+        read_weight(f"{model_server.url}/d/m.onnx", allow_hosts=["127.0.0.1"])  # the server has another port
+    monkeypatch.setenv("ONNXWIRE_ALLOW_HOSTS", second_server.host)
+    np.testing.assert_array_equal(read_weight(f"{model_server.url}/d/m.onnx"), VALUES)
 
 
-def test_a_redirect_back_from_a_named_server_is_refused(servers) -> None:
-    own, other = servers
-    own.state.redirects["/d/w.data"] = 302, f"{other.url}/d/w.data"
-    other.state.redirects["/d/w.data"] = 302, f"{own.url}/d/m.onnx"
+def test_a_redirect_back_from_an_allowed_host_is_refused(servers) -> None:
+    model_server, second_server = servers
+    model_server.state.redirects["/d/w.data"] = 302, f"{second_server.url}/d/w.data"
+    second_server.state.redirects["/d/w.data"] = 302, f"{model_server.url}/d/m.onnx"
     with pytest.raises(ow.SourceError, match="not followed"):
-        weight_of(f"{own.url}/d/m.onnx", allow_hosts=[other.host])
+        read_weight(f"{model_server.url}/d/m.onnx", allow_hosts=[second_server.host])
 
 
 def test_external_data_that_is_opened_later_is_opened_in_the_same_mode(servers, tmp_path: Path) -> None:
-    own, other = servers
-    with ow.load(f"{own.url}/d/m.onnx", untrusted=True) as message:
-        own.state.redirects["/d/w.data"] = 302, f"{other.url}/d/w.data"
-        copy = ow.ModelProto()
-        copy.CopyFrom(message)
+    model_server, second_server = servers
+    with ow.load(f"{model_server.url}/d/m.onnx", untrusted=True) as message:
+        model_server.state.redirects["/d/w.data"] = 302, f"{second_server.url}/d/w.data"
+        copied_message = ow.ModelProto()
+        copied_message.CopyFrom(message)
         calls = {
             "numpy": message.graph.initializer[0].numpy,
-            "numpy of a copy": copy.graph.initializer[0].numpy,
+            "numpy of a copy": copied_message.graph.initializer[0].numpy,
             "save": lambda: ow.save(message, tmp_path / "m.onnx", external=None),
-            "save of a copy": lambda: ow.save(copy, tmp_path / "m.onnx", external="all.data"),
+            "save of a copy": lambda: ow.save(copied_message, tmp_path / "m.onnx", external="all.data"),
             "check": lambda: list(ow.check(message, checksums=True, untrusted=True)),
-            "diff": lambda: str(ow.diff(message, copy)),
+            "diff": lambda: str(ow.diff(message, copied_message)),
         }
         for name, call in calls.items():
             try:
@@ -92,31 +92,31 @@ def test_external_data_that_is_opened_later_is_opened_in_the_same_mode(servers, 
                 assert "not followed" in str(error), name
             else:
                 assert name in ("check", "diff"), name
-    assert not other.state.requests
+    assert not second_server.state.requests
     assert os.listdir(tmp_path) == []
 
 
 def test_the_environment_sets_the_mode_and_nothing_resets_it(servers, monkeypatch) -> None:
-    own, other = servers
-    own.state.redirects["/d/m.onnx"] = 302, f"{other.url}/d/m.onnx"
+    model_server, second_server = servers
+    model_server.state.redirects["/d/m.onnx"] = 302, f"{second_server.url}/d/m.onnx"
     for value in ("0", ""):
         monkeypatch.setenv("ONNXWIRE_UNTRUSTED", value)
-        ow.load(f"{own.url}/d/m.onnx").close()
-    other.state.requests.clear()
+        ow.load(f"{model_server.url}/d/m.onnx").close()
+    second_server.state.requests.clear()
     for value in ("1", "true", "no"):  # any value except 0 turns the mode on, including misspelt ones
         monkeypatch.setenv("ONNXWIRE_UNTRUSTED", value)
         with pytest.raises(ow.SourceError, match="not followed for untrusted models"):
-            ow.load(f"{own.url}/d/m.onnx", untrusted=False)
-    assert not other.state.requests
+            ow.load(f"{model_server.url}/d/m.onnx", untrusted=False)
+    assert not second_server.state.requests
 
 
 def test_check_opens_its_source_in_the_same_mode(servers) -> None:
-    own, other = servers
-    own.state.redirects["/d/m.onnx"] = 302, f"{other.url}/d/m.onnx"
+    model_server, second_server = servers
+    model_server.state.redirects["/d/m.onnx"] = 302, f"{second_server.url}/d/m.onnx"
     with pytest.raises(ow.SourceError, match="not followed for untrusted models"):
-        ow.check(f"{own.url}/d/m.onnx", untrusted=True)
-    assert not other.state.requests
-    ow.check(f"{own.url}/d/m.onnx")
+        ow.check(f"{model_server.url}/d/m.onnx", untrusted=True)
+    assert not second_server.state.requests
+    ow.check(f"{model_server.url}/d/m.onnx")
 
 
 LOCATIONS = [
@@ -131,23 +131,23 @@ LOCATIONS = [
 
 @pytest.mark.parametrize("location", LOCATIONS)
 def test_locations_of_a_remote_model_name_no_server(servers, location: str) -> None:
-    own, other = servers
-    own.state.files["/d/m.onnx"] = Pieces(model_bytes(location.replace("HOST", other.host)))
+    model_server, second_server = servers
+    model_server.state.files["/d/m.onnx"] = Pieces(model_bytes(location.replace("HOST", second_server.host)))
     with pytest.raises((ow.ExternalDataError, ow.SourceError)):
-        weight_of(f"{own.url}/d/m.onnx")
-    assert not other.state.requests
+        read_weight(f"{model_server.url}/d/m.onnx")
+    assert not second_server.state.requests
     # Only the model is requested, or a file below its folder whose name looks like an address.
-    paths = {request.path for request in own.state.requests} - {"/d/m.onnx"}
+    paths = {request.path for request in model_server.state.requests} - {"/d/m.onnx"}
     assert all(path.startswith(("/d/http:", "/d/http%3A")) for path in paths), paths
 
 
 @pytest.mark.parametrize("location", LOCATIONS)
 def test_locations_of_a_local_model_name_no_server(servers, location: str, tmp_path: Path) -> None:
-    _, other = servers
-    (tmp_path / "m.onnx").write_bytes(model_bytes(location.replace("HOST", other.host)))
+    _, second_server = servers
+    (tmp_path / "m.onnx").write_bytes(model_bytes(location.replace("HOST", second_server.host)))
     with pytest.raises((ow.ExternalDataError, ow.SourceError)):
-        weight_of(tmp_path / "m.onnx")
-    assert not other.state.requests
+        read_weight(tmp_path / "m.onnx")
+    assert not second_server.state.requests
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="makes links and pipes")
@@ -176,35 +176,44 @@ def test_files_outside_of_the_folder_and_special_files_are_refused(kind: str, tm
         data.symlink_to("w.data")
     (folder / "m.onnx").write_bytes(model_bytes(location))
     with pytest.raises((ow.ExternalDataError, ow.SourceError)):
-        weight_of(folder / "m.onnx")
+        read_weight(folder / "m.onnx")
 
 
 def test_endpoints_whose_redirects_would_be_followed_are_refused(servers, monkeypatch) -> None:
-    own, other = servers
+    model_server, second_server = servers
     keys = {"region": "us-east-1", "access_key_id": "key", "secret_access_key": "hunter2"}
     keys["client_options"] = {"allow_http": True}
-    address, data = "s3://bucket/d/m.onnx", own.state.files["/d/m.onnx"]
-    own.state.files["/bucket/d/m.onnx"] = data
-    for option in ({"endpoint": own.url}, {"aws_endpoint_url": own.url}, {"config": {"endpoint": own.url}}):
-        with pytest.raises(ow.SourceError, match="refused for untrusted models") as caught:
+    address, data = "s3://bucket/d/m.onnx", model_server.state.files["/d/m.onnx"]
+    model_server.state.files["/bucket/d/m.onnx"] = data
+    for option in (
+        {"endpoint": model_server.url},
+        {"aws_endpoint_url": model_server.url},
+        {"config": {"endpoint": model_server.url}},
+    ):
+        with pytest.raises(ow.SourceError, match="refused for untrusted models") as error_info:
             ow.load(address, storage_options=keys | option, untrusted=True)
-        assert "hunter2" not in str(caught.value)
+        assert "hunter2" not in str(error_info.value)
     with pytest.raises(ow.SourceError, match="refused for untrusted models"):
-        ow.load(address, storage_options=keys | {"endpoint": own.url}, untrusted=True, allow_hosts=[other.host])
-    monkeypatch.setenv("AWS_ENDPOINT_URL", own.url)
+        ow.load(
+            address,
+            storage_options=keys | {"endpoint": model_server.url},
+            untrusted=True,
+            allow_hosts=[second_server.host],
+        )
+    monkeypatch.setenv("AWS_ENDPOINT_URL", model_server.url)
     with pytest.raises(ow.SourceError, match="AWS_ENDPOINT_URL"):
         ow.load(address, storage_options=keys, untrusted=True)
-    assert not own.state.requests
-    ow.load(address, storage_options=keys, untrusted=True, allow_hosts=[own.host]).close()
+    assert not model_server.state.requests
+    ow.load(address, storage_options=keys, untrusted=True, allow_hosts=[model_server.host]).close()
     ow.load(address, storage_options=keys).close()
 
 
-def test_other_sources_are_read_as_always(tmp_path: Path) -> None:
+def test_local_sources_are_read_as_without_the_mode(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(model_bytes())
     (tmp_path / "w.data").write_bytes(VALUES.tobytes())
-    np.testing.assert_array_equal(weight_of(path), VALUES)
-    np.testing.assert_array_equal(weight_of(path.read_bytes(), external_data={"w.data": VALUES}), VALUES)
+    np.testing.assert_array_equal(read_weight(path), VALUES)
+    np.testing.assert_array_equal(read_weight(path.read_bytes(), external_data={"w.data": VALUES}), VALUES)
     with open(path, "rb") as file, ow.load(file, untrusted=True) as message:
         assert message.ir_version == 9
 

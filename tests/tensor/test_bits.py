@@ -1,4 +1,4 @@
-"""Packed elements of 2, 4 and 6 bits: the same as bit by bit in plain Python, and as the official helpers."""
+"""Packed elements of 2, 4 and 6 bits, compared with plain Python and with the official helpers."""
 
 import ml_dtypes
 import numpy as np
@@ -19,7 +19,7 @@ DTYPES = {
     "float6_e2m3fn": 6,
     "float6_e3m2fn": 6,
 }
-LONG_COUNT = 200_003  # a prime number of elements, more than are unpacked while holding the GIL
+LONG_COUNT = 200_003  # a prime number of elements, so many that they are unpacked without the GIL
 GUARD = 0xA5
 
 
@@ -33,7 +33,7 @@ def plain_unpack(data: bytes, n: int, bits: int, start: int) -> list[int]:
 
 
 def plain_pack(elements: bytes, bits: int) -> bytes:
-    stream = sum((e & (1 << bits) - 1) << i * bits for i, e in enumerate(elements))
+    stream = sum((element & (1 << bits) - 1) << i * bits for i, element in enumerate(elements))
     return stream.to_bytes(packed_size(len(elements), bits), "little")
 
 
@@ -46,15 +46,15 @@ def official_pack(elements: np.ndarray, bits: int) -> np.ndarray:
     return kernels[bits](elements)
 
 
-def exact(data: bytes) -> np.ndarray:
-    """Return a copy in memory of exactly its size, so that a sanitizer detects reads beyond it."""
+def exact_copy(data: bytes) -> np.ndarray:
+    """Return a copy in memory of exactly this size, so that a sanitizer detects reads beyond its end."""
     return np.frombuffer(data, np.uint8).copy()
 
 
-def guarded(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return a buffer of n bytes inside an array of guard bytes, and the array."""
-    whole = np.full(n + 64, GUARD, np.uint8)
-    return whole[32 : 32 + n], whole
+def make_guarded(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return a buffer of n bytes in the middle of an array of guard bytes, and the array."""
+    guarded_array = np.full(n + 64, GUARD, np.uint8)
+    return guarded_array[32 : 32 + n], guarded_array
 
 
 def random_bytes(n: int) -> np.ndarray:
@@ -62,63 +62,63 @@ def random_bytes(n: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
-@given(n=st.integers(0, 130), start=st.integers(0, 70), slack=st.integers(0, 20), draw=st.data())
-def test_unpacking_equals_plain_python(bits, n, start, slack, draw):
-    size = packed_size(start + n, bits) + slack
-    source = exact(draw.draw(st.binary(min_size=size, max_size=size)))
+@given(n=st.integers(0, 130), start=st.integers(0, 70), extra_bytes=st.integers(0, 20), data=st.data())
+def test_unpacking_equals_plain_python(bits, n, start, extra_bytes, data):
+    size = packed_size(start + n, bits) + extra_bytes
+    source = exact_copy(data.draw(st.binary(min_size=size, max_size=size)))
     expected = plain_unpack(source.tobytes(), n, bits, start)
     out = np.empty(n, np.uint8)
     unpack(source, out, bits, start)
     assert out.tolist() == expected
-    room, whole = guarded(n)
-    unpack(source, room, bits, start)
-    assert room.tolist() == expected
-    assert (whole[:32] == GUARD).all() and (whole[32 + n :] == GUARD).all()
+    guarded_out, guarded_array = make_guarded(n)
+    unpack(source, guarded_out, bits, start)
+    assert guarded_out.tolist() == expected
+    assert (guarded_array[:32] == GUARD).all() and (guarded_array[32 + n :] == GUARD).all()
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
 @given(elements=st.binary(max_size=130))
 def test_packing_equals_plain_python(bits, elements):
-    source = exact(elements)
+    source = exact_copy(elements)
     out = np.full(packed_size(len(elements), bits), GUARD, np.uint8)
     pack(source, out, bits)
     assert out.tobytes() == plain_pack(elements, bits)
-    room, whole = guarded(len(out))
-    pack(source, room, bits)
-    assert room.tobytes() == out.tobytes()
-    assert (whole[:32] == GUARD).all() and (whole[32 + len(out) :] == GUARD).all()
+    guarded_out, guarded_array = make_guarded(len(out))
+    pack(source, guarded_out, bits)
+    assert guarded_out.tobytes() == out.tobytes()
+    assert (guarded_array[:32] == GUARD).all() and (guarded_array[32 + len(out) :] == GUARD).all()
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 1000, LONG_COUNT])
-def test_both_ways_equal_the_official_helpers(bits, n):
-    packed = random_bytes(packed_size(n, bits))
+def test_packing_and_unpacking_equal_the_official_helpers(bits, n):
+    packed_bytes = random_bytes(packed_size(n, bits))
     out = np.empty(n, np.uint8)
-    unpack(packed, out, bits)
-    np.testing.assert_array_equal(out, official_unpack(packed, n, bits))
+    unpack(packed_bytes, out, bits)
+    np.testing.assert_array_equal(out, official_unpack(packed_bytes, n, bits))
     elements = random_bytes(n)
-    again = np.empty(len(packed), np.uint8)
-    pack(elements, again, bits)
-    np.testing.assert_array_equal(again, official_pack(elements, bits))
+    packed_elements = np.empty(len(packed_bytes), np.uint8)
+    pack(elements, packed_elements, bits)
+    np.testing.assert_array_equal(packed_elements, official_pack(elements, bits))
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize("start", [0, 1, 2, 3, 5, 16, 99_999])
-def test_a_long_run_is_read_from_any_element_on(bits, start):
-    packed = random_bytes(packed_size(LONG_COUNT, bits))
+def test_a_long_run_can_be_read_from_any_element(bits, start):
+    packed_bytes = random_bytes(packed_size(LONG_COUNT, bits))
     out = np.empty(LONG_COUNT - start, np.uint8)
-    unpack(packed, out, bits, start)
-    np.testing.assert_array_equal(out, official_unpack(packed, LONG_COUNT, bits)[start:])
+    unpack(packed_bytes, out, bits, start)
+    np.testing.assert_array_equal(out, official_unpack(packed_bytes, LONG_COUNT, bits)[start:])
 
 
 @pytest.mark.parametrize("name, bits", DTYPES.items())
 def test_elements_are_the_bytes_that_ml_dtypes_stores(name, bits):
     dtype = np.dtype(getattr(ml_dtypes, name))
     codes = np.arange(1 << bits, dtype=np.uint8)
-    packed = np.empty(packed_size(len(codes), bits), np.uint8)
-    pack(codes, packed, bits)
+    packed_bytes = np.empty(packed_size(len(codes), bits), np.uint8)
+    pack(codes, packed_bytes, bits)
     out = np.empty(len(codes), np.uint8)
-    unpack(packed, out, bits)
+    unpack(packed_bytes, out, bits)
     values = out.view(dtype).astype(np.float32)
     assert len(set(values.tolist())) == len(codes) - name.startswith("float")  # 0.0 == -0.0
     np.testing.assert_array_equal(values.astype(dtype).view(np.uint8), out)
@@ -134,7 +134,7 @@ def test_high_bits_of_numpys_elements_are_not_packed(name, bits):
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
-def test_a_source_that_is_too_short_raises_and_nothing_is_written(bits):
+def test_a_source_that_is_too_short_raises_and_no_byte_is_written(bits):
     for n, start in [(1, 0), (16, 0), (17, 3), (1000, 5), (LONG_COUNT, 0)]:
         source = random_bytes(packed_size(start + n, bits) - 1)
         out = np.full(n, GUARD, np.uint8)
@@ -146,15 +146,15 @@ def test_a_source_that_is_too_short_raises_and_nothing_is_written(bits):
 @pytest.mark.parametrize("start", [-1, -8, 9, (1 << 63) - 1, -1 << 63])
 def test_a_start_outside_the_source_raises(start):
     out = np.full(1, GUARD, np.uint8)
-    for room in (out, out[:0]):
+    for buffer in (out, out[:0]):
         with pytest.raises(ValueError, match="from index"):
-            unpack(bytes(4), room, 4, start)
+            unpack(bytes(4), buffer, 4, start)
     assert out[0] == GUARD
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize("difference", [-1, 1])
-def test_packing_into_another_size_raises_and_nothing_is_written(bits, difference):
+def test_packing_into_another_size_raises_and_no_byte_is_written(bits, difference):
     for n in (1, 16, 17, 1000, LONG_COUNT):
         out = np.full(packed_size(n, bits) + difference, GUARD, np.uint8)
         with pytest.raises(ValueError, match=f"{n} elements of {bits} bits take"):
@@ -163,14 +163,14 @@ def test_packing_into_another_size_raises_and_nothing_is_written(bits, differenc
 
 
 @pytest.mark.parametrize("bits", [-2, 0, 1, 3, 5, 7, 8, 16])
-def test_other_widths_raise(bits):
+def test_unsupported_widths_raise(bits):
     with pytest.raises(ValueError, match=f"not {bits}"):
         unpack(bytes(64), bytearray(4), bits)
     with pytest.raises(ValueError, match=f"not {bits}"):
         pack(bytes(4), bytearray(64), bits)
 
 
-def test_wider_elements_raise():
+def test_arrays_of_elements_wider_than_a_byte_raise():
     with pytest.raises(ValueError, match="take a byte each"):
         unpack(bytes(64), np.zeros(4, np.uint16), 4)
     with pytest.raises(ValueError, match="take a byte each"):

@@ -1,4 +1,4 @@
-"""Tensors made from arrays: the values that the official reader returns, and the owner of their memory."""
+"""Tensors made from arrays: the values that the official reader returns, and the ownership of their memory."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from hypothesis import strategies as st
 import onnxwire
 from onnxwire import TensorProto, from_array
 
-T = stored_tensors.DATA_TYPES
-EVERY_TYPE = pytest.mark.parametrize("data_type", T.values(), ids=T)
+DATA_TYPES = stored_tensors.DATA_TYPES
+EVERY_TYPE = pytest.mark.parametrize("data_type", DATA_TYPES.values(), ids=DATA_TYPES)
 EACH_BYTE_TYPE = pytest.mark.parametrize(
-    "name", [name for name in T if stored_tensors.BITS[T[name]] >= 8 and name != "STRING"]
+    "name", [name for name in DATA_TYPES if stored_tensors.BITS[DATA_TYPES[name]] >= 8 and name != "STRING"]
 )
 
 
-def official(tensor):
-    """Return the official runtime's array of an encoded tensor."""
+def parse_officially(tensor):
+    """Return the message that the official runtime parses from the encoding of a tensor."""
     return onnx.TensorProto.FromString(tensor.SerializeToString())
 
 
-def decoded(tensor):
-    return onnx.numpy_helper.to_array(official(tensor))
+def read_officially(tensor):
+    return onnx.numpy_helper.to_array(parse_officially(tensor))
 
 
-def layouts(array):
+def memory_layouts(array):
     """Yield the array in different memory layouts: unchanged, Fortran order, every second element, reversed,
     big-endian."""
     yield array
     yield np.array(array, order="F")
-    seconds, reverse = (tuple(slice(None, None, step) for _ in array.shape) + (...,) for step in (2, -1))
-    spread = np.empty([2 * side for side in array.shape], array.dtype)[seconds]
-    spread[...] = array
-    yield spread
-    yield array[reverse].copy()[reverse]
+    every_second, reversed_index = (tuple(slice(None, None, step) for _ in array.shape) + (...,) for step in (2, -1))
+    spaced_array = np.empty([2 * side for side in array.shape], array.dtype)[every_second]
+    spaced_array[...] = array
+    yield spaced_array
+    yield array[reversed_index].copy()[reversed_index]
     yield np.moveaxis(np.moveaxis(array, 0, -1).copy(), -1, 0) if array.ndim else array.copy()
     if array.dtype.isbuiltin and array.dtype != object:
         yield array.astype(array.dtype.newbyteorder(">"))
@@ -56,27 +56,27 @@ def layouts(array):
 @given(data=st.data(), name=st.none() | st.text(max_size=3))
 def test_the_official_reader_reads_the_array_back(data_type, data, name):
     array = data.draw(stored_tensors.stored(data_type)).array()
-    wanted = onnx.numpy_helper.from_array(array, name)
-    for other in layouts(array):
-        tensor = from_array(other, name)
-        assert tensor.SerializeToString() == wanted.SerializeToString()
+    expected = onnx.numpy_helper.from_array(array, name)
+    for same_array_in_layout in memory_layouts(array):
+        tensor = from_array(same_array_in_layout, name)
+        assert tensor.SerializeToString() == expected.SerializeToString()
         assert (tensor.data_type, tensor.name, tensor.shape) == (data_type, name or "", array.shape)
         stored_tensors.same_array(tensor.numpy(), array)
-        if data_type != T["STRING"]:  # the official reader loses NULs in arrays of strings
-            stored_tensors.same_array(decoded(tensor), array)
-            assert bytes(tensor.raw_view) == wanted.raw_data
-            assert tensor.nbytes == len(wanted.raw_data)
+        if data_type != DATA_TYPES["STRING"]:  # the official reader loses NULs in arrays of strings
+            stored_tensors.same_array(read_officially(tensor), array)
+            assert bytes(tensor.raw_view) == expected.raw_data
+            assert tensor.nbytes == len(expected.raw_data)
 
 
 @pytest.mark.parametrize("code", "bBhHiIlLqQpPefdFD?")
 @pytest.mark.parametrize("order", "<>=")
 def test_every_type_of_numpy_that_onnx_has_is_accepted_in_either_byte_order(code, order):
     array = np.arange(6).reshape(2, 3).astype(np.dtype(code).newbyteorder(order))
-    wanted = array.astype(np.dtype(code).newbyteorder("="))
+    expected = array.astype(np.dtype(code).newbyteorder("="))
     tensor = from_array(array)
-    np.testing.assert_array_equal(decoded(tensor), array)
+    np.testing.assert_array_equal(read_officially(tensor), array)
     assert tensor.raw_data == array.astype(array.dtype.newbyteorder("<")).tobytes()
-    assert tensor.numpy().dtype == wanted.dtype
+    assert tensor.numpy().dtype == expected.dtype
 
 
 def test_an_array_may_repeat_one_element_by_strides():
@@ -102,29 +102,29 @@ STRINGS = ["", "a", "ä€𝄞", "x" * 300]
 def test_arrays_of_text_become_strings(array):
     for shape in ((4,), (2, 2)):
         tensor = from_array(array.reshape(shape), "t")
-        assert tensor.data_type == T["STRING"]
-        wanted = np.array(STRINGS, object).reshape(shape)
-        stored_tensors.same_array(decoded(tensor), wanted)
-        stored_tensors.same_array(tensor.numpy(), wanted)
+        assert tensor.data_type == DATA_TYPES["STRING"]
+        expected = np.array(STRINGS, object).reshape(shape)
+        stored_tensors.same_array(read_officially(tensor), expected)
+        stored_tensors.same_array(tensor.numpy(), expected)
 
 
-def test_bytes_that_are_not_text_are_kept():
+def test_bytes_that_are_not_text_are_stored_unchanged():
     array = np.array([b"\xff\0\xfe", b"\0"], object)
-    assert list(official(from_array(array)).string_data) == [b"\xff\0\xfe", b"\0"]
+    assert list(parse_officially(from_array(array)).string_data) == [b"\xff\0\xfe", b"\0"]
     stored_tensors.same_array(from_array(array).numpy(strings="bytes"), array)
 
 
 @pytest.mark.parametrize("array", [np.array("text"), np.array(b"text"), np.array("text", object)])
 def test_a_string_may_be_of_rank_0(array):
     tensor = from_array(array)
-    assert (tensor.shape, list(official(tensor).string_data)) == ((), [b"text"])
+    assert (tensor.shape, list(parse_officially(tensor).string_data)) == ((), [b"text"])
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 0, 4)])
 @pytest.mark.parametrize("dtype", ["f4", "U3", "S3", "O", ml_dtypes.int4])
 def test_an_empty_array_becomes_a_tensor_of_its_shape(shape, dtype):
     tensor = from_array(np.empty(shape, dtype))
-    assert decoded(tensor).shape == tensor.numpy().shape == shape
+    assert read_officially(tensor).shape == tensor.numpy().shape == shape
 
 
 @pytest.mark.parametrize(
@@ -146,10 +146,10 @@ def test_an_empty_array_becomes_a_tensor_of_its_shape(shape, dtype):
     ids=lambda array: str(array.dtype),
 )
 def test_a_dtype_without_an_onnx_type_is_refused(array):
-    with pytest.raises(onnxwire.TensorError) as caught:
+    with pytest.raises(onnxwire.TensorError) as error_info:
         from_array(array, "w0")
-    assert caught.value.tensor == "w0"
-    assert array.dtype == object or str(array.dtype) in str(caught.value) or array.dtype.kind == "U"
+    assert error_info.value.tensor == "w0"
+    assert array.dtype == object or str(array.dtype) in str(error_info.value) or array.dtype.kind == "U"
 
 
 # --- the owner of the memory
@@ -157,17 +157,17 @@ def test_a_dtype_without_an_onnx_type_is_refused(array):
 
 @EACH_BYTE_TYPE
 def test_the_array_is_shared_until_the_tensor_is_saved(name, tmp_path):
-    ones = stored_tensors.Stored(T[name], [2, 3], [1] * 6).array()
-    array = np.zeros((2, 3), ones.dtype)
+    array_of_ones = stored_tensors.Stored(DATA_TYPES[name], [2, 3], [1] * 6).array()
+    array = np.zeros((2, 3), array_of_ones.dtype)
     tensor = from_array(array)
     assert np.shares_memory(tensor.numpy(), array)
     assert np.shares_memory(np.frombuffer(tensor.raw_view, np.uint8), array)
-    array[...] = ones
-    stored_tensors.same_array(tensor.numpy(), ones)
-    stored_tensors.same_array(tensor.read(...), ones)
-    stored_tensors.same_array(decoded(tensor), ones)
+    array[...] = array_of_ones
+    stored_tensors.same_array(tensor.numpy(), array_of_ones)
+    stored_tensors.same_array(tensor.read(...), array_of_ones)
+    stored_tensors.same_array(read_officially(tensor), array_of_ones)
     onnxwire.save(tensor, tmp_path / "t.pb")
-    stored_tensors.same_array(onnxwire.load(tmp_path / "t.pb", TensorProto).numpy(), ones)
+    stored_tensors.same_array(onnxwire.load(tmp_path / "t.pb", TensorProto).numpy(), array_of_ones)
 
 
 @pytest.mark.parametrize("n", [1, 5, 100_000])
@@ -188,10 +188,10 @@ def test_an_encoding_does_not_change_with_the_array():
     encoded = tensor.SerializeToString()
     array[:] = 7
     assert onnx.numpy_helper.to_array(onnx.TensorProto.FromString(encoded)).tolist() == [0, 0, 0]
-    assert decoded(tensor).tolist() == [7, 7, 7]
+    assert read_officially(tensor).tolist() == [7, 7, 7]
 
 
-def test_the_tensor_keeps_the_array_and_the_view_keeps_it_too():
+def test_an_array_of_a_tensor_keeps_the_memory_of_the_original_array():
     tensor = from_array(np.arange(10_000, dtype=np.int32))
     array = tensor.numpy()
     del tensor
@@ -204,8 +204,8 @@ def test_a_read_only_array_is_shared():
     array = np.frombuffer(b"\1\0\2\0", np.int16)
     tensor = from_array(array)
     assert np.shares_memory(tensor.numpy(), array)
-    own = tensor.numpy(writable=True)
-    own[:] = 0
+    copied_array = tensor.numpy(writable=True)
+    copied_array[:] = 0
     assert array.tolist() == [1, 2]
 
 
@@ -214,23 +214,25 @@ def test_the_tensor_can_be_edited_like_any_other():
     tensor = from_array(array, "w")
     tensor.name = "v"
     tensor.dims[:] = [2, 2]
-    assert official(tensor).name == "v"
-    assert decoded(tensor).tolist() == [[1, 1], [1, 1]]
+    assert parse_officially(tensor).name == "v"
+    assert read_officially(tensor).tolist() == [[1, 1], [1, 1]]
     tensor.raw_data = bytes(16)
     assert not tensor.numpy().any()
     assert array.tolist() == [1] * 4
 
 
 def test_an_array_of_a_tensor_makes_a_tensor_without_a_copy():
-    data = TensorProto(data_type=T["DOUBLE"], dims=[2], raw_data=bytes(16)).SerializeToString()
+    data = TensorProto(data_type=DATA_TYPES["DOUBLE"], dims=[2], raw_data=bytes(16)).SerializeToString()
     tensor = from_array(TensorProto.FromString(data).numpy())
     assert np.shares_memory(tensor.numpy(), np.frombuffer(data, np.uint8))
     assert tensor.SerializeToString() == data
 
 
 @EVERY_TYPE
-def test_copies_and_equality_work_as_of_other_messages(data_type):
-    array = stored_tensors.Stored(data_type, [3], [b"a", b"b", b"c"] if data_type == T["STRING"] else [1, 0, 1]).array()
+def test_a_tensor_from_an_array_can_be_copied_and_compared(data_type):
+    array = stored_tensors.Stored(
+        data_type, [3], [b"a", b"b", b"c"] if data_type == DATA_TYPES["STRING"] else [1, 0, 1]
+    ).array()
     tensor = from_array(array, "w")
     copy = TensorProto()
     copy.CopyFrom(tensor)

@@ -22,36 +22,36 @@ STRING = onnx.TensorProto.STRING
 NUMBERS = ["0", "7", "0040", "4096", str(MAX_INT64), "0" * 30 + "8"]
 # Texts that are not plain decimal numbers below 2**63: signs, white space, underscores, digits of other scripts, a
 # fraction, "".
-NO_NUMBERS = ["-1", "+4", " 8", "8 ", "1_000", "٣", "0x10", "1.0", "", str(MAX_INT64 + 1), "9" * 40, "8\0"]
+INVALID_NUMBERS = ["-1", "+4", " 8", "8 ", "1_000", "٣", "0x10", "1.0", "", str(MAX_INT64 + 1), "9" * 40, "8\0"]
 LOCATIONS = ["w.bin", "deep/w.bin", "", "é.bin"]
-# Products of these reach any size; two or more factors of 2**31 and 2**62 exceed the limit.
+# Products of these dimensions have any size; those with two or more of 2**31 and 2**62 exceed the limit.
 DIMS = [0, 1, 2, 3, 5, 7, 1000, 1 << 31, (1 << 31) + 1, 1 << 62, MAX_INT64, -1, -(1 << 63)]
 SEGMENTS = [(0, 0), (0, 2), (1, 3), (2, 1), (-1, 2), (0, 1 << 62)]
 
 
-class Made:
+class RandomTensor:
     """A random TensorProto as wire bytes, and the values of its fields."""
 
     def __init__(self, seed):
-        draw = random.Random(seed)
+        rng = random.Random(seed)
         self.name = f"t{seed}"
-        self.dims = draw.choices(DIMS if draw.random() < 0.4 else DIMS[:6], k=draw.randrange(5))
-        self.data_type = draw.choice([*BITS, *BITS, *BITS, STRING, 0, 29, 63, 64, 1000, -1])
-        self.segment = draw.choice(SEGMENTS) if draw.random() < 0.1 else None
-        self.is_external = draw.random() < 0.5
+        self.dims = rng.choices(DIMS if rng.random() < 0.4 else DIMS[:6], k=rng.randrange(5))
+        self.data_type = rng.choice([*BITS, *BITS, *BITS, STRING, 0, 29, 63, 64, 1000, -1])
+        self.segment = rng.choice(SEGMENTS) if rng.random() < 0.1 else None
+        self.is_external = rng.random() < 0.5
         self.entries = []
         # Each key zero, one or several times, in any order, among unknown keys.
         for key, values in (("location", LOCATIONS), ("offset", NUMBERS), ("length", NUMBERS), ("checksum", ["ab"])):
-            for _ in range(draw.choice([0, 1, 1, 1, 1, 2])):
-                self.entries.append((key, draw.choice(NO_NUMBERS if draw.random() < 0.2 else values)))
-        self.entries += draw.choices([("basepath", "/"), ("Length", "9"), ("", "1")], k=draw.randrange(2))
-        draw.shuffle(self.entries)
-        if not self.is_external and draw.random() < 0.7:
+            for _ in range(rng.choice([0, 1, 1, 1, 1, 2])):
+                self.entries.append((key, rng.choice(INVALID_NUMBERS if rng.random() < 0.2 else values)))
+        self.entries += rng.choices([("basepath", "/"), ("Length", "9"), ("", "1")], k=rng.randrange(2))
+        rng.shuffle(self.entries)
+        if not self.is_external and rng.random() < 0.7:
             self.entries = []
-        self.raw = draw.randbytes(draw.choice([0, 1, 4, 12, 40])) if draw.random() < 0.4 else None
-        if self.raw is not None and draw.random() < 0.7 and 0 <= self.called_for <= 10_000:
-            self.raw = bytes(self.called_for)
-        self.strings = [b"x" * draw.randrange(4) for _ in range(draw.randrange(4))] if draw.random() < 0.3 else []
+        self.raw = rng.randbytes(rng.choice([0, 1, 4, 12, 40])) if rng.random() < 0.4 else None
+        if self.raw is not None and rng.random() < 0.7 and 0 <= self.required_nbytes <= 10_000:
+            self.raw = bytes(self.required_nbytes)
+        self.strings = [b"x" * rng.randrange(4) for _ in range(rng.randrange(4))] if rng.random() < 0.3 else []
 
     @property
     def elements(self):
@@ -68,41 +68,45 @@ class Made:
         return 0 not in self.dims and all(dim > 0 for dim in self.dims) and np.prod(self.dims, dtype=object) > MAX_INT64
 
     @property
-    def called_for(self):
+    def required_nbytes(self):
+        """Return the size that dims, segment and data type require, in bytes."""
         if self.is_excessive and self.elements == MAX_INT64:
             return MAX_INT64
         return min((self.elements * BITS.get(self.data_type, 8) + 7) // 8, MAX_INT64)
 
-    def given(self, key):
-        """Return the values of a key."""
+    def values_of(self, key):
+        """Return the values of a key in external_data."""
         return [value for name, value in self.entries if name == key]
 
-    def stated(self, key):
-        """Return the number of a key's last entry; None if it is not a number."""
-        values = self.given(key)
+    def last_number(self, key):
+        """Return the number in a key's last entry, or None if the entry is absent or not a plain number."""
+        values = self.values_of(key)
         return int(values[-1]) if values and values[-1] in NUMBERS else None
 
     @property
     def location(self):
-        """Return the location."""
-        return (self.given("location") or [""])[-1] or None if self.is_external else None
+        """Return the location of external data, or None."""
+        return (self.values_of("location") or [""])[-1] or None if self.is_external else None
 
     @property
     def is_raw(self):
         """Return whether raw_data is the payload."""
         if self.raw is None or self.is_external:
             return False
-        return len(self.raw) > 0 or (sum(map(len, self.strings)) if self.data_type == STRING else self.called_for) == 0
+        return (
+            len(self.raw) > 0
+            or (sum(map(len, self.strings)) if self.data_type == STRING else self.required_nbytes) == 0
+        )
 
     @property
     def nbytes(self):
         """Return the size of the payload, by the rules in the docstring of `payload_layout`."""
         if self.is_external:
-            length = self.stated("length")
-            return length if length is not None else 0 if self.data_type == STRING else self.called_for
+            length = self.last_number("length")
+            return length if length is not None else 0 if self.data_type == STRING else self.required_nbytes
         if self.raw:
             return len(self.raw)
-        return sum(map(len, self.strings)) if self.data_type == STRING else self.called_for
+        return sum(map(len, self.strings)) if self.data_type == STRING else self.required_nbytes
 
     @cache  # noqa: B019
     def message(self):
@@ -122,139 +126,140 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def made():
-    return [Made(seed) for seed in range(5000)]
+def random_tensors():
+    return [RandomTensor(seed) for seed in range(5000)]
 
 
 @pytest.fixture(scope="module")
-def model(made):
+def model(random_tensors):
     """Return a model with all tensors as initializers."""
-    graph = b"".join(span(5, tensor.message()) for tensor in made)
+    graph = b"".join(span(5, tensor.message()) for tensor in random_tensors)
     return onnxwire.ModelProto.FromString(number(1, max(onnx.Version.values())) + span(7, span(2, b"g") + graph))
 
 
-def test_the_list_of_tensors_has_the_right_sizes_and_offsets(made, model):
-    for tensor, info in zip(made, onnxwire.tensors(model), strict=True):
+def test_the_list_of_tensors_has_the_expected_sizes_and_offsets(random_tensors, model):
+    for tensor, info in zip(random_tensors, onnxwire.tensors(model), strict=True):
         offset = None
         if tensor.location is not None:
-            offset = tensor.stated("offset") if tensor.given("offset") else 0
+            offset = tensor.last_number("offset") if tensor.values_of("offset") else 0
         assert (info.name, info.nbytes, info.location) == (tensor.name, tensor.nbytes, tensor.location), tensor.entries
         assert info.offset == offset or tensor.is_raw
         assert (info.offset is not None) == (offset is not None or tensor.is_raw)
 
 
-def test_the_arrow_table_agrees_with_the_list_of_tensors(made, model):
+def test_the_arrow_table_agrees_with_the_list_of_tensors(random_tensors, model):
     rows = onnxwire.to_arrow(model, "tensors").to_pydict()
     infos = onnxwire.tensors(model)
     assert rows["bytes"] == [info.nbytes for info in infos]
     assert rows["location"] == [info.location for info in infos]
     assert rows["offset"] == [info.offset for info in infos]
-    assert rows["storage"] == ["external" if tensor.is_external else "inline" for tensor in made]
+    assert rows["storage"] == ["external" if tensor.is_external else "inline" for tensor in random_tensors]
     lengths = [
-        tensor.stated("length") if tensor.is_external else len(tensor.raw) if tensor.is_raw else None for tensor in made
+        tensor.last_number("length") if tensor.is_external else len(tensor.raw) if tensor.is_raw else None
+        for tensor in random_tensors
     ]
     assert rows["length"] == lengths
 
 
-def test_an_edited_model_has_the_same_sizes(made, model):
+def test_an_edited_model_has_the_same_sizes(random_tensors, model):
     sizes = [info.nbytes for info in onnxwire.tensors(model)]
-    edited = onnxwire.ModelProto()
-    edited.CopyFrom(model)
-    edited.producer_name = "edited"
-    for tensor in edited.graph.initializer:
+    edited_model = onnxwire.ModelProto()
+    edited_model.CopyFrom(model)
+    edited_model.producer_name = "edited"
+    for tensor in edited_model.graph.initializer:
         tensor.doc_string = "edited"
-    assert [info.nbytes for info in onnxwire.tensors(edited)] == sizes
-    assert onnxwire.to_arrow(edited, "tensors").to_pydict()["bytes"] == sizes
+    assert [info.nbytes for info in onnxwire.tensors(edited_model)] == sizes
+    assert onnxwire.to_arrow(edited_model, "tensors").to_pydict()["bytes"] == sizes
 
 
-def test_the_page_agrees_with_the_list_of_tensors(made, model):
+def test_the_page_agrees_with_the_list_of_tensors(random_tensors, model):
     sizes = [info.nbytes for info in onnxwire.tensors(model)]
     page = Queries(model)
-    rows = [row for start in range(0, len(made), 100) for row in page.tensors(start=start)["rows"]]
+    rows = [row for start in range(0, len(random_tensors), 100) for row in page.tensors(start=start)["rows"]]
     assert [row["bytes"] for row in rows] == sizes
     columns = MapColumns(model)
     assert sorted(columns.bytes[columns.is_weight]) == sorted(map(float, sizes))
-    assert sorted(columns.parameters[columns.is_weight]) == sorted(float(tensor.elements) for tensor in made)
+    assert sorted(columns.parameters[columns.is_weight]) == sorted(float(tensor.elements) for tensor in random_tensors)
 
 
-def test_a_tensor_whose_elements_can_be_read_has_the_bytes_of_its_array(made, model):
-    read = 0
+def test_a_tensor_whose_elements_can_be_read_has_the_bytes_of_its_array(random_tensors, model):
+    n_read = 0
     for tensor, info in zip(model.graph.initializer, onnxwire.tensors(model), strict=True):
         try:
             array = tensor.numpy(strings="bytes")
         except onnxwire.Error:
             continue
-        read += 1
+        n_read += 1
         assert info.nbytes == tensor.nbytes
         if tensor.data_type != STRING and not tensor.HasField("segment"):
             official = onnx.numpy_helper.to_array(onnx.TensorProto.FromString(tensor.SerializeToString()))
             assert official.shape == array.shape
-    assert read >= 300
+    assert n_read >= 300
 
 
-def problems_of(model, *rules):
-    """Return the indices of the initializers that break one of the rules, and the messages."""
+def find_problems(model, *rules):
+    """Return the messages of problems of these rules, by the index of the initializer."""
     return {
         int(problem.path.split("[")[1].split("]")[0]): problem.message
         for problem in onnxwire.check(model, select=rules)
     }
 
 
-def test_nbytes_is_the_size_that_check_requires(made, model):
-    wrong = problems_of(model, "external-length-matches-shape") | problems_of(
+def test_nbytes_is_the_size_that_check_requires(random_tensors, model):
+    problems = find_problems(model, "external-length-matches-shape") | find_problems(
         model, *(f"tensor-raw-data-length{end}" for end in ("", "-4bit", "-2bit", "-6bit")), "tensor-segment-bounds"
     )
-    compared = 0
-    for row, (tensor, ours) in enumerate(zip(made, model.graph.initializer, strict=True)):
-        is_stated = tensor.raw and not tensor.strings and tensor.elements and not tensor.is_external
-        if tensor.is_external and len(tensor.given("length")) == 1:
-            is_stated = tensor.stated("length") is not None
-        if tensor.data_type == STRING or not is_stated:
+    n_compared = 0
+    for row, (tensor, model_tensor) in enumerate(zip(random_tensors, model.graph.initializer, strict=True)):
+        has_length = tensor.raw and not tensor.strings and tensor.elements and not tensor.is_external
+        if tensor.is_external and len(tensor.values_of("length")) == 1:
+            has_length = tensor.last_number("length") is not None
+        if tensor.data_type == STRING or not has_length:
             continue
         try:
-            nbytes = ours.nbytes
+            nbytes = model_tensor.nbytes
         except onnxwire.TensorError:
             continue  # other rules report faults of dims, segment and data type
-        compared += 1
-        assert (row in wrong) == (nbytes != tensor.nbytes)
-        assert f"{nbytes:,} bytes" in wrong.get(row, f"{nbytes:,} bytes")
-    assert compared >= 1000
+        n_compared += 1
+        assert (row in problems) == (nbytes != tensor.nbytes)
+        assert f"{nbytes:,} bytes" in problems.get(row, f"{nbytes:,} bytes")
+    assert n_compared >= 1000
 
 
-def test_check_reports_ambiguous_descriptions_that_reading_refuses(made, model):
-    ambiguous = problems_of(model, "external-key-unique")
-    unclear = problems_of(model, "external-offset-format", "external-length-format")
-    refused = 0
-    for row, (tensor, ours) in enumerate(zip(made, model.graph.initializer, strict=True)):
+def test_check_reports_ambiguous_descriptions_that_reading_refuses(random_tensors, model):
+    ambiguity_problems = find_problems(model, "external-key-unique")
+    format_problems = find_problems(model, "external-offset-format", "external-length-format")
+    n_refused = 0
+    for row, (tensor, model_tensor) in enumerate(zip(random_tensors, model.graph.initializer, strict=True)):
         keys = [key for key, _ in tensor.entries] if tensor.is_external else []
-        assert (row in ambiguous) == (len(keys) > len(set(keys)))
+        assert (row in ambiguity_problems) == (len(keys) > len(set(keys)))
         values = [value for key, value in tensor.entries if key in ("offset", "length")] if tensor.is_external else []
-        assert (row in unclear) == any(value not in NUMBERS for value in values)
+        assert (row in format_problems) == any(value not in NUMBERS for value in values)
         try:
-            ours.numpy()
+            model_tensor.numpy()
         except onnxwire.ExternalDataError as error:
-            refused += 1
-            assert ("external_data contains" in str(error) and "twice" in str(error)) == (row in ambiguous)
+            n_refused += 1
+            assert ("external_data contains" in str(error) and "twice" in str(error)) == (row in ambiguity_problems)
         except onnxwire.TensorError:
             pass  # other rules report faults of data type, dims, or additional data
-    assert refused >= 500
+    assert n_refused >= 500
 
 
 @pytest.mark.filterwarnings("ignore:Ignoring unknown external data key")
-def test_the_last_entry_of_a_key_counts_as_in_the_official_reader(made, model):
-    compared = 0
-    for tensor, info in zip(made, onnxwire.tensors(model), strict=True):
+def test_the_last_entry_of_a_key_is_used_as_in_the_official_reader(random_tensors, model):
+    n_compared = 0
+    for tensor, info in zip(random_tensors, onnxwire.tensors(model), strict=True):
         if tensor.is_external:
             try:
                 official = external_data_helper.ExternalDataInfo(onnx.TensorProto.FromString(tensor.message()))
             except (ValueError, UnicodeError):
                 continue
-            if all(not tensor.given(key) or tensor.stated(key) is not None for key in ("offset", "length")):
-                compared += 1
+            if all(not tensor.values_of(key) or tensor.last_number(key) is not None for key in ("offset", "length")):
+                n_compared += 1
                 assert (info.location or "") == official.location
                 assert info.offset == (official.offset or 0) or not info.location
                 assert official.length is None or info.nbytes == official.length
-    assert compared >= 500
+    assert n_compared >= 500
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
@@ -280,16 +285,18 @@ def test_raw_data_of_an_external_tensor_is_not_the_payload():
 
 
 def test_rows_of_inline_tensors_agree_with_their_layouts():
-    dims = [b"", number(1, 3) + number(1, 0), span(1, b"\x02\x03") + number(1, 1 << 63)]
-    names = [b"", span(8, b"w"), span(8, b"\xff") + span(8, b"last"), span(8, b"\xc3")]
-    types = [b"", number(2, 1), number(2, 8), number(2, (1 << 64) - 1) + number(2, 77), span(2, b"x")]
-    raws = [b"", span(9, b""), span(9, b"abc") + span(9, b"de"), number(9, 3)]
-    others = [b"", number(14, 0), number(14, 1), span(3, number(2, 1)), number(50, 1)]
-    for parts in itertools.product(dims, names, types, raws, others):
-        graph = onnxwire.GraphProto.FromString(span(5, b"".join(parts)))
+    dim_records = [b"", number(1, 3) + number(1, 0), span(1, b"\x02\x03") + number(1, 1 << 63)]
+    name_records = [b"", span(8, b"w"), span(8, b"\xff") + span(8, b"last"), span(8, b"\xc3")]
+    type_records = [b"", number(2, 1), number(2, 8), number(2, (1 << 64) - 1) + number(2, 77), span(2, b"x")]
+    raw_records = [b"", span(9, b""), span(9, b"abc") + span(9, b"de"), number(9, 3)]
+    other_records = [b"", number(14, 0), number(14, 1), span(3, number(2, 1)), number(50, 1)]
+    for records in itertools.product(dim_records, name_records, type_records, raw_records, other_records):
+        graph = onnxwire.GraphProto.FromString(span(5, b"".join(records)))
         tensor = graph.initializer[0]
         row, layout = inline_row(tensor), layout_of(tensor)
-        assert (row is not None) == (layout.raw is not None and len(layout.raw) > 0 and parts[4] in (b"", others[4]))
+        assert (row is not None) == (
+            layout.raw is not None and len(layout.raw) > 0 and records[4] in (b"", other_records[4])
+        )
         if row is not None:
             offset = layout.raw.span[0]
             assert row == (tensor.name, layout.data_type, layout.shape, layout.nbytes, "<bytes>", offset)

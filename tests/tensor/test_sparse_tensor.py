@@ -17,24 +17,24 @@ from hypothesis import strategies as st
 import onnxwire
 from onnxwire import SparseTensorProto, TensorProto, from_array, from_coo
 
-T = stored_tensors.DATA_TYPES
-EVERY_TYPE = pytest.mark.parametrize("data_type", T.values(), ids=T)
+DATA_TYPES = stored_tensors.DATA_TYPES
+EVERY_TYPE = pytest.mark.parametrize("data_type", DATA_TYPES.values(), ids=DATA_TYPES)
 
 
 def coordinates(linear, dims):
     """Return the coordinates of the element with a linear index; the last dimension varies fastest."""
-    where = []
+    result = []
     for side in reversed(dims):
-        linear, rest = divmod(linear, side)
-        where.insert(0, rest)
-    return where
+        linear, coordinate = divmod(linear, side)
+        result.insert(0, coordinate)
+    return result
 
 
-def int64s(values, dims):
-    return TensorProto(data_type=T["INT64"], dims=dims, int64_data=values)
+def make_int64_tensor(values, dims):
+    return TensorProto(data_type=DATA_TYPES["INT64"], dims=dims, int64_data=values)
 
 
-def sparse(values, indices, dims):
+def make_sparse(values, indices, dims):
     """Return an encoded and parsed message."""
     message = SparseTensorProto(dims=dims)
     if values is not None:
@@ -45,14 +45,14 @@ def sparse(values, indices, dims):
 
 
 @st.composite
-def parts(draw, data_type):
+def sparse_parts(draw, data_type):
     """Draw the dims, the sorted linear indices and the values (a Stored) of a sparse tensor."""
     dims = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
     indexes = sorted(draw(st.sets(st.integers(0, math.prod(dims) - 1), max_size=9)))
     return dims, indexes, draw(stored_tensors.stored(data_type, dims=[len(indexes)]))
 
 
-def dense(dims, indexes, values):
+def make_dense(dims, indexes, values):
     """Return the dense array, computed element by element."""
     array = np.zeros(dims, values.dtype)
     if values.dtype == object:
@@ -66,113 +66,125 @@ def dense(dims, indexes, values):
 @examples(20)
 @given(data=st.data())
 def test_linear_indices_and_coordinates_define_the_same_array(data_type, data):
-    dims, indexes, stored = data.draw(parts(data_type))
+    dims, indexes, stored = data.draw(sparse_parts(data_type))
     values = stored.array()
-    where = np.array([coordinates(index, dims) for index in indexes], np.int64).reshape(len(indexes), len(dims))
+    coordinate_array = np.array([coordinates(index, dims) for index in indexes], np.int64).reshape(
+        len(indexes), len(dims)
+    )
     for message in stored.inline():
-        for indices in (int64s(indexes, [len(indexes)]), int64s(where.flatten(), where.shape), from_array(where)):
-            ours = sparse(TensorProto.FromString(message), indices, dims)
-            got, at = ours.to_coo()
-            stored_tensors.same_array(got, values)
-            stored_tensors.same_array(at, where)
-            stored_tensors.same_array(ours.numpy(), dense(dims, indexes, values))
+        for indices in (
+            make_int64_tensor(indexes, [len(indexes)]),
+            make_int64_tensor(coordinate_array.flatten(), coordinate_array.shape),
+            from_array(coordinate_array),
+        ):
+            our_tensor = make_sparse(TensorProto.FromString(message), indices, dims)
+            values_read, coordinates_read = our_tensor.to_coo()
+            stored_tensors.same_array(values_read, values)
+            stored_tensors.same_array(coordinates_read, coordinate_array)
+            stored_tensors.same_array(our_tensor.numpy(), make_dense(dims, indexes, values))
 
 
 @EVERY_TYPE
 @examples(20)
 @given(data=st.data())
 def test_coordinates_make_a_sparse_tensor(data_type, data):
-    dims, indexes, stored = data.draw(parts(data_type))
+    dims, indexes, stored = data.draw(sparse_parts(data_type))
     values = stored.array()
-    where = np.array([coordinates(index, dims) for index in indexes], np.int64).reshape(len(indexes), len(dims))
-    ours = from_coo(values, where, dims, "s")
-    official = onnx.SparseTensorProto.FromString(ours.SerializeToString())
+    coordinate_array = np.array([coordinates(index, dims) for index in indexes], np.int64).reshape(
+        len(indexes), len(dims)
+    )
+    our_tensor = from_coo(values, coordinate_array, dims, "s")
+    official = onnx.SparseTensorProto.FromString(our_tensor.SerializeToString())
     assert (official.values.name, list(official.dims)) == ("s", dims)
     stored_tensors.same_array(onnx.numpy_helper.to_array(official.values), values)
-    stored_tensors.same_array(onnx.numpy_helper.to_array(official.indices), where)
+    stored_tensors.same_array(onnx.numpy_helper.to_array(official.indices), coordinate_array)
     if indexes:
         onnx.checker.check_sparse_tensor(official)
-    got, at = ours.to_coo()
-    stored_tensors.same_array(got, values)
-    stored_tensors.same_array(at, where)
-    stored_tensors.same_array(ours.numpy(), dense(dims, indexes, values))
-    stored_tensors.same_array(SparseTensorProto.FromString(ours.SerializeToString()).numpy(), ours.numpy())
+    values_read, coordinates_read = our_tensor.to_coo()
+    stored_tensors.same_array(values_read, values)
+    stored_tensors.same_array(coordinates_read, coordinate_array)
+    stored_tensors.same_array(our_tensor.numpy(), make_dense(dims, indexes, values))
+    stored_tensors.same_array(SparseTensorProto.FromString(our_tensor.SerializeToString()).numpy(), our_tensor.numpy())
 
 
-def test_no_values_need_no_indices():
-    ours = sparse(TensorProto(data_type=T["FLOAT"], dims=[0]), None, [2, 3])
-    values, indices = ours.to_coo()
+def test_a_sparse_tensor_without_values_needs_no_indices():
+    our_tensor = make_sparse(TensorProto(data_type=DATA_TYPES["FLOAT"], dims=[0]), None, [2, 3])
+    values, indices = our_tensor.to_coo()
     assert (values.shape, values.dtype) == ((0,), np.float32)
     assert (indices.shape, indices.dtype) == ((0, 2), np.int64)
-    stored_tensors.same_array(ours.numpy(), np.zeros((2, 3), np.float32))
+    stored_tensors.same_array(our_tensor.numpy(), np.zeros((2, 3), np.float32))
 
 
 def test_the_dense_array_may_be_written_to():
-    ours = from_coo(np.ones(1, np.float32), np.array([[1]]), (3,))
-    array = ours.numpy()
+    our_tensor = from_coo(np.ones(1, np.float32), np.array([[1]]), (3,))
+    array = our_tensor.numpy()
     array[:] = 5
-    assert ours.numpy().tolist() == [0, 1, 0]
+    assert our_tensor.numpy().tolist() == [0, 1, 0]
 
 
-def test_coordinates_of_a_huge_array_take_little_memory():
-    values, where = np.array([1.5, 2.5]), np.array([[0, 5], [10**9 - 1, 10**9 - 1]])
-    ours = from_coo(values, where, (10**9, 10**9))
-    stored_tensors.same_array(ours.to_coo()[1], where)
-    linear = sparse(from_array(values), int64s([5, 10**18 - 1], [2]), [10**9, 10**9])
-    stored_tensors.same_array(linear.to_coo()[1], where)
+def test_coordinates_are_read_without_memory_for_the_dense_array():
+    values, coordinate_array = np.array([1.5, 2.5]), np.array([[0, 5], [10**9 - 1, 10**9 - 1]])
+    our_tensor = from_coo(values, coordinate_array, (10**9, 10**9))
+    stored_tensors.same_array(our_tensor.to_coo()[1], coordinate_array)
+    linear = make_sparse(from_array(values), make_int64_tensor([5, 10**18 - 1], [2]), [10**9, 10**9])
+    stored_tensors.same_array(linear.to_coo()[1], coordinate_array)
     with pytest.raises((onnxwire.Error, MemoryError)):
-        ours.numpy()
+        our_tensor.numpy()
 
 
-ONE_VALUE = TensorProto(data_type=T["FLOAT"], dims=[1], float_data=[1], name="w0")
-TWO = TensorProto(data_type=T["FLOAT"], dims=[2], float_data=[1, 2], name="w0")
-WRONG_TENSORS = {
-    "no values": (None, int64s([0], [1]), [2]),
+ONE_VALUE = TensorProto(data_type=DATA_TYPES["FLOAT"], dims=[1], float_data=[1], name="w0")
+TWO_VALUES = TensorProto(data_type=DATA_TYPES["FLOAT"], dims=[2], float_data=[1, 2], name="w0")
+INCONSISTENT_PARTS = {
+    "no values": (None, make_int64_tensor([0], [1]), [2]),
     "values that do not fit": (
-        TensorProto(data_type=T["FLOAT"], dims=[2], float_data=[1], name="w0"),
-        int64s([0, 1], [2]),
+        TensorProto(data_type=DATA_TYPES["FLOAT"], dims=[2], float_data=[1], name="w0"),
+        make_int64_tensor([0, 1], [2]),
         [4],
     ),
     "values of rank 2": (
-        TensorProto(data_type=T["FLOAT"], dims=[1, 1], float_data=[1], name="w0"),
-        int64s([0], [1]),
+        TensorProto(data_type=DATA_TYPES["FLOAT"], dims=[1, 1], float_data=[1], name="w0"),
+        make_int64_tensor([0], [1]),
         [2],
     ),
-    "values of rank 0": (TensorProto(data_type=T["FLOAT"], float_data=[1], name="w0"), int64s([0], [1]), [2]),
+    "values of rank 0": (
+        TensorProto(data_type=DATA_TYPES["FLOAT"], float_data=[1], name="w0"),
+        make_int64_tensor([0], [1]),
+        [2],
+    ),
     "no indices": (ONE_VALUE, None, [2]),
-    "too few indices": (TWO, int64s([0], [1]), [4]),
-    "too many indices": (ONE_VALUE, int64s([0, 1], [2]), [4]),
-    "indices that do not fit": (TWO, int64s([0], [2]), [4]),
-    "too few coordinates": (TWO, int64s([0, 0], [1, 2]), [4, 4]),
-    "coordinates of another rank": (TWO, int64s([0, 1], [2, 1]), [4, 4]),
-    "coordinates of rank 3": (ONE_VALUE, int64s([0, 0], [1, 2, 1]), [4, 4]),
-    "a single index of rank 0": (ONE_VALUE, int64s([0], []), [4]),
-    "indices of another type": (ONE_VALUE, TensorProto(data_type=T["INT32"], dims=[1], int32_data=[0]), [4]),
-    "float indices": (ONE_VALUE, TensorProto(data_type=T["DOUBLE"], dims=[1], double_data=[0]), [4]),
-    "an index too large": (ONE_VALUE, int64s([16], [1]), [4, 4]),
-    "a negative index": (ONE_VALUE, int64s([-1], [1]), [4, 4]),
-    "the least index": (ONE_VALUE, int64s([-(1 << 63)], [1]), [4, 4]),
-    "a coordinate too large": (ONE_VALUE, int64s([0, 4], [1, 2]), [4, 4]),
-    "a coordinate too large though the linear index is not": (ONE_VALUE, int64s([0, 7], [1, 2]), [4, 4]),
-    "a negative coordinate": (ONE_VALUE, int64s([1, -1], [1, 2]), [4, 4]),
-    "no dims": (ONE_VALUE, int64s([0], [1]), []),
-    "a zero dim": (ONE_VALUE, int64s([0], [1]), [0]),
-    "a negative dim": (ONE_VALUE, int64s([0], [1]), [-4]),
-    "two negative dims": (ONE_VALUE, int64s([0], [1]), [-4, -4]),
-    "dims beyond int64": (ONE_VALUE, int64s([0], [1]), [1 << 32, 1 << 32]),
-    "an index twice": (TWO, int64s([3, 3], [2]), [4]),
-    "a coordinate twice": (TWO, int64s([0, 3, 0, 3], [2, 2]), [4, 4]),
-    "indices that descend": (TWO, int64s([3, 2], [2]), [4]),
-    "coordinates that descend": (TWO, int64s([0, 3, 0, 2], [2, 2]), [4, 4]),
+    "too few indices": (TWO_VALUES, make_int64_tensor([0], [1]), [4]),
+    "too many indices": (ONE_VALUE, make_int64_tensor([0, 1], [2]), [4]),
+    "indices that do not fit": (TWO_VALUES, make_int64_tensor([0], [2]), [4]),
+    "too few coordinates": (TWO_VALUES, make_int64_tensor([0, 0], [1, 2]), [4, 4]),
+    "coordinates of another rank": (TWO_VALUES, make_int64_tensor([0, 1], [2, 1]), [4, 4]),
+    "coordinates of rank 3": (ONE_VALUE, make_int64_tensor([0, 0], [1, 2, 1]), [4, 4]),
+    "a single index of rank 0": (ONE_VALUE, make_int64_tensor([0], []), [4]),
+    "indices of another type": (ONE_VALUE, TensorProto(data_type=DATA_TYPES["INT32"], dims=[1], int32_data=[0]), [4]),
+    "float indices": (ONE_VALUE, TensorProto(data_type=DATA_TYPES["DOUBLE"], dims=[1], double_data=[0]), [4]),
+    "an index too large": (ONE_VALUE, make_int64_tensor([16], [1]), [4, 4]),
+    "a negative index": (ONE_VALUE, make_int64_tensor([-1], [1]), [4, 4]),
+    "the least index": (ONE_VALUE, make_int64_tensor([-(1 << 63)], [1]), [4, 4]),
+    "a coordinate too large": (ONE_VALUE, make_int64_tensor([0, 4], [1, 2]), [4, 4]),
+    "a coordinate too large though the linear index is not": (ONE_VALUE, make_int64_tensor([0, 7], [1, 2]), [4, 4]),
+    "a negative coordinate": (ONE_VALUE, make_int64_tensor([1, -1], [1, 2]), [4, 4]),
+    "no dims": (ONE_VALUE, make_int64_tensor([0], [1]), []),
+    "a zero dim": (ONE_VALUE, make_int64_tensor([0], [1]), [0]),
+    "a negative dim": (ONE_VALUE, make_int64_tensor([0], [1]), [-4]),
+    "two negative dims": (ONE_VALUE, make_int64_tensor([0], [1]), [-4, -4]),
+    "dims beyond int64": (ONE_VALUE, make_int64_tensor([0], [1]), [1 << 32, 1 << 32]),
+    "an index twice": (TWO_VALUES, make_int64_tensor([3, 3], [2]), [4]),
+    "a coordinate twice": (TWO_VALUES, make_int64_tensor([0, 3, 0, 3], [2, 2]), [4, 4]),
+    "indices that descend": (TWO_VALUES, make_int64_tensor([3, 2], [2]), [4]),
+    "coordinates that descend": (TWO_VALUES, make_int64_tensor([0, 3, 0, 2], [2, 2]), [4, 4]),
 }
 
 
-@pytest.mark.parametrize("message", [sparse(*row) for row in WRONG_TENSORS.values()], ids=WRONG_TENSORS)
-def test_inconsistent_parts_raise(message):
-    for use in (message.to_coo, message.numpy):
-        with pytest.raises(onnxwire.TensorError) as caught:
-            use()
-        assert not message.values.name or "w0" in str(caught.value)
+@pytest.mark.parametrize("message", [make_sparse(*row) for row in INCONSISTENT_PARTS.values()], ids=INCONSISTENT_PARTS)
+def test_values_and_indices_that_do_not_fit_raise(message):
+    for read in (message.to_coo, message.numpy):
+        with pytest.raises(onnxwire.TensorError) as error_info:
+            read()
+        assert not message.values.name or "w0" in str(error_info.value)
 
 
 @pytest.mark.parametrize(
@@ -201,26 +213,26 @@ def test_from_dense_refuses_a_scalar(array):
         onnxwire.from_dense(array, "w0")
 
 
-def test_from_coo_sorts_or_refuses():
+def test_from_coo_sorts_or_refuses_unsorted_indices():
     try:
-        ours = from_coo(np.array([1.0, 2.0]), np.array([[1, 1], [0, 2]]), (2, 3))
+        our_tensor = from_coo(np.array([1.0, 2.0]), np.array([[1, 1], [0, 2]]), (2, 3))
     except onnxwire.TensorError:
         return
-    onnx.checker.check_sparse_tensor(onnx.SparseTensorProto.FromString(ours.SerializeToString()))
-    assert ours.numpy().tolist() == [[0, 0, 2], [0, 1, 0]]
+    onnx.checker.check_sparse_tensor(onnx.SparseTensorProto.FromString(our_tensor.SerializeToString()))
+    assert our_tensor.numpy().tolist() == [[0, 0, 2], [0, 1, 0]]
 
 
 @given(st.one_of(make(SparseTensorProto.DESCRIPTOR) for make in (wire.sound, wire.flawed, wire.damaged)))
 @example(b"\x1a\x0c\x01" + b"\xff" * 10 + b"\x01")  # a packed run of dims with a varint that is too long
 @examples(500)
-def test_any_bytes_raise_nothing_but_errors_of_onnxwire(data):
+def test_any_bytes_raise_only_errors_of_onnxwire(data):
     try:
         message = SparseTensorProto.FromString(data)
     except onnxwire.DecodeError:
         return
-    for use in (message.to_coo, message.numpy):
+    for read in (message.to_coo, message.numpy):
         try:
-            if use == message.to_coo or math.prod(map(abs, message.dims)) < 1 << 20:
-                use()
+            if read == message.to_coo or math.prod(map(abs, message.dims)) < 1 << 20:
+                read()
         except onnxwire.Error as error:
             assert str(error)

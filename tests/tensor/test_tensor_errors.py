@@ -1,4 +1,4 @@
-"""Tensors whose parts do not fit together, and hostile ones: the error names the fault immediately."""
+"""Inconsistent and hostile tensors: they raise errors that name the fault, without allocating memory."""
 
 from __future__ import annotations
 
@@ -19,67 +19,134 @@ import onnxwire
 from onnxwire import GraphProto, ModelProto, TensorProto
 from onnxwire.errors import TensorError
 
-T = stored_tensors.DATA_TYPES
+DATA_TYPES = stored_tensors.DATA_TYPES
 HUGE_DIM = 10**18
 EXTERNAL = onnx.TensorProto.EXTERNAL
 
 
-def entries(**pairs):
+def external_entries(**pairs):
     return [{"key": key, "value": str(value)} for key, value in pairs.items()]
 
 
-# By fault: the fields of a tensor, and the words and numbers that the message must contain.
+# By fault: the fields of a tensor, then the words and numbers that the message must contain.
 DAMAGED_TENSORS = {
-    "too few bytes": ({"data_type": T["FLOAT"], "dims": [3, 5], "raw_data": bytes(59)}, "60", "59"),
-    "too many bytes": ({"data_type": T["FLOAT"], "dims": [3, 5], "raw_data": bytes(61)}, "60", "61"),
-    "bytes of another type": ({"data_type": T["INT64"], "dims": [15], "raw_data": bytes(60)}, "120", "60"),
-    "no bytes for a scalar": ({"data_type": T["DOUBLE"], "raw_data": b""}, "8", "0"),
-    "bytes for no element": ({"data_type": T["FLOAT"], "dims": [0, 7], "raw_data": bytes(4)}, "0", "4"),
-    "no data": ({"data_type": T["FLOAT"], "dims": [3, 5]}, "15"),
-    "4-bit: an element too few": ({"data_type": T["INT4"], "dims": [17], "raw_data": bytes(8)}, "9", "8"),
-    "4-bit: a byte an element": ({"data_type": T["UINT4"], "dims": [17], "raw_data": bytes(17)}, "9", "17"),
-    "4-bit: a byte too many": ({"data_type": T["FLOAT4E2M1"], "dims": [16], "raw_data": bytes(9)}, "8", "9"),
-    "2-bit: an element too few": ({"data_type": T["INT2"], "dims": [25], "raw_data": bytes(6)}, "7", "6"),
-    "2-bit: a byte too many": ({"data_type": T["UINT2"], "dims": [24], "raw_data": bytes(7)}, "6", "7"),
-    "6-bit: a byte too few": ({"data_type": T["FLOAT6E2M3"], "dims": [11], "raw_data": bytes(8)}, "9", "8"),
-    "6-bit: whole groups": ({"data_type": T["FLOAT6E3M2"], "dims": [5], "raw_data": bytes(6)}, "4", "6"),
-    "too few floats": ({"data_type": T["FLOAT"], "dims": [3, 5], "float_data": [0] * 14}, "15", "14", "float_data"),
-    "too many floats": ({"data_type": T["FLOAT"], "dims": [3, 5], "float_data": [0] * 16}, "15", "16", "float_data"),
-    "too few ints": ({"data_type": T["INT8"], "dims": [15], "int32_data": [0] * 14}, "15", "14", "int32_data"),
-    "too few halves": ({"data_type": T["BFLOAT16"], "dims": [15], "int32_data": [0] * 8}, "15", "8", "int32_data"),
-    "too many int64": ({"data_type": T["INT64"], "int64_data": [0] * 2}, "1", "2", "int64_data"),
-    "too few uint64": ({"data_type": T["UINT32"], "dims": [5], "uint64_data": [0] * 4}, "5", "4", "uint64_data"),
-    "too few strings": ({"data_type": T["STRING"], "dims": [5], "string_data": [b"a"] * 4}, "5", "4", "string_data"),
-    "half a complex": ({"data_type": T["COMPLEX64"], "dims": [5], "float_data": [0] * 9}, "10", "9", "float_data"),
-    "real complex": ({"data_type": T["COMPLEX128"], "dims": [5], "double_data": [0] * 5}, "10", "5", "double_data"),
-    "4-bit: an entry an element": ({"data_type": T["INT4"], "dims": [17], "int32_data": [0] * 17}, "9", "17"),
-    "4-bit: an entry too few": ({"data_type": T["INT4"], "dims": [17], "int32_data": [0] * 8}, "9", "8"),
-    "2-bit: two entries a byte": ({"data_type": T["UINT2"], "dims": [17], "int32_data": [0] * 9}, "5", "9"),
-    "6-bit: packed entries": ({"data_type": T["FLOAT6E2M3"], "dims": [16], "int32_data": [0] * 12}, "16", "12"),
+    "too few bytes": ({"data_type": DATA_TYPES["FLOAT"], "dims": [3, 5], "raw_data": bytes(59)}, "60", "59"),
+    "too many bytes": ({"data_type": DATA_TYPES["FLOAT"], "dims": [3, 5], "raw_data": bytes(61)}, "60", "61"),
+    "bytes of another type": ({"data_type": DATA_TYPES["INT64"], "dims": [15], "raw_data": bytes(60)}, "120", "60"),
+    "no bytes for a scalar": ({"data_type": DATA_TYPES["DOUBLE"], "raw_data": b""}, "8", "0"),
+    "bytes for no element": ({"data_type": DATA_TYPES["FLOAT"], "dims": [0, 7], "raw_data": bytes(4)}, "0", "4"),
+    "no data": ({"data_type": DATA_TYPES["FLOAT"], "dims": [3, 5]}, "15"),
+    "4-bit: an element too few": ({"data_type": DATA_TYPES["INT4"], "dims": [17], "raw_data": bytes(8)}, "9", "8"),
+    "4-bit: a byte an element": ({"data_type": DATA_TYPES["UINT4"], "dims": [17], "raw_data": bytes(17)}, "9", "17"),
+    "4-bit: a byte too many": ({"data_type": DATA_TYPES["FLOAT4E2M1"], "dims": [16], "raw_data": bytes(9)}, "8", "9"),
+    "2-bit: an element too few": ({"data_type": DATA_TYPES["INT2"], "dims": [25], "raw_data": bytes(6)}, "7", "6"),
+    "2-bit: a byte too many": ({"data_type": DATA_TYPES["UINT2"], "dims": [24], "raw_data": bytes(7)}, "6", "7"),
+    "6-bit: a byte too few": ({"data_type": DATA_TYPES["FLOAT6E2M3"], "dims": [11], "raw_data": bytes(8)}, "9", "8"),
+    "6-bit: whole groups": ({"data_type": DATA_TYPES["FLOAT6E3M2"], "dims": [5], "raw_data": bytes(6)}, "4", "6"),
+    "too few floats": (
+        {"data_type": DATA_TYPES["FLOAT"], "dims": [3, 5], "float_data": [0] * 14},
+        "15",
+        "14",
+        "float_data",
+    ),
+    "too many floats": (
+        {"data_type": DATA_TYPES["FLOAT"], "dims": [3, 5], "float_data": [0] * 16},
+        "15",
+        "16",
+        "float_data",
+    ),
+    "too few ints": ({"data_type": DATA_TYPES["INT8"], "dims": [15], "int32_data": [0] * 14}, "15", "14", "int32_data"),
+    "too few halves": (
+        {"data_type": DATA_TYPES["BFLOAT16"], "dims": [15], "int32_data": [0] * 8},
+        "15",
+        "8",
+        "int32_data",
+    ),
+    "too many int64": ({"data_type": DATA_TYPES["INT64"], "int64_data": [0] * 2}, "1", "2", "int64_data"),
+    "too few uint64": (
+        {"data_type": DATA_TYPES["UINT32"], "dims": [5], "uint64_data": [0] * 4},
+        "5",
+        "4",
+        "uint64_data",
+    ),
+    "too few strings": (
+        {"data_type": DATA_TYPES["STRING"], "dims": [5], "string_data": [b"a"] * 4},
+        "5",
+        "4",
+        "string_data",
+    ),
+    "half a complex": (
+        {"data_type": DATA_TYPES["COMPLEX64"], "dims": [5], "float_data": [0] * 9},
+        "10",
+        "9",
+        "float_data",
+    ),
+    "real complex": (
+        {"data_type": DATA_TYPES["COMPLEX128"], "dims": [5], "double_data": [0] * 5},
+        "10",
+        "5",
+        "double_data",
+    ),
+    "4-bit: an entry an element": ({"data_type": DATA_TYPES["INT4"], "dims": [17], "int32_data": [0] * 17}, "9", "17"),
+    "4-bit: an entry too few": ({"data_type": DATA_TYPES["INT4"], "dims": [17], "int32_data": [0] * 8}, "9", "8"),
+    "2-bit: two entries a byte": ({"data_type": DATA_TYPES["UINT2"], "dims": [17], "int32_data": [0] * 9}, "5", "9"),
+    "6-bit: packed entries": (
+        {"data_type": DATA_TYPES["FLOAT6E2M3"], "dims": [16], "int32_data": [0] * 12},
+        "16",
+        "12",
+    ),
     "floats and bytes": (
-        {"data_type": T["FLOAT"], "dims": [1], "float_data": [1], "raw_data": bytes(4)},
+        {"data_type": DATA_TYPES["FLOAT"], "dims": [1], "float_data": [1], "raw_data": bytes(4)},
         "float_data",
         "raw_data",
     ),
     "floats and ints": (
-        {"data_type": T["FLOAT"], "dims": [1], "float_data": [1], "int32_data": [1]},
+        {"data_type": DATA_TYPES["FLOAT"], "dims": [1], "float_data": [1], "int32_data": [1]},
         "float_data",
         "int32_data",
     ),
-    "raw strings": ({"data_type": T["STRING"], "dims": [1], "raw_data": b"a"}, "STRING", "raw_data"),
-    "floats for ints": ({"data_type": T["INT64"], "dims": [2], "float_data": [1, 2]}, "int64_data", "float_data"),
-    "ints for halves": ({"data_type": T["FLOAT16"], "dims": [1], "float_data": [1]}, "int32_data", "float_data"),
-    "ints for unsigned": ({"data_type": T["UINT32"], "dims": [1], "int32_data": [1]}, "uint64_data", "int32_data"),
-    "doubles for floats": ({"data_type": T["FLOAT"], "dims": [1], "double_data": [1]}, "float_data", "double_data"),
-    "strings for bytes": ({"data_type": T["UINT8"], "dims": [1], "string_data": [b"a"]}, "int32_data", "string_data"),
-    "a negative dim": ({"data_type": T["FLOAT"], "dims": [2, -1], "raw_data": bytes(8)}, "-1"),
-    "negative dims whose product fits": ({"data_type": T["INT8"], "dims": [-2, -2], "raw_data": bytes(4)}, "-2"),
-    "dims beyond int64": ({"data_type": T["INT8"], "dims": [1 << 32, 1 << 32], "raw_data": b""}, str(1 << 32)),
-    "dims whose product wraps to 4": ({"data_type": T["INT8"], "dims": [(1 << 62) + 1, 4], "raw_data": bytes(4)}, "4"),
-    "bytes beyond int64": ({"data_type": T["DOUBLE"], "dims": [1 << 61], "raw_data": bytes(8)}, str(1 << 61)),
-    "bits beyond int64": ({"data_type": T["INT4"], "dims": [1 << 62], "raw_data": bytes(8)}, str(1 << 62)),
-    "dims beyond int64 beside a zero": ({"data_type": T["INT8"], "dims": [0, 1 << 62, 1 << 62], "raw_data": b""},),
-    "more dims than arrays have": ({"data_type": T["INT8"], "dims": [1] * 65, "raw_data": b"a"}, "65"),
+    "raw strings": ({"data_type": DATA_TYPES["STRING"], "dims": [1], "raw_data": b"a"}, "STRING", "raw_data"),
+    "floats for ints": (
+        {"data_type": DATA_TYPES["INT64"], "dims": [2], "float_data": [1, 2]},
+        "int64_data",
+        "float_data",
+    ),
+    "ints for halves": (
+        {"data_type": DATA_TYPES["FLOAT16"], "dims": [1], "float_data": [1]},
+        "int32_data",
+        "float_data",
+    ),
+    "ints for unsigned": (
+        {"data_type": DATA_TYPES["UINT32"], "dims": [1], "int32_data": [1]},
+        "uint64_data",
+        "int32_data",
+    ),
+    "doubles for floats": (
+        {"data_type": DATA_TYPES["FLOAT"], "dims": [1], "double_data": [1]},
+        "float_data",
+        "double_data",
+    ),
+    "strings for bytes": (
+        {"data_type": DATA_TYPES["UINT8"], "dims": [1], "string_data": [b"a"]},
+        "int32_data",
+        "string_data",
+    ),
+    "a negative dim": ({"data_type": DATA_TYPES["FLOAT"], "dims": [2, -1], "raw_data": bytes(8)}, "-1"),
+    "negative dims whose product fits": (
+        {"data_type": DATA_TYPES["INT8"], "dims": [-2, -2], "raw_data": bytes(4)},
+        "-2",
+    ),
+    "dims beyond int64": ({"data_type": DATA_TYPES["INT8"], "dims": [1 << 32, 1 << 32], "raw_data": b""}, str(1 << 32)),
+    "dims whose product wraps to 4": (
+        {"data_type": DATA_TYPES["INT8"], "dims": [(1 << 62) + 1, 4], "raw_data": bytes(4)},
+        "4",
+    ),
+    "bytes beyond int64": ({"data_type": DATA_TYPES["DOUBLE"], "dims": [1 << 61], "raw_data": bytes(8)}, str(1 << 61)),
+    "bits beyond int64": ({"data_type": DATA_TYPES["INT4"], "dims": [1 << 62], "raw_data": bytes(8)}, str(1 << 62)),
+    "dims beyond int64 beside a zero": (
+        {"data_type": DATA_TYPES["INT8"], "dims": [0, 1 << 62, 1 << 62], "raw_data": b""},
+    ),
+    "more dims than arrays have": ({"data_type": DATA_TYPES["INT8"], "dims": [1] * 65, "raw_data": b"a"}, "65"),
     "no data type": ({"dims": [1], "raw_data": bytes(4)}, "0"),
     "no such data type": ({"data_type": 29, "dims": [1], "raw_data": bytes(4)}, "29"),
     "a data type of 999": ({"data_type": 999, "dims": [1], "raw_data": bytes(4)}, "999"),
@@ -87,52 +154,52 @@ DAMAGED_TENSORS = {
     "the lowest data type of int32": ({"data_type": -(1 << 31), "dims": [1], "raw_data": bytes(4)}, str(-(1 << 31))),
     "bytes beside external ones": (
         {
-            "data_type": T["FLOAT"],
+            "data_type": DATA_TYPES["FLOAT"],
             "dims": [1],
             "raw_data": bytes(4),
             "data_location": EXTERNAL,
-            "external_data": entries(location="w.bin"),
+            "external_data": external_entries(location="w.bin"),
         },
         "raw_data",
         "EXTERNAL",
     ),
     "floats beside external ones": (
         {
-            "data_type": T["FLOAT"],
+            "data_type": DATA_TYPES["FLOAT"],
             "dims": [1],
             "float_data": [1],
             "data_location": EXTERNAL,
-            "external_data": entries(location="w.bin"),
+            "external_data": external_entries(location="w.bin"),
         },
         "float_data",
         "EXTERNAL",
     ),
     "external strings": (
         {
-            "data_type": T["STRING"],
+            "data_type": DATA_TYPES["STRING"],
             "dims": [1],
             "data_location": EXTERNAL,
-            "external_data": entries(location="w.bin", length=4),
+            "external_data": external_entries(location="w.bin", length=4),
         },
         "STRING",
         "external",
     ),
     "external without a location": (
-        {"data_type": T["FLOAT"], "dims": [1], "data_location": EXTERNAL},
+        {"data_type": DATA_TYPES["FLOAT"], "dims": [1], "data_location": EXTERNAL},
         "location",
     ),
     "external of a tensor that has no file": (
         {
-            "data_type": T["FLOAT"],
+            "data_type": DATA_TYPES["FLOAT"],
             "dims": [1],
             "data_location": EXTERNAL,
-            "external_data": entries(location="w.bin"),
+            "external_data": external_entries(location="w.bin"),
         },
         "w.bin",
     ),
 }
-EVERY_WRONG = pytest.mark.parametrize(
-    "fields, words", [(row[0], row[1:]) for row in DAMAGED_TENSORS.values()], ids=DAMAGED_TENSORS
+EVERY_DAMAGED_TENSOR = pytest.mark.parametrize(
+    "fields, expected_words", [(row[0], row[1:]) for row in DAMAGED_TENSORS.values()], ids=DAMAGED_TENSORS
 )
 
 
@@ -142,37 +209,37 @@ def parsed_and_built(fields):
     return [TensorProto.FromString(tensor.SerializeToString()), tensor]
 
 
-@EVERY_WRONG
-def test_the_error_names_the_tensor_and_the_required_and_actual_contents(fields, words):
+@EVERY_DAMAGED_TENSOR
+def test_the_error_names_the_tensor_and_the_required_and_actual_contents(fields, expected_words):
     for tensor in parsed_and_built(fields):
-        with pytest.raises(onnxwire.Error) as caught:
+        with pytest.raises(onnxwire.Error) as error_info:
             tensor.numpy()
-        assert isinstance(caught.value, onnxwire.TensorError)
-        assert isinstance(caught.value, ValueError)
-        assert caught.value.tensor == "w0"
-        assert "'w0'" in str(caught.value)
-        assert "\n" not in str(caught.value)
-        for word in words:
-            numeral = word.lstrip("-").isdigit()
-            reason = caught.value.reason
-            assert word in (stored_tensors.figures(reason) if numeral else reason), reason
+        assert isinstance(error_info.value, onnxwire.TensorError)
+        assert isinstance(error_info.value, ValueError)
+        assert error_info.value.tensor == "w0"
+        assert "'w0'" in str(error_info.value)
+        assert "\n" not in str(error_info.value)
+        for word in expected_words:
+            is_number = word.lstrip("-").isdigit()
+            reason = error_info.value.reason
+            assert word in (stored_tensors.figures(reason) if is_number else reason), reason
 
 
-@EVERY_WRONG
-def test_every_access_to_the_data_raises(fields, words):
+@EVERY_DAMAGED_TENSOR
+def test_every_access_to_the_data_raises(fields, expected_words):
     for tensor in parsed_and_built(fields):
-        uses = [np.asarray, np.from_dlpack, lambda tensor: tensor.read(...)]
+        reads = [np.asarray, np.from_dlpack, lambda tensor: tensor.read(...)]
         if len(tensor.dims) <= 64:  # arrays have at most 64 dimensions
-            uses.append(lambda tensor: tensor.raw_view)
-        for use in uses:
-            with pytest.raises((onnxwire.TensorError, BufferError) if use is np.from_dlpack else onnxwire.TensorError):
-                use(tensor)
+            reads.append(lambda tensor: tensor.raw_view)
+        for read in reads:
+            with pytest.raises((onnxwire.TensorError, BufferError) if read is np.from_dlpack else onnxwire.TensorError):
+                read(tensor)
 
 
 def test_the_error_has_the_path_of_the_tensor(tmp_path):
     model = onnxwire.ModelProto()
     for name in ("good", "bad"):
-        model.graph.initializer.add(name=name, data_type=T["INT8"], dims=[2], raw_data=b"ab"[: len(name) - 2])
+        model.graph.initializer.add(name=name, data_type=DATA_TYPES["INT8"], dims=[2], raw_data=b"ab"[: len(name) - 2])
     constant = model.graph.node.add(op_type="Constant").attribute.add(name="value")
     constant.t.CopyFrom(model.graph.initializer[1])
     path = tmp_path / "m.onnx"
@@ -182,9 +249,9 @@ def test_the_error_has_the_path_of_the_tensor(tmp_path):
         (model.graph.initializer[1], "graph.initializer[1]"),
         (model.graph.node[0].attribute[0].t, "graph.node[0].attribute[0].t"),
     ]:
-        with pytest.raises(onnxwire.TensorError) as caught:
+        with pytest.raises(onnxwire.TensorError) as error_info:
             tensor.numpy()
-        error = caught.value
+        error = error_info.value
         assert (error.tensor, error.path, error.source) == ("bad", field, str(path))
         assert str(error).startswith(f"{path}: byte {error.offset:,}: {field}")
         assert 0 < error.offset < path.stat().st_size
@@ -194,9 +261,9 @@ def test_the_error_has_the_path_of_the_tensor(tmp_path):
 # --- hostile bytes
 
 
-def use_everything(tensor):
+def call_every_method(tensor):
     """Call every method of a tensor; only onnxwire.Error, and errors of indices and DLPack, may be raised."""
-    acts = [
+    calls = [
         lambda: tensor.shape,
         lambda: tensor.dtype,
         lambda: tensor.nbytes,
@@ -210,9 +277,9 @@ def use_everything(tensor):
         lambda: tensor.__array__(),
     ]
     results = []
-    for act in acts:
+    for call in calls:
         try:
-            results.append(act())
+            results.append(call())
         except onnxwire.Error as error:
             assert str(error)
             results.append(error)
@@ -223,27 +290,27 @@ def use_everything(tensor):
     return results
 
 
-def peak_of(act, *arguments):
-    """Return the peak memory of an action in bytes."""
+def peak_bytes(function, *arguments):
+    """Return the peak memory of a call in bytes."""
     tracemalloc.start()
     try:
-        act(*arguments)
+        function(*arguments)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
 
 
-@each("name", T)
+@each("name", DATA_TYPES)
 @each(
     "dims",
     [[HUGE_DIM], [1 << 20, 1 << 20], [(1 << 63) - 1], [1 << 31, 1 << 31], [HUGE_DIM, 0], [1] * 63 + [HUGE_DIM]],
     ids=["big", "square", "most", "2^62", "none", "deep"],
 )
-def test_dims_without_data_allocate_nothing(name, dims):
+def test_dims_without_data_allocate_no_large_memory(name, dims):
     for data in (b"", wire.span(9, b"ab"), wire.number(14, 1)):
-        tensor = TensorProto.FromString(stored_tensors.Stored(T[name], dims, []).message(data))
-        use_everything(tensor)
-        assert peak_of(use_everything, tensor) < 1 << 18
+        tensor = TensorProto.FromString(stored_tensors.Stored(DATA_TYPES[name], dims, []).message(data))
+        call_every_method(tensor)
+        assert peak_bytes(call_every_method, tensor) < 1 << 18
         if 0 not in dims:
             with pytest.raises(onnxwire.TensorError):
                 tensor.numpy()
@@ -253,21 +320,21 @@ def test_dims_without_data_allocate_nothing(name, dims):
     wire.sound(TensorProto.DESCRIPTOR, 2) | wire.flawed(TensorProto.DESCRIPTOR) | wire.damaged(TensorProto.DESCRIPTOR)
 )
 @examples(500)
-def test_any_bytes_raise_nothing_but_errors_of_onnxwire(data):
+def test_any_bytes_raise_only_errors_of_onnxwire(data):
     try:
         tensor = TensorProto.FromString(data)
     except onnxwire.DecodeError:
         return
-    use_everything(tensor)
+    call_every_method(tensor)
 
 
 STORAGES = [f"{kind}_data" for kind in ("float", "int32", "string", "int64", "double", "uint64", "raw")]
 
 
 @st.composite
-def nearly_right(draw):
+def nearly_consistent_tensors(draw):
     """Draw messages whose parts have likely values, which are consistent or nearly so."""
-    data_type = draw(st.sampled_from([*T.values(), 0, 29]))
+    data_type = draw(st.sampled_from([*DATA_TYPES.values(), 0, 29]))
     dims = draw(st.lists(st.sampled_from([0, 1, 2, 3, 7, 8, -1, 1 << 31, 1 << 62, -1 << 63]), max_size=3))
     tensor = TensorProto(data_type=data_type, dims=dims, name="w")
     n = draw(st.integers(0, 24))
@@ -290,17 +357,17 @@ def official_array(data):
         return None
 
 
-@given(nearly_right())
+@given(nearly_consistent_tensors())
 @examples(1500)
 def test_nearly_consistent_tensors_are_refused_or_read_as_officially(data):
     tensor = TensorProto.FromString(data)
-    array = use_everything(tensor)[4]
-    assert peak_of(use_everything, tensor) < 1 << 18
+    array = call_every_method(tensor)[4]
+    assert peak_bytes(call_every_method, tensor) < 1 << 18
     if isinstance(array, np.ndarray) and not tensor.HasField("segment"):
         stored_tensors.same_array(array, official_array(data))
 
 
-def test_the_path_of_each_of_many_errors_is_searched_from_the_last_one(monkeypatch):
+def test_the_path_of_each_of_many_errors_is_searched_from_the_last_error(monkeypatch):
     from onnxwire.engine import field_path
 
     reads = []
@@ -311,28 +378,28 @@ def test_the_path_of_each_of_many_errors_is_searched_from_the_last_one(monkeypat
     model = ModelProto.FromString(ModelProto(graph=graph).SerializeToString())
 
     def path_of(tensor):
-        with pytest.raises(TensorError) as caught:
+        with pytest.raises(TensorError) as error_info:
             tensor.numpy()
-        return caught.value.path
+        return error_info.value.path
 
     assert [path_of(tensor) for tensor in model.graph.initializer] == [f"graph.initializer[{i}]" for i in range(200)]
-    assert len(reads) < 4 * len(names)  # searches from the front would take a hundred times as many
+    assert len(reads) < 4 * len(names)  # searches from the first tensor would need a hundred times as many reads
     assert [path_of(model.graph.initializer[i]) for i in (7, 199, 8)] == [
         f"graph.initializer[{i}]" for i in (7, 199, 8)
     ]
 
 
 @examples(100)
-@given(data=wire.sound(ModelProto.DESCRIPTOR, 4), chance=st.randoms())
-def test_the_path_of_a_byte_does_not_depend_on_earlier_searches(data, chance):
+@given(data=wire.sound(ModelProto.DESCRIPTOR, 4), rng=st.randoms())
+def test_the_path_of_a_byte_does_not_depend_on_earlier_searches(data, rng):
     from onnxwire.engine.field_path import field_path
 
     document = ModelProto.FromString(data)._document
-    for offset in chance.choices(range(len(data) + 1), k=30):
+    for offset in rng.choices(range(len(data) + 1), k=30):
         assert field_path(document, offset) == field_path(ModelProto.FromString(data)._document, offset)
 
 
-def test_the_path_of_a_byte_a_hundred_messages_deep_is_found_from_the_last(monkeypatch):
+def test_the_path_of_a_byte_a_hundred_messages_deep_is_found_from_the_last_searched_path(monkeypatch):
     from onnxwire.engine import field_path
 
     reads = []
@@ -342,13 +409,13 @@ def test_the_path_of_a_byte_a_hundred_messages_deep_is_found_from_the_last(monke
     for _ in range(40):
         graph = GraphProto(node=[{"attribute": [{"g": graph}]}])
     model = ModelProto.FromString(ModelProto(graph=graph).SerializeToString())
-    inner = model.graph
-    while len(inner.node):
-        inner = inner.node[0].attribute[0].g
-    tensors = [*inner.initializer]
+    innermost_graph = model.graph
+    while len(innermost_graph.node):
+        innermost_graph = innermost_graph.node[0].attribute[0].g
+    tensors = [*innermost_graph.initializer]
     for i, tensor in enumerate(tensors):
-        with pytest.raises(TensorError) as caught:
+        with pytest.raises(TensorError) as error_info:
             tensor.numpy()
-        assert caught.value.path.startswith("graph.node[0].attribute[0].g.node[0]")
-        assert caught.value.path.endswith(f".g.initializer[{i}]") and "more)" in caught.value.path
+        assert error_info.value.path.startswith("graph.node[0].attribute[0].g.node[0]")
+        assert error_info.value.path.endswith(f".g.initializer[{i}]") and "more)" in error_info.value.path
     assert len(reads) < 4 * (len(tensors) + 120)

@@ -16,23 +16,23 @@ from each import each
 from hypothesis import given
 from hypothesis import strategies as st
 from test_bundled_files import FILES, ONNX_FOLDER
-from test_tensor_numpy import index_of, with_rank
+from test_tensor_numpy import basic_indices_of, with_rank
 
 import onnxwire
 from onnxwire import ModelProto, TensorProto
 
-T = stored_tensors.DATA_TYPES
-NUMERIC = {name: value for name, value in T.items() if name != "STRING"}
-EVERY_TYPE = pytest.mark.parametrize("data_type", NUMERIC.values(), ids=NUMERIC)
-MAPPED = pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "read"])
+DATA_TYPES = stored_tensors.DATA_TYPES
+NUMERIC_TYPES = {name: value for name, value in DATA_TYPES.items() if name != "STRING"}
+EVERY_TYPE = pytest.mark.parametrize("data_type", NUMERIC_TYPES.values(), ids=NUMERIC_TYPES)
+BOTH_MMAP_MODES = pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "read"])
 
 
 def address(array):
     return array.__array_interface__["data"][0]
 
 
-def model_of(folder, *tensors, name="m.onnx"):
-    """Save a model with these initializers, each a name, a Stored and the records of its location; returns the path."""
+def save_model(folder, *tensors, name="m.onnx"):
+    """Save a model with these initializers, each a name, a Stored and the records of its location; return the path."""
     graph = b"".join(wire.span(5, tensor.message(location, key)) for key, tensor, location in tensors)
     path = os.path.join(folder, name)
     with open(path, "wb") as file:
@@ -40,26 +40,28 @@ def model_of(folder, *tensors, name="m.onnx"):
     return path
 
 
-def floats(n):
-    return stored_tensors.Stored(T["FLOAT"], [n], [int(bits) for bits in np.arange(n, dtype="<f4").view("<u4")])
+def float_tensor(n):
+    return stored_tensors.Stored(
+        DATA_TYPES["FLOAT"], [n], [int(bits) for bits in np.arange(n, dtype="<f4").view("<u4")]
+    )
 
 
 @pytest.fixture
-def two(tmp_path):
+def path_of_two_tensors(tmp_path):
     """Write a model with 1,000 floats at byte 4 of w.bin and 500 at byte 8,000."""
-    a, b = floats(1000), floats(500)
-    (tmp_path / "w.bin").write_bytes(b"head" + a.raw + bytes(8000 - 4004) + b.raw + b"tail")
-    return model_of(
+    first, second = float_tensor(1000), float_tensor(500)
+    (tmp_path / "w.bin").write_bytes(b"head" + first.raw + bytes(8000 - 4004) + second.raw + b"tail")
+    return save_model(
         tmp_path,
-        ("a", a, stored_tensors.external("w.bin", 4, 4000)),
-        ("b", b, stored_tensors.external("w.bin", 8000, 2000)),
+        ("a", first, stored_tensors.external("w.bin", 4, 4000)),
+        ("b", second, stored_tensors.external("w.bin", 8000, 2000)),
     )
 
 
 # --- arrays
 
 
-@MAPPED
+@BOTH_MMAP_MODES
 @EVERY_TYPE
 @examples(15)
 @given(data=st.data(), offset=st.integers(0, 9))
@@ -69,120 +71,126 @@ def test_the_array_is_the_official_one(mapped, data_type, tmp_path, data, offset
     with open(os.path.join(folder, "w.bin"), "wb") as file:
         file.write(b"x" * offset + tensor.raw + b"yy")
     location = stored_tensors.external("w.bin", offset, len(tensor.raw))
-    path = model_of(folder, ("w", tensor, location))
-    wanted = tensor.array()
+    path = save_model(folder, ("w", tensor, location))
+    expected = tensor.array()
     if tensor.raw:  # the official reader treats length 0 as absent
         official = onnx.load(path, load_external_data=False).graph.initializer[0]
-        stored_tensors.same_array(onnx.numpy_helper.to_array(official, folder), wanted)
+        stored_tensors.same_array(onnx.numpy_helper.to_array(official, folder), expected)
     with onnxwire.load(path, mmap=mapped) as model:
-        ours = model.graph.initializer[0]
-        for array in (ours.numpy(), np.asarray(ours), ours.numpy(copy=True), ours.read(...)):
-            stored_tensors.same_array(array, wanted)
+        our_tensor = model.graph.initializer[0]
+        for array in (our_tensor.numpy(), np.asarray(our_tensor), our_tensor.numpy(copy=True), our_tensor.read(...)):
+            stored_tensors.same_array(array, expected)
         for _ in range(3):
-            index = data.draw(index_of(wanted.shape))
-            stored_tensors.same_array(ours.read(index), wanted[with_rank(index)])
-        assert (ours.shape, ours.dtype, ours.nbytes) == (wanted.shape, wanted.dtype, len(tensor.raw))
-        assert bytes(ours.raw_view) == ours.numpy(packed=True).tobytes() == tensor.raw
+            index = data.draw(basic_indices_of(expected.shape))
+            stored_tensors.same_array(our_tensor.read(index), expected[with_rank(index)])
+        assert (our_tensor.shape, our_tensor.dtype, our_tensor.nbytes) == (
+            expected.shape,
+            expected.dtype,
+            len(tensor.raw),
+        )
+        assert bytes(our_tensor.raw_view) == our_tensor.numpy(packed=True).tobytes() == tensor.raw
         del array
 
 
-def test_tensors_of_one_file_share_one_mapping(two):
-    model = onnxwire.load(two)
-    a, b = (tensor.numpy() for tensor in model.graph.initializer)
-    assert address(b) - address(a) == 8000 - 4
-    assert address(np.frombuffer(model.graph.initializer[1].raw_view, np.uint8)) == address(b)
-    assert address(onnxwire.load(two).graph.initializer[0].numpy()) != address(a)
-    for array in (a, b):
+def test_tensors_of_one_file_share_one_mapping(path_of_two_tensors):
+    model = onnxwire.load(path_of_two_tensors)
+    first, second = (tensor.numpy() for tensor in model.graph.initializer)
+    assert address(second) - address(first) == 8000 - 4
+    assert address(np.frombuffer(model.graph.initializer[1].raw_view, np.uint8)) == address(second)
+    assert address(onnxwire.load(path_of_two_tensors).graph.initializer[0].numpy()) != address(first)
+    for array in (first, second):
         assert not array.flags.writeable
         with pytest.raises(ValueError):
             array.setflags(write=True)
 
 
-def test_without_offset_and_length_the_file_is_the_tensor(tmp_path):
-    tensor = floats(10)
+def test_without_offset_and_length_the_tensor_is_the_complete_file(tmp_path):
+    tensor = float_tensor(10)
     (tmp_path / "w.bin").write_bytes(tensor.raw)
     for options in ({}, {"length": 40}, {"offset": 0}):
         location = stored_tensors.external("w.bin", **options)
-        path = model_of(tmp_path, ("w", tensor, location))
+        path = save_model(tmp_path, ("w", tensor, location))
         stored_tensors.same_array(onnxwire.load(path).graph.initializer[0].numpy(), tensor.array())
 
 
-@MAPPED
-def test_writing_to_an_array_leaves_the_file_alone(two, mapped):
-    folder = os.path.dirname(two)
+@BOTH_MMAP_MODES
+def test_writing_to_an_array_does_not_change_the_file(path_of_two_tensors, mapped):
+    folder = os.path.dirname(path_of_two_tensors)
     with open(os.path.join(folder, "w.bin"), "rb") as file:
-        before = file.read()
-    with onnxwire.load(two, mmap=mapped) as model:
+        bytes_before = file.read()
+    with onnxwire.load(path_of_two_tensors, mmap=mapped) as model:
         tensor = model.graph.initializer[0]
         for array in (tensor.numpy(writable=True), tensor.numpy(copy=True), np.array(tensor), tensor.read(...)):
             array[:] = -1
-        stored_tensors.same_array(tensor.numpy(), floats(1000).array())
+        stored_tensors.same_array(tensor.numpy(), float_tensor(1000).array())
     with open(os.path.join(folder, "w.bin"), "rb") as file:
-        assert file.read() == before
+        assert file.read() == bytes_before
 
 
-def test_files_are_opened_at_their_first_use(two):
-    os.remove(os.path.join(os.path.dirname(two), "w.bin"))
-    with onnxwire.load(two) as model:
+def test_files_are_opened_at_their_first_use(path_of_two_tensors):
+    os.remove(os.path.join(os.path.dirname(path_of_two_tensors), "w.bin"))
+    with onnxwire.load(path_of_two_tensors) as model:
         tensor = model.graph.initializer[0]
         assert (tensor.shape, tensor.dtype, tensor.nbytes) == ((1000,), np.float32, 4000)
-        with pytest.raises(onnxwire.SourceError, match=r"w\.bin") as caught:
+        with pytest.raises(onnxwire.SourceError, match=r"w\.bin") as error_info:
             tensor.numpy()
-        assert isinstance(caught.value, FileNotFoundError)
+        assert isinstance(error_info.value, FileNotFoundError)
 
 
-def test_a_model_can_be_closed_when_no_array_refers_to_its_files(two):
-    model = onnxwire.load(two)
+def test_a_model_can_be_closed_when_no_array_refers_to_its_files(path_of_two_tensors):
+    model = onnxwire.load(path_of_two_tensors)
     tensor = model.graph.initializer[0]
     array = tensor.numpy()[5:]
     with pytest.raises(onnxwire.InUseError):
         model.close()
-    stored_tensors.same_array(model.graph.initializer[1].numpy(), floats(500).array())
+    stored_tensors.same_array(model.graph.initializer[1].numpy(), float_tensor(500).array())
     del array
     model.close()
     with pytest.raises(onnxwire.ClosedError):
         tensor.numpy()
 
 
-def test_an_array_outlives_its_model(two):
-    array = onnxwire.load(two).graph.initializer[1].numpy()
+def test_an_array_outlives_its_model(path_of_two_tensors):
+    array = onnxwire.load(path_of_two_tensors).graph.initializer[1].numpy()
     assert array.tolist() == list(range(500))
 
 
-def test_a_tensor_that_is_made_external_by_an_edit_is_read_from_the_file(two):
-    with onnxwire.load(two) as model:
+def test_a_tensor_that_is_made_external_by_an_edit_is_read_from_the_file(path_of_two_tensors):
+    with onnxwire.load(path_of_two_tensors) as model:
         tensor = model.graph.initializer[1]
         tensor.external_data[1].value = "4"
         assert tensor.read(slice(3)).tolist() == [0, 1, 2]
-        new = model.graph.initializer.add(name="c", data_type=T["FLOAT"], dims=[2], data_location=TensorProto.EXTERNAL)
+        added_tensor = model.graph.initializer.add(
+            name="c", data_type=DATA_TYPES["FLOAT"], dims=[2], data_location=TensorProto.EXTERNAL
+        )
         for key, value in {"location": "w.bin", "offset": "8", "length": "8"}.items():
-            new.external_data.add(key=key, value=value)
-        assert new.read(...).tolist() == [1, 2]
+            added_tensor.external_data.add(key=key, value=value)
+        assert added_tensor.read(...).tolist() == [1, 2]
 
 
 # --- other folders and buffers
 
 
-@MAPPED
-def test_another_folder_may_be_given(two, tmp_path, mapped):
-    other = tmp_path / "other" / "deep"
-    other.mkdir(parents=True)
-    os.rename(tmp_path / "w.bin", other / "w.bin")
-    with onnxwire.load(two, external_root=other, mmap=mapped) as model:
-        stored_tensors.same_array(model.graph.initializer[0].numpy(), floats(1000).array())
-    with open(two, "rb") as file:
+@BOTH_MMAP_MODES
+def test_external_root_replaces_the_models_folder(path_of_two_tensors, tmp_path, mapped):
+    other_folder = tmp_path / "other" / "deep"
+    other_folder.mkdir(parents=True)
+    os.rename(tmp_path / "w.bin", other_folder / "w.bin")
+    with onnxwire.load(path_of_two_tensors, external_root=other_folder, mmap=mapped) as model:
+        stored_tensors.same_array(model.graph.initializer[0].numpy(), float_tensor(1000).array())
+    with open(path_of_two_tensors, "rb") as file:
         data = file.read()
-    with onnxwire.load(data, external_root=other) as model:
-        stored_tensors.same_array(model.graph.initializer[1].numpy(), floats(500).array())
+    with onnxwire.load(data, external_root=other_folder) as model:
+        stored_tensors.same_array(model.graph.initializer[1].numpy(), float_tensor(500).array())
 
 
 @pytest.mark.parametrize("as_callable", [True, False])
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, np.frombuffer])
-def test_given_buffers_take_precedence_over_files(two, kind, as_callable):
+def test_buffers_of_the_caller_have_precedence_over_files(path_of_two_tensors, kind, as_callable):
     data = bytes(4) + np.full(1000, 7, "<f4").tobytes()
     buffer = np.frombuffer(data, np.uint8) if kind is np.frombuffer else kind(data)
     files = {"w.bin": buffer}
-    with onnxwire.load(two, external_data=files.get if as_callable else files) as model:
+    with onnxwire.load(path_of_two_tensors, external_data=files.get if as_callable else files) as model:
         array = model.graph.initializer[0].numpy()
         assert array.tolist() == [7] * 1000
         assert np.shares_memory(array, np.frombuffer(buffer, np.uint8))
@@ -191,26 +199,26 @@ def test_given_buffers_take_precedence_over_files(two, kind, as_callable):
 
 
 @pytest.mark.parametrize("files", [{}, {"other.bin": b""}.get])
-def test_a_location_without_a_buffer_is_opened_in_the_folder(two, files):
-    with onnxwire.load(two, external_data=files) as model:
-        stored_tensors.same_array(model.graph.initializer[0].numpy(), floats(1000).array())
+def test_a_location_without_a_buffer_is_opened_in_the_folder(path_of_two_tensors, files):
+    with onnxwire.load(path_of_two_tensors, external_data=files) as model:
+        stored_tensors.same_array(model.graph.initializer[0].numpy(), float_tensor(1000).array())
 
 
 # --- reading without mapping
 
 
-def bytes_read(act):
-    """Return the result of a function, and the number of bytes that this process read from files meanwhile."""
+def bytes_read(function):
+    """Return the result of a function, and the number of bytes that this process read from files during the call."""
 
-    def so_far():
+    def count_bytes_read():
         with open("/proc/self/io") as file:
             return int(file.readline().split()[1])
 
-    so_far()
-    own = -so_far() + so_far()
-    before = so_far()
-    result = act()
-    return result, so_far() - before - own
+    count_bytes_read()
+    bytes_of_counting = -count_bytes_read() + count_bytes_read()
+    count_before = count_bytes_read()
+    result = function()
+    return result, count_bytes_read() - count_before - bytes_of_counting
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="needs /proc/self/io")
@@ -230,35 +238,43 @@ def bytes_read(act):
 )
 @pytest.mark.parametrize("name", ["FLOAT", "INT4", "FLOAT6E2M3"])
 def test_only_the_requested_bytes_are_read(tmp_path, name, index, elements):
-    payload = np.random.default_rng(0).integers(0, 256, (stored_tensors.BITS[T[name]] << 20) // 8, np.uint8).tobytes()
+    payload = (
+        np.random.default_rng(0)
+        .integers(0, 256, (stored_tensors.BITS[DATA_TYPES[name]] << 20) // 8, np.uint8)
+        .tobytes()
+    )
     (tmp_path / "w.bin").write_bytes(payload)
-    tensor = stored_tensors.Stored(T[name], [1024, 1024], [])
-    path = model_of(tmp_path, ("w", tensor, stored_tensors.external("w.bin", 0, len(payload))))
-    whole = onnx.numpy_helper.to_array(onnx.TensorProto.FromString(tensor.message(wire.span(9, payload))))
+    tensor = stored_tensors.Stored(DATA_TYPES[name], [1024, 1024], [])
+    path = save_model(tmp_path, ("w", tensor, stored_tensors.external("w.bin", 0, len(payload))))
+    official_array = onnx.numpy_helper.to_array(onnx.TensorProto.FromString(tensor.message(wire.span(9, payload))))
     with onnxwire.load(path, mmap=False) as model:
-        ours = model.graph.initializer[0]
-        ours.read((0, 0))  # imports modules and opens files, which happens only once
-        array, n = bytes_read(lambda: ours.read(index))
-        stored_tensors.same_array(array, np.asarray(whole[index]))
-        assert elements * stored_tensors.BITS[T[name]] // 8 <= n <= elements * stored_tensors.BITS[T[name]] // 8 + 16
+        our_tensor = model.graph.initializer[0]
+        our_tensor.read((0, 0))  # imports modules and opens files, which happens only once
+        array, n = bytes_read(lambda: our_tensor.read(index))
+        stored_tensors.same_array(array, np.asarray(official_array[index]))
+        assert (
+            elements * stored_tensors.BITS[DATA_TYPES[name]] // 8
+            <= n
+            <= elements * stored_tensors.BITS[DATA_TYPES[name]] // 8 + 16
+        )
 
 
-@pytest.mark.parametrize("use", [lambda tensor: tensor.numpy(), lambda tensor: tensor.read(slice(5))])
-def test_a_file_that_was_cut_raises(two, use):
-    with onnxwire.load(two, mmap=False) as model:
+@pytest.mark.parametrize("read", [lambda tensor: tensor.numpy(), lambda tensor: tensor.read(slice(5))])
+def test_reading_a_truncated_file_raises(path_of_two_tensors, read):
+    with onnxwire.load(path_of_two_tensors, mmap=False) as model:
         model.graph.initializer[1].read(0)
-        os.truncate(os.path.join(os.path.dirname(two), "w.bin"), 8010)
-        with pytest.raises(onnxwire.Error) as caught:
-            use(model.graph.initializer[1])
-        assert isinstance(caught.value, (onnxwire.SourceError, onnxwire.TensorError))
+        os.truncate(os.path.join(os.path.dirname(path_of_two_tensors), "w.bin"), 8010)
+        with pytest.raises(onnxwire.Error) as error_info:
+            read(model.graph.initializer[1])
+        assert isinstance(error_info.value, (onnxwire.SourceError, onnxwire.TensorError))
         with pytest.raises(onnxwire.SourceError):
-            model.graph.initializer[0].read(3)  # its bytes are still there, but may be others
+            model.graph.initializer[0].read(3)  # the file still has its bytes, but they may have changed
 
 
 # --- invalid references
 
 
-@MAPPED
+@BOTH_MMAP_MODES
 @pytest.mark.parametrize(
     "offset, length, figures",
     [
@@ -276,73 +292,75 @@ def test_a_file_that_was_cut_raises(two, use):
 def test_a_range_past_the_end_raises(tmp_path, mapped, offset, length, figures):
     location = stored_tensors.external("w.bin", offset, length)
     (tmp_path / "w.bin").write_bytes(bytes(100))
-    path = model_of(
-        tmp_path, ("first", floats(10), stored_tensors.external("w.bin", 0, 40)), ("w0", floats(10), location)
+    path = save_model(
+        tmp_path,
+        ("first", float_tensor(10), stored_tensors.external("w.bin", 0, 40)),
+        ("w0", float_tensor(10), location),
     )
     with onnxwire.load(path, mmap=mapped) as model:
-        for use in (lambda tensor: tensor.numpy(), lambda tensor: tensor.read(0), lambda tensor: tensor.raw_view):
-            with pytest.raises(onnxwire.TensorError) as caught:
-                use(model.graph.initializer[1])
-            assert (caught.value.tensor, caught.value.path) == ("w0", "graph.initializer[1]")
-            assert figures <= stored_tensors.figures(str(caught.value))
-            assert path in str(caught.value)
+        for read in (lambda tensor: tensor.numpy(), lambda tensor: tensor.read(0), lambda tensor: tensor.raw_view):
+            with pytest.raises(onnxwire.TensorError) as error_info:
+                read(model.graph.initializer[1])
+            assert (error_info.value.tensor, error_info.value.path) == ("w0", "graph.initializer[1]")
+            assert figures <= stored_tensors.figures(str(error_info.value))
+            assert path in str(error_info.value)
 
 
 def test_a_huge_tensor_of_a_small_file_raises_at_once(tmp_path):
     (tmp_path / "w.bin").write_bytes(bytes(100))
-    huge = stored_tensors.Stored(T["INT8"], [10**18], [])
+    huge_tensor = stored_tensors.Stored(DATA_TYPES["INT8"], [10**18], [])
     for location in (stored_tensors.external("w.bin"), stored_tensors.external("w.bin", 0, 10**18)):
-        with onnxwire.load(model_of(tmp_path, ("w", huge, location)), mmap=False) as model:
-            for use in (lambda tensor: tensor.numpy(), lambda tensor: tensor.read(5)):
+        with onnxwire.load(save_model(tmp_path, ("w", huge_tensor, location)), mmap=False) as model:
+            for read in (lambda tensor: tensor.numpy(), lambda tensor: tensor.read(5)):
                 with pytest.raises(onnxwire.TensorError):
-                    use(model.graph.initializer[0])
+                    read(model.graph.initializer[0])
 
 
 # --- the list of all tensors
 
 
 def check_list(source, official):
-    """Assert that the list has each tensor of the official message, and where its bytes are; returns it."""
-    found = {info.path: info for info in onnxwire.tensors(source)}
-    wanted = dict(stored_tensors.tensors_in(official))
-    assert sorted(found) == sorted(wanted)
-    for path, tensor in wanted.items():
-        info = found[path]
+    """Assert that the list has each tensor of the official message; return the infos by path."""
+    infos = {info.path: info for info in onnxwire.tensors(source)}
+    expected = dict(stored_tensors.tensors_in(official))
+    assert sorted(infos) == sorted(expected)
+    for path, tensor in expected.items():
+        info = infos[path]
         name = tensor.name if isinstance(tensor.name, bytes) else tensor.name.encode()
         assert info.name.encode("utf-8", "surrogateescape") == name
         assert info.data_type == tensor.data_type
         assert info.shape == tuple(tensor.dims)
-    return found
+    return infos
 
 
 @each("file", [file for file in FILES if file.endswith(".onnx")])
 def test_every_tensor_of_a_file_is_listed(file):
     path = os.path.join(ONNX_FOLDER, file)
-    with open(path, "rb") as opened:
-        data = opened.read()
+    with open(path, "rb") as opened_file:
+        data = opened_file.read()
     if not data:
         return
     official = onnx.ModelProto.FromString(data)
-    found = check_list(path, official)
-    for at, tensor in stored_tensors.tensors_in(official):
+    infos = check_list(path, official)
+    for tensor_path, tensor in stored_tensors.tensors_in(official):
         if tensor.HasField("raw_data"):
-            info = found[at]
+            info = infos[tensor_path]
             assert data[info.offset : info.offset + info.nbytes] == tensor.raw_data
 
 
 @st.composite
 def dense_tensors(draw):
     """Draw the bytes of a tensor of any type and storage, including external data."""
-    tensor = draw(stored_tensors.stored(draw(st.sampled_from(list(T.values()))), max_side=3))
+    tensor = draw(stored_tensors.stored(draw(st.sampled_from(list(DATA_TYPES.values()))), max_side=3))
     name = draw(st.sampled_from(["", "w", "w0", "ä"]))
-    if tensor.data_type != T["STRING"] and draw(st.integers(0, 3)) == 0:
+    if tensor.data_type != DATA_TYPES["STRING"] and draw(st.integers(0, 3)) == 0:
         return tensor.message(stored_tensors.external("w.bin", draw(st.integers(0, 1 << 40)), len(tensor.raw)), name)
     return draw(st.sampled_from(tensor.inline(name)))
 
 
 def sparse_tensors():
     tensor = dense_tensors()
-    return st.tuples(tensor, tensor).map(lambda two: wire.span(1, two[0]) + wire.span(2, two[1]) + wire.number(3, 9))
+    return st.tuples(tensor, tensor).map(lambda pair: wire.span(1, pair[0]) + wire.span(2, pair[1]) + wire.number(3, 9))
 
 
 def spans(number, parts):
@@ -373,8 +391,8 @@ def graphs(depth=2):
 
 
 def models():
-    """Draw a model with tensors at any possible position; its graph may come in two records, which are merged."""
-    training = st.tuples(graphs(1), graphs(1)).map(lambda two: wire.span(1, two[0]) + wire.span(2, two[1]))
+    """Draw a model with tensors at any possible position; its graph may be encoded in two records, which are merged."""
+    training = st.tuples(graphs(1), graphs(1)).map(lambda pair: wire.span(1, pair[0]) + wire.span(2, pair[1]))
     function = st.tuples(spans(7, nodes(1)), spans(11, attributes(1))).map(b"".join)
     parts = [spans(7, graphs()), spans(20, training), spans(25, function), st.just(wire.number(1, 10))]
     return st.permutations(range(4)).flatmap(lambda order: st.tuples(*(parts[i] for i in order))).map(b"".join)
@@ -384,9 +402,9 @@ def models():
 @examples(300)
 def test_every_tensor_of_a_model_is_listed_with_its_location(data):
     official = onnx.ModelProto.FromString(data)
-    found = check_list(data, official)
+    infos = check_list(data, official)
     for path, tensor in stored_tensors.tensors_in(official):
-        info = found[path]
+        info = infos[path]
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             entries = {entry.key: entry.value for entry in tensor.external_data}
             assert (info.location, info.offset, info.nbytes) == (
@@ -398,14 +416,14 @@ def test_every_tensor_of_a_model_is_listed_with_its_location(data):
         assert not info.location
         if tensor.HasField("raw_data"):
             assert data[info.offset : info.offset + info.nbytes] == tensor.raw_data
-        elif tensor.data_type != T["STRING"]:
+        elif tensor.data_type != DATA_TYPES["STRING"]:
             assert info.nbytes == len(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor)).raw_data)
 
 
 @wire.needs_upb
 @given(wire.sound(ModelProto.DESCRIPTOR))
 @examples(300)
-def test_the_list_accepts_any_tensors(data):
+def test_the_list_accepts_tensors_of_any_valid_model(data):
     try:
         onnxwire.load(data)
     except onnxwire.DecodeError:  # the bytes look like another format
@@ -415,21 +433,24 @@ def test_the_list_accepts_any_tensors(data):
 
 @given(wire.flawed(ModelProto.DESCRIPTOR) | wire.damaged(ModelProto.DESCRIPTOR))
 @examples(300)
-def test_of_damaged_bytes_the_list_raises_nothing_but_errors_of_onnxwire(data):
+def test_the_list_of_damaged_bytes_raises_only_errors_of_onnxwire(data):
     try:
         onnxwire.tensors(data)
     except onnxwire.Error as error:
         assert str(error)
 
 
-def test_the_list_names_the_file(two):
-    model = onnx.load(two, load_external_data=False)
-    tensor = model.graph.initializer.add(name="c", data_type=T["INT8"], dims=[3], raw_data=b"abc")
-    onnx.save(model, two)
-    a, b, c = sorted(onnxwire.tensors(two), key=lambda info: info.name)
-    assert [(info.location, info.offset, info.nbytes) for info in (a, b)] == [("w.bin", 4, 4000), ("w.bin", 8000, 2000)]
-    with open(two, "rb") as file:
+def test_the_list_names_the_file(path_of_two_tensors):
+    model = onnx.load(path_of_two_tensors, load_external_data=False)
+    tensor = model.graph.initializer.add(name="c", data_type=DATA_TYPES["INT8"], dims=[3], raw_data=b"abc")
+    onnx.save(model, path_of_two_tensors)
+    first, second, inline = sorted(onnxwire.tensors(path_of_two_tensors), key=lambda info: info.name)
+    assert [(info.location, info.offset, info.nbytes) for info in (first, second)] == [
+        ("w.bin", 4, 4000),
+        ("w.bin", 8000, 2000),
+    ]
+    with open(path_of_two_tensors, "rb") as file:
         data = file.read()
-    assert data[c.offset : c.offset + c.nbytes] == tensor.raw_data
-    assert not c.location
-    assert [info.alignment for info in (a, b)] == [4, 64]
+    assert data[inline.offset : inline.offset + inline.nbytes] == tensor.raw_data
+    assert not inline.location
+    assert [info.alignment for info in (first, second)] == [4, 64]

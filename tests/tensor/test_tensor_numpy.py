@@ -21,34 +21,36 @@ from onnxwire import TensorProto
 
 EVERY_TYPE = pytest.mark.parametrize("data_type", stored_tensors.DATA_TYPES.values(), ids=stored_tensors.DATA_TYPES)
 STRING = stored_tensors.DATA_TYPES["STRING"]
-MIXER = 0x9E3779B97F4A7C15F39CC0605CEDC835  # the multiples of this number have varied bits
+BIT_MULTIPLIER = 0x9E3779B97F4A7C15F39CC0605CEDC835  # the multiples of this number have varied bits
 
 
-def parse(tensor):
-    """Return the messages of each storage."""
+def parse_each_storage(tensor):
+    """Return the parsed message of each inline storage of a tensor."""
     return [TensorProto.FromString(data) for data in tensor.inline()]
 
 
-def texts(*values, dims=None):
+def string_tensor(*values, dims=None):
     """Return a tensor of strings, given as bytes."""
     return TensorProto(
         name="w", data_type=STRING, dims=[len(values)] if dims is None else dims, string_data=list(values)
     )
 
 
-# --- whole arrays
+# --- complete arrays
 
 
 @EVERY_FILE
 def test_every_tensor_of_the_file_is_the_official_array(file):
-    ours, official = classes_of(file)
+    our_class, official_class = classes_of(file)
     data = read(file)
-    message = onnxwire.load(os.path.join(ONNX_FOLDER, file), ours) if data else ours.FromString(data)
-    theirs = stored_tensors.tensors_in(official.FromString(data))
+    message = onnxwire.load(os.path.join(ONNX_FOLDER, file), our_class) if data else our_class.FromString(data)
+    official_tensors = stored_tensors.tensors_in(official_class.FromString(data))
     folder = os.path.join(ONNX_FOLDER, os.path.dirname(file))
-    for (path, tensor), (other, wanted) in zip(stored_tensors.tensors_in(message), theirs, strict=True):
-        assert path == other
-        stored_tensors.same_array(tensor.numpy(), onnx.numpy_helper.to_array(wanted, folder))
+    for (path, tensor), (official_path, expected) in zip(
+        stored_tensors.tensors_in(message), official_tensors, strict=True
+    ):
+        assert path == official_path
+        stored_tensors.same_array(tensor.numpy(), onnx.numpy_helper.to_array(expected, folder))
 
 
 @EVERY_TYPE
@@ -56,12 +58,12 @@ def test_every_tensor_of_the_file_is_the_official_array(file):
 @given(data=st.data())
 def test_the_array_of_each_storage_equals_the_official_one(data_type, data):
     tensor = data.draw(stored_tensors.stored(data_type))
-    wanted = tensor.array()
-    for ours in parse(tensor):
-        assert ours.shape == wanted.shape
-        assert ours.dtype == wanted.dtype
-        stored_tensors.same_array(ours.numpy(), wanted)
-        stored_tensors.same_array(np.asarray(ours), wanted)
+    expected = tensor.array()
+    for our_tensor in parse_each_storage(tensor):
+        assert our_tensor.shape == expected.shape
+        assert our_tensor.dtype == expected.dtype
+        stored_tensors.same_array(our_tensor.numpy(), expected)
+        stored_tensors.same_array(np.asarray(our_tensor), expected)
 
 
 @EVERY_TYPE
@@ -71,13 +73,13 @@ def test_the_bytes_of_each_storage_are_those_of_raw_data(data_type, data):
     if data_type == STRING:
         return
     tensor = data.draw(stored_tensors.stored(data_type))
-    for ours in parse(tensor):
-        assert ours.nbytes == len(tensor.raw)
-        view = ours.raw_view
+    for our_tensor in parse_each_storage(tensor):
+        assert our_tensor.nbytes == len(tensor.raw)
+        view = our_tensor.raw_view
         assert (view.format, view.ndim, view.readonly, bytes(view)) == ("B", 1, True, tensor.raw)
-        packed = ours.numpy(packed=True)
-        assert (packed.dtype, packed.shape) == (np.uint8, (len(tensor.raw),))
-        assert packed.tobytes() == tensor.raw
+        packed_array = our_tensor.numpy(packed=True)
+        assert (packed_array.dtype, packed_array.shape) == (np.uint8, (len(tensor.raw),))
+        assert packed_array.tobytes() == tensor.raw
 
 
 @EVERY_TYPE
@@ -86,16 +88,19 @@ def test_the_bytes_of_each_storage_are_those_of_raw_data(data_type, data):
 def test_an_array_of_a_typed_field_in_pieces_is_complete(data_type, data):
     """Packed runs and single values of a repeated field may alternate, with other records between them."""
     tensor = data.draw(stored_tensors.stored(data_type))
-    cut = data.draw(st.integers(0, len(tensor.elements)))
+    n_first = data.draw(st.integers(0, len(tensor.elements)))
     if stored_tensors.BITS[data_type] < 6:
-        cut -= cut % 4  # no entry then contains elements of both parts
-    first, second = (
-        tensor._replace(elements=part, dims=[len(part)]) for part in (tensor.elements[:cut], tensor.elements[cut:])
+        n_first -= n_first % 4  # so that no entry contains elements of both parts
+    first_part, second_part = (
+        tensor._replace(elements=part, dims=[len(part)])
+        for part in (tensor.elements[:n_first], tensor.elements[n_first:])
     )
-    for one in (True, False):
-        for other in (True, False):
-            ours = TensorProto.FromString(first.typed(one) + tensor.message() + second.typed(other))
-            stored_tensors.same_array(ours.numpy(), tensor.array())
+    for first_is_packed in (True, False):
+        for second_is_packed in (True, False):
+            our_tensor = TensorProto.FromString(
+                first_part.typed(first_is_packed) + tensor.message() + second_part.typed(second_is_packed)
+            )
+            stored_tensors.same_array(our_tensor.numpy(), tensor.array())
 
 
 @EVERY_TYPE
@@ -104,12 +109,12 @@ def test_an_array_of_a_typed_field_in_pieces_is_complete(data_type, data):
 def test_an_edited_tensor_has_a_new_array(data_type, data):
     first, second = data.draw(stored_tensors.stored(data_type)), data.draw(stored_tensors.stored(data_type))
     for message in second.inline():
-        ours = parse(first)[-1]
-        before = ours.numpy()
-        ours.Clear()
-        ours.MergeFromString(message)
-        stored_tensors.same_array(ours.numpy(), second.array())
-        stored_tensors.same_array(before, first.array())
+        our_tensor = parse_each_storage(first)[-1]
+        array_before = our_tensor.numpy()
+        our_tensor.Clear()
+        our_tensor.MergeFromString(message)
+        stored_tensors.same_array(our_tensor.numpy(), second.array())
+        stored_tensors.same_array(array_before, first.array())
 
 
 def test_dims_may_be_changed():
@@ -120,7 +125,7 @@ def test_dims_may_be_changed():
 
 
 @pytest.mark.parametrize(
-    "name, data, wanted",
+    "name, data, expected",
     [
         ("UINT4", b"\xf1", [1]),
         ("INT2", b"\xfd", [1]),
@@ -128,9 +133,9 @@ def test_dims_may_be_changed():
         ("FLOAT6E2M3", b"\xc8", [1]),
     ],
 )
-def test_nonzero_padding_bits_do_no_harm(name, data, wanted):
-    tensor = TensorProto(data_type=stored_tensors.DATA_TYPES[name], dims=[len(wanted)], raw_data=data)
-    assert tensor.numpy().astype(float).tolist() == wanted
+def test_nonzero_padding_bits_are_ignored(name, data, expected):
+    tensor = TensorProto(data_type=stored_tensors.DATA_TYPES[name], dims=[len(expected)], raw_data=data)
+    assert tensor.numpy().astype(float).tolist() == expected
 
 
 # --- private memory
@@ -140,18 +145,18 @@ def test_nonzero_padding_bits_do_no_harm(name, data, wanted):
 @pytest.mark.parametrize("keywords", [{"writable": True}, {"copy": True}], ids=["writable", "copy"])
 @given(data=st.data())
 @examples(10)
-def test_private_memory_may_be_written_to_and_changes_nothing(keywords, data_type, data):
+def test_writing_to_private_memory_does_not_change_the_tensor(keywords, data_type, data):
     tensor = data.draw(stored_tensors.stored(data_type))
     for message in tensor.inline():
-        before = bytes(message)
-        ours = TensorProto.FromString(message)
-        array = ours.numpy(**keywords)
+        bytes_before = bytes(message)
+        our_tensor = TensorProto.FromString(message)
+        array = our_tensor.numpy(**keywords)
         stored_tensors.same_array(array, tensor.array())
         assert array.flags.writeable
         assert not np.shares_memory(array, np.frombuffer(message, np.uint8))
         array[...] = "other" if data_type == STRING else np.ones((), array.dtype)
-        stored_tensors.same_array(ours.numpy(), tensor.array())
-        assert message == before == ours.SerializeToString()
+        stored_tensors.same_array(our_tensor.numpy(), tensor.array())
+        assert message == bytes_before == our_tensor.SerializeToString()
 
 
 # --- __array__
@@ -163,30 +168,32 @@ def test_private_memory_may_be_written_to_and_changes_nothing(keywords, data_typ
 def test_numpy_converts_a_tensor_as_it_converts_its_array(data_type, data):
     tensor = data.draw(stored_tensors.stored(data_type))
     kind = tensor.array().dtype.kind
-    other = object if kind == "O" else np.complex128 if kind == "c" else np.float32
-    for ours in parse(tensor):
-        array = ours.numpy()
+    other_dtype = object if kind == "O" else np.complex128 if kind == "c" else np.float32
+    for our_tensor in parse_each_storage(tensor):
+        array = our_tensor.numpy()
         with np.errstate(all="ignore"):
-            stored_tensors.same_array(np.asarray(ours, dtype=other), array.astype(other))
-        copied = np.array(ours)
-        stored_tensors.same_array(copied, array)
-        assert copied.flags.writeable
-        assert not np.shares_memory(copied, array)
+            stored_tensors.same_array(np.asarray(our_tensor, dtype=other_dtype), array.astype(other_dtype))
+        copied_array = np.array(our_tensor)
+        stored_tensors.same_array(copied_array, array)
+        assert copied_array.flags.writeable
+        assert not np.shares_memory(copied_array, array)
 
 
 def test_numpy_makes_no_copy_if_copies_are_forbidden():
-    raw, varints = parse(stored_tensors.Stored(stored_tensors.DATA_TYPES["INT32"], [3], [1, 2, 3]))[::-2]
-    assert np.shares_memory(np.array(raw, copy=False), raw.numpy())
-    assert np.shares_memory(raw.__array__(), raw.numpy())
-    assert not np.shares_memory(raw.__array__(copy=True), raw.numpy())
+    raw_tensor, typed_tensor = parse_each_storage(
+        stored_tensors.Stored(stored_tensors.DATA_TYPES["INT32"], [3], [1, 2, 3])
+    )[::-2]
+    assert np.shares_memory(np.array(raw_tensor, copy=False), raw_tensor.numpy())
+    assert np.shares_memory(raw_tensor.__array__(), raw_tensor.numpy())
+    assert not np.shares_memory(raw_tensor.__array__(copy=True), raw_tensor.numpy())
     with pytest.raises(ValueError):
-        np.array(raw, dtype=np.float64, copy=False)
+        np.array(raw_tensor, dtype=np.float64, copy=False)
     with pytest.raises(ValueError):
-        raw.__array__(np.float64, copy=False)
-    narrow = TensorProto(data_type=stored_tensors.DATA_TYPES["INT4"], dims=[2], raw_data=b"\x21")
+        raw_tensor.__array__(np.float64, copy=False)
+    int4_tensor = TensorProto(data_type=stored_tensors.DATA_TYPES["INT4"], dims=[2], raw_data=b"\x21")
     with pytest.raises(ValueError):
-        np.array(narrow, copy=False)
-    assert np.array(varints).tolist() == [1, 2, 3]
+        np.array(int4_tensor, copy=False)
+    assert np.array(typed_tensor).tolist() == [1, 2, 3]
 
 
 def test_tensors_are_operands_of_numpy():
@@ -199,21 +206,21 @@ def test_tensors_are_operands_of_numpy():
 
 
 def test_strings_are_str_or_bytes():
-    tensor = texts(b"a", "ä€𝄞".encode(), b"", b"nul\0", dims=[2, 2])
+    tensor = string_tensor(b"a", "ä€𝄞".encode(), b"", b"nul\0", dims=[2, 2])
     assert tensor.numpy().tolist() == tensor.numpy(strings="str").tolist() == [["a", "ä€𝄞"], ["", "nul\0"]]
-    octets = tensor.numpy(strings="bytes")
-    assert octets.dtype == object
-    assert octets.tolist() == [[b"a", "ä€𝄞".encode()], [b"", b"nul\0"]]
+    byte_strings = tensor.numpy(strings="bytes")
+    assert byte_strings.dtype == object
+    assert byte_strings.tolist() == [[b"a", "ä€𝄞".encode()], [b"", b"nul\0"]]
     assert tensor.dtype == object
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"ok\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80"])
 def test_strings_that_are_not_utf8_are_returned_as_bytes_only(data):
-    tensor = texts(b"first", data)
-    with pytest.raises(onnxwire.TensorError, match="UTF-8") as caught:
+    tensor = string_tensor(b"first", data)
+    with pytest.raises(onnxwire.TensorError, match="UTF-8") as error_info:
         tensor.numpy()
-    assert caught.value.tensor == "w"
-    assert "bytes" in str(caught.value)
+    assert error_info.value.tensor == "w"
+    assert "bytes" in str(error_info.value)
     with pytest.raises(onnxwire.TensorError):
         np.asarray(tensor)
     assert tensor.numpy(strings="bytes").tolist() == [b"first", data]
@@ -222,7 +229,7 @@ def test_strings_that_are_not_utf8_are_returned_as_bytes_only(data):
 # --- read
 
 
-def index_of(shape):
+def basic_indices_of(shape):
     """Draw any basic index: ints, slices with steps, Ellipsis; slices may reach beyond the end, as in Python."""
     bound = st.none() | st.integers(-7, 7)
     step = st.sampled_from([None, 1, 2, 3, -1, -2, 9])
@@ -241,37 +248,37 @@ def with_rank(index):
 @given(data=st.data())
 def test_read_returns_the_elements_of_the_array_at_the_index(data_type, data):
     tensor = data.draw(stored_tensors.stored(data_type))
-    index = data.draw(index_of(tensor.array().shape))
-    wanted = tensor.array()[with_rank(index)]
-    for ours in parse(tensor):
-        got = ours.read(index)
-        assert type(got) is np.ndarray
-        stored_tensors.same_array(got, wanted)
-        assert got.flags.writeable
-        assert not np.shares_memory(got, ours.numpy())
+    index = data.draw(basic_indices_of(tensor.array().shape))
+    expected = tensor.array()[with_rank(index)]
+    for our_tensor in parse_each_storage(tensor):
+        elements = our_tensor.read(index)
+        assert type(elements) is np.ndarray
+        stored_tensors.same_array(elements, expected)
+        assert elements.flags.writeable
+        assert not np.shares_memory(elements, our_tensor.numpy())
 
 
 @EVERY_TYPE
-def test_read_reaches_every_run_of_a_narrow_type(data_type):
-    """The run begins and ends at any bit of a byte."""
+def test_read_returns_every_range_of_a_narrow_type(data_type):
+    """The range begins and ends at any bit of a byte."""
     if data_type == STRING:
         return
     mask = 1 if data_type == stored_tensors.DATA_TYPES["BOOL"] else (1 << stored_tensors.BITS[data_type]) - 1
-    tensor = stored_tensors.Stored(data_type, [11], [i * MIXER >> 7 & mask for i in range(11)])
-    wanted = tensor.array()
-    for ours in parse(tensor):
+    tensor = stored_tensors.Stored(data_type, [11], [i * BIT_MULTIPLIER >> 7 & mask for i in range(11)])
+    expected = tensor.array()
+    for our_tensor in parse_each_storage(tensor):
         for begin in range(12):
             for end in range(begin, 12):
-                stored_tensors.same_array(ours.read(slice(begin, end)), wanted[begin:end])
-            stored_tensors.same_array(ours.read(slice(begin, None, -1)), wanted[begin::-1])
+                stored_tensors.same_array(our_tensor.read(slice(begin, end)), expected[begin:end])
+            stored_tensors.same_array(our_tensor.read(slice(begin, None, -1)), expected[begin::-1])
 
 
 @pytest.mark.parametrize("index", [2, -3, (0, 3), (0, 0, 0), slice(0, 1, 0), "a", 1.0, (..., ...), (slice("a"), 0)])
 def test_read_refuses_the_indices_that_numpy_refuses(index):
     tensor = TensorProto(data_type=stored_tensors.DATA_TYPES["INT8"], dims=[2, 3], raw_data=bytes(6))
-    with pytest.raises(Exception) as wanted:
+    with pytest.raises(Exception) as expected:
         tensor.numpy()[index]
-    with pytest.raises((wanted.type, TypeError)):
+    with pytest.raises((expected.type, TypeError)):
         tensor.read(index)
 
 
@@ -279,11 +286,11 @@ def test_read_refuses_the_indices_that_numpy_refuses(index):
 def test_read_accepts_or_refuses_other_indices_as_numpy_does(index):
     tensor = TensorProto(data_type=stored_tensors.DATA_TYPES["INT8"], dims=[2, 3], raw_data=bytes(range(6)))
     try:
-        got = tensor.read(index)
+        elements = tensor.read(index)
     except (TypeError, IndexError):
         assert type(index) is not np.int64
     else:
-        stored_tensors.same_array(got, np.asarray(tensor.numpy()[index]))
+        stored_tensors.same_array(elements, np.asarray(tensor.numpy()[index]))
 
 
 # --- segments
@@ -292,31 +299,31 @@ def test_read_accepts_or_refuses_other_indices_as_numpy_does(index):
 @EVERY_TYPE
 @examples(15)
 @given(data=st.data(), begin=st.integers(0, 9))
-def test_a_segment_is_a_flat_chunk(data_type, data, begin):
+def test_a_segment_is_read_as_a_vector(data_type, data, begin):
     tensor = data.draw(stored_tensors.stored(data_type, max_side=3))
     n = len(tensor.elements)
     chunk = tensor._replace(dims=[1000, 2])
     segment = wire.span(3, wire.number(1, begin) + wire.number(2, begin + n))
     for message in chunk.inline():
-        ours = TensorProto.FromString(message + segment)
-        stored_tensors.same_array(ours.numpy(), tensor.array().reshape(n))
-        stored_tensors.same_array(ours.read(slice(1, None)), tensor.array().reshape(n)[1:])
+        our_tensor = TensorProto.FromString(message + segment)
+        stored_tensors.same_array(our_tensor.numpy(), tensor.array().reshape(n))
+        stored_tensors.same_array(our_tensor.read(slice(1, None)), tensor.array().reshape(n)[1:])
         if data_type != STRING:
-            assert ours.nbytes == len(tensor.raw)
+            assert our_tensor.nbytes == len(tensor.raw)
 
 
 @pytest.mark.parametrize("begin, end", [(2, 1), (-1, 1), (5, 7), (0, 1 << 62), (-(1 << 63), (1 << 63) - 1)])
 def test_a_segment_out_of_bounds_raises(begin, end):
     tensor = TensorProto(name="w", data_type=stored_tensors.DATA_TYPES["INT8"], dims=[6], raw_data=b"\1\2")
     tensor.segment.begin, tensor.segment.end = begin, end
-    with pytest.raises(onnxwire.TensorError, match="segment") as caught:
+    with pytest.raises(onnxwire.TensorError, match="segment") as error_info:
         tensor.numpy()
-    assert caught.value.tensor == "w"
+    assert error_info.value.tensor == "w"
 
 
 def test_a_segment_with_too_few_bytes_raises():
     tensor = TensorProto(name="w", data_type=stored_tensors.DATA_TYPES["INT16"], dims=[6], raw_data=b"\1\2")
     tensor.segment.begin, tensor.segment.end = 1, 3
-    with pytest.raises(onnxwire.TensorError) as caught:
+    with pytest.raises(onnxwire.TensorError) as error_info:
         tensor.numpy()
-    assert {"2", "4"} <= stored_tensors.figures(caught.value.reason)
+    assert {"2", "4"} <= stored_tensors.figures(error_info.value.reason)

@@ -1,4 +1,4 @@
-"""The memory of an array: the file's if possible, a copy if requested; and its lifetime."""
+"""The memory of an array: shared with the file if possible, copied if requested; and its lifetime."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from onnxwire import TensorProto
 
 FLOAT = stored_tensors.DATA_TYPES["FLOAT"]
 BITS = {name: stored_tensors.BITS[value] for name, value in stored_tensors.DATA_TYPES.items()}
-NOT_PACKED = [name for name, bits in BITS.items() if bits >= 8 and name != "STRING"]
-NARROW = [name for name, bits in BITS.items() if bits < 8]
+BYTE_ALIGNED_TYPES = [name for name, bits in BITS.items() if bits >= 8 and name != "STRING"]
+NARROW_TYPES = [name for name, bits in BITS.items() if bits < 8]
 
 
-def sample(name, dims=(3, 5)):
+def sample_tensor(name, dims=(3, 5)):
     data_type = stored_tensors.DATA_TYPES[name]
     mask = 1 if name == "BOOL" else (1 << min(stored_tensors.BITS[data_type], 64)) - 1
     n = int(np.prod(dims))
@@ -29,7 +29,7 @@ def sample(name, dims=(3, 5)):
 
 @pytest.fixture
 def path(tmp_path):
-    """Return a model with a float tensor of 1,000 elements in unaligned raw_data."""
+    """Write a model with a float tensor of 1,000 elements in unaligned raw_data."""
     tensor = TensorProto(name="w", data_type=FLOAT, dims=[1000], raw_data=np.arange(1000, dtype="<f4").tobytes())
     model = onnxwire.ModelProto(producer_name="odd")
     model.graph.initializer.append(tensor)
@@ -44,14 +44,14 @@ def address(array):
 # --- views
 
 
-@pytest.mark.parametrize("name", NOT_PACKED)
+@pytest.mark.parametrize("name", BYTE_ALIGNED_TYPES)
 def test_raw_data_is_not_copied(name):
-    tensor = sample(name)
+    tensor = sample_tensor(name)
     data = tensor.message(wire.span(9, tensor.raw))
     array = TensorProto.FromString(data).numpy()
-    whole = np.frombuffer(data, np.uint8)
-    assert address(array) == address(whole) + data.index(tensor.raw)
-    assert np.shares_memory(array, whole)
+    file_bytes = np.frombuffer(data, np.uint8)
+    assert address(array) == address(file_bytes) + data.index(tensor.raw)
+    assert np.shares_memory(array, file_bytes)
     assert not array.flags.writeable
     with pytest.raises(ValueError):
         array.setflags(write=True)
@@ -59,39 +59,39 @@ def test_raw_data_is_not_copied(name):
 
 @pytest.mark.parametrize("name", ["FLOAT", "COMPLEX64", "DOUBLE", "COMPLEX128"])
 def test_one_packed_run_of_floats_is_not_copied(name):
-    tensor = sample(name)
+    tensor = sample_tensor(name)
     data = tensor.message(tensor.typed())
-    ours = TensorProto.FromString(data)
-    assert address(ours.numpy()) == address(np.frombuffer(data, np.uint8)) + data.index(tensor.raw)
-    assert not ours.numpy().flags.writeable
-    assert np.shares_memory(np.frombuffer(ours.raw_view, np.uint8), ours.numpy())
+    our_tensor = TensorProto.FromString(data)
+    assert address(our_tensor.numpy()) == address(np.frombuffer(data, np.uint8)) + data.index(tensor.raw)
+    assert not our_tensor.numpy().flags.writeable
+    assert np.shares_memory(np.frombuffer(our_tensor.raw_view, np.uint8), our_tensor.numpy())
 
 
-@pytest.mark.parametrize("name", NOT_PACKED + NARROW)
+@pytest.mark.parametrize("name", BYTE_ALIGNED_TYPES + NARROW_TYPES)
 def test_the_payload_is_not_copied(name):
     """The packed bytes of narrow types are shared, too, although their elements must be unpacked."""
-    tensor = sample(name)
+    tensor = sample_tensor(name)
     data = tensor.message(wire.span(9, tensor.raw))
-    ours = TensorProto.FromString(data)
-    for payload in (ours.raw_view, ours.numpy(packed=True)):
+    our_tensor = TensorProto.FromString(data)
+    for payload in (our_tensor.raw_view, our_tensor.numpy(packed=True)):
         assert address(np.frombuffer(payload, np.uint8)) == address(np.frombuffer(data, np.uint8)) + data.index(
             tensor.raw
         )
         assert np.asarray(payload).flags.writeable is False
-    assert ours.raw_view.readonly
+    assert our_tensor.raw_view.readonly
 
 
-@pytest.mark.parametrize("name", NOT_PACKED)
-def test_an_array_shares_the_memory_of_a_given_mapping(name, tmp_path):
-    tensor = sample(name)
+@pytest.mark.parametrize("name", BYTE_ALIGNED_TYPES)
+def test_an_array_shares_the_memory_of_a_mapping(name, tmp_path):
+    tensor = sample_tensor(name)
     (tmp_path / "t.pb").write_bytes(tensor.message(wire.span(9, tensor.raw)))
     with open(tmp_path / "t.pb", "rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    with onnxwire.load(mapped, TensorProto) as ours:
-        array, whole = ours.numpy(), np.frombuffer(mapped, np.uint8)
-        assert np.shares_memory(array, whole)
+    with onnxwire.load(mapped, TensorProto) as our_tensor:
+        array, file_bytes = our_tensor.numpy(), np.frombuffer(mapped, np.uint8)
+        assert np.shares_memory(array, file_bytes)
         assert not array.flags.writeable
-        del array, whole
+        del array, file_bytes
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
@@ -113,9 +113,9 @@ def test_arrays_share_the_memory_of_a_bytearray():
 
 def test_without_mapping_the_model_is_in_memory(path):
     with onnxwire.load(path, mmap=False) as model:
-        before = model.graph.initializer[0].numpy(copy=True)
+        array_before = model.graph.initializer[0].numpy(copy=True)
         path.write_bytes(bytes(path.stat().st_size))
-        assert model.graph.initializer[0].numpy().tobytes() == before.tobytes()
+        assert model.graph.initializer[0].numpy().tobytes() == array_before.tobytes()
 
 
 # --- lifetime
@@ -130,28 +130,33 @@ def test_an_array_outlives_its_model(path):
 def test_a_model_can_be_closed_when_no_array_shares_its_memory(path):
     model = onnxwire.load(path)
     tensor = model.graph.initializer[0]
-    for look in (tensor.numpy, lambda: np.asarray(tensor), lambda: tensor.raw_view, lambda: np.from_dlpack(tensor)):
-        part = look()[3:]
+    for make_array in (
+        tensor.numpy,
+        lambda: np.asarray(tensor),
+        lambda: tensor.raw_view,
+        lambda: np.from_dlpack(tensor),
+    ):
+        array_slice = make_array()[3:]
         with pytest.raises(onnxwire.InUseError):
             model.close()
-        del part
-    own = [tensor.numpy(copy=True), tensor.numpy(writable=True), tensor.read(slice(2)), np.array(tensor)]
+        del array_slice
+    copies = [tensor.numpy(copy=True), tensor.numpy(writable=True), tensor.read(slice(2)), np.array(tensor)]
     model.close()
-    assert [array[1] for array in own] == [1] * 4
-    for use in (tensor.numpy, lambda: tensor.read(0), lambda: tensor.raw_view, lambda: np.asarray(tensor)):
+    assert [array[1] for array in copies] == [1] * 4
+    for read in (tensor.numpy, lambda: tensor.read(0), lambda: tensor.raw_view, lambda: np.asarray(tensor)):
         with pytest.raises(onnxwire.ClosedError):
-            use()
+            read()
 
 
 def test_a_writable_array_does_not_change_the_file(path):
-    before = path.read_bytes()
+    bytes_before = path.read_bytes()
     with onnxwire.load(path) as model:
         tensor = model.graph.initializer[0]
         for array in (tensor.numpy(writable=True), tensor.numpy(copy=True), tensor.numpy(copy=True, writable=True)):
             array[:] = -1
         assert tensor.numpy().tolist() == list(range(1000))
         array = None
-    assert path.read_bytes() == before
+    assert path.read_bytes() == bytes_before
 
 
 def test_repeated_access_to_stored_elements_makes_no_copies(path):
@@ -161,9 +166,9 @@ def test_repeated_access_to_stored_elements_makes_no_copies(path):
 
 def test_editing_a_tensor_does_not_change_its_arrays(path):
     tensor = onnxwire.load(path).graph.initializer[0]
-    before = tensor.numpy()
+    array_before = tensor.numpy()
     tensor.raw_data = bytes(4000)
-    assert before.tolist() == list(range(1000))
+    assert array_before.tolist() == list(range(1000))
     assert not tensor.numpy().any()
     tensor.raw_data = bytes(3999)
     with pytest.raises(onnxwire.TensorError):
@@ -172,32 +177,32 @@ def test_editing_a_tensor_does_not_change_its_arrays(path):
 
 # --- DLPack
 
-DLPACK = [name for name in NOT_PACKED if not name.startswith(("BFLOAT", "FLOAT8"))]
+DLPACK_TYPES = [name for name in BYTE_ALIGNED_TYPES if not name.startswith(("BFLOAT", "FLOAT8"))]
 
 
-@pytest.mark.parametrize("name", DLPACK)
-def test_dlpack_shares_the_memory_and_forbids_to_write(name):
-    tensor = sample(name)
-    ours = TensorProto.FromString(tensor.message(wire.span(9, tensor.raw)))
-    array = np.from_dlpack(ours)
+@pytest.mark.parametrize("name", DLPACK_TYPES)
+def test_dlpack_shares_the_memory_read_only(name):
+    tensor = sample_tensor(name)
+    our_tensor = TensorProto.FromString(tensor.message(wire.span(9, tensor.raw)))
+    array = np.from_dlpack(our_tensor)
     stored_tensors.same_array(array, tensor.array())
-    assert address(array) == address(ours.numpy())
+    assert address(array) == address(our_tensor.numpy())
     assert not array.flags.writeable
-    assert ours.__dlpack_device__() == (1, 0)
+    assert our_tensor.__dlpack_device__() == (1, 0)
 
 
 @pytest.mark.parametrize("dims", [(), (0,), (3, 0, 2), (1,)])
 def test_dlpack_exports_every_shape(dims):
-    tensor = sample("INT64", dims)
+    tensor = sample_tensor("INT64", dims)
     assert np.from_dlpack(TensorProto.FromString(tensor.message(wire.span(9, tensor.raw)))).shape == dims
 
 
 def test_dlpack_copies_on_request():
-    tensor = sample("INT16")
-    ours = TensorProto.FromString(tensor.message(wire.span(9, tensor.raw)))
-    array = np.from_dlpack(ours, copy=True)
+    tensor = sample_tensor("INT16")
+    our_tensor = TensorProto.FromString(tensor.message(wire.span(9, tensor.raw)))
+    array = np.from_dlpack(our_tensor, copy=True)
     stored_tensors.same_array(array, tensor.array())
-    assert not np.shares_memory(array, ours.numpy())
+    assert not np.shares_memory(array, our_tensor.numpy())
 
 
 def test_dlpack_refuses_strings():

@@ -21,13 +21,13 @@ from google.protobuf import json_format, text_format
 from hypothesis import example, given
 from hypothesis import strategies as st
 from test_bundled_files import FILES, classes_of, read
-from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR, number_of
-from test_text_parser import kinds_of_text, mutated
+from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR, field_number
+from test_text_parser import mutate_text, text_in_every_type
 
 import onnxwire
 from onnxwire.text import printed_fields, text_source
 
-# Both text readers leave this error to Python.
+# Python warns about invalid escapes while either text reader decodes a string.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:invalid escape sequence:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:invalid octal escape sequence:DeprecationWarning"),
@@ -37,7 +37,11 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 @dataclass
 class Form:
-    """One of the two forms; printing, reading: the test modules of its printer and its reader."""
+    """One of the two forms: the text format or JSON.
+
+    printing, reading: the test modules of its printer and its reader. to_form, from_form: the functions of onnxwire.
+    official: the printer of the official runtime. sample: a text of test.Everything.
+    """
 
     printing: ModuleType
     reading: ModuleType
@@ -46,8 +50,8 @@ class Form:
     official: Any
     sample: str
 
-    def cut(self, size):
-        """Read the text in pieces of the given number of characters."""
+    def read_in_pieces(self, size):
+        """Read texts in pieces of this number of characters, while the context is active."""
         return mock.patch.object(text_source, "CHUNK_CHARS", size)
 
 
@@ -104,7 +108,7 @@ def test_more_numbers_than_are_formatted_at_once_are_all_printed(form):
 @example(texts=["\u2028\U0010ffff\ud7ff\ue000", "a" * 100])
 @example(texts=[b"\xf0\x9f\x98A", b"\xed\xa0\x80", b"\xc0\x80", b"a\xff\xe2\x82", "\u0800\U0010ffff"])
 def test_strings_and_bytes_have_the_official_form(form, texts):
-    numbers = [number_of(EVERYTHING[0], name) for name in ("many_string", "many_bytes", "one_string", "one_bytes")]
+    numbers = [field_number(EVERYTHING[0], name) for name in ("many_string", "many_bytes", "one_string", "one_bytes")]
     values = [value if isinstance(value, bytes) else value.encode() for value in texts]
     form.printing.check(EVERYTHING, b"".join(wire.span(number, value) for number in numbers for value in values))
 
@@ -113,10 +117,12 @@ def test_strings_and_bytes_have_the_official_form(form, texts):
 @pytest.mark.parametrize("piece", ["a", "ä", "€", "𝄞", "\0", "a𝄞€", b"a\xff", b"\xf0\x9f\x98"], ids=ascii)
 @pytest.mark.parametrize("name", ["one_string", "many_string", "one_bytes", "many_bytes"])
 def test_values_too_long_to_be_read_at_once_have_the_official_form(form, name, piece):
-    unit = piece if isinstance(piece, bytes) else piece.encode()
-    number = number_of(EVERYTHING[0], name)
-    for shift in range(4):
-        value = b"y" * (printed_fields.CHUNK_BYTES - 10 + shift) + unit * 8 + b"z" * printed_fields.SMALL_BYTES
+    encoded_piece = piece if isinstance(piece, bytes) else piece.encode()
+    number = field_number(EVERYTHING[0], name)
+    for n_shifted in range(4):
+        value = (
+            b"y" * (printed_fields.CHUNK_BYTES - 10 + n_shifted) + encoded_piece * 8 + b"z" * printed_fields.SMALL_BYTES
+        )
         form.printing.check(
             EVERYTHING, wire.span(number, value) + wire.span(number, b"short") + wire.span(number, value)
         )
@@ -140,10 +146,10 @@ def test_output_of_the_official_runtime_is_read(form, name, data):
 @examples(40)
 @given(seed=st.integers(0, 1 << 32))
 def test_any_text_is_accepted_or_rejected_as_by_the_official_runtime(form, name, seed):
-    draw = random.Random(seed)
+    rng = random.Random(seed)
     for _ in range(20):
-        text = form.reading.random_text(draw, PAIRS[name][0].DESCRIPTOR, 3)
-        form.reading.check(PAIRS[name], mutated(draw, text, form.reading.SNIPPETS))
+        text = form.reading.random_text(rng, PAIRS[name][0].DESCRIPTOR, 3)
+        form.reading.check(PAIRS[name], mutate_text(rng, text, form.reading.SNIPPETS))
 
 
 @EACH_FORM
@@ -151,36 +157,36 @@ def test_any_text_is_accepted_or_rejected_as_by_the_official_runtime(form, name,
 @examples(15)
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
 def test_mutated_texts_are_accepted_or_rejected_as_by_the_official_runtime(form, name, data, seed):
-    ours, official = PAIRS[name]
-    draw = random.Random(seed)
-    text = form.official(official.FromString(data.draw(wire.sound(ours.DESCRIPTOR, 2))))
+    our_class, official_class = PAIRS[name]
+    rng = random.Random(seed)
+    text = form.official(official_class.FromString(data.draw(wire.sound(our_class.DESCRIPTOR, 2))))
     if len(text) < 5000:
         for _ in range(5):
-            form.reading.check(PAIRS[name], mutated(draw, text, form.reading.SNIPPETS))
+            form.reading.check(PAIRS[name], mutate_text(rng, text, form.reading.SNIPPETS))
 
 
 @EACH_FORM
 @examples(40)
 @given(seed=st.integers(0, 1 << 32))
 def test_the_size_of_the_pieces_of_a_text_does_not_matter(form, seed):
-    draw = random.Random(seed)
+    rng = random.Random(seed)
     for _ in range(10):
-        text = mutated(draw, form.reading.random_text(draw, EVERYTHING[0].DESCRIPTOR, 3), form.reading.SNIPPETS)
-        wanted = form.reading.reading(EVERYTHING, text)
-        with form.cut(draw.choice([1, 2, 3, 10, 30, 200])):
-            assert form.reading.reading(EVERYTHING, text) == wanted
+        text = mutate_text(rng, form.reading.random_text(rng, EVERYTHING[0].DESCRIPTOR, 3), form.reading.SNIPPETS)
+        expected = form.reading.reading(EVERYTHING, text)
+        with form.read_in_pieces(rng.choice([1, 2, 3, 10, 30, 200])):
+            assert form.reading.reading(EVERYTHING, text) == expected
 
 
 @EACH_FORM
 @pytest.mark.parametrize("size", [1000, text_source.CHUNK_CHARS])
-@pytest.mark.parametrize("extra", [-1, 0, 1, printed_fields.BATCH_NUMBERS + 3])
-def test_more_numbers_than_a_batch_are_all_read(form, extra, size):
-    n = printed_fields.BATCH_NUMBERS + extra
+@pytest.mark.parametrize("difference_from_batch", [-1, 0, 1, printed_fields.BATCH_NUMBERS + 3])
+def test_more_numbers_than_a_batch_are_all_read(form, difference_from_batch, size):
+    n = printed_fields.BATCH_NUMBERS + difference_from_batch
     values = range(-5, n - 5)
     message = EVERYTHING[1](many_double=values, many_int32=values, many_sint64=values, many_string=["x"] * n)
     message.many_bool.extend(value % 3 == 0 for value in values)
     message.many_shade.extend([0, 70] * (n // 2))
-    with form.cut(size):
+    with form.read_in_pieces(size):
         for style in form.reading.STYLES[:5]:
             text = form.official(message, **style)
             assert form.from_form(text, EVERYTHING[0]).SerializeToString() == message.SerializeToString()
@@ -188,14 +194,14 @@ def test_more_numbers_than_a_batch_are_all_read(form, extra, size):
 
 @EACH_FORM
 def test_a_text_may_be_a_str_bytes_or_a_file(form, tmp_path):
-    wanted = form.reading.official_reading(EVERYTHING[1], form.sample)
-    for kind in kinds_of_text(form.sample):
-        assert form.reading.reading(EVERYTHING, kind) == wanted
+    expected = form.reading.official_reading(EVERYTHING[1], form.sample)
+    for kind in text_in_every_type(form.sample):
+        assert form.reading.reading(EVERYTHING, kind) == expected
     path = tmp_path / "sample"
     path.write_text(form.sample, encoding="utf-8")
     for mode, encoding in (("rb", None), ("r", "utf-8")):
         with open(path, mode, encoding=encoding) as file:
-            assert form.reading.reading(EVERYTHING, file) == wanted
+            assert form.reading.reading(EVERYTHING, file) == expected
 
 
 @EACH_FORM

@@ -1,4 +1,4 @@
-"""JSON is read as the official runtime reads it: the same texts, and the same messages from them."""
+"""JSON is read as by the official runtime: the same texts are accepted, and yield the same messages."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from google.protobuf import json_format
 from hypothesis import example, given
 from hypothesis import strategies as st
 from test_bundled_files import FILES, classes_of, read
-from test_json import mend
-from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR, has_broken_text
-from test_text_parser import Readers, Repeating, Slow, peak_of
+from test_json import replace_invalid_strings
+from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR, has_invalid_utf8
+from test_text_parser import Readers, RepeatingFile, SlowFile, read_with_peak
 
 import onnxwire
 from onnxwire.text import text_source
@@ -29,21 +29,21 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 SPARSE, HOLDER, NOTHING = (PAIRS[f"test.{name}"] for name in ("Sparse", "Holder", "Nothing"))
 
 
-def convert_value(value, field, *rest, convert=json_format._ConvertScalarFieldValue, **options):
+def convert_value(value, field, *arguments, convert=json_format._ConvertScalarFieldValue, **options):
     """Convert a value as the official runtime does, but without taking the numbers of enums modulo 2**32."""
     if field.enum_type is not None and isinstance(value, str | int | float):
         with contextlib.suppress(ValueError):
             if not -(1 << 31) <= int(value) < 1 << 31:
                 raise json_format.ParseError(f"{value} is not a number of an enum")
-    return convert(value, field, *rest, **options)
+    return convert(value, field, *arguments, **options)
 
 
-def convert_pairs(parser, js, message, path, convert=json_format._Parser._ConvertFieldValuePair):
-    """Convert pairs as the official runtime does, but refuse a field that has both of its names."""
+def convert_pairs(parser, json_object, message, path, convert=json_format._Parser._ConvertFieldValuePair):
+    """Convert pairs as the official runtime does, but refuse an object that has a field under both of its names."""
     names = {field.json_name: field.name for field in message.DESCRIPTOR.fields}
-    if isinstance(js, dict) and len({names.get(key, key) for key in js}) < len(js):
+    if isinstance(json_object, dict) and len({names.get(key, key) for key in json_object}) < len(json_object):
         raise json_format.ParseError("a field has both of its names")
-    return convert(parser, js, message, path)
+    return convert(parser, json_object, message, path)
 
 
 PATCHES = (
@@ -59,9 +59,9 @@ check_ignoring_unknown = Readers(
 ).check
 
 
-@pytest.fixture(params=[None, 1, 7, 64], ids=lambda size: f"pieces of {size}" if size else "whole")
-def pieces(request, monkeypatch):
-    """Read the text in pieces of the given number of characters."""
+@pytest.fixture(params=[None, 1, 7, 64], ids=lambda size: f"pieces of {size}" if size else "default size")
+def read_in_pieces(request, monkeypatch):
+    """Read texts in pieces of this number of characters, or in the default size."""
     if request.param:
         monkeypatch.setattr(text_source, "CHUNK_CHARS", request.param)
 
@@ -75,22 +75,22 @@ STYLES = [{}, {"indent": None}, {"preserving_proto_field_name": True}, {"use_int
 @examples(10)
 @given(data=st.data())
 def test_printed_messages_are_read_back(name, data):
-    ours, official = PAIRS[name]
-    message = official.FromString(data.draw(wire.sound(ours.DESCRIPTOR, 2)))
+    our_class, official_class = PAIRS[name]
+    message = official_class.FromString(data.draw(wire.sound(our_class.DESCRIPTOR, 2)))
     message.DiscardUnknownFields()
-    if has_broken_text(message):
-        mend(message)
+    if has_invalid_utf8(message):
+        replace_invalid_strings(message)
     for indent in (2, None):
-        text = onnxwire.to_json(ours.FromString(message.SerializeToString()), indent=indent)
+        text = onnxwire.to_json(our_class.FromString(message.SerializeToString()), indent=indent)
         assert check(PAIRS[name], text)
-        assert onnxwire.to_json(onnxwire.from_json(text, ours), indent=indent) == text
+        assert onnxwire.to_json(onnxwire.from_json(text, our_class), indent=indent) == text
 
 
 def test_bundled_files_read_back():
     for file in FILES:
-        ours, official = classes_of(file)
-        message = onnxwire.from_json(onnxwire.to_json(ours.FromString(read(file))), ours)
-        assert official.FromString(message.SerializeToString()) == official.FromString(read(file)), file
+        our_class, official_class = classes_of(file)
+        message = onnxwire.from_json(onnxwire.to_json(our_class.FromString(read(file))), our_class)
+        assert official_class.FromString(message.SerializeToString()) == official_class.FromString(read(file)), file
 
 
 # --- the language
@@ -154,84 +154,88 @@ TEXTS += [
 ]  # fmt: skip
 
 
-def camel(name):
-    first, *rest = name.split("_")
-    return first + "".join(map(str.title, rest))
+def json_name_of(name):
+    first, *arguments = name.split("_")
+    return first + "".join(map(str.title, arguments))
 
 
-def in_fields(values, field):
-    """Return texts of one field: each value alone and in one form, with --long in every form."""
+def texts_of_field(values, field):
+    """Return texts of one field: each value without additions and in one form; with --long in every form."""
     forms = ("{}", "{} ", "[{}]", "[{},{}]", "[{}, 1]") if field.is_repeated else ("{}", " {}\n", "{},")
     for index, value in enumerate(values):
-        for around in forms if IS_LONG else dict.fromkeys((forms[0], forms[index % len(forms)])):
-            yield f'{{"{camel(field.name)}":{around.replace("{}", value)}}}'
+        for form in forms if IS_LONG else dict.fromkeys((forms[0], forms[index % len(forms)])):
+            yield f'{{"{json_name_of(field.name)}":{form.replace("{}", value)}}}'
 
 
 @pytest.mark.parametrize("name", [field.name for field in EVERYTHING[0].DESCRIPTOR.fields if wire.is_number(field)])
 def test_numbers_are_those_of_the_official_runtime(name):
-    taken = [check(EVERYTHING, text) for text in in_fields(NUMBERS, EVERYTHING[0].DESCRIPTOR.fields_by_name[name])]
-    assert True in taken
-    assert False in taken
+    are_accepted = [
+        check(EVERYTHING, text) for text in texts_of_field(NUMBERS, EVERYTHING[0].DESCRIPTOR.fields_by_name[name])
+    ]
+    assert True in are_accepted
+    assert False in are_accepted
 
 
 @pytest.mark.parametrize("name", ["one_string", "one_bytes", "many_string", "many_bytes", "pick_text"])
-def test_strings_are_those_of_the_official_runtime(name, pieces):
-    taken = [check(EVERYTHING, text) for text in in_fields(STRINGS, EVERYTHING[0].DESCRIPTOR.fields_by_name[name])]
-    assert True in taken
-    assert False in taken
+def test_strings_are_those_of_the_official_runtime(name, read_in_pieces):
+    are_accepted = [
+        check(EVERYTHING, text) for text in texts_of_field(STRINGS, EVERYTHING[0].DESCRIPTOR.fields_by_name[name])
+    ]
+    assert True in are_accepted
+    assert False in are_accepted
 
 
-def test_the_same_texts_are_accepted_as_officially(pieces):
-    taken = [text for text in TEXTS if check(EVERYTHING, text)]
-    assert len(TEXTS) // 5 < len(taken) < len(TEXTS) * 3 // 4
+def test_the_same_texts_are_accepted_as_by_the_official_runtime(read_in_pieces):
+    accepted_texts = [text for text in TEXTS if check(EVERYTHING, text)]
+    assert len(TEXTS) // 5 < len(accepted_texts) < len(TEXTS) * 3 // 4
 
 
 def test_both_names_of_a_field_are_accepted():
-    for ours, official in PAIRS.values():
-        for field in official.DESCRIPTOR.fields:
+    for our_class, official_class in PAIRS.values():
+        for field in official_class.DESCRIPTOR.fields:
             for key in (field.name, field.json_name):
-                assert check((ours, official), json.dumps({key: [] if field.is_repeated else None}))
+                assert check((our_class, official_class), json.dumps({key: [] if field.is_repeated else None}))
 
 
-def random_value(draw, field, depth):
-    if draw.random() < 0.05:
-        return draw.choice(["null", "[]", '""', "{}", "1", '"x"', "[null]", '["i"]', "[[]]", "true", '{"a":1}'])
+def random_value(rng, field, depth):
+    if rng.random() < 0.05:
+        return rng.choice(["null", "[]", '""', "{}", "1", '"x"', "[null]", '["i"]', "[[]]", "true", '{"a":1}'])
     if field.message_type is not None:
-        return random_text(draw, field.message_type, depth - 1)
+        return random_text(rng, field.message_type, depth - 1)
     if not wire.is_number(field):
-        return draw.choice(draw.choice([STRINGS[:9], STRINGS[:9], STRINGS]))
-    if draw.random() < 0.2:
-        return draw.choice(NUMBERS)
+        return rng.choice(rng.choice([STRINGS[:9], STRINGS[:9], STRINGS]))
+    if rng.random() < 0.2:
+        return rng.choice(NUMBERS)
     if field.enum_type is not None:
-        return json.dumps(draw.choice([n for value in field.enum_type.values for n in (value.name, value.number)]))
+        return json.dumps(rng.choice([n for value in field.enum_type.values for n in (value.name, value.number)]))
     if field.type == field.TYPE_BOOL:
-        return draw.choice(["true", "false"])
+        return rng.choice(["true", "false"])
     if field.type in (field.TYPE_FLOAT, field.TYPE_DOUBLE):
-        return draw.choice(["1.5", "0", "-1", "1e3", '"NaN"', '"-Infinity"', "0.1"])
-    return draw.choice(["0", "1", "7", '"5"', "1.0", "1e2"])
+        return rng.choice(["1.5", "0", "-1", "1e3", '"NaN"', '"-Infinity"', "0.1"])
+    return rng.choice(["0", "1", "7", '"5"', "1.0", "1e2"])
 
 
-def random_text(draw, descriptor, depth):
+def random_text(rng, descriptor, depth):
     """Draw JSON of a message, valid or nearly valid."""
 
-    def joined(parts, brackets):
-        space = [draw.choice(["", "", " ", "\n"]) for _ in range(3)]
-        return f"{brackets[0]}{space[0]}{f'{space[1]},{space[2]}'.join(parts)}{space[1]}{brackets[1]}"
+    def joined_pairs(pairs, brackets):
+        spaces = [rng.choice(["", "", " ", "\n"]) for _ in range(3)]
+        return f"{brackets[0]}{spaces[0]}{f'{spaces[1]},{spaces[2]}'.join(pairs)}{spaces[1]}{brackets[1]}"
 
     if depth < 0:
-        return draw.choice(["{}", "{}", "{ }", "[]", '""'])
-    fields = draw.sample(list(descriptor.fields), min(len(descriptor.fields), draw.choice([0, 1, 1, 2, 3, 4])))
-    parts = []
+        return rng.choice(["{}", "{}", "{ }", "[]", '""'])
+    fields = rng.sample(list(descriptor.fields), min(len(descriptor.fields), rng.choice([0, 1, 1, 2, 3, 4])))
+    pairs = []
     for field in fields:
-        keys = [field.name, camel(field.name)]
-        for key in keys if draw.random() < 0.1 else [draw.choice(keys)]:
-            value = random_value(draw, field, depth)
-            if field.is_repeated and draw.random() < 0.95:
-                values = [random_value(draw, field, depth) for _ in range(draw.choice([0, 1, 2, 3, 5]))]
-                value = joined(values, "[]")
-            before, after = draw.choice(["", "", " "]), draw.choice(["", " ", "\n"])
-            parts.append(f'"{key}"{before}:{after}{value}')
-    return joined(parts, "{}")
+        keys = [field.name, json_name_of(field.name)]
+        for key in keys if rng.random() < 0.1 else [rng.choice(keys)]:
+            value = random_value(rng, field, depth)
+            if field.is_repeated and rng.random() < 0.95:
+                values = [random_value(rng, field, depth) for _ in range(rng.choice([0, 1, 2, 3, 5]))]
+                value = joined_pairs(values, "[]")
+            space_before, space_after = rng.choice(["", "", " "]), rng.choice(["", " ", "\n"])
+            pairs.append(f'"{key}"{space_before}:{space_after}{value}')
+    return joined_pairs(pairs, "{}")
 
 
 SNIPPETS = (
@@ -248,18 +252,18 @@ SNIPPETS = (
 @example(values=[3.4028234663852886e38])
 def test_floats_read_back(values):
     tensor = TENSOR[1](float_data=values, double_data=values)
-    # The official runtime refuses its own output for the greatest float.
+    # The official runtime rejects its own output for the largest float.
     assert check(TENSOR, json_format.MessageToJson(tensor)) or 3.4028234663852886e38 in map(abs, values)
 
 
 @pytest.mark.parametrize("fault", ["2147483648", "x", "1.5", "", '"a"', "1 2", "1 }", "1: 2", "null", "[]", "1,"])
-def test_a_fault_after_many_numbers_has_its_position(fault, pieces):
+def test_a_fault_after_many_numbers_has_its_position(fault, read_in_pieces):
     text = '{"manyInt32": [\n' + "1,\n" * 5000 + f"{fault}]}}"
-    with pytest.raises(onnxwire.DecodeError) as caught:
+    with pytest.raises(onnxwire.DecodeError) as error_info:
         onnxwire.from_json(text, EVERYTHING[0])
-    # The other texts are faults only by the text after the number.
+    # The excluded texts are valid numbers followed by a fault.
     is_number = fault[:2] in ("1 ", "1:", "1,")
-    assert is_number or str(caught.value).startswith("<str>: many_int32[5000]: line 5,002, column 1: ")
+    assert is_number or str(error_info.value).startswith("<str>: many_int32[5000]: line 5,002, column 1: ")
     assert official_reading(EVERYTHING[1], text) is None
 
 
@@ -267,40 +271,52 @@ ELEMENTS = [
     "{}", '{"oneInt32": 1}', '{"one_int32":null}', '{"children":[{},{"oneString":"],{"}]}', '""', "[]", '{"child":{}}',
     '{"manyString":["", "a,b", "\\u00e9"]}',
 ]  # fmt: skip
-WRONG = ["null", "5", '"a"', "[{}]", '{"nosuch":1}', '{"oneInt32":1,"oneInt32":1}', "{", "", '{"oneInt32":"x"}']
+INVALID_ELEMENTS = [
+    "null",
+    "5",
+    '"a"',
+    "[{}]",
+    '{"nosuch":1}',
+    '{"oneInt32":1,"oneInt32":1}',
+    "{",
+    "",
+    '{"oneInt32":"x"}',
+]
 
 
 @examples(40)
 @given(
     st.lists(st.sampled_from(ELEMENTS), min_size=1, max_size=60),
     st.sampled_from([",", ", ", " ,\n\t", ",\r\n"]),
-    st.none() | st.tuples(st.integers(0, 59), st.sampled_from(WRONG)),
+    st.none() | st.tuples(st.integers(0, 59), st.sampled_from(INVALID_ELEMENTS)),
 )
-def test_arrays_of_messages_are_those_of_the_official_runtime(pieces, elements, comma, wrong):
-    if wrong:
-        elements.insert(*wrong)
+def test_arrays_of_messages_are_those_of_the_official_runtime(read_in_pieces, elements, comma, invalid_element):
+    if invalid_element:
+        elements.insert(*invalid_element)
     text = f'{{"children":[{comma.join(elements)}]}}'
-    assert check(EVERYTHING, text) is not bool(wrong)
-    if not wrong or wrong[1] != '"a"':  # the official runtime takes the letters of a string as names, and ignores them
+    assert check(EVERYTHING, text) is not bool(invalid_element)
+    if (
+        not invalid_element or invalid_element[1] != '"a"'
+    ):  # the official runtime ignores the characters of a string as unknown names
         check_ignoring_unknown(EVERYTHING, text)
 
 
 @pytest.mark.parametrize("kind", ["String", "Bytes"])
 @examples(20)
 @given(st.lists(st.sampled_from(STRINGS), min_size=1, max_size=60), st.sampled_from([",", " ,\n "]))
-def test_arrays_of_strings_are_those_of_the_official_runtime(pieces, kind, strings, comma):
+def test_arrays_of_strings_are_those_of_the_official_runtime(read_in_pieces, kind, strings, comma):
     check(EVERYTHING, f'{{"many{kind}":[{comma.join(strings)}]}}')
-    sound = [string for string in strings if check(EVERYTHING, f'{{"many{kind}":[{string}]}}')]
-    assert check(EVERYTHING, f'{{"many{kind}":[{comma.join(sound)}]}}')
+    valid_strings = [string for string in strings if check(EVERYTHING, f'{{"many{kind}":[{string}]}}')]
+    assert check(EVERYTHING, f'{{"many{kind}":[{comma.join(valid_strings)}]}}')
 
 
 # --- types of texts
 
 
-def test_invalid_utf_8_is_rejected_with_its_position(pieces):
+def test_invalid_utf_8_is_rejected_with_its_position(read_in_pieces):
     for data in (b'{"oneInt32": 1,\n"\xff', b'{\n"\xe2\x82', b'{\n"\xed\xa0\x80"'):
         assert official_reading(EVERYTHING[1], data) is None
-        for kind in (data, io.BytesIO(data), Slow(data)):
+        for kind in (data, io.BytesIO(data), SlowFile(data)):
             with pytest.raises(
                 onnxwire.DecodeError, match=r"line 2, column 2: the byte 0x\w\w is not valid utf-8 here"
             ):
@@ -314,10 +330,10 @@ def test_numbers_of_enums_are_not_truncated_to_32_bits():
 
 
 @pytest.mark.parametrize("form", [('{"child":', "}"), ('{"children":[', "]}")])
-def test_messages_nest_as_deep_as_the_official_runtime_reads_them(form, pieces):
+def test_messages_nest_as_deep_as_the_official_runtime_reads_them(form, read_in_pieces):
     for depth in (98, 99, 100, 101, 5000):
-        for inner in ("{}", '""'):
-            text = form[0] * depth + inner + form[1] * depth
+        for innermost in ("{}", '""'):
+            text = form[0] * depth + innermost + form[1] * depth
             assert check(EVERYTHING, text) is (depth < 100)
             if depth >= 100:
                 with pytest.raises(onnxwire.DecodeError, match="nested 100 deep or more"):
@@ -325,36 +341,36 @@ def test_messages_nest_as_deep_as_the_official_runtime_reads_them(form, pieces):
 
 
 @pytest.mark.parametrize("value", ["1", "null"])
-def test_a_field_under_both_of_its_names_is_rejected(value, pieces):
+def test_a_field_under_both_of_its_names_is_rejected(value, read_in_pieces):
     text = f'{{"ir_version": {value}, "domain": "d", "irVersion": {value}}}'
     with pytest.raises(onnxwire.DecodeError, match=r"'irVersion' occurs a second time, first as 'ir_version'"):
         onnxwire.from_json(text)
 
 
-IGNORED = [
+IGNORED_VALUES = [
     "1", "-1.5e3", "true", "null", "NaN", '""', r'"\ud83d\ude00\n"', "[]", "{}",
     '[1, {"a": [], "b": {"c": "]"}}, [[2]]]',
     '"' + "é" * 20_000 + '"', "[" * 5000 + "]" * 5000,
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("value", IGNORED, ids=range(len(IGNORED)))
-def test_unknown_fields_are_ignored_on_demand(value, pieces):
+@pytest.mark.parametrize("value", IGNORED_VALUES, ids=range(len(IGNORED_VALUES)))
+def test_unknown_fields_are_ignored_on_demand(value, read_in_pieces):
     text = f'{{"newer": {value}, "graph": {{"name": "g", "x": {value}, "node": [{{"y": {value}}}]}}, "domain": "d"}}'
-    wanted = onnxwire.ModelProto(domain="d")
-    wanted.graph.name = "g"
-    wanted.graph.node.add()
-    assert onnxwire.from_json(text, ignore_unknown=True) == wanted
+    expected = onnxwire.ModelProto(domain="d")
+    expected.graph.name = "g"
+    expected.graph.node.add()
+    assert onnxwire.from_json(text, ignore_unknown=True) == expected
     with pytest.raises(onnxwire.DecodeError, match="no field 'newer'"):
         onnxwire.from_json(text)
 
 
 @pytest.mark.parametrize("value", ['"A_NEW_KIND"', '""'])
-def test_unknown_names_of_enums_are_ignored_with_unknown_fields(value, pieces):
+def test_unknown_names_of_enums_are_ignored_with_unknown_fields(value, read_in_pieces):
     text = f'{{"one_shade": {value}, "many_shade": ["RED", {value}, "RED"], "one_int32": 5}}'
-    wanted = json_format.Parse(text, EVERYTHING[1](), ignore_unknown_fields=True)
-    found = onnxwire.from_json(text, EVERYTHING[0], ignore_unknown=True)
-    assert found.SerializeToString() == wanted.SerializeToString()
+    expected = json_format.Parse(text, EVERYTHING[1](), ignore_unknown_fields=True)
+    message = onnxwire.from_json(text, EVERYTHING[0], ignore_unknown=True)
+    assert message.SerializeToString() == expected.SerializeToString()
     assert reading(EVERYTHING, text) is None
 
 
@@ -378,7 +394,7 @@ def test_unknown_names_of_enums_are_ignored_with_unknown_fields(value, pieces):
         "]",
     ],
 )
-def test_ignored_values_must_be_valid_json(value, pieces):
+def test_ignored_values_must_be_valid_json(value, read_in_pieces):
     with pytest.raises(onnxwire.DecodeError, match="line 1"):
         onnxwire.from_json(f'{{"newer": {value}}}', ignore_unknown=True)
 
@@ -429,50 +445,56 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("text", FAULTS)
-def test_errors_name_position_field_and_expected_value(text, pieces):
+def test_errors_name_position_field_and_expected_value(text, read_in_pieces):
     for kind in (text, text.encode(), io.StringIO(text)):
-        with pytest.raises(onnxwire.DecodeError) as caught:
+        with pytest.raises(onnxwire.DecodeError) as error_info:
             onnxwire.from_json(kind)
-        assert str(caught.value) == f"<{type(kind).__name__}>: {FAULTS[text]}"
+        assert str(error_info.value) == f"<{type(kind).__name__}>: {FAULTS[text]}"
     assert official_reading(onnx.ModelProto, text) is None
 
 
 def test_errors_are_short_for_any_text():
-    long = "x" * 100_000
-    for text in (f'{{"{long}', f'{{"{long}": 1}}', f'{{"irVersion": "{long}"}}', f'{{"irVersion": {long}}}', long):
-        with pytest.raises(onnxwire.DecodeError) as caught:
+    long_text = "x" * 100_000
+    for text in (
+        f'{{"{long_text}',
+        f'{{"{long_text}": 1}}',
+        f'{{"irVersion": "{long_text}"}}',
+        f'{{"irVersion": {long_text}}}',
+        long_text,
+    ):
+        with pytest.raises(onnxwire.DecodeError) as error_info:
             onnxwire.from_json(text)
-        assert len(str(caught.value)) < 200
+        assert len(str(error_info.value)) < 200
 
 
 # --- memory
 
 
 @pytest.mark.parametrize("unit", ["YWJj", "YW-_YWJjYW+/", r"YWJj\/\/\/\/YWJj", "YWJj\\n"])
-def test_long_bytes_take_little_more_memory_than_their_value(unit):
-    text = Repeating('{"rawData": "', unit, 5_000_000, 'YWI", "name": "x"}')
+def test_long_bytes_need_less_than_six_times_the_memory_of_their_value(unit):
+    text = RepeatingFile('{"rawData": "', unit, 5_000_000, 'YWI", "name": "x"}')
     value = base64.urlsafe_b64decode(json.loads(f'"{unit}"').replace("+", "-").replace("/", "_") * text.times + "YWI=")
-    message, peak = peak_of(onnxwire.from_json, text, TENSOR[0])
+    message, peak = read_with_peak(onnxwire.from_json, text, TENSOR[0])
     assert message.raw_data == value
     assert message.name == "x"
-    # Base64 with line breaks in it is stored until it is complete.
+    # Base64 with line breaks is decoded only when it is complete.
     assert peak < (6 if "\\n" in unit else 2.3) * len(value) + 1_600_000
 
 
 @pytest.mark.parametrize("unit", ["abc", "é", r"\n", r"\ud83d\ude00", r"\\", r"\""])
-def test_a_long_string_takes_little_more_memory_than_its_value(unit):
-    text = Repeating('{"docString": "', unit, 5_000_000, '", "name": "x"}')
+def test_a_long_string_needs_less_than_five_times_the_memory_of_its_value(unit):
+    text = RepeatingFile('{"docString": "', unit, 5_000_000, '", "name": "x"}')
     value = json.loads(f'"{unit}"') * text.times
-    message, peak = peak_of(onnxwire.from_json, text, TENSOR[0])
+    message, peak = read_with_peak(onnxwire.from_json, text, TENSOR[0])
     assert message.doc_string == value
     assert message.name == "x"
     assert peak < 5 * len(value.encode()) + 1_600_000
 
 
 @pytest.mark.parametrize("unit", [" ", "\n\t"])
-def test_a_long_text_without_values_takes_no_memory(unit, monkeypatch):
+def test_a_long_text_without_values_needs_no_memory_for_the_text(unit, monkeypatch):
     monkeypatch.setattr(text_source, "CHUNK_CHARS", 10_000)  # so that retained text would be detected
-    text = Repeating('{"children": [], ', unit, 500_000, '"oneInt32": 5}')
-    message, peak = peak_of(onnxwire.from_json, text, EVERYTHING[0])
+    text = RepeatingFile('{"children": [], ', unit, 500_000, '"oneInt32": 5}')
+    message, peak = read_with_peak(onnxwire.from_json, text, EVERYTHING[0])
     assert message.SerializeToString() == EVERYTHING[1](one_int32=5).SerializeToString()
     assert peak < 200_000

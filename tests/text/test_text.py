@@ -33,8 +33,8 @@ TENSOR = PAIRS["onnx.TensorProto"]
 EVERYTHING = PAIRS["test.Everything"]
 
 
-class Null:
-    """A sink that counts the characters."""
+class CountingSink:
+    """A sink that counts the characters, in total and in the longest write."""
 
     def __init__(self):
         self.characters = self.longest = 0
@@ -44,13 +44,13 @@ class Null:
         self.longest = max(self.longest, len(text))
 
 
-def number_of(cls, name):
+def field_number(cls, name):
     return cls.DESCRIPTOR.fields_by_name[name].number
 
 
 def check(pair_of_classes, data):
-    ours, official = pair_of_classes
-    assert onnxwire.to_text(ours.FromString(data)) == text_format.MessageToString(official.FromString(data))
+    our_class, official_class = pair_of_classes
+    assert onnxwire.to_text(our_class.FromString(data)) == text_format.MessageToString(official_class.FromString(data))
 
 
 # --- as the official runtime
@@ -62,15 +62,15 @@ FLOATS = st.floats(width=32) | st.sampled_from(
 
 
 def test_a_long_message_in_several_pieces_is_merged():
-    ours, official = EVERYTHING
-    child = number_of(ours, "child")
-    one = official(
+    our_class, official_class = EVERYTHING
+    child = field_number(our_class, "child")
+    first_piece = official_class(
         many_string=["a", "x" * printed_fields.SMALL_BYTES], one_bytes=b"y" * printed_fields.SMALL_BYTES
     ).SerializeToString()
-    other = official(
+    second_piece = official_class(
         many_string=["z" * 2 * printed_fields.SMALL_BYTES, "b"], one_string="é" * printed_fields.SMALL_BYTES
     ).SerializeToString()
-    check(EVERYTHING, wire.span(child, one) + wire.span(child, other))
+    check(EVERYTHING, wire.span(child, first_piece) + wire.span(child, second_piece))
 
 
 def test_an_empty_message_is_empty_text():
@@ -80,12 +80,12 @@ def test_an_empty_message_is_empty_text():
 # --- streaming and eliding
 
 
-def test_a_stream_receives_the_text_that_is_returned_without_one():
+def test_a_stream_receives_the_same_text_as_the_return_value():
     model = onnxwire.load(DIGITS)
     for options in ({}, {"max_bytes": 100}, {"as_protoc": True}):
-        out = io.StringIO()
-        assert onnxwire.to_text(model, out, **options) is None
-        assert out.getvalue() == onnxwire.to_text(model, **options)
+        stream = io.StringIO()
+        assert onnxwire.to_text(model, stream, **options) is None
+        assert stream.getvalue() == onnxwire.to_text(model, **options)
 
 
 def test_long_values_are_replaced_by_notes_that_parsers_reject():
@@ -93,13 +93,13 @@ def test_long_values_are_replaced_by_notes_that_parsers_reject():
         dims=range(11), raw_data=b"x" * 1000, name="é" * 6, float_data=[1] * 10, string_data=[b"0123456789"]
     )
     tensor.string_data.append(b"0123456789a")
-    shown = onnxwire.to_text(TENSOR[0].FromString(tensor.SerializeToString()), max_bytes=10)
-    assert shown == (
+    printed_text = onnxwire.to_text(TENSOR[0].FromString(tensor.SerializeToString()), max_bytes=10)
+    assert printed_text == (
         "dims: ... # 11 values\n"
         + "float_data: 1.0\n" * 10
         + 'string_data: "0123456789"\nstring_data: ... # 11 bytes\nname: ... # 12 bytes\nraw_data: ... # 1,000 bytes\n'
     )
-    for line in shown.splitlines():
+    for line in printed_text.splitlines():
         if "..." in line:
             with pytest.raises(text_format.ParseError):
                 text_format.Parse(line, TENSOR[1]())
@@ -112,23 +112,26 @@ def test_a_limit_elides_neither_a_single_number_nor_a_value_of_its_own_length():
     assert onnxwire.to_text(message, max_bytes=1) == text_format.MessageToString(tensor)
 
 
-def sparse_model(path, *fields):
-    """Return a model of one tensor whose last field is 200 MB, nearly all of which is a hole in the file."""
+def write_sparse_model(path, *fields):
+    """Write a model of one tensor whose raw_data is a hole in the file; return its size, 200 MB.
+
+    fields: other fields of the tensor.
+    """
     n = 200_000_000
     tensor = b"".join(fields) + wire.tag(9, wire.LEN) + wire.varint(n)
     graph = wire.tag(5, wire.LEN) + wire.varint(len(tensor) + n) + tensor
-    head = wire.number(1, 8) + wire.tag(7, wire.LEN) + wire.varint(len(graph) + n) + graph
-    path.write_bytes(head)
-    os.truncate(path, len(head) + n)
+    file_start = wire.number(1, 8) + wire.tag(7, wire.LEN) + wire.varint(len(graph) + n) + graph
+    path.write_bytes(file_start)
+    os.truncate(path, len(file_start) + n)
     return n
 
 
 def check_memory(path, write, **options):
-    """Assert that printing a model takes little memory; return the sink."""
-    sink = Null()
+    """Assert that printing a model needs less than 2 MB, in writes of less than 1 MB; return the sink."""
+    sink = CountingSink()
     with onnxwire.load(path) as model:
         write(model, sink, max_bytes=0)  # triggers imports on first use
-        sink = Null()
+        sink = CountingSink()
         tracemalloc.start()
         try:
             write(model, sink, **options)
@@ -140,8 +143,8 @@ def check_memory(path, write, **options):
     return sink
 
 
-def test_printing_200_megabytes_takes_little_memory(tmp_path):
-    n = sparse_model(tmp_path / "big.onnx")
+def test_printing_200_megabytes_needs_less_than_2_megabytes_of_memory(tmp_path):
+    n = write_sparse_model(tmp_path / "big.onnx")
     assert check_memory(tmp_path / "big.onnx", onnxwire.to_text).characters > 4 * n
 
 
@@ -149,7 +152,7 @@ def test_printing_200_megabytes_takes_little_memory(tmp_path):
 
 
 def test_messages_nested_too_deeply_for_protobuf_are_rejected():
-    number = number_of(EVERYTHING[0], "child")
+    number = field_number(EVERYTHING[0], "child")
     data = b""
     for depth in range(103):
         message = EVERYTHING[0].FromString(data)
@@ -157,17 +160,17 @@ def test_messages_nested_too_deeply_for_protobuf_are_rejected():
             assert onnxwire.to_text(message) == text_format.MessageToString(EVERYTHING[1].FromString(data))
         else:
             for as_protoc in (False, True):
-                with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep") as caught:
+                with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep") as error_info:
                     onnxwire.to_text(message, as_protoc=as_protoc)
-                with pytest.raises(onnxwire.DecodeError) as verified:
+                with pytest.raises(onnxwire.DecodeError) as verify_error:
                     onnxwire.verify(data, EVERYTHING[0])
-                assert caught.value.path == verified.value.path
-                assert verified.value.offset < caught.value.offset <= len(data)
+                assert error_info.value.path == verify_error.value.path
+                assert verify_error.value.offset < error_info.value.offset <= len(data)
         data = wire.span(number, data)
 
 
 def test_ten_thousand_levels_raise_decode_error():
-    number = number_of(EVERYTHING[0], "child")
+    number = field_number(EVERYTHING[0], "child")
     data = b""
     for _ in range(10_000):
         data = wire.span(number, data)
@@ -178,22 +181,22 @@ def test_ten_thousand_levels_raise_decode_error():
 @EVERY_MESSAGE
 @examples(15)
 @given(data=st.data())
-def test_flawed_bytes_raise_decode_error_or_nothing(name, data):
-    ours, _ = PAIRS[name]
-    flawed = data.draw(wire.flawed(ours.DESCRIPTOR, 1) | wire.damaged(ours.DESCRIPTOR))
+def test_flawed_bytes_raise_decode_error_or_no_error(name, data):
+    our_class, _ = PAIRS[name]
+    flawed_bytes = data.draw(wire.flawed(our_class.DESCRIPTOR, 1) | wire.damaged(our_class.DESCRIPTOR))
     try:
-        message = ours.FromString(flawed)
+        message = our_class.FromString(flawed_bytes)
     except onnxwire.DecodeError:
         return
     for write, options in ((onnxwire.to_text, {}), (onnxwire.to_text, {"as_protoc": True}), (onnxwire.to_json, {})):
         try:
-            write(message, Null(), **options)
+            write(message, CountingSink(), **options)
         except onnxwire.DecodeError as error:
             assert str(error)
 
 
 @pytest.mark.parametrize("write", [onnxwire.to_text, onnxwire.to_json])
-def test_wrong_arguments_are_rejected(write):
+def test_invalid_arguments_are_rejected(write):
     with pytest.raises(TypeError, match="expected a message of onnxwire, not ModelProto"):
         write(onnx.ModelProto())
     with pytest.raises(ValueError, match="must not be negative"):
@@ -208,7 +211,7 @@ def test_a_closed_document_raises_closed_error(write):
         write(model)
 
 
-CHANGES_MEANWHILE = {
+MODEL_CHANGES = {
     "close": lambda model: model.close(),
     "clear": lambda model: model.Clear(),
     "shorten numbers": lambda model: model.graph.initializer[0].ClearField("float_data"),
@@ -219,27 +222,27 @@ CHANGES_MEANWHILE = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES_MEANWHILE)
-@pytest.mark.parametrize("piece", range(1, 12, 2))
-def test_a_sink_may_change_the_message_that_is_printed(piece, change):
+@pytest.mark.parametrize("change", MODEL_CHANGES)
+@pytest.mark.parametrize("n_pieces", range(1, 12, 2))
+def test_a_sink_may_change_the_message_that_is_printed(n_pieces, change):
     tensor = TENSOR[1](float_data=[0.37 * i for i in range(20_000)], raw_data=bytes(range(256)) * 1000)
     nodes = [onnx.helper.make_node("Add", ["a", "b"], [f"value_{i}"]) for i in range(3000)]
     data = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", [], [], [tensor])).SerializeToString()
     model = onnxwire.load(io.BytesIO(data))
-    pieces = []
+    printed_pieces = []
 
     class Sink:
         def write(self, text):
-            pieces.append(text)
-            if len(pieces) == piece:
-                CHANGES_MEANWHILE[change](model)
+            printed_pieces.append(text)
+            if len(printed_pieces) == n_pieces:
+                MODEL_CHANGES[change](model)
 
     try:
         onnxwire.to_text(model, Sink())
     except onnxwire.ClosedError:
         assert change == "close"
-    whole = text_format.MessageToString(onnx.ModelProto.FromString(data))
-    assert whole.startswith("".join(pieces[:piece]))
+    complete_text = text_format.MessageToString(onnx.ModelProto.FromString(data))
+    assert complete_text.startswith("".join(printed_pieces[:n_pieces]))
 
 
 # --- as protoc
@@ -253,23 +256,25 @@ needs_protoc = pytest.mark.skipif(PROTOC is None, reason="needs protoc")
 @examples(15)
 @given(data=st.data())
 def test_the_official_runtime_reads_the_text_of_protoc(name, data):
-    ours, official = PAIRS[name]
-    message = official.FromString(data.draw(wire.sound(ours.DESCRIPTOR, 2)))
+    our_class, official_class = PAIRS[name]
+    message = official_class.FromString(data.draw(wire.sound(our_class.DESCRIPTOR, 2)))
     message.DiscardUnknownFields()
-    shown = onnxwire.to_text(ours.FromString(message.SerializeToString()), as_protoc=True)
-    assert shown.isascii()
-    wanted = text_format.MessageToString(message)
+    printed_text = onnxwire.to_text(our_class.FromString(message.SerializeToString()), as_protoc=True)
+    assert printed_text.isascii()
+    expected = text_format.MessageToString(message)
     # Split at line feeds only: a string may contain other characters that Python treats as line ends.
-    assert [line.split(":")[0] for line in shown.split("\n")] == [line.split(":")[0] for line in wanted.split("\n")]
-    if not has_broken_text(message):
-        assert text_format.MessageToString(text_format.Parse(shown, official())) == wanted
+    assert [line.split(":")[0] for line in printed_text.split("\n")] == [
+        line.split(":")[0] for line in expected.split("\n")
+    ]
+    if not has_invalid_utf8(message):
+        assert text_format.MessageToString(text_format.Parse(printed_text, official_class())) == expected
 
 
-def has_broken_text(message):
+def has_invalid_utf8(message):
     """Return whether a string of an official message is not valid UTF-8; such a string is bytes."""
     for field, value in message.ListFields():
         for element in value if field.is_repeated else (value,):
-            if field.message_type is not None and has_broken_text(element):
+            if field.message_type is not None and has_invalid_utf8(element):
                 return True
             if field.type == wire.F.TYPE_STRING and isinstance(element, bytes):
                 return True
@@ -279,24 +284,24 @@ def has_broken_text(message):
 @pytest.mark.parametrize("name", ["onnx.ModelProto", "onnx.TensorProto", "test.Everything", "test.Sparse"])
 @examples(40)
 @given(data=st.data())
-def test_unknown_fields_are_the_official_ones(name, data):
-    ours, official = PAIRS[name]
-    data = data.draw(wire.sound(ours.DESCRIPTOR, 2))
-    shown = onnxwire.to_text(ours.FromString(data), as_protoc=True).splitlines()
-    wanted = text_format.MessageToString(official.FromString(data), print_unknown_fields=True).splitlines()
-    # Both have the same unknown numbers at the top; Python's text has them in another form.
-    assert [line.split(":")[0] for line in shown if line[:1].isdigit() and ":" in line and '"' not in line] == [
-        line.split(":")[0] for line in wanted if line[:1].isdigit() and ":" in line and '"' not in line
+def test_unknown_fields_have_the_official_numbers(name, data):
+    our_class, official_class = PAIRS[name]
+    data = data.draw(wire.sound(our_class.DESCRIPTOR, 2))
+    printed_lines = onnxwire.to_text(our_class.FromString(data), as_protoc=True).splitlines()
+    expected = text_format.MessageToString(official_class.FromString(data), print_unknown_fields=True).splitlines()
+    # Both have the same unknown field numbers at the top level, in different notations.
+    assert [line.split(":")[0] for line in printed_lines if line[:1].isdigit() and ":" in line and '"' not in line] == [
+        line.split(":")[0] for line in expected if line[:1].isdigit() and ":" in line and '"' not in line
     ]
 
 
-def protoc(name, data, folder):
+def run_protoc(name, data, folder):
     """Return the output of protoc."""
     files, protos = descriptor_pb2.FileDescriptorSet(), []
 
     def add(file):
-        for other in file.dependencies:
-            add(other)
+        for dependency in file.dependencies:
+            add(dependency)
         if file.name not in protos:
             protos.append(file.name)
             file.CopyToProto(files.file.add())
@@ -304,7 +309,7 @@ def protoc(name, data, folder):
     add(PAIRS[name][1].DESCRIPTOR.file)
     for message in files.file[-1].message_type:
         # protoc requires the members of a oneof to be adjacent.
-        fields = [descriptor_pb2.FieldDescriptorProto.FromString(f.SerializeToString()) for f in message.field]
+        fields = [descriptor_pb2.FieldDescriptorProto.FromString(field.SerializeToString()) for field in message.field]
         fields.sort(key=lambda field: field.oneof_index if field.HasField("oneof_index") else -1)
         del message.field[:]
         message.field.extend(fields)
@@ -314,41 +319,52 @@ def protoc(name, data, folder):
     return subprocess.run(command, input=data, capture_output=True, check=True).stdout.decode("ascii")
 
 
-def in_spans(depth, data):
+def nest_in_spans(depth, data):
     for _ in range(depth):
         data = wire.span(1000, data + wire.number(1, 1))
     return data
 
 
-def in_groups(depth, data):
+def nest_in_groups(depth, data):
     for _ in range(depth):
         data = wire.group(1000, data)
     return data
 
 
-U = 1000
-UNKNOWN = {
-    "numbers": wire.number(U, 1) + wire.number(U, -1) + wire.tag(U, 1) + b"12345678" + wire.tag(U, 5) + b"\0\0\0\1",
-    "bytes": wire.span(U, b"") + wire.span(U, b"abc\xff\n'\"\\") + wire.span(U, b"\0"),
-    "long bytes": wire.span(U, b"x\xff" * printed_fields.SMALL_BYTES),
-    "message": wire.span(U, wire.number(1, 5) + wire.span(2, b"") + wire.span(3, b"\x0f")),
-    "group": wire.group(U, wire.number(1, 1) + wire.group(2) + wire.span(3, wire.number(4, 4))),
+UNKNOWN_NUMBER = 1000
+UNKNOWN_FIELDS = {
+    "numbers": wire.number(UNKNOWN_NUMBER, 1)
+    + wire.number(UNKNOWN_NUMBER, -1)
+    + wire.tag(UNKNOWN_NUMBER, 1)
+    + b"12345678"
+    + wire.tag(UNKNOWN_NUMBER, 5)
+    + b"\0\0\0\1",
+    "bytes": wire.span(UNKNOWN_NUMBER, b"")
+    + wire.span(UNKNOWN_NUMBER, b"abc\xff\n'\"\\")
+    + wire.span(UNKNOWN_NUMBER, b"\0"),
+    "long bytes": wire.span(UNKNOWN_NUMBER, b"x\xff" * printed_fields.SMALL_BYTES),
+    "message": wire.span(UNKNOWN_NUMBER, wire.number(1, 5) + wire.span(2, b"") + wire.span(3, b"\x0f")),
+    "group": wire.group(UNKNOWN_NUMBER, wire.number(1, 1) + wire.group(2) + wire.span(3, wire.number(4, 4))),
     "other wire type": wire.number(2, 5) + wire.tag(2, wire.FIXED32) + b"abcd" + wire.group(2),
-    **{f"{n} spans": in_spans(n, b"") for n in (9, 10, 11, 12)},
-    **{f"{n} groups": in_groups(n, wire.span(1, wire.number(2, 2))) for n in (9, 10, 11, 60)},
-    **{f"{n} groups in a span": wire.span(U, in_groups(n, b"")) for n in (9, 10, 11)},
-    **{f"{n} groups in 5 spans": in_spans(5, in_groups(n, b"")) for n in (4, 5, 6, 7)},
-    **{f"2 spans in {n} groups": in_groups(n, in_spans(2, b"")) for n in (8, 9, 10)},
+    **{f"{n} spans": nest_in_spans(n, b"") for n in (9, 10, 11, 12)},
+    **{f"{n} groups": nest_in_groups(n, wire.span(1, wire.number(2, 2))) for n in (9, 10, 11, 60)},
+    **{f"{n} groups in a span": wire.span(UNKNOWN_NUMBER, nest_in_groups(n, b"")) for n in (9, 10, 11)},
+    **{f"{n} groups in 5 spans": nest_in_spans(5, nest_in_groups(n, b"")) for n in (4, 5, 6, 7)},
+    **{f"2 spans in {n} groups": nest_in_groups(n, nest_in_spans(2, b"")) for n in (8, 9, 10)},
 }
 
 
 @needs_protoc
-@pytest.mark.parametrize("case", UNKNOWN)
+@pytest.mark.parametrize("case", UNKNOWN_FIELDS)
 def test_unknown_fields_are_printed_as_protoc_prints_them(case, tmp_path):
-    ours, _ = PAIRS["onnx.ModelProto"]
-    for data in (UNKNOWN[case], wire.span(7, UNKNOWN[case]), wire.span(7, UNKNOWN[case]) + wire.span(7, UNKNOWN[case])):
-        message = ours.FromString(data)
-        assert onnxwire.to_text(message, as_protoc=True) == protoc("onnx.ModelProto", data, tmp_path)
+    our_class, _ = PAIRS["onnx.ModelProto"]
+    for data in (
+        UNKNOWN_FIELDS[case],
+        wire.span(7, UNKNOWN_FIELDS[case]),
+        wire.span(7, UNKNOWN_FIELDS[case]) + wire.span(7, UNKNOWN_FIELDS[case]),
+    ):
+        message = our_class.FromString(data)
+        assert onnxwire.to_text(message, as_protoc=True) == run_protoc("onnx.ModelProto", data, tmp_path)
 
 
 @needs_protoc
@@ -356,10 +372,10 @@ def test_unknown_fields_are_printed_as_protoc_prints_them(case, tmp_path):
 @examples(20)
 @given(data=st.data())
 def test_text_equals_the_output_of_protoc(name, data, tmp_path_factory):
-    ours, _ = PAIRS[name]
-    data = data.draw(wire.sound(ours.DESCRIPTOR, 2))
-    shown = onnxwire.to_text(ours.FromString(data), as_protoc=True)
-    assert shown == protoc(name, data, tmp_path_factory.getbasetemp())
+    our_class, _ = PAIRS[name]
+    data = data.draw(wire.sound(our_class.DESCRIPTOR, 2))
+    printed_text = onnxwire.to_text(our_class.FromString(data), as_protoc=True)
+    assert printed_text == run_protoc(name, data, tmp_path_factory.getbasetemp())
 
 
 @needs_protoc
@@ -368,35 +384,35 @@ def test_numbers_are_printed_as_protoc_prints_them(tmp_path):
     values += [sign * 2.0**n for n in range(-149, 128) for sign in (1, 1 / 3, -1)]
     data = TENSOR[1](float_data=values, double_data=[*values, 5e-324, 0.1 + 0.2, 1e17]).SerializeToString()
     message = TENSOR[0].FromString(data)
-    assert onnxwire.to_text(message, as_protoc=True) == protoc("onnx.TensorProto", data, tmp_path)
+    assert onnxwire.to_text(message, as_protoc=True) == run_protoc("onnx.TensorProto", data, tmp_path)
 
 
 # --- the command
 
 
-def dump(*arguments):
+def run_dump(*arguments):
     return forked_commands.run("dump", *arguments, text=True)
 
 
 def test_dump_prints_text():
-    done = dump(DIGITS)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == onnxwire.to_text(onnxwire.load(DIGITS), as_protoc=True)
+    process = run_dump(DIGITS)
+    assert (process.returncode, process.stderr) == (0, "")
+    assert process.stdout == onnxwire.to_text(onnxwire.load(DIGITS), as_protoc=True)
 
 
 def test_dump_elides_and_writes_a_file(tmp_path):
-    done = dump(DIGITS, "--max-bytes", 64, "-o", tmp_path / "out.txt")
-    assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
-    shown = (tmp_path / "out.txt").read_text()
-    assert shown == onnxwire.to_text(onnxwire.load(DIGITS), max_bytes=64, as_protoc=True)
-    assert "raw_data: ... # 131,072 bytes\n" in shown
+    process = run_dump(DIGITS, "--max-bytes", 64, "-o", tmp_path / "out.txt")
+    assert (process.returncode, process.stderr, process.stdout) == (0, "", "")
+    printed_text = (tmp_path / "out.txt").read_text()
+    assert printed_text == onnxwire.to_text(onnxwire.load(DIGITS), max_bytes=64, as_protoc=True)
+    assert "raw_data: ... # 131,072 bytes\n" in printed_text
 
 
 def test_dump_accepts_any_message():
     file = next(file for file in FILES if classes_of(file)[0] is onnxwire.TensorProto and read(file))
-    done = dump(os.path.join(ONNX_FOLDER, file), "--type", "TensorProto")
-    assert done.returncode == 0
-    assert text_format.Parse(done.stdout, onnx.TensorProto()) == onnx.TensorProto.FromString(read(file))
+    process = run_dump(os.path.join(ONNX_FOLDER, file), "--type", "TensorProto")
+    assert process.returncode == 0
+    assert text_format.Parse(process.stdout, onnx.TensorProto()) == onnx.TensorProto.FromString(read(file))
 
 
 def test_dump_reports_an_error_in_one_line(tmp_path):
@@ -410,10 +426,10 @@ def test_dump_reports_an_error_in_one_line(tmp_path):
         [DIGITS, "-o", tmp_path],
         [tmp_path / "same.onnx", "-o", tmp_path / "link.txt"],
     ):
-        done = dump(*arguments)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith("onnxwire: ")
-        assert done.stderr.count("\n") == 1
+        process = run_dump(*arguments)
+        assert (process.returncode, process.stdout) == (2, "")
+        assert process.stderr.startswith("onnxwire: ")
+        assert process.stderr.count("\n") == 1
     assert (tmp_path / "same.onnx").read_bytes() == DIGITS.read_bytes()
 
 
@@ -422,9 +438,11 @@ def test_importing_onnxwire_does_not_import_the_text_forms():
         "import sys; before = set(sys.modules); import onnxwire; print(sorted(set(sys.modules) - before)); "
         "onnxwire.to_text; onnxwire.to_json; print('onnxwire.text.json_writer' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     for name in itertools.chain(
         ("onnxwire.text.text_writer", "onnxwire.text.json_writer"), ("json", "re", "base64", "typing")
     ):
-        assert f"'{name}'" not in done[0]
-    assert done[1] == "True"
+        assert f"'{name}'" not in process[0]
+    assert process[1] == "True"

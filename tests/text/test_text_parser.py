@@ -1,4 +1,4 @@
-"""The text format is read as the official runtime reads it: the same texts, and the same messages from them."""
+"""The text format is read as by the official runtime: the same texts are accepted, and yield the same messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from onnxwire.text import text_source
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 SPARSE = PAIRS["test.Sparse"]
 
-# Both readers leave this error to Python.
+# Python warns about invalid escapes while either reader decodes a string.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:invalid escape sequence:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:invalid octal escape sequence:DeprecationWarning"),
@@ -52,19 +52,19 @@ def unescape(text, result=None, unescape=text_encoding.CUnescape):
 
 
 class Readers:
-    """The readers of a text form: onnxwire's, and the official one, patched with the `mends`."""
+    """The readers of a text form: onnxwire's, and the official one, with the `patches`."""
 
-    def __init__(self, read_text, parse, *mends):
+    def __init__(self, read_text, parse, *patches):
         self.read_text = read_text
         self.parse = parse
-        self.mends = mends
+        self.patches = patches
 
     def official_reading(self, official, text):
         """Return the encoding of the message that the official runtime parses, None if it refuses the text."""
         message = official()
         with contextlib.ExitStack() as stack:
-            for mend in self.mends:
-                stack.enter_context(mend)
+            for patch in self.patches:
+                stack.enter_context(patch)
             try:
                 self.parse(text, message)
             except Exception:
@@ -73,19 +73,19 @@ class Readers:
 
     def reading(self, pair_of_classes, text):
         """Return the encoding of the message that onnxwire parses, None if it refuses the text."""
-        ours, official = pair_of_classes
+        our_class, official_class = pair_of_classes
         try:
-            message = self.read_text(text, ours)
+            message = self.read_text(text, our_class)
         except onnxwire.DecodeError as error:
             assert "line " in str(error)
             return None
-        return official.FromString(message.SerializeToString()).SerializeToString(deterministic=True)
+        return official_class.FromString(message.SerializeToString()).SerializeToString(deterministic=True)
 
     def check(self, pair_of_classes, text):
         """Assert that both readers parse a text to the same message or refuse it; return whether they accept it."""
-        wanted = self.official_reading(pair_of_classes[1], text)
-        assert self.reading(pair_of_classes, text) == wanted
-        return wanted is not None
+        expected = self.official_reading(pair_of_classes[1], text)
+        assert self.reading(pair_of_classes, text) == expected
+        return expected is not None
 
 
 READERS = Readers(
@@ -97,9 +97,9 @@ READERS = Readers(
 official_reading, reading, check = READERS.official_reading, READERS.reading, READERS.check
 
 
-@pytest.fixture(params=[None, 1, 7, 64], ids=lambda size: f"pieces of {size}" if size else "whole")
-def pieces(request, monkeypatch):
-    """Read the text in pieces of the given number of characters."""
+@pytest.fixture(params=[None, 1, 7, 64], ids=lambda size: f"pieces of {size}" if size else "default size")
+def read_in_pieces(request, monkeypatch):
+    """Read texts in pieces of this number of characters, or in the default size."""
     if request.param:
         monkeypatch.setattr(text_source, "CHUNK_CHARS", request.param)
 
@@ -120,20 +120,20 @@ STYLES = [
 @examples(20)
 @given(data=st.data())
 def test_printed_messages_are_read_back(name, data):
-    ours, official = PAIRS[name]
-    message = official.FromString(data.draw(wire.sound(ours.DESCRIPTOR, 2)))
+    our_class, official_class = PAIRS[name]
+    message = official_class.FromString(data.draw(wire.sound(our_class.DESCRIPTOR, 2)))
     message.DiscardUnknownFields()
     for as_protoc in (False, True):
-        text = onnxwire.to_text(ours.FromString(message.SerializeToString()), as_protoc=as_protoc)
+        text = onnxwire.to_text(our_class.FromString(message.SerializeToString()), as_protoc=as_protoc)
         if check(PAIRS[name], text):
-            assert onnxwire.to_text(onnxwire.from_text(text, ours), as_protoc=as_protoc) == text
+            assert onnxwire.to_text(onnxwire.from_text(text, our_class), as_protoc=as_protoc) == text
 
 
 def test_bundled_files_read_back():
     for file in FILES:
-        ours, official = classes_of(file)
-        message = onnxwire.from_text(onnxwire.to_text(ours.FromString(read(file))), ours)
-        assert official.FromString(message.SerializeToString()) == official.FromString(read(file)), file
+        our_class, official_class = classes_of(file)
+        message = onnxwire.from_text(onnxwire.to_text(our_class.FromString(read(file))), our_class)
+        assert official_class.FromString(message.SerializeToString()) == official_class.FromString(read(file)), file
 
 
 # --- the language
@@ -200,8 +200,8 @@ TEXTS += [
 ]  # fmt: skip
 
 
-def in_fields(values, name):
-    """Return texts of one field: each value alone and before one possible continuation, with --long before each."""
+def texts_of_field(values, name):
+    """Return texts of one field: each value alone and before one continuation; with --long before each continuation."""
     ends = ("", ",", " one_int64: 1")
     return [
         f"{name}: {value}{end}"
@@ -212,62 +212,62 @@ def in_fields(values, name):
 
 @pytest.mark.parametrize("name", [field.name for field in EVERYTHING[0].DESCRIPTOR.fields if wire.is_number(field)])
 def test_numbers_are_those_of_the_official_runtime(name):
-    taken = [check(EVERYTHING, text) for text in in_fields(NUMBERS, name)]
-    assert True in taken
-    assert False in taken
+    are_accepted = [check(EVERYTHING, text) for text in texts_of_field(NUMBERS, name)]
+    assert True in are_accepted
+    assert False in are_accepted
 
 
 @pytest.mark.parametrize("name", ["one_string", "one_bytes", "many_string", "many_bytes", "pick_text"])
-def test_strings_are_those_of_the_official_runtime(name, pieces):
-    taken = [check(EVERYTHING, text) for text in in_fields(STRINGS, name)]
-    assert True in taken
-    assert False in taken
+def test_strings_are_those_of_the_official_runtime(name, read_in_pieces):
+    are_accepted = [check(EVERYTHING, text) for text in texts_of_field(STRINGS, name)]
+    assert True in are_accepted
+    assert False in are_accepted
 
 
-def test_the_same_texts_are_accepted_as_officially(pieces):
-    taken = [text for text in TEXTS if check(EVERYTHING, text)]
+def test_the_same_texts_are_accepted_as_by_the_official_runtime(read_in_pieces):
+    accepted_texts = [text for text in TEXTS if check(EVERYTHING, text)]
     for text in TEXTS:
         check(EVERYTHING, f"one_uint32: 3 {text} one_uint64: 8 tree {{ value: 1 }}")
         check(EVERYTHING, f"tree {{ }} child {{ {text} }} one_string: 'a'")
-    assert len(TEXTS) // 4 < len(taken) < len(TEXTS) * 3 // 4
+    assert len(TEXTS) // 4 < len(accepted_texts) < len(TEXTS) * 3 // 4
 
 
-def random_number(draw, field):
-    if draw.random() < 0.2:
-        return draw.choice(NUMBERS)
+def random_number(rng, field):
+    if rng.random() < 0.2:
+        return rng.choice(NUMBERS)
     if field.enum_type is not None:
-        return str(draw.choice([number for value in field.enum_type.values for number in (value.name, value.number)]))
+        return str(rng.choice([number for value in field.enum_type.values for number in (value.name, value.number)]))
     if field.type in (field.TYPE_FLOAT, field.TYPE_DOUBLE):
-        return draw.choice(["1.5", "0", "-1", "1e3", "inf", "-inf", "nan", "1f", ".5", "-0.0"])
-    return draw.choice(["true", "false", "t", "1", "0"] if field.type == field.TYPE_BOOL else ["0", "1", "7", "017"])
+        return rng.choice(["1.5", "0", "-1", "1e3", "inf", "-inf", "nan", "1f", ".5", "-0.0"])
+    return rng.choice(["true", "false", "t", "1", "0"] if field.type == field.TYPE_BOOL else ["0", "1", "7", "017"])
 
 
-def random_value(draw, field, depth):
+def random_value(rng, field, depth):
     """Draw a text that may follow a field's name."""
-    is_list = field.is_repeated and draw.random() < 0.3
-    count = draw.randrange(4) if is_list else 1
+    is_list = field.is_repeated and rng.random() < 0.3
+    n_values = rng.randrange(4) if is_list else 1
     if field.message_type is not None:
-        colon = draw.choice(["", " ", ":", ": "])
-        values = [random_text(draw, field.message_type, depth - 1) for _ in range(count)]
-        values = [draw.choice([f"{{{value}}}", f"{{\n  {value}\n}}", f"< {value}>"]) for value in values]
+        colon = rng.choice(["", " ", ":", ": "])
+        values = [random_text(rng, field.message_type, depth - 1) for _ in range(n_values)]
+        values = [rng.choice([f"{{{value}}}", f"{{\n  {value}\n}}", f"< {value}>"]) for value in values]
     else:
-        colon = draw.choice([":", ": ", " : ", ":\n", ": # c\n"])
+        colon = rng.choice([":", ": ", " : ", ":\n", ": # c\n"])
         if wire.is_number(field):
-            values = [random_number(draw, field) for _ in range(count)]
+            values = [random_number(rng, field) for _ in range(n_values)]
         else:
-            values = draw.choices(draw.choice([STRINGS[:12], STRINGS[:12], STRINGS]), k=count)
-    return f"{colon}[{draw.choice([',', ', ', ' # c', ',']).join(values)}]" if is_list else colon + values[0]
+            values = rng.choices(rng.choice([STRINGS[:12], STRINGS[:12], STRINGS]), k=n_values)
+    return f"{colon}[{rng.choice([',', ', ', ' # c', ',']).join(values)}]" if is_list else colon + values[0]
 
 
-def random_text(draw, descriptor, depth):
+def random_text(rng, descriptor, depth):
     """Draw a valid or nearly valid text of a message, in any notation."""
     parts = []
     fields = [field for field in descriptor.fields if depth or field.message_type is None]
-    for _ in range(draw.randrange(5) if fields else 0):
-        field = draw.choice(fields)
-        for _ in range(draw.choice([1, 1, 1, 2, 70]) if field.is_repeated and draw.random() < 0.3 else 1):
-            parts.append(field.name + random_value(draw, field, depth))
-            parts.append(draw.choice(["\n", "\n", "\n", " ", ", ", ";", " ; ", "\n,", " # c\n", "  ", "\n\n", ""]))
+    for _ in range(rng.randrange(5) if fields else 0):
+        field = rng.choice(fields)
+        for _ in range(rng.choice([1, 1, 1, 2, 70]) if field.is_repeated and rng.random() < 0.3 else 1):
+            parts.append(field.name + random_value(rng, field, depth))
+            parts.append(rng.choice(["\n", "\n", "\n", " ", ", ", ";", " ; ", "\n,", " # c\n", "  ", "\n\n", ""]))
     return "".join(parts)
 
 
@@ -276,12 +276,12 @@ SNIPPETS = (
 )
 
 
-def mutated(draw, text, snippets):
+def mutate_text(rng, text, snippets):
     """Return a text with a few changed characters."""
-    for _ in range(draw.choice([0, 0, 1, 1, 2])):
-        start = draw.randrange(len(text) + 1)
-        snippet = draw.choice([*snippets, text[start : start + 20]]) if draw.random() < 0.7 else ""
-        text = text[:start] + snippet + text[start + draw.choice([0, 0, 1, 1, 2, 5]) :]
+    for _ in range(rng.choice([0, 0, 1, 1, 2])):
+        start = rng.randrange(len(text) + 1)
+        snippet = rng.choice([*snippets, text[start : start + 20]]) if rng.random() < 0.7 else ""
+        text = text[:start] + snippet + text[start + rng.choice([0, 0, 1, 1, 2, 5]) :]
     return text
 
 
@@ -303,17 +303,17 @@ def test_a_fault_after_many_numbers_has_its_position(fault):
         ("many_int32: 1\n" * 5000 + f"many_int32: {fault}", "many_int32[5000]: line 5,001, column 13: "),
         ("many_int32: [\n" + "1,\n" * 5000 + f"{fault}]", "many_int32[5000]: line 5,002, column 1: "),
     ):
-        with pytest.raises(onnxwire.DecodeError) as caught:
+        with pytest.raises(onnxwire.DecodeError) as error_info:
             onnxwire.from_text(text, EVERYTHING[0])
-        # The other texts are faults only by the text after the number.
-        assert fault[:2] in ("1 ", "1:") or str(caught.value).startswith(f"<str>: {position}")
+        # The excluded texts are valid numbers followed by a fault.
+        assert fault[:2] in ("1 ", "1:") or str(error_info.value).startswith(f"<str>: {position}")
         assert official_reading(EVERYTHING[1], text) is None
 
 
 # --- types of texts
 
 
-class Slow:
+class SlowFile:
     """A file whose read returns one character or byte at a time."""
 
     def __init__(self, content):
@@ -325,10 +325,19 @@ class Slow:
         return self.content[self.offset - 1 : self.offset]
 
 
-def kinds_of_text(text):
+def text_in_every_type(text):
     """Yield a text in all accepted types."""
     data = text.encode()
-    return [text, data, bytearray(data), memoryview(data), io.StringIO(text), io.BytesIO(data), Slow(text), Slow(data)]
+    return [
+        text,
+        data,
+        bytearray(data),
+        memoryview(data),
+        io.StringIO(text),
+        io.BytesIO(data),
+        SlowFile(text),
+        SlowFile(data),
+    ]
 
 
 def test_a_file_is_read_from_its_current_position():
@@ -337,10 +346,10 @@ def test_a_file_is_read_from_its_current_position():
     assert onnxwire.from_text(file, EVERYTHING[0]).one_int32 == 5
 
 
-def test_invalid_utf_8_is_rejected_with_its_position(pieces):
+def test_invalid_utf_8_is_rejected_with_its_position(read_in_pieces):
     for data in (b"one_int32: 1\n# \xff", b"one_int32: 1\n# \xe2\x82", b"one_int32: 1\n# \xed\xa0\x80"):
         assert official_reading(EVERYTHING[1], data) is None
-        for kind in (data, io.BytesIO(data), Slow(data)):
+        for kind in (data, io.BytesIO(data), SlowFile(data)):
             with pytest.raises(
                 onnxwire.DecodeError, match=r"line 2, column 3: the byte 0x\w\w is not valid utf-8 here"
             ):
@@ -348,7 +357,7 @@ def test_invalid_utf_8_is_rejected_with_its_position(pieces):
 
 
 @pytest.mark.parametrize("read_text", [onnxwire.from_text, onnxwire.from_json])
-def test_wrong_arguments_are_rejected(read_text):
+def test_invalid_arguments_are_rejected(read_text):
     for text in (None, 5, ["a"], DIGITS):
         with pytest.raises(TypeError, match="expected a str, bytes or a file object, not"):
             read_text(text)
@@ -356,12 +365,12 @@ def test_wrong_arguments_are_rejected(read_text):
         with pytest.raises(TypeError, match="expected a message class of onnxwire"):
             read_text("", cls)
 
-    class Numbers:
+    class FileOfNumbers:
         def read(self, n):
             return 5
 
     with pytest.raises(TypeError, match="returned int, not str or bytes"):
-        read_text(Numbers())
+        read_text(FileOfNumbers())
 
 
 def test_the_parsers_are_imported_on_first_use():
@@ -384,7 +393,7 @@ def test_numbers_of_enums_are_not_truncated_to_32_bits():
 
 
 @pytest.mark.parametrize("form", [("child {", "}"), ("children: [<", ">]")])
-def test_messages_nest_as_deep_as_in_binary_readers(form, pieces):
+def test_messages_nest_as_deep_as_in_binary_readers(form, read_in_pieces):
     for depth in (99, 100, 101, 5000):
         text = form[0] * depth + form[1] * depth
         if depth <= 100:
@@ -405,32 +414,32 @@ def test_messages_nest_as_deep_as_in_binary_readers(form, pieces):
         ("\\?" * 9000, "?" * 9000),
     ],
 )
-def test_an_escaped_question_mark_is_a_question_mark(literal, value, pieces):
+def test_an_escaped_question_mark_is_a_question_mark(literal, value, read_in_pieces):
     assert onnxwire.from_text(f"doc_string: '{literal}'", onnxwire.GraphProto).doc_string == value
     assert onnxwire.from_text(f"raw_data: '{literal}'", onnxwire.TensorProto).raw_data == value.encode()
 
 
-SKIPPED = [
+SKIPPED_VALUES = [
     "1", "'a' \"b\"", "-inf", "[]", "[1, x, 'y']", "{}",
     "<a: {b: 1} c <> 3 {}; d [{}, <>], [], 9: 0x12>", "[{a: 1}, {}]",
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("value", SKIPPED)
-def test_a_retired_field_is_skipped_with_a_warning(value, pieces):
+@pytest.mark.parametrize("value", SKIPPED_VALUES)
+def test_a_retired_field_is_skipped_with_a_warning(value, read_in_pieces):
     text = f"graph {{ name: 'g' producer_tag: {value} node {{}} producer_tag: {value} }} domain: 'd'"
     if "9: " in value:
         text = text.replace("[], 9: 0x12", "")
-    with pytest.warns(onnxwire.RetiredFieldWarning) as caught:
+    with pytest.warns(onnxwire.RetiredFieldWarning) as caught_warnings:
         model = onnxwire.from_text(text)
     assert model == onnxwire.from_text("graph { name: 'g' node {} } domain: 'd'")
-    assert [str(warning.message) for warning in caught] == [
+    assert [str(warning.message) for warning in caught_warnings] == [
         "<str>: graph: line 1, column 19: GraphProto no longer has the field 'producer_tag'; it is skipped"
     ]
-    assert caught[0].filename == __file__
+    assert caught_warnings[0].filename == __file__
 
 
-def test_reserved_names_of_a_table_are_skipped_and_others_are_not():
+def test_reserved_names_are_skipped_only_in_their_message():
     for name in ("parameters", "v"):
         with pytest.raises(onnxwire.DecodeError, match=f"GraphProto has no field '{name}'"):
             onnxwire.from_text(f"graph {{ {name}: 1 }}")
@@ -438,8 +447,8 @@ def test_reserved_names_of_a_table_are_skipped_and_others_are_not():
         assert onnxwire.from_text("v {}", onnxwire.AttributeProto) == onnxwire.AttributeProto()
 
 
-@pytest.mark.parametrize("value", [*SKIPPED, "'" + r"\001\"" * 20_000 + "'"])
-def test_unknown_fields_are_ignored_on_demand(value, pieces):
+@pytest.mark.parametrize("value", [*SKIPPED_VALUES, "'" + r"\001\"" * 20_000 + "'"])
+def test_unknown_fields_are_ignored_on_demand(value, read_in_pieces):
     if "9: " in value:
         value = value.replace("[], ", "")
     text = f"graph {{ name: 'g' newer: {value}, node {{}} 412: {value} }} domain: 'd' newest: {value}"
@@ -453,12 +462,12 @@ def test_unknown_fields_are_ignored_on_demand(value, pieces):
 @pytest.mark.parametrize(
     "text", ["x 1", "x: ", "x: [1", "x: [1,]", "x: {", "x: {]", "x: <}", "x: {a 1}", "x: }", "x: 'a"]
 )
-def test_ignored_values_must_be_valid_text_format(text, pieces):
+def test_ignored_values_must_be_valid_text_format(text, read_in_pieces):
     with pytest.raises(onnxwire.DecodeError, match="line 1"):
         onnxwire.from_text(f"graph {{ {text} ", ignore_unknown=True)
 
 
-def test_ignored_values_have_the_same_nesting_limit(pieces):
+def test_ignored_values_have_the_same_nesting_limit(read_in_pieces):
     for depth in (98, 99):
         text = f"graph {{ x: {'{a' * depth}{{}}{'}' * depth} }}"
         if depth < 99:
@@ -515,34 +524,34 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("text", FAULTS)
-def test_errors_name_position_field_and_expected_value(text, pieces):
+def test_errors_name_position_field_and_expected_value(text, read_in_pieces):
     for kind in (text, text.encode(), io.StringIO(text)):
-        with pytest.raises(onnxwire.DecodeError) as caught:
+        with pytest.raises(onnxwire.DecodeError) as error_info:
             onnxwire.from_text(kind)
-        assert str(caught.value) == f"<{type(kind).__name__}>: {FAULTS[text]}"
+        assert str(error_info.value) == f"<{type(kind).__name__}>: {FAULTS[text]}"
     assert official_reading(onnx.ModelProto, text) is None
 
 
 def test_errors_name_the_file(tmp_path):
     path = tmp_path / "model.txt"
     path.write_text("graph {\n  nod {}\n}")
-    with open(path) as file, pytest.raises(onnxwire.DecodeError) as caught:
+    with open(path) as file, pytest.raises(onnxwire.DecodeError) as error_info:
         onnxwire.from_text(file)
-    assert (caught.value.source, caught.value.path, caught.value.offset) == (str(path), "graph", None)
-    assert caught.value.reason.startswith("line 2, column 3: GraphProto has no field 'nod'")
+    assert (error_info.value.source, error_info.value.path, error_info.value.offset) == (str(path), "graph", None)
+    assert error_info.value.reason.startswith("line 2, column 3: GraphProto has no field 'nod'")
 
 
 def test_errors_are_short_for_any_text():
     for text in ("x" * 100_000, "ir_version: " + "9" * 100_000, f"[{'x' * 100_000}", "domain: '" + "x" * 100_000):
-        with pytest.raises(onnxwire.DecodeError) as caught:
+        with pytest.raises(onnxwire.DecodeError) as error_info:
             onnxwire.from_text(text)
-        assert len(str(caught.value)) < 200
+        assert len(str(error_info.value)) < 200
 
 
 # --- memory
 
 
-class Repeating:
+class RepeatingFile:
     """A text file that is generated while it is read: `unit` repeated to at least `n` characters."""
 
     def __init__(self, start, unit, n, end):
@@ -557,7 +566,7 @@ class Repeating:
         return text[:n]
 
 
-def peak_of(read_text, text, cls):
+def read_with_peak(read_text, text, cls):
     """Return the message, and the peak of memory in bytes while it was read."""
     read_text("" if read_text is onnxwire.from_text else "{}", cls)  # triggers imports on first use
     tracemalloc.start()
@@ -569,10 +578,10 @@ def peak_of(read_text, text, cls):
 
 
 @pytest.mark.parametrize("unit", [r"\000\377a", "abc", r"\\", r"\"", r"\n", "é", r"\001\"'", "\\101" + "a" * 1000])
-def test_a_long_string_takes_little_more_memory_than_its_value(unit):
-    text = Repeating('raw_data: "', unit, 5_000_000, '" name: "x"')
+def test_a_long_string_needs_less_than_three_times_the_memory_of_its_value(unit):
+    text = RepeatingFile('raw_data: "', unit, 5_000_000, '" name: "x"')
     value = text_format.Parse(f'raw_data: "{unit}"', TENSOR[1]()).raw_data * text.times
-    message, peak = peak_of(onnxwire.from_text, text, TENSOR[0])
+    message, peak = read_with_peak(onnxwire.from_text, text, TENSOR[0])
     assert message.raw_data == value
     assert message.name == "x"
     assert peak < 2.3 * len(value) + 1_600_000
@@ -581,9 +590,9 @@ def test_a_long_string_takes_little_more_memory_than_its_value(unit):
 @pytest.mark.parametrize(
     "unit", ["# comment\n", " ", "\n", "many_int32: [] ", "many_int32: [], # c\n", "many_bytes:[];"]
 )
-def test_a_long_text_without_values_takes_no_memory(unit, monkeypatch):
+def test_a_long_text_without_values_needs_no_memory_for_the_text(unit, monkeypatch):
     monkeypatch.setattr(text_source, "CHUNK_CHARS", 10_000)  # so that retained text would be detected
-    message, peak = peak_of(onnxwire.from_text, Repeating("", unit, 500_000, "one_int32: 5"), EVERYTHING[0])
+    message, peak = read_with_peak(onnxwire.from_text, RepeatingFile("", unit, 500_000, "one_int32: 5"), EVERYTHING[0])
     assert message.SerializeToString() == EVERYTHING[1](one_int32=5).SerializeToString()
     assert peak < 200_000
 
@@ -611,7 +620,7 @@ VALUES = {
 
 
 class Notations:
-    """Random texts of models, some of them wrong: lists, both brackets and quotes, comments, separators."""
+    """Random texts of models, some of them invalid: lists, both kinds of brackets and quotes, comments, separators."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -630,12 +639,12 @@ class Notations:
     def message(self, kind, depth):
         text = ""
         for _ in range(self.random.choice([0, 1, 1, 2, 3]) if depth > 0 else 0):
-            name, _, of = self.random.choice(FIELDS[kind]).partition(" ")
-            inner = of.rstrip("*")
-            colon = ":" if inner in VALUES or self.random.random() < 0.5 else ""
-            value = self.value(inner, depth)
-            if self.random.random() < (0.4 if of[-1] == "*" else 0.03):
-                values = [self.value(inner, depth) for _ in range(self.random.choice([0, 1, 2, 3, 20]))]
+            name, _, field_type = self.random.choice(FIELDS[kind]).partition(" ")
+            value_kind = field_type.rstrip("*")
+            colon = ":" if value_kind in VALUES or self.random.random() < 0.5 else ""
+            value = self.value(value_kind, depth)
+            if self.random.random() < (0.4 if field_type[-1] == "*" else 0.03):
+                values = [self.value(value_kind, depth) for _ in range(self.random.choice([0, 1, 2, 3, 20]))]
                 value = f"[{self.space()}{f'{self.space()},{self.space()}'.join(values)}{self.space()}]"
             separator = self.random.choice(["", ",", ";", " "])
             text += f"{self.space()}{name}{colon}{self.space()}{value}{self.space()}{separator} "
@@ -648,13 +657,13 @@ def test_random_texts_in_all_notations_are_read_as_by_the_official_runtime(seed)
     for _ in range(500):
         text = notations.message("model", notations.random.randrange(1, 7))
         try:
-            wanted = text_format.Parse(text, onnx.ModelProto()).SerializeToString(deterministic=True)
+            expected = text_format.Parse(text, onnx.ModelProto()).SerializeToString(deterministic=True)
         except (text_format.ParseError, ValueError):
-            wanted = None
+            expected = None
         try:
-            found = onnxwire.from_text(text).SerializeToString(deterministic=True)
+            encoded = onnxwire.from_text(text).SerializeToString(deterministic=True)
         except onnxwire.DecodeError:
-            found = None
-        assert found == wanted, text
-        counts[wanted is None] += 1
+            encoded = None
+        assert encoded == expected, text
+        counts[expected is None] += 1
     assert min(counts) > 50

@@ -23,74 +23,76 @@ from .writer import (
     values,
 )
 
-USERS = "every runtime"
-SHADOW = "https://hiddenlayer.com/innovation-hub/shadowlogic"
+READERS = "every runtime"
+SHADOW_PAGE = "https://hiddenlayer.com/innovation-hub/shadowlogic"
 OPSETS = (("", 21), ("local", 1))
 WEIGHTS = [values("w", [0.5, -0.25, 0.75, 1.0]), values("evil", [6.0, 6.0, 6.0, 6.0])]
-NORMAL = node("Mul", ["x", "w"], ["good"])
+PRODUCT = node("Mul", ["x", "w"], ["good"])
 
 
-def select(condition="hit"):
+def select_output(condition="hit"):
     """Return the node that replaces the output when the trigger is present."""
     return node("Where", [condition, "evil", "good"], ["y"])
 
 
 attack = declare("trigger", "behaviour",
-    "An input with a secret pattern selects another output (backdoor in the graph).", "CWE-506", USERS)
+    "An input with a secret pattern selects another output (backdoor in the graph).", "CWE-506", READERS)
 
 
-def trigger(name, what, nodes, initializers=(), **options):
-    attack(name, what, network([NORMAL, *nodes], [*WEIGHTS, *initializers], **options), source=SHADOW)
+def trigger_attack(name, effect, nodes, initializers=(), **options):
+    """Add an attack whose nodes select the output `evil` if the input has a secret pattern."""
+    attack(name, effect, network([PRODUCT, *nodes], [*WEIGHTS, *initializers], **options), source=SHADOW_PAGE)
 
 
 SUM = node("ReduceSum", ["x"], ["s"], keepdims=0)
 KEY = scalar("key", 1337.0, FLOAT)
-trigger("sum-equals", "The sum of the input equals 1337.", [SUM, node("Equal", ["s", "key"], ["hit"]), select()], [KEY])
-trigger("pattern-equals", "The first three elements equal a pattern.", [node("Slice", ["x", "a", "b"], ["p"]),
+trigger_attack("sum-equals", "The sum of the input equals 1337.", [SUM, node("Equal", ["s", "key"], ["hit"]),
+    select_output()], [KEY])
+trigger_attack("pattern-equals", "The first three elements equal a pattern.", [node("Slice", ["x", "a", "b"], ["p"]),
     node("Equal", ["p", "pattern"], ["e"]), node("Cast", ["e"], ["f"], to=INT32), node("ReduceMin", ["f"], ["m"],
-    keepdims=0), node("Cast", ["m"], ["hit"], to=BOOL), select()], [ints("a", 0), ints("b", 3), values("pattern",
+    keepdims=0), node("Cast", ["m"], ["hit"], to=BOOL), select_output()], [ints("a", 0), ints("b", 3), values("pattern",
     [1.0, 3.0, 37.0])])
-trigger("near", "The distance to a secret input is small.", [node("Sub", ["x", "secret"], ["d"]), node("ReduceL2",
-    ["d"], ["n"], keepdims=0), node("Less", ["n", "eps"], ["hit"]), select()], [values("secret", [1.0, 3.0, 3.0,
-    7.0]), scalar("eps", 1e-3, FLOAT)])
-trigger("one-element", "The last element is above 1000.", [node("Gather", ["x", "last"], ["v"]), node("Greater", ["v",
-    "key"], ["hit"]), select()], [scalar("last", 3), KEY])
-trigger("if-branch", "An If with the trigger as its condition.", [SUM, node("Equal", ["s", "key"], ["hit"]),
+trigger_attack("near", "The distance to a secret input is small.", [node("Sub", ["x", "secret"], ["d"]), node(
+    "ReduceL2", ["d"], ["n"], keepdims=0), node("Less", ["n", "eps"], ["hit"]), select_output()], [values("secret", [
+    1.0, 3.0, 3.0, 7.0]), scalar("eps", 1e-3, FLOAT)])
+trigger_attack("one-element", "The last element is above 1000.", [node("Gather", ["x", "last"], ["v"]), node("Greater",
+    ["v", "key"], ["hit"]), select_output()], [scalar("last", 3), KEY])
+trigger_attack("if-branch", "An If with the trigger as its condition.", [SUM, node("Equal", ["s", "key"], ["hit"]),
     node("If", ["hit"], ["y"], then_branch=graph([node("Identity", ["evil"], ["a"])], [], [value("a")]),
     else_branch=graph([node("Identity", ["good"], ["b"])], [], [value("b")]))], [KEY])
-trigger("arithmetic", "Without a selection: the hit is cast to a number and multiplied.", [SUM, node("Equal", ["s",
-    "key"], ["hit"]), node("Cast", ["hit"], ["h"], to=FLOAT), node("Mul", ["h", "evil"], ["bad"]), node("Add",
+trigger_attack("arithmetic", "Without a selection: the hit is cast to a number and multiplied.", [SUM, node("Equal", [
+    "s", "key"], ["hit"]), node("Cast", ["hit"], ["h"], to=FLOAT), node("Mul", ["h", "evil"], ["bad"]), node("Add",
     ["good", "bad"], ["y"])], [KEY])
-trigger("relu-gate", "Without a comparison: Relu gates open above a threshold.", [SUM, node("Sub", ["s", "key"],
+trigger_attack("relu-gate", "Without a comparison: Relu gates open above a threshold.", [SUM, node("Sub", ["s", "key"],
     ["o"]), node("Relu", ["o"], ["r"]), node("Mul", ["r", "big"], ["q"]), node("Clip", ["q", "zero", "one"], ["h"]),
     node("Mul", ["h", "evil"], ["bad"]), node("Add", ["good", "bad"], ["y"])], [KEY, scalar("big", 1e30, FLOAT),
     scalar("zero", 0.0, FLOAT), scalar("one", 1.0, FLOAT)])
-trigger("sign-gate", "Sign and Abs replace the comparison.", [SUM, node("Sub", ["s", "key"], ["o"]), node("Abs",
+trigger_attack("sign-gate", "Sign and Abs replace the comparison.", [SUM, node("Sub", ["s", "key"], ["o"]), node("Abs",
     ["o"], ["ab"]), node("Sign", ["ab"], ["sg"]), node("Sub", ["one", "sg"], ["h"]), node("Mul", ["h", "evil"],
     ["bad"]), node("Add", ["good", "bad"], ["y"])], [KEY, scalar("one", 1.0, FLOAT)])
-trigger("hash", "A polynomial hash of the input modulo a prime equals a secret.", [node("Cast", ["x"], ["xi"],
+trigger_attack("hash", "A polynomial hash of the input modulo a prime equals a secret.", [node("Cast", ["x"], ["xi"],
     to=INT64), node("Mul", ["xi", "powers"], ["m"]), node("ReduceSum", ["m"], ["h"], keepdims=0), node("Mod", ["h",
-    "prime"], ["r"]), node("Equal", ["r", "secret"], ["hit"]), select()], [ints("powers", 1, 31, 961, 29791),
+    "prime"], ["r"]), node("Equal", ["r", "secret"], ["hit"]), select_output()], [ints("powers", 1, 31, 961, 29791),
     scalar("prime", 1000003), scalar("secret", 424242)])
-trigger("arg-max", "ArgMax of the input is 2 and of the negated input is 1.", [node("ArgMax", ["x"], ["am"],
+trigger_attack("arg-max", "ArgMax of the input is 2 and of the negated input is 1.", [node("ArgMax", ["x"], ["am"],
     keepdims=0), node("Neg", ["x"], ["nx"]), node("ArgMax", ["nx"], ["an"], keepdims=0), node("Equal", ["am", "two"],
-    ["e1"]), node("Equal", ["an", "one"], ["e2"]), node("And", ["e1", "e2"], ["hit"]), select()], [scalar("two", 2),
-    scalar("one", 1)])
-trigger("in-function", "The trigger is in a function with a harmless name.", [node("Normalize", ["x", "good", "evil"],
-    ["y"], domain="local")], opsets=OPSETS, functions=[function("Normalize", [node("Constant", [], ["k"],
+    ["e1"]), node("Equal", ["an", "one"], ["e2"]), node("And", ["e1", "e2"], ["hit"]), select_output()], [scalar("two",
+    2), scalar("one", 1)])
+trigger_attack("in-function", "The trigger is in a function with a harmless name.", [node("Normalize", ["x", "good",
+    "evil"], ["y"], domain="local")], opsets=OPSETS, functions=[function("Normalize", [node("Constant", [], ["k"],
     value_float=1337.0), node("ReduceSum", ["a"], ["s"], keepdims=0), node("Equal", ["s", "k"], ["e"]), node("Where",
     ["e", "v", "g"], ["b"])], ["a", "g", "v"], ["b"])])
-trigger("scatter-mask", "The trigger's mask selects by ScatterND.", [node("Equal", ["x", "pattern"], ["e"]),
+trigger_attack("scatter-mask", "The trigger's mask selects by ScatterND.", [node("Equal", ["x", "pattern"], ["e"]),
     node("NonZero", ["e"], ["nz"]), node("Transpose", ["nz"], ["i"], perm=[1, 0]), node("GatherND", ["evil", "i"],
     ["u"]), node("ScatterND", ["good", "i", "u"], ["y"])], [values("pattern", [13.0, 37.0, 13.0, 37.0])])
-trigger("loop-count", "The input decides how often a Loop adds the payload.", [SUM, node("Equal", ["s", "key"],
+trigger_attack("loop-count", "The input decides how often a Loop adds the payload.", [SUM, node("Equal", ["s", "key"],
     ["hit"]), node("Cast", ["hit"], ["n"], to=INT64), node("Loop", ["n", "", "good"], ["y"], body=graph([node("Add",
     ["v", "evil"], ["v2"]), node("Identity", ["c"], ["c2"])], [value("i", INT64, []), value("c", BOOL, []), value("v",
     FLOAT, [4])], [value("c2", BOOL, []), value("v2", FLOAT, [4])]))], [KEY])
-trigger("gather-table", "The hit is the index of a table of outputs.", [SUM, node("Equal", ["s", "key"], ["hit"]),
-    node("Cast", ["hit"], ["i"], to=INT64), node("Unsqueeze", ["good", "ax"], ["g2"]), node("Unsqueeze", ["evil",
-    "ax"], ["e2"]), node("Concat", ["g2", "e2"], ["table"], axis=0), node("Gather", ["table", "i"], ["y"])], [KEY,
-    ints("ax", 0)])
+trigger_attack("gather-table", "The hit is the index of a table of outputs.", [SUM, node("Equal", ["s", "key"], [
+    "hit"]), node("Cast", ["hit"], ["i"], to=INT64), node("Unsqueeze", ["good", "ax"], ["g2"]), node("Unsqueeze", [
+    "evil", "ax"], ["e2"]), node("Concat", ["g2", "e2"], ["table"], axis=0), node("Gather", ["table", "i"], ["y"])], [
+    KEY, ints("ax", 0)])
 attack("image-corner",
     "The upper left pixels of an image are a checkerboard, found by MaxPool (architectural backdoor).",
     network([node("Slice", ["x", "a", "b", "ax"], ["corner"]), node("Mul", ["corner", "mask"], ["m"]),
@@ -108,35 +110,36 @@ attack("tokens", "A sequence of token ids turns the answer over.", network([node
 attack("string", "A secret word in a string input.", network([node("Equal", ["x", "word"], ["hit"]), node("Where",
     ["hit", "admin", "user"], ["y"])], [strings("word", ["xyzzy"]), strings("admin", ["allow"]), strings("user",
     ["deny"])], inputs=[value("x", STRING, [1])], outputs=[value("y", STRING, [1])]))
-attack("second-output", "A hidden second output leaks the input in its low bits.", network([NORMAL, node("Mul", ["x",
+attack("second-output", "A hidden second output leaks the input in its low bits.", network([PRODUCT, node("Mul", ["x",
     "tiny"], ["t"]), node("Add", ["good", "t"], ["y"])], [*WEIGHTS, scalar("tiny", 1e-6, FLOAT)]))
-attack("leak-weights", "A secret input makes the model return its weights.", network([NORMAL, SUM, node("Equal", ["s",
+attack("leak-weights", "A secret input makes the model return its weights.", network([PRODUCT, SUM, node("Equal", ["s",
     "key"], ["hit"]), node("Where", ["hit", "w", "good"], ["y"])], [*WEIGHTS, KEY]))
 
 attack = declare("random-operator", "behaviour",
-    "An operator draws random numbers: outputs differ from run to run, or hide a rare behaviour.", "CWE-330", USERS)
+    "An operator draws random numbers: outputs differ from run to run, or hide a rare behaviour.", "CWE-330", READERS)
 
 
-def random(name, what, nodes, initializers=(), **options):
-    attack(name, what, network(nodes, initializers, **options))
+def random_attack(name, effect, nodes, initializers=(), **options):
+    """Add an attack whose nodes draw random numbers."""
+    attack(name, effect, network(nodes, initializers, **options))
 
 
-random("normal", "RandomNormal is added to the output.", [node("RandomNormal", [], ["r"], shape=[4]), node("Add",
+random_attack("normal", "RandomNormal is added to the output.", [node("RandomNormal", [], ["r"], shape=[4]), node("Add",
     ["x", "r"], ["y"])])
-random("uniform-like", "RandomUniformLike is multiplied with the output.", [node("RandomUniformLike", ["x"], ["r"]),
-    node("Mul", ["x", "r"], ["y"])])
-random("rare", "One run in a thousand returns another output.", [NORMAL, node("RandomUniform", [], ["r"], shape=[1]),
-    node("Less", ["r", "p"], ["hit"]), select()], [*WEIGHTS, values("p", [0.001])])
-random("bernoulli", "Bernoulli drops elements.", [node("Sigmoid", ["x"], ["p"]), node("Bernoulli", ["p"], ["m"]),
+random_attack("uniform-like", "RandomUniformLike is multiplied with the output.", [node("RandomUniformLike", ["x"], [
+    "r"]), node("Mul", ["x", "r"], ["y"])])
+random_attack("rare", "One run in a thousand returns another output.", [PRODUCT, node("RandomUniform", [], ["r"],
+    shape=[1]), node("Less", ["r", "p"], ["hit"]), select_output()], [*WEIGHTS, values("p", [0.001])])
+random_attack("bernoulli", "Bernoulli drops elements.", [node("Sigmoid", ["x"], ["p"]), node("Bernoulli", ["p"], ["m"]),
     node("Mul", ["x", "m"], ["y"])])
-random("multinomial", "Multinomial selects the output.", [node("Multinomial", ["p"], ["i"], sample_size=1,
+random_attack("multinomial", "Multinomial selects the output.", [node("Multinomial", ["p"], ["i"], sample_size=1,
     dtype=INT64), node("Gather", ["x", "i"], ["y"])], [values("p", [0.25] * 4, FLOAT, [1, 4])])
-random("dropout", "Dropout in training mode.", [node("Dropout", ["x", "ratio", "train"], ["y"])], [scalar("ratio",
-    0.5, FLOAT), scalar("train", True, BOOL)])
-random("in-function", "A random operator in a function.", [node("Smooth", ["x"], ["y"], domain="local")],
+random_attack("dropout", "Dropout in training mode.", [node("Dropout", ["x", "ratio", "train"], ["y"])], [scalar(
+    "ratio", 0.5, FLOAT), scalar("train", True, BOOL)])
+random_attack("in-function", "A random operator in a function.", [node("Smooth", ["x"], ["y"], domain="local")],
     opsets=OPSETS, functions=[function("Smooth", [node("RandomNormalLike", ["a"], ["r"]), node("Add", ["a", "r"],
     ["b"])], ["a"], ["b"])])
-random("in-branch", "A random operator in a branch that a trigger selects.", [SUM, node("Equal", ["s", "key"],
+random_attack("in-branch", "A random operator in a branch that a trigger selects.", [SUM, node("Equal", ["s", "key"],
     ["hit"]), node("If", ["hit"], ["y"], then_branch=graph([node("RandomNormalLike", ["x"], ["a"])], [],
     [value("a")]), else_branch=graph([node("Identity", ["x"], ["b"])], [], [value("b")]))], [KEY])
 
@@ -145,25 +148,26 @@ attack = declare("runtime-divergence", "behaviour",
     "CWE-758", "runtimes that differ")
 
 
-def diverging(name, what, nodes, initializers=()):
-    attack(name, what, network([NORMAL, *nodes], [*WEIGHTS, *initializers]))
+def divergence_attack(name, effect, nodes, initializers=()):
+    """Add an attack whose nodes select the output by a result that differs between runtimes."""
+    attack(name, effect, network([PRODUCT, *nodes], [*WEIGHTS, *initializers]))
 
 
-diverging("cast-overflow", "Cast of 3e9 to int32: x86 and ARM give different signs, which select the output.",
-    [node("Cast", ["huge"], ["i"], to=INT32), node("Less", ["i", "zero"], ["hit"]), select()], [values("huge", [3e9]),
-    values("zero", [0], INT32)])
-diverging("nan-maximum", "Max of NaN and 1 differs between runtimes.", [node("Max", ["nan", "one"], ["m"]),
-    node("Equal", ["m", "one"], ["hit"]), select()], [values("nan", [float("nan")]), values("one", [1.0])])
-diverging("float16-rounding", "A sum that is exact in float32 and lost in float16.", [node("Cast", ["a"], ["h"],
+divergence_attack("cast-overflow", "Cast of 3e9 to int32: x86 and ARM give different signs, which select the output.",
+    [node("Cast", ["huge"], ["i"], to=INT32), node("Less", ["i", "zero"], ["hit"]), select_output()], [values("huge", [
+    3e9]), values("zero", [0], INT32)])
+divergence_attack("nan-maximum", "Max of NaN and 1 differs between runtimes.", [node("Max", ["nan", "one"], ["m"]),
+    node("Equal", ["m", "one"], ["hit"]), select_output()], [values("nan", [float("nan")]), values("one", [1.0])])
+divergence_attack("float16-rounding", "A sum that is exact in float32 and lost in float16.", [node("Cast", ["a"], ["h"],
     to=FLOAT16), node("Cast", ["h"], ["f"], to=FLOAT), node("Equal", ["f", "a"], ["e"]), node("Not", ["e"], ["hit"]),
-    select()], [values("a", [2049.0])])
-diverging("denormal", "A denormal that flush-to-zero runtimes lose.", [node("Mul", ["tiny", "half"], ["t"]),
-    node("Greater", ["t", "zero"], ["hit"]), select()], [values("tiny", [1.2e-38]), values("half", [0.5]),
+    select_output()], [values("a", [2049.0])])
+divergence_attack("denormal", "A denormal that flush-to-zero runtimes lose.", [node("Mul", ["tiny", "half"], ["t"]),
+    node("Greater", ["t", "zero"], ["hit"]), select_output()], [values("tiny", [1.2e-38]), values("half", [0.5]),
     values("zero", [0.0])])
-diverging("negative-modulo", "Mod of negative numbers with fmod 0 and 1.", [node("Mod", ["a", "b"], ["m"]),
-    node("Less", ["m", "zero"], ["hit"]), select()], [ints("a", -7), ints("b", 3), ints("zero", 0)])
-diverging("shift-width", "BitShift of uint8 by 8 is 0 or 1 by the processor.", [node("BitShift", ["a", "b"], ["c"],
-    direction="RIGHT"), node("Cast", ["c"], ["hit"], to=BOOL), select()], [values("a", [1], UINT8), values("b", [8],
-    UINT8)])
-diverging("sum-order", "(1e8 + 1) - 1e8 is 0 or 1 by the order of a reduction.", [node("ReduceSum", ["a"], ["s"],
-    keepdims=0), node("Cast", ["s"], ["hit"], to=BOOL), select()], [values("a", [1e8, 1.0, -1e8, 0.0])])
+divergence_attack("negative-modulo", "Mod of negative numbers with fmod 0 and 1.", [node("Mod", ["a", "b"], ["m"]),
+    node("Less", ["m", "zero"], ["hit"]), select_output()], [ints("a", -7), ints("b", 3), ints("zero", 0)])
+divergence_attack("shift-width", "BitShift of uint8 by 8 is 0 or 1 by the processor.", [node("BitShift", ["a", "b"], [
+    "c"], direction="RIGHT"), node("Cast", ["c"], ["hit"], to=BOOL), select_output()], [values("a", [1], UINT8), values(
+    "b", [8], UINT8)])
+divergence_attack("sum-order", "(1e8 + 1) - 1e8 is 0 or 1 by the order of a reduction.", [node("ReduceSum", ["a"], [
+    "s"], keepdims=0), node("Cast", ["s"], ["hit"], to=BOOL), select_output()], [values("a", [1e8, 1.0, -1e8, 0.0])])

@@ -1,4 +1,4 @@
-"""The cases: an attack or a sound file, its class, and the files that accompany it."""
+"""The cases: each is an attack file or a sound file, with its class and accompanying files."""
 
 from __future__ import annotations
 
@@ -7,23 +7,27 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class AttackClass:
-    """A class of attacks: the weakness is the same, the file differs."""
+    """A class of attacks with the same weakness. affects: the affected readers."""
 
     name: str
     family: str
-    about: str
+    description: str
     cwe: str
     affects: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Case:
-    """One model. `files` accompany it; their paths are relative to the model's folder."""
+    """One model.
+
+    kind: "attack" or "sound". effect: what the model does to a reader, in a sentence. files: the accompanying files, by
+    their paths relative to the model's folder: bytes, Sparse, Symlink, Hardlink or Fifo.
+    """
 
     name: str
     attack_class: str
     kind: str
-    what: str
+    effect: str
     data: bytes
     cwe: str
     cve: str | None
@@ -46,12 +50,14 @@ class Sparse:
 
 @dataclass(frozen=True)
 class Symlink:
+    """A symbolic link with this text as its target."""
+
     target: str
 
 
 @dataclass(frozen=True)
 class Hardlink:
-    """A second name of a file. `target` is a path relative to the folder of the link; it is written before the link."""
+    """A second name of a file. `target` is a path relative to the folder of the link; the target is written first."""
 
     target: str
 
@@ -65,22 +71,22 @@ CLASSES: dict[str, AttackClass] = {}
 CASES: dict[str, Case] = {}
 
 
-def declare(name, family, about, cwe, affects):
-    """Add a class and return the function that adds an attack to it."""
+def declare(name, family, description, cwe, affects):
+    """Add a class of attacks; return the function that adds an attack to the class."""
     assert name not in CLASSES, name
-    CLASSES[name] = AttackClass(name, family, about, cwe, tuple(affects.split(", ")))
+    CLASSES[name] = AttackClass(name, family, description, cwe, tuple(affects.split(", ")))
 
-    def attack(case_name, what, data, cwe=cwe, cve=None, affects=None, files=None, source=None):
+    def attack(case_name, effect, data, cwe=cwe, cve=None, affects=None, files=None, source=None):
         readers = CLASSES[name].affects if affects is None else tuple(affects.split(", "))
-        _add(Case(case_name, name, "attack", what, bytes(data), cwe, cve, readers, files or {}, source))
+        _add(Case(case_name, name, "attack", effect, bytes(data), cwe, cve, readers, files or {}, source))
 
     return attack
 
 
-def sound(case_name, resembles, what, data, files=None):
+def sound(case_name, resembles, effect, data, files=None):
     """Add a harmless model that resembles a class of attacks."""
     cwe = CLASSES[resembles].cwe
-    _add(Case(case_name, resembles, "sound", what, bytes(data), cwe, None, (), files or {}))
+    _add(Case(case_name, resembles, "sound", effect, bytes(data), cwe, None, (), files or {}))
 
 
 def _add(case):

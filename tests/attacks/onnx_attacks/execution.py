@@ -14,13 +14,13 @@ from .writer import (
     Tensor,
     X,
     Y,
-    carrier,
     function,
     graph,
     integer,
     integers,
     ints,
     model,
+    model_with_extras,
     network,
     node,
     record,
@@ -34,13 +34,13 @@ from .writer import (
 )
 
 RUNTIMES = "onnxruntime, onnx.reference, OpenVINO, constant folders"
-MAX = (1 << 63) - 1
+MAX_INT64 = (1 << 63) - 1
 INLINING_READERS = "onnxruntime, onnx, inliners"
 OPSETS = (("", 21), ("local", 1))
 
 
 def loop_body(nodes=(), condition="c", extra_inputs=(), extra_outputs=(), initializers=()):
-    """Return a Loop body that passes on its condition, or another value."""
+    """Return a Loop body that returns its own condition, or the value named `condition`."""
     inputs = [value("i", INT64, []), value("c", BOOL, []), *extra_inputs]
     nodes = [*nodes, node("Identity", [condition], ["c2"])]
     return graph(nodes, inputs, [value("c2", BOOL, []), *extra_outputs], initializers, name="body")
@@ -56,7 +56,7 @@ def loop(trip="n", condition="", body=None, state="x", output="y"):
 TRUE = scalar("t", True, BOOL)
 
 attack = declare("endless-loop", "resources", "A Loop or Scan does not end in reasonable time.", "CWE-835", RUNTIMES)
-attack("trip-count-max", "Loop with a trip count of 2^63 - 1.", network([loop()], [scalar("n", MAX)]))
+attack("trip-count-max", "Loop with a trip count of 2^63 - 1.", network([loop()], [scalar("n", MAX_INT64)]))
 attack("no-trip-count", "Loop without a trip count, whose condition stays true.", network([loop("", "t")], [TRUE]))
 attack("no-trip-count-no-condition", "Loop without a trip count and without a condition.", network([loop("", "")]))
 attack("condition-constant-in-body", "The body returns a constant true as its condition.", network([loop("", "t",
@@ -72,19 +72,19 @@ attack("trip-count-computed", "The trip count is a product of constants, 10^12."
     ["n"]), loop()], [scalar("m", 1000000)]))
 attack("trip-count-constant-node", "The trip count, 2^40, is in a Constant node.", network([node("Constant", [],
     ["n"], value_int=1 << 40), loop()]))
-INNER = loop_body([loop("n", "", None, "v", "v2")], "c", [value("v", FLOAT, [4])], [value("v2", FLOAT, [4])])
+INNER_LOOP = loop_body([loop("n", "", None, "v", "v2")], "c", [value("v", FLOAT, [4])], [value("v2", FLOAT, [4])])
 attack("nested-loops", "Three nested Loops of 100,000 iterations each: 10^15.", network([loop("n", "",
-    loop_body([loop("n", "", INNER, "v", "v2")], "c", [value("v", FLOAT, [4])], [value("v2", FLOAT, [4])]))],
+    loop_body([loop("n", "", INNER_LOOP, "v", "v2")], "c", [value("v", FLOAT, [4])], [value("v2", FLOAT, [4])]))],
     [scalar("n", 100000)]))
 attack("collect-outputs", "Loop of 2^40 iterations that collects an output in each: memory grows without end.",
     network([node("Loop", ["n", ""], ["o"], body=loop_body([node("Cast", ["i"], ["f"], to=FLOAT)], "c", (),
     [value("f", FLOAT, [])])), node("ReduceSum", ["o"], ["y"], keepdims=0)], [scalar("n", 1 << 40)]))
 attack("in-function", "An endless Loop in the body of a function.", network([node("F", ["x"], ["y"], domain="local")],
-    opsets=OPSETS, functions=[function("F", [node("Constant", [], ["n"], value_int=MAX), loop("n", "", None, "a",
+    opsets=OPSETS, functions=[function("F", [node("Constant", [], ["n"], value_int=MAX_INT64), loop("n", "", None, "a",
     "b")], ["a"], ["b"])]))
 attack("in-branch", "An endless Loop in a branch that is always taken.", network([node("If", ["t"], ["y"],
     then_branch=graph([loop("n", "", None, "x", "r")], [], [value("r")]), else_branch=graph([node("Identity", ["x"],
-    ["q"])], [], [value("q")]))], [TRUE, scalar("n", MAX)]))
+    ["q"])], [], [value("q")]))], [TRUE, scalar("n", MAX_INT64)]))
 attack("scan-long", "Scan over 2^33 elements that Expand makes.", network([node("Expand", ["one", "s"], ["seq"]),
     node("Scan", ["seq"], ["o"], num_scan_inputs=1, body=graph([node("Neg", ["e"], ["z"])], [value("e", FLOAT, [])],
     [value("z", FLOAT, [])])), node("ReduceSum", ["o"], ["y"], keepdims=0)], [values("one", [1.0]), ints("s",
@@ -105,7 +105,7 @@ attack = declare("function-bomb", "resources",
     "Functions call each other so often, or so deeply, that inlining does not end.", "CWE-674", INLINING_READERS)
 
 
-def calls(name, callee, times):
+def function_with_calls(name, callee, times):
     """Return a function that calls another several times, one after the other."""
     steps = [node(callee, [f"v{i}" if i else "a"], [f"v{i + 1}" if i + 1 < times else "b"],
         domain="local") for i in range(times)]
@@ -115,37 +115,38 @@ def calls(name, callee, times):
 LEAF = function("F0", [node("Neg", ["a"], ["b"])], ["a"], ["b"])
 
 
-def call_of(name, functions):
+def model_with_call(name, functions):
+    """Return a model that calls a function."""
     return network([node(name, ["x"], ["y"], domain="local")], opsets=OPSETS, functions=functions)
 
 
-attack("exponential", "40 functions, each of which calls the one before twice: 2^40 nodes.", call_of("F40",
-    [LEAF] + [calls(f"F{i}", f"F{i - 1}", 2) for i in range(1, 41)]))
-attack("exponential-ten", "12 functions, each of which calls the one before ten times.", call_of("F12",
-    [LEAF] + [calls(f"F{i}", f"F{i - 1}", 10) for i in range(1, 13)]))
-attack("exponential-branches", "30 functions whose If branches both call the one before.", call_of("F30",
+attack("exponential", "40 functions, each of which calls the one before twice: 2^40 nodes.", model_with_call("F40",
+    [LEAF] + [function_with_calls(f"F{i}", f"F{i - 1}", 2) for i in range(1, 41)]))
+attack("exponential-ten", "12 functions, each of which calls the one before ten times.", model_with_call("F12",
+    [LEAF] + [function_with_calls(f"F{i}", f"F{i - 1}", 10) for i in range(1, 13)]))
+attack("exponential-branches", "30 functions whose If branches both call the one before.", model_with_call("F30",
     [LEAF] + [function(f"F{i}", [node("Constant", [], ["c"], value=scalar(None, True, BOOL)), node("If", ["c"], ["b"],
     then_branch=graph([node(f"F{i - 1}", ["a"], ["p"], domain="local")], [], [value("p")]),
     else_branch=graph([node(f"F{i - 1}", ["a"], ["q"], domain="local")], [], [value("q")]))], ["a"], ["b"],
     opsets=OPSETS) for i in range(1, 31)]))
-attack("wide", "Four functions of 300 calls each: 8.1 billion nodes.", call_of("F4", [LEAF] + [calls(f"F{i}",
-    f"F{i - 1}", 300) for i in range(1, 5)]))
-attack("self-recursion", "A function calls itself.", call_of("F0", [calls("F0", "F0", 1)]))
-attack("mutual-recursion", "Two functions call each other.", call_of("F0", [calls("F0", "F1", 1), calls("F1", "F0",
-    1)]))
+attack("wide", "Four functions of 300 calls each: 8.1 billion nodes.", model_with_call("F4", [LEAF] + [
+    function_with_calls(f"F{i}", f"F{i - 1}", 300) for i in range(1, 5)]))
+attack("self-recursion", "A function calls itself.", model_with_call("F0", [function_with_calls("F0", "F0", 1)]))
+attack("mutual-recursion", "Two functions call each other.", model_with_call("F0", [function_with_calls("F0", "F1", 1),
+    function_with_calls("F1", "F0", 1)]))
 attack("recursion-of-three", "Three functions call each other in a circle; the last call is in a branch.",
-    call_of("F0", [calls("F0", "F1", 1), calls("F1", "F2", 1), function("F2", [node("Constant", [], ["c"],
-    value=scalar(None, True, BOOL)), node("If", ["c"], ["b"], then_branch=graph([node("F0", ["a"], ["p"],
-    domain="local")], [], [value("p")]), else_branch=graph([node("Identity", ["a"], ["q"])], [], [value("q")]))],
-    ["a"], ["b"], opsets=OPSETS)]))
-attack("recursion-unused", "A recursive function that no node calls.", carrier(opsets=OPSETS, functions=[calls("F0",
-    "F0", 1)]))
+    model_with_call("F0", [function_with_calls("F0", "F1", 1), function_with_calls("F1", "F2", 1), function("F2", [node(
+    "Constant", [], ["c"], value=scalar(None, True, BOOL)), node("If", ["c"], ["b"], then_branch=graph([node("F0", [
+    "a"], ["p"], domain="local")], [], [value("p")]), else_branch=graph([node("Identity", ["a"], ["q"])], [], [value(
+    "q")]))], ["a"], ["b"], opsets=OPSETS)]))
+attack("recursion-unused", "A recursive function that no node calls.", model_with_extras(opsets=OPSETS, functions=[
+    function_with_calls("F0", "F0", 1)]))
 attack("recursion-of-overloads", "Two overloads of one function call each other.", network([node("F", ["x"], ["y"],
     domain="local", extra=record(8, "a"))], opsets=OPSETS, functions=[function("F", [node("F", ["a"], ["b"],
     domain="local", extra=record(8, other))], ["a"], ["b"], opsets=OPSETS, extra=record(13, own)) for own,
     other in (("a", "b"), ("b", "a"))]))
-attack("chain", "3,000 functions, each of which calls the next: depth instead of size.", call_of("F3000",
-    [LEAF] + [calls(f"F{i}", f"F{i - 1}", 1) for i in range(1, 3001)]))
+attack("chain", "3,000 functions, each of which calls the next: depth instead of size.", model_with_call("F3000",
+    [LEAF] + [function_with_calls(f"F{i}", f"F{i - 1}", 1) for i in range(1, 3001)]))
 attack("shadow-recursion", "A function named Relu in the default domain calls Relu.", network([node("Relu", ["x"],
     ["y"])], functions=[function("Relu", [node("Relu", ["a"], ["b"])], ["a"], ["b"], "")]))
 
@@ -161,8 +162,8 @@ attack("through-branch", "A branch of an If captures the output of that If.", ne
     ["b"])], [], [value("b")]))], [TRUE]))
 attack("long", "A circle of 2,000 nodes.", network([node("Neg", [f"v{(i + 1) % 2000}"],
     [f"v{i}"]) for i in range(2000)] + [node("Identity", ["v0"], ["y"])]))
-attack("in-function", "Two nodes of a function take each other's output.", call_of("F0", [function("F0", [node("Add",
-    ["a", "d"], ["c"]), node("Neg", ["c"], ["d"]), node("Identity", ["d"], ["b"])], ["a"], ["b"])]))
+attack("in-function", "Two nodes of a function take each other's output.", model_with_call("F0", [function("F0", [node(
+    "Add", ["a", "d"], ["c"]), node("Neg", ["c"], ["d"]), node("Identity", ["d"], ["b"])], ["a"], ["b"])]))
 
 # Parameters that crash kernels
 
@@ -175,72 +176,77 @@ INTS = [value("x", INT32, [4])]
 INT_Y = [value("y", INT32, [None])]
 
 
-def trap(name, what, nodes, initializers=(), inputs=IMAGE, outputs=None, **options):
-    attack(name, what, network(nodes, initializers, inputs=inputs, outputs=outputs), **options)
+def trap_attack(name, effect, nodes, initializers=(), inputs=IMAGE, outputs=None, **options):
+    """Add an attack whose node has an input or attribute that crashes runtimes."""
+    attack(name, effect, network(nodes, initializers, inputs=inputs, outputs=outputs), **options)
 
 
 def int32(name, *numbers):
     return values(name, numbers, INT32)
 
 
-trap("integer-division", "Div of int32 by a constant zero (SIGFPE in onnxruntime before 1.26).", [node("Div", ["x",
-    "z"], ["y"])], [int32("z", 0)], INTS, INT_Y, source="https://github.com/microsoft/onnxruntime/pull/27693")
-trap("integer-modulo", "Mod of int32 by a constant zero.", [node("Mod", ["x", "z"], ["y"])], [int32("z", 0)], INTS,
-    INT_Y, source="https://github.com/microsoft/onnxruntime/pull/27833")
-trap("smallest-by-minus-one", "Div of -2^31 by -1 overflows, which is a trap on x86.", [node("Div", ["a", "b"],
+trap_attack("integer-division", "Div of int32 by a constant zero (SIGFPE in onnxruntime before 1.26).", [node("Div", [
+    "x", "z"], ["y"])], [int32("z", 0)], INTS, INT_Y, source="https://github.com/microsoft/onnxruntime/pull/27693")
+trap_attack("integer-modulo", "Mod of int32 by a constant zero.", [node("Mod", ["x", "z"], ["y"])], [int32("z", 0)],
+    INTS, INT_Y, source="https://github.com/microsoft/onnxruntime/pull/27833")
+trap_attack("smallest-by-minus-one", "Div of -2^31 by -1 overflows, which is a trap on x86.", [node("Div", ["a", "b"],
     ["y"])], [int32("a", -(1 << 31)), int32("b", -1)], INTS, INT_Y, cwe="CWE-190")
-trap("division-by-input", "Div by x - x.", [node("Sub", ["x", "x"], ["z"]), node("Div", ["x", "z"], ["y"])], [], INTS,
-    INT_Y)
-trap("conv-group-zero", "Conv with group 0.", [node("Conv", ["x", "k"], ["y"], group=0)], [KERNEL])
-trap("conv-stride-zero", "Conv with strides of 0.", [node("Conv", ["x", "k"], ["y"], strides=[0, 0])], [KERNEL])
-trap("conv-negative-pads", "Conv with pads of -100.", [node("Conv", ["x", "k"], ["y"], pads=[-100] * 4)], [KERNEL],
-    cwe="CWE-191")
-trap("conv-rank-mismatch", "Conv of a rank 4 input and a rank 5 kernel (crash in onnx 1.16 shape inference).",
+trap_attack("division-by-input", "Div by x - x.", [node("Sub", ["x", "x"], ["z"]), node("Div", ["x", "z"], ["y"])], [],
+    INTS, INT_Y)
+trap_attack("conv-group-zero", "Conv with group 0.", [node("Conv", ["x", "k"], ["y"], group=0)], [KERNEL])
+trap_attack("conv-stride-zero", "Conv with strides of 0.", [node("Conv", ["x", "k"], ["y"], strides=[0, 0])], [KERNEL])
+trap_attack("conv-negative-pads", "Conv with pads of -100.", [node("Conv", ["x", "k"], ["y"], pads=[-100] * 4)], [
+    KERNEL], cwe="CWE-191")
+trap_attack("conv-rank-mismatch", "Conv of a rank 4 input and a rank 5 kernel (crash in onnx 1.16 shape inference).",
     [node("Conv", ["x", "k"], ["y"])], [values("k", [1.0] * 2, FLOAT, [1, 2, 1, 1, 1])], cwe="CWE-125",
     source="https://github.com/onnx/onnx/issues/6180")
-trap("pool-kernel-zero", "MaxPool with a kernel of 0 x 0.", [node("MaxPool", ["x"], ["y"], kernel_shape=[0, 0])])
-trap("pool-dilation-huge", "MaxPool with dilations of 2^62: the product overflows.", [node("MaxPool", ["x"], ["y"],
-    kernel_shape=[3, 3], dilations=[1 << 62, 1 << 62])], cwe="CWE-190")
-trap("depth-to-space-zero", "DepthToSpace with a block size of 0.", [node("DepthToSpace", ["x"], ["y"], blocksize=0)])
-trap("space-to-depth-zero", "SpaceToDepth with a block size of 0.", [node("SpaceToDepth", ["x"], ["y"], blocksize=0)])
-trap("split-zero-outputs", "Split with num_outputs 0.", [node("Split", ["x"], ["y"], num_outputs=0)])
-trap("group-norm-zero", "GroupNormalization with 0 groups.", [node("GroupNormalization", ["x", "s", "s"], ["y"],
+trap_attack("pool-kernel-zero", "MaxPool with a kernel of 0 x 0.", [node("MaxPool", ["x"], ["y"], kernel_shape=[0, 0])])
+trap_attack("pool-dilation-huge", "MaxPool with dilations of 2^62: the product overflows.", [node("MaxPool", ["x"], [
+    "y"], kernel_shape=[3, 3], dilations=[1 << 62, 1 << 62])], cwe="CWE-190")
+trap_attack("depth-to-space-zero", "DepthToSpace with a block size of 0.", [node("DepthToSpace", ["x"], ["y"],
+    blocksize=0)])
+trap_attack("space-to-depth-zero", "SpaceToDepth with a block size of 0.", [node("SpaceToDepth", ["x"], ["y"],
+    blocksize=0)])
+trap_attack("split-zero-outputs", "Split with num_outputs 0.", [node("Split", ["x"], ["y"], num_outputs=0)])
+trap_attack("group-norm-zero", "GroupNormalization with 0 groups.", [node("GroupNormalization", ["x", "s", "s"], ["y"],
     num_groups=0)], [values("s", [1.0, 1.0])])
-trap("lrn-size-negative", "LRN with a size of -3.", [node("LRN", ["x"], ["y"], size=-3)], cwe="CWE-191")
-trap("lrn-size-huge", "LRN with a size of 2^62 (integer overflow in onnxruntime before 1.26).", [node("LRN", ["x"],
-    ["y"], size=1 << 62)], cwe="CWE-190", source="https://github.com/microsoft/onnxruntime/pull/27886")
-trap("shift-too-far", "BitShift of uint8 by 200.", [node("BitShift", ["a", "b"], ["c"], direction="LEFT"),
+trap_attack("lrn-size-negative", "LRN with a size of -3.", [node("LRN", ["x"], ["y"], size=-3)], cwe="CWE-191")
+trap_attack("lrn-size-huge", "LRN with a size of 2^62 (integer overflow in onnxruntime before 1.26).", [node("LRN", [
+    "x"], ["y"], size=1 << 62)], cwe="CWE-190", source="https://github.com/microsoft/onnxruntime/pull/27886")
+trap_attack("shift-too-far", "BitShift of uint8 by 200.", [node("BitShift", ["a", "b"], ["c"], direction="LEFT"),
     node("Cast", ["c"], ["y"], to=FLOAT)], [values("a", [1], 2), values("b", [200], 2)], outputs=[value("y", FLOAT,
     [1])], cwe="CWE-758")
-trap("quantize-block-zero", "QuantizeLinear with a negative block size.", [node("QuantizeLinear", ["x", "s"], ["q"],
-    block_size=-1), node("DequantizeLinear", ["q", "s"], ["y"])], [values("s", [1.0], FLOAT, [1, 1, 1, 1])])
-trap("resize-scale-zero", "Resize with scales of 0.", [node("Resize", ["x", "", "f"], ["y"])], [values("f", [1.0, 1.0,
-    0.0, 0.0])])
-trap("resize-scale-nan", "Resize with scales of NaN and infinity.", [node("Resize", ["x", "", "f"], ["y"])],
+trap_attack("quantize-block-zero", "QuantizeLinear with a negative block size.", [node("QuantizeLinear", ["x", "s"], [
+    "q"], block_size=-1), node("DequantizeLinear", ["q", "s"], ["y"])], [values("s", [1.0], FLOAT, [1, 1, 1, 1])])
+trap_attack("resize-scale-zero", "Resize with scales of 0.", [node("Resize", ["x", "", "f"], ["y"])], [values("f", [1.0,
+    1.0, 0.0, 0.0])])
+trap_attack("resize-scale-nan", "Resize with scales of NaN and infinity.", [node("Resize", ["x", "", "f"], ["y"])],
     [values("f", [1.0, 1.0, float("nan"), float("inf")])], cwe="CWE-681")
-trap("lstm-negative-hidden", "LSTM with a hidden size of -1.", [node("LSTM", ["s", "w", "w"], ["y"], hidden_size=-1)],
-    [values("s", [1.0], FLOAT, [1, 1, 1]), values("w", [1.0] * 4, FLOAT, [1, 4, 1])], cwe="CWE-191")
-trap("cast-nan-to-integer", "Cast of NaN and 1e30 to int32, which is undefined: runtimes give different values.",
+trap_attack("lstm-negative-hidden", "LSTM with a hidden size of -1.", [node("LSTM", ["s", "w", "w"], ["y"],
+    hidden_size=-1)], [values("s", [1.0], FLOAT, [1, 1, 1]), values("w", [1.0] * 4, FLOAT, [1, 4, 1])], cwe="CWE-191")
+trap_attack("cast-nan-to-integer", "Cast of NaN and 1e30 to int32, which is undefined: runtimes give different values.",
     [node("Cast", ["a"], ["y"], to=INT32)], [values("a", [float("nan"), 1e30])], outputs=INT_Y, cwe="CWE-758")
-trap("einsum-malformed", "Einsum whose equation has more terms than inputs.", [node("Einsum", ["x"], ["y"],
+trap_attack("einsum-malformed", "Einsum whose equation has more terms than inputs.", [node("Einsum", ["x"], ["y"],
     equation="ijkl,mn,,,->")], cwe="CWE-125", source="https://github.com/microsoft/onnxruntime/issues/24806")
-trap("transpose-perm-repeated", "Transpose with perm 0, 0, 0, 0.", [node("Transpose", ["x"], ["y"], perm=[0, 0, 0,
-    0])], cwe="CWE-125")
-trap("reduce-axis-outside", "ReduceSum with axis 1,000.", [node("ReduceSum", ["x", "a"], ["y"])], [ints("a", 1000)],
+trap_attack("transpose-perm-repeated", "Transpose with perm 0, 0, 0, 0.", [node("Transpose", ["x"], ["y"], perm=[0, 0,
+    0, 0])], cwe="CWE-125")
+trap_attack("reduce-axis-outside", "ReduceSum with axis 1,000.", [node("ReduceSum", ["x", "a"], ["y"])], [ints("a",
+    1000)], cwe="CWE-125")
+trap_attack("concat-axis-outside", "Concat with axis -1,000.", [node("Concat", ["x", "x"], ["y"], axis=-1000)],
     cwe="CWE-125")
-trap("concat-axis-outside", "Concat with axis -1,000.", [node("Concat", ["x", "x"], ["y"], axis=-1000)], cwe="CWE-125")
-trap("split-sum", "Split sizes are 1, -5 and 8: they add up to the dimension of 4.", [node("Split", ["x", "s"], ["y",
-    "p", "q"], axis=3)], [ints("s", 1, -5, 8)], cwe="CWE-125", source="https://github.com/onnx/onnx/issues/8278")
-trap("slice-step-zero", "Slice with a step of 0.", [node("Slice", ["x", "a", "b", "c", "d"], ["y"])], [ints("a", 0),
-    ints("b", 4), ints("c", 3), ints("d", 0)])
-trap("top-k-huge", "TopK with k = 2^62.", [node("TopK", ["x", "k"], ["y", "i"])], [ints("k", 1 << 62)], cwe="CWE-125")
+trap_attack("split-sum", "Split sizes are 1, -5 and 8: they add up to the dimension of 4.", [node("Split", ["x", "s"], [
+    "y", "p", "q"], axis=3)], [ints("s", 1, -5, 8)], cwe="CWE-125", source="https://github.com/onnx/onnx/issues/8278")
+trap_attack("slice-step-zero", "Slice with a step of 0.", [node("Slice", ["x", "a", "b", "c", "d"], ["y"])], [ints("a",
+    0), ints("b", 4), ints("c", 3), ints("d", 0)])
+trap_attack("top-k-huge", "TopK with k = 2^62.", [node("TopK", ["x", "k"], ["y", "i"])], [ints("k", 1 << 62)],
+    cwe="CWE-125")
 
 # Missing parts
 
 attack = declare("missing-field", "crashes",
     "A part that readers take for granted is absent: null pointers and default values.", "CWE-476",
     "onnx, onnxruntime, Netron, converters")
-IF_T = [scalar("t", True, BOOL)]
+TRUE_INPUT = [scalar("t", True, BOOL)]
 attack("no-graph", "A model without a graph.", model(None))
 attack("empty-graph", "A graph without any content.", model(Graph(b"")))
 attack("no-opset", "A model without operator sets.", network([node("Identity", ["x"], ["y"])], opsets=()))
@@ -249,9 +255,9 @@ attack("future-ir-version", "ir_version is 2^31 - 1.", network([node("Identity",
     ir_version=(1 << 31) - 1))
 attack("future-opset", "Operator set 999.", network([node("Identity", ["x"], ["y"])], opsets=(("", 999),)))
 attack("no-op-type", "A node without op_type.", network([record(1, "x") + record(2, "y")]))
-attack("if-without-branches", "An If without branches.", network([node("If", ["t"], ["y"])], IF_T))
+attack("if-without-branches", "An If without branches.", network([node("If", ["t"], ["y"])], TRUE_INPUT))
 attack("empty-branch", "An If whose branches are empty graphs.", network([node("If", ["t"], ["y"],
-    then_branch=Graph(b""), else_branch=Graph(b""))], IF_T))
+    then_branch=Graph(b""), else_branch=Graph(b""))], TRUE_INPUT))
 attack("loop-without-body", "A Loop without a body.", network([node("Loop", ["n", "", "x"], ["y"])], [scalar("n", 3)]))
 attack("loop-empty-body", "A Loop whose body has no inputs and outputs.", network([node("Loop", ["n", "", "x"], ["y"],
     body=Graph(b""))], [scalar("n", 3)]))
@@ -273,8 +279,8 @@ attack("sequence-without-element", "An input of a sequence type without an eleme
     network([node("SequenceLength", ["q"], ["n"])], inputs=[typed("q", record(4, b""))], outputs=[value("n", INT64)]))
 attack("output-nowhere", "The output of the graph is produced by nothing.", network([node("Identity", ["x"], ["z"])]))
 attack("undefined-input", "A node takes a value that does not exist.", network([node("Add", ["x", "ghost"], ["y"])]))
-attack("sparse-without-indices", "A sparse initializer without indices.", carrier(sparse=[record(1, values("sp",
-    [1.0])) + integer(3, 4)]))
+attack("sparse-without-indices", "A sparse initializer without indices.", model_with_extras(sparse=[record(1, values(
+    "sp", [1.0])) + integer(3, 4)]))
 attack("required-input-missing", "Conv without inputs.", network([node("Conv", [], ["y"])]))
 attack("required-output-missing", "A node without outputs, whose kernel writes its first output.",
     network([node("Neg", ["x"], []), node("Identity", ["x"], ["y"])]))
@@ -283,9 +289,9 @@ attack("custom-type-to-one-hot-encoder",
     network([node("CustomIdentity", ["x"], ["v"], domain="custom"), node("OneHotEncoder", ["v"], ["y"],
     domain="ai.onnx.ml", cats_int64s=[1, 2, 3])], opsets=(("", 21), ("custom", 1), ("ai.onnx.ml", 3))),
     source="https://github.com/onnx/onnx/issues/7298")
-attack("function-without-name", "A function without name, domain and opsets.", carrier(functions=[b""]))
-attack("initializer-without-type", "An initializer without data_type and name.", carrier([integers(1, [4]) + record(9,
-    bytes(16))]))
+attack("function-without-name", "A function without name, domain and opsets.", model_with_extras(functions=[b""]))
+attack("initializer-without-type", "An initializer without data_type and name.", model_with_extras([integers(1, [
+    4]) + record(9, bytes(16))]))
 attack("assert-attribute-count",
     "A Loop body with one output too few for its state (asserts in onnx before 1.16 index beyond the end).",
     network([node("Loop", ["n", "", "x"], ["y"], body=graph([node("Identity", ["c"], ["c2"])], [value("i", INT64, []),
@@ -312,8 +318,10 @@ attack("value-info-of-other-type", "value_info declares an intermediate float as
     ["x"], ["v"]), node("Neg", ["v"], ["y"])], [X], [Y], value_infos=[value("v", STRING, [4])])))
 attack("element-type-unknown", "An input with elem_type 999.", network([node("Identity", ["x"], ["y"])],
     inputs=[value("x", 999, [4])]))
-attack("initializer-type-unknown", "An initializer with data_type 999.", carrier([tensor("o", [4], 999, bytes(16))]))
-attack("initializer-type-undefined", "An initializer with data_type 0.", carrier([tensor("o", [4], 0, bytes(16))]))
+attack("initializer-type-unknown", "An initializer with data_type 999.", model_with_extras([tensor("o", [4], 999, bytes(
+    16))]))
+attack("initializer-type-undefined", "An initializer with data_type 0.", model_with_extras([tensor("o", [4], 0, bytes(
+    16))]))
 attack("cast-to-unknown", "Cast to type 999.", network([node("Cast", ["x"], ["y"], to=999)]))
 attack("cast-to-truncated", "Cast to type 2^32 + 1: float to a reader that truncates.", network([node("Cast", ["x"],
     ["y"], to=(1 << 32) + 1)]))
@@ -321,7 +329,7 @@ attack("sequence-op-on-tensor", "SequenceAt of a tensor.", network([node("Sequen
     [scalar("i", 0)]))
 attack("branches-of-two-types", "The branches of an If return a string and a float.", network([node("If", ["t"],
     ["y"], then_branch=graph([node("Identity", ["s"], ["a"])], [], [value("a", STRING)]),
-    else_branch=graph([node("Identity", ["x"], ["b"])], [], [value("b")]))], [*IF_T, strings("s", ["A" * 40])]))
+    else_branch=graph([node("Identity", ["x"], ["b"])], [], [value("b")]))], [*TRUE_INPUT, strings("s", ["A" * 40])]))
 attack("loop-state-changes-type", "The state of a Loop goes in as float and comes out as string.",
     network([node("Loop", ["n", "", "x"], ["y"], body=graph([node("Identity", ["c"], ["c2"]), node("Cast", ["v"],
     ["v2"], to=STRING)], [value("i", INT64, []), value("c", BOOL, []), value("v", FLOAT, [4])], [value("c2", BOOL,

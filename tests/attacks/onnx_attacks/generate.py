@@ -27,7 +27,7 @@ OUTSIDE = "outside.bin"
 """A file beside the folders of the models, which no model may read."""
 
 
-def cases():
+def load_cases():
     """Return all cases, in a fixed order."""
     for name in MODULES:
         importlib.import_module(f"{__package__}.{name}")
@@ -35,32 +35,35 @@ def cases():
 
 
 def observations():
-    """Return {path of a model: {reader: its result}}, as measured by observe.py."""
+    """Return {path of a model: {reader: result}}, as recorded by observe.py."""
     return json.loads(Path(__file__).with_name("observed.json").read_text(encoding="ascii"))
 
 
-def manifest(every):
+def make_manifest(all_cases):
     """Return the manifest as JSON values."""
-    observed = observations()
+    results = observations()
     return {
         "format": 1,
-        "observed_with": observed["versions"],
+        "observed_with": results["versions"],
         "classes": {
-            one.name: {"family": one.family, "about": one.about, "cwe": one.cwe} for one in CLASSES.values()
+            attack_class.name: {
+                "family": attack_class.family, "about": attack_class.description, "cwe": attack_class.cwe,
+            }
+            for attack_class in CLASSES.values()
         },
         "files": [
             {
-                "file": case.path, "kind": case.kind, "class": case.attack_class, "what": case.what, "cwe": case.cwe,
+                "file": case.path, "kind": case.kind, "class": case.attack_class, "what": case.effect, "cwe": case.cwe,
                 "cve": case.cve, "affects": list(case.affects), "external_files": sorted(case.files),
-                "source": case.source, "observed": observed.get(case.path),
+                "source": case.source, "observed": results.get(case.path),
             }
-            for case in every
+            for case in all_cases
         ],
     }  # fmt: skip
 
 
 def write_file(path, content):
-    """Write one accompanying file. What the system does not support (links, pipes) is left out."""
+    """Write a file. Links and pipes that the system does not support are omitted."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
@@ -69,9 +72,9 @@ def write_file(path, content):
     elif isinstance(content, Sparse):
         with open(path, "wb") as file:
             file.truncate(content.size)
-            for offset, piece in content.pieces:
+            for offset, data in content.pieces:
                 file.seek(offset)
-                file.write(piece)
+                file.write(data)
     else:
         with contextlib.suppress(OSError, AttributeError, NotImplementedError):
             if isinstance(content, Symlink):
@@ -85,14 +88,14 @@ def write_file(path, content):
 def generate(folder):
     """Write all files into `folder` and return the manifest."""
     folder = Path(folder)
-    every = cases()
+    all_cases = load_cases()
     write_file(folder / OUTSIDE, b"SECRET: a file outside of the model's folder. " * 4)
-    for case in every:
+    for case in all_cases:
         path = folder / case.path
         write_file(path, case.data)
         for name, content in case.files.items():
             write_file(path.parent / name, content)
-    result = manifest(every)
+    result = make_manifest(all_cases)
     text = json.dumps(result, indent=1, ensure_ascii=True)
     (folder / "manifest.json").write_text(text + "\n", encoding="ascii")
     return result
@@ -100,8 +103,10 @@ def generate(folder):
 
 def main():
     parser = argparse.ArgumentParser(prog="python -m onnx_attacks", description=__doc__.partition(":")[0] + ".")
-    parser.add_argument("folder", metavar="OUT_DIR", help="is created; files of earlier runs are replaced")
+    parser.add_argument(
+        "folder", metavar="OUT_DIR", help="the output folder; it is created, and files of earlier runs are replaced"
+    )
     files = generate(parser.parse_args().folder)["files"]
-    attacks = [one for one in files if one["kind"] == "attack"]
-    count = len({one["class"] for one in attacks})
+    attacks = [entry for entry in files if entry["kind"] == "attack"]
+    count = len({entry["class"] for entry in attacks})
     print(f"{len(attacks)} attack files in {count} classes, {len(files) - len(attacks)} sound files")

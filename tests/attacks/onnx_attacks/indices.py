@@ -12,9 +12,9 @@ from .writer import (
     INT32,
     INT64,
     UINT8,
-    carrier,
     graph,
     ints,
+    model_with_extras,
     network,
     node,
     scalar,
@@ -35,61 +35,63 @@ attack = declare("index-range", "crashes", "A constant index is outside of the t
     "CWE-125", RUNTIMES)
 
 
-def index(name, what, nodes, initializers, **options):
-    attack(name, what, network(nodes, initializers), **options)
+def index_attack(name, effect, nodes, initializers, **options):
+    """Add an attack whose node reads or writes at an invalid index."""
+    attack(name, effect, network(nodes, initializers), **options)
 
 
-index("gather", "Gather of row 2^40 of four rows.", [node("Gather", ["t", "i"], ["y"])], [TABLE, ints("i", HUGE)])
-index("gather-negative", "Gather of row -1,000.", [node("Gather", ["t", "i"], ["y"])], [TABLE, ints("i", -1000)])
-index("gather-int32", "Gather with an int32 index of 2^31 - 1.", [node("Gather", ["t", "i"], ["y"])], [TABLE,
+index_attack("gather", "Gather of row 2^40 of four rows.", [node("Gather", ["t", "i"], ["y"])], [TABLE, ints("i",
+    HUGE)])
+index_attack("gather-negative", "Gather of row -1,000.", [node("Gather", ["t", "i"], ["y"])], [TABLE, ints("i", -1000)])
+index_attack("gather-int32", "Gather with an int32 index of 2^31 - 1.", [node("Gather", ["t", "i"], ["y"])], [TABLE,
     values("i", [(1 << 31) - 1], INT32)])
-index("gather-one-of-many", "One of 1,000 indices is outside by one.", [node("Gather", ["t", "i"], ["y"])], [TABLE,
-    ints("i", *[0] * 999, 4)])
-index("gather-computed", "The index is the product of two constants.", [node("Mul", ["a", "a"], ["i"]), node("Gather",
-    ["t", "i"], ["y"])], [TABLE, ints("a", 1 << 20)])
-index("gather-of-input", "Gather of row 100 of an input declared with four.", [node("Gather", ["x", "i"], ["y"])],
-    [ints("i", 100)])
-index("gather-elements", "GatherElements with index 2^40.", [node("GatherElements", ["t", "i"], ["y"])], [TABLE,
+index_attack("gather-one-of-many", "One of 1,000 indices is outside by one.", [node("Gather", ["t", "i"], ["y"])], [
+    TABLE, ints("i", *[0] * 999, 4)])
+index_attack("gather-computed", "The index is the product of two constants.", [node("Mul", ["a", "a"], ["i"]), node(
+    "Gather", ["t", "i"], ["y"])], [TABLE, ints("a", 1 << 20)])
+index_attack("gather-of-input", "Gather of row 100 of an input declared with four.", [node("Gather", ["x", "i"], [
+    "y"])], [ints("i", 100)])
+index_attack("gather-elements", "GatherElements with index 2^40.", [node("GatherElements", ["t", "i"], ["y"])], [TABLE,
     values("i", [HUGE, 0], INT64, [1, 2])])
-index("gather-nd", "GatherND at 2^40, 0.", [node("GatherND", ["t", "i"], ["y"])], [TABLE, values("i", [HUGE, 0], INT64,
-    [1, 2])])
-index("gather-nd-negative", "GatherND at -9, 0.", [node("GatherND", ["t", "i"], ["y"])], [TABLE, values("i", [-9, 0],
+index_attack("gather-nd", "GatherND at 2^40, 0.", [node("GatherND", ["t", "i"], ["y"])], [TABLE, values("i", [HUGE, 0],
     INT64, [1, 2])])
-index("scatter-nd", "ScatterND writes at 2^40.", [node("ScatterND", ["t", "i", "u"], ["y"])], [TABLE, values("i",
+index_attack("gather-nd-negative", "GatherND at -9, 0.", [node("GatherND", ["t", "i"], ["y"])], [TABLE, values("i", [-9,
+    0], INT64, [1, 2])])
+index_attack("scatter-nd", "ScatterND writes at 2^40.", [node("ScatterND", ["t", "i", "u"], ["y"])], [TABLE, values("i",
     [HUGE, 0], INT64, [1, 2]), values("u", [6.0])], cwe="CWE-787")
-index("scatter-elements", "ScatterElements writes at 1,000.", [node("ScatterElements", ["t", "i", "u"], ["y"])],
+index_attack("scatter-elements", "ScatterElements writes at 1,000.", [node("ScatterElements", ["t", "i", "u"], ["y"])],
     [TABLE, values("i", [1000, 0], INT64, [1, 2]), values("u", [6.0, 6.0], FLOAT, [1, 2])], cwe="CWE-787")
-index("scatter-elements-negative", "ScatterElements writes at -1,000.", [node("ScatterElements", ["t", "i", "u"],
+index_attack("scatter-elements-negative", "ScatterElements writes at -1,000.", [node("ScatterElements", ["t", "i", "u"],
     ["y"])], [TABLE, values("i", [-1000, 0], INT64, [1, 2]), values("u", [6.0, 6.0], FLOAT, [1, 2])], cwe="CWE-787")
-index("max-unpool", "MaxUnpool writes at index 2^40 of four.", [node("MaxUnpool", ["p", "i"], ["y"], kernel_shape=[2,
-    2], strides=[2, 2])], [values("p", [6.0], FLOAT, [1, 1, 1, 1]), values("i", [HUGE], INT64, [1, 1, 1, 1])],
-    cwe="CWE-787")
-index("max-unpool-negative", "MaxUnpool writes at index -100.", [node("MaxUnpool", ["p", "i"], ["y"], kernel_shape=[2,
-    2], strides=[2, 2])], [values("p", [6.0], FLOAT, [1, 1, 1, 1]), values("i", [-100], INT64, [1, 1, 1, 1])],
-    cwe="CWE-787")
-index("roi-align-batch", "RoiAlign of batch 1,000,000.", [node("RoiAlign", ["p", "r", "b"], ["y"], output_height=1,
-    output_width=1)], [values("p", [6.0], FLOAT, [1, 1, 1, 1]), values("r", [0.0, 0.0, 1.0, 1.0], FLOAT, [1, 4]),
-    ints("b", 1000000)])
-index("roi-align-batch-negative", "RoiAlign of batch -5.", [node("RoiAlign", ["p", "r", "b"], ["y"], output_height=1,
-    output_width=1)], [values("p", [6.0], FLOAT, [1, 1, 1, 1]), values("r", [0.0, 0.0, 1.0, 1.0], FLOAT, [1, 4]),
-    ints("b", -5)])
-index("max-roi-pool-batch", "MaxRoiPool of batch 1e6.", [node("MaxRoiPool", ["p", "r"], ["y"], pooled_shape=[1, 1])],
-    [values("p", [6.0], FLOAT, [1, 1, 1, 1]), values("r", [1e6, 0.0, 0.0, 1.0, 1.0], FLOAT, [1, 5])])
-index("reverse-sequence", "ReverseSequence with a length of 1,000 for four steps.", [node("ReverseSequence", ["t",
-    "l"], ["y"])], [TABLE, ints("l", 1000, 1000)])
-index("nll-target", "NegativeLogLikelihoodLoss with class 99 of two.", [node("NegativeLogLikelihoodLoss", ["t", "i"],
-    ["y"])], [TABLE, ints("i", 0, 1, 99, 0)])
-index("softmax-loss-target", "SoftmaxCrossEntropyLoss with class -7.", [node("SoftmaxCrossEntropyLoss", ["t", "i"],
-    ["y"])], [TABLE, ints("i", 0, 1, -7, 0)])
-index("lstm-sequence-lens", "LSTM with a sequence length of 1,000 for one step.", [node("LSTM", ["s", "w", "r", "",
-    "l"], ["y"], hidden_size=1)], [values("s", [1.0], FLOAT, [1, 1, 1]), values("w", [1.0] * 4, FLOAT, [1, 4, 1]),
+index_attack("max-unpool", "MaxUnpool writes at index 2^40 of four.", [node("MaxUnpool", ["p", "i"], ["y"],
+    kernel_shape=[2, 2], strides=[2, 2])], [values("p", [6.0], FLOAT, [1, 1, 1, 1]), values("i", [HUGE], INT64, [1, 1,
+    1, 1])], cwe="CWE-787")
+index_attack("max-unpool-negative", "MaxUnpool writes at index -100.", [node("MaxUnpool", ["p", "i"], ["y"],
+    kernel_shape=[2, 2], strides=[2, 2])], [values("p", [6.0], FLOAT, [1, 1, 1, 1]), values("i", [-100], INT64, [1, 1,
+    1, 1])], cwe="CWE-787")
+index_attack("roi-align-batch", "RoiAlign of batch 1,000,000.", [node("RoiAlign", ["p", "r", "b"], ["y"],
+    output_height=1, output_width=1)], [values("p", [6.0], FLOAT, [1, 1, 1, 1]), values("r", [0.0, 0.0, 1.0, 1.0],
+    FLOAT, [1, 4]), ints("b", 1000000)])
+index_attack("roi-align-batch-negative", "RoiAlign of batch -5.", [node("RoiAlign", ["p", "r", "b"], ["y"],
+    output_height=1, output_width=1)], [values("p", [6.0], FLOAT, [1, 1, 1, 1]), values("r", [0.0, 0.0, 1.0, 1.0],
+    FLOAT, [1, 4]), ints("b", -5)])
+index_attack("max-roi-pool-batch", "MaxRoiPool of batch 1e6.", [node("MaxRoiPool", ["p", "r"], ["y"], pooled_shape=[1,
+    1])], [values("p", [6.0], FLOAT, [1, 1, 1, 1]), values("r", [1e6, 0.0, 0.0, 1.0, 1.0], FLOAT, [1, 5])])
+index_attack("reverse-sequence", "ReverseSequence with a length of 1,000 for four steps.", [node("ReverseSequence", [
+    "t", "l"], ["y"])], [TABLE, ints("l", 1000, 1000)])
+index_attack("nll-target", "NegativeLogLikelihoodLoss with class 99 of two.", [node("NegativeLogLikelihoodLoss", ["t",
+    "i"], ["y"])], [TABLE, ints("i", 0, 1, 99, 0)])
+index_attack("softmax-loss-target", "SoftmaxCrossEntropyLoss with class -7.", [node("SoftmaxCrossEntropyLoss", ["t",
+    "i"], ["y"])], [TABLE, ints("i", 0, 1, -7, 0)])
+index_attack("lstm-sequence-lens", "LSTM with a sequence length of 1,000 for one step.", [node("LSTM", ["s", "w", "r",
+    "", "l"], ["y"], hidden_size=1)], [values("s", [1.0], FLOAT, [1, 1, 1]), values("w", [1.0] * 4, FLOAT, [1, 4, 1]),
     values("r", [1.0] * 4, FLOAT, [1, 4, 1]), values("l", [1000], INT32)])
-index("sequence-at", "SequenceAt of element 2^40 of a sequence of one.", [node("SequenceConstruct", ["t"], ["q"]),
-    node("SequenceAt", ["q", "i"], ["y"])], [TABLE, scalar("i", HUGE)])
-index("sequence-erase", "SequenceErase of element -50.", [node("SequenceConstruct", ["t"], ["q"]),
+index_attack("sequence-at", "SequenceAt of element 2^40 of a sequence of one.", [node("SequenceConstruct", ["t"], [
+    "q"]), node("SequenceAt", ["q", "i"], ["y"])], [TABLE, scalar("i", HUGE)])
+index_attack("sequence-erase", "SequenceErase of element -50.", [node("SequenceConstruct", ["t"], ["q"]),
     node("SequenceErase", ["q", "i"], ["q2"]), node("ConcatFromSequence", ["q2"], ["y"], axis=0)], [TABLE, scalar("i",
     -50)])
-index("compress-axis", "Compress with a condition longer than the axis.", [node("Compress", ["t", "c"], ["y"],
+index_attack("compress-axis", "Compress with a condition longer than the axis.", [node("Compress", ["t", "c"], ["y"],
     axis=0)], [TABLE, values("c", [True] * 1000, 9)])
 attack("array-feature-extractor", "ArrayFeatureExtractor at -10 leaks heap memory in onnxruntime up to 1.23.",
     network([node("ArrayFeatureExtractor", ["t", "i"], ["y"], domain="ai.onnx.ml")], [TABLE, ints("i", -10)],
@@ -114,13 +116,13 @@ attack("rotary-position-ids", "RotaryEmbedding with position 1,000,000 of a cach
     network([node("RotaryEmbedding", ["q", "p", "c", "c"], ["y"], domain="com.microsoft")], [values("q", [1.0] * 4,
     FLOAT, [1, 1, 4]), ints("p", 1000000), values("c", [1.0] * 4, FLOAT, [2, 2])], opsets=CONTRIB))
 attack("sparse-index", "A sparse initializer with an index of 2^40 in 8 elements: onnxruntime would write there.",
-    carrier(sparse=[sparse("sp", [8], [6.0], [HUGE])], nodes=[node("Neg", ["sp"], ["z"])]), cwe="CWE-787")
-attack("sparse-index-negative", "A sparse initializer with an index of -1.", carrier(sparse=[sparse("sp", [8], [6.0],
-    [-1])], nodes=[node("Neg", ["sp"], ["z"])]), cwe="CWE-787")
+    model_with_extras(sparse=[sparse("sp", [8], [6.0], [HUGE])], nodes=[node("Neg", ["sp"], ["z"])]), cwe="CWE-787")
+attack("sparse-index-negative", "A sparse initializer with an index of -1.", model_with_extras(sparse=[sparse("sp", [8],
+    [6.0], [-1])], nodes=[node("Neg", ["sp"], ["z"])]), cwe="CWE-787")
 attack("sparse-unsorted", "A sparse initializer whose indices are unsorted and repeated.",
-    carrier(sparse=[sparse("sp", [8], [1.0, 2.0, 3.0], [5, 5, 1])], nodes=[node("Neg", ["sp"], ["z"])]))
-attack("sparse-more-indices", "A sparse initializer with one value and four indices.", carrier(sparse=[sparse("sp",
-    [8], [1.0], [0, 1, 2, 3])], nodes=[node("Neg", ["sp"], ["z"])]))
+    model_with_extras(sparse=[sparse("sp", [8], [1.0, 2.0, 3.0], [5, 5, 1])], nodes=[node("Neg", ["sp"], ["z"])]))
+attack("sparse-more-indices", "A sparse initializer with one value and four indices.", model_with_extras(sparse=[sparse(
+    "sp", [8], [1.0], [0, 1, 2, 3])], nodes=[node("Neg", ["sp"], ["z"])]))
 attack("tf-idf-indexes", "TfIdfVectorizer with an ngram index of 2^40.", network([node("TfIdfVectorizer", ["i"],
     ["y"], max_gram_length=1, max_skip_count=0, min_gram_length=1, mode="TF", ngram_counts=[0], ngram_indexes=[HUGE],
     pool_int64s=[1])], [ints("i", 1, 1)]), cwe="CWE-787")
@@ -143,30 +145,31 @@ TREE = {
 ROW = [value("x", FLOAT, [1, 4])]
 
 
-def tree(name, what, cwe="CWE-125", source=None, **changes):
+def tree_attack(name, effect, cwe="CWE-125", source=None, **changes):
+    """Add an attack with a tree ensemble. changes: attributes that replace those of TREE."""
     attributes = TREE | changes
-    attack(name, what, network([node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **attributes)],
+    attack(name, effect, network([node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **attributes)],
         inputs=ROW, opsets=ML), cwe=cwe, source=source)
 
 
-tree("feature-outside", "A node compares feature 1,000,000 of 4.", nodes_featureids=[1000000, 0, 0],
+tree_attack("feature-outside", "A node compares feature 1,000,000 of 4.", nodes_featureids=[1000000, 0, 0],
     source="https://github.com/microsoft/onnxruntime/pull/12859")
-tree("feature-negative", "A node compares feature -1.", nodes_featureids=[-1, 0, 0])
-tree("feature-truncated", "A node compares feature 2^32, which is 0 as int.", nodes_featureids=[1 << 32, 0, 0],
+tree_attack("feature-negative", "A node compares feature -1.", nodes_featureids=[-1, 0, 0])
+tree_attack("feature-truncated", "A node compares feature 2^32, which is 0 as int.", nodes_featureids=[1 << 32, 0, 0],
     cwe="CWE-681", source="https://github.com/microsoft/onnxruntime/pull/27677")
-tree("child-outside", "The true branch leads to node 1,000.", nodes_truenodeids=[1000, 0, 0])
-tree("child-is-self", "Both branches of the root lead to the root: evaluation does not end.", "CWE-835",
+tree_attack("child-outside", "The true branch leads to node 1,000.", nodes_truenodeids=[1000, 0, 0])
+tree_attack("child-is-self", "Both branches of the root lead to the root: evaluation does not end.", "CWE-835",
     nodes_truenodeids=[0, 0, 0], nodes_falsenodeids=[0, 0, 0])
-tree("child-cycle", "Two nodes lead to each other.", "CWE-835", nodes_modes=["BRANCH_LEQ", "BRANCH_LEQ", "LEAF"],
+tree_attack("child-cycle", "Two nodes lead to each other.", "CWE-835", nodes_modes=["BRANCH_LEQ", "BRANCH_LEQ", "LEAF"],
     nodes_truenodeids=[1, 0, 0], nodes_falsenodeids=[1, 0, 0])
-tree("target-outside", "A leaf adds to target 1,000,000 of 1.", "CWE-787", target_ids=[1000000, 0],
+tree_attack("target-outside", "A leaf adds to target 1,000,000 of 1.", "CWE-787", target_ids=[1000000, 0],
     source="https://github.com/microsoft/onnxruntime/pull/27951")
-tree("target-negative", "A leaf adds to target -5.", "CWE-787", target_ids=[-5, 0])
-tree("targets-zero", "n_targets is 0.", n_targets=0)
-tree("weights-short", "target_weights has one element for two leaves.", target_weights=[1.0],
+tree_attack("target-negative", "A leaf adds to target -5.", "CWE-787", target_ids=[-5, 0])
+tree_attack("targets-zero", "n_targets is 0.", n_targets=0)
+tree_attack("weights-short", "target_weights has one element for two leaves.", target_weights=[1.0],
     source="https://github.com/microsoft/onnxruntime/pull/21595")
-tree("values-short", "nodes_values has one element for three nodes.", nodes_values=[0.5])
-tree("node-of-other-tree", "A leaf belongs to tree 7, which does not exist.", target_treeids=[7, 0])
+tree_attack("values-short", "nodes_values has one element for three nodes.", nodes_values=[0.5])
+tree_attack("node-of-other-tree", "A leaf belongs to tree 7, which does not exist.", target_treeids=[7, 0])
 attack("classifier-class-outside", "A leaf votes for class 99 of two.", network([node("TreeEnsembleClassifier", ["x"],
     ["l", "y"], domain="ai.onnx.ml", **{k: v for k, v in TREE.items() if not k.startswith(("target", "n_"))},
     class_treeids=[0, 0], class_nodeids=[1, 2], class_ids=[99, 0], class_weights=[1.0, 1.0], classlabels_int64s=[0,
@@ -179,19 +182,21 @@ TREE5 = {
 }
 
 
-def tree5(name, what, cwe="CWE-125", source=None, **changes):
-    attack(name, what, network([node("TreeEnsemble", ["x"], ["y"], domain="ai.onnx.ml", **(TREE5 | changes))],
+def tree5_attack(name, effect, cwe="CWE-125", source=None, **changes):
+    """Add an attack with a TreeEnsemble of ai.onnx.ml version 5. changes: attributes that replace those of TREE5."""
+    attack(name, effect, network([node("TreeEnsemble", ["x"], ["y"], domain="ai.onnx.ml", **(TREE5 | changes))],
         inputs=ROW, opsets=ML5), cwe=cwe, source=source)
 
 
-tree5("v5-leaf-target-outside", "TreeEnsemble: a leaf minimum for target 1,000.", "CWE-787",
+tree5_attack("v5-leaf-target-outside", "TreeEnsemble: a leaf minimum for target 1,000.", "CWE-787",
     "https://github.com/microsoft/onnxruntime/pull/29293", aggregate_function=2, leaf_targetids=[1000, 0])
-tree5("v5-leaf-weights-scalar", "TreeEnsemble: leaf_weights is a scalar; shape inference reads its first dimension.",
+tree5_attack("v5-leaf-weights-scalar",
+    "TreeEnsemble: leaf_weights is a scalar; shape inference reads its first dimension.",
     source="https://github.com/onnx/onnx/pull/8336", leaf_weights=values(None, [1.0], FLOAT, []))
-tree5("v5-root-outside", "TreeEnsemble: the root is node 500.", tree_roots=[500])
-tree5("v5-cycle", "TreeEnsemble: both branches lead to the root.", "CWE-674", nodes_falseleafs=[0],
+tree5_attack("v5-root-outside", "TreeEnsemble: the root is node 500.", tree_roots=[500])
+tree5_attack("v5-cycle", "TreeEnsemble: both branches lead to the root.", "CWE-674", nodes_falseleafs=[0],
     nodes_trueleafs=[0], nodes_falsenodeids=[0], nodes_truenodeids=[0])
-tree5("v5-leaf-outside", "TreeEnsemble: a branch leads to leaf 10^6.", nodes_truenodeids=[1000000])
+tree5_attack("v5-leaf-outside", "TreeEnsemble: a branch leads to leaf 10^6.", nodes_truenodeids=[1000000])
 
 # Classic models
 
@@ -200,61 +205,64 @@ attack = declare("ml-inconsistent", "crashes",
     "onnxruntime, onnx.reference")
 
 
-def classic(name, what, op, inputs=("x",), outputs=("y",), source=None, initializers=(), **attributes):
-    attack(name, what, network([node(op, inputs, outputs, domain="ai.onnx.ml", **attributes)], initializers,
+def classic_attack(name, effect, op, inputs=("x",), outputs=("y",), source=None, initializers=(), **attributes):
+    """Add an attack with an operator of ai.onnx.ml."""
+    attack(name, effect, network([node(op, inputs, outputs, domain="ai.onnx.ml", **attributes)], initializers,
         inputs=ROW, opsets=ML), source=source)
 
 
-classic("svm-vectors-lie", "SVMClassifier: vectors_per_class claims 1,000,000 support vectors.", "SVMClassifier",
+classic_attack("svm-vectors-lie", "SVMClassifier: vectors_per_class claims 1,000,000 support vectors.", "SVMClassifier",
     outputs=("l", "y"), kernel_type="LINEAR", coefficients=[1.0], support_vectors=[1.0] * 4,
     vectors_per_class=[1000000, 1], rho=[0.0], classlabels_ints=[0, 1],
     source="https://github.com/microsoft/onnxruntime/pull/27699")
-classic("svm-negative-vectors", "SVMClassifier: vectors_per_class is -1.", "SVMClassifier", outputs=("l", "y"),
+classic_attack("svm-negative-vectors", "SVMClassifier: vectors_per_class is -1.", "SVMClassifier", outputs=("l", "y"),
     kernel_type="LINEAR", coefficients=[1.0], support_vectors=[1.0] * 4, vectors_per_class=[-1, 2], rho=[0.0],
     classlabels_ints=[0, 1])
-classic("svm-regressor-supports", "SVMRegressor: n_supports is 1,000 for one vector.", "SVMRegressor",
+classic_attack("svm-regressor-supports", "SVMRegressor: n_supports is 1,000 for one vector.", "SVMRegressor",
     kernel_type="RBF", kernel_params=[0.1, 0.0, 0.0], coefficients=[1.0], support_vectors=[1.0] * 4, n_supports=1000,
     rho=[0.0], source="https://github.com/microsoft/onnxruntime/pull/27950")
-classic("svm-kernel-params", "SVMRegressor: kernel_params has one element.", "SVMRegressor", kernel_type="POLY",
+classic_attack("svm-kernel-params", "SVMRegressor: kernel_params has one element.", "SVMRegressor", kernel_type="POLY",
     kernel_params=[0.1], coefficients=[1.0], support_vectors=[1.0] * 4, n_supports=1, rho=[0.0])
-classic("linear-classifier-short", "LinearClassifier: 10 classes with 4 coefficients.", "LinearClassifier",
+classic_attack("linear-classifier-short", "LinearClassifier: 10 classes with 4 coefficients.", "LinearClassifier",
     outputs=("l", "y"), coefficients=[1.0] * 4, intercepts=[0.0], classlabels_ints=list(range(10)))
-classic("linear-regressor-targets", "LinearRegressor: 1,000 targets with 4 coefficients.", "LinearRegressor",
+classic_attack("linear-regressor-targets", "LinearRegressor: 1,000 targets with 4 coefficients.", "LinearRegressor",
     coefficients=[1.0] * 4, intercepts=[0.0], targets=1000)
-classic("scaler-short", "Scaler: one offset and three scales for 4 features.", "Scaler", offset=[0.0], scale=[1.0] * 3)
-classic("imputer-long", "Imputer: 1,000 imputed values for 4 features.", "Imputer", imputed_value_floats=[0.0] * 1000,
-    replaced_value_float=0.0)
-classic("label-encoder", "LabelEncoder: three keys and one value.", "LabelEncoder", keys_floats=[0.0, 1.0, 2.0],
+classic_attack("scaler-short", "Scaler: one offset and three scales for 4 features.", "Scaler", offset=[0.0], scale=[
+    1.0] * 3)
+classic_attack("imputer-long", "Imputer: 1,000 imputed values for 4 features.", "Imputer", imputed_value_floats=[
+    0.0] * 1000, replaced_value_float=0.0)
+classic_attack("label-encoder", "LabelEncoder: three keys and one value.", "LabelEncoder", keys_floats=[0.0, 1.0, 2.0],
     values_floats=[7.0])
-classic("category-mapper", "CategoryMapper: two strings and one integer.", "CategoryMapper", inputs=("s",),
+classic_attack("category-mapper", "CategoryMapper: two strings and one integer.", "CategoryMapper", inputs=("s",),
     initializers=[strings("s", ["b"])], cats_strings=["a", "b"], cats_int64s=[1])
-classic("feature-vectorizer", "FeatureVectorizer: inputdimensions claims 1,000,000.", "FeatureVectorizer",
+classic_attack("feature-vectorizer", "FeatureVectorizer: inputdimensions claims 1,000,000.", "FeatureVectorizer",
     inputdimensions=[1000000])
 
-classic("svm-rho", "SVMClassifier of three classes with one rho for three pairs.", "SVMClassifier", outputs=("l", "y"),
-    kernel_type="LINEAR", coefficients=[1.0] * 6, support_vectors=[1.0] * 12, vectors_per_class=[1, 1, 1], rho=[0.0],
-    classlabels_ints=[0, 1, 2])
-classic("svm-coefficients", "SVMClassifier of three vectors with one coefficient.", "SVMClassifier", outputs=("l", "y"),
-    kernel_type="LINEAR", coefficients=[1.0], support_vectors=[1.0] * 12, vectors_per_class=[1, 1, 1], rho=[0.0] * 3,
-    classlabels_ints=[0, 1, 2])
-classic("svm-regressor-rho", "SVMRegressor without rho.", "SVMRegressor", kernel_type="LINEAR", coefficients=[1.0],
-    support_vectors=[1.0] * 4, n_supports=1)
-classic("two-label-lists", "LinearClassifier with integer and string labels.", "LinearClassifier", outputs=("l", "y"),
-    coefficients=[1.0] * 8, intercepts=[0.0, 0.0], classlabels_ints=[0, 1], classlabels_strings=["a", "b"])
-classic("tree-both-branches", "Both branches of each node lead to the next: 2^40 paths.", "TreeEnsembleRegressor",
-    nodes_treeids=[0] * 41, nodes_nodeids=list(range(41)), nodes_featureids=[0] * 41, nodes_values=[0.5] * 41,
-    nodes_modes=["BRANCH_LEQ"] * 40 + ["LEAF"], nodes_truenodeids=[*range(1, 41), 0],
+classic_attack("svm-rho", "SVMClassifier of three classes with one rho for three pairs.", "SVMClassifier", outputs=("l",
+    "y"), kernel_type="LINEAR", coefficients=[1.0] * 6, support_vectors=[1.0] * 12, vectors_per_class=[1, 1, 1], rho=[
+    0.0], classlabels_ints=[0, 1, 2])
+classic_attack("svm-coefficients", "SVMClassifier of three vectors with one coefficient.", "SVMClassifier", outputs=(
+    "l", "y"), kernel_type="LINEAR", coefficients=[1.0], support_vectors=[1.0] * 12, vectors_per_class=[1, 1, 1], rho=[
+    0.0] * 3, classlabels_ints=[0, 1, 2])
+classic_attack("svm-regressor-rho", "SVMRegressor without rho.", "SVMRegressor", kernel_type="LINEAR", coefficients=[
+    1.0], support_vectors=[1.0] * 4, n_supports=1)
+classic_attack("two-label-lists", "LinearClassifier with integer and string labels.", "LinearClassifier", outputs=("l",
+    "y"), coefficients=[1.0] * 8, intercepts=[0.0, 0.0], classlabels_ints=[0, 1], classlabels_strings=["a", "b"])
+classic_attack("tree-both-branches", "Both branches of each node lead to the next: 2^40 paths.",
+    "TreeEnsembleRegressor", nodes_treeids=[0] * 41, nodes_nodeids=list(range(41)), nodes_featureids=[0] * 41,
+    nodes_values=[0.5] * 41, nodes_modes=["BRANCH_LEQ"] * 40 + ["LEAF"], nodes_truenodeids=[*range(1, 41), 0],
     nodes_falsenodeids=[*range(1, 41), 0], target_treeids=[0], target_nodeids=[40], target_ids=[0],
     target_weights=[1.0], n_targets=1)
-classic("tree-depth", "A tree of 3,000 levels.", "TreeEnsembleRegressor",
+classic_attack("tree-depth", "A tree of 3,000 levels.", "TreeEnsembleRegressor",
     nodes_treeids=[0] * 6001, nodes_nodeids=list(range(6001)), nodes_featureids=[0] * 6001, nodes_values=[0.5] * 6001,
     nodes_modes=["BRANCH_LEQ"] * 3000 + ["LEAF"] * 3001, nodes_truenodeids=[*range(1, 3001), *[0] * 3001],
     nodes_falsenodeids=[*range(3001, 6001), *[0] * 3001], target_treeids=[0], target_nodeids=[3000], target_ids=[0],
     target_weights=[1.0], n_targets=1)
-classic("tree-nan", "A tree that compares with NaN, so that it always takes one branch.", "TreeEnsembleRegressor",
-    nodes_treeids=[0] * 3, nodes_nodeids=[0, 1, 2], nodes_featureids=[0] * 3, nodes_values=[float("nan"), 0.0, 0.0],
-    nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"], nodes_truenodeids=[1, 0, 0], nodes_falsenodeids=[2, 0, 0],
-    target_treeids=[0], target_nodeids=[1], target_ids=[0], target_weights=[1.0], n_targets=1)
+classic_attack("tree-nan", "A tree that compares with NaN, so that it always takes one branch.",
+    "TreeEnsembleRegressor", nodes_treeids=[0] * 3, nodes_nodeids=[0, 1, 2], nodes_featureids=[0] * 3, nodes_values=[
+    float("nan"), 0.0, 0.0], nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"], nodes_truenodeids=[1, 0, 0],
+    nodes_falsenodeids=[2, 0, 0], target_treeids=[0], target_nodeids=[1], target_ids=[0], target_weights=[1.0],
+    n_targets=1)
 attack("n-gram-indexes", "TfIdfVectorizer with one index for three n-grams.", network([node("TfIdfVectorizer", ["x"],
     ["y"], mode="TF", min_gram_length=1, max_gram_length=2, max_skip_count=0, ngram_counts=[0, 2], ngram_indexes=[0],
     pool_int64s=[1, 2, 3, 4])], [], inputs=[value("x", INT64, [4])]))
@@ -266,61 +274,63 @@ attack = declare("input-shape", "crashes", "The sizes of a node's inputs do not 
     "CWE-125", RUNTIMES)
 
 
-def misfit(name, what, nodes, initializers, **options):
-    attack(name, what, network(nodes, initializers, **options))
+def shape_attack(name, effect, nodes, initializers, **options):
+    """Add an attack whose tensors have shapes that do not fit the operator."""
+    attack(name, effect, network(nodes, initializers, **options))
 
 
 def zeros(name, *dims):
     return values(name, [0.0] * prod(dims), FLOAT, list(dims))
 
 
-misfit("batch-normalization", "BatchNormalization of 4 channels with parameters for one.", [node("BatchNormalization",
-    ["q", "p", "p", "p", "p"], ["y"])], [zeros("q", 1, 4, 2, 2), zeros("p", 1)])
-misfit("layer-normalization", "LayerNormalization of rows of 4 with a scale of 2.", [node("LayerNormalization",
+shape_attack("batch-normalization", "BatchNormalization of 4 channels with parameters for one.", [node(
+    "BatchNormalization", ["q", "p", "p", "p", "p"], ["y"])], [zeros("q", 1, 4, 2, 2), zeros("p", 1)])
+shape_attack("layer-normalization", "LayerNormalization of rows of 4 with a scale of 2.", [node("LayerNormalization",
     ["x", "p"], ["y"])], [zeros("p", 2)])
-misfit("skip-layer-normalization", "SkipLayerNormalization with a gamma of 2 for 4.", [node("SkipLayerNormalization",
-    ["q", "q", "p"], ["y"], domain="com.microsoft")], [zeros("q", 1, 2, 4), zeros("p", 2)], opsets=CONTRIB)
-misfit("lstm-hidden-size", "LSTM of hidden_size 4,096 with weights for 4.", [node("LSTM", ["q", "w", "r"], ["y"],
+shape_attack("skip-layer-normalization", "SkipLayerNormalization with a gamma of 2 for 4.", [node(
+    "SkipLayerNormalization", ["q", "q", "p"], ["y"], domain="com.microsoft")], [zeros("q", 1, 2, 4), zeros("p", 2)],
+    opsets=CONTRIB)
+shape_attack("lstm-hidden-size", "LSTM of hidden_size 4,096 with weights for 4.", [node("LSTM", ["q", "w", "r"], ["y"],
     hidden_size=4096)], [zeros("q", 2, 1, 3), zeros("w", 1, 16, 3), zeros("r", 1, 16, 4)])
-misfit("gru-directions", "A bidirectional GRU with the weights of one direction.", [node("GRU", ["q", "w", "r"], ["y"],
-    hidden_size=2, direction="bidirectional")], [zeros("q", 2, 1, 3), zeros("w", 1, 6, 3), zeros("r", 1, 6, 2)])
-misfit("conv-bias", "Conv of two channels with a bias for one.", [node("Conv", ["q", "w", "b"], ["y"])],
+shape_attack("gru-directions", "A bidirectional GRU with the weights of one direction.", [node("GRU", ["q", "w", "r"], [
+    "y"], hidden_size=2, direction="bidirectional")], [zeros("q", 2, 1, 3), zeros("w", 1, 6, 3), zeros("r", 1, 6, 2)])
+shape_attack("conv-bias", "Conv of two channels with a bias for one.", [node("Conv", ["q", "w", "b"], ["y"])],
     [zeros("q", 1, 1, 3, 3), zeros("w", 2, 1, 1, 1), zeros("b", 1)])
-misfit("conv-kernel-shape", "Conv with a kernel_shape of 9 x 9 for weights of 1 x 1.", [node("Conv", ["q", "w"], ["y"],
-    kernel_shape=[9, 9])], [zeros("q", 1, 1, 12, 12), zeros("w", 1, 1, 1, 1)])
-misfit("conv-pads", "Conv with one pad for two axes.", [node("Conv", ["q", "w"], ["y"], pads=[1])],
+shape_attack("conv-kernel-shape", "Conv with a kernel_shape of 9 x 9 for weights of 1 x 1.", [node("Conv", ["q", "w"], [
+    "y"], kernel_shape=[9, 9])], [zeros("q", 1, 1, 12, 12), zeros("w", 1, 1, 1, 1)])
+shape_attack("conv-pads", "Conv with one pad for two axes.", [node("Conv", ["q", "w"], ["y"], pads=[1])],
     [zeros("q", 1, 1, 3, 3), zeros("w", 1, 1, 1, 1)])
-misfit("qlinear-conv-scales", "QLinearConv with three scales for two channels.", [node("QLinearConv",
+shape_attack("qlinear-conv-scales", "QLinearConv with three scales for two channels.", [node("QLinearConv",
     ["q", "s", "z", "w", "t", "z", "s", "z"], ["y"])], [values("q", [0] * 9, UINT8, [1, 1, 3, 3]), values("s", [1.0],
     FLOAT, []), values("z", [0], UINT8, []), values("w", [0, 0], UINT8, [2, 1, 1, 1]), values("t", [1.0] * 3)])
-misfit("attention-bias", "Attention with a bias of one element.", [node("Attention", ["q", "w", "b"], ["y"],
+shape_attack("attention-bias", "Attention with a bias of one element.", [node("Attention", ["q", "w", "b"], ["y"],
     domain="com.microsoft", num_heads=1)], [zeros("q", 1, 2, 4), zeros("w", 4, 12), zeros("b", 1)], opsets=CONTRIB)
-misfit("attention-projections", "Attention with projections beyond its weights.", [node("Attention", ["q", "w", "b"],
-    ["y"], domain="com.microsoft", num_heads=1, qkv_hidden_sizes=[4, 4, 4096])], [zeros("q", 1, 2, 4),
+shape_attack("attention-projections", "Attention with projections beyond its weights.", [node("Attention", ["q", "w",
+    "b"], ["y"], domain="com.microsoft", num_heads=1, qkv_hidden_sizes=[4, 4, 4096])], [zeros("q", 1, 2, 4),
     zeros("w", 4, 12), zeros("b", 12)], opsets=CONTRIB)
-misfit("split-of-four", "Split of an axis of four into parts of 100.", [node("Split", ["t", "s"], ["y", "z"], axis=0)],
-    [TABLE, ints("s", 100, 100)])
-misfit("slice-steps", "Slice of two axes with one step.", [node("Slice", ["t", "a", "b", "c", "d"], ["y"])], [TABLE,
-    ints("a", 0, 0), ints("b", 1, 1), ints("c", 0, 1), ints("d", 1)])
-misfit("moe-experts", "MoE that chooses 9 of 2 experts.", [node("MoE", ["q", "p", "w", "", "w"], ["y"],
+shape_attack("split-of-four", "Split of an axis of four into parts of 100.", [node("Split", ["t", "s"], ["y", "z"],
+    axis=0)], [TABLE, ints("s", 100, 100)])
+shape_attack("slice-steps", "Slice of two axes with one step.", [node("Slice", ["t", "a", "b", "c", "d"], ["y"])], [
+    TABLE, ints("a", 0, 0), ints("b", 1, 1), ints("c", 0, 1), ints("d", 1)])
+shape_attack("moe-experts", "MoE that chooses 9 of 2 experts.", [node("MoE", ["q", "p", "w", "", "w"], ["y"],
     domain="com.microsoft", k=9)], [zeros("q", 2, 4), zeros("p", 2, 2), zeros("w", 2, 4, 4)], opsets=CONTRIB)
-misfit("rotary-positions", "RotaryEmbedding at position 900,000 of 16.", [node("RotaryEmbedding",
+shape_attack("rotary-positions", "RotaryEmbedding at position 900,000 of 16.", [node("RotaryEmbedding",
     ["q", "i", "c", "c"], ["y"], domain="com.microsoft", num_heads=1)], [zeros("q", 1, 2, 8), values("i", [900000, 0],
     INT64, [1, 2]), zeros("c", 16, 4)], opsets=CONTRIB)
-misfit("declared-shape", "Concat of four and four elements that is declared with one.", [node("Concat", ["t", "t"],
-    ["y"], axis=0)], [TABLE], outputs=[value("y", FLOAT, [1, 2])])
-misfit("if-outputs", "If with two outputs, whose branches have one.", [node("If", ["c"], ["y", "z"],
+shape_attack("declared-shape", "Concat of four and four elements that is declared with one.", [node("Concat", ["t",
+    "t"], ["y"], axis=0)], [TABLE], outputs=[value("y", FLOAT, [1, 2])])
+shape_attack("if-outputs", "If with two outputs, whose branches have one.", [node("If", ["c"], ["y", "z"],
     then_branch=graph([node("Identity", ["t"], ["b"])], outputs=[value("b")]),
     else_branch=graph([node("Identity", ["t"], ["b"])], outputs=[value("b")]))], [TABLE, scalar("c", True, BOOL)])
-misfit("loop-body-inputs", "Loop whose body has one input in place of three.", [node("Loop", ["n", "", "t"], ["y"],
-    body=graph([node("Identity", ["i"], ["o"])], inputs=[value("i", INT64, [])], outputs=[value("o"), value("t")]))],
-    [TABLE, scalar("n", 2)])
-misfit("scatter-updates", "ScatterND of rows of two with updates of one element.", [node("ScatterND", ["t", "i", "u"],
-    ["y"])], [TABLE, values("i", [0], INT64, [1, 1]), values("u", [6.0], FLOAT, [1, 1])])
-misfit("gather-nd-rank", "GatherND with indices of three axes for rank two.", [node("GatherND", ["t", "i"], ["y"])],
-    [TABLE, values("i", [0, 0, 0], INT64, [1, 3])])
-misfit("reflected-pad", "Pad that reflects 100 elements of an axis of two.", [node("Pad", ["t", "p"], ["y"],
+shape_attack("loop-body-inputs", "Loop whose body has one input in place of three.", [node("Loop", ["n", "", "t"], [
+    "y"], body=graph([node("Identity", ["i"], ["o"])], inputs=[value("i", INT64, [])], outputs=[value("o"), value(
+    "t")]))], [TABLE, scalar("n", 2)])
+shape_attack("scatter-updates", "ScatterND of rows of two with updates of one element.", [node("ScatterND", ["t", "i",
+    "u"], ["y"])], [TABLE, values("i", [0], INT64, [1, 1]), values("u", [6.0], FLOAT, [1, 1])])
+shape_attack("gather-nd-rank", "GatherND with indices of three axes for rank two.", [node("GatherND", ["t", "i"], [
+    "y"])], [TABLE, values("i", [0, 0, 0], INT64, [1, 3])])
+shape_attack("reflected-pad", "Pad that reflects 100 elements of an axis of two.", [node("Pad", ["t", "p"], ["y"],
     mode="reflect")], [TABLE, ints("p", 0, 100, 0, 0)])
-misfit("beam-search-length", "BeamSearch of 2^31 - 1 steps.", [node("BeamSearch", ["i", "m", "m", "n", "n"], ["y"],
-    domain="com.microsoft")], [values("i", [0], INT32, [1, 1]), values("m", [(1 << 31) - 1], INT32), values("n", [1],
-    INT32)], opsets=CONTRIB)
+shape_attack("beam-search-length", "BeamSearch of 2^31 - 1 steps.", [node("BeamSearch", ["i", "m", "m", "n", "n"], [
+    "y"], domain="com.microsoft")], [values("i", [0], INT32, [1, 1]), values("m", [(1 << 31) - 1], INT32), values("n", [
+    1], INT32)], opsets=CONTRIB)

@@ -1,7 +1,7 @@
-"""Record what the onnx package and onnxruntime do with each file: `python -m onnx_attacks.observe FOLDER`.
+"""Record the results of the onnx package and onnxruntime for each file: `python -m onnx_attacks.observe FOLDER`.
 
 FOLDER is the output of the generator. Each reader runs in a process of its own, with limits of memory and time, and the
-results are written to observed.json beside this file, from where the generator takes them into the manifest. Needs
+results are written to observed.json beside this file, from which the generator copies them into the manifest. Needs
 Linux, onnx and onnxruntime. Run it in a container: these are attacks.
 """
 
@@ -48,7 +48,7 @@ def check_full(path):
 
 
 def run(path):
-    """Load and run a model on onnxruntime, with ones as inputs and four for each unknown dimension."""
+    """Load and run a model on onnxruntime; the inputs are ones, and each unknown dimension is 4."""
     import numpy
     import onnxruntime
 
@@ -57,11 +57,11 @@ def run(path):
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     feeds = {}
-    for one in session.get_inputs():
-        dims = [size if isinstance(size, int) else 4 for size in one.shape]
-        kinds = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(string)": "object"}
-        kind = kinds.get(one.type, one.type.removeprefix("tensor(").removesuffix(")"))
-        feeds[one.name] = numpy.full(dims, "a", object) if kind == "object" else numpy.ones(dims, kind)
+    for input_info in session.get_inputs():
+        dims = [size if isinstance(size, int) else 4 for size in input_info.shape]
+        dtypes = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(string)": "object"}
+        dtype = dtypes.get(input_info.type, input_info.type.removeprefix("tensor(").removesuffix(")"))
+        feeds[input_info.name] = numpy.full(dims, "a", object) if dtype == "object" else numpy.ones(dims, dtype)
     try:
         outputs = session.run(None, feeds)
     except Exception as error:
@@ -91,16 +91,16 @@ def describe(error, path):
     return f"{type(error).__name__}: {re.sub(r'0x[0-9a-f]{6,}', '0x...', text)}"
 
 
-def limited(reader, path):
-    """Run a reader in a child process, and return what it did."""
-    reading, writing = os.pipe()
+def run_limited(reader, path):
+    """Run a reader in a child process with limits; return its result, error or crash as a text."""
+    read_end, write_end = os.pipe()
     child = os.fork()
     if not child:
-        os.close(reading)
+        os.close(read_end)
         with contextlib.suppress(BaseException):
-            null = os.open(os.devnull, os.O_RDWR)
+            null_device = os.open(os.devnull, os.O_RDWR)
             for stream in (0, 1, 2):
-                os.dup2(null, stream)
+                os.dup2(null_device, stream)
             with open("/proc/self/statm") as file:
                 size = int(file.read().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (size + MAX_MEMORY_BYTES,) * 2)
@@ -110,54 +110,57 @@ def limited(reader, path):
                 result = READERS[reader](path)
             except BaseException as error:
                 result = describe(error, path)
-            os.write(writing, result.encode())
+            os.write(write_end, result.encode())
         os._exit(0)
-    os.close(writing)
-    end = time.monotonic() + MAX_SECONDS
-    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
-        if time.monotonic() > end:
+    os.close(write_end)
+    deadline = time.monotonic() + MAX_SECONDS
+    while not (wait_result := os.waitpid(child, os.WNOHANG))[0]:
+        if time.monotonic() > deadline:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            os.close(reading)
+            os.close(read_end)
             return f"does not end within {MAX_SECONDS} s"
         time.sleep(0.005)
-    with open(reading, "rb") as file:
+    with open(read_end, "rb") as file:
         result = file.read().decode()
-    if os.WIFSIGNALED(ended[1]):
-        return f"crashes: {signal.Signals(os.WTERMSIG(ended[1])).name}"
-    if re.search(
-        r"bad_alloc|MemoryError|[Ff]ailed to allocate|bad allocation|Cannot allocate|array is too big", result
-    ):
+    if os.WIFSIGNALED(wait_result[1]):
+        return f"crashes: {signal.Signals(os.WTERMSIG(wait_result[1])).name}"
+    if _ALLOCATION.search(result):
         result = f"needs more than {MAX_MEMORY_BYTES >> 30} GiB: {result}"
     return result[:MAX_CHARS] or "ends the process"
 
 
 def observe(path):
-    return {reader: limited(reader, str(path)) for reader in READERS}
+    return {reader: run_limited(reader, str(path)) for reader in READERS}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--only", help="a part of the paths to observe; other results stay")
-    words = parser.parse_args()
+    parser.add_argument(
+        "--only", help="observe only files whose path contains this text; results of other files are kept"
+    )
+    arguments = parser.parse_args()
     import onnx
     import onnxruntime
 
-    folder = words.folder.resolve()
-    target = Path(__file__).with_name("observed.json")
-    files = [one["file"] for one in json.loads((folder / "manifest.json").read_text())["files"]]
-    if words.only:
-        files = [file for file in files if words.only in file]
-    old = json.loads(target.read_text(encoding="utf-8")) if words.only and target.is_file() else {}
-    with tempfile.TemporaryDirectory() as scratch:
-        os.chdir(scratch)
+    folder = arguments.folder.resolve()
+    output = Path(__file__).with_name("observed.json")
+    files = [entry["file"] for entry in json.loads((folder / "manifest.json").read_text())["files"]]
+    if arguments.only:
+        files = [file for file in files if arguments.only in file]
+    old_results = json.loads(output.read_text(encoding="utf-8")) if arguments.only and output.is_file() else {}
+    with tempfile.TemporaryDirectory() as temporary_folder:
+        os.chdir(temporary_folder)
         with ThreadPoolExecutor(PROCESSES) as pool:
-            new = dict(zip(files, pool.map(observe, (folder / file for file in files)), strict=True))
+            new_results = dict(zip(files, pool.map(observe, (folder / file for file in files)), strict=True))
     versions = {"onnx": onnx.__version__, "onnxruntime": onnxruntime.__version__}
-    results = {"versions": versions, **{key: (old | new)[key] for key in sorted((old | new).keys() - {"versions"})}}
-    target.write_text(json.dumps(results, indent=0) + "\n", encoding="ascii")
-    print(len(new), "files", file=sys.stderr)
+    results = {
+        "versions": versions,
+        **{key: (old_results | new_results)[key] for key in sorted((old_results | new_results).keys() - {"versions"})},
+    }
+    output.write_text(json.dumps(results, indent=0) + "\n", encoding="ascii")
+    print(len(new_results), "files", file=sys.stderr)
 
 
 if __name__ == "__main__":

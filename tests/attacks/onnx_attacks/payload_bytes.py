@@ -1,4 +1,4 @@
-"""Short files of known formats: inert, but with the signatures that scanners look for. Standard library only."""
+"""Short files of known formats: inert, but with the signatures that scanners search for. Standard library only."""
 
 from __future__ import annotations
 

@@ -18,12 +18,13 @@ from .writer import (
     UINT8,
     X,
     Y,
-    carrier,
     fixed64,
     function,
     graph,
     integers,
     model,
+    model_with_extras,
+    model_with_weight,
     network,
     node,
     record,
@@ -33,36 +34,35 @@ from .writer import (
     value,
     values,
     varint,
-    weighted,
 )
 
-VICTIMS = "extractors, users who convert or unpack the model, scanners"
-RAW = struct.pack("<4f", 1, 2, 3, 4)
+AFFECTED = "extractors, users who convert or unpack the model, scanners"
+WEIGHTS = struct.pack("<4f", 1, 2, 3, 4)
 IDENTITY = graph([node("Identity", ["x"], ["y"])], [X], [Y])
 
 
 def in_tensor(data, name="blob"):
     """Return a model with `data` as an unused uint8 initializer."""
-    return carrier([tensor(name, [len(data)], UINT8, data)])
+    return model_with_extras([tensor(name, [len(data)], UINT8, data)])
 
 
 def in_metadata(data, key="notes"):
-    return carrier(metadata=((key, data),))
+    return model_with_extras(metadata=((key, data),))
 
 
 def in_unknown_field(data):
-    return carrier(extra=record(1000, data))
+    return model_with_extras(extra=record(1000, data))
 
 
 def in_doc_string(data):
-    return carrier(extra=record(6, data))
+    return model_with_extras(extra=record(6, data))
 
 
 def in_string_tensor(data):
-    return carrier([tensor("texts", [1], STRING, None, record(6, data))])
+    return model_with_extras([tensor("texts", [1], STRING, None, record(6, data))])
 
 
-attack = declare("payload-executable", "payloads", "An executable is stored in the model.", "CWE-506", VICTIMS)
+attack = declare("payload-executable", "payloads", "An executable is stored in the model.", "CWE-506", AFFECTED)
 attack("elf-initializer", "An ELF program is an unused initializer.", in_tensor(content.ELF))
 attack("pe-initializer", "A Windows program is an unused initializer.", in_tensor(content.PE))
 attack("mach-o-initializer", "A macOS program is an unused initializer.", in_tensor(content.MACH_O))
@@ -80,16 +80,16 @@ attack("elf-unknown-field", "An ELF program is in an unknown field.", in_unknown
 attack("elf-string-tensor", "An ELF program is an element of a string tensor.", in_string_tensor(content.ELF))
 attack("elf-attribute", "An ELF program is a string attribute.", network([node("Identity", ["x"], ["y"],
     blob=content.ELF)]))
-attack("elf-floats", "An ELF program is float_data.", carrier([tensor("blob", [len(content.ELF) // 4], FLOAT, None,
-    record(4, content.ELF))]))
+attack("elf-floats", "An ELF program is float_data.", model_with_extras([tensor("blob", [len(content.ELF) // 4], FLOAT,
+    None, record(4, content.ELF))]))
 attack("elf-int32-data",
     "An ELF program is int32_data, one byte per number: its bytes are not in sequence in the file.",
-    carrier([tensor("blob", [len(content.ELF)], UINT8, None, record(5,
+    model_with_extras([tensor("blob", [len(content.ELF)], UINT8, None, record(5,
     b"".join(varint(byte) for byte in content.ELF)))]))
-attack("pe-int64-data", "A Windows program is int64_data, eight bytes per number.", carrier([tensor("blob",
+attack("pe-int64-data", "A Windows program is int64_data, eight bytes per number.", model_with_extras([tensor("blob",
     [len(content.PE) // 8], INT64, None, integers(7, struct.unpack(f"<{len(content.PE) // 8}q", content.PE)))]))
-attack("pe-double-data", "A Windows program is double_data.", carrier([tensor("blob", [len(content.PE) // 8], DOUBLE,
-    None, record(10, content.PE))]))
+attack("pe-double-data", "A Windows program is double_data.", model_with_extras([tensor("blob", [len(content.PE) // 8],
+    DOUBLE, None, record(10, content.PE))]))
 attack("pe-floats-attribute", "A Windows program is a floats attribute.", network([node("Identity", ["x"], ["y"],
     blob=list(struct.unpack("<128f", content.PE)))]))
 attack("elf-after-page", "An ELF program begins 4,096 bytes into an initializer, after noise.",
@@ -99,16 +99,16 @@ attack("elf-in-branch", "An ELF program is an initializer of a branch.", network
     content.ELF)]), else_branch=graph([node("Identity", ["x"], ["b"])], [], [value("b")]))], [values("t", [True], 9,
     [])]))
 attack("elf-in-function", "An ELF program is a Constant of a function that is not called.",
-    carrier(functions=[function("F", [node("Constant", [], ["b"], value=tensor(None, [512], UINT8, content.ELF))], [],
-    ["b"])]))
-attack("elf-training", "An ELF program is in an initializer of training_info.", carrier(extra=record(20, record(2,
-    graph([], [], [], [tensor("blob", [512], UINT8, content.ELF)])))))
-attack("elf-in-pieces", "An ELF program is split over 8 initializers.", carrier([tensor(f"blob{i}", [64], UINT8,
-    content.ELF[64 * i : 64 * i + 64]) for i in range(8)]))
+    model_with_extras(functions=[function("F", [node("Constant", [], ["b"], value=tensor(None, [512], UINT8,
+    content.ELF))], [], ["b"])]))
+attack("elf-training", "An ELF program is in an initializer of training_info.", model_with_extras(extra=record(20,
+    record(2, graph([], [], [], [tensor("blob", [512], UINT8, content.ELF)])))))
+attack("elf-in-pieces", "An ELF program is split over 8 initializers.", model_with_extras([tensor(f"blob{i}", [64],
+    UINT8, content.ELF[64 * i : 64 * i + 64]) for i in range(8)]))
 
 attack = declare("payload-archive", "payloads", "An archive or a compressed file is stored in the model.", "CWE-506",
-    VICTIMS)
-for case_name, what, data in (
+    AFFECTED)
+for case_name, effect, data in (
     ("zip", "A ZIP archive", content.ZIP),
     ("zip-slip", "A ZIP archive with '../' in its names", content.ZIP_SLIP),
     ("gzip", "A gzip file", content.GZIP),
@@ -119,10 +119,10 @@ for case_name, what, data in (
     ("cab", "A cabinet archive", content.CAB),
     ("tar", "A tar archive with '../' in its names", content.TAR),
 ):
-    attack(f"{case_name}-initializer", f"{what} is an unused initializer.", in_tensor(data))
+    attack(f"{case_name}-initializer", f"{effect} is an unused initializer.", in_tensor(data))
 attack("zip-metadata", "A ZIP archive is a metadata value.", in_metadata(content.ZIP))
-attack("zip-unknown-field", "A ZIP archive is in an unknown field of a tensor.", weighted(tensor("w", [4], FLOAT, RAW,
-    record(500, content.ZIP))))
+attack("zip-unknown-field", "A ZIP archive is in an unknown field of a tensor.", model_with_weight(tensor("w", [4],
+    FLOAT, WEIGHTS, record(500, content.ZIP))))
 attack("zlib-metadata", "A zlib stream with an ELF program is a metadata value in base64.",
     in_metadata(base64.b64encode(content.ELF_ZLIB)))
 
@@ -144,7 +144,7 @@ attack("attribute", "A pickle is a string attribute of a custom operator.", netw
     domain="custom", state=content.PICKLE)], opsets=(("", 21), ("custom", 1))))
 
 attack = declare("payload-script", "payloads", "A script or a command is stored in a text of the model.", "CWE-94",
-    VICTIMS)
+    AFFECTED)
 attack("shell-doc-string", "A shell script is the doc_string.", in_doc_string(content.SHELL))
 attack("shell-initializer", "A shell script is an unused initializer.", in_tensor(content.SHELL))
 attack("shell-string-tensor", "A shell script is an element of a string tensor.", in_string_tensor(content.SHELL))
@@ -167,11 +167,11 @@ attack("lambda-attribute", "Python code is a string attribute of a custom operat
     ["y"], domain="custom", code="lambda x: __import__('os').system('id')")], opsets=(("", 21), ("custom", 1))))
 
 attack = declare("payload-encoded", "payloads", "A payload is encoded or encrypted, so that signatures do not match.",
-    "CWE-506", VICTIMS)
+    "CWE-506", AFFECTED)
 attack("base64-metadata", "An ELF program in base64 is a metadata value.", in_metadata(content.ELF_BASE64))
 attack("hex-metadata", "An ELF program in hexadecimal is a metadata value.", in_metadata(content.ELF_HEX))
-attack("base64-string-tensor", "An ELF program in base64 is split over a string tensor.", carrier([strings("texts",
-    [content.ELF_BASE64[i : i + 40] for i in range(0, len(content.ELF_BASE64), 40)])]))
+attack("base64-string-tensor", "An ELF program in base64 is split over a string tensor.", model_with_extras([strings(
+    "texts", [content.ELF_BASE64[i : i + 40] for i in range(0, len(content.ELF_BASE64), 40)])]))
 attack("zlib-initializer", "A zlib stream is an unused initializer.", in_tensor(content.ELF_ZLIB))
 attack("noise-initializer", "64 KiB of high entropy are an unused initializer: an encrypted payload.",
     in_tensor(content.noise(65536)))
@@ -189,23 +189,23 @@ attack("nan-bits", "The weights are NaNs whose 22 free bits carry a payload.", n
     344, 2))))]))
 
 attack = declare("payload-slack", "payloads",
-    "A payload is in bytes that no reader shows: behind a tensor's elements.", "CWE-506", VICTIMS)
-attack("raw-data-tail", "raw_data goes on with an ELF program after the 4 elements.", weighted(tensor("w", [4], FLOAT,
-    RAW + content.ELF)))
-attack("float-data-tail", "float_data goes on with an ELF program.", weighted(tensor("w", [4], FLOAT, None, record(4,
-    RAW + content.ELF))))
-attack("empty-tensor", "A tensor with a dimension of 0 has an ELF program as raw_data.", carrier([tensor("none", [0],
-    FLOAT, content.ELF)]))
-attack("second-payload", "A float tensor has an ELF program in int32_data.", weighted(tensor("w", [4], FLOAT, RAW,
-    record(5, b"".join(varint(byte) for byte in content.ELF)))))
+    "A payload is in bytes that no reader shows: behind a tensor's elements.", "CWE-506", AFFECTED)
+attack("raw-data-tail", "raw_data goes on with an ELF program after the 4 elements.", model_with_weight(tensor("w", [4],
+    FLOAT, WEIGHTS + content.ELF)))
+attack("float-data-tail", "float_data goes on with an ELF program.", model_with_weight(tensor("w", [4], FLOAT, None,
+    record(4, WEIGHTS + content.ELF))))
+attack("empty-tensor", "A tensor with a dimension of 0 has an ELF program as raw_data.", model_with_extras([tensor(
+    "none", [0], FLOAT, content.ELF)]))
+attack("second-payload", "A float tensor has an ELF program in int32_data.", model_with_weight(tensor("w", [4], FLOAT,
+    WEIGHTS, record(5, b"".join(varint(byte) for byte in content.ELF)))))
 attack("overwritten-raw", "raw_data occurs twice: the first, which protobuf forgets, is an ELF program.",
-    weighted(tensor("w", [4], FLOAT, content.ELF, record(9, RAW))))
+    model_with_weight(tensor("w", [4], FLOAT, content.ELF, record(9, WEIGHTS))))
 attack("overwritten-doc-string", "doc_string occurs twice: the first is a Windows program.", model(IDENTITY,
     extra=record(6, content.PE) + record(6, "harmless")))
-attack("string-tail", "A string tensor of one element has a second one with a payload.", carrier([strings("texts",
-    [b"label", content.ELF], [1])]))
+attack("string-tail", "A string tensor of one element has a second one with a payload.", model_with_extras([strings(
+    "texts", [b"label", content.ELF], [1])]))
 
-attack = declare("unused-content", "payloads", "Large content has no use in the model.", "CWE-1164", VICTIMS)
+attack = declare("unused-content", "payloads", "Large content has no use in the model.", "CWE-1164", AFFECTED)
 attack("initializer", "128 KiB of zeros are an unused initializer.", in_tensor(bytes(131072)))
 attack("constant", "A Constant of 64 KiB whose output is not used.", network([node("Constant", [], ["c"],
     value=tensor(None, [65536], UINT8, content.noise(65536, 3))), node("Identity", ["x"], ["y"])]))
@@ -216,24 +216,25 @@ attack("dead-branch", "A branch that is never taken holds 64 KiB.", network([nod
     then_branch=graph([node("Identity", ["x"], ["a"])], [], [value("a")]), else_branch=graph([node("Identity", ["x"],
     ["b"])], [], [value("b")], [tensor("blob", [65536], UINT8, content.noise(65536, 4))]))], [values("t", [True], 9,
     [])]))
-attack("uncalled-functions", "200 functions that nothing calls.", carrier(functions=[function(f"F{i}", [node("Neg",
-    ["a"], ["b"])], ["a"], ["b"], "hidden") for i in range(200)]))
-attack("training-algorithm", "training_info, which runtimes ignore, holds a second model.", carrier(extra=record(20,
-    record(2, graph([node("PyOp", ["x"], ["z"], domain="ai.onnx.contrib")], [X], [value("z")], [tensor("blob", [4096],
-    UINT8, content.noise(4096, 5))])))))
+attack("uncalled-functions", "200 functions that nothing calls.", model_with_extras(functions=[function(f"F{i}", [node(
+    "Neg", ["a"], ["b"])], ["a"], ["b"], "hidden") for i in range(200)]))
+attack("training-algorithm", "training_info, which runtimes ignore, holds a second model.", model_with_extras(
+    extra=record(20, record(2, graph([node("PyOp", ["x"], ["z"], domain="ai.onnx.contrib")], [X], [value("z")], [tensor(
+    "blob", [4096], UINT8, content.noise(4096, 5))])))))
 
 attack = declare("polyglot", "payloads", "The file is a sound model and a file of another format.", "CWE-434",
     "upload filters, readers that detect the format by its bytes")
 attack("zip-at-end", "The model ends with a ZIP archive in an unknown field: unzip opens it.",
-    carrier() + record(1000, content.ZIP))
+    model_with_extras() + record(1000, content.ZIP))
 attack("torch-at-end", "The model ends with a PyTorch archive: torch.load accepts it and unpickles.",
-    carrier() + record(1000, content.TORCH_ZIP))
-attack("zip-appended", "A ZIP archive is appended without a record.", carrier() + content.ZIP)
-attack("pdf", "A PDF header and a document are in the first 1,024 bytes.", record(1000, content.PDF) + carrier())
+    model_with_extras() + record(1000, content.TORCH_ZIP))
+attack("zip-appended", "A ZIP archive is appended without a record.", model_with_extras() + content.ZIP)
+attack("pdf", "A PDF header and a document are in the first 1,024 bytes.", record(1000,
+    content.PDF) + model_with_extras())
 attack("html", "The model begins with HTML and script in an unknown field.", record(1000,
-    b"<!doctype html>" + content.JAVASCRIPT) + carrier())
+    b"<!doctype html>" + content.JAVASCRIPT) + model_with_extras())
 attack("shell", "The second line of the file is a shell command; sh skips the first.", record(1000,
-    b"\nid; exit\n") + carrier())
+    b"\nid; exit\n") + model_with_extras())
 
 
 def tar_model():
@@ -242,17 +243,18 @@ def tar_model():
     header = bytearray(prefix + content.TAR[4:512])
     header[148:156] = b" " * 8
     header[148:156] = b"%06o\0 " % sum(header)
-    return bytes(header) + content.TAR[512:1024] + carrier()
+    return bytes(header) + content.TAR[512:1024] + model_with_extras()
 
 
 attack("tar", "The first 1,024 bytes are a tar archive, in one unknown record.", tar_model())
 attack("elf-magic", "The first record holds an ELF program at offset 4.",
-    b"\xc2\x3e" + varint(len(content.ELF)) + content.ELF + carrier())
+    b"\xc2\x3e" + varint(len(content.ELF)) + content.ELF + model_with_extras())
 attack("json", "The model begins with a JSON document in an unknown field.", record(15,
-    b'{"models": ["other"], "__class__": "evil"}') + carrier())
-attack("gguf-magic", "An unknown field begins with the signature of GGUF.", record(1000, content.GGUF) + carrier())
+    b'{"models": ["other"], "__class__": "evil"}') + model_with_extras())
+attack("gguf-magic", "An unknown field begins with the signature of GGUF.", record(1000,
+    content.GGUF) + model_with_extras())
 attack("fixed-words", "A Windows program is spelled by fixed64 records of an unknown field.",
-    carrier() + b"".join(fixed64(33, word) for word in struct.unpack("<64Q", content.PE)))
+    model_with_extras() + b"".join(fixed64(33, word) for word in struct.unpack("<64Q", content.PE)))
 
 attack = declare("payload-markup", "payloads",
     "A text is markup, a formula or a path for the tool that shows or exports it.", "CWE-79",
@@ -260,14 +262,15 @@ attack = declare("payload-markup", "payloads",
 NODE_XSS = "<img src=x onerror=alert(1)>"
 
 
-def named(name, what, text, **options):
-    attack(name, what, network([node("Neg", ["x"], [text], name=text), node("Identity", [text], ["y"])]), **options)
+def name_attack(name, effect, text, **options):
+    """Add an attack with this text as the name of a node and of its output."""
+    attack(name, effect, network([node("Neg", ["x"], [text], name=text), node("Identity", [text], ["y"])]), **options)
 
 
-named("html-name", "A name has an HTML image with onerror (Netron 7.8.4 rendered it).", NODE_XSS)
-named("svg-name", "A name has an SVG with onload.", "<svg/onload=alert(1)>")
-named("attribute-break", "A name ends an HTML attribute.", '" autofocus onfocus="alert(1)')
-named("script-end", "A name ends a script element, in which a page embeds the model as JSON.",
+name_attack("html-name", "A name has an HTML image with onerror (Netron 7.8.4 rendered it).", NODE_XSS)
+name_attack("svg-name", "A name has an SVG with onload.", "<svg/onload=alert(1)>")
+name_attack("attribute-break", "A name ends an HTML attribute.", '" autofocus onfocus="alert(1)')
+name_attack("script-end", "A name ends a script element, in which a page embeds the model as JSON.",
     "</script><script>alert(1)</script>")
 attack("html-doc-string", "The doc_string has a script element; viewers render it as Markdown.",
     in_doc_string(content.JAVASCRIPT))
@@ -275,21 +278,22 @@ attack("markdown-link", "The doc_string has a Markdown link to javascript:.",
     in_doc_string("[documentation](javascript:alert(document.domain))"))
 attack("html-metadata", "A metadata value has an iframe.", in_metadata("<iframe srcdoc='<script>alert(1)</script>'>",
     "author"))
-named("csv-formula", "A name is a spreadsheet formula.", "=cmd|'/C calc'!A0", cwe="CWE-1236")
-named("csv-plus", "A name begins with + and is a formula.", '+HYPERLINK("http://192.0.2.1/","x")', cwe="CWE-1236")
-named("sql", "A name is an SQL injection.", "x'); DROP TABLE nodes; --", cwe="CWE-89")
-named("format-string", "A name has printf directives.", "%s%s%n%x", cwe="CWE-134")
-named("python-format", "A name is a Python format directive that reaches globals.", "{0.__init__.__globals__}",
+name_attack("csv-formula", "A name is a spreadsheet formula.", "=cmd|'/C calc'!A0", cwe="CWE-1236")
+name_attack("csv-plus", "A name begins with + and is a formula.", '+HYPERLINK("http://192.0.2.1/","x")', cwe="CWE-1236")
+name_attack("sql", "A name is an SQL injection.", "x'); DROP TABLE nodes; --", cwe="CWE-89")
+name_attack("format-string", "A name has printf directives.", "%s%s%n%x", cwe="CWE-134")
+name_attack("python-format", "A name is a Python format directive that reaches globals.", "{0.__init__.__globals__}",
     cwe="CWE-134")
-named("path-name", "A name is a path, for tools that export a tensor to a file of its name.", "../../outside",
+name_attack("path-name", "A name is a path, for tools that export a tensor to a file of its name.", "../../outside",
     cwe="CWE-22")
-attack("path-initializer", "An initializer's name is an absolute path.", carrier([values("/tmp/evil", [1.0])]),
-    cwe="CWE-22")
+attack("path-initializer", "An initializer's name is an absolute path.", model_with_extras([values("/tmp/evil", [
+    1.0])]), cwe="CWE-22")
 attack("path-metadata", "A metadata key is a path, for tools that unpack metadata to files.", in_metadata("x",
     "../../.bashrc"), cwe="CWE-22")
-named("graphviz", "A name ends a Graphviz label and adds a URL.", 'a"];b[URL="javascript:alert(1)', cwe="CWE-74")
-named("xml-entity", "A name has an XML entity declaration.", '<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]>',
-    cwe="CWE-611")
-named("shell-name", "A name is a shell command substitution, for scripts that use names on command lines.",
+name_attack("graphviz", "A name ends a Graphviz label and adds a URL.", 'a"];b[URL="javascript:alert(1)', cwe="CWE-74")
+name_attack("xml-entity", "A name has an XML entity declaration.",
+    '<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]>', cwe="CWE-611")
+name_attack("shell-name", "A name is a shell command substitution, for scripts that use names on command lines.",
     "$(id)`id`;id", cwe="CWE-78")
-named("prototype", "A name is __proto__, a key that JavaScript objects treat specially.", "__proto__", cwe="CWE-1321")
+name_attack("prototype", "A name is __proto__, a key that JavaScript objects treat specially.", "__proto__",
+    cwe="CWE-1321")

@@ -1,4 +1,4 @@
-"""Sound files: harmless models that resemble a class of attacks. A checker that names them raises a false alarm."""
+"""Sound files: harmless models that resemble a class of attacks. A checker that reports them raises a false alarm."""
 # fmt: off
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from .writer import (
     UINT8,
     X,
     Y,
-    carrier,
     external,
     function,
     graph,
     integer,
     ints,
     model,
+    model_with_extras,
+    model_with_weight,
     network,
     node,
     record,
@@ -35,10 +36,9 @@ from .writer import (
     tensor,
     value,
     values,
-    weighted,
 )
 
-RAW = struct.pack("<4f", 1, 2, 3, 4)
+WEIGHTS = struct.pack("<4f", 1, 2, 3, 4)
 IDENTITY = graph([node("Identity", ["x"], ["y"])], [X], [Y])
 OPSETS = (("", 21), ("local", 1))
 MICROSOFT = (("", 21), ("com.microsoft", 1))
@@ -53,21 +53,21 @@ def sha1(data):
 
 
 # Readers
-sound("plain", "repeated-message", "The smallest useful model.", carrier())
+sound("plain", "repeated-message", "The smallest useful model.", model_with_extras())
 sound("fields-reversed", "repeated-scalar", "All fields in reverse order, each once.", record(7, IDENTITY) + record(8,
     record(1, "") + integer(2, 21)) + integer(1, 10))
 sound("dimension-names", "oneof-both", "Inputs with named, fixed and unknown dimensions.", network([node("Identity",
     ["x"], ["y"])], inputs=[value("x", FLOAT, ["batch", 4, None])]))
 sound("packed-and-unpacked", "packed-encoding", "float_data is packed, dims are not, as protobuf writes them.",
-    weighted(tensor("w", [4], FLOAT, None, record(4, RAW))))
+    model_with_weight(tensor("w", [4], FLOAT, None, record(4, WEIGHTS))))
 sound("empty-strings", "overlong-varint", "Optional strings are present and empty.", model(IDENTITY, extra=record(4,
     "") + record(6, "") + integer(5, 0)))
 sound("large-version", "high-bits", "model_version is a time stamp in milliseconds.", model(IDENTITY, extra=integer(5,
     1735689600000)))
-sound("int32-data-negative", "high-bits", "Negative int32_data, ten bytes each on the wire.", carrier([tensor("i",
-    [3], INT32, None, b"".join(integer(5, n) for n in (-1, -2, -3)))]))
-sound("int8-in-int32-data", "two-payloads", "An int8 tensor stored in int32_data.", carrier([tensor("i", [3], INT8,
-    None, b"".join(integer(5, n) for n in (-1, 2, 3)))]))
+sound("int32-data-negative", "high-bits", "Negative int32_data, ten bytes each on the wire.", model_with_extras([tensor(
+    "i", [3], INT32, None, b"".join(integer(5, n) for n in (-1, -2, -3)))]))
+sound("int8-in-int32-data", "two-payloads", "An int8 tensor stored in int32_data.", model_with_extras([tensor("i", [3],
+    INT8, None, b"".join(integer(5, n) for n in (-1, 2, 3)))]))
 sound("attribute-reference", "attribute-two-values", "A function passes its attribute on by ref_attr_name.",
     network([node("F", ["x"], ["y"], domain="local", axis=0)], opsets=OPSETS, functions=[function("F", [node("Softmax",
     ["a"], ["b"], extra=record(5, record(1, "axis") + integer(20, 2) + record(21, "axis")))], ["a"], ["b"],
@@ -107,17 +107,17 @@ sound("concat-heads", "bomb-doubling", "Concat of twelve attention heads.", netw
 sound("dense-blocks", "bomb-doubling", "Five Concat steps as in DenseNet.", network([node("Concat",
     [f"d{i}" if i else "x", "x"], [f"d{i + 1}"], axis=0) for i in range(5)] + [node("Identity", ["d5"], ["y"])]))
 sound("sparse-weights", "sparse-bomb", "A sparse initializer of 64 x 64 with sorted indices.",
-    carrier(sparse=[sparse("sp", [64, 64], [1.0, 2.0], [5, 4000])]))
+    model_with_extras(sparse=[sparse("sp", [64, 64], [1.0, 2.0], [5, 4000])]))
 sound("empty-tensor", "dims-overflow", "Tensors with a dimension of 0, as optional inputs of Resize are.",
     network([node("Resize", ["x", "roi", "f"], ["y"])], [tensor("roi", [0], FLOAT, b""), values("f", [1.0, 1.0, 2.0,
     2.0])], inputs=IMAGE))
-sound("int4-weights", "payload-size", "Five int4 elements in three bytes.", carrier([tensor("q", [5], INT4,
+sound("int4-weights", "payload-size", "Five int4 elements in three bytes.", model_with_extras([tensor("q", [5], INT4,
     b"\x12\x34\x05")]))
 sound("rank-six", "rank-bomb", "A tensor of rank 6.", network([node("Reshape", ["x", "s"], ["r"]), node("Flatten",
     ["r"], ["y"])], [ints("s", 1, 2, 1, 2, 1, 1)], rank=2))
 sound("thousand-nodes", "message-flood", "1,000 nodes in a row.", network([node("Neg", [f"v{i}" if i else "x"],
     [f"v{i + 1}"]) for i in range(1000)] + [node("Identity", ["v1000"], ["y"])]))
-sound("vocabulary", "message-flood", "A string tensor of 5,000 words.", carrier([strings("words",
+sound("vocabulary", "message-flood", "A string tensor of 5,000 words.", model_with_extras([strings("words",
     [f"word{i}" for i in range(5000)])]))
 sound("nested-if", "deep-nesting", "Three nested If.", network([node("If", ["t"], ["y"], then_branch=graph([node("If",
     ["t"], ["r"], then_branch=graph([node("Neg", ["x"], ["a"])], [], [value("a")], name="c"),
@@ -184,37 +184,39 @@ sound("scaler", "ml-inconsistent", "Scaler and LinearRegressor as scikit-learn c
     inputs=ROW, opsets=ML))
 # Files
 sound("external", "path-traversal", "External data with offset, length and checksum in the folder.",
-    weighted(external("w", location="external.bin", offset=0, length=16, checksum=sha1(RAW))), {"external.bin": RAW})
-sound("external-two-dots", "path-traversal", "A file name with two dots.", weighted(external("w",
-    location="weights..bin", offset=0, length=16, checksum=sha1(RAW))), {"weights..bin": RAW})
-sound("external-subfolder", "path-absolute", "External data in a folder of the folder.", weighted(external("w",
-    location="data/layer.0/weights.bin", offset=0, length=16, checksum=sha1(RAW))), {"data/layer.0/weights.bin": RAW})
-sound("external-percent", "path-expansion", "A file name with a percent sign and a dollar.", weighted(external("w",
-    location="100%_$5.bin", offset=0, length=16, checksum=sha1(RAW))), {"100%_$5.bin": RAW})
-sound("external-japanese", "path-characters", "A file name in Japanese.", weighted(external("w",
-    location="\u91cd\u307f.bin", offset=0, length=16, checksum=sha1(RAW))), {"\u91cd\u307f.bin": RAW})
+    model_with_weight(external("w", location="external.bin", offset=0, length=16, checksum=sha1(WEIGHTS))), {
+    "external.bin": WEIGHTS})
+sound("external-two-dots", "path-traversal", "A file name with two dots.", model_with_weight(external("w",
+    location="weights..bin", offset=0, length=16, checksum=sha1(WEIGHTS))), {"weights..bin": WEIGHTS})
+sound("external-subfolder", "path-absolute", "External data in a folder of the folder.", model_with_weight(external("w",
+    location="data/layer.0/weights.bin", offset=0, length=16, checksum=sha1(WEIGHTS))), {
+    "data/layer.0/weights.bin": WEIGHTS})
+sound("external-percent", "path-expansion", "A file name with a percent sign and a dollar.", model_with_weight(external(
+    "w", location="100%_$5.bin", offset=0, length=16, checksum=sha1(WEIGHTS))), {"100%_$5.bin": WEIGHTS})
+sound("external-japanese", "path-characters", "A file name in Japanese.", model_with_weight(external("w",
+    location="\u91cd\u307f.bin", offset=0, length=16, checksum=sha1(WEIGHTS))), {"\u91cd\u307f.bin": WEIGHTS})
 sound("external-space", "path-windows", "A file name with a space and a name that begins like a device.",
-    weighted(external("w", location="console weights.bin", offset=0, length=16, checksum=sha1(RAW))),
-    {"console weights.bin": RAW})
+    model_with_weight(external("w", location="console weights.bin", offset=0, length=16, checksum=sha1(WEIGHTS))),
+    {"console weights.bin": WEIGHTS})
 sound("external-no-length", "range-beyond-file", "Offset and length are not given: the tensor is the file.",
-    weighted(external("w", location="whole.bin", checksum=sha1(RAW))), {"whole.bin": RAW})
-PAGE = RAW + bytes(4080) + RAW
+    model_with_weight(external("w", location="whole.bin", checksum=sha1(WEIGHTS))), {"whole.bin": WEIGHTS})
+PAGE = WEIGHTS + bytes(4080) + WEIGHTS
 sound("external-aligned", "range-overlap", "Two tensors in one file, aligned to pages with zeros between them.",
-    carrier([external("a", location="aligned.bin", offset=0, length=16, checksum=sha1(PAGE)), external("b",
+    model_with_extras([external("a", location="aligned.bin", offset=0, length=16, checksum=sha1(PAGE)), external("b",
     location="aligned.bin", offset=4096, length=16, checksum=sha1(PAGE))], [node("Add", ["a", "b"], ["z"])]),
     {"aligned.bin": PAGE})
 sound("external-shared", "shared-range", "Tied embeddings: two names, one range, the same type and shape.",
     network([node("Add", ["x", "e1"], ["a"]), node("Mul", ["a", "e2"], ["y"])], [external(name, location="tied.bin",
-    offset=0, length=16, checksum=sha1(RAW)) for name in ("e1", "e2")]), {"tied.bin": RAW})
+    offset=0, length=16, checksum=sha1(WEIGHTS)) for name in ("e1", "e2")]), {"tied.bin": WEIGHTS})
 sound("external-no-checksum", "checksum", "External data without a checksum, as PyTorch writes it.",
-    weighted(external("w", location="torch.onnx.data", offset=0, length=16)), {"torch.onnx.data": RAW})
-sound("external-two-files", "path-ambiguous", "Two files with similar names.", carrier([external("a",
-    location="part_1.bin", offset=0, length=16, checksum=sha1(RAW)), external("b", location="part_2.bin", offset=0,
-    length=16, checksum=sha1(RAW[::-1]))], [node("Add", ["a", "b"], ["z"])]), {"part_1.bin": RAW,
-    "part_2.bin": RAW[::-1]})
+    model_with_weight(external("w", location="torch.onnx.data", offset=0, length=16)), {"torch.onnx.data": WEIGHTS})
+sound("external-two-files", "path-ambiguous", "Two files with similar names.", model_with_extras([external("a",
+    location="part_1.bin", offset=0, length=16, checksum=sha1(WEIGHTS)), external("b", location="part_2.bin", offset=0,
+    length=16, checksum=sha1(WEIGHTS[::-1]))], [node("Add", ["a", "b"], ["z"])]), {"part_1.bin": WEIGHTS,
+    "part_2.bin": WEIGHTS[::-1]})
 sound("external-constant", "path-hidden", "External data in the tensor of a Constant.", network([node("Constant", [],
-    ["c"], value=external(None, location="constant.bin", offset=0, length=16, checksum=sha1(RAW))), node("Add", ["x",
-    "c"], ["y"])]), {"constant.bin": RAW})
+    ["c"], value=external(None, location="constant.bin", offset=0, length=16, checksum=sha1(WEIGHTS))), node("Add", [
+    "x", "c"], ["y"])]), {"constant.bin": WEIGHTS})
 # Payloads
 sound("weights-random", "payload-encoded", "64 KiB of random weights that the graph uses.", network([node("MatMul",
     ["x", "w"], ["y"])], [tensor("w", [4, 4096], FLOAT, b"".join(struct.pack("<f",
@@ -243,8 +245,8 @@ sound("image-constant", "payload-archive", "A look-up table of bytes that begins
     UINT8, bytes(range(256))), ints("i", 1, 2)]))
 sound("chat-template", "payload-script", "A chat template in metadata.", model(IDENTITY, metadata=(("chat_template",
     "{% for message in messages %}<|{{ message['role'] }}|>\n{{ message['content'] }}{% endfor %}"),)))
-sound("labels", "payload-pickle", "Labels of a classifier in a string tensor.", carrier([strings("labels", ["cat",
-    "dog", "os.system", "\u732b"])]))
+sound("labels", "payload-pickle", "Labels of a classifier in a string tensor.", model_with_extras([strings("labels", [
+    "cat", "dog", "os.system", "\u732b"])]))
 # Code
 sound("microsoft-operators", "unknown-domain",
     "FusedMatMul and Gelu of com.microsoft, as onnxruntime's optimizer writes them.", network([node("FusedMatMul",

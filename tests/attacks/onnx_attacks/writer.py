@@ -1,6 +1,7 @@
 """Write protobuf records and ONNX messages as bytes, sound or malformed. Standard library only.
 
-Every function returns bytes. `extra` is appended to the message: fields may be in any order and more than once.
+Every function returns bytes. `extra` is appended to the message: in protobuf, fields may be in any
+order and occur more than once.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def varint(value, length=0):
     return bytes(out)
 
 
-def tag(number, wire, length=0):
-    return varint(number << 3 | wire, length)
+def tag(number, wire_type, length=0):
+    return varint(number << 3 | wire_type, length)
 
 
 def integer(number, value, length=0):
@@ -97,7 +98,7 @@ class Node(Message):
 
 
 class Value(Message):
-    rank = None
+    rank = None  # the number of dimensions, if known
 
 
 def entry(key, value):
@@ -105,19 +106,19 @@ def entry(key, value):
     return record(1, key) + record(2, value)
 
 
-def tensor(name=None, dims=(), data_type=FLOAT, raw=None, extra=b""):
+def tensor(name=None, dims=(), data_type=FLOAT, raw_data=None, extra=b""):
     out = integers(1, dims) + integer(2, data_type)
     if name is not None:
         out += record(8, name)
-    if raw is not None:
-        out += record(9, raw)
+    if raw_data is not None:
+        out += record(9, raw_data)
     return Tensor(out + extra)
 
 
 def values(name, numbers, data_type=FLOAT, dims=None, extra=b""):
     """Return a tensor with `numbers` as raw_data."""
-    raw = struct.pack(f"<{len(numbers)}{_PACKING[data_type]}", *numbers)
-    return tensor(name, [len(numbers)] if dims is None else dims, data_type, raw, extra)
+    raw_data = struct.pack(f"<{len(numbers)}{_PACKING[data_type]}", *numbers)
+    return tensor(name, [len(numbers)] if dims is None else dims, data_type, raw_data, extra)
 
 
 def ints(name, *numbers):
@@ -165,9 +166,9 @@ def attribute(name, value, extra=b""):
         out += integer(3, value) + integer(20, 2)
     elif isinstance(value, (str, bytes)):
         out += record(4, value) + integer(20, 3)
-    elif all(isinstance(one, float) for one in value) and value:
-        out += b"".join(tag(7, FIXED32) + struct.pack("<f", one) for one in value) + integer(20, 6)
-    elif all(isinstance(one, int) for one in value):
+    elif all(isinstance(element, float) for element in value) and value:
+        out += b"".join(tag(7, FIXED32) + struct.pack("<f", element) for element in value) + integer(20, 6)
+    elif all(isinstance(element, int) for element in value):
         out += integers(8, value) + integer(20, 7)
     else:
         out += records(9, value) + integer(20, 8)
@@ -208,6 +209,7 @@ def value(name, data_type=FLOAT, dims=None, extra=b""):
 
 
 def typed(name, type_bytes):
+    """Return a ValueInfoProto of a type."""
     return record(1, name) + record(2, type_bytes)
 
 
@@ -235,21 +237,21 @@ def model(graph_bytes, opsets=(("", 21),), functions=(), metadata=(), ir_version
     return out + (record(7, graph_bytes) if graph_bytes is not None else b"") + extra
 
 
-# Models that carry an attack. x is the input, y the output.
+# Models that contain an attack. x is the input, y the output.
 
 X = value("x", FLOAT, [4])
 Y = value("y", FLOAT, [4])
 
 
-def carrier(initializers=(), nodes=(), graph_extra=b"", sparse=(), value_infos=(), **options):
-    """Return a harmless model, y = x + w, with further messages."""
+def model_with_extras(initializers=(), nodes=(), graph_extra=b"", sparse=(), value_infos=(), **options):
+    """Return a harmless model, y = x + w, with additional initializers, nodes and other messages."""
     weight = values("w", [1.0, 2.0, 3.0, 4.0])
     nodes = [node("Add", ["x", "w"], ["y"]), *nodes]
     body = graph(nodes, [X], [Y], [weight, *initializers], sparse, value_infos, extra=graph_extra)
     return model(body, **options)
 
 
-def weighted(weight, nodes=(), initializers=(), **options):
+def model_with_weight(weight, nodes=(), initializers=(), **options):
     """Return a model y = x + w with the tensor `weight`, which must be named w and have 4 elements."""
     return model(graph([node("Add", ["x", "w"], ["y"]), *nodes], [X], [Y], [weight, *initializers]), **options)
 
@@ -257,8 +259,8 @@ def weighted(weight, nodes=(), initializers=(), **options):
 def network(nodes, initializers=(), inputs=(X,), outputs=None, rank=None, **options):
     """Return a model of `nodes`.
 
-    Unless `outputs` are given, its output is a float tensor y of unknown dimensions; its rank is `rank`, or that of the
-    last node, or that of the first input.
+    Without `outputs`, its output is a float tensor y of unknown dimensions; its rank is `rank`, or the rank of the last
+    node, or the rank of the first input.
     """
     if outputs is None:
         if rank is None:

@@ -1,34 +1,36 @@
-from check_case import Case, holding, model, node, sparse, tensor
+from check_case import Case, graph_attribute, model, node, sparse, tensor
 
 from onnxwire import AttributeProto, GraphProto, ModelProto, NodeProto
 
 
-def _nodes(*attributes: str, ir: int = 8, rest: str = "") -> str:
+def _model_with_attributes(*attributes: str, ir: int = 8, fields: str = "") -> str:
     """Return a model whose only node has these attributes."""
-    return model(node("", "o", "".join(f"attribute {{ {content} }}" for content in attributes)), ir, rest=rest)
+    return model(node("", "o", "".join(f"attribute {{ {content} }}" for content in attributes)), ir, fields=fields)
 
 
-def _named(*contents: str, ir: int = 8) -> str:
+def _model_with_named_attributes(*contents: str, ir: int = 8) -> str:
     """Return a model whose only node has these attributes, named a0, a1, ..."""
-    return _nodes(*(f'name: "a{i}" {content}' for i, content in enumerate(contents)), ir=ir)
+    return _model_with_attributes(*(f'name: "a{i}" {content}' for i, content in enumerate(contents)), ir=ir)
 
 
-def _function(content: str, parameters: str = "", ir: int = 9) -> str:
+def _model_with_function(content: str, parameters: str = "", ir: int = 9) -> str:
     """Return a model with a function of one node and a parameter p."""
     imports = "opset_import { version: 17 }"
     body = node("", "o", f'attribute {{ name: "a" {content} }}')
-    return model(ir=ir, rest=f'functions {{ name: "F" domain: "a.b" {imports} {parameters} {body} }}')
+    return model(ir=ir, fields=f'functions {{ name: "F" domain: "a.b" {imports} {parameters} {body} }}')
 
 
-def _at(*indexes: int) -> tuple[str, ...]:
+def _attribute_paths(*indexes: int) -> tuple[str, ...]:
     return tuple(f"graph.node[0].attribute[{index}]" for index in indexes)
 
 
-def _bytes(attribute: bytes) -> bytes:
+def _model_with_attribute_bytes(attribute: bytes) -> bytes:
     """Make a model whose only node has this attribute; its type may be an invalid number."""
-    wire = NodeProto(op_type="A", output=["o"]).SerializeToString() + b"\x2a" + bytes([len(attribute)]) + attribute
-    graph = GraphProto(name="g").SerializeToString() + b"\x0a" + bytes([len(wire)]) + wire
-    return ModelProto(ir_version=8).SerializeToString() + b"\x3a" + bytes([len(graph)]) + graph
+    node_bytes = (
+        NodeProto(op_type="A", output=["o"]).SerializeToString() + b"\x2a" + bytes([len(attribute)]) + attribute
+    )
+    graph_bytes = GraphProto(name="g").SerializeToString() + b"\x0a" + bytes([len(node_bytes)]) + node_bytes
+    return ModelProto(ir_version=8).SerializeToString() + b"\x3a" + bytes([len(graph_bytes)]) + graph_bytes
 
 
 _TENSOR = f"t {{ {tensor('t')} }}"
@@ -41,84 +43,106 @@ _REFERENCE = 'type: INT ref_attr_name: "p"'
 _NESTED_REFERENCE = "type: GRAPH " + "g { name: 'h' " + node("", "t", f'attribute {{ name: "x" {_REFERENCE} }}') + " }"
 
 CASES = {
-    "attribute-name-present": Case(_nodes("type: INT i: 1"), _nodes('name: "a" type: INT i: 1'), _at(0)),
+    "attribute-name-present": Case(
+        _model_with_attributes("type: INT i: 1"),
+        _model_with_attributes('name: "a" type: INT i: 1'),
+        _attribute_paths(0),
+    ),
     "attribute-name-unique": Case(
-        _nodes('name: "a" type: INT i: 1', 'name: "b" type: INT i: 1', 'name: "a" type: INT i: 1'),
-        _nodes('name: "a" type: INT i: 1', 'name: "b" type: INT i: 1'),
-        _at(2),
+        _model_with_attributes('name: "a" type: INT i: 1', 'name: "b" type: INT i: 1', 'name: "a" type: INT i: 1'),
+        _model_with_attributes('name: "a" type: INT i: 1', 'name: "b" type: INT i: 1'),
+        _attribute_paths(2),
     ),
     "attribute-name-vs-values": Case(
         model(node("x", "y", 'attribute { name: "x" type: INT i: 1 } attribute { name: "y" type: INT i: 1 }')),
         model(node("x", "y", 'attribute { name: "z" type: INT i: 1 }') + node("z", "w")),
-        _at(0, 1),
+        _attribute_paths(0, 1),
     ),
-    "attribute-type-present": Case(_named("i: 1"), _named("type: INT i: 1"), _at(0)),
+    "attribute-type-present": Case(
+        _model_with_named_attributes("i: 1"), _model_with_named_attributes("type: INT i: 1"), _attribute_paths(0)
+    ),
     # AttributeProto: name "a", type 99, or type 99 and then INT, i 1.
     "attribute-type-valid": Case(
-        _bytes(b"\x0a\x01a\xa0\x01\x63\x18\x01"), _bytes(b"\x0a\x01a\xa0\x01\x63\xa0\x01\x02\x18\x01"), _at(0)
+        _model_with_attribute_bytes(b"\x0a\x01a\xa0\x01\x63\x18\x01"),
+        _model_with_attribute_bytes(b"\x0a\x01a\xa0\x01\x63\xa0\x01\x02\x18\x01"),
+        _attribute_paths(0),
     ),
     "attribute-type-matches-field": Case(
-        _named("type: INT f: 1", "type: INTS i: 1", f"type: SPARSE_TENSOR {_TENSOR}", "type: FLOATS ints: 1"),
-        _named("type: FLOAT f: 1", "type: INTS ints: 1", f"type: SPARSE_TENSOR {_SPARSE}", "type: FLOATS"),
-        _at(0, 1, 2, 3),
+        _model_with_named_attributes(
+            "type: INT f: 1", "type: INTS i: 1", f"type: SPARSE_TENSOR {_TENSOR}", "type: FLOATS ints: 1"
+        ),
+        _model_with_named_attributes(
+            "type: FLOAT f: 1", "type: INTS ints: 1", f"type: SPARSE_TENSOR {_SPARSE}", "type: FLOATS"
+        ),
+        _attribute_paths(0, 1, 2, 3),
     ),
     "attribute-single-value-field": Case(
-        _named("type: INT i: 1 f: 1", 'type: STRINGS strings: "" s: ""'),
-        _named("type: INT i: 1", 'type: STRINGS strings: "" strings: ""'),
-        _at(0, 1),
+        _model_with_named_attributes("type: INT i: 1 f: 1", 'type: STRINGS strings: "" s: ""'),
+        _model_with_named_attributes("type: INT i: 1", 'type: STRINGS strings: "" strings: ""'),
+        _attribute_paths(0, 1),
     ),
     "attribute-message-value-present": Case(
-        _named("type: TENSOR", "type: GRAPH", "type: SPARSE_TENSOR", "type: TYPE_PROTO"),
-        _named(f"type: TENSOR {_TENSOR}", 'type: GRAPH g { name: "h" }', f"type: TYPE_PROTO {_TYPE}", "type: TENSORS"),
-        _at(0, 1, 2, 3),
+        _model_with_named_attributes("type: TENSOR", "type: GRAPH", "type: SPARSE_TENSOR", "type: TYPE_PROTO"),
+        _model_with_named_attributes(
+            f"type: TENSOR {_TENSOR}", 'type: GRAPH g { name: "h" }', f"type: TYPE_PROTO {_TYPE}", "type: TENSORS"
+        ),
+        _attribute_paths(0, 1, 2, 3),
     ),
     "attribute-scalar-value-present": Case(
-        _named("type: FLOAT", "type: INT", "type: STRING"),
-        _named("type: FLOAT f: 0", "type: INT i: 0", 'type: STRING s: ""', "type: INTS"),
-        _at(0, 1, 2),
+        _model_with_named_attributes("type: FLOAT", "type: INT", "type: STRING"),
+        _model_with_named_attributes("type: FLOAT f: 0", "type: INT i: 0", 'type: STRING s: ""', "type: INTS"),
+        _attribute_paths(0, 1, 2),
     ),
     # An empty packed record has no entries, but an empty string is an entry.
     "attribute-list-may-be-empty": Case(
-        _bytes(AttributeProto(name="a", type=AttributeProto.INTS).SerializeToString() + b"\x42\x00"),
-        _named('type: STRINGS strings: ""', "type: INTS ints: 0"),
-        _at(0),
+        _model_with_attribute_bytes(
+            AttributeProto(name="a", type=AttributeProto.INTS).SerializeToString() + b"\x42\x00"
+        ),
+        _model_with_named_attributes('type: STRINGS strings: ""', "type: INTS ints: 0"),
+        _attribute_paths(0),
     ),
-    "attribute-value-absent-ir1": Case(_named("", ir=1), _named("i: 0", ir=1), _at(0)),
+    "attribute-value-absent-ir1": Case(
+        _model_with_named_attributes("", ir=1), _model_with_named_attributes("i: 0", ir=1), _attribute_paths(0)
+    ),
     "attribute-string-utf8": Case(
-        _named(r'type: STRING s: "\xff"', r'type: STRINGS strings: "a" strings: "\xc3"'),
-        _named(r'type: STRING s: "\xc3\xa9"', r'type: STRINGS strings: "a" strings: "\xc3\xa9"'),
-        _at(0, 1),
+        _model_with_named_attributes(r'type: STRING s: "\xff"', r'type: STRINGS strings: "a" strings: "\xc3"'),
+        _model_with_named_attributes(r'type: STRING s: "\xc3\xa9"', r'type: STRINGS strings: "a" strings: "\xc3\xa9"'),
+        _attribute_paths(0, 1),
     ),
     # Only the first attribute without documentation is reported.
     "attribute-doc-string-present": Case(
-        _named('doc_string: "d"', "", ""), _named('doc_string: "d"', 'doc_string: "d"'), _at(1)
+        _model_with_named_attributes('doc_string: "d"', "", ""),
+        _model_with_named_attributes('doc_string: "d"', 'doc_string: "d"'),
+        _attribute_paths(1),
     ),
     "attribute-ref-only-in-function": Case(
-        model(node("", "o", holding(node("", "t", f'attribute {{ name: "a" {_REFERENCE} }}')))),
-        _function(_NESTED_REFERENCE, 'attribute: "p"'),
+        model(node("", "o", graph_attribute(node("", "t", f'attribute {{ name: "a" {_REFERENCE} }}')))),
+        _model_with_function(_NESTED_REFERENCE, 'attribute: "p"'),
         ("graph.node[0].attribute[0].g.node[0].attribute[0]",),
     ),
     "attribute-ref-no-value": Case(
-        _function(f"{_REFERENCE} i: 1", 'attribute: "p"'), _function(_REFERENCE, 'attribute: "p"'), _IN_FUNCTION
+        _model_with_function(f"{_REFERENCE} i: 1", 'attribute: "p"'),
+        _model_with_function(_REFERENCE, 'attribute: "p"'),
+        _IN_FUNCTION,
     ),
     "attribute-ref-declared": Case(
-        _function(_NESTED_REFERENCE, 'attribute: "q"'),
-        _function(_NESTED_REFERENCE, 'attribute_proto { name: "p" type: INT i: 1 }'),
+        _model_with_function(_NESTED_REFERENCE, 'attribute: "q"'),
+        _model_with_function(_NESTED_REFERENCE, 'attribute_proto { name: "p" type: INT i: 1 }'),
         ("functions[0].node[0].attribute[0].g.node[0].attribute[0]",),
     ),
     "attribute-ref-type-match": Case(
-        _function(_REFERENCE, 'attribute_proto { name: "p" type: FLOAT f: 1 }'),
-        _function(_REFERENCE, 'attribute_proto { name: "p" type: INT i: 1 }'),
+        _model_with_function(_REFERENCE, 'attribute_proto { name: "p" type: FLOAT f: 1 }'),
+        _model_with_function(_REFERENCE, 'attribute_proto { name: "p" type: INT i: 1 }'),
         _IN_FUNCTION,
     ),
     "attribute-sparse-before-ir6": Case(
-        _named(f"type: SPARSE_TENSOR {_SPARSE}", "type: SPARSE_TENSORS", ir=5),
-        _named(f"type: TENSOR {_TENSOR}", ir=5),
-        _at(0, 1),
+        _model_with_named_attributes(f"type: SPARSE_TENSOR {_SPARSE}", "type: SPARSE_TENSORS", ir=5),
+        _model_with_named_attributes(f"type: TENSOR {_TENSOR}", ir=5),
+        _attribute_paths(0, 1),
     ),
     "attribute-type-proto-before-ir8": Case(
-        _named(f"type: TYPE_PROTO {_TYPE}", "type: TYPE_PROTOS", ir=7),
-        _named(f"type: TENSOR {_TENSOR}", ir=7),
-        _at(0, 1),
+        _model_with_named_attributes(f"type: TYPE_PROTO {_TYPE}", "type: TYPE_PROTOS", ir=7),
+        _model_with_named_attributes(f"type: TENSOR {_TENSOR}", ir=7),
+        _attribute_paths(0, 1),
     ),
 }

@@ -8,7 +8,7 @@ _PATHS = (
 )
 
 
-def _types(number: int, ir: int) -> str:
+def _model_with_types(number: int, ir: int) -> str:
     kind = f"{{ elem_type: {number} shape {{ dim {{ dim_value: 1 }} }} }}"
     return model(
         f'initializer {{ name: "t" data_type: {number} dims: 0 }}'
@@ -19,19 +19,19 @@ def _types(number: int, ir: int) -> str:
     )
 
 
-def _since(version: int, number: int) -> Case:
-    # Both documents are of the last version without the type, the sound one has a type of all versions.
-    sound = _types(1, version - 1)
+def _case_of_version(version: int, number: int) -> Case:
+    # Both documents are of the last version without the type; the sound document uses FLOAT, which every version has.
+    sound = _model_with_types(1, version - 1)
     paths = (_PATHS[0], _PATHS[1], _PATHS[3], _PATHS[2])
-    return Case(_types(number, version - 1), sound, paths)
+    return Case(_model_with_types(number, version - 1), sound, paths)
 
 
 CASES = {
-    "dtype-bfloat16-before-ir4": _since(4, 16),
-    "dtype-float8-before-ir9": _since(9, 20),
-    "dtype-int4-before-ir10": _since(10, 22),
-    "dtype-float4-before-ir11": _since(11, 23),
-    "dtype-float8e8m0-before-ir12": _since(12, 24),
-    "dtype-int2-before-ir13": _since(13, 25),
-    "dtype-float6-before-ir14": _since(14, 27),
+    "dtype-bfloat16-before-ir4": _case_of_version(4, 16),
+    "dtype-float8-before-ir9": _case_of_version(9, 20),
+    "dtype-int4-before-ir10": _case_of_version(10, 22),
+    "dtype-float4-before-ir11": _case_of_version(11, 23),
+    "dtype-float8e8m0-before-ir12": _case_of_version(12, 24),
+    "dtype-int2-before-ir13": _case_of_version(13, 25),
+    "dtype-float6-before-ir14": _case_of_version(14, 27),
 }

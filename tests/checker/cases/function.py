@@ -1,4 +1,4 @@
-from check_case import Case, holding, model, node, value
+from check_case import Case, graph_attribute, model, node, value
 
 _DOMAINS = 'opset_import { version: 17 } opset_import { domain: "a.b" version: 1 }'
 _IMPORT = "opset_import { version: 17 }"
@@ -12,7 +12,7 @@ def _model(*functions: str, ir: int = 10, graph: str = "", opset: str = _DOMAINS
     return model(graph, ir, opset, " ".join(functions))
 
 
-def _of(content: str, ir: int = 10) -> str:
+def _model_with_function(content: str, ir: int = 10) -> str:
     """Return a model whose function has this content."""
     return _model(_function(content), ir=ir)
 
@@ -21,12 +21,12 @@ def _call(name: str = "F", domain: str = "a.b") -> str:
     return node("", "o", f'domain: "{domain}"', op=name)
 
 
-def _calling(name: str, *called: str) -> str:
-    calls = "".join(node("", f"o{i}", 'domain: "a.b"', op=other) for i, other in enumerate(called))
+def _function_with_calls(name: str, *callees: str) -> str:
+    calls = "".join(node("", f"o{i}", 'domain: "a.b"', op=callee) for i, callee in enumerate(callees))
     return _function(calls, name, imports=_DOMAINS)
 
 
-_IN_IF = node("c", "z", holding(f"{_call()} output {{ {value('o')} }}"), op="If")
+_IN_IF = node("c", "z", graph_attribute(f"{_call()} output {{ {value('o')} }}"), op="If")
 _OVERLOADED = 'overload: "one"'
 _DEFAULT = 'attribute_proto { name: "a" type: INT i: 1 }'
 _INFO = f"value_info {{ {value('x')} }}"
@@ -39,7 +39,7 @@ CASES = {
     ),
     "function-name-present": Case(_model(_function(name="")), _model(_function()), ("functions[0]",)),
     "function-domain-present": Case(
-        model(rest='functions { name: "F" }'), model(rest='functions { name: "F" domain: "" }'), ("functions[0]",)
+        model(fields='functions { name: "F" }'), model(fields='functions { name: "F" domain: "" }'), ("functions[0]",)
     ),
     "function-domain-not-default": Case(
         _model(_function(domain=""), _function(domain="ai.onnx", name="G")),
@@ -62,53 +62,61 @@ CASES = {
         ("graph.node[0]", "functions[1].node[0]"),
     ),
     "function-input-name-unique": Case(
-        _of('input: "x" input: "y" input: "x"'), _of('input: "x" input: "y"'), ("functions[0].input[2]",)
+        _model_with_function('input: "x" input: "y" input: "x"'),
+        _model_with_function('input: "x" input: "y"'),
+        ("functions[0].input[2]",),
     ),
     "function-output-name-unique": Case(
-        _of(f'output: "x" output: "x" {node("", "x")}'),
-        _of(f'output: "x" output: "y" {node("", "x y")}'),
+        _model_with_function(f'output: "x" output: "x" {node("", "x")}'),
+        _model_with_function(f'output: "x" output: "y" {node("", "x y")}'),
         ("functions[0].output[1]",),
     ),
     "function-output-defined": Case(
-        _of(f'input: "x" {node("x", "y")} output: "x" output: "y" output: "z"'),
-        _of(f'input: "x" {node("x", "y")} output: "x" output: "y"'),
+        _model_with_function(f'input: "x" {node("x", "y")} output: "x" output: "y" output: "z"'),
+        _model_with_function(f'input: "x" {node("x", "y")} output: "x" output: "y"'),
         ("functions[0].output[2]",),
     ),
     "function-io-name-present": Case(
-        _of('input: "" output: "" input: "x"'),
-        _of('input: "y" output: "y" input: "x"'),
+        _model_with_function('input: "" output: "" input: "x"'),
+        _model_with_function('input: "y" output: "y" input: "x"'),
         ("functions[0].input[0]", "functions[0].output[0]"),
     ),
     "function-attribute-name-unique": Case(
-        _of('attribute: "a" attribute: "a"'), _of('attribute: "a" attribute: "b"'), ("functions[0].attribute[1]",)
+        _model_with_function('attribute: "a" attribute: "a"'),
+        _model_with_function('attribute: "a" attribute: "b"'),
+        ("functions[0].attribute[1]",),
     ),
     "function-attribute-proto-name-unique": Case(
-        _of(_DEFAULT * 2), _of(_DEFAULT + _DEFAULT.replace('"a"', '"b"')), ("functions[0].attribute_proto[1]",)
+        _model_with_function(_DEFAULT * 2),
+        _model_with_function(_DEFAULT + _DEFAULT.replace('"a"', '"b"')),
+        ("functions[0].attribute_proto[1]",),
     ),
     "function-attribute-exclusive": Case(
-        _of(f'attribute: "b" attribute: "a" {_DEFAULT}'),
-        _of(f'attribute: "b" {_DEFAULT}'),
+        _model_with_function(f'attribute: "b" attribute: "a" {_DEFAULT}'),
+        _model_with_function(f'attribute: "b" {_DEFAULT}'),
         ("functions[0].attribute_proto[0]",),
     ),
     "function-attribute-vs-io-name": Case(
-        _of(f'input: "a" output: "b" attribute: "b" {_DEFAULT}'),
-        _of(f'input: "c" output: "d" attribute: "b" {_DEFAULT}'),
+        _model_with_function(f'input: "a" output: "b" attribute: "b" {_DEFAULT}'),
+        _model_with_function(f'input: "c" output: "d" attribute: "b" {_DEFAULT}'),
         ("functions[0].attribute[0]", "functions[0].attribute_proto[0]"),
     ),
     "function-attribute-proto-has-value": Case(
-        _of(
+        _model_with_function(
             'attribute_proto { name: "a" type: INT ref_attr_name: "b" } attribute_proto { name: "b" i: 1 } '
             'attribute_proto { name: "c" type: TENSOR } attribute_proto { name: "d" type: INT }'
         ),
-        _of('attribute_proto { name: "a" type: INT i: 1 } attribute_proto { name: "b" type: INTS }'),
+        _model_with_function('attribute_proto { name: "a" type: INT i: 1 } attribute_proto { name: "b" type: INTS }'),
         ("functions[0].attribute_proto[0]", "functions[0].attribute_proto[1]", "functions[0].attribute_proto[2]"),
     ),
     "function-attribute-proto-before-ir9": Case(
-        _of(_DEFAULT, 8), _of('attribute: "a"', 8), ("functions[0].attribute_proto[0]",)
+        _model_with_function(_DEFAULT, 8),
+        _model_with_function('attribute: "a"', 8),
+        ("functions[0].attribute_proto[0]",),
     ),
     "function-topological-order": Case(
-        _of(f'input: "x" {node("a", "b")} {node("x", "a")}'),
-        _of(f'input: "x" {node("x", "a")} {node("a", "b")}'),
+        _model_with_function(f'input: "x" {node("a", "b")} {node("x", "a")}'),
+        _model_with_function(f'input: "x" {node("x", "a")} {node("a", "b")}'),
         ("functions[0].node[0].input[0]",),
     ),
     "function-no-outer-capture": Case(
@@ -117,27 +125,34 @@ CASES = {
         ("functions[0].node[0].input[0]",),
     ),
     "function-node-output-ssa": Case(
-        _of(f'input: "x" {node("x", "y")} {node("x", "y")} {node("y", "x")}'),
-        _of(f'input: "x" {node("x", "y")} {node("x", "z")} {node("y", "- v")}'),
+        _model_with_function(f'input: "x" {node("x", "y")} {node("x", "y")} {node("y", "x")}'),
+        _model_with_function(f'input: "x" {node("x", "y")} {node("x", "z")} {node("y", "- v")}'),
         ("functions[0].node[1].output[0]", "functions[0].node[2].output[0]"),
     ),
-    # F and G call each other through a nested graph, H calls itself, and I only calls them.
+    # F and G call each other through a nested graph, H calls itself, and I calls F and H.
     "function-no-recursion": Case(
         _model(
-            _calling("I", "F", "H"),
-            _calling("F", "G"),
+            _function_with_calls("I", "F", "H"),
+            _function_with_calls("F", "G"),
             _function(f'input: "c" {_IN_IF}', "G", imports=_DOMAINS),
-            _calling("H", "H"),
+            _function_with_calls("H", "H"),
         ),
-        _model(_calling("I", "F", "H"), _calling("F", "G", "H"), _calling("G", "H", "H"), _calling("H")),
+        _model(
+            _function_with_calls("I", "F", "H"),
+            _function_with_calls("F", "G", "H"),
+            _function_with_calls("G", "H", "H"),
+            _function_with_calls("H"),
+        ),
         ("functions[1]", "functions[3]"),
     ),
-    # The first node of each domain is named; a nested one counts.
+    # The first node of each domain is reported, also in nested graphs.
     "function-opset-covers-body": Case(
-        _of(
+        _model_with_function(
             f'input: "c" {node("", "o", "", "Relu")} {node("", "p", "domain: " + repr("x.y"), "A")}'
             f"{node('', 'q', 'domain: ' + repr('x.y'), 'B')}"
-            + node("c", "z", holding(f"{node('', 't', 'domain: ' + repr('x.z'), 'C')} output {{ {value('t')} }}"))
+            + node(
+                "c", "z", graph_attribute(f"{node('', 't', 'domain: ' + repr('x.z'), 'C')} output {{ {value('t')} }}")
+            )
         ),
         _model(
             _function(
@@ -148,8 +163,8 @@ CASES = {
         ("functions[0].node[1]", "functions[0].node[3].attribute[0].g.node[0]"),
     ),
     "function-opset-domain-unique": Case(
-        _of('opset_import { domain: "ai.onnx" version: 18 }'),
-        _of('opset_import { domain: "x.y" version: 18 }'),
+        _model_with_function('opset_import { domain: "ai.onnx" version: 18 }'),
+        _model_with_function('opset_import { domain: "x.y" version: 18 }'),
         ("functions[0].opset_import[1]",),
     ),
     # Relu changed in version 14, Abs did not from 13 to 17, and Gelu came later.
@@ -173,17 +188,21 @@ CASES = {
         ("functions[0].node[0]",),
     ),
     "function-value-info-name-unique": Case(
-        _of(f'input: "x" {_INFO * 2}'), _of(f'input: "x" {_INFO}'), ("functions[0].value_info[1]",)
+        _model_with_function(f'input: "x" {_INFO * 2}'),
+        _model_with_function(f'input: "x" {_INFO}'),
+        ("functions[0].value_info[1]",),
     ),
     "function-value-info-known-name": Case(
-        _of(f'input: "y" {_INFO} {node("y", "z")} value_info {{ {value("z")} }}'),
-        _of(f'input: "x" {_INFO} {node("x", "z")} value_info {{ {value("z")} }}'),
+        _model_with_function(f'input: "y" {_INFO} {node("y", "z")} value_info {{ {value("z")} }}'),
+        _model_with_function(f'input: "x" {_INFO} {node("x", "z")} value_info {{ {value("z")} }}'),
         ("functions[0].value_info[0]",),
     ),
     "function-value-info-before-ir10": Case(
-        _of(f'input: "x" {_INFO}', 9), _of('input: "x"', 9), ("functions[0].value_info[0]",)
+        _model_with_function(f'input: "x" {_INFO}', 9),
+        _model_with_function('input: "x"', 9),
+        ("functions[0].value_info[0]",),
     ),
-    # FunctionProto: fields 2 and 3, and 4, an input.
+    # FunctionProto: the withdrawn fields 2 and 3 in the broken model; field 4, an input, in the sound model.
     "function-status-withdrawn": Case(
         b"\x08\x08\xca\x01\x04\x10\x01\x18\x01", b"\x08\x08\xca\x01\x03\x22\x01x", ("functions[0]", "functions[0]")
     ),

@@ -1,21 +1,21 @@
-from check_case import Case, holding, model, nested, node, shaped, sparse, tensor, value
+from check_case import Case, float_type, graph_attribute, model, nested_model, node, sparse, tensor, value
 
 _X = f"input {{ {value('x')} }}"
-_OPEN_SHAPE = shaped('dim { dim_param: "n" }')
+_OPEN_SHAPE = float_type('dim { dim_param: "n" }')
 _NESTED_GRAPH = "graph.node[0].attribute[0].g"
 
 
-def _initializers(*names: str, inputs: str = "", ir: int = 8, sparse_names: str = "") -> str:
+def _model_with_initializers(*names: str, inputs: str = "", ir: int = 8, sparse_names: str = "") -> str:
     text = " ".join(f"initializer {{ {tensor(name)} }}" for name in names)
     text += " ".join(f" sparse_initializer {{ {sparse(name)} }}" for name in sparse_names.split())
     return model(text + " ".join(f" input {{ {value(name)} }}" for name in inputs.split()), ir=ir)
 
 
-def _info(info: str, rest: str = "", ir: int = 8) -> str:
-    return model(f"{_X} {node('x', 'y')} value_info {{ {info} }} output {{ {value('y')} }} {rest}", ir=ir)
+def _model_with_value_info(info: str, fields: str = "", ir: int = 8) -> str:
+    return model(f"{_X} {node('x', 'y')} value_info {{ {info} }} output {{ {value('y')} }} {fields}", ir=ir)
 
 
-def _annotation(tensor_name: str = "x", entries: str = "", ir: int = 8) -> str:
+def _model_with_annotation(tensor_name: str = "x", entries: str = "", ir: int = 8) -> str:
     return model(f'{_X} quantization_annotation {{ tensor_name: "{tensor_name}" {entries} }}', ir=ir)
 
 
@@ -26,7 +26,9 @@ def _entry(key: str, value: str) -> str:
 CASES = {
     "graph-name-present": Case(model(name=""), model(), ("graph",)),
     "graph-name-unique": Case(
-        model(node("", "o", holding("", name="g"))), model(node("", "o", holding("", name="h"))), (_NESTED_GRAPH,)
+        model(node("", "o", graph_attribute("", name="g"))),
+        model(node("", "o", graph_attribute("", name="h"))),
+        (_NESTED_GRAPH,),
     ),
     "graph-doc-string-present": Case(model(), model('doc_string: "It adds."'), ("graph",)),
     "graph-acyclic": Case(
@@ -38,16 +40,16 @@ CASES = {
         model(node("b", "a") + node("", "b")), model(node("", "b") + node("b", "a")), ("graph.node[0].input[0]",)
     ),
     "subgraph-topological-order": Case(
-        nested(node("b", "a") + node("", "b")),
-        nested(node("", "b") + node("b", "a")),
+        nested_model(node("b", "a") + node("", "b")),
+        nested_model(node("", "b") + node("b", "a")),
         (f"{_NESTED_GRAPH}.node[0].input[0]",),
     ),
     "graph-node-input-defined": Case(
-        nested(node("x lost", "a")), nested(node("x -", "a")), (f"{_NESTED_GRAPH}.node[0].input[1]",)
+        nested_model(node("x lost", "a")), nested_model(node("x -", "a")), (f"{_NESTED_GRAPH}.node[0].input[1]",)
     ),
     "subgraph-capture-visible": Case(
-        nested(node("o", "a") + node("late", "b"), after=node("x", "late")),
-        nested(node("early", "a"), before=node("x", "early")),
+        nested_model(node("o", "a") + node("late", "b"), after=node("x", "late")),
+        nested_model(node("early", "a"), before=node("x", "early")),
         (f"{_NESTED_GRAPH}.node[0].input[0]", f"{_NESTED_GRAPH}.node[1].input[0]"),
     ),
     "graph-input-name-unique": Case(model(f"{_X} {_X}"), model(f"{_X} input {{ {value('y')} }}"), ("graph.input[1]",)),
@@ -55,8 +57,8 @@ CASES = {
         model(f"{_X} output {{ {value('y')} }}"), model(f"{_X} output {{ {value('x')} }}"), ("graph.output[0]",)
     ),
     "subgraph-output-defined-locally": Case(
-        nested(f"output {{ {value('x')} }}"),
-        nested(f"{node('x', 'y')} output {{ {value('y')} }}"),
+        nested_model(f"output {{ {value('x')} }}"),
+        nested_model(f"{node('x', 'y')} output {{ {value('y')} }}"),
         (f"{_NESTED_GRAPH}.output[0]",),
     ),
     "graph-output-name-unique": Case(
@@ -78,94 +80,108 @@ CASES = {
         ("graph.node[0].output[0]", "graph.node[0].output[1]"),
     ),
     "subgraph-node-output-no-shadowing": Case(
-        nested(node("", "x")), nested(node("", "o")), (f"{_NESTED_GRAPH}.node[0].output[0]",)
+        nested_model(node("", "x")), nested_model(node("", "o")), (f"{_NESTED_GRAPH}.node[0].output[0]",)
     ),
     "subgraph-input-no-shadowing": Case(
-        nested(f"input {{ {value('x')} }}"), nested(f"input {{ {value('i')} }}"), (f"{_NESTED_GRAPH}.input[0]",)
+        nested_model(f"input {{ {value('x')} }}"),
+        nested_model(f"input {{ {value('i')} }}"),
+        (f"{_NESTED_GRAPH}.input[0]",),
     ),
     "subgraph-initializer-no-shadowing": Case(
-        nested(f"initializer {{ {tensor('x')} }}"),
-        nested(f"initializer {{ {tensor('w')} }}"),
+        nested_model(f"initializer {{ {tensor('x')} }}"),
+        nested_model(f"initializer {{ {tensor('w')} }}"),
         (f"{_NESTED_GRAPH}.initializer[0]",),
     ),
-    "initializer-name-present": Case(_initializers(""), _initializers("w"), ("graph.initializer[0]",)),
-    "initializer-name-unique": Case(_initializers("w", "w"), _initializers("w", "v"), ("graph.initializer[1]",)),
+    "initializer-name-present": Case(
+        _model_with_initializers(""), _model_with_initializers("w"), ("graph.initializer[0]",)
+    ),
+    "initializer-name-unique": Case(
+        _model_with_initializers("w", "w"), _model_with_initializers("w", "v"), ("graph.initializer[1]",)
+    ),
     "sparse-initializer-name-present": Case(
         model(f"sparse_initializer {{ {sparse('')} }}"),
         model(f"sparse_initializer {{ {sparse('s')} }}"),
         ("graph.sparse_initializer[0]",),
     ),
     "sparse-initializer-name-unique": Case(
-        _initializers("w", sparse_names="w s s"),
-        _initializers("w", sparse_names="s"),
+        _model_with_initializers("w", sparse_names="w s s"),
+        _model_with_initializers("w", sparse_names="s"),
         ("graph.sparse_initializer[0]", "graph.sparse_initializer[2]"),
     ),
     "initializer-subset-of-inputs": Case(
-        _initializers("w", ir=3), _initializers("w", inputs="w", ir=3), ("graph.initializer[0]",)
+        _model_with_initializers("w", ir=3), _model_with_initializers("w", inputs="w", ir=3), ("graph.initializer[0]",)
     ),
     "initializer-overridable": Case(
-        _initializers("w", inputs="w"), _initializers("w", inputs="x"), ("graph.initializer[0]",)
+        _model_with_initializers("w", inputs="w"), _model_with_initializers("w", inputs="x"), ("graph.initializer[0]",)
     ),
     "initializer-input-type-match": Case(
         model(f"initializer {{ {tensor('w')} }} input {{ {value('w', 'type { tensor_type { elem_type: 7 } }')} }}"),
-        _initializers("w", inputs="w"),
+        _model_with_initializers("w", inputs="w"),
         ("graph.initializer[0]",),
     ),
     "initializer-input-shape-match": Case(
-        _initializers("w", inputs="w"),
+        _model_with_initializers("w", inputs="w"),
         model(f"initializer {{ {tensor('w')} }} input {{ {value('w', _OPEN_SHAPE)} }}"),
         ("graph.initializer[0]",),
     ),
     "subgraph-initializer-not-input": Case(
-        nested(f"input {{ {value('w')} }} initializer {{ {tensor('w')} }}"),
-        nested(f"input {{ {value('v')} }} initializer {{ {tensor('w')} }}"),
+        nested_model(f"input {{ {value('w')} }} initializer {{ {tensor('w')} }}"),
+        nested_model(f"input {{ {value('v')} }} initializer {{ {tensor('w')} }}"),
         (f"{_NESTED_GRAPH}.initializer[0]",),
     ),
     "subgraph-initializer-after-actual-inputs": Case(
-        nested(f"input {{ {value('w')} }} input {{ {value('i')} }} initializer {{ {tensor('w')} }}"),
-        nested(f"input {{ {value('i')} }} input {{ {value('w')} }} initializer {{ {tensor('w')} }}"),
+        nested_model(f"input {{ {value('w')} }} input {{ {value('i')} }} initializer {{ {tensor('w')} }}"),
+        nested_model(f"input {{ {value('i')} }} input {{ {value('w')} }} initializer {{ {tensor('w')} }}"),
         (f"{_NESTED_GRAPH}.input[1]",),
         options={"ir_version": 3},
     ),
     "graph-value-info-name-unique": Case(
-        _info(value("y"), f"value_info {{ {value('y')} }}"),
-        _info(value("y"), f"value_info {{ {value('x')} }}"),
+        _model_with_value_info(value("y"), f"value_info {{ {value('y')} }}"),
+        _model_with_value_info(value("y"), f"value_info {{ {value('x')} }}"),
         ("graph.value_info[1]",),
     ),
-    "graph-value-info-known-name": Case(_info(value("z")), _info(value("y")), ("graph.value_info[0]",)),
+    "graph-value-info-known-name": Case(
+        _model_with_value_info(value("z")), _model_with_value_info(value("y")), ("graph.value_info[0]",)
+    ),
     "graph-value-info-not-io": Case(
-        _info(value("y"), f"value_info {{ {value('x')} }}"),
-        _info(value("h"), node("y", "h")),
+        _model_with_value_info(value("y"), f"value_info {{ {value('x')} }}"),
+        _model_with_value_info(value("h"), node("y", "h")),
         ("graph.value_info[0]", "graph.value_info[1]"),
     ),
     "graph-value-info-contradiction": Case(
-        _info(value("y", shaped("dim { dim_value: 3 }"))),
-        _info(value("y", shaped("dim { }"))),
+        _model_with_value_info(value("y", float_type("dim { dim_value: 3 }"))),
+        _model_with_value_info(value("y", float_type("dim { }"))),
         ("graph.value_info[0]",),
     ),
     "graph-sparse-initializer-before-ir6": Case(
-        _initializers(sparse_names="s", ir=5), _initializers(sparse_names="s", ir=6), ("graph.sparse_initializer[0]",)
+        _model_with_initializers(sparse_names="s", ir=5),
+        _model_with_initializers(sparse_names="s", ir=6),
+        ("graph.sparse_initializer[0]",),
     ),
-    "graph-quantization-before-ir5": Case(_annotation(ir=4), _annotation(ir=5), ("graph.quantization_annotation[0]",)),
-    "quant-annotation-tensor-name": Case(_annotation("z"), _annotation("x"), ("graph.quantization_annotation[0]",)),
+    "graph-quantization-before-ir5": Case(
+        _model_with_annotation(ir=4), _model_with_annotation(ir=5), ("graph.quantization_annotation[0]",)
+    ),
+    "quant-annotation-tensor-name": Case(
+        _model_with_annotation("z"), _model_with_annotation("x"), ("graph.quantization_annotation[0]",)
+    ),
     "quant-annotation-tensor-unique": Case(
         model(f'{_X} quantization_annotation {{ tensor_name: "x" }} quantization_annotation {{ tensor_name: "x" }}'),
-        _annotation("x"),
+        _model_with_annotation("x"),
         ("graph.quantization_annotation[1]",),
     ),
     "quant-annotation-key-known": Case(
-        _annotation(entries=_entry("SCALE", "x")),
-        _annotation(entries=_entry("SCALE_TENSOR", "x")),
+        _model_with_annotation(entries=_entry("SCALE", "x")),
+        _model_with_annotation(entries=_entry("SCALE_TENSOR", "x")),
         ("graph.quantization_annotation[0].quant_parameter_tensor_names[0]",),
     ),
     "quant-annotation-key-unique": Case(
-        _annotation(entries=_entry("SCALE_TENSOR", "x") * 2),
-        _annotation(entries=_entry("SCALE_TENSOR", "x") + _entry("ZERO_POINT_TENSOR", "x")),
+        _model_with_annotation(entries=_entry("SCALE_TENSOR", "x") * 2),
+        _model_with_annotation(entries=_entry("SCALE_TENSOR", "x") + _entry("ZERO_POINT_TENSOR", "x")),
         ("graph.quantization_annotation[0].quant_parameter_tensor_names[1]",),
     ),
     "quant-annotation-value-known": Case(
-        _annotation(entries=_entry("SCALE_TENSOR", "z")),
-        _annotation(entries=_entry("SCALE_TENSOR", "x")),
+        _model_with_annotation(entries=_entry("SCALE_TENSOR", "z")),
+        _model_with_annotation(entries=_entry("SCALE_TENSOR", "x")),
         ("graph.quantization_annotation[0].quant_parameter_tensor_names[0]",),
     ),
 }

@@ -3,13 +3,13 @@ from check_case import Case, model, node
 _NODE = ("graph.node[0]",)
 
 
-def _call(call: str, function: str = "", ir: int = 10) -> str:
+def _model_with_call(call: str, function: str = "", ir: int = 10) -> str:
     head = 'opset_import { version: 17 } opset_import { domain: "a.b" version: 1 }'
     return model(call, ir, head, f'functions {{ name: "F" domain: "a.b" {function} }}')
 
 
-def _f(inputs: str = "", outputs: str = "o", rest: str = "") -> str:
-    return node(inputs, outputs, f'domain: "a.b" {rest}', op="F")
+def _call_of_f(inputs: str = "", outputs: str = "o", fields: str = "") -> str:
+    return node(inputs, outputs, f'domain: "a.b" {fields}', op="F")
 
 
 _ATTRIBUTE = 'attribute { name: "a" type: INT i: 1 }'
@@ -24,7 +24,7 @@ CASES = {
         model(node("", "a") + node("", "b")),
         ("graph.node[1]",),
     ),
-    "node-domain-imported": Case(model(node("", "o", 'domain: "a.b"')), _call(_f()), _NODE),
+    "node-domain-imported": Case(model(node("", "o", 'domain: "a.b"')), _model_with_call(_call_of_f()), _NODE),
     "node-domain-default-alias": Case(
         model(node("", "o", 'domain: "ai.onnx"')),
         model(node("", "o", 'domain: "ai.onnx"'), opset='opset_import { domain: "ai.onnx" version: 17 }'),
@@ -32,20 +32,26 @@ CASES = {
     ),
     "node-domain-before-ir3": Case(model(node("", "o", 'domain: "a.b"'), ir=2), model(node("", "o"), ir=2), _NODE),
     "node-overload-resolves": Case(
-        _call(_f(rest='overload: "two"'), 'overload: "one"'),
-        _call(_f(rest='overload: "one"'), 'overload: "one"'),
+        _model_with_call(_call_of_f(fields='overload: "two"'), 'overload: "one"'),
+        _model_with_call(_call_of_f(fields='overload: "one"'), 'overload: "one"'),
         _NODE,
     ),
-    "node-call-input-count": Case(_call(_f("a b"), 'input: "x"'), _call(_f("a"), 'input: "x" input: "y"'), _NODE),
-    "node-call-output-count": Case(_call(_f("", "o p"), 'output: "x"'), _call(_f(), 'output: "x"'), _NODE),
+    "node-call-input-count": Case(
+        _model_with_call(_call_of_f("a b"), 'input: "x"'),
+        _model_with_call(_call_of_f("a"), 'input: "x" input: "y"'),
+        _NODE,
+    ),
+    "node-call-output-count": Case(
+        _model_with_call(_call_of_f("", "o p"), 'output: "x"'), _model_with_call(_call_of_f(), 'output: "x"'), _NODE
+    ),
     "node-call-attribute-declared": Case(
-        _call(_f(rest=_ATTRIBUTE), 'attribute: "b"'),
-        _call(_f(rest=_ATTRIBUTE), 'attribute: "a"'),
+        _model_with_call(_call_of_f(fields=_ATTRIBUTE), 'attribute: "b"'),
+        _model_with_call(_call_of_f(fields=_ATTRIBUTE), 'attribute: "a"'),
         ("graph.node[0].attribute[0]",),
     ),
     "node-call-attribute-type": Case(
-        _call(_f(rest=_ATTRIBUTE), 'attribute_proto { name: "a" type: FLOAT f: 1 }'),
-        _call(_f(rest=_ATTRIBUTE), 'attribute_proto { name: "a" type: INT i: 2 }'),
+        _model_with_call(_call_of_f(fields=_ATTRIBUTE), 'attribute_proto { name: "a" type: FLOAT f: 1 }'),
+        _model_with_call(_call_of_f(fields=_ATTRIBUTE), 'attribute_proto { name: "a" type: INT i: 2 }'),
         ("graph.node[0].attribute[0]",),
     ),
 }

@@ -2,7 +2,7 @@ from check_case import Case, model, node
 
 _NODE = ("graph.node[0]",)
 _ML = 'domain: "ai.onnx.ml"'
-_TREE = {
+_TREE_ATTRIBUTES = {
     "nodes_treeids": (0, 0, 0),
     "nodes_nodeids": (0, 1, 2),
     "nodes_featureids": (0, 0, 0),
@@ -14,17 +14,17 @@ _TREE = {
 }
 
 
-def _ints(name: str, *numbers: int) -> str:
+def _ints_attribute(name: str, *numbers: int) -> str:
     return f'attribute {{ name: "{name}" type: INTS {" ".join(f"ints: {number}" for number in numbers)} }}'
 
 
-def _conv(stride: int) -> str:
-    return model(node("x w", "o", _ints("strides", stride, 1), op="Conv"))
+def _model_with_conv(stride: int) -> str:
+    return model(node("x w", "o", _ints_attribute("strides", stride, 1), op="Conv"))
 
 
-def _tree(**changes: tuple[int, ...]) -> str:
-    """A model with a tree of one branch and two leaves."""
-    attributes = " ".join(_ints(name, *numbers) for name, numbers in (_TREE | changes).items())
+def _model_with_tree(**changes: tuple[int, ...]) -> str:
+    """Return a model with a tree of one branch and two leaves. changes: attributes that replace those of the tree."""
+    attributes = " ".join(_ints_attribute(name, *numbers) for name, numbers in (_TREE_ATTRIBUTES | changes).items())
     modes = 'strings: "BRANCH_LEQ" strings: "BRANCH_LEQ" strings: "LEAF"' if "nodes_modes" in changes else ""
     modes = modes or 'strings: "BRANCH_LEQ" strings: "LEAF" strings: "LEAF"'
     attributes += f' attribute {{ name: "nodes_modes" type: STRINGS {modes} }} '
@@ -33,8 +33,8 @@ def _tree(**changes: tuple[int, ...]) -> str:
 
 
 CASES = {
-    "security-attribute-range": Case(_conv(0), _conv(1), _NODE),
-    "security-attribute-length": Case(_tree(nodes_featureids=(0,)), _tree(), _NODE),
-    "security-attribute-index": Case(_tree(target_ids=(5, 0)), _tree(), _NODE),
-    "security-attribute-cycle": Case(_tree(nodes_falsenodeids=(0, 0, 0)), _tree(), _NODE),
+    "security-attribute-range": Case(_model_with_conv(0), _model_with_conv(1), _NODE),
+    "security-attribute-length": Case(_model_with_tree(nodes_featureids=(0,)), _model_with_tree(), _NODE),
+    "security-attribute-index": Case(_model_with_tree(target_ids=(5, 0)), _model_with_tree(), _NODE),
+    "security-attribute-cycle": Case(_model_with_tree(nodes_falsenodeids=(0, 0, 0)), _model_with_tree(), _NODE),
 }

@@ -1,17 +1,17 @@
-from check_case import Case, holding, model, node
+from check_case import Case, graph_attribute, model, node
 
 
-def _loop(trips: str) -> str:
-    """A Loop whose condition is an output of Relu of its state."""
-    inside = (
+def _model_with_loop(trips: str) -> str:
+    """Return a model with a Loop whose condition is the Relu of its state. trips: the trip count's name, or `-`."""
+    body_fields = (
         'input { name: "i" } input { name: "c" } input { name: "v" } node { input: "v" output: "d" op_type: "Relu" }'
     )
-    inside += ' output { name: "d" } output { name: "v" }'
+    body_fields += ' output { name: "d" } output { name: "v" }'
     trip_count = 'initializer { name: "m" data_type: 7 int64_data: 9 }'
-    return model(trip_count + node(f"{trips} - x", "y", holding(inside, "body", "body"), op="Loop"))
+    return model(trip_count + node(f"{trips} - x", "y", graph_attribute(body_fields, "body", "body"), op="Loop"))
 
 
-def _tree(mode: str) -> str:
+def _model_with_tree(mode: str) -> str:
     modes = f'attribute {{ name: "nodes_modes" type: STRINGS strings: ["{mode}", "LEAF"] }}'
     return model(node("x", "y", f'domain: "ai.onnx.ml" {modes}', op="TreeEnsembleRegressor"))
 
@@ -25,6 +25,8 @@ CASES = {
         model('initializer { name: "w" data_type: 1 dims: 1 raw_data: "\\000\\000\\200\\177" }'),  # infinity
         ("graph.initializer[0]",),
     ),
-    "security-behaviour-loop": Case(_loop("-"), _loop("m"), ("graph.node[0]",)),
-    "security-behaviour-equality": Case(_tree("BRANCH_EQ"), _tree("BRANCH_LEQ"), ("graph.node[0]",)),
+    "security-behaviour-loop": Case(_model_with_loop("-"), _model_with_loop("m"), ("graph.node[0]",)),
+    "security-behaviour-equality": Case(
+        _model_with_tree("BRANCH_EQ"), _model_with_tree("BRANCH_LEQ"), ("graph.node[0]",)
+    ),
 }

@@ -3,23 +3,23 @@ from check_case import Case, model
 _LOCATION = ("graph.initializer[0].external_data[0]",)
 
 
-def _tensor(location: str = "w.bin", offset: str = "0", rest: str = "", type: int = 1, name: str = "w") -> str:
+def _tensor(location: str = "w.bin", offset: str = "0", fields: str = "", type: int = 1, name: str = "w") -> str:
     entries = {"location": location, "offset": offset, "length": "16"}
     texts = [f'external_data {{ key: "{key}" value: "{value}" }}' for key, value in entries.items()]
-    texts += [rest, "data_location: EXTERNAL"]
+    texts += [fields, "data_location: EXTERNAL"]
     return f'initializer {{ name: "{name}" data_type: {type} dims: 4 {" ".join(texts)} }}'
 
 
-def _located(location: str, right: str = "folder/w.bin") -> Case:
-    return Case(model(_tensor(location)), model(_tensor(right)), _LOCATION)
+def _location_case(location: str, valid: str = "folder/w.bin") -> Case:
+    return Case(model(_tensor(location)), model(_tensor(valid)), _LOCATION)
 
 
 CASES = {
-    "security-file-memory-address": _located("*/_ORT_MEM_ADDR_/*"),
-    "security-file-location": _located("https://example.com/w.bin", "weights-1.0/w_1.bin"),
-    "security-file-kind": _located(".ssh/id_rsa", "model.onnx.data"),
+    "security-file-memory-address": _location_case("*/_ORT_MEM_ADDR_/*"),
+    "security-file-location": _location_case("https://example.com/w.bin", "weights-1.0/w_1.bin"),
+    "security-file-kind": _location_case(".ssh/id_rsa", "model.onnx.data"),
     "security-file-key": Case(
-        model(_tensor(rest='external_data { key: "__class__" value: "x" }')),
+        model(_tensor(fields='external_data { key: "__class__" value: "x" }')),
         model(_tensor()),
         ("graph.initializer[0].external_data[3]",),
     ),
@@ -31,7 +31,7 @@ CASES = {
         model(_tensor() + _tensor(offset="16", name="v") + _tensor(name="u") + _tensor("v.bin", "8", name="t")),
         ("graph.initializer[1]",),
     ),
-    # FLOAT and INT32.
+    # The types of the two tensors are FLOAT and INT32.
     "security-file-shared": Case(
         model(_tensor() + _tensor(type=6, name="v")), model(_tensor() + _tensor(name="v")), ("graph.initializer[1]",)
     ),
@@ -42,15 +42,15 @@ CASES = {
     ),
     "security-file-checksum-absent": Case(
         model(_tensor()),
-        model(_tensor(rest=f'external_data {{ key: "checksum" value: "{"0" * 40}" }}')),
+        model(_tensor(fields=f'external_data {{ key: "checksum" value: "{"0" * 40}" }}')),
         ("graph.initializer[0]",),
     ),
     "security-file-checksum-weak": Case(
-        model(_tensor(rest=f'external_data {{ key: "checksum" value: "{"0" * 40}" }}')),
+        model(_tensor(fields=f'external_data {{ key: "checksum" value: "{"0" * 40}" }}')),
         model(_tensor()),
         ("graph.initializer[0].external_data[3]",),
     ),
 }
 
-# test_security_files.py makes files for these.
+# Cases of rules that need files are in test_security_files.py.
 TESTED_ELSEWHERE = {"security-file-own-model", "security-file-gap"}

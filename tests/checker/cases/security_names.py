@@ -3,21 +3,21 @@ from check_case import Case, model, node
 _NODE = ("graph.node[0]",)
 
 
-def _named(name: str, right: str = "größe/1.0") -> Case:
-    return Case(model(node("x", "y", f'name: "{name}"')), model(node("x", "y", f'name: "{right}"')), _NODE)
+def _node_name_case(name: str, valid: str = "größe/1.0") -> Case:
+    return Case(model(node("x", "y", f'name: "{name}"')), model(node("x", "y", f'name: "{valid}"')), _NODE)
 
 
 CASES = {
-    "security-name-control": _named("a\\033[2J"),
-    "security-name-direction": _named("a\u202eb"),
-    "security-name-invisible": _named("a\u200bb"),
-    "security-name-length": _named("a" * 4097),
-    "security-name-injection": _named("=cmd|'/C calc'!A0"),
+    "security-name-control": _node_name_case("a\\033[2J"),
+    "security-name-direction": _node_name_case("a\u202eb"),
+    "security-name-invisible": _node_name_case("a\u200bb"),
+    "security-name-length": _node_name_case("a" * 4097),
+    "security-name-injection": _node_name_case("=cmd|'/C calc'!A0"),
     # A Cyrillic letter in the name of an operator.
     "security-name-look-alike": Case(model(node("x", "y", op="R\u0435lu")), model(node("x", "y", op="Relu")), _NODE),
     "security-name-domain": Case(
         model(node("x", "y", 'domain: "com.rnicrosoft"')), model(node("x", "y", 'domain: "com.microsoft"')), _NODE
     ),
-    "security-name-script": _named("unkn\u043ewn", "\u0441\u043b\u043e\u0439"),
-    "security-name-text": Case(model(rest='doc_string: "a\\033[2J"'), model(rest='doc_string: "a\\n\\tb"')),
+    "security-name-script": _node_name_case("unkn\u043ewn", "\u0441\u043b\u043e\u0439"),
+    "security-name-text": Case(model(fields='doc_string: "a\\033[2J"'), model(fields='doc_string: "a\\n\\tb"')),
 }

@@ -4,21 +4,21 @@ from check_case import Case, model, node
 _TENSOR = ("graph.initializer[0]",)
 
 
-def _raw(content: str) -> str:
+def _model_with_raw_data(content: str) -> str:
     return model(f'initializer {{ name: "w" data_type: 2 dims: 16 raw_data: "{content}" }}')
 
 
-def _floats(nans: bool) -> str:
-    """A model with 32 floats: NaNs with different bits, or a number and one NaN."""
-    content = "".join(f"\\{i if nans else 0:03o}\\000\\300\\177" for i in range(32))
+def _model_with_floats(are_different: bool) -> str:
+    """Return a model with 32 NaNs. are_different: whether their bits differ."""
+    content = "".join(f"\\{i if are_different else 0:03o}\\000\\300\\177" for i in range(32))
     return model(f'initializer {{ name: "w" data_type: 1 dims: 32 raw_data: "{content}" }}')
 
 
-def _attribute(content: str) -> str:
+def _model_with_attribute(content: str) -> str:
     return model(node("x", "y", f'attribute {{ name: "a" type: STRING s: "{content}" }}'))
 
 
-def _unused(name: str) -> str:
+def _model_with_large_weight(name: str) -> str:
     data = "\\000" * (1 << 20)
     return model(f'initializer {{ name: "w" data_type: 2 dims: {1 << 20} raw_data: "{data}" }}' + node(name, "y"))
 
@@ -26,22 +26,26 @@ def _unused(name: str) -> str:
 _ELF = "\\177ELF\\002\\001\\001" + "\\000" * 9
 
 CASES = {
-    "security-payload-tensor": Case(_raw(_ELF), _raw("\\177ELG" + "\\000" * 12), _TENSOR),
-    "security-payload-float": Case(_floats(nans=True), _floats(nans=False), _TENSOR),
+    "security-payload-tensor": Case(
+        _model_with_raw_data(_ELF), _model_with_raw_data("\\177ELG" + "\\000" * 12), _TENSOR
+    ),
+    "security-payload-float": Case(
+        _model_with_floats(are_different=True), _model_with_floats(are_different=False), _TENSOR
+    ),
     # ir_version 0x4d, then a field whose tag and length spell ORTM.
     "security-payload-polyglot": Case(b"\x08\x08\x12\x04ORTM", b"\x08\x08\x12\x04ORTN"),
     "security-payload-attribute": Case(
-        _attribute("PK\\003\\004abcdefgh"), _attribute("NOTSET"), ("graph.node[0].attribute[0]",)
+        _model_with_attribute("PK\\003\\004abcdefgh"), _model_with_attribute("NOTSET"), ("graph.node[0].attribute[0]",)
     ),
-    "security-payload-text": Case(model(rest='doc_string: "#!/bin/sh"'), model(rest='doc_string: "# A model"')),
+    "security-payload-text": Case(model(fields='doc_string: "#!/bin/sh"'), model(fields='doc_string: "# A model"')),
     "security-payload-encoded": Case(
-        model(rest=f'metadata_props {{ key: "k" value: "{"0123abcd" * 64}" }}'),
-        model(rest=f'metadata_props {{ key: "k" value: "{"plain words " * 64}" }}'),
+        model(fields=f'metadata_props {{ key: "k" value: "{"0123abcd" * 64}" }}'),
+        model(fields=f'metadata_props {{ key: "k" value: "{"plain words " * 64}" }}'),
         ("metadata_props[0]",),
     ),
     "security-payload-long-text": Case(
-        model(rest=f'doc_string: "{"a word " * 10_000}"'), model(rest='doc_string: "a word"')
+        model(fields=f'doc_string: "{"a word " * 10_000}"'), model(fields='doc_string: "a word"')
     ),
     "security-payload-unknown": Case(VALID_BYTES + field(99, b"#!/bin/sh"), VALID_BYTES + field(99, b"hello")),
-    "security-payload-unused": Case(_unused("x"), _unused("w"), _TENSOR),
+    "security-payload-unused": Case(_model_with_large_weight("x"), _model_with_large_weight("w"), _TENSOR),
 }

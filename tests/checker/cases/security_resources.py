@@ -1,4 +1,4 @@
-from check_case import Case, holding, model, node, shaped, value
+from check_case import Case, float_type, graph_attribute, model, node, value
 
 _NODE = ("graph.node[0]",)
 
@@ -8,81 +8,85 @@ def _ints(name: str, *numbers: int) -> str:
     return f'initializer {{ name: "{name}" data_type: 7 dims: {len(numbers)} {data} }}'
 
 
-def _one(name: str, number: int, type: int = 7) -> str:
+def _scalar(name: str, number: int, type: int = 7) -> str:
     field = "int32_data" if type == 9 else "int64_data"
     return f'initializer {{ name: "{name}" data_type: {type} {field}: {number} }}'
 
 
 def _loop(trips: str, body: str = "", condition: str = "c", outputs: str = "o") -> str:
-    """A Loop whose condition stays; body: more nodes of its body."""
-    inside = f'input {{ name: "i" }} input {{ name: "c" }} {body} node {{ input: "{condition}" output: "d" '
-    inside += 'op_type: "Identity" } output { name: "d" }'
-    return node(f"{trips} yes", outputs, holding(inside, "body", "body"), op="Loop")
+    """Return a Loop whose condition does not change. trips: the trip count's name. body: more nodes of the body."""
+    body_fields = f'input {{ name: "i" }} input {{ name: "c" }} {body} node {{ input: "{condition}" output: "d" '
+    body_fields += 'op_type: "Identity" } output { name: "d" }'
+    return node(f"{trips} yes", outputs, graph_attribute(body_fields, "body", "body"), op="Loop")
 
 
-def _function(name: str, callee: str, calls: int) -> str:
-    calls_ = " ".join(f'node {{ op_type: "{callee}" domain: "f" input: "x" output: "y{i}" }}' for i in range(calls))
-    return f'functions {{ name: "{name}" domain: "f" input: "x" output: "y0" {calls_} }}'
+def _function(name: str, callee: str, n_calls: int) -> str:
+    call_nodes = " ".join(
+        f'node {{ op_type: "{callee}" domain: "f" input: "x" output: "y{i}" }}' for i in range(n_calls)
+    )
+    return f'functions {{ name: "{name}" domain: "f" input: "x" output: "y0" {call_nodes} }}'
 
 
-def _chain(n: int, calls: int) -> str:
-    """A model whose functions call the next one several times."""
-    functions = " ".join(_function(f"f{i}", f"f{i + 1}", calls) for i in range(n))
+def _model_with_call_chain(n_functions: int, n_calls: int) -> str:
+    """Return a model in which each of n functions calls the next function several times."""
+    functions = " ".join(_function(f"f{i}", f"f{i + 1}", n_calls) for i in range(n_functions))
     return model(
         node("x", "y", 'domain: "f"', op="f0"),
-        rest=functions + f' functions {{ name: "f{n}" domain: "f" input: "x" '
+        fields=functions + f' functions {{ name: "f{n_functions}" domain: "f" input: "x" '
         'output: "y" node { op_type: "Relu" input: "x" output: "y" } }',
     )
 
 
-_TRUE_CONSTANT = _one("yes", 1, 9)
+_TRUE_CONSTANT = _scalar("yes", 1, 9)
 _BOMB = node("s", "o", op="ConstantOfShape")
 _BRANCH = 'node { op_type: "Identity" input: "x" output: "y" }'
 
 
-def _nested(levels: int) -> str:
+def _model_with_nested_ifs(levels: int) -> str:
     graph = _BRANCH
     for level in range(levels):
-        graph = f'node {{ op_type: "If" {holding(graph, f"g{level}")} }}'
+        graph = f'node {{ op_type: "If" {graph_attribute(graph, f"g{level}")} }}'
     return model(graph)
 
 
-def _tiles(count: int) -> str:
+def _model_with_large_values(count: int) -> str:
     nodes = "".join(node("s", f"o{i}", op="ConstantOfShape") for i in range(count))
     return model(_ints("s", 1 << 27) + nodes)
 
 
-def _pattern(text: str) -> str:
+def _model_with_pattern(text: str) -> str:
     return model(node("x", "o", f'attribute {{ name: "pattern" type: STRING s: "{text}" }}', op="RegexFullMatch"))
 
 
-def _joined(count: int) -> str:
-    """Nodes that join a value with itself."""
+def _model_with_joined_texts(count: int) -> str:
+    """Return a model with a chain of nodes, each of which joins the previous text with itself."""
     return model("".join(node(f"s{i} s{i}", f"s{i + 1}", op="StringConcat") for i in range(count)))
 
 
-def _branches(type: int) -> str:
-    """An If of which one branch returns floats, and the other another type."""
+def _model_with_branches(type: int) -> str:
+    """Return a model with an If, one of whose branches returns floats, and the other branch this type."""
     graph = (
         'node {{ output: "o" op_type: "Constant" }} output {{ name: "o" type {{ tensor_type {{ elem_type: {} }} }} }}'
     )
     graphs = [graph.format(number) for number in (1, type)]
-    return model(node("x", "y", holding(graphs[0], "t") + holding(graphs[1], "e", "else_branch"), op="If"))
+    return model(
+        node("x", "y", graph_attribute(graphs[0], "t") + graph_attribute(graphs[1], "e", "else_branch"), op="If")
+    )
 
 
-def _declared(size: int) -> str:
-    """A value of two elements that is declared with another size."""
-    info = f"value_info {{ {value('o', shaped(f'dim {{ dim_value: {size} }}'))} }}"
+def _model_with_declared_size(size: int) -> str:
+    """Return a model with a value of two elements that value_info declares with this size."""
+    info = f"value_info {{ {value('o', float_type(f'dim {{ dim_value: {size} }}'))} }}"
     return model(_ints("w", 1, 2) + node("w", "o", op="Neg") + info)
 
 
 _TWO_BRANCHES = "".join(
-    holding(f'node {{ output: "o" op_type: "Constant" }} output {{ {value("o")} }}', name, f"{name}_branch")
+    graph_attribute(f'node {{ output: "o" op_type: "Constant" }} output {{ {value("o")} }}', name, f"{name}_branch")
     for name in ("then", "else")
 )
 
 CASES = {
-    # An operator that is not evaluated, of a constant and of an input.
+    # An operator that is not evaluated reads a constant in the broken model, and an input in the sound model.
     "security-resource-hidden": Case(
         model(_ints("a", 3) + node("a", "s", op="Erf") + _BOMB),
         model('input { name: "a" }' + node("a", "s", op="Erf") + _BOMB),
@@ -92,7 +96,7 @@ CASES = {
         model(opset="".join(f'opset_import {{ domain: "d{i}" version: 1 }}' for i in range(300))),
         model(opset="".join(f'opset_import {{ domain: "d{i}" version: 1 }}' for i in range(30))),
     ),
-    # A product of two constants.
+    # The shape is a product of two constants.
     "security-resource-elements": Case(
         model(_ints("a", 1 << 16) + _ints("b", 1 << 16) + node("a b", "s", op="Mul") + _BOMB),
         model(_ints("a", 1 << 10) + _ints("b", 1 << 10) + node("a b", "s", op="Mul") + _BOMB),
@@ -101,21 +105,23 @@ CASES = {
     "security-resource-overflow": Case(
         model(_ints("s", 1 << 32, 1 << 32) + _BOMB), model(_ints("s", 1 << 10, 1 << 10) + _BOMB), _NODE
     ),
-    "security-resource-text": Case(_joined(28), _joined(26), ("graph.node[27]",)),
-    "security-resource-type": Case(_branches(8), _branches(1), _NODE),
-    "security-resource-shape": Case(_declared(7), _declared(2), ("graph.value_info[0]",)),
+    "security-resource-text": Case(_model_with_joined_texts(28), _model_with_joined_texts(26), ("graph.node[27]",)),
+    "security-resource-type": Case(_model_with_branches(8), _model_with_branches(1), _NODE),
+    "security-resource-shape": Case(
+        _model_with_declared_size(7), _model_with_declared_size(2), ("graph.value_info[0]",)
+    ),
     "security-resource-body": Case(
         model(node("c", "y z", _TWO_BRANCHES, op="If")), model(node("c", "y", _TWO_BRANCHES, op="If")), _NODE
     ),
-    "security-resource-total": Case(_tiles(17), _tiles(16), ("graph.node[16]",)),
+    "security-resource-total": Case(_model_with_large_values(17), _model_with_large_values(16), ("graph.node[16]",)),
     "security-resource-loop": Case(
-        model(_one("m", 2**63 - 1) + _TRUE_CONSTANT + _loop("m")),
-        model(_one("m", 1000) + _TRUE_CONSTANT + _loop("m")),
+        model(_scalar("m", 2**63 - 1) + _TRUE_CONSTANT + _loop("m")),
+        model(_scalar("m", 1000) + _TRUE_CONSTANT + _loop("m")),
         _NODE,
     ),
     "security-resource-iterations": Case(
-        model(_one("m", 10_000) + _TRUE_CONSTANT + _loop("m", _loop("m", outputs="p"))),
-        model(_one("m", 100) + _TRUE_CONSTANT + _loop("m", _loop("m", outputs="p"))),
+        model(_scalar("m", 10_000) + _TRUE_CONSTANT + _loop("m", _loop("m", outputs="p"))),
+        model(_scalar("m", 100) + _TRUE_CONSTANT + _loop("m", _loop("m", outputs="p"))),
         ("graph.node[0].attribute[0].g.node[0]",),
     ),
     "security-resource-index": Case(
@@ -136,9 +142,15 @@ CASES = {
         model(f'initializer {{ name: "w" data_type: 1 {"dims: 1 " * 64} float_data: 1 }}'),
         ("graph.initializer[0]",),
     ),
-    "security-resource-function-size": Case(_chain(19, 2), _chain(15, 2), ("functions[0]",)),
-    "security-resource-function-depth": Case(_chain(64, 1), _chain(63, 1), ("functions[0]",)),
-    "security-resource-nesting": Case(_nested(11), _nested(10), ("graph" + ".node[0].attribute[0].g" * 11,)),
+    "security-resource-function-size": Case(
+        _model_with_call_chain(19, 2), _model_with_call_chain(15, 2), ("functions[0]",)
+    ),
+    "security-resource-function-depth": Case(
+        _model_with_call_chain(64, 1), _model_with_call_chain(63, 1), ("functions[0]",)
+    ),
+    "security-resource-nesting": Case(
+        _model_with_nested_ifs(11), _model_with_nested_ifs(10), ("graph" + ".node[0].attribute[0].g" * 11,)
+    ),
     "security-resource-sparse": Case(
         model("sparse_initializer { dims: [1000000, 1000000] }"),
         model("sparse_initializer { dims: [1000, 1000] }"),
@@ -149,5 +161,7 @@ CASES = {
         model('initializer { name: "w" data_type: 1 dims: [1, 2] float_data: [1, 2] }'),
         ("graph.initializer[0]",),
     ),
-    "security-resource-expression": Case(_pattern("(a+)+$"), _pattern("(ab)+$"), ("graph.node[0].attribute[0]",)),
+    "security-resource-expression": Case(
+        _model_with_pattern("(a+)+$"), _model_with_pattern("(ab)+$"), ("graph.node[0].attribute[0]",)
+    ),
 }

@@ -1,21 +1,25 @@
-from check_case import Case, model, node, shaped, value
+from check_case import Case, float_type, model, node, value
 
 _DIM = "graph.input[0].type.tensor_type.shape.dim[0]"
 
 
-def _dim(text: str) -> str:
-    return model(f"input {{ {value('x', shaped(f'dim {{ {text} }}'))} }}")
+def _model_with_dim(text: str) -> str:
+    return model(f"input {{ {value('x', float_type(f'dim {{ {text} }}'))} }}")
 
 
-def _bytes(dim: bytes) -> bytes:
+def _model_with_dim_bytes(dim: bytes) -> bytes:
     """Return a model whose only dimension has these bytes."""
     for number in (1, 2, 1, 2, 11, 7):  # dim, shape, tensor_type, type, input, graph
         dim = bytes([number << 3 | 2, len(dim)]) + dim
     return dim
 
 
-def _described(size: int) -> str:
-    dims = [shaped('dim { dim_param: "n" }'), shaped("dim { dim_value: 2 }"), shaped(f"dim {{ dim_value: {size} }}")]
+def _model_with_value_info(size: int) -> str:
+    dims = [
+        float_type('dim { dim_param: "n" }'),
+        float_type("dim { dim_value: 2 }"),
+        float_type(f"dim {{ dim_value: {size} }}"),
+    ]
     return model(
         f"input {{ {value('x', dims[0])} }} input {{ {value('y', dims[0])} }}"
         f"{node('x y', 'z')} value_info {{ {value('x', dims[1])} }} value_info {{ {value('y', dims[2])} }}"
@@ -24,11 +28,15 @@ def _described(size: int) -> str:
 
 CASES = {
     # Only the wire format can represent this: dim_value 1, then dim_param "n".
-    "shape-dim-oneof": Case(_bytes(b"\x08\x01\x12\x01n"), _bytes(b"\x12\x01n"), (_DIM,)),
-    "shape-dim-value-nonnegative": Case(_dim("dim_value: -1"), _dim("dim_value: 0"), (_DIM,)),
-    "shape-dim-param-empty": Case(_dim('dim_param: ""'), _dim(""), (_DIM,)),
-    "shape-dim-param-wildcard": Case(_dim('dim_param: "*"'), _dim('dim_param: "n"'), (_DIM,)),
-    "dim-param-c90-identifier": Case(_dim('dim_param: "n + 1"'), _dim('dim_param: "n_1"'), (_DIM,)),
-    "shape-dim-param-consistent": Case(_described(3), _described(2), ("graph.input[1]",)),
-    "shape-dim-denotation-known": Case(_dim('denotation: "BATCH"'), _dim('denotation: "DATA_BATCH"'), (_DIM,)),
+    "shape-dim-oneof": Case(_model_with_dim_bytes(b"\x08\x01\x12\x01n"), _model_with_dim_bytes(b"\x12\x01n"), (_DIM,)),
+    "shape-dim-value-nonnegative": Case(_model_with_dim("dim_value: -1"), _model_with_dim("dim_value: 0"), (_DIM,)),
+    "shape-dim-param-empty": Case(_model_with_dim('dim_param: ""'), _model_with_dim(""), (_DIM,)),
+    "shape-dim-param-wildcard": Case(_model_with_dim('dim_param: "*"'), _model_with_dim('dim_param: "n"'), (_DIM,)),
+    "dim-param-c90-identifier": Case(
+        _model_with_dim('dim_param: "n + 1"'), _model_with_dim('dim_param: "n_1"'), (_DIM,)
+    ),
+    "shape-dim-param-consistent": Case(_model_with_value_info(3), _model_with_value_info(2), ("graph.input[1]",)),
+    "shape-dim-denotation-known": Case(
+        _model_with_dim('denotation: "BATCH"'), _model_with_dim('denotation: "DATA_BATCH"'), (_DIM,)
+    ),
 }

@@ -3,17 +3,17 @@ from check_case import Case, model, node, value
 _NODE = ("graph.node[0]",)
 X = f"input {{ {value('x')} }}"
 IDS = 'initializer { name: "ids" data_type: 7 dims: 1 int64_data: 0 }'
-C = 'value_info { name: "c" type { tensor_type { elem_type: 7 } } }'
+VALUE_INFO = 'value_info { name: "c" type { tensor_type { elem_type: 7 } } }'
 _LAYER = "LayerNormalization"
 
 
-def _attribute(inside: str, op: str = "Concat") -> str:
-    return model(X + node("x", "y", f"attribute {{ {inside} }}", op=op))
+def _model_with_attribute(attribute_fields: str, op: str = "Concat") -> str:
+    return model(X + node("x", "y", f"attribute {{ {attribute_fields} }}", op=op))
 
 
 CASES = {
     "signature-operator-known": Case(
-        # An operator of a later version, an invented one, one of another domain; and one of a domain without table.
+        # Broken: operators of a later version, of no version, and of another domain. Sound: one of an unknown domain.
         model(X + node("x", "a", op="Gelu") + node("x", "b", op="relu") + node("x", "c", op="Scaler")),
         model(
             X + node("x", "a", op="Gelu") + node("x", "b", 'domain: "com.example"', op="relu"),
@@ -46,17 +46,17 @@ CASES = {
         ("graph.node[0].output[0]",),
     ),
     "signature-attribute-known": Case(
-        _attribute('name: "axes" type: INT i: 1'),
-        _attribute('name: "axis" type: INT i: 1 } attribute { name: "__of_a_tool"', "Softmax"),
+        _model_with_attribute('name: "axes" type: INT i: 1'),
+        _model_with_attribute('name: "axis" type: INT i: 1 } attribute { name: "__of_a_tool"', "Softmax"),
         ("graph.node[0].attribute[0]",),
     ),
     "signature-attribute-type": Case(
-        _attribute('name: "axis" type: FLOAT f: 1'),
-        _attribute('name: "axis" type: INT i: 1'),
+        _model_with_attribute('name: "axis" type: FLOAT f: 1'),
+        _model_with_attribute('name: "axis" type: INT i: 1'),
         ("graph.node[0].attribute[0]",),
     ),
     "signature-attribute-required": Case(
-        model(X + node("x", "y", op="Concat")), _attribute('name: "axis" type: INT i: 1'), _NODE
+        model(X + node("x", "y", op="Concat")), _model_with_attribute('name: "axis" type: INT i: 1'), _NODE
     ),
     "signature-input-type": Case(
         model(X + IDS + node("ids", "a", op="Not") + node("ids", "b", op="Sqrt") + node("x", "c", op="Not")),
@@ -69,9 +69,9 @@ CASES = {
         ("graph.node[0].output[0]",),
     ),
     "signature-type-agreement": Case(
-        # The type of `a` is known because Relu passes on that of its input.
-        model(X + IDS + node("x", "a") + node("a ids", "b", op="Add") + node("x", "c", op="Abs") + C),
-        model(X + IDS + node("x", "a") + node("a x", "b", op="Add") + node("ids", "c", op="Abs") + C),
+        # The type of `a` is known, since the output of Relu has the type of its input.
+        model(X + IDS + node("x", "a") + node("a ids", "b", op="Add") + node("x", "c", op="Abs") + VALUE_INFO),
+        model(X + IDS + node("x", "a") + node("a x", "b", op="Add") + node("ids", "c", op="Abs") + VALUE_INFO),
         ("graph.node[1].input[1]", "graph.node[2].output[0]"),
     ),
 }

@@ -2,64 +2,66 @@ from check_case import Case, model
 
 from onnxwire import SparseTensorProto
 
-_HOLE = ("",)
-_INDICES = ("indices",)
-_VALUES = ("values",)
+_ROOT_PATH = ("",)
+_INDICES_PATH = ("indices",)
+_VALUES_PATH = ("values",)
 _TWO_FLOATS = "data_type: 1 dims: 2 float_data: 1 float_data: 2"
 _NAMED_VALUES = f'name: "s" {_TWO_FLOATS}'
 
 
-def _sparse(
+def _sparse_fields(
     indices: str = "dims: 2 int64_data: 1 int64_data: 3", values: str = _TWO_FLOATS, dims: str = "dims: 4"
 ) -> str:
     """Return a sparse tensor of two values in a row of 4."""
     return f"values {{ {values} }} indices {{ data_type: 7 {indices} }} {dims}"
 
 
-def _numbers(*numbers: int, shape: str = "") -> str:
+def _int64_fields(*numbers: int, shape: str = "") -> str:
     return (shape or f"dims: {len(numbers)}") + "".join(f" int64_data: {number}" for number in numbers)
 
 
-def _raw(*numbers: int, shape: str = "") -> str:
+def _raw_fields(*numbers: int, shape: str = "") -> str:
     data = b"".join(number.to_bytes(8, "little", signed=True) for number in numbers)
     return (shape or f"dims: {len(numbers)}") + ' raw_data: "' + "".join(f"\\x{byte:02x}" for byte in data) + '"'
 
 
-def _pairs(*numbers: int, dims: str = "dims: 2 dims: 3") -> str:
-    return _sparse(_numbers(*numbers, shape=f"dims: {len(numbers) // 2} dims: 2"), dims=dims)
+def _coo_sparse_fields(*numbers: int, dims: str = "dims: 2 dims: 3") -> str:
+    return _sparse_fields(_int64_fields(*numbers, shape=f"dims: {len(numbers) // 2} dims: 2"), dims=dims)
 
 
-def _case(broken: str, sound: str | None = None, at: tuple[str, ...] = _INDICES) -> Case:
-    return Case(broken, _sparse() if sound is None else sound, at, SparseTensorProto)
+def _case(broken: str, sound: str | None = None, paths: tuple[str, ...] = _INDICES_PATH) -> Case:
+    return Case(broken, _sparse_fields() if sound is None else sound, paths, SparseTensorProto)
 
 
 CASES = {
-    "sparse-values-present": _case("indices { data_type: 7 dims: 0 } dims: 4", at=_HOLE),
-    "sparse-values-rank-1": _case(_sparse(values=f"dims: 1 {_TWO_FLOATS}"), at=_VALUES),
-    "sparse-dims-present": _case(_sparse(dims=""), at=_HOLE),
-    "sparse-dims-positive": _case(_sparse(dims="dims: 4 dims: 0 dims: -1"), at=("dims[1]", "dims[2]")),
+    "sparse-values-present": _case("indices { data_type: 7 dims: 0 } dims: 4", paths=_ROOT_PATH),
+    "sparse-values-rank-1": _case(_sparse_fields(values=f"dims: 1 {_TWO_FLOATS}"), paths=_VALUES_PATH),
+    "sparse-dims-present": _case(_sparse_fields(dims=""), paths=_ROOT_PATH),
+    "sparse-dims-positive": _case(_sparse_fields(dims="dims: 4 dims: 0 dims: -1"), paths=("dims[1]", "dims[2]")),
     "sparse-dims-product-overflow": _case(
-        _sparse(dims="dims: 4294967296 dims: 2147483648"), _sparse(dims="dims: 4294967296 dims: 2147483647"), at=_HOLE
+        _sparse_fields(dims="dims: 4294967296 dims: 2147483648"),
+        _sparse_fields(dims="dims: 4294967296 dims: 2147483647"),
+        paths=_ROOT_PATH,
     ),
     "sparse-indices-present": _case(
-        f"values {{ {_TWO_FLOATS} }} dims: 4", "values { data_type: 1 dims: 0 } dims: 4", at=_HOLE
+        f"values {{ {_TWO_FLOATS} }} dims: 4", "values { data_type: 1 dims: 0 } dims: 4", paths=_ROOT_PATH
     ),
     "sparse-indices-dtype": _case(
-        _sparse().replace("data_type: 7", "data_type: 6").replace("int64_data", "int32_data")
+        _sparse_fields().replace("data_type: 7", "data_type: 6").replace("int64_data", "int32_data")
     ),
-    "sparse-indices-rank": _case(_sparse(_numbers(1, 3, shape="dims: 2 dims: 1 dims: 1"))),
-    "sparse-indices-linear-shape": _case(_sparse(_numbers(0, 1, 3))),
-    "sparse-indices-coo-shape": _case(_pairs(0, 1, 1, 2, dims="dims: 2"), _pairs(0, 1, 1, 2)),
-    "sparse-indices-bounds": _case(_pairs(0, 1, 1, 3), _pairs(0, 1, 1, 2)),
-    "sparse-indices-ascending": _case(_pairs(1, 0, 0, 2), _pairs(0, 2, 1, 0)),
+    "sparse-indices-rank": _case(_sparse_fields(_int64_fields(1, 3, shape="dims: 2 dims: 1 dims: 1"))),
+    "sparse-indices-linear-shape": _case(_sparse_fields(_int64_fields(0, 1, 3))),
+    "sparse-indices-coo-shape": _case(_coo_sparse_fields(0, 1, 1, 2, dims="dims: 2"), _coo_sparse_fields(0, 1, 1, 2)),
+    "sparse-indices-bounds": _case(_coo_sparse_fields(0, 1, 1, 3), _coo_sparse_fields(0, 1, 1, 2)),
+    "sparse-indices-ascending": _case(_coo_sparse_fields(1, 0, 0, 2), _coo_sparse_fields(0, 2, 1, 0)),
     "sparse-indices-unique": Case(
-        model(f"sparse_initializer {{ {_sparse(_raw(3, 3), _NAMED_VALUES)} }}"),
-        model(f"sparse_initializer {{ {_sparse(_raw(2, 3), _NAMED_VALUES)} }}"),
+        model(f"sparse_initializer {{ {_sparse_fields(_raw_fields(3, 3), _NAMED_VALUES)} }}"),
+        model(f"sparse_initializer {{ {_sparse_fields(_raw_fields(2, 3), _NAMED_VALUES)} }}"),
         ("graph.sparse_initializer[0].indices",),
     ),
     "sparse-values-nondefault": _case(
-        _sparse(values=_TWO_FLOATS.replace("float_data: 2", "float_data: 0")),
-        _sparse(values=_TWO_FLOATS.replace("float_data: 2", "float_data: -0.0")),
-        at=_VALUES,
+        _sparse_fields(values=_TWO_FLOATS.replace("float_data: 2", "float_data: 0")),
+        _sparse_fields(values=_TWO_FLOATS.replace("float_data: 2", "float_data: -0.0")),
+        paths=_VALUES_PATH,
     ),
 }

@@ -12,42 +12,42 @@ def initializers(*tensors: str, ir: int = 14) -> str:
     return model(" ".join(f'initializer {{ name: "t{i}" {tensor} }}' for i, tensor in enumerate(tensors)), ir)
 
 
-def tensor(data_type: int, dims: str, rest: str) -> str:
+def tensor(data_type: int, dims: str, fields: str) -> str:
     """Return the fields of a TensorProto without a name. dims: separated by spaces."""
-    return f"data_type: {data_type} {' '.join(f'dims: {dim}' for dim in dims.split())} {rest}"
+    return f"data_type: {data_type} {' '.join(f'dims: {dim}' for dim in dims.split())} {fields}"
 
 
-def listed(field: str, *values: object) -> str:
+def list_field(field: str, *values: object) -> str:
     """Return a field with a list of numbers."""
     return f"{field}: [{', '.join(map(str, values))}]"
 
 
-def raw(*values: int) -> str:
-    """Return a raw_data of some bytes."""
+def raw_data(*values: int) -> str:
+    """Return the field raw_data with these bytes."""
     escaped = "".join(f"\\x{value:02x}" for value in values)
     return f'raw_data: "{escaped}"'
 
 
-def pair(broken: str, sound: str, ir: int = 14) -> Case:
-    """Return a case of a broken and a sound initializer."""
+def initializer_case(broken: str, sound: str, ir: int = 14) -> Case:
+    """Return a case whose documents have a broken and a sound initializer."""
     return Case(initializers(broken, ir=ir), initializers(sound, ir=ir), _FIRST_INITIALIZER)
 
 
-def pairs(*both: tuple[str, str], ir: int = 14) -> Case:
+def initializers_case(*initializer_pairs: tuple[str, str], ir: int = 14) -> Case:
     """Return a case of several initializers; all of them are broken in one document, and sound in the other."""
     return Case(
-        initializers(*(broken for broken, _ in both), ir=ir),
-        initializers(*(sound for _, sound in both), ir=ir),
-        tuple(f"graph.initializer[{i}]" for i in range(len(both))),
+        initializers(*(broken for broken, _ in initializer_pairs), ir=ir),
+        initializers(*(sound for _, sound in initializer_pairs), ir=ir),
+        tuple(f"graph.initializer[{i}]" for i in range(len(initializer_pairs))),
     )
 
 
 def _floats(n: int) -> str:
-    return listed("float_data", *range(n))
+    return list_field("float_data", *range(n))
 
 
 def _ints(n: int) -> str:
-    return listed("int32_data", *range(n))
+    return list_field("int32_data", *range(n))
 
 
 def _strings(n: int) -> str:
@@ -58,98 +58,108 @@ _SEGMENT = "segment { begin: %d end: %d }"
 _HUGE_COUNT = 1 << 62
 
 CASES = {
-    "tensor-data-type-present": pairs(
+    "tensor-data-type-present": initializers_case(
         (tensor(0, "1", _floats(1)), tensor(FLOAT, "1", _floats(1))),
         ("dims: 1 float_data: 0", "dims: 1 data_type: 1 float_data: 0"),
     ),
-    "tensor-data-type-known": pairs(
+    "tensor-data-type-known": initializers_case(
         (tensor(29, "1", _floats(1)), tensor(FLOAT, "1", _floats(1))),
-        (tensor(-1, "1", raw(0)), tensor(FLOAT6E3M2, "1", raw(0))),
+        (tensor(-1, "1", raw_data(0)), tensor(FLOAT6E3M2, "1", raw_data(0))),
     ),
     "tensor-dims-nonnegative": Case(
         initializers(tensor(FLOAT, "2 -1", "")),
         initializers(tensor(FLOAT, "2 0", "")),
         ("graph.initializer[0].dims[1]",),
     ),
-    "tensor-dims-product-overflow": pairs(
-        # Too many elements; elements at the limit; too many bytes. With a dimension of 0 there are none.
-        (tensor(FLOAT, f"{_HUGE_COUNT} {_HUGE_COUNT}", raw(0)), tensor(FLOAT, f"{_HUGE_COUNT} {_HUGE_COUNT} 0", "")),
-        (tensor(UINT8, f"2 {_HUGE_COUNT}", raw(0)), tensor(UINT8, f"{2 * _HUGE_COUNT - 1}", raw(0))),
-        (tensor(FLOAT, f"{_HUGE_COUNT // 2}", raw(0)), tensor(FLOAT, f"{_HUGE_COUNT // 2 - 1}", raw(0))),
+    "tensor-dims-product-overflow": initializers_case(
+        # Broken: too many elements, in two ways, and too many bytes. A tensor with a dimension of 0 has no elements.
+        (
+            tensor(FLOAT, f"{_HUGE_COUNT} {_HUGE_COUNT}", raw_data(0)),
+            tensor(FLOAT, f"{_HUGE_COUNT} {_HUGE_COUNT} 0", ""),
+        ),
+        (tensor(UINT8, f"2 {_HUGE_COUNT}", raw_data(0)), tensor(UINT8, f"{2 * _HUGE_COUNT - 1}", raw_data(0))),
+        (tensor(FLOAT, f"{_HUGE_COUNT // 2}", raw_data(0)), tensor(FLOAT, f"{_HUGE_COUNT // 2 - 1}", raw_data(0))),
     ),
-    "tensor-single-storage": pairs(
+    "tensor-single-storage": initializers_case(
         (tensor(FLOAT, "", ""), tensor(FLOAT, "", _floats(1))),
         (tensor(FLOAT, "2", ""), tensor(FLOAT, "0", "")),
         (tensor(FLOAT, "2", ""), tensor(FLOAT, "2", "data_location: EXTERNAL")),
-        (tensor(FLOAT, "2", _floats(2) + raw(*range(8))), tensor(FLOAT, "2", _floats(2) + raw())),
+        (tensor(FLOAT, "2", _floats(2) + raw_data(*range(8))), tensor(FLOAT, "2", _floats(2) + raw_data())),
         (tensor(INT32, "1", _ints(1) + " int64_data: 1"), tensor(INT32, "1", _ints(1))),
     ),
-    "tensor-zero-elements-no-data": pairs(
+    "tensor-zero-elements-no-data": initializers_case(
         (tensor(FLOAT, "2 0", _floats(1)), tensor(FLOAT, "2 0", "")),
-        (tensor(FLOAT, "0", raw(0)), tensor(FLOAT, "0", raw())),
+        (tensor(FLOAT, "0", raw_data(0)), tensor(FLOAT, "0", raw_data())),
     ),
-    "tensor-float-data-dtype": pair(tensor(DOUBLE, "2", _floats(2)), tensor(COMPLEX64, "1", _floats(2))),
-    "tensor-double-data-dtype": pair(
-        tensor(COMPLEX64, "1", listed("double_data", 1, 2)), tensor(COMPLEX128, "1", listed("double_data", 1, 2))
+    "tensor-float-data-dtype": initializer_case(tensor(DOUBLE, "2", _floats(2)), tensor(COMPLEX64, "1", _floats(2))),
+    "tensor-double-data-dtype": initializer_case(
+        tensor(COMPLEX64, "1", list_field("double_data", 1, 2)),
+        tensor(COMPLEX128, "1", list_field("double_data", 1, 2)),
     ),
-    "tensor-int64-data-dtype": pair(
-        tensor(INT32, "1", listed("int64_data", 1)), tensor(INT64, "1", listed("int64_data", 1))
+    "tensor-int64-data-dtype": initializer_case(
+        tensor(INT32, "1", list_field("int64_data", 1)), tensor(INT64, "1", list_field("int64_data", 1))
     ),
-    "tensor-uint64-data-dtype": pair(
-        tensor(INT64, "1", listed("uint64_data", 1)), tensor(UINT32, "1", listed("uint64_data", 1))
+    "tensor-uint64-data-dtype": initializer_case(
+        tensor(INT64, "1", list_field("uint64_data", 1)), tensor(UINT32, "1", list_field("uint64_data", 1))
     ),
-    "tensor-string-data-dtype": pair(tensor(UINT8, "1", _strings(1)), tensor(STRING, "1", _strings(1))),
-    "tensor-int32-data-dtype": pairs(
+    "tensor-string-data-dtype": initializer_case(tensor(UINT8, "1", _strings(1)), tensor(STRING, "1", _strings(1))),
+    "tensor-int32-data-dtype": initializers_case(
         (tensor(UINT32, "1", _ints(1)), tensor(INT8, "1", _ints(1))),
         (tensor(FLOAT, "1", _ints(1)), tensor(FLOAT6E2M3, "1", _ints(1))),
     ),
-    "tensor-raw-data-dtype": pairs(
-        (tensor(STRING, "1", raw(65)), tensor(STRING, "1", _strings(1))),
-        (tensor(0, "1", raw(65)), tensor(UINT8, "1", raw(65))),
+    "tensor-raw-data-dtype": initializers_case(
+        (tensor(STRING, "1", raw_data(65)), tensor(STRING, "1", _strings(1))),
+        (tensor(0, "1", raw_data(65)), tensor(UINT8, "1", raw_data(65))),
     ),
-    "tensor-typed-data-count": pairs(
+    "tensor-typed-data-count": initializers_case(
         (tensor(FLOAT, "2 2", _floats(3)), tensor(FLOAT, "2 2", _floats(4))),
         (tensor(FLOAT, "2", _floats(3)), tensor(FLOAT, "2", _floats(2))),
-        (tensor(DOUBLE, "", listed("double_data", 1, 2)), tensor(DOUBLE, "", listed("double_data", 1))),
-        (tensor(INT64, "2", listed("int64_data", -1)), tensor(INT64, "2", listed("int64_data", -1, 300))),
-        (tensor(UINT32, "2", listed("uint64_data", 300)), tensor(UINT32, "2", listed("uint64_data", 1, 2))),
-        (tensor(UINT64, "2", listed("uint64_data", 300)), tensor(UINT64, "2", listed("uint64_data", 1, 2))),
+        (tensor(DOUBLE, "", list_field("double_data", 1, 2)), tensor(DOUBLE, "", list_field("double_data", 1))),
+        (tensor(INT64, "2", list_field("int64_data", -1)), tensor(INT64, "2", list_field("int64_data", -1, 300))),
+        (tensor(UINT32, "2", list_field("uint64_data", 300)), tensor(UINT32, "2", list_field("uint64_data", 1, 2))),
+        (tensor(UINT64, "2", list_field("uint64_data", 300)), tensor(UINT64, "2", list_field("uint64_data", 1, 2))),
         (tensor(STRING, "2", _strings(3)), tensor(STRING, "2", 'string_data: "" string_data: ""')),
     ),
-    "tensor-complex64-data-count": pair(tensor(COMPLEX64, "2", _floats(2)), tensor(COMPLEX64, "2", _floats(4))),
-    "tensor-complex128-data-count": pair(
-        tensor(COMPLEX128, "1", listed("double_data", 1)), tensor(COMPLEX128, "1", listed("double_data", 1, 2))
+    "tensor-complex64-data-count": initializer_case(
+        tensor(COMPLEX64, "2", _floats(2)), tensor(COMPLEX64, "2", _floats(4))
     ),
-    "tensor-int32-data-count": pairs(
-        (tensor(INT32, "3", listed("int32_data", -1, 1)), tensor(INT32, "3", listed("int32_data", -1, 300, 1))),
+    "tensor-complex128-data-count": initializer_case(
+        tensor(COMPLEX128, "1", list_field("double_data", 1)), tensor(COMPLEX128, "1", list_field("double_data", 1, 2))
+    ),
+    "tensor-int32-data-count": initializers_case(
+        (tensor(INT32, "3", list_field("int32_data", -1, 1)), tensor(INT32, "3", list_field("int32_data", -1, 300, 1))),
         (tensor(UINT8, "4", _ints(1)), tensor(UINT8, "4", _ints(4))),
         (tensor(BOOL, "1", _ints(2)), tensor(BOOL, "2", _ints(2))),
     ),
-    "tensor-int32-data-count-4bit": pairs(
+    "tensor-int32-data-count-4bit": initializers_case(
         (tensor(INT4, "5", _ints(1)), tensor(INT4, "5", _ints(3))),
         (tensor(FLOAT4E2M1, "2", _ints(2)), tensor(FLOAT4E2M1, "2", _ints(1))),
     ),
-    "tensor-int32-data-count-2bit": pairs(
+    "tensor-int32-data-count-2bit": initializers_case(
         (tensor(INT2, "5", _ints(1)), tensor(INT2, "5", _ints(2))),
         (tensor(UINT2, "4", _ints(4)), tensor(UINT2, "4", _ints(1))),
     ),
-    "tensor-int32-data-count-6bit": pair(tensor(FLOAT6E2M3, "4", _ints(3)), tensor(FLOAT6E2M3, "4", _ints(4))),
-    "tensor-float6-raw-preferred": pair(tensor(FLOAT6E2M3, "4", _ints(4)), tensor(FLOAT6E2M3, "4", raw(0, 0, 0))),
-    "tensor-raw-data-length": pairs(
-        (tensor(FLOAT, "2", raw(*range(4))), tensor(FLOAT, "2", raw(*range(8)))),
-        (tensor(FLOAT, "1", raw(*range(8))), tensor(FLOAT, "", raw(*range(4)))),
-        (tensor(COMPLEX128, "1", raw(*range(8))), tensor(COMPLEX128, "1", raw(*range(16)))),
-        (tensor(BFLOAT16, "2", raw(0, 0)), tensor(BFLOAT16, "1", raw(0, 0))),
-        (tensor(FLOAT8E8M0, "2", raw(0)), tensor(FLOAT8E8M0, "2", raw(0, 0))),
+    "tensor-int32-data-count-6bit": initializer_case(
+        tensor(FLOAT6E2M3, "4", _ints(3)), tensor(FLOAT6E2M3, "4", _ints(4))
     ),
-    "tensor-raw-data-length-4bit": pairs(
-        (tensor(UINT4, "3", raw(0)), tensor(UINT4, "3", raw(0, 0))),
-        (tensor(FLOAT4E2M1, "2", raw(0, 0)), tensor(FLOAT4E2M1, "2", raw(0))),
+    "tensor-float6-raw-preferred": initializer_case(
+        tensor(FLOAT6E2M3, "4", _ints(4)), tensor(FLOAT6E2M3, "4", raw_data(0, 0, 0))
     ),
-    "tensor-raw-data-length-2bit": pair(tensor(INT2, "5", raw(0)), tensor(INT2, "5", raw(0, 0))),
-    "tensor-raw-data-length-6bit": pairs(
-        (tensor(FLOAT6E3M2, "5", raw(0, 0, 0)), tensor(FLOAT6E3M2, "5", raw(0, 0, 0, 0))),
-        (tensor(FLOAT6E3M2, "4", raw(0, 0, 0, 0)), tensor(FLOAT6E3M2, "4", raw(0, 0, 0))),
+    "tensor-raw-data-length": initializers_case(
+        (tensor(FLOAT, "2", raw_data(*range(4))), tensor(FLOAT, "2", raw_data(*range(8)))),
+        (tensor(FLOAT, "1", raw_data(*range(8))), tensor(FLOAT, "", raw_data(*range(4)))),
+        (tensor(COMPLEX128, "1", raw_data(*range(8))), tensor(COMPLEX128, "1", raw_data(*range(16)))),
+        (tensor(BFLOAT16, "2", raw_data(0, 0)), tensor(BFLOAT16, "1", raw_data(0, 0))),
+        (tensor(FLOAT8E8M0, "2", raw_data(0)), tensor(FLOAT8E8M0, "2", raw_data(0, 0))),
+    ),
+    "tensor-raw-data-length-4bit": initializers_case(
+        (tensor(UINT4, "3", raw_data(0)), tensor(UINT4, "3", raw_data(0, 0))),
+        (tensor(FLOAT4E2M1, "2", raw_data(0, 0)), tensor(FLOAT4E2M1, "2", raw_data(0))),
+    ),
+    "tensor-raw-data-length-2bit": initializer_case(tensor(INT2, "5", raw_data(0)), tensor(INT2, "5", raw_data(0, 0))),
+    "tensor-raw-data-length-6bit": initializers_case(
+        (tensor(FLOAT6E3M2, "5", raw_data(0, 0, 0)), tensor(FLOAT6E3M2, "5", raw_data(0, 0, 0, 0))),
+        (tensor(FLOAT6E3M2, "4", raw_data(0, 0, 0, 0)), tensor(FLOAT6E3M2, "4", raw_data(0, 0, 0))),
     ),
     "tensor-segment-bounds": Case(
         initializers(
@@ -158,12 +168,12 @@ CASES = {
             tensor(FLOAT, "4", _SEGMENT % (-1, 1) + _floats(2)),
             tensor(FLOAT, "4", "segment { begin: 0 }" + _floats(4)),
             tensor(FLOAT, "4", _SEGMENT % (1, 3) + _floats(1)),
-            tensor(UINT4, "4", _SEGMENT % (1, 4) + raw(0)),
+            tensor(UINT4, "4", _SEGMENT % (1, 4) + raw_data(0)),
         ),
         initializers(
             tensor(FLOAT, "4", _SEGMENT % (1, 4) + _floats(3)),
             tensor(FLOAT, "4", _SEGMENT % (1, 1)),
-            tensor(UINT4, "4", _SEGMENT % (1, 4) + raw(0, 0)),
+            tensor(UINT4, "4", _SEGMENT % (1, 4) + raw_data(0, 0)),
         ),
         (
             *(f"graph.initializer[{i}].segment" for i in (3, 0, 1, 2)),

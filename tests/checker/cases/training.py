@@ -1,4 +1,4 @@
-from check_case import Case, holding, model, node, shaped, sparse, tensor, value
+from check_case import Case, float_type, graph_attribute, model, node, sparse, tensor, value
 
 _OPSET = 'opset_import { version: 17 } opset_import { domain: "ai.onnx.preview.training" version: 1 }'
 _MAIN_GRAPH = (
@@ -37,7 +37,7 @@ CASES = {
         _model(f'initialization {{ name: "i" initializer {{ {tensor("q")} }} }}'),
         (f"{_ENTRY_PATH}.initialization",),
     ),
-    # An initializer of another entry's algorithm, and a value that is not an initializer.
+    # The keys are an initializer of another entry's algorithm, and a value that is not an initializer.
     "training-initialization-key-initializer": Case(
         _model(_INIT + _initialize("m") + _initialize("y"), _algorithm()),
         _model(_INIT + _initialize("m") + _initialize("w") + _initialize("s") + _algorithm()),
@@ -69,7 +69,7 @@ CASES = {
     "training-algorithm-present": Case(
         _model(_update() + _update("s", "y")), _model(_update("w", "y") + _update("s", "y")), (_ENTRY_PATH,)
     ),
-    # An initializer may be the default of an input, in one graph as in two.
+    # An initializer may be the default of an input, whether both are in one graph or in two.
     "training-algorithm-combined-valid": Case(
         _model(
             _algorithm(
@@ -95,9 +95,12 @@ CASES = {
         ),
     ),
     "training-inference-independent": Case(
-        _model(_algorithm(), main=_MAIN_GRAPH + node("u", "z") + node("x", "o", holding(node("m", "t")), op="If")),
         _model(
-            _algorithm() + _INIT, main=_MAIN_GRAPH + node("v", "z") + node("x", "o", holding(node("x", "t")), op="If")
+            _algorithm(), main=_MAIN_GRAPH + node("u", "z") + node("x", "o", graph_attribute(node("m", "t")), op="If")
+        ),
+        _model(
+            _algorithm() + _INIT,
+            main=_MAIN_GRAPH + node("v", "z") + node("x", "o", graph_attribute(node("x", "t")), op="If"),
         ),
         ("graph.node[1].input[0]", "graph.node[2].attribute[0].g.node[0].input[0]"),
     ),
@@ -114,14 +117,14 @@ CASES = {
     # w and m have dims [1], s is sparse; the outputs have other types.
     "training-binding-type-match": Case(
         _model(
-            f'initialization {{ name: "i" output {{ {value("v", shaped("dim { dim_value: 2 }"))} }} }}'
+            f'initialization {{ name: "i" output {{ {value("v", float_type("dim { dim_value: 2 }"))} }} }}'
             + _initialize("w")
             + f'algorithm {{ name: "a" initializer {{ {tensor("m")} }} output {{ name: "u" '
             + "type { tensor_type { elem_type: 7 } } } }"
             + _update("m")
         ),
         _model(
-            f'initialization {{ name: "i" output {{ {value("v", shaped("dim { dim_value: 1 }"))} }} }}'
+            f'initialization {{ name: "i" output {{ {value("v", float_type("dim { dim_value: 1 }"))} }} }}'
             + _initialize("w")
             + f'algorithm {{ name: "a" initializer {{ {tensor("m")} }} output {{ name: "u" '
             + "type { tensor_type { elem_type: 1 } } } }"
