@@ -166,7 +166,7 @@ def test_bytes_are_shown_with_their_offsets(page):
     page.click("#show-bytes")
     page.click(".records .link", "op_type")
     offset = DIGITS.read_bytes().index(b"Conv")
-    page.one(".hex .offset", str(offset))  # the bytes of the node are shown before, which contain the operator, too
+    page.element(".hex .offset", str(offset))  # the bytes of the node are shown before, which contain the operator, too
     assert "Conv" in page.text(".hex .text", "Conv")
 
 

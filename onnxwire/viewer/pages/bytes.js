@@ -7,7 +7,7 @@ const PAGE_BYTES = 32 * LINE_BYTES; // number of bytes in a page
 const PAGE_ROWS = 50; // number of records in a page
 
 /** Return a closed card, which loads the bytes when it is opened. */
-export async function bytesCard(path, payloadOf = null) {
+export function bytesCard(path, payloadOf = null) {
   const body = html("div");
   const toggle = html("button", { type: "button", class: "step", "aria-expanded": "false", id: "show-bytes" }, "Show");
   toggle.addEventListener("click", async () => {

@@ -22,7 +22,7 @@ export async function showFields(path, details, isCurrent) {
   fillChildren(tree, body, answer, 1, 0);
   body.querySelector("[role=treeitem]")?.setAttribute("tabindex", 0);
   body.addEventListener("keydown", (event) => moveFocus(event, body));
-  bytes.append(await bytesCard(path));
+  bytes.append(bytesCard(path));
 }
 
 /** Return the path from the root with a link for each part. */
@@ -126,7 +126,7 @@ function drawRow(tree, row, level) {
 function bytesLink(tree, row) {
   if (row.path === null) return countText(row.offset);
   return html("button", { type: "button", class: "link", title: "Show the bytes", onclick: async () => {
-    tree.bytes.replaceChildren(await bytesCard(row.path));
+    tree.bytes.replaceChildren(bytesCard(row.path));
     tree.bytes.querySelector("#show-bytes").click();
     tree.bytes.scrollIntoView({ block: "nearest" });
   } }, countText(row.offset));

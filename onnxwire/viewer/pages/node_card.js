@@ -55,7 +55,7 @@ export async function showNode(path, details, isCurrent) {
     html("div", { class: "pair" }, inputsCard(node), outputsCard(node)),
     node.attributes.length || session.is_editable ? attributesCard(node) : "",
     notesCard(node),
-    await bytesCard(path),
+    bytesCard(path),
   );
   scrollToFocus(picture);
   return node;

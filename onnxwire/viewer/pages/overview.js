@@ -28,7 +28,7 @@ export async function showOverview(details, isCurrent) {
       html("section", { class: "card" }, html("h2", {}, "Model"), html("dl", {}, ...facts.flatMap(([key, value]) => [html("dt", {}, key), html("dd", {}, ...[value].flat())])), addMetadataButton("")),
       html("section", { class: "card" }, values("Inputs", summary.graph.inputs, "graph.input"), html("p", {}), values("Outputs", summary.graph.outputs, "graph.output"))),
     html("div", { class: "pair" }, operators(summary.nodes.by_operator), largest(summary.tensors.largest)),
-    await bytesCard(""),
+    bytesCard(""),
   );
 }
 
@@ -72,11 +72,11 @@ function largest(rows) {
 }
 
 /** Show a graph or function of the outline. */
-export async function showGraph(row, details) {
+export function showGraph(row, details) {
   setChildren(details,
     html("div", { class: "head" }, html("h1", {}, row.name || row.path), html("span", { class: "sub" }, row.of ? `${row.kind} of ${row.of}` : row.kind), html("span", { class: "actions" }, fieldsButton(row.path))),
     problemsCard(row.path),
     html("section", { class: "card" }, html("dl", {}, html("dt", {}, "nodes"), html("dd", {}, countText(row.nodes)), html("dt", {}, "initializers"), html("dd", {}, countText(row.tensors)), html("dt", {}, "path"), html("dd", { class: "mono" }, row.path))),
-    await bytesCard(row.path),
+    bytesCard(row.path),
   );
 }

@@ -160,12 +160,12 @@ async function show() {
       const row = state.outline.find((graph) => graph.path === path) ?? { path, name: "", kind: "graph", of: "", nodes: 0, tensors: 0 };
       search.value = "";
       if (setList("nodes", path)) await list.reset();
-      await showGraph(row, details);
+      if (isCurrent()) showGraph(row, details);
     } else {
       setList(state.kind, state.scope);
       await showOverview(details, isCurrent);
     }
-    details.scrollTop = 0;
+    if (isCurrent()) details.scrollTop = 0;
   } catch (error) {
     if (isCurrent()) showError(error);
   }

@@ -21,7 +21,7 @@ export async function showTensor(path, details, isCurrent) {
     factsCard(tensor),
     dropCard(),
     hasValues ? html("div", { class: "pair" }, histogramCard, heatMapCard) : html("p", { class: "note" }, "Strings have no histogram; their bytes are below."),
-    await bytesCard(path, hasValues ? path : null),
+    bytesCard(path, hasValues ? path : null),
   );
   if (hasValues) {
     try {
