@@ -1,12 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""CompactOverlay: the edits of a message that has no view, with entries for the edited and present fields only."""
+"""CompactOverlay: the edits of a message that has no view, with entries for the edited fields only."""
 from cython cimport final
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
 
-from onnxwire.engine.document cimport Document
+from onnxwire.engine.document cimport EMPTY, Document
 from onnxwire.engine.overlay cimport Overlay
 from onnxwire.engine.table cimport Slot, Table
+
+
+cdef extern from "Python.h":
+    PyTypeObject* Py_TYPE(PyObject* o)
 
 
 cdef struct Entry:
@@ -20,17 +24,28 @@ cdef struct Entry:
 
 @final
 cdef class CompactOverlay:
-    # Created by `compact` in one allocation with its entries.
+    # Created by `compact`, with memory for all entries.
     cdef Table* table
-    cdef const uint8_t* start    # the bytes that it is registered for
+    cdef PyObject* base          # owner of the content that replaced the registered bytes: bytes or a Document; or NULL
+    cdef const uint8_t* start    # the content; NULL if there are no bytes
     cdef const uint8_t* end
-    cdef PyObject* data          # bytes: the content that ParseFromString replaced them with, or NULL; owned
     cdef uint32_t generation
     cdef uint32_t flags
     cdef uint32_t n
-    cdef Entry* entries
+    cdef bint has_all            # there is an entry for each present field, not only for edited ones
+    cdef Entry[1] entries        # n entries, ascending by `index`
 
 
 cdef CompactOverlay compact(Overlay overlay, Document document)
-cdef Overlay expand(CompactOverlay self, Document document)
+cdef Overlay expand(CompactOverlay self, Document document, const uint8_t* address, const uint8_t* address_end)
 cdef bint is_in_place(Overlay self) noexcept
+cdef int fill_slots(CompactOverlay self, PyObject* document, Slot* slots) except -1
+
+
+cdef inline PyObject* base_of_compact(CompactOverlay self, PyObject* document) noexcept:
+    """Return the document of the content; document: that of the registered bytes."""
+    if self.base == NULL and self.start != NULL:
+        return document
+    if self.base != NULL and Py_TYPE(self.base) == <PyTypeObject*>Document:
+        return self.base
+    return <PyObject*>EMPTY

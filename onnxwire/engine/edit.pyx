@@ -16,7 +16,7 @@ from onnxwire.engine.document cimport EMPTY, part_of_bytes
 from onnxwire.engine.encode cimport encode_small
 from onnxwire.engine.overlay cimport count_clear, exchange, new_overlay, owned, put_value, unlist_absent
 from onnxwire.engine.overlay_copy cimport copy_overlay, copy_span
-from onnxwire.engine.overlay_index cimport register_overlay
+from onnxwire.engine.overlay_index cimport note_first_edit, register_overlay
 from onnxwire.engine.payload cimport Payload
 from onnxwire.engine.table cimport (
     BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, MESSAGE, SFIXED32, SINT32, SINT64, STRING,
@@ -86,7 +86,7 @@ cdef Overlay make_overlay(View self, Document document):
     register_overlay(document, overlay)
     # If the file was written to, registering may have released another overlay of this address, and run other code.
     document.check_open()
-    document.next_epoch()
+    note_first_edit(document, overlay.address)
     use_overlay(self, overlay)
     self.epoch = document.epoch
     return overlay

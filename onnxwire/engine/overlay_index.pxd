@@ -2,11 +2,15 @@
 """The overlays of a document, sorted by the address of their messages."""
 from cython cimport final
 from cpython.object cimport PyObject
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint32_t
 
 from onnxwire.engine.compact_overlay cimport CompactOverlay
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.overlay cimport Overlay
+
+
+cdef enum:
+    N_FIRST_EDITS = 4            # a power of two
 
 
 cdef struct Pair:
@@ -30,8 +34,17 @@ cdef class OverlayIndex:
     # The position found last: programs, encoders and comparisons mostly go through messages in order.
     cdef Py_ssize_t leaf
     cdef Py_ssize_t i
+    # The position of the overlay that was compacted last.
+    cdef Py_ssize_t compacted_leaf
+    cdef Py_ssize_t compacted_i
+    # The messages whose first edits advanced the document's epoch to its value `epoch` and the values before it, at
+    # index epoch % N_FIRST_EDITS.
+    cdef size_t[N_FIRST_EDITS] first_edits
+    cdef uint32_t n_first_edits      # number of these values, up to N_FIRST_EDITS
+    cdef uint32_t epoch
 
     cdef bint seek(self, size_t address) noexcept
+    cdef void seek_from(self, Py_ssize_t leaf, Py_ssize_t i) noexcept
     cdef bint find(self, const uint8_t* p, Pair* found) noexcept
     cdef int put(self, size_t address, size_t end, PyObject* edits) except -1
     cdef int reserve_pair(self) except -1
@@ -52,8 +65,24 @@ cdef OverlayIndex make_index(Document document)
 cdef int register_overlay(Document document, Overlay overlay) except -1
 cdef bint has_edits(Document document, const uint8_t* start, const uint8_t* end) noexcept
 cdef Overlay overlay_at(Document document, const uint8_t* start)
-cdef bint is_plain_compact(const Pair* pair) noexcept
+cdef bint is_compact(const Pair* pair) noexcept
 cdef Overlay overlay_of(Pair* pair, Document document)
+cdef void note_first_edit(Document document, const uint8_t* start) noexcept
+
+
+cdef inline bint is_unaffected(Document document, uint32_t epoch, const uint8_t* start) noexcept:
+    """Return whether only first edits of messages at other addresses advanced the epoch of a document since `epoch`."""
+    cdef PyObject* index = <PyObject*>document.overlays
+    cdef uint32_t n = document.epoch - epoch
+    cdef uint32_t i
+    if index == <PyObject*>None or epoch == 0 or (<OverlayIndex>index).epoch != document.epoch:
+        return False
+    if n > (<OverlayIndex>index).n_first_edits:
+        return False
+    for i in range(n):
+        if (<OverlayIndex>index).first_edits[(document.epoch - i) % N_FIRST_EDITS] == <size_t>start:
+            return False
+    return True
 
 
 cdef inline bint find_edits(PyObject* document, const uint8_t* p, const uint8_t* end, Pair* pair) noexcept:

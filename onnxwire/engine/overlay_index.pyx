@@ -11,6 +11,7 @@ from onnxwire.engine.compact_overlay cimport compact, expand
 from onnxwire.engine.document cimport Spans
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.memory cimport free, malloc, realloc
+from onnxwire.engine.overlay cimport owned
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)
@@ -58,10 +59,12 @@ cdef class OverlayIndex:
         leaf = &self.leaves[self.leaf]
         if self.i < leaf.n and leaf.pairs[self.i].address < address:
             self.i += 1
-        if self.i < leaf.n and address <= leaf.pairs[self.i].address and (
-            self.i and leaf.pairs[self.i - 1].address < address
-        ):
-            return True
+        if self.i and leaf.pairs[self.i - 1].address < address:
+            if self.i < leaf.n:
+                if address <= leaf.pairs[self.i].address:
+                    return True
+            elif self.leaf == high:
+                return False
         # The last leaf that begins at or before the address.
         while low < high:
             middle = (low + high + 1) // 2
@@ -84,6 +87,12 @@ cdef class OverlayIndex:
             self.leaf += 1
             self.i = 0
         return self.i < self.leaves[self.leaf].n
+
+    cdef void seek_from(self, Py_ssize_t leaf, Py_ssize_t i) noexcept:
+        """Set the position from which the next `seek` starts; it may be outdated."""
+        if leaf < self.n_leaves and i <= self.leaves[leaf].n:
+            self.leaf = leaf
+            self.i = i
 
     cdef bint find(self, const uint8_t* p, Pair* found) noexcept:
         """Find the first overlay, or further piece, at or after p; returns False if there is none."""
@@ -210,6 +219,21 @@ cdef int register_overlay(Document document, Overlay overlay) except -1:
     return 0
 
 
+cdef void note_first_edit(Document document, const uint8_t* start) noexcept:
+    """Advance the epoch after the first edit of the message at `start`, so that its views find the overlay.
+
+    A view that was filled some epochs ago is still valid if all these edits were of other messages.
+    """
+    cdef OverlayIndex index = index_of(document)
+    cdef bint is_next = index is not None and index.epoch == document.epoch
+    document.next_epoch()
+    if index is None:
+        return
+    index.n_first_edits = min(index.n_first_edits + 1, <uint32_t>N_FIRST_EDITS) if is_next and document.epoch > 1 else 1
+    index.first_edits[document.epoch % N_FIRST_EDITS] = <size_t>start
+    index.epoch = document.epoch
+
+
 cdef Overlay overlay_at(Document document, const uint8_t* start):
     """Return the overlay of the message whose first byte is at `start`, or None."""
     cdef OverlayIndex index = index_of(document)
@@ -219,16 +243,22 @@ cdef Overlay overlay_at(Document document, const uint8_t* start):
         return None
     if Py_TYPE(pair.edits) == <PyTypeObject*>Overlay:
         return <Overlay>pair.edits
-    overlay = expand(<CompactOverlay>pair.edits, document)
+    overlay = expand_pair(&pair, document)
     # Both forms share their values: releasing the old one runs no other code.
     index.put(pair.address, pair.end, <PyObject*>overlay)
     note_use(document, pair.address)
     return overlay
 
 
-cdef bint is_plain_compact(const Pair* pair) noexcept:
-    """Return whether edits are a CompactOverlay whose bytes are those that were registered."""
-    return Py_TYPE(pair.edits) == <PyTypeObject*>CompactOverlay and (<CompactOverlay>pair.edits).data == NULL
+cdef bint is_compact(const Pair* pair) noexcept:
+    """Return whether edits are a CompactOverlay."""
+    return Py_TYPE(pair.edits) == <PyTypeObject*>CompactOverlay
+
+
+cdef Overlay expand_pair(const Pair* pair, Document document):
+    return expand(
+        <CompactOverlay>pair.edits, document, <const uint8_t*>pair.address, <const uint8_t*>pair.end
+    )
 
 
 cdef Overlay overlay_of(Pair* pair, Document document):
@@ -237,7 +267,7 @@ cdef Overlay overlay_of(Pair* pair, Document document):
         return None
     if Py_TYPE(pair.edits) == <PyTypeObject*>Overlay:
         return <Overlay>pair.edits
-    return expand(<CompactOverlay>pair.edits, document)
+    return expand_pair(pair, document)
 
 
 # --- compaction of overlays that have no view
@@ -288,19 +318,31 @@ cdef int compact_oldest(Document document, size_t address) except -1:
 cdef int compact_at(Document document, size_t address) except -1:
     """Replace the overlay at an address by a CompactOverlay, unless a view owns it or it has more than plain values."""
     cdef OverlayIndex index = index_of(document)
+    cdef Py_ssize_t leaf = index.leaf
+    cdef Py_ssize_t i = index.i
+    # Overlays are mostly compacted in the order of their addresses, too.
+    index.seek_from(index.compacted_leaf, index.compacted_i)
+    if index.seek(address):
+        index.compacted_leaf = index.leaf
+        index.compacted_i = index.i
+        compact_pair(document, &index.leaves[index.leaf].pairs[index.i], address)
+    index.seek_from(leaf, i)
+    return 0
+
+
+cdef int compact_pair(Document document, Pair* pair, size_t address) except -1:
+    cdef PyObject* old = pair.edits
     cdef Overlay overlay
-    cdef Pair pair
-    if not index.find(<const uint8_t*>address, &pair) or pair.address != address or pair.edits == NULL:
+    if pair.address != address or old == NULL or Py_TYPE(old) != <PyTypeObject*>Overlay or Py_REFCNT(old) != 1:
         return 0
-    if Py_TYPE(pair.edits) != <PyTypeObject*>Overlay or Py_REFCNT(pair.edits) != 1:
-        return 0
-    overlay = <Overlay>pair.edits
+    overlay = <Overlay>old
     if overlay.depth != document.depth + 1:
         return 0
     compacted = compact(overlay, document)
     if compacted is not None:
+        pair.edits = owned(compacted)
         # Both forms share their values: releasing the old one runs no other code.
-        index.put(address, pair.end, <PyObject*>compacted)
+        Py_XDECREF(old)
     return 0
 
 

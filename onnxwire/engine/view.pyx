@@ -22,7 +22,7 @@ from onnxwire.engine.view_registry cimport (
 from onnxwire.engine.partial cimport N_MEMORIES
 from onnxwire.engine.fetch_structure cimport fetch_span
 from onnxwire.engine.overlay cimport AbsentKey, find_absent, list_absent, new_overlay, owned, unlist_absent
-from onnxwire.engine.overlay_index cimport overlay_at
+from onnxwire.engine.overlay_index cimport is_unaffected, overlay_at
 from onnxwire.engine.table cimport (
     BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, INT64, MESSAGE, SFIXED32, SFIXED64, SINT32,
     SINT64, STRING, UINT32, UINT64, TableRef, bit_of, find_field, has_value,
@@ -298,6 +298,9 @@ cdef int refresh(View self) except -1:
     cdef uint64_t records = 0
     cdef bytes kept
     cdef CachedTail tail
+    if self.overlay == NULL and is_unaffected(document, self.epoch, self.start):
+        self.epoch = document.epoch
+        return 0
     if self.overlay != NULL or document.overlays is not None or document.epoch == EPOCH_CLOSED:
         # This may turn a view of an absent message into a view of bytes whose slots are filled.
         if find_overlay(self) or self.epoch == (<Document>self.document).epoch:
