@@ -6,7 +6,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t
 
 from onnxwire.engine.document cimport EMPTY, Document
 from onnxwire.engine.overlay cimport Overlay
-from onnxwire.engine.table cimport Slot, Table
+from onnxwire.engine.table cimport Field, Slot, Table
 
 
 cdef extern from "Python.h":
@@ -33,10 +33,14 @@ cdef class CompactOverlay:
     cdef uint32_t flags
     cdef uint32_t n
     cdef bint has_all            # there is an entry for each present field, not only for edited ones
-    cdef Entry[1] entries        # n entries, ascending by `index`
+    # n entries follow, ascending by `index`
 
 
 cdef CompactOverlay compact(Overlay overlay, Document document)
+cdef CompactOverlay compact_edit(
+    Table* table, const uint8_t* start, const uint8_t* end, uint32_t flags, const Field* field, const Slot* slot,
+    PyObject* held
+)
 cdef Overlay expand(CompactOverlay self, Document document, const uint8_t* address, const uint8_t* address_end)
 cdef bint is_in_place(Overlay self) noexcept
 cdef int fill_slots(CompactOverlay self, PyObject* document, Slot* slots) except -1
@@ -49,3 +53,7 @@ cdef inline PyObject* base_of_compact(CompactOverlay self, PyObject* document) n
     if self.base != NULL and Py_TYPE(self.base) == <PyTypeObject*>Document:
         return self.base
     return <PyObject*>EMPTY
+
+
+cdef inline Entry* entries_of(CompactOverlay self) noexcept:
+    return <Entry*>(<char*><PyObject*>self + (<PyTypeObject*>CompactOverlay).tp_basicsize)

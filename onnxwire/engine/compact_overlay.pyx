@@ -40,7 +40,7 @@ cdef class CompactOverlay:
     def __dealloc__(self):
         cdef uint32_t i
         for i in range(self.n):
-            Py_XDECREF(self.entries[i].held)
+            Py_XDECREF(entries_of(self)[i].held)
         Py_XDECREF(self.base)
 
 
@@ -49,11 +49,11 @@ cdef CompactOverlay compact(Overlay overlay, Document document):
 
     document: the document of its views.
     """
+    cdef uint32_t n_fields = overlay.table.n_fields
     cdef uint32_t n = 0
     cdef uint32_t i
-    cdef PyObject* o
-    cdef Entry* entry
     cdef PyObject* base = NULL
+    cdef CompactOverlay compacted
     cdef bint has_all
     if overlay.address == NULL or overlay.parts != NULL or overlay.unknown != NULL or overlay.parent != NULL:
         return None
@@ -63,46 +63,82 @@ cdef CompactOverlay compact(Overlay overlay, Document document):
             base = overlay.base
         if base == NULL:
             return None
-    if overlay.table.n_fields > <uint16_t>-1:
+    if n_fields > <uint16_t>-1:
         return None
-    has_all = <uint64_t>(overlay.end - overlay.start) > MAX_RESCANNED_BYTES
-    for i in range(overlay.table.n_fields):
-        n += needs_entry(overlay, i, has_all)
-    o = <PyObject*>PyObject_Malloc(
-        <size_t>(<PyTypeObject*>CompactOverlay).tp_basicsize + n * sizeof(Entry) - sizeof((<CompactOverlay>o).entries)
+    has_all = overlay.clears != NULL or <uint64_t>(overlay.end - overlay.start) > MAX_RESCANNED_BYTES
+    for i in range(n_fields):
+        n += needs_entry(overlay, i) if has_all else overlay.touched[i]
+    compacted = new_compact(overlay.table, n)
+    compacted.base = base
+    Py_XINCREF(base)
+    compacted.start = overlay.start
+    compacted.end = overlay.end
+    compacted.generation = overlay.generation
+    compacted.flags = overlay.flags
+    compacted.has_all = has_all
+    for i in range(n_fields):
+        if overlay.touched[i] or has_all and needs_entry(overlay, i):
+            put_entry(
+                compacted, i, &overlay.slots[i], overlay.held[i], overlay.touched[i],
+                overlay.clears[i] if overlay.clears != NULL else 0
+            )
+    return compacted
+
+
+cdef inline bint needs_entry(Overlay overlay, uint32_t i) noexcept:
+    """Return whether the state of a field is to be stored, for an overlay that is compacted with all present fields."""
+    return overlay.touched[i] or overlay.slots[i].p != NULL or overlay.clears != NULL and overlay.clears[i]
+
+
+cdef CompactOverlay new_compact(Table* table, uint32_t capacity):
+    """Make a CompactOverlay without bytes and entries."""
+    cdef PyObject* o = <PyObject*>PyObject_Malloc(
+        <size_t>(<PyTypeObject*>CompactOverlay).tp_basicsize + capacity * sizeof(Entry)
     )
     if o == NULL:
         raise MemoryError
     PyObject_Init(o, <PyTypeObject*>CompactOverlay)
-    (<CompactOverlay>o).table = overlay.table
-    (<CompactOverlay>o).base = base
-    Py_XINCREF(base)
-    (<CompactOverlay>o).start = overlay.start
-    (<CompactOverlay>o).end = overlay.end
-    (<CompactOverlay>o).generation = overlay.generation
-    (<CompactOverlay>o).flags = overlay.flags
-    (<CompactOverlay>o).n = n
-    (<CompactOverlay>o).has_all = has_all
-    entry = (<CompactOverlay>o).entries
-    for i in range(overlay.table.n_fields):
-        if needs_entry(overlay, i, has_all):
-            entry.slot = overlay.slots[i]
-            entry.held = overlay.held[i]
-            entry.clears = overlay.clears[i] if overlay.clears != NULL else 0
-            entry.index = <uint16_t>i
-            entry.touched = overlay.touched[i]
-            Py_XINCREF(entry.held)
-            entry += 1
+    (<CompactOverlay>o).table = table
+    (<CompactOverlay>o).base = NULL
+    (<CompactOverlay>o).start = (<CompactOverlay>o).end = NULL
+    (<CompactOverlay>o).generation = (<CompactOverlay>o).flags = (<CompactOverlay>o).n = 0
+    (<CompactOverlay>o).has_all = False
     compacted = <CompactOverlay>o
     Py_DECREF(compacted)
     return compacted
 
 
-cdef inline bint needs_entry(Overlay overlay, uint32_t i, bint has_all) noexcept:
-    """Return whether the state of a field is to be stored; has_all: even if a scan of the bytes finds it."""
-    if overlay.touched[i] or overlay.held[i] != NULL or overlay.clears != NULL and overlay.clears[i]:
-        return True
-    return has_all and overlay.slots[i].p != NULL
+cdef inline void put_entry(
+    CompactOverlay self, uint32_t index, const Slot* slot, PyObject* held, uint8_t touched, uint32_t clears
+) noexcept:
+    """Add an entry; there is memory for it."""
+    cdef Entry* entry = &entries_of(self)[self.n]
+    Py_XINCREF(held)
+    entry.slot = slot[0]
+    entry.held = held
+    entry.clears = clears
+    entry.index = <uint16_t>index
+    entry.touched = touched
+    self.n += 1
+
+
+cdef CompactOverlay compact_edit(
+    Table* table, const uint8_t* start, const uint8_t* end, uint32_t flags, const Field* field, const Slot* slot,
+    PyObject* held
+):
+    """Return the edits of a message with the bytes from start to end whose only edited field is `field`.
+
+    Returns None if all its slots have to be stored, or if the field is in a oneof.
+    """
+    cdef CompactOverlay compacted
+    if <uint64_t>(end - start) > MAX_RESCANNED_BYTES or field.n_peers or table.n_fields > <uint16_t>-1:
+        return None
+    compacted = new_compact(table, 1)
+    compacted.start = start
+    compacted.end = end
+    compacted.flags = flags
+    put_entry(compacted, field.slot, slot, held, True, 0)
+    return compacted
 
 
 cdef PyObject* bytes_of(Overlay overlay, Document document) except? NULL:
@@ -152,7 +188,7 @@ cdef Overlay expand(CompactOverlay self, Document document, const uint8_t* addre
         overlay.base = owned(base)
     fill_slots(self, overlay.base if overlay.base != NULL else <PyObject*>document, overlay.slots)
     for i in range(self.n):
-        entry = &self.entries[i]
+        entry = &entries_of(self)[i]
         overlay.held[entry.index] = entry.held
         overlay.touched[entry.index] = entry.touched
         Py_XINCREF(entry.held)
@@ -182,7 +218,7 @@ cdef int fill_slots(CompactOverlay self, PyObject* document, Slot* slots) except
         if fault != NULL:
             raise decode_error(<Document>document, fault, self.end)
     for i in range(self.n):
-        entry = &self.entries[i]
+        entry = &entries_of(self)[i]
         slots[entry.index] = entry.slot
     return 0
 

@@ -16,11 +16,11 @@ from onnxwire.engine.document cimport EMPTY, part_of_bytes
 from onnxwire.engine.encode cimport encode_small
 from onnxwire.engine.overlay cimport count_clear, exchange, new_overlay, owned, put_value, unlist_absent
 from onnxwire.engine.overlay_copy cimport copy_overlay, copy_span
-from onnxwire.engine.overlay_index cimport note_first_edit, register_overlay
+from onnxwire.engine.overlay_index cimport note_first_edit, register_edit, register_overlay
 from onnxwire.engine.payload cimport Payload
 from onnxwire.engine.table cimport (
     BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, MESSAGE, SFIXED32, SINT32, SINT64, STRING,
-    UINT32, UINT64, has_value,
+    UINT32, UINT64, Slot, has_value,
 )
 from onnxwire.engine.view cimport (
     use_overlay, document_of, field_value, fill, find_overlay, named_field, new_view, overlay_view,
@@ -98,6 +98,21 @@ cdef int put_into_parent(Overlay self, View parent) except -1:
     (<Document>parent.document).next_epoch()
     put_value(<Overlay>parent.overlay, self.field, set_mark(), 0, <PyObject*>self)
     Py_CLEAR(self.parent)
+    return 0
+
+
+cdef int put_singular(View self, const Field* field, const uint8_t* p, uint64_t n, PyObject* held) except -1:
+    """Set a singular field, not of a message, as `put_value` does."""
+    cdef Slot slot
+    if self.overlay == NULL:
+        fill(self)
+        slot.p = p
+        slot.n = n
+        if self.overlay == NULL and self.parts == NULL and register_edit(
+            <Document>self.document, self.table, self.start, self.end, self.flags, field, &slot, held
+        ):
+            return 0
+    put_value(edit(self), field, p, n, held)
     return 0
 
 
@@ -268,8 +283,7 @@ cdef int set_number(View self, PyObject* value, void* closure) except -1:
     if value == NULL:
         raise no_deletion(field)
     read_number(field, <object>value, &raw)
-    put_value(edit(self), field, set_mark(), raw, NULL)
-    return 0
+    return put_singular(self, field, set_mark(), raw, NULL)
 
 
 cdef int set_text(View self, PyObject* value, void* closure) except -1:
@@ -279,8 +293,7 @@ cdef int set_text(View self, PyObject* value, void* closure) except -1:
     if value == NULL:
         raise no_deletion(field)
     owner = read_text(field, <object>value, &p, &n)
-    put_value(edit(self), field, p, n, <PyObject*>owner)
-    return 0
+    return put_singular(self, field, p, n, <PyObject*>owner)
 
 
 cdef int share_memory(View self, const Field* field, view) except -1:
@@ -420,7 +433,7 @@ cdef int clear_field(View self, const Field* field) except -1:
         if overlay.slots[field.slot].p != NULL or overlay.held[field.slot] != NULL:
             put_value(overlay, field, NULL, 0, NULL)
     elif self.slots[field.slot].p != NULL:
-        put_value(edit(self), field, NULL, 0, NULL)
+        put_singular(self, field, NULL, 0, NULL)
     elif self.overlay != NULL:
         edit(self)
     return 0

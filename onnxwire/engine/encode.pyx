@@ -14,7 +14,7 @@ from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, WIRE_VARINT, read_length, read_record, read_varint, varint_size, write_varint,
 )
 from onnxwire.engine.canonical cimport canonical, is_plain, raw_at
-from onnxwire.engine.compact_overlay cimport CompactOverlay, Entry, base_of_compact, fill_slots
+from onnxwire.engine.compact_overlay cimport CompactOverlay, Entry, base_of_compact, entries_of, fill_slots
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport EMPTY, Document, FarReads, Span, Spans
 from onnxwire.engine.encoder cimport (
@@ -229,7 +229,7 @@ cdef int expand_edits(CompactOverlay compacted, Edits* edits, uint8_t* memory) e
     cdef const Entry* entry
     cdef uint32_t i
     for i in range(compacted.n):
-        entry = &compacted.entries[i]
+        entry = &entries_of(compacted)[i]
         slots[entry.index] = entry.slot
         held[entry.index] = entry.held
         touched[entry.index] = entry.touched

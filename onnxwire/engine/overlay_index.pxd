@@ -7,6 +7,7 @@ from libc.stdint cimport uint8_t, uint32_t
 from onnxwire.engine.compact_overlay cimport CompactOverlay
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.overlay cimport Overlay
+from onnxwire.engine.table cimport Field, Slot, Table
 
 
 cdef enum:
@@ -42,6 +43,8 @@ cdef class OverlayIndex:
     cdef size_t[N_FIRST_EDITS] first_edits
     cdef uint32_t n_first_edits      # number of these values, up to N_FIRST_EDITS
     cdef uint32_t epoch
+    cdef Py_ssize_t n_compact        # number of calls of `register_edit` that succeeded
+    cdef Py_ssize_t n_expanded       # number of overlays that were expanded for a view
 
     cdef bint seek(self, size_t address) noexcept
     cdef void seek_from(self, Py_ssize_t leaf, Py_ssize_t i) noexcept
@@ -67,6 +70,10 @@ cdef bint has_edits(Document document, const uint8_t* start, const uint8_t* end)
 cdef Overlay overlay_at(Document document, const uint8_t* start)
 cdef bint is_compact(const Pair* pair) noexcept
 cdef Overlay overlay_of(Pair* pair, Document document)
+cdef bint register_edit(
+    Document document, Table* table, const uint8_t* start, const uint8_t* end, uint32_t flags, const Field* field,
+    const Slot* slot, PyObject* held
+) except -1
 cdef void note_first_edit(Document document, const uint8_t* start) noexcept
 
 

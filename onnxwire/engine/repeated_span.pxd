@@ -34,6 +34,7 @@ cdef class SpanIterator:
 
     cdef object next_element(self)
     cdef object next_bound(self)
+    cdef bint reads_same_records(self) noexcept
     cdef int seek(self) except -1
     cdef bint peek(self, Span* element) except -1
     cdef void skip(self, const Span* element) noexcept

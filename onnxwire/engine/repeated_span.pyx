@@ -100,7 +100,7 @@ cdef class RepeatedSpan(Repeated):
 
     cdef Spans known_index(self):
         """Return the index of an unchanged field if it was made before, else None."""
-        if self.store is None and self.n_records:
+        if self.store is None and self.n_records > MAX_WALKED_ELEMENTS:
             self.store = self.document.cached(INDEX, self.first)
         # If the bytes were replaced, the cache entry may belong to another field.
         if self.store is not None and <uint64_t>(<Spans>self.store).n == self.n_records:
@@ -495,6 +495,8 @@ cdef class SpanIterator:
             return self
         message = sequence.message
         fill(message)
+        if message.epoch != self.epoch and self.reads_same_records():
+            self.epoch = message.epoch
         # Like a list's iterator: the next element is the sequence's current element at the next index.
         if (
             message.overlay != NULL or sequence.bound is not None
@@ -582,6 +584,16 @@ cdef class SpanIterator:
             self.cursor.p = p + n
             self.i += 1
         return self.i - start
+
+    cdef bint reads_same_records(self) noexcept:
+        """Return whether the message, which is filled, has the records that the cursor is in, and no edits."""
+        cdef RepeatedSpan sequence = self.sequence
+        cdef View message = sequence.message
+        return (
+            message.overlay == NULL and sequence.bound is None and sequence.state == 0
+            and message.document == self.document and self.first != NULL and self.first == sequence.first
+            and message.slots[sequence.field.slot].p == self.first
+        )
 
     cdef int seek(self) except -1:
         """Set the cursor to the next record of the sequence."""

@@ -365,7 +365,8 @@ cdef bint find_overlay(View self) except -1:
     """
     cdef Document document = <Document>self.document
     cdef Overlay overlay
-    document.check_open()
+    if document.epoch == EPOCH_CLOSED:
+        document.check_open()
     if self.overlay != NULL:
         if self.epoch != document.epoch:
             follow(self)
