@@ -51,6 +51,7 @@ cdef CompactOverlay compact(Overlay overlay, Document document):
     """
     cdef uint32_t n_fields = overlay.table.n_fields
     cdef uint32_t n = 0
+    cdef uint32_t clears
     cdef uint32_t i
     cdef PyObject* base = NULL
     cdef CompactOverlay compacted
@@ -67,7 +68,8 @@ cdef CompactOverlay compact(Overlay overlay, Document document):
         return None
     has_all = overlay.clears != NULL or <uint64_t>(overlay.end - overlay.start) > MAX_RESCANNED_BYTES
     for i in range(n_fields):
-        n += needs_entry(overlay, i) if has_all else overlay.touched[i]
+        if needs_entry(overlay, i, has_all):
+            n += 1
     compacted = new_compact(overlay.table, n)
     compacted.base = base
     Py_XINCREF(base)
@@ -77,17 +79,17 @@ cdef CompactOverlay compact(Overlay overlay, Document document):
     compacted.flags = overlay.flags
     compacted.has_all = has_all
     for i in range(n_fields):
-        if overlay.touched[i] or has_all and needs_entry(overlay, i):
-            put_entry(
-                compacted, i, &overlay.slots[i], overlay.held[i], overlay.touched[i],
-                overlay.clears[i] if overlay.clears != NULL else 0
-            )
+        if needs_entry(overlay, i, has_all):
+            clears = 0 if overlay.clears == NULL else overlay.clears[i]
+            put_entry(compacted, i, &overlay.slots[i], overlay.held[i], overlay.touched[i], clears)
     return compacted
 
 
-cdef inline bint needs_entry(Overlay overlay, uint32_t i) noexcept:
-    """Return whether the state of a field is to be stored, for an overlay that is compacted with all present fields."""
-    return overlay.touched[i] or overlay.slots[i].p != NULL or overlay.clears != NULL and overlay.clears[i]
+cdef inline bint needs_entry(Overlay overlay, uint32_t i, bint has_all) noexcept:
+    """Return whether the state of a field is to be stored; has_all: even if a scan of the bytes finds it."""
+    if overlay.touched[i]:
+        return True
+    return has_all and (overlay.slots[i].p != NULL or overlay.clears != NULL and overlay.clears[i] != 0)
 
 
 cdef CompactOverlay new_compact(Table* table, uint32_t capacity):

@@ -15,8 +15,8 @@ from libc.string cimport memcpy
 from onnxwire.engine.document cimport EMPTY, part_of_bytes
 from onnxwire.engine.encode cimport encode_small
 from onnxwire.engine.overlay cimport count_clear, exchange, new_overlay, owned, put_value, unlist_absent
-from onnxwire.engine.overlay_copy cimport copy_overlay, copy_span
-from onnxwire.engine.overlay_index cimport note_first_edit, register_edit, register_overlay
+from onnxwire.engine.overlay_copy cimport copy_bytes, copy_overlay, copy_span
+from onnxwire.engine.overlay_index cimport advance_epoch, register_edit, register_overlay
 from onnxwire.engine.payload cimport Payload
 from onnxwire.engine.table cimport (
     BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, MESSAGE, SFIXED32, SINT32, SINT64, STRING,
@@ -86,7 +86,7 @@ cdef Overlay make_overlay(View self, Document document):
     register_overlay(document, overlay)
     # If the file was written to, registering may have released another overlay of this address, and run other code.
     document.check_open()
-    note_first_edit(document, overlay.address)
+    advance_epoch(document, overlay.address)
     use_overlay(self, overlay)
     self.epoch = document.epoch
     return overlay
@@ -95,7 +95,7 @@ cdef Overlay make_overlay(View self, Document document):
 cdef int put_into_parent(Overlay self, View parent) except -1:
     """Make an absent message present in its parent, which has an overlay."""
     unlist_absent(self)
-    (<Document>parent.document).next_epoch()
+    advance_epoch(<Document>parent.document, (<Overlay>parent.overlay).address)
     put_value(<Overlay>parent.overlay, self.field, set_mark(), 0, <PyObject*>self)
     Py_CLEAR(self.parent)
     return 0
@@ -367,21 +367,15 @@ cdef Overlay content_copy(View source, uint32_t depth):
 
 
 cdef Overlay content_copy_without_gc(View source, uint32_t depth):
-    cdef Document document
     cdef Overlay content
     fill(source)
-    document = <Document>source.document
     if source.overlay != NULL:
-        return copy_overlay(<Overlay>source.overlay, document, depth)
+        return copy_overlay(<Overlay>source.overlay, <Document>source.document, depth)
     content = new_overlay(source.table, depth)
-    content.start = source.start
-    content.end = source.end
+    copy_bytes(content, <Document>source.document, source.start, source.end, source.parts)
     content.flags = source.flags
     memcpy(content.slots, source.slots, source.table.n_fields * sizeof(source.slots[0]))
-    if source.parts != NULL:
-        content.parts = owned(<object>source.parts)
-    # `content` has no base: its bytes are those of the source's document.
-    return copy_overlay(content, document, depth)
+    return content
 
 
 cdef Overlay content_of(Table* table, Document document, uint32_t depth):
@@ -403,7 +397,7 @@ cdef int exchange_content(View self, Overlay content, bint is_new) except -1:
     is_new: whether to detach views of absent messages in it, as protobuf's Clear and ParseFromString do.
     """
     cdef Overlay overlay = edit(self)
-    (<Document>self.document).next_epoch()
+    advance_epoch(<Document>self.document, overlay.address)
     overlay.generation += is_new
     exchange(overlay, content)
     return 0
@@ -416,7 +410,7 @@ cdef int put_message(View self, const Field* field, View source) except -1:
     # Copy first: the edit may make an absent message present that is part of the source.
     held = copy_message(source, depth_of(self), &p, &n)
     cdef Overlay overlay = edit(self)
-    (<Document>self.document).next_epoch()
+    advance_epoch(<Document>self.document, overlay.address)
     put_value(overlay, field, p, n, <PyObject*>held)
     return 0
 
@@ -429,7 +423,7 @@ cdef int clear_field(View self, const Field* field) except -1:
         overlay = edit(self)
         # Detach sequences and messages that were read from the field, including views of the absent message.
         count_clear(overlay, field.slot)
-        (<Document>self.document).next_epoch()
+        advance_epoch(<Document>self.document, overlay.address)
         if overlay.slots[field.slot].p != NULL or overlay.held[field.slot] != NULL:
             put_value(overlay, field, NULL, 0, NULL)
     elif self.slots[field.slot].p != NULL:

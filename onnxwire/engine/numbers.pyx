@@ -621,7 +621,8 @@ cdef int add_numbers(RepeatedScalar self, Numbers incoming) except -1:
         if not self.is_detached:
             edit(self.message)
         return 0
-    n = len(self)
+    self.decode()  # the numbers are needed in any case; `len` would count varints first
+    n = self.n
     if n or self.bound is not None:
         return self.splice(n, n, incoming)
     edit(self.message)

@@ -11,7 +11,7 @@ from onnxwire.engine.table cimport Field, Slot, Table
 
 
 cdef enum:
-    N_FIRST_EDITS = 4            # a power of two
+    N_EPOCHS = 4
 
 
 cdef struct Pair:
@@ -38,10 +38,10 @@ cdef class OverlayIndex:
     # The position of the overlay that was compacted last.
     cdef Py_ssize_t compacted_leaf
     cdef Py_ssize_t compacted_i
-    # The messages whose first edits advanced the document's epoch to its value `epoch` and the values before it, at
-    # index epoch % N_FIRST_EDITS.
-    cdef size_t[N_FIRST_EDITS] first_edits
-    cdef uint32_t n_first_edits      # number of these values, up to N_FIRST_EDITS
+    # The addresses of the messages whose edits advanced the document's epoch to its value `epoch` and to the values
+    # before it, at index epoch % N_EPOCHS.
+    cdef size_t[N_EPOCHS] edited
+    cdef uint32_t n_epochs           # number of these values, up to N_EPOCHS
     cdef uint32_t epoch
     cdef Py_ssize_t n_compact        # number of calls of `register_edit` that succeeded
     cdef Py_ssize_t n_expanded       # number of overlays that were expanded for a view
@@ -56,11 +56,10 @@ cdef class OverlayIndex:
 
 @final
 cdef class RecentOverlays:
-    """A ring buffer of the addresses of the overlays that were made last."""
+    """A queue of the addresses of the overlays that were made last."""
     cdef size_t* addresses
-    cdef size_t n
-    cdef size_t capacity
-    cdef size_t next             # index of the oldest address, once the ring is full
+    cdef Py_ssize_t n
+    cdef Py_ssize_t capacity
 
 
 cdef OverlayIndex index_of(Document document)
@@ -74,20 +73,20 @@ cdef bint register_edit(
     Document document, Table* table, const uint8_t* start, const uint8_t* end, uint32_t flags, const Field* field,
     const Slot* slot, PyObject* held
 ) except -1
-cdef void note_first_edit(Document document, const uint8_t* start) noexcept
+cdef void advance_epoch(Document document, const uint8_t* address) noexcept
 
 
 cdef inline bint is_unaffected(Document document, uint32_t epoch, const uint8_t* start) noexcept:
-    """Return whether only first edits of messages at other addresses advanced the epoch of a document since `epoch`."""
+    """Return whether only edits of messages at other addresses advanced the epoch of a document since `epoch`."""
     cdef PyObject* index = <PyObject*>document.overlays
     cdef uint32_t n = document.epoch - epoch
     cdef uint32_t i
     if index == <PyObject*>None or epoch == 0 or (<OverlayIndex>index).epoch != document.epoch:
         return False
-    if n > (<OverlayIndex>index).n_first_edits:
+    if n > (<OverlayIndex>index).n_epochs:
         return False
     for i in range(n):
-        if (<OverlayIndex>index).first_edits[(document.epoch - i) % N_FIRST_EDITS] == <size_t>start:
+        if (<OverlayIndex>index).edited[(document.epoch - i) % N_EPOCHS] == <size_t>start:
             return False
     return True
 

@@ -9,6 +9,7 @@ from libc.string cimport memcpy, memmove
 
 from onnxwire.engine.compact_overlay cimport compact, compact_edit, expand
 from onnxwire.engine.document cimport Spans
+from onnxwire.engine.freeze cimport freeze_edits
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.memory cimport free, malloc, realloc
 from onnxwire.engine.overlay cimport owned
@@ -237,22 +238,25 @@ cdef bint register_edit(
     index.n_compact += 1
     # This is the last step, because releasing a replaced overlay can run other code.
     index.put(<size_t>start, <size_t>end, <PyObject*>edits)
-    note_first_edit(document, start)
+    advance_epoch(document, start)
     return True
 
 
-cdef void note_first_edit(Document document, const uint8_t* start) noexcept:
-    """Advance the epoch after the first edit of the message at `start`, so that its views find the overlay.
+cdef void advance_epoch(Document document, const uint8_t* address) noexcept:
+    """Advance the epoch after an edit of the message at an address, so that its views refresh their slots.
 
-    A view that was filled some epochs ago is still valid if all these edits were of other messages.
+    Views of other messages that have no overlay need no refresh (`is_unaffected`). address: NULL for a new message.
     """
     cdef OverlayIndex index = index_of(document)
-    cdef bint is_next = index is not None and index.epoch == document.epoch
+    cdef bint follows = index is not None and index.epoch == document.epoch
     document.next_epoch()
-    if index is None:
+    if index is None or address == NULL:
         return
-    index.n_first_edits = min(index.n_first_edits + 1, <uint32_t>N_FIRST_EDITS) if is_next and document.epoch > 1 else 1
-    index.first_edits[document.epoch % N_FIRST_EDITS] = <size_t>start
+    if follows and document.epoch > 1:
+        index.n_epochs = min(index.n_epochs + 1, <uint32_t>N_EPOCHS)
+    else:
+        index.n_epochs = 1
+    index.edited[document.epoch % N_EPOCHS] = <size_t>address
     index.epoch = document.epoch
 
 
@@ -304,38 +308,44 @@ cdef class RecentOverlays:
 
 
 cdef int note_use(Document document, size_t address) except -1:
-    """Record that an overlay was made, and compact the one made MAX_FULL_OVERLAYS earlier unless it is in use.
+    """Record that an overlay was made; if MAX_FULL_OVERLAYS were made, compact the older half unless they are in use.
 
-    If memory runs out, the overlays are not compacted.
+    If memory runs out, they are not compacted.
     """
+    cdef RecentOverlays recent = document.recent_overlays
+    cdef Py_ssize_t limit = MAX_FULL_PART_OVERLAYS if document.is_part else MAX_FULL_OVERLAYS
+    cdef Py_ssize_t half = limit >> 1
+    cdef size_t* addresses
+    cdef Py_ssize_t capacity
     try:
-        compact_oldest(document, address)
+        if recent is None:
+            document.recent_overlays = recent = RecentOverlays.__new__(RecentOverlays)
+        if recent.n == limit:
+            try:
+                compact_all(document, recent.addresses, half)
+            finally:
+                recent.n -= half
+                memmove(recent.addresses, recent.addresses + half, <size_t>recent.n * sizeof(size_t))
+        if recent.n == recent.capacity:
+            capacity = min(2 * recent.capacity or 4, limit)
+            addresses = <size_t*>realloc(recent.addresses, <size_t>capacity * sizeof(size_t))
+            if addresses == NULL:
+                return 0
+            recent.addresses = addresses
+            recent.capacity = capacity
+        recent.addresses[recent.n] = address
+        recent.n += 1
     except MemoryError:
         pass
     return 0
 
 
-cdef int compact_oldest(Document document, size_t address) except -1:
-    cdef RecentOverlays recent = document.recent_overlays
-    cdef size_t limit = MAX_FULL_PART_OVERLAYS if document.is_part else MAX_FULL_OVERLAYS
-    cdef size_t* addresses
-    cdef size_t oldest
-    if recent is None:
-        document.recent_overlays = recent = RecentOverlays.__new__(RecentOverlays)
-    if recent.n < limit:
-        if recent.n == recent.capacity:
-            addresses = <size_t*>realloc(recent.addresses, (2 * recent.capacity or 4) * sizeof(size_t))
-            if addresses == NULL:
-                raise MemoryError
-            recent.addresses = addresses
-            recent.capacity = 2 * recent.capacity or 4
-        recent.addresses[recent.n] = address
-        recent.n += 1
-        return 0
-    oldest = recent.addresses[recent.next]
-    recent.addresses[recent.next] = address
-    recent.next = recent.next + 1 if recent.next + 1 < recent.n else 0
-    return compact_at(document, oldest)
+cdef int compact_all(Document document, const size_t* addresses, Py_ssize_t n) except -1:
+    cdef Py_ssize_t i
+    freeze_edits(index_of(document), document, addresses, n)
+    for i in range(n):
+        compact_at(document, addresses[i])
+    return 0
 
 
 cdef int compact_at(Document document, size_t address) except -1:

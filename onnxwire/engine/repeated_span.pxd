@@ -17,6 +17,7 @@ cdef class RepeatedSpan(Repeated):
     cdef Spans make_index(self)
     cdef Spans walk(self)
     cdef Elements gather(self, Py_ssize_t room)
+    cdef void gather_run(self, Cursor* cursor, Elements elements) noexcept
     cdef object element(self, Py_ssize_t i)
     cdef Elements start_edit(self, Py_ssize_t room)
     cdef int store_elements(self, Overlay overlay, Elements elements) except -1

@@ -28,7 +28,7 @@ from onnxwire.engine.repeated cimport (
 from onnxwire.engine.table cimport BYTES, MESSAGE, Field
 from onnxwire.engine.view cimport (
     KEEPS_IDENTITY, Record, View, bytes_at, document_of, fill, find_overlay, held_message, make_view, new_view,
-    next_usable, overlay_view, text_at,
+    next_usable, overlay_view, set_document, text_at,
 )
 
 from onnxwire.errors import FieldTypeError
@@ -146,10 +146,36 @@ cdef class RepeatedSpan(Repeated):
             return elements
         self.start(&cursor)
         while <uint64_t>elements.n < self.n_records:
+            self.gather_run(&cursor, elements)
+            if <uint64_t>elements.n == self.n_records:
+                break
             if next_usable(&cursor, self.field, &record) <= 0:
                 raise decode_error(self.document, cursor.p, cursor.end)
             elements.add(record.value, record.n, None)
         return elements
+
+    cdef void gather_run(self, Cursor* cursor, Elements elements) noexcept:
+        """Add the elements of consecutive records with a tag of one byte; there is capacity for all records."""
+        cdef const uint8_t* p = cursor.p
+        cdef const uint8_t* value
+        cdef const uint8_t* end = cursor.end
+        cdef Element* element = elements.items + elements.n
+        cdef Element* last = elements.items + self.n_records
+        cdef uint32_t tag = self.field.number << 3 | WIRE_LEN
+        cdef uint64_t n = 0
+        if tag >= 0x80:
+            return
+        while element < last and p < end and p[0] == tag:
+            value = read_length(p + 1, end, &n)
+            if value == NULL:
+                break
+            element.p = value
+            element.n = n
+            element.held = NULL
+            element += 1
+            p = value + n
+        cursor.p = p
+        elements.n = element - elements.items
 
     @critical_section
     def _detach(self):
@@ -187,7 +213,9 @@ cdef class RepeatedSpan(Repeated):
         i = index_in(self.field, key, len(self))
         if i >= len(self):
             raise changed_error(self.field)
-        if self.store is None and i < MAX_WALKED_ELEMENTS and self.bound is None:
+        if self.store is None and self.bound is None and (
+            i < MAX_WALKED_ELEMENTS or i < 4 * MAX_WALKED_ELEMENTS and self.n_records > 64 * MAX_WALKED_ELEMENTS
+        ):
             for element in self:
                 if i == 0:
                     return element
@@ -392,6 +420,10 @@ cdef class RepeatedSpan(Repeated):
             _gone = freeze_elements(elements, self.message)  # released last: destructors may run other code
         elements.add(set_mark(), 0, overlay)
         update_count(self, elements.n)
+        if not KEEPS_IDENTITY:
+            set_document(<View>view, self.message.document)
+            (<View>view).epoch = (<Document>self.message.document).epoch
+            return view
         return overlay_view(self.field.sub, <Document>self.message.document, overlay)
 
 
