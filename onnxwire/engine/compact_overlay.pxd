@@ -57,3 +57,12 @@ cdef inline PyObject* base_of_compact(CompactOverlay self, PyObject* document) n
 
 cdef inline Entry* entries_of(CompactOverlay self) noexcept:
     return <Entry*>(<char*><PyObject*>self + (<PyTypeObject*>CompactOverlay).tp_basicsize)
+
+
+cdef inline Entry* find_entry(CompactOverlay self, uint32_t index) noexcept:
+    """Return the entry of a field, or NULL."""
+    cdef uint32_t i
+    for i in range(self.n):
+        if entries_of(self)[i].index == index:
+            return &entries_of(self)[i]
+    return NULL

@@ -68,8 +68,7 @@ cdef CompactOverlay compact(Overlay overlay, Document document):
         return None
     has_all = overlay.clears != NULL or <uint64_t>(overlay.end - overlay.start) > MAX_RESCANNED_BYTES
     for i in range(n_fields):
-        if needs_entry(overlay, i, has_all):
-            n += 1
+        n += needs_entry(overlay, i, True) if has_all else <bint>overlay.touched[i]
     compacted = new_compact(overlay.table, n)
     compacted.base = base
     Py_XINCREF(base)
@@ -79,6 +78,8 @@ cdef CompactOverlay compact(Overlay overlay, Document document):
     compacted.flags = overlay.flags
     compacted.has_all = has_all
     for i in range(n_fields):
+        if compacted.n == n:
+            break
         if needs_entry(overlay, i, has_all):
             clears = 0 if overlay.clears == NULL else overlay.clears[i]
             put_entry(compacted, i, &overlay.slots[i], overlay.held[i], overlay.touched[i], clears)

@@ -12,11 +12,11 @@ from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
-from onnxwire.engine.document cimport EMPTY, part_of_bytes
+from onnxwire.engine.document cimport EMPTY, EPOCH_CLOSED, part_of_bytes
 from onnxwire.engine.encode cimport encode_small
 from onnxwire.engine.overlay cimport count_clear, exchange, new_overlay, owned, put_value, unlist_absent
 from onnxwire.engine.overlay_copy cimport copy_bytes, copy_overlay, copy_span
-from onnxwire.engine.overlay_index cimport advance_epoch, register_edit, register_overlay
+from onnxwire.engine.overlay_index cimport advance_epoch, edit_again, register_edit, register_overlay
 from onnxwire.engine.payload cimport Payload
 from onnxwire.engine.table cimport (
     BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, MESSAGE, SFIXED32, SINT32, SINT64, STRING,
@@ -103,11 +103,17 @@ cdef int put_into_parent(Overlay self, View parent) except -1:
 
 cdef int put_singular(View self, const Field* field, const uint8_t* p, uint64_t n, PyObject* held) except -1:
     """Set a singular field, not of a message, as `put_value` does."""
+    cdef Document document = <Document>self.document
     cdef Slot slot
     if self.overlay == NULL:
-        fill(self)
         slot.p = p
         slot.n = n
+        # A view that was filled has no overlay only if the message was not edited.
+        if self.epoch != document.epoch and self.parts == NULL and document.epoch != EPOCH_CLOSED and edit_again(
+            document, self.table, self.start, field, &slot, held
+        ):
+            return 0
+        fill(self)
         if self.overlay == NULL and self.parts == NULL and register_edit(
             <Document>self.document, self.table, self.start, self.end, self.flags, field, &slot, held
         ):

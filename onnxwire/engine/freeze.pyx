@@ -115,7 +115,6 @@ cdef class Batch:
     cdef Elements gone           # per element, first its index, then the replaced overlay
 
     cdef int start(self, Elements gone) except -1:
-        self.encoder = Encoder(False)
         self.encoded = []
         self.owners = []
         self.gone = gone
@@ -127,6 +126,8 @@ cdef class Batch:
         cdef bytes data
         if self.table != NULL and self.table != overlay.table:
             return 0
+        if self.encoder is None:
+            self.encoder = Encoder(False)
         view = overlay_view(overlay.table, document, overlay)
         try:
             data = write_at_once(self.encoder, view, MAX_SMALL_BYTES)

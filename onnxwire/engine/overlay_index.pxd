@@ -73,7 +73,18 @@ cdef bint register_edit(
     Document document, Table* table, const uint8_t* start, const uint8_t* end, uint32_t flags, const Field* field,
     const Slot* slot, PyObject* held
 ) except -1
+cdef bint edit_again(
+    Document document, const Table* table, const uint8_t* start, const Field* field, const Slot* slot, PyObject* held
+) noexcept
 cdef void advance_epoch(Document document, const uint8_t* address) noexcept
+
+
+cdef inline bint prefers_compact(Document document) noexcept:
+    """Return whether first edits are stored without an Overlay: not if views soon needed one of most other messages."""
+    cdef PyObject* index = <PyObject*>document.overlays
+    return index == <PyObject*>None or (
+        (<OverlayIndex>index).n_expanded <= ((<OverlayIndex>index).n_compact >> 1) + 2
+    )
 
 
 cdef inline bint is_unaffected(Document document, uint32_t epoch, const uint8_t* start) noexcept:

@@ -20,12 +20,12 @@ from onnxwire.engine.encoder cimport Encoder
 from onnxwire.engine.freeze cimport FREEZE_BATCH, freeze_elements
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.overlay cimport Element, new_overlay, owned, put_value, set_mark
-from onnxwire.engine.overlay_index cimport has_edits
+from onnxwire.engine.overlay_index cimport has_edits, prefers_compact, register_edit
 from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.repeated cimport (
     ENDED, Slice, adjust_slice, changed_error, index_in, point_at, refresh, unpack_slice, update_count,
 )
-from onnxwire.engine.table cimport BYTES, MESSAGE, Field
+from onnxwire.engine.table cimport BYTES, MESSAGE, Field, Slot
 from onnxwire.engine.view cimport (
     KEEPS_IDENTITY, Record, View, bytes_at, document_of, fill, find_overlay, held_message, make_view, new_view,
     next_usable, overlay_view, set_document, text_at,
@@ -394,10 +394,30 @@ cdef class RepeatedSpan(Repeated):
             self.splice(n, n, take_values(self.message, self.field, (value,)))
             return self.element(n)
         owner = read_text(self.field, value, &p, &size)
+        if self.bound is None and self.message.overlay == NULL and self.append_first(p, size, owner):
+            return None
         elements = self.start_edit(1)
         elements.add(p, size, owner)
         update_count(self, elements.n)
         return None
+
+    cdef bint append_first(self, const uint8_t* p, uint64_t size, owner) except -1:
+        """Append a string as the first edit of the message; return False if the message needs an overlay."""
+        cdef View message = self.message
+        cdef Elements elements
+        cdef Slot slot
+        if not prefers_compact(<Document>message.document) or message.parts != NULL or self.elements() is not None:
+            return False
+        elements = self.gather(1)
+        elements.add(p, size, owner)
+        slot = Slot(set_mark(), <uint64_t>elements.n)
+        # The allocations may have run other code, which may have changed the field.
+        if self.elements() is not None or message.overlay != NULL or self.first != elements.origin:
+            return False
+        return register_edit(
+            <Document>message.document, message.table, message.start, message.end, message.flags, self.field, &slot,
+            <PyObject*>elements
+        )
 
     @critical_section
     def add(self, **fields):
