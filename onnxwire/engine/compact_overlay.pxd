@@ -2,9 +2,9 @@
 """CompactOverlay: the edits of a message that has no view, with entries for the edited fields only."""
 from cython cimport final
 from cpython.object cimport PyObject, PyTypeObject
-from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
-from onnxwire.engine.document cimport EMPTY, Document
+from onnxwire.engine.document cimport EMPTY, Document, FarReads
 from onnxwire.engine.overlay cimport Overlay
 from onnxwire.engine.table cimport Field, Slot, Table
 
@@ -36,6 +36,12 @@ cdef class CompactOverlay:
     # n entries follow, ascending by `index`
 
 
+# `scan_slots` of engine/view.pyx, which depends on this module.
+ctypedef const uint8_t* (*SlotScanner)(
+    const Table*, const uint8_t*, const uint8_t*, Slot*, uint32_t*, uint64_t*, FarReads*
+) noexcept nogil
+
+cdef void use_scanner(SlotScanner scan) noexcept
 cdef CompactOverlay compact(Overlay overlay, Document document)
 cdef CompactOverlay compact_edit(
     Table* table, const uint8_t* start, const uint8_t* end, uint32_t flags, const Field* field, const Slot* slot,

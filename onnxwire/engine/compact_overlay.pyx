@@ -18,7 +18,6 @@ from onnxwire.engine.document cimport EPOCH_CLOSED, FarReads, files_of, part_of_
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.memory cimport calloc
 from onnxwire.engine.overlay cimport new_overlay, owned
-from onnxwire.engine.view cimport scan_slots
 
 cdef extern from "Python.h":
     PyObject* PyObject_Init(PyObject* o, PyTypeObject* cls)
@@ -30,6 +29,15 @@ cdef extern from "Python.h":
 cdef extern from "thresholds.h":
     enum:
         MAX_RESCANNED_BYTES "OW_MAX_RESCANNED_BYTES"
+
+
+cdef SlotScanner SCAN_SLOTS = NULL
+
+
+cdef void use_scanner(SlotScanner scan) noexcept:
+    """Set the function that fills slots from bytes."""
+    global SCAN_SLOTS
+    SCAN_SLOTS = scan
 
 
 @final
@@ -217,7 +225,7 @@ cdef int fill_slots(CompactOverlay self, PyObject* document, Slot* slots) except
     cdef FarReads far
     if not self.has_all:
         memset(&far, 0, sizeof(far))
-        fault = scan_slots(self.table, self.start, self.end, slots, &flags, &records, &far)
+        fault = SCAN_SLOTS(self.table, self.start, self.end, slots, &flags, &records, &far)
         if fault != NULL:
             raise decode_error(<Document>document, fault, self.end)
     for i in range(self.n):

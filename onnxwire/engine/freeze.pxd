@@ -1,8 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Freezing: encoding added elements that have no view, so that they take the memory of their bytes only."""
-from onnxwire.engine.document cimport Document
 from onnxwire.engine.overlay cimport Elements
-from onnxwire.engine.overlay_index cimport OverlayIndex
 from onnxwire.engine.view cimport View
 
 cdef extern from "thresholds.h":
@@ -11,4 +9,3 @@ cdef extern from "thresholds.h":
 
 
 cdef Elements freeze_elements(Elements elements, View message)
-cdef int freeze_edits(OverlayIndex index, Document document, const size_t* addresses, Py_ssize_t n) except -1

@@ -15,7 +15,7 @@ from onnxwire.engine.encode cimport write_at_once
 from onnxwire.engine.encoder cimport Encoder
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.overlay cimport Element, Elements, Numbers, Overlay, owned
-from onnxwire.engine.overlay_index cimport OverlayIndex, Pair
+from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, use_freezer
 from onnxwire.engine.table cimport Table
 from onnxwire.engine.view cimport View, overlay_view
 
@@ -172,6 +172,7 @@ cdef class Batch:
         return 0
 
 
+use_freezer(freeze_edits)
 forbid_instantiation(Batch, b"adding messages")
 
 

@@ -62,6 +62,10 @@ cdef class RecentOverlays:
     cdef Py_ssize_t capacity
 
 
+# `freeze_edits` of engine/freeze.pyx, which depends on this module.
+ctypedef int (*EditFreezer)(OverlayIndex, Document, const size_t*, Py_ssize_t) except -1
+
+cdef void use_freezer(EditFreezer freeze) noexcept
 cdef OverlayIndex index_of(Document document)
 cdef OverlayIndex make_index(Document document)
 cdef int register_overlay(Document document, Overlay overlay) except -1

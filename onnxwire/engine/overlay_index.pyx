@@ -9,7 +9,6 @@ from libc.string cimport memcpy, memmove
 
 from onnxwire.engine.compact_overlay cimport Entry, compact, compact_edit, expand, find_entry
 from onnxwire.engine.document cimport Spans
-from onnxwire.engine.freeze cimport freeze_edits
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.memory cimport free, malloc, realloc
 from onnxwire.engine.overlay cimport owned
@@ -369,9 +368,19 @@ cdef int note_use(Document document, size_t address) except -1:
     return 0
 
 
+cdef EditFreezer FREEZE_EDITS = NULL
+
+
+cdef void use_freezer(EditFreezer freeze) noexcept:
+    """Set the function that encodes new messages in overlays before these are compacted."""
+    global FREEZE_EDITS
+    FREEZE_EDITS = freeze
+
+
 cdef int compact_all(Document document, const size_t* addresses, Py_ssize_t n) except -1:
     cdef Py_ssize_t i
-    freeze_edits(index_of(document), document, addresses, n)
+    if FREEZE_EDITS != NULL:
+        FREEZE_EDITS(index_of(document), document, addresses, n)
     for i in range(n):
         compact_at(document, addresses[i])
     return 0

@@ -13,6 +13,7 @@ from libc.string cimport memcpy, memset
 from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, Record, read_length, read_record, read_varint, zigzag32, zigzag64,
 )
+from onnxwire.engine.compact_overlay cimport use_scanner
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport EMPTY, EPOCH_CLOSED, FAR_SKIP_BYTES, PARTS, SLOTS, advise_far
 from onnxwire.engine.instances cimport forbid_instantiation
@@ -746,4 +747,5 @@ cdef Field* named_field(View self, name) except? NULL:
     return &self.table.fields[i] if i >= 0 else NULL
 
 
+use_scanner(scan_slots)
 forbid_instantiation(View, b"the message classes of a table")
