@@ -12,7 +12,8 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memset
 
 from onnxwire._varint cimport (
-    MAX_DEPTH, WIRE_END_GROUP, WIRE_LEN, WIRE_START_GROUP, WIRE_VARINT, check_varints, read_any_tag, read_value,
+    MAX_DEPTH, WIRE_END_GROUP, WIRE_LEN, WIRE_START_GROUP, WIRE_VARINT, check_varints, read_any_tag,
+    read_length, read_value,
 )
 from onnxwire.engine.canonical cimport raw_at
 from onnxwire.engine.compact_overlay cimport CompactOverlay, base_of_compact, fill_slots
@@ -408,11 +409,20 @@ cdef uint64_t start_elements(ElementCursor* cursor, const Side* side, const Fiel
 
 cdef inline bint next_element(ElementCursor* cursor, const Field* field, Element* element) noexcept:
     """Read the next element; returns False if there is none."""
+    cdef const uint8_t* p = cursor.cursor.p
+    cdef uint64_t n = 0
     cdef Record record
     if cursor.elements != NULL:
         element[0] = (<Elements>cursor.elements).items[cursor.i]
         cursor.i += 1
         return True
+    # The common case: the next record is of the same field, with a tag of one byte.
+    if p < cursor.cursor.end and field.number < 16 and p[0] == (field.number << 3 | WIRE_LEN):
+        p = read_length(p + 1, cursor.cursor.end, &n)
+        if p != NULL:
+            cursor.cursor.p = p + n
+            element[0] = Element(p, n, NULL)
+            return True
     if next_usable(&cursor.cursor, field, &record) <= 0:
         return False
     element[0] = Element(record.value, record.n, NULL)
