@@ -32,7 +32,8 @@ cdef class CompactOverlay:
     cdef uint32_t generation
     cdef uint32_t flags
     cdef uint32_t n
-    cdef bint has_all            # there is an entry for each present field, not only for edited ones
+    cdef uint8_t has_all         # there is an entry for each present field, not only for edited ones
+    cdef uint8_t is_first_edit   # created by `compact_edit`
     # n entries follow, ascending by `index`
 
 

@@ -113,7 +113,7 @@ cdef CompactOverlay new_compact(Table* table, uint32_t capacity):
     (<CompactOverlay>o).base = NULL
     (<CompactOverlay>o).start = (<CompactOverlay>o).end = NULL
     (<CompactOverlay>o).generation = (<CompactOverlay>o).flags = (<CompactOverlay>o).n = 0
-    (<CompactOverlay>o).has_all = False
+    (<CompactOverlay>o).has_all = (<CompactOverlay>o).is_first_edit = False
     compacted = <CompactOverlay>o
     Py_DECREF(compacted)
     return compacted
@@ -148,6 +148,7 @@ cdef CompactOverlay compact_edit(
     compacted.start = start
     compacted.end = end
     compacted.flags = flags
+    compacted.is_first_edit = True
     put_entry(compacted, field.slot, slot, held, True, 0)
     return compacted
 

@@ -16,7 +16,7 @@ from onnxwire.engine.document cimport EMPTY, EPOCH_CLOSED, part_of_bytes
 from onnxwire.engine.encode cimport encode_small
 from onnxwire.engine.overlay cimport count_clear, exchange, new_overlay, owned, put_value, unlist_absent
 from onnxwire.engine.overlay_copy cimport copy_bytes, copy_overlay, copy_span
-from onnxwire.engine.overlay_index cimport advance_epoch, edit_again, register_edit, register_overlay
+from onnxwire.engine.overlay_index cimport advance_epoch, edit_again, prefers_compact, register_edit, register_overlay
 from onnxwire.engine.payload cimport Payload
 from onnxwire.engine.table cimport (
     BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, MESSAGE, SFIXED32, SINT32, SINT64, STRING,
@@ -114,7 +114,7 @@ cdef int put_singular(View self, const Field* field, const uint8_t* p, uint64_t 
         ):
             return 0
         fill(self)
-        if self.overlay == NULL and self.parts == NULL and register_edit(
+        if self.overlay == NULL and self.parts == NULL and prefers_compact() and register_edit(
             <Document>self.document, self.table, self.start, self.end, self.flags, field, &slot, held
         ):
             return 0

@@ -646,7 +646,7 @@ cdef bint add_first(RepeatedScalar self, Numbers incoming) except -1:
     cdef Py_ssize_t n = incoming.n
     cdef Slot slot
     cdef bint is_stored = False
-    if not prefers_compact(<Document>message.document) or message.parts != NULL:
+    if message.parts != NULL or not prefers_compact():
         return False
     if self.n:
         numbers = self.own_numbers(incoming.n)

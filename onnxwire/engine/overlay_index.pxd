@@ -43,8 +43,6 @@ cdef class OverlayIndex:
     cdef size_t[N_EPOCHS] edited
     cdef uint32_t n_epochs           # number of these values, up to N_EPOCHS
     cdef uint32_t epoch
-    cdef Py_ssize_t n_compact        # number of calls of `register_edit` that succeeded
-    cdef Py_ssize_t n_expanded       # number of overlays that were expanded for a view
 
     cdef bint seek(self, size_t address) noexcept
     cdef void seek_from(self, Py_ssize_t leaf, Py_ssize_t i) noexcept
@@ -77,18 +75,11 @@ cdef bint register_edit(
     Document document, Table* table, const uint8_t* start, const uint8_t* end, uint32_t flags, const Field* field,
     const Slot* slot, PyObject* held
 ) except -1
+cdef bint prefers_compact() noexcept
 cdef bint edit_again(
     Document document, const Table* table, const uint8_t* start, const Field* field, const Slot* slot, PyObject* held
 ) noexcept
 cdef void advance_epoch(Document document, const uint8_t* address) noexcept
-
-
-cdef inline bint prefers_compact(Document document) noexcept:
-    """Return whether first edits are stored without an Overlay: not if views soon needed one of most other messages."""
-    cdef PyObject* index = <PyObject*>document.overlays
-    return index == <PyObject*>None or (
-        (<OverlayIndex>index).n_expanded <= ((<OverlayIndex>index).n_compact >> 1) + 2
-    )
 
 
 cdef inline bint is_unaffected(Document document, uint32_t epoch, const uint8_t* start) noexcept:

@@ -5,6 +5,7 @@ from cython cimport critical_section, final
 cimport cython
 from cpython.object cimport PyTypeObject
 from cpython.ref cimport Py_XDECREF, Py_XINCREF
+from libc.stdint cimport uint32_t
 from libc.string cimport memcpy, memmove
 
 from onnxwire.engine.compact_overlay cimport Entry, compact, compact_edit, expand, find_entry
@@ -222,23 +223,47 @@ cdef int register_overlay(Document document, Overlay overlay) except -1:
     return 0
 
 
+# Numbers of recent first edits that were stored without an Overlay, and of those for which a view needed one later.
+cdef uint32_t N_COMPACT = 0
+cdef uint32_t N_EXPANDED = 0
+cdef uint32_t N_REFUSED = 0          # number of first edits for which an Overlay was made
+
+
+cdef void count_first_edit(uint32_t* count) noexcept:
+    """Increment one of the two numbers; only the last edits have an effect."""
+    global N_COMPACT, N_EXPANDED
+    count[0] += 1
+    if count[0] == 32:
+        N_COMPACT >>= 1
+        N_EXPANDED >>= 1
+
+
+cdef bint prefers_compact() noexcept:
+    """Return whether to store a first edit without an Overlay: not if views soon needed one of most other messages.
+
+    One in eight is stored without in any case, because the program may edit in another way now.
+    """
+    global N_REFUSED
+    if N_EXPANDED <= (N_COMPACT >> 1) + 2:
+        return True
+    N_REFUSED += 1
+    return N_REFUSED % 8 == 0
+
+
 cdef bint register_edit(
     Document document, Table* table, const uint8_t* start, const uint8_t* end, uint32_t flags, const Field* field,
     const Slot* slot, PyObject* held
 ) except -1:
     """Add the first edit of a message of the document's bytes, which sets one field, without an Overlay.
 
-    This takes half of the time of making an Overlay and compacting it. Returns False if the message needs an Overlay,
-    or probably will soon (`prefers_compact`).
+    This takes half of the time of making an Overlay and compacting it. Returns False if the message needs an Overlay.
     """
     cdef OverlayIndex index
-    if not prefers_compact(document):
-        return False
     edits = compact_edit(table, start, end, flags, field, slot, held)
     if edits is None:
         return False
     index = make_index(document)
-    index.n_compact += 1
+    count_first_edit(&N_COMPACT)
     # This is the last step, because releasing a replaced overlay can run other code.
     index.put(<size_t>start, <size_t>end, <PyObject*>edits)
     advance_epoch(document, start)
@@ -296,7 +321,8 @@ cdef Overlay overlay_at(Document document, const uint8_t* start):
         return None
     if Py_TYPE(pair.edits) == <PyTypeObject*>Overlay:
         return <Overlay>pair.edits
-    index.n_expanded += 1
+    if (<CompactOverlay>pair.edits).is_first_edit:
+        count_first_edit(&N_EXPANDED)
     overlay = expand_pair(&pair, document)
     # Both forms share their values: releasing the old one runs no other code.
     index.put(pair.address, pair.end, <PyObject*>overlay)

@@ -406,7 +406,7 @@ cdef class RepeatedSpan(Repeated):
         cdef View message = self.message
         cdef Elements elements
         cdef Slot slot
-        if not prefers_compact(<Document>message.document) or message.parts != NULL or self.elements() is not None:
+        if message.parts != NULL or self.elements() is not None or not prefers_compact():
             return False
         elements = self.gather(1)
         elements.add(p, size, owner)
