@@ -225,6 +225,32 @@ def rename_all(m: Any) -> None:
         element.name = "x"
 
 
+def add_to_all(m: Any) -> None:
+    """Add a message to enough nodes that the added ones are frozen."""
+    for element in m.graph.node:
+        element.attribute.add(name="added", ints=[1])
+
+
+def append_to_all(m: Any) -> None:
+    """Edit two fields of each node and of an attribute, all for the first time."""
+    for element in m.graph.node:
+        element.output.append("x")
+        element.attribute[0].ints.extend([1, 2])
+        element.attribute[1].i = 5
+        element.attribute[1].i = 6
+
+
+def unexpected_values(m: Any) -> object:
+    """Return the values that neither a node nor one of the edits above has: a loop of edits may end after any."""
+    attributes = [attribute for element in m.graph.node for attribute in element.attribute]
+    return (
+        [n.name for i, n in enumerate(m.graph.node) if n.name != f"node {i}"],
+        {attribute.name for attribute in attributes} - {"axis", "pads", "added"},
+        {len(n.output) for n in m.graph.node} - {1, 2},
+        {tuple(attribute.ints)[:2] for attribute in attributes} - {(), (1,), (1, 2), (0, 1)},
+    )
+
+
 def assign(m: Any) -> None:
     """Assign to one field of a message in a message."""
     m.graph.doc_string = "a new string"
@@ -237,6 +263,9 @@ add_edit("assign float", lambda t: setattr(t, "f", 1.5), lambda: AttributeProto.
 add_edit("add", lambda m: m.graph.node.add())
 add_edit("add with fields", lambda m: m.graph.node.add(**node(9)))
 add_edit("add many", add_90, lambda: GraphProto(), read_content=names_of)
+MANY_NODES = model(80).SerializeToString()  # more than OW_MAX_FULL_OVERLAYS
+add_edit("add to many messages", add_to_all, message_of(MANY_NODES), read_content=unexpected_values)
+add_edit("append to many messages", append_to_all, message_of(MANY_NODES), read_content=unexpected_values)
 add_edit("append int", lambda t: t.dims.append(5), lambda: TensorProto.FromString(b"\x0a\x01\x01"))
 add_edit("append text", lambda n: n.input.append("text"), lambda: NodeProto.FromString(b"\x0a\x01a"))
 add_edit("append message", lambda m: m.graph.node.append(NodeProto(**node(3))))

@@ -1,12 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""CompactOverlay: the edits of a message that has no view, with entries for the edited and present fields only."""
+"""CompactOverlay: the edits of a message that has no view, with entries for the edited fields only."""
 from cython cimport final
-from cpython.object cimport PyObject
-from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from cpython.object cimport PyObject, PyTypeObject
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
-from onnxwire.engine.document cimport Document
+from onnxwire.engine.document cimport EMPTY, Document, FarReads
 from onnxwire.engine.overlay cimport Overlay
-from onnxwire.engine.table cimport Slot, Table
+from onnxwire.engine.table cimport Field, Slot, Table
+
+
+cdef extern from "Python.h":
+    PyTypeObject* Py_TYPE(PyObject* o)
 
 
 cdef struct Entry:
@@ -20,17 +24,52 @@ cdef struct Entry:
 
 @final
 cdef class CompactOverlay:
-    # Created by `compact` in one allocation with its entries.
+    # Created by `compact`, with memory for all entries.
     cdef Table* table
-    cdef const uint8_t* start    # the bytes that it is registered for
+    cdef PyObject* base          # owner of the content that replaced the registered bytes: bytes or a Document; or NULL
+    cdef const uint8_t* start    # the content; NULL if there are no bytes
     cdef const uint8_t* end
-    cdef PyObject* data          # bytes: the content that ParseFromString replaced them with, or NULL; owned
     cdef uint32_t generation
     cdef uint32_t flags
     cdef uint32_t n
-    cdef Entry* entries
+    cdef uint8_t has_all         # there is an entry for each present field, not only for edited ones
+    cdef uint8_t is_first_edit   # created by `compact_edit`
+    # n entries follow, ascending by `index`
 
 
+# `scan_slots` of engine/view.pyx, which depends on this module.
+ctypedef const uint8_t* (*SlotScanner)(
+    const Table*, const uint8_t*, const uint8_t*, Slot*, uint32_t*, uint64_t*, FarReads*
+) noexcept nogil
+
+cdef void use_scanner(SlotScanner scan) noexcept
 cdef CompactOverlay compact(Overlay overlay, Document document)
-cdef Overlay expand(CompactOverlay self, Document document)
+cdef CompactOverlay compact_edit(
+    Table* table, const uint8_t* start, const uint8_t* end, uint32_t flags, const Field* field, const Slot* slot,
+    PyObject* held
+)
+cdef Overlay expand(CompactOverlay self, Document document, const uint8_t* address, const uint8_t* address_end)
 cdef bint is_in_place(Overlay self) noexcept
+cdef int fill_slots(CompactOverlay self, PyObject* document, Slot* slots) except -1
+
+
+cdef inline PyObject* base_of_compact(CompactOverlay self, PyObject* document) noexcept:
+    """Return the document of the content; document: that of the registered bytes."""
+    if self.base == NULL and self.start != NULL:
+        return document
+    if self.base != NULL and Py_TYPE(self.base) == <PyTypeObject*>Document:
+        return self.base
+    return <PyObject*>EMPTY
+
+
+cdef inline Entry* entries_of(CompactOverlay self) noexcept:
+    return <Entry*>(<char*><PyObject*>self + (<PyTypeObject*>CompactOverlay).tp_basicsize)
+
+
+cdef inline Entry* find_entry(CompactOverlay self, uint32_t index) noexcept:
+    """Return the entry of a field, or NULL."""
+    cdef uint32_t i
+    for i in range(self.n):
+        if entries_of(self)[i].index == index:
+            return &entries_of(self)[i]
+    return NULL

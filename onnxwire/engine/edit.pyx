@@ -12,15 +12,15 @@ from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
-from onnxwire.engine.document cimport EMPTY, part_of_bytes
+from onnxwire.engine.document cimport EMPTY, EPOCH_CLOSED, part_of_bytes
 from onnxwire.engine.encode cimport encode_small
 from onnxwire.engine.overlay cimport count_clear, exchange, new_overlay, owned, put_value, unlist_absent
-from onnxwire.engine.overlay_copy cimport copy_overlay, copy_span
-from onnxwire.engine.overlay_index cimport register_overlay
+from onnxwire.engine.overlay_copy cimport copy_bytes, copy_overlay, copy_span
+from onnxwire.engine.overlay_index cimport advance_epoch, edit_again, prefers_compact, register_edit, register_overlay
 from onnxwire.engine.payload cimport Payload
 from onnxwire.engine.table cimport (
     BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, MESSAGE, SFIXED32, SINT32, SINT64, STRING,
-    UINT32, UINT64, has_value,
+    UINT32, UINT64, Slot, has_value,
 )
 from onnxwire.engine.view cimport (
     use_overlay, document_of, field_value, fill, find_overlay, named_field, new_view, overlay_view,
@@ -86,7 +86,7 @@ cdef Overlay make_overlay(View self, Document document):
     register_overlay(document, overlay)
     # If the file was written to, registering may have released another overlay of this address, and run other code.
     document.check_open()
-    document.next_epoch()
+    advance_epoch(document, overlay.address)
     use_overlay(self, overlay)
     self.epoch = document.epoch
     return overlay
@@ -95,9 +95,30 @@ cdef Overlay make_overlay(View self, Document document):
 cdef int put_into_parent(Overlay self, View parent) except -1:
     """Make an absent message present in its parent, which has an overlay."""
     unlist_absent(self)
-    (<Document>parent.document).next_epoch()
+    advance_epoch(<Document>parent.document, (<Overlay>parent.overlay).address)
     put_value(<Overlay>parent.overlay, self.field, set_mark(), 0, <PyObject*>self)
     Py_CLEAR(self.parent)
+    return 0
+
+
+cdef int put_singular(View self, const Field* field, const uint8_t* p, uint64_t n, PyObject* held) except -1:
+    """Set a singular field, not of a message, as `put_value` does."""
+    cdef Document document = <Document>self.document
+    cdef Slot slot
+    if self.overlay == NULL:
+        slot.p = p
+        slot.n = n
+        # A view that was filled has no overlay only if the message was not edited.
+        if self.epoch != document.epoch and self.parts == NULL and document.epoch != EPOCH_CLOSED and edit_again(
+            document, self.table, self.start, field, &slot, held
+        ):
+            return 0
+        fill(self)
+        if self.overlay == NULL and self.parts == NULL and prefers_compact() and register_edit(
+            <Document>self.document, self.table, self.start, self.end, self.flags, field, &slot, held
+        ):
+            return 0
+    put_value(edit(self), field, p, n, held)
     return 0
 
 
@@ -268,8 +289,7 @@ cdef int set_number(View self, PyObject* value, void* closure) except -1:
     if value == NULL:
         raise no_deletion(field)
     read_number(field, <object>value, &raw)
-    put_value(edit(self), field, set_mark(), raw, NULL)
-    return 0
+    return put_singular(self, field, set_mark(), raw, NULL)
 
 
 cdef int set_text(View self, PyObject* value, void* closure) except -1:
@@ -279,8 +299,7 @@ cdef int set_text(View self, PyObject* value, void* closure) except -1:
     if value == NULL:
         raise no_deletion(field)
     owner = read_text(field, <object>value, &p, &n)
-    put_value(edit(self), field, p, n, <PyObject*>owner)
-    return 0
+    return put_singular(self, field, p, n, <PyObject*>owner)
 
 
 cdef int share_memory(View self, const Field* field, view) except -1:
@@ -354,21 +373,15 @@ cdef Overlay content_copy(View source, uint32_t depth):
 
 
 cdef Overlay content_copy_without_gc(View source, uint32_t depth):
-    cdef Document document
     cdef Overlay content
     fill(source)
-    document = <Document>source.document
     if source.overlay != NULL:
-        return copy_overlay(<Overlay>source.overlay, document, depth)
+        return copy_overlay(<Overlay>source.overlay, <Document>source.document, depth)
     content = new_overlay(source.table, depth)
-    content.start = source.start
-    content.end = source.end
+    copy_bytes(content, <Document>source.document, source.start, source.end, source.parts)
     content.flags = source.flags
     memcpy(content.slots, source.slots, source.table.n_fields * sizeof(source.slots[0]))
-    if source.parts != NULL:
-        content.parts = owned(<object>source.parts)
-    # `content` has no base: its bytes are those of the source's document.
-    return copy_overlay(content, document, depth)
+    return content
 
 
 cdef Overlay content_of(Table* table, Document document, uint32_t depth):
@@ -390,7 +403,7 @@ cdef int exchange_content(View self, Overlay content, bint is_new) except -1:
     is_new: whether to detach views of absent messages in it, as protobuf's Clear and ParseFromString do.
     """
     cdef Overlay overlay = edit(self)
-    (<Document>self.document).next_epoch()
+    advance_epoch(<Document>self.document, overlay.address)
     overlay.generation += is_new
     exchange(overlay, content)
     return 0
@@ -403,7 +416,7 @@ cdef int put_message(View self, const Field* field, View source) except -1:
     # Copy first: the edit may make an absent message present that is part of the source.
     held = copy_message(source, depth_of(self), &p, &n)
     cdef Overlay overlay = edit(self)
-    (<Document>self.document).next_epoch()
+    advance_epoch(<Document>self.document, overlay.address)
     put_value(overlay, field, p, n, <PyObject*>held)
     return 0
 
@@ -416,11 +429,11 @@ cdef int clear_field(View self, const Field* field) except -1:
         overlay = edit(self)
         # Detach sequences and messages that were read from the field, including views of the absent message.
         count_clear(overlay, field.slot)
-        (<Document>self.document).next_epoch()
+        advance_epoch(<Document>self.document, overlay.address)
         if overlay.slots[field.slot].p != NULL or overlay.held[field.slot] != NULL:
             put_value(overlay, field, NULL, 0, NULL)
     elif self.slots[field.slot].p != NULL:
-        put_value(edit(self), field, NULL, 0, NULL)
+        put_singular(self, field, NULL, 0, NULL)
     elif self.overlay != NULL:
         edit(self)
     return 0

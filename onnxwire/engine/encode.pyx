@@ -14,7 +14,7 @@ from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, WIRE_VARINT, read_length, read_record, read_varint, varint_size, write_varint,
 )
 from onnxwire.engine.canonical cimport canonical, is_plain, raw_at
-from onnxwire.engine.compact_overlay cimport CompactOverlay, Entry
+from onnxwire.engine.compact_overlay cimport CompactOverlay, Entry, base_of_compact, entries_of, fill_slots
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport EMPTY, Document, FarReads, Span, Spans
 from onnxwire.engine.encoder cimport (
@@ -24,7 +24,7 @@ from onnxwire.engine.encoder cimport (
 from onnxwire.engine.memory cimport free, malloc, realloc
 from onnxwire.engine.number_reader cimport NumberReader, next_number, number_error
 from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Element, Elements, Numbers, Overlay
-from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, find_edits, has_edits, is_plain_compact, overlay_of
+from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, find_edits, has_edits, is_compact, overlay_of
 from onnxwire.engine.partial cimport N_MEMORIES, is_resident
 from onnxwire.engine.short_message cimport MAX_NESTED, ShortMessage, chunk_message
 from onnxwire.engine.table cimport MESSAGE, Field, Slot, Table, find_field, has_value
@@ -222,14 +222,14 @@ cdef int emit_at_once(Encoder self, Content* content, uint32_t number) except -1
 
 
 cdef int expand_edits(CompactOverlay compacted, Edits* edits, uint8_t* memory) except -1:
-    """Set the fields of a compact overlay; memory: zeroed."""
+    """Set the edited fields of a compact overlay; memory: zeroed."""
     cdef Slot* slots = <Slot*>memory
     cdef PyObject** held = <PyObject**>(slots + compacted.table.n_fields)
     cdef uint8_t* touched = <uint8_t*>(held + compacted.table.n_fields)
     cdef const Entry* entry
     cdef uint32_t i
     for i in range(compacted.n):
-        entry = &compacted.entries[i]
+        entry = &entries_of(compacted)[i]
         slots[entry.index] = entry.slot
         held[entry.index] = entry.held
         touched[entry.index] = entry.touched
@@ -260,14 +260,14 @@ cdef int emit(Encoder self, Content* content, bint* is_canonical) except -1:
         return emit_records(self, content, &edits, overlay.flags)
     if content.compact != NULL:
         compacted = <CompactOverlay>content.compact
-        content.end = compacted.end
-        if N_MEMORIES:
+        if N_MEMORIES and compacted.start != NULL:
             require_records(self, content)
         expand_edits(
             compacted, &edits,
             scratch_of(self, content.table.n_fields * (sizeof(Slot) + sizeof(PyObject*) + 2) + 1),
         )
-        if self.deterministic:
+        if self.deterministic or compacted.start == NULL:
+            fill_slots(compacted, content.document, <Slot*>edits.slots)
             return emit_fields(self, content, &edits, edits.slots, compacted.flags)
         return emit_records(self, content, &edits, compacted.flags)
     if N_MEMORIES and (self.deterministic or content.parts != NULL or has_edits(document, content.start, content.end)):
@@ -310,9 +310,12 @@ cdef int emit_edited_span(
     if pair.address == <size_t>p:
         if pair.edits == NULL:
             return 0  # a further piece of a message that was already put
-        if is_plain_compact(pair):
+        if is_compact(pair):
             if (<CompactOverlay>pair.edits).table == field.sub:
                 content.compact = pair.edits
+                content.document = base_of_compact(<CompactOverlay>pair.edits, content.document)
+                content.start = (<CompactOverlay>pair.edits).start
+                content.end = (<CompactOverlay>pair.edits).end
         else:
             overlay = overlay_of(pair, document)
             # If the file was written to, another message may be at this address now.

@@ -12,10 +12,11 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memset
 
 from onnxwire._varint cimport (
-    MAX_DEPTH, WIRE_END_GROUP, WIRE_LEN, WIRE_START_GROUP, WIRE_VARINT, check_varints, read_any_tag, read_value,
+    MAX_DEPTH, WIRE_END_GROUP, WIRE_LEN, WIRE_START_GROUP, WIRE_VARINT, check_varints, read_any_tag,
+    read_length, read_value,
 )
 from onnxwire.engine.canonical cimport raw_at
-from onnxwire.engine.compact_overlay cimport CompactOverlay
+from onnxwire.engine.compact_overlay cimport CompactOverlay, base_of_compact, fill_slots
 from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.document cimport EMPTY, Document, FarReads, Span, Spans
 from onnxwire.engine.encode cimport expand_edits, unknown_of
@@ -23,7 +24,7 @@ from onnxwire.engine.encoder cimport Content, Edits, Encoder, fetch_for, put_mis
 from onnxwire.engine.memory cimport free, malloc
 from onnxwire.engine.number_reader cimport NumberReader, next_number, number_error
 from onnxwire.engine.overlay cimport Element, Elements, Numbers, Overlay
-from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, has_edits, index_of, is_plain_compact, overlay_of
+from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, has_edits, index_of, is_compact, overlay_of
 from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES, is_resident
 from onnxwire.engine.table cimport MESSAGE, Field, Slot, Table
 from onnxwire.engine.verify cimport is_sound
@@ -205,9 +206,12 @@ cdef Overlay locate(
     if pair.address != <size_t>value.p or pair.edits == NULL:
         return None
     # If the file was written to, another message may be at this address now.
-    if is_plain_compact(&pair):
+    if is_compact(&pair):
         if (<CompactOverlay>pair.edits).table == table:
             side.content.compact = pair.edits
+            side.content.document = base_of_compact(<CompactOverlay>pair.edits, side.content.document)
+            side.content.start = (<CompactOverlay>pair.edits).start
+            side.content.end = (<CompactOverlay>pair.edits).end
         return None
     overlay = overlay_of(&pair, <Document>side.content.document)
     if overlay.table == table:
@@ -256,7 +260,7 @@ cdef int load(Comparison* c, Side* side, int index) except -1:
     expand_edits(<CompactOverlay>content.compact, &edits, <uint8_t*>side.slots)
     side.held = edits.held
     side.flags = (<CompactOverlay>content.compact).flags
-    content.end = (<CompactOverlay>content.compact).end
+    fill_slots(<CompactOverlay>content.compact, content.document, side.slots)
     return 0
 
 
@@ -405,11 +409,20 @@ cdef uint64_t start_elements(ElementCursor* cursor, const Side* side, const Fiel
 
 cdef inline bint next_element(ElementCursor* cursor, const Field* field, Element* element) noexcept:
     """Read the next element; returns False if there is none."""
+    cdef const uint8_t* p = cursor.cursor.p
+    cdef uint64_t n = 0
     cdef Record record
     if cursor.elements != NULL:
         element[0] = (<Elements>cursor.elements).items[cursor.i]
         cursor.i += 1
         return True
+    # The common case: the next record is of the same field, with a tag of one byte.
+    if p < cursor.cursor.end and field.number < 16 and p[0] == (field.number << 3 | WIRE_LEN):
+        p = read_length(p + 1, cursor.cursor.end, &n)
+        if p != NULL:
+            cursor.cursor.p = p + n
+            element[0] = Element(p, n, NULL)
+            return True
     if next_usable(&cursor.cursor, field, &record) <= 0:
         return False
     element[0] = Element(record.value, record.n, NULL)

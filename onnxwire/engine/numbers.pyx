@@ -17,13 +17,15 @@ from onnxwire.engine.document cimport NUMBERS, Document
 from onnxwire.engine.edit cimport edit, iterate, read_number
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.overlay cimport Overlay, put_value, set_mark
+from onnxwire.engine.overlay_index cimport prefers_compact, register_edit
 from onnxwire.engine.partial cimport N_MEMORIES, fetch, is_resident
 from onnxwire.engine.payload cimport Payload, expose, new_payload
 from onnxwire.engine.repeated cimport (
     ENDED, Slice, adjust_slice, changed_error, index_in, point_at, refresh, unpack_slice, update_count,
 )
 from onnxwire.engine.table cimport (
-    BOOL, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, SFIXED64, SINT32, SINT64, UINT32, UINT64, has_value,
+    BOOL, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, SFIXED64, SINT32, SINT64, UINT32, UINT64, Slot,
+    has_value,
 )
 from onnxwire.engine.view cimport fill, next_usable
 
@@ -621,7 +623,10 @@ cdef int add_numbers(RepeatedScalar self, Numbers incoming) except -1:
         if not self.is_detached:
             edit(self.message)
         return 0
-    n = len(self)
+    self.decode()  # the numbers are needed in any case; `len` would count varints first
+    n = self.n
+    if self.bound is None and self.message.overlay == NULL and add_first(self, incoming):
+        return 0
     if n or self.bound is not None:
         return self.splice(n, n, incoming)
     edit(self.message)
@@ -629,6 +634,38 @@ cdef int add_numbers(RepeatedScalar self, Numbers incoming) except -1:
         return self.splice(n, n, incoming)
     store_numbers(self, incoming)
     return 0
+
+
+cdef bint add_first(RepeatedScalar self, Numbers incoming) except -1:
+    """Add numbers as the first edit of the message; return False if the message needs an overlay.
+
+    The numbers of the field are decoded.
+    """
+    cdef View message = self.message
+    cdef Numbers numbers = incoming
+    cdef Py_ssize_t n = incoming.n
+    cdef Slot slot
+    cdef bint is_stored = False
+    if message.parts != NULL or not prefers_compact():
+        return False
+    if self.n:
+        numbers = self.own_numbers(incoming.n)
+        memcpy(numbers.items + numbers.n * numbers.size, incoming.items, <size_t>n * incoming.size)
+        numbers.n += n
+    slot = Slot(set_mark(), <uint64_t>numbers.n)
+    numbers.origin = self.first
+    try:
+        is_stored = register_edit(
+            <Document>message.document, message.table, message.start, message.end, message.flags, self.field, &slot,
+            <PyObject*>numbers
+        )
+    finally:
+        if not is_stored and numbers is not incoming:
+            numbers.n -= n
+    if is_stored:
+        self.store = None
+        self.items = NULL
+    return is_stored
 
 
 cdef int store_numbers(RepeatedScalar self, Numbers numbers) except -1:

@@ -45,7 +45,7 @@ cdef class Overlay:
     # Created by `new_overlay` in one allocation with its per-field arrays; it has no methods, hence no vtable.
     # Views of the message read `slots`. Per field: `held` owns the assigned value if that is an object (str, bytes,
     # Overlay or Document of a singular field, the Document being a fork in which the slot is the span; Elements or
-    # Numbers of a repeated field); `touched` is set once the value differs from the bytes.
+    # Numbers of a repeated field); `touched` is 1 once the value differs from the bytes, and always if it is held.
     # CopyFrom and ParseFromString exchange the content of an overlay; its registration in the document stays.
     # Overlays are not tracked by the garbage collector, so the members are C pointers; objects are owned.
     cdef Table* table
@@ -114,6 +114,11 @@ cdef class Numbers:
 
     @staticmethod
     cdef Numbers allocate(Py_ssize_t n, const Field* field)
+
+
+cdef inline size_t fields_size(const Table* table) noexcept nogil:
+    """Return the size of an overlay's arrays, from `slots` on; `touched` ends at a multiple of 8 bytes."""
+    return table.n_fields * (sizeof(Slot) + sizeof(PyObject*)) + ((<size_t>table.n_fields + 7) & ~<size_t>7)
 
 
 cdef Overlay new_overlay(Table* table, uint32_t depth)

@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Overlays: the edits of a message, stored beside its bytes, which never change."""
 cimport cython
-from cpython.mem cimport PyObject_Free, PyObject_Malloc
+from cpython.mem cimport PyMem_Free, PyMem_Realloc, PyObject_Free, PyObject_Malloc
 from cpython.object cimport PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_XDECREF, Py_XINCREF
 from cython cimport critical_section, final
-from libc.string cimport memmove, memset
+from libc.string cimport memcpy, memmove, memset
 
 cdef extern from "Python.h":
     PyObject* PyObject_Init(PyObject* o, PyTypeObject* cls)
@@ -13,7 +13,7 @@ cdef extern from "Python.h":
 from onnxwire.engine.advise cimport ow_enlarge
 from onnxwire.engine.document cimport EMPTY
 from onnxwire.engine.instances cimport forbid_instantiation
-from onnxwire.engine.memory cimport calloc, free, realloc
+from onnxwire.engine.memory cimport calloc, free
 from onnxwire.engine.section cimport enable_try_incref, try_incref
 
 from onnxwire.errors import FieldValueError
@@ -52,7 +52,7 @@ cdef void dealloc_overlay(PyObject* o) noexcept:
 cdef Overlay new_overlay(Table* table, uint32_t depth):
     """Make an overlay of a message without bytes and values; raises FieldValueError if it is nested too deep."""
     cdef size_t head = (<size_t>(<PyTypeObject*>Overlay).tp_basicsize + 15) & ~<size_t>15
-    cdef size_t size = head + table.n_fields * (sizeof(Slot) + sizeof(PyObject*) + 1)
+    cdef size_t size = head + fields_size(table)
     cdef PyObject* o
     if depth > MAX_OVERLAY_DEPTH:
         raise FieldValueError(f"messages nested more than {MAX_OVERLAY_DEPTH:,} deep are not made", "")
@@ -113,14 +113,19 @@ cdef int count_clear(Overlay self, uint32_t slot) except -1:
 
 cdef void exchange(Overlay self, Overlay other) noexcept:
     """Exchange the contents of two overlays of one table; each keeps its registration."""
-    cdef Slot slot
-    cdef uint32_t i
-    for i in range(self.table.n_fields):
-        slot = self.slots[i]
-        self.slots[i] = other.slots[i]
-        other.slots[i] = slot
-        self.held[i], other.held[i] = other.held[i], self.held[i]
-        self.touched[i], other.touched[i] = other.touched[i], self.touched[i]
+    cdef uint8_t[256] chunk
+    cdef size_t left = fields_size(self.table)
+    cdef uint8_t* ours = <uint8_t*>self.slots
+    cdef uint8_t* theirs = <uint8_t*>other.slots
+    cdef size_t n
+    while left:
+        n = min(left, sizeof(chunk))
+        memcpy(chunk, ours, n)
+        memcpy(ours, theirs, n)
+        memcpy(theirs, chunk, n)
+        ours += n
+        theirs += n
+        left -= n
     self.base, other.base = other.base, self.base
     self.parts, other.parts = other.parts, self.parts
     self.unknown, other.unknown = other.unknown, self.unknown
@@ -228,7 +233,7 @@ cdef bint reserve_at_end(uint8_t** items, Room* room, Py_ssize_t n, Py_ssize_t c
             room.before = 0
             if room.capacity >= capacity:
                 return True
-    memory = <uint8_t*>realloc(memory, <size_t>(room.before + capacity) * size)
+    memory = <uint8_t*>PyMem_Realloc(memory, <size_t>(room.before + capacity) * size)
     if memory == NULL:
         return False
     items[0] = memory + room.before * size
@@ -284,7 +289,7 @@ cdef class Elements:
         for i in range(self.n):
             Py_XDECREF(self.items[i].held)
         if self.items != NULL:
-            free(self.items - self.room.before)
+            PyMem_Free(self.items - self.room.before)
 
     cdef int reserve(self, Py_ssize_t n) except -1:
         """Grow the capacity to at least n more elements."""
@@ -350,7 +355,7 @@ cdef class Numbers:
 
     def __dealloc__(self):
         if self.items != NULL:
-            free(self.items - self.room.before * self.size)
+            PyMem_Free(self.items - self.room.before * self.size)
 
 
 forbid_instantiation(Overlay, b"the first edit of a message")

@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Copy-on-write copies of overlays: a copy shares bytes, str and bytes objects with the original."""
+from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire.engine.document cimport Document
@@ -7,4 +8,7 @@ from onnxwire.engine.overlay cimport Overlay
 
 
 cdef Document copy_span(Document document, const uint8_t* start, const uint8_t* end, uint32_t depth)
+cdef int copy_bytes(
+    Overlay copy, Document base, const uint8_t* start, const uint8_t* end, PyObject* parts
+) except -1
 cdef Overlay copy_overlay(Overlay self, Document document, uint32_t depth)

@@ -58,26 +58,33 @@ cdef Document copy_span(Document document, const uint8_t* start, const uint8_t* 
 cdef Overlay copy_overlay(Overlay self, Document document, uint32_t depth):
     """Return a copy of an overlay that shares its bytes and values; document: the document of the overlay's views."""
     cdef Overlay copy = new_overlay(self.table, depth)
-    cdef Document base = <Document>self.base if self.base != NULL else document
-    cdef Document fork
-    cdef Spans parts
-    cdef Py_ssize_t k
     if self.start != NULL:
-        if depth >= MAX_OVERLAY_DEPTH:
-            raise FieldValueError(f"messages nested more than {MAX_OVERLAY_DEPTH:,} deep are not made", "")
-        fork = base.fork(depth + 1)
-        # Start at `start + 1`: the overlay registered at `start` is this one.
-        copy_edits(base, self.start + 1, self.end, fork)
-        if self.parts != NULL:
-            parts = <Spans>self.parts
-            copy.parts = owned(parts)
-            for k in range(1, parts.n):
-                copy_edits(base, parts.items[k].p + 1, parts.items[k].p + parts.items[k].n, fork)
-        copy.base = owned(fork)
-        copy.start = self.start
-        copy.end = self.end
+        copy_bytes(copy, <Document>self.base if self.base != NULL else document, self.start, self.end, self.parts)
     copy_fields(self, copy, document)
     return copy
+
+
+cdef int copy_bytes(
+    Overlay copy, Document base, const uint8_t* start, const uint8_t* end, PyObject* parts
+) except -1:
+    """Let an overlay have a message's bytes in a fork of `base`, with the edits of the messages in it."""
+    cdef Document fork
+    cdef Py_ssize_t k
+    if copy.depth >= MAX_OVERLAY_DEPTH:
+        raise FieldValueError(f"messages nested more than {MAX_OVERLAY_DEPTH:,} deep are not made", "")
+    fork = base.fork(copy.depth + 1)
+    # Start at `start + 1`: the overlay registered at `start` is of the message itself.
+    copy_edits(base, start + 1, end, fork)
+    if parts != NULL:
+        copy.parts = owned(<object>parts)
+        for k in range(1, (<Spans>parts).n):
+            copy_edits(
+                base, (<Spans>parts).items[k].p + 1, (<Spans>parts).items[k].p + (<Spans>parts).items[k].n, fork
+            )
+    copy.base = owned(fork)
+    copy.start = start
+    copy.end = end
+    return 0
 
 
 cdef int copy_fields(Overlay self, Overlay copy, Document document) except -1:

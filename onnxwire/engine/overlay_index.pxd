@@ -2,11 +2,16 @@
 """The overlays of a document, sorted by the address of their messages."""
 from cython cimport final
 from cpython.object cimport PyObject
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint32_t
 
 from onnxwire.engine.compact_overlay cimport CompactOverlay
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.overlay cimport Overlay
+from onnxwire.engine.table cimport Field, Slot, Table
+
+
+cdef enum:
+    N_EPOCHS = 4
 
 
 cdef struct Pair:
@@ -30,8 +35,17 @@ cdef class OverlayIndex:
     # The position found last: programs, encoders and comparisons mostly go through messages in order.
     cdef Py_ssize_t leaf
     cdef Py_ssize_t i
+    # The position of the overlay that was compacted last.
+    cdef Py_ssize_t compacted_leaf
+    cdef Py_ssize_t compacted_i
+    # The addresses of the messages whose edits advanced the document's epoch to its value `epoch` and to the values
+    # before it, at index epoch % N_EPOCHS.
+    cdef size_t[N_EPOCHS] edited
+    cdef uint32_t n_epochs           # number of these values, up to N_EPOCHS
+    cdef uint32_t epoch
 
     cdef bint seek(self, size_t address) noexcept
+    cdef void seek_from(self, Py_ssize_t leaf, Py_ssize_t i) noexcept
     cdef bint find(self, const uint8_t* p, Pair* found) noexcept
     cdef int put(self, size_t address, size_t end, PyObject* edits) except -1
     cdef int reserve_pair(self) except -1
@@ -40,20 +54,47 @@ cdef class OverlayIndex:
 
 @final
 cdef class RecentOverlays:
-    """A ring buffer of the addresses of the overlays that were made last."""
+    """A queue of the addresses of the overlays that were made last."""
     cdef size_t* addresses
-    cdef size_t n
-    cdef size_t capacity
-    cdef size_t next             # index of the oldest address, once the ring is full
+    cdef Py_ssize_t n
+    cdef Py_ssize_t capacity
 
 
+# `freeze_edits` of engine/freeze.pyx, which depends on this module.
+ctypedef int (*EditFreezer)(OverlayIndex, Document, const size_t*, Py_ssize_t) except -1
+
+cdef void use_freezer(EditFreezer freeze) noexcept
 cdef OverlayIndex index_of(Document document)
 cdef OverlayIndex make_index(Document document)
 cdef int register_overlay(Document document, Overlay overlay) except -1
 cdef bint has_edits(Document document, const uint8_t* start, const uint8_t* end) noexcept
 cdef Overlay overlay_at(Document document, const uint8_t* start)
-cdef bint is_plain_compact(const Pair* pair) noexcept
+cdef bint is_compact(const Pair* pair) noexcept
 cdef Overlay overlay_of(Pair* pair, Document document)
+cdef bint register_edit(
+    Document document, Table* table, const uint8_t* start, const uint8_t* end, uint32_t flags, const Field* field,
+    const Slot* slot, PyObject* held
+) except -1
+cdef bint prefers_compact() noexcept
+cdef bint edit_again(
+    Document document, const Table* table, const uint8_t* start, const Field* field, const Slot* slot, PyObject* held
+) noexcept
+cdef void advance_epoch(Document document, const uint8_t* address) noexcept
+
+
+cdef inline bint is_unaffected(Document document, uint32_t epoch, const uint8_t* start) noexcept:
+    """Return whether only edits of messages at other addresses advanced the epoch of a document since `epoch`."""
+    cdef PyObject* index = <PyObject*>document.overlays
+    cdef uint32_t n = document.epoch - epoch
+    cdef uint32_t i
+    if index == <PyObject*>None or epoch == 0 or (<OverlayIndex>index).epoch != document.epoch:
+        return False
+    if n > (<OverlayIndex>index).n_epochs:
+        return False
+    for i in range(n):
+        if (<OverlayIndex>index).edited[(document.epoch - i) % N_EPOCHS] == <size_t>start:
+            return False
+    return True
 
 
 cdef inline bint find_edits(PyObject* document, const uint8_t* p, const uint8_t* end, Pair* pair) noexcept:

@@ -5,12 +5,14 @@ from cython cimport critical_section, final
 cimport cython
 from cpython.object cimport PyTypeObject
 from cpython.ref cimport Py_XDECREF, Py_XINCREF
+from libc.stdint cimport uint32_t
 from libc.string cimport memcpy, memmove
 
-from onnxwire.engine.compact_overlay cimport compact, expand
+from onnxwire.engine.compact_overlay cimport Entry, compact, compact_edit, expand, find_entry
 from onnxwire.engine.document cimport Spans
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.memory cimport free, malloc, realloc
+from onnxwire.engine.overlay cimport owned
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)
@@ -21,6 +23,9 @@ cdef extern from "thresholds.h":
         MAX_LEAF_PAIRS "OW_MAX_LEAF_PAIRS"
         MAX_FULL_OVERLAYS "OW_MAX_FULL_OVERLAYS"
         MAX_FULL_PART_OVERLAYS "OW_MAX_FULL_PART_OVERLAYS"
+
+cdef enum:
+    SMALL_PART_BYTES = 1 << 16
 
 
 # --- the map
@@ -58,10 +63,12 @@ cdef class OverlayIndex:
         leaf = &self.leaves[self.leaf]
         if self.i < leaf.n and leaf.pairs[self.i].address < address:
             self.i += 1
-        if self.i < leaf.n and address <= leaf.pairs[self.i].address and (
-            self.i and leaf.pairs[self.i - 1].address < address
-        ):
-            return True
+        if self.i and leaf.pairs[self.i - 1].address < address:
+            if self.i < leaf.n:
+                if address <= leaf.pairs[self.i].address:
+                    return True
+            elif self.leaf == high:
+                return False
         # The last leaf that begins at or before the address.
         while low < high:
             middle = (low + high + 1) // 2
@@ -84,6 +91,12 @@ cdef class OverlayIndex:
             self.leaf += 1
             self.i = 0
         return self.i < self.leaves[self.leaf].n
+
+    cdef void seek_from(self, Py_ssize_t leaf, Py_ssize_t i) noexcept:
+        """Set the position from which the next `seek` starts; it may be outdated."""
+        if leaf < self.n_leaves and i <= self.leaves[leaf].n:
+            self.leaf = leaf
+            self.i = i
 
     cdef bint find(self, const uint8_t* p, Pair* found) noexcept:
         """Find the first overlay, or further piece, at or after p; returns False if there is none."""
@@ -210,6 +223,95 @@ cdef int register_overlay(Document document, Overlay overlay) except -1:
     return 0
 
 
+# Numbers of recent first edits that were stored without an Overlay, and of those for which a view needed one later.
+cdef uint32_t N_COMPACT = 0
+cdef uint32_t N_EXPANDED = 0
+cdef uint32_t N_REFUSED = 0          # number of first edits for which an Overlay was made
+
+
+cdef void count_first_edit(uint32_t* count) noexcept:
+    """Increment one of the two numbers; only the last edits have an effect."""
+    global N_COMPACT, N_EXPANDED
+    count[0] += 1
+    if count[0] == 32:
+        N_COMPACT >>= 1
+        N_EXPANDED >>= 1
+
+
+cdef bint prefers_compact() noexcept:
+    """Return whether to store a first edit without an Overlay: not if views soon needed one of most other messages.
+
+    One in eight is stored without in any case, because the program may edit in another way now.
+    """
+    global N_REFUSED
+    if N_EXPANDED <= (N_COMPACT >> 1) + 2:
+        return True
+    N_REFUSED += 1
+    return N_REFUSED % 8 == 0
+
+
+cdef bint register_edit(
+    Document document, Table* table, const uint8_t* start, const uint8_t* end, uint32_t flags, const Field* field,
+    const Slot* slot, PyObject* held
+) except -1:
+    """Add the first edit of a message of the document's bytes, which sets one field, without an Overlay.
+
+    This takes half of the time of making an Overlay and compacting it. Returns False if the message needs an Overlay.
+    """
+    cdef OverlayIndex index
+    edits = compact_edit(table, start, end, flags, field, slot, held)
+    if edits is None:
+        return False
+    index = make_index(document)
+    count_first_edit(&N_COMPACT)
+    # This is the last step, because releasing a replaced overlay can run other code.
+    index.put(<size_t>start, <size_t>end, <PyObject*>edits)
+    advance_epoch(document, start)
+    return True
+
+
+cdef bint edit_again(
+    Document document, const Table* table, const uint8_t* start, const Field* field, const Slot* slot, PyObject* held
+) noexcept:
+    """Set a singular field that was edited before, if the message's edits are compact; return whether it was set."""
+    cdef OverlayIndex index = index_of(document)
+    cdef Entry* entry
+    cdef PyObject* old
+    cdef Pair pair
+    if index is None or field.n_peers or not index.find(start, &pair) or pair.address != <size_t>start:
+        return False
+    if pair.edits == NULL or not is_compact(&pair) or (<CompactOverlay>pair.edits).table != table:
+        return False
+    entry = find_entry(<CompactOverlay>pair.edits, field.slot)
+    if entry == NULL or not entry.touched:
+        return False
+    old = entry.held
+    Py_XINCREF(held)
+    entry.held = held
+    entry.slot = slot[0]
+    advance_epoch(document, start)
+    Py_XDECREF(old)  # last: its destructor may run other code
+    return True
+
+
+cdef void advance_epoch(Document document, const uint8_t* address) noexcept:
+    """Advance the epoch after an edit of the message at an address, so that its views refresh their slots.
+
+    Views of other messages that have no overlay need no refresh (`is_unaffected`). address: NULL for a new message.
+    """
+    cdef OverlayIndex index = index_of(document)
+    cdef bint follows = index is not None and index.epoch == document.epoch
+    document.next_epoch()
+    if index is None or address == NULL:
+        return
+    if follows and document.epoch > 1:
+        index.n_epochs = min(index.n_epochs + 1, <uint32_t>N_EPOCHS)
+    else:
+        index.n_epochs = 1
+    index.edited[document.epoch % N_EPOCHS] = <size_t>address
+    index.epoch = document.epoch
+
+
 cdef Overlay overlay_at(Document document, const uint8_t* start):
     """Return the overlay of the message whose first byte is at `start`, or None."""
     cdef OverlayIndex index = index_of(document)
@@ -219,16 +321,24 @@ cdef Overlay overlay_at(Document document, const uint8_t* start):
         return None
     if Py_TYPE(pair.edits) == <PyTypeObject*>Overlay:
         return <Overlay>pair.edits
-    overlay = expand(<CompactOverlay>pair.edits, document)
+    if (<CompactOverlay>pair.edits).is_first_edit:
+        count_first_edit(&N_EXPANDED)
+    overlay = expand_pair(&pair, document)
     # Both forms share their values: releasing the old one runs no other code.
     index.put(pair.address, pair.end, <PyObject*>overlay)
     note_use(document, pair.address)
     return overlay
 
 
-cdef bint is_plain_compact(const Pair* pair) noexcept:
-    """Return whether edits are a CompactOverlay whose bytes are those that were registered."""
-    return Py_TYPE(pair.edits) == <PyTypeObject*>CompactOverlay and (<CompactOverlay>pair.edits).data == NULL
+cdef bint is_compact(const Pair* pair) noexcept:
+    """Return whether edits are a CompactOverlay."""
+    return Py_TYPE(pair.edits) == <PyTypeObject*>CompactOverlay
+
+
+cdef Overlay expand_pair(const Pair* pair, Document document):
+    return expand(
+        <CompactOverlay>pair.edits, document, <const uint8_t*>pair.address, <const uint8_t*>pair.end
+    )
 
 
 cdef Overlay overlay_of(Pair* pair, Document document):
@@ -237,7 +347,7 @@ cdef Overlay overlay_of(Pair* pair, Document document):
         return None
     if Py_TYPE(pair.edits) == <PyTypeObject*>Overlay:
         return <Overlay>pair.edits
-    return expand(<CompactOverlay>pair.edits, document)
+    return expand_pair(pair, document)
 
 
 # --- compaction of overlays that have no view
@@ -251,56 +361,85 @@ cdef class RecentOverlays:
 
 
 cdef int note_use(Document document, size_t address) except -1:
-    """Record that an overlay was made, and compact the one made MAX_FULL_OVERLAYS earlier unless it is in use.
+    """Record that an overlay was made; if MAX_FULL_OVERLAYS were made, compact the older half unless they are in use.
 
-    If memory runs out, the overlays are not compacted.
+    If memory runs out, they are not compacted.
     """
+    cdef RecentOverlays recent = document.recent_overlays
+    cdef bint is_small = document.is_part and document.end - document.start < SMALL_PART_BYTES
+    cdef Py_ssize_t limit = MAX_FULL_PART_OVERLAYS if is_small else MAX_FULL_OVERLAYS
+    cdef Py_ssize_t half = limit >> 1
+    cdef size_t* addresses
+    cdef Py_ssize_t capacity
     try:
-        compact_oldest(document, address)
+        if recent is None:
+            document.recent_overlays = recent = RecentOverlays.__new__(RecentOverlays)
+        if recent.n == limit:
+            try:
+                compact_all(document, recent.addresses, half)
+            finally:
+                recent.n -= half
+                memmove(recent.addresses, recent.addresses + half, <size_t>recent.n * sizeof(size_t))
+        if recent.n == recent.capacity:
+            capacity = min(2 * recent.capacity or 4, limit)
+            addresses = <size_t*>realloc(recent.addresses, <size_t>capacity * sizeof(size_t))
+            if addresses == NULL:
+                return 0
+            recent.addresses = addresses
+            recent.capacity = capacity
+        recent.addresses[recent.n] = address
+        recent.n += 1
     except MemoryError:
         pass
     return 0
 
 
-cdef int compact_oldest(Document document, size_t address) except -1:
-    cdef RecentOverlays recent = document.recent_overlays
-    cdef size_t limit = MAX_FULL_PART_OVERLAYS if document.is_part else MAX_FULL_OVERLAYS
-    cdef size_t* addresses
-    cdef size_t oldest
-    if recent is None:
-        document.recent_overlays = recent = RecentOverlays.__new__(RecentOverlays)
-    if recent.n < limit:
-        if recent.n == recent.capacity:
-            addresses = <size_t*>realloc(recent.addresses, (2 * recent.capacity or 4) * sizeof(size_t))
-            if addresses == NULL:
-                raise MemoryError
-            recent.addresses = addresses
-            recent.capacity = 2 * recent.capacity or 4
-        recent.addresses[recent.n] = address
-        recent.n += 1
-        return 0
-    oldest = recent.addresses[recent.next]
-    recent.addresses[recent.next] = address
-    recent.next = (recent.next + 1) % recent.n
-    return compact_at(document, oldest)
+cdef EditFreezer FREEZE_EDITS = NULL
+
+
+cdef void use_freezer(EditFreezer freeze) noexcept:
+    """Set the function that encodes new messages in overlays before these are compacted."""
+    global FREEZE_EDITS
+    FREEZE_EDITS = freeze
+
+
+cdef int compact_all(Document document, const size_t* addresses, Py_ssize_t n) except -1:
+    cdef Py_ssize_t i
+    if FREEZE_EDITS != NULL:
+        FREEZE_EDITS(index_of(document), document, addresses, n)
+    for i in range(n):
+        compact_at(document, addresses[i])
+    return 0
 
 
 cdef int compact_at(Document document, size_t address) except -1:
     """Replace the overlay at an address by a CompactOverlay, unless a view owns it or it has more than plain values."""
     cdef OverlayIndex index = index_of(document)
+    cdef Py_ssize_t leaf = index.leaf
+    cdef Py_ssize_t i = index.i
+    # Overlays are mostly compacted in the order of their addresses, too.
+    index.seek_from(index.compacted_leaf, index.compacted_i)
+    if index.seek(address):
+        index.compacted_leaf = index.leaf
+        index.compacted_i = index.i
+        compact_pair(document, &index.leaves[index.leaf].pairs[index.i], address)
+    index.seek_from(leaf, i)
+    return 0
+
+
+cdef int compact_pair(Document document, Pair* pair, size_t address) except -1:
+    cdef PyObject* old = pair.edits
     cdef Overlay overlay
-    cdef Pair pair
-    if not index.find(<const uint8_t*>address, &pair) or pair.address != address or pair.edits == NULL:
+    if pair.address != address or old == NULL or Py_TYPE(old) != <PyTypeObject*>Overlay or Py_REFCNT(old) != 1:
         return 0
-    if Py_TYPE(pair.edits) != <PyTypeObject*>Overlay or Py_REFCNT(pair.edits) != 1:
-        return 0
-    overlay = <Overlay>pair.edits
+    overlay = <Overlay>old
     if overlay.depth != document.depth + 1:
         return 0
     compacted = compact(overlay, document)
     if compacted is not None:
+        pair.edits = owned(compacted)
         # Both forms share their values: releasing the old one runs no other code.
-        index.put(address, pair.end, <PyObject*>compacted)
+        Py_XDECREF(old)
     return 0
 
 

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Sequences over repeated strings, bytes and messages."""
 from cpython.object cimport PyObject
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire.engine.document cimport Document, Span, Spans
 from onnxwire.engine.overlay cimport Elements, Overlay
@@ -17,8 +17,10 @@ cdef class RepeatedSpan(Repeated):
     cdef Spans make_index(self)
     cdef Spans walk(self)
     cdef Elements gather(self, Py_ssize_t room)
+    cdef void gather_run(self, Cursor* cursor, Elements elements) noexcept
     cdef object element(self, Py_ssize_t i)
     cdef Elements start_edit(self, Py_ssize_t room)
+    cdef bint append_first(self, const uint8_t* p, uint64_t size, owner) except -1
     cdef int store_elements(self, Overlay overlay, Elements elements) except -1
 
 
@@ -34,6 +36,7 @@ cdef class SpanIterator:
 
     cdef object next_element(self)
     cdef object next_bound(self)
+    cdef bint reads_same_records(self) noexcept
     cdef int seek(self) except -1
     cdef bint peek(self, Span* element) except -1
     cdef void skip(self, const Span* element) noexcept

@@ -20,15 +20,15 @@ from onnxwire.engine.encoder cimport Encoder
 from onnxwire.engine.freeze cimport FREEZE_BATCH, freeze_elements
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.overlay cimport Element, new_overlay, owned, put_value, set_mark
-from onnxwire.engine.overlay_index cimport has_edits
+from onnxwire.engine.overlay_index cimport has_edits, prefers_compact, register_edit
 from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.repeated cimport (
     ENDED, Slice, adjust_slice, changed_error, index_in, point_at, refresh, unpack_slice, update_count,
 )
-from onnxwire.engine.table cimport BYTES, MESSAGE, Field
+from onnxwire.engine.table cimport BYTES, MESSAGE, Field, Slot
 from onnxwire.engine.view cimport (
     KEEPS_IDENTITY, Record, View, bytes_at, document_of, fill, find_overlay, held_message, make_view, new_view,
-    next_usable, overlay_view, text_at,
+    next_usable, overlay_view, set_document, text_at,
 )
 
 from onnxwire.errors import FieldTypeError
@@ -100,7 +100,7 @@ cdef class RepeatedSpan(Repeated):
 
     cdef Spans known_index(self):
         """Return the index of an unchanged field if it was made before, else None."""
-        if self.store is None and self.n_records:
+        if self.store is None and self.n_records > MAX_WALKED_ELEMENTS:
             self.store = self.document.cached(INDEX, self.first)
         # If the bytes were replaced, the cache entry may belong to another field.
         if self.store is not None and <uint64_t>(<Spans>self.store).n == self.n_records:
@@ -146,10 +146,36 @@ cdef class RepeatedSpan(Repeated):
             return elements
         self.start(&cursor)
         while <uint64_t>elements.n < self.n_records:
+            self.gather_run(&cursor, elements)
+            if <uint64_t>elements.n == self.n_records:
+                break
             if next_usable(&cursor, self.field, &record) <= 0:
                 raise decode_error(self.document, cursor.p, cursor.end)
             elements.add(record.value, record.n, None)
         return elements
+
+    cdef void gather_run(self, Cursor* cursor, Elements elements) noexcept:
+        """Add the elements of consecutive records with a tag of one byte; there is capacity for all records."""
+        cdef const uint8_t* p = cursor.p
+        cdef const uint8_t* value
+        cdef const uint8_t* end = cursor.end
+        cdef Element* element = elements.items + elements.n
+        cdef Element* last = elements.items + self.n_records
+        cdef uint32_t tag = self.field.number << 3 | WIRE_LEN
+        cdef uint64_t n = 0
+        if tag >= 0x80:
+            return
+        while element < last and p < end and p[0] == tag:
+            value = read_length(p + 1, end, &n)
+            if value == NULL:
+                break
+            element.p = value
+            element.n = n
+            element.held = NULL
+            element += 1
+            p = value + n
+        cursor.p = p
+        elements.n = element - elements.items
 
     @critical_section
     def _detach(self):
@@ -187,7 +213,9 @@ cdef class RepeatedSpan(Repeated):
         i = index_in(self.field, key, len(self))
         if i >= len(self):
             raise changed_error(self.field)
-        if self.store is None and i < MAX_WALKED_ELEMENTS and self.bound is None:
+        if self.store is None and self.bound is None and (
+            i < MAX_WALKED_ELEMENTS or i < 4 * MAX_WALKED_ELEMENTS and self.n_records > 64 * MAX_WALKED_ELEMENTS
+        ):
             for element in self:
                 if i == 0:
                     return element
@@ -366,10 +394,30 @@ cdef class RepeatedSpan(Repeated):
             self.splice(n, n, take_values(self.message, self.field, (value,)))
             return self.element(n)
         owner = read_text(self.field, value, &p, &size)
+        if self.bound is None and self.message.overlay == NULL and self.append_first(p, size, owner):
+            return None
         elements = self.start_edit(1)
         elements.add(p, size, owner)
         update_count(self, elements.n)
         return None
+
+    cdef bint append_first(self, const uint8_t* p, uint64_t size, owner) except -1:
+        """Append a string as the first edit of the message; return False if the message needs an overlay."""
+        cdef View message = self.message
+        cdef Elements elements
+        cdef Slot slot
+        if message.parts != NULL or self.elements() is not None or not prefers_compact():
+            return False
+        elements = self.gather(1)
+        elements.add(p, size, owner)
+        slot = Slot(set_mark(), <uint64_t>elements.n)
+        # The allocations may have run other code, which may have changed the field.
+        if self.elements() is not None or message.overlay != NULL or self.first != elements.origin:
+            return False
+        return register_edit(
+            <Document>message.document, message.table, message.start, message.end, message.flags, self.field, &slot,
+            <PyObject*>elements
+        )
 
     @critical_section
     def add(self, **fields):
@@ -392,6 +440,10 @@ cdef class RepeatedSpan(Repeated):
             _gone = freeze_elements(elements, self.message)  # released last: destructors may run other code
         elements.add(set_mark(), 0, overlay)
         update_count(self, elements.n)
+        if not KEEPS_IDENTITY:
+            set_document(<View>view, self.message.document)
+            (<View>view).epoch = (<Document>self.message.document).epoch
+            return view
         return overlay_view(self.field.sub, <Document>self.message.document, overlay)
 
 
@@ -495,6 +547,8 @@ cdef class SpanIterator:
             return self
         message = sequence.message
         fill(message)
+        if message.epoch != self.epoch and self.reads_same_records():
+            self.epoch = message.epoch
         # Like a list's iterator: the next element is the sequence's current element at the next index.
         if (
             message.overlay != NULL or sequence.bound is not None
@@ -582,6 +636,16 @@ cdef class SpanIterator:
             self.cursor.p = p + n
             self.i += 1
         return self.i - start
+
+    cdef bint reads_same_records(self) noexcept:
+        """Return whether the message, which is filled, has the records that the cursor is in, and no edits."""
+        cdef RepeatedSpan sequence = self.sequence
+        cdef View message = sequence.message
+        return (
+            message.overlay == NULL and sequence.bound is None and sequence.state == 0
+            and message.document == self.document and self.first != NULL and self.first == sequence.first
+            and message.slots[sequence.field.slot].p == self.first
+        )
 
     cdef int seek(self) except -1:
         """Set the cursor to the next record of the sequence."""

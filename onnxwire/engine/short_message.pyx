@@ -12,7 +12,7 @@ from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_FIXED32, WIRE_LEN, WIRE_VARINT, Record, read_length, read_record, read_varint, write_varint,
 )
 from onnxwire.engine.canonical cimport raw_at
-from onnxwire.engine.compact_overlay cimport CompactOverlay, Entry
+from onnxwire.engine.compact_overlay cimport CompactOverlay, Entry, base_of_compact, entries_of
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.overlay cimport Element, Elements, Numbers, Overlay
 from onnxwire.engine.overlay_index cimport Pair, find_edits
@@ -62,12 +62,17 @@ cdef bint chunk_message(
     if edits == NULL:
         return chunk_records(self, table, document, &edited, p, end)
     if Py_TYPE(edits) == <PyTypeObject*>CompactOverlay:
-        if (<CompactOverlay>edits).data != NULL or (<CompactOverlay>edits).table != table:
+        if (<CompactOverlay>edits).table != table:
             return False
-        edited.entries = (<CompactOverlay>edits).entries
+        if (<CompactOverlay>edits).base != NULL:
+            document = base_of_compact(<CompactOverlay>edits, document)
+            if is_file(document):
+                return False
+        edited.entries = entries_of(<CompactOverlay>edits)
         for i in range((<CompactOverlay>edits).n):
             if edited.entries[i].touched:
                 edited.touched |= <uint64_t>1 << edited.entries[i].index
+        p = (<CompactOverlay>edits).start
         end = (<CompactOverlay>edits).end
     else:
         if (<Overlay>edits).parts != NULL or (<Overlay>edits).unknown != NULL or (<Overlay>edits).table != table:

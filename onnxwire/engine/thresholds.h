@@ -17,7 +17,8 @@
 #define OW_MIN_CACHED_BYTES OW_LIMIT(256, 16)
 #define OW_MIN_CACHED_PARTS OW_LIMIT(8, 2)       /* it caches the Spans of messages with at least this many parts */
 #define OW_MAX_LEAF_PAIRS OW_LIMIT(512, 4)         /* overlays in one leaf of engine/overlay_index.pyx */
-#define OW_MAX_FULL_OVERLAYS OW_LIMIT(1024, 2)   /* maximum number of overlays of a document that are not compacted */
+#define OW_MAX_FULL_OVERLAYS OW_LIMIT(64, 2)   /* maximum number of overlays of a document that are not compacted */
+#define OW_MAX_RESCANNED_BYTES OW_LIMIT(1024, 24) /* longer messages keep all slots when they are compacted */
 #define OW_MAX_FULL_PART_OVERLAYS OW_LIMIT(8, 2)   /* the same, of a document that is part of another */
 #define OW_MAX_WALKED_ELEMENTS OW_LIMIT(8, 1)    /* elements up to which access by index walks, without an index */
 #define OW_MAX_UNCACHED_NUMBERS OW_LIMIT(64, 2)  /* numbers of a field up to which the document does not cache them */

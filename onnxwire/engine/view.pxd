@@ -49,6 +49,7 @@ cdef object new_view(Table* table, Document document, const uint8_t* start, cons
 cdef object make_view(Table* table, PyObject* document, const uint8_t* start, const uint8_t* end, PyObject* parts)
 cdef object overlay_view(Table* table, Document document, Overlay overlay)
 cdef void use_overlay(View self, Overlay overlay) noexcept
+cdef void set_document(View self, PyObject* document) noexcept
 cdef uint64_t state_of(View self, const Field* field) noexcept
 cdef void dealloc_view(PyObject* o) noexcept
 cdef int refresh(View self) except -1

@@ -13,6 +13,7 @@ from libc.string cimport memcpy, memset
 from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, Record, read_length, read_record, read_varint, zigzag32, zigzag64,
 )
+from onnxwire.engine.compact_overlay cimport use_scanner
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport EMPTY, EPOCH_CLOSED, FAR_SKIP_BYTES, PARTS, SLOTS, advise_far
 from onnxwire.engine.instances cimport forbid_instantiation
@@ -22,7 +23,7 @@ from onnxwire.engine.view_registry cimport (
 from onnxwire.engine.partial cimport N_MEMORIES
 from onnxwire.engine.fetch_structure cimport fetch_span
 from onnxwire.engine.overlay cimport AbsentKey, find_absent, list_absent, new_overlay, owned, unlist_absent
-from onnxwire.engine.overlay_index cimport overlay_at
+from onnxwire.engine.overlay_index cimport is_unaffected, overlay_at
 from onnxwire.engine.table cimport (
     BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, INT32, INT64, MESSAGE, SFIXED32, SFIXED64, SINT32,
     SINT64, STRING, UINT32, UINT64, TableRef, bit_of, find_field, has_value,
@@ -298,6 +299,9 @@ cdef int refresh(View self) except -1:
     cdef uint64_t records = 0
     cdef bytes kept
     cdef CachedTail tail
+    if self.overlay == NULL and is_unaffected(document, self.epoch, self.start):
+        self.epoch = document.epoch
+        return 0
     if self.overlay != NULL or document.overlays is not None or document.epoch == EPOCH_CLOSED:
         # This may turn a view of an absent message into a view of bytes whose slots are filled.
         if find_overlay(self) or self.epoch == (<Document>self.document).epoch:
@@ -362,7 +366,8 @@ cdef bint find_overlay(View self) except -1:
     """
     cdef Document document = <Document>self.document
     cdef Overlay overlay
-    document.check_open()
+    if document.epoch == EPOCH_CLOSED:
+        document.check_open()
     if self.overlay != NULL:
         if self.epoch != document.epoch:
             follow(self)
@@ -742,4 +747,5 @@ cdef Field* named_field(View self, name) except? NULL:
     return &self.table.fields[i] if i >= 0 else NULL
 
 
+use_scanner(scan_slots)
 forbid_instantiation(View, b"the message classes of a table")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import random
 import tracemalloc
 
+import pytest
 from wire import same
 
 import onnxwire
@@ -205,5 +207,154 @@ def test_many_edited_messages_are_equal_where_the_official_ones_are():
                 twice_edited_model == edited_model,
                 parsed_model == twice_edited_model,
             )
+
+    same(body)
+
+
+FIRST_EDITS = {
+    "assign a string": lambda node: setattr(node, "name", "first"),
+    "assign an absent string": lambda node: setattr(node, "doc_string", "first"),
+    "clear a string": lambda node: node.ClearField("name"),
+    "append a string": lambda node: node.input.append("first"),
+    "append to an absent field": lambda node: node.output.append("first"),
+    "assign a number": lambda node: setattr(node.attribute[0], "i", 7),
+    "extend numbers": lambda node: node.attribute[0].ints.extend([8, 9]),
+    "extend absent numbers": lambda node: node.attribute[0].floats.extend([0.5]),
+    "extend packed numbers": lambda node: node.attribute[0].t.dims.extend([8, 9]),
+    "add a message": lambda node: node.attribute.add(name="first", g={"name": "inner", "node": [{"name": "in"}]}),
+    "copy a message": lambda node: node.attribute[0].CopyFrom(node.attribute[0].__class__(name="first", ints=[1])),
+    "clear a message": lambda node: node.attribute[0].Clear(),
+}
+
+
+@pytest.mark.parametrize("name", FIRST_EDITS)
+def test_a_first_edit_is_seen_by_earlier_and_later_views(name):
+    def body(m):
+        model = nodes(m)
+        held = model.graph.node[5]
+        texts, attribute, numbers = held.input, held.attribute[0], held.attribute[0].ints
+        iterator = iter(held.input)
+        yield next(iterator)
+        for node in model.graph.node:
+            FIRST_EDITS[name](node)
+        yield held, list(texts), attribute, list(numbers), list(iterator)
+        yield [(node.name, list(node.input), len(node.attribute)) for node in model.graph.node[::37]]
+        copied = copy.deepcopy(model)
+        yield copied == model, model.ByteSize()
+        for _ in range(2):
+            for node in model.graph.node:
+                FIRST_EDITS[name](node)
+                node.op_type = "again"
+        yield held, list(texts), attribute, list(numbers)
+        yield model.SerializeToString(deterministic=True), copied.SerializeToString(deterministic=True)
+
+    same(body)
+
+
+def test_a_view_sees_edits_by_another_view_between_edits_of_other_messages():
+    def body(m):
+        model = nodes(m, 40)
+        held = [(node, node.attribute[0], node.input) for node in model.graph.node]
+        draw = random.Random(1)
+        for step in range(400):
+            i = draw.randrange(40)
+            node = model.graph.node[i]
+            edit = draw.choice(list(FIRST_EDITS.values()))
+            if len(node.attribute):
+                edit(node)
+            else:
+                node.attribute.add(ints=[step])
+            k = draw.choice([i, draw.randrange(40)])
+            yield held[k][0].name, list(held[k][2]), held[k][1].i, list(held[k][1].ints)
+            if step % 50 == 0:
+                model.graph.name = str(step)
+                yield model.graph.name, len(model.graph.node)
+        yield model.SerializeToString(deterministic=True)
+
+    same(body)
+
+
+def test_the_members_of_a_oneof_replace_each_other_in_a_first_edit():
+    def body(m):
+        shape = m.TensorShapeProto()
+        for i in range(NODE_COUNT):
+            shape.dim.add(**({"dim_value": i} if i % 2 else {"dim_param": str(i)}))
+        shape = m.TensorShapeProto.FromString(shape.SerializeToString())
+        for i, dim in enumerate(shape.dim):
+            if i % 3 == 0:
+                dim.dim_value = 5
+            elif i % 3 == 1:
+                dim.dim_param = "p"
+            if i % 4 == 0:
+                dim.denotation = "d"
+        yield [(dim.WhichOneof("value"), dim.dim_value, dim.dim_param) for dim in shape.dim]
+        yield shape.SerializeToString(deterministic=True)
+
+    same(body)
+
+
+def test_long_messages_and_fields_with_long_tags_are_edited_once_each():
+    def body(m):
+        graph = m.GraphProto()
+        for i in range(200):
+            graph.node.add(name=f"n{i}", doc_string="d" * 2000, metadata_props=[{"key": str(k)} for k in range(9)])
+            graph.metadata_props.add(key=str(i))
+        graph = m.GraphProto.FromString(graph.SerializeToString())
+        for i, node in enumerate(graph.node):
+            node.name = "x"
+            if i % 2:
+                node.metadata_props.add(key="new")
+                del node.metadata_props[0]
+        graph.metadata_props.insert(0, graph.metadata_props[20])
+        yield [(node.name, len(node.doc_string), [one.key for one in node.metadata_props]) for node in graph.node]
+        yield graph.SerializeToString(deterministic=True)
+        yield [graph.metadata_props[i].key for i in range(0, 200, 3)]
+
+    same(body)
+
+
+def test_unread_elements_of_a_long_field_are_found_by_index():
+    model = nodes(onnxwire)
+    for i in (0, 8, 31, 32, 40, NODE_COUNT - 1):
+        assert model.graph.node[i].name == f"n{i}"
+        assert model.graph.node[i - NODE_COUNT].name == f"n{i}"
+
+
+def bytes_of_edits(edit, n=10_000):
+    """Return the Python memory that an edit of each node takes, per node."""
+    model = nodes(onnxwire, n)
+    tracemalloc.start()
+    for node in model.graph.node:
+        edit(node)
+    try:
+        return tracemalloc.get_traced_memory()[0] / n
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name, limit", [("assign a string", 240), ("append a string", 390), ("add a message", 800)])
+def test_a_first_edit_of_each_message_takes_little_memory(name, limit):
+    assert bytes_of_edits(FIRST_EDITS[name] if "add" not in name else lambda node: node.attribute.add(i=1)) < limit
+
+
+def test_added_messages_with_a_view_stay_editable_when_others_are_encoded():
+    def body(m):
+        model = nodes(m)
+        held = []
+        for i, node in enumerate(model.graph.node):
+            added = node.attribute.add(name="added", ints=[i], strings=[b"x"])
+            metadata = node.metadata_props.add(key="k")
+            if i % 11 == 0:
+                held.append((added, added.ints, metadata, node.attribute))
+        for i, (added, ints, metadata, attributes) in enumerate(held):
+            added.name = f"held{i}"
+            ints.append(i)
+            metadata.value = "v"
+            attributes.add(name="more")
+        yield [[attribute.name for attribute in node.attribute] for node in model.graph.node]
+        yield [list(node.attribute[1].ints) for node in model.graph.node]
+        for node in model.graph.node[::3]:
+            node.attribute[1].floats.append(0.25)
+        yield model.SerializeToString(deterministic=True)
 
     same(body)
