@@ -15,6 +15,7 @@ from onnxwire._varint cimport (
 from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.document cimport NUMBERS, Document
 from onnxwire.engine.edit cimport edit, iterate, read_number
+from onnxwire.engine.header_copies cimport near_bytes
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.overlay cimport Overlay, put_value, set_mark
 from onnxwire.engine.partial cimport N_MEMORIES, fetch, is_resident
@@ -140,6 +141,7 @@ cdef class RepeatedScalar(Repeated):
         cdef Field* field = self.field
         cdef Cursor cursor
         cdef Record record
+        cdef const uint8_t* run
         cdef uint64_t total = 0
         cdef uint64_t _i
         self.start(&cursor)
@@ -151,9 +153,10 @@ cdef class RepeatedScalar(Repeated):
             if record.tag & 7 != WIRE_LEN:
                 total += 1
             elif field.wire == WIRE_VARINT:
-                if record.n and record.value[record.n - 1] >= 0x80:
+                run = near_bytes(cursor.copies, record.value, record.n)
+                if record.n and run[record.n - 1] >= 0x80:
                     raise packed_error(document, record.value, record.value + record.n, 0)
-                total += count_shares(record.value, record.value + record.n, counts)
+                total += count_shares(run, run + record.n, counts)
             else:
                 if record.n % field.size:
                     raise packed_error(document, record.value, record.value + record.n, field.size)
@@ -232,6 +235,7 @@ cdef class RepeatedScalar(Repeated):
         cdef Record record
         cdef Numbers numbers
         cdef ShareCounts counts
+        cdef const uint8_t* run
         cdef uint64_t total
         cdef uint64_t done = 0
         cdef uint64_t count
@@ -264,12 +268,13 @@ cdef class RepeatedScalar(Repeated):
                         store(<uint8_t*>numbers.items + done * field.size, field, record.n)
                         done += 1
                     continue
+                run = near_bytes(cursor.copies, record.value, record.n)
                 count = store_long_run(
-                    <uint8_t*>numbers.items + done * field.size, field, record.value, record.n, total - done,
+                    <uint8_t*>numbers.items + done * field.size, field, run, record.n, total - done,
                     &counts if n_records == 1 else NULL,
                 )
                 if field.wire == WIRE_VARINT and count != (
-                    total if n_records == 1 else count_varints(record.value, record.value + record.n)
+                    total if n_records == 1 else count_varints(run, run + record.n)
                 ):
                     raise packed_error(document, record.value, record.value + record.n, 0)
                 if field.closed:

@@ -28,7 +28,7 @@ from onnxwire.engine.repeated cimport (
 from onnxwire.engine.table cimport BYTES, MESSAGE, Field
 from onnxwire.engine.view cimport (
     KEEPS_IDENTITY, Record, View, bytes_at, document_of, fill, find_overlay, held_message, make_view, new_view,
-    next_usable, overlay_view, text_at,
+    next_usable, overlay_view, text_at, used_copies,
 )
 
 from onnxwire.errors import FieldTypeError
@@ -508,7 +508,7 @@ cdef class SpanIterator:
             self.sequence = None
             return self
         # The common case: the next record is of the same field, with a tag of one byte.
-        if cursor.p < cursor.end and cursor.p[0] == self.tag:
+        if cursor.copies == NULL and cursor.p < cursor.end and cursor.p[0] == self.tag:
             p = read_length(cursor.p + 1, cursor.end, &n)
             if p != NULL:
                 self.i += 1
@@ -591,6 +591,7 @@ cdef class SpanIterator:
         cdef Py_ssize_t _i
         self.epoch = message.epoch
         self.document = message.document
+        self.cursor.copies = NULL if sequence.document is None else used_copies(sequence.document)
         if self.first == sequence.first and self.first != NULL:
             return 0
         self.first = sequence.first

@@ -7,6 +7,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire._varint cimport WIRE_LEN, Record
 from onnxwire.engine.document cimport Document, FarReads, Span, Spans
+from onnxwire.engine.header_copies cimport HeaderCopies, near_bytes
 from onnxwire.engine.overlay cimport Overlay
 from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES, fetched_bytes, fetched_text
 from onnxwire.engine.table cimport Field, Slot, Table
@@ -40,6 +41,7 @@ cdef struct Cursor:
     const uint8_t* end
     const Span* part             # the part that p is in; owned by the message, which must outlive the cursor
     const Span* last_part        # equal to `part` if there is one span
+    HeaderCopies* copies         # where records are read if they were copied; or NULL
 
 
 # Whether reading a message twice returns the same view, as long as it is referenced.
@@ -57,6 +59,10 @@ cdef const uint8_t* scan_slots(
     const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records,
     FarReads* far
 ) noexcept nogil
+cdef const uint8_t* scan_near(
+    const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records,
+    FarReads* far
+) noexcept
 cdef int next_record(Cursor* cursor, uint32_t number, Record* record) noexcept nogil
 cdef bint is_unknown(const Field* field, const Record* record) noexcept nogil
 cdef bint is_peer(const Field* field, const Field* other) noexcept nogil
@@ -108,6 +114,7 @@ cdef inline object text_at(View self, const uint8_t* p, uint64_t n, PyObject* he
     """Return the value of a string in a message; held: the overlay's value of it, or NULL."""
     if held != NULL and PyUnicode_CheckExact(<object>held):
         return <object>held
+    p = near_bytes((<Document>self.document).far.copies, p, n)
     if MIN_CACHED_TEXT_BYTES <= n <= MAX_CACHED_TEXT_BYTES:
         return (<Document>self.document).short_text(p, n)
     if n >= LONG_BYTES:
@@ -147,9 +154,16 @@ cdef inline int fill(View self) except -1:
     return 0
 
 
+cdef inline HeaderCopies* used_copies(Document document) noexcept:
+    """Return the copies of headers of a document, or NULL if there are none."""
+    cdef HeaderCopies* copies = document.far.copies
+    return copies if copies != NULL and copies.n else NULL
+
+
 cdef inline void start_cursor(Cursor* cursor, View self, const uint8_t* first) noexcept:
     """Set a cursor to the record at `first`, or to the start of the message if that is NULL."""
     start_records(cursor, self.start, self.end, self.parts, first)
+    cursor.copies = used_copies(document_of(self))
 
 
 cdef inline void start_records(
@@ -160,6 +174,7 @@ cdef inline void start_records(
     cursor.p = start
     cursor.end = end
     cursor.last_part = NULL
+    cursor.copies = NULL
     if parts != NULL:
         # If the bytes were changed meanwhile, `first` may be outside of every part: then there are no records.
         part = (<Spans>parts).items

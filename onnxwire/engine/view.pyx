@@ -11,10 +11,12 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from onnxwire._varint cimport (
-    MAX_DEPTH, WIRE_LEN, Record, read_length, read_record, read_varint, zigzag32, zigzag64,
+    MAX_DEPTH, WIRE_LEN, WIRE_START_GROUP, Record, read_length, read_record, read_varint, zigzag32, zigzag64,
 )
 from onnxwire.engine.damage cimport decode_error
-from onnxwire.engine.document cimport EMPTY, EPOCH_CLOSED, FAR_SKIP_BYTES, PARTS, SLOTS, advise_far
+from onnxwire.engine.document cimport EMPTY, EPOCH_CLOSED, FAR_SKIP_BYTES, PARTS, SLOTS, advise_far, copy_far
+from onnxwire.engine.advise cimport OW_FIRST_BYTES
+from onnxwire.engine.header_copies cimport MAX_HEAD_BYTES, Copy, head_copy, shift_of, shifted
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.view_registry cimport (
     ViewKey, count_registered_views, lookup_view, clear_view_registry, register_view, unregister_view,
@@ -221,6 +223,40 @@ cdef const uint8_t* scan_slots(
     and a record with another wire type than its field, or with a value that its closed enum does not have, is an
     unknown field.
     """
+    return scan(table, p, end, slots, flags, records, far, False)
+
+
+cdef const uint8_t* scan_near(
+    const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records,
+    FarReads* far
+) noexcept:
+    """Fill the slots as `scan_slots` does, from copies of the headers that follow long values, made if necessary."""
+    return scan(table, p, end, slots, flags, records, far, True)
+
+
+cdef struct Window:
+    # The memory that a scan reads: the span, or a copy of a part of it.
+    const uint8_t* end       # of the span; not in memory if the copy ends before
+    const uint8_t* limit     # a record that begins before it has its tag and number or length in memory
+    size_t shift             # difference between addresses in the span and in this memory
+
+
+cdef inline const uint8_t* move(Window* window, const Copy* copy, const uint8_t* p) noexcept nogil:
+    """Continue a scan at p, an address in the span, in a copy of it; in the span itself if the copy is NULL."""
+    cdef const uint8_t* end = shifted(window.end, window.shift)
+    window.shift = shift_of(copy)
+    window.end = window.limit = shifted(end, 0 - window.shift)
+    if copy != NULL and copy.n - <size_t>(p - copy.p) < <size_t>(end - p):
+        window.limit = copy.bytes + copy.n - MAX_HEAD_BYTES + 1
+    return shifted(p, 0 - window.shift)
+
+
+cdef inline const uint8_t* scan(
+    const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records,
+    FarReads* far, bint is_near
+) noexcept nogil:
+    """Implement `scan_slots` and `scan_near`."""
+    cdef Window window = Window(end, end, 0)
     cdef const uint8_t* start
     cdef const uint8_t* value
     cdef Record record
@@ -230,33 +266,47 @@ cdef const uint8_t* scan_slots(
     cdef uint64_t n = 0
     cdef uint32_t i
     cdef int wire
-    while p < end:
-        start = p
+    if is_near:
+        p = move(&window, head_copy(far.copies, p), p)
+    while True:
+        if p >= window.limit:
+            if p >= window.end:
+                break
+            # The next record is not completely in the copy.
+            p = shifted(p, window.shift)
+            if <size_t>(p - far.copies.start) >= OW_FIRST_BYTES:
+                advise_far(far, p)
+            p = move(&window, NULL, p)
+        start = shifted(p, window.shift)
         count += 1
         if p[0] < 0x80 and table.quick[p[0]]:
             # The common case: a tag of one byte, with the wire type of its field.
             field = &table.fields[table.quick[p[0]] - 1]
             value = p + 1
             if field.wire == WIRE_LEN:
-                value = read_length(value, end, &n)
+                value = read_length(value, window.end, &n)
                 if value == NULL:
                     return start
-                p = value + n
-                if n >= FAR_SKIP_BYTES and p < end:
-                    advise_far(far, p)
+                p = shifted(value, n)
+                value = shifted(value, window.shift)
+                if n >= FAR_SKIP_BYTES and p < window.end:
+                    p = jump(&window, far, p, is_near)
             else:
-                p = read_varint(value, end, &n)
+                p = read_varint(value, window.end, &n)
                 if p == NULL:
                     return start
+                value = shifted(value, window.shift)
         else:
-            p = read_record(p, end, MAX_DEPTH, &record)
+            if is_near and window.shift and p[0] & 7 == WIRE_START_GROUP:
+                p = move(&window, NULL, start)  # a group may end after the copy
+            p = read_record(p, window.end, MAX_DEPTH, &record)
             if p == NULL:
                 return start
             wire = record.tag & 7
-            value = record.value
+            value = shifted(record.value, window.shift)
             n = record.n
-            if wire == WIRE_LEN and n >= FAR_SKIP_BYTES and p < end:
-                advise_far(far, p)
+            if wire == WIRE_LEN and n >= FAR_SKIP_BYTES and p < window.end:
+                p = jump(&window, far, p, is_near)
             field = find_field(table, record.tag >> 3)
             if (
                 field == NULL
@@ -279,6 +329,17 @@ cdef const uint8_t* scan_slots(
         slot.n = n
     records[0] += count
     return NULL
+
+
+cdef inline const uint8_t* jump(Window* window, FarReads* far, const uint8_t* p, bint is_near) noexcept nogil:
+    """Continue a scan after a long value."""
+    cdef const Copy* copy = NULL
+    p = shifted(p, window.shift)
+    if is_near:
+        copy = copy_far(far, p)
+    else:
+        advise_far(far, p)
+    return move(window, copy, p)
 
 
 cdef struct CachedTail:
@@ -317,13 +378,13 @@ cdef int refresh(View self) except -1:
     memset(self.slots, 0, size)
     self.flags = 0
     if self.parts == NULL:
-        fault = scan_slots(table, self.start, self.end, self.slots, &self.flags, &records, &document.far)
+        fault = scan_near(table, self.start, self.end, self.slots, &self.flags, &records, &document.far)
         if fault != NULL:
             raise decode_error(document, fault, self.end)
     else:
         for i in range((<Spans>self.parts).n):
             part = &(<Spans>self.parts).items[i]
-            fault = scan_slots(table, part.p, part.p + part.n, self.slots, &self.flags, &records, &document.far)
+            fault = scan_near(table, part.p, part.p + part.n, self.slots, &self.flags, &records, &document.far)
             if fault != NULL:
                 raise decode_error(document, fault, part.p + part.n)
     self.epoch = document.epoch
@@ -472,12 +533,30 @@ cdef int next_record(Cursor* cursor, uint32_t number, Record* record) noexcept n
             cursor.part += 1
             cursor.p = cursor.part.p
             cursor.end = cursor.p + cursor.part.n
-        p = read_record(cursor.p, cursor.end, MAX_DEPTH, record)
+        if cursor.copies != NULL:
+            p = read_near(cursor, record)
+        else:
+            p = read_record(cursor.p, cursor.end, MAX_DEPTH, record)
         if p == NULL:
             return -1
         cursor.p = p
         if number == 0 or record.tag >> 3 == number:
             return 1
+
+
+cdef const uint8_t* read_near(Cursor* cursor, Record* record) noexcept nogil:
+    """Read a record as `read_record` does, in a copy of its tag and its number or length, if there is one."""
+    cdef const Copy* copy = head_copy(cursor.copies, cursor.p)
+    cdef size_t shift = shift_of(copy)
+    cdef const uint8_t* p = shifted(cursor.p, 0 - shift)
+    if copy == NULL or p[0] & 7 == WIRE_START_GROUP:
+        return read_record(cursor.p, cursor.end, MAX_DEPTH, record)
+    p = read_record(p, shifted(cursor.end, 0 - shift), MAX_DEPTH, record)
+    if p == NULL:
+        return NULL
+    record.start = cursor.p
+    record.value = shifted(record.value, shift)
+    return shifted(p, shift)
 
 
 cdef bint is_unknown(const Field* field, const Record* record) noexcept nogil:
