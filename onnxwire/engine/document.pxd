@@ -36,7 +36,8 @@ cdef struct FarReads:
     int left             # number of remaining calls of madvise or copies; 0 for bytes in memory
     int used             # number of calls and copies so far
     OwHeaders* headers   # the headers that the walk jumped to; NULL before its first jump
-    HeaderCopies* copies  # owned by the Backing; NULL for bytes that are not mapped
+    HeaderCopies* store  # where copies of headers are made, in the Backing; NULL for bytes that are not mapped
+    const uint8_t* near_from  # the lowest address that was copied; the highest of all addresses if there are no copies
 
 
 @final

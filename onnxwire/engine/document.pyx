@@ -23,7 +23,7 @@ cdef extern from "Python.h":
     bytes PyUnicode_EncodeFSDefault(object text)
 
 from onnxwire.engine.advise cimport OW_FAR_FILE_BYTES, OW_FIRST_BYTES, ow_narrow, ow_open_far, ow_request_headers
-from onnxwire.engine.header_copies cimport free_copies, head_copy, is_cached, make_copy
+from onnxwire.engine.header_copies cimport HIGHEST, free_copies, head_copy, is_cached, make_copy
 from onnxwire.engine.memory cimport calloc, free, realloc
 from onnxwire.engine.partial cimport PartialMemory, memory_of
 from onnxwire.engine.texts cimport TEXTS, WATCHED, keep_text, kept_text, key_of_text, new_text
@@ -61,13 +61,14 @@ cdef const Copy* copy_far(FarReads* far, const uint8_t* p) noexcept nogil:
     Returns NULL if there is none and it can't be made; `advise_far` was then called, so that p can be read in the
     mapping.
     """
-    cdef const Copy* copy = head_copy(far.copies, p)
-    if copy == NULL and far.copies != NULL and far.left > 0:
+    cdef const Copy* copy = NULL if p < far.near_from else head_copy(far.store, p)
+    if copy == NULL and far.store != NULL and far.left > 0:
         if far.headers == NULL:
             far.headers = <OwHeaders*>calloc(1, sizeof(OwHeaders))
         if far.headers != NULL:
-            copy = make_copy(far.copies, p, far.headers)
+            copy = make_copy(far.store, p, far.headers)
         if copy != NULL:
+            far.near_from = far.store.items[0].p
             far.left -= 1
             far.used += 1
     if copy == NULL:
@@ -78,7 +79,7 @@ cdef const Copy* copy_far(FarReads* far, const uint8_t* p) noexcept nogil:
 cdef void open_far(FarReads* far, const uint8_t* start) noexcept:
     """Prepare the first reads of a large file: copy its first bytes, or request them if they are not in memory."""
     cdef size_t size = min(<size_t>(far.end - start), OW_FIRST_BYTES)
-    if is_cached(far.copies, size - 1) and copy_far(far, start) != NULL:
+    if is_cached(far.store, size - 1) and copy_far(far, start) != NULL:
         return
     far.left -= 1
     far.used += 1
@@ -87,7 +88,7 @@ cdef void open_far(FarReads* far, const uint8_t* start) noexcept:
 
 cdef void advise_copied(Document document) noexcept:
     """Do what `advise_far` does for all headers that were copied, before a walk that reads them in the mapping."""
-    cdef HeaderCopies* copies = document.far.copies
+    cdef HeaderCopies* copies = document.far.store
     cdef size_t i
     if copies != NULL:
         for i in range(copies.n):
@@ -202,6 +203,7 @@ cdef class Document:
 
     def __cinit__(self):
         self.epoch = EPOCH_CLOSED  # zero until it has bytes
+        self.far.near_from = HIGHEST
 
     @critical_section
     def __init__(self, data, str name not None="<bytes>", mapping=None, int descriptor=-1):
@@ -223,7 +225,10 @@ cdef class Document:
         self.end = self.start + backing.buffer.len
         self.epoch = 1
         self.far.end = self.end
-        self.far.copies = &backing.copies if backing.copies.descriptor >= 0 else NULL
+        if backing.copies.descriptor >= 0:
+            self.far.store = &backing.copies
+            if backing.copies.n:
+                self.far.near_from = backing.copies.items[0].p
 
     cdef Document fork(self, uint32_t depth):
         """Return a copy-on-write clone: a document that shares the bytes and has separate edits."""
@@ -277,7 +282,8 @@ cdef class Document:
         self.far.left = self.far.used = 0
         free(self.far.headers)
         self.far.headers = NULL
-        self.far.copies = NULL
+        self.far.store = NULL
+        self.far.near_from = HIGHEST
         if self.backing is not None:
             self.backing.documents -= 1
             self.backing = None

@@ -4,6 +4,12 @@ from libc.stdint cimport uint8_t, uint64_t
 
 from onnxwire.engine.advise cimport OwHeaders
 
+cdef extern from *:
+    """
+    #define OW_HIGHEST ((const uint8_t *)UINTPTR_MAX)
+    """
+    const uint8_t* HIGHEST "OW_HIGHEST"    # the highest of all addresses
+
 cdef extern from "thresholds.h":
     enum:
         COPY_BYTES "OW_COPY_BYTES"
@@ -46,7 +52,7 @@ cdef size_t search_copies(HeaderCopies* self, const uint8_t* p) noexcept nogil
 
 
 cdef inline const Copy* copy_around(HeaderCopies* self, const uint8_t* p) noexcept nogil:
-    """Return the copy of the byte at an address, or NULL."""
+    """Return the copy of the byte at an address, or NULL; there must be at least one copy."""
     cdef size_t i = self.last
     if p < self.items[0].p:
         return NULL
@@ -57,11 +63,11 @@ cdef inline const Copy* copy_around(HeaderCopies* self, const uint8_t* p) noexce
 
 
 cdef inline const Copy* head_copy(HeaderCopies* self, const uint8_t* p) noexcept nogil:
-    """Return a copy with the first MAX_HEAD_BYTES at an address, or all bytes up to the file's end; else NULL."""
-    cdef const Copy* copy
-    if self == NULL or self.n == 0:
-        return NULL
-    copy = copy_around(self, p)
+    """Return a copy with the first MAX_HEAD_BYTES at an address, or all bytes up to the file's end; else NULL.
+
+    There must be at least one copy.
+    """
+    cdef const Copy* copy = copy_around(self, p)
     if copy != NULL and copy.n - <size_t>(p - copy.p) < MAX_HEAD_BYTES and copy.p + copy.n < self.end:
         return NULL
     return copy
@@ -78,11 +84,8 @@ cdef inline const uint8_t* shifted(const uint8_t* p, size_t shift) noexcept nogi
 
 
 cdef inline const uint8_t* near_bytes(HeaderCopies* self, const uint8_t* p, uint64_t n) noexcept nogil:
-    """Return the address of a copy of a range; the range's own address if it was not copied."""
-    cdef const Copy* copy
-    if self == NULL or self.n == 0:
-        return p
-    copy = copy_around(self, p)
+    """Return the address of a copy of a range; the range's own address if it was not copied. There must be a copy."""
+    cdef const Copy* copy = copy_around(self, p)
     if copy == NULL or copy.n - <size_t>(p - copy.p) < n:
         return p
     return copy.bytes + (p - copy.p)

@@ -107,7 +107,9 @@ cdef class Message(View):
             if self.table.fields[i].type == STRING and not self.table.fields[i].repeated:
                 if not is_resident(slot.p, min(slot.n, <uint64_t>SNIFFED_BYTES)):
                     continue
-                p = near_bytes((<Document>self.document).far.copies, slot.p, min(slot.n, <uint64_t>SNIFFED_BYTES))
+                p = slot.p
+                if p >= (<Document>self.document).far.near_from:
+                    p = near_bytes((<Document>self.document).far.store, p, min(slot.n, <uint64_t>SNIFFED_BYTES))
                 for k in range(min(slot.n, <uint64_t>SNIFFED_BYTES)):
                     if p[k] < 0x20 and p[k] != 9 and p[k] != 10 and p[k] != 13:
                         return True

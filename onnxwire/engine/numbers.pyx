@@ -15,7 +15,6 @@ from onnxwire._varint cimport (
 from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.document cimport NUMBERS, Document
 from onnxwire.engine.edit cimport edit, iterate, read_number
-from onnxwire.engine.header_copies cimport near_bytes
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.overlay cimport Overlay, put_value, set_mark
 from onnxwire.engine.partial cimport N_MEMORIES, fetch, is_resident
@@ -26,7 +25,7 @@ from onnxwire.engine.repeated cimport (
 from onnxwire.engine.table cimport (
     BOOL, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, SFIXED64, SINT32, SINT64, UINT32, UINT64, has_value,
 )
-from onnxwire.engine.view cimport fill, next_usable
+from onnxwire.engine.view cimport fill, near_value, next_usable
 
 from sys import byteorder
 
@@ -153,7 +152,7 @@ cdef class RepeatedScalar(Repeated):
             if record.tag & 7 != WIRE_LEN:
                 total += 1
             elif field.wire == WIRE_VARINT:
-                run = near_bytes(cursor.copies, record.value, record.n)
+                run = near_value(&cursor, &record)
                 if record.n and run[record.n - 1] >= 0x80:
                     raise packed_error(document, record.value, record.value + record.n, 0)
                 total += count_shares(run, run + record.n, counts)
@@ -268,7 +267,7 @@ cdef class RepeatedScalar(Repeated):
                         store(<uint8_t*>numbers.items + done * field.size, field, record.n)
                         done += 1
                     continue
-                run = near_bytes(cursor.copies, record.value, record.n)
+                run = near_value(&cursor, &record)
                 count = store_long_run(
                     <uint8_t*>numbers.items + done * field.size, field, run, record.n, total - done,
                     &counts if n_records == 1 else NULL,

@@ -7,7 +7,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire._varint cimport WIRE_LEN, Record
 from onnxwire.engine.document cimport Document, FarReads, Span, Spans
-from onnxwire.engine.header_copies cimport HeaderCopies, near_bytes
+from onnxwire.engine.header_copies cimport HIGHEST, HeaderCopies, near_bytes
 from onnxwire.engine.overlay cimport Overlay
 from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES, fetched_bytes, fetched_text
 from onnxwire.engine.table cimport Field, Slot, Table
@@ -41,7 +41,8 @@ cdef struct Cursor:
     const uint8_t* end
     const Span* part             # the part that p is in; owned by the message, which must outlive the cursor
     const Span* last_part        # equal to `part` if there is one span
-    HeaderCopies* copies         # where records are read if they were copied; or NULL
+    HeaderCopies* copies         # where records from the address `near_from` on are read if they were copied
+    const uint8_t* near_from
 
 
 # Whether reading a message twice returns the same view, as long as it is referenced.
@@ -59,10 +60,6 @@ cdef const uint8_t* scan_slots(
     const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records,
     FarReads* far
 ) noexcept nogil
-cdef const uint8_t* scan_near(
-    const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records,
-    FarReads* far
-) noexcept
 cdef int next_record(Cursor* cursor, uint32_t number, Record* record) noexcept nogil
 cdef bint is_unknown(const Field* field, const Record* record) noexcept nogil
 cdef bint is_peer(const Field* field, const Field* other) noexcept nogil
@@ -114,7 +111,8 @@ cdef inline object text_at(View self, const uint8_t* p, uint64_t n, PyObject* he
     """Return the value of a string in a message; held: the overlay's value of it, or NULL."""
     if held != NULL and PyUnicode_CheckExact(<object>held):
         return <object>held
-    p = near_bytes((<Document>self.document).far.copies, p, n)
+    if p >= (<Document>self.document).far.near_from:
+        p = near_bytes((<Document>self.document).far.store, p, n)
     if MIN_CACHED_TEXT_BYTES <= n <= MAX_CACHED_TEXT_BYTES:
         return (<Document>self.document).short_text(p, n)
     if n >= LONG_BYTES:
@@ -154,16 +152,21 @@ cdef inline int fill(View self) except -1:
     return 0
 
 
-cdef inline HeaderCopies* used_copies(Document document) noexcept:
-    """Return the copies of headers of a document, or NULL if there are none."""
-    cdef HeaderCopies* copies = document.far.copies
-    return copies if copies != NULL and copies.n else NULL
+cdef inline void use_copies(Cursor* cursor, Document document) noexcept:
+    """Let a cursor read records in the document's copies of headers. `nogil` blocks must not use the cursor then."""
+    cursor.copies = document.far.store
+    cursor.near_from = document.far.near_from
+
+
+cdef inline const uint8_t* near_value(const Cursor* cursor, const Record* record) noexcept:
+    """Return the address of a copy of a record's value, or the value's own address if it was not copied."""
+    return record.value if record.value < cursor.near_from else near_bytes(cursor.copies, record.value, record.n)
 
 
 cdef inline void start_cursor(Cursor* cursor, View self, const uint8_t* first) noexcept:
     """Set a cursor to the record at `first`, or to the start of the message if that is NULL."""
     start_records(cursor, self.start, self.end, self.parts, first)
-    cursor.copies = used_copies(document_of(self))
+    use_copies(cursor, document_of(self))
 
 
 cdef inline void start_records(
@@ -175,6 +178,7 @@ cdef inline void start_records(
     cursor.end = end
     cursor.last_part = NULL
     cursor.copies = NULL
+    cursor.near_from = HIGHEST
     if parts != NULL:
         # If the bytes were changed meanwhile, `first` may be outside of every part: then there are no records.
         part = (<Spans>parts).items

@@ -213,6 +213,10 @@ cdef void dealloc_view(PyObject* o) noexcept:
 
 # --- filling the slots
 
+cdef enum:
+    MAX_SHORT_STEPS = 4      # copies in succession without a long value in between
+
+
 cdef const uint8_t* scan_slots(
     const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records,
     FarReads* far
@@ -223,40 +227,63 @@ cdef const uint8_t* scan_slots(
     and a record with another wire type than its field, or with a value that its closed enum does not have, is an
     unknown field.
     """
-    return scan(table, p, end, slots, flags, records, far, False)
+    return scan(table, p, end, slots, flags, records, far, NULL)
 
 
-cdef const uint8_t* scan_near(
+cdef inline const uint8_t* scan_near(
     const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records,
     FarReads* far
 ) noexcept:
     """Fill the slots as `scan_slots` does, from copies of the headers that follow long values, made if necessary."""
-    return scan(table, p, end, slots, flags, records, far, True)
+    cdef const uint8_t* far_record = NULL
+    cdef const uint8_t* fault
+    if p >= far.near_from:
+        return scan_copies(table, head_copy(far.store, p), p, end, slots, flags, records, far)
+    fault = scan(table, p, end, slots, flags, records, far, &far_record)
+    if far_record == NULL:
+        return fault
+    return scan_copies(table, copy_far(far, far_record), far_record, end, slots, flags, records, far)
 
 
-cdef struct Window:
-    # The memory that a scan reads: the span, or a copy of a part of it.
-    const uint8_t* end       # of the span; not in memory if the copy ends before
-    const uint8_t* limit     # a record that begins before it has its tag and number or length in memory
-    size_t shift             # difference between addresses in the span and in this memory
+cdef const uint8_t* scan_copies(
+    const Table* table, const Copy* copy, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags,
+    uint64_t* records, FarReads* far
+) noexcept:
+    """Implement `scan_near` from p on; copy: a copy of the record at p, or NULL."""
+    cdef const uint8_t* fault
+    cdef const uint8_t* far_record
+    cdef int short_steps = 0
+    while True:
+        far_record = NULL
+        if copy == NULL:
+            fault = scan(table, p, end, slots, flags, records, far, &far_record)
+            if far_record == NULL or fault != NULL:
+                return fault
+            p = far_record
+        else:
+            fault = scan_copy(table, copy, &p, end, slots, flags, records, &far_record)
+            if fault != NULL or p == end:
+                return fault
+        if far_record != NULL:
+            copy = copy_far(far, p)
+            short_steps = 0
+        elif <size_t>(p - far.store.start) < OW_FIRST_BYTES:
+            copy = NULL
+        elif short_steps < MAX_SHORT_STEPS:
+            copy = copy_far(far, p)
+            short_steps += 1
+        else:
+            advise_far(far, p)
+            copy = NULL
 
 
-cdef inline const uint8_t* move(Window* window, const Copy* copy, const uint8_t* p) noexcept nogil:
-    """Continue a scan at p, an address in the span, in a copy of it; in the span itself if the copy is NULL."""
-    cdef const uint8_t* end = shifted(window.end, window.shift)
-    window.shift = shift_of(copy)
-    window.end = window.limit = shifted(end, 0 - window.shift)
-    if copy != NULL and copy.n - <size_t>(p - copy.p) < <size_t>(end - p):
-        window.limit = copy.bytes + copy.n - MAX_HEAD_BYTES + 1
-    return shifted(p, 0 - window.shift)
-
-
-cdef inline const uint8_t* scan(
+cdef const uint8_t* scan(
     const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records,
-    FarReads* far, bint is_near
+    FarReads* far, const uint8_t** far_record
 ) noexcept nogil:
-    """Implement `scan_slots` and `scan_near`."""
-    cdef Window window = Window(end, end, 0)
+    """Fill the slots as `scan_slots` does. If far_record is not NULL, end after a long value, and set it to the next
+    record.
+    """
     cdef const uint8_t* start
     cdef const uint8_t* value
     cdef Record record
@@ -265,56 +292,42 @@ cdef inline const uint8_t* scan(
     cdef uint64_t count = 0
     cdef uint64_t n = 0
     cdef uint32_t i
-    cdef int wire
-    if is_near:
-        p = move(&window, head_copy(far.copies, p), p)
-    while True:
-        if p >= window.limit:
-            if p >= window.end:
-                break
-            # The next record is not completely in the copy.
-            p = shifted(p, window.shift)
-            if <size_t>(p - far.copies.start) >= OW_FIRST_BYTES:
-                advise_far(far, p)
-            p = move(&window, NULL, p)
-        start = shifted(p, window.shift)
+    while p < end:
+        start = p
         count += 1
         if p[0] < 0x80 and table.quick[p[0]]:
             # The common case: a tag of one byte, with the wire type of its field.
             field = &table.fields[table.quick[p[0]] - 1]
             value = p + 1
             if field.wire == WIRE_LEN:
-                value = read_length(value, window.end, &n)
+                value = read_length(value, end, &n)
                 if value == NULL:
                     return start
-                p = shifted(value, n)
-                value = shifted(value, window.shift)
-                if n >= FAR_SKIP_BYTES and p < window.end:
-                    p = jump(&window, far, p, is_near)
+                p = value + n
+                if n >= FAR_SKIP_BYTES and p < end:
+                    if far_record == NULL:
+                        advise_far(far, p)
+                    else:
+                        far_record[0] = end = p
             else:
-                p = read_varint(value, window.end, &n)
+                p = read_varint(value, end, &n)
                 if p == NULL:
                     return start
-                value = shifted(value, window.shift)
         else:
-            if is_near and window.shift and p[0] & 7 == WIRE_START_GROUP:
-                p = move(&window, NULL, start)  # a group may end after the copy
-            p = read_record(p, window.end, MAX_DEPTH, &record)
+            p = read_record(p, end, MAX_DEPTH, &record)
             if p == NULL:
                 return start
-            wire = record.tag & 7
-            value = shifted(record.value, window.shift)
-            n = record.n
-            if wire == WIRE_LEN and n >= FAR_SKIP_BYTES and p < window.end:
-                p = jump(&window, far, p, is_near)
-            field = find_field(table, record.tag >> 3)
-            if (
-                field == NULL
-                or wire != field.wire and not (field.repeated and wire == WIRE_LEN and field.size)
-                or not field.repeated and field.closed and not has_value(field, <int32_t>n)
-            ):
+            if record.tag & 7 == WIRE_LEN and record.n >= FAR_SKIP_BYTES and p < end:
+                if far_record == NULL:
+                    advise_far(far, p)
+                else:
+                    far_record[0] = end = p
+            field = known_field(table, &record)
+            if field == NULL:
                 flags[0] |= HAS_UNKNOWN
                 continue
+            value = record.value
+            n = record.n
         slot = &slots[field.slot]
         if field.repeated:
             if slot.p == NULL:
@@ -331,15 +344,70 @@ cdef inline const uint8_t* scan(
     return NULL
 
 
-cdef inline const uint8_t* jump(Window* window, FarReads* far, const uint8_t* p, bint is_near) noexcept nogil:
-    """Continue a scan after a long value."""
-    cdef const Copy* copy = NULL
-    p = shifted(p, window.shift)
-    if is_near:
-        copy = copy_far(far, p)
-    else:
-        advise_far(far, p)
-    return move(window, copy, p)
+cdef const uint8_t* scan_copy(
+    const Table* table, const Copy* copy, const uint8_t** next, const uint8_t* end, Slot* slots, uint32_t* flags,
+    uint64_t* records, const uint8_t** far_record
+) noexcept nogil:
+    """Fill the slots from the records whose tag and number or length are in a copy; returns as `scan_slots`.
+
+    next: the address of the first record, and afterwards of the first one that was not scanned. far_record: set to it
+    if it follows a long value.
+    """
+    cdef size_t shift = shift_of(copy)
+    cdef const uint8_t* p = shifted(next[0], 0 - shift)
+    cdef const uint8_t* near_end = shifted(end, 0 - shift)
+    cdef const uint8_t* limit = copy.bytes + copy.n - MAX_HEAD_BYTES + 1
+    cdef Record record
+    cdef Field* field
+    if <size_t>(near_end - p) <= <size_t>(copy.bytes + copy.n - p):
+        limit = near_end
+    while p < limit and p[0] & 7 != WIRE_START_GROUP:  # a group may end after the copy
+        p = read_record(p, near_end, MAX_DEPTH, &record)
+        if p == NULL:
+            return shifted(record.start, shift)
+        record.start = shifted(record.start, shift)
+        record.value = shifted(record.value, shift)
+        records[0] += 1
+        field = known_field(table, &record)
+        if field == NULL:
+            flags[0] |= HAS_UNKNOWN
+        else:
+            put_record(field, &record, slots, flags)
+        if record.tag & 7 == WIRE_LEN and record.n >= FAR_SKIP_BYTES and p < near_end:
+            far_record[0] = shifted(p, shift)
+            break
+    next[0] = shifted(p, shift)
+    return NULL
+
+
+cdef inline Field* known_field(const Table* table, const Record* record) noexcept nogil:
+    """Return the field of a record; NULL for an unknown field."""
+    cdef Field* field = find_field(table, record.tag >> 3)
+    cdef uint32_t wire = record.tag & 7
+    if (
+        field == NULL
+        or wire != field.wire and not (field.repeated and wire == WIRE_LEN and field.size)
+        or not field.repeated and field.closed and not has_value(field, <int32_t>record.n)
+    ):
+        return NULL
+    return field
+
+
+cdef inline void put_record(const Field* field, const Record* record, Slot* slots, uint32_t* flags) noexcept nogil:
+    """Put a record of a known field into its slot."""
+    cdef Slot* slot = &slots[field.slot]
+    cdef uint32_t i
+    if field.repeated:
+        if slot.p == NULL:
+            slot.p = record.start
+        slot.n += 1
+        return
+    if slot.p != NULL and field.type == MESSAGE:
+        flags[0] |= HAS_MERGE
+    for i in range(field.n_peers):
+        slots[field.peers[i]].p = NULL
+    slot.p = record.value
+    slot.n = record.n
 
 
 cdef struct CachedTail:
@@ -533,7 +601,7 @@ cdef int next_record(Cursor* cursor, uint32_t number, Record* record) noexcept n
             cursor.part += 1
             cursor.p = cursor.part.p
             cursor.end = cursor.p + cursor.part.n
-        if cursor.copies != NULL:
+        if cursor.p >= cursor.near_from:
             p = read_near(cursor, record)
         else:
             p = read_record(cursor.p, cursor.end, MAX_DEPTH, record)

@@ -35,11 +35,10 @@ from libc.stdint cimport int8_t
 from libc.string cimport memcmp, strlen
 
 from onnxwire._varint cimport MAX_DEPTH, WIRE_LEN, Record, read_record, read_varint
-from onnxwire.engine.header_copies cimport near_bytes
 from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES
 from onnxwire.engine.table cimport BYTES, ENUM, INT32, INT64, MESSAGE, Field, Slot, Table, find_field
 from onnxwire.engine.table cimport STRING as STRING_FIELD
-from onnxwire.engine.view cimport Cursor, fill, next_record, next_usable, start_cursor, text_at
+from onnxwire.engine.view cimport Cursor, fill, near_value, next_record, next_usable, start_cursor, text_at
 
 from onnxwire.tensor.dtypes import BY_NUMBER
 from onnxwire.tensor.dtypes import EXTERNAL as _EXTERNAL
@@ -364,7 +363,7 @@ cdef tuple shape_of(View view):
         if record.tag & 7 != WIRE_LEN:
             dims.append(<int64_t>record.n)
             continue
-        p = near_bytes(cursor.copies, record.value, record.n)
+        p = near_value(&cursor, &record)
         end = p + record.n
         while p < end:
             p = read_varint(p, end, &number)
