@@ -49,6 +49,7 @@ cdef class TensorRows:
     cdef Py_ssize_t last_file
     cdef bytes last_location
 
+    @critical_section
     def __cinit__(self, describe, Paths paths=None):
         self.paths = paths
         self.describe = describe
@@ -58,6 +59,7 @@ cdef class TensorRows:
         self.file_numbers = {}
         self.inline_file = self.no_file = self.last_file = -1
 
+    @critical_section
     def __dealloc__(self):
         free(self.rows)
 
