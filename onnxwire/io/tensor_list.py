@@ -95,7 +95,7 @@ class TensorList(Sequence[TensorInfo]):
         return _new_tuple(TensorInfo, self._rows[rows])
 
     def __iter__(self) -> Iterator[TensorInfo]:
-        return map(partial(_new_tuple, TensorInfo), self._rows)
+        return map(partial(_new_tuple, TensorInfo), iter(self._rows))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TensorList | list):
