@@ -171,7 +171,27 @@ def load(path: str) -> None:
         model.graph.node[1].op_type  # noqa: B018
 
 
+def large_tensors() -> bytes:
+    """Return a model of tensors so long that their headers are copied."""
+    payload = bytes(1 << 18)
+    tensors = [{"name": f"weight {i}", "dims": [1, 1 << 18], "data_type": 3, "raw_data": payload} for i in range(3)]
+    return ModelProto(graph={"initializer": tensors}).SerializeToString()
+
+
+def list_and_close(m: ModelProto) -> None:
+    """Read name and dims of every initializer, and close the model."""
+    with m:
+        [(tensor.name, list(tensor.dims)) for tensor in m.graph.initializer]
+
+
+def loaded(data: bytes) -> Callable[[str], ModelProto]:
+    """Return a function that writes the bytes into a file and loads it."""
+    write = file_of(data)
+    return lambda folder: onnxwire.load(write(folder))
+
+
 add("load", file_of(DATA), load, keeps_memory=True)
+add("headers of large tensors", loaded(large_tensors()), list_and_close, look=lambda m: None)
 add("FromString", lambda: DATA, lambda data: ModelProto.FromString(data).graph.node[1].name)
 add("getters", message_of(), read_all)
 add("getters of many", message_of(LONG_DATA), by_index)

@@ -18,8 +18,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "thresholds.h"
+
 /* Files of at least OW_FAR_FILE_BYTES have long values; OW_FIRST_BYTES precede most of these. */
-#define OW_FAR_FILE_BYTES ((uint64_t)64 << 20)
 #define OW_FIRST_BYTES ((size_t)256 << 10)
 
 #if defined(__linux__)
@@ -49,19 +50,24 @@ static inline size_t ow_distance(const OwHeaders *headers, unsigned i) {
     return headers->distances[i % OW_DISTANCES];
 }
 
-/* Record a jump to the header at p, and request the pages of the headers that probably follow, if not in memory.
- * The prediction assumes that the distances repeat, since the layers of a model are alike. */
-static inline void ow_request_headers(OwHeaders *headers, const uint8_t *p, const uint8_t *end) {
-    const size_t page = ow_page_size();
-    const uint8_t *next[OW_REQUESTED_HEADERS];
-    unsigned count = 0;
+/* Record a jump to the header at p. */
+static inline void ow_record_jump(OwHeaders *headers, const uint8_t *p) {
     if (p <= headers->last) headers->n = headers->pause = 0;
     else if (headers->last != NULL) headers->distances[headers->n++ % OW_DISTANCES] = (size_t)(p - headers->last);
     headers->last = p;
-    if (headers->n < 2) return;
+}
+
+/* Predict the headers that follow the header at p, which was jumped to last; returns their number, at most
+ * OW_REQUESTED_HEADERS. Only every eighth call predicts. The prediction assumes that the distances repeat, since the
+ * layers of a model are alike. */
+static inline unsigned ow_predict_headers(
+    OwHeaders *headers, const uint8_t *p, const uint8_t *end, const uint8_t **next
+) {
+    unsigned count = 0;
+    if (headers->n < 2) return 0;
     if (headers->pause) {
         headers->pause--;
-        return;
+        return 0;
     }
     const unsigned i = headers->n - 1;
     const unsigned oldest = headers->n > OW_DISTANCES ? headers->n - OW_DISTANCES : 0;
@@ -69,14 +75,24 @@ static inline void ow_request_headers(OwHeaders *headers, const uint8_t *p, cons
     for (unsigned j = i; j-- > oldest && period == 0;)
         if (ow_is_near(ow_distance(headers, j), ow_distance(headers, i)) &&
             (j == oldest || ow_is_near(ow_distance(headers, j - 1), ow_distance(headers, i - 1)))) period = i - j;
-    if (period == 0) return;
+    if (period == 0) return 0;
     for (; count < OW_REQUESTED_HEADERS; count++) {
         const size_t distance = ow_distance(headers, i - period + 1 + count % period);
         if ((size_t)(end - p) <= distance) break;
         p += distance;
-        next[count] = (const uint8_t *)((uintptr_t)p & ~(page - 1));
+        next[count] = p;
     }
     headers->pause = OW_REQUESTED_HEADERS / 2;
+    return count;
+}
+
+/* Record a jump to the header at p, and request the pages of the headers that probably follow, if not in memory. */
+static inline void ow_request_headers(OwHeaders *headers, const uint8_t *p, const uint8_t *end) {
+    const uintptr_t page = ow_page_size();
+    const uint8_t *next[OW_REQUESTED_HEADERS];
+    ow_record_jump(headers, p);
+    const unsigned count = ow_predict_headers(headers, p, end, next);
+    for (unsigned k = 0; k < count; k++) next[k] = (const uint8_t *)((uintptr_t)next[k] & ~(page - 1));
     unsigned char resident = 1;
     if (count == 0 || mincore((void *)next[count - 1], 1, &resident) != 0 || resident & 1) return;
     for (unsigned k = 0; k < count; k++) {
@@ -85,11 +101,11 @@ static inline void ow_request_headers(OwHeaders *headers, const uint8_t *p, cons
     }
 }
 
-/* Request the first bytes of a large file, and no others: the system's own readahead may be megabytes. Returns 0, or -1
- * if the mapping could not be divided. */
-static inline int ow_open_far(const uint8_t *p) {
-    if (madvise((void *)p, OW_FIRST_BYTES, MADV_RANDOM) != 0) return -1;
-    (void)madvise((void *)p, OW_FIRST_BYTES, MADV_WILLNEED);
+/* Request the first `size` bytes of a large file, and no others: the system's own readahead may be megabytes. Returns 0,
+ * or -1 if the mapping could not be divided. */
+static inline int ow_open_far(const uint8_t *p, size_t size) {
+    if (madvise((void *)p, size, MADV_RANDOM) != 0) return -1;
+    (void)madvise((void *)p, size, MADV_WILLNEED);
     return 0;
 }
 
@@ -111,14 +127,20 @@ typedef struct {
     int unused;
 } OwHeaders;
 
+static inline void ow_record_jump(OwHeaders *headers, const uint8_t *p) {
+    (void)headers;
+    (void)p;
+}
+
 static inline void ow_request_headers(OwHeaders *headers, const uint8_t *p, const uint8_t *end) {
     (void)headers;
     (void)p;
     (void)end;
 }
 
-static inline int ow_open_far(const uint8_t *p) {
+static inline int ow_open_far(const uint8_t *p, size_t size) {
     (void)p;
+    (void)size;
     return -1;
 }
 

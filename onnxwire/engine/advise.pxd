@@ -6,6 +6,7 @@ cdef extern from "advise.h" nogil:
     ctypedef struct OwHeaders:
         pass
     uint64_t OW_FAR_FILE_BYTES
-    int ow_open_far(const uint8_t* p)
+    size_t OW_FIRST_BYTES
+    int ow_open_far(const uint8_t* p, size_t size)
     void ow_request_headers(OwHeaders* headers, const uint8_t* p, const uint8_t* end)
     void ow_enlarge(void* p, size_t size)

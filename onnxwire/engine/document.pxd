@@ -5,12 +5,16 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from onnxwire.engine.advise cimport OwHeaders
+from onnxwire.engine.header_copies cimport Copy, HeaderCopies
 from onnxwire.engine.texts cimport Text
 
 
 cdef enum:
     EPOCH_CLOSED = 0xFFFFFFFF
-    FAR_SKIP_BYTES = 1 << 18        # length in bytes from which a value that a walk skips should not be mapped
+
+cdef extern from "thresholds.h":
+    enum:
+        FAR_SKIP_BYTES "OW_FAR_SKIP_BYTES"
 
 
 cdef enum Cache:
@@ -27,11 +31,13 @@ cdef struct Span:
 
 
 cdef struct FarReads:
-    # The budget of one document for `advise_far`.
+    # The budget of one document for `advise_far` and `copy_far`.
     const uint8_t* end
-    int left             # number of remaining calls of madvise; 0 for bytes in memory
-    int used             # number of calls of madvise so far
+    int left             # number of remaining calls of madvise or copies; 0 for bytes in memory
+    int used             # number of calls and copies so far
     OwHeaders* headers   # the headers that the walk jumped to; NULL before its first jump
+    HeaderCopies* store  # where copies of headers are made, in the Backing; NULL for bytes that are not mapped
+    const uint8_t* near_from  # the lowest address that was copied; the highest of all addresses if there are no copies
 
 
 @final
@@ -63,6 +69,7 @@ cdef class Backing:
     cdef PyObject* before               # links of FILES, the list of all Backings with a descriptor
     cdef PyObject* after
     cdef OwFileState state              # state of the file when it was opened
+    cdef HeaderCopies copies
     cdef object files                   # owner of the external files of the messages, closed with the mapping; or None
 
     cdef void enlist(self) noexcept
@@ -113,3 +120,5 @@ cdef Document part_of_bytes(data, cls, uint32_t depth, Document source)
 cdef Document EMPTY
 
 cdef void advise_far(FarReads* far, const uint8_t* p) noexcept nogil
+cdef const Copy* copy_far(FarReads* far, const uint8_t* p) noexcept nogil
+cdef void advise_copied(Document document) noexcept

@@ -22,7 +22,8 @@ cdef extern from *:
 cdef extern from "Python.h":
     bytes PyUnicode_EncodeFSDefault(object text)
 
-from onnxwire.engine.advise cimport OW_FAR_FILE_BYTES, ow_narrow, ow_open_far, ow_request_headers
+from onnxwire.engine.advise cimport OW_FAR_FILE_BYTES, OW_FIRST_BYTES, ow_narrow, ow_open_far, ow_request_headers
+from onnxwire.engine.header_copies cimport HIGHEST, free_copies, head_copy, is_cached, make_copy
 from onnxwire.engine.memory cimport calloc, free, realloc
 from onnxwire.engine.partial cimport PartialMemory, memory_of
 from onnxwire.engine.texts cimport TEXTS, WATCHED, keep_text, kept_text, key_of_text, new_text
@@ -52,6 +53,50 @@ cdef void advise_far(FarReads* far, const uint8_t* p) noexcept nogil:
             far.headers = <OwHeaders*>calloc(1, sizeof(OwHeaders))
         if far.headers != NULL:
             ow_request_headers(far.headers, p, far.end)
+
+
+cdef const Copy* copy_far(FarReads* far, const uint8_t* p) noexcept nogil:
+    """Return a copy of the header at p, far from the last read, as `head_copy`.
+
+    Returns NULL if there is none and it can't be made; `advise_far` was then called, so that p can be read in the
+    mapping.
+    """
+    cdef const Copy* copy = NULL
+    if p >= far.near_from:
+        copy = head_copy(far.store, p)
+    if copy == NULL and far.store != NULL and far.left > 0:
+        if far.headers == NULL:
+            far.headers = <OwHeaders*>calloc(1, sizeof(OwHeaders))
+        if far.headers != NULL:
+            copy = make_copy(far.store, p, far.headers)
+        if copy != NULL:
+            far.near_from = far.store.items[0].p
+            far.left -= 1
+            far.used += 1
+    if copy == NULL:
+        advise_far(far, p)
+    return copy
+
+
+cdef void open_far(FarReads* far, const uint8_t* start) noexcept:
+    """Prepare the first reads of a large file: copy its first bytes, or request them if they are not in memory."""
+    cdef size_t size = min(<size_t>(far.end - start), OW_FIRST_BYTES)
+    if is_cached(far.store, size - 1) and copy_far(far, start) != NULL:
+        return
+    far.left -= 1
+    far.used += 1
+    ow_open_far(start, size)
+
+
+cdef void advise_copied(Document document) noexcept:
+    """Do what `advise_far` does for all headers that were copied, before a walk that reads them in the mapping."""
+    cdef HeaderCopies* copies = document.far.store
+    cdef size_t i
+    if copies != NULL:
+        for i in range(copies.n):
+            if not copies.items[i].is_advised:
+                copies.items[i].is_advised = True
+                ow_narrow(copies.items[i].p, copies.end)
 
 
 @final
@@ -99,7 +144,7 @@ cdef class Backing:
 
     @critical_section
     def __cinit__(self, data, mapping, int descriptor):
-        self.descriptor = -1
+        self.descriptor = self.copies.descriptor = -1
         if isinstance(data, PartialMemory):
             (<PartialMemory>data).allows_buffer = True
         try:
@@ -109,9 +154,13 @@ cdef class Backing:
                 (<PartialMemory>data).allows_buffer = False
         self.mapping = mapping
         self.descriptor = descriptor
+        self.copies.start = <const uint8_t*>self.buffer.buf
+        self.copies.end = self.copies.start + self.buffer.len
         if descriptor >= 0:
             ow_file_state(descriptor, &self.state)
             self.enlist()
+            if mapping is not None:
+                self.copies.descriptor = descriptor
 
     @critical_section
     def __dealloc__(self):
@@ -135,6 +184,7 @@ cdef class Backing:
         self.before = self.after = NULL
 
     cdef void release(self) noexcept:
+        free_copies(&self.copies)
         PyBuffer_Release(&self.buffer)
         if self.descriptor >= 0:
             self.delist()
@@ -155,6 +205,7 @@ cdef class Document:
 
     def __cinit__(self):
         self.epoch = EPOCH_CLOSED  # zero until it has bytes
+        self.far.near_from = HIGHEST
 
     @critical_section
     def __init__(self, data, str name not None="<bytes>", mapping=None, int descriptor=-1):
@@ -166,9 +217,7 @@ cdef class Document:
             self.far.left = FAR_READS_LEFT // 2
             FAR_READS_LEFT -= self.far.left
             if self.far.left > 0 and <uint64_t>(self.end - self.start) >= OW_FAR_FILE_BYTES:
-                self.far.left -= 1
-                self.far.used += 1
-                ow_open_far(self.start)
+                open_far(&self.far, self.start)
         self.name = name
 
     cdef void attach(self, Backing backing):
@@ -178,6 +227,10 @@ cdef class Document:
         self.end = self.start + backing.buffer.len
         self.epoch = 1
         self.far.end = self.end
+        if backing.copies.descriptor >= 0:
+            self.far.store = &backing.copies
+            if backing.copies.n:
+                self.far.near_from = backing.copies.items[0].p
 
     cdef Document fork(self, uint32_t depth):
         """Return a copy-on-write clone: a document that shares the bytes and has separate edits."""
@@ -231,6 +284,8 @@ cdef class Document:
         self.far.left = self.far.used = 0
         free(self.far.headers)
         self.far.headers = NULL
+        self.far.store = NULL
+        self.far.near_from = HIGHEST
         if self.backing is not None:
             self.backing.documents -= 1
             self.backing = None
@@ -428,6 +483,7 @@ def keep_bytes_of(descriptor):
         if backing.descriptor >= 0:
             (<object>backing.buffer.obj).read_in(descriptor, 0, backing.buffer.len)
             backing.is_private = True
+            backing.copies.descriptor = -1
 
 
 cdef inline object cache_key(Cache cache, const uint8_t* p):

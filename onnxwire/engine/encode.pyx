@@ -16,7 +16,7 @@ from onnxwire._varint cimport (
 from onnxwire.engine.canonical cimport canonical, is_plain, raw_at
 from onnxwire.engine.compact_overlay cimport CompactOverlay, Entry, base_of_compact, entries_of, fill_slots
 from onnxwire.engine.damage cimport decode_error
-from onnxwire.engine.document cimport EMPTY, Document, FarReads, Span, Spans
+from onnxwire.engine.document cimport EMPTY, FAR_SKIP_BYTES, Document, FarReads, Span, Spans, advise_copied
 from onnxwire.engine.encoder cimport (
     Content, Edits, Encoder, changed, check_source, fetch_for, put_bytes, put_number, put_tag, put_text, put_varint,
     require_records, scratch_of,
@@ -86,6 +86,8 @@ cdef int emit_root(Encoder self, View message) except -1:
     cdef Content content
     find_overlay(message)
     content = content_of_view(message)
+    if <uint64_t>(content.end - content.start) >= FAR_SKIP_BYTES:
+        advise_copied(<Document>content.document)
     self.depth = 0
     return emit_sized(self, &content, 0)
 

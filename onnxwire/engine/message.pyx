@@ -3,7 +3,7 @@
 cimport cython
 from cpython.object cimport PyObject, PyTypeObject
 from cython cimport critical_section
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire._varint cimport WIRE_LEN
 from onnxwire.engine.document cimport EMPTY, Document, part_of_bytes
@@ -12,6 +12,7 @@ from onnxwire.engine.edit cimport (
 )
 from onnxwire.engine.encode cimport encode, encoded_size, unknown_fields
 from onnxwire.engine.equal cimport equal_views
+from onnxwire.engine.header_copies cimport near_bytes
 from onnxwire.engine.merge cimport discard_unknown, merge
 from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Overlay, new_overlay
 from onnxwire.engine.partial cimport is_resident
@@ -93,6 +94,7 @@ cdef class Message(View):
     def _is_doubtful(self):
         """Whether the message may have another type: no known field, an unknown one, or a string with control codes."""
         cdef Slot* slot
+        cdef const uint8_t* p
         cdef uint64_t k
         cdef uint32_t i
         cdef bint is_known = False
@@ -105,8 +107,11 @@ cdef class Message(View):
             if self.table.fields[i].type == STRING and not self.table.fields[i].repeated:
                 if not is_resident(slot.p, min(slot.n, <uint64_t>SNIFFED_BYTES)):
                     continue
+                p = slot.p
+                if p >= (<Document>self.document).far.near_from:
+                    p = near_bytes((<Document>self.document).far.store, p, min(slot.n, <uint64_t>SNIFFED_BYTES))
                 for k in range(min(slot.n, <uint64_t>SNIFFED_BYTES)):
-                    if slot.p[k] < 0x20 and slot.p[k] != 9 and slot.p[k] != 10 and slot.p[k] != 13:
+                    if p[k] < 0x20 and p[k] != 9 and p[k] != 10 and p[k] != 13:
                         return True
         return not is_known or self.flags & HAS_UNKNOWN != 0
 

@@ -27,7 +27,7 @@ from onnxwire.engine.table cimport (
     BOOL, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, SFIXED64, SINT32, SINT64, UINT32, UINT64, Slot,
     has_value,
 )
-from onnxwire.engine.view cimport fill, next_usable
+from onnxwire.engine.view cimport fill, near_value, next_usable
 
 from sys import byteorder
 
@@ -142,6 +142,7 @@ cdef class RepeatedScalar(Repeated):
         cdef Field* field = self.field
         cdef Cursor cursor
         cdef Record record
+        cdef const uint8_t* run
         cdef uint64_t total = 0
         cdef uint64_t _i
         self.start(&cursor)
@@ -153,9 +154,10 @@ cdef class RepeatedScalar(Repeated):
             if record.tag & 7 != WIRE_LEN:
                 total += 1
             elif field.wire == WIRE_VARINT:
-                if record.n and record.value[record.n - 1] >= 0x80:
+                run = near_value(&cursor, &record)
+                if record.n and run[record.n - 1] >= 0x80:
                     raise packed_error(document, record.value, record.value + record.n, 0)
-                total += count_shares(record.value, record.value + record.n, counts)
+                total += count_shares(run, run + record.n, counts)
             else:
                 if record.n % field.size:
                     raise packed_error(document, record.value, record.value + record.n, field.size)
@@ -234,6 +236,7 @@ cdef class RepeatedScalar(Repeated):
         cdef Record record
         cdef Numbers numbers
         cdef ShareCounts counts
+        cdef const uint8_t* run
         cdef uint64_t total
         cdef uint64_t done = 0
         cdef uint64_t count
@@ -266,12 +269,13 @@ cdef class RepeatedScalar(Repeated):
                         store(<uint8_t*>numbers.items + done * field.size, field, record.n)
                         done += 1
                     continue
+                run = near_value(&cursor, &record)
                 count = store_long_run(
-                    <uint8_t*>numbers.items + done * field.size, field, record.value, record.n, total - done,
+                    <uint8_t*>numbers.items + done * field.size, field, run, record.n, total - done,
                     &counts if n_records == 1 else NULL,
                 )
                 if field.wire == WIRE_VARINT and count != (
-                    total if n_records == 1 else count_varints(record.value, record.value + record.n)
+                    total if n_records == 1 else count_varints(run, run + record.n)
                 ):
                     raise packed_error(document, record.value, record.value + record.n, 0)
                 if field.closed:

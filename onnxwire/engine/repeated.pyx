@@ -11,7 +11,7 @@ from onnxwire.engine.edit cimport field_error
 from onnxwire.engine.instances cimport forbid_subclasses
 from onnxwire.engine.overlay cimport Elements, Numbers, Overlay, set_mark
 from onnxwire.engine.table cimport MESSAGE, Slot
-from onnxwire.engine.view cimport document_of, fill, held_value, start_records, state_of
+from onnxwire.engine.view cimport document_of, fill, held_value, start_records, state_of, use_copies
 
 from sys import maxsize
 from types import GenericAlias
@@ -294,6 +294,8 @@ cdef class Repeated:
             start_records(cursor, self.first, self.end, NULL, NULL)
         else:
             start_records(cursor, NULL, NULL, <PyObject*>self.parts, self.first)
+        if self.document is not None:
+            use_copies(cursor, self.document)
 
     cdef Py_ssize_t find(self, value) except -2:
         """Return the index of the first element equal to a value, or -1."""

@@ -18,6 +18,7 @@ from onnxwire.engine.edit cimport copy_message, depth_of, edit, field_error, ite
 from onnxwire.engine.encode cimport encode_small
 from onnxwire.engine.encoder cimport Encoder
 from onnxwire.engine.freeze cimport FREEZE_BATCH, freeze_elements
+from onnxwire.engine.header_copies cimport HIGHEST
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.overlay cimport Element, new_overlay, owned, put_value, set_mark
 from onnxwire.engine.overlay_index cimport has_edits, prefers_compact, register_edit
@@ -28,7 +29,7 @@ from onnxwire.engine.repeated cimport (
 from onnxwire.engine.table cimport BYTES, MESSAGE, Field, Slot
 from onnxwire.engine.view cimport (
     KEEPS_IDENTITY, Record, View, bytes_at, document_of, fill, find_overlay, held_message, make_view, new_view,
-    next_usable, overlay_view, set_document, text_at,
+    next_usable, overlay_view, set_document, text_at, use_copies,
 )
 
 from onnxwire.errors import FieldTypeError
@@ -562,7 +563,7 @@ cdef class SpanIterator:
             self.sequence = None
             return self
         # The common case: the next record is of the same field, with a tag of one byte.
-        if cursor.p < cursor.end and cursor.p[0] == self.tag:
+        if cursor.p < cursor.near_from and cursor.p < cursor.end and cursor.p[0] == self.tag:
             p = read_length(cursor.p + 1, cursor.end, &n)
             if p != NULL:
                 self.i += 1
@@ -655,6 +656,9 @@ cdef class SpanIterator:
         cdef Py_ssize_t _i
         self.epoch = message.epoch
         self.document = message.document
+        self.cursor.near_from = HIGHEST
+        if sequence.document is not None:
+            use_copies(&self.cursor, sequence.document)
         if self.first == sequence.first and self.first != NULL:
             return 0
         self.first = sequence.first

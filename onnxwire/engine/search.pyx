@@ -4,19 +4,17 @@ cimport cython
 
 from cpython.object cimport PyObject
 from cython cimport critical_section
-from libc.stdint cimport uint8_t, uint32_t
 
 from onnxwire._varint cimport MAX_DEPTH
-from onnxwire.engine.document cimport Document, Span
+from onnxwire.engine.document cimport Span
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.memory cimport free, realloc
 from onnxwire.engine.marked_scan cimport CONTAINS_TARGET, IS_TARGET, find_marked
 from onnxwire.engine.overlay_index cimport Pair, find_edits
 from onnxwire.engine.partial cimport N_MEMORIES, memory_of
 from onnxwire.engine.repeated_span cimport RepeatedSpan, SpanIterator
-from onnxwire.engine.scan cimport NameFilter
-from onnxwire.engine.table cimport MESSAGE, Field, Table, TableOwner, TableRef
-from onnxwire.engine.view cimport View, field_value, fill, table_of
+from onnxwire.engine.table cimport MESSAGE, Field, TableRef
+from onnxwire.engine.view cimport field_value, fill, table_of
 
 
 cdef bint can_contain_marked(const Table* table, const Table* first, const uint8_t* marks) noexcept:
@@ -50,35 +48,15 @@ cdef bytearray mark_tables(TableOwner owner, list wanted):
 @cython.freelist(16)
 cdef class Level:
     """A message that is being searched: one level of the search's stack."""
-    cdef View view
-    cdef uint32_t field          # index of the current field
-    cdef Py_ssize_t index        # the index of the current element of a repeated field
-    cdef object elements         # iterator over a repeated field, or None
-    cdef str name                # the name of the current field
-    cdef str stem                # path of the current field; None until it is requested
-    cdef Py_ssize_t number       # the number of this message's path in `Paths`, or -1
 
     cdef str path(self):
         """Return the path of the current message in the current field."""
         return self.stem if self.elements is None else f"{self.stem}[{self.index}]"
 
 
-cdef struct Step:
-    uint32_t parent              # 1 + number of the parent path, 0 for the root
-    uint32_t name                # number of the field's name
-    Py_ssize_t index             # of the element; -1 in a singular field
-
-
 @cython.final
 cdef class Paths:
     """The paths of a search by number, in 16 bytes per message, independent of depth."""
-    cdef Step* items
-    cdef Py_ssize_t n
-    cdef Py_ssize_t capacity
-    cdef list names
-    cdef dict numbers
-    cdef Py_ssize_t parent       # number of the parent of the last requested path, or -1
-    cdef str prefix              # path of that parent, with a dot at the end
 
     def __cinit__(self):
         self.parent = -1
@@ -144,16 +122,6 @@ cdef class Search:
     added to or removed from the field that is being searched, and DecodeError for messages nested more than 100 deep.
     names: skip messages that contain none of these names, at any depth.
     """
-    cdef TableOwner owner
-    cdef bytearray marked        # the marks of the owner's tables
-    cdef uint8_t* marks          # the memory of `marked`
-    cdef list levels
-    cdef Paths paths             # where paths are stored, or None
-    cdef NameFilter names        # names that results must contain, or None
-    cdef Document scanned        # the document of the last scan, or None
-    cdef const uint8_t* clear_from    # the bytes up to `clear_to` contain no target
-    cdef const uint8_t* clear_to
-    cdef const uint8_t* found    # the record that contains a target, where the scan ended at `clear_to`; or NULL
 
     @critical_section
     def __cinit__(self, View root, classes, Paths paths=None, NameFilter names=None):
@@ -190,8 +158,16 @@ cdef class Search:
 
     @critical_section
     def __next__(self):
+        cdef View view = self.next_result()
+        if view is None:
+            raise StopIteration
+        return (self.number if self.paths is not None else self.path_text), view
+
+    cdef View next_result(self):
+        """Return the next message, or None at the end. Sets `number` with `paths`, else `path_text`."""
         cdef Level level
         cdef View view
+        cdef bint is_result
         while self.levels:
             level = self.levels[len(self.levels) - 1]
             view = self.next_in(level)
@@ -200,13 +176,15 @@ cdef class Search:
                 continue
             if self.names is not None and not self.names.selects(view):
                 continue
-            found = None
-            if self.marks_of(view.table) & IS_TARGET:
-                found = (self.path() if self.paths is None else self.keep(), view)
+            is_result = self.marks_of(view.table) & IS_TARGET
+            if is_result and self.paths is not None:
+                self.number = self.keep()
+            elif is_result:
+                self.path_text = self.path()
             self.enter(view)
-            if found is not None:
-                return found
-        raise StopIteration
+            if is_result:
+                return view
+        return None
 
     cdef Py_ssize_t keep(self) except -1:
         """Store the path of the current message; return its number."""

@@ -11,11 +11,13 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from onnxwire._varint cimport (
-    MAX_DEPTH, WIRE_LEN, Record, read_length, read_record, read_varint, zigzag32, zigzag64,
+    MAX_DEPTH, WIRE_LEN, WIRE_START_GROUP, Record, read_length, read_record, read_varint, zigzag32, zigzag64,
 )
 from onnxwire.engine.compact_overlay cimport use_scanner
 from onnxwire.engine.damage cimport decode_error
-from onnxwire.engine.document cimport EMPTY, EPOCH_CLOSED, FAR_SKIP_BYTES, PARTS, SLOTS, advise_far
+from onnxwire.engine.document cimport EMPTY, EPOCH_CLOSED, FAR_SKIP_BYTES, PARTS, SLOTS, advise_far, copy_far
+from onnxwire.engine.advise cimport OW_FIRST_BYTES
+from onnxwire.engine.header_copies cimport MAX_HEAD_BYTES, Copy, head_copy, shift_of, shifted
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.view_registry cimport (
     ViewKey, count_registered_views, lookup_view, clear_view_registry, register_view, unregister_view,
@@ -212,6 +214,10 @@ cdef void dealloc_view(PyObject* o) noexcept:
 
 # --- filling the slots
 
+cdef enum:
+    MAX_SHORT_STEPS = 4      # copies in succession without a long value in between
+
+
 cdef const uint8_t* scan_slots(
     const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records,
     FarReads* far
@@ -222,6 +228,63 @@ cdef const uint8_t* scan_slots(
     and a record with another wire type than its field, or with a value that its closed enum does not have, is an
     unknown field.
     """
+    return scan(table, p, end, slots, flags, records, far, NULL)
+
+
+cdef inline const uint8_t* scan_near(
+    const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records,
+    FarReads* far
+) noexcept:
+    """Fill the slots as `scan_slots` does, from copies of the headers that follow long values, made if necessary."""
+    cdef const uint8_t* far_record = NULL
+    cdef const uint8_t* fault
+    if p >= far.near_from:
+        return scan_copies(table, head_copy(far.store, p), p, end, slots, flags, records, far)
+    fault = scan(table, p, end, slots, flags, records, far, &far_record)
+    if far_record == NULL:
+        return fault
+    return scan_copies(table, copy_far(far, far_record), far_record, end, slots, flags, records, far)
+
+
+cdef const uint8_t* scan_copies(
+    const Table* table, const Copy* copy, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags,
+    uint64_t* records, FarReads* far
+) noexcept:
+    """Implement `scan_near` from p on; copy: a copy of the record at p, or NULL."""
+    cdef const uint8_t* fault
+    cdef const uint8_t* far_record
+    cdef int short_steps = 0
+    while True:
+        far_record = NULL
+        if copy == NULL:
+            fault = scan(table, p, end, slots, flags, records, far, &far_record)
+            if far_record == NULL or fault != NULL:
+                return fault
+            p = far_record
+        else:
+            fault = scan_copy(table, copy, &p, end, slots, flags, records, &far_record)
+            if fault != NULL or p == end:
+                return fault
+        if far_record != NULL:
+            copy = copy_far(far, p)
+            short_steps = 0
+        elif <size_t>(p - far.store.start) < OW_FIRST_BYTES:
+            copy = NULL
+        elif short_steps < MAX_SHORT_STEPS:
+            copy = copy_far(far, p)
+            short_steps += 1
+        else:
+            advise_far(far, p)
+            copy = NULL
+
+
+cdef const uint8_t* scan(
+    const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records,
+    FarReads* far, const uint8_t** far_record
+) noexcept nogil:
+    """Fill the slots as `scan_slots` does. If far_record is not NULL, end after a long value, and set it to the next
+    record.
+    """
     cdef const uint8_t* start
     cdef const uint8_t* value
     cdef Record record
@@ -230,7 +293,6 @@ cdef const uint8_t* scan_slots(
     cdef uint64_t count = 0
     cdef uint64_t n = 0
     cdef uint32_t i
-    cdef int wire
     while p < end:
         start = p
         count += 1
@@ -244,7 +306,10 @@ cdef const uint8_t* scan_slots(
                     return start
                 p = value + n
                 if n >= FAR_SKIP_BYTES and p < end:
-                    advise_far(far, p)
+                    if far_record == NULL:
+                        advise_far(far, p)
+                    else:
+                        far_record[0] = end = p
             else:
                 p = read_varint(value, end, &n)
                 if p == NULL:
@@ -253,19 +318,17 @@ cdef const uint8_t* scan_slots(
             p = read_record(p, end, MAX_DEPTH, &record)
             if p == NULL:
                 return start
-            wire = record.tag & 7
-            value = record.value
-            n = record.n
-            if wire == WIRE_LEN and n >= FAR_SKIP_BYTES and p < end:
-                advise_far(far, p)
-            field = find_field(table, record.tag >> 3)
-            if (
-                field == NULL
-                or wire != field.wire and not (field.repeated and wire == WIRE_LEN and field.size)
-                or not field.repeated and field.closed and not has_value(field, <int32_t>n)
-            ):
+            if record.tag & 7 == WIRE_LEN and record.n >= FAR_SKIP_BYTES and p < end:
+                if far_record == NULL:
+                    advise_far(far, p)
+                else:
+                    far_record[0] = end = p
+            field = known_field(table, &record)
+            if field == NULL:
                 flags[0] |= HAS_UNKNOWN
                 continue
+            value = record.value
+            n = record.n
         slot = &slots[field.slot]
         if field.repeated:
             if slot.p == NULL:
@@ -280,6 +343,72 @@ cdef const uint8_t* scan_slots(
         slot.n = n
     records[0] += count
     return NULL
+
+
+cdef const uint8_t* scan_copy(
+    const Table* table, const Copy* copy, const uint8_t** next, const uint8_t* end, Slot* slots, uint32_t* flags,
+    uint64_t* records, const uint8_t** far_record
+) noexcept nogil:
+    """Fill the slots from the records whose tag and number or length are in a copy; returns as `scan_slots`.
+
+    next: the address of the first record, and afterwards of the first one that was not scanned. far_record: set to it
+    if it follows a long value.
+    """
+    cdef size_t shift = shift_of(copy)
+    cdef const uint8_t* p = shifted(next[0], 0 - shift)
+    cdef const uint8_t* near_end = shifted(end, 0 - shift)
+    cdef const uint8_t* limit = copy.bytes + copy.n - MAX_HEAD_BYTES + 1
+    cdef Record record
+    cdef Field* field
+    if <size_t>(near_end - p) <= <size_t>(copy.bytes + copy.n - p):
+        limit = near_end
+    while p < limit and p[0] & 7 != WIRE_START_GROUP:  # a group may end after the copy
+        p = read_record(p, near_end, MAX_DEPTH, &record)
+        if p == NULL:
+            return shifted(record.start, shift)
+        record.start = shifted(record.start, shift)
+        record.value = shifted(record.value, shift)
+        records[0] += 1
+        field = known_field(table, &record)
+        if field == NULL:
+            flags[0] |= HAS_UNKNOWN
+        else:
+            put_record(field, &record, slots, flags)
+        if record.tag & 7 == WIRE_LEN and record.n >= FAR_SKIP_BYTES and p < near_end:
+            far_record[0] = shifted(p, shift)
+            break
+    next[0] = shifted(p, shift)
+    return NULL
+
+
+cdef inline Field* known_field(const Table* table, const Record* record) noexcept nogil:
+    """Return the field of a record; NULL for an unknown field."""
+    cdef Field* field = find_field(table, record.tag >> 3)
+    cdef uint32_t wire = record.tag & 7
+    if (
+        field == NULL
+        or wire != field.wire and not (field.repeated and wire == WIRE_LEN and field.size)
+        or not field.repeated and field.closed and not has_value(field, <int32_t>record.n)
+    ):
+        return NULL
+    return field
+
+
+cdef inline void put_record(const Field* field, const Record* record, Slot* slots, uint32_t* flags) noexcept nogil:
+    """Put a record of a known field into its slot."""
+    cdef Slot* slot = &slots[field.slot]
+    cdef uint32_t i
+    if field.repeated:
+        if slot.p == NULL:
+            slot.p = record.start
+        slot.n += 1
+        return
+    if slot.p != NULL and field.type == MESSAGE:
+        flags[0] |= HAS_MERGE
+    for i in range(field.n_peers):
+        slots[field.peers[i]].p = NULL
+    slot.p = record.value
+    slot.n = record.n
 
 
 cdef struct CachedTail:
@@ -321,13 +450,13 @@ cdef int refresh(View self) except -1:
     memset(self.slots, 0, size)
     self.flags = 0
     if self.parts == NULL:
-        fault = scan_slots(table, self.start, self.end, self.slots, &self.flags, &records, &document.far)
+        fault = scan_near(table, self.start, self.end, self.slots, &self.flags, &records, &document.far)
         if fault != NULL:
             raise decode_error(document, fault, self.end)
     else:
         for i in range((<Spans>self.parts).n):
             part = &(<Spans>self.parts).items[i]
-            fault = scan_slots(table, part.p, part.p + part.n, self.slots, &self.flags, &records, &document.far)
+            fault = scan_near(table, part.p, part.p + part.n, self.slots, &self.flags, &records, &document.far)
             if fault != NULL:
                 raise decode_error(document, fault, part.p + part.n)
     self.epoch = document.epoch
@@ -477,12 +606,30 @@ cdef int next_record(Cursor* cursor, uint32_t number, Record* record) noexcept n
             cursor.part += 1
             cursor.p = cursor.part.p
             cursor.end = cursor.p + cursor.part.n
-        p = read_record(cursor.p, cursor.end, MAX_DEPTH, record)
+        if cursor.p >= cursor.near_from:
+            p = read_near(cursor, record)
+        else:
+            p = read_record(cursor.p, cursor.end, MAX_DEPTH, record)
         if p == NULL:
             return -1
         cursor.p = p
         if number == 0 or record.tag >> 3 == number:
             return 1
+
+
+cdef const uint8_t* read_near(Cursor* cursor, Record* record) noexcept nogil:
+    """Read a record as `read_record` does, in a copy of its tag and its number or length, if there is one."""
+    cdef const Copy* copy = head_copy(cursor.copies, cursor.p)
+    cdef size_t shift = shift_of(copy)
+    cdef const uint8_t* p = shifted(cursor.p, 0 - shift)
+    if copy == NULL or p[0] & 7 == WIRE_START_GROUP:
+        return read_record(cursor.p, cursor.end, MAX_DEPTH, record)
+    p = read_record(p, shifted(cursor.end, 0 - shift), MAX_DEPTH, record)
+    if p == NULL:
+        return NULL
+    record.start = cursor.p
+    record.value = shifted(record.value, shift)
+    return shifted(p, shift)
 
 
 cdef bint is_unknown(const Field* field, const Record* record) noexcept nogil:

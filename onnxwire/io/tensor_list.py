@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import os
-from array import array
 from collections import namedtuple
 from collections.abc import Sequence
-from itertools import islice
+from functools import partial
 
 from onnxwire.engine.message import Message
 from onnxwire.engine.search import Paths, Search
+from onnxwire.io._tensor_rows import TensorRows
 from onnxwire.messages import ModelProto, TensorProto
 from onnxwire.tensor.dtypes import EXTERNAL
-from onnxwire.tensor.payload_layout import inline_row, layout_of
+from onnxwire.tensor.payload_layout import layout_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Any, overload
+    from collections.abc import Iterator
+    from typing import overload
 
     from onnxwire.io.source import Source
 
 _MAX_SHOWN = 20  # tensors in a repr
-_BATCH_TENSORS = 1024  # that are appended to the columns at a time
 
 _MAX_ALIGNMENT = 1 << 16  # the granularity of mappings on Windows, the largest of all systems
 
@@ -62,42 +61,24 @@ _new_tuple = tuple.__new__  # faster than TensorInfo.__new__, which is a Python 
 
 
 class TensorList(Sequence[TensorInfo]):
-    """The tensors of a model as a sequence that stores columns and creates a TensorInfo on access.
+    """The tensors of a model as a sequence that stores rows and creates a TensorInfo on access.
 
     A damaged file may contain millions of tensors of two bytes; a row takes about 60 bytes plus name and shape.
     """
 
     def __init__(self, message: Message) -> None:
-        self._paths: Paths | list[str] = [""]
-        self._numbers = array("I")
-        self._names: list[str] = []
-        self._types = array("i")
-        self._shapes: list[tuple[int, ...]] = []
-        self._sizes = array("q")
-        self._offsets = array("q")
-        self._file_numbers = array("I")
-        self._files: list[tuple[str | None, str | None]] = []  # distinct pairs of file and location
-        numbered_tensors: Iterable[tuple[int, Any]] = [(0, message)]
-        if not isinstance(message, TensorProto):
-            self._paths = paths = Paths()
-            numbered_tensors = Search(message, [TensorProto], paths)
-        file_numbers: dict[tuple[str | None, str | None], int] = {}
-        entries = ((number, *_entry(tensor)) for number, tensor in numbered_tensors)
-        while batch := list(islice(entries, _BATCH_TENSORS)):
-            numbers, names, types, shapes, sizes, files, offsets, locations = zip(*batch, strict=True)
-            self._numbers.extend(numbers)
-            self._names += names
-            self._types.extend(types)
-            self._shapes += shapes
-            self._sizes.extend(sizes)
-            self._offsets.extend(-1 if offset is None else offset for offset in offsets)
-            self._file_numbers.extend(
-                file_numbers.setdefault(pair, len(file_numbers)) for pair in zip(files, locations, strict=True)
-            )
-        self._files += file_numbers
+        if isinstance(message, TensorProto):
+            self._rows = TensorRows(_fields_of)
+            self._rows.add(message)
+            return
+        paths = Paths()
+        self._rows = TensorRows(_fields_of, paths)
+        search = Search(message, [TensorProto], paths)
+        while self._rows.read_batch(search):
+            pass
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._rows)
 
     if TYPE_CHECKING:
 
@@ -108,25 +89,13 @@ class TensorList(Sequence[TensorInfo]):
         def __getitem__(self, index: slice) -> list[TensorInfo]: ...
 
     def __getitem__(self, index: int | slice) -> TensorInfo | list[TensorInfo]:
-        if isinstance(index, slice):
-            return list(self._infos(index))
-        row = range(len(self))[index]
-        return next(self._infos(slice(row, row + 1)))
+        rows = range(len(self))[index]
+        if isinstance(rows, range):
+            return [_new_tuple(TensorInfo, self._rows[row]) for row in rows]
+        return _new_tuple(TensorInfo, self._rows[rows])
 
     def __iter__(self) -> Iterator[TensorInfo]:
-        return self._infos()
-
-    def _infos(self, rows: slice | None = None) -> Iterator[TensorInfo]:
-        columns: list[Any] = [
-            self._numbers, self._names, self._types, self._shapes, self._sizes, self._offsets, self._file_numbers
-        ]  # fmt: skip
-        if rows is not None:
-            columns = [column[rows] for column in columns]
-        for number, name, data_type, shape, nbytes, offset, file_number in zip(*columns, strict=True):
-            file, location = self._files[file_number]
-            path = self._paths[number]
-            payload_offset = None if offset < 0 else offset
-            yield _new_tuple(TensorInfo, (path, name, data_type, shape, nbytes, file, payload_offset, location))
+        return map(partial(_new_tuple, TensorInfo), iter(self._rows))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TensorList | list):
@@ -162,16 +131,15 @@ def find_tensors(message: Message) -> Iterator[tuple[str, TensorProto]]:
 
 def describe(tensor: TensorProto, path: str) -> TensorInfo:
     """Return the TensorInfo of a tensor."""
-    return _new_tuple(TensorInfo, (path, *_entry(tensor)))
+    rows = TensorRows(_fields_of)
+    rows.add(tensor)
+    return _new_tuple(TensorInfo, (path, *rows[0][1:]))
 
 
-def _entry(
+def _fields_of(
     tensor: TensorProto,
 ) -> tuple[str, int, tuple[int, ...], int, str | None, int | None, str | None]:
-    """Return the fields of a TensorInfo except the path."""
-    row = inline_row(tensor)
-    if row is not None:
-        return *row, None
+    """Return the fields of a TensorInfo except the path, for any tensor."""
     layout = layout_of(tensor)
     location, raw = layout.location, layout.raw
     file = offset = None

@@ -1,6 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The layout of a tensor's payload: data type, element count, size in bytes, location, offset and length."""
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from onnxwire.engine.table cimport Table
+from onnxwire.engine.view cimport View
 
 cdef enum:
     NEGATIVE = 1             # a dim is negative
@@ -67,3 +70,13 @@ cdef int64_t stored_elements(const Layout* layout) noexcept nogil
 cdef int64_t count_bytes(int64_t elements, int32_t data_type) noexcept nogil
 cdef int64_t payload_size(const Layout* layout) noexcept nogil
 cdef bint is_raw(const Layout* layout) noexcept nogil
+
+
+cdef struct TensorSlots:
+    # The slots of a table with the fields of TensorProto.
+    const Table* table
+    uint32_t dims, data_type, segment, string_data, name, raw_data, external_data, data_location
+
+
+cdef bint find_slots(TensorSlots* slots, const Table* table) noexcept
+cdef bint read_row(View view, const TensorSlots* slots, Layout* layout, list names, list shapes) except -1

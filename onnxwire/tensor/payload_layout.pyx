@@ -31,16 +31,14 @@ Without an entry, the offset is 0 and the length ABSENT: the data extends to the
 counts as absent.
 """
 cimport cython
-from cython cimport critical_section
 from libc.stdint cimport int8_t
 from libc.string cimport memcmp, strlen
 
-from onnxwire._varint cimport WIRE_LEN, Record, read_varint
-from onnxwire.engine.document cimport Document
+from onnxwire._varint cimport MAX_DEPTH, WIRE_LEN, Record, read_record, read_varint
 from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES
 from onnxwire.engine.table cimport BYTES, ENUM, INT32, INT64, MESSAGE, Field, Slot, Table, find_field
 from onnxwire.engine.table cimport STRING as STRING_FIELD
-from onnxwire.engine.view cimport Cursor, View, fill, next_usable, start_cursor, text_at
+from onnxwire.engine.view cimport Cursor, fill, near_value, next_record, next_usable, start_cursor, text_at
 
 from onnxwire.tensor.dtypes import BY_NUMBER
 from onnxwire.tensor.dtypes import EXTERNAL as _EXTERNAL
@@ -56,9 +54,15 @@ cdef enum:                   # field numbers of TensorProto
     DIMS = 1
     DATA_TYPE = 2
     SEGMENT = 3
+    STRING_DATA = 6
     NAME = 8
     RAW_DATA = 9
+    EXTERNAL_DATA = 13
     DATA_LOCATION = 14
+
+cdef enum:                   # field numbers of StringStringEntryProto
+    ENTRY_KEY = 1
+    ENTRY_VALUE = 2
 
 cdef int32_t[N_TYPES] BITS   # size of an element, by data type; 8 for unknown types
 cdef int32_t STRING = _STRING.number
@@ -236,66 +240,105 @@ cpdef PayloadLayout layout_of(tensor):
     return result
 
 
-@critical_section
-def inline_row(tensor):
-    """Return the row of an unedited TensorProto whose payload is raw_data, for lists of many tensors; else None.
+# --- many message objects
 
-    The row has the fields of `TensorInfo`: (name, data type, shape, bytes, path of the file, offset of the payload).
-    """
-    cdef View view
-    cdef Layout layout
-    cdef Document document
-    cdef const Slot* raw
-    cdef const Slot* name
-    cdef const Slot* data_type
-    if not isinstance(tensor, View) or not is_tensor_table((<View>tensor).table):
-        raise TypeError(f"expected a TensorProto, not {type(tensor).__name__}")
-    view = tensor
-    fill(view)
-    if N_MEMORIES or view.overlay != NULL or slot_at(view, RAW_DATA).p == NULL:
-        return None
-    shape = shape_of(view)
-    # Creating the shape and the name may run other code: the slots are read again after each.
-    fill(view)
-    name = slot_at(view, NAME)
-    if view.overlay != NULL or name.n >= LONG_BYTES:
-        return None
-    text = "" if name.p == NULL else text_at(view, name.p, name.n, NULL)
-    fill(view)
-    raw = slot_at(view, RAW_DATA)
-    if view.overlay != NULL or view.parts != NULL or raw.p == NULL or raw.n == 0:
-        return None
-    document = <Document>view.document
-    if slot_at(view, SEGMENT).p != NULL or slot_at(view, DATA_LOCATION).p != NULL:
-        return None
-    data_type = slot_at(view, DATA_TYPE)
-    start_layout(&layout)
-    layout.data_type = <int32_t>data_type.n if data_type.p != NULL else 0
-    layout.has_raw = True
-    layout.raw_size = <int64_t>raw.n
-    is_file = document.root is not None
+cdef bint find_slots(TensorSlots* slots, const Table* table) noexcept:
+    """Set `slots` to the slots of a table. Return False if it lacks a field that `read_row` reads, with its type."""
+    slots.table = table
     return (
-        text, layout.data_type, shape, payload_size(&layout),
-        document.name if is_file else None, raw.p - document.start if is_file else None,
+        find_slot(&slots.dims, table, DIMS, INT64, True)
+        and find_slot(&slots.data_type, table, DATA_TYPE, INT32, False)
+        and find_slot(&slots.segment, table, SEGMENT, MESSAGE, False)
+        and find_slot(&slots.string_data, table, STRING_DATA, BYTES, True)
+        and find_slot(&slots.name, table, NAME, STRING_FIELD, False)
+        and find_slot(&slots.raw_data, table, RAW_DATA, BYTES, False)
+        and find_slot(&slots.external_data, table, EXTERNAL_DATA, MESSAGE, True)
+        and find_slot(&slots.data_location, table, DATA_LOCATION, ENUM, False)
     )
 
 
-cdef inline const Slot* slot_at(View view, int number) noexcept:
-    return &view.slots[find_field(view.table, number).slot]
-
-
-cdef bint is_tensor_table(const Table* table) noexcept:
-    """Return whether a table has the fields that `inline_row` reads, with their types."""
-    return (
-        has_field(table, DIMS, INT64, True) and has_field(table, DATA_TYPE, INT32, False)
-        and has_field(table, SEGMENT, MESSAGE, False) and has_field(table, NAME, STRING_FIELD, False)
-        and has_field(table, RAW_DATA, BYTES, False) and has_field(table, DATA_LOCATION, ENUM, False)
-    )
-
-
-cdef inline bint has_field(const Table* table, int number, int type, bint repeated) noexcept:
+cdef inline bint find_slot(uint32_t* slot, const Table* table, int number, int type, bint repeated) noexcept:
     cdef const Field* field = find_field(table, number)
-    return field != NULL and field.type == type and field.repeated == repeated
+    if field == NULL or field.type != type or field.repeated != repeated:
+        return False
+    slot[0] = field.slot
+    return True
+
+
+cdef bint read_row(View view, const TensorSlots* slots, Layout* layout, list names, list shapes) except -1:
+    """Read the layout of an unedited TensorProto in one piece, and append its name and shape to the lists.
+
+    Returns False, and appends nothing, if the tensor must be read by `layout_of`. The location in the layout is valid
+    until other code runs.
+    """
+    cdef const Slot* name
+    cdef const Slot* raw
+    cdef const Slot* place
+    start_layout(layout)
+    fill(view)
+    if N_MEMORIES or view.overlay != NULL or view.parts != NULL:
+        return False
+    shape = shape_of(view)
+    fill(view)
+    name = &view.slots[slots.name]
+    if view.overlay != NULL or name.n >= LONG_BYTES:
+        return False
+    text = "" if name.p == NULL else text_at(view, name.p, name.n, NULL)
+    # Creating the shape and the name may run other code, so the slots are read again. No other code runs from here on.
+    fill(view)
+    raw = &view.slots[slots.raw_data]
+    place = &view.slots[slots.data_location]
+    if (
+        view.overlay != NULL or view.parts != NULL or view.slots[slots.segment].p != NULL
+        or view.slots[slots.string_data].p != NULL or raw.p != NULL and raw.n == 0
+    ):
+        return False
+    for dim in <tuple>shape:
+        add_dim(&layout.elements, dim)
+    if view.slots[slots.data_type].p != NULL:
+        layout.data_type = <int32_t>view.slots[slots.data_type].n
+    if place.p != NULL and <int64_t>place.n == EXTERNAL:
+        layout.is_external = True
+        if not scan_entries(view, &view.slots[slots.external_data], layout):
+            return False
+    elif raw.p != NULL:
+        layout.has_raw = True
+        layout.raw_size = <int64_t>raw.n
+    names.append(text)
+    shapes.append(shape)
+    return True
+
+
+cdef bint scan_entries(View view, const Slot* entries, Layout* layout) noexcept:
+    """Add the entries of external_data from the bytes of a tensor; return False if they are long or damaged."""
+    cdef Cursor cursor
+    cdef Record record
+    cdef Record member
+    cdef const uint8_t* p
+    cdef const uint8_t* end
+    cdef uint64_t _i
+    cdef Record key
+    cdef Record value
+    if entries.p == NULL:
+        return True
+    start_cursor(&cursor, view, entries.p)
+    for _i in range(entries.n):
+        if next_record(&cursor, EXTERNAL_DATA, &record) <= 0 or record.tag & 7 != WIRE_LEN or record.n >= LONG_BYTES:
+            return False
+        key.value = value.value = NULL
+        key.n = value.n = 0
+        p = record.value
+        end = p + record.n
+        while p < end:
+            p = read_record(p, end, MAX_DEPTH, &member)
+            if p == NULL:
+                return False
+            if member.tag == (ENTRY_KEY << 3 | WIRE_LEN):
+                key = member
+            elif member.tag == (ENTRY_VALUE << 3 | WIRE_LEN):
+                value = member
+        add_entry(layout, key_of(key.value, key.n), value.value, value.n)
+    return True
 
 
 cdef tuple shape_of(View view):
@@ -305,6 +348,7 @@ cdef tuple shape_of(View view):
     cdef Cursor cursor
     cdef Record record
     cdef const uint8_t* p
+    cdef const uint8_t* end
     cdef uint64_t number, _i
     cdef list dims = []  # created first: the garbage collector may run other code
     fill(view)
@@ -320,9 +364,10 @@ cdef tuple shape_of(View view):
         if record.tag & 7 != WIRE_LEN:
             dims.append(<int64_t>record.n)
             continue
-        p = record.value
-        while p < record.value + record.n:
-            p = read_varint(p, record.value + record.n, &number)
+        p = near_value(&cursor, &record)
+        end = p + record.n
+        while p < end:
+            p = read_varint(p, end, &number)
             if p == NULL:
                 return tuple((<object>view).dims)
             dims.append(<int64_t>number)

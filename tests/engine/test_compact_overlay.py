@@ -230,7 +230,7 @@ FIRST_EDITS = {
 @pytest.mark.parametrize("name", FIRST_EDITS)
 def test_a_first_edit_is_seen_by_earlier_and_later_views(name):
     def body(m):
-        model = nodes(m)
+        model = model_of_nodes(m)
         held = model.graph.node[5]
         texts, attribute, numbers = held.input, held.attribute[0], held.attribute[0].ints
         iterator = iter(held.input)
@@ -253,7 +253,7 @@ def test_a_first_edit_is_seen_by_earlier_and_later_views(name):
 
 def test_a_view_sees_edits_by_another_view_between_edits_of_other_messages():
     def body(m):
-        model = nodes(m, 40)
+        model = model_of_nodes(m, 40)
         held = [(node, node.attribute[0], node.input) for node in model.graph.node]
         draw = random.Random(1)
         for step in range(400):
@@ -314,7 +314,7 @@ def test_long_messages_and_fields_with_long_tags_are_edited_once_each():
 
 
 def test_unread_elements_of_a_long_field_are_found_by_index():
-    model = nodes(onnxwire)
+    model = model_of_nodes(onnxwire)
     for i in (0, 8, 31, 32, 40, NODE_COUNT - 1):
         assert model.graph.node[i].name == f"n{i}"
         assert model.graph.node[i - NODE_COUNT].name == f"n{i}"
@@ -322,7 +322,7 @@ def test_unread_elements_of_a_long_field_are_found_by_index():
 
 def bytes_of_edits(edit, n=10_000):
     """Return the Python memory that an edit of each node takes, per node."""
-    model = nodes(onnxwire, n)
+    model = model_of_nodes(onnxwire, n)
     tracemalloc.start()
     for node in model.graph.node:
         edit(node)
@@ -339,7 +339,7 @@ def test_a_first_edit_of_each_message_takes_little_memory(name, limit):
 
 def test_added_messages_with_a_view_stay_editable_when_others_are_encoded():
     def body(m):
-        model = nodes(m)
+        model = model_of_nodes(m)
         held = []
         for i, node in enumerate(model.graph.node):
             added = node.attribute.add(name="added", ints=[i], strings=[b"x"])

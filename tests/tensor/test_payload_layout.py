@@ -1,7 +1,6 @@
 """The layout of payloads: all readers agree with each other and with the official readers, for valid and damaged
 tensors."""
 
-import itertools
 import random
 from functools import cache
 
@@ -13,7 +12,6 @@ from stored_tensors import BITS, external
 from wire import number, span, varint
 
 import onnxwire
-from onnxwire.tensor.payload_layout import inline_row, layout_of
 from onnxwire.viewer.map_columns import MapColumns
 from onnxwire.viewer.queries import Queries
 
@@ -282,23 +280,3 @@ def test_raw_data_of_an_external_tensor_is_not_the_payload():
     tensor = onnxwire.TensorProto.FromString(data)
     assert [(info.nbytes, info.offset, info.location) for info in onnxwire.tensors(tensor)] == [(12, 8, "w.bin")]
     assert onnxwire.to_arrow(tensor, "tensors").to_pydict()["bytes"] == [12]
-
-
-def test_rows_of_inline_tensors_agree_with_their_layouts():
-    dim_records = [b"", number(1, 3) + number(1, 0), span(1, b"\x02\x03") + number(1, 1 << 63)]
-    name_records = [b"", span(8, b"w"), span(8, b"\xff") + span(8, b"last"), span(8, b"\xc3")]
-    type_records = [b"", number(2, 1), number(2, 8), number(2, (1 << 64) - 1) + number(2, 77), span(2, b"x")]
-    raw_records = [b"", span(9, b""), span(9, b"abc") + span(9, b"de"), number(9, 3)]
-    other_records = [b"", number(14, 0), number(14, 1), span(3, number(2, 1)), number(50, 1)]
-    for records in itertools.product(dim_records, name_records, type_records, raw_records, other_records):
-        graph = onnxwire.GraphProto.FromString(span(5, b"".join(records)))
-        tensor = graph.initializer[0]
-        row, layout = inline_row(tensor), layout_of(tensor)
-        assert (row is not None) == (
-            layout.raw is not None and len(layout.raw) > 0 and records[4] in (b"", other_records[4])
-        )
-        if row is not None:
-            offset = layout.raw.span[0]
-            assert row == (tensor.name, layout.data_type, layout.shape, layout.nbytes, "<bytes>", offset)
-        tensor.name = "edited"
-        assert inline_row(tensor) is None

@@ -1,0 +1,73 @@
+/* Reads of short ranges of a mapped file, and requests for the ranges that will be read next.
+ *
+ * Functions return the number of bytes that were read, or -1.
+ */
+#ifndef ONNXWIRE_HEADER_COPIES_H
+#define ONNXWIRE_HEADER_COPIES_H
+
+#if defined(__linux__) && !defined(_GNU_SOURCE)
+#define _GNU_SOURCE
+#endif
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "advise.h"
+
+#ifndef _WIN32
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* Read bytes that are in the page cache; others are read from the disk by `ow_read_range` only. */
+static inline int64_t ow_read_cached(int fd, uint8_t *out, size_t n, uint64_t offset) {
+#ifdef RWF_NOWAIT
+    struct iovec part = {out, n};
+    return preadv2(fd, &part, 1, (off_t)offset, RWF_NOWAIT);
+#else
+    (void)fd; (void)out; (void)n; (void)offset;
+    return -1;
+#endif
+}
+
+static inline int64_t ow_read_range(int fd, uint8_t *out, size_t n, uint64_t offset) {
+    ssize_t done;
+    do done = pread(fd, out, n, (off_t)offset);
+    while (done < 0 && errno == EINTR);
+    return done;
+}
+
+/* Request the pages of the headers that probably follow the header at p; `start` is the address of the file's first
+ * byte, and `before` and `n` are the range that will be read around the address of each header. */
+static inline void ow_request_ranges(
+    int fd, OwHeaders *headers, const uint8_t *start, const uint8_t *p, const uint8_t *end, size_t before, size_t n
+) {
+#if defined(__linux__)
+    const uint8_t *next[OW_REQUESTED_HEADERS];
+    const unsigned count = ow_predict_headers(headers, p, end, next);
+    for (unsigned i = 0; i < count; i++)
+        (void)posix_fadvise(fd, (off_t)((size_t)(next[i] - start) - before), (off_t)n, POSIX_FADV_WILLNEED);
+#else
+    (void)fd; (void)headers; (void)start; (void)p; (void)end; (void)before; (void)n;
+#endif
+}
+#else
+static inline int64_t ow_read_cached(int fd, uint8_t *out, size_t n, uint64_t offset) {
+    (void)fd; (void)out; (void)n; (void)offset;
+    return -1;
+}
+
+static inline int64_t ow_read_range(int fd, uint8_t *out, size_t n, uint64_t offset) {
+    (void)fd; (void)out; (void)n; (void)offset;
+    return -1;
+}
+
+static inline void ow_request_ranges(
+    int fd, OwHeaders *headers, const uint8_t *start, const uint8_t *p, const uint8_t *end, size_t before, size_t n
+) {
+    (void)fd; (void)headers; (void)start; (void)p; (void)end; (void)before; (void)n;
+}
+#endif
+
+#endif

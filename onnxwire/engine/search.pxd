@@ -1,0 +1,68 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Search for all messages of some classes in a message, at any depth."""
+cimport cython
+from libc.stdint cimport uint8_t, uint32_t
+
+from onnxwire.engine.document cimport Document
+from onnxwire.engine.repeated_span cimport RepeatedSpan
+from onnxwire.engine.scan cimport NameFilter
+from onnxwire.engine.table cimport Table, TableOwner
+from onnxwire.engine.view cimport View
+
+
+@cython.final
+cdef class Level:
+    cdef View view
+    cdef uint32_t field          # index of the current field
+    cdef Py_ssize_t index        # the index of the current element of a repeated field
+    cdef object elements         # iterator over a repeated field, or None
+    cdef str name                # the name of the current field
+    cdef str stem                # path of the current field; None until it is requested
+    cdef Py_ssize_t number       # the number of this message's path in `Paths`, or -1
+
+    cdef str path(self)
+
+
+cdef struct Step:
+    uint32_t parent              # 1 + number of the parent path, 0 for the root
+    uint32_t name                # number of the field's name
+    Py_ssize_t index             # of the element; -1 in a singular field
+
+
+@cython.final
+cdef class Paths:
+    cdef Step* items
+    cdef Py_ssize_t n
+    cdef Py_ssize_t capacity
+    cdef list names
+    cdef dict numbers
+    cdef Py_ssize_t parent       # number of the parent of the last requested path, or -1
+    cdef str prefix              # path of that parent, with a dot at the end
+
+    cdef Py_ssize_t add(self, Py_ssize_t parent, Level level) except -1
+    cdef str step(self, Py_ssize_t number)
+
+
+@cython.final
+cdef class Search:
+    cdef TableOwner owner
+    cdef bytearray marked        # the marks of the owner's tables
+    cdef uint8_t* marks          # the memory of `marked`
+    cdef list levels
+    cdef Paths paths             # where paths are stored, or None
+    cdef NameFilter names        # names that results must contain, or None
+    cdef Py_ssize_t number       # the number of the last result's path in `paths`
+    cdef str path_text           # path of the last result, if `paths` is None
+    cdef Document scanned        # the document of the last scan, or None
+    cdef const uint8_t* clear_from    # the bytes up to `clear_to` contain no target
+    cdef const uint8_t* clear_to
+    cdef const uint8_t* found    # the record that contains a target, where the scan ended at `clear_to`; or NULL
+
+    cdef uint8_t marks_of(self, const Table* table) noexcept
+    cdef int enter(self, View view) except -1
+    cdef View next_result(self)
+    cdef Py_ssize_t keep(self) except -1
+    cdef View next_in(self, Level level)
+    cdef int skip_clear(self, Level level) except -1
+    cdef int scan(self, Level level, RepeatedSpan sequence, const uint8_t* p, const uint8_t* end) except -1
+    cdef str path(self)

@@ -1,0 +1,16 @@
+from collections.abc import Callable
+
+from onnxwire.engine.message import Message
+from onnxwire.engine.search import Paths, Search
+from onnxwire.messages import TensorProto
+
+class TensorRows:
+    def __init__(
+        self,
+        describe: Callable[[TensorProto], tuple[str, int, tuple[int, ...], int, str | None, int | None, str | None]],
+        paths: Paths | None = None,
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, i: int) -> tuple[str, str, int, tuple[int, ...], int, str | None, int | None, str | None]: ...
+    def read_batch(self, search: Search[TensorProto, int]) -> bool: ...
+    def add(self, tensor: Message) -> None: ...

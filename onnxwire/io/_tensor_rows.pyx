@@ -1,0 +1,168 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The rows of `tensors()`: descriptions of many tensors in 28 bytes each, plus name and shape."""
+from cython cimport critical_section, final
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp
+
+from onnxwire.engine.document cimport Document
+from onnxwire.engine.memory cimport free, realloc
+from onnxwire.engine.search cimport Paths, Search
+from onnxwire.engine.texts cimport new_text
+from onnxwire.engine.view cimport View
+from onnxwire.tensor.payload_layout cimport ABSENT, Layout, TensorSlots, find_slots, payload_size, read_row
+
+from os.path import join
+
+cdef enum:
+    BATCH_ROWS = 1024        # rows that are read without other threads in between
+
+
+cdef struct Row:
+    int64_t nbytes
+    int64_t offset           # -1 for None
+    uint32_t path            # number of the path in `paths`
+    uint32_t file            # index in `files`
+    int32_t data_type
+
+
+@final
+cdef class TensorRows:
+    """The descriptions of tensors, as tuples of the fields of TensorInfo.
+
+    describe: a function that returns the fields except the path, called for the tensors that `read_row` refuses. paths:
+    the Paths of the Search that finds the tensors; None for a single tensor with the path "".
+    """
+    cdef Paths paths
+    cdef object describe
+    cdef Row* rows
+    cdef Py_ssize_t n
+    cdef Py_ssize_t capacity
+    cdef list names
+    cdef list shapes
+    cdef list files              # the distinct pairs of file and location
+    cdef dict file_numbers       # (file, location) -> index in `files`
+    cdef TensorSlots slots
+    cdef bint is_readable        # the table of `slots` can be read by `read_row`
+    cdef Document document       # the document of the last row of `read_row`, or None
+    cdef Py_ssize_t inline_file  # index in `files` of the document's file, of no file, and of the last location; or -1
+    cdef Py_ssize_t no_file
+    cdef Py_ssize_t last_file
+    cdef bytes last_location
+
+    @critical_section
+    def __cinit__(self, describe, Paths paths=None):
+        self.paths = paths
+        self.describe = describe
+        self.names = []
+        self.shapes = []
+        self.files = []
+        self.file_numbers = {}
+        self.inline_file = self.no_file = self.last_file = -1
+
+    @critical_section
+    def __dealloc__(self):
+        free(self.rows)
+
+    @critical_section
+    def __len__(self):
+        return self.n
+
+    @critical_section
+    def read_batch(self, Search search not None):
+        """Add the next tensors of a search; return whether there may be more."""
+        cdef View view
+        cdef Py_ssize_t _i
+        for _i in range(BATCH_ROWS):
+            view = search.next_result()
+            if view is None:
+                return False
+            self.append(view, <uint32_t>search.number)
+        return True
+
+    @critical_section
+    def add(self, View tensor not None):
+        """Add one tensor."""
+        self.append(tensor, 0)
+
+    cdef int append(self, View view, uint32_t path) except -1:
+        cdef Layout layout
+        cdef Row row = Row(0, -1, path, 0, 0)
+        cdef const uint8_t* raw
+        cdef Py_ssize_t capacity
+        cdef Row* moved
+        if view.table != self.slots.table:
+            self.is_readable = find_slots(&self.slots, view.table)
+        if self.is_readable and read_row(view, &self.slots, &layout, self.names, self.shapes):
+            row.data_type = layout.data_type
+            row.nbytes = payload_size(&layout)
+            if layout.location != NULL:
+                row.offset = 0 if layout.offset == ABSENT else max(layout.offset, <int64_t>-1)
+            elif layout.has_raw and (<Document>view.document).root is not None:
+                raw = view.slots[self.slots.raw_data].p
+                row.offset = raw - (<Document>view.document).start
+            row.file = <uint32_t>self.file_of(view, &layout)
+        else:
+            name, data_type, shape, nbytes, file, offset, location = self.describe(view)
+            self.names.append(name)
+            self.shapes.append(shape)
+            row.data_type = data_type
+            row.nbytes = nbytes
+            row.offset = -1 if offset is None else offset
+            row.file = <uint32_t>self.number_of(file, location)
+        if self.n == self.capacity:
+            capacity = self.capacity + self.capacity // 2 + 16
+            moved = <Row*>realloc(self.rows, <size_t>capacity * sizeof(Row))
+            if moved == NULL:
+                raise MemoryError
+            self.rows = moved
+            self.capacity = capacity
+        self.rows[self.n] = row
+        self.n += 1
+        return 0
+
+    cdef Py_ssize_t file_of(self, View view, const Layout* layout) except -1:
+        """Return the index of the file and location of a tensor that was read by `read_row`."""
+        cdef Document document = <Document>view.document
+        cdef uint64_t n = layout.location_size
+        if document is not self.document:
+            self.document = document
+            self.inline_file = self.last_file = -1
+        if layout.location != NULL:
+            if (
+                self.last_file < 0 or <uint64_t>len(self.last_location) != n
+                or memcmp(<const char*>self.last_location, layout.location, n) != 0
+            ):
+                self.last_location = (<const char*>layout.location)[:n]
+                location = new_text(<const uint8_t*><const char*>self.last_location, n)
+                folder = getattr(document.files, "folder", None)
+                self.last_file = self.number_of(location if folder is None else join(folder, location), location)
+            return self.last_file
+        if layout.has_raw and document.root is not None:
+            if self.inline_file < 0:
+                self.inline_file = self.number_of(document.name, None)
+            return self.inline_file
+        if self.no_file < 0:
+            self.no_file = self.number_of(None, None)
+        return self.no_file
+
+    cdef Py_ssize_t number_of(self, file, location) except -1:
+        pair = (file, location)
+        number = self.file_numbers.get(pair)
+        if number is None:
+            number = len(self.files)
+            self.files.append(pair)
+            self.file_numbers[pair] = number
+        return number
+
+    @critical_section
+    def __getitem__(self, Py_ssize_t i):
+        """Return the tuple of a row; raise IndexError unless 0 <= i < len."""
+        cdef Row row
+        if not 0 <= i < self.n:
+            raise IndexError(i)
+        row = self.rows[i]
+        file, location = self.files[row.file]
+        return (
+            "" if self.paths is None else self.paths[row.path], self.names[i], row.data_type, self.shapes[i],
+            row.nbytes, file, None if row.offset < 0 else row.offset, location,
+        )

@@ -1,0 +1,120 @@
+"""The list of the tensors of a model: rows that are read from bytes equal those that are read from messages."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+from wire import number, span
+
+import onnxwire
+from onnxwire.errors import DecodeError
+from onnxwire.io.tensor_list import TensorInfo, _fields_of, describe
+
+DIMS = [b"", number(1, 3) + number(1, 0), span(1, b"\x02\x03") + number(1, 1 << 63), number(1, 1 << 62) * 2]
+NAMES = [b"", span(8, b"w"), span(8, b"\xff") + span(8, b"last"), span(8, b"\xc3")]
+TYPES = [b"", number(2, 1), number(2, 8), number(2, (1 << 64) - 1) + number(2, 77), span(2, b"x"), number(2, 22)]
+PAYLOADS = [
+    b"",
+    span(9, b""),
+    span(9, b"abc") + span(9, b"de"),
+    number(9, 3),
+    span(4, bytes(8)),
+    span(6, b"text") + span(6, b"s"),
+    span(6, b"text") + span(9, b""),
+    span(6, b"text") + span(9, b"raw"),
+]
+
+
+def entry(key: bytes, value: bytes) -> bytes:
+    return span(13, span(1, key) + span(2, value))
+
+
+PLACES = [
+    b"",
+    number(14, 0),
+    number(14, 1),
+    number(14, 7),
+    span(3, number(2, 1)),
+    number(50, 1),
+    entry(b"location", b"w.bin"),
+    number(14, 1) + entry(b"location", b"w.bin") + entry(b"offset", b"64") + entry(b"length", b"8"),
+    number(14, 1) + entry(b"location", b"a") + entry(b"location", b"b") + entry(b"offset", b"-1"),
+    number(14, 1) + entry(b"location", b"") + entry(b"length", b"99999999999999999999"),
+    number(14, 1) + entry(b"location", b"\xff") + entry(b"\xff", b"") + entry(b"offset", b"\xd9\xa3"),
+    number(14, 1) + span(13, span(2, b"w") + number(1, 1) + span(9, b"x") + span(1, b"location")),
+    number(14, 1) + number(13, 5) + entry(b"location", b"w"),
+    number(14, 1) + span(13, b""),
+    number(14, 1) + span(3, number(1, 1) + number(2, 2)) + entry(b"location", b"w"),
+    number(14, 1) + entry(b"location", b"l" * 70_000),
+]
+
+
+@pytest.mark.parametrize("place", range(len(PLACES)))
+def test_rows_equal_those_of_messages(tmp_path: Path, place: int) -> None:
+    parts = list(itertools.product(DIMS, NAMES, TYPES, PAYLOADS, [PLACES[place]]))
+    data = number(1, 8) + span(7, b"".join(span(5, b"".join(part)) for part in parts))
+    path = tmp_path / "model.onnx"
+    path.write_bytes(data)
+    for source in (data, path):
+        with onnxwire.load(source) as model:
+            rows = onnxwire.tensors(model)
+            assert len(rows) == len(parts)
+            for i, (row, tensor) in enumerate(zip(rows, model.graph.initializer, strict=True)):
+                assert row == TensorInfo(f"graph.initializer[{i}]", *_fields_of(tensor))
+                assert describe(tensor, "p") == TensorInfo("p", *_fields_of(tensor))
+
+
+def test_rows_of_edited_tensors_are_read_from_messages() -> None:
+    graph = onnxwire.GraphProto()
+    for i in range(3):
+        graph.initializer.add(name=f"t{i}", data_type=1, dims=[i, 2], raw_data=bytes(8 * i))
+    graph = onnxwire.GraphProto.FromString(graph.SerializeToString())
+    graph.initializer[1].name = "edited"
+    graph.initializer[2].dims.append(3)
+    rows = onnxwire.tensors(graph)
+    assert [(row.name, row.shape, row.nbytes) for row in rows] == [
+        ("t0", (0, 2), 0), ("edited", (1, 2), 8), ("t2", (2, 2, 3), 16)
+    ]  # fmt: skip
+
+
+def test_a_tensor_in_parts_is_one_row() -> None:
+    attribute = onnxwire.AttributeProto.FromString(span(5, number(1, 2) + span(8, b"a")) + span(5, span(9, b"raw")))
+    (row,) = onnxwire.tensors(attribute)
+    assert (row.path, row.name, row.shape, row.nbytes) == ("t", "a", (2,), 3)
+
+
+def test_files_of_external_tensors_are_in_the_folder_of_the_model(tmp_path: Path) -> None:
+    place = number(14, 1) + entry(b"location", b"deep/w.bin")
+    path = tmp_path / "model.onnx"
+    path.write_bytes(number(1, 8) + span(7, span(5, place) * 2 + span(5, span(9, b"abc")) + span(5, span(4, b""))))
+    rows = onnxwire.tensors(path)
+    assert [(row.file, row.location) for row in rows] == [
+        (str(tmp_path / "deep/w.bin"), "deep/w.bin"),
+        (str(tmp_path / "deep/w.bin"), "deep/w.bin"),
+        (str(path), None),
+        (None, None),
+    ]
+
+
+def test_slices_and_indexes_equal_those_of_a_list() -> None:
+    graph = onnxwire.GraphProto()
+    for i in range(2500):
+        graph.initializer.add(name=f"t{i}")
+    rows = onnxwire.tensors(graph)
+    infos = list(rows)
+    assert [info.name for info in infos] == [f"t{i}" for i in range(2500)]
+    for part in (slice(None), slice(5, 2, -1), slice(-3, None), slice(10_000, None), slice(0, 9, 4)):
+        assert rows[part] == infos[part]
+    assert rows[-1] == infos[-1]
+    for index in (2500, -2501):
+        with pytest.raises(IndexError):
+            rows[index]
+
+
+@pytest.mark.parametrize("damage", [b"\x0a\x05\x01", b"\x08", b"\x0a\x01\x80", b"\x42\x05a"])
+def test_a_damaged_tensor_raises(damage: bytes) -> None:
+    graph = onnxwire.GraphProto.FromString(span(5, span(8, b"sound")) + span(5, damage))
+    with pytest.raises(DecodeError):
+        onnxwire.tensors(graph)
