@@ -38,6 +38,29 @@ class TextBytes:
         result[rows] = _is_member(members)[self._bytes[self._starts[rows] + index]]
         return result
 
+    def have_without(self, members: bytes, followers: bytes) -> Rows:
+        """Return whether each string has one of some bytes that none of other bytes follows."""
+        result = np.zeros(len(self.lengths), bool)
+        rows = self.lengths.nonzero()[0]
+        if len(rows):
+            is_followed = np.append(_is_member(followers)[self._bytes[1:]], False)
+            is_followed[self._starts[rows + 1] - 1] = False
+            result[rows] = np.logical_or.reduceat(_is_member(members)[self._bytes] & ~is_followed, self._starts[rows])
+        return result
+
+    def contain(self, words: Iterable[bytes]) -> Rows:
+        """Return whether each string contains one of some words of lower case letters, in any case."""
+        result = np.zeros(len(self.lengths), bool)
+        text = self._bytes.tobytes().lower()
+        for word in words:
+            at = text.find(word)
+            while at >= 0:
+                id = int(np.searchsorted(self._starts, at, "right")) - 1
+                stop = int(self._starts[id + 1])
+                result[id] |= at + len(word) <= stop
+                at = text.find(word, max(stop - len(word) + 1, at + 1))
+        return result
+
     def begin_like(self, words: Iterable[bytes]) -> Rows:
         """Return whether each string begins with one of some words of ASCII letters, in any case."""
         result = np.zeros(len(self.lengths), bool)

@@ -15,13 +15,15 @@ import numpy as np
 
 from onnxwire.checker.facts import IDENTIFIER, MERGED, Facts, Finding, true_rows
 from onnxwire.checker.limits import MAX_READ_BYTES, MAX_TOTAL_READ_BYTES
+from onnxwire.checker.liveness import Liveness
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.node import Calls
 from onnxwire.checker.text_bytes import TextBytes
-from onnxwire.checker.text_decodings import MIN_CODED_BYTES, decodings, is_text
+from onnxwire.checker.text_decodings import MIN_CODED_BYTES, decodings, inner_decodings, is_text
 from onnxwire.checker.wire_records import UNKNOWN_CONTENT, WireRecords
 from onnxwire.engine.partial import PartialMemory
 from onnxwire.engine.record_reader import bytes_at
+from onnxwire.errors import count_text
 from onnxwire.messages import AttributeProto, TensorProto
 
 _PREFIX_BYTES = 512
@@ -32,6 +34,7 @@ _MAX_REMOTE_PREFIXES = 16
 _MAX_STRINGS = 100_000
 _MAX_TEXT = 1 << 16
 _MIN_UNUSED_BYTES = 1 << 16
+_MIN_PART_BYTES = 1 << 10  # of several tensors that nothing reads
 _MIN_UNCALLED = 50  # functions
 _MIN_NANS = 4
 _SHORT_SIGNATURES = ("a Windows program", "a gzip archive", "compiled Python code")
@@ -40,6 +43,14 @@ _MIN_TYPED_BYTES = 32
 _MAX_TYPED_TENSORS = 100_000
 _LONG_TEXT = 1 << 16
 _MAX_CODED_BYTES = 1024
+_MIN_CARRIER_BYTES = 128
+_MAX_CARRIER_BYTES = 1 << 20  # of all tensors together whose low bytes are searched, beyond the first
+# The sizes of elements whose low bytes change little, by data type: integers of 32 and 64 bits, and floats.
+_CARRIERS = {1: 4, 6: 4, 7: 8, 10: 2, 11: 8, 12: 4, 13: 8, 16: 2}
+_FIRST_BYTES = frozenset(
+    (b"\x7fE", b"MZ", b"\xfe\xed", b"\xce\xfa", b"\xcf\xfa", b"\xca\xfe", b"PK", b"7z", b"Ra", b"\xfd7", b"\0a", b"de")
+    + (b"\x80\2", b"\x80\3", b"\x80\4", b"\x80\5", b"#!", b"\x28\xb5", b"BZ", b"%P")
+)
 _BASE64 = re.compile(rb"[A-Za-z0-9+/_\r\n-]+={0,2}")
 _OTHER_FORMATS = (
     (4, b"ORTM", "a model in the format of onnxruntime"),
@@ -56,7 +67,10 @@ _SCRIPT = re.compile(
     rb"|\bsubprocess\.|\beval\s*\(|\bexec\s*\(|\b(?:curl|wget)\s+(?:-\S+\s+)*https?://|\bpickle\.loads|\bcmd(?:\.exe)?\s+/c"
     rb"|<(?:img|svg|iframe|object|embed|body|a|input|video)\b[^>]{0,200}?\bon\w+\s*=|<iframe\b|<object\b|<embed\b"
     rb"|\b(?:curl|wget)\s[^|\r\n]{0,200}\|\s*(?:ba|z|k|da)?sh\b|\bIEX\b.{0,20}\(|DownloadString|\bjavascript:"
-    rb"|\bbase64\s+-d\b|\bnc\s+-e\b|/dev/tcp/",
+    rb"|\bbase64\s+-d\b|\bnc\s+-e\b|/dev/tcp/"
+    rb"|\bEICAR-STANDARD-ANTIVIRUS-TEST|\bXJS\*C4JDBQADN1|\bWScript\.(?:Shell|CreateObject)|\bCreateObject\s*\("
+    rb"|\bosascript\s+-e|\bcertutil\b.{0,40}-(?:urlcache|decode)|\bmshta\s+https?:|\bregsvr32\b.{0,40}/i:"
+    rb"|\bimportlib\.import_module\(|\bctypes\.(?:CDLL|cdll|windll)|\bmarshal\.loads|\brequire\(['\"]child_process",
     re.I | re.S,
 )
 # The first digits of programs and archives in hexadecimal and in base64.
@@ -76,10 +90,17 @@ _MIN_CODED_TEXT = 256
 _CODED_TEXT = re.compile(rb"[0-9a-fA-F\s]{256,}|[A-Za-z0-9+/_-]{256,}={0,2}\s*")
 _INSIDE = re.compile(
     rb"\x7fELF[\x01\x02]\x01\x01[\0-\x12]\0{7}|This program cannot be run in DOS mode"
-    rb"|PK\x03\x04\x14\0[\0-\x08]\0[\0-\x08]\0|\x01CD001\x01|<\?php\s"
+    rb"|PK\x03\x04\x14\0[\0-\x08]\0[\0-\x08]\0|\x01CD001\x01|<\?php\s|ustar(?:\0\d\d|  \0)"
+    rb"|EICAR-STANDARD-ANTIVIRUS-TEST"
+)
+_PICKLE = re.compile(
+    rb"\x80[\4\5]\x95.{5}\0{3}"
+    rb"|\x80[\2-\5](?:c[\w.]+\n|[}\](][(q.XcKl\x8c\x94]|\x8c.[ -~]{2}|X.{2}\0\0[ -~]|\x8a\nl\xfc)",
+    re.S,
 )
 _OLD_LZMA = re.compile(rb"\x5d\0\0.\0\xff{8}|\x5d\0\0.\0.{4}\0{4}", re.S)
-_WORD_END = re.compile(rb"[\s(<]|[\x00-\x08\x80-\xff]")
+_WORD_END = re.compile(rb"[\s(]|[\x00-\x08\x80-\xff]")
+_VOCABULARY, _MAX_TOKEN_BYTES = 64, 24  # a list of that many strings has tokens of programs, which are short
 # Words of letters, digits, _ and - that are shorter than a match of _ENCODED may only begin with the signatures MZ,
 # MSCF, hsqs, KDMV or 070701.
 _MIN_ENCODED, _FIRST_LETTERS = 12, b"MhK0"
@@ -91,7 +112,9 @@ def signature_of(prefix: bytes) -> str:
     """Return the format that bytes begin with, if it is a program or an archive; "" for anything else."""
     if prefix[:4] == b"\x7fELF" and prefix[4:5] in b"\1\2" and prefix[5:6] in b"\1\2":
         return "an ELF program"
-    if prefix[:2] == b"MZ" and (len(prefix) < 64 or prefix[2:64].count(0) > 16 or b"DOS mode" in prefix):
+    if prefix[:2] == b"MZ" and (
+        prefix[2:4] == b"\x90\0" if len(prefix) < 64 else prefix[2:64].count(0) > 16 or b"DOS mode" in prefix
+    ):
         return "a Windows program"
     if prefix[:4] in (
         b"\xfe\xed\xfa\xce",
@@ -117,11 +140,7 @@ def signature_of(prefix: bytes) -> str:
         return "a gzip archive"
     if prefix[:4] == b"\0asm" or prefix[:4] == b"dex\n" or prefix[:4] == b"BC\xc0\xde":
         return "a program in bytecode"
-    if (
-        prefix[:1] == b"\x80"
-        and prefix[1:2] in (b"\2", b"\3", b"\4", b"\5")
-        and prefix[2:3] in b"\x95c}](\x8c\x8aX\x58"
-    ):
+    if _PICKLE.match(prefix):
         return "a Python pickle"
     if re.match(rb"c[a-z_.]+\n[a-z_.]+\n[(q]", prefix):
         return "a Python pickle"
@@ -249,8 +268,10 @@ def float_payload(facts: Facts) -> Iterator[Finding]:
     """Yield tensors of floats whose bits carry something else."""
     tensors, prefixes = facts.TensorProto, facts.derive(Prefixes)
     starts, lengths = (column.tolist() for column in tensors.span("raw_data"))
-    found = {}
+    found = _low_byte_payloads(facts)
     for row in true_rows((tensors.data_type == TensorProto.FLOAT) & (tensors.span("raw_data")[1] >= 128)).tolist():
+        if row in found:
+            continue
         prefix = prefixes.read(starts[row], lengths[row])
         bits = np.frombuffer(prefix[: len(prefix) // 4 * 4], "<u4")
         nans = bits[(bits & 0x7F800000 == 0x7F800000) & (bits & 0x7FFFFF != 0)]
@@ -263,12 +284,64 @@ def float_payload(facts: Facts) -> Iterator[Finding]:
         for name, content in (
             ("bits", np.packbits(bits.astype(np.uint8) & 1)),
             ("bits", np.packbits(bits.astype(np.uint8) & 1, bitorder="little")),
-            ("byte", bits.astype(np.uint8)),
         ):
             kind = _long_signature(content.tobytes())
             if kind:
                 found[row] = f"{kind} in the lowest {name} of its elements"
     yield tensors.at(found, "tensor {name!r} has {kind}; do not extract or run it", kind=found)
+
+
+def _low_byte_payloads(facts: Facts) -> dict[int, str]:
+    """Return the tensors whose low bytes of each element are a program or archive, by row.
+
+    The bytes of an element are taken from the lowest one on, or backwards. A program between others is searched by the
+    longest signatures only.
+    """
+    tensors, prefixes = facts.TensorProto, facts.derive(Prefixes)
+    starts, lengths = (column.tolist() for column in tensors.span("raw_data"))
+    found = {}
+    left = _MAX_CARRIER_BYTES
+    sizes = np.zeros(256, np.int8)
+    sizes[list(_CARRIERS)] = list(_CARRIERS.values())
+    sizes = sizes[np.clip(tensors.data_type, 0, 255)]
+    rows = true_rows((sizes > 0) & (tensors.span("raw_data")[1] >= _MIN_CARRIER_BYTES))
+    for row, size in zip(rows.tolist(), sizes[rows].tolist(), strict=True):
+        prefix = prefixes.read(starts[row], lengths[row])
+        if not prefix:
+            continue
+        whole = b""
+        if left >= lengths[row] and not prefixes.is_remote:
+            left -= lengths[row]
+            whole = bytes_at(facts.document, starts[row], starts[row] + lengths[row])
+        for n in range(1, size):
+            if kind := _strided_kind(prefix, size, n) or (whole and _strided_program(whole, size, n)):
+                found[row] = f"{kind} in the lowest {count_text(n, 'byte')} of its elements"
+                break
+    return found
+
+
+def _strided(data: bytes, size: int, n: int) -> Iterator[bytes]:
+    """Yield the lowest n bytes of each element, in both orders; of elements of size bytes."""
+    elements = np.frombuffer(data, np.uint8, len(data) // size * size).reshape(-1, size)
+    yield elements[:, :n].tobytes()
+    if n > 1:
+        yield elements[:, n - 1 :: -1].tobytes()
+
+
+def _strided_kind(prefix: bytes, size: int, n: int) -> str:
+    # The first two bytes tell nearly all weights from programs.
+    second = prefix[1:2] if n > 1 else prefix[size : size + 1]
+    backwards = prefix[n - 1 : n] + prefix[n - 2 : n - 1] if n > 1 else b""
+    if prefix[:1] + second not in _FIRST_BYTES and backwards not in _FIRST_BYTES:
+        return ""
+    return next(filter(None, map(_long_signature, _strided(prefix, size, n))), "")
+
+
+def _strided_program(data: bytes, size: int, n: int) -> str:
+    for content in _strided(data, size, n):
+        if b"\x7fELF\x02\x01\x01" in content or b"cannot be run in DOS mode" in content:
+            return "a program"
+    return ""
 
 
 def _typed_payloads(facts: Facts) -> dict[int, str]:
@@ -295,8 +368,9 @@ def _typed_payloads(facts: Facts) -> dict[int, str]:
 
 def _text_kind(strings: list[bytes]) -> str:
     """Return what a list of strings contains, if it is a program or archive."""
-    # A single word, such as the label `os.system`, is not a command.
-    texts = [text for text in strings if _WORD_END.search(text)]
+    # A single word, such as the label `os.system` or the token `<script>`, is not a command.
+    least = _MAX_TOKEN_BYTES if len(strings) >= _VOCABULARY else 0
+    texts = [text for text in strings if len(text) >= least and _WORD_END.search(text)]
     kind = next(filter(None, map(text_signature, texts)), "") or next(
         filter(None, map(_decoded_signature, strings)), ""
     )
@@ -452,7 +526,7 @@ def _divided_names(facts: Facts) -> Iterator[Finding]:
 
 def _decoded_signature(text: bytes) -> str:
     """Return what a text is in another encoding, if it is a program, an archive or commands."""
-    for decoded in decodings(text):
+    for decoded in (*decodings(text), *inner_decodings(text)):
         if is_text(decoded) and _SCRIPT.search(decoded):
             return "commands of a script in another encoding"
         if kind := _long_signature(decoded):
@@ -499,20 +573,34 @@ def unknown_payload(facts: Facts) -> Iterator[Finding]:
 @rule("security-payload-unused", "TensorProto")
 def unused_payload(facts: Facts) -> Iterator[Finding]:
     """Yield large initializers that nothing reads."""
-    tensors = facts.TensorProto
-    size = tensors.length
+    tensors, live = facts.TensorProto, facts.derive(Liveness)
+    size, unread = tensors.length, facts.derive(_unused)
+    is_large = size >= _MIN_UNUSED_BYTES
     yield tensors.at(
-        facts.derive(_unused) & (size >= _MIN_UNUSED_BYTES),
+        unread & is_large,
         "nothing reads tensor {name!r} of {length:,} bytes, so it may contain any data; remove it",
     )
+    yield tensors.at(
+        live.is_dead_tensor & ~unread & is_large,
+        "no output depends on tensor {name!r} of {length:,} bytes, so it may contain any data; remove it",
+    )
+    # A payload may be divided among tensors.
+    parts = true_rows((live.is_dead_tensor | unread) & ~is_large & (size >= _MIN_PART_BYTES))
+    if size[parts].sum() >= _MIN_UNUSED_BYTES:
+        yield tensors.at(
+            parts[:1],
+            "no output depends on tensor {name!r} and {count:,} more of some kilobytes, which may contain any data; "
+            "remove them",
+            count=lambda _: len(parts) - 1,
+        )
     if "AttributeProto.t" in facts.present:
         attributes = facts.AttributeProto
-        large = true_rows(tensors.under("AttributeProto.t") & (size >= _MIN_UNUSED_BYTES))
+        large = true_rows(tensors.under("AttributeProto.t") & is_large)
         owners = np.where(attributes.under("NodeProto.attribute"), attributes.parent, -1)[tensors.parent[large]]
-        is_read = np.append(_are_read(facts), True)
+        is_dead = np.append(live.is_dead_node, False)
         yield tensors.at(
-            large[~is_read[owners]],
-            "nothing reads this constant of {length:,} bytes, so it can be anything; remove it",
+            large[is_dead[owners]],
+            "no output depends on this constant of {length:,} bytes, so it can be anything; remove it",
         )
 
     if facts.FunctionProto.n:
@@ -526,20 +614,3 @@ def unused_payload(facts: Facts) -> Iterator[Finding]:
                 "nothing calls this function, {count:,} functions in all, so they can be anything; remove them",
                 count=lambda _: len(uncalled),
             )
-
-
-def _are_read(facts: Facts) -> Any:
-    """Return whether an output of each node is an input of a node, or the output of a graph or function."""
-    used = np.zeros(facts.columns.text_count(), bool)
-    if "NodeProto.input" in facts.present:
-        used[facts.lists("NodeProto.input").value] = True
-    infos = facts.ValueInfoProto
-    used[infos.name[infos.under("GraphProto.output")]] = True
-    if "FunctionProto.output" in facts.present:
-        used[facts.lists("FunctionProto.output").value] = True
-    used[0] = False
-    result = np.zeros(facts.NodeProto.n, bool)
-    if "NodeProto.output" in facts.present:
-        outputs = facts.lists("NodeProto.output")
-        result[outputs.parent[used[outputs.value]]] = True
-    return result

@@ -21,6 +21,11 @@ CASES = {
         model(rest='functions { name: "Relu" domain: "com.example" }'),
         ("functions[0]",),
     ),
+    "security-code-namesake": Case(
+        model(rest='functions { name: "Relu" domain: "com.example" }'),
+        model(rest='functions { name: "Scaled" domain: "com.example" }'),
+        ("functions[0]",),
+    ),
     "security-code-opset": Case(
         model(opset="opset_import { version: 999 }"), model(opset="opset_import { version: 30 }"), ("opset_import[0]",)
     ),
