@@ -234,6 +234,11 @@ def _joined_features(call: Call) -> Faults:
     sizes = call.count("inputdimensions")
     if sizes and sizes != len(call.inputs):
         yield ARGUMENT, f"{sizes:,} sizes for {count_text(len(call.inputs), 'input')}"
+    for index, size in enumerate((call.ints("inputdimensions") or ())[: len(call.inputs)]):
+        known = size_of(value_of(call, index), -1)
+        if known is not None and size > known:
+            yield ARGUMENT, f"a size of {size:,} for an input of {known:,}"
+            return
 
 
 def _unpooled(call: Call) -> Faults:
@@ -475,6 +480,9 @@ def _squeezed(call: Call) -> Faults:
 def _unsqueezed(call: Call) -> Faults:
     yield from _over_axes(call)
     axes, rank = integers_of(call, 1) or call.ints("axes") or [], rank_of(call)
+    count = max(size_of(value_of(call, 1), 0) or 0, call.count("axes"))
+    if count > MAX_RANK:
+        yield RANK, f"{count:,}"
     if rank is not None:
         yield from _outside(axes, rank + len(axes))
 

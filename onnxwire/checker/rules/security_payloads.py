@@ -185,6 +185,12 @@ def _is_deflated(prefix: bytes) -> bool:
         return False
 
 
+def has_program(data: bytes) -> int:
+    """Return the offset of a program or archive within other bytes, -1 if none is found."""
+    found = _INSIDE.search(data)
+    return -1 if found is None else found.start()
+
+
 def text_signature(text: bytes) -> str:
     """Return the kind of program that a text contains, encoded or not; "" for anything else."""
     if _SCRIPT.search(text):
@@ -285,7 +291,7 @@ def float_payload(facts: Facts) -> Iterator[Finding]:
             ("bits", np.packbits(bits.astype(np.uint8) & 1)),
             ("bits", np.packbits(bits.astype(np.uint8) & 1, bitorder="little")),
         ):
-            kind = _long_signature(content.tobytes())
+            kind = long_signature(content.tobytes())
             if kind:
                 found[row] = f"{kind} in the lowest {name} of its elements"
     yield tensors.at(found, "tensor {name!r} has {kind}; do not extract or run it", kind=found)
@@ -334,7 +340,7 @@ def _strided_kind(prefix: bytes, size: int, n: int) -> str:
     backwards = prefix[n - 1 : n] + prefix[n - 2 : n - 1] if n > 1 else b""
     if prefix[:1] + second not in _FIRST_BYTES and backwards not in _FIRST_BYTES:
         return ""
-    return next(filter(None, map(_long_signature, _strided(prefix, size, n))), "")
+    return next(filter(None, map(long_signature, _strided(prefix, size, n))), "")
 
 
 def _strided_program(data: bytes, size: int, n: int) -> str:
@@ -390,7 +396,7 @@ def _byte_kind(numbers: Any) -> str:
         or (first != first.astype(np.uint8)).any()
     ):
         return ""
-    return _long_signature(first.astype(np.uint8).tobytes())
+    return long_signature(first.astype(np.uint8).tobytes())
 
 
 @rule("security-payload-encoded")
@@ -529,12 +535,12 @@ def _decoded_signature(text: bytes) -> str:
     for decoded in (*decodings(text), *inner_decodings(text)):
         if is_text(decoded) and _SCRIPT.search(decoded):
             return "commands of a script in another encoding"
-        if kind := _long_signature(decoded):
+        if kind := long_signature(decoded):
             return f"{kind} in another encoding"
     return ""
 
 
-def _long_signature(prefix: bytes) -> str:
+def long_signature(prefix: bytes) -> str:
     """Return what bytes are, by signatures that other bytes do not have by chance."""
     kind = signature_of(prefix)
     return "" if kind in _SHORT_SIGNATURES and not (prefix[:2] == b"MZ" and b"DOS mode" in prefix) else kind

@@ -53,4 +53,4 @@ CASES = {
 }
 
 # test_security_files.py makes files for these.
-TESTED_ELSEWHERE = {"security-file-own-model", "security-file-gap"}
+TESTED_ELSEWHERE = {"security-file-own-model", "security-file-gap", "security-file-payload"}
