@@ -83,7 +83,8 @@ _TEXT_INJECTION = re.compile(
 # Commands to a language model that reviews or converts the file, in documentation, metadata and names. Each match has
 # one of the words.
 _PROMPT = re.compile(
-    r"""\b(?:ignore|disregard|forget|override|bypass)\W{1,3}(?:\w+\W{1,3}){0,4}(?:instructions?|prompts?|rules|guidelines|directions)\b"""
+    r"""\b(?:ignore|disregard|forget|override|bypass)[\W_]{1,3}(?:[^\W_]+[\W_]{1,3}){0,4}"""
+    r"""(?:instructions?|prompts?|rules|guidelines|directions)(?![^\W_])"""
     r"""|(?:^|\n|\|>)[ \t]{0,8}(?:system|developer)\s{0,4}:?\s{0,4}\S.{0,400}"""
     r"""\b(?:ignore|disregard|do\s+not\s+(?:report|mention)|(?:report|answer|reply)\s+(?:only|that)|no\s+issues|verified)\b"""
     r"""|\byou\s+are\s+now\s+(?:an?\s+)?(?:\w+\s+)?(?:AI|assistant|model|chatbot|DAN|mode|allowed|free)\b"""
@@ -337,6 +338,7 @@ def injection(facts: Facts) -> Iterator[Finding]:
     table = _ids(facts, lambda text: _DOCUMENT_INJECTION.search(text[:_MAX_TEXT]) is not None, candidates)
     template = "the text is a command or address to programs that use it; remove it"
     yield from _at_names(facts, table, template, dict.fromkeys(_DOCUMENTED, ("doc_string",)))
+    yield from _at_names(facts, table, template, _COLUMNS)
 
 
 @rule("security-name-script")
