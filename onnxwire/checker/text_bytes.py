@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts, Rows
 
 NON_ASCII = bytes(range(128, 256))
+_FACTOR = 0x9E3779B97F4A7C15
 
 
 class TextBytes:
@@ -38,14 +39,21 @@ class TextBytes:
         result[rows] = _is_member(members)[self._bytes[self._starts[rows] + index]]
         return result
 
-    def have_without(self, members: bytes, followers: bytes) -> Rows:
-        """Return whether each string has one of some bytes that none of other bytes follows."""
-        result = np.zeros(len(self.lengths), bool)
-        rows = self.lengths.nonzero()[0]
-        if len(rows):
-            is_followed = np.append(_is_member(followers)[self._bytes[1:]], False)
-            is_followed[self._starts[rows + 1] - 1] = False
-            result[rows] = np.logical_or.reduceat(_is_member(members)[self._bytes] & ~is_followed, self._starts[rows])
+    def hashes(self, ids: Rows, translation: bytes, n: int) -> Rows:
+        """Return a 64-bit number for each of some strings of at most n bytes, by its bytes after a translation.
+
+        Equal strings have equal numbers, and others rarely have. translation: 256 bytes.
+        """
+        result = np.zeros(len(ids), np.uint64)
+        table = np.frombuffer(translation, np.uint8)
+        factor = 1
+        for place in range(n):
+            rows = (self.lengths[ids] > place).nonzero()[0]
+            if not len(rows):
+                break
+            factor = factor * _FACTOR % (1 << 64)
+            letters = table[self._bytes[self._starts[ids[rows]] + place]].astype(np.uint64)
+            result[rows] += (letters + np.uint64(1)) * np.uint64(factor)
         return result
 
     def contain(self, words: Iterable[bytes]) -> Rows:

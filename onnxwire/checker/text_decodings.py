@@ -28,7 +28,10 @@ _PROGRAM_DIGITS = re.compile(
 )
 _WORDS = re.compile(rb"[^\s\"'=:;,<>()\[\]{}|]{32,}")
 _BOUNDARY = re.compile(rb"[\s\"'=:;,<>()\[\]{}|]")
-_ESCAPED_DIGITS = re.compile(rb"7f\W{1,4}(?:0x|x|u00)?45|4d\W{1,4}(?:0x|x|u00)?5a|50\W{1,4}(?:0x|x|u00)?4b", re.I)
+# Many digits, or the first ones of a program with characters between them.
+_DIGITS = re.compile(
+    rb"[0-9a-f]{32}|(7f\W{1,4}(?:0x|x|u00)?45|4d\W{1,4}(?:0x|x|u00)?5a|50\W{1,4}(?:0x|x|u00)?4b)", re.I
+)
 _MAX_WORDS = 4
 _DATA_ADDRESS = re.compile(rb"^data:[\w/.+-]{0,64};base64,")
 _NON_TEXT = bytes(range(9)) + bytes(range(14, 32)) + bytes(range(127, 256))
@@ -59,19 +62,15 @@ def inner_decodings(text: bytes) -> Iterator[bytes]:
     """Yield the decoded bytes of parts of a text: digits that begin as those of a program, and the first long words."""
     if len(text) <= MIN_CODED_BYTES:
         return
-    digits = _HEXADECIMAL_ESCAPE.sub(b"", text) if _has_digits(text) else text
-    for order in (digits, digits[:MAX_CODED_BYTES][::-1]):
+    found = _DIGITS.search(text)
+    digits = _HEXADECIMAL_ESCAPE.sub(b"", text) if found is not None and found[1] else text
+    for order in (digits, digits[-MAX_CODED_BYTES:][::-1]) if found is not None else ():
         for found, _ in zip(_PROGRAM_DIGITS.finditer(order), range(_MAX_WORDS), strict=False):
             part = found[0][:MAX_CODED_BYTES]
             yield bytes.fromhex(part[: len(part) // 2 * 2].decode())
     if len(text) > MAX_CODED_BYTES or _BOUNDARY.search(text.strip()):
         for found, _ in zip(_WORDS.finditer(text), range(_MAX_WORDS), strict=False):
             yield from _decode_digits(found[0][:MAX_CODED_BYTES])
-
-
-def _has_digits(text: bytes) -> bool:
-    """Return whether a text may contain the first digits of a program with characters between them."""
-    return _ESCAPED_DIGITS.search(text) is not None
 
 
 def is_text(data: bytes) -> bool:

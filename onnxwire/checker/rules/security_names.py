@@ -46,10 +46,8 @@ _INVISIBLE = re.compile(
 _PICTOGRAM = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff][\u200d\ufe0e\ufe0f]+")
 _MAX_NAME_CHARS = 4096
 _MAX_TEXT = 1 << 14  # characters of documentation that are searched
-_LETTERS = bytes(range(ord("a"), ord("z") + 1))
-_MAX_VARIANTS = 16
 _VALUE_COLUMNS = {"TensorProto": ("name",), "ValueInfoProto": ("name",)}
-_VARIANTS = {"I": "l1", "O": "0", "|": "lI1", "l": "1"}
+_SIMILAR = bytes.maketrans(b"I1|O", b"lll0")
 _MIN_SIMILAR_CHARS, _MAX_SIMILAR_CHARS = 3, 128
 _LOOK_ALIKE = "{!a} looks like {!r}, but is a different name; use the known name"
 _MARKS = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u20d0-\u20ff]{8}")
@@ -233,32 +231,22 @@ def similar(facts: Facts) -> Iterator[Finding]:
             is_value[facts[type_name].name] = True
     texts = facts.derive(TextBytes)
     is_value &= (texts.lengths >= _MIN_SIMILAR_CHARS) & (texts.lengths <= _MAX_SIMILAR_CHARS)
-    candidates = texts.have(b"IO|") | texts.have_without(b"l", _LETTERS)
+    ids = true_rows(is_value)
+    hashes = texts.hashes(ids, _SIMILAR, _MAX_SIMILAR_CHARS)
+    order = np.argsort(hashes, kind="stable")
+    is_same = hashes[order[1:]] == hashes[order[:-1]]
+    table = np.zeros(len(is_value), bool)
     others: dict[str, str] = {}
-
-    def is_similar(text: str) -> bool:
-        for variant in _variants(text):
-            if (id := facts.find(variant)) > 0 and is_value[id]:
-                others[text] = variant
-                return True
-        return False
-
-    table = _ids(facts, is_similar, candidates & is_value)
+    for i in true_rows(is_same).tolist():
+        first, second = (facts.columns.raw_text(int(ids[order[k]])) for k in (i, i + 1))
+        if first.translate(_SIMILAR) == second.translate(_SIMILAR):
+            table[ids[order[i + 1]]] = True
+            others[second.decode("utf-8", "replace")] = first.decode("utf-8", "replace")
     template = "the name {text!r} looks like {other!r} in many fonts, but is another value"
     for found in _at_names(facts, table, template, _VALUE_COLUMNS):
         shown = found.columns["text"]
         found.columns["other"] = lambda row, shown=shown: others.get(shown[row], "")
         yield found
-
-
-def _variants(text: str) -> Iterator[str]:
-    """Yield the names that differ from a name in one of the letters l, I and O, or in all of them."""
-    places = [i for i, letter in enumerate(text) if letter in _VARIANTS]
-    for i in places[:_MAX_VARIANTS]:
-        for other in _VARIANTS[text[i]]:
-            yield text[:i] + other + text[i + 1 :]
-    if len(places) > 1:
-        yield from (text.replace(letter, other) for letter in "IO|" for other in _VARIANTS[letter] if letter in text)
 
 
 @rule("security-name-domain", "NodeProto")
