@@ -258,7 +258,10 @@ def tensor_payload(facts: Facts) -> Iterator[Finding]:
             if not kind and lengths[row] > _ZIP_END_BYTES and not prefixes.is_remote:
                 end = starts[row] + lengths[row]
                 tail = prefixes.read(end - _ZIP_END_BYTES, _ZIP_END_BYTES)
-                kind = signature_of(tail) or ("a program backwards" if tail[-4:] == b"FLE\x7f" else "")
+                kind = signature_of(tail)
+                if not kind and tail[-1:] + tail[-2:-1] in _FIRST_BYTES:
+                    last = prefixes.read(max(end - _PREFIX_BYTES, starts[row]), min(_PREFIX_BYTES, lengths[row]))
+                    kind = _backwards_kind(last)
             if not kind and _PREFIX_BYTES < lengths[row] <= min(MAX_READ_BYTES, left) and not prefixes.is_remote:
                 left -= lengths[row]
                 inside = _INSIDE.search(bytes_at(facts.document, starts[row], starts[row] + lengths[row]))
@@ -535,9 +538,15 @@ def _decoded_signature(text: bytes) -> str:
     for decoded in (*decodings(text), *inner_decodings(text)):
         if is_text(decoded) and _SCRIPT.search(decoded):
             return "commands of a script in another encoding"
-        if kind := long_signature(decoded):
+        if kind := long_signature(decoded) or _backwards_kind(decoded):
             return f"{kind} in another encoding"
     return ""
+
+
+def _backwards_kind(data: bytes) -> str:
+    """Return what bytes are backwards, by signatures that other bytes do not have by chance."""
+    kind = long_signature(data[: -_PREFIX_BYTES - 1 : -1]) if data[-1:] + data[-2:-1] in _FIRST_BYTES else ""
+    return f"{kind} backwards" if kind else ""
 
 
 def long_signature(prefix: bytes) -> str:

@@ -94,6 +94,7 @@ attack("pe-floats-attribute", "A Windows program is a floats attribute.", networ
     blob=list(struct.unpack("<128f", content.PE)))]))
 attack("elf-after-page", "An ELF program begins 4,096 bytes into an initializer, after noise.",
     in_tensor(content.noise(4096) + content.ELF))
+attack("pe-backwards", "A Windows program backwards is an unused initializer.", in_tensor(content.PE[::-1]))
 attack("elf-in-branch", "An ELF program is an initializer of a branch.", network([node("If", ["t"], ["y"],
     then_branch=graph([node("Identity", ["x"], ["a"])], [], [value("a")], [tensor("blob", [512], UINT8,
     content.ELF)]), else_branch=graph([node("Identity", ["x"], ["b"])], [], [value("b")]))], [values("t", [True], 9,
@@ -187,6 +188,8 @@ attack("hex-after-words", "A Windows program in hexadecimal follows a word in th
     in_doc_string(b"checksum: " + content.PE.hex().encode()))
 attack("hex-backwards", "An ELF program in hexadecimal, backwards, is a metadata value.",
     in_metadata(content.ELF_HEX[::-1]))
+attack("hex-of-bytes-backwards", "The bytes of an ELF program, backwards and in hexadecimal, are a metadata value.",
+    in_metadata(content.ELF[:400][::-1].hex()))
 attack("base32-after-words", "An ELF program in base32 follows a word.",
     in_doc_string(b"signature = " + base64.b32encode(content.ELF)))
 
