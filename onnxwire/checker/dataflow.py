@@ -68,9 +68,9 @@ class Dataflow:
             return None
         attributes = constants.attributes(int(self.makers[index]))
         if "value_float" in attributes:
-            return attributes["value_float"].f
+            return float(attributes["value_float"].f)
         if "value_int" in attributes:
-            return attributes["value_int"].i
+            return float(attributes["value_int"].i)
         if "value" not in attributes:
             return None
         with suppress(Exception):  # of a damaged tensor, which other rules report

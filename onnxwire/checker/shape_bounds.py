@@ -535,8 +535,10 @@ class ShapeBounds:
             if is_steady or self.budget <= 0 or (not is_true and trips is None):
                 break
         if trips is not None and trips > len(history) > 2:
+            rest = trips - len(history)
             results[1 : n + 1] = [
-                _extrapolated(*values, trips - len(history)) for values in zip(*history[-3:], strict=True)
+                _extrapolated(first, before, last, rest)
+                for first, before, last in zip(history[-3], history[-2], history[-1], strict=True)
             ]
         if is_true and starts_true and self.budget > 0:
             # Counters advance by a constant step, so the condition after many iterations can be computed.
