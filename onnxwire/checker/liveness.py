@@ -1,7 +1,7 @@
 """Which nodes and tensors have an effect on an output of a graph or function.
 
 A reader that ignores the elements of a value does not count: Shape and Size, a product with a constant zero, Gemm with
-a factor of zero, and the call of a function that does not read its input.
+a factor of zero, the call of a function that does not read its input, and a branch that a constant does not select.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from onnxwire.checker.dataflow import Dataflow
 from onnxwire.checker.facts import true_rows
 from onnxwire.checker.rules.node import Calls
 from onnxwire.checker.scopes import Scopes
+from onnxwire.checker.shape_bounds import ShapeBounds
 from onnxwire.checker.small_constants import SmallConstants
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class Liveness:
         graphs = np.where(scopes.node_graph >= 0, scopes.node_graph, -2 - scopes.node_function)
         above = np.append(scopes.owner, -1)[np.maximum(scopes.node_graph, -1)]  # the node that contains a node, or -1
         has_effect = self._read_elements(dataflow)
+        is_skipped = _spread(self._in_skipped_branches(dataflow, scopes), above)
+        has_effect &= ~is_skipped[dataflow.inputs.parent]
         makers, readers = dataflow.makers, dataflow.inputs.parent
         chosen = true_rows(has_effect & (makers >= 0))
         makers, readers = makers[chosen], readers[chosen].copy()
@@ -49,15 +52,22 @@ class Liveness:
                 break
             readers[is_inner] = above[readers[is_inner]]
         self._remove(makers, readers, is_root)
-        is_unread = self.is_dead_node.copy()
-        for _ in range(_MAX_LEVELS):
-            more = ~is_unread & (above >= 0) & is_unread[above]
-            if not more.any():
-                break
-            is_unread |= more
-        self.is_dead_node = is_unread
-        read = dataflow.tensors[has_effect & ~is_unread[dataflow.inputs.parent]]
+        self.is_dead_node = _spread(self.is_dead_node | is_skipped, above)
+        read = dataflow.tensors[has_effect & ~self.is_dead_node[dataflow.inputs.parent]]
         self.is_dead_tensor[read[read >= 0]] = False
+
+    def _in_skipped_branches(self, dataflow: Dataflow, scopes: Scopes) -> Any:
+        """Return whether each node is in a branch of an If that its constant condition does not select."""
+        facts = self._facts
+        is_if = facts.are_among(facts.NodeProto.op_type, ("If",))
+        is_first = np.arange(dataflow.inputs.n) == facts.NodeProto.first("input")[dataflow.inputs.parent]
+        skipped: list[int] = []
+        for element in true_rows(is_if[dataflow.inputs.parent] & is_first & dataflow.is_constant).tolist():
+            condition = dataflow.scalar(element)
+            if condition is not None:
+                bodies = facts.derive(ShapeBounds).bodies(int(dataflow.inputs.parent[element]))
+                skipped.append(bodies.get("else_branch" if condition else "then_branch", -1))
+        return np.isin(scopes.node_graph, [graph for graph in skipped if graph >= 0])
 
     def _named_elsewhere(self) -> Any:
         """Return whether each name is that of an output, or of a value in training bindings or quantization."""
@@ -144,6 +154,17 @@ class Liveness:
                 n_readers[maker] -= 1
                 if n_readers[maker] == 0:
                     left.append(maker)
+
+
+def _spread(is_chosen: Any, above: Any) -> Any:
+    """Return whether each node, or one that contains it, is chosen. above: the containing node of each node, or -1."""
+    result = is_chosen.copy()
+    for _ in range(_MAX_LEVELS):
+        more = ~result & (above >= 0) & result[above]
+        if not more.any():
+            break
+        result |= more
+    return result
 
 
 def _pair(facts: Facts, rows: Any, ids: Any) -> Any:

@@ -36,8 +36,10 @@ def _function(name, inputs, nodes):
     return helper.make_function("f", name, inputs, ["r"], nodes, [helper.make_opsetid("", 17)])
 
 
-def _branching(*nodes):
-    return _node("If", "x", "y", then_branch=_graph(nodes, "t"), else_branch=_graph([_node("Neg", "x", "e")], "e"))
+def _branching(*nodes, condition="x"):
+    return _node(
+        "If", condition, "y", then_branch=_graph(nodes, "t"), else_branch=_graph([_node("Neg", "x", "e")], "e")
+    )
 
 
 READ = {
@@ -52,6 +54,7 @@ READ = {
         functions=[_function("F", ["a", "b"], [
             _node("If", "a", "r", then_branch=_graph([_node("Neg", "b", "t")], "t"),
                   else_branch=_graph([_node("Neg", "a", "e")], "e"))])]),
+    "by a branch that is selected": _model([_branching(_node("Neg", "w", "t"), condition="c")], _tensor(1)),
     "times one": _model([_node("Mul", "w c", "a"), _node("Add", "x a", "y")], _tensor(1)),
 }  # fmt: skip
 UNREAD = {
@@ -64,6 +67,7 @@ UNREAD = {
     "times a vector of zeros": _model([_node("Mul", "c w", "a"), _node("Add", "x a", "y")], _tensor(0, shape=(12,))),
     "times a constant of zero": _model([_node("Constant", "", "c", value=_tensor(0)), _node("Neg", "w", "v"),
                                         _node("Mul", "v c", "a"), _node("Add", "x a", "y")]),
+    "by a branch that is not selected": _model([_branching(_node("Neg", "w", "t"), condition="c")], _tensor(0)),
     "for its shape": _model([_node("Shape", "w", "a"), _node("Expand", "x a", "y")]),
     "with a factor of zero": _model([_node("Gemm", "w x x", "y", alpha=0.0)]),
     "by a function that ignores it": _model([_node("F", "x w", "y", domain="f")],
