@@ -25,6 +25,7 @@ from onnxwire.tensor.external_data import windows_fault_of
 _MEMORY_ADDRESS = "_ORT_MEM_ADDR_"
 _MAX_COMPONENT_BYTES = 255  # NAME_MAX of Linux, macOS and Windows
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 _VARIABLE = re.compile(r"\$[A-Za-z_{(]|%[A-Za-z_]\w*%|^~|[*?|<>\"]")
 _FOREIGN_EXTENSIONS = frozenset((
     "onnx", "ort", "pb", "pt", "pth", "pkl", "pickle", "py", "pyc", "pyd", "sh", "bash", "bat", "cmd", "ps1", "vbs",
@@ -182,6 +183,17 @@ def attribute_key(facts: Facts) -> Iterator[Finding]:
     yield entries.at(
         rows[facts.matching(lambda key: key.startswith("__") or "." in key, entries.key[rows])],
         "the key {key!r} is the name of a Python attribute, which onnx up to 1.20.1 sets on its own objects; remove it",
+    )
+
+
+@rule("security-file-number", "StringStringEntryProto")
+def ambiguous_number(facts: Facts) -> Iterator[Finding]:
+    """Yield offsets and lengths that are not written as plain decimal numbers."""
+    entries, external = facts.StringStringEntryProto, facts.derive(External)
+    rows = np.concatenate([external.entries("offset"), external.entries("length")])
+    yield entries.at(
+        np.sort(rows[facts.matching(lambda text: _NUMBER.fullmatch(text) is None, entries.value[rows])]),
+        "the {key} {value!r} is another number to some programs; write it in decimal digits without a zero before them",
     )
 
 
