@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 INDEX, DIVISION, ARGUMENT, RANK, TRAINING = "index", "division", "argument", "rank", "training"
 MAX_RANK = 64  # numpy's limit
+_MAX_INDEX = 1 << 31  # no axis of an unknown size is longer
 _INTEGER_BITS = {2: (0, 8), 3: (-7, 7), 4: (0, 16), 5: (-15, 15), 6: (-31, 31), 7: (-63, 63), 12: (0, 32), 13: (0, 64)}
 
 # Operators that select by an index: the input with the indices, the input that they refer to, its axis or the name of
@@ -51,11 +52,17 @@ def value_of(call: Call, index: int) -> Value | None:
 
 
 def integers_of(call: Call, index: int) -> list[int]:
-    """Return a known input of integers; [] for any other."""
+    """Return a known input of integers; [] for any other, and for one that is computed from a bound of a size."""
     value = value_of(call, index)
-    if value is None or value.data is None or not all(type(number) is int for number in value.data):
+    if value is None or value.data is None or value.is_bound or not all(type(number) is int for number in value.data):
         return []
     return value.data
+
+
+def _stated_integers(call: Call, name: str, index: int) -> list[int] | None:
+    """Return the integers of an input that are no bounds, or of an attribute where the node has no such input."""
+    value = value_of(call, index)
+    return None if value is not None and value.is_bound else call.ints(name, index)
 
 
 def size_of(value: Value | None, axis: int) -> int | None:
@@ -73,13 +80,37 @@ def _selected(call: Call) -> Faults:
     if isinstance(where, tuple) and of == 0:
         yield from _outside([axis], rank_of(call))
     size = size_of(value_of(call, of), axis)
-    if size is None or call.text("mode") == "circular":
+    if call.text("mode") == "circular":
         return
+    size = _MAX_INDEX if size is None else size
     ignored = call.int("ignore_index", 0) if call.attribute("ignore_index") is not None else None
     least, most = -size if "-" in allowed else 0, size if "=" in allowed else size - 1
-    for number in integers_of(call, indices) or call.extent(indices) or ():
+    for number in _indexed(call, indices):
         if not least <= number <= most and number != ignored:
             yield INDEX, f"{number:,}"
+            return
+
+
+def _indexed(call: Call, index: int) -> list[int] | tuple[int, ...]:
+    """Return the numbers of a constant input of integers, or of a long one the least and the greatest."""
+    return integers_of(call, index) or call.extent(index) or ()
+
+
+def _elements(call: Call) -> Faults:
+    """Test the indices of GatherElements, which have the rank of the value, and no other axis is longer than its."""
+    yield from _selected(call)
+    value, indices = value_of(call, 0), value_of(call, 1)
+    if value is None or indices is None or value.shape is None or indices.shape is None:
+        return
+    if value.is_bound or indices.is_bound:
+        return
+    if len(value.shape) != len(indices.shape):
+        yield ARGUMENT, f"indices of rank {len(indices.shape)} for rank {len(value.shape)}"
+        return
+    axis = call.int("axis", 0) % max(len(value.shape), 1)
+    for i, (size, length) in enumerate(zip(value.shape, indices.shape, strict=True)):
+        if i != axis and size is not None and length is not None and length > size:
+            yield INDEX, f"{length - 1:,}"
             return
 
 
@@ -110,6 +141,12 @@ def _tuples(call: Call) -> Faults:
         return
     if call.op_type == "ScatterND" and length is not None and not indices.is_bound:
         yield from _updated(call, (*indices.shape[:-1], *value.shape[length:]))
+    sizes = value.shape[first : first + (length or 0)]
+    longest = max((_MAX_INDEX if size is None else size for size in sizes), default=_MAX_INDEX)
+    for number in () if integers_of(call, 1) else call.extent(1) or ():
+        if not -longest <= number < longest:
+            yield INDEX, f"{number:,}"
+            return
     for i, number in enumerate(integers_of(call, 1) if length else ()):
         axis = first + i % (length or 1)
         size = value.shape[axis] if 0 <= axis < len(value.shape) else None
@@ -130,7 +167,7 @@ def _updated(call: Call, dims: tuple[int | None, ...]) -> Faults:
 
 
 def _scattered(call: Call) -> Faults:
-    yield from _selected(call)
+    yield from _elements(call)
     indices = value_of(call, 1)
     if indices is not None and indices.shape is not None and not indices.is_bound:
         yield from _updated(call, indices.shape)
@@ -139,7 +176,7 @@ def _scattered(call: Call) -> Faults:
 def _padded(call: Call) -> Faults:
     """Test the pads of Pad: two for each axis, not more than the axis for a reflection or to remove."""
     rank, value = rank_of(call), value_of(call, 0)
-    pads = call.ints("pads", 1)
+    pads = _stated_integers(call, "pads", 1)
     axes = integers_of(call, 3)
     yield from _outside(axes, rank)
     if pads is None or rank is None or value is None or value.shape is None:
@@ -197,24 +234,25 @@ def _joined_features(call: Call) -> Faults:
     sizes = call.count("inputdimensions")
     if sizes and sizes != len(call.inputs):
         yield ARGUMENT, f"{sizes:,} sizes for {count_text(len(call.inputs), 'input')}"
+    for index, size in enumerate((call.ints("inputdimensions") or ())[: len(call.inputs)]):
+        known = size_of(value_of(call, index), -1)
+        if known is not None and size > known:
+            yield ARGUMENT, f"a size of {size:,} for an input of {known:,}"
+            return
 
 
 def _unpooled(call: Call) -> Faults:
-    value, kernel = value_of(call, 0), call.ints("kernel_shape")
-    if (
-        value is None
-        or not value.shape
-        or value.is_bound
-        or kernel is None
-        or None in value.shape
-        or value_of(call, 2) is not None
-    ):
-        return
-    strides = call.ints("strides") or [1] * len(kernel)
-    sizes = [max((dim or 0) - 1, 0) * step for dim, step in zip(value.shape[2:], strides, strict=False)]
-    size = math.prod(dim or 0 for dim in value.shape[:2])
-    size *= math.prod(length + width for length, width in zip(sizes, kernel, strict=False))
-    for number in integers_of(call, 1):
+    value, kernel, stated = value_of(call, 0), call.ints("kernel_shape"), integers_of(call, 2)
+    size = 1 << 63
+    if stated:
+        size = math.prod(max(dim, 0) for dim in stated)
+    elif kernel and value is not None and value.shape and None not in value.shape and len(call.inputs) < 3:
+        strides = call.ints("strides") or [1] * len(kernel)
+        sizes = [max((dim or 0) - 1, 0) * step for dim, step in zip(value.shape[2:], strides, strict=False)]
+        if not value.is_bound:
+            size = math.prod(dim or 0 for dim in value.shape[:2])
+            size *= math.prod(length + width for length, width in zip(sizes, kernel, strict=False))
+    for number in _indexed(call, 1):
         if not 0 <= number < size:
             yield INDEX, f"{number:,}"
             return
@@ -347,7 +385,7 @@ def _split(call: Call) -> Faults:
     if any(number < 0 for number in integers_of(call, 1)):
         yield ARGUMENT, "a part of negative size"
     yield from test_axes(call)
-    parts, size = call.ints("split", 1) or [], size_of(value_of(call, 0), call.int("axis", 0))
+    parts, size = _stated_integers(call, "split", 1) or [], size_of(value_of(call, 0), call.int("axis", 0))
     stated = value_of(call, 1)
     if call.op_type == "SplitToSequence" and stated is not None and stated.shape == ():  # the size of each part
         if parts == [0]:
@@ -358,7 +396,7 @@ def _split(call: Call) -> Faults:
 
 
 def _top_k(call: Call) -> Faults:
-    counts = call.ints("k", 1) or ([call.int("k", 0)] if call.attribute("k") is not None else [])
+    counts = _stated_integers(call, "k", 1) or ([call.int("k", 0)] if call.attribute("k") is not None else [])
     wrong = [k for k in counts if not 0 <= k < 1 << 31]
     if wrong:
         yield ARGUMENT, f"k of {wrong[0]:,}"
@@ -391,9 +429,13 @@ def _over_axes(call: Call) -> Faults:
 
 
 def _shaped(call: Call) -> Faults:
-    rank = size_of(value_of(call, 1), 0)
+    rank, dims = size_of(value_of(call, 1), 0), integers_of(call, 1)
     if rank is not None and rank > MAX_RANK:
         yield RANK, f"{rank:,}"
+    if call.op_type != "Reshape" and min(dims, default=0) < (-1 if call.op_type == "Expand" else 0):
+        yield ARGUMENT, f"a size of {min(dims):,}"
+    if call.op_type == "Tile" and None not in (rank, rank_of(call)) and rank not in (1, rank_of(call)):
+        yield ARGUMENT, f"{rank:,} repeats for rank {rank_of(call):,}"
     if call.op_type == "Reshape" and math.prod(max(dim, 1) for dim in integers_of(call, 1)) >= 1 << 63:
         yield ARGUMENT, "dims whose product is 2**63 or more"
 
@@ -407,8 +449,112 @@ def _einsum(call: Call) -> Faults:
         yield ARGUMENT, f"an equation of {terms:,} terms for {len(call.inputs):,} inputs"
 
     left, arrow, right = call.text("equation").replace(" ", "").partition("->")
+    if not _EQUATION.fullmatch(left + arrow + right):
+        yield ARGUMENT, "an equation of other characters than letters"
+    sizes: dict[str, int] = {}
+    for term, value in zip(left.split(","), call.inputs, strict=False):
+        if value.shape is None or value.is_bound:
+            continue
+        letters = term.replace("...", "")
+        if len(letters) > len(value.shape) or (letters == term and len(letters) != len(value.shape)):
+            yield ARGUMENT, f"a term {term[:80]!r} for an input of rank {len(value.shape)}"
+            return
+        for letter, size in zip(letters, value.shape, strict=False) if letters == term else ():
+            known = sizes.setdefault(letter, size) if size not in (None, 1) else size
+            if size not in (None, 1) and known != size:
+                yield ARGUMENT, f"sizes of {known:,} and {size:,} for {letter!r}"
+                return
     if arrow and (unbound := set(right) - set(left)):
         yield ARGUMENT, f"an equation whose result has {min(unbound)!r}, and no term has it"
+
+
+def _squeezed(call: Call) -> Faults:
+    yield from _over_axes(call)
+    value = value_of(call, 0)
+    for axis in integers_of(call, 1) or call.ints("axes") or ():
+        if (size := size_of(value, axis)) not in (None, 1):
+            yield ARGUMENT, f"an axis of size {size:,} to remove"
+            return
+
+
+def _unsqueezed(call: Call) -> Faults:
+    yield from _over_axes(call)
+    axes, rank = integers_of(call, 1) or call.ints("axes") or [], rank_of(call)
+    count = max(size_of(value_of(call, 1), 0) or 0, call.count("axes"))
+    if count > MAX_RANK:
+        yield RANK, f"{count:,}"
+    if rank is not None:
+        yield from _outside(axes, rank + len(axes))
+
+
+def _resized_to(call: Call) -> Faults:
+    """Test the numbers of scales, sizes and regions of Resize, one or two for each axis."""
+    yield from _resized(call)
+    n, rank = call.count("axes"), rank_of(call)
+    axes = call.ints("axes") or []
+    yield from _outside(axes, rank)
+    n = n or (rank or 0)
+    for index, needed, what in ((1, 2 * n, "numbers of a region"), (2, n, "scales"), (3, n, "sizes")):
+        if index == 1 and call.text("coordinate_transformation_mode") != "tf_crop_and_resize":
+            continue
+        count = size_of(value_of(call, index), 0)
+        if n and count and count != needed and len(call.inputs) > 2:
+            yield ARGUMENT, f"{count:,} {what} where {needed:,} are needed"
+            return
+    if any(size < 0 for size in integers_of(call, 3)):
+        yield ARGUMENT, "a size below 0"
+
+
+def _transformed(call: Call) -> Faults:
+    """Test the length and the axis of DFT."""
+    if any(length <= 0 for length in integers_of(call, 1)):
+        yield ARGUMENT, f"a length of {integers_of(call, 1)[0]:,}"
+    yield from _outside(integers_of(call, 2), rank_of(call))
+
+
+def _reversed(call: Call) -> Faults:
+    """Test the lengths of ReverseSequence, one for each sequence."""
+    yield from _selected(call)
+    batch, lengths = size_of(value_of(call, 0), call.int("batch_axis", 1)), size_of(value_of(call, 1), 0)
+    if batch is not None and lengths is not None and batch != lengths:
+        yield ARGUMENT, f"{lengths:,} lengths for {batch:,} sequences"
+
+
+def _stated(index: int, rank: int | None = None) -> Callable[[Call], Faults]:
+    """Return the test of an operator whose output has the shape that an input states."""
+
+    def inspect(call: Call) -> Faults:
+        dims = integers_of(call, index)
+        if any(dim < 0 for dim in dims):
+            yield ARGUMENT, f"a size of {min(dims):,}"
+        needed = call.count("axes") or rank
+        if dims and needed and len(dims) not in (needed, needed + 1):
+            yield ARGUMENT, f"{count_text(len(dims), 'size')} where {needed:,} are needed"
+
+    return inspect
+
+
+def _suppressed(call: Call) -> Faults:
+    if any(number < 0 for number in integers_of(call, 2)):
+        yield ARGUMENT, f"a number of boxes of {integers_of(call, 2)[0]:,}"
+
+
+def _weighted(call: Call) -> Faults:
+    """Test the coefficients and vectors of linear models and support vector machines, each of all features."""
+    size = size_of(value_of(call, 0), -1)
+    if not size:
+        return
+    name = "support_vectors" if call.op_type.startswith("SVM") else "coefficients"
+    attribute = call.attribute(name)
+    length = len(attribute.floats) if attribute is not None else 0
+    n = 0
+    if name == "support_vectors":
+        counts = call.attribute("vectors_per_class")
+        n = call.int("n_supports", 0) if counts is None else sum(max(number, 0) for number in counts.ints)
+    elif call.op_type == "LinearRegressor":
+        n = call.int("targets", 1)
+    if length and (length % size or (n > 0 and length != n * size)):
+        yield ARGUMENT, f"{length:,} numbers in {name!r} for {size:,} features"
 
 
 def _featured(call: Call) -> Faults:
@@ -432,15 +578,26 @@ def _featured(call: Call) -> Faults:
 
 _AXES = (
     "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
-    "ReduceSumSquare Squeeze Unsqueeze CumSum"
+    "ReduceSumSquare CumSum"
 )
 _ALONG = "Transpose Concat Softmax LogSoftmax Hardmax ArgMax ArgMin Flatten LayerNormalization LpNormalization Unique"
+_EQUATION = re.compile(r"[A-Za-z.,]*(?:->[A-Za-z.]*)?")
 INSPECTORS: dict[str, Callable[[Any], Faults]] = {
     **dict.fromkeys(_SELECTORS, _selected),
     **dict.fromkeys(_AXES.split(), _over_axes),
     **dict.fromkeys(("GatherND", "ScatterND"), _tuples),
     **dict.fromkeys(("Div", "Mod"), _divided),
-    **dict.fromkeys(("Resize", "Upsample"), _resized),
+    "Upsample": _resized,
+    "Resize": _resized_to,
+    "Squeeze": _squeezed,
+    "Unsqueeze": _unsqueezed,
+    "GatherElements": _elements,
+    "ReverseSequence": _reversed,
+    "DFT": _transformed,
+    "NonMaxSuppression": _suppressed,
+    "CenterCropPad": _stated(1),
+    "AffineGrid": _stated(1, 4),
+    **dict.fromkeys(("LinearRegressor", "LinearClassifier", "SVMRegressor", "SVMClassifier"), _weighted),
     **dict.fromkeys(("Expand", "Tile"), _shaped),
     **dict.fromkeys(_ALONG.split(), test_axes),
     **dict.fromkeys(("ScatterElements", "Scatter"), _scattered),

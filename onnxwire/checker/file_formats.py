@@ -11,6 +11,11 @@ import numpy as np
 
 PREFIX_BYTES = 512
 _OLD_LZMA = re.compile(rb"\x5d\0\0.\0\xff{8}|\x5d\0\0.\0.{4}\0{4}", re.S)
+_PICKLE = re.compile(
+    rb"\x80[\4\5]\x95.{5}\0{3}"
+    rb"|\x80[\2-\5](?:c[\w.]+\n|[}\](][(q.XcKl\x8c\x94]|\x8c.[ -~]{2}|X.{2}\0\0[ -~]|\x8a\nl\xfc)",
+    re.S,
+)
 # The first two bytes of all formats below, except tar archives and compiled Python code.
 _FIRST_PAIRS = frozenset((
     *(b"c" + bytes([letter]) for letter in b"abcdefghijklmnopqrstuvwxyz_."),  # pickles in text
@@ -30,7 +35,9 @@ def signature_of(prefix: bytes) -> str:
         return _masked_signature(prefix)
     if prefix[:4] == b"\x7fELF" and prefix[4:5] in b"\1\2" and prefix[5:6] in b"\1\2":
         return "an ELF program"
-    if prefix[:2] == b"MZ" and (len(prefix) < 64 or prefix[2:64].count(0) > 16 or b"DOS mode" in prefix):
+    if prefix[:2] == b"MZ" and (
+        prefix[2:4] == b"\x90\0" if len(prefix) < 64 else prefix[2:64].count(0) > 16 or b"DOS mode" in prefix
+    ):
         return "a Windows program"
     if prefix[:4] in (
         b"\xfe\xed\xfa\xce",
@@ -56,13 +63,7 @@ def signature_of(prefix: bytes) -> str:
         return "a gzip archive"
     if prefix[:4] == b"\0asm" or prefix[:4] == b"dex\n" or prefix[:4] == b"BC\xc0\xde":
         return "a program in bytecode"
-    if (
-        prefix[:1] == b"\x80"
-        and prefix[1:2] in (b"\2", b"\3", b"\4", b"\5")
-        and prefix[2:3] in b"\x95c}](\x8c\x8aX\x58"
-    ):
-        return "a Python pickle"
-    if re.match(rb"c[a-z_.]+\n[a-z_.]+\n[(q]", prefix):
+    if _PICKLE.match(prefix) or re.match(rb"c[a-z_.]+\n[a-z_.]+\n[(q]", prefix):
         return "a Python pickle"
     if prefix[1:4] in (b"\x0c\r\n", b"\x0d\r\n", b"\x0e\r\n"):
         return "compiled Python code"

@@ -15,6 +15,7 @@ from onnxwire.checker.shape_values import Value
 
 _SEQUENCE_ELEMENT_NUMBERS = 64  # a tensor of a sequence costs as much as so many numbers, whatever its size
 _PIXEL_CHANNELS = 3
+_MAX_STATED = 1 << 20  # maximum number of elements that an attribute states of a value whose size is that of an input
 _PORTABLE_MAP = re.compile(rb"P[1-7]\s+(?:#[^\n]*\n\s*)*(\d{1,18})\s+(\d{1,18})")
 _JPEG_FRAME = re.compile(rb"\xff[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf]..\x08(..)(..)", re.S)
 
@@ -31,8 +32,9 @@ def _is_given(call: Call) -> bool:
     return any(value.is_given for value in call.inputs)
 
 
-def _made(call: Call, *dims: int | None) -> Value:
-    return Value(dims, None, _is_given(call))
+def _made(call: Call, *dims: int | None, stated: int = 0) -> Value:
+    """Return a value of some dims. stated: a number of elements that an attribute or constant states."""
+    return Value(dims, None, _is_given(call) and stated < _MAX_STATED)
 
 
 def _number(call: Call, index: int, default: int = 1) -> int:
@@ -67,21 +69,23 @@ def _tfidf(call: Call) -> Value | None:
     found, value = call.attribute("ngram_indexes"), _dims(call, 0)
     if found is None or not len(found.ints):
         return None
-    return _made(call, *(value or ())[:-1], max(max(found.ints), 0) + 1)
+    size = max(max(found.ints), 0) + 1
+    return _made(call, *(value or ())[:-1], size, stated=size)
 
 
 def _crop_and_resize(call: Call) -> Value | None:
     image, boxes, size = _dims(call, 0), _dims(call, 1), call.ints("crop_size", 3)
     if size is None or len(size) != 2:
         return None
-    return _made(call, (boxes or (1,))[0], (image or (1, 1))[1], *(max(side, 1) for side in size))
+    sides = [max(side, 1) for side in size]
+    return _made(call, (boxes or (1,))[0], (image or (1, 1))[1], *sides, stated=math.prod(sides))
 
 
 def _roi_align(call: Call) -> Value | None:
     value, boxes = _dims(call, 0, 4), _dims(call, 1, 2)
     channels = value[1] if value is not None else 1
     size = call.int("output_height", 1), call.int("output_width", 1)
-    return _made(call, boxes[0] if boxes is not None else 1, channels, *size)
+    return _made(call, boxes[0] if boxes is not None else 1, channels, *size, stated=math.prod(size))
 
 
 def _grid_sample(call: Call) -> Value | None:
@@ -96,7 +100,7 @@ def _recurrent(call: Call) -> Value | None:
     if value is None:
         return None
     return _made(call, value[0], 2 if call.text("direction") == "bidirectional" else 1, value[1],
-                 call.int("hidden_size", 1))  # fmt: skip
+                 call.int("hidden_size", 1), stated=call.int("hidden_size", 1))  # fmt: skip
 
 
 def _distances(call: Call) -> Value | None:
@@ -118,7 +122,8 @@ def _by_attribute(name: str) -> Callable[[Call], Value | None]:
 
     def function(call: Call) -> Value | None:
         value = _dims(call, 0)
-        return _made(call, *(value or ())[:-1], max(call.int(name, 1), 1))
+        size = max(call.int(name, 1), 1)
+        return _made(call, *(value or ())[:-1], size, stated=size)
 
     return function
 
@@ -127,7 +132,7 @@ def _searched(call: Call) -> Value:
     """Return the size of the sequences of a search with beams: batch, beams, sequences and their length."""
     ids = _dims(call, 0)
     beams = 1 if call.op_type in ("GreedySearch", "Sampling") else _number(call, 3) * _number(call, 4)
-    return _made(call, (ids or (1,))[0], beams, _number(call, 1))
+    return _made(call, (ids or (1,))[0], beams, _number(call, 1), stated=beams * _number(call, 1))
 
 
 def _framed(call: Call) -> Value | None:
@@ -187,7 +192,7 @@ def _image(call: Call) -> Value | None:
 
 def _position_bias(call: Call) -> Value:
     """Return the size of RelativePositionBias: heads and two lengths, which are inputs."""
-    return _made(call, 1, 1, _number(call, 1), _number(call, 2))
+    return _made(call, 1, 1, _number(call, 1), _number(call, 2), stated=_number(call, 1) * _number(call, 2))
 
 
 OPERATORS_OF_LIBRARIES: dict[str, Callable[[Call], Value | None]] = {

@@ -100,6 +100,11 @@ class NodeCall:
         self.owner.known.n_reads += 1
         return value.tensor
 
+    def _own_tensor(self) -> builtins.int:
+        """Return the row of the tensor in the attribute `value`, or -1."""
+        row = self.owner.constants.attribute_rows(self.node).get("value")
+        return -1 if row is None else self.owner.constants.column("AttributeProto", "t")[row]
+
     def constant(self) -> Value | None:
         """Return the value of the attributes of Constant, or the filler of ConstantOfShape."""
         for name in ("value", "value_ints", "value_int", "value_floats", "value_float"):
@@ -107,14 +112,15 @@ class NodeCall:
             if found is None:
                 continue
             if name == "value" and found.HasField("t"):
-                return self.owner.tensor_of(found.t)
+                value = self.owner.tensor_of(found.t)
+                if value.data is None:
+                    value.tensor = self._own_tensor()
+                return value
             if name in ("value_ints", "value_floats"):
                 numbers = list(found.ints if name == "value_ints" else found.floats)
                 return Value((len(numbers),), numbers if len(numbers) <= 64 else None)
             return Value((), [found.i if name == "value_int" else found.f])
-        rows = self.owner.constants.attribute_rows(self.node)
-        row = rows.get("value")
-        tensor = self.owner.constants.column("AttributeProto", "t")[row] if row is not None else -1
+        tensor = self._own_tensor()
         if tensor >= 0:
             return self.owner.stored(tensor)
         found = self.attribute("value_string")

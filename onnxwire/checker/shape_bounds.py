@@ -7,17 +7,19 @@ arguments of their calls, until the budget of the model is used up, which is pro
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxwire.checker.constant_inputs import ARGUMENT, INSPECTORS
+from onnxwire.checker.constant_inputs import ARGUMENT, INSPECTORS, integers_of
 from onnxwire.checker.declared_types import DeclaredTypes
 from onnxwire.checker.facts import EMPTY, repeats, true_rows
 from onnxwire.checker.function_calls import MAIN, FunctionCalls
 from onnxwire.checker.input_shapes import ROWS, misfit
 from onnxwire.checker.kernel_sizes import BUFFERS, INEXACT_OF_LIBRARIES, OPERATORS_OF_LIBRARIES, TEXT_OPERATORS
 from onnxwire.checker.known_results import KnownResults, Result
+from onnxwire.checker.layout_operators import INEXACT_LAYOUTS, LAYOUT_OPERATORS
 from onnxwire.checker.network_inputs import NETWORK_INSPECTORS
 from onnxwire.checker.node_call import NodeCall, Scope
 from onnxwire.checker.rules.node import Calls
@@ -40,8 +42,9 @@ _MAX_BODY_RUNS = 64
 _MAX_CALL_DEPTH = 48
 _BUDGET_FACTOR, _MIN_BUDGET = 1, 20_000
 _STRING = 8  # TensorProto.STRING
-_ALL_OPERATORS = OPERATORS | OPERATORS_OF_LIBRARIES
-_ALL_INEXACT = INEXACT | frozenset(INEXACT_OF_LIBRARIES)
+_MAX_EXPONENT = 63
+_ALL_OPERATORS: dict[str, Any] = OPERATORS | LAYOUT_OPERATORS | OPERATORS_OF_LIBRARIES
+_ALL_INEXACT = INEXACT | frozenset((*INEXACT_OF_LIBRARIES, *INEXACT_LAYOUTS))
 _SEQUENCE_OPERATORS = frozenset(
     ("SequenceAt", "SequenceErase", "SequenceInsert", "SequenceLength", "SequenceConstruct", "SequenceMap")
     + ("ConcatFromSequence", "Identity", "If", "Loop", "Scan", "SplitToSequence")
@@ -369,6 +372,8 @@ class ShapeBounds:
             is_exact &= value.is_exact
             is_certain &= value is OMITTED or (value.shape is not None and None not in value.shape)
         is_bound |= call.op_type not in EXACT and (function >= 0 or not is_certain)
+        if call.op_type == "Reshape" and min(integers_of(call, 1) or (0,)) > 0:
+            is_bound = False  # it states the shape
         values: list[Value | None] = []
         for name, given in zip(names, made, strict=False):
             if name == EMPTY or given is None or given is OMITTED:
@@ -448,7 +453,10 @@ class ShapeBounds:
             self._record(self.texts, node, value.text * max(size, 1))
             return False
         if size < 1 << 20:
-            return True
+            # An empty value has no elements, but programs multiply its other dims.
+            if size or not value.shape or math.prod(dim or 1 for dim in value.shape) < 1 << 63:
+                return True
+            size = math.prod(dim or 1 for dim in value.shape)
         if size >= 1 << 63:
             self._record(self.overflows, node, size)
             return False
@@ -532,8 +540,10 @@ class ShapeBounds:
             if is_steady or self.budget <= 0 or (not is_true and trips is None):
                 break
         if trips is not None and trips > len(history) > 2:
+            rest = trips - len(history)
             results[1 : n + 1] = [
-                _extrapolated(*values, trips - len(history)) for values in zip(history[-2], history[-1], strict=True)
+                _extrapolated(first, before, last, rest)
+                for first, before, last in zip(history[-3], history[-2], history[-1], strict=True)
             ]
         if is_true and starts_true and self.budget > 0:
             # Counters advance by a constant step, so the condition after many iterations can be computed.
@@ -577,15 +587,24 @@ def _trip_count(value: Value) -> int | None:
     return max(value.data[0], 0)
 
 
-def _extrapolated(before: Value, after: Value, more: int) -> Value:
-    """Return a value after further iterations, if each adds what the last one added."""
+def _extrapolated(first: Value, before: Value, after: Value, more: int) -> Value:
+    """Return a value after further iterations, if each adds what the last one added, or multiplies a size as it did."""
     if before.shape is None or after.shape is None or len(before.shape) != len(after.shape):
         return Value(after.shape, None, after.is_given)
+    oldest = first.shape if first.shape is not None and len(first.shape) == len(after.shape) else before.shape
     dims = [
-        new if new is None or old is None or new <= old else new + (new - old) * more
-        for old, new in zip(before.shape, after.shape, strict=True)
+        new if new is None or old is None or new <= old else _grown(oldest[i], old, new, more)
+        for i, (old, new) in enumerate(zip(before.shape, after.shape, strict=True))
     ]
     return Value(tuple(dims), None, after.is_given)
+
+
+def _grown(first: int | None, before: int, after: int, more: int) -> int:
+    """Return a size that grows from iteration to iteration, at most 2**63."""
+    if first is not None and 0 < first < before and after - before > before - first:
+        exponent = math.log2(after) + math.log2(after / before) * more
+        return round(2**exponent) if exponent < _MAX_EXPONENT else 1 << 63
+    return min(after + (after - before) * more, 1 << 63)
 
 
 def _advanced(before: Value, after: Value) -> Value:

@@ -218,7 +218,11 @@ def _concat(call: Call) -> Value | None:
     values = call.inputs
     shapes = [value.shape for value in values if value.shape is not None]
     if not shapes:
-        return None
+        # The axis of values of unknown rank has one element of each at least.
+        axis = call.int("axis", 0)
+        if not values or not -_MAX_RANK <= axis < _MAX_RANK:
+            return None
+        return Value((*[None] * axis, len(values), *[None] * (-axis - 1)), None, _is_given(call))
     is_given = _is_given(call)
     rank = len(shapes[0])
     axis = _axis(call.int("axis", 0), rank)
@@ -247,9 +251,10 @@ def _reshape(call: Call) -> Value:
             shape.append(None if dim == -1 else max(dim, 0))
     if shape.count(None) == 1 and value.shape is not None and None not in value.shape and -1 in dims:
         rest = math.prod(dim or 1 for dim in shape)
-        shape[shape.index(None)] = value.size // rest if rest else None
+        shape[shape.index(None)] = max(value.size // rest, value.is_bound) if rest else None
     # A reshape makes nothing larger: a stated shape that is larger than the value fails at run time.
-    if value.shape is not None and None not in value.shape and Value(tuple(shape)).size > value.size:
+    is_exact = value.shape is not None and None not in value.shape and not value.is_bound
+    if is_exact and Value(tuple(shape)).size > value.size:
         return Value(None, None, value.is_given)
     return Value(tuple(shape), value.data, value.is_given)
 
@@ -288,8 +293,10 @@ def _transpose(call: Call) -> Value | None:
 def _gather(call: Call) -> Value | None:
     value, indices = _first(call), call.value(1)
     axis = call.int("axis", 0)
-    if indices is None or indices.shape is None or value.shape is None:
+    if indices is None or indices.shape is None:
         return None
+    if value.shape is None:
+        return Value(indices.shape, None, indices.is_given)
     axis = _axis(axis, len(value.shape))
     shape = (*value.shape[:axis], *indices.shape, *value.shape[axis + 1 :])
     data = None
@@ -486,10 +493,13 @@ def _at(call: Call) -> Value | None:
 def _joined(call: Call) -> Value | None:
     """Return the size of ConcatFromSequence."""
     items = _first(call).sequence
-    if not items or any(one.shape is None for one in items):
+    if not items:
         return None
-    shape = list(items[0].shape or ())
     axis = call.int("axis", 0)
+    if any(one.shape is None for one in items):
+        is_named = -_MAX_RANK <= axis < _MAX_RANK
+        return Value((*[None] * axis, len(items), *[None] * (-axis - 1))) if is_named else None
+    shape = list(items[0].shape or ())
     if call.int("new_axis", 0):
         return Value((len(items), *shape))
     if any(len(one.shape or ()) != len(shape) for one in items) or not -len(shape) <= axis < len(shape):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts, Rows
 
 NON_ASCII = bytes(range(128, 256))
+_FACTOR = 0x9E3779B97F4A7C15
 
 
 class TextBytes:
@@ -36,6 +37,36 @@ class TextBytes:
         result = np.zeros(len(self.lengths), bool)
         rows = (self.lengths > index).nonzero()[0]
         result[rows] = _is_member(members)[self._bytes[self._starts[rows] + index]]
+        return result
+
+    def hashes(self, ids: Rows, translation: bytes, n: int) -> Rows:
+        """Return a 64-bit number for each of some strings of at most n bytes, by its bytes after a translation.
+
+        Equal strings have equal numbers, and others rarely have. translation: 256 bytes.
+        """
+        result = np.zeros(len(ids), np.uint64)
+        table = np.frombuffer(translation, np.uint8)
+        factor = 1
+        for place in range(n):
+            rows = (self.lengths[ids] > place).nonzero()[0]
+            if not len(rows):
+                break
+            factor = factor * _FACTOR % (1 << 64)
+            letters = table[self._bytes[self._starts[ids[rows]] + place]].astype(np.uint64)
+            result[rows] += (letters + np.uint64(1)) * np.uint64(factor)
+        return result
+
+    def contain(self, words: Iterable[bytes]) -> Rows:
+        """Return whether each string contains one of some words of lower case letters, in any case."""
+        result = np.zeros(len(self.lengths), bool)
+        text = self._bytes.tobytes().lower()
+        for word in words:
+            at = text.find(word)
+            while at >= 0:
+                id = int(np.searchsorted(self._starts, at, "right")) - 1
+                stop = int(self._starts[id + 1])
+                result[id] |= at + len(word) <= stop
+                at = text.find(word, max(stop - len(word) + 1, at + 1))
         return result
 
     def begin_like(self, words: Iterable[bytes]) -> Rows:

@@ -20,6 +20,19 @@ _HEXADECIMAL_ESCAPE = re.compile(rb"\\x|0x|%|\\u00|&#x|U\+00|[\s,;:{}\[\]'\"]+",
 _HEXADECIMAL = re.compile(rb"[0-9a-fA-F]{24,}")
 _DECIMALS = re.compile(rb"\D{0,24}(?:(?:&#)?\d{1,3}[;,\s]+){12,}(?:&#)?\d{0,3}\D{0,3}")
 _BITS = re.compile(rb"[01\s]{96,}")
+# The first digits of programs and archives, which other digits rarely have by chance, before more digits.
+_PROGRAM_DIGITS = re.compile(
+    rb"(?:7f454c460[12]0[12]|4d5a[0-9a-f]{4}|504b0304|fd377a585a|cafebabe0000|cffaedfe|0061736d01|23212f|1f8b08)"
+    rb"[0-9a-f]{24,}",
+    re.I,
+)
+_WORDS = re.compile(rb"[^\s\"'=:;,<>()\[\]{}|]{32,}")
+_BOUNDARY = re.compile(rb"[\s\"'=:;,<>()\[\]{}|]")
+# Many digits, or the first ones of a program with characters between them.
+_DIGITS = re.compile(
+    rb"[0-9a-f]{32}|(7f\W{1,4}(?:0x|x|u00)?45|4d\W{1,4}(?:0x|x|u00)?5a|50\W{1,4}(?:0x|x|u00)?4b)", re.I
+)
+_MAX_WORDS = 4
 _DATA_ADDRESS = re.compile(rb"^data:[\w/.+-]{0,64};base64,")
 _NON_TEXT = bytes(range(9)) + bytes(range(14, 32)) + bytes(range(127, 256))
 
@@ -43,6 +56,21 @@ def decodings(text: bytes) -> Iterator[bytes]:
         coded = next((one for one in decoded if len(one) >= MIN_CODED_BYTES and is_text(one)), b"")
         if not coded:
             break
+
+
+def inner_decodings(text: bytes) -> Iterator[bytes]:
+    """Yield the decoded bytes of parts of a text: digits that begin as those of a program, and the first long words."""
+    if len(text) <= MIN_CODED_BYTES:
+        return
+    found = _DIGITS.search(text)
+    digits = _HEXADECIMAL_ESCAPE.sub(b"", text) if found is not None and found[1] else text
+    for order in (digits, digits[-MAX_CODED_BYTES:][::-1]) if found is not None else ():
+        for found, _ in zip(_PROGRAM_DIGITS.finditer(order), range(_MAX_WORDS), strict=False):
+            part = found[0][:MAX_CODED_BYTES]
+            yield bytes.fromhex(part[: len(part) // 2 * 2].decode())
+    if len(text) > MAX_CODED_BYTES or _BOUNDARY.search(text.strip()):
+        for found, _ in zip(_WORDS.finditer(text), range(_MAX_WORDS), strict=False):
+            yield from _decode_digits(found[0][:MAX_CODED_BYTES])
 
 
 def is_text(data: bytes) -> bool:

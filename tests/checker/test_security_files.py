@@ -63,3 +63,39 @@ def test_many_overlapping_ranges_are_not_compared_pairwise(tmp_path):
     path = tmp_path / "m.onnx"
     _write_model(path, *((f"{i % 7}.bin", i, 1000) for i in range(20_000)))
     assert len(_problem_paths(path, "security-file-overlap")) == 20_000 - 7
+
+
+PROGRAM = b"\x7fELF\x02\x01\x01" + bytes(57)
+FILES = {
+    "a program as weights": PROGRAM,
+    "a program before the weights": bytes(16) + PROGRAM + bytes(400),
+    "a program after the weights": bytes(360) + PROGRAM,
+    "a program between weights, after zeros": bytes(200) + PROGRAM + bytes(200),
+    "a program in a gap without begin": bytes(150) + b"text" * 8 + PROGRAM + bytes(500),
+}
+
+
+@each("name", [*FILES, "weights"])
+def test_a_program_in_a_file_of_weights_is_reported(name, tmp_path):
+    path = tmp_path / "m.onnx"
+    (tmp_path / "w.bin").write_bytes(FILES.get(name, bytes(range(256)) * 4))
+    _write_model(path, ("w.bin", 80, 20), ("w.bin", 340, 20), ("v.bin", 0, 8), ("w.bin", (1 << 63) - 1, 0))
+    expected = [] if name == "weights" else ["graph.initializer[0].external_data[0]"]
+    assert _problem_paths(path, "security-file-payload") == expected
+
+
+def test_a_program_in_a_sparse_gap_is_reported(tmp_path):
+    path = tmp_path / "m.onnx"
+    with open(tmp_path / "w.bin", "wb") as file:
+        file.seek(1 << 28)
+        file.write(PROGRAM)
+        file.truncate(1 << 30)
+    _write_model(path, ("w.bin", 0, 8))
+    assert _problem_paths(path, "security-file-payload") == ["graph.initializer[0].external_data[0]"]
+
+
+def test_few_places_of_many_tensors_are_read(tmp_path):
+    path = tmp_path / "m.onnx"
+    (tmp_path / "w.bin").write_bytes(bytes(200_000) + PROGRAM)
+    _write_model(path, *(("w.bin", 100 * i, 10) for i in range(2000)))
+    assert _problem_paths(path, "security-file-payload") == []

@@ -86,6 +86,38 @@ BOMBS = {
         [_node("Pow", ["a", "b"], "p"), _node("Concat", ["p", "p"], "s", axis=0), _node("ConstantOfShape", ["s"])],
         {"a": [1 << 10], "b": [2]},
     ),
+    "dims of an empty value": _model(
+        [_node("ConstantOfShape", ["s"], "a"), _node("Unsqueeze", ["a", "i"], "b"), _node("Flatten", ["b"], axis=2)],
+        {"s": [0, 1 << 62, 8], "i": [0]},
+    ),
+    "values of unknown rank": _model([_node("Unknown", ["x"], "v0", domain="d"), *_doubling_nodes(40)]),
+    "sequences of unknown rank": _model(
+        [
+            node
+            for i in range(40)
+            for node in (
+                _node("SequenceConstruct", [f"v{i}", f"v{i}"], f"s{i}"),
+                _node("ConcatFromSequence", [f"s{i}"], f"v{i + 1}", axis=0),
+            )
+        ]
+    ),
+    "after a pool": _model(
+        [
+            _node("GlobalAveragePool", ["p"], "f"),
+            _node("Flatten", ["f"], "r"),
+            _node("ReduceMean", ["r"], "v0", axes=[1]),
+            *_doubling_nodes(40),
+        ],
+        {"p": np.zeros((1, 4, 8, 8), np.float32)},
+    ),
+    "split and cut": _model(
+        [
+            helper.make_node("Split", ["x", "n"], ["a", "b"], axis=1),
+            _node("Slice", ["b", "o", "e", "o", "o"], "v0"),
+            *_doubling_nodes(40),
+        ],
+        {"n": [1, 3], "o": [1], "e": [3]},
+    ),
     "attribute": _model([_node("Constant", [], "s", value_ints=[1 << 20, 1 << 20]), _node("ConstantOfShape", ["s"])]),
 }
 VALID_GRAPHS = {
@@ -142,6 +174,18 @@ RELU_NODE = _node("Relu", ["v"], "u")
 
 def test_a_loop_that_doubles_a_value_is_found():
     assert _bounds(_loop_model([_node("Concat", ["v", "v"], "u", axis=0)], 60)).elements
+
+
+def test_a_loop_that_multiplies_a_size_is_found():
+    grow = [_node("Resize", ["v", "", "scale"], "u"), _node("Constant", [], "scale", value_floats=[1.1])][::-1]
+    assert not _bounds(_loop_model(grow, 60)).elements
+    bounds = _bounds(_loop_model([*grow, _node("Less", ["i", "far"], "e")], 400, "e"))
+    assert not bounds.endless
+    wide = _loop_model(grow, 400)
+    model = onnx.load_from_string(wide)
+    model.graph.node.add(op_type="Tile", input=["y", "two"], output=["z"])
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([2]), "two"))
+    assert _bounds(model.SerializeToString()).overflows or _bounds(model.SerializeToString()).elements
 
 
 def test_a_condition_on_the_counter_is_evaluated():

@@ -22,7 +22,9 @@ _PARTS = [
     "\x1c", "\x85", "\u00a0", "\u200b", "\u202e", "\u0301" * 8, "\u017fcript", "a", "M", "Z", "_", "-", "0",
     "7f454c46", "4d5a9000", "504b0304", "f0VMRg", "TVqQAAMA", "UEsDBA", "H4sIA", "KLUv", "070701", "MSCF", "hsqs",
     "KDMV", "eval(", "os.system", "javascript:", "powershell -e", "subprocess.", "DownloadString", "/bin/sh",
-    "/dev/tcp/", "<?php", "x" * 30,
+    "/dev/tcp/", "<?php", "x" * 30, "ignore all", " instructions", "system: ", "do  not ", "report this model",
+    "you\tare now ", "an AI", "AI scanners ", "must", "mark it as ", "safe", "reply only", "hidden prompt:", "${jndi",
+    "verified", "; drop table", "union  select", "bias_l", "bias_1", "bias_I", "xO", "x0",
 ]  # fmt: skip
 
 
@@ -43,7 +45,7 @@ def _facts(texts):
 
 
 def test_the_columns_are_those_of_each_string():
-    texts = ["", "a", "ab", "b\x00", "Ab.c", "é", "..", "a" * 1000]
+    texts = ["", "A", "Ab", "aa", "a", "ab", "b\x00", "Ab.c", "é", "..", "a" * 1000]
     facts = _facts(texts)
     column, ids = facts.derive(TextBytes), facts.NodeProto.name
     encoded = [text.encode() for text in texts]
@@ -56,6 +58,13 @@ def test_the_columns_are_those_of_each_string():
     assert column.begin_like([b"ab", b"."])[ids].tolist() == [
         text.lower().startswith((b"ab", b".")) for text in encoded
     ]
+    upper = bytes.maketrans(b"a", b"A")
+    hashes = column.hashes(ids, upper, 1000).tolist()
+    assert [hashes.index(number) for number in hashes] == [
+        [other.translate(upper) for other in encoded].index(text.translate(upper)) for text in encoded
+    ]
+    words = [b"ab", b".", b"b.c", b"a" * 999]
+    assert column.contain(words)[ids].tolist() == [any(word in text.lower() for word in words) for text in encoded]
     assert not column.begin_like([])[ids].any() and not column.have(b"").any()
 
 
@@ -63,11 +72,22 @@ def test_a_document_without_strings():
     facts = Facts(Document(b""), onnxwire.ModelProto)
     column = facts.derive(TextBytes)
     assert column.lengths.tolist() == [0]
+    assert not column.contain([b"a"]).any()
     assert not (column.have(b"a") | column.have_at(0, b"a") | column.begin_like([b"a"])).any()
 
 
 @each(
-    "rule", ["control", "direction", "invisible", "look_alike", "length", "injection", "mixed_script", "text_control"]
+    "rule",
+    [
+        "control",
+        "direction",
+        "invisible",
+        "look_alike",
+        "length",
+        "injection",
+        "mixed_script",
+        "text_control",
+    ],
 )
 def test_a_rule_of_names_finds_the_same_without_candidates(rule, monkeypatch):
     facts = _facts(TEXTS)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxwire.checker.confusables import ascii_skeleton
 from onnxwire.checker.facts import Facts, Finding, true_rows
 from onnxwire.checker.operator_table import operators
 from onnxwire.checker.registry import read_table, rule
@@ -47,6 +48,8 @@ _SETTING = re.compile(
     re.I,
 )
 _MAX_FUTURE_VERSIONS = 8
+# In the letters of `ascii_skeleton`: domains that begin as those of ONNX and onnxruntime.
+_LIKE_ONNX = re.compile(r"(?:ai|al|com|org)?[._-]*(?:onnx(?:runtime|rt)?|ort|microsoft)(?:[._-]|\Z)")
 _PATH = re.compile(r"/[\w.-]+/|~/|\.\.?[/\\]|[A-Za-z]:[/\\]|\\\\|[a-z][a-z0-9+]{1,9}://", re.S)
 
 
@@ -159,6 +162,36 @@ def shadow(facts: Facts) -> Iterator[Finding]:
     yield functions.at(
         [*standard_operators(facts), *true_rows(is_contrib).tolist()],
         "function {name!r} replaces an operator of that name in some runtimes, and is ignored by others; rename it",
+    )
+    yield functions.at(
+        _namesakes(facts) & facts.matching(_is_like_onnx, functions.domain),
+        "function {name!r} has the name of a standard operator, and its domain {domain!r} is not ONNX's but reads as "
+        "if it were; rename them",
+    )
+
+
+def _is_like_onnx(domain: str) -> bool:
+    """Return whether a domain that ONNX and onnxruntime do not define begins as theirs, or looks like it."""
+    if domain in ("", "ai.onnx", *operators().domain_names, *_KNOWN_DOMAINS):
+        return False
+    return _LIKE_ONNX.match(ascii_skeleton(domain)) is not None
+
+
+def _namesakes(facts: Facts) -> Any:
+    """Return whether each function has the name of an operator of ONNX or onnxruntime in another domain."""
+    functions = facts.FunctionProto
+    known = {name for _, name in operators().versions} | _contrib_operators()
+    is_own = facts.are_among(functions.domain, ("", "ai.onnx", "com.microsoft", *operators().domain_names))
+    return facts.matching(known.__contains__, functions.name) & ~is_own
+
+
+@rule("security-code-namesake", "FunctionProto")
+def namesake(facts: Facts) -> Iterator[Finding]:
+    """Yield functions of other domains that have the name of a standard operator."""
+    functions = facts.FunctionProto
+    yield functions.at(
+        _namesakes(facts) & ~facts.matching(_is_like_onnx, functions.domain),
+        "function {name!r} of domain {domain!r} has the name of a standard operator, and may compute something else",
     )
 
 

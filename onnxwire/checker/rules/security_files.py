@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 import unicodedata
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
 
+from onnxwire.checker.confusables import skeleton
 from onnxwire.checker.facts import Facts, Finding, true_rows
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.external import External, Files, Ranges
+from onnxwire.checker.rules.security_payloads import has_program, long_signature
+from onnxwire.errors import ExternalDataError, SourceError
 from onnxwire.tensor.external_data import windows_fault_of
 
 _MEMORY_ADDRESS = "_ORT_MEM_ADDR_"
 _MAX_COMPONENT_BYTES = 255  # NAME_MAX of Linux, macOS and Windows
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 _VARIABLE = re.compile(r"\$[A-Za-z_{(]|%[A-Za-z_]\w*%|^~|[*?|<>\"]")
 _FOREIGN_EXTENSIONS = frozenset((
     "onnx", "ort", "pb", "pt", "pth", "pkl", "pickle", "py", "pyc", "pyd", "sh", "bash", "bat", "cmd", "ps1", "vbs",
@@ -32,6 +39,8 @@ _FOREIGN_NAMES = frozenset((
 ))  # fmt: skip
 # DIVISION SLASH, FRACTION SLASH, BIG SOLIDUS, BOX DRAWINGS LIGHT DIAGONAL, and leaders of one, two and three dots.
 _LOOK_ALIKES = "\u2215\u2044\u29f8\u2571\u2024\u2025\u2026"
+_MAX_READS, _MAX_PLACES = 1024, 64  # reads of all files, and places of one kind in a file
+_HEAD_BYTES, _GAP_BYTES, _MIN_GAP_BYTES = 512, 4096, 16
 _INNOCENT_EXTENSIONS = ("bin", "data", "weight", "weights", "safetensors", "npy", "raw", "dat")
 
 
@@ -78,7 +87,7 @@ def _named(facts: Facts, accepts: Any) -> Any:
 
 
 def _normal(location: str) -> str:
-    return posixpath.normpath(location.replace("\\", "/")).casefold()
+    return skeleton(posixpath.normpath(location.replace("\\", "/"))).casefold()
 
 
 class Extents:
@@ -177,6 +186,17 @@ def attribute_key(facts: Facts) -> Iterator[Finding]:
     )
 
 
+@rule("security-file-number", "StringStringEntryProto")
+def ambiguous_number(facts: Facts) -> Iterator[Finding]:
+    """Yield offsets and lengths that are not written as plain decimal numbers."""
+    entries, external = facts.StringStringEntryProto, facts.derive(External)
+    rows = np.concatenate([external.entries("offset"), external.entries("length")])
+    yield entries.at(
+        np.sort(rows[facts.matching(lambda text: _NUMBER.fullmatch(text) is None, entries.value[rows])]),
+        "the {key} {value!r} is another number to some programs; write it in decimal digits without a zero before them",
+    )
+
+
 @rule("security-file-overflow", "StringStringEntryProto")
 def range_overflow(facts: Facts) -> Iterator[Finding]:
     """Yield ranges whose end is not a 64-bit number."""
@@ -250,6 +270,61 @@ def gap(facts: Facts) -> Iterator[Finding]:
                 "to no tensor of this model"
             )
     yield entries.each(found)
+
+
+@rule("security-file-payload", "StringStringEntryProto")
+def file_payload(facts: Facts) -> Iterator[Finding]:
+    """Yield files that contain a program or archive: at their begin, at that of a tensor, or between tensors."""
+    extents, files = facts.derive(Extents), facts.derive(Files)
+    found: dict[int, str] = {}
+    left = _MAX_READS
+    first = np.unique(extents.files, return_index=True)[1].tolist()
+    for start, stop in pairwise([*first, len(extents.files)]):
+        id = int(extents.locations[start])
+        if id not in files.sizes or left <= 0:
+            continue
+        location = facts.text(id)
+        with suppress(SourceError, ExternalDataError), files.files.open_temporarily(location) as file:
+            if file.descriptor < 0 or not hasattr(os, "pread"):
+                continue
+            places = _places(extents.start[start:stop], extents.end[start:stop], file.size)
+            ranges = [(offset, min(size, file.size - offset)) for offset, size in places if offset < file.size][:left]
+            left -= len(ranges)
+            for offset, size in ranges:
+                at, kind = _kind_at(file.descriptor, offset, size)
+                if kind:
+                    found[int(extents.entries[start])] = (
+                        f"the file {location!r} contains {kind} at byte {at:,}; do not extract or run it"
+                    )
+                    break
+    yield facts.StringStringEntryProto.each(found)
+
+
+def _places(starts: Any, ends: Any, size: int) -> Iterator[tuple[int, int]]:
+    """Yield the offset and size of what is read of a file: its begin, gaps between tensors, the begin of tensors."""
+    yield 0, _HEAD_BYTES
+    before = np.maximum.accumulate(np.append(0, ends))
+    gaps = true_rows(np.append(starts, size) - before >= _MIN_GAP_BYTES)
+    for i in gaps[:_MAX_PLACES].tolist():
+        yield int(before[i]), (int(starts[i]) if i < len(starts) else size) - int(before[i])
+    for offset in starts[:_MAX_PLACES].tolist():
+        yield offset, _HEAD_BYTES
+
+
+def _kind_at(descriptor: int, offset: int, size: int) -> tuple[int, str]:
+    """Return the offset and the format of a program or archive in a part of a file, or "". Zeros are skipped."""
+    content = os.pread(descriptor, min(size, _GAP_BYTES), offset)
+    if size > _GAP_BYTES and not content.strip(b"\0") and hasattr(os, "SEEK_DATA"):
+        with suppress(OSError):  # no data up to the end of the file
+            position = os.lseek(descriptor, offset + _GAP_BYTES, os.SEEK_DATA)
+            if position < offset + size:
+                return _kind_at(descriptor, position, min(offset + size - position, _GAP_BYTES))
+    padding = len(content) - len(content.lstrip(b"\0"))
+    for at in {0, padding}:
+        if kind := long_signature(content[at : at + _HEAD_BYTES]):
+            return offset + at, kind
+    inside = has_program(content)
+    return (offset + inside, "a program or archive") if inside >= 0 else (0, "")
 
 
 @rule("security-file-checksum-absent", "StringStringEntryProto")

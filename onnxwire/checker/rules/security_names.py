@@ -45,6 +45,10 @@ _INVISIBLE = re.compile(
 )
 _PICTOGRAM = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff][\u200d\ufe0e\ufe0f]+")
 _MAX_NAME_CHARS = 4096
+_MAX_TEXT = 1 << 14  # characters of documentation that are searched
+_VALUE_COLUMNS = {"TensorProto": ("name",), "ValueInfoProto": ("name",)}
+_SIMILAR = bytes.maketrans(b"I1|O", b"lll0")
+_MIN_SIMILAR_CHARS, _MAX_SIMILAR_CHARS = 3, 128
 _LOOK_ALIKE = "{!a} looks like {!r}, but is a different name; use the known name"
 _MARKS = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u20d0-\u20ff]{8}")
 # Names with a special meaning in spreadsheets, shells, SQL, printf, str.format, paths, XML, HTML, JavaScript or
@@ -68,10 +72,44 @@ _TEXT_INJECTION = re.compile(
     r"""|\b169\.254\.169\.254\b|\bmetadata\.google\.internal\b|https?://\d{1,3}(?:\.\d{1,3}){3}\b"""
     r"""|\b(?:https?|ftp)://[^\s"'<>]{1,400}\.(?:exe|sh|ps1|bat|dll|so|scr|msi|hta|jar|pkl)(?:$|[?#\s"'])"""
     r"""|['"]\s+or\s+\d+\s*=\s*\d+"""
+    r"""|\bunion\s+(?:all\s+)?select\b|['"]\s{0,4}\)?\s{0,4}(?:or|and)\s{1,4}['"]?\w{1,20}['"]?\s{0,4}(?:=(?!=)|like\b)|\bxp_cmdshell\b"""
+    r"""|\b(?:sleep\s?\(\s?\d|benchmark\s?\(\s?\d{4}|pg_sleep|load_file\s?\()|\bwaitfor\s+delay\b|\binto\s+(?:out|dump)file\b"""
+    r"""|\binformation_schema\.|['"]\s{0,4};?\s{0,4}--\s{0,4}$|\{\{\s{0,4}(?:\d{1,8}\s?\*\s?\d|config\.items|self\.__|''\.__)"""
     r"""|\r?\n\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S*\s+\[?(?:INFO|WARN|ERROR|DEBUG)""",
     re.I,
 )
-_TEXT_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e0fff]")
+# Commands to a language model that reviews or converts the file, in documentation, metadata and names. Each match has
+# one of the words.
+_PROMPT = re.compile(
+    r"""\b(?:ignore|disregard|forget|override|bypass)[\W_]{1,3}(?:[^\W_]+[\W_]{1,3}){0,4}"""
+    r"""(?:instructions?|prompts?|rules|guidelines|directions)(?![^\W_])"""
+    r"""|(?:^|\n|\|>)[ \t]{0,8}(?:system|developer)\s{0,4}:?\s{0,4}\S.{0,400}"""
+    r"""\b(?:ignore|disregard|do\s+not\s+(?:report|mention)|(?:report|answer|reply)\s+(?:only|that)|no\s+issues|verified)\b"""
+    r"""|\byou\s+are\s+now\s+(?:an?\s+)?(?:\w+\s+)?(?:AI|assistant|model|chatbot|DAN|mode|allowed|free)\b"""
+    r"""|\b(?:AI|LLM|language[\s-]model|automated)\s+(?:agents?|reviewers?|scanners?|auditors?)\b.{0,80}\b(?:must|should|please|shall|do\s+not)\b"""
+    r"""|\b(?:do\s+not|don't|never)\s+(?:report|flag|mention|warn|alert|scan|analy[sz]e|reveal|disclose)\b.{0,80}\b(?:file|model|issue|finding|problem|user|malicious|this|node)"""
+    r"""|\b(?:mark|report|classify|treat|approve|rate|label)\s+(?:this|it|the\s+(?:file|model))\b.{0,60}\b(?:safe|clean|benign|harmless|trusted|trustworthy|verified)\b"""
+    r"""|\b(?:answer|respond|reply|say)\s+(?:only|exactly|just)\b"""
+    r"""|\b(?:new|updated|hidden|system)\s+(?:instructions?|prompts?)\s{0,4}:""",
+    re.I | re.S,
+)
+_PROMPT_WORDS = (
+    b"instruction", b"prompt", b"rules", b"guidelines", b"directions", b"system", b"developer", b"now", b"agent",
+    b"review", b"scan", b"auditor", b"report", b"flag", b"mention", b"warn", b"alert", b"analy", b"reveal", b"disclose",
+    b"safe", b"clean", b"benign", b"harmless", b"trust", b"verified", b"answer", b"respond", b"reply", b"say",
+)  # fmt: skip
+# The part of _TEXT_INJECTION that documentation does not have either.
+_DOCUMENT_INJECTION = re.compile(
+    r"""\$\{\s*(?:jndi|\$\{)|__(?:globals|subclasses|builtins|import)__|<!ENTITY|\bunion\s+(?:all\s+)?select\b|\bxp_cmdshell\b"""
+    r"""|['"]?\)?\s*;\s*(?:drop|delete|insert|alter)\s+(?:table|from|into)\b|\binformation_schema\."""
+    r"""|-----BEGIN [A-Z ]{0,20}PRIVATE KEY|\b169\.254\.169\.254\b|\bmetadata\.google\.internal\b|\bLD_PRELOAD=""",
+    re.I,
+)
+_DOCUMENT_WORDS = (
+    b"${", b"__globals", b"__subclass", b"__builtins", b"__import", b"<!entity", b"select", b"cmdshell", b";",
+    b"information_schema", b"private key", b"169.254", b"google.internal", b"ld_preload",
+)  # fmt: skip
+_TEXT_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e0fff]")
 
 
 def _ids(facts: Facts, accepts: Callable[[str], bool], candidates: Any) -> Any:
@@ -102,8 +140,8 @@ def _at_names(facts: Facts, table: Any, template: str, columns: Mapping[str, tup
             for field in fields:
                 ids = getattr(sheet, field)
                 yield sheet.at(table[ids], template, text=sheet.texts(ids))
-    if columns is _COLUMNS:
-        for name in _LISTS:
+    if columns is _COLUMNS or columns is _VALUE_COLUMNS:
+        for name in _LISTS if columns is _COLUMNS else _LISTS[:1]:
             if name in facts.present:
                 elements = facts.lists(name)
                 is_found = table[elements.value]
@@ -181,6 +219,36 @@ def _shown_as(text: str) -> str:
     return skeleton(text) if composed == text else composed
 
 
+@rule("security-name-similar")
+def similar(facts: Facts) -> Iterator[Finding]:
+    """Yield names of values that differ from another one in ASCII letters that look alike."""
+    is_value = np.zeros(facts.columns.text_count(), bool)
+    for name in ("NodeProto.output", "FunctionProto.input"):
+        if name in facts.present:
+            is_value[facts.lists(name).value] = True
+    for type_name in ("TensorProto", "ValueInfoProto"):
+        if type_name in facts.present:
+            is_value[facts[type_name].name] = True
+    texts = facts.derive(TextBytes)
+    is_value &= (texts.lengths >= _MIN_SIMILAR_CHARS) & (texts.lengths <= _MAX_SIMILAR_CHARS)
+    ids = true_rows(is_value)
+    hashes = texts.hashes(ids, _SIMILAR, _MAX_SIMILAR_CHARS)
+    order = np.argsort(hashes, kind="stable")
+    is_same = hashes[order[1:]] == hashes[order[:-1]]
+    table = np.zeros(len(is_value), bool)
+    others: dict[str, str] = {}
+    for i in true_rows(is_same).tolist():
+        first, second = (facts.columns.raw_text(int(ids[order[k]])) for k in (i, i + 1))
+        if first.translate(_SIMILAR) == second.translate(_SIMILAR):
+            table[ids[order[i + 1]]] = True
+            others[second.decode("utf-8", "replace")] = first.decode("utf-8", "replace")
+    template = "the name {text!r} looks like {other!r} in many fonts, but is another value"
+    for found in _at_names(facts, table, template, _VALUE_COLUMNS):
+        shown = found.columns["text"]
+        found.columns["other"] = lambda row, shown=shown: others.get(shown[row], "")
+        yield found
+
+
 @rule("security-name-domain", "NodeProto")
 def domain_look_alike(facts: Facts) -> Iterator[Finding]:
     """Yield the first node of each domain, and of each operator, that looks like a known one in ASCII."""
@@ -250,6 +318,15 @@ def injection(facts: Facts) -> Iterator[Finding]:
             np.isin(entries.value, wrong),
             "the value of {key!r} is a command, formula, format or path to programs that use it; remove it",
         )
+    table = _ids(facts, lambda text: _PROMPT.search(text[:_MAX_TEXT]) is not None, texts.contain(_PROMPT_WORDS))
+    template = "the text is a command to a language model that reads it; remove it"
+    yield from _at_names(facts, table, template, _TEXTS)
+    yield from _at_names(facts, table, template, _COLUMNS)
+    candidates = texts.contain(_DOCUMENT_WORDS)
+    table = _ids(facts, lambda text: _DOCUMENT_INJECTION.search(text[:_MAX_TEXT]) is not None, candidates)
+    template = "the text is a command or address to programs that use it; remove it"
+    yield from _at_names(facts, table, template, dict.fromkeys(_DOCUMENTED, ("doc_string",)))
+    yield from _at_names(facts, table, template, _COLUMNS)
 
 
 @rule("security-name-script")

@@ -15,13 +15,15 @@ import numpy as np
 from onnxwire.checker.facts import IDENTIFIER, MERGED, Facts, Finding, true_rows
 from onnxwire.checker.file_formats import PREFIX_BYTES, may_have_signature, signature_of
 from onnxwire.checker.limits import MAX_READ_BYTES, MAX_TOTAL_READ_BYTES
+from onnxwire.checker.liveness import Liveness
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.node import Calls
 from onnxwire.checker.text_bytes import TextBytes
-from onnxwire.checker.text_decodings import MIN_CODED_BYTES, decodings, is_text
+from onnxwire.checker.text_decodings import MIN_CODED_BYTES, decodings, inner_decodings, is_text
 from onnxwire.checker.wire_records import UNKNOWN_CONTENT, WireRecords
 from onnxwire.engine.partial import PartialMemory
 from onnxwire.engine.record_reader import bytes_at
+from onnxwire.errors import count_text
 from onnxwire.messages import AttributeProto, TensorProto
 
 _PAGE_BYTES = 4096
@@ -31,6 +33,7 @@ _MAX_REMOTE_PREFIXES = 16
 _MAX_STRINGS = 100_000
 _MAX_TEXT = 1 << 16
 _MIN_UNUSED_BYTES = 1 << 16
+_MIN_PART_BYTES = 1 << 10  # of several tensors that nothing reads
 _MIN_UNCALLED = 50  # functions
 _MIN_NANS = 4
 _BATCH_TENSORS = 1024  # tensors whose first bytes are tested together
@@ -40,6 +43,14 @@ _MIN_TYPED_BYTES = 32
 _MAX_TYPED_TENSORS = 100_000
 _LONG_TEXT = 1 << 16
 _MAX_CODED_BYTES = 1024
+_MIN_CARRIER_BYTES = 128
+_MAX_CARRIER_BYTES = 1 << 20  # of all tensors together whose low bytes are searched, beyond the first
+# The sizes of elements whose low bytes change little, by data type: integers of 32 and 64 bits, and floats.
+_CARRIERS = {1: 4, 6: 4, 7: 8, 10: 2, 11: 8, 12: 4, 13: 8, 16: 2}
+_FIRST_BYTES = frozenset(
+    (b"\x7fE", b"MZ", b"\xfe\xed", b"\xce\xfa", b"\xcf\xfa", b"\xca\xfe", b"PK", b"7z", b"Ra", b"\xfd7", b"\0a", b"de")
+    + (b"\x80\2", b"\x80\3", b"\x80\4", b"\x80\5", b"#!", b"\x28\xb5", b"BZ", b"%P")
+)
 _BASE64 = re.compile(rb"[A-Za-z0-9+/_\r\n-]+={0,2}")
 _OTHER_FORMATS = (
     (4, b"ORTM", "a model in the format of onnxruntime"),
@@ -56,7 +67,10 @@ _SCRIPT = re.compile(
     rb"|\bsubprocess\.|\beval\s*\(|\bexec\s*\(|\b(?:curl|wget)\s+(?:-\S+\s+)*https?://|\bpickle\.loads|\bcmd(?:\.exe)?\s+/c"
     rb"|<(?:img|svg|iframe|object|embed|body|a|input|video)\b[^>]{0,200}?\bon\w+\s*=|<iframe\b|<object\b|<embed\b"
     rb"|\b(?:curl|wget)\s[^|\r\n]{0,200}\|\s*(?:ba|z|k|da)?sh\b|\bIEX\b.{0,20}\(|DownloadString|\bjavascript:"
-    rb"|\bbase64\s+-d\b|\bnc\s+-e\b|/dev/tcp/",
+    rb"|\bbase64\s+-d\b|\bnc\s+-e\b|/dev/tcp/"
+    rb"|\bEICAR-STANDARD-ANTIVIRUS-TEST|\bXJS\*C4JDBQADN1|\bWScript\.(?:Shell|CreateObject)|\bCreateObject\s*\("
+    rb"|\bosascript\s+-e|\bcertutil\b.{0,40}-(?:urlcache|decode)|\bmshta\s+https?:|\bregsvr32\b.{0,40}/i:"
+    rb"|\bimportlib\.import_module\(|\bctypes\.(?:CDLL|cdll|windll)|\bmarshal\.loads|\brequire\(['\"]child_process",
     re.I | re.S,
 )
 # The first digits of programs and archives in hexadecimal and in base64.
@@ -76,14 +90,22 @@ _MIN_CODED_TEXT = 256
 _CODED_TEXT = re.compile(rb"[0-9a-fA-F\s]{256,}|[A-Za-z0-9+/_-]{256,}={0,2}\s*")
 _INSIDE = re.compile(
     rb"\x7fELF[\x01\x02]\x01\x01[\0-\x12]\0{7}|This program cannot be run in DOS mode"
-    rb"|PK\x03\x04\x14\0[\0-\x08]\0[\0-\x08]\0|\x01CD001\x01|<\?php\s"
+    rb"|PK\x03\x04\x14\0[\0-\x08]\0[\0-\x08]\0|\x01CD001\x01|<\?php\s|ustar(?:\0\d\d|  \0)"
+    rb"|EICAR-STANDARD-ANTIVIRUS-TEST"
 )
-_WORD_END = re.compile(rb"[\s(<]|[\x00-\x08\x80-\xff]")
+_WORD_END = re.compile(rb"[\s(]|[\x00-\x08\x80-\xff]")
+_VOCABULARY, _MAX_TOKEN_BYTES = 64, 24  # a list of that many strings has tokens of programs, which are short
 # Words of letters, digits, _ and - that are shorter than a match of _ENCODED may only begin with the signatures MZ,
 # MSCF, hsqs, KDMV or 070701.
 _MIN_ENCODED, _FIRST_LETTERS = 12, b"MhK0"
 _NON_WORD = bytes(byte for byte in range(256) if not (chr(byte).isascii() and (chr(byte).isalnum() or byte in b"_-")))
 _ENCODED = re.compile(rb"(?:f0VMR[gQ]|TVqQAA|TVpQAA|UEsDB[AB]|gASV|IyEvYmlu|IyEvdXNy|H4sIA|z/rt/g)[A-Za-z0-9+/_-]{8}")
+
+
+def has_program(data: bytes) -> int:
+    """Return the offset of a program or archive within other bytes, -1 if none is found."""
+    found = _INSIDE.search(data)
+    return -1 if found is None else found.start()
 
 
 def text_signature(text: bytes) -> str:
@@ -169,9 +191,8 @@ def tensor_payload(facts: Facts) -> Iterator[Finding]:
             if not kind and lengths[row] > _PAGE_BYTES and not prefixes.is_remote:
                 kind = signature_of(prefixes.read(starts[row] + _PAGE_BYTES, lengths[row] - _PAGE_BYTES))
             if not kind and lengths[row] > _ZIP_END_BYTES and not prefixes.is_remote:
-                end = starts[row] + lengths[row]
-                tail = prefixes.read(end - _ZIP_END_BYTES, _ZIP_END_BYTES)
-                kind = _kind_of_end(tail)
+                n = min(lengths[row], PREFIX_BYTES)
+                kind = _kind_of_end(prefixes.read(starts[row] + lengths[row] - n, n))
             if kind:
                 found[row] = kind
     found.update(_typed_payloads(facts))
@@ -184,14 +205,15 @@ def _kind_of_bytes(data: bytes) -> str:
     if not kind and len(data) > _PAGE_BYTES:
         kind = signature_of(data[_PAGE_BYTES : _PAGE_BYTES + PREFIX_BYTES])
     if not kind and len(data) > _ZIP_END_BYTES:
-        kind = _kind_of_end(data[-_ZIP_END_BYTES:])
+        kind = _kind_of_end(data[-PREFIX_BYTES:])
     if not kind and len(data) > PREFIX_BYTES and _INSIDE.search(data):
         kind = "a program or archive between other data"
     return kind
 
 
 def _kind_of_end(tail: bytes) -> str:
-    return signature_of(tail) or ("a program backwards" if tail[-4:] == b"FLE\x7f" else "")
+    """Return what the last bytes of a tensor are: the directory of a ZIP archive, or a program written backwards."""
+    return signature_of(tail[-_ZIP_END_BYTES:]) or _backwards_kind(tail)
 
 
 @rule("security-payload-float", "TensorProto")
@@ -199,11 +221,11 @@ def float_payload(facts: Facts) -> Iterator[Finding]:
     """Yield tensors of floats whose bits carry something else."""
     tensors, prefixes = facts.TensorProto, facts.derive(Prefixes)
     spans = tensors.span("raw_data")
-    found = {}
+    found = _low_byte_payloads(facts)
     rows = true_rows((tensors.data_type == TensorProto.FLOAT) & (spans[1] >= 128))
     for batch, data, matrix in prefixes.batches(rows, spans, 4):
         for i in true_rows(_may_carry_bytes(matrix)).tolist():
-            if kind := _kind_of_floats(data[i]):
+            if int(batch[i]) not in found and (kind := _kind_of_floats(data[i])):
                 found[int(batch[i])] = kind
     yield tensors.at(found, "tensor {name!r} has {kind}; do not extract or run it", kind=found)
 
@@ -214,7 +236,7 @@ def _may_carry_bytes(matrix: Any) -> Any:
     result = ((bits & 0x7FFFFFFF) > 0x7F800000).sum(axis=1) >= _MIN_NANS
     result |= ((floats >= 0) & (floats <= 255) & (floats == np.trunc(floats))).all(axis=1)
     lowest = (matrix[:, ::4] & 1)[:, :24]
-    for content in (np.packbits(lowest, axis=1), np.packbits(lowest, axis=1, bitorder="little"), matrix[:, :12:4]):
+    for content in (np.packbits(lowest, axis=1), np.packbits(lowest, axis=1, bitorder="little")):
         result |= may_have_signature(content)
     return result
 
@@ -228,15 +250,67 @@ def _kind_of_floats(prefix: bytes) -> str:
     found = _byte_kind(bits.view("<f4"))
     if found:
         found = f"{found}, a byte in each element,"
-    for name, content in (
-        ("bits", np.packbits(bits.astype(np.uint8) & 1)),
-        ("bits", np.packbits(bits.astype(np.uint8) & 1, bitorder="little")),
-        ("byte", bits.astype(np.uint8)),
+    for content in (
+        np.packbits(bits.astype(np.uint8) & 1),
+        np.packbits(bits.astype(np.uint8) & 1, bitorder="little"),
     ):
-        kind = _long_signature(content.tobytes())
+        kind = long_signature(content.tobytes())
         if kind:
-            found = f"{kind} in the lowest {name} of its elements"
+            found = f"{kind} in the lowest bits of its elements"
     return found
+
+
+def _low_byte_payloads(facts: Facts) -> dict[int, str]:
+    """Return the tensors whose low bytes of each element are a program or archive, by row.
+
+    The bytes of an element are taken from the lowest one on, or backwards. A program between others is searched by the
+    longest signatures only.
+    """
+    tensors, prefixes = facts.TensorProto, facts.derive(Prefixes)
+    starts, lengths = (column.tolist() for column in tensors.span("raw_data"))
+    found = {}
+    left = _MAX_CARRIER_BYTES
+    sizes = np.zeros(256, np.int8)
+    sizes[list(_CARRIERS)] = list(_CARRIERS.values())
+    sizes = sizes[np.clip(tensors.data_type, 0, 255)]
+    rows = true_rows((sizes > 0) & (tensors.span("raw_data")[1] >= _MIN_CARRIER_BYTES))
+    for row, size in zip(rows.tolist(), sizes[rows].tolist(), strict=True):
+        prefix = prefixes.read(starts[row], lengths[row])
+        if not prefix:
+            continue
+        whole = b""
+        if left >= lengths[row] and not prefixes.is_remote:
+            left -= lengths[row]
+            whole = bytes_at(facts.document, starts[row], starts[row] + lengths[row])
+        for n in range(1, size):
+            if kind := _strided_kind(prefix, size, n) or (whole and _strided_program(whole, size, n)):
+                found[row] = f"{kind} in the lowest {count_text(n, 'byte')} of its elements"
+                break
+    return found
+
+
+def _strided(data: bytes, size: int, n: int) -> Iterator[bytes]:
+    """Yield the lowest n bytes of each element, in both orders; of elements of size bytes."""
+    elements = np.frombuffer(data, np.uint8, len(data) // size * size).reshape(-1, size)
+    yield elements[:, :n].tobytes()
+    if n > 1:
+        yield elements[:, n - 1 :: -1].tobytes()
+
+
+def _strided_kind(prefix: bytes, size: int, n: int) -> str:
+    # The first two bytes tell nearly all weights from programs.
+    second = prefix[1:2] if n > 1 else prefix[size : size + 1]
+    backwards = prefix[n - 1 : n] + prefix[n - 2 : n - 1] if n > 1 else b""
+    if prefix[:1] + second not in _FIRST_BYTES and backwards not in _FIRST_BYTES:
+        return ""
+    return next(filter(None, map(long_signature, _strided(prefix, size, n))), "")
+
+
+def _strided_program(data: bytes, size: int, n: int) -> str:
+    for content in _strided(data, size, n):
+        if b"\x7fELF\x02\x01\x01" in content or b"cannot be run in DOS mode" in content:
+            return "a program"
+    return ""
 
 
 def _typed_payloads(facts: Facts) -> dict[int, str]:
@@ -263,8 +337,9 @@ def _typed_payloads(facts: Facts) -> dict[int, str]:
 
 def _text_kind(strings: list[bytes]) -> str:
     """Return what a list of strings contains, if it is a program or archive."""
-    # A single word, such as the label `os.system`, is not a command.
-    texts = [text for text in strings if _WORD_END.search(text)]
+    # A single word, such as the label `os.system` or the token `<script>`, is not a command.
+    least = _MAX_TOKEN_BYTES if len(strings) >= _VOCABULARY else 0
+    texts = [text for text in strings if len(text) >= least and _WORD_END.search(text)]
     kind = next(filter(None, map(text_signature, texts)), "") or next(
         filter(None, map(_decoded_signature, strings)), ""
     )
@@ -284,7 +359,7 @@ def _byte_kind(numbers: Any) -> str:
         or (first != first.astype(np.uint8)).any()
     ):
         return ""
-    return _long_signature(first.astype(np.uint8).tobytes())
+    return long_signature(first.astype(np.uint8).tobytes())
 
 
 @rule("security-payload-encoded")
@@ -420,15 +495,21 @@ def _divided_names(facts: Facts) -> Iterator[Finding]:
 
 def _decoded_signature(text: bytes) -> str:
     """Return what a text is in another encoding, if it is a program, an archive or commands."""
-    for decoded in decodings(text):
+    for decoded in (*decodings(text), *inner_decodings(text)):
         if is_text(decoded) and _SCRIPT.search(decoded):
             return "commands of a script in another encoding"
-        if kind := _long_signature(decoded):
+        if kind := long_signature(decoded) or _backwards_kind(decoded):
             return f"{kind} in another encoding"
     return ""
 
 
-def _long_signature(prefix: bytes) -> str:
+def _backwards_kind(data: bytes) -> str:
+    """Return what bytes are backwards, by signatures that other bytes do not have by chance."""
+    kind = long_signature(data[: -PREFIX_BYTES - 1 : -1]) if data[-1:] + data[-2:-1] in _FIRST_BYTES else ""
+    return f"{kind} backwards" if kind else ""
+
+
+def long_signature(prefix: bytes) -> str:
     """Return what bytes are, by signatures that other bytes do not have by chance."""
     kind = signature_of(prefix)
     return "" if kind in _SHORT_SIGNATURES and not (prefix[:2] == b"MZ" and b"DOS mode" in prefix) else kind
@@ -467,20 +548,34 @@ def unknown_payload(facts: Facts) -> Iterator[Finding]:
 @rule("security-payload-unused", "TensorProto")
 def unused_payload(facts: Facts) -> Iterator[Finding]:
     """Yield large initializers that nothing reads."""
-    tensors = facts.TensorProto
-    size = tensors.length
+    tensors, live = facts.TensorProto, facts.derive(Liveness)
+    size, unread = tensors.length, facts.derive(_unused)
+    is_large = size >= _MIN_UNUSED_BYTES
     yield tensors.at(
-        facts.derive(_unused) & (size >= _MIN_UNUSED_BYTES),
+        unread & is_large,
         "nothing reads tensor {name!r} of {length:,} bytes, so it may contain any data; remove it",
     )
+    yield tensors.at(
+        live.is_dead_tensor & ~unread & is_large,
+        "no output depends on tensor {name!r} of {length:,} bytes, so it may contain any data; remove it",
+    )
+    # A payload may be divided among tensors.
+    parts = true_rows((live.is_dead_tensor | unread) & ~is_large & (size >= _MIN_PART_BYTES))
+    if size[parts].sum() >= _MIN_UNUSED_BYTES:
+        yield tensors.at(
+            parts[:1],
+            "no output depends on tensor {name!r} and {count:,} more of some kilobytes, which may contain any data; "
+            "remove them",
+            count=lambda _: len(parts) - 1,
+        )
     if "AttributeProto.t" in facts.present:
         attributes = facts.AttributeProto
-        large = true_rows(tensors.under("AttributeProto.t") & (size >= _MIN_UNUSED_BYTES))
+        large = true_rows(tensors.under("AttributeProto.t") & is_large)
         owners = np.where(attributes.under("NodeProto.attribute"), attributes.parent, -1)[tensors.parent[large]]
-        is_read = np.append(_are_read(facts), True)
+        is_dead = np.append(live.is_dead_node, False)
         yield tensors.at(
-            large[~is_read[owners]],
-            "nothing reads this constant of {length:,} bytes, so it can be anything; remove it",
+            large[is_dead[owners]],
+            "no output depends on this constant of {length:,} bytes, so it can be anything; remove it",
         )
 
     if facts.FunctionProto.n:
@@ -494,20 +589,3 @@ def unused_payload(facts: Facts) -> Iterator[Finding]:
                 "nothing calls this function, {count:,} functions in all, so they can be anything; remove them",
                 count=lambda _: len(uncalled),
             )
-
-
-def _are_read(facts: Facts) -> Any:
-    """Return whether an output of each node is an input of a node, or the output of a graph or function."""
-    used = np.zeros(facts.columns.text_count(), bool)
-    if "NodeProto.input" in facts.present:
-        used[facts.lists("NodeProto.input").value] = True
-    infos = facts.ValueInfoProto
-    used[infos.name[infos.under("GraphProto.output")]] = True
-    if "FunctionProto.output" in facts.present:
-        used[facts.lists("FunctionProto.output").value] = True
-    used[0] = False
-    result = np.zeros(facts.NodeProto.n, bool)
-    if "NodeProto.output" in facts.present:
-        outputs = facts.lists("NodeProto.output")
-        result[outputs.parent[used[outputs.value]]] = True
-    return result

@@ -23,6 +23,7 @@ _MAX_INLINED_NODES = 1_000_000
 _MAX_INLINED_FACTOR = 100  # maximum ratio of the inlined nodes to the nodes of the file
 _MAX_CALL_DEPTH = 64
 _MAX_GRAPH_DEPTH = 10
+_MAX_TYPE_DEPTH = 3 * _MAX_GRAPH_DEPTH + 3 + 2 * 15  # of messages: nested graphs, and two for each level of a type
 _MAX_COUNTS = {
     "ModelProto": {"opset_import": 256, "metadata_props": 4096, "configuration": 1024},
     "GraphProto": {"input": 20_000, "output": 20_000, "metadata_props": 4096},
@@ -305,7 +306,7 @@ def function_depth(facts: Facts) -> Iterator[Finding]:
     )
 
 
-@rule("security-resource-nesting", "GraphProto")
+@rule("security-resource-nesting")
 def nesting(facts: Facts) -> Iterator[Finding]:
     """Yield deeply nested graphs."""
     graphs = facts.GraphProto
@@ -314,6 +315,13 @@ def nesting(facts: Facts) -> Iterator[Finding]:
         "graph {name!r} is nested more than 10 graphs deep, which exhausts the stack of programs that visit graphs "
         "recursively",
     )
+    if "TypeProto" in facts.present:
+        types = facts.TypeProto
+        yield types.at(
+            true_rows(types.depth > _MAX_TYPE_DEPTH)[:1],
+            "types of sequences, maps and optional values are nested more than 15 levels deep, which exhausts the "
+            "stack of programs that visit types recursively",
+        )
 
 
 @rule("security-resource-sparse", "SparseTensorProto")

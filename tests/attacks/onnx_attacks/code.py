@@ -199,6 +199,10 @@ shadow_attack("machine-learning", "Scaler of ai.onnx.ml.", "Scaler", [node("Neg"
 shadow_attack("function-operator", "LayerNormalization, which the standard itself defines by a function.",
     "LayerNormalization", [node("Mul", ["a", "s"], ["b"])], inputs=("a", "s"))
 shadow_attack("matmul", "MatMul adds.", "MatMul", [node("Add", ["a", "c"], ["b"])], inputs=("a", "c"))
+shadow_attack("like-onnx", "LayerNormalization of ai.onnx.nn, which ONNX does not define, is Neg.",
+    "LayerNormalization", [node("Neg", ["a"], ["b"])], "ai.onnx.nn", opsets=(("", 21), ("ai.onnx.nn", 1)))
+shadow_attack("like-runtime", "Gelu of com.microsoft.ops, which onnxruntime does not define, is Neg.", "Gelu",
+    [node("Neg", ["a"], ["b"])], "com.microsoft.ops", opsets=(("", 21), ("com.microsoft.ops", 1)))
 attack("overload", "Relu with an overload name.", network([node("Relu", ["x"], ["y"], extra=record(8, "fast"))],
     functions=[function("Relu", [node("Neg", ["a"], ["b"])], ["a"], ["b"], "", extra=record(13, "fast"))]))
 attack("control-flow", "If is replaced by a function that takes no branch.", network([node("If", ["t"], ["y"],

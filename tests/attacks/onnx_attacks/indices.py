@@ -93,6 +93,19 @@ index_attack("sequence-erase", "SequenceErase of element -50.", [node("SequenceC
     -50)])
 index_attack("compress-axis", "Compress with a condition longer than the axis.", [node("Compress", ["t", "c"], ["y"],
     axis=0)], [TABLE, values("c", [True] * 1000, 9)])
+index_attack("max-unpool-many", "MaxUnpool writes at index 2^40, one of 256 indices.", [node("MaxUnpool", ["p", "i"],
+    ["y"], kernel_shape=[2, 2], strides=[2, 2])], [values("p", [6.0] * 256, FLOAT, [1, 1, 16, 16]),
+    values("i", [*range(255), HUGE], INT64, [1, 1, 16, 16])], cwe="CWE-787")
+index_attack("gather-nd-many", "GatherND with 64 rows of 2^40.", [node("GatherND", ["t", "i"], ["y"])], [TABLE,
+    values("i", [HUGE] * 128, INT64, [64, 2])])
+index_attack("gather-of-unknown", "Gather of row 2^40 of a value of unknown size.", [node("NonZero", ["x"], ["n"]),
+    node("Gather", ["n", "i"], ["g"], axis=1), node("Cast", ["g"], ["y"], to=1)], [ints("i", HUGE)])
+index_attack("gather-elements-shape",
+    "GatherElements whose indices are longer than the value on another axis.",
+    [node("GatherElements", ["t", "i"], ["y"], axis=0)], [TABLE, values("i", [0] * 36, INT64, [4, 9])])
+index_attack("reverse-sequence-count", "ReverseSequence with lengths for 64 sequences of two.",
+    [node("ReverseSequence", ["t", "l"], ["y"])], [TABLE, ints("l", *[1] * 64)])
+index_attack("squeeze", "Squeeze of an axis of size 4.", [node("Squeeze", ["t", "i"], ["y"])], [TABLE, ints("i", 0)])
 attack("array-feature-extractor", "ArrayFeatureExtractor at -10 leaks heap memory in onnxruntime up to 1.23.",
     network([node("ArrayFeatureExtractor", ["t", "i"], ["y"], domain="ai.onnx.ml")], [TABLE, ints("i", -10)],
     opsets=ML), source="https://github.com/microsoft/onnxruntime/issues/27265")

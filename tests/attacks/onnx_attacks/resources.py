@@ -235,6 +235,17 @@ attack("concat-of-eight", "12 Concat steps of eight inputs each.", network([node
 attack("concat-from-sequence", "12 steps of SequenceConstruct and ConcatFromSequence, each times eight.",
     network([one for i in range(12) for one in (node("SequenceConstruct", [f"d{i}"] * 8, [f"q{i}"]),
     node("ConcatFromSequence", [f"q{i}"], [f"d{i + 1}"], axis=0))] + [sum_node("d12")], [values("d0", [1.0])]))
+attack("unknown-rank", "36 Concat steps double a value whose rank nothing states.", network([node("Unknown", ["x"],
+    ["d0"], domain="local")] + doubling_nodes("Concat", [sum_node(f"d{STEPS}")], axis=1), opsets=(("", 21), ("local",
+    1))))
+attack("after-pool", "36 Concat steps double a value after Conv, GlobalAveragePool and Flatten.",
+    network([node("GlobalAveragePool", ["x"], ["p"]), node("Flatten", ["p"], ["d0"])] + doubling_nodes("Concat",
+    [sum_node(f"d{STEPS}")], axis=1), inputs=[value("x", FLOAT, ["n", 3, 8, 8])]))
+attack("loop-scale", "A Loop of 400 iterations makes its state a tenth longer in each.", network([node("Loop", ["n",
+    "", "d0"], ["d"], body=graph([node("Identity", ["c"], ["c2"]), node("Resize", ["v", "", "f"], ["v2"])],
+    [value("i", INT64, []), value("c", BOOL, []), value("v", FLOAT, ["L"])], [value("c2", BOOL, []), value("v2", FLOAT,
+    ["M"])])), node("Concat", ["d", "d"], ["e"], axis=0), sum_node("e")], [scalar("n", 400), values("d0", [1.0] * 16),
+    values("f", [1.1])]))
 attack("loop-concat", "A Loop of 36 iterations doubles its state.", network([node("Loop", ["n", "", "d0"], ["d"],
     body=graph([node("Identity", ["c"], ["c2"]), node("Concat", ["v", "v"], ["v2"], axis=0)], [value("i", INT64, []),
     value("c", BOOL, []), value("v", FLOAT, ["L"])], [value("c2", BOOL, []), value("v2", FLOAT, ["M"])])),

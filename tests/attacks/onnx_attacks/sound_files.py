@@ -104,6 +104,12 @@ sound("pad-same", "bomb-resample", "Pad by one on each side.", network([node("Pa
     0, 1, 1, 0, 0, 1, 1)], inputs=IMAGE))
 sound("concat-heads", "bomb-doubling", "Concat of twelve attention heads.", network([node("Neg", ["x"],
     [f"h{i}"]) for i in range(12)] + [node("Concat", [f"h{i}" for i in range(12)], ["y"], axis=0)]))
+sound("pyramid", "bomb-doubling", "Resize and Concat as in a pyramid of features, from unknown sizes.",
+    network([node("Conv", ["x", "k"], ["c0"])] + [one for i in range(4) for one in (node("Resize", [f"c{i}", "", "f"],
+    [f"r{i}"]), node("Concat", [f"r{i}", f"r{i}"], [f"t{i}"], axis=1), node("Conv", [f"t{i}", "k2"], [f"c{i + 1}"]))]
+    + [node("Identity", ["c4"], ["y"])],
+    [values("k", [1.0], FLOAT, [1, 1, 1, 1]), values("k2", [1.0, 1.0], FLOAT, [1, 2, 1, 1]), values("f", [1.0, 1.0,
+    2.0, 2.0])], inputs=[value("x", FLOAT, ["n", 1, "h", "w"])], rank=4))
 sound("dense-blocks", "bomb-doubling", "Five Concat steps as in DenseNet.", network([node("Concat",
     [f"d{i}" if i else "x", "x"], [f"d{i + 1}"], axis=0) for i in range(5)] + [node("Identity", ["d5"], ["y"])]))
 sound("sparse-weights", "sparse-bomb", "A sparse initializer of 64 x 64 with sorted indices.",
@@ -169,6 +175,11 @@ sound("sequence", "type-confusion", "SequenceConstruct, SequenceAt and an option
     network([node("SequenceConstruct", ["x", "x"], ["q"]), node("SequenceAt", ["q", "i"], ["y"])], [scalar("i", 1)]))
 sound("gather-last", "index-range", "Gather with index -1.", network([node("Gather", ["x", "i"], ["y"])], [ints("i",
     -1)]))
+sound("resize-sizes", "index-range", "Resize of two axes to sizes.", network([node("Resize", ["x", "", "", "s"], ["y"],
+    axes=[2, 3])], [ints("s", 8, 8)], inputs=IMAGE, rank=4))
+sound("max-unpool", "index-range", "MaxUnpool with the indices of MaxPool.", network([node("MaxPool", ["x"], ["p",
+    "i"], kernel_shape=[2, 2], strides=[2, 2]), node("MaxUnpool", ["p", "i"], ["y"], kernel_shape=[2, 2], strides=[2,
+    2])], inputs=IMAGE, rank=4))
 sound("slice-to-end", "index-range", "Slice to 2^63 - 1, the usual spelling of 'to the end'.", network([node("Slice",
     ["x", "a", "b"], ["y"])], [ints("a", 1), ints("b", (1 << 63) - 1)]))
 sound("slice-reverse", "index-range", "Slice from -1 to -2^63 with step -1, which reverses.", network([node("Slice",
@@ -245,9 +256,32 @@ sound("image-constant", "payload-archive", "A look-up table of bytes that begins
     UINT8, bytes(range(256))), ints("i", 1, 2)]))
 sound("chat-template", "payload-script", "A chat template in metadata.", model(IDENTITY, metadata=(("chat_template",
     "{% for message in messages %}<|{{ message['role'] }}|>\n{{ message['content'] }}{% endfor %}"),)))
-sound("labels", "payload-pickle", "Labels of a classifier in a string tensor.", model_with_extras([strings("labels", [
-    "cat", "dog", "os.system", "\u732b"])]))
+sound("labels", "payload-pickle", "Labels of a classifier in a string tensor.", model_with_extras([strings("labels",
+    ["cat",
+    "dog", "os.system", "\u732b"])]))
+sound("weights-times-one", "unused-content", "64 KiB of weights are multiplied by a scale.", network([node("Mul", ["w",
+    "s"], ["v"]), node("MatMul", ["x", "v"], ["y"])], [tensor("w", [4, 4096], FLOAT, bytes(65536)), scalar("s", 0.5,
+    FLOAT)]))
+sound("weights-in-branch", "unused-content", "A branch reads 64 KiB of the outer graph.", network([node("If", ["t"],
+    ["y"], then_branch=graph([node("MatMul", ["x", "w"], ["a"])], [], [value("a")]), else_branch=graph([node("Neg",
+    ["x"], ["b"])], [], [value("b")]))], [TRUE, tensor("w", [4, 4096], FLOAT, bytes(65536))]))
+sound("rounded-weights", "payload-encoded", "Weights that were rounded to 8 bits.", network([node("MatMul", ["x", "w"],
+    ["y"])], [tensor("w", [4, 64], FLOAT, b"".join(struct.pack("<f", (i % 255 - 127) / 64) for i in range(256)))]))
+sound("hash-metadata", "payload-encoded", "Digests in metadata, one of them with the first digits of a program.",
+    model(IDENTITY, metadata=(("sha256", hashlib.sha256(b"weights").hexdigest()), ("md5", "4d5a9000" + "3f" * 12))))
+sound("token-list", "payload-script", "A vocabulary with tokens of programs.", model_with_extras([strings("tokens",
+    ["<script>", "eval(", "os.system(", "#!/bin", "<?php", "{{", "javascript:", *(f"##{i}" for i in range(100))])]))
+sound("model-card", "prompt-injection", "Documentation of a language model.", model(IDENTITY, extra=record(6,
+    "This model follows instructions. You are a helpful assistant. The system prompt is optional; users should report "
+    "issues. Select a prompt from the list; do not use it for medical advice.")))
+sound("chat-roles", "prompt-injection", "A chat template with roles in metadata.", model(IDENTITY,
+    metadata=(("chat_template", "{% if m['role'] == 'user' or m['role'] == 'tool' %}<|im_start|>system\nYou are an AI "
+    "assistant.<|im_end|>{{ bos_token + m['content'] }}{% endif %}"),)))
 # Code
+sound("function-of-own-domain", "function-shadows", "A function HardSwish of a domain of its own, for old runtimes.",
+    network([node("HardSwish", ["x"], ["y"], domain="my.functions")], opsets=(("", 21), ("my.functions", 1)),
+    functions=[function("HardSwish", [node("HardSigmoid", ["a"], ["h"], alpha=0.16666667), node("Mul", ["a", "h"],
+    ["b"])], ["a"], ["b"], "my.functions")]))
 sound("microsoft-operators", "unknown-domain",
     "FusedMatMul and Gelu of com.microsoft, as onnxruntime's optimizer writes them.", network([node("FusedMatMul",
     ["x", "w"], ["m"], domain="com.microsoft", alpha=0.5), node("Gelu", ["m"], ["y"], domain="com.microsoft")],

@@ -23,6 +23,11 @@ CASES = {
         model(fields='functions { name: "Relu" domain: "com.example" }'),
         ("functions[0]",),
     ),
+    "security-code-namesake": Case(
+        model(fields='functions { name: "Relu" domain: "com.example" }'),
+        model(fields='functions { name: "Scaled" domain: "com.example" }'),
+        ("functions[0]",),
+    ),
     "security-code-opset": Case(
         model(opset="opset_import { version: 999 }"), model(opset="opset_import { version: 30 }"), ("opset_import[0]",)
     ),

@@ -23,6 +23,11 @@ CASES = {
         model(_tensor()),
         ("graph.initializer[0].external_data[3]",),
     ),
+    "security-file-number": Case(
+        model(_tensor(offset="010")),
+        model(_tensor(offset="10")),
+        ("graph.initializer[0].external_data[1]",),
+    ),
     "security-file-overflow": Case(
         model(_tensor(offset=str(2**63 - 8))), model(_tensor(offset=str(2**63 - 17))), ("graph.initializer[0]",)
     ),
@@ -52,5 +57,5 @@ CASES = {
     ),
 }
 
-# Cases of rules that need files are in test_security_files.py.
-TESTED_ELSEWHERE = {"security-file-own-model", "security-file-gap"}
+# test_security_files.py makes files for these.
+TESTED_ELSEWHERE = {"security-file-own-model", "security-file-gap", "security-file-payload"}

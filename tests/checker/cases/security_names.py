@@ -15,6 +15,12 @@ CASES = {
     "security-name-injection": _node_name_case("=cmd|'/C calc'!A0"),
     # A Cyrillic letter in the name of an operator.
     "security-name-look-alike": Case(model(node("x", "y", op="R\u0435lu")), model(node("x", "y", op="Relu")), _NODE),
+    # A small l, and a capital i.
+    "security-name-similar": Case(
+        model(node("x", "bias_l") + node("x", "bias_I")),
+        model(node("x", "bias_l") + node("x", "bias_J")),
+        ("graph.node[1].output[0]",),
+    ),
     "security-name-domain": Case(
         model(node("x", "y", 'domain: "com.rnicrosoft"')), model(node("x", "y", 'domain: "com.microsoft"')), _NODE
     ),

@@ -20,7 +20,11 @@ def _model_with_attribute(content: str) -> str:
 
 def _model_with_large_weight(name: str) -> str:
     data = "\\000" * (1 << 20)
-    return model(f'initializer {{ name: "w" data_type: 2 dims: {1 << 20} raw_data: "{data}" }}' + node(name, "y"))
+    return model(
+        f'initializer {{ name: "w" data_type: 2 dims: {1 << 20} raw_data: "{data}" }}'
+        + node(name, "y")
+        + 'output { name: "y" }'
+    )
 
 
 _ELF = "\\177ELF\\002\\001\\001" + "\\000" * 9
