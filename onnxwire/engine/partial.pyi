@@ -4,7 +4,7 @@ from typing import Any, Protocol
 from typing_extensions import Buffer
 
 Range = tuple[int, int]
-"""The first byte, and the one after the last."""
+"""(start, end): the offsets of the first byte and of the byte after the last."""
 
 class Source(Protocol):
     def fetch(self, memory: PartialMemory, ranges: list[Range]) -> None: ...

@@ -17,9 +17,9 @@ from onnxwire.engine.table cimport Field, Table, find_field
 from onnxwire.engine.view cimport table_of
 
 cdef enum FaultKind:
-    BAD_RECORD           # explain() has the details
-    BAD_RUN              # explain_packed() has the details
-    TOO_DEEP
+    BAD_RECORD           # explain() determines the fault
+    BAD_RUN              # a packed run; explain_packed() determines the fault
+    TOO_DEEP             # nested more than MAX_DEPTH deep
 
 cdef struct Result:
     FaultKind kind
@@ -101,8 +101,8 @@ cdef const uint8_t* check_message(
     return NULL
 
 
-cdef bint is_sound(const Table* table, const uint8_t* p, const uint8_t* end, int depth) noexcept nogil:
-    """Return whether all records between p and end, nested ones included, are sound; depth: as for check_message."""
+cdef bint is_valid(const Table* table, const uint8_t* p, const uint8_t* end, int depth) noexcept nogil:
+    """Return whether all records between p and end, nested ones included, are valid; depth: as for check_message."""
     cdef Result result
     result.min_bytes = NO_LIMIT
     result.n_values = result.max_values = 0
@@ -152,17 +152,17 @@ cdef int check_document(Document document, Table* table) except -1:
 
 cdef int check_all(Document document, Table* table, Result* result) except -1:
     cdef Damage damage
-    cdef const uint8_t* sound
+    cdef const uint8_t* checked_end
     fetch_structure(document, table, LONG_BYTES, NO_LIMIT, NULL, NULL)
     document.check_open()
     document.pins += 1
     with nogil:
         # The address of an empty document may be NULL.
-        sound = document.end
+        checked_end = document.end
         if document.start < document.end:
-            sound = check_message(table, document.start, document.end, MAX_DEPTH, result)
+            checked_end = check_message(table, document.start, document.end, MAX_DEPTH, result)
     document.pins -= 1
-    if sound != NULL or document.start == document.end:
+    if checked_end != NULL or document.start == document.end:
         return 0
     if result.kind == TOO_DEEP:
         memset(&damage, 0, sizeof(damage))
