@@ -80,8 +80,8 @@ static inline int ow_map(int fd, size_t size, uint8_t **start) {
 static inline void ow_unmap(uint8_t *start, size_t size) { (void)munmap(start, size); }
 
 /* Replace the pages that contain the bytes from `begin` to `end` of a mapping by private memory with the same bytes,
- * read from the file. start, size: the mapping. On Linux the pages are replaced atomically, because other threads may read
- * them. */
+ * read from the file. start, size: the mapping. On Linux the pages are replaced atomically, because other threads may
+ * read them. */
 static inline int ow_read_in(uint8_t *start, size_t size, size_t begin, size_t end, int fd) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     begin -= begin % page;

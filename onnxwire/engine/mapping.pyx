@@ -12,7 +12,8 @@ cdef extern from "mapping.h" nogil:
     void ow_unmap(uint8_t* start, size_t size)
     int ow_read_in(uint8_t* start, size_t size, size_t begin, size_t end, int fd)
 
-# Whether FileMapping is available. Python's mmap keeps a descriptor open per file, and a model may have one file per tensor.
+# Whether FileMapping is available. Python's mmap, the alternative, keeps a descriptor open per file, and a model may
+# have one file per tensor.
 IS_NATIVE = sys.platform != "win32"
 
 

@@ -21,25 +21,25 @@ from onnxwire.engine.view cimport field_value, fill, named_field, text_at
 cdef class NameFilter:
     """Up to MAX_FILTER_NAMES names; selects the messages in which a string field, at any depth, may equal one of them.
 
-    Edited messages are selected without a scan, and so are damaged ones and those nested more than 100 deep, so that
-    their reader raises the error.
+    Edited messages are selected without a scan. Damaged messages and those nested more than 100 deep are selected, too:
+    the code that reads them then raises the error.
     """
 
     @staticmethod
     def of(names):
         """Make a filter of names. Returns None if there are too many names, or too long ones, for a linear search."""
-        cdef NameFilter name_filter = NameFilter.__new__(NameFilter)
+        cdef NameFilter result = NameFilter.__new__(NameFilter)
         cdef bytes name
-        name_filter.encoded = [text.encode("utf-8", "surrogateescape") for text in names]
-        if len(name_filter.encoded) > MAX_FILTER_NAMES or any([len(name) >= LONG_BYTES for name in name_filter.encoded]):
+        result.encoded = [text.encode("utf-8", "surrogateescape") for text in names]
+        if len(result.encoded) > MAX_FILTER_NAMES or any([len(name) >= LONG_BYTES for name in result.encoded]):
             return None
-        for name in name_filter.encoded:
+        for name in result.encoded:
             if name:
-                name_filter.names[name_filter.n] = name
-                name_filter.sizes[name_filter.n] = <uint64_t>len(name)
-                name_filter.signatures |= signature(<const uint8_t*>name_filter.names[name_filter.n], name_filter.sizes[name_filter.n])
-                name_filter.n += 1
-        return name_filter
+                result.names[result.n] = name
+                result.sizes[result.n] = <uint64_t>len(name)
+                result.signatures |= signature(<const uint8_t*>result.names[result.n], result.sizes[result.n])
+                result.n += 1
+        return result
 
     cdef bint contains(self, const uint8_t* p, uint64_t n) noexcept:
         cdef int i
