@@ -232,16 +232,16 @@ cdef int add_unknown(list steps) except -1:
 
 
 cdef int add_to_unknown(Overlay overlay, Step step) except -1:
-    cdef PyObject* old = overlay.unknown
+    cdef PyObject* old_fields = overlay.unknown
     step.n = <uint64_t>PyBytes_GET_SIZE(step.value)
-    if old == NULL:
+    if old_fields == NULL:
         step.destination = step.value  # `apply` stores it in the overlay
-    elif Py_REFCNT(old) == 1:
+    elif Py_REFCNT(old_fields) == 1:
         # Append in place, so that a loop of merges takes linear time.
         lengthen(&overlay.unknown, step.value)
     else:
-        overlay.unknown = owned(<bytes><object>old + <bytes>step.value)
-        Py_DECREF(<object>old)
+        overlay.unknown = owned(<bytes><object>old_fields + <bytes>step.value)
+        Py_DECREF(<object>old_fields)
     return 0
 
 

@@ -130,13 +130,13 @@ cdef class PartialMemory:
 
     cdef bint has(self, const uint8_t* p, uint64_t n) noexcept nogil:
         """Return whether all bytes of a range are resident."""
-        cdef uint64_t page, last
+        cdef uint64_t page, last_page
         if n == 0:
             return True
         page = <uint64_t>(p - self.start) // PAGE_BYTES
-        last = (<uint64_t>(p - self.start) + n - 1) // PAGE_BYTES
-        while page <= last:
-            if page % 64 == 0 and last - page >= 63:
+        last_page = (<uint64_t>(p - self.start) + n - 1) // PAGE_BYTES
+        while page <= last_page:
+            if page % 64 == 0 and last_page - page >= 63:
                 if ~self.pages[page // 64]:
                     return False
                 page += 64
@@ -210,7 +210,7 @@ cdef class PartialMemory:
     def missing(self, ranges):
         """Return the pages of byte ranges that are not resident, as ascending and disjoint byte ranges."""
         cdef uint64_t page = 0
-        cdef uint64_t last, first
+        cdef uint64_t last_page, first_page
         cdef list missing_ranges = []
         for start, end in sorted(ranges):
             if not 0 <= start <= end <= self.size:
@@ -218,13 +218,13 @@ cdef class PartialMemory:
             if start == end:
                 continue
             page = max(page, <uint64_t>start // PAGE_BYTES)
-            last = <uint64_t>(end - 1) // PAGE_BYTES
-            while page <= last:
-                first = page
-                while page <= last and not self.pages[page // 64] >> (page % 64) & 1:
+            last_page = <uint64_t>(end - 1) // PAGE_BYTES
+            while page <= last_page:
+                first_page = page
+                while page <= last_page and not self.pages[page // 64] >> (page % 64) & 1:
                     page += 1
-                if page > first:
-                    missing_ranges.append((first * PAGE_BYTES, min(page * PAGE_BYTES, self.size)))
+                if page > first_page:
+                    missing_ranges.append((first_page * PAGE_BYTES, min(page * PAGE_BYTES, self.size)))
                 else:
                     page += 1
         return missing_ranges
@@ -233,7 +233,7 @@ cdef class PartialMemory:
     def put(self, uint64_t offset, data):
         """Store fetched bytes: whole pages, or up to the end of the file."""
         cdef Py_buffer buffer
-        cdef uint64_t page, last, n, length
+        cdef uint64_t page, last_page, n, length
         PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
         self.exports += 1
         try:
@@ -245,8 +245,8 @@ cdef class PartialMemory:
             if offset % PAGE_BYTES or (n % PAGE_BYTES and offset + n != self.size):
                 raise IndexError("not whole pages of the file")
             page = offset // PAGE_BYTES
-            last = (offset + n - 1) // PAGE_BYTES
-            length = (last - page + 1) * PAGE_BYTES
+            last_page = (offset + n - 1) // PAGE_BYTES
+            length = (last_page - page + 1) * PAGE_BYTES
             if ow_make_accessible(self.start, <size_t>self.reserved, <size_t>offset, <size_t>length):
                 raise MemoryError
             # Resident bytes are not written again, because other threads may read them.
@@ -256,7 +256,7 @@ cdef class PartialMemory:
                 # Huge pages are not used: allocating them took three times as long as the copy.
                 ow_populate(self.start + offset, <size_t>n)
                 memcpy(self.start + offset, buffer.buf, <size_t>n)
-            while page <= last:
+            while page <= last_page:
                 if not self.pages[page // 64] >> (page % 64) & 1:
                     self.pages[page // 64] |= <uint64_t>1 << (page % 64)
                     self.resident += min(<uint64_t>PAGE_BYTES, self.size - page * PAGE_BYTES)

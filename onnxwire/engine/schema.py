@@ -61,7 +61,10 @@ class Schema:
 
     def _add_enum(self, file: FileDescriptor, prefix: str, syntax: str, table: EnumTable) -> None:
         name, doc, _, rows = table
-        values = [EnumValueDescriptor(row[1], row[0], row[2], row[3], row[4]) for row in rows]
+        values = [
+            EnumValueDescriptor(value_name, number, since, until, value_doc)
+            for number, value_name, since, until, value_doc in rows
+        ]
         self.enums[prefix + name] = EnumTypeWrapper(
             EnumDescriptor(file, prefix + name, doc, syntax == "proto2", values)
         )

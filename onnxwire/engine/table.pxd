@@ -93,7 +93,7 @@ cdef inline Field* find_sparse_field(const Table* table, uint32_t number) noexce
 
 
 cdef inline uint64_t bit_of(const Table* table) noexcept nogil:
-    """Return a 64-bit mask with one bit that depends on the table; if a schema has more than 64, tables share bits."""
+    """Return a 64-bit mask with one bit for the table. In schemas of more than 64 tables, several share a bit."""
     return <uint64_t>1 << (<size_t>table // sizeof(Table) & 63)
 
 

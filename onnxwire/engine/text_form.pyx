@@ -38,7 +38,7 @@ cdef enum:
     PIECE_BYTES = 3 << 14      # size of the pieces of longer values
     NUMBERS_PER_BATCH = 4096   # numbers that are printed between two checks of the buffer's size
 
-# How numbers are written, apart from the digits of whole numbers.
+# The text form of floats and doubles.
 cdef enum NumberStyle:
     RUNTIME_NUMBERS   # as protobuf's C runtime: 1, 1e+06; floats with 6 or 9 digits, doubles with 15 or 17
     PROTOC_NUMBERS    # the same, but subnormal floats have 9 digits, because protoc's strtof reports an underflow

@@ -102,8 +102,8 @@ cdef inline PyObject* cached_text(Text* texts, const Text* key) noexcept:
 cdef inline void cache_text(Text* texts, const Text* key, object text) noexcept:
     """Cache a string; it replaces the string in its entry."""
     cdef Text* entry = entry_of(texts, key)
-    cdef PyObject* old = entry.text
+    cdef PyObject* old_text = entry.text
     entry[0] = key[0]
     Py_INCREF(text)
     entry.text = <PyObject*>text
-    Py_XDECREF(old)
+    Py_XDECREF(old_text)

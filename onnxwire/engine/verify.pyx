@@ -151,6 +151,7 @@ cdef int check_document(Document document, Table* table) except -1:
 
 
 cdef int check_all(Document document, Table* table, Result* result) except -1:
+    """Check an open document and list its long values in `result`; raise DecodeError for the first fault."""
     cdef Damage damage
     cdef const uint8_t* checked_end
     fetch_structure(document, table, LONG_BYTES, NO_LIMIT, NULL, NULL)
