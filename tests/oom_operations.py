@@ -274,6 +274,11 @@ add_edit(
     lambda m: m.MergeFrom(ModelProto.FromString(UNKNOWN + OTHER_MODEL)),
     lambda: merged_unknown(),
 )
+add_edit(
+    "MergeFrom of unknown fields into a graph without any",
+    lambda m: m.MergeFrom(ModelProto.FromString(UNKNOWN_INSIDE)),
+    lambda: merged_unknown(),
+)
 add_edit("ParseFromString", lambda m: m.ParseFromString(OTHER_MODEL))
 add_edit("ClearField", lambda m: m.graph.ClearField("node"))
 add_edit("ClearField of a message", lambda m: m.ClearField("graph"))

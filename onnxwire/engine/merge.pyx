@@ -224,7 +224,8 @@ cdef int add_unknown(list steps) except -1:
             n_done += 1
     except MemoryError:
         for step in steps[:n_done]:
-            if step.action == ADD_UNKNOWN:
+            # A message without unknown fields in its overlay is not changed before `apply`.
+            if step.action == ADD_UNKNOWN and step.destination is None:
                 overlay = <Overlay>step.target.overlay
                 shorten(overlay.unknown, PyBytes_GET_SIZE(<object>overlay.unknown) - <Py_ssize_t>step.n)
         raise
