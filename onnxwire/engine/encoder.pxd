@@ -46,7 +46,7 @@ cdef struct Scratch:
 cdef class Encoder:
     """Encodes a message in two passes, measuring and writing, or a short one in a single pass."""
     cdef bint deterministic
-    cdef bint writing
+    cdef bint writing            # the second pass, or the single one; False while measuring
     cdef bint in_memory          # long values are copied too, so that all bytes must be resident
     cdef Spans missing           # bytes that are not resident; None if all are
     cdef bint growing            # single pass, into a buffer that the encoder owns and that grows up to `limit` bytes

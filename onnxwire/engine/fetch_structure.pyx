@@ -24,6 +24,7 @@ cdef enum:
 
 
 cdef struct Level:
+    # A message or group that the walk has entered.
     const Table* table       # NULL in a group
     const uint8_t* record    # the record whose value is the message
     const uint8_t* p
@@ -189,7 +190,7 @@ cdef int walk_record(
                 if not memory.has(value, n):
                     memory.fetch_ahead(value, n, readahead_end)
             elif is_deep:
-                memory.source.stepped(value - memory.start, p - memory.start, level.record - memory.start)
+                memory.source.note_skipped_value(value - memory.start, p - memory.start, level.record - memory.start)
     else:
         p = NULL
     level.p = end if p == NULL else p

@@ -51,8 +51,8 @@ cdef class PartialMemory:
     source: an object with three methods. `fetch(memory, ranges)` fetches byte ranges, pairs (start, end), and returns
     when they are resident. `fetch_ahead(memory, start, end, limit)` fetches the bytes that a walk has reached, and
     bytes that it will probably need next, up to the offset `limit`. Both raise SourceError if bytes cannot be fetched.
-    `stepped(start, end, record)` is called for each long value that a walk skips: its start and end, and the offset of
-    the record of the message that contains it.
+    `note_skipped_value(start, end, record)` is called for each long value that a walk skips: its start and end, and the
+    offset of the record of the message that contains it.
     """
 
     @critical_section

@@ -98,11 +98,11 @@ def parse(text: str, source: str = "<table>") -> FileTables:
     Raises ValueError with the line number.
     """
     reader = _Reader()
-    for number, line in enumerate([*text.splitlines(), "## end"], 1):
+    for line_number, line in enumerate([*text.splitlines(), "## end"], 1):
         try:
-            reader.read(line.strip(), number)
+            reader.read(line.strip(), line_number)
         except ValueError as error:
-            raise ValueError(f"{source}, line {number}: {error}") from None
+            raise ValueError(f"{source}, line {line_number}: {error}") from None
     header = reader.header
     imports = [part.strip() for part in header["imports"].split(",") if part.strip()]
     return FileTables(source, reader.name, header["package"], header["syntax"], imports, reader.messages, reader.enums)
@@ -120,7 +120,7 @@ class _Reader:
         self.columns: list[str] = []
         self.used_keys: set[int | str] = set()  # names and field numbers of the section's current rows
 
-    def read(self, line: str, number: int) -> None:
+    def read(self, line: str, line_number: int) -> None:
         """Parse a line; raise ValueError for an invalid one."""
         if line.startswith("## "):
             self._end_section()
@@ -129,7 +129,7 @@ class _Reader:
         elif line.startswith("# "):
             self.name = line[2:].strip()
         elif line.startswith("|"):
-            self._read_row(line, number)
+            self._read_row(line, line_number)
         elif line and self.section is not None:
             self.section = self.section._replace(doc=f"{self.section.doc} {line}".strip())
         elif ":" in line and line.partition(":")[0] in self.header:
@@ -166,7 +166,7 @@ class _Reader:
                     raise ValueError(f"a field of {section.name} has the reserved {row.name or row.first}")
             self.messages.append(section)
 
-    def _read_row(self, line: str, number: int) -> None:
+    def _read_row(self, line: str, line_number: int) -> None:
         if self.section is None:
             raise ValueError("a table before the first heading")
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -185,7 +185,7 @@ class _Reader:
             elif row["type"] == "reserved":
                 self.section.reserved.append(_reserved_row(row))
             else:
-                field = _field_row(row, number)
+                field = _field_row(row, line_number)
                 self.section.fields.append(field)
                 self._mark_as_used(field.until, field.name, field.number)
 
