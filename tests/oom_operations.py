@@ -191,7 +191,7 @@ def loaded(data: bytes) -> Callable[[str], ModelProto]:
 
 
 add("load", file_of(DATA), load, keeps_memory=True)
-add("headers of large tensors", loaded(large_tensors()), list_and_close, look=lambda m: None)
+add("headers of large tensors", loaded(large_tensors()), list_and_close, read_content=lambda m: None)
 add("FromString", lambda: DATA, lambda data: ModelProto.FromString(data).graph.node[1].name)
 add("getters", message_of(), read_all)
 add("getters of many", message_of(LONG_DATA), by_index)
@@ -327,6 +327,11 @@ add_edit(
 add_edit(
     "MergeFrom of unknown fields",
     lambda m: m.MergeFrom(ModelProto.FromString(UNKNOWN + OTHER_MODEL)),
+    lambda: merged_unknown(),
+)
+add_edit(
+    "MergeFrom of unknown fields into a graph without any",
+    lambda m: m.MergeFrom(ModelProto.FromString(UNKNOWN_INSIDE)),
     lambda: merged_unknown(),
 )
 add_edit("ParseFromString", lambda m: m.ParseFromString(OTHER_MODEL))

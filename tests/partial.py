@@ -28,7 +28,7 @@ class Source:
     def fetch_ahead(self, memory: PartialMemory, start: int, end: int, limit: int) -> None:
         self.fetch(memory, [(start, end)])
 
-    def stepped(self, start: int, end: int, record: int) -> None:
+    def note_skipped_value(self, start: int, end: int, record: int) -> None:
         pass
 
     def chunks(self, start: int, end: int) -> Iterator[bytes]:

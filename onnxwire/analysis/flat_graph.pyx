@@ -19,7 +19,7 @@ from onnxwire._varint cimport MAX_DEPTH, WIRE_LEN, Record, read_record
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.memory cimport free, malloc, realloc
 from onnxwire.engine.partial cimport LONG_BYTES
-from onnxwire.engine.scan cimport is_plain
+from onnxwire.engine.scan cimport is_unedited
 from onnxwire.engine.texts cimport new_text
 from onnxwire.engine.view cimport View
 from onnxwire.index.names cimport INITIALIZER as DEFINED_BY_INITIALIZER
@@ -591,7 +591,7 @@ cdef int scan_node(View node, FlatGraph graph, int32_t vertex, int32_t* operator
     cdef Record record
     cdef int32_t slot = 0, index = 0
     cdef bint has_graphs = False, has_doc_string = False, has_other_notes = False
-    if not is_plain(node):
+    if not is_unedited(node):
         return IS_NOT_PLAIN
     document = <Document>node.document
     p, end = node.start, node.end
@@ -640,7 +640,7 @@ cdef int scan_value(View value, Interner interner, int32_t* name, int32_t* type)
     cdef Record record
     cdef int n_types = 0
     name[0], type[0] = EMPTY, NONE
-    if is_plain(value):
+    if is_unedited(value):
         p, end = value.start, value.end
         while p != NULL and p < end:
             p = read_record(p, end, MAX_DEPTH, &record)

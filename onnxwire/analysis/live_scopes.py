@@ -5,7 +5,7 @@ This module serves edits, and readers of a few graphs. The rules are those of `i
 
 from __future__ import annotations
 
-from onnxwire.engine.scan import mentioning, strings_of
+from onnxwire.engine.scan import select_messages, strings_of
 from onnxwire.index.names import definitions_of
 from onnxwire.index.producers import producers_of
 from onnxwire.messages import FunctionProto, GraphProto
@@ -58,9 +58,9 @@ def _definitions_in(
     # Most graphs in attributes lack most of these fields, and a damaged file can have millions of empty graphs.
     for field, elements in scope.ListFields():
         if field.name == "node":
-            outputs = strings_of(mentioning(elements, names) if names else elements, "output")
+            outputs = strings_of(select_messages(elements, names) if names else elements, "output")
         elif field.name == "initializer":
-            initializers = [tensor.name for tensor in mentioning(elements, names)]
+            initializers = [tensor.name for tensor in select_messages(elements, names)]
         elif field.name == "sparse_initializer":
             initializers += [sparse.values.name for sparse in elements]
         elif field.name == "input":

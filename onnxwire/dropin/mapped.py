@@ -115,7 +115,7 @@ def _verify_and_read(document: Document, mapping: FileMapping | mmap, descriptor
 
 
 def _count_parts(mapping: FileMapping | mmap) -> int:
-    return mapping.parts if isinstance(mapping, FileMapping) else 0
+    return mapping.n_private_ranges if isinstance(mapping, FileMapping) else 0
 
 
 def _read_structure(mapping: FileMapping, descriptor: int, values: list[tuple[int, int]], is_partial: bool) -> None:

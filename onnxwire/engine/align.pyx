@@ -39,29 +39,29 @@ cdef bytes ZEROS = bytes(ZEROS_BYTES)
 cdef enum EditKind:
     LENGTH                   # the length of a message that contains other edits
     PAYLOAD                  # the padding before a payload to be aligned
-    CUT                      # old padding to be removed
+    OLD_PADDING              # padding of an earlier alignment, to be removed
 
 cdef struct Edit:
     # A replacement of bytes of the document. Edits are sorted by offset, so a message precedes its content.
     EditKind kind
     Py_ssize_t parent        # index of the LENGTH of the enclosing message, or -1
-    uint64_t at
-    uint64_t cut             # bytes removed
-    uint64_t added           # bytes inserted
+    uint64_t offset          # in the document
+    uint64_t n_removed       # bytes
+    uint64_t n_inserted      # bytes
     uint64_t length          # LENGTH: the old length. PAYLOAD: bytes between the padding and the payload itself
     uint64_t growth          # LENGTH: change of the length, modulo 2**64. PAYLOAD: padding beyond the minimum
-    uint32_t padding         # PAYLOAD: number of the padding field
+    uint32_t padding_number  # PAYLOAD: number of the padding field
 
 cdef struct Target:
     # The fields to align in the messages of a table.
-    bint reaches             # messages of the table have a target field, or may contain messages that have one
+    bint may_contain_targets  # messages of the table have a target field, or may contain messages that have one
     uint32_t number          # the number of the target field, or 0
-    uint32_t padding         # number of the padding field
+    uint32_t padding_number  # number of the padding field
 
 
 @final
 @cython.no_gc
-cdef class Layout:
+cdef class AlignmentEdits:
     """The edits that align the payloads of a document."""
     cdef Document document
     cdef TableOwner owner
@@ -71,7 +71,7 @@ cdef class Layout:
     cdef Py_ssize_t capacity
     cdef uint64_t threshold
     cdef uint64_t alignment
-    cdef uint64_t total      # size of the new encoding
+    cdef uint64_t new_size   # size of the new encoding
 
     @critical_section
     def __cinit__(self, Document document, cls, targets, uint64_t threshold, uint64_t alignment):
@@ -90,7 +90,7 @@ cdef class Layout:
             raise MemoryError
         for owner, name, padding in targets:
             self.add_target(owner, name, padding)
-        self.mark_reaching()
+        self.mark_containing_tables()
 
     @critical_section
     def __dealloc__(self):
@@ -111,8 +111,8 @@ cdef class Layout:
         if not 1 <= padding <= MAX_FIELD_NUMBER or 19000 <= padding < 20000 or find_field(table, padding) != NULL:
             raise FieldValueError(f"{padding} is not a number for an unknown field of {cls.__name__}")
         target.number = row.number
-        target.padding = padding
-        target.reaches = True
+        target.padding_number = padding
+        target.may_contain_targets = True
         return 0
 
     cdef Target* target_of(self, const Table* table) noexcept:
@@ -120,7 +120,7 @@ cdef class Layout:
             return NULL
         return &self.targets[table - self.owner.tables]
 
-    cdef void mark_reaching(self) noexcept:
+    cdef void mark_containing_tables(self) noexcept:
         """Mark the tables whose messages may contain target fields at any depth."""
         cdef bint is_done = False
         cdef Table* table
@@ -131,9 +131,9 @@ cdef class Layout:
             for i in range(self.owner.n_tables):
                 table = &self.owner.tables[i]
                 for k in range(table.n_fields):
-                    if table.fields[k].sub != NULL and not self.targets[i].reaches:
-                        if self.target_of(table.fields[k].sub).reaches:
-                            self.targets[i].reaches = True
+                    if table.fields[k].sub != NULL and not self.targets[i].may_contain_targets:
+                        if self.target_of(table.fields[k].sub).may_contain_targets:
+                            self.targets[i].may_contain_targets = True
                             is_done = False
 
     # --- collecting edits
@@ -147,8 +147,8 @@ cdef class Layout:
         """
         cdef Document document = self.document
         cdef Target* target = self.target_of(table)
-        cdef Py_ssize_t payload = -1
-        cdef Py_ssize_t inner
+        cdef Py_ssize_t payload_index = -1
+        cdef Py_ssize_t length_index
         cdef const uint8_t* record
         cdef const uint8_t* length
         cdef const uint8_t* value
@@ -166,28 +166,28 @@ cdef class Layout:
                 continue
             field = find_field(table, tag >> 3)
             if field == NULL:
-                if tag >> 3 == target.padding:
-                    self.add(CUT, parent, record, <uint64_t>(p - record))
+                if tag >> 3 == target.padding_number:
+                    self.add(OLD_PADDING, parent, record, <uint64_t>(p - record))
             elif field.number == target.number:
                 # The last record of a singular field is its value; earlier ones need no alignment.
-                if payload >= 0:
-                    self.edits[payload].kind = CUT
-                payload = self.add_payload(target, parent, record, value) if n >= self.threshold else -1
-            elif field.sub != NULL and n > self.threshold and self.target_of(field.sub).reaches:
+                if payload_index >= 0:
+                    self.edits[payload_index].kind = OLD_PADDING
+                payload_index = self.add_payload(target, parent, record, value) if n >= self.threshold else -1
+            elif field.sub != NULL and n > self.threshold and self.target_of(field.sub).may_contain_targets:
                 if depth == 0:
                     raise too_deep(document, record)
-                inner = self.add(LENGTH, parent, length, <uint64_t>(value - length))
-                self.edits[inner].length = n
-                self.edits[inner].added = LENGTH_BYTES
-                self.scan(field.sub, value, p, depth - 1, inner)
-                if self.n == inner + 1:
-                    self.n = inner
+                length_index = self.add(LENGTH, parent, length, <uint64_t>(value - length))
+                self.edits[length_index].length = n
+                self.edits[length_index].n_inserted = LENGTH_BYTES
+                self.scan(field.sub, value, p, depth - 1, length_index)
+                if self.n == length_index + 1:
+                    self.n = length_index
             if n >= FAR_SKIP_BYTES and p < end:
                 advise_far(&document.far, p)
         return 0
 
-    cdef Py_ssize_t add(self, EditKind kind, Py_ssize_t parent, const uint8_t* p, uint64_t cut) except -1:
-        """Add an edit that removes `cut` bytes at p; returns its index."""
+    cdef Py_ssize_t add(self, EditKind kind, Py_ssize_t parent, const uint8_t* p, uint64_t n_removed) except -1:
+        """Add an edit that removes `n_removed` bytes at p; returns its index."""
         cdef Py_ssize_t capacity
         cdef Edit* edits
         cdef Edit* edit
@@ -202,61 +202,61 @@ cdef class Layout:
         memset(edit, 0, sizeof(Edit))
         edit.kind = kind
         edit.parent = parent
-        edit.at = <uint64_t>(p - self.document.start)
-        edit.cut = cut
+        edit.offset = <uint64_t>(p - self.document.start)
+        edit.n_removed = n_removed
         self.n += 1
         return self.n - 1
 
     cdef Py_ssize_t add_payload(
         self, const Target* target, Py_ssize_t parent, const uint8_t* record, const uint8_t* value
     ) except -1:
-        cdef uint64_t at = <uint64_t>(record - self.document.start)
-        cdef uint64_t cut = 0
+        cdef uint64_t offset = <uint64_t>(record - self.document.start)
+        cdef uint64_t n_removed = 0
         cdef Edit* edit
         # Old padding right before the payload is replaced; if both have the same size, nothing changes.
         while self.n:
             edit = &self.edits[self.n - 1]
-            if edit.kind != CUT or edit.parent != parent or edit.at + edit.cut != at:
+            if edit.kind != OLD_PADDING or edit.parent != parent or edit.offset + edit.n_removed != offset:
                 break
-            at = edit.at
-            cut += edit.cut
+            offset = edit.offset
+            n_removed += edit.n_removed
             self.n -= 1
-        self.add(PAYLOAD, parent, self.document.start + at, cut)
+        self.add(PAYLOAD, parent, self.document.start + offset, n_removed)
         edit = &self.edits[self.n - 1]
         edit.length = <uint64_t>(value - record)
-        edit.padding = target.padding
+        edit.padding_number = target.padding_number
         return self.n - 1
 
-    # --- sizes and offsets
+    # --- sizes
 
-    cdef void lay_out(self) noexcept:
-        """Compute the paddings, the new lengths and the total, for the current sizes of the length fields."""
+    cdef void compute_sizes(self) noexcept:
+        """Compute the paddings, the new lengths and the new size, for the current sizes of the lengths."""
         cdef uint64_t shift = 0      # modulo 2**64: it may be negative
-        cdef uint64_t least
+        cdef uint64_t min_padding
         cdef Edit* edit
         cdef Py_ssize_t i
         for i in range(self.n):
             edit = &self.edits[i]
             if edit.kind == PAYLOAD:
-                least = <uint64_t>varint_size(<uint64_t>edit.padding << 3) + 1
-                edit.added = (edit.at + shift + edit.length) % self.alignment
-                edit.added = (self.alignment - edit.added if edit.added else 0) + edit.growth
-                while 0 < edit.added < least:
-                    edit.added += self.alignment
-            elif edit.kind == CUT:
-                edit.added = 0
+                min_padding = <uint64_t>varint_size(<uint64_t>edit.padding_number << 3) + 1
+                edit.n_inserted = (edit.offset + shift + edit.length) % self.alignment
+                edit.n_inserted = (self.alignment - edit.n_inserted if edit.n_inserted else 0) + edit.growth
+                while 0 < edit.n_inserted < min_padding:
+                    edit.n_inserted += self.alignment
+            elif edit.kind == OLD_PADDING:
+                edit.n_inserted = 0
             else:
                 edit.growth = 0
-            shift += edit.added - edit.cut
-        self.total = <uint64_t>len(self.document) + shift
+            shift += edit.n_inserted - edit.n_removed
+        self.new_size = <uint64_t>len(self.document) + shift
         for i in range(self.n - 1, -1, -1):
             edit = &self.edits[i]
             if edit.parent >= 0:
-                self.edits[edit.parent].growth += edit.added - edit.cut
+                self.edits[edit.parent].growth += edit.n_inserted - edit.n_removed
                 if edit.kind == LENGTH:
                     self.edits[edit.parent].growth += edit.growth
 
-    cdef bint widen(self) noexcept:
+    cdef bint widen_lengths(self) noexcept:
         """Widen the lengths of 32 GiB and more, for which five bytes are not enough; returns whether any changed.
 
         protobuf's own readers are limited to 2 GiB. Ours accept a sixth byte only if the value needs it. The sixth byte
@@ -272,9 +272,9 @@ cdef class Layout:
             if edit.kind != LENGTH:
                 continue
             length = edit.length + edit.growth
-            if <uint64_t>varint_size(length) > edit.added:
-                edit.added = <uint64_t>varint_size(length)
-            elif edit.added > LENGTH_BYTES and length >> LENGTH_BITS == 0:
+            if <uint64_t>varint_size(length) > edit.n_inserted:
+                edit.n_inserted = <uint64_t>varint_size(length)
+            elif edit.n_inserted > LENGTH_BYTES and length >> LENGTH_BITS == 0:
                 k = i + 1
                 while self.edits[k].kind != PAYLOAD:
                     k += 1
@@ -289,58 +289,58 @@ cdef class Layout:
 
     cdef list pieces(self):
         """Return the new encoding: bytes objects, and ranges of the document."""
-        cdef Gatherer gatherer = Gatherer.__new__(Gatherer)
+        cdef PieceJoiner joiner = PieceJoiner.__new__(PieceJoiner)
         cdef uint64_t position = 0
-        cdef uint64_t zeros
+        cdef uint64_t n_zeros
         cdef Edit* edit
         cdef Py_ssize_t i
-        cdef bytes head
-        gatherer.document = self.document
-        gatherer.gathered = bytearray()
-        gatherer.pieces = []
+        cdef bytes prefix
+        joiner.document = self.document
+        joiner.short_bytes = bytearray()
+        joiner.pieces = []
         for i in range(self.n):
             edit = &self.edits[i]
-            head = head_of(edit)
-            zeros = edit.added - <uint64_t>len(head)
-            if edit.added == edit.cut and matches_at(head, zeros, self.document.start + edit.at):
+            prefix = prefix_of(edit)
+            n_zeros = edit.n_inserted - <uint64_t>len(prefix)
+            if edit.n_inserted == edit.n_removed and matches_at(prefix, n_zeros, self.document.start + edit.offset):
                 continue
-            gatherer.copy(position, edit.at)
-            gatherer.write(head, zeros)
-            position = edit.at + edit.cut
-        gatherer.copy(position, <uint64_t>len(self.document))
-        gatherer.flush()
-        return gatherer.pieces
+            joiner.copy(position, edit.offset)
+            joiner.write(prefix, n_zeros)
+            position = edit.offset + edit.n_removed
+        joiner.copy(position, <uint64_t>len(self.document))
+        joiner.flush()
+        return joiner.pieces
 
 
 @final
-cdef class Gatherer:
+cdef class PieceJoiner:
     """Joins short pieces to longer ones."""
     cdef Document document
-    cdef bytearray gathered
+    cdef bytearray short_bytes
     cdef list pieces
 
     cdef int copy(self, uint64_t start, uint64_t end) except -1:
         """Add bytes of the document."""
         if end - start < MAX_COPIED_BYTES and end - start < <uint64_t>len(self.document):
-            self.gathered += (<const char*>self.document.start)[start:end]
+            self.short_bytes += (<const char*>self.document.start)[start:end]
         elif start < end:
             self.flush()
             self.pieces.append((start, end - start))
         return 0
 
-    cdef int write(self, bytes head, uint64_t zeros) except -1:
+    cdef int write(self, bytes prefix, uint64_t n_zeros) except -1:
         """Add bytes, and zeros after them."""
-        self.gathered += head
-        if zeros >= ZEROS_BYTES:
+        self.short_bytes += prefix
+        if n_zeros >= ZEROS_BYTES:
             self.flush()
-            self.pieces += [ZEROS] * <Py_ssize_t>(zeros // ZEROS_BYTES)
-        self.gathered += ZEROS[:zeros % ZEROS_BYTES]
+            self.pieces += [ZEROS] * <Py_ssize_t>(n_zeros // ZEROS_BYTES)
+        self.short_bytes += ZEROS[:n_zeros % ZEROS_BYTES]
         return 0
 
     cdef int flush(self) except -1:
-        if self.gathered:
-            self.pieces.append(bytes(self.gathered))
-            self.gathered.clear()
+        if self.short_bytes:
+            self.pieces.append(bytes(self.short_bytes))
+            self.short_bytes.clear()
         return 0
 
 
@@ -353,7 +353,7 @@ cdef object too_deep(Document document, const uint8_t* record):
     return damage_error(document, damage, document.end)
 
 
-cdef uint8_t* write_wide(uint8_t* p, uint64_t value, uint64_t width) noexcept nogil:
+cdef uint8_t* write_padded_varint(uint8_t* p, uint64_t value, uint64_t width) noexcept nogil:
     """Write a varint in exactly `width` bytes; returns its end."""
     while width > 1:
         p[0] = <uint8_t>(value | 0x80)
@@ -364,50 +364,50 @@ cdef uint8_t* write_wide(uint8_t* p, uint64_t value, uint64_t width) noexcept no
     return p + 1
 
 
-cdef bytes head_of(const Edit* edit):
+cdef bytes prefix_of(const Edit* edit):
     """Return the inserted bytes without trailing zeros: a length, or the tag and length of a padding field."""
-    cdef uint8_t[20] head
-    cdef uint8_t* p = head
-    cdef uint64_t rest
+    cdef uint8_t[20] prefix
+    cdef uint8_t* p = prefix
+    cdef uint64_t n_bytes
     cdef uint64_t width = 1
-    if edit.added == 0:
+    if edit.n_inserted == 0:
         return b""
     if edit.kind == LENGTH:
-        p = write_wide(p, edit.length + edit.growth, edit.added)
+        p = write_padded_varint(p, edit.length + edit.growth, edit.n_inserted)
     else:
-        p = write_varint(p, <uint64_t>edit.padding << 3 | WIRE_LEN)
-        rest = edit.added - <uint64_t>(p - head)
+        p = write_varint(p, <uint64_t>edit.padding_number << 3 | WIRE_LEN)
+        n_bytes = edit.n_inserted - <uint64_t>(p - prefix)
         # A longer length leaves fewer zeros to count, for which the shorter form may suffice; use the first that fits.
-        while (rest - width) >> (7 * width):
+        while (n_bytes - width) >> (7 * width):
             width += 1
-        p = write_wide(p, rest - width, width)
-    return (<const char*>head)[:p - head]
+        p = write_padded_varint(p, n_bytes - width, width)
+    return (<const char*>prefix)[:p - prefix]
 
 
-cdef bint matches_at(bytes head, uint64_t zeros, const uint8_t* p) noexcept:
-    """Return whether the bytes at p are `head` followed by `zeros` zeros; False if they are not resident."""
-    cdef uint64_t n = <uint64_t>len(head)
-    if not is_resident(p, n + zeros):
+cdef bint matches_at(bytes prefix, uint64_t n_zeros, const uint8_t* p) noexcept:
+    """Return whether the bytes at p are `prefix` followed by `n_zeros` zeros; False if they are not resident."""
+    cdef uint64_t n = <uint64_t>len(prefix)
+    if not is_resident(p, n + n_zeros):
         return False
-    if memcmp(p, <const char*>head, n) != 0:
+    if memcmp(p, <const char*>prefix, n) != 0:
         return False
     p += n
-    return zeros == 0 or (p[0] == 0 and memcmp(p, p + 1, zeros - 1) == 0)
+    return n_zeros == 0 or (p[0] == 0 and memcmp(p, p + 1, n_zeros - 1) == 0)
 
 
-cdef Layout laid_out(Document document, cls, targets, uint64_t threshold, uint64_t alignment):
-    cdef Layout layout = Layout(document, cls, targets, threshold, alignment)
+cdef AlignmentEdits alignment_edits_of(Document document, cls, targets, uint64_t threshold, uint64_t alignment):
+    cdef AlignmentEdits edits = AlignmentEdits(document, cls, targets, threshold, alignment)
     document.check_open()
     document.set_root(cls)
     fetch_structure(document, table_of(cls), LONG_BYTES, LONG_BYTES, NULL, NULL)
     document.check_open()
     # An empty document may have no address at all.
     if document.start < document.end:
-        layout.scan(table_of(cls), document.start, document.end, MAX_DEPTH, -1)
-    layout.lay_out()
-    while layout.widen():
-        layout.lay_out()
-    return layout
+        edits.scan(table_of(cls), document.start, document.end, MAX_DEPTH, -1)
+    edits.compute_sizes()
+    while edits.widen_lengths():
+        edits.compute_sizes()
+    return edits
 
 
 @critical_section
@@ -428,12 +428,12 @@ def align_payloads(Document document, cls, targets, uint64_t threshold, uint64_t
     Raises DecodeError for the first damaged record that is read, and FieldValueError for an unsuitable field, padding
     number or alignment.
     """
-    cdef Layout layout
+    cdef AlignmentEdits edits
     # Allocating lists may start the garbage collector, and so run code that closes the document.
     document.pins += 1
     try:
-        layout = laid_out(document, cls, targets, threshold, alignment)
-        return layout.total, layout.pieces()
+        edits = alignment_edits_of(document, cls, targets, threshold, alignment)
+        return edits.new_size, edits.pieces()
     finally:
         document.pins -= 1
 
@@ -462,4 +462,4 @@ def aligned_pieces(Document document, cls, targets, uint64_t threshold, uint64_t
     return total, pieces
 
 
-forbid_instantiation(Gatherer, b"Layout")
+forbid_instantiation(PieceJoiner, b"align_payloads()")

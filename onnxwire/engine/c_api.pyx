@@ -54,23 +54,23 @@ from onnxwire.errors import FieldTypeError, FieldValueError
 
 
 cdef struct File:
-    # A mapped file that pieces point into, and its state when they were made.
+    # A mapped file that contains bytes of pieces, and its state when the pieces were made.
     PyObject* document
     int descriptor
     OwFileState state
 
 
-cdef struct Place:
+cdef struct PieceBytes:
     # The bytes of a piece, resident or not.
     const uint8_t* p
-    uint32_t file                # the number of the File from 1, or 0
+    uint32_t file_number         # index in `files` + 1; 0 if the bytes are not in a mapped file
 
 
-cdef struct Reading:
-    # What `read` needs without the GIL. Constant until the release.
+cdef struct ReadContext:
+    # The data that `read` uses without the GIL. Constant until the release.
     PyObject* owner              # the Export
     const ow_python_piece* items
-    const Place* places
+    const PieceBytes* piece_bytes
     const File* files
 
 
@@ -78,9 +78,9 @@ cdef struct Reading:
 @no_gc
 cdef class Export:
     """The owner of the pieces of one encoding; C has the only reference."""
-    cdef Reading reading
+    cdef ReadContext read_context
     cdef ow_python_piece* items
-    cdef Place* places
+    cdef PieceBytes* piece_bytes
     cdef Py_ssize_t n
     cdef File* files
     cdef uint32_t n_files
@@ -94,65 +94,67 @@ cdef class Export:
             if self.items[i].data == NULL:
                 (<Payload>self.owners[i]).document.pins -= 1
         free(self.items)
-        free(self.places)
+        free(self.piece_bytes)
         free(self.files)
 
     cdef int fill(self, list parts, bint is_lazy) except -1:
-        """Set up the pieces of an encoding. Other code may run, so parts are pinned one by one."""
-        cdef size_t room = <size_t>len(parts) or 1
+        """Create the pieces of an encoding. Each part is pinned when it is added, because other code may run."""
+        cdef size_t capacity = <size_t>len(parts) or 1
         cdef uint64_t offset = 0
-        self.items = <ow_python_piece*>calloc(room, sizeof(ow_python_piece))
-        self.places = <Place*>calloc(room, sizeof(Place))
-        if self.items == NULL or self.places == NULL:
+        self.items = <ow_python_piece*>calloc(capacity, sizeof(ow_python_piece))
+        self.piece_bytes = <PieceBytes*>calloc(capacity, sizeof(PieceBytes))
+        if self.items == NULL or self.piece_bytes == NULL:
             raise MemoryError
         self.owners = []
         for part in parts:
             self.add(part if isinstance(part, bytes) else (<Piece>part).payload, offset, is_lazy)
             offset += self.items[self.n - 1].size
-        self.reading.owner = <PyObject*>self
-        self.reading.items = self.items
-        self.reading.places = self.places
-        self.reading.files = self.files
+        self.read_context.owner = <PyObject*>self
+        self.read_context.items = self.items
+        self.read_context.piece_bytes = self.piece_bytes
+        self.read_context.files = self.files
         return 0
 
     cdef int add(self, part, uint64_t offset, bint is_lazy) except -1:
         """Add a piece: bytes or a Payload of bytes."""
         cdef ow_python_piece* item = &self.items[self.n]
-        cdef Place* place = &self.places[self.n]
+        cdef PieceBytes* piece_bytes = &self.piece_bytes[self.n]
         cdef Document document = None
         cdef bint is_absent = False
         cdef Payload payload
         item.offset = offset
         if isinstance(part, bytes):
             owner = part
-            place.p = <const uint8_t*>PyBytes_AS_STRING(part)
+            piece_bytes.p = <const uint8_t*>PyBytes_AS_STRING(part)
             item.size = <uint64_t>PyBytes_GET_SIZE(part)
         else:
             payload = part
             document = payload.document
-            place.p = payload.p
+            piece_bytes.p = payload.p
             item.size = <uint64_t>payload.n
-            is_absent = is_lazy and N_MEMORIES > 0 and document is not None and not is_resident(place.p, item.size)
+            is_absent = (
+                is_lazy and N_MEMORIES > 0 and document is not None and not is_resident(piece_bytes.p, item.size)
+            )
             owner = payload if is_absent else PyMemoryView_FromObject(payload)
         self.owners.append(owner)
         if document is not None:
-            place.file = self.file_of(document)
+            piece_bytes.file_number = self.file_number_of(document)
         if is_absent:
             document.check_open()
             document.pins += 1
         else:
-            item.data = place.p
+            item.data = piece_bytes.p
         item.owner = <PyObject*>owner
         self.n += 1
         return 0
 
-    cdef uint32_t file_of(self, Document document) except? 0xFFFFFFFF:
-        """Return the number of the mapped file of a document, or 0 if its bytes are in memory."""
+    cdef uint32_t file_number_of(self, Document document) except? 0xFFFFFFFF:
+        """Return the index + 1 of a document's mapped file in `files`, or 0 if its bytes are in memory."""
         cdef size_t n = self.n_files
         cdef File* files
         if document.backing is None or document.backing.is_private or document.backing.descriptor < 0:
             return 0
-        # Most pieces are of the file of the last one.
+        # Most pieces are in the same file as the piece before.
         if n and self.files[n - 1].document == <PyObject*>document:
             return self.n_files
         if n & (n - 1) == 0:
@@ -168,14 +170,14 @@ cdef class Export:
 
     @critical_section
     cdef bint prepare(self, Py_ssize_t i, uint64_t start, uint64_t n) noexcept:
-        """Check the file of a piece and fetch bytes of it before they are copied; on failure store the error."""
+        """Check the file of a piece, and fetch n bytes of the piece from `start` on; on failure store the error."""
         cdef Document document
         try:
             owner = self.owners[i]
             document = (<Payload>(owner if isinstance(owner, Payload) else owner.obj)).document
             document.check_open()
             document.check_unchanged()
-            fetch(self.places[i].p + start, n)
+            fetch(self.piece_bytes[i].p + start, n)
             return True
         except BaseException as error:
             if self.error is None:
@@ -198,6 +200,7 @@ forbid_instantiation(Export, b"a call of the capsule onnxwire._c_api")
 
 @critical_section
 cdef Export export_of(object message, bint is_lazy, uint64_t* size):
+    """Encode a message; return the owner of its pieces, and in size[0] the length of the encoding in bytes."""
     cdef Export export = Export.__new__(Export)
     size[0], parts = encode_pieces(message, False, None)
     export.fill(parts, is_lazy)
@@ -219,52 +222,54 @@ cdef int export_message(PyObject* message, unsigned flags, ow_python_pieces* pie
     pieces.count = <uint64_t>export.n
     pieces.items = export.items
     pieces.release = release
-    pieces.private_data = &export.reading
+    pieces.private_data = &export.read_context
     return 0
 
 
 cdef void release(ow_python_pieces* pieces) noexcept nogil:
-    cdef Reading* reading = <Reading*>pieces.private_data
+    cdef ReadContext* read_context = <ReadContext*>pieces.private_data
     memset(pieces, 0, sizeof(ow_python_pieces))
-    if reading != NULL:
-        release_reference(reading.owner)
+    if read_context != NULL:
+        release_reference(read_context.owner)
 
 
-cdef bint is_ready(const Reading* reading, const ow_python_piece* item, uint64_t start, uint64_t n) noexcept nogil:
+cdef bint is_ready(
+    const ReadContext* read_context, const ow_python_piece* item, uint64_t start, uint64_t n
+) noexcept nogil:
     """Return whether bytes of a piece may be copied: they are resident, and their file is unchanged."""
-    cdef Py_ssize_t i = item - reading.items
-    cdef uint32_t file = reading.places[i].file
+    cdef Py_ssize_t i = item - read_context.items
+    cdef uint32_t file_number = read_context.piece_bytes[i].file_number
     cdef OwFileState state
     cdef Entry entry
-    cdef bint found = False
+    cdef bint is_fetched = False
     if item.data != NULL:
-        if file == 0:
+        if file_number == 0:
             return True
-        if ow_file_state(reading.files[file - 1].descriptor, &state) == 0:
-            if memcmp(&state, &reading.files[file - 1].state, sizeof(state)) == 0:
+        if ow_file_state(read_context.files[file_number - 1].descriptor, &state) == 0:
+            if memcmp(&state, &read_context.files[file_number - 1].state, sizeof(state)) == 0:
                 return True
     if enter_python(&entry):
         with gil:
-            found = (<Export>reading.owner).prepare(i, start, n)
+            is_fetched = (<Export>read_context.owner).prepare(i, start, n)
         leave_python(&entry)
-    return found
+    return is_fetched
 
 
 cdef int read(void* context, uint64_t offset, void* buffer, size_t size) noexcept nogil:
     cdef const ow_python_pieces* pieces = <const ow_python_pieces*>context
-    cdef const Reading* reading = <const Reading*>pieces.private_data
+    cdef const ReadContext* read_context = <const ReadContext*>pieces.private_data
     cdef const ow_python_piece* item
     cdef uint8_t* target = <uint8_t*>buffer
     cdef uint64_t start, n
-    if reading == NULL or offset > pieces.size or size > pieces.size - offset:
+    if read_context == NULL or offset > pieces.size or size > pieces.size - offset:
         return 1
     item = ow_python_find(pieces, offset)
     while size:
         start = offset - item.offset
         n = min(item.size - start, <uint64_t>size)
-        if not is_ready(reading, item, start, n):
+        if not is_ready(read_context, item, start, n):
             return 2
-        memcpy(target, reading.places[item - reading.items].p + start, <size_t>n)
+        memcpy(target, read_context.piece_bytes[item - read_context.items].p + start, <size_t>n)
         target += n
         offset += n
         size -= <size_t>n
@@ -275,7 +280,7 @@ cdef int read(void* context, uint64_t offset, void* buffer, size_t size) noexcep
 cdef int check(const ow_python_pieces* pieces) except -1:
     if pieces.private_data == NULL:
         raise FieldValueError("the pieces were released")
-    return (<Export>(<Reading*>pieces.private_data).owner).check()
+    return (<Export>(<ReadContext*>pieces.private_data).owner).check()
 
 
 cdef ow_python_api FUNCTIONS

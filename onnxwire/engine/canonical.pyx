@@ -9,7 +9,7 @@ from onnxwire._varint cimport (
 from onnxwire.engine.table cimport BOOL, ENUM, INT32, SINT32, SINT64, UINT32, find_field, has_value
 
 
-cdef uint64_t canonical(const Field* field, uint64_t raw) noexcept nogil:
+cdef uint64_t canonical_bits(const Field* field, uint64_t raw) noexcept nogil:
     """Return the raw bits that the official serializer writes for the value of a record's raw bits."""
     if field.type == BOOL:
         return raw != 0
@@ -21,34 +21,34 @@ cdef uint64_t canonical(const Field* field, uint64_t raw) noexcept nogil:
 
 
 cdef uint64_t raw_at(const Field* field, const uint8_t* items, Py_ssize_t i) noexcept nogil:
-    """Return the raw bits of a number of a native array."""
-    cdef uint64_t wide = 0
-    cdef uint32_t narrow = 0
+    """Return the raw bits of the number at an index of an array of C numbers."""
+    cdef uint64_t bits64 = 0
+    cdef uint32_t bits32 = 0
     if field.size == 8:
-        memcpy(&wide, items + i * 8, 8)
+        memcpy(&bits64, items + i * 8, 8)
         if field.type == SINT64:
-            wide = (wide << 1) ^ (0 - (wide >> 63))
-        return wide
+            bits64 = (bits64 << 1) ^ (0 - (bits64 >> 63))
+        return bits64
     if field.size == 1:
         return items[i]
-    memcpy(&narrow, items + i * 4, 4)
+    memcpy(&bits32, items + i * 4, 4)
     if field.type == SINT32:
-        return <uint32_t>((narrow << 1) ^ (0 - (narrow >> 31)))
+        return <uint32_t>((bits32 << 1) ^ (0 - (bits32 >> 31)))
     if field.wire == WIRE_FIXED32 or field.type == UINT32:
-        return narrow
-    return <uint64_t><int64_t><int32_t>narrow
+        return bits32
+    return <uint64_t><int64_t><int32_t>bits32
 
 
-cdef bint is_plain(const Table* table, const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Return whether the records of a message are canonical, not looking into nested messages."""
+cdef bint has_canonical_records(const Table* table, const uint8_t* p, const uint8_t* end) noexcept nogil:
+    """Return whether the records of a message are canonical. The content of nested messages is not checked."""
     cdef const uint8_t* record
     cdef const uint8_t* value
     cdef const Field* field
     cdef uint64_t n
     cdef uint32_t tag
-    cdef uint32_t last = 0
-    cdef bint in_oneof = False
-    cdef bint in_unknown = False
+    cdef uint32_t last_number = 0
+    cdef bint has_oneof_member = False
+    cdef bint has_unknown_field = False
     while p < end:
         record = p
         tag = p[0]
@@ -59,20 +59,20 @@ cdef bint is_plain(const Table* table, const uint8_t* p, const uint8_t* end) noe
                 return False
         field = find_field(table, tag >> 3)
         if field == NULL:
-            in_unknown = True
+            has_unknown_field = True
             p = skip_value(p, end, tag, MAX_DEPTH) if tag > 7 else NULL
             if p == NULL:
                 return False
             continue
-        if in_unknown or field.number < last:
+        if has_unknown_field or field.number < last_number:
             return False
-        if field.number == last and (not field.repeated or (field.size and field.packed)):
+        if field.number == last_number and (not field.repeated or (field.size and field.packed)):
             return False
-        last = field.number
+        last_number = field.number
         if field.n_peers:
-            if in_oneof:
+            if has_oneof_member:
                 return False
-            in_oneof = True
+            has_oneof_member = True
         if field.repeated and field.size and field.packed:
             if tag & 7 != WIRE_LEN:
                 return False
@@ -85,11 +85,11 @@ cdef bint is_plain(const Table* table, const uint8_t* p, const uint8_t* end) noe
                 return False
             value = p
             p += n
-            if field.size and not is_plain_run(field, value, p):
+            if field.size and not is_canonical_run(field, value, p):
                 return False
         elif tag & 7 == WIRE_VARINT:
             p = read_varint(value, end, &n)
-            if p == NULL or not is_plain_varint(field, n, value, p):
+            if p == NULL or not is_canonical_varint(field, n, value, p):
                 return False
         elif end - p < field.size:
             return False
@@ -98,17 +98,17 @@ cdef bint is_plain(const Table* table, const uint8_t* p, const uint8_t* end) noe
     return True
 
 
-cdef inline bint is_plain_varint(
+cdef inline bint is_canonical_varint(
     const Field* field, uint64_t raw, const uint8_t* start, const uint8_t* end
 ) noexcept nogil:
     # The tenth byte has room for bits above the 64 of the value.
     return (
-        varint_size(raw) == end - start and (end - start < 10 or (end - 1)[0] == 1) and canonical(field, raw) == raw
-        and not (field.closed and not has_value(field, <int32_t>raw))
+        varint_size(raw) == end - start and (end - start < 10 or (end - 1)[0] == 1)
+        and canonical_bits(field, raw) == raw and not (field.closed and not has_value(field, <int32_t>raw))
     )
 
 
-cdef bint is_plain_run(const Field* field, const uint8_t* p, const uint8_t* end) noexcept nogil:
+cdef bint is_canonical_run(const Field* field, const uint8_t* p, const uint8_t* end) noexcept nogil:
     cdef const uint8_t* start
     cdef uint64_t n
     if p == end:
@@ -122,6 +122,6 @@ cdef bint is_plain_run(const Field* field, const uint8_t* p, const uint8_t* end)
             continue
         start = p
         p = read_varint(p, end, &n)
-        if p == NULL or not is_plain_varint(field, n, start, p):
+        if p == NULL or not is_canonical_varint(field, n, start, p):
             return False
     return True

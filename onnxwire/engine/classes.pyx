@@ -56,7 +56,7 @@ cdef class ClassTable(TableRef):
     cdef PyGetSetDef* attributes
     cdef list texts               # the bytes objects that `attributes` and the class point into
 
-    cdef const char* keep(self, str text):
+    cdef const char* store_text(self, str text):
         cdef bytes data = text.encode()
         self.texts.append(data)
         return data
@@ -65,27 +65,27 @@ cdef class ClassTable(TableRef):
         PyMem_Free(self.attributes)
 
 
-cdef PyMethodDef* own_methods() except NULL:
+cdef PyMethodDef* copy_methods() except NULL:
     """Copy the methods of Message, for each class: CPython specializes calls of a class's own methods only."""
     cdef PyMethodDef* methods = (<PyTypeObject*>Message).tp_methods
-    cdef PyMethodDef* own
+    cdef PyMethodDef* copies
     cdef Py_ssize_t n_methods = 0
     cdef Py_ssize_t n = 0
     cdef Py_ssize_t i
     while methods[n_methods].ml_name != NULL:
         n_methods += 1
-    own = <PyMethodDef*>PyMem_Calloc(n_methods + 1, sizeof(PyMethodDef))
-    if own == NULL:
+    copies = <PyMethodDef*>PyMem_Calloc(n_methods + 1, sizeof(PyMethodDef))
+    if copies == NULL:
         raise MemoryError
     for i in range(n_methods):
         # Cython lists class methods here, too, and turns them into class methods later.
         if type(Message.__dict__[methods[i].ml_name.decode()]) is MethodDescriptorType:
-            own[n] = methods[i]
+            copies[n] = methods[i]
             n += 1
-    return own
+    return copies
 
 
-cdef PyMethodDef* METHODS = own_methods()
+cdef PyMethodDef* MESSAGE_METHODS = copy_methods()
 
 
 cdef object make_message(PyTypeObject* cls, PyObject* args, PyObject* keywords):
@@ -95,7 +95,7 @@ cdef object make_message(PyTypeObject* cls, PyObject* args, PyObject* keywords):
 
 
 @critical_section
-cdef int initialise(View self, PyObject* args, PyObject* keywords) except -1:
+cdef int set_keyword_fields(View self, PyObject* args, PyObject* keywords) except -1:
     """tp_init: set the fields named by the keywords."""
     if args != NULL and len(<tuple>args):
         raise FieldTypeError(f"{type(self).__name__}() takes no positional arguments; name the fields")
@@ -130,17 +130,17 @@ cdef int set_in_section(View self, PyObject* value, void* closure) except -1:
 
 cdef object make_class(TableOwner owner, Table* table, str module, tuple bases):
     """Create the class of a table, with the name, docstring and attributes of the table's descriptor."""
-    cdef ClassTable ref = ClassTable.__new__(ClassTable)
+    cdef ClassTable class_table = ClassTable.__new__(ClassTable)
     cdef PyType_Slot slots[8]
     cdef PyType_Spec spec
     cdef Field* field
     cdef uint32_t i
     descriptor = <object>table.descriptor
-    ref.owner = owner
-    ref.table = table
-    ref.texts = []
-    ref.attributes = <PyGetSetDef*>PyMem_Calloc(table.n_fields + 1, sizeof(PyGetSetDef))
-    if ref.attributes == NULL:
+    class_table.owner = owner
+    class_table.table = table
+    class_table.texts = []
+    class_table.attributes = <PyGetSetDef*>PyMem_Calloc(table.n_fields + 1, sizeof(PyGetSetDef))
+    if class_table.attributes == NULL:
         raise MemoryError
     for i in range(table.n_fields):
         field = &table.fields[i]
@@ -150,20 +150,20 @@ cdef object make_class(TableOwner owner, Table* table, str module, tuple bases):
         else:
             field.get = <void*>get_numbers if field.size else span_getter()
             field.set = singular_setter(MESSAGE)
-        ref.attributes[i].name = ref.keep((<object>field.descriptor).name)
-        ref.attributes[i].doc = ref.keep((<object>field.descriptor).doc)
-        ref.attributes[i].get = <void*>get_in_section if FREE_THREADED else field.get
-        ref.attributes[i].set = <void*>set_in_section if FREE_THREADED else field.set
-        ref.attributes[i].closure = field
+        class_table.attributes[i].name = class_table.store_text((<object>field.descriptor).name)
+        class_table.attributes[i].doc = class_table.store_text((<object>field.descriptor).doc)
+        class_table.attributes[i].get = <void*>get_in_section if FREE_THREADED else field.get
+        class_table.attributes[i].set = <void*>set_in_section if FREE_THREADED else field.set
+        class_table.attributes[i].closure = field
     slots[0] = PyType_Slot(Py_tp_dealloc, <void*>dealloc_view)
     slots[1] = PyType_Slot(Py_tp_new, <void*>make_message)
-    slots[2] = PyType_Slot(Py_tp_doc, <void*>ref.keep(descriptor.doc))
-    slots[3] = PyType_Slot(Py_tp_getset, <void*>ref.attributes)
+    slots[2] = PyType_Slot(Py_tp_doc, <void*>class_table.store_text(descriptor.doc))
+    slots[3] = PyType_Slot(Py_tp_getset, <void*>class_table.attributes)
     slots[4] = PyType_Slot(Py_tp_setattro, <void*>set_attribute)
-    slots[5] = PyType_Slot(Py_tp_init, <void*>initialise)
-    slots[6] = PyType_Slot(Py_tp_methods, METHODS)
+    slots[5] = PyType_Slot(Py_tp_init, <void*>set_keyword_fields)
+    slots[6] = PyType_Slot(Py_tp_methods, MESSAGE_METHODS)
     slots[7] = PyType_Slot(0, NULL)
-    spec.name = ref.keep(f"{module}.{descriptor.name}")
+    spec.name = class_table.store_text(f"{module}.{descriptor.name}")
     # Message itself has memory for one slot. Each class has memory for two at least, because CPython allows assignment
     # of `__class__` between classes that add nothing to their base.
     spec.basicsize = <int>((<PyTypeObject*>Message).tp_basicsize + (max(table.n_fields, 2) - 1) * sizeof(Slot))
@@ -171,10 +171,10 @@ cdef object make_class(TableOwner owner, Table* table, str module, tuple bases):
     spec.flags = Py_TPFLAGS_DEFAULT
     spec.slots = slots
     cls = PyType_FromSpecWithBases(&spec, (Message, *bases))
-    cls._table = ref
+    cls._table = class_table
     cls.DESCRIPTOR = descriptor
     table.cls = <PyTypeObject*>cls
-    owner.lent.append(cls)
+    owner.borrowed_objects.append(cls)
     return cls
 
 

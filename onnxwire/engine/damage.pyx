@@ -15,7 +15,7 @@ from onnxwire.engine.partial cimport N_MEMORIES, fetch
 from onnxwire.errors import DecodeError
 
 cdef enum:
-    MAX_HEAD_BYTES = 32      # more than a tag and the length or number after it can have
+    MAX_HEAD_BYTES = 32      # upper bound of the bytes of a tag with the length or number after it
 
 
 cdef str describe(Damage damage, Document document, const uint8_t* end):
@@ -23,50 +23,52 @@ cdef str describe(Damage damage, Document document, const uint8_t* end):
     cdef object detail = damage.detail
     cdef object length = damage.length
     cdef str field = f"field {damage.number}"
-    cdef str cut = "the bytes end inside "
+    cdef str bytes_end_inside = "the bytes end inside "
     # Bytes missing at the document's end mean that the end of the file is missing.
-    cdef str lost = "; the file looks truncated: fetch or copy it again" if end == document.end else ""
-    cdef str corrupt = "; the bytes are damaged, or are not a protobuf message"
+    cdef str truncated_hint = "; the file looks truncated: fetch or copy it again" if end == document.end else ""
+    cdef str damaged_hint = "; the bytes are damaged, or are not a protobuf message"
     if damage.fault == FAULT_LENGTH_PAST_END:
         if end != document.end:
-            return f"length {length:,} of {field} runs past the end of the message by {detail:,} bytes{corrupt}"
+            return f"length {length:,} of {field} runs past the end of the message by {detail:,} bytes{damaged_hint}"
         return (
             f"length {length:,} of {field} runs past the end of the message by {detail:,} bytes; the file looks "
             f"truncated (expected at least {end - document.start + detail:,} bytes): fetch or copy it again"
         )
     if damage.fault == FAULT_TAG_CUT:
-        return f"{cut}a tag{lost or corrupt}"
+        return f"{bytes_end_inside}a tag{truncated_hint or damaged_hint}"
     if damage.fault == FAULT_VARINT_CUT:
-        return f"{cut}the varint of {field}{lost or corrupt}"
+        return f"{bytes_end_inside}the varint of {field}{truncated_hint or damaged_hint}"
     if damage.fault == FAULT_LENGTH_CUT:
-        return f"{cut}the length of {field}{lost or corrupt}"
+        return f"{bytes_end_inside}the length of {field}{truncated_hint or damaged_hint}"
     if damage.fault == FAULT_FIXED_CUT:
-        return f"{cut}the {length} bytes of {field}, {detail} missing{lost or corrupt}"
+        return f"{bytes_end_inside}the {length} bytes of {field}, {detail} missing{truncated_hint or damaged_hint}"
     if damage.fault == FAULT_GROUP_OPEN:
-        return f"{cut}the group of {field}{lost or corrupt}"
+        return f"{bytes_end_inside}the group of {field}{truncated_hint or damaged_hint}"
     if damage.fault == FAULT_TAG_LONG:
-        return f"a tag of more than 5 bytes or 32 bits{corrupt}"
+        return f"a tag of more than 5 bytes or 32 bits{damaged_hint}"
     if damage.fault == FAULT_NUMBER_ZERO:
-        return f"a tag with field number 0{corrupt}"
+        return f"a tag with field number 0{damaged_hint}"
     if damage.fault == FAULT_WIRE_TYPE:
-        return f"{field} has wire type {detail}, which does not exist{corrupt}"
+        return f"{field} has wire type {detail}, which does not exist{damaged_hint}"
     if damage.fault == FAULT_VARINT_LONG:
-        return f"the varint of {field} has more than 10 bytes{corrupt}"
+        return f"the varint of {field} has more than 10 bytes{damaged_hint}"
     if damage.fault == FAULT_LENGTH_LONG:
-        return f"the length of {field} has more bytes than protobuf readers accept{corrupt}"
+        return f"the length of {field} has more bytes than protobuf readers accept{damaged_hint}"
     if damage.fault == FAULT_GROUP_STRAY:
-        return f"an end of group for {field}, which was not opened{corrupt}"
+        return f"an end of group for {field}, which was not opened{damaged_hint}"
     if damage.fault == FAULT_GROUP_OTHER:
-        return f"the group of {field} is closed by an end of group for field {detail}{corrupt}"
+        return f"the group of {field} is closed by an end of group for field {detail}{damaged_hint}"
     if damage.fault == FAULT_DEPTH:
         return f"messages and groups nested more than {MAX_DEPTH} deep, which protobuf readers refuse"
     if damage.fault == FAULT_PACKED_SIZE:
-        return f"a packed run of {length:,} bytes, which is not a multiple of the {detail} bytes of a number{corrupt}"
+        return (
+            f"a packed run of {length:,} bytes, which is not a multiple of the {detail} bytes of a number{damaged_hint}"
+        )
     if damage.fault == FAULT_PACKED_CUT:
-        return f"a packed run that ends inside a varint{corrupt}"
+        return f"a packed run that ends inside a varint{damaged_hint}"
     if damage.fault == FAULT_PACKED_LONG:
-        return f"a packed run with a varint of more than 10 bytes{corrupt}"
-    return f"bytes that changed while they were read{corrupt}"
+        return f"a packed run with a varint of more than 10 bytes{damaged_hint}"
+    return f"bytes that changed while they were read{damaged_hint}"
 
 
 cdef object damage_error(Document document, Damage damage, const uint8_t* end):

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from onnxwire.engine.message import Message
 
 
-# The wire types of records, by the numbers in their tags.
+# The wire types: the three low bits of a tag.
 WIRE_VARINT, WIRE_FIXED64, WIRE_LEN, WIRE_START_GROUP, WIRE_END_GROUP, WIRE_FIXED32 = range(6)
 
 
 class Options:
-    """The options of a descriptor, for protobuf's tools; only `packed` may be set."""
+    """The options of a descriptor, for protobuf's tools; all but `packed` have their default values."""
 
     __slots__ = ("packed",)
 
@@ -31,7 +31,7 @@ class Options:
 _NO_OPTIONS = Options()
 
 
-class _Described:
+class _DescriptorBase:
     """The common base of descriptors, with their options."""
 
     __slots__ = ()
@@ -43,14 +43,14 @@ class _Described:
         return _NO_OPTIONS
 
 
-def _copy_to_proto(self: _Described, proto: Any) -> None:
+def _copy_to_proto(self: _DescriptorBase, proto: Any) -> None:
     """Copy to a DescriptorProto or similar of google.protobuf.descriptor_pb2; fields are in numeric order."""
     from onnxwire.engine.descriptor_proto import copy_to_proto
 
     copy_to_proto(self, proto)
 
 
-class FileDescriptor(_Described):
+class FileDescriptor(_DescriptorBase):
     """A file of messages: `name`, `package`, and its top-level messages and enums by short names."""
 
     __slots__ = ("enum_types_by_name", "message_types_by_name", "name", "package")
@@ -67,7 +67,7 @@ class FileDescriptor(_Described):
         return f"FileDescriptor({self.name})"
 
 
-class EnumValueDescriptor(_Described):
+class EnumValueDescriptor(_DescriptorBase):
     """One value of an enum: `name`, `number`, `doc`, and its first and last version `since` and `until`.
 
     type: the enum; index: its index in `type.values`, or -1 if it is retired.
@@ -89,11 +89,11 @@ class EnumValueDescriptor(_Described):
         return f"EnumValueDescriptor({self.name} = {self.number})"
 
 
-class EnumDescriptor(_Described):
-    """An enum: `values` by number, `retired_values`; a closed enum has no other values.
+class EnumDescriptor(_DescriptorBase):
+    """An enum: `values` in ascending order of their numbers, `retired_values`; a closed enum has no other values.
 
-    values_by_number: if several names have one number, the first. containing_type: the message that declares it, or
-    None; file: its FileDescriptor.
+    values_by_number: contains the first of several values with the same number. containing_type: the message that
+    declares the enum, or None; file: its FileDescriptor.
     """
 
     __slots__ = (
@@ -133,7 +133,7 @@ class EnumDescriptor(_Described):
         return f"EnumDescriptor({self.full_name})"
 
 
-class OneofDescriptor(_Described):
+class OneofDescriptor(_DescriptorBase):
     """A oneof: at most one of its `fields` is present at a time; index: its index in `containing_type.oneofs`."""
 
     __slots__ = ("containing_type", "fields", "index", "name")
@@ -153,7 +153,7 @@ class OneofDescriptor(_Described):
         return f"OneofDescriptor({self.full_name})"
 
 
-class FieldDescriptor(_Described):
+class FieldDescriptor(_DescriptorBase):
     """A field of a message.
 
     number, name, doc; type: one of TYPE_*; is_repeated, is_packed; message_type or enum_type of such fields;
@@ -234,8 +234,8 @@ class FieldDescriptor(_Described):
         self.containing_type = containing_type
         self.number = number
         self.name = name
-        first, *rest = name.split("_")
-        self.json_name = first + "".join(word[:1].upper() + word[1:] for word in rest)
+        first_word, *other_words = name.split("_")
+        self.json_name = first_word + "".join(word[:1].upper() + word[1:] for word in other_words)
         self.type = type
         self.cpp_type: int = _CPP_TYPES[type]
         self.is_repeated = is_repeated
@@ -275,7 +275,7 @@ class FieldDescriptor(_Described):
         return self.is_packed
 
     def GetOptions(self) -> Options:
-        """Return the options, of which `packed` may be set."""
+        """Return the options; `packed` may be True."""
         return Options(self.is_packed)
 
     @property
@@ -325,17 +325,20 @@ INTEGER_RANGES = {
     FieldDescriptor.TYPE_ENUM: ("an enum, which is int32", -(1 << 31), (1 << 31) - 1),
 }
 
+# Keys of the following tables: TYPE_*. Values: CPPTYPE_*.
 _CPP_TYPES = {
     1: 5, 2: 6, 3: 2, 4: 4, 5: 1, 6: 4, 7: 3, 8: 7, 9: 9, 11: 10, 12: 9, 13: 3, 14: 8, 15: 1, 16: 2, 17: 1, 18: 2,
 }  # fmt: skip
+# Values: WIRE_*; other types are WIRE_VARINT.
 _WIRE_TYPES = {1: 1, 6: 1, 16: 1, 2: 5, 7: 5, 15: 5, 9: 2, 11: 2, 12: 2}
 _DEFAULTS: dict[int, object] = {1: 0.0, 2: 0.0, 8: False, 9: "", 11: None, 12: b""}
 
 
-class Descriptor(_Described):
-    """A message: `fields` and `retired_fields` by number, `oneofs`, nested types and enums, reserved numbers and names.
+class Descriptor(_DescriptorBase):
+    """A message: `fields` in ascending order of their numbers, `retired_fields`, `oneofs`, nested types and enums.
 
-    reserved_ranges: (first, last) of each range, both included. file: its FileDescriptor. No message has extensions.
+    reserved_ranges: (first, last) of each range of reserved field numbers, both included; reserved_names: reserved
+    field names. file: its FileDescriptor. No message has extensions.
     """
 
     __slots__ = (
@@ -442,7 +445,7 @@ class EnumTypeWrapper:
         return value.number
 
     def keys(self) -> list[str]:
-        """Return the names, by number."""
+        """Return the names, in ascending order of their numbers."""
         return [value.name for value in self.DESCRIPTOR.values]
 
     def values(self) -> list[int]:
@@ -450,7 +453,7 @@ class EnumTypeWrapper:
         return [value.number for value in self.DESCRIPTOR.values]
 
     def items(self) -> list[tuple[str, int]]:
-        """Return (name, number) of each value, by number."""
+        """Return (name, number) of each value, in ascending order of the numbers."""
         return [(value.name, value.number) for value in self.DESCRIPTOR.values]
 
     def __iter__(self) -> Iterator[str]:

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 def copy_to_proto(descriptor: Any, proto: Any) -> None:
     """Replace the content of a message of descriptor_pb2 by a descriptor of the same kind. Raises TypeError."""
-    kind = f"{type(descriptor).__name__}Proto"
+    proto_name = f"{type(descriptor).__name__}Proto"
     name = getattr(getattr(proto, "DESCRIPTOR", None), "full_name", type(proto).__name__)
-    if name != f"google.protobuf.{kind}":
-        raise TypeError(f"expected a google.protobuf.{kind}, not {name}")
+    if name != f"google.protobuf.{proto_name}":
+        raise TypeError(f"expected a google.protobuf.{proto_name}, not {name}")
     proto.Clear()
-    _FILL[kind](descriptor, proto)
+    _FILLERS[proto_name](descriptor, proto)
 
 
 def _fill_file(file: FileDescriptor, proto: Any) -> None:
@@ -62,7 +62,7 @@ def _fill_enum(enum: EnumDescriptor, proto: Any) -> None:
         proto.value.add(name=value.name, number=value.number)
 
 
-_FILL: dict[str, Any] = {
+_FILLERS: dict[str, Any] = {
     "FileDescriptorProto": _fill_file,
     "DescriptorProto": _fill_message,
     "EnumDescriptorProto": _fill_enum,

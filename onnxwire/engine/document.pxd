@@ -89,7 +89,7 @@ cdef class Document:
     cdef readonly Py_ssize_t pins       # number of exported buffers of the bytes, and of scans without the GIL
     cdef readonly str name              # the file's path, or a description such as "<bytes>"
     cdef readonly object root           # message class of the whole document, set once; or None
-    cdef Text* texts                    # hash table of TEXTS short strings, or NULL before WATCHED strings were made
+    cdef Text* texts                    # cache of short strings; NULL before MIN_TEXTS_BEFORE_CACHE strings were made
     cdef uint8_t n_texts                # number of strings made before `texts` is allocated
     cdef uint64_t cached_tables         # bits (`bit_of`) of the tables with entries in the cache SLOTS
     cdef dict caches                    # (address, Cache) as one int -> cached object; or None

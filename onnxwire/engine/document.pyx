@@ -26,7 +26,9 @@ from onnxwire.engine.advise cimport OW_FAR_FILE_BYTES, OW_FIRST_BYTES, ow_narrow
 from onnxwire.engine.header_copies cimport HIGHEST, free_copies, head_copy, is_cached, make_copy
 from onnxwire.engine.memory cimport calloc, free, realloc
 from onnxwire.engine.partial cimport PartialMemory, memory_of
-from onnxwire.engine.texts cimport TEXTS, WATCHED, keep_text, kept_text, key_of_text, new_text
+from onnxwire.engine.texts cimport (
+    MIN_TEXTS_BEFORE_CACHE, N_CACHED_TEXTS, cache_text, cached_text, key_of_text, new_text,
+)
 
 import errno
 import os
@@ -254,21 +256,21 @@ cdef class Document:
         cdef Text key
         cdef PyObject* kept
         if self.texts == NULL:
-            if self.n_texts < WATCHED:
+            if self.n_texts < MIN_TEXTS_BEFORE_CACHE:
                 self.n_texts += 1
                 return new_text(p, n)
             if not self.is_part and self.backing is not None:
-                self.texts = <Text*>calloc(TEXTS, sizeof(Text))
+                self.texts = <Text*>calloc(N_CACHED_TEXTS, sizeof(Text))
             if self.texts == NULL:
                 return new_text(p, n)
         key = key_of_text(p, n)
-        kept = kept_text(self.texts, &key)
+        kept = cached_text(self.texts, &key)
         if kept != NULL:
             return <object>kept
         text = new_text(p, n)
         # The error handler for invalid UTF-8 creates objects, so other code may run and close the document.
         if self.texts != NULL:
-            keep_text(self.texts, &key, text)
+            cache_text(self.texts, &key, text)
         return text
 
     cdef void release(self) noexcept:
@@ -277,7 +279,7 @@ cdef class Document:
         cdef int i
         if texts != NULL:
             self.texts = NULL
-            for i in range(TEXTS):
+            for i in range(N_CACHED_TEXTS):
                 Py_XDECREF(texts[i].text)
             free(texts)
         FAR_READS_LEFT += self.far.left + self.far.used

@@ -27,7 +27,7 @@ cdef void* singular_setter(int field_type) noexcept
 
 
 cdef inline Overlay edit(View self):
-    """Return the overlay of a message, made now if it has none; an absent message becomes present in its parent."""
+    """Return the overlay of a message; create it if there is none. An absent message becomes present in its parent."""
     if (
         self.overlay != NULL and (<Overlay>self.overlay).parent == NULL
         and self.epoch == (<Document>self.document).epoch

@@ -13,13 +13,13 @@ from libc.string cimport memcpy, memmove, memset
 from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, WIRE_VARINT, read_length, read_record, read_varint, varint_size, write_varint,
 )
-from onnxwire.engine.canonical cimport canonical, is_plain, raw_at
+from onnxwire.engine.canonical cimport canonical_bits, has_canonical_records, raw_at
 from onnxwire.engine.compact_overlay cimport CompactOverlay, Entry, base_of_compact, entries_of, fill_slots
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport EMPTY, FAR_SKIP_BYTES, Document, FarReads, Span, Spans, advise_copied
 from onnxwire.engine.encoder cimport (
-    Content, Edits, Encoder, changed, check_source, fetch_for, put_bytes, put_number, put_tag, put_text, put_varint,
-    require_records, scratch_of,
+    Content, Edits, Encoder, check_source, fetch_for, put_bytes, put_number, put_tag, put_text, put_varint,
+    require_records, scratch_of, source_changed_error,
 )
 from onnxwire.engine.memory cimport free, malloc, realloc
 from onnxwire.engine.number_reader cimport NumberReader, next_number, number_error
@@ -65,7 +65,7 @@ cdef int write(Encoder self, View message) except -1:
     self.next = 0
     emit_root(self, message)
     if self.total != size:
-        raise changed()
+        raise source_changed_error()
     return 0
 
 
@@ -124,7 +124,7 @@ cdef int emit_sized(Encoder self, Content* content, uint32_t number) except -1:
         return emit_at_once(self, content, number)
     if self.writing:
         if self.next == self.n:
-            raise changed()
+            raise source_changed_error()
         size = self.sizes[self.next]
         self.next += 1
         if number:
@@ -138,7 +138,7 @@ cdef int emit_sized(Encoder self, Content* content, uint32_t number) except -1:
             emit(self, content, &is_canonical)
             self.depth -= 1
         if self.total - before != size & ~CANONICAL:
-            raise changed()
+            raise source_changed_error()
         return 0
     if self.n == self.capacity:
         capacity = self.capacity * 2 or 64
@@ -177,7 +177,7 @@ cdef bint emit_short(Encoder self, const Content* content, uint32_t number) exce
     short.size = short.n = short.records = short.depth = short.used = 0
     if not chunk_message(&short, content.table, content.document, edits, content.start, content.end):
         return False
-    if content.document != NULL and content.document != self.checked:
+    if content.document != NULL and content.document != self.unchanged_document:
         check_source(self, content.document)
     if number:
         put_varint(self, <uint64_t>number << 3 | WIRE_LEN)
@@ -245,7 +245,7 @@ cdef int emit(Encoder self, Content* content, bint* is_canonical) except -1:
     cdef CompactOverlay compacted
     cdef Edits edits
     cdef Document document = <Document>content.document
-    if content.document != NULL and content.document != self.checked:
+    if content.document != NULL and content.document != self.unchanged_document:
         check_source(self, content.document)
     if content.overlay != NULL:
         overlay = <Overlay>content.overlay
@@ -281,7 +281,7 @@ cdef int emit(Encoder self, Content* content, bint* is_canonical) except -1:
     if not self.deterministic:
         is_canonical[0] = True
         return put_bytes(self, content.start, <uint64_t>(content.end - content.start), content.document, NULL)
-    if not self.writing and is_plain(content.table, content.start, content.end):
+    if not self.writing and has_canonical_records(content.table, content.start, content.end):
         return measure_plain(self, content, is_canonical)
     return emit_scanned(self, content)
 
@@ -687,7 +687,7 @@ cdef int emit_read(Encoder self, Content* content, const Field* field, const Slo
         return 0
     if field.size:
         put_tag(self, field, field.wire)
-        return put_number(self, field, canonical(field, slot.n))
+        return put_number(self, field, canonical_bits(field, slot.n))
     if field.type != MESSAGE:
         return put_text(self, field, slot.p, slot.n, content.document, NULL)
     if flags & HAS_MERGE:
@@ -709,7 +709,7 @@ cdef int emit_read_numbers(Encoder self, Content* content, const Field* field, c
     while True:
         # Two passes over a packed run, the first for its length.
         start_records(&reader.cursor, content.start, content.end, content.parts, slot.p)
-        reader.left = slot.n
+        reader.n_records_left = slot.n
         reader.run = reader.p = reader.end = NULL
         if field.packed and not counts:
             put_tag(self, field, WIRE_LEN)

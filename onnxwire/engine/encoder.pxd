@@ -38,6 +38,7 @@ cdef struct Edits:
 
 
 cdef struct Scratch:
+    # Temporary memory for encoding one message.
     uint8_t* p
     size_t size
 
@@ -45,10 +46,10 @@ cdef struct Scratch:
 cdef class Encoder:
     """Encodes a message in two passes, measuring and writing, or a short one in a single pass."""
     cdef bint deterministic
-    cdef bint writing
+    cdef bint writing            # the second pass, or the single one; False while measuring
     cdef bint in_memory          # long values are copied too, so that all bytes must be resident
     cdef Spans missing           # bytes that are not resident; None if all are
-    cdef bint growing            # single pass, into a buffer of its own that grows up to `limit`
+    cdef bint growing            # single pass, into a buffer that the encoder owns and that grows up to `limit` bytes
     cdef uint64_t limit
     cdef int depth
     cdef uint64_t total          # bytes measured or written
@@ -57,16 +58,16 @@ cdef class Encoder:
     cdef uint64_t* sizes
     cdef Py_ssize_t n
     cdef Py_ssize_t capacity
-    cdef Py_ssize_t next
-    cdef Scratch* scratch        # per depth, for the message there: states of its fields, and Edits of a CompactOverlay
+    cdef Py_ssize_t next         # index of the size that the second pass reads next
+    cdef Scratch* scratch        # per depth: states of the message's fields, and the Edits of a CompactOverlay
     cdef int n_scratch
     # The output buffer; p: the next byte. If there are `pieces`, a full buffer is flushed to them or to `target`.
     cdef uint8_t* start
     cdef uint8_t* p
     cdef uint8_t* end
     cdef list pieces
-    cdef PyObject* checked           # the last Document whose file was found unchanged; only compared
-    cdef Piece last
+    cdef PyObject* unchanged_document  # the Document whose file was checked last, and is unchanged; only compared
+    cdef Piece last_piece
     cdef FileWriter target           # receives the buffer at each flush; if None, `pieces` does
     cdef uint64_t flushed            # bytes of the encoding before the buffer
 
@@ -74,7 +75,7 @@ cdef class Encoder:
     cdef int grow(self, uint64_t n) except -1
 
 
-cdef object changed()
+cdef object source_changed_error()
 cdef int require_records(Encoder self, Content* content) except -1
 cdef int fetch_for(Encoder self, error) except -1
 cdef int check_source(Encoder self, PyObject* document) except -1

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The output of serialization: bytes are counted in the first pass, and written in the second."""
+"""The output of serialization: bytes are counted in the first pass and written in the second."""
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cython cimport critical_section
@@ -48,7 +48,7 @@ cdef class Encoder:
         if self.growing:
             return self.grow(1)
         if self.pieces is None:
-            raise changed()
+            raise source_changed_error()
         if n and self.target is not None:
             self.target.put_at(self.start, <uint64_t>n, self.flushed)
         elif n:
@@ -58,21 +58,21 @@ cdef class Encoder:
         return 0
 
     cdef int grow(self, uint64_t n) except -1:
-        """Grow the buffer to hold n more bytes; raises TooLong beyond `limit`."""
+        """Grow the buffer to have space for n more bytes; raises TooLong beyond `limit`."""
         cdef uint64_t used = <uint64_t>(self.p - self.start)
-        cdef uint64_t room = <uint64_t>(self.end - self.start)
+        cdef uint64_t capacity = <uint64_t>(self.end - self.start)
         cdef uint8_t* start
         if n > self.limit - used:
             raise TooLong
-        if n > room - used:
-            room = max(2 * room, used + n, <uint64_t>256)
-            room = min(room, self.limit)
-            start = <uint8_t*>realloc(self.start, <size_t>room)
+        if n > capacity - used:
+            capacity = max(2 * capacity, used + n, <uint64_t>256)
+            capacity = min(capacity, self.limit)
+            start = <uint8_t*>realloc(self.start, <size_t>capacity)
             if start == NULL:
                 raise MemoryError
             self.start = start
             self.p = start + used
-            self.end = start + room
+            self.end = start + capacity
         return 0
 
 
@@ -100,7 +100,7 @@ cdef int require_span(Encoder self, Content* content, const uint8_t* p, const ui
     cdef PartialMemory memory = None if p == end else memory_of(p)
     if memory is None or memory.has(p, <uint64_t>(end - p)):
         return 0
-    if not self.deterministic and (memory.is_walked(p, end) or memory.root == content.table):
+    if not self.deterministic and (memory.is_walked(p, end) or memory.root_table == content.table):
         return 0
     if self.growing:
         raise TooLong
@@ -128,25 +128,25 @@ cdef int fetch_for(Encoder self, error) except -1:
     )
 
 
-cdef object changed():
+cdef object source_changed_error():
     return EditError("the bytes of the document changed while they were written; the output is not usable")
 
 
 cdef int check_source(Encoder self, PyObject* document) except -1:
     """Raise SourceError if the file of a document that is about to be read was changed."""
     if (<Document>document).backing is None or (<Document>document).backing.descriptor < 0:
-        return 0  # bytes in memory; `checked` stays, so that its file is not checked again
-    self.checked = document
+        return 0  # bytes in memory; `unchanged_document` is not replaced, so that its file is not checked again
+    self.unchanged_document = document
     return (<Document>document).check_unchanged()
 
 
 cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* document, PyObject* owner) except -1:
     """Put bytes; owner: the object that owns them, or NULL if the document does."""
-    cdef size_t room
+    cdef size_t chunk_size
     cdef PyObject* source = document
     if owner != NULL:
         source = owner if isinstance(<object>owner, Document) else NULL
-    if source != NULL and source != self.checked:
+    if source != NULL and source != self.unchanged_document:
         check_source(self, source)
     self.total += n
     if n >= MIN_PIECE_BYTES:
@@ -162,13 +162,13 @@ cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* documen
     while n:
         if self.p == self.end:
             self.flush()
-        room = <size_t>(self.end - self.p)
-        if n < room:
-            room = n
-        memcpy(self.p, p, room)
-        self.p += room
-        p += room
-        n -= room
+        chunk_size = <size_t>(self.end - self.p)
+        if n < chunk_size:
+            chunk_size = n
+        memcpy(self.p, p, chunk_size)
+        self.p += chunk_size
+        p += chunk_size
+        n -= chunk_size
     return 0
 
 
@@ -177,7 +177,7 @@ cdef int put_missing(Encoder self, const uint8_t* p, uint64_t n) except -1:
     if self.growing:
         raise TooLong
     if self.writing:
-        raise changed()
+        raise source_changed_error()
     if self.missing is None:
         self.missing = Spans()
     return self.missing.append(p, n)
@@ -188,8 +188,8 @@ cdef int put_piece(Encoder self, const uint8_t* p, uint64_t n, PyObject* documen
     cdef Piece piece
     cdef Payload payload
     self.flushed += n
-    if self.last is not None and self.last.offset + <uint64_t>self.last.payload.n == self.total - n:
-        payload = self.last.payload
+    if self.last_piece is not None and self.last_piece.offset + <uint64_t>self.last_piece.payload.n == self.total - n:
+        payload = self.last_piece.payload
         if owner == NULL and payload.document is <Document>document and payload.p + payload.n == p:
             payload.n += n
             return 0
@@ -201,7 +201,7 @@ cdef int put_piece(Encoder self, const uint8_t* p, uint64_t n, PyObject* documen
     piece.offset = self.total - n
     piece.payload = payload
     self.pieces.append(piece)
-    self.last = piece
+    self.last_piece = piece
     return 0
 
 

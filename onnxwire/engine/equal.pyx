@@ -27,7 +27,7 @@ from onnxwire.engine.overlay cimport Element, Elements, Numbers, Overlay
 from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, has_edits, index_of, is_compact, overlay_of
 from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES, is_resident
 from onnxwire.engine.table cimport MESSAGE, Field, Slot, Table
-from onnxwire.engine.verify cimport is_sound
+from onnxwire.engine.verify cimport is_valid
 from onnxwire.engine.view cimport (
     HAS_MERGE, HAS_UNKNOWN, Cursor, Record, View, base_of, collect_parts, document_of, fill, filled, next_usable,
     scan_slots, start_records,
@@ -175,7 +175,7 @@ cdef bint are_identical(Comparison* c, const Side* a, const Side* b, int depth) 
         return False
     if a.content.start != b.content.start and memcmp(a.content.start, b.content.start, n) != 0:
         return False
-    return is_sound(a.content.table, a.content.start, a.content.end, depth)
+    return is_valid(a.content.table, a.content.start, a.content.end, depth)
 
 
 cdef Overlay locate(
@@ -494,7 +494,7 @@ cdef bint start_numbers(Comparison* c, NumberCursor* cursor, const Side* side, c
             put_missing(<Encoder>c.encoder, record.value, record.n)
             all_resident = False
     start_records(&cursor.reader.cursor, side.content.start, side.content.end, side.content.parts, slot.p)
-    cursor.reader.left = slot.n
+    cursor.reader.n_records_left = slot.n
     if all_resident and cursor.is_native and cursor.n % field.size:
         raise packed_error(<Document>side.content.document, cursor.run, cursor.run + cursor.n, field.size)
     return all_resident

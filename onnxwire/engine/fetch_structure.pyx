@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The walk that fetches all of a message of a remote document except its long values.
+"""A walk that fetches all bytes of a message of a remote document except its long values.
 
 It skips values of 64 KiB and more that are not messages; their tags and lengths, and everything else, are resident
 afterwards. All walks of the engine use the same tables and so read resident bytes only. A reader of a value calls
@@ -18,12 +18,13 @@ from onnxwire.engine.table cimport MESSAGE, STRING, find_field
 cdef uint64_t NO_LIMIT = <uint64_t>-1
 
 cdef enum:
-    MAX_HEAD = 32            # upper bound of the bytes of a tag with the length or number after it
+    MAX_HEAD_BYTES = 32      # upper bound of the bytes of a tag with the length or number after it
     MAX_MESSAGE_LEVELS = 1000  # a message nested deeper is fetched without a walk
-    MAX_GROUP_LEVELS = 200   # twice as many as any reader follows
+    MAX_GROUP_LEVELS = 200   # twice as many as any reader accepts
 
 
 cdef struct Level:
+    # A message or group that the walk has entered.
     const Table* table       # NULL in a group
     const uint8_t* record    # the record whose value is the message
     const uint8_t* p
@@ -31,55 +32,57 @@ cdef struct Level:
 
 
 cdef int fetch_span(Document document, const Table* table, const uint8_t* p, const uint8_t* end) except -1:
-    """Fetch the records of a message and of the messages in it, before they are read.
+    """Fetch the records of a message and of its nested messages, before they are read.
 
-    Only the root's own records are fetched; messages in it are walked when they are read.
+    Of a root message, only the records of the root itself are fetched; nested messages are fetched when they are read.
     """
     cdef PartialMemory memory = memory_of(p)
-    cdef Wanted wanted
+    cdef SkipLengths skip_lengths
     cdef bint is_root
     if memory is None or memory.is_walked(p, end):
         return 0
     is_root = p == document.start and end == document.end
-    if memory.root == table if is_root else memory.has(p, <uint64_t>(end - p)):
+    if memory.root_table == table if is_root else memory.has(p, <uint64_t>(end - p)):
         return 0
-    wanted.text = wanted.run = wanted.data = LONG_BYTES
-    wanted.is_read = NULL
-    wanted.context = NULL
-    walk(document, table, p, end, not is_root, &wanted)
+    skip_lengths.string = skip_lengths.packed = skip_lengths.data = LONG_BYTES
+    skip_lengths.is_read_entirely = NULL
+    skip_lengths.context = NULL
+    walk_message(document, table, p, end, not is_root, &skip_lengths)
     if is_root:
-        memory.root = table
+        memory.root_table = table
     else:
         memory.add_walked(p, end)
     return 0
 
 
 cdef int fetch_structure(
-    Document document, const Table* table, uint64_t text, uint64_t run,
-    bint (*is_read)(const Field* field, void* context) noexcept, void* context
+    Document document, const Table* table, uint64_t string, uint64_t packed,
+    bint (*is_read_entirely)(const Field* field, void* context) noexcept, void* context
 ) except -1:
     """Fetch all of a document except long values, before a walk over all of it. No-op for a document in memory.
 
-    text, run: lengths in bytes from which strings and packed varints are skipped.
+    string, packed: lengths in bytes from which strings and packed varints are skipped. is_read_entirely, context: as in
+    SkipLengths.
     """
-    cdef Wanted wanted
+    cdef SkipLengths skip_lengths
     if N_MEMORIES == 0 or memory_of(document.start) is None:
         return 0
-    wanted.text = text
-    wanted.run = run
-    wanted.data = LONG_BYTES
-    wanted.is_read = is_read
-    wanted.context = context
-    return walk(document, table, document.start, document.end, True, &wanted)
+    skip_lengths.string = string
+    skip_lengths.packed = packed
+    skip_lengths.data = LONG_BYTES
+    skip_lengths.is_read_entirely = is_read_entirely
+    skip_lengths.context = context
+    return walk_message(document, table, document.start, document.end, True, &skip_lengths)
 
 
-cdef int walk(
-    Document document, const Table* table, const uint8_t* p, const uint8_t* end, bint is_deep, const Wanted* wanted
+cdef int walk_message(
+    Document document, const Table* table, const uint8_t* p, const uint8_t* end, bint is_deep,
+    const SkipLengths* skip_lengths
 ) except -1:
     """Fetch the bytes between the long values of a message.
 
-    is_deep: whether to walk also the nested messages; otherwise long ones are skipped. After a damaged record the rest
-    of its message is not fetched, because no reader continues there. Raises the errors of the source.
+    is_deep: whether to walk also the nested messages; otherwise long ones are skipped. After a damaged record, the rest
+    of the message is not fetched, because no reader continues there. Raises the errors of the source.
     """
     cdef PartialMemory memory = memory_of(p)
     cdef Level* levels = NULL
@@ -98,7 +101,7 @@ cdef int walk(
             if depth + 1 == capacity:
                 grow_levels(&levels, &capacity)
             if levels[depth].p < levels[depth].end:
-                depth += step(memory, &levels[depth], depth, is_deep, wanted, end)
+                depth += walk_record(memory, &levels[depth], depth, is_deep, skip_lengths, end)
                 continue
             if levels[depth].table == NULL:
                 # A group without an end: its message is damaged.
@@ -111,30 +114,34 @@ cdef int walk(
 
 
 cdef int grow_levels(Level** levels, Py_ssize_t* capacity) except -1:
-    cdef Py_ssize_t room = capacity[0] * 2 or 16
-    cdef Level* grown = <Level*>realloc(levels[0], <size_t>room * sizeof(Level))
-    if grown == NULL:
+    cdef Py_ssize_t new_capacity = capacity[0] * 2 or 16
+    cdef Level* new_levels = <Level*>realloc(levels[0], <size_t>new_capacity * sizeof(Level))
+    if new_levels == NULL:
         raise MemoryError
-    levels[0] = grown
-    capacity[0] = room
+    levels[0] = new_levels
+    capacity[0] = new_capacity
     return 0
 
 
-cdef int step(
-    PartialMemory memory, Level* level, Py_ssize_t depth, bint is_deep, const Wanted* wanted, const uint8_t* limit
+cdef int walk_record(
+    PartialMemory memory, Level* level, Py_ssize_t depth, bint is_deep, const SkipLengths* skip_lengths,
+    const uint8_t* readahead_end
 ) except -2:
-    """Skip or enter one record; return the change of the depth: 1, 0, or -1 at the end of a group."""
+    """Skip or enter the next record; return the change of the depth: 1, 0, or -1 at the end of a group.
+
+    readahead_end: the end of the walked message, up to which bytes may be fetched in advance.
+    """
     cdef const uint8_t* record = level.p
     cdef const uint8_t* end = level.end
     cdef const uint8_t* p
     cdef const uint8_t* value
     cdef const Field* field
     cdef uint64_t n = 0
-    cdef uint64_t longest
+    cdef uint64_t skip_length
     cdef uint32_t tag = 0
-    cdef uint64_t head = min(<uint64_t>MAX_HEAD, <uint64_t>(end - record))
-    if not memory.has(record, head):
-        memory.fetch_ahead(record, head, limit)
+    cdef uint64_t head_size = min(<uint64_t>MAX_HEAD_BYTES, <uint64_t>(end - record))
+    if not memory.has(record, head_size):
+        memory.fetch_ahead(record, head_size, readahead_end)
     p = read_any_tag(record, end, &tag)
     if p == NULL or (tag < 8 and level.table != NULL):
         level.p = end
@@ -169,21 +176,21 @@ cdef int step(
                 level[1].p = value
                 level[1].end = p
                 return 1
-            longest = wanted.data
+            skip_length = skip_lengths.data
             if field != NULL and field.type == MESSAGE and is_deep:
-                longest = NO_LIMIT
+                skip_length = NO_LIMIT
             elif field != NULL and field.type == STRING:
-                longest = wanted.text
+                skip_length = skip_lengths.string
             elif field != NULL and field.repeated and field.size:
-                if wanted.is_read != NULL and wanted.is_read(field, wanted.context):
-                    longest = NO_LIMIT
+                if skip_lengths.is_read_entirely != NULL and skip_lengths.is_read_entirely(field, skip_lengths.context):
+                    skip_length = NO_LIMIT
                 elif field.wire == WIRE_VARINT:
-                    longest = wanted.run
-            if n < longest:
+                    skip_length = skip_lengths.packed
+            if n < skip_length:
                 if not memory.has(value, n):
-                    memory.fetch_ahead(value, n, limit)
+                    memory.fetch_ahead(value, n, readahead_end)
             elif is_deep:
-                memory.source.stepped(value - memory.start, p - memory.start, level.record - memory.start)
+                memory.source.note_skipped_value(value - memory.start, p - memory.start, level.record - memory.start)
     else:
         p = NULL
     level.p = end if p == NULL else p

@@ -10,28 +10,29 @@ if TYPE_CHECKING:
     from onnxwire.engine.descriptor import Descriptor
     from onnxwire.engine.document import Document
 
-_MAX_STEPS = 40
+_MAX_STEPS = 40  # steps of a path that are shown
 
 
 class _Level:
-    """A message that contains the byte, and the record in it that contains the byte.
+    """A message that contains the byte, and the record of this message that contains the byte.
 
-    end: the end of the message. start: the start of the record; counts: numbers of the records before it, by field
-    number; step: its step in the path. inside: type, start and end of the message that is the record's value, or None.
+    end: the end of the message. start: the start of the record; counts: the number of records before it, by field
+    number; step: the record's part of the path. nested: descriptor, start and end of the message that is the record's
+    value, or None.
     """
 
-    __slots__ = ("counts", "end", "inside", "start", "step")
+    __slots__ = ("counts", "end", "nested", "start", "step")
 
     def __init__(self, end: int, start: int, counts: dict[int, int]) -> None:
         self.end = end
         self.start = start
         self.counts = counts
         self.step = ""
-        self.inside: tuple[Descriptor, int, int] | None = None
+        self.nested: tuple[Descriptor, int, int] | None = None
 
-    def leads_to(self, offset: int) -> bool:
+    def nested_contains(self, offset: int) -> bool:
         """Return whether a byte is in the message that is the record's value."""
-        return self.inside is not None and self.inside[1] <= offset < self.inside[2]
+        return self.nested is not None and self.nested[1] <= offset < self.nested[2]
 
 
 def field_path(document: Document, offset: int) -> str:
@@ -39,49 +40,49 @@ def field_path(document: Document, offset: int) -> str:
 
     Returns "" for a byte of the root itself, and for a document without a root, such as that of a new message. The path
     follows tags, so it is found in damaged messages, too. The middle of a very long path is left out. A search for a
-    later byte continues from the levels of the last search. Otherwise each error of a damaged file, of which there may
-    be a million, would require a walk over all records before it.
+    later byte continues from the levels of the last search: a damaged file may have a million errors, and without
+    these levels, each of them would require a walk over all records before it.
     """
     if document.root is None:
         return ""
-    trail = [*(document.trail or ())]  # a copy, because other threads may search, too
-    if trail and trail[0].end != len(document):
-        trail = []
-    last: _Level | None = None
-    while trail and not trail[-1].leads_to(offset):
-        last = trail.pop()
+    levels = [*(document.trail or ())]  # a copy, because other threads may search, too
+    if levels and levels[0].end != len(document):
+        levels = []
+    previous_level: _Level | None = None
+    while levels and not levels[-1].nested_contains(offset):
+        previous_level = levels.pop()
     descriptor: Descriptor | None = document.root.DESCRIPTOR
     start, end = 0, len(document)
-    if trail and trail[-1].inside is not None:
-        descriptor, start, end = trail[-1].inside
+    if levels and levels[-1].nested is not None:
+        descriptor, start, end = levels[-1].nested
     while descriptor is not None:
         counts: dict[int, int] = {}
-        if last is not None and last.start <= offset:
-            start, counts = last.start, last.counts.copy()
-        last = None
+        if previous_level is not None and previous_level.start <= offset:
+            start, counts = previous_level.start, previous_level.counts.copy()
+        previous_level = None
         fields = descriptor.fields_by_number
         descriptor = None
         while start < end:
-            number, wire, value, after, length = read_record(document, start, end)
-            if after is None and length is not None and offset >= value:
-                after = end  # the offset lies inside a message that runs past the end
+            number, wire, value, next_start, length = read_record(document, start, end)
+            if next_start is None and length is not None and offset >= value:
+                next_start = end  # the offset is in a nested message that runs past the end
             field = fields.get(number)
-            if after is not None and after <= offset:
+            if next_start is not None and next_start <= offset:
                 if field is not None and field.accepts(wire):
                     counts[number] = counts.get(number, 0) + 1
-                start = after
+                start = next_start
                 continue
             level = _Level(end, start, counts)
-            trail.append(level)
+            levels.append(level)
             if field is not None and offset >= start:
                 index = f"[{counts.get(number, 0)}]" if field.is_repeated and field.is_span else ""
                 level.step = field.name + index
-                if after is not None and wire == WIRE_LEN and offset >= value and field.message_type is not None:
-                    level.inside = descriptor, start, end = field.message_type, value, after
+                if next_start is not None and wire == WIRE_LEN and offset >= value and field.message_type is not None:
+                    level.nested = descriptor, start, end = field.message_type, value, next_start
             break
-    document.trail = trail
-    steps = [level.step for level in trail if level.step]
+    document.trail = levels
+    steps = [level.step for level in levels if level.step]
     if len(steps) > _MAX_STEPS:
-        half = _MAX_STEPS // 2
-        steps = [*steps[:half], f"({len(steps) - 2 * half:,} more)", *steps[-half:]]
+        n_per_end = _MAX_STEPS // 2
+        steps = [*steps[:n_per_end], f"({len(steps) - 2 * n_per_end:,} more)", *steps[-n_per_end:]]
     return ".".join(steps)

@@ -1,9 +1,10 @@
 /* System calls that move bytes between files; one call each, so that the caller can handle signals in between.
  *
- * All return the number of bytes moved, which may be fewer than requested, or -errno; -ENOSYS if the platform lacks it.
+ * The functions that move bytes return the number of bytes moved, which may be fewer than requested, or -errno; -ENOSYS
+ * if the platform lacks the call.
  */
-#ifndef ONNXWIRE_TRANSFER_H
-#define ONNXWIRE_TRANSFER_H
+#ifndef ONNXWIRE_FILE_WRITER_H
+#define ONNXWIRE_FILE_WRITER_H
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,22 +31,22 @@
 static inline int64_t ow_read(int fd, uint8_t *p, uint64_t n, uint64_t offset) {
 #if defined(_WIN32)
     if (_lseeki64(fd, (__int64)offset, SEEK_SET) < 0) return -errno;
-    int64_t moved = _read(fd, p, (unsigned)n);
+    int64_t n_moved = _read(fd, p, (unsigned)n);
 #else
-    int64_t moved = pread(fd, p, (size_t)n, (off_t)offset);
+    int64_t n_moved = pread(fd, p, (size_t)n, (off_t)offset);
 #endif
-    return moved < 0 ? -errno : moved;
+    return n_moved < 0 ? -errno : n_moved;
 }
 
 static inline int64_t ow_write(int fd, const uint8_t *p, uint64_t n, uint64_t offset) {
 #if defined(_WIN32)
     if (offset != OW_STREAM && _lseeki64(fd, (__int64)offset, SEEK_SET) < 0) return -errno;
-    int64_t moved = _write(fd, p, (unsigned)n);
+    int64_t n_moved = _write(fd, p, (unsigned)n);
 #else
-    int64_t moved = offset == OW_STREAM ? write(fd, p, (size_t)n) : pwrite(fd, p, (size_t)n, (off_t)offset);
+    int64_t n_moved = offset == OW_STREAM ? write(fd, p, (size_t)n) : pwrite(fd, p, (size_t)n, (off_t)offset);
 #endif
-    if (moved == 0) return -EIO; /* no error and no progress: a caller that went on would never end */
-    return moved < 0 ? -errno : moved;
+    if (n_moved == 0) return -EIO; /* no error, but no progress: a caller that retries would loop for ever */
+    return n_moved < 0 ? -errno : n_moved;
 }
 
 /* Copy in the kernel: on the server or by sharing blocks if the file system can. Returns 0 at the end of the source. */
@@ -53,8 +54,8 @@ static inline int64_t ow_copy(int source, uint64_t source_offset, int target, ui
 #if defined(__linux__) && defined(SYS_copy_file_range)
     /* Called by its number: the C library that wheels are built against is older than the function. */
     int64_t from = (int64_t)source_offset, to = (int64_t)target_offset;
-    int64_t moved = syscall(SYS_copy_file_range, source, &from, target, &to, (size_t)n, 0u);
-    return moved < 0 ? -errno : moved;
+    int64_t n_moved = syscall(SYS_copy_file_range, source, &from, target, &to, (size_t)n, 0u);
+    return n_moved < 0 ? -errno : n_moved;
 #else
     (void)source, (void)source_offset, (void)target, (void)target_offset, (void)n;
     return -ENOSYS;
@@ -81,8 +82,8 @@ static inline int ow_is_remote(int fd) {
 enum {
     /* Fits the L2 cache. The kernel stores the data of one call in pages as large as possible; when its memory is
      * fragmented, allocating pages of 256 KiB took several times as long as the copy itself. */
-    OW_BUFFER = 1 << 17,
-    OW_PIECE = 1 << 20 /* bytes that a copying thread claims at a time */
+    OW_BUFFER_BYTES = 1 << 17,
+    OW_PIECE_BYTES = 1 << 20 /* bytes that a copying thread claims at a time */
 };
 
 typedef struct {
@@ -90,35 +91,36 @@ typedef struct {
     uint64_t offset, target_offset, n;
     uint64_t next; /* the first byte that no thread has claimed */
     int has_failed;
-} ow_copying;
+} ow_copy_job;
 
 static void ow_copy_pieces(void *work) {
-    ow_copying *copying = (ow_copying *)work;
-    uint8_t *buffer = (uint8_t *)PyMem_RawMalloc(OW_BUFFER);
-    int is_sound = buffer != NULL;
-    while (is_sound && !ow_load_flag(&copying->has_failed)) {
-        uint64_t done = ow_fetch_add(&copying->next, OW_PIECE);
-        if (done >= copying->n) break;
-        uint64_t end = copying->n - done < OW_PIECE ? copying->n : done + OW_PIECE;
-        while (done < end) {
-            uint64_t n = end - done < OW_BUFFER ? end - done : OW_BUFFER;
-            int64_t found = ow_read(copying->source, buffer, n, copying->offset + done);
-            int64_t moved = found;
-            if (found > 0) moved = ow_write(copying->target, buffer, (uint64_t)found, copying->target_offset + done);
-            if (moved == -EINTR) continue;
-            if ((is_sound = moved > 0) == 0) break;
-            done += (uint64_t)moved;
+    ow_copy_job *job = (ow_copy_job *)work;
+    uint8_t *buffer = (uint8_t *)PyMem_RawMalloc(OW_BUFFER_BYTES);
+    int is_copied = buffer != NULL;
+    while (is_copied && !ow_load_flag(&job->has_failed)) {
+        uint64_t position = ow_fetch_add(&job->next, OW_PIECE_BYTES);
+        if (position >= job->n) break;
+        uint64_t end = job->n - position < OW_PIECE_BYTES ? job->n : position + OW_PIECE_BYTES;
+        while (position < end) {
+            uint64_t n = end - position < OW_BUFFER_BYTES ? end - position : OW_BUFFER_BYTES;
+            int64_t n_read = ow_read(job->source, buffer, n, job->offset + position);
+            int64_t n_written = n_read;
+            if (n_read > 0) n_written = ow_write(job->target, buffer, (uint64_t)n_read, job->target_offset + position);
+            if (n_written == -EINTR) continue;
+            if ((is_copied = n_written > 0) == 0) break;
+            position += (uint64_t)n_written;
         }
     }
     PyMem_RawFree(buffer);
-    if (!is_sound) ow_set_flag(&copying->has_failed);
+    if (!is_copied) ow_set_flag(&job->has_failed);
 }
 
-/* Copy through memory with two threads. Returns whether all was copied; a caller that copies again gets the error. */
-static inline int ow_copy_together(int source, uint64_t offset, int target, uint64_t target_offset, uint64_t n) {
-    ow_copying copying = {source, target, offset, target_offset, n, 0, 0};
-    ow_in_parallel(ow_copy_pieces, &copying, 0, ow_processors() < 2 ? 1 : 2);
-    return !copying.has_failed;
+/* Copy through memory with two threads. Returns whether all bytes were copied. If not, the caller copies them again by
+ * other means, which report the error. */
+static inline int ow_copy_in_parallel(int source, uint64_t offset, int target, uint64_t target_offset, uint64_t n) {
+    ow_copy_job job = {source, target, offset, target_offset, n, 0, 0};
+    ow_in_parallel(ow_copy_pieces, &job, 0, ow_processors() < 2 ? 1 : 2);
+    return !job.has_failed;
 }
 
 /* Start writeback of a range, without waiting for it. */
@@ -149,26 +151,26 @@ static inline int ow_is_sparse(int fd) {
 #endif
 }
 
-/* Find the first range between offset and end that is not a hole: *data to *hole, both `end` if all is a hole; the
- * whole range if the platform does not support the query. The file's position, which other processes may share, is
- * restored. */
+/* Find the first range between offset and end that is not a hole. *data: its start; *hole: its end; both are `end` if
+ * there is no such range. If the platform does not support the query, the result is offset to end. The file's position
+ * is restored, because other processes may share it. */
 static inline void ow_find_data(int fd, uint64_t offset, uint64_t end, uint64_t *data, uint64_t *hole) {
     *data = offset;
     *hole = end;
 #if defined(SEEK_DATA) && defined(SEEK_HOLE)
-    off_t before = lseek(fd, 0, SEEK_CUR);
+    off_t old_position = lseek(fd, 0, SEEK_CUR);
     struct stat status;
     /* A range past the file's end is an error, which reading reports. */
-    if (before < 0 || fstat(fd, &status) != 0 || end > (uint64_t)status.st_size) return;
-    off_t found = lseek(fd, (off_t)offset, SEEK_DATA);
-    if (found < 0) {
+    if (old_position < 0 || fstat(fd, &status) != 0 || end > (uint64_t)status.st_size) return;
+    off_t data_offset = lseek(fd, (off_t)offset, SEEK_DATA);
+    if (data_offset < 0) {
         if (errno == ENXIO) *data = end;
     } else {
-        *data = (uint64_t)found < end ? (uint64_t)found : end;
-        found = lseek(fd, (off_t)*data, SEEK_HOLE);
-        if (found >= 0 && (uint64_t)found < end) *hole = (uint64_t)found;
+        *data = (uint64_t)data_offset < end ? (uint64_t)data_offset : end;
+        const off_t hole_offset = lseek(fd, (off_t)*data, SEEK_HOLE);
+        if (hole_offset >= 0 && (uint64_t)hole_offset < end) *hole = (uint64_t)hole_offset;
     }
-    (void)lseek(fd, before, SEEK_SET);
+    (void)lseek(fd, old_position, SEEK_SET);
 #else
     (void)fd;
 #endif

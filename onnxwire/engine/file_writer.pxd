@@ -20,11 +20,11 @@ cdef class FileWriter:
     cdef bint fresh                     # the file was empty, so that skipped ranges read as zeros
     cdef bint stream
     cdef bint busy                      # a method is running, or an error occurred: no method may start
-    cdef uint64_t written
-    cdef uint64_t reported              # bytes for which progress was called and writeback started
+    cdef uint64_t written_end           # the offset after the last byte written to the file
+    cdef uint64_t reported_end          # the offset up to which progress was called and writeback started
     cdef uint8_t* buffer
-    cdef uint64_t used
-    cdef Range pending                  # follows the buffer; not written yet because the next range may continue it
+    cdef uint64_t n_buffered            # bytes in the buffer
+    cdef Range pending_range            # follows the buffer; not written yet because the next range may continue it
 
     cdef int put(self, const uint8_t* p, uint64_t n) except -1
     cdef int put_at(self, const uint8_t* p, uint64_t n, uint64_t offset) except -1

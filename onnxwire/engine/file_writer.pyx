@@ -14,15 +14,15 @@ cdef extern from "file_writer.h" nogil:
     int64_t ow_read(int fd, uint8_t* p, uint64_t n, uint64_t offset)
     int64_t ow_write(int fd, const uint8_t* p, uint64_t n, uint64_t offset)
     enum:
-        BUFFER_BYTES "OW_BUFFER"
-        PIECE_BYTES "OW_PIECE"
+        BUFFER_BYTES "OW_BUFFER_BYTES"
+        PIECE_BYTES "OW_PIECE_BYTES"
     int64_t ow_copy(int source, uint64_t source_offset, int target, uint64_t target_offset, uint64_t n)
-    bint ow_copy_together(int source, uint64_t offset, int target, uint64_t target_offset, uint64_t n)
+    bint ow_copy_in_parallel(int source, uint64_t offset, int target, uint64_t target_offset, uint64_t n)
     bint ow_is_remote(int fd)
     void ow_start_writeback(int fd, uint64_t offset, uint64_t n)
     int64_t ow_resize(int fd, uint64_t size)
     bint ow_is_sparse(int fd)
-    void ow_find_data(int fd, uint64_t offset, uint64_t end, uint64_t* data, uint64_t* hole)
+    void ow_find_data(int fd, uint64_t offset, uint64_t end, uint64_t* data_start, uint64_t* hole_start)
 
 import errno
 import os
@@ -44,8 +44,9 @@ cdef class FileWriter:
     """A buffered writer over a file descriptor.
 
     descriptor: open for writing; the caller closes it. progress: called with the number of bytes written so far, about
-    every 8 MiB and at the end. position: the first offset. fresh: the file is empty, and is truncated to the written
-    length, so that holes of a source are not written. stream: a pipe or device, written at its current position.
+    every 8 MiB and at the end. position: the offset of the first byte to be written. fresh: the file is empty, and is
+    truncated to the written length at the end; so holes of a source need not be written. stream: the file is a pipe or
+    device, and is written at its current position.
     The buffer has 128 KiB; the file is complete after `finish`. Methods raise OSError if writing fails, which is also
     stored in `failure`, and SourceError if reading fails. After an error the file is incomplete and methods raise.
     One thread uses a writer at a time.
@@ -60,7 +61,7 @@ cdef class FileWriter:
             raise MemoryError
         self.descriptor = descriptor
         self.progress = progress
-        self.written = self.reported = position
+        self.written_end = self.reported_end = position
         self.fresh = fresh
         self.stream = stream
 
@@ -71,7 +72,7 @@ cdef class FileWriter:
     @critical_section
     def position(self):
         """The offset of the next byte to be written."""
-        return self.written + self.used + self.pending.n
+        return self.written_end + self.n_buffered + self.pending_range.n
 
     @property
     @critical_section
@@ -85,7 +86,7 @@ cdef class FileWriter:
         self.enter()
         self.write_pending()
         self.flush()
-        self.written = self.reported = offset
+        self.written_end = self.reported_end = offset
         self.busy = False
 
     @critical_section
@@ -105,7 +106,7 @@ cdef class FileWriter:
 
     @critical_section
     def finish(self):
-        """Write everything to the file; the descriptor may be synchronised and closed afterwards."""
+        """Write all bytes to the file; the descriptor may be synchronised and closed afterwards."""
         self.finish_all()
 
     cdef int put(self, const uint8_t* p, uint64_t n) except -1:
@@ -118,17 +119,17 @@ cdef class FileWriter:
 
     cdef int put_at(self, const uint8_t* p, uint64_t n, uint64_t offset) except -1:
         """Write n bytes of memory at an offset, unbuffered and without releasing the GIL; not for a stream."""
-        cdef int64_t moved
+        cdef int64_t n_moved
         self.enter()
         while n:
-            moved = ow_write(self.descriptor, p, n, offset)
-            if moved == -EINTR:
+            n_moved = ow_write(self.descriptor, p, n, offset)
+            if n_moved == -EINTR:
                 continue
-            if moved < 0:
-                self.fail(moved)
-            p += moved
-            n -= <uint64_t>moved
-            offset += <uint64_t>moved
+            if n_moved < 0:
+                self.fail(n_moved)
+            p += n_moved
+            n -= <uint64_t>n_moved
+            offset += <uint64_t>n_moved
         self.busy = False
         return 0
 
@@ -138,40 +139,43 @@ cdef class FileWriter:
         A range that continues the previous one is merged with it. File and mapping must stay valid until `put` or
         `finish_all`.
         """
-        cdef const uint8_t* next = NULL
+        cdef const uint8_t* mapped_end = NULL
         if offset > MAX_FILE_OFFSET or n > MAX_FILE_OFFSET - offset:
             raise OverflowError("file offsets are below 2**63")
         self.enter()
-        if self.pending.p != NULL:
-            next = self.pending.p + self.pending.n
-        if source != self.pending.source or offset != self.pending.offset + self.pending.n or p != next:
+        if self.pending_range.p != NULL:
+            mapped_end = self.pending_range.p + self.pending_range.n
+        if (
+            source != self.pending_range.source or offset != self.pending_range.offset + self.pending_range.n
+            or p != mapped_end
+        ):
             self.write_pending()
-            self.pending.source = source
-            self.pending.offset = offset
-            self.pending.p = p
-        self.pending.n += n
+            self.pending_range.source = source
+            self.pending_range.offset = offset
+            self.pending_range.p = p
+        self.pending_range.n += n
         self.busy = False
         return 0
 
     cdef int finish_all(self) except -1:
-        """Write everything to the file, truncate a fresh file to its length, and call progress for the rest."""
+        """Write all bytes to the file, truncate a fresh file to the written length, and call progress a last time."""
         cdef int64_t code
         self.enter()
         self.write_pending()
         self.flush()
         if self.fresh:
             # A hole at the end was skipped: set the length of the file.
-            code = ow_resize(self.descriptor, self.written)
+            code = ow_resize(self.descriptor, self.written_end)
             if code < 0:
                 self.fail(code)
-        if self.progress is not None and self.reported != self.written:
-            self.reported = self.written
-            self.progress(self.written)
+        if self.progress is not None and self.reported_end != self.written_end:
+            self.reported_end = self.written_end
+            self.progress(self.written_end)
         self.busy = False
         return 0
 
     cdef int enter(self) except -1:
-        # An error leaves `busy` set: nothing may be written after a missing piece, even if the error was caught.
+        # After an error `busy` stays set: nothing may be written after a missing piece, even if the error was caught.
         if self.failure is not None:
             raise self.failure
         if self.busy:
@@ -188,52 +192,52 @@ cdef class FileWriter:
 
     cdef int advance(self, uint64_t n) except -1:
         """Count n written bytes; start writeback, call progress, and handle signals."""
-        cdef uint64_t start = self.reported
-        self.written += n
+        cdef uint64_t start = self.reported_end
+        self.written_end += n
         # Checked after every write: a write that a signal interrupted returns a count, and the next call could block
         # for ever.
         PyErr_CheckSignals()
-        if self.written - start < CHUNK_BYTES:
+        if self.written_end - start < CHUNK_BYTES:
             return 0
-        self.reported = self.written
+        self.reported_end = self.written_end
         if not self.stream:
             with nogil:
-                ow_start_writeback(self.descriptor, start, self.written - start)
+                ow_start_writeback(self.descriptor, start, self.written_end - start)
         if self.progress is not None:
-            self.progress(self.written)
+            self.progress(self.written_end)
         return 0
 
     cdef int write_out(self, const uint8_t* p, uint64_t n) except -1:
         """Write memory to the file, unbuffered."""
         cdef uint64_t offset
-        cdef int64_t moved
+        cdef int64_t n_moved
         while n:
-            offset = OW_STREAM if self.stream else self.written
+            offset = OW_STREAM if self.stream else self.written_end
             with nogil:
-                moved = ow_write(self.descriptor, p, min(n, <uint64_t>CHUNK_BYTES), offset)
-            if moved == -EINTR:
+                n_moved = ow_write(self.descriptor, p, min(n, <uint64_t>CHUNK_BYTES), offset)
+            if n_moved == -EINTR:
                 PyErr_CheckSignals()
                 continue
-            if moved < 0:
-                self.fail(moved)
-            p += moved
-            n -= <uint64_t>moved
-            self.advance(<uint64_t>moved)
+            if n_moved < 0:
+                self.fail(n_moved)
+            p += n_moved
+            n -= <uint64_t>n_moved
+            self.advance(<uint64_t>n_moved)
         return 0
 
     cdef int flush(self) except -1:
-        cdef uint64_t n = self.used
-        self.used = 0
+        cdef uint64_t n = self.n_buffered
+        self.n_buffered = 0
         return self.write_out(self.buffer, n)
 
     cdef int append(self, const uint8_t* p, uint64_t n) except -1:
-        if n > BUFFER_BYTES - self.used:
+        if n > BUFFER_BYTES - self.n_buffered:
             self.flush()
         if n >= BUFFER_BYTES:
             return self.write_out(p, n)
         if n:
-            memcpy(self.buffer + self.used, p, n)
-            self.used += n
+            memcpy(self.buffer + self.n_buffered, p, n)
+            self.n_buffered += n
         return 0
 
     cdef int read_in(self, int source, uint64_t offset, uint64_t n) except -1:
@@ -242,38 +246,38 @@ cdef class FileWriter:
         Copying from its mapping would be slower, make the whole file resident, and raise SIGBUS if the file was
         truncated or the disk fails.
         """
-        cdef int64_t moved
+        cdef int64_t n_moved
         while n:
-            if self.used == BUFFER_BYTES:
+            if self.n_buffered == BUFFER_BYTES:
                 self.flush()
             with nogil:
-                moved = ow_read(source, self.buffer + self.used, min(n, BUFFER_BYTES - self.used), offset)
-            if moved == -EINTR:
+                n_moved = ow_read(source, self.buffer + self.n_buffered, min(n, BUFFER_BYTES - self.n_buffered), offset)
+            if n_moved == -EINTR:
                 PyErr_CheckSignals()
                 continue
-            if moved < 0:
-                raise SourceError(-moved, os.strerror(-moved))
-            if moved == 0:
+            if n_moved < 0:
+                raise SourceError(-n_moved, os.strerror(-n_moved))
+            if n_moved == 0:
                 raise SourceError(
                     errno.EIO, f"the file ends at byte {offset:,}, {n:,} bytes too soon; it was truncated while open"
                 )
-            self.used += <uint64_t>moved
-            offset += <uint64_t>moved
-            n -= <uint64_t>moved
+            self.n_buffered += <uint64_t>n_moved
+            offset += <uint64_t>n_moved
+            n -= <uint64_t>n_moved
         return 0
 
     cdef int copy_data(self, int source, uint64_t offset, uint64_t n) except -1:
         """Copy bytes of a file in the kernel, or by reading them if the kernel can't."""
-        cdef int64_t moved
+        cdef int64_t n_moved
         cdef uint64_t size
         cdef bint is_copied
         # If the two offsets differ modulo the page size, as after most edits, the kernel copies page by page and shares
         # no blocks: 0.9 s per GiB, against 0.5 s through the buffer, and 0.3 s if they are congruent.
-        if (offset - self.written) % PAGE_BYTES and not ow_is_remote(self.descriptor):
+        if (offset - self.written_end) % PAGE_BYTES and not ow_is_remote(self.descriptor):
             while n >= PIECE_BYTES:
                 size = min(n, <uint64_t>CHUNK_BYTES)
                 with nogil:
-                    is_copied = ow_copy_together(source, offset, self.descriptor, self.written, size)
+                    is_copied = ow_copy_in_parallel(source, offset, self.descriptor, self.written_end, size)
                 if not is_copied:
                     break
                 offset += size
@@ -283,40 +287,40 @@ cdef class FileWriter:
             return self.flush()
         while n:
             with nogil:
-                moved = ow_copy(source, offset, self.descriptor, self.written, min(n, <uint64_t>CHUNK_BYTES))
-            if moved == -EINTR:
+                n_moved = ow_copy(source, offset, self.descriptor, self.written_end, min(n, <uint64_t>CHUNK_BYTES))
+            if n_moved == -EINTR:
                 PyErr_CheckSignals()
                 continue
-            if moved <= 0:
+            if n_moved <= 0:
                 # Different file systems, an old kernel, a special file, or an error, which reading reports.
                 self.read_in(source, offset, n)
                 return self.flush()
-            offset += <uint64_t>moved
-            n -= <uint64_t>moved
-            self.advance(<uint64_t>moved)
+            offset += <uint64_t>n_moved
+            n -= <uint64_t>n_moved
+            self.advance(<uint64_t>n_moved)
         return 0
 
     cdef int write_pending(self) except -1:
         """Write the pending range."""
-        cdef Range rest = self.pending
-        cdef uint64_t end = rest.offset + rest.n
-        cdef uint64_t data, hole
-        cdef bint sparse
-        self.pending.n = 0
-        if rest.n < MIN_RANGE_BYTES and rest.p != NULL:
-            return self.append(rest.p, rest.n)
-        if rest.n < BUFFER_BYTES or self.stream:
-            return self.read_in(rest.source, rest.offset, rest.n)
+        cdef Range pending_range = self.pending_range
+        cdef uint64_t end = pending_range.offset + pending_range.n
+        cdef uint64_t data_start, hole_start
+        cdef bint is_sparse
+        self.pending_range.n = 0
+        if pending_range.n < MIN_RANGE_BYTES and pending_range.p != NULL:
+            return self.append(pending_range.p, pending_range.n)
+        if pending_range.n < BUFFER_BYTES or self.stream:
+            return self.read_in(pending_range.source, pending_range.offset, pending_range.n)
         self.flush()
-        sparse = self.fresh and ow_is_sparse(rest.source)
-        while rest.offset < end:
-            data = rest.offset
-            hole = end
-            if sparse:
-                ow_find_data(rest.source, rest.offset, end, &data, &hole)
-                self.advance(data - rest.offset)
-            self.copy_data(rest.source, data, hole - data)
-            rest.offset = hole
+        is_sparse = self.fresh and ow_is_sparse(pending_range.source)
+        while pending_range.offset < end:
+            data_start = pending_range.offset
+            hole_start = end
+            if is_sparse:
+                ow_find_data(pending_range.source, pending_range.offset, end, &data_start, &hole_start)
+                self.advance(data_start - pending_range.offset)
+            self.copy_data(pending_range.source, data_start, hole_start - data_start)
+            pending_range.offset = hole_start
         return 0
 
 

@@ -10,26 +10,26 @@ if TYPE_CHECKING:
 
 
 def shortest_floats(values: Sequence[float]) -> list[float]:
-    """Return for each float32 the double with the fewest decimal digits, at least 6, that rounds to it.
+    """Return, for each float32, the number with the fewest significant digits (6 to 9) that rounds to this float32.
 
     Source: protobuf's json_format and text_format.
     """
-    pack = Struct(f"{len(values)}f")
-    found = _rounded(values, 6)
-    if pack.pack(*found) == pack.pack(*values):
-        return found
-    singles = pack.unpack(pack.pack(*found))
-    wrong = [i for i, value in enumerate(values) if singles[i] != value == value]
+    layout = Struct(f"{len(values)}f")
+    numbers = _rounded(values, 6)
+    if layout.pack(*numbers) == layout.pack(*values):
+        return numbers
+    floats = layout.unpack(layout.pack(*numbers))
+    wrong_indices = [i for i, value in enumerate(values) if floats[i] != value == value]
     for digits in (7, 8, 9):
-        if not wrong:
+        if not wrong_indices:
             break
-        better = _rounded([values[i] for i in wrong], digits)
-        pack = Struct(f"{len(wrong)}f")
-        singles = pack.unpack(pack.pack(*better))
-        for i, number in zip(wrong, better, strict=True):
-            found[i] = number
-        wrong = [i for i, single in zip(wrong, singles, strict=True) if single != values[i]]
-    return found
+        longer_numbers = _rounded([values[i] for i in wrong_indices], digits)
+        layout = Struct(f"{len(wrong_indices)}f")
+        floats = layout.unpack(layout.pack(*longer_numbers))
+        for i, number in zip(wrong_indices, longer_numbers, strict=True):
+            numbers[i] = number
+        wrong_indices = [i for i, number in zip(wrong_indices, floats, strict=True) if number != values[i]]
+    return numbers
 
 
 def _rounded(values: Sequence[float], digits: int) -> list[float]:

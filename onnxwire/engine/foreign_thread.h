@@ -15,7 +15,7 @@
 #define ow_add(p, n) __atomic_fetch_add((p), (n), __ATOMIC_SEQ_CST)
 #endif
 
-#define OW_CLOSED (1L << 30)
+#define OW_CLOSED (1L << 30) /* added to the number of entered threads when no more may enter */
 
 typedef struct {
     PyGILState_STATE state;
@@ -27,17 +27,17 @@ static inline int ow_has_gil(void) {
 #if PY_VERSION_HEX >= 0x030d0000
     return PyThreadState_GetUnchecked() != NULL;
 #else
-    PyThreadState *own = Py_IsInitialized() ? PyGILState_GetThisThreadState() : NULL;
-    return own != NULL && own == _PyThreadState_UncheckedGet();
+    PyThreadState *thread_state = Py_IsInitialized() ? PyGILState_GetThisThreadState() : NULL;
+    return thread_state != NULL && thread_state == _PyThreadState_UncheckedGet();
 #endif
 }
 
-/* Acquire the GIL, or return 0 if Python exits. entries: the number of threads inside, plus OW_CLOSED. */
-static inline int ow_enter(long *entries, OwEntry *entry) {
+/* Acquire the GIL and return 1; return 0, without the GIL, if Python exits. */
+static inline int ow_enter(long *n_entered, OwEntry *entry) {
     entry->is_counted = 0;
     if (ow_has_gil()) return 1;
-    if (ow_add(entries, 1) >= OW_CLOSED) {
-        ow_add(entries, -1);
+    if (ow_add(n_entered, 1) >= OW_CLOSED) {
+        ow_add(n_entered, -1);
         return 0;
     }
     entry->is_counted = 1;
@@ -45,10 +45,10 @@ static inline int ow_enter(long *entries, OwEntry *entry) {
     return 1;
 }
 
-static inline void ow_leave(long *entries, OwEntry *entry) {
+static inline void ow_leave(long *n_entered, OwEntry *entry) {
     if (entry->is_counted) {
         PyGILState_Release(entry->state);
-        ow_add(entries, -1);
+        ow_add(n_entered, -1);
     }
 }
 

@@ -13,20 +13,20 @@ cdef extern from "foreign_thread.h":
     enum:
         OW_CLOSED
     long ow_add(long* p, long n) nogil
-    bint ow_enter(long* entries, Entry* entry) nogil
-    void ow_leave(long* entries, Entry* entry) nogil
+    bint ow_enter(long* n_entered, Entry* entry) nogil
+    void ow_leave(long* n_entered, Entry* entry) nogil
 
-cdef long ENTRIES = 0  # number of threads inside, plus OW_CLOSED once Python exits
+cdef long N_ENTERED = 0  # number of threads that have entered, plus OW_CLOSED once Python exits
 
 
 cdef bint enter_python(Entry* entry) noexcept nogil:
     """Acquire the GIL if this thread lacks it; returns False, without it, if Python exits."""
-    return ow_enter(&ENTRIES, entry)
+    return ow_enter(&N_ENTERED, entry)
 
 
 cdef void leave_python(Entry* entry) noexcept nogil:
     """Release the GIL if `enter_python` acquired it. Called once after each True."""
-    ow_leave(&ENTRIES, entry)
+    ow_leave(&N_ENTERED, entry)
 
 
 cdef void release_reference(PyObject* o) noexcept nogil:
@@ -39,18 +39,18 @@ cdef void release_reference(PyObject* o) noexcept nogil:
 
 
 def close_entrance():
-    """Refuse threads without the GIL from now on, and wait for those that are inside."""
-    if ow_add(&ENTRIES, OW_CLOSED) >= OW_CLOSED:
-        ow_add(&ENTRIES, -OW_CLOSED)
-    while ow_add(&ENTRIES, 0) != OW_CLOSED:
+    """Refuse threads without the GIL from now on, and wait until all threads that have entered leave."""
+    if ow_add(&N_ENTERED, OW_CLOSED) >= OW_CLOSED:
+        ow_add(&N_ENTERED, -OW_CLOSED)
+    while ow_add(&N_ENTERED, 0) != OW_CLOSED:
         sleep(0.001)
 
 
-def forget_other_threads():
-    """Reset the count in a forked process, which does not have the other threads."""
-    ow_add(&ENTRIES, -ow_add(&ENTRIES, 0))
+def reset_entered_threads():
+    """Reset the number of entered threads in a forked process: it has no other threads."""
+    ow_add(&N_ENTERED, -ow_add(&N_ENTERED, 0))
 
 
 atexit.register(close_entrance)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=forget_other_threads)
+    os.register_at_fork(after_in_child=reset_entered_threads)

@@ -12,14 +12,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# An open that waits for the writer of a named pipe, or for a terminal, would hang.
+# Without O_NONBLOCK, opening a named pipe would wait for its writer, and opening a terminal for its connection.
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
-_FLAGS = os.O_RDONLY | _NONBLOCK | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
-_FLAGS |= getattr(os, "O_CLOEXEC", 0)
+_OPEN_FLAGS = os.O_RDONLY | _NONBLOCK | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+_OPEN_FLAGS |= getattr(os, "O_CLOEXEC", 0)
 _CHUNK_BYTES = 1 << 20
-WRITER_SECONDS = 2.0  # timeout for a pipe without a writer
-PIPE_LIMIT = 1 << 31  # maximum number of bytes read from a pipe or socket, which are stored in memory
-DEVICE_LIMIT = 1 << 26  # maximum number of bytes read from a device, which may have no end
+WRITER_TIMEOUT_SECONDS = 2.0  # timeout for a pipe without a writer
+MAX_PIPE_BYTES = 1 << 31  # read from a pipe or socket; all of them are stored in memory
+MAX_DEVICE_BYTES = 1 << 26  # read from a device, which may have no end
 
 
 def open_input(path: str) -> int:
@@ -27,7 +27,7 @@ def open_input(path: str) -> int:
 
     Raises OSError, and ValueError for a string that can't be a path.
     """
-    descriptor = os.open(path, _FLAGS)
+    descriptor = os.open(path, _OPEN_FLAGS)
     try:
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
             os.read(descriptor, 1)  # raises IsADirectoryError
@@ -54,8 +54,8 @@ def open_regular(path: str) -> int:
 def read_input(descriptor: int, name: str, max_bytes: int | None = None) -> bytearray:
     """Read a pipe, socket or device that `open_input` opened, to its end.
 
-    Waits for the data of a pipe's writer, for a writer up to WRITER_SECONDS, and never for a device. max_bytes: reading
-    may stop after this number of bytes.
+    Waits up to WRITER_TIMEOUT_SECONDS for a pipe's writer, then without limit for its data; never waits for a device.
+    max_bytes: reading may stop after this number of bytes.
     Raises OSError, and SourceError for a pipe without a writer and beyond the limits of `read_stream`.
     """
     mode = os.fstat(descriptor).st_mode
@@ -72,13 +72,13 @@ def read_input(descriptor: int, name: str, max_bytes: int | None = None) -> byte
 def _first_bytes(descriptor: int, name: str) -> bytes:
     """Wait for the first bytes of a non-blocking pipe, and return them.
 
-    Raises SourceError if the pipe has no writer after WRITER_SECONDS. A writer that ends without writing is treated as
-    no writer.
+    Raises SourceError if the pipe has no writer after WRITER_TIMEOUT_SECONDS. A writer that ends without writing is
+    treated as no writer.
     """
     import select
     import time
 
-    end = time.monotonic() + WRITER_SECONDS
+    deadline = time.monotonic() + WRITER_TIMEOUT_SECONDS
     while True:
         try:
             head = os.read(descriptor, _CHUNK_BYTES)
@@ -89,7 +89,7 @@ def _first_bytes(descriptor: int, name: str) -> bytes:
             continue
         if head:
             return head
-        if time.monotonic() >= end:
+        if time.monotonic() >= deadline:
             reason = "nothing writes to this pipe; start the writer first, or use <(command) or a file"
             raise SourceError(errno.EPIPE, reason, name)
         time.sleep(0.01)
@@ -103,15 +103,15 @@ def read_stream(
     head: bytes that were read from it before. max_bytes: reading may stop after this number of bytes.
     Raises SourceError for more than 2 GiB of a pipe or socket, or 64 MiB of a device.
     """
-    limit = PIPE_LIMIT if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else DEVICE_LIMIT
+    limit = MAX_PIPE_BYTES if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else MAX_DEVICE_BYTES
     data = bytearray(head)
     while chunk := read(_CHUNK_BYTES):
         data += chunk
         if max_bytes is not None and len(data) > max_bytes:
             return data
         if len(data) > limit:
-            what = "pipe" if limit == PIPE_LIMIT else "device"
-            reason = f"more than {limit:,} bytes, the limit for a {what}; write them to a file first"
+            kind = "pipe" if limit == MAX_PIPE_BYTES else "device"
+            reason = f"more than {limit:,} bytes, the limit for a {kind}; write them to a file first"
             raise SourceError(errno.EFBIG, reason, name)
     if chunk is None:
         raise SourceError(errno.EAGAIN, "its read() returned None; make the stream blocking", name)

@@ -21,7 +21,7 @@ typedef struct {
     int64_t mtime_ns, ctime_ns;
 } OwFileState;
 
-/* Return whether a path still refers to the file with this state. */
+/* Return whether a path refers to the file that had this state; 0 on Windows. */
 static inline int ow_is_at(const char *path, const OwFileState *state) {
 #ifdef _WIN32
     (void)path;
@@ -79,34 +79,37 @@ static inline int ow_map(int fd, size_t size, uint8_t **start) {
 
 static inline void ow_unmap(uint8_t *start, size_t size) { (void)munmap(start, size); }
 
-/* Replace the pages of the bytes from `from` to `to`, of a mapping of `size` bytes, by private memory with the same
- * bytes, read from the file. On Linux the pages are exchanged atomically, because other threads may read them. */
-static inline int ow_read_in(uint8_t *start, size_t size, size_t from, size_t to, int fd) {
+/* Replace the pages that contain the bytes from `begin` to `end` of a mapping by private memory with the same bytes,
+ * read from the file. start, size: the mapping. On Linux the pages are replaced atomically, because other threads may
+ * read them. */
+static inline int ow_read_in(uint8_t *start, size_t size, size_t begin, size_t end, int fd) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    from -= from % page;
-    if (to % page) to += page - to % page;
-    const size_t length = to - from;
-    const size_t wanted = to > size ? size - from : length;
+    begin -= begin % page;
+    if (end % page) end += page - end % page;
+    const size_t length = end - begin;
+    const size_t n_from_file = end > size ? size - begin : length;
     const size_t max_read = (size_t)1 << 30;
 #ifdef __linux__
     void *target = NULL;
-    const int fixed = 0;
+    const int fixed_flag = 0;
 #else
-    void *target = start + from;
-    const int fixed = MAP_FIXED;
+    void *target = start + begin;
+    const int fixed_flag = MAP_FIXED;
 #endif
-    uint8_t *p = mmap(target, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0);
+    uint8_t *p = mmap(target, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | fixed_flag, -1, 0);
     if (p == MAP_FAILED) return -errno;
     int code = 0;
-    size_t done = 0;
-    while (done < wanted && code == 0) {
-        ssize_t n = pread(fd, p + done, wanted - done < max_read ? wanted - done : max_read, (off_t)(from + done));
-        if (n > 0) done += (size_t)n;
+    size_t n_read = 0;
+    while (n_read < n_from_file && code == 0) {
+        const size_t n_left = n_from_file - n_read;
+        ssize_t n = pread(fd, p + n_read, n_left < max_read ? n_left : max_read, (off_t)(begin + n_read));
+        if (n > 0) n_read += (size_t)n;
         else if (n == 0) code = -EIO;
         else if (errno != EINTR) code = -errno;
     }
 #ifdef __linux__
-    if (code == 0 && mremap(p, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, start + from) == MAP_FAILED) code = -errno;
+    if (code == 0 && mremap(p, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, start + begin) == MAP_FAILED)
+        code = -errno;
     if (code != 0) (void)munmap(p, length);
 #endif
     return code;
@@ -114,8 +117,8 @@ static inline int ow_read_in(uint8_t *start, size_t size, size_t from, size_t to
 #else
 static inline int ow_map(int fd, size_t size, uint8_t **start) { (void)fd; (void)size; (void)start; return -ENOSYS; }
 static inline void ow_unmap(uint8_t *start, size_t size) { (void)start; (void)size; }
-static inline int ow_read_in(uint8_t *start, size_t size, size_t from, size_t to, int fd) {
-    (void)start; (void)size; (void)from; (void)to; (void)fd;
+static inline int ow_read_in(uint8_t *start, size_t size, size_t begin, size_t end, int fd) {
+    (void)start; (void)size; (void)begin; (void)end; (void)fd;
     return -ENOSYS;
 }
 #endif

@@ -12,22 +12,23 @@ cdef extern from "mapping.h" nogil:
     void ow_unmap(uint8_t* start, size_t size)
     int ow_read_in(uint8_t* start, size_t size, size_t begin, size_t end, int fd)
 
-# Python's mmap keeps a descriptor open per file, and a model may have one file per tensor.
+# Whether FileMapping is available. Python's mmap, the alternative, keeps a descriptor open per file, and a model may
+# have one file per tensor.
 IS_NATIVE = sys.platform != "win32"
 
 
 @final
 cdef class FileMapping:
-    """The first `size` bytes of an open file, mapped for reading, as a read-only buffer. Keeps no descriptor open.
+    """The first `size` bytes of an open file, mapped for reading, as a read-only buffer. It keeps no descriptor open.
 
     descriptor: the descriptor of a regular file; size: the number of bytes, at least 1. Raises OSError, and ValueError
-    if the file is shorter.
+    if the file is shorter than `size`.
     """
     cdef uint8_t* start
     cdef Py_ssize_t size
     cdef Py_ssize_t exports
     cdef object __weakref__
-    cdef readonly Py_ssize_t parts   # calls of read_in, each of which divides the mapping
+    cdef readonly Py_ssize_t n_private_ranges  # number of calls of read_in, each of which divides the mapping
 
     @critical_section
     def __cinit__(self, int descriptor, Py_ssize_t size):
@@ -71,7 +72,7 @@ cdef class FileMapping:
         code = ow_read_in(self.start, <size_t>self.size, <size_t>start, <size_t>end, descriptor)
         if code < 0:
             raise OSError(-code, os.strerror(-code))
-        self.parts += 1
+        self.n_private_ranges += 1
 
     @critical_section
     def close(self):

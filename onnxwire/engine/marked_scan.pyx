@@ -16,7 +16,7 @@ cdef const uint8_t* find_marked(
     """
     cdef const uint8_t* record
     cdef const uint8_t* value
-    cdef const uint8_t* found
+    cdef const uint8_t* target_record
     cdef Field* field
     cdef uint64_t n
     cdef uint32_t tag
@@ -52,7 +52,7 @@ cdef const uint8_t* find_marked(
         if mark & CONTAINS_TARGET:
             if depth == 0:
                 return record
-            found = find_marked(field.sub, value, p, tables, marks, depth - 1)
-            if found != p:
-                return found
+            target_record = find_marked(field.sub, value, p, tables, marks, depth - 1)
+            if target_record != p:
+                return target_record
     return end

@@ -7,7 +7,7 @@ from cpython.ref cimport Py_CLEAR, Py_DECREF
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from onnxwire.engine.canonical cimport canonical
+from onnxwire.engine.canonical cimport canonical_bits
 from onnxwire.engine.document cimport Document, Spans
 from onnxwire.engine.edit cimport copy_message, depth_of, edit
 from onnxwire.engine.encode cimport unknown_fields
@@ -24,21 +24,21 @@ from onnxwire.engine.view cimport (
 
 cdef extern from *:
     """
-    /* Append to a bytes object that has one owner, in place if possible; on failure it is unchanged. */
-    static inline int ow_lengthen(PyObject **data, PyObject *more)
+    /* Append to a bytes object with one reference, in place if possible; on failure it is unchanged. */
+    static inline int ow_lengthen(PyObject **data, PyObject *suffix)
     {
         Py_ssize_t n = PyBytes_GET_SIZE(*data);
-        Py_ssize_t n_more = PyBytes_GET_SIZE(more);
-        PyBytesObject *grown = NULL;
-        if (n_more <= PY_SSIZE_T_MAX - n - (Py_ssize_t)sizeof(PyBytesObject))
-            grown = PyObject_Realloc(*data, sizeof(PyBytesObject) + (size_t)(n + n_more));
-        if (grown == NULL) {
+        Py_ssize_t n_suffix = PyBytes_GET_SIZE(suffix);
+        PyBytesObject *resized = NULL;
+        if (n_suffix <= PY_SSIZE_T_MAX - n - (Py_ssize_t)sizeof(PyBytesObject))
+            resized = PyObject_Realloc(*data, sizeof(PyBytesObject) + (size_t)(n + n_suffix));
+        if (resized == NULL) {
             PyErr_NoMemory();
             return -1;
         }
-        *data = (PyObject *)grown;
-        memcpy(PyBytes_AS_STRING(*data) + n, PyBytes_AS_STRING(more), (size_t)n_more + 1);
-        Py_SET_SIZE(grown, n + n_more);
+        *data = (PyObject *)resized;
+        memcpy(PyBytes_AS_STRING(*data) + n, PyBytes_AS_STRING(suffix), (size_t)n_suffix + 1);
+        Py_SET_SIZE(resized, n + n_suffix);
         return 0;
     }
 
@@ -48,7 +48,7 @@ cdef extern from *:
         PyBytes_AS_STRING(data)[n] = 0;
     }
     """
-    int lengthen "ow_lengthen"(PyObject** data, object more) except -1
+    int lengthen "ow_lengthen"(PyObject** data, object suffix) except -1
     void shorten "ow_shorten"(PyObject* data, Py_ssize_t n) noexcept
 
 cdef extern from "Python.h":
@@ -70,27 +70,29 @@ cdef class Step:
     cdef Action action
     cdef View target         # the message to change
     cdef const Field* field
-    cdef const uint8_t* p    # PUT: the slot
-    cdef uint64_t n
+    cdef const uint8_t* p    # PUT: `p` of the new slot
+    cdef uint64_t n          # PUT: `n` of the new slot; otherwise the number of new elements, numbers or bytes
     cdef object value        # the new elements, numbers or bytes; PUT: the owner of the value, or None
-    cdef object grown        # ADD_ELEMENTS, ADD_NUMBERS: the elements of the target, with space for the new ones
+    # ADD_ELEMENTS, ADD_NUMBERS: the elements of the target, with space for the new ones. ADD_UNKNOWN: bytes that
+    # `apply` stores as the target's unknown fields; None if `add_unknown` has appended the new fields to the old ones.
+    cdef object destination
 
 
 forbid_instantiation(Step, b"MergeFrom")
 
 
-cdef int merge(View self, View other, bint is_read, int depth) except -1:
-    """Merge a message into another; `other` must be a copy that the program has no reference to.
+cdef int merge(View self, View source, bint is_parsed, int depth) except -1:
+    """Merge a message into another; `source` must be a copy that the program has no reference to.
 
     Singular values are replaced, nested messages are merged, elements and unknown fields are appended.
-    is_read: `other` was just read from bytes (MergeFromString): its oneofs are merged record by record.
+    is_parsed: `source` was just read from bytes (MergeFromString): its oneofs are merged record by record.
     All memory is allocated before the first change: on MemoryError the message is unchanged.
     """
     cdef list steps
     cdef Step step
     while True:
         steps = []
-        prepare(self, other, is_read, depth, steps)
+        prepare(self, source, is_parsed, depth, steps)
         edit(self)
         # Preparing may have run other code that edited the messages: start again.
         for step in steps:
@@ -104,40 +106,40 @@ cdef int merge(View self, View other, bint is_read, int depth) except -1:
     return 0
 
 
-cdef int prepare(View self, View other, bint is_read, int depth, list steps) except -1:
+cdef int prepare(View self, View source, bint is_parsed, int depth, list steps) except -1:
     """List the changes of a message and of its nested messages."""
     cdef Overlay overlay = None
     cdef Field* field
-    cdef PyObject* held
+    cdef PyObject* value_owner
     cdef Slot* slot
     cdef bytes unknown
     cdef uint32_t i
     if depth == 0:
         raise EditError(f"messages nested more than {MAX_OVERLAY_DEPTH:,} deep are not merged")
-    fill(other)
+    fill(source)
     fill(self)
     # An absent message is edited last, which makes it present.
     if self.overlay == NULL or (<Overlay>self.overlay).parent == NULL:
         overlay = edit(self)
     for i in range(self.table.n_fields):
         field = &self.table.fields[i]
-        slot = &other.slots[i]
+        slot = &source.slots[i]
         if slot.p == NULL:
             continue
         if field.repeated:
-            prepare_elements(self, other, field, overlay is None, steps)
+            prepare_elements(self, source, field, overlay is None, steps)
         elif field.type == MESSAGE:
-            if overlay is None or overlay.slots[i].p == NULL or is_read and field.n_peers and has_peer(other, field):
-                put_copy(self, field, get_message(other, field), steps)
+            if overlay is None or overlay.slots[i].p == NULL or is_parsed and field.n_peers and has_peer(source, field):
+                put_copy(self, field, get_message(source, field), steps)
             else:
-                prepare(get_message(self, field), get_message(other, field), is_read, depth - 1, steps)
+                prepare(get_message(self, field), get_message(source, field), is_parsed, depth - 1, steps)
         elif field.size:
-            steps.append(new_step(PUT, self, field, set_mark(), canonical(field, slot.n), None))
+            steps.append(new_step(PUT, self, field, set_mark(), canonical_bits(field, slot.n), None))
         else:
-            held = held_value(other, field)
-            owner = <object>held if held != NULL else document_of(other)
+            value_owner = held_value(source, field)
+            owner = <object>value_owner if value_owner != NULL else document_of(source)
             steps.append(new_step(PUT, self, field, slot.p, slot.n, owner))
-    unknown = unknown_fields(other)
+    unknown = unknown_fields(source)
     if unknown:
         steps.append(new_step(ADD_UNKNOWN, self, NULL, NULL, 0, unknown))
     return 0
@@ -158,32 +160,32 @@ cdef int put_copy(View self, const Field* field, View source, list steps) except
     """Add the step that sets a singular field to a copy of a message."""
     cdef const uint8_t* p = NULL
     cdef uint64_t n = 0
-    held = copy_message(source, depth_of(self), &p, &n)
-    steps.append(new_step(PUT, self, field, p, n, held))
+    value_owner = copy_message(source, depth_of(self), &p, &n)
+    steps.append(new_step(PUT, self, field, p, n, value_owner))
     return 0
 
 
-cdef int prepare_elements(View self, View other, Field* field, bint is_absent, list steps) except -1:
+cdef int prepare_elements(View self, View source, Field* field, bint is_absent, list steps) except -1:
     """Add the step that appends the elements of a repeated field."""
-    cdef Repeated target = field_value(self, field)
-    cdef Repeated source = field_value(other, field)
+    cdef Repeated target_elements = field_value(self, field)
+    cdef Repeated source_elements = field_value(source, field)
     cdef Step step
     cdef uint64_t n
     if field.size or field.type == MESSAGE:
-        incoming = target.take(source)
+        new_elements = target_elements.take(source_elements)
     else:
-        incoming = texts_of(source)
-    n = (<Numbers>incoming).n if field.size else (<Elements>incoming).n
+        new_elements = undecoded_elements(source_elements)
+    n = (<Numbers>new_elements).n if field.size else (<Elements>new_elements).n
     if n == 0:
         return 0
     if is_absent:
-        steps.append(new_step(PUT, self, field, set_mark(), n, incoming))
+        steps.append(new_step(PUT, self, field, set_mark(), n, new_elements))
         return 0
-    step = new_step(ADD_NUMBERS if field.size else ADD_ELEMENTS, self, field, NULL, n, incoming)
+    step = new_step(ADD_NUMBERS if field.size else ADD_ELEMENTS, self, field, NULL, n, new_elements)
     if field.size:
-        step.grown = (<RepeatedScalar>target).start_edit(<Py_ssize_t>n)
+        step.destination = (<RepeatedScalar>target_elements).start_edit(<Py_ssize_t>n)
     else:
-        step.grown = (<RepeatedSpan>target).start_edit(<Py_ssize_t>n)
+        step.destination = (<RepeatedSpan>target_elements).start_edit(<Py_ssize_t>n)
     steps.append(step)
     return 0
 
@@ -198,12 +200,12 @@ cdef bint is_ready(Step step) except -1:
     if overlay.parent != NULL:
         return False
     if step.action == ADD_ELEMENTS:
-        return overlay.held[step.field.slot] == <PyObject*>step.grown and (
-            (<Elements>step.grown).room.capacity - (<Elements>step.grown).n >= (<Elements>step.value).n
+        return overlay.held[step.field.slot] == <PyObject*>step.destination and (
+            (<Elements>step.destination).room.capacity - (<Elements>step.destination).n >= (<Elements>step.value).n
         )
     if step.action == ADD_NUMBERS:
-        return overlay.held[step.field.slot] == <PyObject*>step.grown and (
-            (<Numbers>step.grown).room.capacity - (<Numbers>step.grown).n >= (<Numbers>step.value).n
+        return overlay.held[step.field.slot] == <PyObject*>step.destination and (
+            (<Numbers>step.destination).room.capacity - (<Numbers>step.destination).n >= (<Numbers>step.value).n
         )
     if step.action == PUT and step.field.repeated:
         return overlay.slots[step.field.slot].p == NULL and overlay.held[step.field.slot] == NULL
@@ -214,15 +216,16 @@ cdef int add_unknown(list steps) except -1:
     """Append the unknown fields; append none if memory runs out."""
     cdef Step step
     cdef Overlay overlay
-    cdef Py_ssize_t done = 0
+    cdef Py_ssize_t n_done = 0
     try:
         for step in steps:
             if step.action == ADD_UNKNOWN:
                 add_to_unknown(<Overlay>step.target.overlay, step)
-            done += 1
+            n_done += 1
     except MemoryError:
-        for step in steps[:done]:
-            if step.action == ADD_UNKNOWN:
+        for step in steps[:n_done]:
+            # A message without unknown fields in its overlay is not changed before `apply`.
+            if step.action == ADD_UNKNOWN and step.destination is None:
                 overlay = <Overlay>step.target.overlay
                 shorten(overlay.unknown, PyBytes_GET_SIZE(<object>overlay.unknown) - <Py_ssize_t>step.n)
         raise
@@ -230,28 +233,28 @@ cdef int add_unknown(list steps) except -1:
 
 
 cdef int add_to_unknown(Overlay overlay, Step step) except -1:
-    cdef PyObject* old = overlay.unknown
+    cdef PyObject* old_fields = overlay.unknown
     step.n = <uint64_t>PyBytes_GET_SIZE(step.value)
-    if old == NULL:
-        step.grown = step.value  # set by `apply`
-    elif Py_REFCNT(old) == 1:
+    if old_fields == NULL:
+        step.destination = step.value  # `apply` stores it in the overlay
+    elif Py_REFCNT(old_fields) == 1:
         # Append in place, so that a loop of merges takes linear time.
         lengthen(&overlay.unknown, step.value)
     else:
-        overlay.unknown = owned(<bytes><object>old + <bytes>step.value)
-        Py_DECREF(<object>old)
+        overlay.unknown = owned(<bytes><object>old_fields + <bytes>step.value)
+        Py_DECREF(<object>old_fields)
     return 0
 
 
 cdef int apply(Step step) except -1:
     """Apply a step that is ready."""
     cdef Overlay overlay = <Overlay>step.target.overlay
-    cdef Elements elements, added
-    cdef Numbers numbers, more
-    cdef object _old = None  # released last: its destructor may run other code
+    cdef Elements elements, new_elements
+    cdef Numbers numbers, new_numbers
+    cdef object _old_value = None  # released last: its destructor may run other code
     if step.action == ADD_UNKNOWN:
-        if step.grown is not None:
-            overlay.unknown = owned(step.grown)
+        if step.destination is not None:
+            overlay.unknown = owned(step.destination)
         overlay.flags |= HAS_UNKNOWN
         (<Document>step.target.document).next_epoch()
         return 0
@@ -259,21 +262,21 @@ cdef int apply(Step step) except -1:
         if step.field.type == MESSAGE:
             (<Document>step.target.document).next_epoch()
         if overlay.held[step.field.slot] != NULL:
-            _old = <object>overlay.held[step.field.slot]
+            _old_value = <object>overlay.held[step.field.slot]
         put_value(overlay, step.field, step.p, step.n, NULL if step.value is None else <PyObject*>step.value)
     elif step.action == ADD_ELEMENTS:
-        elements = step.grown
-        added = step.value
-        memcpy(&elements.items[elements.n], added.items, <size_t>added.n * sizeof(Element))
-        elements.n += added.n
-        added.n = 0  # the elements were moved
+        elements = step.destination
+        new_elements = step.value
+        memcpy(&elements.items[elements.n], new_elements.items, <size_t>new_elements.n * sizeof(Element))
+        elements.n += new_elements.n
+        new_elements.n = 0  # the elements were moved
         overlay.slots[step.field.slot].p = set_mark()
         overlay.slots[step.field.slot].n = <uint64_t>elements.n
     else:
-        numbers = step.grown
-        more = step.value
-        memcpy(numbers.items + numbers.n * numbers.size, more.items, <size_t>more.n * more.size)
-        numbers.n += more.n
+        numbers = step.destination
+        new_numbers = step.value
+        memcpy(numbers.items + numbers.n * numbers.size, new_numbers.items, <size_t>new_numbers.n * new_numbers.size)
+        numbers.n += new_numbers.n
         overlay.slots[step.field.slot].p = set_mark()
         overlay.slots[step.field.slot].n = <uint64_t>numbers.n
     return 0
@@ -283,18 +286,18 @@ cdef bint has_peer(View self, const Field* field):
     """Return whether the bytes of a message have another member of a field's oneof, which clears the old value."""
     cdef Cursor cursor
     cdef Record record
-    cdef Field* other
+    cdef Field* member
     start_cursor(&cursor, self, NULL)
     while next_record(&cursor, 0, &record) > 0:
-        other = find_field(self.table, record.tag >> 3)
-        if not is_unknown(other, &record) and is_peer(field, other):
+        member = find_field(self.table, record.tag >> 3)
+        if not is_unknown(member, &record) and is_peer(field, member):
             return True
     return False
 
 
-cdef Elements texts_of(RepeatedSpan source):
+cdef Elements undecoded_elements(RepeatedSpan source):
     """Return the elements of a repeated string or bytes field without decoding them: they may be invalid UTF-8."""
-    cdef Elements incoming = Elements.__new__(Elements)
+    cdef Elements new_elements = Elements.__new__(Elements)
     cdef Elements elements = source.elements()
     cdef Element* element
     cdef Spans index
@@ -302,23 +305,23 @@ cdef Elements texts_of(RepeatedSpan source):
     if elements is None:
         index = source.make_index()
         for i in range(index.n):
-            incoming.add(index.items[i].p, index.items[i].n, source.document)
+            new_elements.add(index.items[i].p, index.items[i].n, source.document)
     else:
         for i in range(elements.n):
             element = &elements.items[i]
-            incoming.add(
+            new_elements.add(
                 element.p, element.n, source.document if element.held == NULL else <object>element.held
             )
-    return incoming
+    return new_elements
 
 
 cdef int discard_unknown(View self, int depth) except -1:
     """Discard the unknown fields of a message and of all nested messages; if memory runs out, nothing is discarded."""
-    cdef list found = []
+    cdef list edited_views = []
     cdef View view
     cdef Overlay overlay
-    find_unknown(self, depth, found)
-    for view in found:
+    find_unknown(self, depth, edited_views)
+    for view in edited_views:
         fill(view)
         overlay = <Overlay>view.overlay
         overlay.flags = overlay.flags & ~<uint32_t>HAS_UNKNOWN | DROPS_UNKNOWN
@@ -327,7 +330,7 @@ cdef int discard_unknown(View self, int depth) except -1:
     return 0
 
 
-cdef int find_unknown(View self, int depth, list found) except -1:
+cdef int find_unknown(View self, int depth, list edited_views) except -1:
     """List the messages that have unknown fields, and make their overlays."""
     cdef Overlay overlay
     cdef Field* field
@@ -344,7 +347,7 @@ cdef int find_unknown(View self, int depth, list found) except -1:
             # A packed run of a closed enum may have unknown values: decode it, which drops them.
             if field.closed and field.repeated and overlay.slots[i].p != NULL:
                 (<RepeatedScalar>get_numbers(self, field)).start_edit(0)
-        found.append(self)
+        edited_views.append(self)
     for i in range(self.table.n_fields):
         field = &self.table.fields[i]
         fill(self)
@@ -352,7 +355,7 @@ cdef int find_unknown(View self, int depth, list found) except -1:
             continue
         if field.repeated:
             for element in field_value(self, field):
-                find_unknown(element, depth - 1, found)
+                find_unknown(element, depth - 1, edited_views)
         else:
-            find_unknown(get_message(self, field), depth - 1, found)
+            find_unknown(get_message(self, field), depth - 1, edited_views)
     return 0

@@ -10,7 +10,7 @@ from onnxwire.engine.view cimport Cursor
 cdef struct NumberReader:
     # Iterates over the numbers of a field, packed or not.
     Cursor cursor
-    uint64_t left                # remaining records
+    uint64_t n_records_left      # records that were not read yet
     const uint8_t* run           # the packed run that `p` is in, or NULL
     const uint8_t* p
     const uint8_t* end

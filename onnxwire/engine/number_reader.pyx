@@ -3,14 +3,17 @@
 from libc.stdint cimport int32_t
 
 from onnxwire._varint cimport WIRE_VARINT, load32, load64, read_varint
-from onnxwire.engine.canonical cimport canonical
+from onnxwire.engine.canonical cimport canonical_bits
 from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.table cimport has_value
 from onnxwire.engine.view cimport Record, next_usable
 
 
 cdef int next_number(NumberReader* reader, const Field* field, uint64_t* raw) noexcept nogil:
-    """Read the raw bits of the next known value: returns 1, 0 at the end, or -1 if the bytes are damaged."""
+    """Read the raw bits of the next value: returns 1, 0 at the end, or -1 if the bytes are damaged.
+
+    Values that a closed enum does not have are skipped.
+    """
     cdef Record record
     while True:
         if reader.p < reader.end:
@@ -24,11 +27,11 @@ cdef int next_number(NumberReader* reader, const Field* field, uint64_t* raw) no
                 raw[0] = load64(reader.p) if field.size == 8 else load32(reader.p)
                 reader.p += field.size
         else:
-            if reader.left == 0:
+            if reader.n_records_left == 0:
                 return 0
             if next_usable(&reader.cursor, field, &record) <= 0:
                 return -1
-            reader.left -= 1
+            reader.n_records_left -= 1
             if record.tag & 7 != field.wire:
                 reader.run = reader.p = record.value
                 reader.end = record.value + record.n
@@ -36,7 +39,7 @@ cdef int next_number(NumberReader* reader, const Field* field, uint64_t* raw) no
             raw[0] = record.n
         if field.closed and not has_value(field, <int32_t>raw[0]):
             continue
-        raw[0] = canonical(field, raw[0])
+        raw[0] = canonical_bits(field, raw[0])
         return 1
 
 

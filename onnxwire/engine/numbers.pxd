@@ -12,9 +12,9 @@ from onnxwire.engine.view cimport Cursor, Record, View
 
 
 cdef class RepeatedScalar(Repeated):
-    # The result of `decode`: the elements, which may be unaligned, and their number. `items` is NULL before; `n` may be
-    # known already. The memory belongs to the document, to `store` or to `bound`; that of `bound` is valid until other
-    # code runs, which may replace or move it.
+    # The result of `decode`: the elements, which may be unaligned, and their number. Before the first `decode`, `items`
+    # is NULL, and `n` may already be set. The memory belongs to the document, to `store` or to `bound`; that of `bound`
+    # is valid until other code runs, because that may replace or move it.
     cdef const uint8_t* items
     cdef Py_ssize_t n
 
@@ -35,7 +35,7 @@ cdef class RepeatedScalar(Repeated):
 
 cdef class ScalarIterator:
     cdef RepeatedScalar sequence
-    cdef PyObject* document      # the message's document at the last step; borrowed, only compared
+    cdef PyObject* document      # the message's document at the last step; borrowed, and only compared
     cdef uint32_t epoch          # the message's epoch at the last step
     cdef Py_ssize_t i
 

@@ -1,8 +1,8 @@
-/* Reserved address space, of which ranges are opened one by one.
+/* Reserved address space, of which ranges are made accessible one by one.
  *
- * Access to a range that is not open ends the process, so that a missing check for residence can't return bytes that
- * were never fetched. The kernel allows a process about 65,000 mappings of different protection; when they are used up,
- * the whole address space is opened, and only the bitmap of resident pages guards it.
+ * Access to any other range ends the process, so that a missing check for residence can't return bytes that were never
+ * fetched. The kernel allows a process about 65,000 mappings of different protection; when they are used up, the whole
+ * address space is made accessible, and only the bitmap of resident pages shows which bytes may be read.
  */
 #ifndef ONNXWIRE_PARTIAL_H
 #define ONNXWIRE_PARTIAL_H
@@ -17,7 +17,7 @@ static inline uint8_t *ow_reserve(size_t size) {
     return (uint8_t *)VirtualAlloc(NULL, size, MEM_RESERVE, PAGE_NOACCESS);
 }
 
-static inline int ow_open_range(uint8_t *start, size_t size, size_t offset, size_t n) {
+static inline int ow_make_accessible(uint8_t *start, size_t size, size_t offset, size_t n) {
     (void)size;
     return VirtualAlloc(start + offset, n, MEM_COMMIT, PAGE_READWRITE) == NULL ? -1 : 0;
 }
@@ -58,7 +58,7 @@ static inline uint8_t *ow_reserve(size_t size) {
     return (uint8_t *)start;
 }
 
-static inline int ow_open_range(uint8_t *start, size_t size, size_t offset, size_t n) {
+static inline int ow_make_accessible(uint8_t *start, size_t size, size_t offset, size_t n) {
     OW_SHOW(start + offset, n);
     if (OW_RESERVED != PROT_NONE || mprotect(start + offset, n, PROT_READ | PROT_WRITE) == 0) return 0;
     return mprotect(start, size, PROT_READ | PROT_WRITE);

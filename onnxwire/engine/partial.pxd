@@ -9,8 +9,8 @@ cdef extern from "thresholds.h":
         PAGE_BYTES "OW_PAGE_BYTES"  # bytes per page
 
 
-cdef struct Walked:
-    # A range in which everything is resident except long values.
+cdef struct WalkedRange:
+    # A range of which all bytes are resident, except those of long values.
     const uint8_t* start
     const uint8_t* end
 
@@ -21,12 +21,13 @@ cdef class PartialMemory:
     cdef uint64_t size               # the size of the file
     cdef uint64_t reserved           # bytes of reserved address space: size, rounded up to pages
     cdef uint64_t* pages             # one bit per page: 1 if it is resident
-    cdef Walked* walked
-    cdef Py_ssize_t n_walked, walked_capacity
-    cdef Py_ssize_t exports          # number of exported buffers, and of calls that wait for bytes
+    cdef WalkedRange* walked_ranges
+    cdef Py_ssize_t n_walked_ranges, walked_capacity
+    cdef Py_ssize_t exports          # exported buffers, and calls that wait for bytes
     cdef bint is_closed
     cdef bint allows_buffer          # a document is requesting the buffer
-    cdef const void* root            # the table of the records of the whole file, if they were walked; or NULL
+    # The table of the root message, if `fetch_span` has fetched its records; or NULL.
+    cdef const void* root_table
     cdef readonly uint64_t resident  # number of resident bytes
     cdef readonly object source      # the object that fetches bytes
 
@@ -35,7 +36,7 @@ cdef class PartialMemory:
     cdef int add_walked(self, const uint8_t* p, const uint8_t* end) except -1
     cdef int fetch(self, const uint8_t* p, uint64_t n) except -1
     cdef int fetch_ahead(self, const uint8_t* p, uint64_t n, const uint8_t* end) except -1
-    cdef int check(self, const uint8_t* p, uint64_t n) except -1
+    cdef int check_fetched(self, const uint8_t* p, uint64_t n) except -1
     cdef int release_if_unused(self) except -1
     cdef void release(self) noexcept
 
@@ -53,8 +54,8 @@ cdef object fetched_bytes(const uint8_t* p, uint64_t n)
 cdef inline int ensure_resident(const uint8_t* p, uint64_t n) except -1:
     """Fetch the bytes of a value that are not resident; call this before any of them is read.
 
-    Bytes of a walked message that are not part of a long value are resident already. For a remote file other code may
-    run meanwhile; raises ClosedError if it closed the document.
+    Values shorter than LONG_BYTES were fetched with their message (`fetch_structure`). For a remote file, other code
+    may run while bytes are fetched; raises ClosedError if it closed the document.
     """
     if n >= LONG_BYTES and N_MEMORIES:
         return fetch(p, n)

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Memory for a remote file, of which only some pages are resident.
 
-Address space for the whole file is reserved, so that a document of it works like any other: spans are addresses. Pages
-are fetched on demand, marked in a bitmap, and never evicted. Access to other pages is a fault (`partial.h`).
+Address space for the whole file is reserved, so that spans of its document are addresses, as in all documents. Pages
+are fetched on demand, marked in a bitmap, and never evicted. Access to other pages ends the process (`partial.h`).
 """
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -15,15 +15,18 @@ from onnxwire.engine.memory cimport calloc, free, realloc
 
 cdef extern from "partial.h" nogil:
     uint8_t* ow_reserve(size_t size)
-    int ow_open_range(uint8_t* start, size_t size, size_t offset, size_t n)
+    int ow_make_accessible(uint8_t* start, size_t size, size_t offset, size_t n)
     void ow_populate(uint8_t* start, size_t n)
     void ow_release(uint8_t* start, size_t size)
+
+from errno import EIO
 
 from onnxwire.errors import ClosedError, SourceError
 
 PAGE_SIZE = PAGE_BYTES
 
-# The open memories by address, borrowed: a reader of a value may not know its document.
+# The open memories in ascending order of their addresses; borrowed. Code that reads a value finds its memory here,
+# because it may not know the document.
 cdef PyObject** MEMORIES = NULL
 cdef int N_MEMORIES = 0
 cdef int MEMORIES_CAPACITY = 0
@@ -45,24 +48,25 @@ cdef int count_below(const uint8_t* p) noexcept:
 cdef class PartialMemory:
     """Memory reserved for a file of a known size; its bytes are fetched on demand.
 
-    source: an object with three methods. `fetch(memory, ranges)` fetches byte ranges, pairs (start, end) and returns
-    when they are resident. `fetch_ahead(memory, start, end, limit)` fetches the bytes that a walk has reached and those
-    that it will probably need next, up to the offset `limit`. Both raise SourceError if the bytes cannot be fetched.
-    `stepped(start, end, record)` is called for each long value that a walk skips, with the offset of its record.
+    source: an object with three methods. `fetch(memory, ranges)` fetches byte ranges, pairs (start, end), and returns
+    when they are resident. `fetch_ahead(memory, start, end, limit)` fetches the bytes that a walk has reached, and
+    bytes that it will probably need next, up to the offset `limit`. Both raise SourceError if bytes cannot be fetched.
+    `note_skipped_value(start, end, record)` is called for each long value that a walk skips: its start and end, and the
+    offset of the record of the message that contains it.
     """
 
     @critical_section
     def __cinit__(self, uint64_t size, source):
         global MEMORIES, N_MEMORIES, MEMORIES_CAPACITY
-        cdef PyObject** grown
+        cdef PyObject** new_memories
         cdef int i
         if size == 0 or size > <uint64_t>1 << 62:
             raise MemoryError
         if N_MEMORIES == MEMORIES_CAPACITY:
-            grown = <PyObject**>realloc(MEMORIES, (2 * <size_t>MEMORIES_CAPACITY + 8) * sizeof(PyObject*))
-            if grown == NULL:
+            new_memories = <PyObject**>realloc(MEMORIES, (2 * <size_t>MEMORIES_CAPACITY + 8) * sizeof(PyObject*))
+            if new_memories == NULL:
                 raise MemoryError
-            MEMORIES = grown
+            MEMORIES = new_memories
             MEMORIES_CAPACITY = 2 * MEMORIES_CAPACITY + 8
         self.size = size
         self.reserved = (size + PAGE_BYTES - 1) // PAGE_BYTES * PAGE_BYTES
@@ -83,7 +87,7 @@ cdef class PartialMemory:
     def __dealloc__(self):
         self.release()
         free(self.pages)
-        free(self.walked)
+        free(self.walked_ranges)
 
     cdef void release(self) noexcept:
         global N_MEMORIES
@@ -113,7 +117,7 @@ cdef class PartialMemory:
 
     @critical_section
     def __getbuffer__(self, Py_buffer* view, int flags):
-        # Only a document may have the buffer, because it fetches bytes before it exposes them.
+        # Only a document may get the buffer, because it fetches bytes before it exposes them.
         if not self.allows_buffer or flags & PyBUF_WRITABLE == PyBUF_WRITABLE or self.start == NULL:
             raise BufferError("the memory of a file on a server is read through a document, which fetches the bytes")
         PyBuffer_FillInfo(view, self, self.start, <Py_ssize_t>self.size, True, flags)
@@ -126,13 +130,13 @@ cdef class PartialMemory:
 
     cdef bint has(self, const uint8_t* p, uint64_t n) noexcept nogil:
         """Return whether all bytes of a range are resident."""
-        cdef uint64_t page, last
+        cdef uint64_t page, last_page
         if n == 0:
             return True
         page = <uint64_t>(p - self.start) // PAGE_BYTES
-        last = (<uint64_t>(p - self.start) + n - 1) // PAGE_BYTES
-        while page <= last:
-            if page % 64 == 0 and last - page >= 63:
+        last_page = (<uint64_t>(p - self.start) + n - 1) // PAGE_BYTES
+        while page <= last_page:
+            if page % 64 == 0 and last_page - page >= 63:
                 if ~self.pages[page // 64]:
                     return False
                 page += 64
@@ -145,26 +149,26 @@ cdef class PartialMemory:
     cdef bint is_walked(self, const uint8_t* p, const uint8_t* end) noexcept nogil:
         """Return whether all bytes of a range are resident, except long values."""
         cdef Py_ssize_t i
-        for i in range(self.n_walked):
-            if self.walked[i].start <= p and end <= self.walked[i].end:
+        for i in range(self.n_walked_ranges):
+            if self.walked_ranges[i].start <= p and end <= self.walked_ranges[i].end:
                 return True
         return False
 
     cdef int add_walked(self, const uint8_t* p, const uint8_t* end) except -1:
         cdef Py_ssize_t capacity
-        cdef Walked* walked
+        cdef WalkedRange* new_ranges
         if self.is_walked(p, end):
             return 0
-        if self.n_walked == self.walked_capacity:
+        if self.n_walked_ranges == self.walked_capacity:
             capacity = self.walked_capacity * 2 or 8
-            walked = <Walked*>realloc(self.walked, <size_t>capacity * sizeof(Walked))
-            if walked == NULL:
+            new_ranges = <WalkedRange*>realloc(self.walked_ranges, <size_t>capacity * sizeof(WalkedRange))
+            if new_ranges == NULL:
                 raise MemoryError
-            self.walked = walked
+            self.walked_ranges = new_ranges
             self.walked_capacity = capacity
-        self.walked[self.n_walked].start = p
-        self.walked[self.n_walked].end = end
-        self.n_walked += 1
+        self.walked_ranges[self.n_walked_ranges].start = p
+        self.walked_ranges[self.n_walked_ranges].end = end
+        self.n_walked_ranges += 1
         return 0
 
     cdef int fetch(self, const uint8_t* p, uint64_t n) except -1:
@@ -175,7 +179,7 @@ cdef class PartialMemory:
         self.exports += 1
         try:
             self.source.fetch(self, [(start, start + n)])
-            return self.check(p, n)
+            return self.check_fetched(p, n)
         finally:
             self.exports -= 1
             self.release_if_unused()
@@ -188,48 +192,48 @@ cdef class PartialMemory:
         self.exports += 1
         try:
             self.source.fetch_ahead(self, start, start + n, end - self.start)
-            return self.check(p, n)
+            return self.check_fetched(p, n)
         finally:
             self.exports -= 1
             self.release_if_unused()
 
-    cdef int check(self, const uint8_t* p, uint64_t n) except -1:
+    cdef int check_fetched(self, const uint8_t* p, uint64_t n) except -1:
         if self.is_closed:
             raise ClosedError("the document was closed while bytes of it were fetched; load it again")
         if not self.has(p, n):
-            raise SourceError(5, "the server did not return the requested bytes")
+            raise SourceError(EIO, "the server did not return the requested bytes")
         return 0
 
     # The following methods are called by the source.
 
     @critical_section
     def missing(self, ranges):
-        """Return the non-resident pages of some ranges, as ascending and disjoint ranges."""
+        """Return the pages of byte ranges that are not resident, as ascending and disjoint byte ranges."""
         cdef uint64_t page = 0
-        cdef uint64_t last, first
-        cdef list found = []
+        cdef uint64_t last_page, first_page
+        cdef list missing_ranges = []
         for start, end in sorted(ranges):
             if not 0 <= start <= end <= self.size:
                 raise IndexError("no such offset in the file")
             if start == end:
                 continue
             page = max(page, <uint64_t>start // PAGE_BYTES)
-            last = <uint64_t>(end - 1) // PAGE_BYTES
-            while page <= last:
-                first = page
-                while page <= last and not self.pages[page // 64] >> (page % 64) & 1:
+            last_page = <uint64_t>(end - 1) // PAGE_BYTES
+            while page <= last_page:
+                first_page = page
+                while page <= last_page and not self.pages[page // 64] >> (page % 64) & 1:
                     page += 1
-                if page > first:
-                    found.append((first * PAGE_BYTES, min(page * PAGE_BYTES, self.size)))
+                if page > first_page:
+                    missing_ranges.append((first_page * PAGE_BYTES, min(page * PAGE_BYTES, self.size)))
                 else:
                     page += 1
-        return found
+        return missing_ranges
 
     @critical_section
     def put(self, uint64_t offset, data):
         """Store fetched bytes: whole pages, or up to the end of the file."""
         cdef Py_buffer buffer
-        cdef uint64_t page, last, n, length
+        cdef uint64_t page, last_page, n, length
         PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
         self.exports += 1
         try:
@@ -241,9 +245,9 @@ cdef class PartialMemory:
             if offset % PAGE_BYTES or (n % PAGE_BYTES and offset + n != self.size):
                 raise IndexError("not whole pages of the file")
             page = offset // PAGE_BYTES
-            last = (offset + n - 1) // PAGE_BYTES
-            length = (last - page + 1) * PAGE_BYTES
-            if ow_open_range(self.start, <size_t>self.reserved, <size_t>offset, <size_t>length):
+            last_page = (offset + n - 1) // PAGE_BYTES
+            length = (last_page - page + 1) * PAGE_BYTES
+            if ow_make_accessible(self.start, <size_t>self.reserved, <size_t>offset, <size_t>length):
                 raise MemoryError
             # Resident bytes are not written again, because other threads may read them.
             if self.has(self.start + offset, n):
@@ -252,7 +256,7 @@ cdef class PartialMemory:
                 # Huge pages are not used: allocating them took three times as long as the copy.
                 ow_populate(self.start + offset, <size_t>n)
                 memcpy(self.start + offset, buffer.buf, <size_t>n)
-            while page <= last:
+            while page <= last_page:
                 if not self.pages[page // 64] >> (page % 64) & 1:
                     self.pages[page // 64] |= <uint64_t>1 << (page % 64)
                     self.resident += min(<uint64_t>PAGE_BYTES, self.size - page * PAGE_BYTES)

@@ -6,7 +6,7 @@ from onnxwire.engine.document cimport Document
 
 cdef class Payload:
     """A value's bytes, or a field's numbers, as a buffer."""
-    cdef object owner            # the owner of the memory; None if that is the document
+    cdef object owner            # the owner of the memory; None if the document owns it
     cdef readonly Document document
     cdef const uint8_t* p
     cdef Py_ssize_t n            # number of items

@@ -11,7 +11,7 @@ from onnxwire.engine.partial cimport N_MEMORIES, fetch
 
 
 cdef Payload new_payload(Document document, const uint8_t* p, Py_ssize_t n, int size, char* format, owner):
-    """Create a buffer of n items of `size` bytes at p, in memory of `owner`, or of the document if that is None."""
+    """Create a buffer of n items of `size` bytes at p; `owner` owns the memory, or the document if `owner` is None."""
     cdef Payload payload = Payload.__new__(Payload)
     if owner is None:
         payload.document = document

@@ -12,21 +12,21 @@ from onnxwire.engine.partial cimport N_MEMORIES, fetch
 from onnxwire.engine.payload cimport new_payload
 
 cdef enum:
-    MAX_HEAD = 32            # upper bound of the bytes of a tag with the length or number after it
+    MAX_HEAD_BYTES = 32      # upper bound of the bytes of a tag with the length or number after it
 
 
 @critical_section
 def read_record(Document document, uint64_t offset, uint64_t end, bint in_group=False):
     """Read the record at an offset of a document, in a message that ends at `end`, or in a group of it.
 
-    Returns (number, wire type, start of the value, start of the next record, raw value). The value of a WIRE_LEN starts
-    after its length. The raw value is an int, the bits of a varint or fixed number, or None for a length or a group.
-    For a damaged record, the next record is None; if its tag can't be read, the value starts at `offset`; if its length
-    runs past the end, the value starts after it and the raw value is the length. An end of group is reported as
-    damaged, with its number and wire type.
+    Returns (number, wire type, start of the value, start of the next record, raw value). The value of a WIRE_LEN record
+    starts after its length. The raw value is an int, the bits of a varint or fixed number, or None for WIRE_LEN and
+    groups. For a damaged record, the start of the next record is None. If its tag can't be read, the start of the value
+    is `offset`; if its length runs past the end, the value starts after the length, and the raw value is the length. An
+    end of group is reported as a damaged record, with its number and wire type.
     """
     cdef const uint8_t* p
-    cdef const uint8_t* stop
+    cdef const uint8_t* end_address
     cdef const uint8_t* after_tag
     cdef const uint8_t* value
     cdef uint32_t tag = 0
@@ -35,22 +35,25 @@ def read_record(Document document, uint64_t offset, uint64_t end, bint in_group=
     document.check_open()
     if end > <uint64_t>(document.end - document.start) or offset >= end:
         raise IndexError("no such offset in the document")
-    stop = document.start + end
+    end_address = document.start + end
     p = document.start + offset
     if N_MEMORIES:
-        fetch(p, min(end - offset, <uint64_t>MAX_HEAD))
+        fetch(p, min(end - offset, <uint64_t>MAX_HEAD_BYTES))
     tag = p[0]
     if N_MEMORIES and tag & 7 == WIRE_START_GROUP:
         fetch(p, end - offset)
-    p = read_any_tag(p, stop, &tag) if in_group else read_tag(p, stop, &tag)
+    p = read_any_tag(p, end_address, &tag) if in_group else read_tag(p, end_address, &tag)
     if p == NULL:
         return 0, 0, offset, None, None
     after_tag = p
-    p = read_value(p, stop, tag, MAX_DEPTH, &value, &n)
+    p = read_value(p, end_address, tag, MAX_DEPTH, &value, &n)
     if p == NULL:
         value = after_tag
-        if tag & 7 == WIRE_LEN and explain(document.start + offset, stop, MAX_DEPTH).fault == FAULT_LENGTH_PAST_END:
-            value = read_varint(value, stop, &n)
+        if (
+            tag & 7 == WIRE_LEN
+            and explain(document.start + offset, end_address, MAX_DEPTH).fault == FAULT_LENGTH_PAST_END
+        ):
+            value = read_varint(value, end_address, &n)
             return tag >> 3, WIRE_LEN, value - document.start, None, n
         return tag >> 3, tag & 7, value - document.start, None, None
     if tag & 7 != WIRE_LEN and tag & 7 != WIRE_START_GROUP:
@@ -71,7 +74,7 @@ def read_varint_at(Document document, uint64_t offset, uint64_t end):
         raise IndexError("no such offset in the document")
     p = document.start + offset
     if N_MEMORIES:
-        fetch(p, min(end - offset, <uint64_t>MAX_HEAD))
+        fetch(p, min(end - offset, <uint64_t>MAX_HEAD_BYTES))
     p = read_varint(p, document.start + end, &n)
     return n, None if p == NULL else p - document.start
 

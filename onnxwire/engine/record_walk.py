@@ -19,8 +19,8 @@ def walk_records(document: Document, start: int, end: int) -> Iterator[tuple[int
     last five as `read_record` returns them. Raises DecodeError at a damaged record.
     """
     while start < end:
-        number, wire, value, after, raw = read_record(document, start, end)
-        if after is None:
+        number, wire, value, next_start, raw = read_record(document, start, end)
+        if next_start is None:
             raise fault_at(document, start, end)
-        yield start, number, wire, value, after, raw
-        start = after
+        yield start, number, wire, value, next_start, raw
+        start = next_start

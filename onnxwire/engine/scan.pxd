@@ -21,5 +21,5 @@ cdef class NameFilter:
     cdef bint scan(self, const Table* table, const uint8_t* p, const uint8_t* end, int depth) noexcept
 
 
-# Whether the bytes of a message are resident, in one piece, and without edits inside.
-cdef bint is_plain(View view) except -1
+# Whether the bytes of a message are resident and in one piece, and no message in it was edited.
+cdef bint is_unedited(View view) except -1

@@ -21,25 +21,25 @@ from onnxwire.engine.view cimport field_value, fill, named_field, text_at
 cdef class NameFilter:
     """Up to MAX_FILTER_NAMES names; selects the messages in which a string field, at any depth, may equal one of them.
 
-    Edited messages are selected without a scan, and so are damaged ones and those nested more than 100 deep, so that
-    their reader raises the error.
+    Edited messages are selected without a scan. Damaged messages and those nested more than 100 deep are selected, too:
+    the code that reads them then raises the error.
     """
 
     @staticmethod
     def of(names):
-        """Make a filter of names. Returns None if there are too many, or if they are too long, for a linear search."""
-        cdef NameFilter made = NameFilter.__new__(NameFilter)
+        """Make a filter of names. Returns None if there are too many names, or too long ones, for a linear search."""
+        cdef NameFilter result = NameFilter.__new__(NameFilter)
         cdef bytes name
-        made.encoded = [text.encode("utf-8", "surrogateescape") for text in names]
-        if len(made.encoded) > MAX_FILTER_NAMES or any([len(name) >= LONG_BYTES for name in made.encoded]):
+        result.encoded = [text.encode("utf-8", "surrogateescape") for text in names]
+        if len(result.encoded) > MAX_FILTER_NAMES or any([len(name) >= LONG_BYTES for name in result.encoded]):
             return None
-        for name in made.encoded:
+        for name in result.encoded:
             if name:
-                made.names[made.n] = name
-                made.sizes[made.n] = <uint64_t>len(name)
-                made.signatures |= signature(<const uint8_t*>made.names[made.n], made.sizes[made.n])
-                made.n += 1
-        return made
+                result.names[result.n] = name
+                result.sizes[result.n] = <uint64_t>len(name)
+                result.signatures |= signature(<const uint8_t*>result.names[result.n], result.sizes[result.n])
+                result.n += 1
+        return result
 
     cdef bint contains(self, const uint8_t* p, uint64_t n) noexcept:
         cdef int i
@@ -53,7 +53,7 @@ cdef class NameFilter:
     @critical_section
     cdef bint selects(self, View view) except -1:
         """Return whether a message may contain one of the names. The empty name never matches."""
-        return not is_plain(view) or self.scan(view.table, view.start, view.end, MAX_DEPTH)
+        return not is_unedited(view) or self.scan(view.table, view.start, view.end, MAX_DEPTH)
 
     cdef bint scan(self, const Table* table, const uint8_t* p, const uint8_t* end, int depth) noexcept:
         """Return whether a string in the message equals a name, or the message is damaged or nested too deeply."""
@@ -95,7 +95,7 @@ cdef inline uint64_t signature(const uint8_t* p, uint64_t n) noexcept:
     return <uint64_t>1 << ((n * 7 + p[n - 1]) & 63)
 
 
-def mentioning(elements, NameFilter names=None):
+def select_messages(elements, NameFilter names=None):
     """Yield the messages of a repeated field that a filter selects; all messages if `names` is None."""
     for element in elements:
         if names is None or names.selects(<View?>element):
@@ -118,8 +118,8 @@ cdef list strings_in(View view, Field* field):
     cdef Document document
     cdef const uint8_t* p
     cdef Record record
-    cdef list found = []
-    if not is_plain(view):
+    cdef list strings = []
+    if not is_unedited(view):
         return list(field_value(view, field))
     document = <Document>view.document
     p = view.start
@@ -129,14 +129,14 @@ cdef list strings_in(View view, Field* field):
         while p != NULL and p < view.end:
             p = read_record(p, view.end, MAX_DEPTH, &record)
             if p != NULL and record.tag == (<uint64_t>field.number << 3 | WIRE_LEN):
-                found.append(text_at(view, record.value, record.n, NULL))
+                strings.append(text_at(view, record.value, record.n, NULL))
     finally:
         document.pins -= 1
-    return list(field_value(view, field)) if p == NULL else found
+    return list(field_value(view, field)) if p == NULL else strings
 
 
-cdef bint is_plain(View view) except -1:
-    """Return whether the bytes of a message are resident, in one piece, and without edits inside."""
+cdef bint is_unedited(View view) except -1:
+    """Return whether the bytes of a message are resident and in one piece, and no message in it was edited."""
     if N_MEMORIES or (<Document>view.document).epoch == EPOCH_CLOSED:
         fill(view)
     return (

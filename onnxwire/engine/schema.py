@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Schema:
-    """The message classes of a set of tables, as attributes and by full name.
+    """The message classes of a set of tables, as attributes by short name and in `messages` by full name.
 
     messages: class by full name, such as "package.Message"; enums: wrapper by full name; retired: descriptors of
     messages that are not in the current version of the format.
@@ -55,13 +55,16 @@ class Schema:
             for message in messages:
                 self._add_fields(source, descriptors[prefix + message[0]], message, prefix, descriptors)
         self.retired = {name: descriptor for name, descriptor in descriptors.items() if descriptor.is_retired}
-        live = [descriptor for descriptor in descriptors.values() if not descriptor.is_retired]
-        self.messages = make_classes(live, module, bases or {})
-        self._nest(descriptors, module)
+        current_descriptors = [descriptor for descriptor in descriptors.values() if not descriptor.is_retired]
+        self.messages = make_classes(current_descriptors, module, bases or {})
+        self._set_attributes(descriptors, module)
 
     def _add_enum(self, file: FileDescriptor, prefix: str, syntax: str, table: EnumTable) -> None:
         name, doc, _, rows = table
-        values = [EnumValueDescriptor(row[1], row[0], row[2], row[3], row[4]) for row in rows]
+        values = [
+            EnumValueDescriptor(value_name, number, since, until, value_doc)
+            for number, value_name, since, until, value_doc in rows
+        ]
         self.enums[prefix + name] = EnumTypeWrapper(
             EnumDescriptor(file, prefix + name, doc, syntax == "proto2", values)
         )
@@ -96,7 +99,7 @@ class Schema:
         message.reserved_ranges = [(first, last) for first, last, _, _ in reserved if first]
         message.reserved_names = [name for _, _, name, _ in reserved if name]
 
-    def _nest(self, descriptors: dict[str, Descriptor], module: str) -> None:
+    def _set_attributes(self, descriptors: dict[str, Descriptor], module: str) -> None:
         """Set nested classes, enums, values and field numbers as attributes, as protobuf's classes have them."""
         for full_name, cls in self.messages.items():
             descriptor = descriptors[full_name]

@@ -1,10 +1,10 @@
-/* The engine's lock in Python without the GIL. In builds with the GIL, which already serializes threads, it has no
-cost.
+/* The engine's lock in Python without the GIL. It has no cost in builds with the GIL, which already serializes threads.
  *
  * There is one section for the process. Every function that Python calls and that touches shared state is decorated
  * with Cython's `@critical_section`, which here means this section, not the lock of the function's first argument.
  * Like the GIL, it is released while a thread blocks or yields, so that code that runs in the middle of a call observes
- * the same state with and without the GIL. A function in the section calls others without entering it again.
+ * the same state with and without the GIL. A function in the section calls other such functions without entering it
+ * again.
  */
 #ifndef ONNXWIRE_SECTION_H
 #define ONNXWIRE_SECTION_H
@@ -24,12 +24,12 @@ static inline void ow_enable_try_incref(PyObject *o) { (void)o; }
 
 #define OW_FREE_THREADED 1
 
-static PyObject *ow_known_owner; /* the object whose lock the section is */
+static PyObject *ow_cached_owner; /* the object whose lock is the section; NULL before the first use */
 
-/* The owner, which the module `engine/section.pyx` creates. */
+/* Return the object whose lock is the section; the module `engine/section.pyx` creates it. */
 static PyObject *ow_section_owner(void)
 {
-    PyObject *owner = (PyObject *)_Py_atomic_load_ptr(&ow_known_owner);
+    PyObject *owner = (PyObject *)_Py_atomic_load_ptr(&ow_cached_owner);
     if (owner == NULL) {
         PyObject *error = PyErr_GetRaisedException();
         PyObject *module = PyImport_ImportModule("onnxwire.engine.section");
@@ -38,44 +38,44 @@ static PyObject *ow_section_owner(void)
             Py_FatalError("onnxwire.engine.section is missing");
         Py_DECREF(module); /* the reference to the owner is kept */
         PyErr_SetRaisedException(error);
-        _Py_atomic_store_ptr(&ow_known_owner, owner);
+        _Py_atomic_store_ptr(&ow_cached_owner, owner);
     }
     return owner;
 }
 
-/* Return whether the section is the critical section that this thread entered last. If the thread has entered another
- * one since, and blocks, CPython releases both and re-acquires only the other one by itself. */
+/* Return whether the engine's section is the critical section that this thread entered last. If the thread has entered
+ * another critical section since then, and blocks, CPython releases both but re-acquires only the later one. */
 static inline int ow_is_inside(PyThreadState *thread, PyObject *owner)
 {
-    uintptr_t last = thread->critical_section; /* the two lowest bits are flags; the lowest one: suspended */
-    return last != 0 && (last & 1) == 0
-        && ((PyCriticalSection *)(last & ~(uintptr_t)3))->_cs_mutex == &owner->ob_mutex;
+    uintptr_t last_section = thread->critical_section; /* the two lowest bits are flags; the lowest one: suspended */
+    return last_section != 0 && (last_section & 1) == 0
+        && ((PyCriticalSection *)(last_section & ~(uintptr_t)3))->_cs_mutex == &owner->ob_mutex;
 }
 
-static inline void ow_enter(PyCriticalSection *entered)
+static inline void ow_enter(PyCriticalSection *section)
 {
     PyObject *owner = ow_section_owner();
-    entered->_cs_mutex = NULL;
+    section->_cs_mutex = NULL;
     if (!ow_is_inside(PyThreadState_GetUnchecked(), owner))
-        PyCriticalSection_Begin(entered, owner);
+        PyCriticalSection_Begin(section, owner);
 }
 
-static inline void ow_leave(PyCriticalSection *entered)
+static inline void ow_leave(PyCriticalSection *section)
 {
-    if (entered->_cs_mutex != NULL)
-        PyCriticalSection_End(entered);
+    if (section->_cs_mutex != NULL)
+        PyCriticalSection_End(section);
 }
 
 /* Redefine the functions that Cython calls for `@critical_section`. The macros that it uses around accesses to a dict
  * keep their meaning. */
-static inline void ow_begin_own(PyCriticalSection *entered, PyObject *o) { PyCriticalSection_Begin(entered, o); }
-static inline void ow_end_own(PyCriticalSection *entered) { PyCriticalSection_End(entered); }
+static inline void ow_begin_own(PyCriticalSection *section, PyObject *o) { PyCriticalSection_Begin(section, o); }
+static inline void ow_end_own(PyCriticalSection *section) { PyCriticalSection_End(section); }
 #undef Py_BEGIN_CRITICAL_SECTION
 #undef Py_END_CRITICAL_SECTION
-#define Py_BEGIN_CRITICAL_SECTION(o) { PyCriticalSection ow_entered; ow_begin_own(&ow_entered, (PyObject *)(o))
-#define Py_END_CRITICAL_SECTION() ow_end_own(&ow_entered); }
-#define PyCriticalSection_Begin(entered, o) ((void)(o), ow_enter(entered))
-#define PyCriticalSection_End(entered) ow_leave(entered)
+#define Py_BEGIN_CRITICAL_SECTION(o) { PyCriticalSection ow_section; ow_begin_own(&ow_section, (PyObject *)(o))
+#define Py_END_CRITICAL_SECTION() ow_end_own(&ow_section); }
+#define PyCriticalSection_Begin(section, o) ((void)(o), ow_enter(section))
+#define PyCriticalSection_End(section) ow_leave(section)
 
 /* Return a new reference to a borrowed object, or NULL if another thread is releasing its last reference.
  * `ow_enable_try_incref` must have been called for the object before it was stored as a borrowed reference. */

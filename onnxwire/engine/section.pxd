@@ -12,7 +12,7 @@ cdef extern from "section.h":
 
 
 cdef inline object try_incref(PyObject* o):
-    """Return a borrowed object, or None if another thread is releasing its last reference."""
+    """Return a new reference to a borrowed object, or None if another thread is releasing its last reference."""
     if new_reference(o) == NULL:
         return None
     result = <object>o

@@ -22,10 +22,10 @@ cdef struct Chunk:
 
 cdef struct ShortMessage:
     # The encoding of a message. It refers to the message's values and to itself, so it is neither stored nor moved.
-    uint64_t size
-    int n
+    uint64_t size                # bytes of the encoding
+    int n                        # number of chunks
     int records                  # number of records that were read
-    int depth
+    int depth                    # nesting level of the message that is being read
     int used                     # number of used bytes of `scratch`
     Chunk[MAX_SHORT_CHUNKS] chunks
     uint8_t[SCRATCH_BYTES] scratch

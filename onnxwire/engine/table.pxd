@@ -5,7 +5,7 @@ from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef enum FieldType:
-    # protobuf's own codes (FieldDescriptor.TYPE_*).
+    # protobuf's codes (FieldDescriptor.TYPE_*).
     DOUBLE = 1
     FLOAT = 2
     INT64 = 3
@@ -25,7 +25,7 @@ cdef enum FieldType:
     SINT64 = 18
 
 cdef enum:
-    DENSE = 64         # smaller field numbers are looked up in one step
+    MAX_DENSE_NUMBERS = 64   # field numbers below this are looked up in one step, in `dense`
     FREE_LIST_CAPACITY = 32  # views per class
 
 cdef struct Slot:
@@ -41,7 +41,7 @@ cdef struct Field:
     uint8_t wire             # wire type of one element
     uint8_t size             # bytes of an element in memory: 1, 4, 8; 0 for spans
     bint repeated
-    bint closed              # an enum whose unknown values become unknown fields
+    bint closed              # a closed enum: records with unknown values are unknown fields
     uint32_t slot
     uint32_t n_peers
     uint32_t* peers          # slots of the other members of the field's oneof
@@ -58,8 +58,9 @@ cdef struct Field:
 cdef struct Table:
     uint32_t n_fields
     Field* fields            # the fields in ascending order of their numbers
-    uint16_t[DENSE] dense    # number -> index in `fields` + 1, 0 = unknown
-    uint8_t[128] quick       # tag of one byte -> the same; 0 also for fields whose records need a check of their value
+    uint16_t[MAX_DENSE_NUMBERS] dense  # number -> index in `fields` + 1; 0 for an unknown field
+    # Tag of one byte -> index in `fields` + 1; 0 for an unknown field, and for fields whose values must be checked.
+    uint8_t[128] quick
     PyObject** field_names   # the names of `fields`, for lookups by identity; borrowed from the owner
     PyTypeObject* cls
     PyObject* descriptor     # borrowed from the owner
@@ -71,7 +72,7 @@ cdef struct Table:
 
 cdef inline Field* find_field(const Table* table, uint32_t number) noexcept nogil:
     """Return the field with a number, or NULL."""
-    if number < DENSE:
+    if number < MAX_DENSE_NUMBERS:
         return &table.fields[table.dense[number] - 1] if table.dense[number] else NULL
     return find_sparse_field(table, number)
 
@@ -92,7 +93,7 @@ cdef inline Field* find_sparse_field(const Table* table, uint32_t number) noexce
 
 
 cdef inline uint64_t bit_of(const Table* table) noexcept nogil:
-    """Return a bit of the table; in schemas of more than 64 tables several share one."""
+    """Return a 64-bit mask with one bit for the table. In schemas of more than 64 tables, several share a bit."""
     return <uint64_t>1 << (<size_t>table // sizeof(Table) & 63)
 
 
@@ -117,7 +118,7 @@ cdef class TableOwner:
     """The owner of the C tables of one schema, referenced by the classes made from them."""
     cdef Table* tables
     cdef Py_ssize_t n_tables
-    cdef list lent                  # owned references to the Python objects that the tables borrow
+    cdef list borrowed_objects      # owned references to the Python objects that the tables borrow
     cdef dict indices               # full name -> index in `tables`
 
 

@@ -7,12 +7,12 @@ from onnxwire._varint cimport WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_VARINT
 from onnxwire.engine.instances cimport forbid_subclasses
 from onnxwire.engine.memory cimport calloc, free
 
-cdef dict WIRES = {
+cdef dict WIRE_TYPES = {
     DOUBLE: WIRE_FIXED64, FIXED64: WIRE_FIXED64, SFIXED64: WIRE_FIXED64,
     FLOAT: WIRE_FIXED32, FIXED32: WIRE_FIXED32, SFIXED32: WIRE_FIXED32,
     STRING: WIRE_LEN, BYTES: WIRE_LEN, MESSAGE: WIRE_LEN,
 }
-cdef dict SIZES = {
+cdef dict ELEMENT_BYTES = {
     DOUBLE: 8, FIXED64: 8, SFIXED64: 8, INT64: 8, UINT64: 8, SINT64: 8,
     FLOAT: 4, FIXED32: 4, SFIXED32: 4, INT32: 4, UINT32: 4, SINT32: 4, ENUM: 4, BOOL: 1,
 }
@@ -26,7 +26,7 @@ cdef int build_table(TableOwner self, Table* table, descriptor) except -1:
     cdef dict names = {row.name: i for i, row in enumerate(fields)}
     for oneof in descriptor.oneofs:
         names[oneof.name] = -1
-    self.lent.append(names)
+    self.borrowed_objects.append(names)
     table.names = <PyObject*>names
     table.descriptor = <PyObject*>descriptor
     table.fields = <Field*>calloc(len(fields) or 1, sizeof(Field))
@@ -38,23 +38,23 @@ cdef int build_table(TableOwner self, Table* table, descriptor) except -1:
         raise MemoryError
     for i, row in enumerate(fields):
         table.field_names[i] = <PyObject*>row.name
-        self.lent.append(row.name)
+        self.borrowed_objects.append(row.name)
     for i, row in enumerate(fields):
         field = &table.fields[i]
         field.number = row.number
         field.type = row.type
-        field.wire = WIRES.get(row.type, WIRE_VARINT)
-        field.size = SIZES.get(row.type, 0)
+        field.wire = WIRE_TYPES.get(row.type, WIRE_VARINT)
+        field.size = ELEMENT_BYTES.get(row.type, 0)
         field.repeated = row.is_repeated
         field.packed = row.is_packed
         field.slot = i
         field.table = table
         field.descriptor = <PyObject*>row
         default = row.default_value
-        self.lent += (row, default)
+        self.borrowed_objects += (row, default)
         if not field.repeated:
             field.default = <PyObject*>default
-        if field.number < DENSE:
+        if field.number < MAX_DENSE_NUMBERS:
             table.dense[field.number] = i + 1
         if row.message_type is not None:
             field.sub = &self.tables[self.indices[row.message_type.full_name]]
@@ -100,7 +100,7 @@ cdef class TableOwner:
     @critical_section
     def __cinit__(self, list descriptors):
         """descriptors: every message of a schema, each with fields sorted by number."""
-        self.lent = [*descriptors]
+        self.borrowed_objects = [*descriptors]
         self.indices = {descriptor.full_name: i for i, descriptor in enumerate(descriptors)}
         self.tables = <Table*>calloc(len(descriptors) or 1, sizeof(Table))
         if self.tables == NULL:

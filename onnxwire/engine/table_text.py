@@ -14,14 +14,16 @@ TYPES = {
     "double": 1, "float": 2, "int64": 3, "uint64": 4, "int32": 5, "fixed64": 6, "fixed32": 7, "bool": 8, "string": 9,
     "message": 11, "bytes": 12, "uint32": 13, "enum": 14, "sfixed32": 15, "sfixed64": 16, "sint32": 17, "sint64": 18,
 }  # fmt: skip
-MAX_NUMBER = (1 << 29) - 1
-
-
+MAX_FIELD_NUMBER = (1 << 29) - 1
 SYNTAXES = ("proto2", "proto3")
 
 
 class FieldRow(NamedTuple):
-    """One row of a message; since, until: first and last version of the format, until is None for a current row."""
+    """One field of a message.
+
+    type: a value of TYPES. type_name: the name of the message or enum, or "". oneof: its name, or "". since, until: the
+    first and last version of the format that has the field; until is None for a current field. line: the line number.
+    """
 
     number: int
     name: str
@@ -37,7 +39,10 @@ class FieldRow(NamedTuple):
 
 
 class ReservedRow(NamedTuple):
-    """Field numbers first to last, or a name, that may not be used."""
+    """The field numbers from `first` to `last`, or a name, that no current field may have.
+
+    first, last: 0 if a name is reserved. name: "" if numbers are reserved.
+    """
 
     first: int
     last: int
@@ -46,7 +51,7 @@ class ReservedRow(NamedTuple):
 
 
 class MessageTable(NamedTuple):
-    """One message."""
+    """One message. retired: it is not in the current version of the format."""
 
     name: str
     doc: str
@@ -56,7 +61,7 @@ class MessageTable(NamedTuple):
 
 
 class ValueRow(NamedTuple):
-    """One value of an enum."""
+    """One value of an enum; since, until: as in FieldRow."""
 
     number: int
     name: str
@@ -66,7 +71,7 @@ class ValueRow(NamedTuple):
 
 
 class EnumTable(NamedTuple):
-    """One enum."""
+    """One enum. retired: it is not in the current version of the format."""
 
     name: str
     doc: str
@@ -75,7 +80,7 @@ class EnumTable(NamedTuple):
 
 
 class FileTables(NamedTuple):
-    """All tables of one file; source: its name in errors."""
+    """All tables of one file; source: the file's name in errors."""
 
     source: str
     name: str
@@ -93,14 +98,14 @@ def parse(text: str, source: str = "<table>") -> FileTables:
     Raises ValueError with the line number.
     """
     reader = _Reader()
-    for number, line in enumerate([*text.splitlines(), "## end"], 1):
+    for line_number, line in enumerate([*text.splitlines(), "## end"], 1):
         try:
-            reader.read(line.strip(), number)
+            reader.read(line.strip(), line_number)
         except ValueError as error:
-            raise ValueError(f"{source}, line {number}: {error}") from None
-    head = reader.head
-    imports = [part.strip() for part in head["imports"].split(",") if part.strip()]
-    return FileTables(source, reader.name, head["package"], head["syntax"], imports, reader.messages, reader.enums)
+            raise ValueError(f"{source}, line {line_number}: {error}") from None
+    header = reader.header
+    imports = [part.strip() for part in header["imports"].split(",") if part.strip()]
+    return FileTables(source, reader.name, header["package"], header["syntax"], imports, reader.messages, reader.enums)
 
 
 class _Reader:
@@ -108,14 +113,14 @@ class _Reader:
 
     def __init__(self) -> None:
         self.name = ""
-        self.head = {"package": "", "syntax": "proto2", "imports": ""}
+        self.header = {"package": "", "syntax": "proto2", "imports": ""}
         self.messages: list[MessageTable] = []
         self.enums: list[EnumTable] = []
         self.section: MessageTable | EnumTable | None = None
         self.columns: list[str] = []
-        self.taken: set[int | str] = set()  # names and field numbers of the current rows of the section
+        self.used_keys: set[int | str] = set()  # names and field numbers of the section's current rows
 
-    def read(self, line: str, number: int) -> None:
+    def read(self, line: str, line_number: int) -> None:
         """Parse a line; raise ValueError for an invalid one."""
         if line.startswith("## "):
             self._end_section()
@@ -124,13 +129,13 @@ class _Reader:
         elif line.startswith("# "):
             self.name = line[2:].strip()
         elif line.startswith("|"):
-            self._take_row(line, number)
+            self._read_row(line, line_number)
         elif line and self.section is not None:
             self.section = self.section._replace(doc=f"{self.section.doc} {line}".strip())
-        elif ":" in line and line.partition(":")[0] in self.head:
+        elif ":" in line and line.partition(":")[0] in self.header:
             key, _, value = line.partition(":")
-            self.head[key] = value.strip()
-            if self.head["syntax"] not in SYNTAXES:
+            self.header[key] = value.strip()
+            if self.header["syntax"] not in SYNTAXES:
                 raise ValueError(f"syntax {value.strip()!r} is not one of {', '.join(SYNTAXES)}")
 
     def _start_section(self, words: list[str]) -> None:
@@ -141,7 +146,7 @@ class _Reader:
         if names[0] in {table.name for table in self.messages} | {table.name for table in self.enums}:
             raise ValueError(f"{names[0]} has two sections")
         self.columns = []
-        self.taken = set()
+        self.used_keys = set()
         if kind == "message":
             self.section = MessageTable(names[0], "", retired, [], [])
         else:
@@ -156,41 +161,41 @@ class _Reader:
             self.enums.append(section)
         elif section is not None:
             for row in section.reserved:
-                numbers = [key for key in self.taken if isinstance(key, int) and row.first <= key <= row.last]
-                if numbers or row.name in self.taken:
+                numbers = [key for key in self.used_keys if isinstance(key, int) and row.first <= key <= row.last]
+                if numbers or row.name in self.used_keys:
                     raise ValueError(f"a field of {section.name} has the reserved {row.name or row.first}")
             self.messages.append(section)
 
-    def _take_row(self, line: str, number: int) -> None:
+    def _read_row(self, line: str, line_number: int) -> None:
         if self.section is None:
             raise ValueError("a table before the first heading")
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        wanted = MESSAGE_COLUMNS if isinstance(self.section, MessageTable) else ENUM_COLUMNS
+        expected_columns = MESSAGE_COLUMNS if isinstance(self.section, MessageTable) else ENUM_COLUMNS
         if not self.columns:
             self.columns = cells
-            if cells != wanted:
-                raise ValueError(f"columns {', '.join(cells)}; expected {', '.join(wanted)}")
+            if cells != expected_columns:
+                raise ValueError(f"columns {', '.join(cells)}; expected {', '.join(expected_columns)}")
         elif not set(line) <= set("|-: "):
-            if len(cells) != len(wanted):
-                raise ValueError(f"{len(cells)} cells; expected {len(wanted)}")
-            row = dict(zip(wanted, cells, strict=True))
+            if len(cells) != len(expected_columns):
+                raise ValueError(f"{len(cells)} cells; expected {len(expected_columns)}")
+            row = dict(zip(expected_columns, cells, strict=True))
             if isinstance(self.section, EnumTable):
                 self.section.values.append(_value_row(row))
-                self._take(self.section.values[-1].until, self.section.values[-1].name)
+                self._mark_as_used(self.section.values[-1].until, self.section.values[-1].name)
             elif row["type"] == "reserved":
                 self.section.reserved.append(_reserved_row(row))
             else:
-                field = _field_row(row, number)
+                field = _field_row(row, line_number)
                 self.section.fields.append(field)
-                self._take(field.until, field.name, field.number)
+                self._mark_as_used(field.until, field.name, field.number)
 
-    def _take(self, until: int | None, *keys: int | str) -> None:
-        """Add the name and number of a current row to the names and numbers in use."""
+    def _mark_as_used(self, until: int | None, *keys: int | str) -> None:
+        """Add the name and number of a current row to `used_keys`; raise ValueError if one of them is in use."""
         if until is None:
             for key in keys:
-                if key in self.taken:
+                if key in self.used_keys:
                     raise ValueError(f"{key} is used by two current rows")
-                self.taken.add(key)
+                self.used_keys.add(key)
 
 
 def _value_row(cells: dict[str, str]) -> ValueRow:
@@ -218,8 +223,8 @@ def _field_row(cells: dict[str, str], line: int) -> FieldRow:
         raise ValueError(f"label {cells['label']!r} is neither optional nor repeated")
     if cells["packed"] not in ("", "packed"):
         raise ValueError(f"packed {cells['packed']!r} is neither empty nor packed")
-    if not 1 <= number <= MAX_NUMBER:
-        raise ValueError(f"field number {number} is not in 1..{MAX_NUMBER}")
+    if not 1 <= number <= MAX_FIELD_NUMBER:
+        raise ValueError(f"field number {number} is not in 1..{MAX_FIELD_NUMBER}")
     repeated, packed = cells["label"] == "repeated", cells["packed"] == "packed"
     if packed and (not repeated or kind in ("string", "bytes", "message")):
         raise ValueError(f"field {name} can't be packed: only repeated numbers can")

@@ -9,14 +9,14 @@ import stat
 from onnxwire.engine.input_file import open_input, read_input
 from onnxwire.errors import DecodeError, SourceError
 
-_MAX_BYTES = 1 << 26  # limit for devices without an end
+_MAX_BYTES = 1 << 26  # a limit, because a device may have no end
 
 
-def read_text(path: str | os.PathLike[str], what: str) -> str:
+def read_text(path: str | os.PathLike[str], kind: str) -> str:
     """Return the text of a file in UTF-8.
 
-    what: the kind of file, for error messages. Raises SourceError for a file that can't be read or has more than 64
-        MiB, and DecodeError for invalid UTF-8.
+    kind: the kind of file, for error messages, such as "a table of messages".
+    Raises SourceError for a file that can't be read or has more than 64 MiB, and DecodeError for invalid UTF-8.
     """
     name = os.fsdecode(path)
     try:
@@ -29,8 +29,8 @@ def read_text(path: str | os.PathLike[str], what: str) -> str:
     except (OSError, ValueError) as error:
         raise SourceError.from_os_error(error, name) from None
     if len(data) > _MAX_BYTES:
-        raise SourceError(errno.EFBIG, f"{what} has up to {_MAX_BYTES:,} bytes, and this file has more", name)
+        raise SourceError(errno.EFBIG, f"more than {_MAX_BYTES:,} bytes, the limit for {kind}", name)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DecodeError(f"expected {what} in UTF-8", error.start, source=name) from None
+        raise DecodeError(f"expected {kind} in UTF-8", error.start, source=name) from None

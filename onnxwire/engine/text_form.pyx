@@ -33,12 +33,12 @@ cdef extern from "Python.h":
 
 cdef enum:
     MAX_NUMBER_BYTES = 32
-    FLUSH_BYTES = 1 << 16    # minimum size of the pieces in which text is passed on
-    VALUE_BYTES = 1 << 16    # maximum size of a string or bytes value that is printed at once
-    PIECE_BYTES = 3 << 14    # size of the pieces of longer values
-    BATCH = 4096             # numbers that are printed before the size of the buffer is checked
+    MIN_FLUSH_BYTES = 1 << 16  # minimum size of the pieces in which text is passed on
+    MAX_VALUE_BYTES = 1 << 16  # maximum size of a string or bytes value that is printed at once
+    PIECE_BYTES = 3 << 14      # size of the pieces of longer values
+    NUMBERS_PER_BATCH = 4096   # numbers that are printed between two checks of the buffer's size
 
-# How numbers are written, apart from the digits of whole numbers.
+# The text form of floats and doubles.
 cdef enum NumberStyle:
     RUNTIME_NUMBERS   # as protobuf's C runtime: 1, 1e+06; floats with 6 or 9 digits, doubles with 15 or 17
     PROTOC_NUMBERS    # the same, but subnormal floats have 9 digits, because protoc's strtof reports an underflow
@@ -47,15 +47,15 @@ cdef enum NumberStyle:
 cdef double MIN_NORMAL_FLOAT = 2.0 ** -126
 
 # The output form of each byte of a string. 1: unchanged; 0: `\` and three octal digits; else the character after `\`.
-cdef uint8_t[256] PLAIN
+cdef uint8_t[256] ESCAPES
 cdef int _byte
 for _byte in range(256):
-    PLAIN[_byte] = 1 if 0x20 <= _byte < 0x7F else 0
+    ESCAPES[_byte] = 1 if 0x20 <= _byte < 0x7F else 0
 for _byte in b"\"'\\":
-    PLAIN[_byte] = _byte
-PLAIN[10] = b"n"
-PLAIN[13] = b"r"
-PLAIN[9] = b"t"
+    ESCAPES[_byte] = _byte
+ESCAPES[10] = b"n"
+ESCAPES[13] = b"r"
+ESCAPES[9] = b"t"
 
 
 @cython.final
@@ -66,8 +66,8 @@ cdef class TextBuffer:
     cdef char* p
     cdef char* end
     cdef object write            # called with pieces of the text; None to collect all of it
-    cdef object summary          # returns the fields to omit of a message and a comment, or None; None for all fields
-    cdef object unknown_fields   # yields the unknown fields of a message as lines or (label, buffer); None for none
+    cdef object summary          # returns (fields of a message to omit, comment), or None; None to write all fields
+    cdef object unknown_fields   # yields the unknown fields of a message as lines or (label, buffer); None to omit them
     cdef NumberStyle numbers
     cdef bint is_ascii           # escape characters that are not ASCII
     cdef int max_depth
@@ -79,19 +79,19 @@ cdef class TextBuffer:
     cdef int reserve(self, size_t n) except -1:
         """Allocate memory for n more bytes."""
         cdef size_t used = <size_t>(self.p - self.start)
-        cdef size_t room = <size_t>(self.end - self.start)
+        cdef size_t capacity = <size_t>(self.end - self.start)
         cdef char* start
-        if n <= room - used:
+        if n <= capacity - used:
             return 0
         if n > <size_t>1 << 62:
             raise MemoryError
-        room = max(2 * room, used + n, <size_t>256)
-        start = <char*>realloc(self.start, room)
+        capacity = max(2 * capacity, used + n, <size_t>256)
+        start = <char*>realloc(self.start, capacity)
         if start == NULL:
             raise MemoryError
         self.start = start
         self.p = start + used
-        self.end = start + room
+        self.end = start + capacity
         return 0
 
     cdef int flush(self) except -1:
@@ -103,8 +103,8 @@ cdef class TextBuffer:
         return 0
 
     cdef int flush_if_long(self) except -1:
-        """Pass the text on if there is enough of it; other code may run."""
-        if self.write is not None and self.p - self.start >= FLUSH_BYTES:
+        """Pass the text on if it has MIN_FLUSH_BYTES; other code may run."""
+        if self.write is not None and self.p - self.start >= MIN_FLUSH_BYTES:
             self.flush()
         return 0
 
@@ -129,14 +129,14 @@ cdef class TextBuffer:
         self.p += n
         return 0
 
-    cdef int put_label(self, Py_ssize_t indent, const Field* field, const char* after) except -1:
-        """Append indentation, the field's name, and the two characters `after`."""
+    cdef int put_label(self, Py_ssize_t indent, const Field* field, const char* separator) except -1:
+        """Append indentation, the field's name, and the two characters `separator`."""
         cdef Py_ssize_t size = 0
         cdef const char* name = PyUnicode_AsUTF8AndSize((<object>field.descriptor).name, &size)
         self.reserve(<size_t>(indent + size + 2))
         memset(self.p, c" ", <size_t>indent)
         memcpy(self.p + indent, name, <size_t>size)
-        memcpy(self.p + indent + size, after, 2)
+        memcpy(self.p + indent + size, separator, 2)
         self.p += indent + size + 2
         return 0
 
@@ -166,12 +166,12 @@ cdef class TextBuffer:
                     out += n
                     p += n
                     continue
-            if PLAIN[byte] == 1:
+            if ESCAPES[byte] == 1:
                 out[0] = <char>byte
                 out += 1
-            elif PLAIN[byte]:
+            elif ESCAPES[byte]:
                 out[0] = c"\\"
-                out[1] = <char>PLAIN[byte]
+                out[1] = <char>ESCAPES[byte]
                 out += 2
             else:
                 out[0] = c"\\"
@@ -184,8 +184,8 @@ cdef class TextBuffer:
         start[0] = p
         return 0
 
-    cdef bint is_elided(self, uint64_t n) noexcept:
-        """Return whether a value of n bytes or numbers is replaced by a note."""
+    cdef bint is_omitted(self, uint64_t n) noexcept:
+        """Return whether a value of n bytes or numbers is too long, so that a note replaces it."""
         return self.max_bytes >= 0 and n > <uint64_t>self.max_bytes
 
     cdef int put_note(self, n, unit) except -1:
@@ -194,7 +194,7 @@ cdef class TextBuffer:
 
     cdef int put_quoted(self, const uint8_t* p, uint64_t n, bint is_text) except -1:
         """Append a string or bytes value in quotes, or a note in its place, and a newline."""
-        if self.is_elided(n):
+        if self.is_omitted(n):
             return self.put_note(n, "bytes")
         self.put_byte(c'"')
         self.put_escaped(&p, p + n, is_text, True)
@@ -209,25 +209,25 @@ cdef class TextBuffer:
         cdef const uint8_t* p
         cdef const uint8_t* end
         cdef uint64_t size = len(payload)
-        cdef uint64_t done = 0
-        if self.is_elided(size):
+        cdef uint64_t n_written = 0
+        if self.is_omitted(size):
             return self.put_note(size, "bytes")
         self.put_byte(c'"')
-        while done < size:
+        while n_written < size:
             # The buffer is released before the text is passed on, so that the caller can close the document.
             PyObject_GetBuffer(payload, &buffer, PyBUF_SIMPLE)
             try:
-                p = <const uint8_t*>buffer.buf + done
-                end = p + min(size - done, <uint64_t>PIECE_BYTES)
-                self.put_escaped(&p, end, is_text, done + PIECE_BYTES >= size)
-                done = <uint64_t>(p - <const uint8_t*>buffer.buf)
+                p = <const uint8_t*>buffer.buf + n_written
+                end = p + min(size - n_written, <uint64_t>PIECE_BYTES)
+                self.put_escaped(&p, end, is_text, n_written + PIECE_BYTES >= size)
+                n_written = <uint64_t>(p - <const uint8_t*>buffer.buf)
             finally:
                 PyBuffer_Release(&buffer)
             self.flush_if_long()
         return self.put_ascii('"\n')
 
-    cdef int put_number(self, const Field* field, int64_t integer, double real) except -1:
-        """Append a number and a newline: `real` for a float or double, `integer` for other types."""
+    cdef int put_number(self, const Field* field, int64_t integer, double float_number) except -1:
+        """Append a number and a newline: `float_number` for a float or double, `integer` for other types."""
         cdef int type = field.type
         cdef Py_ssize_t size = 0
         cdef const char* name
@@ -244,7 +244,7 @@ cdef class TextBuffer:
                 return 0
         self.reserve(MAX_NUMBER_BYTES)
         if type == FLOAT or type == DOUBLE:
-            self.p += write_real(self.p, real, type == DOUBLE, self.numbers)
+            self.p += write_real(self.p, float_number, type == DOUBLE, self.numbers)
         elif type == BOOL:
             memcpy(self.p, <const char*>b"true" if integer else <const char*>b"false", 5)
             self.p += 4 if integer else 5
@@ -286,31 +286,31 @@ cdef Py_ssize_t write_digits(char* out, double value, char format, int digits, i
 
 
 cdef Py_ssize_t write_real(char* out, double value, bint is_double, NumberStyle style) except -1:
-    """Write a float or double; the digits read back as the same number.
+    """Write a float or double with so many digits that reading them returns the same number.
 
-    A decimal of 6 to 9 digits becomes the same float directly and by way of a double, so strtof is not needed.
+    A decimal of 6 to 9 digits is read as the same float directly and through a double, so strtof is not needed.
     """
     cdef Py_ssize_t n
-    cdef double again
+    cdef double parsed_value
     cdef int digits
     if isnan(value):
         memcpy(out, <const char*>b"nan", 3)
         return 3
     if style == PYTHON_NUMBERS:
-        again = value
+        parsed_value = value
         for digits in range(6, 6 if is_double else 10):
             write_digits(out, value, c"g", digits, 0)
-            again = PyOS_string_to_double(out, NULL, NULL)
-            if <float>again == <float>value:
+            parsed_value = PyOS_string_to_double(out, NULL, NULL)
+            if <float>parsed_value == <float>value:
                 break
-        return write_digits(out, again, c"r", 0, Py_DTSF_ADD_DOT_0)
+        return write_digits(out, parsed_value, c"r", 0, Py_DTSF_ADD_DOT_0)
     if style == PROTOC_NUMBERS and not is_double and value != 0 and fabs(value) < MIN_NORMAL_FLOAT:
         return write_digits(out, value, c"g", 9, 0)
     n = write_digits(out, value, c"g", 15 if is_double else 6, 0)
-    again = PyOS_string_to_double(out, NULL, NULL)
-    if is_double and again != value:
+    parsed_value = PyOS_string_to_double(out, NULL, NULL)
+    if is_double and parsed_value != value:
         n = write_digits(out, value, c"g", 17, 0)
-    elif not is_double and <float>again != <float>value:
+    elif not is_double and <float>parsed_value != <float>value:
         n = write_digits(out, value, c"g", 9, 0)
     return n
 
@@ -320,13 +320,13 @@ cdef int put_singular(TextBuffer text, const Field* field, const Slot* slot) exc
     cdef int type = field.type
     cdef int64_t integer = <int64_t>slot.n
     cdef uint32_t bits = <uint32_t>slot.n
-    cdef double real = 0
-    cdef float single
+    cdef double float_number = 0
+    cdef float float_value
     if type == DOUBLE:
-        memcpy(&real, &slot.n, 8)
+        memcpy(&float_number, &slot.n, 8)
     elif type == FLOAT:
-        memcpy(&single, &bits, 4)
-        real = single
+        memcpy(&float_value, &bits, 4)
+        float_number = float_value
     elif type == SINT64:
         integer = zigzag64(slot.n)
     elif type == SINT32:
@@ -335,7 +335,7 @@ cdef int put_singular(TextBuffer text, const Field* field, const Slot* slot) exc
         integer = bits
     elif field.size == 4:
         integer = <int32_t>bits
-    return text.put_number(field, integer, real)
+    return text.put_number(field, integer, float_number)
 
 
 cdef int put_numbers(TextBuffer text, View self, Field* field, Py_ssize_t indent) except -1:
@@ -344,11 +344,11 @@ cdef int put_numbers(TextBuffer text, View self, Field* field, Py_ssize_t indent
     cdef int type = field.type
     cdef const uint8_t* p
     cdef int64_t integer = 0
-    cdef int32_t narrow
-    cdef double real = 0
-    cdef float single
+    cdef int32_t bits32
+    cdef double float_number = 0
+    cdef float float_value
     cdef Py_ssize_t i = 0
-    if text.max_bytes >= 0 and text.is_elided(len(sequence)):
+    if text.max_bytes >= 0 and text.is_omitted(len(sequence)):
         text.put_label(indent, field, b": ")
         return text.put_note(len(sequence), "values")
     sequence.decode()
@@ -356,22 +356,22 @@ cdef int put_numbers(TextBuffer text, View self, Field* field, Py_ssize_t indent
         text.put_label(indent, field, b": ")
         p = sequence.items + i * field.size
         if type == DOUBLE:
-            memcpy(&real, p, 8)
+            memcpy(&float_number, p, 8)
         elif type == FLOAT:
-            memcpy(&single, p, 4)
-            real = single
+            memcpy(&float_value, p, 4)
+            float_number = float_value
         elif field.size == 8:
             memcpy(&integer, p, 8)
         elif type == BOOL:
             integer = p[0]
         else:
-            memcpy(&narrow, p, 4)
-            integer = narrow
+            memcpy(&bits32, p, 4)
+            integer = bits32
             if type == UINT32 or type == FIXED32:
-                integer = <uint32_t>narrow
-        text.put_number(field, integer, real)
+                integer = <uint32_t>bits32
+        text.put_number(field, integer, float_number)
         i += 1
-        if i % BATCH == 0:
+        if i % NUMBERS_PER_BATCH == 0:
             text.flush_if_long()
             # The numbers may have been edited or moved, or the document closed.
             fill(self)
@@ -404,7 +404,7 @@ cdef int put_element(TextBuffer text, const Field* field, value, Py_ssize_t inde
 cdef int put_repeated(TextBuffer text, View self, Field* field, Py_ssize_t indent, int depth) except -1:
     """Append the elements of a repeated field of messages, strings or bytes."""
     values = field_value(self, field)
-    if field.type != MESSAGE and text.write is not None and is_long(self, VALUE_BYTES):
+    if field.type != MESSAGE and text.write is not None and is_long(self, MAX_VALUE_BYTES):
         values = values._payloads()
     for value in values:
         put_element(text, field, value, indent, depth)
@@ -415,10 +415,10 @@ cdef int put_repeated(TextBuffer text, View self, Field* field, Py_ssize_t inden
 cdef int put_text(TextBuffer text, View self, Field* field, Py_ssize_t indent) except -1:
     """Append the value of a singular string or bytes field."""
     cdef Slot* slot = &self.slots[field.slot]
-    if text.is_elided(slot.n):
+    if text.is_omitted(slot.n):
         text.put_label(indent, field, b": ")
         return text.put_note(slot.n, "bytes")
-    if slot.n > VALUE_BYTES and text.write is not None:
+    if slot.n > MAX_VALUE_BYTES and text.write is not None:
         payload = self._payload((<object>field.descriptor).name)
         text.put_label(indent, field, b": ")
         return text.put_payload(payload, field.type == STRING)

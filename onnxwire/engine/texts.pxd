@@ -13,15 +13,15 @@ cdef extern from "Python.h":
     uint8_t* PyUnicode_1BYTE_DATA(object text)
 
 cdef enum:
-    TEXTS = 64                # number of entries of a document's cache
-    MIN_CACHED_TEXT_BYTES = 2   # minimum size of a cached string; Python caches shorter ones
-    MAX_CACHED_TEXT_BYTES = 16  # maximum size of a cached string: keys are two words
-    WATCHED = 32              # number of short strings that a document makes before it allocates the cache
-    PLAIN = 256               # maximum size of a string that is checked for ASCII here
+    N_CACHED_TEXTS = 64          # number of entries of a document's cache
+    MIN_CACHED_TEXT_BYTES = 2    # minimum size of a cached string; Python caches shorter ones
+    MAX_CACHED_TEXT_BYTES = 16   # maximum size of a cached string: keys are two 64-bit words
+    MIN_TEXTS_BEFORE_CACHE = 32  # number of short strings that a document makes before it allocates the cache
+    MAX_ASCII_CHECK_BYTES = 256  # maximum size of a string that `new_text` checks for ASCII
 
 
 cdef struct Text:
-    # An entry: a string, its length, and its first and last eight bytes, which overlap.
+    # An entry of the cache: a string, its length, and its first and last eight bytes, which may overlap.
     uint64_t low
     uint64_t high
     uint64_t n
@@ -54,19 +54,19 @@ cdef inline int character_bytes(const uint8_t* p, const uint8_t* end) noexcept n
 
 cdef inline object new_text(const uint8_t* p, uint64_t n):
     """Decode UTF-8, with surrogates for invalid bytes."""
-    cdef uint64_t top = 0
+    cdef uint64_t all_bits = 0   # bitwise or of all bytes, in groups of eight
     cdef uint64_t i = 0
-    if n < MIN_CACHED_TEXT_BYTES or n > PLAIN:
+    if n < MIN_CACHED_TEXT_BYTES or n > MAX_ASCII_CHECK_BYTES:
         return PyUnicode_DecodeUTF8(<const char*>p, <Py_ssize_t>n, "surrogateescape")
     if n < 8:
         for i in range(n):
-            top |= p[i]
+            all_bits |= p[i]
     else:
         while n - i > 8:
-            top |= load64(p + i)
+            all_bits |= load64(p + i)
             i += 8
-        top |= load64(p + n - 8)
-    if top & <uint64_t>0x8080808080808080:
+        all_bits |= load64(p + n - 8)
+    if all_bits & <uint64_t>0x8080808080808080:
         return PyUnicode_DecodeUTF8(<const char*>p, <Py_ssize_t>n, "surrogateescape")
     text = PyUnicode_New(<Py_ssize_t>n, 127)
     memcpy(PyUnicode_1BYTE_DATA(text), p, n)
@@ -91,7 +91,7 @@ cdef inline Text* entry_of(Text* texts, const Text* key) noexcept:
     return &texts[((key.low ^ key.high * 31 ^ key.n) * <uint64_t>0x9E3779B97F4A7C15) >> 58]
 
 
-cdef inline PyObject* kept_text(Text* texts, const Text* key) noexcept:
+cdef inline PyObject* cached_text(Text* texts, const Text* key) noexcept:
     """Return the cached string of a key, borrowed, or NULL."""
     cdef Text* entry = entry_of(texts, key)
     if entry.low == key.low and entry.high == key.high and entry.n == key.n:
@@ -99,11 +99,11 @@ cdef inline PyObject* kept_text(Text* texts, const Text* key) noexcept:
     return NULL
 
 
-cdef inline void keep_text(Text* texts, const Text* key, object text) noexcept:
+cdef inline void cache_text(Text* texts, const Text* key, object text) noexcept:
     """Cache a string; it replaces the string in its entry."""
     cdef Text* entry = entry_of(texts, key)
-    cdef PyObject* old = entry.text
+    cdef PyObject* old_text = entry.text
     entry[0] = key[0]
     Py_INCREF(text)
     entry.text = <PyObject*>text
-    Py_XDECREF(old)
+    Py_XDECREF(old_text)

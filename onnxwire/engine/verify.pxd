@@ -6,4 +6,4 @@ from onnxwire.engine.document cimport Document
 from onnxwire.engine.table cimport Table
 
 cdef int check_document(Document document, Table* table) except -1
-cdef bint is_sound(const Table* table, const uint8_t* p, const uint8_t* end, int depth) noexcept nogil
+cdef bint is_valid(const Table* table, const uint8_t* p, const uint8_t* end, int depth) noexcept nogil

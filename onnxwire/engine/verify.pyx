@@ -2,7 +2,6 @@
 """Verification of a document: one walk over all messages, fields and packed runs."""
 from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from onnxwire._varint cimport (
@@ -11,15 +10,16 @@ from onnxwire._varint cimport (
 )
 from onnxwire.engine.damage cimport damage_error, decode_error, packed_error
 from onnxwire.engine.document cimport Document, Span
+from onnxwire.engine.memory cimport free, malloc
 from onnxwire.engine.partial cimport LONG_BYTES
 from onnxwire.engine.fetch_structure cimport NO_LIMIT, fetch_structure
 from onnxwire.engine.table cimport Field, Table, find_field
 from onnxwire.engine.view cimport table_of
 
 cdef enum FaultKind:
-    BAD_RECORD           # explain() has the details
-    BAD_RUN              # explain_packed() has the details
-    TOO_DEEP
+    BAD_RECORD           # explain() determines the fault
+    BAD_RUN              # a packed run; explain_packed() determines the fault
+    TOO_DEEP             # nested more than MAX_DEPTH deep
 
 cdef struct Result:
     FaultKind kind
@@ -101,8 +101,8 @@ cdef const uint8_t* check_message(
     return NULL
 
 
-cdef bint is_sound(const Table* table, const uint8_t* p, const uint8_t* end, int depth) noexcept nogil:
-    """Return whether all records between p and end, nested ones included, are sound; depth: as for check_message."""
+cdef bint is_valid(const Table* table, const uint8_t* p, const uint8_t* end, int depth) noexcept nogil:
+    """Return whether all records between p and end, nested ones included, are valid; depth: as for check_message."""
     cdef Result result
     result.min_bytes = NO_LIMIT
     result.n_values = result.max_values = 0
@@ -151,18 +151,19 @@ cdef int check_document(Document document, Table* table) except -1:
 
 
 cdef int check_all(Document document, Table* table, Result* result) except -1:
+    """Check an open document and list its long values in `result`; raise DecodeError for the first fault."""
     cdef Damage damage
-    cdef const uint8_t* sound
+    cdef const uint8_t* checked_end
     fetch_structure(document, table, LONG_BYTES, NO_LIMIT, NULL, NULL)
     document.check_open()
     document.pins += 1
     with nogil:
         # The address of an empty document may be NULL.
-        sound = document.end
+        checked_end = document.end
         if document.start < document.end:
-            sound = check_message(table, document.start, document.end, MAX_DEPTH, result)
+            checked_end = check_message(table, document.start, document.end, MAX_DEPTH, result)
     document.pins -= 1
-    if sound != NULL or document.start == document.end:
+    if checked_end != NULL or document.start == document.end:
         return 0
     if result.kind == TOO_DEEP:
         memset(&damage, 0, sizeof(damage))

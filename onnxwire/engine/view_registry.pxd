@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The registry of views by message, used while identity of views is kept: one view per message at a time."""
+"""The registry of views by message, used while `keep_identity` is on: a message then has at most one view."""
 from cpython.object cimport PyObject
 
 

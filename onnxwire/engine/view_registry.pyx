@@ -17,14 +17,15 @@ cdef struct Entry:
 
 cdef Entry* ENTRIES = NULL
 cdef size_t CAPACITY = 0     # a power of two
-cdef size_t N = 0
+cdef size_t N_VIEWS = 0      # registered views
 
 
 cdef inline size_t first_index(const ViewKey* key) noexcept:
-    cdef uint64_t mixed = <uint64_t><size_t>key.owner * <uint64_t>0x9E3779B97F4A7C15
-    mixed = (mixed ^ <uint64_t><size_t>key.address) * <uint64_t>0xC2B2AE3D27D4EB4F
-    mixed = (mixed ^ <uint64_t><size_t>key.table) * <uint64_t>0x9E3779B97F4A7C15
-    return <size_t>(mixed >> 32 ^ mixed) & (CAPACITY - 1)
+    """Return the index at which the search for a key starts."""
+    cdef uint64_t hash_value = <uint64_t><size_t>key.owner * <uint64_t>0x9E3779B97F4A7C15
+    hash_value = (hash_value ^ <uint64_t><size_t>key.address) * <uint64_t>0xC2B2AE3D27D4EB4F
+    hash_value = (hash_value ^ <uint64_t><size_t>key.table) * <uint64_t>0x9E3779B97F4A7C15
+    return <size_t>(hash_value >> 32 ^ hash_value) & (CAPACITY - 1)
 
 
 cdef inline bint is_same(const ViewKey* a, const ViewKey* b) noexcept:
@@ -34,7 +35,7 @@ cdef inline bint is_same(const ViewKey* a, const ViewKey* b) noexcept:
 cdef object lookup_view(const ViewKey* key):
     """Return the registered view of a message, or None."""
     cdef size_t i
-    if N == 0:
+    if N_VIEWS == 0:
         return None
     i = first_index(key)
     while ENTRIES[i].view != NULL:
@@ -51,12 +52,12 @@ cdef void register_view(const ViewKey* key, PyObject* view) noexcept:
 
     If memory can't be allocated, the view is not registered; the message may then get a second view.
     """
-    global N
-    if 2 * (N + 1) > CAPACITY and not resize(2 * CAPACITY if CAPACITY else MIN_CAPACITY):
+    global N_VIEWS
+    if 2 * (N_VIEWS + 1) > CAPACITY and not resize(2 * CAPACITY if CAPACITY else MIN_CAPACITY):
         return
     enable_try_incref(view)
     put(key, view)
-    N += 1
+    N_VIEWS += 1
 
 
 cdef void put(const ViewKey* key, PyObject* view) noexcept:
@@ -69,10 +70,11 @@ cdef void put(const ViewKey* key, PyObject* view) noexcept:
 
 cdef void unregister_view(const ViewKey* key, PyObject* view) noexcept:
     """Remove a view from the registry. No-op if it is not registered."""
-    global N
+    global N_VIEWS
     cdef size_t i
-    cdef size_t next
-    if N == 0:
+    cdef size_t next_index
+    cdef size_t distance     # of the next entry from its first index
+    if N_VIEWS == 0:
         return
     i = first_index(key)
     while ENTRIES[i].view != view:
@@ -80,44 +82,45 @@ cdef void unregister_view(const ViewKey* key, PyObject* view) noexcept:
             return
         i = (i + 1) & (CAPACITY - 1)
     # Each following entry moves into the gap, unless its first index is after the gap.
-    next = (i + 1) & (CAPACITY - 1)
-    while ENTRIES[next].view != NULL:
-        if ((next - first_index(&ENTRIES[next].key)) & (CAPACITY - 1)) >= ((next - i) & (CAPACITY - 1)):
-            ENTRIES[i] = ENTRIES[next]
-            i = next
-        next = (next + 1) & (CAPACITY - 1)
+    next_index = (i + 1) & (CAPACITY - 1)
+    while ENTRIES[next_index].view != NULL:
+        distance = (next_index - first_index(&ENTRIES[next_index].key)) & (CAPACITY - 1)
+        if distance >= ((next_index - i) & (CAPACITY - 1)):
+            ENTRIES[i] = ENTRIES[next_index]
+            i = next_index
+        next_index = (next_index + 1) & (CAPACITY - 1)
     ENTRIES[i].view = NULL
-    N -= 1
-    if CAPACITY > MIN_CAPACITY and 16 * N < CAPACITY:
+    N_VIEWS -= 1
+    if CAPACITY > MIN_CAPACITY and 16 * N_VIEWS < CAPACITY:
         resize(CAPACITY // 4)
 
 
-cdef bint resize(size_t room) noexcept:
+cdef bint resize(size_t new_capacity) noexcept:
     """Change the capacity; return False if there is no memory for it."""
     global ENTRIES, CAPACITY
-    cdef Entry* old = ENTRIES
-    cdef size_t n = CAPACITY
+    cdef Entry* old_entries = ENTRIES
+    cdef size_t old_capacity = CAPACITY
     cdef size_t i
-    cdef Entry* entries = <Entry*>calloc(room, sizeof(Entry))
+    cdef Entry* entries = <Entry*>calloc(new_capacity, sizeof(Entry))
     if entries == NULL:
         return False
     ENTRIES = entries
-    CAPACITY = room
-    for i in range(n):
-        if old[i].view != NULL:
-            put(&old[i].key, old[i].view)
-    free(old)
+    CAPACITY = new_capacity
+    for i in range(old_capacity):
+        if old_entries[i].view != NULL:
+            put(&old_entries[i].key, old_entries[i].view)
+    free(old_entries)
     return True
 
 
 cdef void clear_view_registry() noexcept:
     """Remove all views from the registry."""
-    global ENTRIES, CAPACITY, N
+    global ENTRIES, CAPACITY, N_VIEWS
     free(ENTRIES)
     ENTRIES = NULL
-    CAPACITY = N = 0
+    CAPACITY = N_VIEWS = 0
 
 
 cdef size_t count_registered_views() noexcept:
     """Return the number of registered views."""
-    return N
+    return N_VIEWS

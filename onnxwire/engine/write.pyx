@@ -24,8 +24,9 @@ from onnxwire.errors import SourceError
 def encode_pieces(View message, bint deterministic, FileWriter target or None):
     """Encode a message; returns (size in bytes, pieces that remain to be written).
 
-    target: a seekable file that receives everything but the long Pieces, each byte at its offset. For a stream or None,
-    the list contains the whole encoding in order: bytes objects and Pieces.
+    target: if it is a seekable file, all bytes but the long Pieces are written to it, at their offsets, and only the
+    long Pieces are returned. If it is a stream or None, the whole encoding is returned in order: bytes objects and
+    Pieces.
     """
     cdef Encoder encoder = Encoder(deterministic)
     measure_resident(encoder, message)
@@ -46,7 +47,10 @@ def encode_pieces(View message, bint deterministic, FileWriter target or None):
 
 @critical_section
 def write_payload(FileWriter target, content):
-    """Write a buffer: bytes of a mapped file from that file, of a remote file as they are fetched, others from memory.
+    """Write a buffer.
+
+    Bytes of a mapped file are copied from that file. Bytes of a remote file are written as they are fetched. Other
+    bytes are written from memory.
     """
     cdef Py_buffer* buffer
     cdef Document document
@@ -89,26 +93,26 @@ def chunks_of(pieces, Py_ssize_t step):
 
 @critical_section
 def missing_ranges(pieces):
-    """List the Pieces that are fetched from servers while they are written: tuples (source, start, end)."""
+    """List the byte ranges of Pieces that are fetched from servers while they are written: (source, start, end)."""
     cdef Payload payload
     cdef PartialMemory memory
-    found = []
+    ranges = []
     if N_MEMORIES == 0:
-        return found
+        return ranges
     for piece in pieces:
         if isinstance(piece, Piece):
             payload = (<Piece>piece).payload
             if payload.document is not None and not is_resident(payload.p, <uint64_t>payload.n * payload.size):
                 memory = memory_of(payload.p)
                 start = payload.p - memory.start
-                found.append((memory.source, start, start + <object>payload.n * payload.size))
-    return found
+                ranges.append((memory.source, start, start + <object>payload.n * payload.size))
+    return ranges
 
 
 cdef object fetched_chunks(content):
     """Return an iterator that fetches the bytes of a payload chunk by chunk, or None if all are resident.
 
-    Copying a remote file this way takes little memory.
+    The chunks do not become resident, so that copying a remote file takes little memory.
     """
     cdef PartialMemory memory
     cdef Payload payload

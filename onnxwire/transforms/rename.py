@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from onnxwire.analysis.live_scopes import defined_names
 from onnxwire.analysis.paths import resolve
-from onnxwire.engine.scan import NameFilter, mentioning
+from onnxwire.engine.scan import NameFilter, select_messages
 from onnxwire.engine.search import Search
 from onnxwire.errors import EditError, FieldTextError, FieldTypeError, PathError, did_you_mean
 from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto, TrainingInfoProto
@@ -349,7 +349,7 @@ def _rename_in(scope: Scope, mapping: Mapping[str, str], names: NameFilter | Non
         for values in (scope.input, scope.output):
             for value in values:
                 count += _rename_field(value, "name", mapping)
-        for tensor in mentioning(scope.initializer, names):
+        for tensor in select_messages(scope.initializer, names):
             count += _rename_field(tensor, "name", mapping)
         for sparse in scope.sparse_initializer:
             count += _rename_field(sparse.values, "name", mapping) if sparse.HasField("values") else 0
@@ -357,9 +357,9 @@ def _rename_in(scope: Scope, mapping: Mapping[str, str], names: NameFilter | Non
             count += _rename_field(annotation, "tensor_name", mapping)
             for entry in annotation.quant_parameter_tensor_names:
                 count += _rename_field(entry, "value", mapping)
-    for value in mentioning(scope.value_info, names):
+    for value in select_messages(scope.value_info, names):
         count += _rename_field(value, "name", mapping)
-    for node in mentioning(scope.node, names):
+    for node in select_messages(scope.node, names):
         count += _rename_list(node.input, mapping) + _rename_list(node.output, mapping)
         for configuration in node.device_configurations:
             for spec in configuration.sharding_spec:

@@ -6,7 +6,7 @@ import pytest
 
 import onnxwire
 from onnxwire import ModelProto, NodeProto
-from onnxwire.engine.scan import NameFilter, mentioning, strings_of
+from onnxwire.engine.scan import NameFilter, select_messages, strings_of
 from onnxwire.engine.search import Search
 
 
@@ -42,11 +42,11 @@ def test_names_in_edited_messages_are_found():
     model.graph.node.add(input=["new"])
     paths = set(find_paths(model, ["new"]))
     assert {"graph.node[2]", "graph.node[3].attribute[0].g.node[0]", "graph.node[10]"} <= paths
-    assert [node.input[0] for node in mentioning(model.graph.node, NameFilter.of(["v7"])) if node.input[0] == "v7"]
+    assert [node.input[0] for node in select_messages(model.graph.node, NameFilter.of(["v7"])) if node.input[0] == "v7"]
 
 
 def test_without_a_filter_all_messages_are_yielded():
-    assert len(list(mentioning(make_chain(5).graph.node))) == 5
+    assert len(list(select_messages(make_chain(5).graph.node))) == 5
     assert NameFilter.of([f"n{i}" for i in range(1000)]) is None
     assert NameFilter.of(["x" * 100_000]) is None
 
@@ -86,4 +86,4 @@ def test_a_closed_document_is_not_read(tmp_path):
     with pytest.raises(onnxwire.ClosedError):
         list(strings_of(nodes, "input"))
     with pytest.raises(onnxwire.ClosedError):
-        list(mentioning(nodes, NameFilter.of(["v1"])))
+        list(select_messages(nodes, NameFilter.of(["v1"])))

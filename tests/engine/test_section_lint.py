@@ -61,10 +61,10 @@ EXEMPT_FUNCTIONS = {
     "engine.overlay_index": {"__dealloc__": "of RecentOverlays: " + OWN_MEMORY},
     "engine.repeated": {"__cinit__": NEW_OBJECT},
     "engine.repeated_span": {"__next__": ENTERS_SECTION},
-    "engine.scan": {"of": STATELESS, "mentioning": GENERATOR, "strings_of": GENERATOR},
+    "engine.scan": {"of": STATELESS, "select_messages": GENERATOR, "strings_of": GENERATOR},
     "engine.foreign_thread": {
         "close_entrance": "sets one atomic number",
-        "forget_other_threads": "a new process has one thread",
+        "reset_entered_threads": "a new process has one thread",
     },
     "engine.search": {"__cinit__": "of Paths: " + NEW_OBJECT, "__dealloc__": OWN_MEMORY},
     "engine.section": {"after_fork": "a new process has one thread"},

@@ -38,7 +38,7 @@ def test_a_device_without_end_is_read_up_to_a_bound(mmap):
 
 @pytest.mark.parametrize("source_kind", ["path", "file"])
 def test_a_pipe_without_end_is_read_up_to_a_bound(tmp_path, monkeypatch, source_kind):
-    monkeypatch.setattr(input_file, "PIPE_LIMIT", 1 << 21)  # instead of 2 GiB
+    monkeypatch.setattr(input_file, "MAX_PIPE_BYTES", 1 << 21)  # instead of 2 GiB
     path = tmp_path / "pipe"
     os.mkfifo(path)
     with subprocess.Popen(["cat", "/dev/zero"], stdout=subprocess.PIPE) as process:
@@ -85,7 +85,7 @@ COMMANDS = [
 @pytest.fixture
 def special_files(tmp_path, monkeypatch):
     """Make a folder with a pipe, a socket and a folder, which are passed where a file is expected."""
-    monkeypatch.setattr(input_file, "WRITER_SECONDS", 0.05)
+    monkeypatch.setattr(input_file, "WRITER_TIMEOUT_SECONDS", 0.05)
     os.mkfifo(tmp_path / "pipe")
     os.mkfifo(tmp_path / "pipe.npy")
     (tmp_path / "folder").mkdir()
@@ -122,7 +122,7 @@ def test_a_command_on_a_special_file_ends_with_one_line(special_files, capsys, l
 
 
 def test_a_writer_that_opens_or_writes_late_is_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(input_file, "WRITER_SECONDS", 60)
+    monkeypatch.setattr(input_file, "WRITER_TIMEOUT_SECONDS", 60)
     path = tmp_path / "m.onnx"
     os.mkfifo(path)
     data = DIGITS.read_bytes()
@@ -180,7 +180,7 @@ def test_a_table_without_end_is_read_up_to_a_bound(table):
     read = {"operators": lambda path: onnxwire.check(b"\x08\x08", operators=path), "schema": onnxwire.load_schema}[
         table
     ]
-    with pytest.raises(onnxwire.SourceError, match=r"/dev/zero: a table of .* has up to 67,108,864 bytes"):
+    with pytest.raises(onnxwire.SourceError, match=r"/dev/zero: more than 67,108,864 bytes, the limit for a table of "):
         read("/dev/zero")
     with pytest.raises(onnxwire.SourceError, match="/proc/self/mem: "):
         read("/proc/self/mem")

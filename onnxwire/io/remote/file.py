@@ -190,7 +190,7 @@ class RemoteFile:
             self._sequence = (start, start + window)
         return window
 
-    def stepped(self, start: int, end: int, record: int) -> None:
+    def note_skipped_value(self, start: int, end: int, record: int) -> None:
         """Record a long value that a walk skips."""
         self._has_stepped = True
         self._readahead.add(start, end, record)
