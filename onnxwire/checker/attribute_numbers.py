@@ -30,18 +30,20 @@ class AttributeNumbers:
 
         A number is an array of one element. Strings are 0 for `LEAF`, the mode of a leaf in a tree, and 1 for others.
         """
-        found = {}
+        arrays = {}
         start = int(self._first[node])
         for row in range(start, start + int(self._count[node])):
             name = self._text(int(self._names[row]))
             if name in names and self._lengths[row] <= MAX_BYTES and not self._flags[row] & MERGED:
-                begin = int(self._starts[row])
+                first_byte = int(self._starts[row])
                 numbers = _numbers(
-                    AttributeProto.FromString(bytes_at(self._document, begin, begin + int(self._lengths[row])))
+                    AttributeProto.FromString(
+                        bytes_at(self._document, first_byte, first_byte + int(self._lengths[row]))
+                    )
                 )
                 if numbers is not None and len(numbers):
-                    found[name] = numbers
-        return found
+                    arrays[name] = numbers
+        return arrays
 
 
 def _numbers(attribute: AttributeProto) -> Any:

@@ -238,37 +238,37 @@ class Fixes(Collection[Fix]):
         self._is_applied = False
         self._edits: list[_Rows] = []
         self._removals: list[_Rows] = []
-        gone: dict[int, NDArray[np.bool_]] = {}  # the removed rows of each table
+        removed_rows: dict[int, NDArray[np.bool_]] = {}  # the removed rows of each table
         for rule, table, rows in problems.rows(fixable()):
             if rule in _editors:
                 self._edits.append(_Rows(rule, table, self._editable(rule, table, rows)))
                 continue
-            is_gone = gone.setdefault(id(table), np.zeros(table.n, bool))
-            self._removals.append(_Rows(rule, table, self._removable(rule, table, rows[~is_gone[rows]])))
-            is_gone[self._removals[-1].rows] = True
+            is_removed = removed_rows.setdefault(id(table), np.zeros(table.n, bool))
+            self._removals.append(_Rows(rule, table, self._removable(rule, table, rows[~is_removed[rows]])))
+            is_removed[self._removals[-1].rows] = True
 
     def _editable(self, rule: str, table: Table, rows: NDArray[np.int32]) -> NDArray[np.int32]:
-        found = array("i")
-        left = MAX_CHANGES - sum(len(some.rows) for some in self._edits)
-        looked = 0
+        editable_rows = array("i")
+        n_remaining = MAX_CHANGES - sum(len(fix_rows.rows) for fix_rows in self._edits)
+        n_examined = 0
         for field, siblings in self._fields(table, rows):
             for row, index in zip(_numbers(field.rows), _numbers(field.indices), strict=True):
-                if len(found) == left:
-                    self.omitted += len(rows) - looked
-                    return np.frombuffer(found, np.int32)
-                looked += 1
+                if len(editable_rows) == n_remaining:
+                    self.omitted += len(rows) - n_examined
+                    return np.frombuffer(editable_rows, np.int32)
+                n_examined += 1
                 if _editors[rule](siblings[index]) is not None:
-                    found.append(row)
-        return np.frombuffer(found, np.int32)
+                    editable_rows.append(row)
+        return np.frombuffer(editable_rows, np.int32)
 
     def _removable(self, rule: str, table: Table, rows: NDArray[np.int32]) -> NDArray[np.int32]:
-        found = array("i")
+        removable_rows = array("i")
         for field, siblings in self._fields(table, rows):
             is_chosen = np.zeros(len(siblings), bool)
             for index in _removers[rule].choose(siblings, field, table):
                 is_chosen[index] = True
-            found.frombytes(field.rows[is_chosen[field.indices]].tobytes())
-        return np.frombuffer(found, np.int32)
+            removable_rows.frombytes(field.rows[is_chosen[field.indices]].tobytes())
+        return np.frombuffer(removable_rows, np.int32)
 
     def _fields(self, table: Table, rows: NDArray[np.int32]) -> Iterator[tuple[FieldRows, Any]]:
         """Yield the fields of rows, with their elements."""
@@ -277,46 +277,46 @@ class Fixes(Collection[Fix]):
             yield field, views.elements(field)
 
     def __len__(self) -> int:
-        return sum(len(some.rows) for some in (*self._edits, *self._removals))
+        return sum(len(fix_rows.rows) for fix_rows in (*self._edits, *self._removals))
 
     def __contains__(self, fix: object) -> bool:
-        return any(fix == other for other in self)
+        return any(fix == own_fix for own_fix in self)
 
     def __iter__(self) -> Iterator[Fix]:
         """Yield each repair. Raises ChangedError after `apply`."""
-        for some in (*self._edits, *self._removals):
+        for fix_rows in (*self._edits, *self._removals):
             if self._is_applied:
                 raise ChangedError("these repairs have already been applied; read them before that")
-            for field, siblings in self._fields(some.table, some.rows):
-                above = some.table.facts.path(field.type_name, field.owner) if field.field else ""
-                start = f"{above}.{field.field}" if above else field.field
+            for field, siblings in self._fields(fix_rows.table, fix_rows.rows):
+                parent_path = fix_rows.table.facts.path(field.type_name, field.owner) if field.field else ""
+                list_path = f"{parent_path}.{field.field}" if parent_path else field.field
                 for index in _numbers(field.indices):
-                    path = f"{start}[{index}]" if field.field else ""
-                    yield Fix(some.rule, path, self._text(some.rule, siblings[index]))
+                    path = f"{list_path}[{index}]" if field.field else ""
+                    yield Fix(fix_rows.rule, path, self._text(fix_rows.rule, siblings[index]))
 
     def _text(self, rule: str, element: Any) -> str:
         if rule in _removers:
             return _removers[rule].template.format(_removers[rule].detail(element))
-        found = _editors[rule](element)
-        return "" if found is None else found[0].format(found[1])
+        edit = _editors[rule](element)
+        return "" if edit is None else edit[0].format(edit[1])
 
     def apply(self) -> None:
         """Apply the repairs; each repeated field is rebuilt once."""
         if self._is_applied:
             raise ChangedError("these repairs have already been applied")
         self._is_applied = True
-        for some in self._edits:
-            for field, siblings in self._fields(some.table, some.rows):
+        for fix_rows in self._edits:
+            for field, siblings in self._fields(fix_rows.table, fix_rows.rows):
                 for index in _numbers(field.indices):
                     element = siblings[index]
-                    found = _editors[some.rule](element)
-                    if found is not None:
-                        found[2](element)
+                    edit = _editors[fix_rows.rule](element)
+                    if edit is not None:
+                        edit[2](element)
         for table, rows in self._by_depth():
             for field, siblings in self._fields(table, rows):
-                stays = np.ones(len(siblings), bool)
-                stays[field.indices] = False
-                siblings._arrange(true_rows(stays).tolist(), len(siblings))
+                is_kept = np.ones(len(siblings), bool)
+                is_kept[field.indices] = False
+                siblings._arrange(true_rows(is_kept).tolist(), len(siblings))
 
     def _by_depth(self) -> Iterator[tuple[Table, NDArray[np.int32]]]:
         """Yield rows to remove, by table, innermost first, so that the paths of the others do not change."""
@@ -353,15 +353,15 @@ class _Views:
         return getattr(self._view(field.type_name, field.owner), field.field)
 
     def _view(self, type_name: str, row: int) -> Any:
-        last = self._last.get(type_name)
-        if last is not None and last[0] == row:
-            return last[1]
+        cached = self._last.get(type_name)
+        if cached is not None and cached[0] == row:
+            return cached[1]
         located = self._facts.columns.locate(type_name, row)
         if located is None:
             return self._message
-        above, above_row, edge, index = located
+        parent_type, parent_row, edge, index = located
         name, is_repeated = self._facts.step(edge)
-        view = getattr(self._view(above, above_row), name)
+        view = getattr(self._view(parent_type, parent_row), name)
         if is_repeated:
             view = view[index]
         self._last[type_name] = row, view

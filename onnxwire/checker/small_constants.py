@@ -25,7 +25,7 @@ MAX_ELEMENTS = 64  # maximum number of elements of a constant that is read
 MAX_TENSOR_BYTES = 1024
 MAX_ATTRIBUTE_BYTES = 1 << 16
 MAX_KEY_BYTES = 1024  # maximum length of attributes that are compared with those of other nodes
-MAX_EXTENT_BYTES = 1 << 16  # of a remote file, longer values are not resident
+MAX_EXTENT_BYTES = 1 << 16  # longer values of a remote file are not resident
 _FORMATS = {1: "f", 2: "B", 3: "b", 4: "H", 5: "h", 6: "i", 7: "q", 9: "?", 10: "e", 11: "d", 12: "I", 13: "Q"}
 
 
@@ -42,12 +42,12 @@ class SmallConstants:
     def column(self, type_name: str, name: str) -> Sequence[Any]:
         """Return a column of a sheet without a copy; `first.NAME`: the first rows of a repeated field."""
         key = f"{type_name}:{name}"
-        known = self._columns.get(key)
-        if known is None:
+        cached = self._columns.get(key)
+        if cached is None:
             sheet = self.facts[type_name]
             column = sheet.first(name[6:]) if name.startswith("first.") else getattr(sheet, name)
-            known = self._columns[key] = np.ascontiguousarray(column).data
-        return known
+            cached = self._columns[key] = np.ascontiguousarray(column).data
+        return cached
 
     def ranges(self, type_name: str, field: str) -> tuple[Sequence[int], Sequence[int]]:
         """Return, for each row of a sheet, the row of the first element of a repeated field, and their number."""
@@ -55,10 +55,10 @@ class SmallConstants:
 
     def elements(self, name: str) -> Sequence[int]:
         """Return the values of a list such as NodeProto.input."""
-        known = self._columns.get(name)
-        if known is None:
-            known = self._columns[name] = np.ascontiguousarray(self.facts.lists(name).value).data
-        return known
+        cached = self._columns.get(name)
+        if cached is None:
+            cached = self._columns[name] = np.ascontiguousarray(self.facts.lists(name).value).data
+        return cached
 
     def grouped(self, field: str, type_name: str) -> tuple[Sequence[int], Sequence[int]]:
         """Return the rows of a type that are elements of a field, such as GraphProto.input, grouped by parent.
@@ -66,15 +66,15 @@ class SmallConstants:
         Returns (starts, rows): those of parent p are rows[starts[p]:starts[p + 1]]. Rows of other fields of the type
         may be between them.
         """
-        known = self._groups.get(field)
-        if known is None:
+        cached = self._groups.get(field)
+        if cached is None:
             sheet, owner = self.facts[type_name], self.facts[field.rpartition(".")[0]]
             rows = true_rows(sheet.under(field)).astype(np.int32)
             parents = sheet.parent[rows]
             order = np.argsort(parents, kind="stable")
             starts = np.searchsorted(parents[order], np.arange(owner.n + 1, dtype=np.int32)).astype(np.int32)
-            known = self._groups[field] = starts.data, rows[order].data
-        return known
+            cached = self._groups[field] = starts.data, rows[order].data
+        return cached
 
     def dims(self, tensor: int) -> tuple[int, ...]:
         """Return the dims of a row of TensorProto."""
@@ -132,17 +132,19 @@ class SmallConstants:
     def attributes(self, node: int) -> dict[str, AttributeProto]:
         """Return the attributes of a row of NodeProto that are not long, without their graphs."""
         start = self.column("NodeProto", "first.attribute")[node]
-        found = {}
+        attributes = {}
         for row in range(start, start + self.column("NodeProto", "attribute")[node]):
             if self.column("AttributeProto", "length")[row] <= MAX_ATTRIBUTE_BYTES:
                 message = self._message("AttributeProto", row, AttributeProto)
                 if message is not None:
-                    found[message.name] = message
-        return found
+                    attributes[message.name] = message
+        return attributes
 
     def attribute_bytes(self, node: int) -> tuple[int, bytes] | None:
-        """Return what the attributes of a row of NodeProto are equal by: the length of the first one, and the bytes
-        from its begin to the end of the last one. Returns None if they are long."""
+        """Return a key that rows of NodeProto with equal attributes share; None if the attributes are long.
+
+        It is the length of the first attribute, and the bytes from its first byte to the last byte of the last one.
+        """
         n = self.column("NodeProto", "attribute")[node]
         if not n:
             return 0, b""
@@ -159,7 +161,7 @@ class SmallConstants:
         return {self.facts.text(names[row]): row for row in range(start, stop)}
 
     def _message(self, name: str, row: int, cls: Any) -> Any:
-        """Decode a short message; None for one in pieces."""
+        """Return a decoded short message, or None if it is encoded in several pieces."""
         if self.column(name, "flags")[row] & MERGED:
             return None
         start = self.column(name, "start")[row]

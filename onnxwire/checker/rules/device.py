@@ -36,10 +36,10 @@ RULES = {
                 & (configuration.num_devices > 0)
                 & (configuration.device != configuration.num_devices)
             ),
-            "device configuration {name!r} names {named} of {wanted} devices; name all or none",
+            "device configuration {name!r} names {named} of {total} devices; name all or none",
             {
                 "named": lambda configuration: configuration.device,
-                "wanted": lambda configuration: configuration.num_devices,
+                "total": lambda configuration: configuration.num_devices,
             },
         ),
     },
@@ -174,12 +174,12 @@ class Shardings:
 def _device_counts(facts: Facts) -> Rows:
     """Return num_devices of the configuration that each NodeDeviceConfigurationProto names, or -1."""
     entries, configurations = facts.NodeDeviceConfigurationProto, facts.DeviceConfigurationProto
-    found = facts.join(
+    positions = facts.join(
         (np.zeros(entries.n, np.int64), entries.configuration_id),
         (np.zeros(configurations.n, np.int64), configurations.name),
     )
     counts = np.where(configurations.num_devices > 0, configurations.num_devices, -1)
-    return np.append(counts, -1)[np.where(entries.configuration_id != EMPTY, found, -1)]
+    return np.append(counts, -1)[np.where(entries.configuration_id != EMPTY, positions, -1)]
 
 
 def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
@@ -200,43 +200,43 @@ def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
     shaped = true_rows((scope >= 0) & (values.shape >= 0))
     dense = true_rows(tensors.under("GraphProto.initializer"))
     sparse_rows = true_rows(sparse.under("GraphProto.sparse_initializer") & (sparse.values >= 0))
-    described = (
+    definitions = (
         np.concatenate([scope[shaped], tensors.parent[dense], sparse.parent[sparse_rows]]),
         np.concatenate([infos.name[shaped], tensors.name[dense], tensors.name[sparse.values[sparse_rows]]]),
     )
-    is_asked = np.zeros(facts.columns.text_count(), bool)
-    is_asked[names] = True
-    asked = is_asked[described[1]]
-    described = described[0][asked], described[1][asked]
-    ranks = np.concatenate([shapes.dim[values.shape[shaped]], tensors.dims[dense], sparse.dims[sparse_rows]])[asked]
+    is_requested = np.zeros(facts.columns.text_count(), bool)
+    is_requested[names] = True
+    requested = is_requested[definitions[1]]
+    definitions = definitions[0][requested], definitions[1][requested]
+    ranks = np.concatenate([shapes.dim[values.shape[shaped]], tensors.dims[dense], sparse.dims[sparse_rows]])[requested]
     firsts = np.concatenate(
         [
             shapes.first("dim")[values.shape[shaped]],
             tensors.first("dims")[dense] + dims.n,
             sparse.first("dims")[sparse_rows] + dims.n + len(dense_sizes),
         ]
-    )[asked]
-    found = facts.join((_defining_scopes(facts, nodes, names), names), described)
-    is_found = (found >= 0) & (names != EMPTY)
-    rank[is_found], first[is_found] = ranks[found[is_found]], firsts[found[is_found]]
+    )[requested]
+    positions = facts.join((_defining_scopes(facts, nodes, names), names), definitions)
+    has_shape = (positions >= 0) & (names != EMPTY)
+    rank[has_shape], first[has_shape] = ranks[positions[has_shape]], firsts[positions[has_shape]]
     return rank, first, sizes
 
 
 def _defining_scopes(facts: Facts, nodes: Rows, names: Rows) -> Rows:
     """Return the graphs, or functions after them, that define inputs and outputs of nodes, as `Scopes.defining_scopes`.
 
-    A name that no scope defines, or that is neither input nor output of the node, counts for the scope of the node.
+    A name that no scope defines, or that is neither input nor output of the node, gets the scope of the node.
     """
     scopes, sheet = facts.derive(Scopes), facts.NodeProto
-    own = np.where(sheet.under("FunctionProto.node"), sheet.parent + facts.GraphProto.n, scopes.node_graph)
-    own_scopes: Rows = np.append(own, -1)[nodes]
+    node_scopes = np.where(sheet.under("FunctionProto.node"), sheet.parent + facts.GraphProto.n, scopes.node_graph)
+    default_scopes: Rows = np.append(node_scopes, -1)[nodes]
     is_sharded = np.zeros(sheet.n + 1, bool)
     is_sharded[nodes] = True
     inputs = facts.lists("NodeProto.input")
-    taken = true_rows(is_sharded[inputs.parent])
-    found = facts.join((np.maximum(nodes, 0), names), (inputs.parent[taken], inputs.value[taken]))
-    defining = np.append(scopes.defining_scopes[taken], -1)[found]
-    return np.where((nodes >= 0) & (defining >= 0), defining, own_scopes)
+    sharded_inputs = true_rows(is_sharded[inputs.parent])
+    positions = facts.join((np.maximum(nodes, 0), names), (inputs.parent[sharded_inputs], inputs.value[sharded_inputs]))
+    defining = np.append(scopes.defining_scopes[sharded_inputs], -1)[positions]
+    return np.where((nodes >= 0) & (defining >= 0), defining, default_scopes)
 
 
 def _are_listed(left: tuple[Rows, Rows], right: tuple[Rows, Rows]) -> Rows:
@@ -247,17 +247,17 @@ def _are_listed(left: tuple[Rows, Rows], right: tuple[Rows, Rows]) -> Rows:
     _, numbers = np.unique(np.concatenate([left[1], right[1]]), return_inverse=True)
     pairs = np.concatenate([left[0], right[0]]).astype(np.int64) * (len(numbers) + 1) + numbers
     # np.isin takes several times as long.
-    wanted = np.sort(pairs[count:])
-    nearest = np.minimum(np.searchsorted(wanted, pairs[:count]), len(wanted) - 1)
-    is_listed: Rows = wanted[nearest] == pairs[:count]
+    listed_pairs = np.sort(pairs[count:])
+    nearest = np.minimum(np.searchsorted(listed_pairs, pairs[:count]), len(listed_pairs) - 1)
+    is_listed: Rows = listed_pairs[nearest] == pairs[:count]
     return is_listed
 
 
-def _all_of(parents: Rows, holds: Rows, n: int) -> Rows:
+def _all_of(parents: Rows, meets_condition: Rows, n: int) -> Rows:
     """Return whether each of n parents has children, and the condition holds for all of them."""
     result = np.zeros(n, bool)
     result[parents] = True
-    result[parents[~holds]] = False
+    result[parents[~meets_condition]] = False
     return result
 
 
@@ -288,8 +288,8 @@ def group_meaningful(facts: Facts) -> Iterator[Finding]:
     groups, members = facts.IntIntListEntryProto, facts.lists("IntIntListEntryProto.value")
     rows = _children(groups, "ShardingSpecProto.index_to_device_group_map")
     yield groups.at(groups.value == 0, "group {key} has no members; list its devices or remove it")
-    used = facts.lists("ShardingSpecProto.device")
-    is_used = _are_listed((groups.parent[rows], groups.key[rows]), (used.parent, used.value))
+    devices = facts.lists("ShardingSpecProto.device")
+    is_used = _are_listed((groups.parent[rows], groups.key[rows]), (devices.parent, devices.value))
     yield groups.at(rows[~is_used], "group {key} is not in the device list; list its key there or remove the group")
     yield members.at(repeats(members.parent, members.value), "device {value} is in the group twice; list it once")
 
@@ -308,11 +308,11 @@ def _is_unused(specs: Sheet) -> Rows:
     owners, names = [], []
     for field in ("NodeProto.input", "NodeProto.output"):
         elements = facts.lists(field)
-        some = is_sharded[elements.parent]
-        owners.append(elements.parent[some])
-        names.append(elements.value[some])
-    found = facts.join((np.maximum(nodes, 0), specs.tensor_name), (np.concatenate(owners), np.concatenate(names)))
-    is_unused: Rows = (nodes >= 0) & (specs.tensor_name != EMPTY) & (found < 0)
+        is_in_sharded_node = is_sharded[elements.parent]
+        owners.append(elements.parent[is_in_sharded_node])
+        names.append(elements.value[is_in_sharded_node])
+    positions = facts.join((np.maximum(nodes, 0), specs.tensor_name), (np.concatenate(owners), np.concatenate(names)))
+    is_unused: Rows = (nodes >= 0) & (specs.tensor_name != EMPTY) & (positions < 0)
     return is_unused
 
 
@@ -339,9 +339,9 @@ def _divided_sizes(parts: Sheet) -> Rows:
     If the axis is divided once and no other size is given, it is the size of the axis.
     """
     dims = parts.facts.ShardedDimProto
-    of_dims = np.append(np.where(dims.simple_sharding == 1, parts.derive(Shardings).size, -1), -1)
-    of_axis = of_dims[parts.parent_under("ShardedDimProto.simple_sharding")]
-    sizes: Rows = np.where(parts.has("dim_value"), parts.dim_value, of_axis)
+    axis_sizes = np.append(np.where(dims.simple_sharding == 1, parts.derive(Shardings).size, -1), -1)
+    sizes_of_parts = axis_sizes[parts.parent_under("ShardedDimProto.simple_sharding")]
+    sizes: Rows = np.where(parts.has("dim_value"), parts.dim_value, sizes_of_parts)
     return sizes
 
 
@@ -350,9 +350,9 @@ def shard_dim_matches_tensor(facts: Facts) -> Iterator[Finding]:
     """Yield axes whose dim_values are all known and whose product is not the size of the axis."""
     dims, parts = facts.ShardedDimProto, facts.SimpleShardedDimProto
     rows = _children(parts, "ShardedDimProto.simple_sharding")
-    parents, given = parts.parent[rows], parts.dim_value[rows]
-    is_known = _all_of(parents, parts.has("dim_value")[rows] & (given >= 0), dims.n)
-    product = _products(dims.n, parents, np.maximum(given, 0))
+    parents, dim_values = parts.parent[rows], parts.dim_value[rows]
+    is_known = _all_of(parents, parts.has("dim_value")[rows] & (dim_values >= 0), dims.n)
+    product = _products(dims.n, parents, np.maximum(dim_values, 0))
     size = facts.derive(Shardings).size
     yield dims.at(
         is_known & (size >= 0) & (product != size),
@@ -367,14 +367,13 @@ def shard_count_matches_devices(facts: Facts) -> Iterator[Finding]:
     specs, dims, parts = facts.ShardingSpecProto, facts.ShardedDimProto, facts.SimpleShardedDimProto
     rows = _children(parts, "ShardedDimProto.simple_sharding")
     counts = np.maximum(parts.num_shards[rows], 0)
-    of_axis = _products(dims.n, parts.parent[rows], counts)
-    is_cut = _all_of(parts.parent[rows], counts > 0, dims.n)
+    parts_per_axis = _products(dims.n, parts.parent[rows], counts)
+    is_axis_complete = _all_of(parts.parent[rows], counts > 0, dims.n)
     axes = _children(dims, "ShardingSpecProto.sharded_dim")
-    of_spec = _products(specs.n, dims.parent[axes], of_axis[axes])
-    is_known = _all_of(dims.parent[axes], is_cut[axes], specs.n)
+    parts_per_spec = _products(specs.n, dims.parent[axes], parts_per_axis[axes])
+    is_known = _all_of(dims.parent[axes], is_axis_complete[axes], specs.n)
     yield specs.at(
-        is_known & (specs.device > 0) & (of_spec != specs.device),
+        is_known & (specs.device > 0) & (parts_per_spec != specs.device),
         "the number of parts of {tensor_name!r} differs from the {device} entries in its device list; correct "
-        "num_shards "
-        "or the list",
+        "num_shards or the list",
     )

@@ -137,7 +137,7 @@ def image_present(facts: Facts) -> Iterator[Finding]:
     """Yield the model if it has images and does not describe their pixels."""
     if facts.derive(_has_image):
         present = set(facts.derive(_image_entries)[1])
-        missing = [key for lower, key in _IMAGE_KEYS.items() if lower not in present]
+        missing = [key for lower_key, key in _IMAGE_KEYS.items() if lower_key not in present]
         if missing:
             models = facts.ModelProto
             yield models.at(
@@ -150,13 +150,13 @@ def image_value_known(facts: Facts) -> Iterator[Finding]:
     """Yield entries about pixels whose value is not in the vocabulary."""
     entries = facts.StringStringEntryProto
     rows, keys = facts.derive(_image_entries)
-    found = {}
-    for row, folded in zip(rows.tolist(), keys, strict=True):
-        key = _IMAGE_KEYS.get(folded)
+    messages = {}
+    for row, lower_key in zip(rows.tolist(), keys, strict=True):
+        key = _IMAGE_KEYS.get(lower_key)
         value = facts.text(entries.value[row])
-        if key and value.lower() not in (known.lower() for known in _IMAGE_VALUES[key]):
-            found[row] = f"{key} is {value!r}; write {' or '.join(_IMAGE_VALUES[key])}"
-    yield entries.each(found)
+        if key and value.lower() not in (allowed.lower() for allowed in _IMAGE_VALUES[key]):
+            messages[row] = f"{key} is {value!r}; write {' or '.join(_IMAGE_VALUES[key])}"
+    yield entries.each(messages)
 
 
 @rule("metadata-image-case-insensitive", "StringStringEntryProto")
@@ -164,10 +164,10 @@ def image_case_insensitive(facts: Facts) -> Iterator[Finding]:
     """Yield keys of images that differ only in case; `metadata-model-key-unique` reports equal ones."""
     entries = facts.StringStringEntryProto
     rows, keys = facts.derive(_image_entries)
-    numbers = {folded: number for number, folded in enumerate(dict.fromkeys(keys))}
-    folded = np.array([numbers[key] for key in keys], np.int64)
+    numbers = {lower_key: number for number, lower_key in enumerate(dict.fromkeys(keys))}
+    key_numbers = np.array([numbers[key] for key in keys], np.int64)
     yield entries.at(
-        rows[repeats(folded) & ~repeats(entries.key[rows])],
+        rows[repeats(key_numbers) & ~repeats(entries.key[rows])],
         "the key {key!r} repeats an earlier one in other case, and case is ignored; remove one of the entries",
     )
 

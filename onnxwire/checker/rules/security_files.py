@@ -36,7 +36,7 @@ _INNOCENT_EXTENSIONS = ("bin", "data", "weight", "weights", "safetensors", "npy"
 
 
 def location_fault(location: str) -> str:
-    """Return why a location is understood differently by different programs; "" if it is not."""
+    """Return the reason why programs interpret a location differently, "" if there is none."""
     if _URL.match(location) and location[1:2] != ":":
         return "it is an address of a server or a device, which some programs open"
     if _VARIABLE.search(location):
@@ -47,21 +47,24 @@ def location_fault(location: str) -> str:
     if decoded != location and (".." in decoded or "/" in decoded.replace(location, "") or "\0" in decoded):
         return f"programs that decode it open {decoded!r}"
     folded = unicodedata.normalize("NFKC", location)
-    if folded != location and _steps(folded) != _steps(location):
+    if folded != location and _separator_counts(folded) != _separator_counts(location):
         return f"systems that normalize names open {folded!r}"
-    if any(mark in location for mark in _LOOK_ALIKES):
+    if any(look_alike in location for look_alike in _LOOK_ALIKES):
         return "it has characters that look like / or dots"
-    if max(len(part.encode("utf-8", "surrogateescape")) for part in location.split("/")) > _MAX_COMPONENT_BYTES:
+    if (
+        max(len(component.encode("utf-8", "surrogateescape")) for component in location.split("/"))
+        > _MAX_COMPONENT_BYTES
+    ):
         return f"a part is longer than the {_MAX_COMPONENT_BYTES} bytes of a file name, so it may be truncated"
     return windows_fault_of(location) if location[1:2] != ":" else ""
 
 
-def _steps(location: str) -> tuple[int, int, int]:
+def _separator_counts(location: str) -> tuple[int, int, int]:
     return location.count("/"), location.count("\\"), location.count(".")
 
 
 def _is_foreign(location: str) -> bool:
-    """Return whether a location is the name of a file of another kind than weights."""
+    """Return whether a location names a file that does not contain weights."""
     parts = [part.lower() for part in re.split(r"[/\\]", location) if part not in ("", ".", "..")]
     if not parts:
         return False
@@ -71,23 +74,23 @@ def _is_foreign(location: str) -> bool:
     return extension in _FOREIGN_EXTENSIONS if dot else parts[-1] in _FOREIGN_NAMES
 
 
-def _named(facts: Facts, accepts: Any) -> Any:
+def _locations_where(facts: Facts, accepts: Any) -> Any:
     """Return the location entries whose text a predicate accepts."""
     entries, rows = facts.StringStringEntryProto, facts.derive(External).entries("location")
     return rows[facts.matching(accepts, entries.value[rows])]
 
 
-def _normal(location: str) -> str:
+def _normalized(location: str) -> str:
     return posixpath.normpath(location.replace("\\", "/")).casefold()
 
 
 class Extents:
     """The ranges of external tensors, sorted by file, offset and end, by `facts.derive(Extents)`.
 
-    rows: rows of TensorProto; files: numbers of the normalized locations; start, end: the range in the file; before:
-    whether the tensor before it in this order has exactly the same range; overlaps: whether an earlier one ends after
-    `start`.
-    entries: the rows of the location entries.
+    rows: rows of TensorProto. files: numbers of the normalized locations, indices of `names`. start, end: the range in
+    the file. is_overflow: whether the end is above 2**63 - 1. is_same: whether the preceding tensor has exactly the
+    same range. overlaps: whether an earlier tensor of the file ends after `start`, and the range is not the same.
+    entries, locations: the rows of the location entries, and the ids of their values.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -96,15 +99,15 @@ class Extents:
         rows = true_rows((entries >= 0) & (ranges.offset >= 0) & (size > 0))
         locations = facts.StringStringEntryProto.value[entries[rows]]
         numbers: dict[str, int] = {}
-        different, back = np.unique(locations, return_inverse=True)
-        of_location = [numbers.setdefault(_normal(facts.text(id)), len(numbers)) for id in different.tolist()]
-        files = np.array(of_location, np.int64)[back] if len(rows) else rows
-        start = ranges.offset[rows]
-        room = np.iinfo(np.int64).max - start
-        self.is_overflow = size[rows] > room
-        end = start + np.minimum(size[rows], room)
-        order = np.lexsort((end, start, files))
-        self.rows, self.files, self.start, self.end = rows[order], files[order], start[order], end[order]
+        location_ids, id_positions = np.unique(locations, return_inverse=True)
+        file_numbers = [numbers.setdefault(_normalized(facts.text(id)), len(numbers)) for id in location_ids.tolist()]
+        files = np.array(file_numbers, np.int64)[id_positions] if len(rows) else rows
+        starts = ranges.offset[rows]
+        max_size = np.iinfo(np.int64).max - starts
+        self.is_overflow = size[rows] > max_size
+        ends = starts + np.minimum(size[rows], max_size)
+        order = np.lexsort((ends, starts, files))
+        self.rows, self.files, self.start, self.end = rows[order], files[order], starts[order], ends[order]
         self.is_overflow = self.is_overflow[order]
         self.entries, self.locations = entries[self.rows], locations[order]
         self.names = list(numbers)
@@ -119,14 +122,14 @@ class Extents:
         ranks = np.empty(n, np.int64)
         ranks[np.argsort(self.end, kind="stable")] = np.arange(n)
         keys = np.maximum.accumulate(self.files * n + ranks)[:-1]
-        greatest = np.sort(self.end)[keys % n]
-        self.overlaps[1:] = is_file & (greatest > self.start[1:]) & ~self.is_same[1:]
+        max_end_before = np.sort(self.end)[keys % n]
+        self.overlaps[1:] = is_file & (max_end_before > self.start[1:]) & ~self.is_same[1:]
 
 
 @rule("security-file-memory-address", "StringStringEntryProto")
 def memory_address(facts: Facts) -> Iterator[Finding]:
     """Yield locations that onnxruntime interprets as addresses in its memory."""
-    rows = _named(facts, lambda location: _MEMORY_ADDRESS.casefold() in location.casefold())
+    rows = _locations_where(facts, lambda location: _MEMORY_ADDRESS.casefold() in location.casefold())
     yield facts.StringStringEntryProto.at(
         rows,
         "the location {value!r} makes onnxruntime read its own memory at the offset; do not load the model",
@@ -137,7 +140,7 @@ def memory_address(facts: Facts) -> Iterator[Finding]:
 def ambiguous_location(facts: Facts) -> Iterator[Finding]:
     """Yield locations that some programs understand as another file."""
     entries = facts.StringStringEntryProto
-    rows = _named(facts, lambda location: _MEMORY_ADDRESS not in location and bool(location_fault(location)))
+    rows = _locations_where(facts, lambda location: _MEMORY_ADDRESS not in location and bool(location_fault(location)))
     yield entries.at(
         rows,
         "the location {value!r} is ambiguous: {fault}; use letters, digits, _, - and dots between slashes",
@@ -149,7 +152,7 @@ def ambiguous_location(facts: Facts) -> Iterator[Finding]:
 def file_kind(facts: Facts) -> Iterator[Finding]:
     """Yield locations of files that are programs, settings, keys or models."""
     yield facts.StringStringEntryProto.at(
-        _named(facts, _is_foreign),
+        _locations_where(facts, _is_foreign),
         "the location {value!r} is the name of a program, setting, secret or model rather than of weights; open the "
         "file yourself before you load the model",
     )
@@ -158,10 +161,10 @@ def file_kind(facts: Facts) -> Iterator[Finding]:
 @rule("security-file-own-model", "StringStringEntryProto")
 def own_model(facts: Facts) -> Iterator[Finding]:
     """Yield locations that lead to the model itself."""
-    entries, own = facts.StringStringEntryProto, facts.derive(Files).own
+    entries, own_locations = facts.StringStringEntryProto, facts.derive(Files).own
     rows = facts.derive(External).entries("location")
     yield entries.at(
-        rows[np.isin(entries.value[rows], list(own))] if own else rows[:0],
+        rows[np.isin(entries.value[rows], list(own_locations))] if own_locations else rows[:0],
         "the location {value!r} is the model itself, so its bytes are read as weights; move the data to another file",
     )
 
@@ -190,7 +193,7 @@ def range_overflow(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-file-overlap", "StringStringEntryProto")
 def overlap(facts: Facts) -> Iterator[Finding]:
-    """Yield tensors whose range overlaps an earlier one in part."""
+    """Yield tensors whose range partly overlaps that of another tensor."""
     extents = facts.derive(Extents)
     yield facts.TensorProto.at(
         np.sort(extents.rows[extents.overlaps]),
@@ -201,7 +204,7 @@ def overlap(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-file-shared", "StringStringEntryProto")
 def shared_range(facts: Facts) -> Iterator[Finding]:
-    """Yield tensors of another type than the one before with the same range."""
+    """Yield tensors that have the same range as a tensor of another type."""
     extents, types = facts.derive(Extents), facts.TensorProto.data_type
     differs = np.zeros(len(extents.rows), bool)
     differs[1:] = types[extents.rows[1:]] != types[extents.rows[:-1]]
@@ -213,21 +216,21 @@ def shared_range(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-file-alias", "StringStringEntryProto")
 def alias(facts: Facts) -> Iterator[Finding]:
-    """Yield the first use of each further spelling of a location."""
+    """Yield the first use of each location that is another spelling of an earlier one."""
     entries = facts.StringStringEntryProto
-    first: dict[str, int] = {}
-    found: dict[int, str] = {}
+    first_ids: dict[str, int] = {}
+    messages: dict[int, str] = {}
     rows = facts.derive(External).entries("location")
     ids, positions = np.unique(entries.value[rows], return_index=True)
     for position, id in sorted(zip(positions.tolist(), ids.tolist(), strict=True)):
         location = facts.text(id)
-        before = first.setdefault(_normal(location), id)
-        if before != id:
-            found[int(rows[position])] = (
-                f"the location {location!r} is on some systems the same file as {facts.text(before)!r}; "
+        first_id = first_ids.setdefault(_normalized(location), id)
+        if first_id != id:
+            messages[int(rows[position])] = (
+                f"the location {location!r} is on some systems the same file as {facts.text(first_id)!r}; "
                 "use one spelling"
             )
-    yield entries.each(found)
+    yield entries.each(messages)
 
 
 @rule("security-file-gap", "StringStringEntryProto")
@@ -235,21 +238,21 @@ def gap(facts: Facts) -> Iterator[Finding]:
     """Yield files of which a large part belongs to no tensor."""
     extents, sizes = facts.derive(Extents), facts.derive(Files).sizes
     entries = facts.StringStringEntryProto
-    found: dict[int, str] = {}
-    used = np.zeros(len(extents.names), np.int64)
-    n = np.bincount(extents.files, minlength=len(used)) if len(extents.files) else used
+    messages: dict[int, str] = {}
+    used_bytes = np.zeros(len(extents.names), np.int64)
+    n_tensors = np.bincount(extents.files, minlength=len(used_bytes)) if len(extents.files) else used_bytes
     is_counted = ~extents.is_same & ~extents.overlaps
-    np.add.at(used, extents.files[is_counted], (extents.end - extents.start)[is_counted])
-    first = np.unique(extents.files, return_index=True)[1]
-    for i in first.tolist():
+    np.add.at(used_bytes, extents.files[is_counted], (extents.end - extents.start)[is_counted])
+    first_extents = np.unique(extents.files, return_index=True)[1]
+    for i in first_extents.tolist():
         size, file = sizes.get(int(extents.locations[i]), 0), int(extents.files[i])
         # Up to 64 KiB before each tensor are alignment.
-        if size - int(used[file]) > (int(n[file]) + 1) << 16:
-            found[int(extents.entries[i])] = (
-                f"{size - int(used[file]):,} of the {size:,} bytes of {facts.text(int(extents.locations[i]))!r} belong "
-                "to no tensor of this model"
+        if size - int(used_bytes[file]) > (int(n_tensors[file]) + 1) << 16:
+            messages[int(extents.entries[i])] = (
+                f"{size - int(used_bytes[file]):,} of the {size:,} bytes of {facts.text(int(extents.locations[i]))!r} "
+                "belong to no tensor of this model"
             )
-    yield entries.each(found)
+    yield entries.each(messages)
 
 
 @rule("security-file-checksum-absent", "StringStringEntryProto")
@@ -259,8 +262,8 @@ def checksum_absent(facts: Facts) -> Iterator[Finding]:
     rows = true_rows((external.of("checksum") == -1) & external.is_external)
     yield facts.TensorProto.at(
         rows[:1],
-        f"{len(rows):,} of {int(external.is_external.sum()):,} tensors in files have no checksum, so an exchange of a "
-        "file is not noticed; compare a digest of each file that you got another way",
+        f"{len(rows):,} of {int(external.is_external.sum()):,} tensors in files have no checksum, so a replaced "
+        "file is not detected; compare each file with a digest that you got another way",
     )
 
 

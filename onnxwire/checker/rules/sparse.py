@@ -1,4 +1,4 @@
-"""Rules of sparse tensors: values, dims, and indices, which are read if they are few.
+"""Rules of sparse tensors: values, dims, and indices, which are read only if they are few.
 
 The values and indices are tensors, so the rules of tensors check them, too.
 """
@@ -48,7 +48,8 @@ class Parts:
     nnz: the number of values, -1 if their shape is invalid. rank: the rank of the dense tensor; size: the number of its
     elements, -1 if that is 2**63 or more or a dimension is negative. has_indices: whether there are indices;
     indices_rank: their rank, -1 without indices. is_linear, is_coordinates: whether the indices have that form and the
-    right shape.
+    right shape. first: the index of the first dim in SparseTensorProto.dims. rows, width: the dims of the indices, -1
+    for an absent one.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -69,8 +70,11 @@ class Parts:
         self.is_coordinates = (self.indices_rank == 2) & counts_agree & (self.width == self.rank)
 
 
-def _at(facts: Facts, part: str, mask: Any, template: str, **columns: Any) -> Finding:
-    """Report the values or indices of some sparse tensors; mask, columns: those of SparseTensorProto."""
+def _report_part(facts: Facts, part: str, mask: Any, template: str, **columns: Any) -> Finding:
+    """Return a finding about the values or indices of some sparse tensors.
+
+    mask: whether each SparseTensorProto is reported. columns: for the template, by row of SparseTensorProto.
+    """
     sparse = facts.SparseTensorProto
     rows = true_rows(mask)
     tensors = getattr(sparse, part)[rows]
@@ -84,7 +88,7 @@ def _at(facts: Facts, part: str, mask: Any, template: str, **columns: Any) -> Fi
 def values_rank_1(facts: Facts) -> Iterator[Finding]:
     """Yield values that do not have one dimension."""
     parts = facts.derive(Parts)
-    yield _at(
+    yield _report_part(
         facts,
         "values",
         parts.has_values & (parts.values_rank != 1),
@@ -110,7 +114,7 @@ def indices_dtype(facts: Facts) -> Iterator[Finding]:
     """Yield indices that are not INT64."""
     parts, indices = facts.derive(Parts), facts.SparseTensorProto.indices
     types = np.append(facts.TensorProto.data_type, 0)[indices]
-    yield _at(
+    yield _report_part(
         facts,
         "indices",
         parts.has_indices & (types != _INT64),
@@ -123,7 +127,7 @@ def indices_dtype(facts: Facts) -> Iterator[Finding]:
 def indices_rank(facts: Facts) -> Iterator[Finding]:
     """Yield indices that are neither linear nor coordinates."""
     parts = facts.derive(Parts)
-    yield _at(
+    yield _report_part(
         facts,
         "indices",
         parts.has_indices & ~np.isin(parts.indices_rank, (1, 2)),
@@ -136,7 +140,7 @@ def indices_rank(facts: Facts) -> Iterator[Finding]:
 def indices_linear_shape(facts: Facts) -> Iterator[Finding]:
     """Yield linear indices whose number differs from the number of values."""
     parts = facts.derive(Parts)
-    yield _at(
+    yield _report_part(
         facts,
         "indices",
         (parts.indices_rank == 1) & (parts.nnz >= 0) & ~parts.is_linear,
@@ -150,7 +154,7 @@ def indices_linear_shape(facts: Facts) -> Iterator[Finding]:
 def indices_coo_shape(facts: Facts) -> Iterator[Finding]:
     """Yield coordinates whose shape is not [number of values, rank of the dense tensor]."""
     parts = facts.derive(Parts)
-    yield _at(
+    yield _report_part(
         facts,
         "indices",
         (parts.indices_rank == 2) & (parts.nnz >= 0) & (parts.rank > 0) & ~parts.is_coordinates,
@@ -198,10 +202,15 @@ class Indices:
         parts, holder = self.parts, self.holder[tensors]
         rank = np.where(parts.is_linear[holder], 1, parts.rank[holder])
         # The rules of tensors report counts that differ from the shape.
-        fits = counts == parts.nnz[holder] * rank
-        if not fits.all():
-            numbers = numbers[np.repeat(fits, counts)]
-            tensors, holder, rank, counts = tensors[fits], holder[fits], rank[fits], counts[fits]
+        is_expected_count = counts == parts.nnz[holder] * rank
+        if not is_expected_count.all():
+            numbers = numbers[np.repeat(is_expected_count, counts)]
+            tensors, holder, rank, counts = (
+                tensors[is_expected_count],
+                holder[is_expected_count],
+                rank[is_expected_count],
+                counts[is_expected_count],
+            )
         if not len(tensors):
             return
         owner = np.repeat(np.arange(len(tensors)), counts)
@@ -209,65 +218,69 @@ class Indices:
         offset = np.arange(len(numbers)) - begins[owner]
         axis = offset % rank[owner]
         is_linear = parts.is_linear[holder][owner]
-        limit = np.where(is_linear, parts.size[holder][owner], self.dims[parts.first[holder][owner] + axis])
-        outside = true_rows((numbers < 0) | (numbers >= limit))
-        for at in outside[_is_first(owner[outside])].tolist():
-            which = int(owner[at])
-            element = int(offset[at] // rank[which])
-            shown = self._shown(numbers, int(begins[which]), int(rank[which]), element)
-            name = "coordinate" if not is_linear[at] else "index"
-            self.outside[int(tensors[which])] = (
-                f"index {shown} of value {element} is outside the dense tensor: the {name} {numbers[at]} is not in "
-                f"0 ... {limit[at] - 1}; correct it or dims"
+        limits = np.where(is_linear, parts.size[holder][owner], self.dims[parts.first[holder][owner] + axis])
+        outside = true_rows((numbers < 0) | (numbers >= limits))
+        for position in outside[_is_first(owner[outside])].tolist():
+            tensor_index = int(owner[position])
+            element = int(offset[position] // rank[tensor_index])
+            text = self._index_text(numbers, int(begins[tensor_index]), int(rank[tensor_index]), element)
+            name = "coordinate" if not is_linear[position] else "index"
+            self.outside[int(tensors[tensor_index])] = (
+                f"index {text} of value {element} is outside the dense tensor: the {name} {numbers[position]} is not "
+                f"in 0 ... {limits[position] - 1}; correct it or dims"
             )
         # Compare each index with the next; the first number that differs decides.
-        here = true_rows(offset < (counts - rank)[owner])
-        step = rank[owner[here]]
-        order = np.sign(_compare(numbers[here + step], numbers[here]))
-        heads = here[axis[here] == 0]
-        differs = true_rows(order)
-        number = here[differs] - axis[here[differs]]  # where the index begins
-        first = _is_first(number)
+        compared = true_rows(offset < (counts - rank)[owner])
+        step = rank[owner[compared]]
+        signs_of_numbers = np.sign(_compare_numbers(numbers[compared + step], numbers[compared]))
+        compared_heads = compared[axis[compared] == 0]
+        differs = true_rows(signs_of_numbers)
+        index_starts = compared[differs] - axis[compared[differs]]  # where the index begins
+        is_first = _is_first(index_starts)
         signs = np.zeros(len(numbers), np.int8)
-        signs[number[first]] = order[differs[first]]
-        down, same = heads[signs[heads] < 0], heads[signs[heads] == 0]
-        for table, starts, what in (
-            (self.descending, down, "comes after a greater index; sort values and indices together"),
-            (self.repeated, same, "is repeated; keep one of its values"),
+        signs[index_starts[is_first]] = signs_of_numbers[differs[is_first]]
+        descending, equal = compared_heads[signs[compared_heads] < 0], compared_heads[signs[compared_heads] == 0]
+        for table, starts, fault in (
+            (self.descending, descending, "comes after a greater index; sort values and indices together"),
+            (self.repeated, equal, "is repeated; keep one of its values"),
         ):
-            for at in starts[_is_first(owner[starts])].tolist():
-                which = int(owner[at])
-                element = int(offset[at] // rank[which]) + 1
-                shown = self._shown(numbers, int(begins[which]), int(rank[which]), element)
-                table[int(tensors[which])] = f"index {shown} of value {element} {what}"
+            for position in starts[_is_first(owner[starts])].tolist():
+                tensor_index = int(owner[position])
+                element = int(offset[position] // rank[tensor_index]) + 1
+                text = self._index_text(numbers, int(begins[tensor_index]), int(rank[tensor_index]), element)
+                table[int(tensors[tensor_index])] = f"index {text} of value {element} {fault}"
         # Equal indices need not be adjacent in unsorted indices.
-        for which in unique(owner[down]).tolist():
-            row = int(tensors[which])
+        for tensor_index in unique(owner[descending]).tolist():
+            row = int(tensors[tensor_index])
             if row not in self.repeated:
-                self._find_repeated(row, numbers[begins[which] : begins[which] + counts[which]], int(rank[which]))
+                self._find_repeated(
+                    row,
+                    numbers[begins[tensor_index] : begins[tensor_index] + counts[tensor_index]],
+                    int(rank[tensor_index]),
+                )
 
     def _find_repeated(self, row: int, numbers: Any, rank: int) -> None:
         indices = numbers.reshape(-1, rank)
         order = np.lexsort(indices.T[::-1])
         ordered = indices[order]
-        again = order[1:][(ordered[1:] == ordered[:-1]).all(axis=1)]
-        if len(again):
-            element = int(again.min())
-            shown = self._shown(numbers, 0, rank, element)
-            self.repeated[row] = f"index {shown} of value {element} is repeated; keep one of its values"
+        repeated = order[1:][(ordered[1:] == ordered[:-1]).all(axis=1)]
+        if len(repeated):
+            element = int(repeated.min())
+            text = self._index_text(numbers, 0, rank, element)
+            self.repeated[row] = f"index {text} of value {element} is repeated; keep one of its values"
 
-    def _shown(self, numbers: Any, begin: int, rank: int, element: int) -> str:
-        at = begin + element * rank
-        shown = ", ".join(map(str, numbers[at : at + min(rank, 8)].tolist()))
-        return shown if rank == 1 else f"[{shown}{', ...' if rank > 8 else ''}]"
+    def _index_text(self, numbers: Any, begin: int, rank: int, element: int) -> str:
+        start = begin + element * rank
+        text = ", ".join(map(str, numbers[start : start + min(rank, 8)].tolist()))
+        return text if rank == 1 else f"[{text}{', ...' if rank > 8 else ''}]"
 
 
-def _compare(left: Any, right: Any) -> Any:
+def _compare_numbers(left: Any, right: Any) -> Any:
     return (left > right).astype(np.int8) - (left < right)
 
 
 def _is_first(keys: Any) -> Any:
-    """Return whether each of some sorted keys is the first of its value."""
+    """Return whether each sorted key differs from the key before it."""
     return np.append(True, keys[1:] != keys[:-1])[: len(keys)]
 
 
@@ -291,29 +304,33 @@ def indices_unique(facts: Facts) -> Iterator[Finding]:
 
 @rule("sparse-values-nondefault", "SparseTensorProto")
 def values_nondefault(facts: Facts) -> Iterator[Finding]:
-    """Yield stored values that are 0 or empty like absent values; only in small payloads with elements of whole
-    bytes."""
+    """Yield stored values that are 0 or empty, as elements that are not stored are.
+
+    Only small payloads are checked, with elements of whole bytes.
+    """
     sparse, tensors = facts.SparseTensorProto, facts.TensorProto
     is_inline = np.append(tensors.data_location != EXTERNAL, False)
     rows = np.sort(sparse.values[is_inline[sparse.values]])
-    found: dict[int, str] = {}
+    messages: dict[int, str] = {}
     for data_type in [BY_NUMBER[number] for number in unique(tensors.data_type[rows]).tolist() if number in BY_NUMBER]:
-        some = rows[tensors.data_type[rows] == data_type.number]
+        rows_of_type = rows[tensors.data_type[rows] == data_type.number]
         if data_type is STRING:
-            empty = {row: lengths.count(0) for row, lengths in string_lengths(facts, some)}
-            found.update({row: _message_for_defaults(count, "empty") for row, count in empty.items() if count})
+            empty_counts = {row: lengths.count(0) for row, lengths in string_lengths(facts, rows_of_type)}
+            messages.update(
+                {row: _message_for_defaults(count, "empty") for row, count in empty_counts.items() if count}
+            )
         elif data_type.bits >= 8:
-            for portion, counts, is_zero in _zeros(facts, data_type, some):
+            for portion, counts, is_zero in _zeros(facts, data_type, rows_of_type):
                 owner = np.repeat(portion.rows, counts)[is_zero]
                 for row, count in zip(*map(np.ndarray.tolist, np.unique(owner, return_counts=True)), strict=True):
-                    found[row] = _message_for_defaults(count, "0")
-    yield tensors.each(found)
+                    messages[row] = _message_for_defaults(count, "0")
+    yield tensors.each(messages)
 
 
-def _message_for_defaults(count: int, what: str) -> str:
+def _message_for_defaults(count: int, default_text: str) -> str:
     return (
-        f"{count} of the values {'is' if count == 1 else 'are'} {what}, like the elements that are not stored; remove "
-        f"such values"
+        f"{count} of the values {'is' if count == 1 else 'are'} {default_text}, like the elements that are not stored; "
+        "remove such values"
     )
 
 

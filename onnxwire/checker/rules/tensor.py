@@ -66,7 +66,7 @@ RULES = {
         ),
         # Elements and their bytes are counted in 63 bits; a tensor with a dimension of 0 has none.
         "tensor-dims-product-overflow": (
-            lambda tensor: tensor.derive(Payloads).is_too_much,
+            lambda tensor: tensor.derive(Payloads).exceeds_63_bits,
             "the dims of tensor {name!r} require more bytes than 63 bits can count; correct them",
         ),
         "tensor-single-storage": [
@@ -162,11 +162,11 @@ def _has_only_raw_data(tensors: Sheet) -> Any:
 def _is_misplaced(tensors: Sheet, location: int) -> Any:
     """Return whether each tensor has its elements in one list only, which is for other types."""
     payloads = tensors.derive(Payloads)
-    is_here = payloads.location == location
-    if not is_here.any():
-        return is_here
+    is_in_list = payloads.location == location
+    if not is_in_list.any():
+        return is_in_list
     own_location = payloads.own_location
-    return is_here & _has_elements(tensors) & (own_location >= 0) & (own_location != location)
+    return is_in_list & _has_elements(tensors) & (own_location >= 0) & (own_location != location)
 
 
 def _report_count(facts: Facts, rows: Any, subject: str) -> Finding:

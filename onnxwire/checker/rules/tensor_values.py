@@ -79,16 +79,16 @@ def _out_of_range(ranges: dict[str, tuple[int, int]], facts: Facts) -> Iterator[
     bounds = np.zeros((DATA_TYPES[-1].number + 1, 2), np.int64)
     for name, limits in ranges.items():
         bounds[BY_NAME[name].number] = limits
-    least, greatest = bounds.T
-    low, high = numbers.low, numbers.high
+    lower_bounds, upper_bounds = bounds.T
+    minima, maxima = numbers.low, numbers.high
     yield tensors.at(
-        rows[(low[rows] < least[types[rows]]) | (high[rows] > greatest[types[rows]])],
+        rows[(minima[rows] < lower_bounds[types[rows]]) | (maxima[rows] > upper_bounds[types[rows]])],
         "tensor {name!r} of {type_name} has {entry} in int32_data, whose entries are {least} to {greatest}; "
         "correct the values or data_type",
         type_name=type_names(tensors.data_type),
-        entry=lambda row: low[row] if low[row] < least[types[row]] else high[row],
-        least=lambda row: least[types[row]],
-        greatest=lambda row: greatest[types[row]],
+        entry=lambda row: minima[row] if minima[row] < lower_bounds[types[row]] else maxima[row],
+        least=lambda row: lower_bounds[types[row]],
+        greatest=lambda row: upper_bounds[types[row]],
     )
 
 
@@ -104,20 +104,20 @@ def uint64_data_range(facts: Facts) -> Iterator[Finding]:
     is_listed = payloads.of("UINT32") & payloads.has("uint64_data")
     if not is_listed.any():
         return
-    high = facts.derive(uint64_numbers).high.view(np.uint64)
+    maxima = facts.derive(uint64_numbers).high.view(np.uint64)
     yield tensors.at(
-        is_listed & (high > np.uint64(0xFFFFFFFF)),
+        is_listed & (maxima > np.uint64(0xFFFFFFFF)),
         "tensor {name!r} of UINT32 has {high} in uint64_data, which takes more than 32 bits; "
         "correct it or make it UINT64",
-        high=high,
+        high=maxima,
     )
 
 
 def _has_padding(facts: Facts) -> Any:
     """Return whether the last byte of each raw_data has bits set that belong to no element."""
     payloads = facts.derive(Payloads)
-    _, last = facts.derive(raw_bytes)
-    return (payloads.last_bits > 0) & (last >> payloads.last_bits.view(np.uint8) > 0)
+    _, last_bytes = facts.derive(raw_bytes)
+    return (payloads.last_bits > 0) & (last_bytes >> payloads.last_bits.view(np.uint8) > 0)
 
 
 @rule("tensor-packed-padding-zero", "TensorProto")
