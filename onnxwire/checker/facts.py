@@ -1,6 +1,6 @@
 """The input of rules: the columns of a document as numpy arrays, by message type and field.
 
-facts.NodeProto.op_type                     int32, the string id of each node's operator name; 0 where it has none
+facts.NodeProto.op_type                     int32, the string id of each node's operator name; 0 if it is absent
 facts.NodeProto.has("name")                 bool, whether each node has the field
 facts.NodeProto.under("GraphProto.node")    bool, whether each node is an element of that field
 facts["TypeProto.Tensor"].elem_type         int64
@@ -198,7 +198,7 @@ class Sheet(Table):
 
     Columns of every sheet: length (bytes), parent (row in the sheet of the parent's type), index (in the repeated
     field), edge (number of the parent's field), depth, flags, present (bit = index of the field). The column of a field
-    holds the number, the id of the string, the row of the message (-1: absent), or the count of a repeated field.
+    contains the number, the id of the string, the row of the message (-1: absent), or the count of a repeated field.
     """
 
     if TYPE_CHECKING:
@@ -521,7 +521,7 @@ class Facts:
         return self.columns.find(text.encode())
 
     def are_among(self, ids: Rows, texts: Iterable[str]) -> Rows:
-        """Return whether each string of a column of ids is one of the given texts."""
+        """Return whether each string of a column of ids is one of some texts."""
         return is_one_of(ids, [id for text in texts if (id := self.find(text)) >= 0])
 
     def matching(self, accepts: Callable[[str], bool], ids: Rows) -> Rows:

@@ -320,13 +320,15 @@ class Fixes(Collection[Fix]):
 
     def _by_depth(self) -> Iterator[tuple[Table, NDArray[np.int32]]]:
         """Yield rows to remove, by table, innermost first, so that the paths of the others do not change."""
-        tables = {id(some.table): some.table for some in self._removals}
+        tables = {id(fix_rows.table): fix_rows.table for fix_rows in self._removals}
         rows = {
-            number: np.sort(np.concatenate([some.rows for some in self._removals if id(some.table) == number]))
+            number: np.sort(
+                np.concatenate([fix_rows.rows for fix_rows in self._removals if id(fix_rows.table) == number])
+            )
             for number in tables
         }
         depths = {number: table.depth_of(rows[number]) for number, table in tables.items()}
-        for depth in sorted({depth for some in depths.values() for depth in unique(some).tolist()}, reverse=True):
+        for depth in sorted({depth for column in depths.values() for depth in unique(column).tolist()}, reverse=True):
             for number, table in tables.items():
                 yield table, rows[number][depths[number] == depth]
 

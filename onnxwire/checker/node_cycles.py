@@ -26,7 +26,7 @@ def cycles(facts: Facts) -> list[list[int]]:
 
 
 def _edges(facts: Facts, scopes: Scopes) -> tuple[Rows, Rows]:
-    """Return edges between nodes of one graph: the node that reads a value, and the node that makes it."""
+    """Return edges between nodes of one graph: the node that reads a value, and the node that produces it."""
     makers = true_rows(scopes.makers >= 0)
     readers, makers = facts.lists("NodeProto.input").parent[makers].copy(), scopes.makers[makers]
     maker_graphs = scopes.node_graph[makers]

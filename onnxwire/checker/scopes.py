@@ -103,5 +103,5 @@ class Scopes:
                 self.node_function[rows] = self.graph_function[self.node_graph[rows]]
 
     def has_use(self, meaning: int) -> bool:
-        """Return whether any element of NodeProto.input has a given meaning."""
+        """Return whether any element of NodeProto.input has a meaning."""
         return meaning in self._uses

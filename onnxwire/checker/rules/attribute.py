@@ -22,7 +22,7 @@ VALUES = {
 }  # fmt: skip
 NAMES = {number: name for name, number in AttributeProto.AttributeType.items() if number}
 FIELDS = {number: field for field, number in VALUES.items()}
-# Types whose value is one message, and the field that holds it.
+# Types whose value is one message, and the field of the value.
 MESSAGE_FIELDS = {number: FIELDS[number] for number in (4, 5, 11, 13)}
 _LIST_TYPES = (6, 7, 8, 9, 10, 12, 14)
 

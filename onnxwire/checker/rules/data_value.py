@@ -269,7 +269,7 @@ class Types:
             self.elements[sequence_rows] = values
 
     def _intern(self, kinds: Any, params: Any, children: Any) -> Any:
-        """Return the types with the given parts, which are numbers or columns."""
+        """Return the types with these parts, which are numbers or columns."""
         parts = np.stack(np.broadcast_arrays(kinds, params, children)).astype(np.int64)
         order = np.lexsort(parts)
         ordered = parts[:, order]

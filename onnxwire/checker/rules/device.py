@@ -254,7 +254,7 @@ def _are_listed(left: tuple[Rows, Rows], right: tuple[Rows, Rows]) -> Rows:
 
 
 def _all_of(parents: Rows, meets_condition: Rows, n: int) -> Rows:
-    """Return whether each of n parents has children, and the condition holds for all of them."""
+    """Return whether each of n parents has children, and all of them meet a condition."""
     result = np.zeros(n, bool)
     result[parents] = True
     result[parents[~meets_condition]] = False

@@ -269,11 +269,11 @@ def _value_names(facts: Facts) -> tuple[Any, Any]:
 
 def standard_operators(facts: Facts) -> Any:
     """Return the functions with the domain and name of an operator that ONNX defines."""
-    functions, known = facts.FunctionProto, operators().versions
-    names = {name for _, name in known}
+    functions, onnx_versions = facts.FunctionProto, operators().versions
+    names = {name for _, name in onnx_versions}
     domains = plain_domains(facts, functions.domain)
     rows = true_rows(facts.matching(names.__contains__, functions.name)).tolist()
-    return [row for row in rows if (facts.text(domains[row]), facts.text(functions.name[row])) in known]
+    return [row for row in rows if (facts.text(domains[row]), facts.text(functions.name[row])) in onnx_versions]
 
 
 @rule("function-no-recursion", "FunctionProto", "NodeProto")
@@ -307,9 +307,9 @@ def opset_compatible(facts: Facts) -> Iterator[Finding]:
     order = np.lexsort((-imports.version[function_imports.rows], function_imports.functions))
     rows = np.concatenate([models, function_imports.rows[order]])
     domains = plain_domains(facts, imports.domain)[rows]
-    same_scope = np.zeros(len(rows), np.int64)
+    one_key = np.zeros(len(rows), np.int64)
     versions = imports.version[rows]
-    other_versions = versions[facts.join((same_scope, domains), (same_scope, domains))]
+    other_versions = versions[facts.join((one_key, domains), (one_key, domains))]
     is_other = versions != other_versions
     if not is_other[len(models) :].any():
         return

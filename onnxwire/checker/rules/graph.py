@@ -249,7 +249,7 @@ def _has_use(inputs: List, meaning: int) -> bool:
 
 
 def _refers_to(inputs: List, meaning: int) -> Any:
-    """Return whether each node input, in graphs and not directly in functions, has a given meaning."""
+    """Return whether each node input, in graphs and not directly in functions, has a meaning."""
     scopes = inputs.derive(Scopes)
     return (scopes.uses == meaning) & (_graphs_of(inputs) >= 0)
 

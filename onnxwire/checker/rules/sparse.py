@@ -187,55 +187,59 @@ class Indices:
         is_inline = (tensors.data_type == _INT64) & (tensors.data_location != EXTERNAL)
         is_read = (parts.is_linear | parts.is_coordinates) & (parts.rank > 0) & (parts.size > 0) & (parts.nnz > 0)
         is_read &= np.append(is_inline, False)[sparse.indices]
-        self.holder = np.full(tensors.n, -1, np.int64)
-        self.holder[sparse.indices[is_read]] = true_rows(is_read)
-        rows = true_rows(self.holder >= 0)
-        size = payload_sizes(facts, "raw_data")[rows]
-        for portion in portions(facts, "raw_data", rows[size % 8 == 0]):
+        self.sparse_row_of = np.full(tensors.n, -1, np.int64)
+        self.sparse_row_of[sparse.indices[is_read]] = true_rows(is_read)
+        rows = true_rows(self.sparse_row_of >= 0)
+        raw_sizes = payload_sizes(facts, "raw_data")[rows]
+        for portion in portions(facts, "raw_data", rows[raw_sizes % 8 == 0]):
             self._check(portion.rows, portion.lengths // 8, portion.data.view("<i8"))
-        for portion in portions(facts, "int64_data", rows[size == 0]):
+        for portion in portions(facts, "int64_data", rows[raw_sizes == 0]):
             self._check(portion.rows, *varints(portion))
 
     def _check(self, tensors: Any, counts: Any, numbers: Any) -> None:
-        """Check the indices of some tensors. counts: the length of each tensor's range in `numbers`; ranges are
-        consecutive."""
-        parts, holder = self.parts, self.holder[tensors]
-        rank = np.where(parts.is_linear[holder], 1, parts.rank[holder])
+        """Check the indices of some tensors.
+
+        counts: the number of each tensor's indices in `numbers`, which has those of all tensors in succession.
+        """
+        parts, sparse_rows = self.parts, self.sparse_row_of[tensors]
+        rank = np.where(parts.is_linear[sparse_rows], 1, parts.rank[sparse_rows])
         # The rules of tensors report counts that differ from the shape.
-        is_expected_count = counts == parts.nnz[holder] * rank
+        is_expected_count = counts == parts.nnz[sparse_rows] * rank
         if not is_expected_count.all():
             numbers = numbers[np.repeat(is_expected_count, counts)]
-            tensors, holder, rank, counts = (
+            tensors, sparse_rows, rank, counts = (
                 tensors[is_expected_count],
-                holder[is_expected_count],
+                sparse_rows[is_expected_count],
                 rank[is_expected_count],
                 counts[is_expected_count],
             )
         if not len(tensors):
             return
-        owner = np.repeat(np.arange(len(tensors)), counts)
-        begins = np.cumsum(counts) - counts
-        offset = np.arange(len(numbers)) - begins[owner]
-        axis = offset % rank[owner]
-        is_linear = parts.is_linear[holder][owner]
-        limits = np.where(is_linear, parts.size[holder][owner], self.dims[parts.first[holder][owner] + axis])
+        owners = np.repeat(np.arange(len(tensors)), counts)
+        starts_of_tensors = np.cumsum(counts) - counts
+        offsets = np.arange(len(numbers)) - starts_of_tensors[owners]
+        axes = offsets % rank[owners]
+        is_linear = parts.is_linear[sparse_rows][owners]
+        limits = np.where(
+            is_linear, parts.size[sparse_rows][owners], self.dims[parts.first[sparse_rows][owners] + axes]
+        )
         outside = true_rows((numbers < 0) | (numbers >= limits))
-        for position in outside[_is_first(owner[outside])].tolist():
-            tensor_index = int(owner[position])
-            element = int(offset[position] // rank[tensor_index])
-            text = self._index_text(numbers, int(begins[tensor_index]), int(rank[tensor_index]), element)
+        for position in outside[_is_first(owners[outside])].tolist():
+            tensor_index = int(owners[position])
+            element = int(offsets[position] // rank[tensor_index])
+            text = self._index_text(numbers, int(starts_of_tensors[tensor_index]), int(rank[tensor_index]), element)
             name = "coordinate" if not is_linear[position] else "index"
             self.outside[int(tensors[tensor_index])] = (
                 f"index {text} of value {element} is outside the dense tensor: the {name} {numbers[position]} is not "
                 f"in 0 ... {limits[position] - 1}; correct it or dims"
             )
         # Compare each index with the next; the first number that differs decides.
-        compared = true_rows(offset < (counts - rank)[owner])
-        step = rank[owner[compared]]
+        compared = true_rows(offsets < (counts - rank)[owners])
+        step = rank[owners[compared]]
         signs_of_numbers = np.sign(_compare_numbers(numbers[compared + step], numbers[compared]))
-        compared_heads = compared[axis[compared] == 0]
+        compared_heads = compared[axes[compared] == 0]
         differs = true_rows(signs_of_numbers)
-        index_starts = compared[differs] - axis[compared[differs]]  # where the index begins
+        index_starts = compared[differs] - axes[compared[differs]]  # where the index begins
         is_first = _is_first(index_starts)
         signs = np.zeros(len(numbers), np.int8)
         signs[index_starts[is_first]] = signs_of_numbers[differs[is_first]]
@@ -244,18 +248,18 @@ class Indices:
             (self.descending, descending, "comes after a greater index; sort values and indices together"),
             (self.repeated, equal, "is repeated; keep one of its values"),
         ):
-            for position in starts[_is_first(owner[starts])].tolist():
-                tensor_index = int(owner[position])
-                element = int(offset[position] // rank[tensor_index]) + 1
-                text = self._index_text(numbers, int(begins[tensor_index]), int(rank[tensor_index]), element)
+            for position in starts[_is_first(owners[starts])].tolist():
+                tensor_index = int(owners[position])
+                element = int(offsets[position] // rank[tensor_index]) + 1
+                text = self._index_text(numbers, int(starts_of_tensors[tensor_index]), int(rank[tensor_index]), element)
                 table[int(tensors[tensor_index])] = f"index {text} of value {element} {fault}"
         # Equal indices need not be adjacent in unsorted indices.
-        for tensor_index in unique(owner[descending]).tolist():
+        for tensor_index in unique(owners[descending]).tolist():
             row = int(tensors[tensor_index])
             if row not in self.repeated:
                 self._find_repeated(
                     row,
-                    numbers[begins[tensor_index] : begins[tensor_index] + counts[tensor_index]],
+                    numbers[starts_of_tensors[tensor_index] : starts_of_tensors[tensor_index] + counts[tensor_index]],
                     int(rank[tensor_index]),
                 )
 

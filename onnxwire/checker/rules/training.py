@@ -12,7 +12,7 @@ from onnxwire.checker.facts import EMPTY, Facts, Finding, Sheet, Table, repeats,
 from onnxwire.checker.registry import rule
 from onnxwire.checker.scopes import ALGORITHM, INITIALIZATION, MAIN, NESTED, NOWHERE, Scopes
 
-_SINCE_IR = 7  # the first IR version with TrainingInfoProto, which all rules here check
+_SINCE_IR = 7  # the first IR version with TrainingInfoProto, which all rules of this module check
 _INITIALIZATION = "TrainingInfoProto.initialization_binding"
 _UPDATE = "TrainingInfoProto.update_binding"
 _UNKNOWN_KEY = "the key {key!r} is not an initializer of the main graph or of the algorithm; correct the name or add it"
@@ -190,17 +190,17 @@ def _is_unknown_key(entries: Sheet, field: str) -> Any:
     return _unknown(entries, field, entries.key, entries.derive(Names).initializers)
 
 
-def _unknown(entries: Sheet, field: str, texts: Any, known: tuple[Any, Any]) -> Any:
+def _unknown(entries: Sheet, field: str, texts: Any, defined_names: tuple[Any, Any]) -> Any:
     """Return the bindings whose text is unknown in the main graph and in the algorithm of the same entry.
 
-    texts: a column of the bindings. known: pairs of graph and name. Returns none for standalone training
+    texts: a column of the bindings. defined_names: pairs of graph and name. Returns none for standalone training
     information, whose main graph is unknown.
     """
     facts, names = entries.facts, entries.derive(Names)
     rows = true_rows(entries.under(field) & (texts != EMPTY))
-    rows = rows[~names.of_main(known)[texts[rows]]]
+    rows = rows[~names.of_main(defined_names)[texts[rows]]]
     rows = rows[: len(rows) if facts.root == "ModelProto" else 0]
-    return rows[~_has(facts, names.algorithms[entries.parent[rows]], texts[rows], known)]
+    return rows[~_has(facts, names.algorithms[entries.parent[rows]], texts[rows], defined_names)]
 
 
 def _has(facts: Facts, graphs: Any, names: Any, pairs: tuple[Any, Any]) -> Any:
