@@ -47,6 +47,7 @@ class AttributeNumbers:
 
 
 def _numbers(attribute: AttributeProto) -> Any:
+    """Return the value of an attribute as an array, None for any other type; see `AttributeNumbers.of`."""
     if attribute.HasField("i"):
         return np.array([attribute.i], np.int64)
     if attribute.HasField("f"):

@@ -128,6 +128,7 @@ class _Graphs:
 
     @cached_property
     def _scope_keys(self) -> list[list[Hashable]]:
+        """The keys that `find_scope` returns, for each model and each of its scopes."""
         keys: list[list[Hashable]] = []
         for side, graph in enumerate(self.sides):
             keys.append([])

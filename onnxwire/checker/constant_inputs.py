@@ -68,6 +68,7 @@ def size_of(value: Value | None, axis: int) -> int | None:
 
 
 def _test_selected(call: Call) -> Faults:
+    """Test the indices, and the axis, of an operator of `_INDEX_OPERATORS`."""
     indices, value_input, axis_source, extra_indices = _INDEX_OPERATORS[call.op_type]
     axis = axis_source if isinstance(axis_source, int) else call.int(*axis_source)
     if call.op_type in ("RNN", "GRU", "LSTM"):
@@ -101,7 +102,7 @@ def _test_sequence(call: Call) -> Faults:
 
 
 def _test_index_tuples(call: Call) -> Faults:
-    """Test the indices of GatherND and ScatterND, of which each row selects in the first axes."""
+    """Test the indices of GatherND and ScatterND, each row of which selects along the first axes."""
     value, indices = value_of(call, 0), value_of(call, 1)
     if value is None or not value.shape or value.is_lower_bound or indices is None or not indices.shape:
         return
@@ -161,6 +162,7 @@ def _test_pad(call: Call) -> Faults:
 
 
 def _test_one_hot(call: Call) -> Faults:
+    """Test the depth and the values of OneHot."""
     depth, values = value_of(call, 1), value_of(call, 2)
     if depth is not None and depth.data and depth.data[0] <= 0:
         yield ARGUMENT, f"a depth of {depth.data[0]:,}"
@@ -207,6 +209,7 @@ def _test_joined_features(call: Call) -> Faults:
 
 
 def _test_max_unpool(call: Call) -> Faults:
+    """Test the indices of MaxUnpool, which are positions in its output without padding."""
     value, kernel = value_of(call, 0), call.ints("kernel_shape")
     if (
         value is None
@@ -276,6 +279,7 @@ def test_axes(call: Call) -> Faults:
 
 
 def _test_reshape(call: Call) -> Faults:
+    """Test the dims of Reshape: their number, one -1 at most, and no dim that is copied from a missing one."""
     dims = integers_of(call, 1)
     yield from _test_rank(call)
     if call.int("allowzero", 0) and 0 in dims and -1 in dims:
@@ -313,6 +317,7 @@ def _test_resize(call: Call) -> Faults:
 
 
 def _test_cast(call: Call) -> Faults:
+    """Test that the numbers of a cast to an integer type are in the range of that type."""
     value, bits = value_of(call, 0), _INTEGER_BITS.get(call.int("to", 0))
     if bits is None or value is None or call.attribute("to") is None:
         return
@@ -326,6 +331,7 @@ def _test_cast(call: Call) -> Faults:
 
 
 def _test_range(call: Call) -> Faults:
+    """Test the numbers of Range: they are finite, and the step is not 0."""
     step = value_of(call, 2)
     if step is not None and step.data == [0]:
         yield ARGUMENT, "a step of 0"
@@ -336,6 +342,7 @@ def _test_range(call: Call) -> Faults:
 
 
 def _test_slice(call: Call) -> Faults:
+    """Test the starts, ends, axes and steps of Slice."""
     if len(starts := integers_of(call, 1)) != len(ends := integers_of(call, 2)) and starts and ends:
         yield ARGUMENT, f"{len(starts):,} starts and {len(ends):,} ends"
     yield from _test_axis_numbers(integers_of(call, 3), rank_of(call))
@@ -351,6 +358,7 @@ def _test_slice(call: Call) -> Faults:
 
 
 def _test_split(call: Call) -> Faults:
+    """Test the sizes of the parts of Split and SplitToSequence."""
     if any(number < 0 for number in integers_of(call, 1)):
         yield ARGUMENT, "a part of negative size"
     yield from test_axes(call)
@@ -365,6 +373,7 @@ def _test_split(call: Call) -> Faults:
 
 
 def _test_top_k(call: Call) -> Faults:
+    """Test that k is a 32-bit number, and not greater than the axis."""
     counts = call.ints("k", 1) or ([call.int("k", 0)] if call.attribute("k") is not None else [])
     invalid_counts = [k for k in counts if not 0 <= k < 1 << 31]
     if invalid_counts:
@@ -385,6 +394,7 @@ def _test_fill(call: Call) -> Faults:
 
 
 def _test_axes_input(call: Call) -> Faults:
+    """Test the axes of operators that have them as input 1 or as an attribute."""
     invalid_axes = [axis for axis in integers_of(call, 1) if not -MAX_RANK <= axis < MAX_RANK]
     if invalid_axes:
         yield ARGUMENT, f"axis {invalid_axes[0]:,}"
@@ -406,6 +416,7 @@ def _test_rank(call: Call) -> Faults:
 
 
 def _test_einsum(call: Call) -> Faults:
+    """Test the equation of Einsum: its rank, its number of terms, and the letters of its result."""
     n_terms = call.text("equation").partition("->")[0].count(",") + 1
     max_term_chars = max((len(term.strip()) for term in re.split(",|->", call.text("equation"))), default=0)
     if max_term_chars > MAX_RANK + len("..."):

@@ -55,18 +55,18 @@ class DeclaredTypes:
         if shape < 0:
             return None
         shapes, dims = self.facts.TensorShapeProto, self.facts["TensorShapeProto.Dimension"]
-        first = int(shapes.first("dim")[shape])
+        start = int(shapes.first("dim")[shape])
         has_value = dims.has("dim_value")
         return [
             (int(dims.dim_value[i]) if has_value[i] else None, int(dims.dim_param[i]))
-            for i in range(first, first + int(shapes.dim[shape]))
+            for i in range(start, start + int(shapes.dim[shape]))
         ]
 
     def tensor_dims(self, row: int) -> list[Dim]:
         """Return the dimensions of a TensorProto."""
         sizes = self.facts.lists("TensorProto.dims").value
-        first, n = int(self.facts.TensorProto.first("dims")[row]), int(self.facts.TensorProto.dims[row])
-        return [(size, EMPTY) for size in sizes[first : first + n].tolist()]
+        start, n = int(self.facts.TensorProto.first("dims")[row]), int(self.facts.TensorProto.dims[row])
+        return [(size, EMPTY) for size in sizes[start : start + n].tolist()]
 
     def same_inputs(self, graphs: Any, names: Any) -> Any:
         """Return, for each graph and name, the row of the graph's input of that name, or -1."""

@@ -281,6 +281,7 @@ class Sheet(Table):
         return np.frombuffer(payload, dtype)
 
     def _field(self, name: str) -> Rows:
+        """Return the column of a field: its values, or the counts or lengths that `Sheet` describes."""
         payload, kind = self.facts.columns.field_column(self.type_name, name)
         if kind in _DTYPES:
             return np.frombuffer(payload, _DTYPES[kind])
@@ -564,6 +565,7 @@ class Facts:
         return f"{parent_path}.{step}" if parent_path else step
 
     def _absolute_path(self, name: str, row: int) -> str:
+        """Return the path of a message from the root, computed without the cached path of the last parent."""
         steps = []
         located = self.columns.locate(name, row)
         while located is not None:

@@ -124,14 +124,14 @@ def _key_of(element: Any) -> str:
 )
 def repeated_entry(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
     """Choose repeated entries if all with the same key are equal; otherwise readers may use the last one."""
-    firsts = dict.fromkeys((_key_of(siblings[index]) for index in _numbers(field.indices)), -1)
+    first_indices = dict.fromkeys((_key_of(siblings[index]) for index in _numbers(field.indices)), -1)
     ambiguous: set[str] = set()
     for index, element in enumerate(siblings):
         key = _key_of(element)
-        first = firsts.get(key)
-        if first == -1:
-            firsts[key] = index
-        elif first is not None and key not in ambiguous and element != siblings[first]:
+        first_index = first_indices.get(key)
+        if first_index == -1:
+            first_indices[key] = index
+        elif first_index is not None and key not in ambiguous and element != siblings[first_index]:
             ambiguous.add(key)
     return (index for index in _numbers(field.indices) if _key_of(siblings[index]) not in ambiguous)
 
@@ -248,6 +248,7 @@ class Fixes(Collection[Fix]):
             is_removed[self._removals[-1].rows] = True
 
     def _editable(self, rule: str, table: Table, rows: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the rows that the editor of a rule can repair, within the limit of changes."""
         editable_rows = array("i")
         n_remaining = MAX_CHANGES - sum(len(fix_rows.rows) for fix_rows in self._edits)
         n_examined = 0
@@ -262,6 +263,7 @@ class Fixes(Collection[Fix]):
         return np.frombuffer(editable_rows, np.int32)
 
     def _removable(self, rule: str, table: Table, rows: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the rows that the remover of a rule chooses."""
         removable_rows = array("i")
         for field, siblings in self._fields(table, rows):
             is_chosen = np.zeros(len(siblings), bool)
@@ -355,6 +357,7 @@ class _Views:
         return getattr(self._view(field.type_name, field.owner), field.field)
 
     def _view(self, type_name: str, row: int) -> Any:
+        """Return the message of a row."""
         cached = self._last.get(type_name)
         if cached is not None and cached[0] == row:
             return cached[1]

@@ -130,7 +130,7 @@ def _beam_search(call: Call) -> Value:
     return _value_of_dims(call, (ids or (1,))[0], beams, _number(call, 1))
 
 
-def _framed(call: Call) -> Value | None:
+def _stft(call: Call) -> Value | None:
     signal, step = _dims(call, 0), _number(call, 1)
     window = _dims(call, 2, 1)
     length = _number(call, 3, (window[0] or 1) if window is not None else 1)
@@ -139,7 +139,7 @@ def _framed(call: Call) -> Value | None:
     return _value_of_dims(call, signal[0], (signal[1] - length) // step + 1, length // 2 + 1, 2)
 
 
-def _scores(call: Call) -> Value | None:
+def _attention_scores(call: Call) -> Value | None:
     """Return the size of the scores of attention: a number for each pair of positions and each head."""
     query, key = _dims(call, 0), _dims(call, 1)
     if query is None or len(query) not in (3, 4):
@@ -218,7 +218,7 @@ OPERATORS_OF_LIBRARIES: dict[str, Callable[[Call], Value | None]] = {
     "Sampling": _beam_search,
     "RelativePositionBias": _position_bias,
     "UnfoldTensor": _by_attribute("size"),
-    "STFT": _framed,
+    "STFT": _stft,
     "ImageDecoder": _image,
     "DecodeImage": _image,
     "FusedConv": OPERATORS["Conv"],
@@ -227,11 +227,11 @@ OPERATORS_OF_LIBRARIES: dict[str, Callable[[Call], Value | None]] = {
 }
 # Buffers that a kernel allocates besides its outputs.
 BUFFERS: dict[str, Callable[[Call], Value | None]] = {
-    "Attention": _scores,
-    "MultiHeadAttention": _scores,
-    "DecoderMaskedMultiHeadAttention": _scores,
-    "GroupQueryAttention": _scores,
-    "QAttention": _scores,
+    "Attention": _attention_scores,
+    "MultiHeadAttention": _attention_scores,
+    "DecoderMaskedMultiHeadAttention": _attention_scores,
+    "GroupQueryAttention": _attention_scores,
+    "QAttention": _attention_scores,
     "SplitToSequence": _sequence_cost,
 }
 # Operators for which the functions above may return less than the size.

@@ -77,6 +77,7 @@ def _test_cache_lengths(call: Call) -> Faults:
 
 
 def _test_quantization(call: Call) -> Faults:
+    """Test the scales of QuantizeLinear and DequantizeLinear: positive, and one for each channel or block."""
     yield from test_axes(call) if size_of(value_of(call, 1), 0) is not None else ()
     scales = value_of(call, 1)
     invalid_scales = [] if scales is None else [scale for scale in scales.data or () if not 0 < scale < math.inf]
@@ -96,6 +97,7 @@ def _test_quantization(call: Call) -> Faults:
 
 
 def _test_scales(call: Call) -> Faults:
+    """Test that the scales of an operator on quantized numbers are positive and finite."""
     for index in _SCALES[call.op_type]:
         value = value_of(call, index)
         if size_of(value, 0) == 0:
@@ -108,6 +110,7 @@ def _test_scales(call: Call) -> Faults:
 
 
 def _test_convolution(call: Call) -> Faults:
+    """Test that rank and kernel_shape of a convolution fit its weights, and that its lists fit its rank."""
     ranks = {len(value.shape) for value in call.inputs[:2] if value.shape is not None and not value.is_lower_bound}
     if len(ranks) > 1:
         yield ARGUMENT, "a kernel of another rank than its input"

@@ -212,6 +212,7 @@ def load_operators(path: str | os.PathLike[str]) -> Operators:
 
 
 def _read(row: _Row, key: tuple[str, str, int]) -> Signature:
+    """Return the signature of a row. Raises DecodeError if the row is malformed."""
     inputs, outputs, attributes, types, notes = (row.cells[3:] + [""] * _MAX_CELLS)[: _MAX_CELLS - 3]
     variables: dict[str, frozenset[str]] = {}
     for constraint in types.split():
@@ -254,6 +255,7 @@ def _read(row: _Row, key: tuple[str, str, int]) -> Signature:
 
 
 def _parameters(row: _Row, cell: str, variables: dict[str, frozenset[str]]) -> tuple[Parameter, ...]:
+    """Return the formal parameters in a cell. variables: the allowed types of each type variable."""
     result: list[Parameter] = []
     for text in cell.split():
         name, _, kind = text.rpartition(":")

@@ -159,9 +159,9 @@ def varints(portion: Portion, kind: str = "int64") -> tuple[Rows, Rows]:
     return counts, np.concatenate(number_arrays)
 
 
-def products(counts: Rows, first: Rows, sizes: Rows) -> Any:
+def products(counts: Rows, first_indices: Rows, sizes: Rows) -> Any:
     """Return the product of each row's sizes, int64; -1 if it is 2**63 or more, or a size is negative.
 
-    counts, first: for each row, the number of its elements in `sizes`, and the index of its first element.
+    counts, first_indices: for each row, the number of its elements in `sizes`, and the index of its first element.
     """
-    return np.frombuffer(element_column(counts, first, sizes), np.int64)
+    return np.frombuffer(element_column(counts, first_indices, sizes), np.int64)

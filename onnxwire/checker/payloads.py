@@ -113,6 +113,7 @@ class Payloads:
         return np.frombuffer(byte_column(elements, self.numbers), np.int64)
 
     def _count_stored(self) -> Any:
+        """Return the column `stored`."""
         if not self.has_segment.any():
             return self.elements
         segments = self.facts["TensorProto.Segment"]

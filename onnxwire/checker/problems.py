@@ -31,8 +31,8 @@ class _Group(NamedTuple):
 
     def read(self, start: int, stop: int) -> Iterator[Problem]:
         """Yield the problems of a range of the rows."""
-        for first in range(start, stop, _BATCH):
-            rows = self.rows[first : min(first + _BATCH, stop)]
+        for batch_start in range(start, stop, _BATCH):
+            rows = self.rows[batch_start : min(batch_start + _BATCH, stop)]
             offsets = self.finding.table.offset_of(rows).tolist() if self.is_placed else [-1] * len(rows)
             for row, offset in zip(rows.tolist(), offsets, strict=True):
                 yield make_problem(self.rule.id, self.rule.severity, self.finding, row, offset)

@@ -73,6 +73,7 @@ def check(
     with ExitStack() as stack:
 
         def open_facts(source: Source | Message, type: builtins.type[Message]) -> tuple[Message, Facts]:
+            """Return the message of a source, and its facts."""
             if isinstance(source, Message):
                 facts = _facts_of(source, ir_version, checksums, operator_table)
                 facts.max_elements = max_elements
@@ -143,6 +144,7 @@ def _run(
     untrusted: bool,
     baseline: Baseline | None = None,
 ) -> Problems:
+    """Apply the rules to a document and release its facts. baseline: selects the findings, if there is one."""
     problems = Problems()
     n_rules, plan = _plan(select, ignore, facts.ir_version, facts.present, untrusted)
     problems.checked |= {"rules": n_rules, "nodes": facts.count("NodeProto"), "tensors": facts.count("TensorProto")}

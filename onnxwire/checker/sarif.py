@@ -54,6 +54,7 @@ class SarifWriter:
             self.omitted[artifact["uri"]] = problems.omitted
 
     def _result(self, artifact: dict[str, str], problem: Problem, in_baseline: int | None) -> dict[str, Any]:
+        """Return the result object of a problem."""
         location: dict[str, Any] = {"physicalLocation": {"artifactLocation": artifact}}
         if problem.offset is not None:
             location["physicalLocation"]["region"] = {"byteOffset": problem.offset}

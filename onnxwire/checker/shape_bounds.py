@@ -46,9 +46,8 @@ if TYPE_CHECKING:
 
 MAX_ITERATIONS = 10_000_000  # maximum product of the iterations of all loops around a node
 MAX_TOTAL_FACTOR = 16  # limit of the elements of all constants together, as multiple of max_elements
-MAX_INPUT_DEPENDENT_FACTOR = (
-    64  # limit of a value whose size depends on an input's declared shape, as multiple of max_elements
-)
+# The limit of a value whose size depends on an input's declared shape, as multiple of max_elements.
+MAX_INPUT_DEPENDENT_FACTOR = 64
 MAX_STORED_FACTOR = 16  # limit of a value derived from a stored weight, as multiple of the weight's elements
 _MAX_BODY_RUNS = 64
 _MAX_CALL_DEPTH = 48
@@ -70,11 +69,13 @@ _SIZING_OPERATORS = frozenset(
 class ShapeBounds:
     """The findings about sizes and loops, by `facts.derive(ShapeBounds)`.
 
-    elements: for nodes with a too large output, the lower bound of its element count; overflows: the nodes whose bound
-    is 2**63 or more; texts: for nodes with too long strings, the lower bound of their bytes. endless: nodes of loops
-    that do not end; unbounded: loops that only a condition on data ends; iterations: the number of iterations of loops
-    that take too many. hidden: nodes with a size that is computed from constants by operators that are not evaluated,
-    and the index of that input. faults: per kind in constant_inputs.py, the text of the fault by the row of the node.
+    elements: for nodes with an output that is too large, the lower bound of its element count. overflows: the nodes
+    whose bound is 2**63 or more. texts: for nodes whose strings are too long, the lower bound of their bytes.
+    endless: nodes of loops that do not end. unbounded: loops that only a condition on data ends. iterations: the number
+    of iterations of loops that run too often. hidden: nodes with a size that operators which are not evaluated compute
+    from constants, and the index of that input. faults: by kind (see constant_inputs.py) and row of the node, a text
+    about the fault. contradicted: for each ValueInfoProto that declares another shape than its node produces, the
+    produced shape.
     total: the first node at which the sum of the constants' elements exceeds the limit, and the sum; or None.
     """
 
@@ -109,12 +110,12 @@ class ShapeBounds:
                 self._operators[id] = operator
         inspectors = INSPECTORS | NETWORK_INSPECTORS
         self._inspectors = {id: inspect for name, inspect in inspectors.items() if (id := facts.find(name)) >= 0}
-        with_input_shapes = {id for name in ROWS if (id := facts.find(name)) >= 0}
+        operators_with_input_shapes = {id for name in ROWS if (id := facts.find(name)) >= 0}
         self._buffers = {id: size for name, size in BUFFERS.items() if (id := facts.find(name)) >= 0}
         for name, method in (("If", self._run_if), ("Loop", self._run_loop), ("Scan", self._run_scan)):
             if (id := facts.find(name)) >= 0:
                 self._operators[id] = method
-        self._evaluated = {*self._operators, *self._inspectors, *self._buffers, *with_input_shapes}
+        self._evaluated = {*self._operators, *self._inspectors, *self._buffers, *operators_with_input_shapes}
         self._random = {facts.find(name) for name in RANDOM_OPERATORS}
         self._constant = facts.find("Constant")
         self._body_starts, self._bodies, self._body_names = self._find_bodies()
@@ -123,21 +124,21 @@ class ShapeBounds:
         self._depth = 0
         self._trips = 1  # product of the iterations of the enclosing loops
         self._recursive: set[int] = set()
-        sizes = ("NodeProto", "TensorProto", "ValueInfoProto", "FunctionProto.input", "FunctionProto.output")
-        budget = sum(map(facts.count, sizes)) * _BUDGET_FACTOR + _MIN_BUDGET
+        counted_tables = ("NodeProto", "TensorProto", "ValueInfoProto", "FunctionProto.input", "FunctionProto.output")
+        budget = sum(map(facts.count, counted_tables)) * _BUDGET_FACTOR + _MIN_BUDGET
         if self._calls is not None:
             calls = facts.derive(FunctionCalls)
             self._recursive, self.budget = calls.recursive, budget
             for vertex in calls.order.tolist():
                 if vertex != MAIN:
-                    self._run_unbound(vertex - 1)
+                    self._run_with_unknown_arguments(vertex - 1)
         self.budget = budget
         graphs = facts.GraphProto
-        with_graph = true_rows(
+        outermost_graphs = true_rows(
             graphs.under("ModelProto.graph", "TrainingInfoProto.algorithm", "TrainingInfoProto.initialization")
             | (graphs.edge < 0)
         )
-        for graph in with_graph.tolist():
+        for graph in outermost_graphs.tolist():
             self._run_graph(graph, Scope(None), [])
 
     def _find_bodies(self) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
@@ -196,6 +197,7 @@ class ShapeBounds:
         return value
 
     def _value_of_name(self, scope: Scope | None, name: int) -> Value:
+        """Return the Value of a name in the innermost scope that has it; UNKNOWN if none does."""
         while scope is not None:
             value = scope.values.get(name)
             if value is None:
@@ -265,15 +267,18 @@ class ShapeBounds:
                 ):
                     self.contradicted.setdefault(info, list(shape[:8]))
 
-    def _run_unbound(self, function: int) -> None:
+    def _run_with_unknown_arguments(self, function: int) -> None:
         """Evaluate a function with unknown arguments, and cache the result for calls with such arguments."""
-        n_stopped, total = self.results_cache.n_stopped, self._total
+        n_stopped, total_before = self.results_cache.n_stopped, self._total
         values = self._run_function(function, [], Scope(None))
         if n_stopped == self.results_cache.n_stopped:
-            self.results_cache.add((function, (0, b"")), Result(values, (), self._total - total))
+            self.results_cache.add((function, (0, b"")), Result(values, (), self._total - total_before))
 
     def _run_function(self, function: int, arguments: list[Value], scope: Scope) -> list[Value]:
-        inputs, nodes, outputs = ((first[function], count[function]) for first, count in self._function_fields)
+        """Evaluate a function and return the Values of its outputs; a missing argument is unknown."""
+        inputs, nodes, outputs = (
+            (first_rows[function], counts[function]) for first_rows, counts in self._function_fields
+        )
         names = self.constants.elements("FunctionProto.input") if inputs[1] else ()
         for i in range(inputs[1]):
             scope.values[names[inputs[0] + i]] = arguments[i] if i < len(arguments) else UNKNOWN
@@ -283,6 +288,7 @@ class ShapeBounds:
         return [self._value_of_name(scope, name) for name in names[outputs[0] : sum(outputs)]]
 
     def _run_nodes(self, nodes: range, scope: Scope) -> None:
+        """Evaluate nodes in order, or reuse the results of equal ones, and store the Values of their outputs."""
         inputs, outputs, values, kind = self._inputs, self._outputs, scope.values, self.results_cache.kind
         self.budget -= len(nodes)
         for node in nodes:
@@ -343,8 +349,9 @@ class ShapeBounds:
         return key if not scope.attributes or key == (0, b"") else None
 
     def _evaluate(self, call: NodeCall, op_type: int, function: int, names: Sequence[int], is_constant: bool) -> Result:
+        """Return the result of a node, and record its faults."""
         self._recorded = []
-        total = self._total
+        total_before = self._total
         results: Any = None
         buffer = self._buffers.get(op_type)
         try:
@@ -360,7 +367,7 @@ class ShapeBounds:
             values = self._outputs_of(
                 call, function, names, results if isinstance(results, list) else [results], is_constant
             )
-        return Result(values, self._recorded, self._total - total)
+        return Result(values, self._recorded, self._total - total_before)
 
     def _record_fault(self, faults: dict[int, Any], node: int, fault: Any) -> None:
         faults.setdefault(node, fault)
@@ -431,6 +438,7 @@ class ShapeBounds:
                 self._run_graph(self._bodies[i], Scope(scope), [UNKNOWN] * 64)
 
     def _run_call(self, function: int, call: NodeCall) -> Sequence[Value | None] | None:
+        """Return the Values of a call's outputs; None for a recursive function, or beyond the limits."""
         if function + 1 in self._recursive:
             return None  # no runtime accepts it
         cache = self.results_cache
@@ -447,7 +455,7 @@ class ShapeBounds:
         scope.attributes = {
             name: attribute for name in attribute_names if (attribute := call.attribute(name)) is not None
         }
-        n_stopped, n_reads, total = cache.n_stopped, cache.n_reads, self._total
+        n_stopped, n_reads, total_before = cache.n_stopped, cache.n_reads, self._total
         self._depth += 1
         try:
             values = self._run_function(function, call.inputs, scope)
@@ -456,7 +464,7 @@ class ShapeBounds:
         if key is not None and (n_stopped, n_reads) == (cache.n_stopped, cache.n_reads):
             rows = {value.tensor for value in call.inputs}
             if all(value.tensor < 0 or value.tensor not in rows for value in values):
-                cache.add(key, Result(values, (), self._total - total))
+                cache.add(key, Result(values, (), self._total - total_before))
         return values
 
     def _call_key(self, function: int, call: NodeCall) -> Hashable:
@@ -499,6 +507,7 @@ class ShapeBounds:
     # Control flow
 
     def _run_if(self, call: NodeCall) -> list[Value]:
+        """Return the outputs of the branch that a known condition selects, otherwise the larger of each two."""
         bodies = self.bodies(call.node)
         results = [self._run_graph(graph, Scope(call.scope), []) for graph in bodies.values()]
         condition = call.value(0)
@@ -524,22 +533,23 @@ class ShapeBounds:
         ]
 
     def _run_loop(self, call: NodeCall) -> list[Value]:
+        """Return the outputs of Loop, and record a loop that runs too often."""
         body = self.bodies(call.node).get("body")
         if body is None:
             return []
         count, condition, *carried = (call.inputs + [OMITTED] * 2)[: max(len(call.inputs), 2)]
         trips = _trip_count(count)
-        starts_true = condition is OMITTED or (condition.data is not None and bool((condition.data or [0])[0]))
+        is_initially_true = condition is OMITTED or (condition.data is not None and bool((condition.data or [0])[0]))
         if trips == 0 or (condition.data and not condition.data[0]):
             return carried
         outer_trips = self._trips
         self._trips = outer_trips * min(trips or 1, 1 << 63)
         try:
-            results, is_true = self._repeat(body, call.scope, carried, trips, starts_true)
+            results, is_true = self._repeat(body, call.scope, carried, trips, is_initially_true)
         finally:
             self._trips = outer_trips
         is_huge = count is OMITTED or (trips is not None and trips > MAX_ITERATIONS)
-        if is_huge and starts_true and is_true:
+        if is_huge and is_initially_true and is_true:
             self.endless.setdefault(call.node, "without end" if trips is None else f"{trips:,} times")
         elif is_huge:
             self.unbounded.append(call.node)
@@ -550,7 +560,7 @@ class ShapeBounds:
         return [*results[1 : n + 1], *scans]
 
     def _repeat(
-        self, body: int, scope: Scope, carried: list[Value], trips: int | None, starts_true: bool
+        self, body: int, scope: Scope, carried: list[Value], trips: int | None, is_initially_true: bool
     ) -> tuple[list[Value], bool]:
         """Evaluate a body several times; return its last outputs, and whether the loop always continues."""
         n = len(carried)
@@ -559,7 +569,7 @@ class ShapeBounds:
         is_true = False
         runs = _MAX_BODY_RUNS if trips is None else min(trips, _MAX_BODY_RUNS)
         for i in range(runs):
-            arguments = [Value((), [i]), Value((), [True] if starts_true else None), *carried]
+            arguments = [Value((), [i]), Value((), [True] if is_initially_true else None), *carried]
             results = self._run_graph(body, Scope(scope), arguments)
             is_true = bool(results) and results[0].data is not None and bool((results[0].data or [0])[0])
             next_values = (results[1 : n + 1] + [UNKNOWN] * n)[:n]
@@ -572,7 +582,7 @@ class ShapeBounds:
             results[1 : n + 1] = [
                 _extrapolated(*values, trips - len(history)) for values in zip(history[-2], history[-1], strict=True)
             ]
-        if is_true and starts_true and self.budget > 0:
+        if is_true and is_initially_true and self.budget > 0:
             # Counters advance by a constant step, so the condition after many iterations can be computed.
             arguments = [Value((), [MAX_ITERATIONS]), Value((), [True])]
             arguments += [_advanced(*values) for values in zip(history[0], history[1], strict=True)]
@@ -584,6 +594,7 @@ class ShapeBounds:
         return Value((trips, *(value.shape or ())), None, value.depends_on_input)
 
     def _run_scan(self, call: NodeCall) -> list[Value]:
+        """Return the outputs of Scan, and record a loop that runs too often."""
         body = self.bodies(call.node).get("body")
         n = call.int("num_scan_inputs", 0)
         if body is None or not 0 <= n <= len(call.inputs):

@@ -77,7 +77,7 @@ def _depends_on_input(call: Call) -> bool:
     return any(value.depends_on_input for value in call.inputs)
 
 
-def _same(call: Call) -> Value:
+def _unchanged_shape(call: Call) -> Value:
     value = _first_input(call)
     return Value(value.shape, None, value.depends_on_input)
 
@@ -291,7 +291,7 @@ def _transpose(call: Call) -> Value | None:
     order = call.ints("perm") or list(range(len(value.shape)))[::-1]
     if sorted(order) != list(range(len(value.shape))):
         return None
-    elements = _rearranged(value, lambda array: array.transpose(order))
+    elements = _rearrange(value, lambda array: array.transpose(order))
     return elements or Value(tuple(value.shape[i] for i in order), None, value.depends_on_input)
 
 
@@ -319,10 +319,10 @@ def _slice(call: Call) -> Value | None:
     index = [slice(None)] * len(value.shape)
     for axis, *bounds in zip(axes, starts, ends, steps, strict=False):
         index[axis] = slice(*bounds)
-    return _rearranged(value, lambda array: array[tuple(index)])
+    return _rearrange(value, lambda array: array[tuple(index)])
 
 
-def _rearranged(value: Value, operation: Callable[[Any], Any]) -> Value | None:
+def _rearrange(value: Value, operation: Callable[[Any], Any]) -> Value | None:
     """Return a small known value after an operation on an array of the positions of its elements."""
     if value.data is None or value.shape is None or None in value.shape or value.size != len(value.data):
         return None
@@ -364,7 +364,7 @@ def _window(call: Call) -> Value | None:
     return Value((max(int(size.data[0]), 0),), None, size.depends_on_input)
 
 
-def _mel(call: Call) -> Value | None:
+def _mel_weights(call: Call) -> Value | None:
     bins, length = call.value(0), call.value(1)
     if bins is None or length is None or not bins.data or not length.data:
         return None
@@ -403,7 +403,7 @@ def _convolution(call: Call) -> Value | None:
     return Value(tuple(shape), None, value.depends_on_input and max(pads) < 1 << 16)
 
 
-def _transposed(call: Call) -> Value | None:
+def _transposed_convolution(call: Call) -> Value | None:
     """Return the size of ConvTranspose: by output_shape, or by strides and padding."""
     value, shape = _first_input(call), call.ints("output_shape")
     if shape:
@@ -432,7 +432,9 @@ def _multinomial(call: Call) -> Value:
     return Value((1, call.int("sample_size", 1)))
 
 
-def _reduced(operation: Callable[[list[Any]], Any]) -> Operator:
+def _reduction(operation: Callable[[list[Any]], Any]) -> Operator:
+    """Return the function of an operator that reduces all elements to one number."""
+
     def function(call: Call) -> Value | None:
         value = _first_input(call)
         if not value.data:
@@ -455,7 +457,7 @@ def _where(call: Call) -> Value:
     return elementwise(None, [condition, *values])
 
 
-def _divided(left: Any, right: Any) -> Any:
+def _divide(left: Any, right: Any) -> Any:
     if isinstance(left, int) and isinstance(right, int):
         return abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
     return left / right
@@ -514,7 +516,7 @@ def _shift(call: Call) -> Value:
     return elementwise(lambda left, right: left >> min(max(right, 0), 64), call.inputs)
 
 
-def _decided(deciding: bool, operation: Callable[..., Any]) -> Operator:
+def _logical_operator(deciding: bool, operation: Callable[..., Any]) -> Operator:
     """Return the function of a logical operator whose result is `deciding` if one operand is."""
 
     def function(call: Call) -> Value:
@@ -526,7 +528,7 @@ def _decided(deciding: bool, operation: Callable[..., Any]) -> Operator:
     return function
 
 
-def _compared(operation: Callable[..., Any]) -> Operator:
+def _comparison(operation: Callable[..., Any]) -> Operator:
     """Return the function of a comparison, which is false if one operand is NaN."""
 
     def function(call: Call) -> Value:
@@ -558,7 +560,7 @@ _UNARY = (
 )
 _BROADCAST = "PRelu BitwiseAnd BitwiseOr BitwiseXor"
 OPERATORS: dict[str, Operator] = {
-    **dict.fromkeys(_UNARY.split(), _same),
+    **dict.fromkeys(_UNARY.split(), _unchanged_shape),
     **dict.fromkeys(_BROADCAST.split(), _elementwise(None)),
     "BitShift": _shift,
     "SequenceEmpty": lambda _: _sequence([]),
@@ -569,7 +571,7 @@ OPERATORS: dict[str, Operator] = {
     "ConcatFromSequence": _concat_sequence,
     "Identity": lambda call: call.value(0),
     "Cast": _cast,
-    "CastLike": _same,
+    "CastLike": _unchanged_shape,
     "Constant": lambda call: call.constant(),
     "ConstantOfShape": _constant_of_shape,
     "Shape": _shape,
@@ -595,13 +597,13 @@ OPERATORS: dict[str, Operator] = {
     "HannWindow": _window,
     "HammingWindow": _window,
     "BlackmanWindow": _window,
-    "MelWeightMatrix": _mel,
+    "MelWeightMatrix": _mel_weights,
     "Einsum": _einsum,
     "Conv": _convolution,
     "MaxPool": _convolution,
     "AveragePool": _convolution,
     "LpPool": _convolution,
-    "ConvTranspose": _transposed,
+    "ConvTranspose": _transposed_convolution,
     "MaxUnpool": _by_shape(2, "output_shape"),
     "Col2Im": _by_shape(1, "image_shape"),
     "CenterCropPad": _crop_pad,
@@ -611,22 +613,22 @@ OPERATORS: dict[str, Operator] = {
     "RandomUniform": _by_shape(None),
     "Multinomial": _multinomial,
     "Where": _where,
-    "And": _decided(False, lambda left, right: bool(left and right)),
-    "Or": _decided(True, lambda left, right: bool(left or right)),
+    "And": _logical_operator(False, lambda left, right: bool(left and right)),
+    "Or": _logical_operator(True, lambda left, right: bool(left or right)),
     "Xor": _elementwise(lambda left, right: bool(left) != bool(right)),
     "Not": _elementwise(operator.not_),
     "StringConcat": _elementwise(None),
-    "StringSplit": _same,
-    "StringNormalizer": _same,
-    "Equal": _compared(operator.eq),
-    "Less": _compared(operator.lt),
-    "Greater": _compared(operator.gt),
-    "LessOrEqual": _compared(operator.le),
-    "GreaterOrEqual": _compared(operator.ge),
+    "StringSplit": _unchanged_shape,
+    "StringNormalizer": _unchanged_shape,
+    "Equal": _comparison(operator.eq),
+    "Less": _comparison(operator.lt),
+    "Greater": _comparison(operator.gt),
+    "LessOrEqual": _comparison(operator.le),
+    "GreaterOrEqual": _comparison(operator.ge),
     "Add": _elementwise(operator.add),
     "Sub": _elementwise(operator.sub),
     "Mul": _elementwise(operator.mul),
-    "Div": _elementwise(_divided),
+    "Div": _elementwise(_divide),
     "Pow": _elementwise(_power),
     "Mod": _elementwise(operator.mod),
     "Max": _elementwise(max),
@@ -640,10 +642,10 @@ OPERATORS: dict[str, Operator] = {
     "Floor": _elementwise(math.floor),
     "Ceil": _elementwise(math.ceil),
     "Sqrt": _elementwise(math.sqrt),
-    "ReduceProd": _reduced(math.prod),
-    "ReduceSum": _reduced(sum),
-    "ReduceMax": _reduced(max),
-    "ReduceMin": _reduced(min),
+    "ReduceProd": _reduction(math.prod),
+    "ReduceSum": _reduction(sum),
+    "ReduceMax": _reduction(max),
+    "ReduceMin": _reduction(min),
 }
 # Operators whose output has the returned size even if dims of their inputs are unknown.
 EXACT_SIZE_OPERATORS = frozenset(

@@ -124,6 +124,7 @@ def elementwise(operation: Callable[..., Any] | None, values: Sequence[Value]) -
 
 
 def _computed_elements(operation: Callable[..., Any], columns: list[list[Any]], shape: Dims) -> list[Any] | None:
+    """Return the elements of an elementwise result; None if it fails, or a column has neither 1 nor n elements."""
     n = max(map(len, columns))
     if Value(shape).size != n or any(len(column) not in (1, n) for column in columns):
         return None

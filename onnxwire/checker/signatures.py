@@ -380,6 +380,7 @@ class Hints:
         return self.hints[domain, name]
 
     def _look_up(self, domain: str, name: str) -> str:
+        """Return the domain that has an operator of this name, or a similar name of the domain, as a remedy."""
         other_domains = [other_domain for other_domain, other_name in self.operators.versions if other_name == name]
         if other_domains:
             return f"{other_domains[0] or 'the default domain'} has it; set that domain"

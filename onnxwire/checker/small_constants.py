@@ -91,12 +91,12 @@ class SmallConstants:
         code = _FORMATS.get(message.data_type)
         if code is None:
             return None
-        raw = message.raw_data
-        if raw:
-            count = len(raw) // struct.calcsize(code)
+        raw_data = message.raw_data
+        if raw_data:
+            count = len(raw_data) // struct.calcsize(code)
             if count > MAX_ELEMENTS:
                 return None
-            return list(struct.unpack_from(f"<{count}{code}", raw))
+            return list(struct.unpack_from(f"<{count}{code}", raw_data))
         for field in ("int64_data", "int32_data", "float_data", "double_data", "uint64_data"):
             values = getattr(message, field)
             if len(values):
@@ -148,10 +148,12 @@ class SmallConstants:
         n = self.column("NodeProto", "attribute")[node]
         if not n:
             return 0, b""
-        first = self.column("NodeProto", "first.attribute")[node]
+        first_row = self.column("NodeProto", "first.attribute")[node]
         starts, lengths = self.column("AttributeProto", "start"), self.column("AttributeProto", "length")
-        start, stop = starts[first], starts[first + n - 1] + lengths[first + n - 1]
-        return (lengths[first], bytes_at(self.facts.document, start, stop)) if stop - start <= MAX_KEY_BYTES else None
+        start, stop = starts[first_row], starts[first_row + n - 1] + lengths[first_row + n - 1]
+        return (
+            (lengths[first_row], bytes_at(self.facts.document, start, stop)) if stop - start <= MAX_KEY_BYTES else None
+        )
 
     def attribute_rows(self, node: int) -> dict[str, int]:
         """Return the rows of AttributeProto of a row of NodeProto by name."""

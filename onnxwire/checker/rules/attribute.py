@@ -26,7 +26,7 @@ FIELDS = {number: field for field, number in VALUES.items()}
 MESSAGE_FIELDS = {number: FIELDS[number] for number in (4, 5, 11, 13)}
 _LIST_TYPES = (6, 7, 8, 9, 10, 12, 14)
 
-_SMALL_COUNT = 8  # number of attributes of a node up to which they are compared pairwise
+_MAX_PAIRWISE_ATTRIBUTES = 8  # number of attributes of a node up to which they are compared pairwise
 
 RULES = {
     "AttributeProto": {
@@ -224,10 +224,10 @@ def name_unique(facts: Facts) -> Iterator[Finding]:
     rows = true_rows(attributes.under("NodeProto.attribute") & (attributes.name != EMPTY))
     parents, names = attributes.parent[rows], attributes.name[rows]
     is_repeated = np.zeros(len(rows), bool)
-    for distance in range(1, min(int(counts.max(initial=0)), _SMALL_COUNT)):
+    for distance in range(1, min(int(counts.max(initial=0)), _MAX_PAIRWISE_ATTRIBUTES)):
         is_same_name = (parents[distance:] == parents[:-distance]) & (names[distance:] == names[:-distance])
         is_repeated[distance:] |= is_same_name
-    rows_of_large_nodes = true_rows(counts[parents] > _SMALL_COUNT)
+    rows_of_large_nodes = true_rows(counts[parents] > _MAX_PAIRWISE_ATTRIBUTES)
     is_repeated[rows_of_large_nodes] = repeats(parents[rows_of_large_nodes], names[rows_of_large_nodes])
     yield attributes.at(
         rows[is_repeated], "another attribute of the node has the same name, {name!r}; keep one of them"

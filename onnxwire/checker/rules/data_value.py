@@ -166,8 +166,10 @@ def _first_known(parents: Any, values: Any, is_known: Any) -> tuple[Any, Any]:
 
     parents, values, is_known: columns of the children; the children of one parent are in their order.
     """
-    order = np.lexsort((np.arange(len(parents)), ~is_known, parents))
-    chosen_children = order[np.append(True, parents[order][1:] != parents[order][:-1])[: len(order)]]
+    sorted_children = np.lexsort((np.arange(len(parents)), ~is_known, parents))
+    chosen_children = sorted_children[
+        np.append(True, parents[sorted_children][1:] != parents[sorted_children][:-1])[: len(sorted_children)]
+    ]
     return parents[chosen_children], values[chosen_children]
 
 
@@ -192,8 +194,8 @@ def sequence_tensor_dtype_homogeneous(facts: Facts) -> Iterator[Finding]:
         expected[rows] = expected_types[parents]
         yield sheet.at(
             rows[(types[rows] != 0) & (types[rows] != expected[rows])],
-            "the tensor has the data_type {types}, and the sequence begins with {expected}; convert it or take it out",
-            types=types,
+            "the tensor has the data_type {actual}, and the sequence begins with {expected}; convert it or remove it",
+            actual=types,
             expected=expected,
         )
 
@@ -202,8 +204,8 @@ class Types:
     """The full types of nested values, by `facts.derive(Types)`.
 
     A type is a number, an index of `kinds`, `params` (data_type or key_type, 0 if unknown) and `children` (the type of
-    the elements or the value, -1 if unknown). `of`: the types of all rows of a sheet, by kind. elements: for each
-    SequenceProto, the type of its first element whose type is fully known.
+    the elements or the value, -1 if unknown). types_by_kind: for each kind, the types of all rows of its sheet.
+    elements: for each SequenceProto, the type of its first element whose type is fully known.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -220,7 +222,7 @@ class Types:
             _MAP: maps,
             _OPTIONAL: optionals,
         }
-        self.of = {kind: np.full(sheet.n, -1, np.int64) for kind, sheet in self.sheets.items()}
+        self.types_by_kind = {kind: np.full(sheet.n, -1, np.int64) for kind, sheet in self.sheets.items()}
         self.rows = {
             kind: true_rows(sheet.under(f"SequenceProto.{_list_field(kind)}")) for kind, sheet in self.sheets.items()
         }
@@ -228,8 +230,8 @@ class Types:
         self.is_needed = any(len(self.rows[kind]) for kind in (_SEQUENCE, _MAP, _OPTIONAL))
         if not self.is_needed:
             return
-        self.of[_TENSOR] = self._intern(_TENSOR, facts.TensorProto.data_type, -1)
-        self.of[_SPARSE] = self._intern(_SPARSE, _sparse_types(facts), -1)
+        self.types_by_kind[_TENSOR] = self._intern(_TENSOR, facts.TensorProto.data_type, -1)
+        self.types_by_kind[_SPARSE] = self._intern(_SPARSE, _sparse_types(facts), -1)
         children = {kind: _by_depth(sheet.depth, self.rows[kind]) for kind, sheet in self.sheets.items()}
         rows_by_depth = {kind: _by_depth(self.sheets[kind].depth, self.sheets[kind].rows) for kind in (3, 4, 5)}
         for depth in sorted({depth for rows in rows_by_depth.values() for depth in rows}, reverse=True):
@@ -238,54 +240,55 @@ class Types:
                 self._set_elements(
                     rows_at_depth, {kind: rows[depth + 1] for kind, rows in children.items() if depth + 1 in rows}
                 )
-                self.of[_SEQUENCE][rows_at_depth] = self._intern(_SEQUENCE, 0, self.elements[rows_at_depth])
+                self.types_by_kind[_SEQUENCE][rows_at_depth] = self._intern(_SEQUENCE, 0, self.elements[rows_at_depth])
             rows_at_depth = rows_by_depth[_MAP].get(depth)
             if rows_at_depth is not None:
                 child_types = np.append(self.elements, -1)[maps.values[rows_at_depth]]
-                self.of[_MAP][rows_at_depth] = self._intern(_MAP, maps.key_type[rows_at_depth], child_types)
+                self.types_by_kind[_MAP][rows_at_depth] = self._intern(_MAP, maps.key_type[rows_at_depth], child_types)
             rows_at_depth = rows_by_depth[_OPTIONAL].get(depth)
             if rows_at_depth is not None:
-                child_types = self._empty(optionals.elem_type[rows_at_depth])
+                child_types = self._with_unknown_parts(optionals.elem_type[rows_at_depth])
                 for kind in self.sheets:
                     values = getattr(optionals, _value_field(kind))[rows_at_depth]
                     has_value = (values >= 0) & (optionals.elem_type[rows_at_depth] == kind)
-                    child_types[has_value] = self.of[kind][values[has_value]]
-                self.of[_OPTIONAL][rows_at_depth] = self._intern(_OPTIONAL, 0, child_types)
+                    child_types[has_value] = self.types_by_kind[kind][values[has_value]]
+                self.types_by_kind[_OPTIONAL][rows_at_depth] = self._intern(_OPTIONAL, 0, child_types)
 
-    def _empty(self, elem_types: Any) -> Any:
+    def _with_unknown_parts(self, elem_types: Any) -> Any:
         """Return the types with these kinds and unknown parts; -1 for an invalid kind."""
         by_kind = self._intern(np.arange(_OPTIONAL + 1), 0, -1)
         by_kind[0] = -1
         return by_kind[np.where(_is_kind(elem_types), elem_types, 0)]
 
     def _set_elements(self, rows: Any, children: dict[int, Any]) -> None:
+        """Set `elements` of some sequences. children: the rows of their elements, by kind."""
         sequences = self.sheets[_SEQUENCE]
-        self.elements[rows] = self._empty(sequences.elem_type[rows])
+        self.elements[rows] = self._with_unknown_parts(sequences.elem_type[rows])
         for kind, child_rows in children.items():
             parents = self.sheets[kind].parent[child_rows]
             child_rows, parents = (column[sequences.elem_type[parents] == kind] for column in (child_rows, parents))
-            types = self.of[kind][child_rows]
+            types = self.types_by_kind[kind][child_rows]
             sequence_rows, values = _first_known(parents, types, np.append(self._is_known, False)[types])
             self.elements[sequence_rows] = values
 
     def _intern(self, kinds: Any, params: Any, children: Any) -> Any:
         """Return the types with these parts, which are numbers or columns."""
         parts = np.stack(np.broadcast_arrays(kinds, params, children)).astype(np.int64)
-        order = np.lexsort(parts)
-        ordered = parts[:, order]
-        is_new = np.append(True, (ordered[:, 1:] != ordered[:, :-1]).any(axis=0))[: len(order)]
-        id_positions = np.empty(len(order), np.int64)
-        id_positions[order] = np.cumsum(is_new) - 1
+        part_order = np.lexsort(parts)
+        sorted_parts = parts[:, part_order]
+        is_new = np.append(True, (sorted_parts[:, 1:] != sorted_parts[:, :-1]).any(axis=0))[: len(part_order)]
+        id_positions = np.empty(len(part_order), np.int64)
+        id_positions[part_order] = np.cumsum(is_new) - 1
         ids = []
-        for kind, param, child in ordered[:, is_new].T.tolist():
-            id = self._ids.setdefault((kind, param, child), len(self._ids))
+        for kind, parameter, child in sorted_parts[:, is_new].T.tolist():
+            id = self._ids.setdefault((kind, parameter, child), len(self._ids))
             if id == len(self.kinds):
                 self.kinds.append(kind)
-                self.params.append(param)
+                self.params.append(parameter)
                 self.children.append(child)
                 is_child_known = child >= 0 and self._is_known[child]
                 self._is_known.append(
-                    param != 0 if kind <= _SPARSE else is_child_known and (kind != _MAP or param != 0)
+                    parameter != 0 if kind <= _SPARSE else is_child_known and (kind != _MAP or parameter != 0)
                 )
             ids.append(id)
         return np.array(ids, np.int64)[id_positions]
@@ -303,21 +306,21 @@ class Types:
     def text(self, id: int) -> str:
         """Return a type in text form, such as map(STRING, tensor(FLOAT))."""
         parts = []
-        end = ""
+        closing_parentheses = ""
         while id >= 0:
-            kind, param = self.kinds[id], self.params[id]
+            kind, parameter = self.kinds[id], self.params[id]
             parts.append(_FIELD_PREFIXES[kind] + "(")
             if kind in (_TENSOR, _SPARSE, _MAP):
-                parts.append((name_of(param) if param else "?") + (", " if kind == _MAP else ""))
-            end += ")"
+                parts.append((name_of(parameter) if parameter else "?") + (", " if kind == _MAP else ""))
+            closing_parentheses += ")"
             id = self.children[id] if kind > _SPARSE else -2
-        return "".join(parts) + ("?" if id == -1 else "") + end
+        return "".join(parts) + ("?" if id == -1 else "") + closing_parentheses
 
 
 def _by_depth(depth: Any, rows: Any) -> dict[int, Any]:
-    order = rows[np.argsort(depth[rows], kind="stable")]
-    depths, first = np.unique(depth[order], return_index=True)
-    return dict(zip(depths.tolist(), np.split(order, first[1:]), strict=True)) if len(rows) else {}
+    sorted_rows = rows[np.argsort(depth[rows], kind="stable")]
+    depths, starts = np.unique(depth[sorted_rows], return_index=True)
+    return dict(zip(depths.tolist(), np.split(sorted_rows, starts[1:]), strict=True)) if len(rows) else {}
 
 
 @rule("sequence-nested-homogeneous", "SequenceProto")
@@ -328,7 +331,7 @@ def sequence_nested_homogeneous(facts: Facts) -> Iterator[Finding]:
     for kind in (_SEQUENCE, _MAP, _OPTIONAL) if types.is_needed else ():
         sheet = types.sheets[kind]
         rows = types.rows[kind]
-        actual, expected = types.of[kind], types.elements[sheet.parent[rows]]
+        actual, expected = types.types_by_kind[kind], types.elements[sheet.parent[rows]]
         rows, expected = rows[actual[rows] != expected], expected[actual[rows] != expected]
         known_messages: dict[tuple[int, int], str] = {}
         messages: dict[int, str] = {}

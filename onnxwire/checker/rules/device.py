@@ -157,18 +157,18 @@ class Shardings:
 
     def __init__(self, facts: Facts) -> None:
         specs, entries, dims = facts.ShardingSpecProto, facts.NodeDeviceConfigurationProto, facts.ShardedDimProto
-        entry = specs.parent_under("NodeDeviceConfigurationProto.sharding_spec")
+        entry_of_spec = specs.parent_under("NodeDeviceConfigurationProto.sharding_spec")
         nodes = entries.parent_under("NodeProto.device_configurations")
-        self.node = np.append(nodes, -1)[entry]
-        self.devices = np.append(_device_counts(facts), -1)[entry]
-        self.rank, first, sizes = _shapes(facts, self.node, specs.tensor_name)
-        spec = dims.parent_under("ShardingSpecProto.sharded_dim")
-        rank, first = np.append(self.rank, -1)[spec], np.append(first, 0)[spec]
-        self.axis = np.where((dims.axis < 0) & (dims.axis >= -rank), dims.axis + rank, dims.axis)
-        self.is_outside = dims.has("axis") & (rank >= 0) & ((self.axis < 0) | (self.axis >= rank))
-        is_known = dims.has("axis") & (rank >= 0) & ~self.is_outside
+        self.node = np.append(nodes, -1)[entry_of_spec]
+        self.devices = np.append(_device_counts(facts), -1)[entry_of_spec]
+        self.rank, first_dims, sizes = _shapes(facts, self.node, specs.tensor_name)
+        spec_of_dim = dims.parent_under("ShardingSpecProto.sharded_dim")
+        ranks, first_dims = np.append(self.rank, -1)[spec_of_dim], np.append(first_dims, 0)[spec_of_dim]
+        self.axis = np.where((dims.axis < 0) & (dims.axis >= -ranks), dims.axis + ranks, dims.axis)
+        self.is_outside = dims.has("axis") & (ranks >= 0) & ((self.axis < 0) | (self.axis >= ranks))
+        is_known = dims.has("axis") & (ranks >= 0) & ~self.is_outside
         self.size = np.full(dims.n, -1, np.int64)
-        self.size[is_known] = sizes[(first + self.axis)[is_known]]
+        self.size[is_known] = sizes[(first_dims + self.axis)[is_known]]
 
 
 def _device_counts(facts: Facts) -> Rows:
@@ -187,9 +187,9 @@ def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
 
     The description of a value is in the graph or function that defines it.
     """
-    rank, first = np.full(len(nodes), -1, np.int64), np.zeros(len(nodes), np.int64)
+    ranks_of_names, first_dims = np.full(len(nodes), -1, np.int64), np.zeros(len(nodes), np.int64)
     if not len(nodes):
-        return rank, first, np.empty(0, np.int64)
+        return ranks_of_names, first_dims, np.empty(0, np.int64)
     infos, tensors, sparse = facts.ValueInfoProto, facts.TensorProto, facts.SparseTensorProto
     values, graphs = facts.derive(DeclaredTypes), facts.GraphProto.n
     shapes, dims = facts.TensorShapeProto, facts["TensorShapeProto.Dimension"]
@@ -197,29 +197,34 @@ def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
     sizes = np.concatenate([np.where(dims.has("dim_value"), dims.dim_value, -1), dense_sizes, sparse_sizes])
     # Functions are scopes, too; they are numbered after the graphs.
     scope = np.where(infos.under("FunctionProto.value_info"), infos.parent + graphs, values.graph)
-    shaped = true_rows((scope >= 0) & (values.shape >= 0))
-    dense = true_rows(tensors.under("GraphProto.initializer"))
+    infos_with_shape = true_rows((scope >= 0) & (values.shape >= 0))
+    dense_rows = true_rows(tensors.under("GraphProto.initializer"))
     sparse_rows = true_rows(sparse.under("GraphProto.sparse_initializer") & (sparse.values >= 0))
     definitions = (
-        np.concatenate([scope[shaped], tensors.parent[dense], sparse.parent[sparse_rows]]),
-        np.concatenate([infos.name[shaped], tensors.name[dense], tensors.name[sparse.values[sparse_rows]]]),
+        np.concatenate([scope[infos_with_shape], tensors.parent[dense_rows], sparse.parent[sparse_rows]]),
+        np.concatenate(
+            [infos.name[infos_with_shape], tensors.name[dense_rows], tensors.name[sparse.values[sparse_rows]]]
+        ),
     )
     is_requested = np.zeros(facts.columns.text_count(), bool)
     is_requested[names] = True
     requested = is_requested[definitions[1]]
     definitions = definitions[0][requested], definitions[1][requested]
-    ranks = np.concatenate([shapes.dim[values.shape[shaped]], tensors.dims[dense], sparse.dims[sparse_rows]])[requested]
-    firsts = np.concatenate(
+    known_ranks = np.concatenate(
+        [shapes.dim[values.shape[infos_with_shape]], tensors.dims[dense_rows], sparse.dims[sparse_rows]]
+    )[requested]
+    known_first_dims = np.concatenate(
         [
-            shapes.first("dim")[values.shape[shaped]],
-            tensors.first("dims")[dense] + dims.n,
+            shapes.first("dim")[values.shape[infos_with_shape]],
+            tensors.first("dims")[dense_rows] + dims.n,
             sparse.first("dims")[sparse_rows] + dims.n + len(dense_sizes),
         ]
     )[requested]
     positions = facts.join((_defining_scopes(facts, nodes, names), names), definitions)
     has_shape = (positions >= 0) & (names != EMPTY)
-    rank[has_shape], first[has_shape] = ranks[positions[has_shape]], firsts[positions[has_shape]]
-    return rank, first, sizes
+    ranks_of_names[has_shape] = known_ranks[positions[has_shape]]
+    first_dims[has_shape] = known_first_dims[positions[has_shape]]
+    return ranks_of_names, first_dims, sizes
 
 
 def _defining_scopes(facts: Facts, nodes: Rows, names: Rows) -> Rows:

@@ -253,6 +253,7 @@ class Files:
                 self.irregular[id] = f"there is no file at the location {location!r}: {fault}"
 
     def _open(self, id: int, location: str) -> None:
+        """Record the size of the file at a location, or the fault because of which it cannot be read."""
         try:
             with self.files.open_temporarily(location) as file:
                 self.sizes[id] = file.size
@@ -269,6 +270,7 @@ class Files:
                 self._explain(id, self.files.folder, location, error.reason)
 
     def _find_links(self, id: int, name: str, links: int) -> None:
+        """Record a message about a file that is a symbolic link, or has several names."""
         if os.path.islink(name):
             self.linked[id] = (
                 f"{name} is a symbolic link, which many programs do not follow; put a copy of the file there"

@@ -390,9 +390,9 @@ def _is_of_function(facts: Facts, rows: Any) -> Any:
 
 def _is_unknown_value_info(facts: Facts) -> Any:
     """Return the rows of value_info in graphs that describe no value."""
-    infos, named = facts.ValueInfoProto, facts.derive(Scopes).named
+    infos, meanings = facts.ValueInfoProto, facts.derive(Scopes).named
     graphs = infos.parent_under("GraphProto.value_info")
-    is_value = is_one_of(named, (INPUT, INITIALIZER, NODE)) | ((named == OUTER) & _is_algorithm(facts, graphs))
+    is_value = is_one_of(meanings, (INPUT, INITIALIZER, NODE)) | ((meanings == OUTER) & _is_algorithm(facts, graphs))
     rows = true_rows((graphs >= 0) & (infos.name != EMPTY) & ~is_value)
     return rows[~_is_of_function(facts, rows)]
 

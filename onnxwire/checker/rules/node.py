@@ -156,6 +156,7 @@ def _uses_alias(nodes: Sheet) -> Any:
 
 
 def _call_counts(facts: Facts, field: str) -> Finding:
+    """Return the calls with more inputs or outputs than the function declares."""
     nodes, functions = facts.NodeProto, facts.FunctionProto
     called = facts.derive(Calls).function
     declared = np.append(getattr(functions, field), 0)[called]

@@ -170,12 +170,12 @@ def functions_valid(facts: Facts) -> Iterator[Finding]:
         return
     # Offsets of messages in a function are relative to the function.
     starts = functions.start[rows]
-    broken: dict[int, str] = {}
+    broken_rules: dict[int, str] = {}
     for id, rule_row in rules().items():
         if rule_row.scope != "function" or rule_row.severity != "error" or id in _MODEL_DOMAIN_RULES:
             continue
         for finding in find(id, facts) if rule_row.applies_to(facts.ir_version) else ():
             owners = np.searchsorted(starts, finding.table.offset_of(finding.rows), "right") - 1
             for row in rows[unique(owners[owners >= 0])].tolist():
-                broken.setdefault(row, id)
-    yield functions.at(broken, "function {name!r} breaks the rule {broken}; correct it", broken=broken)
+                broken_rules.setdefault(row, id)
+    yield functions.at(broken_rules, "function {name!r} breaks the rule {rule}; correct it", rule=broken_rules)

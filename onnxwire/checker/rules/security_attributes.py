@@ -42,8 +42,8 @@ class AttributeLimits:
         for domain, operators, *limit in read_table("attribute_limits.tsv"):
             for operator in operators.split():
                 limits.setdefault((facts.find(domain), facts.find(operator)), []).append(limit)
-        operators_ = np.array([operator for _, operator in limits if operator >= 0], np.int64)
-        rows = np.flatnonzero((nodes.attribute > 0) & np.isin(nodes.op_type, operators_))
+        operator_ids = np.array([operator for _, operator in limits if operator >= 0], np.int64)
+        rows = np.flatnonzero((nodes.attribute > 0) & np.isin(nodes.op_type, operator_ids))
         domains = plain_domains(facts, nodes.domain)[rows].tolist()
         op_types, inputs = nodes.op_type[rows].tolist(), nodes.input[rows].tolist()
         attributes, constants = facts.derive(AttributeNumbers), facts.derive(SmallConstants)
@@ -53,9 +53,9 @@ class AttributeLimits:
             operator_limits = limits.get((domain, operator))
             if operator_limits is None:
                 continue
-            content = constants.attribute_bytes(node)
-            key = domain, operator, n_inputs, content
-            faults = cached_faults.get(key) if content is not None else None
+            attribute_bytes = constants.attribute_bytes(node)
+            key = domain, operator, n_inputs, attribute_bytes
+            faults = cached_faults.get(key) if attribute_bytes is not None else None
             if faults is None:
                 operator_name = facts.text(operator)
                 test_attributes, test = _OPERATOR_TESTS.get(operator_name, ("", None))
@@ -69,7 +69,7 @@ class AttributeLimits:
                     self.lengths.setdefault(node, fault)
                 if numbers and operator_name.startswith("TreeEnsemble"):
                     self._test_tree(node, numbers)
-                if content is not None and len(cached_faults) < _MAX_CACHED_NODES:
+                if attribute_bytes is not None and len(cached_faults) < _MAX_CACHED_NODES:
                     cached_faults[key] = [column.get(node) for column in columns]
             else:
                 for column, repeated in zip(columns, faults, strict=True):
@@ -77,14 +77,15 @@ class AttributeLimits:
                         column[node] = repeated
 
     def _test(self, node: int, limit: list[str], numbers: dict[str, Any], n_inputs: int) -> None:
+        """Record the fault of a node that breaks a limit. limit: kind, attributes and bound of a row of the table."""
         kind, names, bound = limit
         present = {name: numbers[name] for name in names.split() if name in numbers}
         bound_arrays = [numbers[name] for name in bound.split() if name in numbers]
         bound_array = bound_arrays[0] if bound_arrays else None
         size = -1 if bound_array is None else int(bound_array[0]) if bound in _COUNT_ATTRIBUTES else len(bound_array)
         if kind in ("equal", "equal-or-one"):
-            min_value = 1 if kind == "equal" else 2
-            lengths = {name: len(values) for name, values in present.items() if len(values) >= min_value}
+            min_length = 1 if kind == "equal" else 2
+            lengths = {name: len(values) for name, values in present.items() if len(values) >= min_length}
             if len(set(lengths.values())) > 1:
                 text = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
                 self.lengths.setdefault(node, f"attributes that describe the same objects differ in length: {text}")
@@ -147,16 +148,16 @@ class AttributeLimits:
                 starts.append(np.flatnonzero(~is_leaf))
                 ends.append(children[~is_leaf])
         elif all(name in numbers for name in ("nodes_treeids", "nodes_nodeids", "nodes_modes")):
-            lists = [numbers["nodes_treeids"], numbers["nodes_nodeids"]]
+            tree_ids, node_ids = numbers["nodes_treeids"], numbers["nodes_nodeids"]
             is_branch = numbers["nodes_modes"] != 0
             features = numbers.get("nodes_featureids", np.zeros(0, np.int64))
             invalid_values = features[is_branch[: len(features)] & ((features < 0) | (features > _MAX_FEATURE))]
             if len(invalid_values):
                 self.indices.setdefault(node, f"attribute 'nodes_featureids' refers to feature {invalid_values[0]:,}")
-            trees = lists[0][is_branch]
+            trees = tree_ids[is_branch]
             starts, ends = [], []
             for name in names:
-                children = _positions(lists[0], lists[1], trees, numbers[name][is_branch])
+                children = _positions(tree_ids, node_ids, trees, numbers[name][is_branch])
                 if (children < 0).any():
                     invalid_values = numbers[name][is_branch][children < 0]
                     self.indices.setdefault(
@@ -169,7 +170,7 @@ class AttributeLimits:
                 treeids, nodeids = numbers.get(f"{prefix}_treeids"), numbers.get(f"{prefix}_nodeids")
                 if treeids is None or nodeids is None:
                     continue
-                if (_positions(lists[0], lists[1], treeids, nodeids) < 0).any():
+                if (_positions(tree_ids, node_ids, treeids, nodeids) < 0).any():
                     self.indices.setdefault(node, f"{prefix}_nodeids refers to a node that does not exist")
         else:
             return

@@ -90,11 +90,11 @@ def text(facts: Facts) -> Iterator[Finding]:
 
 
 @rule("security-resource-total", "NodeProto")
-def total(facts: Facts) -> Iterator[Finding]:
+def node_and_total(facts: Facts) -> Iterator[Finding]:
     """Yield the first node at which the constants have too many elements together."""
-    total = facts.derive(ShapeBounds).total
-    if total is not None:
-        node, count = total
+    node_and_total = facts.derive(ShapeBounds).total
+    if node_and_total is not None:
+        node, count = node_and_total
         yield facts.NodeProto.each(
             {node: f"the constants that nodes make have {count:,} elements together; runtimes keep them in memory"}
         )

@@ -58,11 +58,11 @@ def dim_param_consistent(facts: Facts) -> Iterator[Finding]:
     infos, tensors = facts.ValueInfoProto, facts.TensorProto
     declared = facts.derive(DeclaredTypes)
     texts = facts.columns.text_count()
-    shaped = true_rows((declared.graph >= 0) & (declared.shape >= 0) & (infos.name != EMPTY))
+    infos_with_shape = true_rows((declared.graph >= 0) & (declared.shape >= 0) & (infos.name != EMPTY))
     constants = true_rows(tensors.under("GraphProto.initializer") & (tensors.name != EMPTY))
     keys = np.concatenate(
         [
-            declared.graph[shaped].astype(np.int64) * texts + infos.name[shaped],
+            declared.graph[infos_with_shape].astype(np.int64) * texts + infos.name[infos_with_shape],
             tensors.parent[constants].astype(np.int64) * texts + tensors.name[constants],
         ]
     )
@@ -75,7 +75,9 @@ def dim_param_consistent(facts: Facts) -> Iterator[Finding]:
     for position in true_rows(is_same).tolist():
         pair = [int(order[position]), int(order[position + 1])]
         shapes = [
-            declared.dims(int(shaped[i])) if i < len(shaped) else declared.tensor_dims(int(constants[i - len(shaped)]))
+            declared.dims(int(infos_with_shape[i]))
+            if i < len(infos_with_shape)
+            else declared.tensor_dims(int(constants[i - len(infos_with_shape)]))
             for i in pair
         ]
         if shapes[0] is None or shapes[1] is None:
@@ -85,7 +87,7 @@ def dim_param_consistent(facts: Facts) -> Iterator[Finding]:
                 if name == EMPTY or size is None:
                     continue
                 if sizes.setdefault(name, size) != size:
-                    row = int(shaped[min(pair)])
+                    row = int(infos_with_shape[min(pair)])
                     text = facts.text(name)
                     messages[row] = f"dim_param {text!r} is {size} here and {sizes[name]} elsewhere; use two variables"
     yield infos.each(messages)

@@ -232,11 +232,11 @@ def attribute_type(facts: Facts) -> Iterator[Finding]:
 def attribute_required(facts: Facts) -> Iterator[Finding]:
     """Yield nodes that lack an attribute that the operator requires."""
     attributes, nodes, check = facts.AttributeProto, facts.NodeProto, facts.derive(SignatureCheck)
-    firsts = nodes.first("attribute")
+    first_attributes = nodes.first("attribute")
 
-    def lacking(row: int) -> str:
-        first, n = int(firsts[row]), int(nodes.attribute[row])
-        present = {check.text_of(attributes.name[i]) for i in range(first, first + n)}
+    def missing_names(row: int) -> str:
+        start, n = int(first_attributes[row]), int(nodes.attribute[row])
+        present = {check.text_of(attributes.name[i]) for i in range(start, start + n)}
         declared = check.signature(row).attributes
         return " and ".join(
             repr(name) for name, attribute in declared.items() if attribute.is_required and name not in present
@@ -244,7 +244,7 @@ def attribute_required(facts: Facts) -> Iterator[Finding]:
 
     yield nodes.at(
         check.nodes & LACKS_ATTRIBUTE != 0,
-        "{op_type!r} needs attribute {lacking} in {title}; add it",
-        lacking=lacking,
+        "{op_type!r} needs attribute {missing} in {title}; add it",
+        missing=missing_names,
         title=check.title,
     )

@@ -55,14 +55,16 @@ class Parts:
     def __init__(self, facts: Facts) -> None:
         sparse, tensors = facts.SparseTensorProto, facts.TensorProto
         sizes = np.append(facts.lists("TensorProto.dims").value, -1)
-        ranks, first = np.append(tensors.dims, -1), np.append(tensors.first("dims"), -1)
+        ranks, first_dims = np.append(tensors.dims, -1), np.append(tensors.first("dims"), -1)
         self.has_values, self.has_indices = sparse.values >= 0, sparse.indices >= 0
         self.values_rank, self.indices_rank = ranks[sparse.values], ranks[sparse.indices]
-        self.nnz = np.where(self.values_rank == 1, sizes[np.where(self.values_rank == 1, first[sparse.values], -1)], -1)
+        self.nnz = np.where(
+            self.values_rank == 1, sizes[np.where(self.values_rank == 1, first_dims[sparse.values], -1)], -1
+        )
         self.rank = sparse.dims
         self.first = sparse.first("dims")
         self.size = products(self.rank, self.first, facts.lists("SparseTensorProto.dims").value)
-        starts = first[sparse.indices]
+        starts = first_dims[sparse.indices]
         self.rows = sizes[np.where(self.indices_rank > 0, starts, -1)]
         self.width = sizes[np.where(self.indices_rank == 2, starts + 1, -1)]
         counts_agree = (self.nnz >= 0) & (self.rows == self.nnz)
@@ -223,8 +225,8 @@ class Indices:
         limits = np.where(
             is_linear, parts.size[sparse_rows][owners], self.dims[parts.first[sparse_rows][owners] + axes]
         )
-        outside = true_rows((numbers < 0) | (numbers >= limits))
-        for position in outside[_is_first(owners[outside])].tolist():
+        positions_outside = true_rows((numbers < 0) | (numbers >= limits))
+        for position in positions_outside[_is_first(owners[positions_outside])].tolist():
             tensor_index = int(owners[position])
             element = int(offsets[position] // rank[tensor_index])
             text = self._index_text(numbers, int(starts_of_tensors[tensor_index]), int(rank[tensor_index]), element)
@@ -264,6 +266,7 @@ class Indices:
                 )
 
     def _find_repeated(self, row: int, numbers: Any, rank: int) -> None:
+        """Record the first index that equals an earlier one, of a tensor with unsorted indices."""
         indices = numbers.reshape(-1, rank)
         order = np.lexsort(indices.T[::-1])
         ordered = indices[order]

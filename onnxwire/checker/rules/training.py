@@ -130,6 +130,7 @@ class Names:
         return self._among(self.algorithms, pairs)
 
     def _among(self, graphs: Any, pairs: tuple[tuple[Any, Any], ...]) -> Any:
+        """Return whether each string, by id, is a name of one of the graphs in one of the pairs of columns."""
         is_selected = np.zeros(self.facts.GraphProto.n + 1, bool)
         is_selected[graphs] = True
         is_selected[-1] = False
@@ -255,13 +256,13 @@ def algorithm_combined_valid(facts: Facts) -> Iterator[Finding]:
         return table.at(rows[is_repeated], message, name=table.texts(ids))
 
     outputs, tensors, sparse = facts.lists("NodeProto.output"), facts.TensorProto, facts.SparseTensorProto
-    dense = len(names.dense)
+    n_dense = len(names.dense)
     yield report(
         infos, names.input_rows, names.inputs, infos.name, "an input or node output", names.inputs, names.node_outputs
     )
     for table, rows, part, ids in (
-        (tensors, names.dense, slice(dense), tensors.name),
-        (sparse, names.sparse, slice(dense, None), np.append(tensors.name, EMPTY)[sparse.values]),
+        (tensors, names.dense, slice(n_dense), tensors.name),
+        (sparse, names.sparse, slice(n_dense, None), np.append(tensors.name, EMPTY)[sparse.values]),
     ):
         pair = names.initializers[0][part], names.initializers[1][part]
         yield report(table, rows, pair, ids, "an initializer or node output", names.initializers, names.node_outputs)
@@ -281,12 +282,12 @@ def binding_type_match(facts: Facts) -> Iterator[Finding]:
     rows = true_rows(entries.under(_INITIALIZATION, _UPDATE))
     if not len(rows):
         return
-    dense = tensors.parent[names.dense], tensors.name[names.dense]
+    dense_initializers = tensors.parent[names.dense], tensors.name[names.dense]
     main = np.full(len(rows), names.main)
     algorithms = names.algorithms[entries.parent[rows]]
     is_update = entries.under(_UPDATE)[rows]
     source_graphs = np.where(is_update, algorithms, names.initializations[entries.parent[rows]])
-    targets = _rows_in_first_graph(facts, (main, algorithms), entries.key[rows], dense)
+    targets = _rows_in_first_graph(facts, (main, algorithms), entries.key[rows], dense_initializers)
     sources = _rows_in_first_graph(
         facts, (source_graphs, np.where(is_update, main, -1)), entries.value[rows], names.outputs
     )
