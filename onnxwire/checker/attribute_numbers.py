@@ -11,7 +11,7 @@ from onnxwire.engine.record_reader import bytes_at
 from onnxwire.messages import AttributeProto
 from onnxwire.tensor.dtypes import EXTERNAL
 
-MAX_BYTES = 1 << 26  # maximum size of an attribute that is read
+MAX_ATTRIBUTE_BYTES = 1 << 26  # maximum size of an attribute that is read
 
 
 class AttributeNumbers:
@@ -34,7 +34,7 @@ class AttributeNumbers:
         start = int(self._first[node])
         for row in range(start, start + int(self._count[node])):
             name = self._text(int(self._names[row]))
-            if name in names and self._lengths[row] <= MAX_BYTES and not self._flags[row] & MERGED:
+            if name in names and self._lengths[row] <= MAX_ATTRIBUTE_BYTES and not self._flags[row] & MERGED:
                 first_byte = int(self._starts[row])
                 numbers = _numbers(
                     AttributeProto.FromString(

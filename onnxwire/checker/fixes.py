@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts, FieldRows, Table
     from onnxwire.checker.problems import Problems
 
-_BATCH = 4096  # numbers of a column that are converted to ints at a time
+_BATCH_ROWS = 4096  # numbers of a column that are converted to ints at a time
 
 # The field that identifies an element of a repeated field, by type.
 _KEYS = {
@@ -337,9 +337,13 @@ class Fixes(Collection[Fix]):
 
 def _numbers(column: NDArray[Any]) -> Iterator[int]:
     """Yield the numbers of a column as ints, without a list of all of them."""
-    if len(column) <= _BATCH:
+    if len(column) <= _BATCH_ROWS:
         return iter(column.tolist())
-    return (number for start in range(0, len(column), _BATCH) for number in column[start : start + _BATCH].tolist())
+    return (
+        number
+        for start in range(0, len(column), _BATCH_ROWS)
+        for number in column[start : start + _BATCH_ROWS].tolist()
+    )
 
 
 class _Views:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from onnxwire.checker.facts import Facts, Rows
 
-_LEN = 2
+_WIRE_LEN = 2
 _MAX_HEADER_BYTES = 16  # maximum bytes of a tag and a length
 
 
@@ -82,7 +82,7 @@ def _read_ranges(facts: Facts, starts: Rows, lengths: Rows) -> tuple[Rows, Rows]
 def _find_packed(facts: Facts, document: Rows, offsets: Rows, field: str, rows: Rows) -> tuple[Rows, Rows]:
     """Return the offset of each tensor's numbers, and whether they are one packed record; offsets: those of tags."""
     _, records, _, _ = facts.TensorProto.records(field)
-    tag = TensorProto.DESCRIPTOR.fields_by_name[field].number << 3 | _LEN
+    tag = TensorProto.DESCRIPTOR.fields_by_name[field].number << 3 | _WIRE_LEN
     is_packed = (records[rows] == 1) & (document[offsets] == tag)
     offsets = offsets + 1
     # The length follows: up to ten bytes, all of which except the last have the high bit.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onnxwire.checker.facts import Finding, Table
     from onnxwire.checker.registry import Rule
 
-_BATCH = 4096  # problems whose offsets are looked up at a time
+_BATCH_ROWS = 4096  # problems whose offsets are looked up at a time
 _MIN_SHARED_ROWS = 64  # minimum length of arrays that are compared with those of earlier findings
 
 
@@ -31,8 +31,8 @@ class _Group(NamedTuple):
 
     def read(self, start: int, stop: int) -> Iterator[Problem]:
         """Yield the problems of a range of the rows."""
-        for batch_start in range(start, stop, _BATCH):
-            rows = self.rows[batch_start : min(batch_start + _BATCH, stop)]
+        for batch_start in range(start, stop, _BATCH_ROWS):
+            rows = self.rows[batch_start : min(batch_start + _BATCH_ROWS, stop)]
             offsets = self.finding.table.offset_of(rows).tolist() if self.is_placed else [-1] * len(rows)
             for row, offset in zip(rows.tolist(), offsets, strict=True):
                 yield make_problem(self.rule.id, self.rule.severity, self.finding, row, offset)

@@ -148,10 +148,10 @@ class ShapeBounds:
         """
         graphs, attributes = self.facts.GraphProto, self.facts.AttributeProto
         rows = true_rows(graphs.under("AttributeProto.g", "AttributeProto.graphs"))
-        holders = graphs.parent[rows]
-        is_in_node = attributes.under("NodeProto.attribute")[holders]
-        rows, holders = rows[is_in_node], holders[is_in_node]
-        nodes, names = attributes.parent[holders], attributes.name[holders]
+        parent_attributes = graphs.parent[rows]
+        is_in_node = attributes.under("NodeProto.attribute")[parent_attributes]
+        rows, parent_attributes = rows[is_in_node], parent_attributes[is_in_node]
+        nodes, names = attributes.parent[parent_attributes], attributes.name[parent_attributes]
         is_first = ~repeats(nodes, names)
         rows, nodes, names = rows[is_first], nodes[is_first], names[is_first]
         order = np.argsort(nodes, kind="stable")
@@ -556,7 +556,7 @@ class ShapeBounds:
         elif trips is not None and not is_huge and outer_trips * trips > MAX_ITERATIONS and is_true:
             self.iterations.setdefault(call.node, outer_trips * trips)
         n = len(carried)
-        scans = [self._stacked(value, trips) for value in results[n + 1 :]]
+        scans = [self._stack(value, trips) for value in results[n + 1 :]]
         return [*results[1 : n + 1], *scans]
 
     def _repeat(
@@ -580,17 +580,17 @@ class ShapeBounds:
                 break
         if trips is not None and trips > len(history) > 2:
             results[1 : n + 1] = [
-                _extrapolated(*values, trips - len(history)) for values in zip(history[-2], history[-1], strict=True)
+                _extrapolate(*values, trips - len(history)) for values in zip(history[-2], history[-1], strict=True)
             ]
         if is_true and is_initially_true and self.budget > 0:
             # Counters advance by a constant step, so the condition after many iterations can be computed.
             arguments = [Value((), [MAX_ITERATIONS]), Value((), [True])]
-            arguments += [_advanced(*values) for values in zip(history[0], history[1], strict=True)]
+            arguments += [_advance(*values) for values in zip(history[0], history[1], strict=True)]
             outputs = self._run_graph(body, Scope(scope), arguments)
             is_true = bool(outputs) and outputs[0].data is not None and bool((outputs[0].data or [0])[0])
         return results, is_true
 
-    def _stacked(self, value: Value, trips: int | None) -> Value:
+    def _stack(self, value: Value, trips: int | None) -> Value:
         return Value((trips, *(value.shape or ())), None, value.depends_on_input)
 
     def _run_scan(self, call: NodeCall) -> list[Value]:
@@ -611,7 +611,7 @@ class ShapeBounds:
             results = self._run_graph(body, Scope(call.scope), [*states, *slices])
         finally:
             self._trips = outer_trips
-        return [*results[: len(states)], *(self._stacked(value, trips) for value in results[len(states) :])]
+        return [*results[: len(states)], *(self._stack(value, trips) for value in results[len(states) :])]
 
 
 def _has_tensor(values: Sequence[Value | None]) -> bool:
@@ -629,18 +629,18 @@ def _trip_count(value: Value) -> int | None:
     return max(value.data[0], 0)
 
 
-def _extrapolated(before: Value, after: Value, n_more: int) -> Value:
+def _extrapolate(before: Value, after: Value, n_further: int) -> Value:
     """Return a value after further iterations, if each adds as much as the last one."""
     if before.shape is None or after.shape is None or len(before.shape) != len(after.shape):
         return Value(after.shape, None, after.depends_on_input)
     dims = [
-        new if new is None or old is None or new <= old else new + (new - old) * n_more
+        new if new is None or old is None or new <= old else new + (new - old) * n_further
         for old, new in zip(before.shape, after.shape, strict=True)
     ]
     return Value(tuple(dims), None, after.depends_on_input)
 
 
-def _advanced(before: Value, after: Value) -> Value:
+def _advance(before: Value, after: Value) -> Value:
     """Return a counter after MAX_ITERATIONS iterations."""
     if before.data is None or after.data is None or len(before.data) != len(after.data):
         return Value(after.shape)

@@ -450,7 +450,7 @@ def _reduction(operation: Callable[[list[Any]], Any]) -> Operator:
 def _where(call: Call) -> Value:
     condition, *values = (call.inputs + [Value()] * 3)[:3]
     if condition.data is not None and len(condition.data) > 1:
-        return elementwise(lambda test, yes, no: yes if test else no, [condition, *values])
+        return elementwise(lambda test, if_true, if_false: if_true if test else if_false, [condition, *values])
     if condition.data is not None and len(condition.data) == 1:
         chosen = values[0] if condition.data[0] else values[1]
         return Value(elementwise(None, [condition, *values]).shape, chosen.data, chosen.depends_on_input)

@@ -27,7 +27,7 @@ from onnxwire.tensor.payload_layout import plain_number
 
 _KEYS = ("location", "offset", "length", "checksum")
 _ABSENT, _UNCLEAR = -1, -2
-_PAGE, _WINDOWS_PAGE = 4096, 65536
+_PAGE_BYTES, _WINDOWS_PAGE_BYTES = 4096, 65536
 
 
 RULES = {
@@ -98,7 +98,7 @@ RULES = {
             "the length {value!r} is not a decimal number below 2**63; correct it",
         ),
         "external-offset-alignment": (
-            lambda entry: _offset_entries(entry, lambda offsets: offsets % _PAGE != 0),
+            lambda entry: _offset_entries(entry, lambda offsets: offsets % _PAGE_BYTES != 0),
             "the offset {offset:,} is not a multiple of 4,096, so the data can't be mapped by itself; "
             "save the data aligned",
             {"offset": lambda entry: lambda row: int(entry.facts.text(entry.value[row]))},
@@ -106,7 +106,7 @@ RULES = {
         # `external-offset-alignment` reports offsets that no system can map.
         "external-offset-alignment-windows": (
             lambda entry: _offset_entries(
-                entry, lambda offsets: (offsets % _WINDOWS_PAGE != 0) & (offsets % _PAGE == 0)
+                entry, lambda offsets: (offsets % _WINDOWS_PAGE_BYTES != 0) & (offsets % _PAGE_BYTES == 0)
             ),
             "the offset {offset:,} is not a multiple of 65,536, so the data can't be mapped by itself on Windows",
             {"offset": lambda entry: lambda row: int(entry.facts.text(entry.value[row]))},

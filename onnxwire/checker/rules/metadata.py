@@ -32,7 +32,7 @@ _FORMER_KEYS = {
 _PREFIX = r"[A-Za-z][A-Za-z0-9_-]*\.[A-Za-z0-9_-]"
 
 # Keys and values for images; their case is ignored.
-_IMAGE = "image."
+_IMAGE_PREFIX = "image."
 _IMAGE_VALUES = {
     "Image.BitmapPixelFormat": ("Gray8", "Rgb8", "Bgr8", "Rgba8", "Bgra8"),
     "Image.ColorSpaceGamma": ("Linear", "SRGB"),
@@ -122,7 +122,7 @@ def _image_entries(facts: Facts) -> tuple[Rows, list[str]]:
     """Return the entries of the model whose keys are about images, and the keys in lower case."""
     entries = facts.StringStringEntryProto
     rows = true_rows(entries.under(_MODEL))
-    rows = rows[facts.matching(lambda key: key[: len(_IMAGE)].lower() == _IMAGE, entries.key[rows])]
+    rows = rows[facts.matching(lambda key: key[: len(_IMAGE_PREFIX)].lower() == _IMAGE_PREFIX, entries.key[rows])]
     return rows, [facts.text(id).lower() for id in entries.key[rows].tolist()]
 
 

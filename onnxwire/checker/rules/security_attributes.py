@@ -18,8 +18,8 @@ from onnxwire.checker.rules.opset_import import plain_domains
 from onnxwire.checker.small_constants import SmallConstants
 from onnxwire.index.components import cyclic_components
 
-_MAX_FEATURE = (1 << 31) - 1
-_MAX_TREE_DEPTH = 1000
+_MAX_FEATURE_INDEX = (1 << 31) - 1
+_MAX_TREE_LEVELS = 1000
 _MAX_CACHED_NODES = 4096  # maximum number of nodes whose faults are cached for equal nodes
 # Attributes that state a number of objects.
 _COUNT_ATTRIBUTES = ("n_targets", "targets", "n_supports", "num_scan_inputs")
@@ -151,7 +151,7 @@ class AttributeLimits:
             tree_ids, node_ids = numbers["nodes_treeids"], numbers["nodes_nodeids"]
             is_branch = numbers["nodes_modes"] != 0
             features = numbers.get("nodes_featureids", np.zeros(0, np.int64))
-            invalid_values = features[is_branch[: len(features)] & ((features < 0) | (features > _MAX_FEATURE))]
+            invalid_values = features[is_branch[: len(features)] & ((features < 0) | (features > _MAX_FEATURE_INDEX))]
             if len(invalid_values):
                 self.indices.setdefault(node, f"attribute 'nodes_featureids' refers to feature {invalid_values[0]:,}")
             trees = tree_ids[is_branch]
@@ -179,7 +179,7 @@ class AttributeLimits:
             self.endless_trees.setdefault(node, "a branch of a tree leads back to a node above it")
         elif len(np.unique(parents * (int(children.max(initial=0)) + 1) + children)) < len(children):
             self.endless_trees.setdefault(node, "both branches of a node lead to one node, so that copies multiply")
-        elif (depth := _depth(parents, children)) > _MAX_TREE_DEPTH:
+        elif (depth := _depth(parents, children)) > _MAX_TREE_LEVELS:
             self.endless_trees.setdefault(node, f"a tree has more than {depth - 1:,} levels")
 
 
@@ -190,7 +190,7 @@ def _depth(parents: Any, children: Any) -> int:
     parent_of[children] = parents
     level_nodes = np.arange(n)
     levels = 0
-    while len(level_nodes) and levels <= _MAX_TREE_DEPTH:
+    while len(level_nodes) and levels <= _MAX_TREE_LEVELS:
         level_nodes = parent_of[level_nodes]
         level_nodes = np.unique(level_nodes[level_nodes >= 0])
         levels += 1

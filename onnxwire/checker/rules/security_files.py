@@ -32,7 +32,7 @@ _FOREIGN_NAMES = frozenset((
 ))  # fmt: skip
 # DIVISION SLASH, FRACTION SLASH, BIG SOLIDUS, BOX DRAWINGS LIGHT DIAGONAL, and leaders of one, two and three dots.
 _LOOK_ALIKES = "\u2215\u2044\u29f8\u2571\u2024\u2025\u2026"
-_INNOCENT_EXTENSIONS = ("bin", "data", "weight", "weights", "safetensors", "npy", "raw", "dat")
+_WEIGHT_EXTENSIONS = ("bin", "data", "weight", "weights", "safetensors", "npy", "raw", "dat")
 
 
 def location_fault(location: str) -> str:
@@ -46,9 +46,9 @@ def location_fault(location: str) -> str:
     decoded = unquote(unquote(location))
     if decoded != location and (".." in decoded or "/" in decoded.replace(location, "") or "\0" in decoded):
         return f"programs that decode it open {decoded!r}"
-    folded = unicodedata.normalize("NFKC", location)
-    if folded != location and _separator_counts(folded) != _separator_counts(location):
-        return f"systems that normalize names open {folded!r}"
+    normalized = unicodedata.normalize("NFKC", location)
+    if normalized != location and _separator_counts(normalized) != _separator_counts(location):
+        return f"systems that normalize names open {normalized!r}"
     if any(look_alike in location for look_alike in _LOOK_ALIKES):
         return "it has characters that look like / or dots"
     if (
@@ -70,7 +70,7 @@ def _is_foreign(location: str) -> bool:
         return False
     stem, dot, extension = parts[-1].rpartition(".")
     if any(part.startswith(".") for part in parts):
-        return not (len(parts) == 1 and extension in _INNOCENT_EXTENSIONS and stem)
+        return not (len(parts) == 1 and extension in _WEIGHT_EXTENSIONS and stem)
     return extension in _FOREIGN_EXTENSIONS if dot else parts[-1] in _FOREIGN_NAMES
 
 
@@ -116,14 +116,14 @@ class Extents:
         self.overlaps = np.zeros(n, bool)
         if n < 2:
             return
-        is_file = self.files[1:] == self.files[:-1]
-        self.is_same[1:] = is_file & (self.start[1:] == self.start[:-1]) & (self.end[1:] == self.end[:-1])
+        is_same_file = self.files[1:] == self.files[:-1]
+        self.is_same[1:] = is_same_file & (self.start[1:] == self.start[:-1]) & (self.end[1:] == self.end[:-1])
         # Compute the greatest end before each range, in one pass over all files: ends are replaced by their ranks.
         ranks = np.empty(n, np.int64)
         ranks[np.argsort(self.end, kind="stable")] = np.arange(n)
         keys = np.maximum.accumulate(self.files * n + ranks)[:-1]
         max_end_before = np.sort(self.end)[keys % n]
-        self.overlaps[1:] = is_file & (max_end_before > self.start[1:]) & ~self.is_same[1:]
+        self.overlaps[1:] = is_same_file & (max_end_before > self.start[1:]) & ~self.is_same[1:]
 
 
 @rule("security-file-memory-address", "StringStringEntryProto")

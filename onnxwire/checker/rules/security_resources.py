@@ -32,7 +32,7 @@ _MAX_COUNTS = {
 }
 _EXPRESSION_NAME = re.compile(r"pattern|regex|tokenexp|(?:^|_)re$", re.I)
 _MAX_EXPRESSION_BYTES = 1 << 12
-_MIN_MANY_REPEATS = 10
+_MIN_LARGE_REPEAT_COUNT = 10
 _MIN_ADJACENT_REPEATS = 3  # equal tokens that repeat, one after the other: cubic time
 _REPEAT = re.compile(r"[*+?]|\{(\d*)(,?)(\d*)\}")
 _TOKEN = re.compile(r"\\.?|\((?:\?(?:P?<\w+>|<?[=!]|[:>|]|\w+[:)]?))?|\[\^?\]?[^\]]*\]?|.", re.S)
@@ -193,12 +193,12 @@ def body_sizes(facts: Facts) -> Iterator[Finding]:
         for graph in bounds.bodies(node).values():
             inputs, outputs = int(n_graph_inputs[graph]), int(n_graph_outputs[graph])
             # A Scan of operator set 8 has the lengths of the sequences as its first input.
-            is_fit = {
+            fits = {
                 "If": inputs == 0 and outputs >= n_outputs,
                 "Loop": inputs == max(n_inputs, 2) and outputs > n_outputs,
                 "Scan": inputs in (n_inputs, n_inputs - 1) and outputs >= n_outputs,
             }
-            if not is_fit[op_type]:
+            if not fits[op_type]:
                 sizes[node] = f"{count_text(inputs, 'input')} and {count_text(outputs, 'output')}"
     yield nodes.at(
         sizes, "a graph of {op_type!r} has {size}, which the node does not fit; do not run the model", size=sizes
@@ -412,7 +412,7 @@ def has_nested_repeat(expression: str) -> bool:
                 {"*": "", "+": "", "?": "1"}.get(repeat[0]) if repeat[2] is None else repeat[3 if repeat[2] else 1]
             )
             assert max_count is not None
-            is_many = max_count == "" or int(max_count[:9]) >= _MIN_MANY_REPEATS
+            is_many = max_count == "" or int(max_count[:9]) >= _MIN_LARGE_REPEAT_COUNT
             if is_many:
                 if last_group is not None and (last_group[0] or len(set(last_group[1])) < len(last_group[1])):
                     return True

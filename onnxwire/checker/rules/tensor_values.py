@@ -26,18 +26,18 @@ from onnxwire.checker.payloads import (
 from onnxwire.checker.registry import rule
 from onnxwire.tensor.dtypes import BY_NAME, DATA_TYPES
 
-_BYTES = (0, 255)
-_PATTERNS = (0, 65535)
+_BYTE_RANGE = (0, 255)
+_UINT16_RANGE = (0, 65535)
 # The range of entries of int32_data, by narrower type; BOOL and the types of 6 bits have rules of their own.
 _RANGES = {
-    "UINT8": _BYTES,
+    "UINT8": _BYTE_RANGE,
     "INT8": (-128, 127),
     "UINT16": (0, 65535),
     "INT16": (-32768, 32767),
-    "FLOAT16": _PATTERNS,
-    "BFLOAT16": _PATTERNS,
+    "FLOAT16": _UINT16_RANGE,
+    "BFLOAT16": _UINT16_RANGE,
 } | {
-    data_type.name: _BYTES
+    data_type.name: _BYTE_RANGE
     for data_type in DATA_TYPES
     if data_type.name.startswith("FLOAT8") or data_type.name in FOUR_BITS + TWO_BITS
 }
