@@ -25,7 +25,7 @@ class AttributeNumbers:
         self._names, self._starts, self._lengths = attributes.name, attributes.start, attributes.length
         self._flags = attributes.flags
 
-    def of(self, node: int, names: set[str]) -> dict[str, Any]:
+    def arrays_of(self, node: int, names: set[str]) -> dict[str, Any]:
         """Return arrays of the attributes of a node that have these names, where they have numbers or strings.
 
         A number is an array of one element. Strings are 0 for `LEAF`, the mode of a leaf in a tree, and 1 for others.
@@ -47,7 +47,7 @@ class AttributeNumbers:
 
 
 def _numbers(attribute: AttributeProto) -> Any:
-    """Return the value of an attribute as an array, None for any other type; see `AttributeNumbers.of`."""
+    """Return the value of an attribute as an array, None for any other type; see `AttributeNumbers.arrays_of`."""
     if attribute.HasField("i"):
         return np.array([attribute.i], np.int64)
     if attribute.HasField("f"):

@@ -44,7 +44,7 @@ class KnownResults:
         self._results[key] = result
 
     def kind(self, value: Value) -> int:
-        """Return the kind of a Value, which must not change afterwards. A number is never reused."""
+        """Return the kind of a Value, which must not change afterwards. The number of a kind is never reused."""
         if value.kind:
             return value.kind
         content = _content(value) if value.sequence is None else None
@@ -63,7 +63,7 @@ class KnownResults:
 def _content(value: Value) -> Hashable:
     """Return a key of a Value; Values are equal if their keys are."""
     flags = value.depends_on_input | value.is_lower_bound << 1 | value.is_exact << 2 | value.is_constant << 3
-    # Marshalled numbers differ by type and sign: 1, True and 1.0 are equal, and so are 0.0 and -0.0.
+    # Numbers are marshalled because 1, True and 1.0 are equal in Python, and so are 0.0 and -0.0.
     return (
         value.shape,
         marshal.dumps(value.data, 0),

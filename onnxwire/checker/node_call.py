@@ -41,7 +41,7 @@ class NodeCall:
         self._attributes: dict[str, AttributeProto] | None = None
 
     def attribute(self, name: str) -> AttributeProto | None:
-        """Return the attribute of a name; a reference to an attribute of the function is followed."""
+        """Return the attribute with a name, or None. A reference to an attribute of the function is resolved."""
         if self._attributes is None:
             self._attributes = self.owner.constants.attributes(self.node)
         attribute = self._attributes.get(name)

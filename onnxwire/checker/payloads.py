@@ -52,7 +52,7 @@ def location_names(locations: Any) -> Callable[[int], str]:
 
 
 def is_filled(tensors: Sheet, location: str, rows: Any = slice(None)) -> Any:
-    """Return whether each tensor, or each of some rows, has something in a field."""
+    """Return whether each tensor, or each of some rows, has a nonempty field."""
     if location == "raw_data":
         return tensors.span(location)[1][rows] > 0
     # An empty string is an element, but an empty packed record has none.
@@ -123,7 +123,7 @@ class Payloads:
         is_sound = is_stated & (begin >= 0) & (begin <= end) & (end <= self.elements)
         return np.where(self.has_segment, np.where(is_sound, end - begin, -1), self.elements)
 
-    def of(self, *names: str) -> Any:
+    def has_type(self, *names: str) -> Any:
         """Return whether each tensor is of one of the data types."""
         is_requested = np.zeros(_ROWS, bool)
         is_requested[[BY_NAME[name].number for name in names]] = True
@@ -222,7 +222,7 @@ def raw_bytes(facts: Facts) -> tuple[Any, Any]:
     payloads = facts.derive(Payloads)
     is_inline = payloads.has("raw_data")
     has_unused_bits = is_inline & (payloads.last_bits > 0)
-    is_bool = is_inline & payloads.of("BOOL")
+    is_bool = is_inline & payloads.has_type("BOOL")
     if not (has_unused_bits.any() or is_bool.any()):
         return (np.broadcast_to(np.uint8(0), len(is_bool)),) * 2
     ends: Any = np.where(has_unused_bits, payloads.size, 0)

@@ -35,7 +35,7 @@ class Call(Protocol):
         """Return an input, or None if the node has fewer."""
 
     def attribute(self, name: str) -> Any:
-        """Return the AttributeProto of a name, or None."""
+        """Return the AttributeProto with a name, or None."""
 
     def ints(self, name: str, input: int | None = None) -> list[int] | None:
         """Return the integers of an input, or of an attribute."""

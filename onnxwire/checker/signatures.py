@@ -368,7 +368,7 @@ class Hints:
         self.operators = operators
         self.hints: dict[tuple[str, str], str] = {}
 
-    def of(self, domain: str, name: str, version: int) -> str:
+    def remedy(self, domain: str, name: str, version: int) -> str:
         """Return the remedy for an unknown operator, the last part of the message."""
         versions = self.operators.versions.get((domain, name))
         if versions:

@@ -57,19 +57,19 @@ RULES = {
     },
     "StringStringEntryProto": {
         "external-location-relative": (
-            lambda entry: _is_wrong(entry, "location", _is_absolute),
+            lambda entry: _entries_where(entry, "location", _is_absolute),
             "the location {value!r} is absolute; give the path from the model's folder",
         ),
         "external-location-no-parent": (
-            lambda entry: _is_wrong(entry, "location", _has_parent_step),
+            lambda entry: _entries_where(entry, "location", _has_parent_step),
             "the location {value!r} contains ..; move the file into the model's folder and correct the location",
         ),
         "external-location-posix": (
-            lambda entry: _is_wrong(entry, "location", lambda location: "\\" in location),
+            lambda entry: _entries_where(entry, "location", lambda location: "\\" in location),
             "the location {value!r} contains a backslash; separate folders by /",
         ),
         "external-location-hash-marker": (
-            lambda entry: _is_wrong(entry, "location", lambda location: location.startswith("#")),
+            lambda entry: _entries_where(entry, "location", lambda location: location.startswith("#")),
             "the location {value!r} begins with #, which marks data in the memory of a program; "
             "save the data to a file",
         ),
@@ -90,11 +90,11 @@ RULES = {
             {"message": lambda entry: _messages(entry, entry.derive(Files).linked)},
         ),
         "external-offset-format": (
-            lambda entry: _is_wrong(entry, "offset", _is_not_number),
+            lambda entry: _entries_where(entry, "offset", _is_not_number),
             "the offset {value!r} is not a decimal number below 2**63; correct it",
         ),
         "external-length-format": (
-            lambda entry: _is_wrong(entry, "length", _is_not_number),
+            lambda entry: _entries_where(entry, "length", _is_not_number),
             "the length {value!r} is not a decimal number below 2**63; correct it",
         ),
         "external-offset-alignment": (
@@ -112,7 +112,7 @@ RULES = {
             {"offset": lambda entry: lambda row: int(entry.facts.text(entry.value[row]))},
         ),
         "external-checksum-format": (
-            lambda entry: _is_wrong(entry, "checksum", lambda text: not _is_digest(text)),
+            lambda entry: _entries_where(entry, "checksum", lambda text: not _is_digest(text)),
             "the checksum {value!r} is not a SHA-1, which has 40 hexadecimal digits; correct or remove it",
         ),
         "external-key-unique": (
@@ -151,7 +151,7 @@ class External:
         """Return the rows of all entries with a key."""
         return true_rows(self.is_entry & (self.facts.StringStringEntryProto.key == self.facts.find(key)))
 
-    def of(self, key: str) -> Any:
+    def entry_of(self, key: str) -> Any:
         """Return the row of each tensor's entry with a key; _ABSENT for none, _UNCLEAR for several."""
         rows = self.entries(key)
         tensors = self.facts.StringStringEntryProto.parent[rows]
@@ -171,14 +171,14 @@ class Ranges:
 
     def __init__(self, facts: Facts) -> None:
         external = facts.derive(External)
-        self.offset = _numbers(facts, external.of("offset"), 0)
-        self.length = _numbers(facts, external.of("length"), _ABSENT)
+        self.offset = _numbers(facts, external.entry_of("offset"), 0)
+        self.length = _numbers(facts, external.entry_of("length"), _ABSENT)
         payloads = facts.derive(Payloads)
         self.nbytes = np.where(payloads.bits > 0, payloads.size, -1)
 
 
 def _numbers(facts: Facts, rows: Any, default: int) -> Any:
-    """Return the numbers in entries; rows: see `External.of`."""
+    """Return the numbers in entries; rows: see `External.entry_of`."""
     result = np.where(rows == _ABSENT, default, _UNCLEAR).astype(np.int64)
     rows_with_entry = true_rows(rows >= 0)
     value_ids, id_positions = np.unique(facts.StringStringEntryProto.value[rows[rows_with_entry]], return_inverse=True)
@@ -188,10 +188,10 @@ def _numbers(facts: Facts, rows: Any, default: int) -> Any:
     return result
 
 
-def _is_wrong(entries: Sheet, key: str, is_wrong: Callable[[str], bool]) -> Any:
+def _entries_where(entries: Sheet, key: str, accepts: Callable[[str], bool]) -> Any:
     """Return the entries with a key whose value a predicate accepts."""
     rows = entries.derive(External).entries(key)
-    return rows[entries.facts.matching(is_wrong, entries.value[rows])]
+    return rows[entries.facts.matching(accepts, entries.value[rows])]
 
 
 def _has_data(facts: Facts) -> Any:
@@ -238,7 +238,7 @@ class Files:
         if not isinstance(files, ExternalFiles):
             return
         self.files = files
-        entries = facts.derive(External).of("location")
+        entries = facts.derive(External).entry_of("location")
         ids = unique(facts.StringStringEntryProto.value[entries[entries >= 0]]).tolist()
         files.open_all(filterfalse(fault_of, map(facts.text, ids)))
         for id in ids:
@@ -303,8 +303,8 @@ def _messages(entries: Sheet, messages: dict[int, str]) -> Any:
 
 
 def _at_locations(facts: Facts, messages: dict[int, str]) -> Any:
-    """Return the entries "location" whose value has a message, by its id."""
-    rows = facts.derive(External).of("location")
+    """Return the entries "location" for whose value there is a message. messages: by the id of the value."""
+    rows = facts.derive(External).entry_of("location")
     rows = np.sort(rows[rows >= 0])
     values = facts.StringStringEntryProto.value[rows]
     return rows[np.isin(values, list(messages))] if messages else rows[:0]
@@ -316,7 +316,7 @@ def _is_not_number(text: str) -> bool:
 
 def _file_sizes(facts: Facts) -> Any:
     """Return the size of each tensor's file, -1 where it is unknown."""
-    rows, sizes = facts.derive(External).of("location"), facts.derive(Files).sizes
+    rows, sizes = facts.derive(External).entry_of("location"), facts.derive(Files).sizes
     by_id = np.full(facts.columns.text_count(), -1, np.int64)
     by_id[list(sizes)] = list(sizes.values())
     return np.where(rows >= 0, by_id[facts.StringStringEntryProto.value[rows]], -1) if sizes else np.full(len(rows), -1)
@@ -327,7 +327,7 @@ def _at_entries(facts: Facts, key: str, tensors: Any, template: str, *columns: A
 
     columns: the columns of TensorProto that the template formats.
     """
-    rows = facts.derive(External).of(key)
+    rows = facts.derive(External).entry_of(key)
     tensor_rows = true_rows(tensors)
     values = [column[tensor_rows].tolist() for column in (rows, *columns)]
     return {row: template.format(*cells) for row, *cells in zip(*values, strict=True)}
@@ -392,7 +392,7 @@ def length_matches_shape(facts: Facts) -> Iterator[Finding]:
 
 def _offset_entries(entries: Sheet, is_wrong: Callable[[Any], Any]) -> Any:
     """Return the entries of positive offsets that a predicate of the column of offsets accepts."""
-    offsets, rows = entries.derive(Ranges).offset, entries.derive(External).of("offset")
+    offsets, rows = entries.derive(Ranges).offset, entries.derive(External).entry_of("offset")
     return np.sort(rows[(offsets > 0) & is_wrong(offsets)])
 
 
@@ -406,7 +406,7 @@ def checksum_match(facts: Facts) -> Iterator[Finding]:
     if not facts.checksums:
         return
     entries, external, files = facts.StringStringEntryProto, facts.derive(External), facts.derive(Files)
-    checksum_entries, location_entries = external.of("checksum"), external.of("location")
+    checksum_entries, location_entries = external.entry_of("checksum"), external.entry_of("location")
     digests: dict[int, str] = {}
     by_identity: dict[tuple[int, int], str] = {}
     messages: dict[int, str] = {}

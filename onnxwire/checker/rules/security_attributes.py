@@ -62,7 +62,7 @@ class AttributeLimits:
                 names = test_attributes.split() + [
                     name for _, names, bound in operator_limits for name in f"{names} {bound}".split()
                 ]
-                numbers = attributes.of(node, set(names))
+                numbers = attributes.arrays_of(node, set(names))
                 for limit in operator_limits if numbers else ():
                     self._test(node, limit, numbers, n_inputs)
                 if numbers and test is not None and (fault := test(numbers)):

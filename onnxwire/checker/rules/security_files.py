@@ -94,7 +94,7 @@ class Extents:
     """
 
     def __init__(self, facts: Facts) -> None:
-        ranges, entries = facts.derive(Ranges), facts.derive(External).of("location")
+        ranges, entries = facts.derive(Ranges), facts.derive(External).entry_of("location")
         size = np.where(ranges.length >= 0, ranges.length, ranges.nbytes)
         rows = true_rows((entries >= 0) & (ranges.offset >= 0) & (size > 0))
         locations = facts.StringStringEntryProto.value[entries[rows]]
@@ -259,7 +259,7 @@ def gap(facts: Facts) -> Iterator[Finding]:
 def checksum_absent(facts: Facts) -> Iterator[Finding]:
     """Yield the first external tensor without a checksum, with their number."""
     external = facts.derive(External)
-    rows = true_rows((external.of("checksum") == -1) & external.is_external)
+    rows = true_rows((external.entry_of("checksum") == -1) & external.is_external)
     yield facts.TensorProto.at(
         rows[:1],
         f"{len(rows):,} of {int(external.is_external.sum()):,} tensors in files have no checksum, so a replaced "

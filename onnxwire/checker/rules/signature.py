@@ -45,7 +45,7 @@ def operator_known(facts: Facts) -> Iterator[Finding]:
         check.signature_indices == -1,
         "{op_type!r} is not an operator of {title}; {hint}",
         title=check.title,
-        hint=lambda row: hints.of(
+        hint=lambda row: hints.remedy(
             check.names[check.domains[row]], check.text_of(nodes.op_type[row]), int(check.versions[row])
         ),
     )

@@ -46,12 +46,12 @@ _RANGES = {
 RULES = {
     "TensorProto": {
         "tensor-raw-bool-values": (
-            lambda tensor: (tensor.derive(raw_bytes)[0] > 1) & tensor.derive(Payloads).of("BOOL"),
+            lambda tensor: (tensor.derive(raw_bytes)[0] > 1) & tensor.derive(Payloads).has_type("BOOL"),
             "tensor {name!r} of BOOL has a byte of {byte} in raw_data; write 0 for false and 1 for true",
             {"byte": lambda tensor: tensor.derive(raw_bytes)[0]},
         ),
         "tensor-raw-data-float6-padding": (
-            lambda tensor: tensor.derive(Payloads).of(*FLOAT6) & _has_padding(tensor.facts),
+            lambda tensor: tensor.derive(Payloads).has_type(*FLOAT6) & _has_padding(tensor.facts),
             "the last byte of raw_data of tensor {name!r} has bits after the last element; make them zero",
         ),
         "tensor-string-utf8": (
@@ -72,7 +72,7 @@ RULES = {
 def _out_of_range(ranges: dict[str, tuple[int, int]], facts: Facts) -> Iterator[Finding]:
     """Yield tensors of some types with an entry of int32_data out of the range of their type."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
-    rows = true_rows(payloads.of(*ranges) & payloads.has("int32_data"))
+    rows = true_rows(payloads.has_type(*ranges) & payloads.has("int32_data"))
     if not len(rows):
         return
     types, numbers = payloads.numbers, facts.derive(int32_numbers)
@@ -101,7 +101,7 @@ rule("tensor-int32-data-float6-range", "TensorProto")(partial(_out_of_range, dic
 def uint64_data_range(facts: Facts) -> Iterator[Finding]:
     """Yield tensors of UINT32 with an entry of uint64_data that has more than 32 bits."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
-    is_listed = payloads.of("UINT32") & payloads.has("uint64_data")
+    is_listed = payloads.has_type("UINT32") & payloads.has("uint64_data")
     if not is_listed.any():
         return
     maxima = facts.derive(uint64_numbers).high.view(np.uint64)
@@ -124,7 +124,7 @@ def _has_padding(facts: Facts) -> Any:
 def packed_padding_zero(facts: Facts) -> Iterator[Finding]:
     """Yield tensors of 4 or 2 bits with bits after the last element; int32_data is checked up to 64 KiB."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
-    is_packed = payloads.of(*FOUR_BITS, *TWO_BITS)
+    is_packed = payloads.has_type(*FOUR_BITS, *TWO_BITS)
     if not is_packed.any():
         return
     numbers = facts.derive(int32_numbers)
