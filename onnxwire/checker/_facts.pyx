@@ -46,6 +46,7 @@ _LISTED_FIELDS = frozenset({
 
 
 cdef inline size_t element_bytes(Column kind) noexcept nogil:
+    """Return the size of an element of a column."""
     if kind == NUMBER or kind == CHILDREN or kind == LIST:
         return 8
     if kind == SPAN:
@@ -56,6 +57,7 @@ cdef inline size_t element_bytes(Column kind) noexcept nogil:
 
 
 cdef int widen_sheet(Sheet* sheet) noexcept nogil:
+    """Increase the capacity of a sheet by half. Return -1 if memory or row numbers are exhausted."""
     cdef int32_t capacity
     cdef uint32_t i
     cdef int32_t old_capacity = sheet.capacity
@@ -81,6 +83,7 @@ cdef int widen_sheet(Sheet* sheet) noexcept nogil:
 
 
 cdef inline void clear_rows(Sheet* sheet, uint32_t slot, int32_t first, int32_t last) noexcept nogil:
+    """Mark the field as absent in the rows from first to last - 1."""
     cdef size_t size = element_bytes(sheet.kinds[slot])
     memset(
         <uint8_t*>sheet.columns[slot] + <size_t>first * size, 0xFF if sheet.kinds[slot] == CHILD else 0,
@@ -143,6 +146,7 @@ cdef int32_t add_row(
 
 
 cdef int add_element(List* elements, int32_t parent, int32_t index, int64_t start, int64_t value) noexcept nogil:
+    """Append an element to a list. Return -1 if memory or row numbers are exhausted."""
     cdef int32_t capacity
     cdef int32_t old_capacity = elements.capacity
     if elements.n == old_capacity:
@@ -166,6 +170,7 @@ cdef int add_element(List* elements, int32_t parent, int32_t index, int64_t star
 # --- the scan
 
 cdef int add_part(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, uint64_t n) noexcept nogil:
+    """Add a further piece to a message. Return -1 if memory is exhausted."""
     cdef int32_t i = self.n_parts
     cdef int32_t capacity
     if i == self.parts_capacity:
@@ -194,6 +199,7 @@ cdef int add_part(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, uint6
 
 
 cdef int add_unknown(Facts self, Sheet* sheet, int32_t row, const Record* record) noexcept nogil:
+    """Add a record that belongs to no known field. Return -1 if memory is exhausted."""
     cdef int32_t i = self.n_unknown
     cdef int32_t capacity
     if i == self.unknown_capacity:
@@ -792,6 +798,7 @@ cdef class Facts:
 
 
 cdef Column kind_of(Field* field, str full_name):
+    """Return the kind of a field's column."""
     if field.type == MESSAGE:
         return CHILDREN if field.repeated else CHILD
     if not field.repeated:

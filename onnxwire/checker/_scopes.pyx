@@ -155,6 +155,7 @@ cdef class Scopes:
         return self.facts.buffer_of(<size_t>self.described_outputs, self.n_described * 4, self)
 
     cdef NamedField named_field(self, str field, str sheet) except *:
+        """Return the columns of a field of GraphProto whose elements are rows of a sheet."""
         cdef NamedField named
         named.runs = <Run*>self.facts.column("GraphProto", field)
         named.sheet = self.facts.sheet(sheet)
@@ -166,6 +167,7 @@ cdef class Scopes:
         return named
 
     cdef int64_t defined_count(self):
+        """Return the number of values that `definition_of` can refer to."""
         cdef int64_t n = self.facts.list_of("NodeProto", "output").n
         return n + self.facts.sheet("ValueInfoProto").n + self.facts.sheet("TensorProto").n
 

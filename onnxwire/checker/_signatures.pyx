@@ -63,6 +63,7 @@ cdef struct Tables:
 cdef inline bint allows(
     const Tables* tables, int32_t first, int32_t n, int32_t min_count, int32_t max_count, int32_t count
 ) noexcept nogil:
+    """Return whether a number of inputs or outputs is allowed. first, n: the range of disallowed counts."""
     cdef int32_t i
     if count < min_count or (max_count >= 0 and count > max_count):
         return False
@@ -100,6 +101,7 @@ cdef uint8_t check_attributes(
     const Tables* tables, const Signature* signature, const Texts* texts, Run node_attributes, const int32_t* names,
     const int64_t* kinds, const int32_t* declared, uint8_t* faults,
 ) noexcept nogil:
+    """Record the faults of a node's attributes; return LACKS_ATTRIBUTE if a required one is missing, otherwise 0."""
     cdef const Attribute* attribute_rows = tables.attributes + signature.attributes
     cdef uint64_t present_bits = 0
     cdef int32_t i, k

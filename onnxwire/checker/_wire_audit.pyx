@@ -52,6 +52,7 @@ cdef struct Anomalies:
 cdef int add_anomaly(
     Anomalies* anomalies, Facts facts, Py_ssize_t sheet, int32_t row, const Record* record, Kind kind
 ) noexcept nogil:
+    """Append an anomaly. Return -1 if memory is exhausted."""
     cdef Anomaly* item
     cdef int32_t capacity
     if anomalies.n == anomalies.capacity:
