@@ -10,7 +10,7 @@ from onnxwire.engine.table cimport Field, Slot, Table
 cdef enum:
     CLASH = 1            # flags of a row: the wire data has two members of a oneof
     MERGED = 2           # the message is encoded in several pieces
-    UNKNOWN = 4          # some record belongs to no known field
+    UNKNOWN = 4          # the message has a record that belongs to no known field
 
 cdef enum Column:        # what one row of a field's column contains
     NUMBER               # int64: the value, or the raw bits of a float; 0 if absent
@@ -41,16 +41,17 @@ cdef struct List:
     int64_t* value       # id of the string, or the number
 
 cdef struct Part:
+    # A further piece of a message that is encoded in several pieces.
     const uint8_t* p
     uint64_t n
-    int32_t next
-    int32_t last         # set in the first part: the index of the last part
+    int32_t next         # the index of the next part of the message, -1 for none
+    int32_t last         # in the first part of a message: the index of its last part
 
 cdef struct Sheet:
     const Table* table
     int32_t n
     int32_t capacity
-    int32_t done         # the number of scanned rows
+    int32_t n_scanned    # the number of scanned rows
     const uint8_t** p
     uint64_t* length
     int32_t* parent      # row in the sheet of the parent's type; -1 for the root
@@ -60,12 +61,12 @@ cdef struct Sheet:
     uint8_t* flags
     uint32_t* present    # bit i is set if the field of slot i is present
     int32_t* part        # index in `parts` of the first further piece, -1 for none; NULL while no row has any
-    int32_t ready        # the number of rows whose columns are initialized
+    int32_t n_initialized  # the number of rows whose columns are initialized
     Column* kinds        # indexed by slot
     void** columns
     List* lists          # indexed by slot
-    Sheet** subs         # the sheets of message fields
-    int16_t* edges       # the edges of message fields
+    Sheet** child_sheets  # the sheets of message fields, by slot
+    int16_t* edges       # the edges of message fields, by slot
 
 cdef struct Unknown:
     # A record that belongs to no known field.
@@ -86,7 +87,7 @@ cdef struct QueuedString:
     Sheet* sheet
     uint32_t slot
     uint32_t hash
-    int32_t at           # the row in the sheet or in the field's list
+    int32_t row          # the row in the sheet or in the field's list
 
 
 @final
@@ -117,7 +118,7 @@ cdef class Facts:
 
     cdef Sheet* sheet(self, str name) except NULL
     cdef int slot(self, Sheet* sheet, str name) except -1
-    cdef void* column(self, str sheet, str field) except NULL
-    cdef List* list_of(self, str sheet, str field) except NULL
+    cdef void* column(self, str sheet_name, str field) except NULL
+    cdef List* list_of(self, str sheet_name, str field) except NULL
     cdef int edge(self, str name) except -1
     cdef object buffer(self, const void* p, Py_ssize_t n, int size)

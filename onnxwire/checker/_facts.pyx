@@ -36,14 +36,17 @@ cdef enum Outcome:
     OVER_LIMIT             # no memory, or more than 2**31 rows
 
 cdef enum:
-    BATCH = 256          # rows that are initialized at a time
+    BATCH_ROWS = 256       # rows that are initialized at a time
 
 # Packed numbers and bytes are payload and are not read, except these fields, whose numbers the rules compare.
-_LISTED = frozenset({"TensorProto.dims", "SparseTensorProto.dims", "ShardingSpecProto.device",
-                     "IntIntListEntryProto.value", "MapProto.keys", "MapProto.string_keys"})
+_LISTED_FIELDS = frozenset({
+    "TensorProto.dims", "SparseTensorProto.dims", "ShardingSpecProto.device", "IntIntListEntryProto.value",
+    "MapProto.keys", "MapProto.string_keys",
+})
 
 
-cdef inline size_t width(Column kind) noexcept nogil:
+cdef inline size_t element_bytes(Column kind) noexcept nogil:
+    """Return the size of an element of a column."""
     if kind == NUMBER or kind == CHILDREN or kind == LIST:
         return 8
     if kind == SPAN:
@@ -54,12 +57,13 @@ cdef inline size_t width(Column kind) noexcept nogil:
 
 
 cdef int widen_sheet(Sheet* sheet) noexcept nogil:
+    """Increase the capacity of a sheet by half. Return -1 if memory or row numbers are exhausted."""
     cdef int32_t capacity
     cdef uint32_t i
-    cdef int32_t old = sheet.capacity
-    if old >= 1 << 29:
+    cdef int32_t old_capacity = sheet.capacity
+    if old_capacity >= 1 << 29:
         return -1
-    capacity = old + old // 2 + 4
+    capacity = old_capacity + old_capacity // 2 + 4
     if (
         grow_array(<void**>&sheet.p, capacity, 8) or grow_array(<void**>&sheet.length, capacity, 8)
         or grow_array(<void**>&sheet.parent, capacity, 4) or grow_array(<void**>&sheet.index, capacity, 4)
@@ -68,57 +72,58 @@ cdef int widen_sheet(Sheet* sheet) noexcept nogil:
     ):
         return -1
     for i in range(sheet.table.n_fields):
-        if sheet.columns[i] != NULL and grow_array(&sheet.columns[i], capacity, width(sheet.kinds[i])):
+        if sheet.columns[i] != NULL and grow_array(&sheet.columns[i], capacity, element_bytes(sheet.kinds[i])):
             return -1
     if sheet.part != NULL:
         if grow_array(<void**>&sheet.part, capacity, 4):
             return -1
-        memset(sheet.part + old, 0xFF, <size_t>(capacity - old) * 4)
+        memset(sheet.part + old_capacity, 0xFF, <size_t>(capacity - old_capacity) * 4)
     sheet.capacity = capacity
     return 0
 
 
-cdef inline void empty_column(Sheet* sheet, uint32_t slot, int32_t first, int32_t last) noexcept nogil:
-    cdef size_t size = width(sheet.kinds[slot])
+cdef inline void clear_rows(Sheet* sheet, uint32_t slot, int32_t first, int32_t last) noexcept nogil:
+    """Mark the field as absent in the rows from first to last - 1."""
+    cdef size_t size = element_bytes(sheet.kinds[slot])
     memset(
         <uint8_t*>sheet.columns[slot] + <size_t>first * size, 0xFF if sheet.kinds[slot] == CHILD else 0,
         <size_t>(last - first) * size,
     )
 
 
-cdef int make_column(Sheet* sheet, uint32_t slot) noexcept nogil:
+cdef int allocate_column(Sheet* sheet, uint32_t slot) noexcept nogil:
     """Allocate the column of a field at its first value; most fields occur in no message."""
-    sheet.columns[slot] = malloc(<size_t>sheet.capacity * width(sheet.kinds[slot]))
+    sheet.columns[slot] = malloc(<size_t>sheet.capacity * element_bytes(sheet.kinds[slot]))
     if sheet.columns[slot] == NULL:
         return -1
-    empty_column(sheet, slot, 0, sheet.ready)
+    clear_rows(sheet, slot, 0, sheet.n_initialized)
     return 0
 
 
-cdef int make_other_columns(Sheet* sheet) noexcept nogil:
+cdef int allocate_absent_columns(Sheet* sheet) noexcept nogil:
     """Allocate the columns of fields that occur in no message; `calloc` does not touch the memory."""
     cdef uint32_t i
     for i in range(sheet.table.n_fields):
         if sheet.columns[i] == NULL and sheet.n:
-            sheet.columns[i] = calloc(sheet.n, width(sheet.kinds[i]))
+            sheet.columns[i] = calloc(sheet.n, element_bytes(sheet.kinds[i]))
             if sheet.columns[i] == NULL:
                 return -1
             if sheet.kinds[i] == CHILD:
-                empty_column(sheet, i, 0, sheet.n)
+                clear_rows(sheet, i, 0, sheet.n)
     return 0
 
 
-cdef void make_ready(Sheet* sheet) noexcept nogil:
+cdef void initialize_rows(Sheet* sheet) noexcept nogil:
     """Initialize the columns of the next rows; few at a time, so that unused memory is not touched."""
-    cdef int32_t first = sheet.ready
-    cdef int32_t last = first + BATCH if sheet.capacity - first > BATCH else sheet.capacity
+    cdef int32_t first = sheet.n_initialized
+    cdef int32_t last = first + BATCH_ROWS if sheet.capacity - first > BATCH_ROWS else sheet.capacity
     cdef uint32_t i
     for i in range(sheet.table.n_fields):
         if sheet.columns[i] != NULL:
-            empty_column(sheet, i, first, last)
+            clear_rows(sheet, i, first, last)
     memset(sheet.present + first, 0, <size_t>(last - first) * 4)
     memset(sheet.flags + first, 0, <size_t>(last - first))
-    sheet.ready = last
+    sheet.n_initialized = last
 
 
 cdef int32_t add_row(
@@ -128,8 +133,8 @@ cdef int32_t add_row(
     cdef int32_t row = sheet.n
     if row == sheet.capacity and widen_sheet(sheet):
         return -1
-    if row == sheet.ready:
-        make_ready(sheet)
+    if row == sheet.n_initialized:
+        initialize_rows(sheet)
     sheet.p[row] = p
     sheet.length[row] = n
     sheet.parent[row] = parent
@@ -141,12 +146,13 @@ cdef int32_t add_row(
 
 
 cdef int add_element(List* elements, int32_t parent, int32_t index, int64_t start, int64_t value) noexcept nogil:
+    """Append an element to a list. Return -1 if memory or row numbers are exhausted."""
     cdef int32_t capacity
-    cdef int32_t old = elements.capacity
-    if elements.n == old:
-        if old >= 1 << 29:
+    cdef int32_t old_capacity = elements.capacity
+    if elements.n == old_capacity:
+        if old_capacity >= 1 << 29:
             return -1
-        capacity = old + old // 2 + 16
+        capacity = old_capacity + old_capacity // 2 + 16
         if (
             grow_array(<void**>&elements.parent, capacity, 4) or grow_array(<void**>&elements.index, capacity, 4)
             or grow_array(<void**>&elements.start, capacity, 8) or grow_array(<void**>&elements.value, capacity, 8)
@@ -164,6 +170,7 @@ cdef int add_element(List* elements, int32_t parent, int32_t index, int64_t star
 # --- the scan
 
 cdef int add_part(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, uint64_t n) noexcept nogil:
+    """Add a further piece to a message. Return -1 if memory is exhausted."""
     cdef int32_t i = self.n_parts
     cdef int32_t capacity
     if i == self.parts_capacity:
@@ -192,6 +199,7 @@ cdef int add_part(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, uint6
 
 
 cdef int add_unknown(Facts self, Sheet* sheet, int32_t row, const Record* record) noexcept nogil:
+    """Add a record that belongs to no known field. Return -1 if memory is exhausted."""
     cdef int32_t i = self.n_unknown
     cdef int32_t capacity
     if i == self.unknown_capacity:
@@ -232,7 +240,7 @@ cdef Outcome add_numbers(
     return DECODED
 
 
-cdef Outcome queue_string(Facts self, Sheet* sheet, uint32_t slot, int32_t at, const Record* record) noexcept nogil:
+cdef Outcome queue_string(Facts self, Sheet* sheet, uint32_t slot, int32_t row, const Record* record) noexcept nogil:
     """Queue a string. Its id is stored a few strings later, when its bucket has been prefetched."""
     cdef QueuedString* queued = &self.queued[self.n_queued % QUEUE_LENGTH]
     if self.n_queued - self.n_interned == QUEUE_LENGTH and intern_oldest(self):
@@ -241,7 +249,7 @@ cdef Outcome queue_string(Facts self, Sheet* sheet, uint32_t slot, int32_t at, c
     queued.n = record.n
     queued.sheet = sheet
     queued.slot = slot
-    queued.at = at
+    queued.row = row
     queued.hash = hash_and_prefetch(&self.texts, record.value, record.n)
     self.n_queued += 1
     return DECODED
@@ -252,9 +260,9 @@ cdef int intern_oldest(Facts self) noexcept nogil:
     cdef QueuedString* queued = &self.queued[self.n_interned % QUEUE_LENGTH]
     cdef int32_t id = intern(&self.texts, queued.p, queued.n, queued.hash)
     if queued.sheet.kinds[queued.slot] == TEXT:
-        (<int32_t*>queued.sheet.columns[queued.slot])[queued.at] = id
+        (<int32_t*>queued.sheet.columns[queued.slot])[queued.row] = id
     else:
-        queued.sheet.lists[queued.slot].value[queued.at] = id
+        queued.sheet.lists[queued.slot].value[queued.row] = id
     self.n_interned += 1
     return -1 if id < 0 else 0
 
@@ -280,7 +288,7 @@ cdef Outcome add_text(Facts self, Sheet* sheet, int32_t row, uint32_t slot, cons
 
 cdef Outcome add_child(Facts self, Sheet* sheet, int32_t row, uint32_t slot, const Record* record) noexcept nogil:
     """Add a row for a message in a field, or a further part to the row if a singular field already has one."""
-    cdef Sheet* sub = sheet.subs[slot]
+    cdef Sheet* child_sheet = sheet.child_sheets[slot]
     cdef bint is_repeated = sheet.kinds[slot] == CHILDREN
     cdef int32_t index = 0
     cdef int32_t child
@@ -291,8 +299,8 @@ cdef Outcome add_child(Facts self, Sheet* sheet, int32_t row, uint32_t slot, con
         index = (<Run*>sheet.columns[slot])[row].n
     elif sheet.present[row] >> slot & 1:
         child = (<int32_t*>sheet.columns[slot])[row]
-        return OVER_LIMIT if add_part(self, sub, child, record.value, record.n) else DECODED
-    child = add_row(sub, record.value, record.n, row, sheet.edges[slot], index, sheet.depth[row] + 1)
+        return OVER_LIMIT if add_part(self, child_sheet, child, record.value, record.n) else DECODED
+    child = add_row(child_sheet, record.value, record.n, row, sheet.edges[slot], index, sheet.depth[row] + 1)
     if child < 0:
         return OVER_LIMIT
     # The new row may have moved the columns of this sheet; reload the pointers.
@@ -307,14 +315,14 @@ cdef Outcome add_child(Facts self, Sheet* sheet, int32_t row, uint32_t slot, con
 
 
 cdef void count_record(
-    Facts self, Sheet* sheet, int32_t row, const Field* field, const Record* record, const uint8_t* after
+    Facts self, Sheet* sheet, int32_t row, const Field* field, const Record* record, const uint8_t* end
 ) noexcept nogil:
-    """Count a record of a payload field; after: the end of the record."""
+    """Count a record of a payload field; end: the end of the record."""
     cdef Records* records = &(<Records*>sheet.columns[field.slot])[row]
     if records.records == 0:
         records.first = record.start - self.document.start
     records.records += 1
-    records.size += after - record.value
+    records.size += end - record.value
     if field.type == BYTES or record.tag & 7 != WIRE_LEN:
         records.items += records.items >= 0
     elif field.wire == WIRE_VARINT:
@@ -324,9 +332,9 @@ cdef void count_record(
 
 
 cdef Outcome store_value(
-    Facts self, Sheet* sheet, int32_t row, const Field* field, const Record* record, const uint8_t* after
+    Facts self, Sheet* sheet, int32_t row, const Field* field, const Record* record, const uint8_t* end
 ) noexcept nogil:
-    """Put the value of a record into the field's column; after: the end of the record."""
+    """Put the value of a record into the field's column; end: the end of the record."""
     cdef uint32_t slot = field.slot
     cdef Column kind = sheet.kinds[slot]
     if kind == NUMBER:
@@ -344,9 +352,9 @@ cdef Outcome store_value(
     elif kind == LIST:
         if field.type == STRING or field.type == BYTES:
             return add_text(self, sheet, row, slot, record)
-        return add_numbers(self, sheet, row, field, record.value, after)
+        return add_numbers(self, sheet, row, field, record.value, end)
     else:
-        count_record(self, sheet, row, field, record, after)
+        count_record(self, sheet, row, field, record, end)
     return DECODED
 
 
@@ -373,7 +381,7 @@ cdef Outcome scan_span(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, 
             if add_unknown(self, sheet, row, &record):
                 return OVER_LIMIT
             continue
-        if sheet.columns[field.slot] == NULL and make_column(sheet, field.slot):
+        if sheet.columns[field.slot] == NULL and allocate_column(sheet, field.slot):
             return OVER_LIMIT
         for i in range(field.n_peers):
             if sheet.present[row] >> field.peers[i] & 1:
@@ -391,7 +399,7 @@ cdef Outcome scan_span(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, 
 
 cdef void clear_field(Sheet* sheet, int32_t row, uint32_t slot) noexcept nogil:
     """Clear a field that another member of its oneof replaces."""
-    cdef Sheet* sub
+    cdef Sheet* child_sheet
     cdef Column kind = sheet.kinds[slot]
     if kind == NUMBER:
         (<int64_t*>sheet.columns[slot])[row] = 0
@@ -399,12 +407,12 @@ cdef void clear_field(Sheet* sheet, int32_t row, uint32_t slot) noexcept nogil:
         (<int32_t*>sheet.columns[slot])[row] = 0
     elif kind == CHILD:
         # In ONNX each member of a oneof has its own sheet, so the row is the last one of that sheet and can be removed.
-        sub = sheet.subs[slot]
-        if (<int32_t*>sheet.columns[slot])[row] == sub.n - 1:
-            sub.n -= 1
-            if sub.part != NULL:
-                sub.part[sub.n] = -1
-            sub.flags[sub.n] = 0
+        child_sheet = sheet.child_sheets[slot]
+        if (<int32_t*>sheet.columns[slot])[row] == child_sheet.n - 1:
+            child_sheet.n -= 1
+            if child_sheet.part != NULL:
+                child_sheet.part[child_sheet.n] = -1
+            child_sheet.flags[child_sheet.n] = 0
         (<int32_t*>sheet.columns[slot])[row] = -1
 
 
@@ -419,10 +427,10 @@ cdef Outcome scan_all(Facts self) noexcept nogil:
         is_idle = True
         for i in range(self.n_sheets):
             sheet = &self.sheets[i]
-            while sheet.done < sheet.n:
+            while sheet.n_scanned < sheet.n:
                 is_idle = False
-                row = sheet.done
-                sheet.done += 1
+                row = sheet.n_scanned
+                sheet.n_scanned += 1
                 outcome = scan_span(self, sheet, row, sheet.p[row], sheet.p[row] + sheet.length[row])
                 if outcome != DECODED:
                     return outcome
@@ -435,7 +443,7 @@ cdef Outcome scan_all(Facts self) noexcept nogil:
     if intern_all_queued(self):
         return OVER_LIMIT
     for i in range(self.n_sheets):
-        if make_other_columns(&self.sheets[i]):
+        if allocate_absent_columns(&self.sheets[i]):
             return OVER_LIMIT
     return DECODED
 
@@ -445,8 +453,8 @@ cdef bint is_listed(const Field* field, void* facts) noexcept:
     return (<Facts>facts).sheets[field.table - (<Facts>facts).sheets[0].table].kinds[field.slot] == LIST
 
 
-# The schema of the last document and its names, made once: TableOwner, names, sheet_numbers, edge_names, edge_owners,
-# edge_numbers, field_names and short_names of Facts.
+# The schema of the last document and its names, computed once: TableOwner, names, sheet_numbers, edge_names,
+# edge_owners, edge_numbers, field_names and short_names of Facts.
 cdef tuple LAST_NAMES = ()
 
 
@@ -454,9 +462,9 @@ cdef tuple names_of(TableOwner owner):
     """Return the owner and the names of its tables and fields, as lists and dicts that callers must not change."""
     global LAST_NAMES
     cdef Table* table
-    cdef tuple last = LAST_NAMES
-    if last and last[0] is owner:
-        return last
+    cdef tuple cached = LAST_NAMES
+    if cached and cached[0] is owner:
+        return cached
     names, edge_names, edge_owners, field_names, short_names = [], [], [], [], []
     for i in range(<Py_ssize_t>owner.n_tables):
         table = &owner.tables[i]
@@ -514,10 +522,10 @@ cdef class Facts:
             sheet.kinds = <Column*>calloc(sheet.table.n_fields + 1, sizeof(Column))
             sheet.columns = <void**>calloc(sheet.table.n_fields + 1, sizeof(void*))
             sheet.lists = <List*>calloc(sheet.table.n_fields + 1, sizeof(List))
-            sheet.subs = <Sheet**>calloc(sheet.table.n_fields + 1, sizeof(void*))
+            sheet.child_sheets = <Sheet**>calloc(sheet.table.n_fields + 1, sizeof(void*))
             sheet.edges = <int16_t*>calloc(sheet.table.n_fields + 1, sizeof(int16_t))
             if (
-                sheet.kinds == NULL or sheet.columns == NULL or sheet.lists == NULL or sheet.subs == NULL
+                sheet.kinds == NULL or sheet.columns == NULL or sheet.lists == NULL or sheet.child_sheets == NULL
                 or sheet.edges == NULL or sheet.table.n_fields > 32
             ):
                 raise MemoryError
@@ -526,7 +534,7 @@ cdef class Facts:
                 field = &sheet.table.fields[k]
                 sheet.kinds[k] = kind_of(field, full_names[k])
                 if field.sub != NULL:
-                    sheet.subs[k] = &self.sheets[field.sub - ref.owner.tables]
+                    sheet.child_sheets[k] = &self.sheets[field.sub - ref.owner.tables]
                     sheet.edges[k] = n_edges
                     n_edges += 1
         if add_row(&self.sheets[table - ref.owner.tables], document.start, document.end - document.start, -1, -1, 0, 0):
@@ -562,7 +570,7 @@ cdef class Facts:
                 free(sheet.kinds)
                 free(sheet.columns)
                 free(sheet.lists)
-                free(sheet.subs)
+                free(sheet.child_sheets)
                 free(sheet.edges)
                 free(sheet.p)
                 free(sheet.length)
@@ -586,20 +594,20 @@ cdef class Facts:
     cdef int slot(self, Sheet* sheet, str name) except -1:
         return (<dict><object>sheet.table.names)[name]
 
-    cdef void* column(self, str sheet, str field) except NULL:
-        cdef Sheet* found = self.sheet(sheet)
-        cdef void* data = found.columns[self.slot(found, field)]
+    cdef void* column(self, str sheet_name, str field) except NULL:
+        cdef Sheet* sheet = self.sheet(sheet_name)
+        cdef void* data = sheet.columns[self.slot(sheet, field)]
         return data if data != NULL else <void*>self.sheets  # a sheet without rows: never read
 
-    cdef List* list_of(self, str sheet, str field) except NULL:
-        cdef Sheet* found = self.sheet(sheet)
-        return &found.lists[self.slot(found, field)]
+    cdef List* list_of(self, str sheet_name, str field) except NULL:
+        cdef Sheet* sheet = self.sheet(sheet_name)
+        return &sheet.lists[self.slot(sheet, field)]
 
     cdef int edge(self, str name) except -1:
-        cdef Sheet* found
-        sheet, _, field = name.rpartition(".")
-        found = self.sheet(sheet)
-        return found.edges[self.slot(found, field)]
+        cdef Sheet* sheet
+        sheet_name, _, field = name.rpartition(".")
+        sheet = self.sheet(sheet_name)
+        return sheet.edges[self.slot(sheet, field)]
 
     # Access for Python. Buffers are (payload, dtype); `onnxwire.checker.facts` makes arrays of them.
 
@@ -623,7 +631,7 @@ cdef class Facts:
 
     @critical_section
     def numbers_of(self, str name):
-        """The names of a type's fields by number."""
+        """Return the names of a type's fields by number."""
         cdef const Table* table = self.sheet(name).table
         return {table.fields[i].number: (<object>table.fields[i].descriptor).name for i in range(table.n_fields)}
 
@@ -649,42 +657,44 @@ cdef class Facts:
         cdef Sheet* sheet
         cdef uint32_t present
         cdef int32_t row
-        found = ["UnknownFields"] if self.n_unknown else []
+        names = ["UnknownFields"] if self.n_unknown else []
         for i in range(self.n_sheets):
             sheet = &self.sheets[i]
             if sheet.n:
-                found.append(self.names[i])
+                names.append(self.names[i])
                 present = 0
                 for row in range(sheet.n):
                     present |= sheet.present[row]
                 full_names = self.field_names[i]
                 for k in range(sheet.table.n_fields):
                     if sheet.lists[k].n if sheet.kinds[k] == LIST else present >> k & 1:
-                        found.append(full_names[k])
-        return frozenset(found)
+                        names.append(full_names[k])
+        return frozenset(names)
 
     @critical_section
-    def own_column(self, str name, str what):
-        """Return a column that every sheet has. what: the name: start, length, parent, index, edge, depth, flags or
-        present."""
+    def own_column(self, str name, str column_name):
+        """Return a column that every sheet has.
+
+        column_name: start, length, parent, index, edge, depth, flags or present.
+        """
         cdef Sheet* sheet = self.sheet(name)
-        if what == "start":
+        if column_name == "start":
             return self.buffer(sheet.p, sheet.n, 8), "pointer"
-        if what == "length":
+        if column_name == "length":
             return self.buffer(sheet.length, sheet.n, 8), "i8"
-        if what == "parent":
+        if column_name == "parent":
             return self.buffer(sheet.parent, sheet.n, 4), "i4"
-        if what == "index":
+        if column_name == "index":
             return self.buffer(sheet.index, sheet.n, 4), "i4"
-        if what == "edge":
+        if column_name == "edge":
             return self.buffer(sheet.edge, sheet.n, 2), "i2"
-        if what == "depth":
+        if column_name == "depth":
             return self.buffer(sheet.depth, sheet.n, 1), "u1"
-        if what == "flags":
+        if column_name == "flags":
             return self.buffer(sheet.flags, sheet.n, 1), "u1"
-        if what == "present":
+        if column_name == "present":
             return self.buffer(sheet.present, sheet.n, 4), "u4"
-        raise KeyError(what)
+        raise KeyError(column_name)
 
     @critical_section
     def field_column(self, str name, str field):
@@ -692,8 +702,8 @@ cdef class Facts:
         cdef Sheet* sheet = self.sheet(name)
         cdef int slot = self.slot(sheet, field)
         cdef Column kind = sheet.kinds[slot]
-        cdef str word = ("NUMBER", "TEXT", "SPAN", "CHILD", "CHILDREN", "LIST", "PAYLOAD")[<int>kind]
-        return self.buffer(sheet.columns[slot], sheet.n, width(kind)), word
+        cdef str kind_name = ("NUMBER", "TEXT", "SPAN", "CHILD", "CHILDREN", "LIST", "PAYLOAD")[<int>kind]
+        return self.buffer(sheet.columns[slot], sheet.n, element_bytes(kind)), kind_name
 
     @critical_section
     def is_text_list(self, str name, str field):
@@ -703,28 +713,28 @@ cdef class Facts:
         return sheet.kinds[slot] == LIST and sheet.table.fields[slot].type == STRING
 
     @critical_section
-    def list_column(self, str name, str field, str what):
-        """Return a column of a field's list. what: the name of the column: parent, index, start or value."""
+    def list_column(self, str name, str field, str column_name):
+        """Return a column of a field's list. column_name: parent, index, start or value."""
         cdef Sheet* sheet = self.sheet(name)
         cdef List* elements = self.list_of(name, field)
         if sheet.kinds[self.slot(sheet, field)] != LIST:
             raise KeyError(f"{name}.{field} has no list")
-        if what == "parent":
+        if column_name == "parent":
             return self.buffer(elements.parent, elements.n, 4), "i4"
-        if what == "index":
+        if column_name == "index":
             return self.buffer(elements.index, elements.n, 4), "i4"
-        if what == "start":
+        if column_name == "start":
             return self.buffer(elements.start, elements.n, 8), "i8"
         return self.buffer(elements.value, elements.n, 8), "i8"
 
     @critical_section
     def unknown_fields(self):
-        """Return records that belong to no known field: (payload of structs)."""
+        """Return the records that belong to no known field, as a payload of structs `Unknown`."""
         return self.buffer(self.unknown, self.n_unknown, sizeof(Unknown))
 
     @critical_section
     def trait_column(self):
-        """Return the kinds of characters of each string."""
+        """Return the kinds of characters of each string, as a payload of bytes."""
         return self.buffer(self.texts.traits, self.texts.n, 1)
 
     @critical_section
@@ -788,8 +798,9 @@ cdef class Facts:
 
 
 cdef Column kind_of(Field* field, str full_name):
+    """Return the kind of a field's column."""
     if field.type == MESSAGE:
         return CHILDREN if field.repeated else CHILD
     if not field.repeated:
         return TEXT if field.type == STRING else SPAN if field.type == BYTES else NUMBER
-    return LIST if field.type == STRING or full_name in _LISTED else PAYLOAD
+    return LIST if field.type == STRING or full_name in _LISTED_FIELDS else PAYLOAD

@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Scans the payloads of a document's messages within limits: counts, extremes, last values, strings.
+"""Scans payloads of messages for counts, extremes, last values and strings.
 
-All functions take a bool column of the rows to scan. The bytes scanned are limited, for each message and in all.
+All functions take a bool column that selects the rows to scan. The number of scanned bytes is limited, for each message
+and for all of them together.
 """
 from cython cimport critical_section
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -15,9 +16,9 @@ from onnxwire.engine.table cimport INT32, Slot
 
 from onnxwire.checker import limits
 
-cdef int64_t MAX_SCANNED = limits.MAX_SCANNED_BYTES
-cdef int64_t MAX_COUNTED = limits.MAX_COUNTED_BYTES
-cdef int64_t MAX_TOTAL = limits.MAX_TOTAL_SCANNED_BYTES
+cdef int64_t MAX_SCANNED_BYTES = limits.MAX_SCANNED_BYTES
+cdef int64_t MAX_COUNTED_BYTES = limits.MAX_COUNTED_BYTES
+cdef int64_t MAX_TOTAL_BYTES = limits.MAX_TOTAL_SCANNED_BYTES
 
 cdef struct Walk:
     # A position between two records of a message.
@@ -25,7 +26,7 @@ cdef struct Walk:
     const uint8_t* end
     const Part* part     # the next piece of the message, NULL if none
     const Part* parts
-    int64_t left         # number of remaining records of the field
+    int64_t n_remaining  # number of remaining records of the field
     uint32_t number
 
 
@@ -35,7 +36,7 @@ cdef struct Value:
 
 
 cdef void start_walk(Facts facts, Sheet* sheet, int32_t row, uint32_t slot, Walk* walk) noexcept nogil:
-    """Move before the first record of a payload field."""
+    """Set the position of a walk to the first record of a payload field."""
     cdef Records* records = &(<Records*>sheet.columns[slot])[row]
     cdef const uint8_t* first = facts.document.start + records.first
     walk.p = sheet.p[row]
@@ -46,7 +47,7 @@ cdef void start_walk(Facts facts, Sheet* sheet, int32_t row, uint32_t slot, Walk
         walk.part = &facts.parts[sheet.part[row]]
     if walk.p <= first < walk.end:
         walk.p = first
-    walk.left = records.records
+    walk.n_remaining = records.records
     walk.number = sheet.table.fields[slot].number
 
 
@@ -54,7 +55,7 @@ cdef bint next_value(Walk* walk, uint32_t wire, Value* value) noexcept nogil:
     """Move to the field's next record, packed or of the wire type; return False after the last one."""
     cdef const uint8_t* p
     cdef Record record
-    while walk.left > 0:
+    while walk.n_remaining > 0:
         if walk.p >= walk.end:
             if walk.part == NULL:
                 return False
@@ -69,7 +70,7 @@ cdef bint next_value(Walk* walk, uint32_t wire, Value* value) noexcept nogil:
         if record.tag >> 3 == walk.number and (record.tag & 7 == WIRE_LEN or record.tag & 7 == wire):
             value.p = record.value
             value.end = p
-            walk.left -= 1
+            walk.n_remaining -= 1
             return True
     return False
 
@@ -83,7 +84,7 @@ cdef uint32_t payload_slot(Facts facts, Sheet* sheet, str field) except? 0xFFFFF
 
 
 @critical_section
-def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] wanted):
+def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] is_selected):
     """Return the count, minimum, maximum and last value of a varint field.
 
     Returns four columns of int64 and one of bool: the count, -1 where counting would take too long; the three numbers,
@@ -96,12 +97,12 @@ def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] wanted)
     cdef bytearray buffers = bytearray(n * 32)
     cdef bytearray flags = bytearray(n)
     cdef int64_t* counts = <int64_t*><char*>buffers
-    cdef int64_t* lows = counts + n
-    cdef int64_t* highs = lows + n
-    cdef int64_t* lasts = highs + n
-    cdef uint8_t* whole = <uint8_t*><char*>flags
-    cdef int64_t left = MAX_TOTAL
-    cdef int64_t look, size, met
+    cdef int64_t* minima = counts + n
+    cdef int64_t* maxima = minima + n
+    cdef int64_t* last_values = maxima + n
+    cdef uint8_t* is_complete = <uint8_t*><char*>flags
+    cdef int64_t total_left = MAX_TOTAL_BYTES
+    cdef int64_t bytes_left, size, n_scanned
     cdef uint64_t raw = 0
     cdef int64_t number
     cdef const uint8_t* p
@@ -111,7 +112,7 @@ def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] wanted)
     cdef Value value
     cdef Py_ssize_t row
     cdef PartialMemory memory = memory_of(facts.document.start) if N_MEMORIES else None
-    if wanted.shape[0] < n:
+    if is_selected.shape[0] < n:
         raise IndexError("a row of the sheet is missing")
     facts.document.check_open()
     facts.document.pins += 1
@@ -119,18 +120,18 @@ def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] wanted)
         for row in range(n):
             records = &(<Records*>sheet.columns[slot])[row]
             counts[row] = records.items
-            if not wanted[row] or records.size == 0:
+            if not is_selected[row] or records.size == 0:
                 if records.size == 0:
                     counts[row] = 0
                 continue
             size = records.size
-            look = min(MAX_SCANNED, left)
-            if records.items < 0 and size <= MAX_COUNTED and size <= left:
+            bytes_left = min(MAX_SCANNED_BYTES, total_left)
+            if records.items < 0 and size <= MAX_COUNTED_BYTES and size <= total_left:
                 counts[row] = 0
-            elif look <= 0:
+            elif bytes_left <= 0:
                 continue
-            left -= size if counts[row] == 0 else min(look, size)
-            met = 0
+            total_left -= size if counts[row] == 0 else min(bytes_left, size)
+            n_scanned = 0
             start_walk(facts, sheet, <int32_t>row, slot, &walk)
             while next_value(&walk, WIRE_VARINT, &value):
                 p = value.p
@@ -139,33 +140,33 @@ def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] wanted)
                     break
                 if records.items < 0 and counts[row] >= 0:
                     counts[row] += <int64_t>count_varints(p, value.end)
-                stop = value.end if value.end - p <= look else p + look
-                look -= stop - p
+                stop = value.end if value.end - p <= bytes_left else p + bytes_left
+                bytes_left -= stop - p
                 while p < stop:
                     p = read_varint(p, value.end, &raw)
                     if p == NULL:
                         break
                     number = <int32_t>raw if is_narrow else <int64_t>raw
-                    if met == 0:
-                        lows[row] = highs[row] = number
+                    if n_scanned == 0:
+                        minima[row] = maxima[row] = number
                     elif is_narrow:
-                        lows[row] = min(lows[row], number)
-                        highs[row] = max(highs[row], number)
+                        minima[row] = min(minima[row], number)
+                        maxima[row] = max(maxima[row], number)
                     else:
-                        lows[row] = <int64_t>min(<uint64_t>lows[row], raw)
-                        highs[row] = <int64_t>max(<uint64_t>highs[row], raw)
-                    lasts[row] = number
-                    met += 1
-                if look <= 0 and (counts[row] < 0 or records.items >= 0):
+                        minima[row] = <int64_t>min(<uint64_t>minima[row], raw)
+                        maxima[row] = <int64_t>max(<uint64_t>maxima[row], raw)
+                    last_values[row] = number
+                    n_scanned += 1
+                if bytes_left <= 0 and (counts[row] < 0 or records.items >= 0):
                     break
-            whole[row] = met == counts[row]
+            is_complete[row] = n_scanned == counts[row]
     facts.document.pins -= 1
     return buffers, flags
 
 
 @critical_section
-def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] wanted, const int64_t[::1] ends):
-    """Return the greatest byte in the first 64 KiB of a bytes field, and the last byte before an end.
+def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] is_selected, const int64_t[::1] ends):
+    """Return the greatest byte in the first 64 KiB of a bytes field, and its last used byte.
 
     ends: for each row, the number of used bytes; 0 for a row whose last byte is not needed. Returns two columns of
     uint8, 0 where there is no such byte.
@@ -174,16 +175,16 @@ def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] wanted, c
     cdef Slot* spans = <Slot*>facts.column(name, field)
     cdef Py_ssize_t n = sheet.n
     cdef bytearray columns = bytearray(n * 2)
-    cdef uint8_t* highs = <uint8_t*><char*>columns
-    cdef uint8_t* lasts = highs + n
-    cdef int64_t left = MAX_TOTAL
+    cdef uint8_t* max_bytes = <uint8_t*><char*>columns
+    cdef uint8_t* last_bytes = max_bytes + n
+    cdef int64_t total_left = MAX_TOTAL_BYTES
     cdef const uint8_t* p
     cdef const uint8_t* stop
-    cdef uint8_t high
+    cdef uint8_t max_byte
     cdef int64_t size
     cdef Py_ssize_t row
     cdef PartialMemory memory = memory_of(facts.document.start) if N_MEMORIES else None
-    if wanted.shape[0] < n or ends.shape[0] < n:
+    if is_selected.shape[0] < n or ends.shape[0] < n:
         raise IndexError("a row of the sheet is missing")
     facts.document.check_open()
     facts.document.pins += 1
@@ -194,49 +195,48 @@ def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] wanted, c
             if memory is not None and not memory.has(p, <uint64_t>size):
                 continue
             if 0 < ends[row] <= size:
-                lasts[row] = p[ends[row] - 1]
-            if wanted[row] and left > 0:
-                size = min(size, min(MAX_SCANNED, left))
-                left -= size
+                last_bytes[row] = p[ends[row] - 1]
+            if is_selected[row] and total_left > 0:
+                size = min(size, min(MAX_SCANNED_BYTES, total_left))
+                total_left -= size
                 stop = p + size
-                high = 0
+                max_byte = 0
                 while p < stop:
-                    high = max(high, p[0])
+                    max_byte = max(max_byte, p[0])
                     p += 1
-                highs[row] = high
+                max_bytes[row] = max_byte
     facts.document.pins -= 1
     return columns
 
 
 @critical_section
-def measure_strings(Facts facts, str name, str field, const uint8_t[::1] wanted):
-    """Return the first string of a field that is not valid UTF-8, and the first with an odd form, within 1 MiB.
+def measure_strings(Facts facts, str name, str field, const uint8_t[::1] is_selected):
+    """Return the first string that is not valid UTF-8, and the first one with a byte-order mark or a trailing NUL.
 
-    A string has an odd form if it begins with a byte-order mark or ends with a NUL. Returns two columns of int64, the
-    indices; -1 for none.
+    Scans the first 1 MiB of the field. Returns two columns of int64, the indices of the strings; -1 for none.
     """
     cdef Sheet* sheet = facts.sheet(name)
     cdef uint32_t slot = payload_slot(facts, sheet, field)
     cdef Py_ssize_t n = sheet.n
     cdef bytearray columns = bytearray(n * 16)
-    cdef int64_t* broken = <int64_t*><char*>columns
-    cdef int64_t* odd = broken + n
-    cdef int64_t left = MAX_TOTAL
-    cdef int64_t look, index, size
+    cdef int64_t* first_invalid = <int64_t*><char*>columns
+    cdef int64_t* first_odd = first_invalid + n
+    cdef int64_t total_left = MAX_TOTAL_BYTES
+    cdef int64_t bytes_left, index, size
     cdef const uint8_t* p
     cdef Walk walk
     cdef Value value
     cdef Py_ssize_t row
     cdef PartialMemory memory = memory_of(facts.document.start) if N_MEMORIES else None
-    if wanted.shape[0] < n:
+    if is_selected.shape[0] < n:
         raise IndexError("a row of the sheet is missing")
     facts.document.check_open()
     facts.document.pins += 1
     with nogil:
         for row in range(n):
-            broken[row] = odd[row] = -1
-            look = min(MAX_COUNTED, left)
-            if not wanted[row] or look <= 0:
+            first_invalid[row] = first_odd[row] = -1
+            bytes_left = min(MAX_COUNTED_BYTES, total_left)
+            if not is_selected[row] or bytes_left <= 0:
                 continue
             index = -1
             start_walk(facts, sheet, <int32_t>row, slot, &walk)
@@ -246,19 +246,19 @@ def measure_strings(Facts facts, str name, str field, const uint8_t[::1] wanted)
                 size = value.end - p
                 if memory is not None and not memory.has(p, <uint64_t>size):
                     continue
-                if odd[row] < 0 and (
+                if first_odd[row] < 0 and (
                     (size >= 1 and p[size - 1] == 0)
                     or (size >= 3 and p[0] == 0xEF and p[1] == 0xBB and p[2] == 0xBF)
                 ):
-                    odd[row] = index
+                    first_odd[row] = index
                 # An empty string is also an element.
-                look -= size + 1
-                left -= size + 1
-                if look < 0:
+                bytes_left -= size + 1
+                total_left -= size + 1
+                if bytes_left < 0:
                     break
-                if broken[row] < 0 and not is_utf8(p, value.end):
-                    broken[row] = index
-                if broken[row] >= 0 and odd[row] >= 0:
+                if first_invalid[row] < 0 and not is_utf8(p, value.end):
+                    first_invalid[row] = index
+                if first_invalid[row] >= 0 and first_odd[row] >= 0:
                     break
     facts.document.pins -= 1
     return columns

@@ -20,47 +20,48 @@ cdef class Problem:
     """
     cdef readonly str rule
     cdef readonly str severity
-    cdef int64_t byte            # offset, -1 for None
-    cdef object found            # computes path and message; None afterwards
+    cdef int64_t byte_offset     # -1 for None
+    cdef object finding          # computes path and message; None afterwards
     cdef int64_t row
-    cdef object path_
-    cdef object message_
+    cdef object cached_path
+    cdef object cached_message
 
     @critical_section
     def __init__(self, str rule, str severity, str path, offset, str message):
         self.rule = rule
         self.severity = severity
-        self.path_ = path
-        self.byte = -1 if offset is None else offset
-        self.message_ = message
+        self.cached_path = path
+        self.byte_offset = -1 if offset is None else offset
+        self.cached_message = message
 
-    cdef int make(self) except -1:
-        if self.path_ is None:
-            self.path_ = self.found.table.path(self.row)
-            self.message_ = self.found.message(self.row)
-            self.found = None
+    cdef int format_message(self) except -1:
+        """Compute path and message, once."""
+        if self.cached_path is None:
+            self.cached_path = self.finding.table.path(self.row)
+            self.cached_message = self.finding.message(self.row)
+            self.finding = None
         return 0
 
     @property
     @critical_section
     def path(self):
-        self.make()
-        return self.path_
+        self.format_message()
+        return self.cached_path
 
     @property
     @critical_section
     def offset(self):
-        return None if self.byte < 0 else self.byte
+        return None if self.byte_offset < 0 else self.byte_offset
 
     @property
     @critical_section
     def message(self):
-        self.make()
-        return self.message_
+        self.format_message()
+        return self.cached_message
 
     cdef tuple content(self):
-        self.make()
-        return self.rule, self.severity, self.path_, self.offset, self.message_
+        self.format_message()
+        return self.rule, self.severity, self.cached_path, self.offset, self.cached_message
 
     @critical_section
     def __eq__(self, other):
@@ -82,20 +83,20 @@ cdef class Problem:
 
     @critical_section
     def __str__(self):
-        where = [f"byte {self.byte:,}"] if self.byte >= 0 else []
+        position = [f"byte {self.byte_offset:,}"] if self.byte_offset >= 0 else []
         if self.path:
-            where.append(self.path)
-        return ": ".join([*where, f"{self.message} [{self.rule}]"])
+            position.append(self.path)
+        return ": ".join([*position, f"{self.message} [{self.rule}]"])
 
 
 @critical_section
-def make_problem(str rule, str severity, found, int64_t row, int64_t offset):
+def make_problem(str rule, str severity, finding, int64_t row, int64_t offset):
     """Return the problem of one row of a finding; offset: -1 for None."""
     cdef Problem problem = Problem.__new__(Problem)
     problem.rule = rule
     problem.severity = severity
-    problem.byte = offset
-    problem.found = found
+    problem.byte_offset = offset
+    problem.finding = finding
     problem.row = row
     return problem
 

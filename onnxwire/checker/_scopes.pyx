@@ -18,8 +18,8 @@ cdef enum:
     OMITTED = 1          # the empty name
     # INPUT, INITIALIZER and NODE are 2, 3 and 4, as in `index/names`
     OUTER = 5            # a value of any kind of an enclosing graph
-    LATER = 6            # the output of a later node of the same graph, or of the node itself
-    NOT_YET = 7          # the output of the node that owns this graph, or of a node after the owner
+    MADE_LATER = 6       # the output of a later node of the same graph, or of the node itself
+    MADE_AFTER_OWNER = 7  # the output of the node that owns this graph, or of a node after the owner
     NOWHERE = 8
 
     SEEN = 128           # the definition has been visited
@@ -29,11 +29,11 @@ cdef struct OpenScope:
     int32_t function
     int32_t level        # an entry of `Names.levels`
     int32_t node         # the next node
-    int32_t last         # end of the nodes
-    int32_t attribute    # next attribute of the node that may hold a graph; -1 until its inputs are resolved
-    int32_t last_attribute
-    int32_t nested       # next graph of the attribute
-    int32_t last_nested
+    int32_t nodes_end
+    int32_t attribute    # the next attribute of the node; -1 until the inputs of the node are resolved
+    int32_t attributes_end
+    int32_t nested       # the next graph of the attribute
+    int32_t nested_end
 
 
 cdef struct NamedField:
@@ -49,40 +49,43 @@ cdef struct NamedField:
 cdef class Scopes:
     """The meanings of names.
 
-    uses: the meaning of each element of NodeProto.input; outputs: the meaning of each row of ValueInfoProto that is a
-    graph output.
-    defined: earlier meanings of each element of NodeProto.output; inputs, initializers, sparse: the same for rows of
-    ValueInfoProto, TensorProto, SparseTensorProto. For each use: makers: the node that produces the value, or -1;
-    definitions: the position of its definition, which is an element of NodeProto.output, or in the same numbering a row
-    of ValueInfoProto, or a row of TensorProto, or -1 for anything else; defining scopes: the row of the graph that
-    defines the value (functions are numbered after all graphs), or -1. described: for each row of ValueInfoProto that
-    is an output or value_info of a graph or function, the element of NodeProto.output that it describes, or -1.
+    uses: the meaning of each element of NodeProto.input. functions: that of each element of FunctionProto.output.
+    outputs, named: that of each row of ValueInfoProto that is a graph output, or a value_info of a graph or function.
+    defined: the earlier meanings of the name of each element of NodeProto.output; inputs, initializers, sparse: the
+    same for rows of ValueInfoProto, TensorProto and SparseTensorProto.
+    maker_of: for each element of NodeProto.input, the node that produces the value, or -1. definition_of: its
+    definition, which is an element of NodeProto.output, or in the same numbering a row of ValueInfoProto, or a row of
+    TensorProto, or -1 for anything else. scope_of: the row of the graph that defines the value (functions are numbered
+    after all graphs), or -1.
+    described_outputs: for each row of ValueInfoProto that is an output or value_info of a graph or function, the
+    element of NodeProto.output that it describes, or -1.
     """
     cdef Facts facts
     cdef readonly bytearray uses, outputs, defined, inputs, initializers, sparse, functions, named
-    cdef Py_ssize_t n_made
+    cdef Py_ssize_t n_uses
     cdef Py_ssize_t n_described
-    cdef int32_t* makers
-    cdef int32_t* sources
-    cdef int32_t* targets
+    cdef int32_t* maker_of
+    cdef int32_t* definition_of
+    cdef int32_t* described_outputs
     cdef int32_t first_value, first_tensor, n_graphs
-    cdef int32_t* owners
+    cdef int32_t* scope_of
     cdef Names names
     cdef OpenScope* frames
     cdef int32_t n_frames, frames_capacity
-    cdef NamedField given, initial, sparse_initial, results, infos  # looked up once: a model may have a million graphs
+    # The fields of graphs are looked up once, since a model may have a million graphs.
+    cdef NamedField graph_inputs, graph_initializers, graph_sparse_initializers, graph_outputs, graph_value_infos
     cdef const Run* graph_nodes
     cdef const Run* function_nodes
     cdef const Run* function_inputs
     cdef const int64_t* function_input_names
     cdef const Run* node_outputs
-    cdef const List* made
+    cdef const List* output_list
 
     @critical_section
     def __cinit__(self, Facts facts):
-        cdef List* used = facts.list_of("NodeProto", "input")
+        cdef List* input_list = facts.list_of("NodeProto", "input")
         self.facts = facts
-        self.uses = bytearray(used.n)
+        self.uses = bytearray(input_list.n)
         self.defined = bytearray(facts.list_of("NodeProto", "output").n)
         self.inputs = bytearray(facts.sheet("ValueInfoProto").n)
         self.outputs = bytearray(facts.sheet("ValueInfoProto").n)
@@ -90,105 +93,110 @@ cdef class Scopes:
         self.initializers = bytearray(facts.sheet("TensorProto").n)
         self.sparse = bytearray(facts.sheet("SparseTensorProto").n)
         self.functions = bytearray(facts.list_of("FunctionProto", "output").n)
-        self.n_made = used.n
+        self.n_uses = input_list.n
         self.n_described = facts.sheet("ValueInfoProto").n
         if self.defined_count() > 0x7FFFFFFF:
             raise MemoryError("the document has more values than memory")
         self.first_value = facts.list_of("NodeProto", "output").n
         self.first_tensor = self.first_value + <int32_t>self.n_described
         self.n_graphs = <int32_t>facts.sheet("GraphProto").n
-        self.given = self.named_field("input", "ValueInfoProto")
-        self.initial = self.named_field("initializer", "TensorProto")
-        self.sparse_initial = self.named_field("sparse_initializer", "SparseTensorProto")
-        self.results = self.named_field("output", "ValueInfoProto")
-        self.infos = self.named_field("value_info", "ValueInfoProto")
+        self.graph_inputs = self.named_field("input", "ValueInfoProto")
+        self.graph_initializers = self.named_field("initializer", "TensorProto")
+        self.graph_sparse_initializers = self.named_field("sparse_initializer", "SparseTensorProto")
+        self.graph_outputs = self.named_field("output", "ValueInfoProto")
+        self.graph_value_infos = self.named_field("value_info", "ValueInfoProto")
         self.graph_nodes = <Run*>facts.column("GraphProto", "node")
         self.function_nodes = <Run*>facts.column("FunctionProto", "node")
         self.function_inputs = <Run*>facts.column("FunctionProto", "input")
         self.function_input_names = facts.list_of("FunctionProto", "input").value
         self.node_outputs = <Run*>facts.column("NodeProto", "output")
-        self.made = facts.list_of("NodeProto", "output")
-        self.makers = <int32_t*>calloc(used.n + 1, 4)
-        self.sources = <int32_t*>calloc(used.n + 1, 4)
-        self.targets = <int32_t*>calloc(self.n_described + 1, 4)
-        self.owners = <int32_t*>calloc(used.n + 1, 4)
-        if self.makers == NULL or self.sources == NULL or self.targets == NULL or self.owners == NULL:
+        self.output_list = facts.list_of("NodeProto", "output")
+        self.maker_of = <int32_t*>calloc(input_list.n + 1, 4)
+        self.definition_of = <int32_t*>calloc(input_list.n + 1, 4)
+        self.described_outputs = <int32_t*>calloc(self.n_described + 1, 4)
+        self.scope_of = <int32_t*>calloc(input_list.n + 1, 4)
+        if (
+            self.maker_of == NULL or self.definition_of == NULL or self.described_outputs == NULL
+            or self.scope_of == NULL
+        ):
             raise MemoryError
-        memset(self.makers, 0xFF, used.n * 4)
-        memset(self.sources, 0xFF, used.n * 4)
-        memset(self.targets, 0xFF, self.n_described * 4)
-        memset(self.owners, 0xFF, used.n * 4)
+        memset(self.maker_of, 0xFF, input_list.n * 4)
+        memset(self.definition_of, 0xFF, input_list.n * 4)
+        memset(self.described_outputs, 0xFF, self.n_described * 4)
+        memset(self.scope_of, 0xFF, input_list.n * 4)
         self.names = Names()
         self.names.reserve(<int32_t>facts.texts.n)
 
     def __dealloc__(self):
-        free(self.makers)
-        free(self.sources)
-        free(self.targets)
-        free(self.owners)
+        free(self.maker_of)
+        free(self.definition_of)
+        free(self.described_outputs)
+        free(self.scope_of)
         free(self.frames)
 
     @critical_section
     def maker_column(self):
         """Return the makers, as a payload of int32."""
-        return self.facts.buffer_of(<size_t>self.makers, self.n_made * 4, self)
+        return self.facts.buffer_of(<size_t>self.maker_of, self.n_uses * 4, self)
 
     @critical_section
     def definition_column(self):
         """Return the definitions, as a payload of int32."""
-        return self.facts.buffer_of(<size_t>self.sources, self.n_made * 4, self)
+        return self.facts.buffer_of(<size_t>self.definition_of, self.n_uses * 4, self)
 
     @critical_section
     def scope_column(self):
         """Return the defining scopes, as a payload of int32."""
-        return self.facts.buffer_of(<size_t>self.owners, self.n_made * 4, self)
+        return self.facts.buffer_of(<size_t>self.scope_of, self.n_uses * 4, self)
 
     @critical_section
     def described_column(self):
         """Return the descriptions, as a payload of int32."""
-        return self.facts.buffer_of(<size_t>self.targets, self.n_described * 4, self)
+        return self.facts.buffer_of(<size_t>self.described_outputs, self.n_described * 4, self)
 
     cdef NamedField named_field(self, str field, str sheet) except *:
-        cdef NamedField found
-        found.runs = <Run*>self.facts.column("GraphProto", field)
-        found.sheet = self.facts.sheet(sheet)
-        found.edge = self.facts.edge(f"GraphProto.{field}")
+        """Return the columns of a field of GraphProto whose elements are rows of a sheet."""
+        cdef NamedField named
+        named.runs = <Run*>self.facts.column("GraphProto", field)
+        named.sheet = self.facts.sheet(sheet)
+        named.edge = self.facts.edge(f"GraphProto.{field}")
         # A sparse tensor has the name of its values.
         is_sparse = sheet == "SparseTensorProto"
-        found.names = <int32_t*>self.facts.column("TensorProto" if is_sparse else sheet, "name")
-        found.values = <int32_t*>self.facts.column(sheet, "values") if is_sparse else NULL
-        return found
+        named.names = <int32_t*>self.facts.column("TensorProto" if is_sparse else sheet, "name")
+        named.values = <int32_t*>self.facts.column(sheet, "values") if is_sparse else NULL
+        return named
 
     cdef int64_t defined_count(self):
+        """Return the number of values that `definition_of` can refer to."""
         cdef int64_t n = self.facts.list_of("NodeProto", "output").n
         return n + self.facts.sheet("ValueInfoProto").n + self.facts.sheet("TensorProto").n
 
     @critical_section
-    def walk(self, int32_t main, list algorithms, list graphs, list functions):
-        """Walk over the scopes of a document, given as rows; main: -1 if there is none.
+    def walk(self, int32_t main_graph, list algorithms, list graphs, list functions):
+        """Walk over the scopes of a document, given as rows; main_graph: -1 if there is none.
 
         algorithms: graphs in which the main graph's values are visible; graphs, functions: scopes that see only their
             own values.
         """
-        if main >= 0:
-            self.enter(main, -1)
-            self.run(True)
+        if main_graph >= 0:
+            self.enter(main_graph, -1)
+            self.walk_scope(True)
             for graph in algorithms:
                 self.enter(graph, -1)
-                self.run(False)
+                self.walk_scope(False)
             self.names.leave()
-        for graph in graphs if main >= 0 else graphs + algorithms:
+        for graph in graphs if main_graph >= 0 else graphs + algorithms:
             self.enter(graph, -1)
-            self.run(False)
+            self.walk_scope(False)
         for function in functions:
             self.enter(-1, function)
-            self.run(False)
+            self.walk_scope(False)
 
     cdef int enter(self, int32_t graph, int32_t function) except -1:
-        """Open a scope: define its inputs, initializers and node outputs, and record names that are already defined."""
+        """Open a scope: define its inputs, initializers and node outputs, and record the earlier meanings of names."""
         cdef OpenScope* frame
         cdef Run nodes
-        cdef int32_t i, k
+        cdef int32_t i, k, name
         cdef const Run* run
         cdef uint8_t* defined = self.defined
         if self.n_frames == self.frames_capacity:
@@ -202,84 +210,86 @@ cdef class Scopes:
         frame.level = self.names.n_levels
         self.names.enter(graph if graph >= 0 else self.n_graphs + function)
         frame.attribute = -1
-        frame.nested = frame.last_nested = 0
+        frame.nested = frame.nested_end = 0
         if graph >= 0:
             nodes = self.graph_nodes[graph]
-            self.define_field(graph, &self.given, self.inputs, INPUT, self.first_value)
-            self.define_field(graph, &self.initial, self.initializers, INITIALIZER, self.first_tensor)
-            self.define_field(graph, &self.sparse_initial, self.sparse, INITIALIZER, -1)
+            self.define_field(graph, &self.graph_inputs, self.inputs, INPUT, self.first_value)
+            self.define_field(graph, &self.graph_initializers, self.initializers, INITIALIZER, self.first_tensor)
+            self.define_field(graph, &self.graph_sparse_initializers, self.sparse, INITIALIZER, -1)
         else:
             nodes = self.function_nodes[function]
             run = &self.function_inputs[function]
             for i in range(run.first, run.first + run.n):
-                k = <int32_t>self.function_input_names[i]
-                if k:
-                    self.names.define(k, INPUT, -1, -1)
+                name = <int32_t>self.function_input_names[i]
+                if name:
+                    self.names.define(name, INPUT, -1, -1)
         frame.node = nodes.first
-        frame.last = nodes.first + nodes.n
+        frame.nodes_end = nodes.first + nodes.n
         self.names.levels[frame.level].position = frame.node
-        for i in range(frame.node, frame.last):
+        for i in range(frame.node, frame.nodes_end):
             run = &self.node_outputs[i]
             for k in range(run.first, run.first + run.n):
-                if self.made.value[k]:
-                    defined[k] = self.names.define(<int32_t>self.made.value[k], NODE, i, k) | SEEN
+                if self.output_list.value[k]:
+                    defined[k] = self.names.define(<int32_t>self.output_list.value[k], NODE, i, k) | SEEN
         return 0
 
     cdef int define_field(
-        self, int32_t graph, const NamedField* field, uint8_t* faults, Kind kind, int32_t definition
+        self, int32_t graph, const NamedField* field, uint8_t* meanings, Kind kind, int32_t definition
     ) except -1:
-        """Define the names of a field's elements, and record names that are already defined.
+        """Define the names of a field's elements, and record the earlier meanings of these names.
 
         definition: the number of the sheet's first row among definitions, or -1 if its rows are not definitions.
         """
         cdef int32_t row = field.runs[graph].first
-        cdef int32_t left = field.runs[graph].n
-        cdef int32_t at, text
-        while left:
+        cdef int32_t n_remaining = field.runs[graph].n
+        cdef int32_t name_row, text
+        while n_remaining:
             if field.sheet.edge[row] == field.edge:
-                left -= 1
-                at = field.values[row] if field.values != NULL else row
-                text = field.names[at] if at >= 0 else 0
+                n_remaining -= 1
+                name_row = field.values[row] if field.values != NULL else row
+                text = field.names[name_row] if name_row >= 0 else 0
                 if text:
-                    faults[row] = self.names.define(text, kind, -1, definition + row if definition >= 0 else -1) | SEEN
+                    meanings[row] = (
+                        self.names.define(text, kind, -1, definition + row if definition >= 0 else -1) | SEEN
+                    )
             row += 1
         return 0
 
-    cdef int run(self, bint stays) except -1:
+    cdef int walk_scope(self, bint keeps_values) except -1:
         """Walk over the nodes of the innermost scope and of its nested scopes, and close it.
 
-        stays: whether its definitions remain visible.
+        keeps_values: whether the definitions of the scope remain visible.
         """
         cdef Facts facts = self.facts
         cdef Sheet* graphs = facts.sheet("GraphProto")
-        cdef List* used = facts.list_of("NodeProto", "input")
-        cdef Run* inputs = <Run*>facts.column("NodeProto", "input")
-        cdef Run* held = <Run*>facts.column("NodeProto", "attribute")
-        cdef int32_t* single = <int32_t*>facts.column("AttributeProto", "g")
-        cdef Run* several = <Run*>facts.column("AttributeProto", "graphs")
-        cdef int several_edge = facts.edge("AttributeProto.graphs")
+        cdef List* input_list = facts.list_of("NodeProto", "input")
+        cdef Run* input_runs = <Run*>facts.column("NodeProto", "input")
+        cdef Run* attribute_runs = <Run*>facts.column("NodeProto", "attribute")
+        cdef int32_t* graph_of_attribute = <int32_t*>facts.column("AttributeProto", "g")
+        cdef Run* graphs_of_attribute = <Run*>facts.column("AttributeProto", "graphs")
+        cdef int graphs_edge = facts.edge("AttributeProto.graphs")
         cdef uint8_t* uses = self.uses
         cdef int32_t depth = self.n_frames
         cdef OpenScope* frame
         cdef int32_t i
         while self.n_frames >= depth:
             frame = &self.frames[self.n_frames - 1]
-            if frame.nested < frame.last_nested:
+            if frame.nested < frame.nested_end:
                 i = frame.nested
                 frame.nested += 1
-                if graphs.edge[i] == several_edge and graphs.parent[i] == frame.attribute - 1:
+                if graphs.edge[i] == graphs_edge and graphs.parent[i] == frame.attribute - 1:
                     self.enter(i, -1)
                 elif graphs.parent[i] == frame.attribute - 1:
-                    frame.last_nested += 1  # `g` is visited even in an attribute that also has `graphs`
+                    frame.nested_end += 1  # `g` is visited even in an attribute that also has `graphs`
                 continue
-            if frame.attribute >= 0 and frame.attribute < frame.last_attribute:
+            if frame.attribute >= 0 and frame.attribute < frame.attributes_end:
                 i = frame.attribute
                 frame.attribute += 1
-                if several[i].n:
-                    frame.nested = several[i].first
-                    frame.last_nested = several[i].first + several[i].n
-                if single[i] >= 0:
-                    self.enter(single[i], -1)
+                if graphs_of_attribute[i].n:
+                    frame.nested = graphs_of_attribute[i].first
+                    frame.nested_end = graphs_of_attribute[i].first + graphs_of_attribute[i].n
+                if graph_of_attribute[i] >= 0:
+                    self.enter(graph_of_attribute[i], -1)
                 continue
             if frame.attribute >= 0:
                 # All graphs of the node are done: its outputs are visible from here on.
@@ -287,73 +297,73 @@ cdef class Scopes:
                 self.names.levels[frame.level].position = frame.node
                 frame.attribute = -1
                 continue
-            if frame.node < frame.last:
+            if frame.node < frame.nodes_end:
                 i = frame.node
-                for k in range(inputs[i].first, inputs[i].first + inputs[i].n):
+                for k in range(input_runs[i].first, input_runs[i].first + input_runs[i].n):
                     uses[k] = self.resolve(
-                        <int32_t>used.value[k], &self.makers[k], &self.sources[k], &self.owners[k]
+                        <int32_t>input_list.value[k], &self.maker_of[k], &self.definition_of[k], &self.scope_of[k]
                     )
-                frame.attribute = held[i].first
-                frame.last_attribute = held[i].first + held[i].n
+                frame.attribute = attribute_runs[i].first
+                frame.attributes_end = attribute_runs[i].first + attribute_runs[i].n
                 continue
             self.leave(frame)
-            if not stays or self.n_frames > depth:
+            if not keeps_values or self.n_frames > depth:
                 self.names.leave()
             self.n_frames -= 1
         return 0
 
     cdef int resolve(self, int32_t text, int32_t* maker, int32_t* definition, int32_t* scope) noexcept:
         """Return the meaning of a name in the innermost scope."""
-        cdef Definition* found
+        cdef Definition* value
         cdef bint is_own
         maker[0] = definition[0] = scope[0] = -1
         if text == 0:
             return OMITTED
-        found = self.names.find(text)
-        if found == NULL:
+        value = self.names.find(text)
+        if value == NULL:
             return NOWHERE
-        maker[0] = found.node
-        definition[0] = found.source
-        scope[0] = self.names.levels[found.level].owner
-        is_own = found.level == self.names.n_levels - 1
-        if self.names.is_produced(found):
-            return found.kind if is_own else OUTER
-        return LATER if is_own else NOT_YET
+        maker[0] = value.node
+        definition[0] = value.source
+        scope[0] = self.names.levels[value.level].owner
+        is_own = value.level == self.names.n_levels - 1
+        if self.names.is_produced(value):
+            return value.kind if is_own else OUTER
+        return MADE_LATER if is_own else MADE_AFTER_OWNER
 
     cdef int leave(self, OpenScope* frame) except -1:
         """Resolve the outputs and value_info of a scope whose names are all defined."""
         cdef Facts facts = self.facts
-        cdef const int32_t* names = self.infos.names
-        cdef List* given
+        cdef const int32_t* names = self.graph_value_infos.names
+        cdef List* output_names
         cdef uint8_t* named = self.named
         cdef uint8_t* functions = self.functions
         cdef int32_t maker, definition, scope
         cdef int32_t row
         cdef Run run
         if frame.graph >= 0:
-            self.resolve_field(frame, &self.results, self.outputs)
-            self.resolve_field(frame, &self.infos, named)
+            self.resolve_field(frame, &self.graph_outputs, self.outputs)
+            self.resolve_field(frame, &self.graph_value_infos, named)
             return 0
-        given = facts.list_of("FunctionProto", "output")
+        output_names = facts.list_of("FunctionProto", "output")
         run = (<Run*>facts.column("FunctionProto", "output"))[frame.function]
         for row in range(run.first, run.first + run.n):
-            functions[row] = self.resolve(<int32_t>given.value[row], &maker, &definition, &scope)
+            functions[row] = self.resolve(<int32_t>output_names.value[row], &maker, &definition, &scope)
         run = (<Run*>facts.column("FunctionProto", "value_info"))[frame.function]
         for row in range(run.first, run.first + run.n):
             named[row] = self.resolve(names[row], &maker, &definition, &scope)
             if named[row] == NODE:
-                self.targets[row] = definition
+                self.described_outputs[row] = definition
         return 0
 
     cdef void resolve_field(self, const OpenScope* frame, const NamedField* field, uint8_t* meanings) noexcept:
         """Record the meanings of the names of a field's elements."""
         cdef int32_t row = field.runs[frame.graph].first
-        cdef int32_t left = field.runs[frame.graph].n
+        cdef int32_t n_remaining = field.runs[frame.graph].n
         cdef int32_t maker, definition, scope
-        while left:
+        while n_remaining:
             if field.sheet.edge[row] == field.edge:
-                left -= 1
+                n_remaining -= 1
                 meanings[row] = self.resolve(field.names[row], &maker, &definition, &scope)
                 if meanings[row] == NODE:
-                    self.targets[row] = definition
+                    self.described_outputs[row] = definition
             row += 1

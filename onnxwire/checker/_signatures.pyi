@@ -4,12 +4,12 @@ from onnxwire.checker._facts import Facts
 
 def check_signatures(
     facts: Facts,
-    chosen: Any,
+    signature_of_node: Any,
     signatures: Any,
     parameters: Any,
     attributes: Any,
-    refused: Any,
-    sets: Any,
+    disallowed_counts: Any,
+    type_sets: Any,
     definitions: Any,
     declared: Any,
     types: Any,

@@ -21,7 +21,7 @@ cdef enum:
     # Faults of an input or output.
     OMITTED = 1
     WRONG_TYPE = 2
-    OTHER_TYPE = 4           # its type differs from that of a parameter with the same type variable
+    OTHER_TYPE = 4           # the type differs from that of an earlier parameter with the same type variable
     # Faults of an attribute.
     UNKNOWN = 1
     WRONG_KIND = 2
@@ -34,15 +34,16 @@ cdef enum:
 cdef struct Signature:
     int32_t inputs, n_inputs, outputs, n_outputs, attributes, n_attributes
     int32_t min_inputs, max_inputs, min_outputs, max_outputs  # a maximum of -1: no limit
-    int32_t refused, n_inputs_refused, n_outputs_refused            # indexes of `refused`
+    int32_t disallowed       # the first index in the table of disallowed counts: those of inputs, then of outputs
+    int32_t n_inputs_disallowed, n_outputs_disallowed
     int32_t variables
     int32_t is_open          # undeclared attributes are allowed
 
 cdef struct Parameter:
-    int32_t types            # row of `sets`
+    int32_t types            # row of `type_sets`
     int32_t variable         # -1 for none
     int32_t option
-    int32_t only             # the only allowed type, or 0 if there are several
+    int32_t only_type        # the only allowed type, or 0 if there are several
 
 cdef struct Attribute:
     int32_t name             # id of the string, -1 if the document does not contain it
@@ -54,37 +55,38 @@ cdef struct Tables:
     const Signature* signatures
     const Parameter* parameters
     const Attribute* attributes
-    const int32_t* refused
-    const uint8_t* sets      # one row of `width` types for each set
+    const int32_t* disallowed
+    const uint8_t* type_sets  # one row of `width` types for each set
     int32_t width
 
 
 cdef inline bint allows(
-    const Tables* tables, int32_t first, int32_t n, int32_t least, int32_t most, int32_t count
+    const Tables* tables, int32_t first, int32_t n, int32_t min_count, int32_t max_count, int32_t count
 ) noexcept nogil:
+    """Return whether a number of inputs or outputs is allowed. first, n: the range of disallowed counts."""
     cdef int32_t i
-    if count < least or (most >= 0 and count > most):
+    if count < min_count or (max_count >= 0 and count > max_count):
         return False
     for i in range(first, first + n):
-        if tables.refused[i] == count:
+        if tables.disallowed[i] == count:
             return False
     return True
 
 
 cdef inline bint has_type(const Tables* tables, const Parameter* parameter, int32_t kind) noexcept nogil:
-    return kind < tables.width and tables.sets[<Py_ssize_t>parameter.types * tables.width + kind]
+    return kind < tables.width and tables.type_sets[<Py_ssize_t>parameter.types * tables.width + kind]
 
 
 cdef inline uint8_t check_type(
-    const Tables* tables, const Parameter* parameter, int32_t kind, int32_t* bound
+    const Tables* tables, const Parameter* parameter, int32_t kind, int32_t* bound_types
 ) noexcept nogil:
     """Return the fault of a known type; bind an unbound type variable to it."""
     if not has_type(tables, parameter, kind):
         return WRONG_TYPE
     if parameter.variable >= 0:
-        if bound[parameter.variable] == 0:
-            bound[parameter.variable] = kind
-        elif bound[parameter.variable] != kind:
+        if bound_types[parameter.variable] == 0:
+            bound_types[parameter.variable] = kind
+        elif bound_types[parameter.variable] != kind:
             return OTHER_TYPE
     return 0
 
@@ -96,27 +98,28 @@ cdef inline bint is_internal(const Texts* texts, int32_t id) noexcept nogil:
 
 
 cdef uint8_t check_attributes(
-    const Tables* tables, const Signature* signature, const Texts* texts, Run own, const int32_t* names,
+    const Tables* tables, const Signature* signature, const Texts* texts, Run node_attributes, const int32_t* names,
     const int64_t* kinds, const int32_t* declared, uint8_t* faults,
 ) noexcept nogil:
-    cdef const Attribute* known = tables.attributes + signature.attributes
-    cdef uint64_t seen = 0
+    """Record the faults of a node's attributes; return LACKS_ATTRIBUTE if a required one is missing, otherwise 0."""
+    cdef const Attribute* attribute_rows = tables.attributes + signature.attributes
+    cdef uint64_t present_bits = 0
     cdef int32_t i, k
     cdef int64_t kind
-    for i in range(own.first, own.first + own.n):
+    for i in range(node_attributes.first, node_attributes.first + node_attributes.n):
         for k in range(signature.n_attributes):
-            if known[k].name == names[i]:
+            if attribute_rows[k].name == names[i]:
                 break
         else:
             if not signature.is_open and not is_internal(texts, names[i]):
                 faults[i] |= UNKNOWN
             continue
-        seen |= <uint64_t>1 << k
+        present_bits |= <uint64_t>1 << k
         kind = kinds[i] if kinds[i] or declared == NULL else declared[i]
-        if kind and kind != known[k].kind:
+        if kind and kind != attribute_rows[k].kind:
             faults[i] |= WRONG_KIND
     for k in range(signature.n_attributes):
-        if known[k].is_required and not seen >> k & 1:
+        if attribute_rows[k].is_required and not present_bits >> k & 1:
             return LACKS_ATTRIBUTE
     return 0
 
@@ -124,12 +127,12 @@ cdef uint8_t check_attributes(
 @critical_section
 def check_signatures(
     Facts facts,
-    const int32_t[::1] chosen,
+    const int32_t[::1] signature_of_node,
     const int32_t[:, ::1] signatures,
     const int32_t[:, ::1] parameters,
     const int32_t[:, ::1] attributes,
-    const int32_t[::1] refused,
-    const uint8_t[:, ::1] sets,
+    const int32_t[::1] disallowed_counts,
+    const uint8_t[:, ::1] type_sets,
     const int32_t[::1] definitions,
     const int32_t[::1] declared,
     int32_t[::1] types,
@@ -140,34 +143,36 @@ def check_signatures(
 ):
     """Fill the columns of faults, and the types that can be inferred.
 
-    chosen: the signature of each node, below 0 for none. signatures, parameters, attributes, refused, sets: tables,
-    each with one unused row at the end. definitions: see `Scopes`. declared: for each attribute without a type, the
-    type of the parameter that it refers to; or empty. types: the known type of each definition, node outputs first.
+    signature_of_node: the signature of each node, below 0 for none. signatures, parameters, attributes,
+    disallowed_counts, type_sets: tables, each with one unused row at the end. definitions: see `Scopes`. declared: for
+    each attribute without a type, the type of the parameter that it refers to; or empty. types: the known type of each
+    definition, node outputs first.
     """
-    cdef List* used = facts.list_of("NodeProto", "input")
-    cdef List* made = facts.list_of("NodeProto", "output")
-    cdef Run* inputs = <Run*>facts.column("NodeProto", "input")
-    cdef Run* outputs = <Run*>facts.column("NodeProto", "output")
-    cdef Run* own = <Run*>facts.column("NodeProto", "attribute")
+    cdef List* input_list = facts.list_of("NodeProto", "input")
+    cdef List* output_list = facts.list_of("NodeProto", "output")
+    cdef Run* input_runs = <Run*>facts.column("NodeProto", "input")
+    cdef Run* output_runs = <Run*>facts.column("NodeProto", "output")
+    cdef Run* attribute_runs = <Run*>facts.column("NodeProto", "attribute")
     cdef int32_t* names = <int32_t*>facts.column("AttributeProto", "name")
     cdef int64_t* kinds = <int64_t*>facts.column("AttributeProto", "type")
-    cdef const int32_t* others = &declared[0] if declared.shape[0] else NULL
+    cdef const int32_t* declared_kinds = &declared[0] if declared.shape[0] else NULL
     cdef Tables tables
     cdef const Signature* signature
     cdef const Parameter* parameter
-    cdef int32_t[64] bound
-    cdef int32_t node, i, k, kind
-    cdef int32_t n_nodes = <int32_t>chosen.shape[0]
+    cdef int32_t[64] bound_types
+    cdef int32_t node, i, element, kind
+    cdef int32_t n_nodes = <int32_t>signature_of_node.shape[0]
     # An empty buffer has no first element; its pointer is never read.
-    cdef const int32_t* of = &definitions[0] if definitions.shape[0] else NULL
-    cdef int32_t* known = &types[0] if types.shape[0] else NULL
+    cdef const int32_t* definition_of = &definitions[0] if definitions.shape[0] else NULL
+    cdef int32_t* known_types = &types[0] if types.shape[0] else NULL
     cdef uint8_t* wrong_inputs = &input_faults[0] if input_faults.shape[0] else NULL
     cdef uint8_t* wrong_outputs = &output_faults[0] if output_faults.shape[0] else NULL
     cdef uint8_t* wrong_attributes = &attribute_faults[0] if attribute_faults.shape[0] else NULL
     if (
-        chosen.shape[0] != facts.sheet("NodeProto").n or node_faults.shape[0] != chosen.shape[0]
-        or definitions.shape[0] != used.n or input_faults.shape[0] != used.n or output_faults.shape[0] != made.n
-        or types.shape[0] < made.n or attribute_faults.shape[0] != facts.sheet("AttributeProto").n
+        signature_of_node.shape[0] != facts.sheet("NodeProto").n or node_faults.shape[0] != signature_of_node.shape[0]
+        or definitions.shape[0] != input_list.n or input_faults.shape[0] != input_list.n
+        or output_faults.shape[0] != output_list.n
+        or types.shape[0] < output_list.n or attribute_faults.shape[0] != facts.sheet("AttributeProto").n
         or (declared.shape[0] and declared.shape[0] != attribute_faults.shape[0])
         or signatures.shape[1] * 4 != sizeof(Signature) or parameters.shape[1] * 4 != sizeof(Parameter)
         or attributes.shape[1] * 4 != sizeof(Attribute)
@@ -176,55 +181,55 @@ def check_signatures(
     tables.signatures = <const Signature*>&signatures[0, 0]
     tables.parameters = <const Parameter*>&parameters[0, 0]
     tables.attributes = <const Attribute*>&attributes[0, 0]
-    tables.refused = &refused[0]
-    tables.sets = &sets[0, 0]
-    tables.width = <int32_t>sets.shape[1]
+    tables.disallowed = &disallowed_counts[0]
+    tables.type_sets = &type_sets[0, 0]
+    tables.width = <int32_t>type_sets.shape[1]
     with nogil:
         for node in range(n_nodes):
-            if chosen[node] < 0:
+            if signature_of_node[node] < 0:
                 continue
-            signature = &tables.signatures[chosen[node]]
+            signature = &tables.signatures[signature_of_node[node]]
             if not allows(
-                &tables, signature.refused, signature.n_inputs_refused, signature.min_inputs, signature.max_inputs,
-                inputs[node].n,
+                &tables, signature.disallowed, signature.n_inputs_disallowed,
+                signature.min_inputs, signature.max_inputs, input_runs[node].n,
             ):
                 node_faults[node] |= TOO_FEW_OR_MANY_INPUTS
             if not allows(
-                &tables, signature.refused + signature.n_inputs_refused, signature.n_outputs_refused,
-                signature.min_outputs, signature.max_outputs, outputs[node].n,
+                &tables, signature.disallowed + signature.n_inputs_disallowed, signature.n_outputs_disallowed,
+                signature.min_outputs, signature.max_outputs, output_runs[node].n,
             ):
                 node_faults[node] |= TOO_FEW_OR_MANY_OUTPUTS
             node_faults[node] |= check_attributes(
-                &tables, signature, &facts.texts, own[node], names, kinds, others, wrong_attributes
+                &tables, signature, &facts.texts, attribute_runs[node], names, kinds, declared_kinds, wrong_attributes
             )
-            memset(bound, 0, <size_t>signature.variables * 4)
+            memset(bound_types, 0, <size_t>signature.variables * 4)
             parameter = &tables.parameters[signature.inputs]
-            for i in range(inputs[node].n):
-                k = inputs[node].first + i
+            for i in range(input_runs[node].n):
+                element = input_runs[node].first + i
                 if i < signature.n_inputs:
                     parameter = &tables.parameters[signature.inputs + i]
                 elif signature.max_inputs >= 0:
-                    break  # too many outputs, which is reported
-                if used.value[k] == 0:
+                    break  # too many inputs, a fault that is already recorded
+                if input_list.value[element] == 0:
                     if parameter.option == SINGLE:
-                        wrong_inputs[k] |= OMITTED
+                        wrong_inputs[element] |= OMITTED
                     continue
-                kind = known[of[k]] if of[k] >= 0 else 0
+                kind = known_types[definition_of[element]] if definition_of[element] >= 0 else 0
                 if kind:
-                    wrong_inputs[k] |= check_type(&tables, parameter, kind, bound)
+                    wrong_inputs[element] |= check_type(&tables, parameter, kind, bound_types)
             parameter = &tables.parameters[signature.outputs]
-            for i in range(outputs[node].n):
-                k = outputs[node].first + i
+            for i in range(output_runs[node].n):
+                element = output_runs[node].first + i
                 if i < signature.n_outputs:
                     parameter = &tables.parameters[signature.outputs + i]
                 elif signature.max_outputs >= 0:
                     break
-                if made.value[k] == 0:
+                if output_list.value[element] == 0:
                     if parameter.option == SINGLE:
-                        wrong_outputs[k] |= OMITTED
-                elif known[k]:
-                    wrong_outputs[k] |= check_type(&tables, parameter, known[k], bound)
-                elif parameter.variable >= 0 and bound[parameter.variable]:
-                    known[k] = bound[parameter.variable]
+                        wrong_outputs[element] |= OMITTED
+                elif known_types[element]:
+                    wrong_outputs[element] |= check_type(&tables, parameter, known_types[element], bound_types)
+                elif parameter.variable >= 0 and bound_types[parameter.variable]:
+                    known_types[element] = bound_types[parameter.variable]
                 else:
-                    known[k] = parameter.only
+                    known_types[element] = parameter.only_type

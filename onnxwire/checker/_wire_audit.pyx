@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Finds records that readers of protobuf understand differently, for checks of untrusted models.
+"""Finds records that readers of protobuf interpret differently, for checks of untrusted models.
 
-This is another pass over the tags of a document, after its columns were made; it reads no payload. `check` calls it
+This is another pass over the tags of a document, after the scan for its columns; it reads no payload. `check` calls it
 only with untrusted=True.
 """
 from cython cimport critical_section
@@ -18,10 +18,11 @@ from onnxwire.engine.partial cimport N_MEMORIES, PartialMemory, memory_of
 from onnxwire.engine.table cimport BOOL, ENUM, INT32, MESSAGE, UINT32, Field, find_field
 
 cdef enum:
-    MAX_UNKNOWN_PREFIX_BYTES = 4096  # bytes of an unknown field that are compared with zeros, which are padding
-    MAX_RUN_BYTES = 1 << 16          # packed numbers of a tensor, of which the varints are read
+    # An unknown field of zeros is padding; only its first bytes are compared.
+    MAX_UNKNOWN_PREFIX_BYTES = 4096
+    MAX_RUN_BYTES = 1 << 16  # maximum size of packed numbers of a tensor that are read
 
-cdef enum Kind:              # numbers of `KINDS` in wire_records.py
+cdef enum Kind:              # wire_records.py has the same numbers
     LONG_TAG = 1
     LONG_LENGTH
     LONG_NUMBER
@@ -48,32 +49,33 @@ cdef struct Anomalies:
     int32_t capacity
 
 
-cdef int add(
-    Anomalies* found, Facts facts, Py_ssize_t sheet, int32_t row, const Record* record, Kind kind
+cdef int add_anomaly(
+    Anomalies* anomalies, Facts facts, Py_ssize_t sheet, int32_t row, const Record* record, Kind kind
 ) noexcept nogil:
+    """Append an anomaly. Return -1 if memory is exhausted."""
     cdef Anomaly* item
     cdef int32_t capacity
-    if found.n == found.capacity:
-        if found.capacity >= 1 << 29:
+    if anomalies.n == anomalies.capacity:
+        if anomalies.capacity >= 1 << 29:
             return -1
-        capacity = found.capacity * 2 + 64
-        if grow_array(<void**>&found.items, capacity, sizeof(Anomaly)):
+        capacity = anomalies.capacity * 2 + 64
+        if grow_array(<void**>&anomalies.items, capacity, sizeof(Anomaly)):
             return -1
-        found.capacity = capacity
-    item = &found.items[found.n]
+        anomalies.capacity = capacity
+    item = &anomalies.items[anomalies.n]
     item.start = record.start - facts.document.start
     item.value = <int64_t>record.n
     item.row = row
     item.number = <int32_t>(record.tag >> 3)
     item.sheet = <int16_t>sheet
     item.kind = kind
-    found.n += 1
+    anomalies.n += 1
     return 0
 
 
-cdef inline bint is_wide(const Field* field, const Record* record, const uint8_t* after) noexcept nogil:
-    """Return whether a number has more bits than its type; after: the end of its varint."""
-    if after - record.value == 10 and after[-1] > 1:
+cdef inline bint is_wide(const Field* field, const Record* record, const uint8_t* end) noexcept nogil:
+    """Return whether a number has more bits than its type; end: the end of its varint."""
+    if end - record.value == 10 and end[-1] > 1:
         return True
     if field.type == INT32 or field.type == ENUM:
         return <int64_t>record.n != <int32_t>record.n
@@ -117,7 +119,7 @@ cdef bint is_padding(const Record* record) noexcept nogil:
 
 cdef int audit_span(
     Facts facts, Py_ssize_t sheet, int32_t row, const uint8_t* p, const uint8_t* end, uint32_t* seen,
-    uint32_t* packed, PartialMemory memory, Anomalies* found
+    uint32_t* packed, PartialMemory memory, Anomalies* anomalies
 ) noexcept nogil:
     """Add the anomalies of one span of a message. Returns -1 if memory is exhausted.
 
@@ -126,40 +128,49 @@ cdef int audit_span(
     cdef Sheet* columns = &facts.sheets[sheet]
     cdef Record record
     cdef Field* field
-    cdef const uint8_t* head
+    cdef const uint8_t* tag_end
     cdef uint32_t tag = 0, bit, i
     cdef int wire, kind
     while p < end:
         p = read_record(p, end, MAX_DEPTH, &record)
         if p == NULL:
-            return 0  # not possible: the columns were made of the same bytes
+            return 0  # not possible: the scan for the columns has read the same bytes
         wire = record.tag & 7
-        head = read_any_tag(record.start, end, &tag)
-        if head - record.start != varint_size(record.tag) and add(found, facts, sheet, row, &record, LONG_TAG):
+        tag_end = read_any_tag(record.start, end, &tag)
+        if (
+            tag_end - record.start != varint_size(record.tag)
+            and add_anomaly(anomalies, facts, sheet, row, &record, LONG_TAG)
+        ):
             return -1
         if wire == WIRE_LEN:
             if record.n >= FAR_SKIP_BYTES and p < end:
                 advise_far(&facts.document.far, p)
-            if record.value - head != varint_size(record.n) and add(found, facts, sheet, row, &record, LONG_LENGTH):
+            if (
+                record.value - tag_end != varint_size(record.n)
+                and add_anomaly(anomalies, facts, sheet, row, &record, LONG_LENGTH)
+            ):
                 return -1
         elif wire == WIRE_VARINT:
-            if p - head != varint_size(record.n) and add(found, facts, sheet, row, &record, LONG_NUMBER):
+            if p - tag_end != varint_size(record.n) and add_anomaly(anomalies, facts, sheet, row, &record, LONG_NUMBER):
                 return -1
-        elif wire == WIRE_START_GROUP and add(found, facts, sheet, row, &record, GROUP):
+        elif wire == WIRE_START_GROUP and add_anomaly(anomalies, facts, sheet, row, &record, GROUP):
             return -1
         field = find_field(columns.table, record.tag >> 3)
         if field == NULL:
             if wire == WIRE_LEN and record.n and (
                 (memory is not None and not memory.has(record.value, min(record.n, <uint64_t>MAX_UNKNOWN_PREFIX_BYTES)))
                 or not is_padding(&record)
-            ) and add(found, facts, sheet, row, &record, UNKNOWN):
+            ) and add_anomaly(anomalies, facts, sheet, row, &record, UNKNOWN):
                 return -1
             continue
         if wire != field.wire and not (field.repeated and wire == WIRE_LEN and field.size):
-            if add(found, facts, sheet, row, &record, WIRE_TYPE):
+            if add_anomaly(anomalies, facts, sheet, row, &record, WIRE_TYPE):
                 return -1
             continue
-        if wire == WIRE_VARINT and is_wide(field, &record, p) and add(found, facts, sheet, row, &record, WIDE_NUMBER):
+        if (
+            wire == WIRE_VARINT and is_wide(field, &record, p)
+            and add_anomaly(anomalies, facts, sheet, row, &record, WIDE_NUMBER)
+        ):
             return -1
         if field.repeated:
             if (
@@ -167,13 +178,13 @@ cdef int audit_span(
                 and (columns.kinds[field.slot] == LIST or is_short_run(&record, memory))
             ):
                 kind = run_anomaly(field, record.value, p)
-                if kind and add(found, facts, sheet, row, &record, <Kind>kind):
+                if kind and add_anomaly(anomalies, facts, sheet, row, &record, <Kind>kind):
                     return -1
             bit = <uint32_t>1 << field.slot
             if field.size and (wire != WIRE_LEN or record.n):
                 # Elements one by one are usual, a second packed record or a mixture of both is not.
                 if seen[0] & bit and (wire == WIRE_LEN or packed[0] & bit) and (
-                    add(found, facts, sheet, row, &record, PARTS)
+                    add_anomaly(anomalies, facts, sheet, row, &record, PARTS)
                 ):
                     return -1
                 seen[0] |= bit
@@ -181,11 +192,11 @@ cdef int audit_span(
             continue
         bit = <uint32_t>1 << field.slot
         if seen[0] & bit:
-            if add(found, facts, sheet, row, &record, MERGED if field.type == MESSAGE else REPEATED):
+            if add_anomaly(anomalies, facts, sheet, row, &record, MERGED if field.type == MESSAGE else REPEATED):
                 return -1
         for i in range(field.n_peers):
             if seen[0] >> field.peers[i] & 1:
-                if add(found, facts, sheet, row, &record, ONEOF):
+                if add_anomaly(anomalies, facts, sheet, row, &record, ONEOF):
                     return -1
                 break
         seen[0] |= bit
@@ -194,19 +205,19 @@ cdef int audit_span(
 
 @critical_section
 def audit_wire(Facts facts):
-    """Return the records that readers understand differently, as bytes of structs Anomaly.
+    """Return the records that readers interpret differently, as bytes of structs Anomaly.
 
     facts: the columns of an open document. Raises MemoryError if there are more records than memory.
     """
-    cdef Anomalies found
+    cdef Anomalies anomalies
     cdef Sheet* columns
     cdef Py_ssize_t sheet
     cdef int32_t row, part
     cdef uint32_t seen, packed
     cdef int failed = 0
     cdef PartialMemory memory = memory_of(facts.document.start) if N_MEMORIES else None
-    found.items = NULL
-    found.n = found.capacity = 0
+    anomalies.items = NULL
+    anomalies.n = anomalies.capacity = 0
     facts.document.check_open()
     facts.document.pins += 1
     with nogil:
@@ -216,13 +227,13 @@ def audit_wire(Facts facts):
                 seen = packed = 0
                 failed = audit_span(
                     facts, sheet, row, columns.p[row], columns.p[row] + columns.length[row], &seen, &packed, memory,
-                    &found,
+                    &anomalies,
                 )
                 part = columns.part[row] if columns.part != NULL else -1
                 while part >= 0 and not failed:
                     failed = audit_span(
                         facts, sheet, row, facts.parts[part].p, facts.parts[part].p + facts.parts[part].n, &seen,
-                        &packed, memory, &found,
+                        &packed, memory, &anomalies,
                     )
                     part = facts.parts[part].next
                 if failed:
@@ -233,6 +244,6 @@ def audit_wire(Facts facts):
     try:
         if failed:
             raise MemoryError
-        return (<char*>found.items)[:found.n * <Py_ssize_t>sizeof(Anomaly)] if found.n else b""
+        return (<char*>anomalies.items)[:anomalies.n * <Py_ssize_t>sizeof(Anomaly)] if anomalies.n else b""
     finally:
-        free(found.items)
+        free(anomalies.items)

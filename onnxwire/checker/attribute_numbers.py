@@ -11,7 +11,7 @@ from onnxwire.engine.record_reader import bytes_at
 from onnxwire.messages import AttributeProto
 from onnxwire.tensor.dtypes import EXTERNAL
 
-MAX_BYTES = 1 << 26  # maximum size of an attribute that is read
+MAX_ATTRIBUTE_BYTES = 1 << 26  # maximum size of an attribute that is read
 
 
 class AttributeNumbers:
@@ -25,26 +25,29 @@ class AttributeNumbers:
         self._names, self._starts, self._lengths = attributes.name, attributes.start, attributes.length
         self._flags = attributes.flags
 
-    def of(self, node: int, names: set[str]) -> dict[str, Any]:
+    def arrays_of(self, node: int, names: set[str]) -> dict[str, Any]:
         """Return arrays of the attributes of a node that have these names, where they have numbers or strings.
 
         A number is an array of one element. Strings are 0 for `LEAF`, the mode of a leaf in a tree, and 1 for others.
         """
-        found = {}
+        arrays = {}
         start = int(self._first[node])
         for row in range(start, start + int(self._count[node])):
             name = self._text(int(self._names[row]))
-            if name in names and self._lengths[row] <= MAX_BYTES and not self._flags[row] & MERGED:
-                begin = int(self._starts[row])
+            if name in names and self._lengths[row] <= MAX_ATTRIBUTE_BYTES and not self._flags[row] & MERGED:
+                first_byte = int(self._starts[row])
                 numbers = _numbers(
-                    AttributeProto.FromString(bytes_at(self._document, begin, begin + int(self._lengths[row])))
+                    AttributeProto.FromString(
+                        bytes_at(self._document, first_byte, first_byte + int(self._lengths[row]))
+                    )
                 )
                 if numbers is not None and len(numbers):
-                    found[name] = numbers
-        return found
+                    arrays[name] = numbers
+        return arrays
 
 
 def _numbers(attribute: AttributeProto) -> Any:
+    """Return the value of an attribute as an array, None for any other type; see `AttributeNumbers.arrays_of`."""
     if attribute.HasField("i"):
         return np.array([attribute.i], np.int64)
     if attribute.HasField("f"):

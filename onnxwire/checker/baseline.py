@@ -1,4 +1,4 @@
-"""Omits the findings of a check that a trusted model also has, at the matching part.
+"""Removes the findings of a check that a trusted model also has at the matching part.
 
 A finding is omitted if the trusted model breaks the same rule at the matching part, with the same message except the
 names of values, and the part is unchanged. Unchanged means the same operator, attributes, payload and type, with inputs
@@ -31,22 +31,21 @@ if TYPE_CHECKING:
     from onnxwire.checker.problems import Problems
     from onnxwire.engine.document import Document
 
-_STEP = re.compile(r"\.?(?<![a-z_])(node|input|output|initializer|sparse_initializer|value_info)\[(\d+)\]")
+_PATH_STEP = re.compile(r"\.?(?<![a-z_])(node|input|output|initializer|sparse_initializer|value_info)\[(\d+)\]")
 _KINDS = {"node": "node", "input": "input", "output": "output", "initializer": "tensor", "sparse_initializer": "tensor"}
-_NESTED = re.compile(r"(.*)\.node\[(\d+)\]\.attribute\[(\d+)\]\.(g|graphs\[\d+\])", re.S)
-_INDEX = re.compile(r"\[\d+\]")
-_QUOTED = re.compile(r"(?<!\w)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
-_COVERED = (".attribute", ".input[", ".output[")
+_NESTED_GRAPH = re.compile(r"(.*)\.node\[(\d+)\]\.attribute\[(\d+)\]\.(g|graphs\[\d+\])", re.S)
+_LIST_INDEX = re.compile(r"\[\d+\]")
+_QUOTED_NAME = re.compile(r"(?<!\w)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
+_LABELLED_PATHS = (".attribute", ".input[", ".output[")
 """The beginnings of paths below a node whose content is part of the label of the node's vertex."""
-_WEIGHTS = ("initializer", "sparse_initializer")
+_WEIGHT_FIELDS = ("initializer", "sparse_initializer")
 _NAME_RULES = ("security-name-",)
 _PAYLOAD_RULES = ("security-payload-",)
 _RECORD_RULES = ("security-wire-", "security-payload-unknown")
-_CONTAINERS = (ModelProto, GraphProto, FunctionProto, TrainingInfoProto)
+_CONTAINER_TYPES = (ModelProto, GraphProto, FunctionProto, TrainingInfoProto)
 _UNCHANGED_STEPS = 2  # number of steps along the inputs of a node that must be unchanged
-_MAX_COMPARED_BYTES = (
-    1 << 16
-)  # maximum size of compared tensors; longer remote values are not fetched with the structure
+# The maximum size of compared tensors; longer remote values are not fetched with the structure.
+_MAX_COMPARED_BYTES = 1 << 16
 _CHUNK_BYTES = 1 << 20
 MAX_KNOWN_PROBLEMS = 100_000  # maximum number of the trusted model's problems of one rule that are compared
 
@@ -66,12 +65,12 @@ class _Side:
         """Return a digest of the record at an offset, None if it cannot be read."""
         if not self.is_placed or offset < 0:
             return None
-        after = read_record(self.document, offset, len(self.document), True)[3]
-        if after is None:
+        end = read_record(self.document, offset, len(self.document), True)[3]
+        if end is None:
             return None
         digest = blake2b(digest_size=16)
-        for start in range(offset, after, _CHUNK_BYTES):
-            digest.update(bytes_at(self.document, start, min(after, start + _CHUNK_BYTES)))
+        for start in range(offset, end, _CHUNK_BYTES):
+            digest.update(bytes_at(self.document, start, min(end, start + _CHUNK_BYTES)))
         return digest.digest()
 
 
@@ -87,10 +86,10 @@ class _Graphs:
         self._unchanged = [bytearray(len(self.old_of)) for _ in range(_UNCHANGED_STEPS + 1)]  # 0: not yet known
         self._first: list[dict[tuple[int, str], int]] = []
         for graph in self.sides:
-            first: dict[tuple[int, str], int] = {}
+            first_vertices: dict[tuple[int, str], int] = {}
             for vertex in range(len(graph)):
-                first.setdefault((graph.scope_index(vertex), graph.kind(vertex)), vertex)
-            self._first.append(first)
+                first_vertices.setdefault((graph.scope_index(vertex), graph.kind(vertex)), vertex)
+            self._first.append(first_vertices)
         self._all_scopes = [graph.all_scopes() for graph in self.sides]
         self._scopes = [{path: index for index, (path, _) in enumerate(scopes)} for scopes in self._all_scopes]
         self._names: tuple[int, dict[str, str]] = UNMATCHED, {}
@@ -100,25 +99,25 @@ class _Graphs:
 
         The vertex of a value_info is that of its value. The vertex is UNMATCHED for any other path.
         """
-        messages = self._all_scopes[side]
-        for step in reversed([*_STEP.finditer(path)]):
+        scopes = self._all_scopes[side]
+        for step in reversed([*_PATH_STEP.finditer(path)]):
             scope = self._scopes[side].get(path[: step.start()])
             if scope is None:
                 continue
-            field, row = step[1], int(step[2])
+            field, index = step[1], int(step[2])
             if field == "value_info":
-                name = messages[scope][1].value_info[row].name
+                name = scopes[scope][1].value_info[index].name
                 return self._vertices[side].get((scope, name), UNMATCHED), field, path[step.end() :]
             if field == "sparse_initializer":
-                row += len(messages[scope][1].initializer)  # type: ignore[union-attr]
-            first = self._first[side].get((scope, _KINDS[field]))
-            return (UNMATCHED if first is None else first + row), field, path[step.end() :]
+                index += len(scopes[scope][1].initializer)  # type: ignore[union-attr]
+            first_vertex = self._first[side].get((scope, _KINDS[field]))
+            return (UNMATCHED if first_vertex is None else first_vertex + index), field, path[step.end() :]
         return UNMATCHED, "", path
 
     def find_scope(self, side: int, path: str) -> tuple[Hashable, str]:
-        """Return a key of the innermost graph or function that contains a path, in terms of `old`, and the rest.
+        """Return a key of the innermost graph or function that contains a path, and the path below it.
 
-        The key is None if `old` has no such graph.
+        The key identifies the matching graph or function of `old`; it is None if `old` has none.
         """
         end = len(path)
         while end > 0:
@@ -129,11 +128,12 @@ class _Graphs:
 
     @cached_property
     def _scope_keys(self) -> list[list[Hashable]]:
+        """The keys that `find_scope` returns, for each model and each of its scopes."""
         keys: list[list[Hashable]] = []
         for side, graph in enumerate(self.sides):
             keys.append([])
             for path, message in self._all_scopes[side]:
-                nested = _NESTED.fullmatch(path)
+                nested = _NESTED_GRAPH.fullmatch(path)
                 if nested is None:
                     if isinstance(message, GraphProto):
                         keys[-1].append(path)
@@ -160,48 +160,54 @@ class _Graphs:
 
     def is_unchanged(self, vertex: int, steps: int = _UNCHANGED_STEPS) -> bool:
         """Return whether a vertex of `new` and its inputs, up to `steps` steps back, equal those of its match."""
-        known = self._unchanged[steps]
-        if not known[vertex]:
-            other = self.old_of[vertex]
-            same = other != UNMATCHED and self.sides[1].label(vertex) == self.sides[0].label(other)
-            if same and other not in self._rewired and steps:
+        states = self._unchanged[steps]
+        if not states[vertex]:
+            old_vertex = self.old_of[vertex]
+            is_equal = old_vertex != UNMATCHED and self.sides[1].label(vertex) == self.sides[0].label(old_vertex)
+            if is_equal and old_vertex not in self._rewired and steps:
                 sources = (source for source, _, _ in self.edges[1][vertex] if source != UNMATCHED)
-                same = all(self.is_unchanged(source, steps - 1) for source in sources)
-            known[vertex] = 1 + (same and other not in self._rewired)
-        return known[vertex] == 2
+                is_equal = all(self.is_unchanged(source, steps - 1) for source in sources)
+            states[vertex] = 1 + (is_equal and old_vertex not in self._rewired)
+        return states[vertex] == 2
 
     def old_name(self, vertex: int, literal: re.Match[str]) -> str:
-        """Return a name of `new` in quotes as it is in `old`; vertex: where it is, or UNMATCHED."""
+        """Return the quoted name in `old` that matches a quoted name in `new`.
+
+        vertex: the vertex of `new` whose finding has the name, or UNMATCHED.
+        """
         name = None if vertex == UNMATCHED else self._old_names_at(vertex).get(literal[0])
         return name or self._all_old_names.get(literal[0], literal[0])
 
     def _old_names_at(self, vertex: int) -> dict[str, str]:
-        """Return the names of `new` at a vertex and its inputs as Python literals, with those of `old`."""
+        """Return a dict from the names at a vertex of `new` and its inputs to those in `old`, as Python literals."""
         if self._names[0] != vertex:
             old, new = self.sides
-            other = self.old_of[vertex]
-            pairs = [(new.name(vertex), old.name(other))]
-            pairs += zip(new.outputs_of(vertex), old.outputs_of(other), strict=False)
-            pairs.append((new.scope_of(vertex)[1].name, old.scope_of(other)[1].name))
-            for ours, theirs in zip(self.edges[0][other], self.edges[1][vertex], strict=False):
-                if ours[2] >= 0 and theirs[2] >= 0:
-                    pairs.append((new.value_name(*theirs[:2]), old.value_name(*ours[:2])))
+            old_vertex = self.old_of[vertex]
+            pairs = [(new.name(vertex), old.name(old_vertex))]
+            pairs += zip(new.outputs_of(vertex), old.outputs_of(old_vertex), strict=False)
+            pairs.append((new.scope_of(vertex)[1].name, old.scope_of(old_vertex)[1].name))
+            for old_edge, new_edge in zip(self.edges[0][old_vertex], self.edges[1][vertex], strict=False):
+                if old_edge[2] >= 0 and new_edge[2] >= 0:
+                    pairs.append((new.value_name(*new_edge[:2]), old.value_name(*old_edge[:2])))
             names: dict[str, str] = {}
-            for name, before in pairs:
-                names.setdefault(repr(name), repr(before))
+            for name, old_name in pairs:
+                names.setdefault(repr(name), repr(old_name))
             self._names = vertex, names
         return self._names[1]
 
     @cached_property
     def _all_old_names(self) -> dict[str, str]:
-        """The names of all values of `new` as Python literals, with those of `old`; the first of several."""
+        """A dict from the names of all values of `new` to those in `old`, as Python literals.
+
+        If several values of `new` have one name, it maps to the name of the first one.
+        """
         old, new = self.sides
         names: dict[str, str] = {}
-        for vertex, other in enumerate(self.old_of):
-            if other != UNMATCHED:
-                names.setdefault(repr(new.name(vertex)), repr(old.name(other)))
-                for name, before in zip(new.outputs_of(vertex), old.outputs_of(other), strict=False):
-                    names.setdefault(repr(name), repr(before))
+        for vertex, old_vertex in enumerate(self.old_of):
+            if old_vertex != UNMATCHED:
+                names.setdefault(repr(new.name(vertex)), repr(old.name(old_vertex)))
+                for name, old_name in zip(new.outputs_of(vertex), old.outputs_of(old_vertex), strict=False):
+                    names.setdefault(repr(name), repr(old_name))
         return names
 
 
@@ -211,100 +217,112 @@ class Baseline:
     def __init__(self, trusted: ModelProto, facts: Facts) -> None:
         """Store the facts of the trusted model before its check."""
         self._sides = [_Side(trusted, facts)]
-        self._known: dict[str, list[tuple[Finding, Rows]]] = {}
-        self._counts: dict[
-            str, Counter[bytes]
-        ] = {}  # numbers of the trusted model's findings without a counterpart so far, by key
+        self._trusted_findings: dict[str, list[tuple[Finding, Rows]]] = {}
+        # By rule and key: the number of the trusted model's findings that have no counterpart so far.
+        self._counts: dict[str, Counter[bytes]] = {}
         self.omitted = 0
 
     def add_known(self, problems: Problems) -> None:
         """Add the problems of the trusted model. Their paths are read later, so the model stays open."""
-        for rule, found, rows in problems.findings():
-            self._known.setdefault(rule.id, []).append((found, rows))
+        for rule, finding, rows in problems.findings():
+            self._trusted_findings.setdefault(rule.id, []).append((finding, rows))
 
     def compare_with(self, model: ModelProto, facts: Facts) -> None:
         """Set the model whose findings are selected."""
         self._sides[1:] = [_Side(model, facts)]
 
-    def select(self, rule: str, finds: Iterable[Finding]) -> Iterator[Finding]:
+    def select(self, rule: str, findings: Iterable[Finding]) -> Iterator[Finding]:
         """Yield the findings of a rule, with the rows that the trusted model does not have."""
-        for found in finds:
-            if rule not in self._known or not len(found.rows):
-                yield found
+        for finding in findings:
+            if rule not in self._trusted_findings or not len(finding.rows):
+                yield finding
                 continue
             counts = self._counts.get(rule)
             if counts is None:
                 counts = self._counts[rule] = Counter()
-                for one, rows in self._known[rule]:
-                    counts.update(key for row in rows.tolist() for key in self._keys(0, rule, one, row))
-            left = []
-            for row in found.rows.tolist():
-                key = next((key for key in self._keys(1, rule, found, row) if key in counts), None) if counts else None
+                for trusted_finding, rows in self._trusted_findings[rule]:
+                    counts.update(key for row in rows.tolist() for key in self._keys(0, rule, trusted_finding, row))
+            remaining_rows = []
+            for row in finding.rows.tolist():
+                key = (
+                    next((key for key in self._keys(1, rule, finding, row) if key in counts), None) if counts else None
+                )
                 if key is None:
-                    left.append(row)
+                    remaining_rows.append(row)
                 elif counts[key] > 1:
                     counts[key] -= 1
                 else:
                     del counts[key]
-            self.omitted += len(found.rows) - len(left)
-            found.rows = np.array(left, np.int64)
-            yield found
+            self.omitted += len(finding.rows) - len(remaining_rows)
+            finding.rows = np.array(remaining_rows, np.int64)
+            yield finding
 
     @cached_property
     def _graphs(self) -> _Graphs:
         return _Graphs(*self._sides)
 
-    def _keys(self, side: int, rule: str, found: Finding, row: int) -> list[bytes]:
+    def _keys(self, side: int, rule: str, finding: Finding, row: int) -> list[bytes]:
         """Return the keys of a finding: with its message, and with the names of the trusted model in its message.
 
-        Findings of both models with one key are the same. There is no key for a part that has no counterpart.
+        Findings of the two models are the same if they have a common key. The list is empty for a part that has no
+        counterpart.
         """
         graphs = self._graphs
-        path = found.table.path(row)
-        vertex, field, rest = graphs.find_vertex(side, path)
-        content = self._content(side, rule, found, row, path, vertex, field, rest)
+        path = finding.table.path(row)
+        vertex, field, path_below = graphs.find_vertex(side, path)
+        content = self._content(side, rule, finding, row, path, vertex, field, path_below)
         if content is None:
             return []
         position: Hashable
         if vertex != UNMATCHED:
             if side and not graphs.is_unchanged(vertex):
                 return []
-            position = graphs.old_of[vertex] if side else vertex, field == "value_info", _INDEX.sub("[]", rest)
+            position = (
+                graphs.old_of[vertex] if side else vertex,
+                field == "value_info",
+                _LIST_INDEX.sub("[]", path_below),
+            )
         else:
-            scope, rest = graphs.find_scope(side, path)
+            scope, path_below = graphs.find_scope(side, path)
             if scope is None:
                 return []
-            position = scope, _INDEX.sub("[]", rest)
-        message = found.message(row)
-        texts = [_INDEX.sub("[]", message)]
+            position = scope, _LIST_INDEX.sub("[]", path_below)
+        message = finding.message(row)
+        texts = [_LIST_INDEX.sub("[]", message)]
         if side and not rule.startswith(_NAME_RULES):
-            texts.append(_INDEX.sub("[]", _QUOTED.sub(partial(graphs.old_name, vertex), message)))
+            texts.append(_LIST_INDEX.sub("[]", _QUOTED_NAME.sub(partial(graphs.old_name, vertex), message)))
         return [_digest(repr((position, text)).encode("utf-8", "surrogatepass"), *content) for text in texts]
 
     def _content(
-        self, side: int, rule: str, found: Finding, row: int, path: str, vertex: int, field: str, rest: str
+        self, side: int, rule: str, finding: Finding, row: int, path: str, vertex: int, field: str, path_below: str
     ) -> list[bytes] | None:
         """Return the content that must be equal, except the message and the vertex's label; None if unreadable."""
-        own = self._sides[side]
+        side_model = self._sides[side]
         if rule.startswith(_RECORD_RULES):
-            record = own.record_at(int(found.table.offset_of(np.array([row]))[0])) if own.is_placed else None
+            record = (
+                side_model.record_at(int(finding.table.offset_of(np.array([row]))[0])) if side_model.is_placed else None
+            )
             return None if record is None else [record]
-        is_covered = vertex != UNMATCHED and field in ("node", *_WEIGHTS) and (not rest or rest.startswith(_COVERED))
+        is_covered = (
+            vertex != UNMATCHED
+            and field in ("node", *_WEIGHT_FIELDS)
+            and (not path_below or path_below.startswith(_LABELLED_PATHS))
+        )
         if is_covered and not rule.startswith((*_NAME_RULES, *_PAYLOAD_RULES)):
             return []
         try:
-            value = resolve(own.model, path).value
+            value = resolve(side_model.model, path).value
             if rule.startswith(_NAME_RULES):
                 return _texts_of(value, "")
             if rule.startswith(_PAYLOAD_RULES):
                 if isinstance(value, TensorProto):
-                    return [repr(payload_key(value)).encode(), *_texts_of(value, found.message(row))]
-                return _texts_of(value, found.message(row))
+                    return [repr(payload_key(value)).encode(), *_texts_of(value, finding.message(row))]
+                return _texts_of(value, finding.message(row))
             if isinstance(value, ValueInfoProto):
                 return [bytes(value.type.SerializeToString(deterministic=True))]
             if not isinstance(value, Message):
                 return [] if vertex != UNMATCHED else [repr(value).encode("utf-8", "surrogatepass")]
-            return [] if isinstance(value, _CONTAINERS) else [bytes(value.SerializeToString(deterministic=True))]
+            return [] if isinstance(value, _CONTAINER_TYPES) else [bytes(value.SerializeToString(deterministic=True))]
         except SourceError:
             raise
         except Error:
@@ -319,7 +337,7 @@ def _small_payload_key(tensor: TensorProto) -> Hashable:
 
 
 def _texts_of(value: Any, message: str) -> list[bytes]:
-    """Return the texts of a value: all singular strings of a message, or the one that the problem's message names."""
+    """Return the texts of a value: all singular strings of a message, or only the one that the finding names."""
     if not isinstance(value, Message):
         return [str(value).encode("utf-8", "surrogatepass")]
     names = [
@@ -327,8 +345,11 @@ def _texts_of(value: Any, message: str) -> list[bytes]:
         for field in type(value).DESCRIPTOR.fields
         if field.type == field.TYPE_STRING and not field.is_repeated
     ]
-    named = message.partition(" ")[0]
-    return [getattr(value, name).encode("utf-8", "surrogatepass") for name in ([named] if named in names else names)]
+    first_word = message.partition(" ")[0]
+    return [
+        getattr(value, name).encode("utf-8", "surrogatepass")
+        for name in ([first_word] if first_word in names else names)
+    ]
 
 
 def _digest(*parts: bytes) -> bytes:

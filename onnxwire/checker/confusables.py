@@ -1,4 +1,4 @@
-"""Letters that look like ASCII: the skeleton of a name is the ASCII text that a person reads.
+"""Replaces letters that look like ASCII: the skeleton of a name is the ASCII text that it looks like.
 
 Source: an excerpt of Unicode Technical Standard #39, confusables.txt, for the scripts Cyrillic, Greek, Armenian,
 Cherokee and Lisu; compatibility forms such as full-width letters are from the tables of Python's unicodedata.
@@ -35,7 +35,7 @@ _ASCII = str.maketrans({"0": "o", "O": "o", "1": "l", "I": "l", "|": "l", "5": "
 
 
 def skeleton(text: str) -> str:
-    """Return a name as a person reads it: letters of other scripts and forms as ASCII, without invisible characters."""
+    """Return the ASCII text that a name looks like: similar letters replaced, invisible characters removed."""
     if text.isascii() and text.isprintable():
         return text
     folded = unicodedata.normalize("NFKC", text).translate(_TABLE)

@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 INDEX, DIVISION, ARGUMENT, RANK, TRAINING = "index", "division", "argument", "rank", "training"
 MAX_RANK = 64  # numpy's limit
 _MAX_INDEX = 1 << 31  # no axis of an unknown size is longer
+# By integer data type: n and m of the range from -2**n, or from 0 if n is 0, to 2**m; n is stored negated.
 _INTEGER_BITS = {2: (0, 8), 3: (-7, 7), 4: (0, 16), 5: (-15, 15), 6: (-31, 31), 7: (-63, 63), 12: (0, 32), 13: (0, 64)}
 
-# Operators that select by an index: the input with the indices, the input that they refer to, its axis or the name of
-# the attribute with it (and the default), and which numbers are allowed besides 0..size-1: `-` from the end, `=` size.
-_SELECTORS: dict[str, tuple[int, int, int | tuple[str, int], str]] = {
+# Operators that select by an index: the input with the indices; the input that they refer to; the axis, or the name and
+# the default of the attribute that contains it; the indices that are allowed besides 0..size-1: `-` for negative ones,
+# which count from the end, `=` for the size itself.
+_INDEX_OPERATORS: dict[str, tuple[int, int, int | tuple[str, int], str]] = {
     "Gather": (1, 0, ("axis", 0), "-"),
     "GatherElements": (1, 0, ("axis", 0), "-"),
     "ScatterElements": (1, 0, ("axis", 0), "-"),
@@ -54,7 +56,9 @@ def value_of(call: Call, index: int) -> Value | None:
 def integers_of(call: Call, index: int) -> list[int]:
     """Return a known input of integers; [] for any other, and for one that is computed from a bound of a size."""
     value = value_of(call, index)
-    if value is None or value.data is None or value.is_bound or not all(type(number) is int for number in value.data):
+    if value is None or value.data is None or value.is_lower_bound:
+        return []
+    if not all(type(number) is int for number in value.data):
         return []
     return value.data
 
@@ -62,47 +66,48 @@ def integers_of(call: Call, index: int) -> list[int]:
 def _stated_integers(call: Call, name: str, index: int) -> list[int] | None:
     """Return the integers of an input that are no bounds, or of an attribute where the node has no such input."""
     value = value_of(call, index)
-    return None if value is not None and value.is_bound else call.ints(name, index)
+    return None if value is not None and value.is_lower_bound else call.ints(name, index)
 
 
 def size_of(value: Value | None, axis: int) -> int | None:
     """Return the size of an axis, or None if it is not known exactly."""
-    if value is None or not value.shape or value.is_bound or not -len(value.shape) <= axis < len(value.shape):
+    if value is None or not value.shape or value.is_lower_bound or not -len(value.shape) <= axis < len(value.shape):
         return None
     return value.shape[axis]
 
 
-def _selected(call: Call) -> Faults:
-    indices, of, where, allowed = _SELECTORS[call.op_type]
-    axis = where if isinstance(where, int) else call.int(*where)
+def _test_selected(call: Call) -> Faults:
+    """Test the indices, and the axis, of an operator of `_INDEX_OPERATORS`."""
+    indices, value_input, axis_source, extra_indices = _INDEX_OPERATORS[call.op_type]
+    axis = axis_source if isinstance(axis_source, int) else call.int(*axis_source)
     if call.op_type in ("RNN", "GRU", "LSTM"):
         axis = call.int("layout", 0)
-    if isinstance(where, tuple) and of == 0:
-        yield from _outside([axis], rank_of(call))
-    size = size_of(value_of(call, of), axis)
+    if isinstance(axis_source, tuple) and value_input == 0:
+        yield from _test_axis_numbers([axis], rank_of(call))
+    size = size_of(value_of(call, value_input), axis)
     if call.text("mode") == "circular":
         return
     size = _MAX_INDEX if size is None else size
     ignored = call.int("ignore_index", 0) if call.attribute("ignore_index") is not None else None
-    least, most = -size if "-" in allowed else 0, size if "=" in allowed else size - 1
-    for number in _indexed(call, indices):
-        if not least <= number <= most and number != ignored:
+    min_index, max_index = -size if "-" in extra_indices else 0, size if "=" in extra_indices else size - 1
+    for number in _index_numbers(call, indices):
+        if not min_index <= number <= max_index and number != ignored:
             yield INDEX, f"{number:,}"
             return
 
 
-def _indexed(call: Call, index: int) -> list[int] | tuple[int, ...]:
-    """Return the numbers of a constant input of integers, or of a long one the least and the greatest."""
+def _index_numbers(call: Call, index: int) -> list[int] | tuple[int, ...]:
+    """Return the numbers of a constant input of integers, or the least and the greatest number of a long one."""
     return integers_of(call, index) or call.extent(index) or ()
 
 
-def _elements(call: Call) -> Faults:
-    """Test the indices of GatherElements, which have the rank of the value, and no other axis is longer than its."""
-    yield from _selected(call)
+def _test_elements(call: Call) -> Faults:
+    """Test the indices of GatherElements: they have the rank of the value, and no other axis is longer than its."""
+    yield from _test_selected(call)
     value, indices = value_of(call, 0), value_of(call, 1)
     if value is None or indices is None or value.shape is None or indices.shape is None:
         return
-    if value.is_bound or indices.is_bound:
+    if value.is_lower_bound or indices.is_lower_bound:
         return
     if len(value.shape) != len(indices.shape):
         yield ARGUMENT, f"indices of rank {len(indices.shape)} for rank {len(value.shape)}"
@@ -114,8 +119,8 @@ def _elements(call: Call) -> Faults:
             return
 
 
-def _of_sequence(call: Call) -> Faults:
-    """Test the index into a sequence; a tensor is no sequence."""
+def _test_sequence(call: Call) -> Faults:
+    """Test that the first input is a sequence, and the index into it."""
     sequence = value_of(call, 0)
     if sequence is None:
         return
@@ -123,62 +128,62 @@ def _of_sequence(call: Call) -> Faults:
         yield ARGUMENT, "a tensor as its sequence"
     if sequence.sequence is None or call.op_type not in ("SequenceAt", "SequenceErase", "SequenceInsert"):
         return
-    n, at = len(sequence.sequence), 2 if call.op_type == "SequenceInsert" else 1
-    for number in integers_of(call, at):
+    n, index_input = len(sequence.sequence), 2 if call.op_type == "SequenceInsert" else 1
+    for number in integers_of(call, index_input):
         if not -n <= number < n + (call.op_type == "SequenceInsert"):
             yield INDEX, f"{number:,}"
 
 
-def _tuples(call: Call) -> Faults:
-    """Test the indices of GatherND and ScatterND, of which each row selects in the first axes."""
+def _test_index_tuples(call: Call) -> Faults:
+    """Test the indices of GatherND and ScatterND, each row of which selects along the first axes."""
     value, indices = value_of(call, 0), value_of(call, 1)
-    if value is None or not value.shape or value.is_bound or indices is None or not indices.shape:
+    if value is None or not value.shape or value.is_lower_bound or indices is None or not indices.shape:
         return
-    length, first = indices.shape[-1], call.int("batch_dims", 0)
+    length, batch_dims = indices.shape[-1], call.int("batch_dims", 0)
     rank = len(value.shape)
-    if not 0 <= first < rank or (length is not None and first + length > rank and not indices.is_bound):
-        yield ARGUMENT, f"indices of {length or 0:,} axes after {first:,}, for rank {rank:,}"
+    if not 0 <= batch_dims < rank or (length is not None and batch_dims + length > rank and not indices.is_lower_bound):
+        yield ARGUMENT, f"indices of {length or 0:,} axes after {batch_dims:,}, for rank {rank:,}"
         return
-    if call.op_type == "ScatterND" and length is not None and not indices.is_bound:
-        yield from _updated(call, (*indices.shape[:-1], *value.shape[length:]))
-    sizes = value.shape[first : first + (length or 0)]
-    longest = max((_MAX_INDEX if size is None else size for size in sizes), default=_MAX_INDEX)
+    if call.op_type == "ScatterND" and length is not None and not indices.is_lower_bound:
+        yield from _test_updates(call, (*indices.shape[:-1], *value.shape[length:]))
+    sizes = value.shape[batch_dims : batch_dims + (length or 0)]
+    max_size = max((_MAX_INDEX if size is None else size for size in sizes), default=_MAX_INDEX)
     for number in () if integers_of(call, 1) else call.extent(1) or ():
-        if not -longest <= number < longest:
+        if not -max_size <= number < max_size:
             yield INDEX, f"{number:,}"
             return
     for i, number in enumerate(integers_of(call, 1) if length else ()):
-        axis = first + i % (length or 1)
+        axis = batch_dims + i % (length or 1)
         size = value.shape[axis] if 0 <= axis < len(value.shape) else None
         if size is not None and not -size <= number < size:
             yield INDEX, f"{number:,}"
             return
 
 
-def _updated(call: Call, dims: tuple[int | None, ...]) -> Faults:
-    """Test the shape of the updates of a scatter operator, which the kernel copies by the shape of the indices."""
+def _test_updates(call: Call, dims: tuple[int | None, ...]) -> Faults:
+    """Test the shape of the updates of a scatter operator: its kernel copies as many of them as the indices require."""
     updates = value_of(call, 2)
-    if updates is None or updates.shape is None or updates.is_bound:
+    if updates is None or updates.shape is None or updates.is_lower_bound:
         return
     if len(updates.shape) != len(dims) or any(
-        None not in (one, other) and one != other for one, other in zip(updates.shape, dims, strict=True)
+        None not in (update_dim, dim) and update_dim != dim for update_dim, dim in zip(updates.shape, dims, strict=True)
     ):
         yield ARGUMENT, f"updates of shape {list(updates.shape)[:8]}, and indices for {list(dims)[:8]}"
 
 
-def _scattered(call: Call) -> Faults:
-    yield from _elements(call)
+def _test_scatter(call: Call) -> Faults:
+    yield from _test_elements(call)
     indices = value_of(call, 1)
-    if indices is not None and indices.shape is not None and not indices.is_bound:
-        yield from _updated(call, indices.shape)
+    if indices is not None and indices.shape is not None and not indices.is_lower_bound:
+        yield from _test_updates(call, indices.shape)
 
 
-def _padded(call: Call) -> Faults:
-    """Test the pads of Pad: two for each axis, not more than the axis for a reflection or to remove."""
+def _test_pad(call: Call) -> Faults:
+    """Test the pads of Pad: two for each axis; a reflected or removed pad is at most as long as the axis."""
     rank, value = rank_of(call), value_of(call, 0)
     pads = _stated_integers(call, "pads", 1)
     axes = integers_of(call, 3)
-    yield from _outside(axes, rank)
+    yield from _test_axis_numbers(axes, rank)
     if pads is None or rank is None or value is None or value.shape is None:
         return
     n = len(axes) or rank
@@ -195,42 +200,48 @@ def _padded(call: Call) -> Faults:
                 return
 
 
-def _encoded_indices(call: Call) -> Faults:
+def _test_one_hot(call: Call) -> Faults:
+    """Test the depth and the values of OneHot."""
     depth, values = value_of(call, 1), value_of(call, 2)
     if depth is not None and depth.data and depth.data[0] <= 0:
         yield ARGUMENT, f"a depth of {depth.data[0]:,}"
-    if values is not None and values.shape is not None and not values.is_bound and values.shape not in ((2,), (None,)):
-        yield ARGUMENT, "values that are not two"
+    if (
+        values is not None
+        and values.shape is not None
+        and not values.is_lower_bound
+        and values.shape not in ((2,), (None,))
+    ):
+        yield ARGUMENT, "a number of values other than two"
 
 
-def _window(call: Call) -> Faults:
+def _test_window(call: Call) -> Faults:
     sizes = [number for number in integers_of(call, 0) if number < 0]
     if sizes:
         yield ARGUMENT, f"a size of {sizes[0]:,}"
 
 
-def _mel_weights(call: Call) -> Faults:
-    yield from _window(call)
+def _test_mel_weights(call: Call) -> Faults:
+    yield from _test_window(call)
     rate, upper = value_of(call, 2), value_of(call, 4)
     if rate is not None and upper is not None and rate.data and upper.data and upper.data[0] > rate.data[0]:
         yield ARGUMENT, f"an upper frequency of {upper.data[0]:,} above the sample rate"
 
 
-def _constant(call: Call) -> Faults:
+def _test_constant(call: Call) -> Faults:
     names = ("value", "value_float", "value_floats", "value_int", "value_ints", "value_string", "value_strings")
     present = [name for name in (*names, "sparse_value") if call.attribute(name) is not None]
     if len(present) > 1:
         yield ARGUMENT, f"two values, in {present[0]!r} and {present[1]!r}"
 
 
-def _labelled(call: Call) -> Faults:
+def _test_labels(call: Call) -> Faults:
     columns = size_of(value_of(call, 0), -1)
     labels = max(call.count("classlabels_int64s"), call.count("classlabels_strings"))
     if columns is not None and labels and columns != labels:
         yield ARGUMENT, f"{labels:,} labels for {columns:,} columns"
 
 
-def _joined_features(call: Call) -> Faults:
+def _test_joined_features(call: Call) -> Faults:
     sizes = call.count("inputdimensions")
     if sizes and sizes != len(call.inputs):
         yield ARGUMENT, f"{sizes:,} sizes for {count_text(len(call.inputs), 'input')}"
@@ -241,24 +252,25 @@ def _joined_features(call: Call) -> Faults:
             return
 
 
-def _unpooled(call: Call) -> Faults:
-    value, kernel, stated = value_of(call, 0), call.ints("kernel_shape"), integers_of(call, 2)
+def _test_max_unpool(call: Call) -> Faults:
+    """Test the indices of MaxUnpool, which are positions in its output without padding, or of the size in input 2."""
+    value, kernel, output_shape = value_of(call, 0), call.ints("kernel_shape"), integers_of(call, 2)
     size = 1 << 63
-    if stated:
-        size = math.prod(max(dim, 0) for dim in stated)
+    if output_shape:
+        size = math.prod(max(dim, 0) for dim in output_shape)
     elif kernel and value is not None and value.shape and None not in value.shape and len(call.inputs) < 3:
         strides = call.ints("strides") or [1] * len(kernel)
         sizes = [max((dim or 0) - 1, 0) * step for dim, step in zip(value.shape[2:], strides, strict=False)]
-        if not value.is_bound:
+        if not value.is_lower_bound:
             size = math.prod(dim or 0 for dim in value.shape[:2])
             size *= math.prod(length + width for length, width in zip(sizes, kernel, strict=False))
-    for number in _indexed(call, 1):
+    for number in _index_numbers(call, 1):
         if not 0 <= number < size:
             yield INDEX, f"{number:,}"
             return
 
 
-def _pooled_regions(call: Call) -> Faults:
+def _test_roi_pool(call: Call) -> Faults:
     size, regions = size_of(value_of(call, 0), 0), value_of(call, 1)
     for number in (regions.data or ())[::5] if regions is not None and size is not None else ():
         if not 0 <= number < (size or 0):
@@ -266,7 +278,7 @@ def _pooled_regions(call: Call) -> Faults:
             return
 
 
-def _compressed(call: Call) -> Faults:
+def _test_compress(call: Call) -> Faults:
     condition, value = size_of(value_of(call, 1), 0), value_of(call, 0)
     if call.attribute("axis") is not None and condition is not None:
         size = size_of(value, call.int("axis", 0))
@@ -274,7 +286,7 @@ def _compressed(call: Call) -> Faults:
             yield INDEX, f"{condition - 1:,}"
 
 
-def _divided(call: Call) -> Faults:
+def _test_division(call: Call) -> Faults:
     divisors = integers_of(call, 1)
     if 0 in divisors:
         yield DIVISION, "0"
@@ -285,14 +297,14 @@ def _divided(call: Call) -> Faults:
 def rank_of(call: Call) -> int | None:
     """Return the rank of the first input, or None if it is not known."""
     value = value_of(call, 0)
-    return None if value is None or value.shape is None or value.is_bound else len(value.shape)
+    return None if value is None or value.shape is None or value.is_lower_bound else len(value.shape)
 
 
-def _outside(axes: list[int], rank: int | None) -> Faults:
+def _test_axis_numbers(axes: list[int], rank: int | None) -> Faults:
     """Yield the first axis that a value of a known rank does not have. Scalars count as vectors, as in numpy."""
-    wrong = [] if rank is None else [axis for axis in axes if not -max(rank, 1) <= axis < max(rank, 1)]
-    if wrong:
-        yield INDEX, f"axis {wrong[0]:,}"
+    invalid_axes = [] if rank is None else [axis for axis in axes if not -max(rank, 1) <= axis < max(rank, 1)]
+    if invalid_axes:
+        yield INDEX, f"axis {invalid_axes[0]:,}"
 
 
 def test_axes(call: Call) -> Faults:
@@ -301,62 +313,65 @@ def test_axes(call: Call) -> Faults:
     rank = rank_of(call)
     if call.op_type == "Flatten" and rank is not None:
         rank += 1
-    yield from _outside([*axes, *(call.ints("axes") or ()), *(call.ints("perm") or ())], rank)
+    yield from _test_axis_numbers([*axes, *(call.ints("axes") or ()), *(call.ints("perm") or ())], rank)
     if call.op_type == "Transpose" and rank is not None and call.count("perm") not in (0, rank):
         yield ARGUMENT, f"a perm of length {call.count('perm'):,} for rank {rank:,}"
 
 
-def _reshaped(call: Call) -> Faults:
+def _test_reshape(call: Call) -> Faults:
+    """Test the dims of Reshape: their number, one -1 at most, and no dim that is copied from a missing one."""
     dims = integers_of(call, 1)
-    yield from _shaped(call)
+    yield from _test_rank(call)
     if call.int("allowzero", 0) and 0 in dims and -1 in dims:
         yield ARGUMENT, "dims with both 0 and -1"
     if dims.count(-1) > 1 or min(dims, default=0) < -1:
         yield ARGUMENT, f"dims {dims[:8]}"
     rank = rank_of(call)
     if rank is not None and not call.int("allowzero", 0) and 0 in dims[rank:]:
-        yield ARGUMENT, "a dim that is copied from no dim"
+        yield ARGUMENT, "a dim of 0, which copies a dim of the input that does not exist"
 
 
-def _framed(call: Call) -> Faults:
+def _test_stft(call: Call) -> Faults:
     if any(step <= 0 for step in integers_of(call, 1)):
         yield ARGUMENT, "a step of 0"
 
 
-def _image_blocks(call: Call) -> Faults:
+def _test_image_blocks(call: Call) -> Faults:
     if any(size <= 0 for size in (*integers_of(call, 1), *integers_of(call, 2))):
         yield ARGUMENT, "a block of size 0"
 
 
-def _shifted(call: Call) -> Faults:
-    wrong = [number for number in integers_of(call, 1) if not 0 <= number < 64]
-    if wrong:
-        yield ARGUMENT, f"a shift by {wrong[0]:,} bits"
+def _test_shift(call: Call) -> Faults:
+    invalid_shifts = [number for number in integers_of(call, 1) if not 0 <= number < 64]
+    if invalid_shifts:
+        yield ARGUMENT, f"a shift by {invalid_shifts[0]:,} bits"
 
 
-def _resized(call: Call) -> Faults:
+def _test_resize(call: Call) -> Faults:
     for index in (1, 2):
         scales = value_of(call, index)
-        wrong = [] if scales is None else [x for x in scales.data or () if not 0 < x < math.inf]
-        if wrong and not (call.op_type == "Resize" and index == 1 and len(call.inputs) > 2):
-            yield ARGUMENT, f"a scale of {wrong[0]}"
+        invalid_scales = [] if scales is None else [scale for scale in scales.data or () if not 0 < scale < math.inf]
+        if invalid_scales and not (call.op_type == "Resize" and index == 1 and len(call.inputs) > 2):
+            yield ARGUMENT, f"a scale of {invalid_scales[0]}"
             return
 
 
-def _cast(call: Call) -> Faults:
+def _test_cast(call: Call) -> Faults:
+    """Test that the numbers of a cast to an integer type are in the range of that type."""
     value, bits = value_of(call, 0), _INTEGER_BITS.get(call.int("to", 0))
     if bits is None or value is None or call.attribute("to") is None:
         return
-    least = -(1 << -bits[0]) if bits[0] else 0
+    min_integer = -(1 << -bits[0]) if bits[0] else 0
     for number in value.data or ():
         # Negative numbers to unsigned types wrap in all runtimes and occur in masks.
         is_finite = isinstance(number, float) and not math.isinf(number)
-        if is_finite and not min(least, -(1 << bits[1])) <= number < 1 << bits[1]:
+        if is_finite and not min(min_integer, -(1 << bits[1])) <= number < 1 << bits[1]:
             yield ARGUMENT, f"a cast of {number} to an integer type"
             return
 
 
-def _range(call: Call) -> Faults:
+def _test_range(call: Call) -> Faults:
+    """Test the numbers of Range: they are finite, and the step is not 0."""
     step = value_of(call, 2)
     if step is not None and step.data == [0]:
         yield ARGUMENT, "a step of 0"
@@ -366,10 +381,11 @@ def _range(call: Call) -> Faults:
             return
 
 
-def _sliced(call: Call) -> Faults:
+def _test_slice(call: Call) -> Faults:
+    """Test the starts, ends, axes and steps of Slice."""
     if len(starts := integers_of(call, 1)) != len(ends := integers_of(call, 2)) and starts and ends:
         yield ARGUMENT, f"{len(starts):,} starts and {len(ends):,} ends"
-    yield from _outside(integers_of(call, 3), rank_of(call))
+    yield from _test_axis_numbers(integers_of(call, 3), rank_of(call))
     axes, steps = integers_of(call, 3), integers_of(call, 4)
     if 0 in steps or -(1 << 63) in steps:
         yield ARGUMENT, f"a step of {min(steps):,}" if min(steps) else "a step of 0"
@@ -381,25 +397,27 @@ def _sliced(call: Call) -> Faults:
         yield ARGUMENT, f"{call.count('starts'):,} starts and {call.count('ends'):,} ends"
 
 
-def _split(call: Call) -> Faults:
+def _test_split(call: Call) -> Faults:
+    """Test the sizes of the parts of Split and SplitToSequence."""
     if any(number < 0 for number in integers_of(call, 1)):
         yield ARGUMENT, "a part of negative size"
     yield from test_axes(call)
     parts, size = _stated_integers(call, "split", 1) or [], size_of(value_of(call, 0), call.int("axis", 0))
-    stated = value_of(call, 1)
-    if call.op_type == "SplitToSequence" and stated is not None and stated.shape == ():  # the size of each part
-        if parts == [0]:
+    split_input = value_of(call, 1)
+    if call.op_type == "SplitToSequence" and split_input is not None and split_input.shape == ():
+        if parts == [0]:  # a scalar is the size of each part
             yield ARGUMENT, "parts of size 0"
         return
     if parts and size is not None and sum(parts) != size:
         yield INDEX, f"{sum(parts):,}"
 
 
-def _top_k(call: Call) -> Faults:
+def _test_top_k(call: Call) -> Faults:
+    """Test that k is a 32-bit number, and not greater than the axis."""
     counts = _stated_integers(call, "k", 1) or ([call.int("k", 0)] if call.attribute("k") is not None else [])
-    wrong = [k for k in counts if not 0 <= k < 1 << 31]
-    if wrong:
-        yield ARGUMENT, f"k of {wrong[0]:,}"
+    invalid_counts = [k for k in counts if not 0 <= k < 1 << 31]
+    if invalid_counts:
+        yield ARGUMENT, f"k of {invalid_counts[0]:,}"
     if size_of(value_of(call, 1), 0) == 0:
         yield ARGUMENT, "an empty k"
     size = size_of(value_of(call, 0), call.int("axis", -1))
@@ -407,28 +425,30 @@ def _top_k(call: Call) -> Faults:
         yield INDEX, f"{counts[0]:,}"
 
 
-def _filled(call: Call) -> Faults:
+def _test_fill(call: Call) -> Faults:
     if any(number < 0 for number in integers_of(call, 0)):
         yield ARGUMENT, "a negative size"
-    filling = call.attribute("value")
-    if filling is not None and filling.HasField("t") and math.prod(filling.t.dims) != 1:
+    fill_value = call.attribute("value")
+    if fill_value is not None and fill_value.HasField("t") and math.prod(fill_value.t.dims) != 1:
         yield ARGUMENT, "a value that is not one element"
 
 
-def _over_axes(call: Call) -> Faults:
-    wrong = [axis for axis in integers_of(call, 1) if not -MAX_RANK <= axis < MAX_RANK]
-    if wrong:
-        yield ARGUMENT, f"axis {wrong[0]:,}"
+def _test_axes_input(call: Call) -> Faults:
+    """Test the axes of operators that have them as input 1 or as an attribute."""
+    invalid_axes = [axis for axis in integers_of(call, 1) if not -MAX_RANK <= axis < MAX_RANK]
+    if invalid_axes:
+        yield ARGUMENT, f"axis {invalid_axes[0]:,}"
     elif call.op_type == "Unsqueeze":
         axes = integers_of(call, 1) or call.ints("axes") or []
         if len(set(axes)) < len(axes):
             yield ARGUMENT, "an axis that is listed twice"
     else:
-        yield from _outside(integers_of(call, 1), rank_of(call))
+        yield from _test_axis_numbers(integers_of(call, 1), rank_of(call))
         yield from test_axes(call)
 
 
-def _shaped(call: Call) -> Faults:
+def _test_rank(call: Call) -> Faults:
+    """Test the rank and the dims that Expand, Tile and Reshape have as input 1."""
     rank, dims = size_of(value_of(call, 1), 0), integers_of(call, 1)
     if rank is not None and rank > MAX_RANK:
         yield RANK, f"{rank:,}"
@@ -440,36 +460,38 @@ def _shaped(call: Call) -> Faults:
         yield ARGUMENT, "dims whose product is 2**63 or more"
 
 
-def _einsum(call: Call) -> Faults:
-    terms = call.text("equation").partition("->")[0].count(",") + 1
-    longest = max((len(term.strip()) for term in re.split(",|->", call.text("equation"))), default=0)
-    if longest > MAX_RANK + len("..."):
-        yield RANK, f"{longest:,}"
-    if call.inputs and terms != len(call.inputs):
-        yield ARGUMENT, f"an equation of {terms:,} terms for {len(call.inputs):,} inputs"
+def _test_einsum(call: Call) -> Faults:
+    """Test the equation of Einsum: its rank, its number of terms, and the letters of its result."""
+    n_terms = call.text("equation").partition("->")[0].count(",") + 1
+    max_term_chars = max((len(term.strip()) for term in re.split(",|->", call.text("equation"))), default=0)
+    if max_term_chars > MAX_RANK + len("..."):
+        yield RANK, f"{max_term_chars:,}"
+    if call.inputs and n_terms != len(call.inputs):
+        yield ARGUMENT, f"an equation of {n_terms:,} terms for {len(call.inputs):,} inputs"
 
-    left, arrow, right = call.text("equation").replace(" ", "").partition("->")
-    if not _EQUATION.fullmatch(left + arrow + right):
+    input_terms, arrow, output_term = call.text("equation").replace(" ", "").partition("->")
+    if not _EQUATION.fullmatch(input_terms + arrow + output_term):
         yield ARGUMENT, "an equation of other characters than letters"
     sizes: dict[str, int] = {}
-    for term, value in zip(left.split(","), call.inputs, strict=False):
-        if value.shape is None or value.is_bound:
+    for term, value in zip(input_terms.split(","), call.inputs, strict=False):
+        if value.shape is None or value.is_lower_bound:
             continue
         letters = term.replace("...", "")
         if len(letters) > len(value.shape) or (letters == term and len(letters) != len(value.shape)):
             yield ARGUMENT, f"a term {term[:80]!r} for an input of rank {len(value.shape)}"
             return
         for letter, size in zip(letters, value.shape, strict=False) if letters == term else ():
-            known = sizes.setdefault(letter, size) if size not in (None, 1) else size
-            if size not in (None, 1) and known != size:
-                yield ARGUMENT, f"sizes of {known:,} and {size:,} for {letter!r}"
+            known_size = sizes.setdefault(letter, size) if size not in (None, 1) else size
+            if size not in (None, 1) and known_size != size:
+                yield ARGUMENT, f"sizes of {known_size:,} and {size:,} for {letter!r}"
                 return
-    if arrow and (unbound := set(right) - set(left)):
+    if arrow and (unbound := set(output_term) - set(input_terms)):
         yield ARGUMENT, f"an equation whose result has {min(unbound)!r}, and no term has it"
 
 
-def _squeezed(call: Call) -> Faults:
-    yield from _over_axes(call)
+def _test_squeeze(call: Call) -> Faults:
+    """Test that the axes to remove have the size 1."""
+    yield from _test_axes_input(call)
     value = value_of(call, 0)
     for axis in integers_of(call, 1) or call.ints("axes") or ():
         if (size := size_of(value, axis)) not in (None, 1):
@@ -477,69 +499,70 @@ def _squeezed(call: Call) -> Faults:
             return
 
 
-def _unsqueezed(call: Call) -> Faults:
-    yield from _over_axes(call)
+def _test_unsqueeze(call: Call) -> Faults:
+    """Test the number of the axes to insert, and that the output has them."""
+    yield from _test_axes_input(call)
     axes, rank = integers_of(call, 1) or call.ints("axes") or [], rank_of(call)
-    count = max(size_of(value_of(call, 1), 0) or 0, call.count("axes"))
-    if count > MAX_RANK:
-        yield RANK, f"{count:,}"
+    n_axes = max(size_of(value_of(call, 1), 0) or 0, call.count("axes"))
+    if n_axes > MAX_RANK:
+        yield RANK, f"{n_axes:,}"
     if rank is not None:
-        yield from _outside(axes, rank + len(axes))
+        yield from _test_axis_numbers(axes, rank + len(axes))
 
 
-def _resized_to(call: Call) -> Faults:
+def _test_resize_inputs(call: Call) -> Faults:
     """Test the numbers of scales, sizes and regions of Resize, one or two for each axis."""
-    yield from _resized(call)
-    n, rank = call.count("axes"), rank_of(call)
+    yield from _test_resize(call)
+    n_axes, rank = call.count("axes"), rank_of(call)
     axes = call.ints("axes") or []
-    yield from _outside(axes, rank)
-    n = n or (rank or 0)
-    for index, needed, what in ((1, 2 * n, "numbers of a region"), (2, n, "scales"), (3, n, "sizes")):
+    yield from _test_axis_numbers(axes, rank)
+    n_axes = n_axes or (rank or 0)
+    for index, needed, noun in ((1, 2 * n_axes, "numbers of a region"), (2, n_axes, "scales"), (3, n_axes, "sizes")):
         if index == 1 and call.text("coordinate_transformation_mode") != "tf_crop_and_resize":
             continue
-        count = size_of(value_of(call, index), 0)
-        if n and count and count != needed and len(call.inputs) > 2:
-            yield ARGUMENT, f"{count:,} {what} where {needed:,} are needed"
+        length = size_of(value_of(call, index), 0)
+        if n_axes and length and length != needed and len(call.inputs) > 2:
+            yield ARGUMENT, f"{length:,} {noun} where {needed:,} are needed"
             return
     if any(size < 0 for size in integers_of(call, 3)):
         yield ARGUMENT, "a size below 0"
 
 
-def _transformed(call: Call) -> Faults:
+def _test_dft(call: Call) -> Faults:
     """Test the length and the axis of DFT."""
     if any(length <= 0 for length in integers_of(call, 1)):
         yield ARGUMENT, f"a length of {integers_of(call, 1)[0]:,}"
-    yield from _outside(integers_of(call, 2), rank_of(call))
+    yield from _test_axis_numbers(integers_of(call, 2), rank_of(call))
 
 
-def _reversed(call: Call) -> Faults:
+def _test_reverse_sequence(call: Call) -> Faults:
     """Test the lengths of ReverseSequence, one for each sequence."""
-    yield from _selected(call)
-    batch, lengths = size_of(value_of(call, 0), call.int("batch_axis", 1)), size_of(value_of(call, 1), 0)
-    if batch is not None and lengths is not None and batch != lengths:
-        yield ARGUMENT, f"{lengths:,} lengths for {batch:,} sequences"
+    yield from _test_selected(call)
+    batch, n_lengths = size_of(value_of(call, 0), call.int("batch_axis", 1)), size_of(value_of(call, 1), 0)
+    if batch is not None and n_lengths is not None and batch != n_lengths:
+        yield ARGUMENT, f"{n_lengths:,} lengths for {batch:,} sequences"
 
 
-def _stated(index: int, rank: int | None = None) -> Callable[[Call], Faults]:
-    """Return the test of an operator whose output has the shape that an input states."""
+def _shape_test(index: int, rank: int | None = None) -> Callable[[Call], Faults]:
+    """Return the test of an operator whose output has the shape that an input contains."""
 
     def inspect(call: Call) -> Faults:
         dims = integers_of(call, index)
         if any(dim < 0 for dim in dims):
             yield ARGUMENT, f"a size of {min(dims):,}"
-        needed = call.count("axes") or rank
-        if dims and needed and len(dims) not in (needed, needed + 1):
-            yield ARGUMENT, f"{count_text(len(dims), 'size')} where {needed:,} are needed"
+        n_needed = call.count("axes") or rank
+        if dims and n_needed and len(dims) not in (n_needed, n_needed + 1):
+            yield ARGUMENT, f"{count_text(len(dims), 'size')} where {n_needed:,} are needed"
 
     return inspect
 
 
-def _suppressed(call: Call) -> Faults:
+def _test_box_count(call: Call) -> Faults:
     if any(number < 0 for number in integers_of(call, 2)):
         yield ARGUMENT, f"a number of boxes of {integers_of(call, 2)[0]:,}"
 
 
-def _weighted(call: Call) -> Faults:
+def _test_coefficients(call: Call) -> Faults:
     """Test the coefficients and vectors of linear models and support vector machines, each of all features."""
     size = size_of(value_of(call, 0), -1)
     if not size:
@@ -547,26 +570,26 @@ def _weighted(call: Call) -> Faults:
     name = "support_vectors" if call.op_type.startswith("SVM") else "coefficients"
     attribute = call.attribute(name)
     length = len(attribute.floats) if attribute is not None else 0
-    n = 0
+    n_rows = 0
     if name == "support_vectors":
         counts = call.attribute("vectors_per_class")
-        n = call.int("n_supports", 0) if counts is None else sum(max(number, 0) for number in counts.ints)
+        n_rows = call.int("n_supports", 0) if counts is None else sum(max(number, 0) for number in counts.ints)
     elif call.op_type == "LinearRegressor":
-        n = call.int("targets", 1)
-    if length and (length % size or (n > 0 and length != n * size)):
+        n_rows = call.int("targets", 1)
+    if length and (length % size or (n_rows > 0 and length != n_rows * size)):
         yield ARGUMENT, f"{length:,} numbers in {name!r} for {size:,} features"
 
 
-def _featured(call: Call) -> Faults:
+def _test_features(call: Call) -> Faults:
     """Test the attributes of ai.onnx.ml operators that count the features of the input."""
     size = size_of(value_of(call, 0), -1)
     if size is None:
         return
     if call.op_type.startswith("TreeEnsemble"):
         attribute = call.attribute("nodes_featureids")
-        greatest = max(attribute.ints, default=0) if attribute is not None else 0
-        if greatest >= size:
-            yield INDEX, f"{greatest:,}"
+        max_feature = max(attribute.ints, default=0) if attribute is not None else 0
+        if max_feature >= size:
+            yield INDEX, f"{max_feature:,}"
         return
     for name in ("offset", "scale", "imputed_value_floats", "imputed_value_int64s"):
         attribute = call.attribute(name)
@@ -576,56 +599,58 @@ def _featured(call: Call) -> Faults:
             return
 
 
-_AXES = (
+_AXES_INPUT_OPERATORS = (
     "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
     "ReduceSumSquare CumSum"
 )
-_ALONG = "Transpose Concat Softmax LogSoftmax Hardmax ArgMax ArgMin Flatten LayerNormalization LpNormalization Unique"
+_AXIS_OPERATORS = (
+    "Transpose Concat Softmax LogSoftmax Hardmax ArgMax ArgMin Flatten LayerNormalization LpNormalization Unique"
+)
 _EQUATION = re.compile(r"[A-Za-z.,]*(?:->[A-Za-z.]*)?")
 INSPECTORS: dict[str, Callable[[Any], Faults]] = {
-    **dict.fromkeys(_SELECTORS, _selected),
-    **dict.fromkeys(_AXES.split(), _over_axes),
-    **dict.fromkeys(("GatherND", "ScatterND"), _tuples),
-    **dict.fromkeys(("Div", "Mod"), _divided),
-    "Upsample": _resized,
-    "Resize": _resized_to,
-    "Squeeze": _squeezed,
-    "Unsqueeze": _unsqueezed,
-    "GatherElements": _elements,
-    "ReverseSequence": _reversed,
-    "DFT": _transformed,
-    "NonMaxSuppression": _suppressed,
-    "CenterCropPad": _stated(1),
-    "AffineGrid": _stated(1, 4),
-    **dict.fromkeys(("LinearRegressor", "LinearClassifier", "SVMRegressor", "SVMClassifier"), _weighted),
-    **dict.fromkeys(("Expand", "Tile"), _shaped),
-    **dict.fromkeys(_ALONG.split(), test_axes),
-    **dict.fromkeys(("ScatterElements", "Scatter"), _scattered),
-    **dict.fromkeys(("HannWindow", "HammingWindow", "BlackmanWindow"), _window),
-    "MelWeightMatrix": _mel_weights,
-    "Pad": _padded,
-    "OneHot": _encoded_indices,
-    "Constant": _constant,
-    "ZipMap": _labelled,
-    "FeatureVectorizer": _joined_features,
-    "Reshape": _reshaped,
-    "STFT": _framed,
-    "Col2Im": _image_blocks,
+    **dict.fromkeys(_INDEX_OPERATORS, _test_selected),
+    **dict.fromkeys(_AXES_INPUT_OPERATORS.split(), _test_axes_input),
+    **dict.fromkeys(("GatherND", "ScatterND"), _test_index_tuples),
+    **dict.fromkeys(("Div", "Mod"), _test_division),
+    "Upsample": _test_resize,
+    "Resize": _test_resize_inputs,
+    "Squeeze": _test_squeeze,
+    "Unsqueeze": _test_unsqueeze,
+    "GatherElements": _test_elements,
+    "ReverseSequence": _test_reverse_sequence,
+    "DFT": _test_dft,
+    "NonMaxSuppression": _test_box_count,
+    "CenterCropPad": _shape_test(1),
+    "AffineGrid": _shape_test(1, 4),
+    **dict.fromkeys(("LinearRegressor", "LinearClassifier", "SVMRegressor", "SVMClassifier"), _test_coefficients),
+    **dict.fromkeys(("Expand", "Tile"), _test_rank),
+    **dict.fromkeys(_AXIS_OPERATORS.split(), test_axes),
+    **dict.fromkeys(("ScatterElements", "Scatter"), _test_scatter),
+    **dict.fromkeys(("HannWindow", "HammingWindow", "BlackmanWindow"), _test_window),
+    "MelWeightMatrix": _test_mel_weights,
+    "Pad": _test_pad,
+    "OneHot": _test_one_hot,
+    "Constant": _test_constant,
+    "ZipMap": _test_labels,
+    "FeatureVectorizer": _test_joined_features,
+    "Reshape": _test_reshape,
+    "STFT": _test_stft,
+    "Col2Im": _test_image_blocks,
     **dict.fromkeys(
-        ("TreeEnsembleRegressor", "TreeEnsembleClassifier", "TreeEnsemble", "Scaler", "Imputer"), _featured
+        ("TreeEnsembleRegressor", "TreeEnsembleClassifier", "TreeEnsemble", "Scaler", "Imputer"), _test_features
     ),
     **dict.fromkeys(
-        ("SequenceAt", "SequenceErase", "SequenceInsert", "SequenceLength", "ConcatFromSequence"), _of_sequence
+        ("SequenceAt", "SequenceErase", "SequenceInsert", "SequenceLength", "ConcatFromSequence"), _test_sequence
     ),
-    "MaxUnpool": _unpooled,
-    "MaxRoiPool": _pooled_regions,
-    "Compress": _compressed,
-    "BitShift": _shifted,
-    "Cast": _cast,
-    "Range": _range,
-    "Slice": _sliced,
-    **dict.fromkeys(("Split", "SplitToSequence"), _split),
-    "TopK": _top_k,
-    "ConstantOfShape": _filled,
-    "Einsum": _einsum,
+    "MaxUnpool": _test_max_unpool,
+    "MaxRoiPool": _test_roi_pool,
+    "Compress": _test_compress,
+    "BitShift": _test_shift,
+    "Cast": _test_cast,
+    "Range": _test_range,
+    "Slice": _test_slice,
+    **dict.fromkeys(("Split", "SplitToSequence"), _test_split),
+    "TopK": _test_top_k,
+    "ConstantOfShape": _test_fill,
+    "Einsum": _test_einsum,
 }

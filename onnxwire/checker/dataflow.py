@@ -1,4 +1,4 @@
-"""Which nodes read the values of which nodes and constants, as columns."""
+"""The nodes and constants whose values each node reads, as columns."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ class Dataflow:
         self._n_nodes = nodes.n
         self.inputs = facts.lists("NodeProto.input")
         self.makers = scopes.makers
-        n_before = facts.lists("NodeProto.output").n + facts.ValueInfoProto.n
-        self.tensors = scopes.definitions - n_before
+        n_other_definitions = facts.lists("NodeProto.output").n + facts.ValueInfoProto.n
+        self.tensors = scopes.definitions - n_other_definitions
         self._is_from_constant = self.are_from(facts.are_among(nodes.op_type, ("Constant",)))
         self.is_constant = (self.tensors >= 0) | self._is_from_constant
         self._is_data = (self.inputs.value != 0) & ~self.is_constant
 
     def are_from(self, is_source: Any) -> Any:
-        """Return whether each input is an output of one of some nodes. is_source: per node."""
+        """Return whether each input is an output of a selected node. is_source: whether each node is selected."""
         return np.append(is_source, False)[self.makers]
 
     def has_input(self, is_chosen: Any) -> Any:
-        """Return whether each node has one of some inputs. is_chosen: per input."""
-        result = np.zeros(self._n_nodes, bool)
-        result[self.inputs.parent[is_chosen]] = True
-        return result
+        """Return whether each node has a selected input. is_chosen: whether each input is selected."""
+        has_chosen = np.zeros(self._n_nodes, bool)
+        has_chosen[self.inputs.parent[is_chosen]] = True
+        return has_chosen
 
     def reads(self, is_source: Any) -> Any:
-        """Return whether each node has an output of one of some nodes as input."""
+        """Return whether each node reads an output of a selected node."""
         return self.has_input(self.are_from(is_source))
 
     def reads_data_beside(self, is_source: Any) -> Any:
-        """Return whether each node has an input that is neither a constant nor an output of one of some nodes."""
+        """Return whether each node has an input that is neither a constant nor an output of a selected node."""
         return self.has_input(self._is_data & ~self.are_from(is_source))
 
     def are_read_by(self, is_reader: Any) -> Any:
-        """Return whether an output of each node is an input of one of some nodes."""
-        result = np.zeros(self._n_nodes + 1, bool)
-        result[self.makers[is_reader[self.inputs.parent]]] = True
-        return result[:-1]
+        """Return whether a selected node reads an output of each node. is_reader: whether each node is selected."""
+        is_read = np.zeros(self._n_nodes + 1, bool)
+        is_read[self.makers[is_reader[self.inputs.parent]]] = True
+        return is_read[:-1]
 
     def scalar(self, index: int) -> float | None:
         """Return an input that is a constant of one number; None for any other. index: in `inputs`."""

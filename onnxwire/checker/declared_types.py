@@ -42,9 +42,9 @@ class DeclaredTypes:
             rows = true_rows(types.has(field))
             kind[rows] = i
             if field in _TENSOR_TYPES:
-                tensors, of_rows = facts[_TENSOR_TYPES[field]], getattr(types, field)[rows]
-                elem_type[rows] = tensors.elem_type[of_rows]
-                shape[rows] = tensors.shape[of_rows]
+                tensors, tensor_rows = facts[_TENSOR_TYPES[field]], getattr(types, field)[rows]
+                elem_type[rows] = tensors.elem_type[tensor_rows]
+                shape[rows] = tensors.shape[tensor_rows]
         # The last entry represents an absent type, whose index is -1.
         self.type_kind = kind
         self.kind, self.elem_type, self.shape = kind[infos.type], elem_type[infos.type], shape[infos.type]
@@ -55,24 +55,24 @@ class DeclaredTypes:
         if shape < 0:
             return None
         shapes, dims = self.facts.TensorShapeProto, self.facts["TensorShapeProto.Dimension"]
-        first = int(shapes.first("dim")[shape])
+        start = int(shapes.first("dim")[shape])
         has_value = dims.has("dim_value")
         return [
             (int(dims.dim_value[i]) if has_value[i] else None, int(dims.dim_param[i]))
-            for i in range(first, first + int(shapes.dim[shape]))
+            for i in range(start, start + int(shapes.dim[shape]))
         ]
 
     def tensor_dims(self, row: int) -> list[Dim]:
         """Return the dimensions of a TensorProto."""
         sizes = self.facts.lists("TensorProto.dims").value
-        first, n = int(self.facts.TensorProto.first("dims")[row]), int(self.facts.TensorProto.dims[row])
-        return [(size, EMPTY) for size in sizes[first : first + n].tolist()]
+        start, n = int(self.facts.TensorProto.first("dims")[row]), int(self.facts.TensorProto.dims[row])
+        return [(size, EMPTY) for size in sizes[start : start + n].tolist()]
 
     def same_inputs(self, graphs: Any, names: Any) -> Any:
-        """Return, for names in graphs, the row of the graph's input of that name, or -1."""
+        """Return, for each graph and name, the row of the graph's input of that name, or -1."""
         inputs = true_rows(self.is_input)
-        found = self.facts.join((graphs, names), (self.graph[inputs], self.facts.ValueInfoProto.name[inputs]))
-        return np.where(found >= 0, inputs[found], -1) if len(inputs) else found
+        positions = self.facts.join((graphs, names), (self.graph[inputs], self.facts.ValueInfoProto.name[inputs]))
+        return np.where(positions >= 0, inputs[positions], -1) if len(inputs) else positions
 
 
 def differ(left: list[Dim] | None, right: list[Dim] | None) -> str:
@@ -81,7 +81,7 @@ def differ(left: list[Dim] | None, right: list[Dim] | None) -> str:
         return ""
     if len(left) != len(right):
         return f"rank {len(left)} and rank {len(right)}"
-    for axis, ((one, _), (other, _)) in enumerate(zip(left, right, strict=True)):
-        if one is not None and other is not None and one != other:
-            return f"{one} and {other} in dimension {axis}"
+    for axis, ((left_size, _), (right_size, _)) in enumerate(zip(left, right, strict=True)):
+        if left_size is not None and right_size is not None and left_size != right_size:
+            return f"{left_size} and {right_size} in dimension {axis}"
     return ""

@@ -1,6 +1,6 @@
 """The input of rules: the columns of a document as numpy arrays, by message type and field.
 
-facts.NodeProto.op_type                     int32, the string id of each node's operator name; 0 where it has none
+facts.NodeProto.op_type                     int32, the string id of each node's operator name; 0 if it is absent
 facts.NodeProto.has("name")                 bool, whether each node has the field
 facts.NodeProto.under("GraphProto.node")    bool, whether each node is an element of that field
 facts["TypeProto.Tensor"].elem_type         int64
@@ -43,9 +43,9 @@ IDENTIFIER, ASCII, UTF8, HAS_ANGLE_BRACKET, HAS_DOT = 1, 2, 4, 8, 16
 # Columns of every sheet.
 _COMMON_COLUMNS = ("length", "parent", "index", "edge", "depth", "flags", "present")
 # dtypes of columns, in the byte order of the machine
-_NUMPY = {"TEXT": "i4", "NUMBER": "i8", "CHILD": "i4"}
-_MAX_KEPT_ROWS = 4096  # longer columns that are quick to compute are not kept
-_UNKNOWN = np.dtype(
+_DTYPES = {"TEXT": "i4", "NUMBER": "i8", "CHILD": "i4"}
+_MAX_CACHED_ROWS = 4096  # longer columns that are quick to compute are not cached
+_UNKNOWN_RECORD = np.dtype(
     [("start", "i8"), ("value", "i8"), ("row", "i4"), ("number", "i4"), ("sheet", "i2"), ("wire", "i2")],
     align=True,
 )
@@ -198,7 +198,7 @@ class Sheet(Table):
 
     Columns of every sheet: length (bytes), parent (row in the sheet of the parent's type), index (in the repeated
     field), edge (number of the parent's field), depth, flags, present (bit = index of the field). The column of a field
-    holds the number, the id of the string, the row of the message (-1: absent), or the count of a repeated field.
+    contains the number, the id of the string, the row of the message (-1: absent), or the count of a repeated field.
     """
 
     if TYPE_CHECKING:
@@ -242,13 +242,13 @@ class Sheet(Table):
 
     def under(self, *fields: str) -> Rows:
         """Return whether each message is an element of one of the fields, such as "GraphProto.node"."""
-        known = self._under.get(fields)
-        if known is not None:
-            return known
+        cached = self._under.get(fields)
+        if cached is not None:
+            return cached
         result: Rows = self.edge == self.facts.edges[fields[0]]
         for field in fields[1:]:
             result = result | (self.edge == self.facts.edges[field])
-        if self.n <= _MAX_KEPT_ROWS:
+        if self.n <= _MAX_CACHED_ROWS:
             self._under[fields] = result
         return result
 
@@ -257,15 +257,15 @@ class Sheet(Table):
         return np.where(self.under(*fields), self.parent, -1)
 
     def first(self, field: str) -> Rows:
-        """Return the row of a repeated field's first element, in its sheet or list; arbitrary where there is none."""
+        """Return the row of a repeated field's first element, in its sheet or list; arbitrary for an empty field."""
         payload, _ = self.facts.columns.field_column(self.type_name, field)
         return np.frombuffer(payload, "i4").reshape(-1, 2)[:, 0]
 
     def span(self, field: str) -> tuple[Rows, Rows]:
         """Return offset and length of a bytes field's value."""
         payload, _ = self.facts.columns.field_column(self.type_name, field)
-        both = np.frombuffer(payload, "i8").reshape(-1, 2)
-        return both[:, 0], both[:, 1]
+        spans = np.frombuffer(payload, "i8").reshape(-1, 2)
+        return spans[:, 0], spans[:, 1]
 
     def records(self, field: str) -> tuple[Rows, Rows, Rows, Rows]:
         """Return the offset of the first record, and numbers of records, elements (-1: unknown) and bytes.
@@ -273,17 +273,18 @@ class Sheet(Table):
         field: a repeated field of numbers or bytes, which the scan measures but does not read.
         """
         payload, _ = self.facts.columns.field_column(self.type_name, field)
-        four = np.frombuffer(payload, "i8").reshape(-1, 4)
-        return four[:, 0], four[:, 1], four[:, 2], four[:, 3]
+        measures = np.frombuffer(payload, "i8").reshape(-1, 4)
+        return measures[:, 0], measures[:, 1], measures[:, 2], measures[:, 3]
 
     def _own(self, name: str) -> Rows:
         payload, dtype = self.facts.columns.own_column(self.type_name, name)
         return np.frombuffer(payload, dtype)
 
     def _field(self, name: str) -> Rows:
+        """Return the column of a field: its values, or the counts or lengths that `Sheet` describes."""
         payload, kind = self.facts.columns.field_column(self.type_name, name)
-        if kind in _NUMPY:
-            return np.frombuffer(payload, _NUMPY[kind])
+        if kind in _DTYPES:
+            return np.frombuffer(payload, _DTYPES[kind])
         if kind in ("CHILDREN", "LIST"):
             return np.frombuffer(payload, "i4").reshape(-1, 2)[:, 1]
         if kind == "SPAN":
@@ -345,8 +346,8 @@ class List(Table):
 
     def path(self, row: int) -> str:
         """Return the path of an element from the root."""
-        above = self.facts.path(self.owner, int(self.parent[row]))
-        return f"{above}.{self.field}[{self.index[row]}]" if above else f"{self.field}[{self.index[row]}]"
+        parent_path = self.facts.path(self.owner, int(self.parent[row]))
+        return f"{parent_path}.{self.field}[{self.index[row]}]" if parent_path else f"{self.field}[{self.index[row]}]"
 
     def positions(self, rows: Rows) -> tuple[Rows, Rows, Rows]:
         """Return the parents and indices of elements; all are of field 0."""
@@ -372,7 +373,7 @@ class UnknownFields(Table):
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.type_name = "unknown fields"
-        records = np.frombuffer(facts.columns.unknown_fields(), _UNKNOWN)
+        records = np.frombuffer(facts.columns.unknown_fields(), _UNKNOWN_RECORD)
         self.n = len(records)
         self.start, self.value, self.row = records["start"], records["value"], records["row"]
         self.number, self.sheet, self.wire = records["number"], records["sheet"], records["wire"]
@@ -487,14 +488,14 @@ class Facts:
 
     def table(self, name: str) -> Table:
         """Return a sheet, a list, or the unknown fields ("UnknownFields") by name, as for `count`."""
-        known = self._tables.get(name)
-        if known is None:
+        table = self._tables.get(name)
+        if table is None:
             if name in self.columns.sheet_names:
-                known = self[name]
+                table = self[name]
             else:
-                known = self.unknown_fields if name == "UnknownFields" else self.lists(name)
-            self._tables[name] = known
-        return known
+                table = self.unknown_fields if name == "UnknownFields" else self.lists(name)
+            self._tables[name] = table
+        return table
 
     @cached_property
     def unknown_fields(self) -> UnknownFields:
@@ -521,19 +522,19 @@ class Facts:
         return self.columns.find(text.encode())
 
     def are_among(self, ids: Rows, texts: Iterable[str]) -> Rows:
-        """Return whether each string of a column of ids is one of the given texts."""
+        """Return whether each string of a column of ids is one of some texts."""
         return is_one_of(ids, [id for text in texts if (id := self.find(text)) >= 0])
 
     def matching(self, accepts: Callable[[str], bool], ids: Rows) -> Rows:
         """Return whether a predicate accepts each string of a column of ids; it is called once for each id."""
         if not len(ids):
             return np.zeros(0, bool)
-        table = np.zeros(self.columns.text_count(), bool)
-        used = np.zeros(len(table), bool)
-        used[ids] = True
-        for id in true_rows(used).tolist():
-            table[id] = accepts(self.text(id))
-        return table[ids]
+        is_accepted = np.zeros(self.columns.text_count(), bool)
+        is_used = np.zeros(len(is_accepted), bool)
+        is_used[ids] = True
+        for id in true_rows(is_used).tolist():
+            is_accepted[id] = accepts(self.text(id))
+        return is_accepted[ids]
 
     def join(self, left: tuple[Rows, Rows], right: tuple[Rows, Rows]) -> Rows:
         """Return, for each row of `left`, the first row of `right` with the same keys, or -1.
@@ -541,14 +542,14 @@ class Facts:
         left, right: (numbers of any kind from 0 on, ids of strings), such as (graph, name).
         """
         texts = self.columns.text_count()
-        wanted = left[0].astype(np.int64) * texts + left[1]
-        keys = right[0].astype(np.int64) * texts + right[1]
-        if not len(keys):
-            return np.full(len(wanted), -1, np.int64)
-        order = np.argsort(keys, kind="stable")
-        ordered = keys[order]
-        at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
-        return np.where(ordered[at] == wanted, order[at], -1)
+        left_keys = left[0].astype(np.int64) * texts + left[1]
+        right_keys = right[0].astype(np.int64) * texts + right[1]
+        if not len(right_keys):
+            return np.full(len(left_keys), -1, np.int64)
+        right_order = np.argsort(right_keys, kind="stable")
+        sorted_keys = right_keys[right_order]
+        positions = np.minimum(np.searchsorted(sorted_keys, left_keys), len(sorted_keys) - 1)
+        return np.where(sorted_keys[positions] == left_keys, right_order[positions], -1)
 
     def path(self, name: str, row: int) -> str:
         """Return the path of a message from the root, such as graph.node[3].attribute[0]; "" for the root."""
@@ -559,11 +560,12 @@ class Facts:
         # Successive calls often have rows of the same parent.
         if self._parent[:2] != (name, row):
             self._parent = (name, row, self._absolute_path(name, row))
-        above = self._parent[2]
+        parent_path = self._parent[2]
         step = self._step(edge, index)
-        return f"{above}.{step}" if above else step
+        return f"{parent_path}.{step}" if parent_path else step
 
     def _absolute_path(self, name: str, row: int) -> str:
+        """Return the path of a message from the root, computed without the cached path of the last parent."""
         steps = []
         located = self.columns.locate(name, row)
         while located is not None:
@@ -600,13 +602,13 @@ def repeats(*keys: Rows, where: Rows | None = None) -> Rows:
             result[rows] = repeats(*(key[rows] for key in keys))
         return result
     order = np.lexsort((np.arange(n), *reversed(keys)))
-    again = np.ones(n, bool)
-    again[:1] = False
+    is_repeated = np.ones(n, bool)
+    is_repeated[:1] = False
     for key in keys:
-        ordered = key[order]
-        again[1:] &= ordered[1:] == ordered[:-1]
+        sorted_key = key[order]
+        is_repeated[1:] &= sorted_key[1:] == sorted_key[:-1]
     result = np.zeros(n, bool)
-    result[order] = again
+    result[order] = is_repeated
     return result
 
 
@@ -617,10 +619,10 @@ def true_rows(column: Rows) -> Rows:
 
 def unique(column: Rows) -> Rows:
     """Return the different numbers of a column, ascending; numpy's own imports numpy.ma, which takes 15 ms."""
-    ordered = np.sort(column, axis=None)
-    is_first = np.ones(len(ordered), bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
-    result: Rows = ordered[is_first]
+    sorted_column = np.sort(column, axis=None)
+    is_first = np.ones(len(sorted_column), bool)
+    np.not_equal(sorted_column[1:], sorted_column[:-1], out=is_first[1:])
+    result: Rows = sorted_column[is_first]
     return result
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts, FieldRows, Table
     from onnxwire.checker.problems import Problems
 
-_BATCH = 4096  # numbers of a column that are converted to ints at a time
+_BATCH_ROWS = 4096  # numbers of a column that are converted to ints at a time
 
 # The field that identifies an element of a repeated field, by type.
 _KEYS = {
@@ -124,14 +124,14 @@ def _key_of(element: Any) -> str:
 )
 def repeated_entry(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
     """Choose repeated entries if all with the same key are equal; otherwise readers may use the last one."""
-    firsts = dict.fromkeys((_key_of(siblings[index]) for index in _numbers(field.indices)), -1)
+    first_indices = dict.fromkeys((_key_of(siblings[index]) for index in _numbers(field.indices)), -1)
     ambiguous: set[str] = set()
     for index, element in enumerate(siblings):
         key = _key_of(element)
-        first = firsts.get(key)
-        if first == -1:
-            firsts[key] = index
-        elif first is not None and key not in ambiguous and element != siblings[first]:
+        first_index = first_indices.get(key)
+        if first_index == -1:
+            first_indices[key] = index
+        elif first_index is not None and key not in ambiguous and element != siblings[first_index]:
             ambiguous.add(key)
     return (index for index in _numbers(field.indices) if _key_of(siblings[index]) not in ambiguous)
 
@@ -238,37 +238,39 @@ class Fixes(Collection[Fix]):
         self._is_applied = False
         self._edits: list[_Rows] = []
         self._removals: list[_Rows] = []
-        gone: dict[int, NDArray[np.bool_]] = {}  # the removed rows of each table
+        removed_rows: dict[int, NDArray[np.bool_]] = {}  # the removed rows of each table
         for rule, table, rows in problems.rows(fixable()):
             if rule in _editors:
                 self._edits.append(_Rows(rule, table, self._editable(rule, table, rows)))
                 continue
-            is_gone = gone.setdefault(id(table), np.zeros(table.n, bool))
-            self._removals.append(_Rows(rule, table, self._removable(rule, table, rows[~is_gone[rows]])))
-            is_gone[self._removals[-1].rows] = True
+            is_removed = removed_rows.setdefault(id(table), np.zeros(table.n, bool))
+            self._removals.append(_Rows(rule, table, self._removable(rule, table, rows[~is_removed[rows]])))
+            is_removed[self._removals[-1].rows] = True
 
     def _editable(self, rule: str, table: Table, rows: NDArray[np.int32]) -> NDArray[np.int32]:
-        found = array("i")
-        left = MAX_CHANGES - sum(len(some.rows) for some in self._edits)
-        looked = 0
+        """Return the rows that the editor of a rule can repair, within the limit of changes."""
+        editable_rows = array("i")
+        n_remaining = MAX_CHANGES - sum(len(fix_rows.rows) for fix_rows in self._edits)
+        n_examined = 0
         for field, siblings in self._fields(table, rows):
             for row, index in zip(_numbers(field.rows), _numbers(field.indices), strict=True):
-                if len(found) == left:
-                    self.omitted += len(rows) - looked
-                    return np.frombuffer(found, np.int32)
-                looked += 1
+                if len(editable_rows) == n_remaining:
+                    self.omitted += len(rows) - n_examined
+                    return np.frombuffer(editable_rows, np.int32)
+                n_examined += 1
                 if _editors[rule](siblings[index]) is not None:
-                    found.append(row)
-        return np.frombuffer(found, np.int32)
+                    editable_rows.append(row)
+        return np.frombuffer(editable_rows, np.int32)
 
     def _removable(self, rule: str, table: Table, rows: NDArray[np.int32]) -> NDArray[np.int32]:
-        found = array("i")
+        """Return the rows that the remover of a rule chooses."""
+        removable_rows = array("i")
         for field, siblings in self._fields(table, rows):
             is_chosen = np.zeros(len(siblings), bool)
             for index in _removers[rule].choose(siblings, field, table):
                 is_chosen[index] = True
-            found.frombytes(field.rows[is_chosen[field.indices]].tobytes())
-        return np.frombuffer(found, np.int32)
+            removable_rows.frombytes(field.rows[is_chosen[field.indices]].tobytes())
+        return np.frombuffer(removable_rows, np.int32)
 
     def _fields(self, table: Table, rows: NDArray[np.int32]) -> Iterator[tuple[FieldRows, Any]]:
         """Yield the fields of rows, with their elements."""
@@ -277,65 +279,71 @@ class Fixes(Collection[Fix]):
             yield field, views.elements(field)
 
     def __len__(self) -> int:
-        return sum(len(some.rows) for some in (*self._edits, *self._removals))
+        return sum(len(fix_rows.rows) for fix_rows in (*self._edits, *self._removals))
 
     def __contains__(self, fix: object) -> bool:
-        return any(fix == other for other in self)
+        return any(fix == own_fix for own_fix in self)
 
     def __iter__(self) -> Iterator[Fix]:
         """Yield each repair. Raises ChangedError after `apply`."""
-        for some in (*self._edits, *self._removals):
+        for fix_rows in (*self._edits, *self._removals):
             if self._is_applied:
                 raise ChangedError("these repairs have already been applied; read them before that")
-            for field, siblings in self._fields(some.table, some.rows):
-                above = some.table.facts.path(field.type_name, field.owner) if field.field else ""
-                start = f"{above}.{field.field}" if above else field.field
+            for field, siblings in self._fields(fix_rows.table, fix_rows.rows):
+                parent_path = fix_rows.table.facts.path(field.type_name, field.owner) if field.field else ""
+                list_path = f"{parent_path}.{field.field}" if parent_path else field.field
                 for index in _numbers(field.indices):
-                    path = f"{start}[{index}]" if field.field else ""
-                    yield Fix(some.rule, path, self._text(some.rule, siblings[index]))
+                    path = f"{list_path}[{index}]" if field.field else ""
+                    yield Fix(fix_rows.rule, path, self._text(fix_rows.rule, siblings[index]))
 
     def _text(self, rule: str, element: Any) -> str:
         if rule in _removers:
             return _removers[rule].template.format(_removers[rule].detail(element))
-        found = _editors[rule](element)
-        return "" if found is None else found[0].format(found[1])
+        edit = _editors[rule](element)
+        return "" if edit is None else edit[0].format(edit[1])
 
     def apply(self) -> None:
         """Apply the repairs; each repeated field is rebuilt once."""
         if self._is_applied:
             raise ChangedError("these repairs have already been applied")
         self._is_applied = True
-        for some in self._edits:
-            for field, siblings in self._fields(some.table, some.rows):
+        for fix_rows in self._edits:
+            for field, siblings in self._fields(fix_rows.table, fix_rows.rows):
                 for index in _numbers(field.indices):
                     element = siblings[index]
-                    found = _editors[some.rule](element)
-                    if found is not None:
-                        found[2](element)
+                    edit = _editors[fix_rows.rule](element)
+                    if edit is not None:
+                        edit[2](element)
         for table, rows in self._by_depth():
             for field, siblings in self._fields(table, rows):
-                stays = np.ones(len(siblings), bool)
-                stays[field.indices] = False
-                siblings._arrange(true_rows(stays).tolist(), len(siblings))
+                is_kept = np.ones(len(siblings), bool)
+                is_kept[field.indices] = False
+                siblings._arrange(true_rows(is_kept).tolist(), len(siblings))
 
     def _by_depth(self) -> Iterator[tuple[Table, NDArray[np.int32]]]:
         """Yield rows to remove, by table, innermost first, so that the paths of the others do not change."""
-        tables = {id(some.table): some.table for some in self._removals}
+        tables = {id(fix_rows.table): fix_rows.table for fix_rows in self._removals}
         rows = {
-            number: np.sort(np.concatenate([some.rows for some in self._removals if id(some.table) == number]))
+            number: np.sort(
+                np.concatenate([fix_rows.rows for fix_rows in self._removals if id(fix_rows.table) == number])
+            )
             for number in tables
         }
         depths = {number: table.depth_of(rows[number]) for number, table in tables.items()}
-        for depth in sorted({depth for some in depths.values() for depth in unique(some).tolist()}, reverse=True):
+        for depth in sorted({depth for column in depths.values() for depth in unique(column).tolist()}, reverse=True):
             for number, table in tables.items():
                 yield table, rows[number][depths[number] == depth]
 
 
 def _numbers(column: NDArray[Any]) -> Iterator[int]:
     """Yield the numbers of a column as ints, without a list of all of them."""
-    if len(column) <= _BATCH:
+    if len(column) <= _BATCH_ROWS:
         return iter(column.tolist())
-    return (number for start in range(0, len(column), _BATCH) for number in column[start : start + _BATCH].tolist())
+    return (
+        number
+        for start in range(0, len(column), _BATCH_ROWS)
+        for number in column[start : start + _BATCH_ROWS].tolist()
+    )
 
 
 class _Views:
@@ -353,15 +361,16 @@ class _Views:
         return getattr(self._view(field.type_name, field.owner), field.field)
 
     def _view(self, type_name: str, row: int) -> Any:
-        last = self._last.get(type_name)
-        if last is not None and last[0] == row:
-            return last[1]
+        """Return the message of a row."""
+        cached = self._last.get(type_name)
+        if cached is not None and cached[0] == row:
+            return cached[1]
         located = self._facts.columns.locate(type_name, row)
         if located is None:
             return self._message
-        above, above_row, edge, index = located
+        parent_type, parent_row, edge, index = located
         name, is_repeated = self._facts.step(edge)
-        view = getattr(self._view(above, above_row), name)
+        view = getattr(self._view(parent_type, parent_row), name)
         if is_repeated:
             view = view[index]
         self._last[type_name] = row, view

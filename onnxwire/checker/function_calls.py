@@ -43,25 +43,25 @@ class FunctionCalls:
     def _callees_first(self) -> Any:
         """Return the vertices in the order in which a depth-first search leaves them."""
         order = np.zeros(self.n, np.int64)
-        n_left = 0
-        is_seen = bytearray(self.n)
+        n_finished = 0
+        is_visited = bytearray(self.n)
         next_edges = np.array(self.starts).data
         for root in range(self.n):
-            if is_seen[root]:
+            if is_visited[root]:
                 continue
-            is_seen[root] = True
+            is_visited[root] = True
             path = [root]
             while path:
                 vertex = path[-1]
                 for edge in range(next_edges[vertex], self.starts[vertex + 1]):
                     callee = self.callees[edge]
-                    if not is_seen[callee]:
-                        is_seen[callee] = True
+                    if not is_visited[callee]:
+                        is_visited[callee] = True
                         next_edges[vertex] = edge + 1
                         path.append(callee)
                         break
                 else:
                     path.pop()
-                    order[n_left] = vertex
-                    n_left += 1
+                    order[n_finished] = vertex
+                    n_finished += 1
         return order

@@ -19,93 +19,94 @@ if TYPE_CHECKING:
 
     Alternatives = tuple[tuple[str, ...], ...]  # each a product of names and numbers
 
-_DEFAULTS = {"group": 1}  # attributes that count when they are absent
-_ANY, _REST, _UNTESTED = "_", "...", "-"
+_DEFAULTS = {"group": 1}  # the values of attributes that are absent
+_ANY_SIZE, _ANY_DIMS, _UNTESTED = "_", "...", "-"
 
 
-def _parsed(dims: str) -> list[Alternatives | None]:
+def _parse_dims(dims: str) -> list[Alternatives | None]:
     """Return the dims of an input; None for `...`."""
     return [
-        None if dim == _REST else tuple(tuple(product.split("*")) for product in dim.split("/")) for dim in dims.split()
+        None if dim == _ANY_DIMS else tuple(tuple(product.split("*")) for product in dim.split("/"))
+        for dim in dims.split()
     ]
 
 
 def _read_rows() -> dict[str, list[tuple[str, list[list[Alternatives | None]]]]]:
-    found: dict[str, list[tuple[str, list[list[Alternatives | None]]]]] = {}
+    rows_by_operator: dict[str, list[tuple[str, list[list[Alternatives | None]]]]] = {}
     for operators, condition, inputs in read_table("input_shapes.tsv"):
-        row = condition, [_parsed(dims) if dims.strip() != _UNTESTED else [] for dims in inputs.split(";")]
+        row = condition, [_parse_dims(dims) if dims.strip() != _UNTESTED else [] for dims in inputs.split(";")]
         for operator in operators.split():
-            found.setdefault(operator, []).append(row)
-    return found
+            rows_by_operator.setdefault(operator, []).append(row)
+    return rows_by_operator
 
 
 ROWS = _read_rows()
 
 
-def misfit(call: Call) -> str:
-    """Return a text about the first input that does not fit, or "". The operator is one of ROWS."""
+def find_misfit(call: Call) -> str:
+    """Return a description of the first input that does not fit, "" if all fit. The operator must be in ROWS."""
     for condition, inputs in ROWS[call.op_type]:
-        if not _holds(call, condition):
+        if not _meets_condition(call, condition):
             continue
-        tested: list[tuple[int, int, Alternatives, int]] = []  # input, axis, the allowed sizes, the size
+        known_sizes: list[tuple[int, int, Alternatives, int]] = []  # input, axis, the allowed sizes, the size
         for index, dims in enumerate(inputs):
             value = call.value(index)
-            if value is None or value.shape is None or value.is_bound or not dims:
+            if value is None or value.shape is None or value.is_lower_bound or not dims:
                 continue
-            pairs = _pairs(dims, value.shape)
+            pairs = _match_dims(dims, value.shape)
             if pairs is None:
-                return f"an input {index} of rank {len(value.shape)}, which is another than its other inputs require"
-            tested += [(index, axis, dim, size) for axis, dim, size in pairs]
-        sizes = _sizes(call, tested)
-        for index, axis, dim, size in tested:
+                return f"an input {index} of rank {len(value.shape)}, which does not fit its other inputs"
+            known_sizes += [(index, axis, dim, size) for axis, dim, size in pairs]
+        sizes = _sizes(call, known_sizes)
+        for index, axis, dim, size in known_sizes:
             allowed = [_product(product, sizes) for product in dim]
             if size not in allowed and None not in allowed:
                 return f"an input {index} of {size:,} along axis {axis}, and others that require {allowed[0]:,}"
     return ""
 
 
-def _holds(call: Call, condition: str) -> bool:
+def _meets_condition(call: Call, condition: str) -> bool:
     if condition[:1] in ("+", "-"):
         return (call.attribute(condition[1:]) is not None) == (condition[0] == "+")
     name, _, number = condition.partition("=")
     return not name or call.int(name, 0) == int(number)
 
 
-def _pairs(
+def _match_dims(
     dims: list[Alternatives | None], shape: tuple[int | None, ...]
 ) -> list[tuple[int, Alternatives, int]] | None:
     """Return the axis, the expected dim and the size of the known dims of a shape; None for a wrong rank.
 
-    dims: without `...`, the rank must be theirs; a scalar is allowed in place of a vector of 1.
+    Without `...` in `dims`, the rank must equal their number; a scalar is allowed in place of a vector of 1.
     """
     if None in dims:
-        at = dims.index(None)
-        first, last = dims[:at], dims[at + 1 :]
-        if len(shape) < len(first) + len(last):
+        split_position = dims.index(None)
+        leading_dims, trailing_dims = dims[:split_position], dims[split_position + 1 :]
+        if len(shape) < len(leading_dims) + len(trailing_dims):
             return []  # some operators accept fewer dims, with other rules
-        axes = [*range(len(first)), *range(len(shape) - len(last), len(shape))]
-        expected = first + last
+        axes = [*range(len(leading_dims)), *range(len(shape) - len(trailing_dims), len(shape))]
+        expected = leading_dims + trailing_dims
     else:
         if len(shape) != len(dims):
             is_scalar = not shape and len(dims) == 1 and ("1",) in (dims[0] or ())
             return [] if is_scalar else None
         axes, expected = [*range(len(shape))], dims
-    found = []
+    matches = []
     for axis, dim in zip(axes, expected, strict=True):
         size = shape[axis]
-        if size is not None and dim is not None and dim != ((_ANY,),):
-            found.append((axis, dim, size))
-    return found
+        if size is not None and dim is not None and dim != ((_ANY_SIZE,),):
+            matches.append((axis, dim, size))
+    return matches
 
 
-def _sizes(call: Call, tested: list[tuple[int, int, Alternatives, int]]) -> dict[str, int]:
+def _sizes(call: Call, known_sizes: list[tuple[int, int, Alternatives, int]]) -> dict[str, int]:
     """Return the sizes of names: attributes, and the sizes of the first inputs that have these dims."""
     sizes = {"directions": 2 if call.text("direction") == "bidirectional" else 1}
-    for _, _, dim, _ in tested:
+    for _, _, dim, _ in known_sizes:
         for name in (name for product in dim for name in product if name not in sizes and not name.isdecimal()):
             if call.attribute(name) is not None or name in _DEFAULTS:
                 sizes[name] = call.int(name, _DEFAULTS.get(name, 0))
-    for _, _, dim, size in tested:
+    for _, _, dim, size in known_sizes:
         if len(dim) == 1 and len(dim[0]) == 1 and not dim[0][0].isdecimal():
             sizes.setdefault(dim[0][0], size)
     return sizes

@@ -1,6 +1,6 @@
 """Lower bounds of the sizes of outputs of ai.onnx.ml and com.microsoft, and of buffers that kernels allocate.
 
-Complements `shape_operators.py`, whose operators are those of ONNX. Sources: docs/Operators-ml.md of onnx 1.23.2 and
+The operators of ONNX itself are in `shape_operators.py`. Sources: docs/Operators-ml.md of onnx 1.23.2 and
 docs/ContribOperators.md of onnxruntime 1.32.
 """
 
@@ -13,9 +13,10 @@ from collections.abc import Callable
 from onnxwire.checker.shape_operators import OPERATORS, Call
 from onnxwire.checker.shape_values import Value
 
-_SEQUENCE_ELEMENT_NUMBERS = 64  # a tensor of a sequence costs as much as so many numbers, whatever its size
+_SEQUENCE_TENSOR_ELEMENTS = 64  # memory overhead of a tensor in a sequence, in elements
 _PIXEL_CHANNELS = 3
-_MAX_STATED = 1 << 20  # maximum number of elements that an attribute states of a value whose size is that of an input
+# A value with more elements that constants require is no value whose size follows that of an input.
+_MAX_CONSTANT_ELEMENTS = 1 << 20
 _PORTABLE_MAP = re.compile(rb"P[1-7]\s+(?:#[^\n]*\n\s*)*(\d{1,18})\s+(\d{1,18})")
 _JPEG_FRAME = re.compile(rb"\xff[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf]..\x08(..)(..)", re.S)
 
@@ -28,13 +29,13 @@ def _dims(call: Call, index: int, rank: int | None = None) -> tuple[int | None, 
     return value.shape
 
 
-def _is_given(call: Call) -> bool:
-    return any(value.is_given for value in call.inputs)
+def _depends_on_input(call: Call) -> bool:
+    return any(value.depends_on_input for value in call.inputs)
 
 
-def _made(call: Call, *dims: int | None, stated: int = 0) -> Value:
-    """Return a value of some dims. stated: a number of elements that an attribute or constant states."""
-    return Value(dims, None, _is_given(call) and stated < _MAX_STATED)
+def _value_of_dims(call: Call, *dims: int | None, n_constant: int = 0) -> Value:
+    """Return a value of some dims. n_constant: a number of elements that an attribute or constant requires."""
+    return Value(dims, None, _depends_on_input(call) and n_constant < _MAX_CONSTANT_ELEMENTS)
 
 
 def _number(call: Call, index: int, default: int = 1) -> int:
@@ -49,28 +50,28 @@ def _gather_nd(call: Call) -> Value | None:
     value, indices = _dims(call, 0), _dims(call, 1)
     if value is None or not indices or indices[-1] is None:
         return None
-    return _made(call, *indices[:-1], *value[call.int("batch_dims", 0) + indices[-1] :])
+    return _value_of_dims(call, *indices[:-1], *value[call.int("batch_dims", 0) + indices[-1] :])
 
 
 def _feature_extractor(call: Call) -> Value | None:
     value, indices = _dims(call, 0), call.value(1)
     if value is None or indices is None or indices.shape is None:
         return None
-    return _made(call, *(value[:-1] or (1,)), max(indices.size, 1))
+    return _value_of_dims(call, *(value[:-1] or (1,)), max(indices.size, 1))
 
 
 def _one_hot_encoder(call: Call) -> Value | None:
     value = _dims(call, 0)
     categories = max(call.count("cats_int64s"), call.count("cats_strings"), 1)
-    return _made(call, *(value or ()), categories)
+    return _value_of_dims(call, *(value or ()), categories)
 
 
 def _tfidf(call: Call) -> Value | None:
-    found, value = call.attribute("ngram_indexes"), _dims(call, 0)
-    if found is None or not len(found.ints):
+    indexes, value = call.attribute("ngram_indexes"), _dims(call, 0)
+    if indexes is None or not len(indexes.ints):
         return None
-    size = max(max(found.ints), 0) + 1
-    return _made(call, *(value or ())[:-1], size, stated=size)
+    size = max(max(indexes.ints), 0) + 1
+    return _value_of_dims(call, *(value or ())[:-1], size, n_constant=size)
 
 
 def _crop_and_resize(call: Call) -> Value | None:
@@ -78,34 +79,35 @@ def _crop_and_resize(call: Call) -> Value | None:
     if size is None or len(size) != 2:
         return None
     sides = [max(side, 1) for side in size]
-    return _made(call, (boxes or (1,))[0], (image or (1, 1))[1], *sides, stated=math.prod(sides))
+    return _value_of_dims(call, (boxes or (1,))[0], (image or (1, 1))[1], *sides, n_constant=math.prod(sides))
 
 
 def _roi_align(call: Call) -> Value | None:
     value, boxes = _dims(call, 0, 4), _dims(call, 1, 2)
     channels = value[1] if value is not None else 1
     size = call.int("output_height", 1), call.int("output_width", 1)
-    return _made(call, boxes[0] if boxes is not None else 1, channels, *size, stated=math.prod(size))
+    n_boxes = boxes[0] if boxes is not None else 1
+    return _value_of_dims(call, n_boxes, channels, *size, n_constant=math.prod(size))
 
 
 def _grid_sample(call: Call) -> Value | None:
     value, grid = _dims(call, 0), _dims(call, 1)
     if value is None or grid is None or len(value) < 3 or len(grid) != len(value):
         return None
-    return _made(call, *value[:2], *grid[1:-1])
+    return _value_of_dims(call, *value[:2], *grid[1:-1])
 
 
 def _recurrent(call: Call) -> Value | None:
     value = _dims(call, 0, 3)
     if value is None:
         return None
-    return _made(call, value[0], 2 if call.text("direction") == "bidirectional" else 1, value[1],
-                 call.int("hidden_size", 1), stated=call.int("hidden_size", 1))  # fmt: skip
+    size, n_directions = call.int("hidden_size", 1), 2 if call.text("direction") == "bidirectional" else 1
+    return _value_of_dims(call, value[0], n_directions, value[1], size, n_constant=size)
 
 
 def _distances(call: Call) -> Value | None:
     left, right = _dims(call, 0, 2), _dims(call, 1, 2)
-    return None if left is None or right is None else _made(call, left[0], right[0])
+    return None if left is None or right is None else _value_of_dims(call, left[0], right[0])
 
 
 def _fused_matmul(call: Call) -> Value | None:
@@ -114,7 +116,7 @@ def _fused_matmul(call: Call) -> Value | None:
         return None
     rows = left[-1 if call.int("transA", 0) else -2]
     columns = right[-2 if call.int("transB", 0) else -1]
-    return _made(call, *max(left[:-2], right[:-2], key=len), rows, columns)
+    return _value_of_dims(call, *max(left[:-2], right[:-2], key=len), rows, columns)
 
 
 def _by_attribute(name: str) -> Callable[[Call], Value | None]:
@@ -123,68 +125,71 @@ def _by_attribute(name: str) -> Callable[[Call], Value | None]:
     def function(call: Call) -> Value | None:
         value = _dims(call, 0)
         size = max(call.int(name, 1), 1)
-        return _made(call, *(value or ())[:-1], size, stated=size)
+        return _value_of_dims(call, *(value or ())[:-1], size, n_constant=size)
 
     return function
 
 
-def _searched(call: Call) -> Value:
+def _beam_search(call: Call) -> Value:
     """Return the size of the sequences of a search with beams: batch, beams, sequences and their length."""
     ids = _dims(call, 0)
     beams = 1 if call.op_type in ("GreedySearch", "Sampling") else _number(call, 3) * _number(call, 4)
-    return _made(call, (ids or (1,))[0], beams, _number(call, 1), stated=beams * _number(call, 1))
+    length = _number(call, 1)
+    return _value_of_dims(call, (ids or (1,))[0], beams, length, n_constant=beams * length)
 
 
-def _framed(call: Call) -> Value | None:
+def _stft(call: Call) -> Value | None:
     signal, step = _dims(call, 0), _number(call, 1)
     window = _dims(call, 2, 1)
     length = _number(call, 3, (window[0] or 1) if window is not None else 1)
     if signal is None or len(signal) < 2 or signal[1] is None or signal[1] < length:
         return None
-    return _made(call, signal[0], (signal[1] - length) // step + 1, length // 2 + 1, 2)
+    return _value_of_dims(call, signal[0], (signal[1] - length) // step + 1, length // 2 + 1, 2)
 
 
-def _scores(call: Call) -> Value | None:
+def _attention_scores(call: Call) -> Value | None:
     """Return the size of the scores of attention: a number for each pair of positions and each head."""
     query, key = _dims(call, 0), _dims(call, 1)
     if query is None or len(query) not in (3, 4):
         return None
     if len(query) == 4:
-        return _made(call, query[0], query[1], query[2], key[2] if key is not None and len(key) == 4 else query[2])
+        return _value_of_dims(
+            call, query[0], query[1], query[2], key[2] if key is not None and len(key) == 4 else query[2]
+        )
     heads = max(call.int("num_heads", 1), call.int("q_num_heads", 1))
     is_projected = call.op_type == "Attention" and call.attribute("num_heads") is not None
     length = key[1] if key is not None and len(key) == 3 and not is_projected else query[1]
-    return _made(call, query[0], heads, query[1], length)
+    return _value_of_dims(call, query[0], heads, query[1], length)
 
 
-def _pieces(call: Call) -> Value | None:
-    """Return the cost of the tensors of a sequence, which is more than that of their elements."""
-    value, size = _dims(call, 0), call.ints("split", 1)
+def _sequence_cost(call: Call) -> Value | None:
+    """Return the memory overhead of the tensors of a sequence, which may exceed the size of their elements."""
+    value, split_sizes = _dims(call, 0), call.ints("split", 1)
     axis = call.int("axis", 0)
     if value is None or not -len(value) <= axis < len(value):
         return None
-    side = max(size[0], 1) if size is not None and len(size) == 1 else 1
-    n = len(size) if size is not None and len(size) > 1 else (value[axis] or 1) // side
-    return _made(call, n, _SEQUENCE_ELEMENT_NUMBERS)
+    part_size = max(split_sizes[0], 1) if split_sizes is not None and len(split_sizes) == 1 else 1
+    n_parts = len(split_sizes) if split_sizes is not None and len(split_sizes) > 1 else (value[axis] or 1) // part_size
+    return _value_of_dims(call, n_parts, _SEQUENCE_TENSOR_ELEMENTS)
 
 
 def _image(call: Call) -> Value | None:
-    """Return the size of an image by the first bytes of its constant file."""
-    head = call.head(0)
+    """Return the size of a decoded image, as stated in the header of the constant image file."""
+    first_bytes = call.head(0)
     sides: tuple[int, int] | None = None
-    if head[:8] == b"\x89PNG\r\n\x1a\n" and head[12:16] == b"IHDR":
-        sides = int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")
-    elif head[:4] == b"GIF8":
-        sides = int.from_bytes(head[6:8], "little"), int.from_bytes(head[8:10], "little")
-    elif head[:2] == b"BM":
-        width, height = (int.from_bytes(head[at : at + 4], "little", signed=True) for at in (18, 22))
+    if first_bytes[:8] == b"\x89PNG\r\n\x1a\n" and first_bytes[12:16] == b"IHDR":
+        sides = int.from_bytes(first_bytes[16:20], "big"), int.from_bytes(first_bytes[20:24], "big")
+    elif first_bytes[:4] == b"GIF8":
+        sides = int.from_bytes(first_bytes[6:8], "little"), int.from_bytes(first_bytes[8:10], "little")
+    elif first_bytes[:2] == b"BM":
+        width, height = (int.from_bytes(first_bytes[offset : offset + 4], "little", signed=True) for offset in (18, 22))
         sides = abs(width), abs(height)
-    elif head[:2] == b"\xff\xd8" and (frame := _JPEG_FRAME.search(head)) is not None:
+    elif first_bytes[:2] == b"\xff\xd8" and (frame := _JPEG_FRAME.search(first_bytes)) is not None:
         sides = int.from_bytes(frame[1], "big"), int.from_bytes(frame[2], "big")
-    elif head[:4] == b"RIFF" and head[12:16] == b"VP8X":
-        sides = int.from_bytes(head[24:27], "little") + 1, int.from_bytes(head[27:30], "little") + 1
-    elif (text := _PORTABLE_MAP.match(head)) is not None:
-        sides = int(text[1]), int(text[2])
+    elif first_bytes[:4] == b"RIFF" and first_bytes[12:16] == b"VP8X":
+        sides = int.from_bytes(first_bytes[24:27], "little") + 1, int.from_bytes(first_bytes[27:30], "little") + 1
+    elif (text_header := _PORTABLE_MAP.match(first_bytes)) is not None:
+        sides = int(text_header[1]), int(text_header[2])
     if sides is None:
         return None
     return Value((*sides, 1 if call.text("pixel_format") == "Grayscale" else _PIXEL_CHANNELS))
@@ -192,7 +197,8 @@ def _image(call: Call) -> Value | None:
 
 def _position_bias(call: Call) -> Value:
     """Return the size of RelativePositionBias: heads and two lengths, which are inputs."""
-    return _made(call, 1, 1, _number(call, 1), _number(call, 2), stated=_number(call, 1) * _number(call, 2))
+    lengths = _number(call, 1), _number(call, 2)
+    return _value_of_dims(call, 1, 1, *lengths, n_constant=math.prod(lengths))
 
 
 OPERATORS_OF_LIBRARIES: dict[str, Callable[[Call], Value | None]] = {
@@ -215,13 +221,13 @@ OPERATORS_OF_LIBRARIES: dict[str, Callable[[Call], Value | None]] = {
     "MatMulNBits": _by_attribute("N"),
     "MatMulBnb4": _by_attribute("N"),
     "MatMulFpQ4": _by_attribute("N"),
-    "BeamSearch": _searched,
-    "WhisperBeamSearch": _searched,
-    "GreedySearch": _searched,
-    "Sampling": _searched,
+    "BeamSearch": _beam_search,
+    "WhisperBeamSearch": _beam_search,
+    "GreedySearch": _beam_search,
+    "Sampling": _beam_search,
     "RelativePositionBias": _position_bias,
     "UnfoldTensor": _by_attribute("size"),
-    "STFT": _framed,
+    "STFT": _stft,
     "ImageDecoder": _image,
     "DecodeImage": _image,
     "FusedConv": OPERATORS["Conv"],
@@ -230,14 +236,15 @@ OPERATORS_OF_LIBRARIES: dict[str, Callable[[Call], Value | None]] = {
 }
 # Buffers that a kernel allocates besides its outputs.
 BUFFERS: dict[str, Callable[[Call], Value | None]] = {
-    "Attention": _scores,
-    "MultiHeadAttention": _scores,
-    "DecoderMaskedMultiHeadAttention": _scores,
-    "GroupQueryAttention": _scores,
-    "QAttention": _scores,
-    "SplitToSequence": _pieces,
+    "Attention": _attention_scores,
+    "MultiHeadAttention": _attention_scores,
+    "DecoderMaskedMultiHeadAttention": _attention_scores,
+    "GroupQueryAttention": _attention_scores,
+    "QAttention": _attention_scores,
+    "SplitToSequence": _sequence_cost,
 }
-INEXACT_OF_LIBRARIES = (
+# Operators for which the functions above may return less than the size.
+INEXACT_SIZE_LIBRARY_OPERATORS = (
     "RelativePositionBias", "UnfoldTensor", "FusedConv", "NhwcMaxPool", "DeformConv", "BeamSearch", "WhisperBeamSearch",
     "GreedySearch", "Sampling", "MatMulNBits", "MatMulBnb4", "MatMulFpQ4", "TfIdfVectorizer", "RNN", "GRU", "LSTM",
     "OneHotEncoder", "FusedMatMul", "TransposeMatMul", "CropAndResize", "RoiAlign", "ArrayFeatureExtractor",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import marshal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onnxwire.checker.shape_values import FIXED, OMITTED, UNKNOWN, Value
+from onnxwire.checker.shape_values import OMITTED, UNKNOWN, UNKNOWN_CONSTANT, Value
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -44,29 +44,36 @@ class KnownResults:
         self._results[key] = result
 
     def kind(self, value: Value) -> int:
-        """Return the kind of a Value, which must not change afterwards. Kinds are not used again."""
+        """Return the kind of a Value, which must not change afterwards. The number of a kind is never reused."""
         if value.kind:
             return value.kind
         content = _content(value) if value.sequence is None else None
-        known = self._kinds.get(content) if content is not None else None
-        if known is None:
+        kind_number = self._kinds.get(content) if content is not None else None
+        if kind_number is None:
             self._n_kinds += 1
-            known = self._n_kinds
+            kind_number = self._n_kinds
             if content is not None:
                 if len(self._kinds) >= _MAX_RESULTS:
                     self._kinds = _CONSTANT_KINDS.copy()
-                self._kinds[content] = known
-        value.kind = known
-        return known
+                self._kinds[content] = kind_number
+        value.kind = kind_number
+        return kind_number
 
 
 def _content(value: Value) -> Hashable:
-    """Return what Values are equal by."""
-    flags = value.is_given | value.is_bound << 1 | value.is_exact << 2 | value.is_fixed << 3
-    # Marshalled numbers differ by type and sign: 1, True and 1.0 are equal, and so are 0.0 and -0.0.
-    return value.shape, marshal.dumps(value.data, 0), flags, value.stored, value.text, value.tensor >= 0
+    """Return a key of a Value; Values are equal if their keys are."""
+    flags = value.depends_on_input | value.is_lower_bound << 1 | value.is_exact << 2 | value.is_constant << 3
+    # Numbers are marshalled because 1, True and 1.0 are equal in Python, and so are 0.0 and -0.0.
+    return (
+        value.shape,
+        marshal.dumps(value.data, 0),
+        flags,
+        value.stored_elements,
+        value.min_text_bytes,
+        value.tensor >= 0,
+    )
 
 
 # Kinds of Values that all models share. OMITTED is not equal to an unknown Value, although its properties are.
-OMITTED.kind, UNKNOWN.kind, FIXED.kind = -1, -2, -3
-_CONSTANT_KINDS: dict[Hashable, int] = {_content(value): value.kind for value in (UNKNOWN, FIXED)}
+OMITTED.kind, UNKNOWN.kind, UNKNOWN_CONSTANT.kind = -1, -2, -3
+_CONSTANT_KINDS: dict[Hashable, int] = {_content(value): value.kind for value in (UNKNOWN, UNKNOWN_CONSTANT)}

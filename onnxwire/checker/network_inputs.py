@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onnxwire.checker.constant_inputs import Faults
     from onnxwire.checker.shape_operators import Call
 
-_MAX_SEARCH_STEPS = 1 << 20  # of tokens that a search makes
+_MAX_SEARCH_STEPS = 1 << 20  # maximum number of tokens that a search generates
 # The inputs of operators on quantized numbers that are scales.
 _SCALES = {
     "QLinearMatMul": (1, 4, 6),
@@ -44,53 +44,60 @@ _SCALES = {
 }
 
 
-def _rotated(call: Call) -> Faults:
+def _test_rotary_positions(call: Call) -> Faults:
     """Test the positions of RotaryEmbedding of ONNX, or of com.microsoft, whose inputs are in another order."""
-    # Both caches have one shape; those of ONNX come before the positions.
+    # The caches of cosines and sines have equal shapes; in ONNX, they come before the positions.
     positions, cosines = ((value_of(call, index) or call.inputs[0]).shape for index in (1, 2))
-    position, cache = (1, 2) if len(call.inputs) > 3 and positions != cosines else (3, 1)
-    size = size_of(value_of(call, cache), 0)
-    for number in integers_of(call, position) or call.extent(position) or ():
+    position_input, cache_input = (1, 2) if len(call.inputs) > 3 and positions != cosines else (3, 1)
+    size = size_of(value_of(call, cache_input), 0)
+    for number in integers_of(call, position_input) or call.extent(position_input) or ():
         if size is not None and not 0 <= number < size:
             yield INDEX, f"{number:,}"
             return
 
 
-def _attended(call: Call) -> Faults:
+def _test_cache_lengths(call: Call) -> Faults:
     """Test the lengths of GroupQueryAttention, which are at most those of the cache and of the new values."""
-    past, added = value_of(call, 3), size_of(value_of(call, 0), 1)
-    cache = size_of(past, 2)
-    is_empty = past is None or (past.shape is None and not past.is_fixed and len(call.inputs) <= 4)
-    total = integers_of(call, 6)
-    if total and added is not None and (cache is not None or is_empty) and not 0 <= total[0] <= (cache or 0) + added:
-        yield INDEX, f"{total[0]:,}"
+    past_keys, n_new = value_of(call, 3), size_of(value_of(call, 0), 1)
+    cache_length = size_of(past_keys, 2)
+    is_empty = past_keys is None or (past_keys.shape is None and not past_keys.is_constant and len(call.inputs) <= 4)
+    total_lengths = integers_of(call, 6)
+    if (
+        total_lengths
+        and n_new is not None
+        and (cache_length is not None or is_empty)
+        and not 0 <= total_lengths[0] <= (cache_length or 0) + n_new
+    ):
+        yield INDEX, f"{total_lengths[0]:,}"
         return
-    for number in integers_of(call, 5) if cache is not None else ():
-        if not 0 <= number < (cache or 0) + (added or 1):
+    for number in integers_of(call, 5) if cache_length is not None else ():
+        if not 0 <= number < (cache_length or 0) + (n_new or 1):
             yield INDEX, f"{number:,}"
             return
 
 
-def _quantized(call: Call) -> Faults:
+def _test_quantization(call: Call) -> Faults:
+    """Test the scales of QuantizeLinear and DequantizeLinear: positive, and one for each channel or block."""
     yield from test_axes(call) if size_of(value_of(call, 1), 0) is not None else ()
     scales = value_of(call, 1)
-    wrong = [] if scales is None else [x for x in scales.data or () if not 0 < x < math.inf]
-    if wrong:
-        yield ARGUMENT, f"a scale of {wrong[0]}"
-    if scales is None or not scales.shape or scales.is_bound:
+    invalid_scales = [] if scales is None else [scale for scale in scales.data or () if not 0 < scale < math.inf]
+    if invalid_scales:
+        yield ARGUMENT, f"a scale of {invalid_scales[0]}"
+    if scales is None or not scales.shape or scales.is_lower_bound:
         return
-    axis, block = call.int("axis", 1), call.int("block_size", 0)
+    axis, block_size = call.int("axis", 1), call.int("block_size", 0)
     size = size_of(value_of(call, 0), axis)
-    if block:
+    if block_size:
         count = size_of(scales, axis)
-        if block > 0 and size is not None and count is not None and -(-size // block) != count:
-            yield ARGUMENT, f"{count:,} scales for {size:,} numbers in blocks of {block:,}"
+        if block_size > 0 and size is not None and count is not None and -(-size // block_size) != count:
+            yield ARGUMENT, f"{count:,} scales for {size:,} numbers in blocks of {block_size:,}"
         return
     if len(scales.shape) == 1 and size is not None and scales.shape[0] not in (1, None, size):
         yield ARGUMENT, f"{scales.shape[0]:,} scales for {size:,} channels"
 
 
-def _scaled(call: Call) -> Faults:
+def _test_scales(call: Call) -> Faults:
+    """Test that the scales of an operator on quantized numbers are positive and finite."""
     for index in _SCALES[call.op_type]:
         value = value_of(call, index)
         if size_of(value, 0) == 0:
@@ -102,19 +109,20 @@ def _scaled(call: Call) -> Faults:
                 return
 
 
-def _convolved(call: Call) -> Faults:
-    ranks = {len(value.shape) for value in call.inputs[:2] if value.shape is not None and not value.is_bound}
+def _test_convolution(call: Call) -> Faults:
+    """Test that rank and kernel_shape of a convolution fit its weights, and that its lists fit its rank."""
+    ranks = {len(value.shape) for value in call.inputs[:2] if value.shape is not None and not value.is_lower_bound}
     if len(ranks) > 1:
         yield ARGUMENT, "a kernel of another rank than its input"
     weights, kernel = value_of(call, 1), call.ints("kernel_shape")
-    if kernel and weights is not None and weights.shape is not None and not weights.is_bound:
+    if kernel and weights is not None and weights.shape is not None and not weights.is_lower_bound:
         sides = weights.shape[2:]
         if len(kernel) != len(sides) or any(size not in (None, side) for side, size in zip(kernel, sides, strict=True)):
             yield ARGUMENT, f"a kernel_shape of {kernel[:8]} for weights of {list(sides)[:8]}"
-    yield from _windowed(call)
+    yield from _test_window_lists(call)
 
 
-def _windowed(call: Call) -> Faults:
+def _test_window_lists(call: Call) -> Faults:
     """Test the lists of attributes of convolutions and pools, which have a number or two for each axis of the image."""
     rank = rank_of(call)
     kernel = call.ints("kernel_shape") or []
@@ -129,7 +137,7 @@ def _windowed(call: Call) -> Faults:
         yield ARGUMENT, "pads as large as its window"
 
 
-def _searched(call: Call) -> Faults:
+def _test_search(call: Call) -> Faults:
     """Test the numbers of BeamSearch and similar operators, which allocate all steps at the start."""
     length = integers_of(call, 1)
     if length and not 0 < length[0] <= _MAX_SEARCH_STEPS:
@@ -139,44 +147,60 @@ def _searched(call: Call) -> Faults:
         yield ARGUMENT, f"{sequences[0]:,} sequences from {beams[0]:,} beams"
 
 
-def _with_heads(call: Call) -> Faults:
+def _test_heads(call: Call) -> Faults:
     """Test the numbers of heads, and the sizes of the projections, of attention."""
     heads, kv_heads = call.int("q_num_heads", 0), call.int("kv_num_heads", 0)
     heads = heads or (call.int("num_heads", 0) if kv_heads else 0)
     if kv_heads > 0 and heads % kv_heads:
         yield ARGUMENT, f"{heads:,} heads, no multiple of {kv_heads:,} heads of keys"
-    size, count = size_of(value_of(call, 0), -1), call.int("num_heads", 0)
-    is_projected = call.op_type in ("Attention", "QAttention") and count > 0
-    if call.op_type == "MultiHeadAttention" and rank_of(call) == 3 and count > 0 and size is not None and size % count:
-        yield ARGUMENT, f"{count:,} heads for a hidden size of {size:,}"
+    size, n_heads = size_of(value_of(call, 0), -1), call.int("num_heads", 0)
+    is_projected = call.op_type in ("Attention", "QAttention") and n_heads > 0
+    if (
+        call.op_type == "MultiHeadAttention"
+        and rank_of(call) == 3
+        and n_heads > 0
+        and size is not None
+        and size % n_heads
+    ):
+        yield ARGUMENT, f"{n_heads:,} heads for a hidden size of {size:,}"
     columns = size_of(value_of(call, 1), 1)
     if is_projected and columns is not None:
         sizes = call.ints("qkv_hidden_sizes") or [columns // 3] * 3
         if len(sizes) != 3 or sum(sizes) != columns:
             yield ARGUMENT, f"weights of {columns:,} columns for projections of {sizes[:8]}"
-    past = integers_of(call, 7) if call.op_type == "DecoderMaskedMultiHeadAttention" else []
-    cache = size_of(value_of(call, 5), 2)
-    if past and cache is not None and not 0 <= past[0] < cache:
-        yield INDEX, f"{past[0]:,}"
+    past_lengths = integers_of(call, 7) if call.op_type == "DecoderMaskedMultiHeadAttention" else []
+    cache_length = size_of(value_of(call, 5), 2)
+    if past_lengths and cache_length is not None and not 0 <= past_lengths[0] < cache_length:
+        yield INDEX, f"{past_lengths[0]:,}"
 
 
-def _routed(call: Call) -> Faults:
+def _test_experts(call: Call) -> Faults:
     experts = size_of(value_of(call, 1), -1)
     if experts is not None and call.int("k", 1) > experts:
         yield ARGUMENT, f"a choice of {call.int('k', 1):,} of {experts:,} experts"
 
 
-def _packed_weights(call: Call) -> Faults:
+def _test_packed_weights(call: Call) -> Faults:
     """Test the attributes of MatMulNBits against the sizes of its packed weights and scales, and its groups."""
     columns, rows, bits = call.int("N", 0), call.int("K", 0), call.int("bits", 4)
-    block = call.int("block_size", 0)
-    if min(columns, rows, bits, block) < 1:
+    block_size = call.int("block_size", 0)
+    if min(columns, rows, bits, block_size) < 1:
         return
-    blocks = -(-rows // block)
-    needed = {1: columns * blocks * (block * bits // 8), 2: columns * blocks, 3: columns * -(-blocks * bits // 8)}
-    for index, size in needed.items():
+    blocks = -(-rows // block_size)
+    needed_sizes = {
+        1: columns * blocks * (block_size * bits // 8),
+        2: columns * blocks,
+        3: columns * -(-blocks * bits // 8),
+    }
+    for index, size in needed_sizes.items():
         value = value_of(call, index)
-        if value is not None and value.shape and None not in value.shape and value.size < size and not value.is_bound:
+        if (
+            value is not None
+            and value.shape
+            and None not in value.shape
+            and value.size < size
+            and not value.is_lower_bound
+        ):
             yield ARGUMENT, f"an input {index} of {value.size:,} elements, and attributes that need {size:,}"
             return
     for number in integers_of(call, 4) or call.extent(4) or ():
@@ -185,7 +209,7 @@ def _packed_weights(call: Call) -> Faults:
             return
 
 
-def _trained(call: Call) -> Faults:
+def _test_training_mode(call: Call) -> Faults:
     """Report Dropout in training mode: its output is random."""
     mode = value_of(call, 2)
     if mode is not None and mode.data and mode.data[0]:
@@ -193,15 +217,15 @@ def _trained(call: Call) -> Faults:
 
 
 NETWORK_INSPECTORS: dict[str, Callable[[Any], Faults]] = {
-    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantized),
-    **dict.fromkeys(_SCALES, _scaled),
-    "RotaryEmbedding": _rotated,
-    "GroupQueryAttention": _attended,
-    "MatMulNBits": _packed_weights,
-    "Dropout": _trained,
-    **dict.fromkeys(("Conv", "FusedConv", "ConvTranspose"), _convolved),
-    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _windowed),
-    **dict.fromkeys(("BeamSearch", "WhisperBeamSearch", "GreedySearch", "Sampling"), _searched),
-    **dict.fromkeys(("MoE", "QMoE"), _routed),
-    **dict.fromkeys(("Attention", "QAttention", "MultiHeadAttention", "DecoderMaskedMultiHeadAttention"), _with_heads),
+    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _test_quantization),
+    **dict.fromkeys(_SCALES, _test_scales),
+    "RotaryEmbedding": _test_rotary_positions,
+    "GroupQueryAttention": _test_cache_lengths,
+    "MatMulNBits": _test_packed_weights,
+    "Dropout": _test_training_mode,
+    **dict.fromkeys(("Conv", "FusedConv", "ConvTranspose"), _test_convolution),
+    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _test_window_lists),
+    **dict.fromkeys(("BeamSearch", "WhisperBeamSearch", "GreedySearch", "Sampling"), _test_search),
+    **dict.fromkeys(("MoE", "QMoE"), _test_experts),
+    **dict.fromkeys(("Attention", "QAttention", "MultiHeadAttention", "DecoderMaskedMultiHeadAttention"), _test_heads),
 }

@@ -41,11 +41,15 @@ class NodeCall:
         self._attributes: dict[str, AttributeProto] | None = None
 
     def attribute(self, name: str) -> AttributeProto | None:
-        """Return the attribute of a name; a reference to an attribute of the function is followed."""
+        """Return the attribute with a name, or None. A reference to an attribute of the function is resolved."""
         if self._attributes is None:
             self._attributes = self.owner.constants.attributes(self.node)
-        found = self._attributes.get(name)
-        return self.scope.attributes.get(found.ref_attr_name) if found is not None and found.ref_attr_name else found
+        attribute = self._attributes.get(name)
+        return (
+            self.scope.attributes.get(attribute.ref_attr_name)
+            if attribute is not None and attribute.ref_attr_name
+            else attribute
+        )
 
     def value(self, index: builtins.int) -> Value | None:
         """Return an input, or None if the node has fewer."""
@@ -56,23 +60,23 @@ class NodeCall:
         if input is not None and input < len(self.inputs) and self.inputs[input] is not OMITTED:
             data = self.inputs[input].data
             return None if data is None or not all(isinstance(number, int) for number in data) else data
-        found = self.attribute(name)
-        return list(found.ints)[:64] if found is not None and len(found.ints) else None
+        attribute = self.attribute(name)
+        return list(attribute.ints)[:64] if attribute is not None and len(attribute.ints) else None
 
     def floats(self, name: str) -> list[float] | None:
         """Return the numbers of an attribute."""
-        found = self.attribute(name)
-        return list(found.floats)[:64] if found is not None and len(found.floats) else None
+        attribute = self.attribute(name)
+        return list(attribute.floats)[:64] if attribute is not None and len(attribute.floats) else None
 
     def int(self, name: str, default: int) -> int:
         """Return the integer of an attribute."""
-        found = self.attribute(name)
-        return found.i if found is not None and found.HasField("i") else default
+        attribute = self.attribute(name)
+        return attribute.i if attribute is not None and attribute.HasField("i") else default
 
     def text(self, name: str) -> str:
         """Return the string of an attribute."""
-        found = self.attribute(name)
-        return found.s.decode("utf-8", "replace") if found is not None else ""
+        attribute = self.attribute(name)
+        return attribute.s.decode("utf-8", "replace") if attribute is not None else ""
 
     def extent(self, index: builtins.int) -> tuple[builtins.int, builtins.int] | None:
         """Return the least and the greatest number of an input that is a stored tensor of integers."""
@@ -93,11 +97,14 @@ class NodeCall:
         return b"" if tensor < 0 else self.owner.constants.head(tensor, _MAX_HEAD_BYTES)
 
     def _tensor(self, index: builtins.int) -> builtins.int:
-        """Return the row of an input that is a stored tensor, or -1; the result depends on that tensor from now on."""
+        """Return the row of an input that is a stored tensor, or -1.
+
+        Counts the read, since the result of the node then depends on the contents of that tensor.
+        """
         value = self.value(index)
         if value is None or value.tensor < 0:
             return -1
-        self.owner.known.n_reads += 1
+        self.owner.results_cache.n_reads += 1
         return value.tensor
 
     def _own_tensor(self) -> builtins.int:
@@ -108,24 +115,24 @@ class NodeCall:
     def constant(self) -> Value | None:
         """Return the value of the attributes of Constant, or the filler of ConstantOfShape."""
         for name in ("value", "value_ints", "value_int", "value_floats", "value_float"):
-            found = self.attribute(name)
-            if found is None:
+            attribute = self.attribute(name)
+            if attribute is None:
                 continue
-            if name == "value" and found.HasField("t"):
-                value = self.owner.tensor_of(found.t)
+            if name == "value" and attribute.HasField("t"):
+                value = self.owner.tensor_of(attribute.t)
                 if value.data is None:
                     value.tensor = self._own_tensor()
                 return value
             if name in ("value_ints", "value_floats"):
-                numbers = list(found.ints if name == "value_ints" else found.floats)
+                numbers = list(attribute.ints if name == "value_ints" else attribute.floats)
                 return Value((len(numbers),), numbers if len(numbers) <= 64 else None)
-            return Value((), [found.i if name == "value_int" else found.f])
+            return Value((), [attribute.i if name == "value_int" else attribute.f])
         tensor = self._own_tensor()
         if tensor >= 0:
-            return self.owner.stored(tensor)
-        found = self.attribute("value_string")
-        if found is None:
+            return self.owner.value_of_row(tensor)
+        attribute = self.attribute("value_string")
+        if attribute is None:
             return None
         value = Value(())
-        value.text = len(found.s)
+        value.min_text_bytes = len(attribute.s)
         return value

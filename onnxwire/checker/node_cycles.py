@@ -26,15 +26,15 @@ def cycles(facts: Facts) -> list[list[int]]:
 
 
 def _edges(facts: Facts, scopes: Scopes) -> tuple[Rows, Rows]:
-    """Return edges between nodes of one graph: the node that reads a value, and the node that makes it."""
+    """Return edges between nodes of one graph: the node that reads a value, and the node that produces it."""
     makers = true_rows(scopes.makers >= 0)
     readers, makers = facts.lists("NodeProto.input").parent[makers].copy(), scopes.makers[makers]
-    owners = scopes.node_graph[makers]
-    inner = true_rows(scopes.node_graph[readers] != owners)
-    while inner.size:
-        graphs = scopes.node_graph[readers[inner]]
-        readers[inner] = np.where(graphs >= 0, scopes.owner[graphs], -1)
-        inner = inner[readers[inner] >= 0]
-        inner = inner[scopes.node_graph[readers[inner]] != owners[inner]]
-    sound = (readers >= 0) & (owners >= 0)
-    return readers[sound], makers[sound]
+    maker_graphs = scopes.node_graph[makers]
+    nested_readers = true_rows(scopes.node_graph[readers] != maker_graphs)
+    while nested_readers.size:
+        graphs = scopes.node_graph[readers[nested_readers]]
+        readers[nested_readers] = np.where(graphs >= 0, scopes.owner[graphs], -1)
+        nested_readers = nested_readers[readers[nested_readers] >= 0]
+        nested_readers = nested_readers[scopes.node_graph[readers[nested_readers]] != maker_graphs[nested_readers]]
+    has_both_nodes = (readers >= 0) & (maker_graphs >= 0)
+    return readers[has_both_nodes], makers[has_both_nodes]

@@ -32,24 +32,24 @@ from onnxwire.messages import AttributeProto
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_HEAD = ["domain", "operator", "since"]
-_CELLS = 8
-_MAX_ATTRIBUTES = 64  # also the limit of type variables: both are bits of a 64-bit number
+_HEADER_CELLS = ["domain", "operator", "since"]
+_MAX_CELLS = 8
+_MAX_ATTRIBUTES = 64  # also the maximum number of type variables: both are bits of a 64-bit number
 _ATTRIBUTE_TYPES = dict(AttributeProto.AttributeType.items())
 
 
 class Parameter(NamedTuple):
     """A formal parameter. types: the allowed types; variable: the type variable that it shares with others, or "".
 
-    option: "" for a required parameter, "?" for an optional one, "*" for a variadic one; least: the minimum number of
-    values of a variadic parameter.
+    option: "" for a required parameter, "?" for an optional one, "*" for a variadic one. min_values: the minimum number
+    of values of a variadic parameter.
     """
 
     name: str
     types: frozenset[str]
     variable: str
     option: str
-    least: int
+    min_values: int
 
 
 class Attribute(NamedTuple):
@@ -80,13 +80,13 @@ class Signature(NamedTuple):
 
 def counts(parameters: tuple[Parameter, ...]) -> tuple[int, int | None]:
     """Return the least and the greatest number of values for formal parameters; None for no limit."""
-    least = 0
+    min_count = 0
     for i, parameter in enumerate(parameters):
         if parameter.option == "":
-            least = i + 1
+            min_count = i + 1
         elif parameter.option == "*":
-            return i + parameter.least, None
-    return least, len(parameters)
+            return i + parameter.min_values, None
+    return min_count, len(parameters)
 
 
 class _Row(NamedTuple):
@@ -121,10 +121,10 @@ class Operators:
             if line.startswith("@"):
                 sets[cells[0]] = "".join(cells[1:])
                 continue
-            if not line.strip() or line.startswith("#") or cells[:3] == _HEAD:
+            if not line.strip() or line.startswith("#") or cells[:3] == _HEADER_CELLS:
                 continue
             row = _Row(source, number, cells, sets)
-            if not 3 <= len(cells) <= _CELLS or not cells[1] or not cells[2].isdecimal():
+            if not 3 <= len(cells) <= _MAX_CELLS or not cells[1] or not cells[2].isdecimal():
                 raise _fault(row, "a row has domain, operator, since, inputs, outputs, attributes, types, notes")
             domain, name, since = "" if cells[0] == "ai.onnx" else cells[0], cells[1], int(cells[2])
             self._rows[domain, name, since] = row
@@ -142,8 +142,13 @@ class Operators:
     def steps(self, domain: str) -> list[int]:
         """Return the versions of a domain that changed or added an operator, in order."""
         if domain not in self._steps:
-            changed = {since for (of, _), versions in self.versions.items() if of == domain for since in versions}
-            self._steps[domain] = sorted(changed)
+            changed_versions = {
+                since
+                for (other_domain, _), versions in self.versions.items()
+                if other_domain == domain
+                for since in versions
+            }
+            self._steps[domain] = sorted(changed_versions)
         return self._steps[domain]
 
     def since_version(self, domain: str, name: str, opset: int) -> int | None:
@@ -168,7 +173,7 @@ class Operators:
     def periods(self) -> tuple[list[NDArray[np.int64]], list[int]]:
         """The steps of each of `domain_names`, and the sums of len(steps) + 1 before each and after the last."""
         steps = [np.array(self.steps(name), np.int64) for name in self.domain_names]
-        return steps, list(accumulate((len(some) + 1 for some in steps), initial=0))
+        return steps, list(accumulate((len(domain_steps) + 1 for domain_steps in steps), initial=0))
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -207,35 +212,41 @@ def load_operators(path: str | os.PathLike[str]) -> Operators:
 
 
 def _read(row: _Row, key: tuple[str, str, int]) -> Signature:
-    inputs, outputs, attributes, types, notes = (row.cells[3:] + [""] * _CELLS)[: _CELLS - 3]
+    """Return the signature of a row. Raises DecodeError if the row is malformed."""
+    inputs, outputs, attributes, types, notes = (row.cells[3:] + [""] * _MAX_CELLS)[: _MAX_CELLS - 3]
     variables: dict[str, frozenset[str]] = {}
     for constraint in types.split():
-        name, sign, some = constraint.partition("=")
-        if not sign or not name or not some:
+        name, sign, type_names = constraint.partition("=")
+        if not sign or not name or not type_names:
             raise _fault(row, f"{constraint!r} is not a type variable like T=float or T=@3")
-        if some.startswith("@") and some not in row.sets:
-            raise _fault(row, f"the set of types {some} is not defined above; add a row of {some}, a tab and the types")
-        variables[name] = frozenset(row.sets[some].split() if some.startswith("@") else some.split("|"))
-    known = {}
+        if type_names.startswith("@") and type_names not in row.sets:
+            raise _fault(
+                row,
+                f"the set of types {type_names} is not defined above; add a row of {type_names}, a tab and the types",
+            )
+        variables[name] = frozenset(
+            row.sets[type_names].split() if type_names.startswith("@") else type_names.split("|")
+        )
+    attributes_by_name = {}
     for text in attributes.split():
         name, _, kind = text.removesuffix("!").rpartition(":")
         if not name or kind not in _ATTRIBUTE_TYPES:
             raise _fault(row, f"{text!r} is not an attribute like axis:INT or to:INT!")
-        known[name] = Attribute(_ATTRIBUTE_TYPES[kind], text.endswith("!"))
-    if len(known) > _MAX_ATTRIBUTES or len(variables) > _MAX_ATTRIBUTES:
+        attributes_by_name[name] = Attribute(_ATTRIBUTE_TYPES[kind], text.endswith("!"))
+    if len(attributes_by_name) > _MAX_ATTRIBUTES or len(variables) > _MAX_ATTRIBUTES:
         raise _fault(row, f"an operator has at most {_MAX_ATTRIBUTES} attributes and {_MAX_ATTRIBUTES} type variables")
     refused: dict[str, list[int]] = {"inputs": [], "outputs": []}
     for note in notes.split():
-        what, sign, count = note.partition("!=")
-        if sign and what in refused and count.isdecimal():
-            refused[what].append(int(count))
+        parameter_kind, sign, count = note.partition("!=")
+        if sign and parameter_kind in refused and count.isdecimal():
+            refused[parameter_kind].append(int(count))
         elif note not in ("deprecated", "attributes..."):
             raise _fault(row, f"{note!r} is not one of deprecated, attributes..., inputs!=N, outputs!=N")
     return Signature(
         *key,
         _parameters(row, inputs, variables),
         _parameters(row, outputs, variables),
-        known,
+        attributes_by_name,
         "deprecated" in notes.split(),
         "attributes..." in notes.split(),
         tuple(refused["inputs"]),
@@ -244,20 +255,21 @@ def _read(row: _Row, key: tuple[str, str, int]) -> Signature:
 
 
 def _parameters(row: _Row, cell: str, variables: dict[str, frozenset[str]]) -> tuple[Parameter, ...]:
+    """Return the formal parameters in a cell. variables: the allowed types of each type variable."""
     result: list[Parameter] = []
     for text in cell.split():
         name, _, kind = text.rpartition(":")
         is_mixed = kind.endswith("~")
-        kind, star, least = kind.removesuffix("~").partition("*")
-        option = "*" if star else "?" if kind.endswith("?") else ""
+        kind, variadic_sign, min_count = kind.removesuffix("~").partition("*")
+        option = "*" if variadic_sign else "?" if kind.endswith("?") else ""
         kind = kind.removesuffix("?")
-        if not name or not kind or (star and least and not least.isdecimal()):
+        if not name or not kind or (variadic_sign and min_count and not min_count.isdecimal()):
             raise _fault(row, f"{text!r} is not a parameter like X:T, B:T?, inputs:T*1 or step:int64")
         if result and result[-1].option == "*":
             raise _fault(row, f"{text!r} comes after a variadic parameter, which has to be the last one")
         types = variables.get(kind) or frozenset([kind])
         variable = kind if kind in variables and not is_mixed else ""
-        result.append(Parameter(name, types, variable, option, int(least or 0)))
+        result.append(Parameter(name, types, variable, option, int(min_count or 0)))
     return tuple(result)
 
 

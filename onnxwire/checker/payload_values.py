@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from onnxwire.checker.facts import Facts, Rows
 
-_LEN = 2
-_HEAD = 16  # maximum bytes of a tag and a length
+_WIRE_LEN = 2
+_MAX_HEADER_BYTES = 16  # maximum bytes of a tag and a length
 
 
 class Portion(NamedTuple):
@@ -54,13 +54,13 @@ def portions(facts: Facts, field: str, rows: Rows) -> Iterator[Portion]:
         document, starts = _read_ranges(facts, tensors.span(field)[0][rows], sizes[rows])
         yield from _gather(document, rows, starts, sizes[rows])
         return
-    document, at = _read_ranges(facts, tensors.records(field)[0][rows], sizes[rows] + _HEAD)
-    starts, is_packed = _find_packed(facts, document, at, field, rows)
+    document, tag_offsets = _read_ranges(facts, tensors.records(field)[0][rows], sizes[rows] + _MAX_HEADER_BYTES)
+    starts, is_packed = _find_packed(facts, document, tag_offsets, field, rows)
     yield from _gather(document, rows[is_packed], starts[is_packed], sizes[rows[is_packed]])
-    left = MAX_READ_RECORDS
+    records_left = MAX_READ_RECORDS
     for row in rows[~is_packed].tolist():
-        left -= int(tensors.records(field)[1][row])
-        if left < 0:
+        records_left -= int(tensors.records(field)[1][row])
+        if records_left < 0:
             return
         # The joined values of the records are a packed run.
         data = b"".join(bytes_at(facts.document, start, end) for start, end in _spans(facts, field, row))
@@ -79,32 +79,34 @@ def _read_ranges(facts: Facts, starts: Rows, lengths: Rows) -> tuple[Rows, Rows]
     return np.frombuffer(data, np.uint8), np.cumsum(ends - starts) - (ends - starts)
 
 
-def _find_packed(facts: Facts, document: Rows, at: Rows, field: str, rows: Rows) -> tuple[Rows, Rows]:
-    """Return the offsets of numbers, and whether they are one packed record, as is usual; at: offsets of tags."""
+def _find_packed(facts: Facts, document: Rows, offsets: Rows, field: str, rows: Rows) -> tuple[Rows, Rows]:
+    """Return the offset of each tensor's numbers, and whether they are one packed record; offsets: those of tags."""
     _, records, _, _ = facts.TensorProto.records(field)
-    tag = TensorProto.DESCRIPTOR.fields_by_name[field].number << 3 | _LEN
-    is_packed = (records[rows] == 1) & (document[at] == tag)
-    at = at + 1
+    tag = TensorProto.DESCRIPTOR.fields_by_name[field].number << 3 | _WIRE_LEN
+    is_packed = (records[rows] == 1) & (document[offsets] == tag)
+    offsets = offsets + 1
     # The length follows: up to ten bytes, all of which except the last have the high bit.
-    goes_on = is_packed.copy()
+    has_next_byte = is_packed.copy()
     for _ in range(10):
-        byte = document[np.minimum(at, len(document) - 1)]
-        at = at + goes_on
-        goes_on &= byte >= 0x80
-    return at, is_packed
+        byte = document[np.minimum(offsets, len(document) - 1)]
+        offsets = offsets + has_next_byte
+        has_next_byte &= byte >= 0x80
+    return offsets, is_packed
 
 
 def _gather(document: Rows, rows: Rows, starts: Rows, lengths: Rows) -> Iterator[Portion]:
     """Yield the bytes from `starts` on, in portions of about MAX_READ_BYTES bytes."""
     ends = np.cumsum(lengths)
-    done = 0
-    while done < len(rows):
-        before = int(ends[done - 1]) if done else 0
-        end = max(int(np.searchsorted(ends, before + MAX_READ_BYTES, "right")), done + 1)
-        some = lengths[done:end]
-        gaps = np.repeat(starts[done:end] - (ends[done:end] - some - before), some)
-        yield Portion(rows[done:end], some, document[gaps + np.arange(len(gaps))])
-        done = end
+    start_row = 0
+    while start_row < len(rows):
+        bytes_before = int(ends[start_row - 1]) if start_row else 0
+        stop_row = max(int(np.searchsorted(ends, bytes_before + MAX_READ_BYTES, "right")), start_row + 1)
+        portion_lengths = lengths[start_row:stop_row]
+        byte_shifts = np.repeat(
+            starts[start_row:stop_row] - (ends[start_row:stop_row] - portion_lengths - bytes_before), portion_lengths
+        )
+        yield Portion(rows[start_row:stop_row], portion_lengths, document[byte_shifts + np.arange(len(byte_shifts))])
+        start_row = stop_row
 
 
 def _spans(facts: Facts, field: str, row: int) -> list[tuple[int, int]]:
@@ -112,54 +114,54 @@ def _spans(facts: Facts, field: str, row: int) -> list[tuple[int, int]]:
     tensors = facts.TensorProto
     if tensors.flags[row] & MERGED:
         return []
-    at = int(tensors.start[row])
-    end = at + int(tensors.length[row])
-    wanted = TensorProto.DESCRIPTOR.fields_by_name[field].number
+    offset = int(tensors.start[row])
+    end = offset + int(tensors.length[row])
+    field_number = TensorProto.DESCRIPTOR.fields_by_name[field].number
     spans = []
-    while at < end:
-        number, _, value, after, _ = read_record(facts.document, at, end)
-        if after is None:
+    while offset < end:
+        number, _, value, record_end, _ = read_record(facts.document, offset, end)
+        if record_end is None:
             return []
-        if number == wanted:
-            spans.append((value, after))
-        at = after
+        if number == field_number:
+            spans.append((value, record_end))
+        offset = record_end
     return spans
 
 
 def string_lengths(facts: Facts, rows: Rows) -> Iterator[tuple[int, list[int]]]:
     """Yield the lengths in bytes of the elements of string_data, for tensors with few elements; rows: ascending."""
-    left = MAX_READ_RECORDS
+    records_left = MAX_READ_RECORDS
     for row in rows.tolist():
-        left -= int(facts.TensorProto.records("string_data")[1][row])
-        if left < 0:
+        records_left -= int(facts.TensorProto.records("string_data")[1][row])
+        if records_left < 0:
             return
         yield row, [end - start for start, end in _spans(facts, "string_data", row)]
 
 
 def varints(portion: Portion, kind: str = "int64") -> tuple[Rows, Rows]:
-    """Return the numbers of packed varints: the count of each row, and all numbers; none of damaged runs.
+    """Return the numbers of packed varints: the count of each row, and the numbers of all rows.
 
-    kind: see `decode_packed`.
+    A damaged row has no numbers. kind: see `decode_packed`.
     """
     dtype = np.dtype("i8" if kind in ("int64", "uint64") else "i4")
     starts = np.cumsum(portion.lengths) - portion.lengths
     counts = np.add.reduceat(portion.data < 0x80, starts, dtype=np.int64)
     numbers = np.frombuffer(decode_packed(portion.data.data, kind), dtype)
-    last = portion.data[starts + portion.lengths - 1]
-    if len(numbers) == counts.sum() and (last < 0x80).all():
+    last_bytes = portion.data[starts + portion.lengths - 1]
+    if len(numbers) == counts.sum() and (last_bytes < 0x80).all():
         return counts, numbers
-    found = []
+    number_arrays = []
     for i, (start, length) in enumerate(zip(starts.tolist(), portion.lengths.tolist(), strict=True)):
-        some = np.frombuffer(decode_packed(portion.data[start : start + length].data, kind), dtype)
-        is_sound = len(some) == counts[i] and last[i] < 0x80
-        counts[i] = len(some) if is_sound else 0
-        found.append(some[: counts[i]])
-    return counts, np.concatenate(found)
+        run_numbers = np.frombuffer(decode_packed(portion.data[start : start + length].data, kind), dtype)
+        is_sound = len(run_numbers) == counts[i] and last_bytes[i] < 0x80
+        counts[i] = len(run_numbers) if is_sound else 0
+        number_arrays.append(run_numbers[: counts[i]])
+    return counts, np.concatenate(number_arrays)
 
 
-def products(counts: Rows, first: Rows, sizes: Rows) -> Any:
+def products(counts: Rows, first_indices: Rows, sizes: Rows) -> Any:
     """Return the product of each row's sizes, int64; -1 if it is 2**63 or more, or a size is negative.
 
-    counts, first: for each row, the number of its elements in `sizes`, and the index of its first element.
+    counts, first_indices: for each row, the number of its elements in `sizes`, and the index of its first element.
     """
-    return np.frombuffer(element_column(counts, first, sizes), np.int64)
+    return np.frombuffer(element_column(counts, first_indices, sizes), np.int64)

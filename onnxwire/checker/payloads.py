@@ -29,16 +29,16 @@ TWO_BITS = ("UINT2", "INT2")
 _ROWS = DATA_TYPES[-1].number + 2
 
 
-def _by_number(of: Callable[[Any], int], missing: int, dtype: Any = np.int8) -> Any:
-    column = np.full(_ROWS, missing, dtype)
+def _by_number(property_of: Callable[[Any], int], unknown_value: int, dtype: Any = np.int8) -> Any:
+    column = np.full(_ROWS, unknown_value, dtype)
     for data_type in DATA_TYPES:
-        column[data_type.number] = of(data_type)
+        column[data_type.number] = property_of(data_type)
     return column
 
 
 _BITS = _by_number(lambda data_type: data_type.bits, 0, np.int16)
 _LOCATION = _by_number(lambda data_type: FIELDS.index(data_type.field), -1)
-_PARTS = _by_number(lambda data_type: 2 if data_type.dtype_name.startswith("complex") else 1, 1)
+_NUMBERS_PER_ELEMENT = _by_number(lambda data_type: 2 if data_type.dtype_name.startswith("complex") else 1, 1)
 
 
 def type_names(numbers: Any) -> Callable[[int], str]:
@@ -52,7 +52,7 @@ def location_names(locations: Any) -> Callable[[int], str]:
 
 
 def is_filled(tensors: Sheet, location: str, rows: Any = slice(None)) -> Any:
-    """Return whether each tensor, or each of some rows, has something in a field."""
+    """Return whether each tensor, or each of some rows, has a nonempty field."""
     if location == "raw_data":
         return tensors.span(location)[1][rows] > 0
     # An empty string is an element, but an empty packed record has none.
@@ -85,13 +85,13 @@ class Payloads:
         self.filled = np.zeros(tensors.n, np.int8)
         self.location = np.full(tensors.n, -1, np.int8)
         for location, field in enumerate(LOCATIONS):
-            is_here = is_filled(tensors, field)
-            self.filled += is_here
-            self.location[is_here] = location
+            has_field = is_filled(tensors, field)
+            self.filled += has_field
+            self.location[has_field] = location
         self.location[self.filled != 1] = -1
         self.size = self._count_bytes(self.stored)
         is_packed = (self.bits == 2) | (self.bits == 4)
-        is_complex = _PARTS[self.numbers] == 2
+        is_complex = _NUMBERS_PER_ELEMENT[self.numbers] == 2
         self.entries = self.stored
         if is_packed.any() or is_complex.any():
             self.entries = np.where(is_packed, self.size, self.stored)
@@ -105,14 +105,15 @@ class Payloads:
         tensors, dims = self.facts.TensorProto, self.facts.lists("TensorProto.dims")
         elements = products(tensors.dims, tensors.first("dims"), dims.value)
         self.is_negative[dims.parent[dims.value < 0]] = True
-        self.is_too_much = (self._count_bytes(elements) < 0) & ~self.is_negative
-        elements[self.is_too_much] = -1
+        self.exceeds_63_bits = (self._count_bytes(elements) < 0) & ~self.is_negative
+        elements[self.exceeds_63_bits] = -1
         return elements
 
     def _count_bytes(self, elements: Any) -> Any:
         return np.frombuffer(byte_column(elements, self.numbers), np.int64)
 
     def _count_stored(self) -> Any:
+        """Return the column `stored`."""
         if not self.has_segment.any():
             return self.elements
         segments = self.facts["TensorProto.Segment"]
@@ -122,11 +123,11 @@ class Payloads:
         is_sound = is_stated & (begin >= 0) & (begin <= end) & (end <= self.elements)
         return np.where(self.has_segment, np.where(is_sound, end - begin, -1), self.elements)
 
-    def of(self, *names: str) -> Any:
+    def has_type(self, *names: str) -> Any:
         """Return whether each tensor is of one of the data types."""
-        is_one = np.zeros(_ROWS, bool)
-        is_one[[BY_NAME[name].number for name in names]] = True
-        return is_one[self.numbers]
+        is_requested = np.zeros(_ROWS, bool)
+        is_requested[[BY_NAME[name].number for name in names]] = True
+        return is_requested[self.numbers]
 
     def has(self, field: str) -> Any:
         """Return whether each tensor is inline and has elements in a field."""
@@ -135,25 +136,27 @@ class Payloads:
     @cached_property
     def count(self) -> Any:
         """The lengths of the lists that the tensors' types require; -1 where counting would take too long."""
-        held = np.zeros(len(self.elements), np.int64)  # pages take no memory until they are written to
-        makers = {"int32_data": int32_numbers, "int64_data": int64_numbers, "uint64_data": uint64_numbers}
+        counts_by_tensor = np.zeros(len(self.elements), np.int64)  # pages take no memory until they are written to
+        number_columns = {"int32_data": int32_numbers, "int64_data": int64_numbers, "uint64_data": uint64_numbers}
         for location, field in enumerate(FIELDS):
-            is_here = (self.own_location == location) & is_filled(self.facts.TensorProto, field)
-            if not is_here.any():
+            has_list = (self.own_location == location) & is_filled(self.facts.TensorProto, field)
+            if not has_list.any():
                 continue
             counts = (
-                self.facts.derive(makers[field]).count if field in makers else self.facts.TensorProto.records(field)[2]
+                self.facts.derive(number_columns[field]).count
+                if field in number_columns
+                else self.facts.TensorProto.records(field)[2]
             )
-            held[is_here] = counts[is_here]
-        return held
+            counts_by_tensor[has_list] = counts[has_list]
+        return counts_by_tensor
 
     @cached_property
     def count_bytes(self) -> Any:
         """The sizes in bytes of the lists that the tensors' types require."""
         sizes = np.zeros(len(self.elements), np.int64)
         for location, field in enumerate(FIELDS):
-            is_here = (self.own_location == location) & is_filled(self.facts.TensorProto, field)
-            sizes[is_here] = self.facts.TensorProto.records(field)[3][is_here]
+            has_list = (self.own_location == location) & is_filled(self.facts.TensorProto, field)
+            sizes[has_list] = self.facts.TensorProto.records(field)[3][has_list]
         return sizes
 
     @cached_property
@@ -184,13 +187,13 @@ class Numbers:
 
     def __init__(self, facts: Facts, field: str) -> None:
         payloads = facts.derive(Payloads)
-        wanted = payloads.has(field)
-        n = len(wanted)
+        is_scanned = payloads.has(field)
+        n = len(is_scanned)
         if not is_filled(facts.TensorProto, field).any():
             self.count = self.low = self.high = self.last = np.broadcast_to(np.int64(0), n)
             self.is_whole = np.broadcast_to(np.False_, n)
             return
-        numbers, flags = measure_numbers(facts.columns, "TensorProto", field, wanted.view(np.uint8))
+        numbers, flags = measure_numbers(facts.columns, "TensorProto", field, is_scanned.view(np.uint8))
         self.count, self.low, self.high, self.last = np.frombuffer(numbers, np.int64).reshape(4, n)
         self.is_whole = np.frombuffer(flags, bool)
 
@@ -218,12 +221,12 @@ def raw_bytes(facts: Facts) -> tuple[Any, Any]:
     """
     payloads = facts.derive(Payloads)
     is_inline = payloads.has("raw_data")
-    is_cut = is_inline & (payloads.last_bits > 0)
-    wanted = is_inline & payloads.of("BOOL")
-    if not (is_cut.any() or wanted.any()):
-        return (np.broadcast_to(np.uint8(0), len(wanted)),) * 2
-    ends: Any = np.where(is_cut, payloads.size, 0)
-    columns = measure_bytes(facts.columns, "TensorProto", "raw_data", wanted.view(np.uint8), ends)
+    has_unused_bits = is_inline & (payloads.last_bits > 0)
+    is_bool = is_inline & payloads.has_type("BOOL")
+    if not (has_unused_bits.any() or is_bool.any()):
+        return (np.broadcast_to(np.uint8(0), len(is_bool)),) * 2
+    ends: Any = np.where(has_unused_bits, payloads.size, 0)
+    columns = measure_bytes(facts.columns, "TensorProto", "raw_data", is_bool.view(np.uint8), ends)
     high, last = np.frombuffer(columns, np.uint8).reshape(2, -1)
     return high, last
 
@@ -241,9 +244,9 @@ def strings(facts: Facts) -> tuple[Any, Any]:
 
     The first 1 MiB of a tensor is scanned, and 16 MiB of a document.
     """
-    wanted = facts.derive(Payloads).has("string_data")
-    if not wanted.any():
-        return (np.broadcast_to(np.int64(-1), len(wanted)),) * 2
-    columns = measure_strings(facts.columns, "TensorProto", "string_data", wanted.view(np.uint8))
-    broken, odd = np.frombuffer(columns, np.int64).reshape(2, -1)
-    return broken, odd
+    has_strings = facts.derive(Payloads).has("string_data")
+    if not has_strings.any():
+        return (np.broadcast_to(np.int64(-1), len(has_strings)),) * 2
+    columns = measure_strings(facts.columns, "TensorProto", "string_data", has_strings.view(np.uint8))
+    first_invalid, first_odd = np.frombuffer(columns, np.int64).reshape(2, -1)
+    return first_invalid, first_odd

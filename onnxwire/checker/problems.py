@@ -17,32 +17,33 @@ if TYPE_CHECKING:
     from onnxwire.checker.facts import Finding, Table
     from onnxwire.checker.registry import Rule
 
-_BATCH = 4096  # problems whose offsets are looked up at a time
-_MIN_SHARED_ROWS = 64  # of arrays that are compared with those of earlier findings
+_BATCH_ROWS = 4096  # problems whose offsets are looked up at a time
+_MIN_SHARED_ROWS = 64  # minimum length of arrays that are compared with those of earlier findings
 
 
 class _Group(NamedTuple):
-    """One finding of a rule. rows: the rows of `found.table` within the limit, int32."""
+    """One finding of a rule. rows: the rows of `finding.table` within the limit, int32."""
 
     rule: Rule
-    found: Finding
+    finding: Finding
     rows: NDArray[np.int32]
     is_placed: bool
 
     def read(self, start: int, stop: int) -> Iterator[Problem]:
-        for first in range(start, stop, _BATCH):
-            rows = self.rows[first : min(first + _BATCH, stop)]
-            offsets = self.found.table.offset_of(rows).tolist() if self.is_placed else [-1] * len(rows)
+        """Yield the problems of a range of the rows."""
+        for batch_start in range(start, stop, _BATCH_ROWS):
+            rows = self.rows[batch_start : min(batch_start + _BATCH_ROWS, stop)]
+            offsets = self.finding.table.offset_of(rows).tolist() if self.is_placed else [-1] * len(rows)
             for row, offset in zip(rows.tolist(), offsets, strict=True):
-                yield make_problem(self.rule.id, self.rule.severity, self.found, row, offset)
+                yield make_problem(self.rule.id, self.rule.severity, self.finding, row, offset)
 
 
 class Problems(Sequence[Problem]):
-    """The findings of `check`: a sequence of Problem, each made when it is read. It equals a list of the same problems.
+    """The findings of `check`: a sequence of Problem, each created on access. It equals a list of the same problems.
 
     omitted: the number of violations beyond the limit of `check`, by rule; only nonzero numbers. checked: the numbers
-    of applied "rules" and of checked "nodes" and "tensors". in_baseline: the number of violations that are left out, as
-    the trusted model has them, too; None for a check without a baseline.
+    of applied "rules" and of checked "nodes" and "tensors". in_baseline: the number of violations that are
+    omitted because the trusted model has them, too; None for a check without a baseline.
     """
 
     __slots__ = ("_groups", "_n", "checked", "in_baseline", "omitted")
@@ -54,19 +55,19 @@ class Problems(Sequence[Problem]):
         self.in_baseline: int | None = None
         self.checked = {"rules": 0, "nodes": 0, "tensors": 0}
 
-    def add(self, rule: Rule, found: Finding, limit: int | None, is_placed: bool) -> int | None:
+    def add(self, rule: Rule, finding: Finding, limit: int | None, is_placed: bool) -> int | None:
         """Append a finding of a rule, up to the limit, and count the rest. Returns the remainder of the limit."""
-        rows = found.rows
+        rows = finding.rows
         if limit is not None and len(rows) > limit:
             self.omitted[rule.id] = self.omitted.get(rule.id, 0) + len(rows) - limit
             rows = rows[:limit]
         if len(rows):
-            kept = rows.astype(np.int32)
-            if len(kept) >= _MIN_SHARED_ROWS:
+            rows32 = rows.astype(np.int32)
+            if len(rows32) >= _MIN_SHARED_ROWS:
                 # Rules with the same rows share one array.
-                kept = next((group.rows for group in self._groups if _are_equal(group.rows, kept)), kept)
-            self._groups.append(_Group(rule, found, kept, is_placed))
-            found.release_rows()
+                rows32 = next((group.rows for group in self._groups if _are_equal(group.rows, rows32)), rows32)
+            self._groups.append(_Group(rule, finding, rows32, is_placed))
+            finding.release_rows()
             self._n += len(rows)
         return None if limit is None else limit - len(rows)
 
@@ -75,27 +76,27 @@ class Problems(Sequence[Problem]):
         counts = dict.fromkeys(SEVERITIES, 0)
         for group in self._groups:
             counts[group.rule.severity] += len(group.rows)
-        for id, more in self.omitted.items():
-            counts[rules(id not in rules())[id].severity] += more
+        for id, n_omitted in self.omitted.items():
+            counts[rules(id not in rules())[id].severity] += n_omitted
         return counts
 
     def by_rule(self) -> Iterator[tuple[Rule, int, Iterator[Problem]]]:
         """Yield each broken rule, the number of its violations (including those beyond the limit), and its problems."""
-        for rule, some in groupby(self._groups, key=lambda group: group.rule):
-            same = list(some)
-            kept = sum(len(group.rows) for group in same)
-            yield rule, kept + self.omitted.get(rule.id, 0), _chain(same)
+        for rule, rule_groups in groupby(self._groups, key=lambda group: group.rule):
+            groups = list(rule_groups)
+            n_stored = sum(len(group.rows) for group in groups)
+            yield rule, n_stored + self.omitted.get(rule.id, 0), _chain(groups)
 
     def findings(self) -> Iterator[tuple[Rule, Finding, NDArray[np.int32]]]:
         """Yield each rule and finding with its rows within the limit."""
         for group in self._groups:
-            yield group.rule, group.found, group.rows
+            yield group.rule, group.finding, group.rows
 
     def rows(self, rules: Container[str]) -> Iterator[tuple[str, Table, NDArray[np.int32]]]:
         """Yield the violations of some rules: the id of the rule, a table of the facts, and its rows."""
         for group in self._groups:
             if group.rule.id in rules:
-                yield group.rule.id, group.found.table, group.rows
+                yield group.rule.id, group.finding.table, group.rows
 
     def __len__(self) -> int:
         return self._n
@@ -128,14 +129,16 @@ class Problems(Sequence[Problem]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, (Problems, list)):
             return NotImplemented
-        return len(self) == len(other) and all(ours == theirs for ours, theirs in zip(self, other, strict=True))
+        return len(self) == len(other) and all(
+            own_problem == other_problem for own_problem, other_problem in zip(self, other, strict=True)
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        more = sum(self.omitted.values())
+        n_omitted = sum(self.omitted.values())
         shown = [*map(repr, self[:10])] + (["..."] if self._n > 10 else [])
-        return f"[{', '.join(shown)}]" + (f" and {more:,} more" if more else "")
+        return f"[{', '.join(shown)}]" + (f" and {n_omitted:,} more" if n_omitted else "")
 
 
 def _are_equal(left: NDArray[np.int32], right: NDArray[np.int32]) -> bool:

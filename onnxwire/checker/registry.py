@@ -12,11 +12,12 @@ of the rule:
         },
     }
 
-A third element, {name: function of the sheet that returns a column}, adds names to the message. Messages are made
-later, so the function of a column must not call `derive` or read the document. A list of entries describes several
-faults of one rule. The key ("NodeProto", "NodeProto.domain") checks nodes of documents in which some node has a domain,
-and ("NodeProto.input", "FunctionProto") node inputs of documents that have functions: conditions are not called for
-documents that cannot meet them. A check that needs more is a function with the decorator `rule`.
+A third element, {name: function of the sheet that returns a column}, adds names to the message. Messages are
+formatted after the check, so the function of a column must not call `derive` or read the document. A list of entries
+describes several faults of one rule. The key ("NodeProto", "NodeProto.domain") checks nodes of documents in which some
+node has a domain, and ("NodeProto.input", "FunctionProto") node inputs of documents that have functions: conditions are
+not called for documents that cannot meet them. A check that does not fit the table is a function with the decorator
+`rule`.
 """
 
 from __future__ import annotations
@@ -149,16 +150,16 @@ def _load(name: str) -> None:
 def _register(name: str) -> None:
     """Import a module of `rules/` and register its table; its functions register themselves."""
     module = import_module(f"onnxwire.checker.rules.{name}")
-    added: dict[str, list[Check]] = {}
+    checks_by_rule: dict[str, list[Check]] = {}
     for key, entries in getattr(module, "RULES", {}).items():
         tables = (key,) if isinstance(key, str) else key
         for id, entry in entries.items():
             for condition, message, *columns in entry if isinstance(entry, list) else [entry]:
                 find = partial(_find_rows, tables[0], condition, message, columns[0] if columns else {})
-                added.setdefault(id, []).append(Check(tables, find))
-    if _checks.keys() & added.keys():
-        raise ValueError(f"two modules check the rules {sorted(_checks.keys() & added.keys())}")
-    _checks.update(added)
+                checks_by_rule.setdefault(id, []).append(Check(tables, find))
+    if _checks.keys() & checks_by_rule.keys():
+        raise ValueError(f"two modules check the rules {sorted(_checks.keys() & checks_by_rule.keys())}")
+    _checks.update(checks_by_rule)
 
 
 def _find_rows(
@@ -166,13 +167,13 @@ def _find_rows(
 ) -> Sequence[Finding]:
     """Return the rows of a table that meet the condition of an entry of `RULES`, as no or one finding."""
     sheet = facts.table(table)
-    found = condition(sheet)
-    if isinstance(found, np.ndarray) and found.dtype is _BOOL:
-        rows = found.nonzero()[0]
+    condition_result = condition(sheet)
+    if isinstance(condition_result, np.ndarray) and condition_result.dtype is _BOOL:
+        rows = condition_result.nonzero()[0]
         if not len(rows):
             return ()
         return (Finding(sheet, rows, message, {name: column(sheet) for name, column in columns.items()}),)
-    finding = sheet.at(found, message)
+    finding = sheet.at(condition_result, message)
     if not len(finding.rows):
         return ()
     finding.columns = {name: column(sheet) for name, column in columns.items()}
@@ -215,8 +216,8 @@ def find(id: str, facts: Facts) -> Iterator[Finding]:
 
 def load_for(present: frozenset[str], untrusted: bool = False) -> None:
     """Import the modules of rules that can find something in a document; present: see `Facts`."""
-    for name, needed in (MODULES | SECURITY_MODULES if untrusted else MODULES).items():
-        if not needed or not present.isdisjoint(needed):
+    for name, sheet_names in (MODULES | SECURITY_MODULES if untrusted else MODULES).items():
+        if not sheet_names or not present.isdisjoint(sheet_names):
             _load(name)
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onnxwire.checker.registry import Find
     from onnxwire.io.source import Source
 
-    _Words = tuple[str, ...] | str | None  # rule ids and severities
+    _Selectors = tuple[str, ...] | str | None  # rule ids and severities
 
 _MAX_ENCODED_BYTES = 1 << 26  # size up to which messages are encoded with their weights
 
@@ -63,23 +63,26 @@ def check(
     damaged bytes and SourceError as `load` does; ValueError for an unknown rule id and for a limit below 1; DecodeError
     and SourceError for an unreadable table of operators. The same errors are raised for the baseline.
     """
-    select, ignore = _words(select), _words(ignore)
+    select, ignore = _as_selectors(select), _as_selectors(ignore)
     _choose(select, ignore, untrusted)  # called only to raise its errors
     if limit is not None and limit < 1:
         raise FieldValueError(f"limit is {limit}; give a number from 1 on, or None for no limit")
     if max_elements < 1:
         raise FieldValueError(f"max_elements is {max_elements}; give a number from 1 on")
-    known = None if operators is None else load_operators(operators)
+    operator_table = None if operators is None else load_operators(operators)
     with ExitStack() as stack:
 
         def open_facts(source: Source | Message, type: builtins.type[Message]) -> tuple[Message, Facts]:
+            """Return the message of a source, and its facts."""
             if isinstance(source, Message):
-                facts = _facts_of(source, ir_version, checksums, known)
+                facts = _facts_of(source, ir_version, checksums, operator_table)
                 facts.max_elements = max_elements
                 return source, facts
             message = stack.enter_context(load(source, type, untrusted=untrusted))
             document = message._document
-            return message, Facts(document, message.__class__, ir_version, checksums, True, None, known, max_elements)
+            return message, Facts(
+                document, message.__class__, ir_version, checksums, True, None, operator_table, max_elements
+            )
 
         if baseline is None:
             return _run(open_facts(source, type)[1], select, ignore, limit, untrusted)
@@ -127,29 +130,30 @@ def _without_weights(message: Message) -> Message:
     ]
     with tempfile.TemporaryFile() as file:
         file.truncate(max((length for _, length in weights), default=1))
-        hole = open_document(file)
+        zeros = open_document(file)
     for tensor, length in weights:
-        tensor._share("raw_data", memoryview(payload_at(hole, 0, length)))
+        tensor._share("raw_data", memoryview(payload_at(zeros, 0, length)))
     return copy
 
 
 def _run(
     facts: Facts,
-    select: _Words,
-    ignore: _Words,
+    select: _Selectors,
+    ignore: _Selectors,
     limit: int | None,
     untrusted: bool,
     baseline: Baseline | None = None,
 ) -> Problems:
+    """Apply the rules to a document and release its facts. baseline: selects the findings, if there is one."""
     problems = Problems()
     n_rules, plan = _plan(select, ignore, facts.ir_version, facts.present, untrusted)
     problems.checked |= {"rules": n_rules, "nodes": facts.count("NodeProto"), "tensors": facts.count("TensorProto")}
     try:
-        for rule, finds in plan:
-            left = limit
-            for find in finds:
-                for found in find(facts) if baseline is None else baseline.select(rule.id, find(facts)):
-                    left = problems.add(rule, found, left, facts.columns.is_placed)
+        for rule, find_functions in plan:
+            limit_left = limit
+            for find in find_functions:
+                for finding in find(facts) if baseline is None else baseline.select(rule.id, find(facts)):
+                    limit_left = problems.add(rule, finding, limit_left, facts.columns.is_placed)
     finally:
         facts.release()
     if baseline is not None:
@@ -159,7 +163,7 @@ def _run(
 
 @lru_cache(256)
 def _plan(
-    select: _Words, ignore: _Words, ir_version: int | None, present: frozenset[str], untrusted: bool
+    select: _Selectors, ignore: _Selectors, ir_version: int | None, present: frozenset[str], untrusted: bool
 ) -> tuple[int, list[tuple[Rule, list[Find]]]]:
     """Return the number of rules that apply, and the functions to call; present: see `Facts`."""
     load_for(present, untrusted)
@@ -168,7 +172,7 @@ def _plan(
         for rule in _choose(select, ignore, untrusted)
         if rule.id not in unchecked() and rule.applies_to(ir_version)
     ]
-    return len(chosen), [(rule, finds) for rule in chosen if (finds := checks_of(rule.id, present))]
+    return len(chosen), [(rule, find_functions) for rule in chosen if (find_functions := checks_of(rule.id, present))]
 
 
 def choose(
@@ -178,22 +182,29 @@ def choose(
 
     Raises ValueError for an unknown rule id, and for a rule of security without `untrusted`.
     """
-    return list(_choose(_words(select), _words(ignore), untrusted))
+    return list(_choose(_as_selectors(select), _as_selectors(ignore), untrusted))
 
 
 @lru_cache(256)
-def _choose(select: _Words, ignore: _Words, untrusted: bool) -> tuple[Rule, ...]:
+def _choose(select: _Selectors, ignore: _Selectors, untrusted: bool) -> tuple[Rule, ...]:
     table = rules(untrusted)
-    picked = _expand(select, untrusted) if select is not None else set(table)
-    picked -= _expand(ignore or (), untrusted)
-    return tuple(sorted((table[id] for id in table if id in picked), key=lambda rule: SEVERITIES.index(rule.severity)))
+    chosen_ids = _expand(select, untrusted) if select is not None else set(table)
+    chosen_ids -= _expand(ignore or (), untrusted)
+    return tuple(
+        sorted((table[id] for id in table if id in chosen_ids), key=lambda rule: SEVERITIES.index(rule.severity))
+    )
 
 
-def _words(words: Iterable[str] | str | None) -> _Words:
-    return words if words is None or isinstance(words, str) or not isinstance(words, Iterable) else tuple(words)
+def _as_selectors(selectors: Iterable[str] | str | None) -> _Selectors:
+    return (
+        selectors
+        if selectors is None or isinstance(selectors, str) or not isinstance(selectors, Iterable)
+        else tuple(selectors)
+    )
 
 
 def _expand(words: Iterable[str] | str, untrusted: bool) -> set[str]:
+    """Return the ids of the rules that ids of rules, severities and "security" select."""
     table = rules(untrusted)
     ids: set[str] = set()
     for word in [words] if isinstance(words, str) or not isinstance(words, Iterable) else words:

@@ -40,7 +40,7 @@ class SarifWriter:
         return {
             "name": "onnxwire",
             "version": __version__,
-            "rules": [_described(rule) for rule in self.rules],
+            "rules": [_rule_descriptor(rule) for rule in self.rules],
         }
 
     def add(self, file: str, problems: Problems) -> None:
@@ -54,6 +54,7 @@ class SarifWriter:
             self.omitted[artifact["uri"]] = problems.omitted
 
     def _result(self, artifact: dict[str, str], problem: Problem, in_baseline: int | None) -> dict[str, Any]:
+        """Return the result object of a problem."""
         location: dict[str, Any] = {"physicalLocation": {"artifactLocation": artifact}}
         if problem.offset is not None:
             location["physicalLocation"]["region"] = {"byteOffset": problem.offset}
@@ -77,27 +78,27 @@ class SarifWriter:
         invocation: dict[str, Any] = {"executionSuccessful": not self.faults}
         if self.faults:
             invocation["toolExecutionNotifications"] = self.faults
-        more = f',\n"properties": {json.dumps({"omitted": self.omitted})}' if self.omitted else ""
-        self.out.write(f'\n],\n"invocations": [{json.dumps(invocation)}]{more}\n}}]}}\n')
+        properties = f',\n"properties": {json.dumps({"omitted": self.omitted})}' if self.omitted else ""
+        self.out.write(f'\n],\n"invocations": [{json.dumps(invocation)}]{properties}\n}}]}}\n')
 
 
-def _described(rule: Rule) -> dict[str, Any]:
+def _rule_descriptor(rule: Rule) -> dict[str, Any]:
     """Return the reportingDescriptor of a rule. The tags of security rules are those that code hosts understand."""
     properties: dict[str, Any] = {"scope": rule.scope, "source": rule.source}
-    described = {
+    descriptor = {
         "id": rule.id,
         "shortDescription": {"text": rule.text},
         "defaultConfiguration": {"level": rule.severity},
         "properties": properties,
     }
     if rule.explanation:
-        described["fullDescription"] = described["help"] = {"text": rule.explanation}
+        descriptor["fullDescription"] = descriptor["help"] = {"text": rule.explanation}
     if rule.weaknesses:
         weaknesses = [name.lower() for name in rule.weaknesses if name.startswith("CWE-")]
         properties["tags"] = ["security", *(f"external/cwe/{name}" for name in weaknesses)]
         properties["weaknesses"] = list(rule.weaknesses)
         properties["security-severity"] = _SECURITY_SEVERITIES[rule.severity]
-    return described
+    return descriptor
 
 
 def uri_of(path: str) -> str:

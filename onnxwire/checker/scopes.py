@@ -36,7 +36,8 @@ class Scopes:
     function_outputs: the meaning of each element of FunctionProto.output. defined: for each element of
     NodeProto.output, the earlier meanings of its name; all_defined: the bitwise or of these flags; inputs,
     initializers, sparse: the earlier meanings for each ValueInfoProto, TensorProto and SparseTensorProto.
-    is_main, is_algorithm, is_nested: whether each GraphProto is of a kind, and False for no graph, -1.
+    is_main, is_algorithm, is_nested: whether each GraphProto is of that kind; a further last element, False, is for the
+    index -1, which means no graph.
     graph_kind, graph_function: for each GraphProto, MAIN ... ALGORITHM, and the function that contains it, or -1.
     node_graph_kind, node_function: the same for the graph of a node; MAIN for nodes directly in functions.
     """
@@ -44,15 +45,15 @@ class Scopes:
     def __init__(self, facts: Facts) -> None:
         graphs, nodes, attributes = facts.GraphProto, facts.NodeProto, facts.AttributeProto
         walk = Walk(facts.columns)
-        main = true_rows(graphs.under("ModelProto.graph") | (graphs.edge < 0))
-        algorithms = others = main[:0]
+        main_graphs = true_rows(graphs.under("ModelProto.graph") | (graphs.edge < 0))
+        algorithms = initializations = main_graphs[:0]
         if "TrainingInfoProto" in facts.present:
             algorithms = true_rows(graphs.under("TrainingInfoProto.algorithm"))
-            others = true_rows(graphs.under("TrainingInfoProto.initialization"))
+            initializations = true_rows(graphs.under("TrainingInfoProto.initialization"))
         walk.walk(
-            int(main[0]) if len(main) else -1,
+            int(main_graphs[0]) if len(main_graphs) else -1,
             algorithms.tolist(),
-            others.tolist(),
+            initializations.tolist(),
             list(range(facts.FunctionProto.n)),
         )
         self._uses = walk.uses
@@ -71,9 +72,9 @@ class Scopes:
         self.sparse = np.frombuffer(walk.sparse, np.uint8)
         kinds = np.full(graphs.n + 1, NESTED, np.uint8)
         self.graph_kind = kinds[:-1]
-        self.graph_kind[main] = MAIN
+        self.graph_kind[main_graphs] = MAIN
         self.graph_kind[algorithms] = ALGORITHM
-        self.graph_kind[others] = INITIALIZATION
+        self.graph_kind[initializations] = INITIALIZATION
         self.is_main, self.is_algorithm, self.is_nested = kinds == MAIN, kinds == ALGORITHM, kinds == NESTED
         self.is_nested[-1] = False
         # A nested graph is in the function of the node that contains it, or of the parameter whose default it is. Outer
@@ -87,20 +88,20 @@ class Scopes:
         self.owner = np.full(graphs.n, -1, np.int32)
         if "AttributeProto.g" in facts.present or "AttributeProto.graphs" in facts.present:
             nested = true_rows(graphs.under("AttributeProto.g", "AttributeProto.graphs"))
-            holders = graphs.parent[nested]
-            in_node = attributes.under("NodeProto.attribute")[holders]
-            self.owner[nested[in_node]] = attributes.parent[holders[in_node]]
-            in_default = attributes.under("FunctionProto.attribute_proto")[holders]
-            self.graph_function[nested[in_default]] = attributes.parent[holders[in_default]]
+            parent_attributes = graphs.parent[nested]
+            in_node = attributes.under("NodeProto.attribute")[parent_attributes]
+            self.owner[nested[in_node]] = attributes.parent[parent_attributes[in_node]]
+            in_default = attributes.under("FunctionProto.attribute_proto")[parent_attributes]
+            self.graph_function[nested[in_default]] = attributes.parent[parent_attributes[in_default]]
             for depth in unique(graphs.depth[nested]).tolist():
-                some = nested[graphs.depth[nested] == depth]
-                owned = some[self.owner[some] >= 0]
-                self.graph_function[owned] = self.node_function[self.owner[owned]]
-                inside = np.zeros(graphs.n + 1, bool)
-                inside[some] = True
-                rows = true_rows(inside[self.node_graph])
+                graphs_at_depth = nested[graphs.depth[nested] == depth]
+                in_nodes = graphs_at_depth[self.owner[graphs_at_depth] >= 0]
+                self.graph_function[in_nodes] = self.node_function[self.owner[in_nodes]]
+                is_at_depth = np.zeros(graphs.n + 1, bool)
+                is_at_depth[graphs_at_depth] = True
+                rows = true_rows(is_at_depth[self.node_graph])
                 self.node_function[rows] = self.graph_function[self.node_graph[rows]]
 
     def has_use(self, meaning: int) -> bool:
-        """Return whether any element of NodeProto.input has a given meaning."""
+        """Return whether any element of NodeProto.input has a meaning."""
         return meaning in self._uses

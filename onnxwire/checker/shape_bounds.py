@@ -16,15 +16,27 @@ from onnxwire.checker.constant_inputs import ARGUMENT, INSPECTORS, integers_of
 from onnxwire.checker.declared_types import DeclaredTypes
 from onnxwire.checker.facts import EMPTY, repeats, true_rows
 from onnxwire.checker.function_calls import MAIN, FunctionCalls
-from onnxwire.checker.input_shapes import ROWS, misfit
-from onnxwire.checker.kernel_sizes import BUFFERS, INEXACT_OF_LIBRARIES, OPERATORS_OF_LIBRARIES, TEXT_OPERATORS
+from onnxwire.checker.input_shapes import ROWS, find_misfit
+from onnxwire.checker.kernel_sizes import (
+    BUFFERS,
+    INEXACT_SIZE_LIBRARY_OPERATORS,
+    OPERATORS_OF_LIBRARIES,
+    TEXT_OPERATORS,
+)
 from onnxwire.checker.known_results import KnownResults, Result
 from onnxwire.checker.layout_operators import INEXACT_LAYOUTS, LAYOUT_OPERATORS
 from onnxwire.checker.network_inputs import NETWORK_INSPECTORS
 from onnxwire.checker.node_call import NodeCall, Scope
 from onnxwire.checker.rules.node import Calls
-from onnxwire.checker.shape_operators import COMPARED, EXACT, INEXACT, OPERATORS, RANDOM, SIZE_INPUTS
-from onnxwire.checker.shape_values import FIXED, OMITTED, UNKNOWN, Value
+from onnxwire.checker.shape_operators import (
+    EXACT_SHAPE_OPERATORS,
+    EXACT_SIZE_OPERATORS,
+    INEXACT_SIZE_OPERATORS,
+    OPERATORS,
+    RANDOM_OPERATORS,
+    SIZE_INPUTS,
+)
+from onnxwire.checker.shape_values import OMITTED, UNKNOWN, UNKNOWN_CONSTANT, Value
 from onnxwire.checker.small_constants import SmallConstants
 from onnxwire.tensor.dtypes import EXTERNAL
 
@@ -36,15 +48,17 @@ if TYPE_CHECKING:
 
 MAX_ITERATIONS = 10_000_000  # maximum product of the iterations of all loops around a node
 MAX_TOTAL_FACTOR = 16  # limit of the elements of all constants together, as multiple of max_elements
-MAX_GIVEN_FACTOR = 64  # limit of a value whose size depends on an input's declared shape, as multiple of max_elements
+# The limit of a value whose size depends on an input's declared shape, as multiple of max_elements.
+MAX_INPUT_DEPENDENT_FACTOR = 64
 MAX_STORED_FACTOR = 16  # limit of a value derived from a stored weight, as multiple of the weight's elements
 _MAX_BODY_RUNS = 64
 _MAX_CALL_DEPTH = 48
+# The budget of evaluated nodes and values: the number of those in the model, times the factor, plus the minimum.
 _BUDGET_FACTOR, _MIN_BUDGET = 1, 20_000
 _STRING = 8  # TensorProto.STRING
 _MAX_EXPONENT = 63
 _ALL_OPERATORS: dict[str, Any] = OPERATORS | LAYOUT_OPERATORS | OPERATORS_OF_LIBRARIES
-_ALL_INEXACT = INEXACT | frozenset((*INEXACT_OF_LIBRARIES, *INEXACT_LAYOUTS))
+_ALL_INEXACT = INEXACT_SIZE_OPERATORS | frozenset((*INEXACT_SIZE_LIBRARY_OPERATORS, *INEXACT_LAYOUTS))
 _SEQUENCE_OPERATORS = frozenset(
     ("SequenceAt", "SequenceErase", "SequenceInsert", "SequenceLength", "SequenceConstruct", "SequenceMap")
     + ("ConcatFromSequence", "Identity", "If", "Loop", "Scan", "SplitToSequence")
@@ -58,11 +72,13 @@ _SIZING_OPERATORS = frozenset(
 class ShapeBounds:
     """The findings about sizes and loops, by `facts.derive(ShapeBounds)`.
 
-    elements: for nodes with a too large output, the lower bound of its element count; overflows: the nodes whose bound
-    is 2**63 or more; texts: for nodes with too long strings, the lower bound of their bytes. endless: nodes of loops
-    that do not end; unbounded: loops that only a condition on data ends; iterations: the number of iterations of loops
-    that take too many. hidden: nodes with a size that is computed from constants by operators that are not evaluated,
-    and the index of that input. faults: per kind in constant_inputs.py, the text of the fault by the row of the node.
+    elements: for nodes with an output that is too large, the lower bound of its element count. overflows: the nodes
+    whose bound is 2**63 or more. texts: for nodes whose strings are too long, the lower bound of their bytes.
+    endless: nodes of loops that do not end. unbounded: loops that only a condition on data ends. iterations: the number
+    of iterations of loops that run too often. hidden: nodes with a size that operators which are not evaluated compute
+    from constants, and the index of that input. faults: by kind (see constant_inputs.py) and row of the node, a text
+    about the fault. contradicted: for each ValueInfoProto that declares another shape than its node produces, the
+    produced shape.
     total: the first node at which the sum of the constants' elements exceeds the limit, and the sum; or None.
     """
 
@@ -80,7 +96,7 @@ class ShapeBounds:
         self.hidden: dict[int, int] = {}
         self.total: tuple[int, int] | None = None
         self._total = 0
-        self.known = KnownResults()
+        self.results_cache = KnownResults()
         self.budget = 0
         self._recorded: list[tuple[dict[int, Any], Any]] = []  # faults of the node that is evaluated
         self._op_types = constants.column("NodeProto", "op_type")
@@ -97,35 +113,35 @@ class ShapeBounds:
                 self._operators[id] = operator
         inspectors = INSPECTORS | NETWORK_INSPECTORS
         self._inspectors = {id: inspect for name, inspect in inspectors.items() if (id := facts.find(name)) >= 0}
-        with_input_shapes = {id for name in ROWS if (id := facts.find(name)) >= 0}
+        operators_with_input_shapes = {id for name in ROWS if (id := facts.find(name)) >= 0}
         self._buffers = {id: size for name, size in BUFFERS.items() if (id := facts.find(name)) >= 0}
         for name, method in (("If", self._run_if), ("Loop", self._run_loop), ("Scan", self._run_scan)):
             if (id := facts.find(name)) >= 0:
                 self._operators[id] = method
-        self._evaluated = {*self._operators, *self._inspectors, *self._buffers, *with_input_shapes}
-        self._random = {facts.find(name) for name in RANDOM}
+        self._evaluated = {*self._operators, *self._inspectors, *self._buffers, *operators_with_input_shapes}
+        self._random = {facts.find(name) for name in RANDOM_OPERATORS}
         self._constant = facts.find("Constant")
         self._body_starts, self._bodies, self._body_names = self._find_bodies()
         self.contradicted: dict[int, list[int | None]] = {}
         self._is_compared = bytearray(facts.GraphProto.n)
         self._depth = 0
-        self._trips = 1
+        self._trips = 1  # product of the iterations of the enclosing loops
         self._recursive: set[int] = set()
-        sizes = ("NodeProto", "TensorProto", "ValueInfoProto", "FunctionProto.input", "FunctionProto.output")
-        budget = sum(map(facts.count, sizes)) * _BUDGET_FACTOR + _MIN_BUDGET
+        counted_tables = ("NodeProto", "TensorProto", "ValueInfoProto", "FunctionProto.input", "FunctionProto.output")
+        budget = sum(map(facts.count, counted_tables)) * _BUDGET_FACTOR + _MIN_BUDGET
         if self._calls is not None:
             calls = facts.derive(FunctionCalls)
             self._recursive, self.budget = calls.recursive, budget
             for vertex in calls.order.tolist():
                 if vertex != MAIN:
-                    self._run_unbound(vertex - 1)
+                    self._run_with_unknown_arguments(vertex - 1)
         self.budget = budget
         graphs = facts.GraphProto
-        with_graph = true_rows(
+        outermost_graphs = true_rows(
             graphs.under("ModelProto.graph", "TrainingInfoProto.algorithm", "TrainingInfoProto.initialization")
             | (graphs.edge < 0)
         )
-        for graph in with_graph.tolist():
+        for graph in outermost_graphs.tolist():
             self._run_graph(graph, Scope(None), [])
 
     def _find_bodies(self) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
@@ -135,10 +151,10 @@ class ShapeBounds:
         """
         graphs, attributes = self.facts.GraphProto, self.facts.AttributeProto
         rows = true_rows(graphs.under("AttributeProto.g", "AttributeProto.graphs"))
-        holders = graphs.parent[rows]
-        is_in_node = attributes.under("NodeProto.attribute")[holders]
-        rows, holders = rows[is_in_node], holders[is_in_node]
-        nodes, names = attributes.parent[holders], attributes.name[holders]
+        parent_attributes = graphs.parent[rows]
+        is_in_node = attributes.under("NodeProto.attribute")[parent_attributes]
+        rows, parent_attributes = rows[is_in_node], parent_attributes[is_in_node]
+        nodes, names = attributes.parent[parent_attributes], attributes.name[parent_attributes]
         is_first = ~repeats(nodes, names)
         rows, nodes, names = rows[is_first], nodes[is_first], names[is_first]
         order = np.argsort(nodes, kind="stable")
@@ -147,8 +163,8 @@ class ShapeBounds:
 
     def bodies(self, node: int) -> dict[str, int]:
         """Return the rows of the graphs in attributes of a node by the name of the attribute."""
-        found = range(self._body_starts[node], self._body_starts[node + 1])
-        return {self.facts.text(self._body_names[i]): self._bodies[i] for i in found}
+        positions = range(self._body_starts[node], self._body_starts[node + 1])
+        return {self.facts.text(self._body_names[i]): self._bodies[i] for i in positions}
 
     def nodes_with_bodies(self, *op_types: str) -> Iterator[tuple[int, str]]:
         """Yield each node of some operators that has graphs in attributes, and the operator."""
@@ -171,24 +187,25 @@ class ShapeBounds:
         is_number = array.dtype.kind in "iufb" and array.size <= 64
         return Value(tuple(tensor.dims), array.reshape(-1).tolist() if is_number else None)
 
-    def stored(self, tensor: int) -> Value:
+    def value_of_row(self, tensor: int) -> Value:
         """Return the Value of a row of TensorProto."""
         value = Value(self.constants.dims(tensor), self.constants.numbers(tensor))
         length = self.constants.column("TensorProto", "length")[tensor]
         is_external = self.constants.column("TensorProto", "data_location")[tensor] == EXTERNAL
         value.tensor = -1 if is_external else tensor
-        value.is_fixed = value.is_exact = True
-        value.stored = value.size if is_external else min(value.size, length * 4)
+        value.is_constant = value.is_exact = True
+        value.stored_elements = value.size if is_external else min(value.size, length * 4)
         if self.constants.column("TensorProto", "data_type")[tensor] == _STRING and value.size:
-            value.text = length // value.size
+            value.min_text_bytes = length // value.size
         return value
 
-    def _find(self, scope: Scope | None, name: int) -> Value:
+    def _value_of_name(self, scope: Scope | None, name: int) -> Value:
+        """Return the Value of a name in the innermost scope that has it; UNKNOWN if none does."""
         while scope is not None:
             value = scope.values.get(name)
             if value is None:
                 if name in scope.tensors:
-                    value = scope.values[name] = self.stored(scope.tensors[name])
+                    value = scope.values[name] = self.value_of_row(scope.tensors[name])
                 elif name in scope.inputs:
                     value = scope.values[name] = self._declared(scope.inputs[name])
             if value is not None:
@@ -220,7 +237,7 @@ class ShapeBounds:
         for row in self.graph_rows("SparseTensorProto", "GraphProto.sparse_initializer", graph):
             values = self.constants.column("SparseTensorProto", "values")[row]
             if values >= 0:
-                scope.values[tensors[values]] = FIXED
+                scope.values[tensors[values]] = UNKNOWN_CONSTANT
         outputs = self.graph_rows("ValueInfoProto", "GraphProto.output", graph)
         self.budget -= len(infos) + len(initializers) + len(outputs)
         start = self._first_nodes[graph]
@@ -228,7 +245,7 @@ class ShapeBounds:
         if not self._is_compared[graph]:
             self._is_compared[graph] = True
             self._compare_with_declared(graph, scope, names)
-        return [self._find(scope, names[info]) for info in outputs]
+        return [self._value_of_name(scope, names[info]) for info in outputs]
 
     def graph_rows(self, type_name: str, field: str, graph: int) -> Sequence[int]:
         """Return the rows of a field of a graph."""
@@ -238,7 +255,7 @@ class ShapeBounds:
         return rows[starts[graph] : starts[graph + 1]]
 
     def _compare_with_declared(self, graph: int, scope: Scope, names: Sequence[int]) -> None:
-        """Record the declared types of a graph's values that contradict the shapes that its nodes make."""
+        """Record the declared types of a graph's values that contradict the shapes that its nodes produce."""
         for field in ("GraphProto.output", "GraphProto.value_info"):
             for info in self.graph_rows("ValueInfoProto", field, graph):
                 value, shape = scope.values.get(names[info]), None
@@ -248,29 +265,34 @@ class ShapeBounds:
                 if shape is None or declared is None:
                     continue
                 if len(shape) != len(declared) or any(
-                    None not in (one, other) and one != other for one, other in zip(shape, declared, strict=True)
+                    None not in (dim, declared_dim) and dim != declared_dim
+                    for dim, declared_dim in zip(shape, declared, strict=True)
                 ):
                     self.contradicted.setdefault(info, list(shape[:8]))
 
-    def _run_unbound(self, function: int) -> None:
-        """Evaluate a function with unknown arguments, and keep the result for calls with such arguments."""
-        stopped, total = self.known.n_stopped, self._total
+    def _run_with_unknown_arguments(self, function: int) -> None:
+        """Evaluate a function with unknown arguments, and cache the result for calls with such arguments."""
+        n_stopped, total_before = self.results_cache.n_stopped, self._total
         values = self._run_function(function, [], Scope(None))
-        if stopped == self.known.n_stopped:
-            self.known.add((function, (0, b"")), Result(values, (), self._total - total))
+        if n_stopped == self.results_cache.n_stopped:
+            self.results_cache.add((function, (0, b"")), Result(values, (), self._total - total_before))
 
     def _run_function(self, function: int, arguments: list[Value], scope: Scope) -> list[Value]:
-        inputs, nodes, outputs = ((first[function], count[function]) for first, count in self._function_fields)
+        """Evaluate a function and return the Values of its outputs; a missing argument is unknown."""
+        inputs, nodes, outputs = (
+            (first_rows[function], counts[function]) for first_rows, counts in self._function_fields
+        )
         names = self.constants.elements("FunctionProto.input") if inputs[1] else ()
         for i in range(inputs[1]):
             scope.values[names[inputs[0] + i]] = arguments[i] if i < len(arguments) else UNKNOWN
         self.budget -= inputs[1] + outputs[1]
         self._run_nodes(range(nodes[0], sum(nodes)), scope)
         names = self.constants.elements("FunctionProto.output") if outputs[1] else ()
-        return [self._find(scope, name) for name in names[outputs[0] : sum(outputs)]]
+        return [self._value_of_name(scope, name) for name in names[outputs[0] : sum(outputs)]]
 
     def _run_nodes(self, nodes: range, scope: Scope) -> None:
-        inputs, outputs, values, kind = self._inputs, self._outputs, scope.values, self.known.kind
+        """Evaluate nodes in order, or reuse the results of equal ones, and store the Values of their outputs."""
+        inputs, outputs, values, kind = self._inputs, self._outputs, scope.values, self.results_cache.kind
         self.budget -= len(nodes)
         for node in nodes:
             op_type = self._op_types[node]
@@ -278,120 +300,135 @@ class ShapeBounds:
             has_bodies = self._body_starts[node] < self._body_starts[node + 1]
             start = self._first_inputs[node]
             names = inputs[start : start + self._n_inputs[node]]
-            given = [values.get(name) or self._find(scope, name) if name != EMPTY else OMITTED for name in names]
+            arguments = [
+                values.get(name) or self._value_of_name(scope, name) if name != EMPTY else OMITTED for name in names
+            ]
             start = self._first_outputs[node]
             results = outputs[start : start + self._n_outputs[node]]
             if function < 0 and op_type not in self._evaluated:
                 if has_bodies:
                     self._run_bodies(node, scope)
-                elif self._is_fixed(op_type, given):
-                    values.update(dict.fromkeys(results, FIXED))
+                elif self._is_constant(op_type, arguments):
+                    values.update(dict.fromkeys(results, UNKNOWN_CONSTANT))
                 continue
             key: Hashable = None
             if function < 0 and not has_bodies and EMPTY not in results:
                 attributes = self._attribute_key(node, scope)
                 if attributes is not None:
-                    key = op_type, len(results), attributes, *[value.kind or kind(value) for value in given]
-            result = self.known.get(key) if key is not None else None
+                    key = op_type, len(results), attributes, *[value.kind or kind(value) for value in arguments]
+            result = self.results_cache.get(key) if key is not None else None
             if result is None:
-                reads = self.known.n_reads
-                call = NodeCall(self, scope, node, self.facts.text(op_type), given)
-                is_fixed = not has_bodies and self._is_fixed(op_type, given)
-                result = self._evaluate(call, op_type, function, results, is_fixed)
-                if key is not None and reads == self.known.n_reads and not (given and _has_tensor(result.values)):
-                    self.known.add(key, result)
+                n_reads = self.results_cache.n_reads
+                call = NodeCall(self, scope, node, self.facts.text(op_type), arguments)
+                is_constant = not has_bodies and self._is_constant(op_type, arguments)
+                result = self._evaluate(call, op_type, function, results, is_constant)
+                if (
+                    key is not None
+                    and n_reads == self.results_cache.n_reads
+                    and not (arguments and _has_tensor(result.values))
+                ):
+                    self.results_cache.add(key, result)
             else:
-                for found, fault in result.faults:
-                    found.setdefault(node, fault)
+                for faults_of_kind, fault in result.faults:
+                    faults_of_kind.setdefault(node, fault)
                 self._add_total(node, result.total)
             for name, value in zip(results, result.values, strict=False):
                 if value is not None:
                     values[name] = value
 
-    def _is_fixed(self, op_type: int, given: list[Value]) -> bool:
+    def _is_constant(self, op_type: int, arguments: list[Value]) -> bool:
         """Return whether the outputs of a node without graphs depend on constants only."""
         if op_type in self._random:
             return False
-        for value in given:
-            if not value.is_fixed and value is not OMITTED:
+        for value in arguments:
+            if not value.is_constant and value is not OMITTED:
                 return op_type == self._constant
-        return bool(given) or op_type == self._constant
+        return bool(arguments) or op_type == self._constant
 
     def _attribute_key(self, node: int, scope: Scope) -> tuple[int, bytes] | None:
-        """Return what the attributes of a node are equal by; None if they are long, or depend on those of a call."""
+        """Return a key that nodes with equal attributes share.
+
+        It is None for long attributes, and for attributes in a function whose call has attributes.
+        """
         key = self.constants.attribute_bytes(node)
         return key if not scope.attributes or key == (0, b"") else None
 
-    def _evaluate(self, call: NodeCall, op_type: int, function: int, names: Sequence[int], is_fixed: bool) -> Result:
+    def _evaluate(self, call: NodeCall, op_type: int, function: int, names: Sequence[int], is_constant: bool) -> Result:
+        """Return the result of a node, and record its faults."""
         self._recorded = []
-        total = self._total
-        made: Any = None
+        total_before = self._total
+        results: Any = None
         buffer = self._buffers.get(op_type)
         try:
             if function < 0:
                 self._inspect(self._inspectors.get(op_type), call)
                 if buffer is not None and (size := buffer(call)) is not None:
                     self._accept(call.node, call.op_type, size)
-            made = self._run(self._operators.get(op_type), function, call)
+            results = self._run(self._operators.get(op_type), function, call)
         except (ArithmeticError, ValueError, TypeError, IndexError):
-            made = None  # arguments that the operator does not accept; other rules report them
-        values: list[Value | None] = [FIXED] * len(names) if is_fixed else []
-        if made is not None:
-            values = self._outputs_of(call, function, names, made if isinstance(made, list) else [made], is_fixed)
-        return Result(values, self._recorded, self._total - total)
+            results = None  # arguments that the operator does not accept; other rules report them
+        values: list[Value | None] = [UNKNOWN_CONSTANT] * len(names) if is_constant else []
+        if results is not None:
+            values = self._outputs_of(
+                call, function, names, results if isinstance(results, list) else [results], is_constant
+            )
+        return Result(values, self._recorded, self._total - total_before)
 
-    def _record(self, found: dict[int, Any], node: int, fault: Any) -> None:
-        found.setdefault(node, fault)
-        self._recorded.append((found, fault))
+    def _record_fault(self, faults: dict[int, Any], node: int, fault: Any) -> None:
+        faults.setdefault(node, fault)
+        self._recorded.append((faults, fault))
 
     def _inspect(self, inspector: Any, call: NodeCall) -> None:
-        """Record the faults of a node, and a size that is computed from constants but not known."""
+        """Record the faults of a node, and an unknown size that is computed from constants."""
         for kind, fault in inspector(call) if inspector is not None else ():
-            self._record(self.faults.setdefault(kind, {}), call.node, fault)
-        if call.op_type in ROWS and (fault := misfit(call)):
-            self._record(self.faults.setdefault(ARGUMENT, {}), call.node, fault)
+            self._record_fault(self.faults.setdefault(kind, {}), call.node, fault)
+        if call.op_type in ROWS and (fault := find_misfit(call)):
+            self._record_fault(self.faults.setdefault(ARGUMENT, {}), call.node, fault)
         for position in SIZE_INPUTS.get(call.op_type, ()):
             size = call.value(position)
-            if size is not None and size is not OMITTED and size.is_fixed and size.data is None:
-                self._record(self.hidden, call.node, position)
+            if size is not None and size is not OMITTED and size.is_constant and size.data is None:
+                self._record_fault(self.hidden, call.node, position)
         if call.op_type in OPERATORS and call.op_type not in _SEQUENCE_OPERATORS:
             for value in call.inputs:
                 if value.sequence is not None:
-                    self._record(self.faults.setdefault(ARGUMENT, {}), call.node, "a sequence in place of a tensor")
+                    self._record_fault(
+                        self.faults.setdefault(ARGUMENT, {}), call.node, "a sequence in place of a tensor"
+                    )
 
     def _outputs_of(
-        self, call: NodeCall, function: int, names: Sequence[int], made: list[Value], is_fixed: bool
+        self, call: NodeCall, function: int, names: Sequence[int], results: list[Value], is_constant: bool
     ) -> list[Value | None]:
         """Return the Values of a node's outputs, None for those that are not known."""
         if not names:
             return []
-        stored, is_bound, is_certain, is_exact = 0, False, True, function < 0 and call.op_type in COMPARED
+        stored_elements, is_lower_bound, is_certain = 0, False, True
+        is_exact = function < 0 and call.op_type in EXACT_SHAPE_OPERATORS
         for value in call.inputs:
-            stored = value.stored if value.stored > stored else stored
-            is_bound |= value.is_bound
+            stored_elements = value.stored_elements if value.stored_elements > stored_elements else stored_elements
+            is_lower_bound |= value.is_lower_bound
             is_exact &= value.is_exact
             is_certain &= value is OMITTED or (value.shape is not None and None not in value.shape)
-        is_bound |= call.op_type not in EXACT and (function >= 0 or not is_certain)
+        is_lower_bound |= call.op_type not in EXACT_SIZE_OPERATORS and (function >= 0 or not is_certain)
         if call.op_type == "Reshape" and min(integers_of(call, 1) or (0,)) > 0:
-            is_bound = False  # it states the shape
+            is_lower_bound = False  # input 1 contains the shape
         values: list[Value | None] = []
-        for name, given in zip(names, made, strict=False):
-            if name == EMPTY or given is None or given is OMITTED:
+        for name, result in zip(names, results, strict=False):
+            if name == EMPTY or result is None or result is OMITTED:
                 values.append(None)
                 continue
-            value = given.copy()  # it may be that of an input, or of another node
+            value = result.copy()  # an input or another node may have the same Value
             value.is_exact = is_exact
-            value.stored = max(value.stored, stored)
-            value.is_fixed |= is_fixed
-            value.is_bound |= is_bound or call.op_type in _ALL_INEXACT
+            value.stored_elements = max(value.stored_elements, stored_elements)
+            value.is_constant |= is_constant
+            value.is_lower_bound |= is_lower_bound or call.op_type in _ALL_INEXACT
             if call.op_type in TEXT_OPERATORS:
-                value.text = max(value.text, self._text(call))
+                value.min_text_bytes = max(value.min_text_bytes, self._text(call))
             values.append(value if self._accept(call.node, call.op_type, value) else UNKNOWN)
         return values
 
     def _text(self, call: NodeCall) -> int:
-        """Return a lower bound of the bytes of each string that a node makes."""
-        texts = [value.text for value in call.inputs]
+        """Return a lower bound of the bytes of each string that a node produces."""
+        texts = [value.min_text_bytes for value in call.inputs]
         return sum(text or 1 for text in texts) if call.op_type == "StringConcat" else max(texts, default=0)
 
     def _run(self, operator: Any, function: int, call: NodeCall) -> Any:
@@ -409,39 +446,42 @@ class ShapeBounds:
                 self._run_graph(self._bodies[i], Scope(scope), [UNKNOWN] * 64)
 
     def _run_call(self, function: int, call: NodeCall) -> Sequence[Value | None] | None:
+        """Return the Values of a call's outputs; None for a recursive function, or beyond the limits."""
         if function + 1 in self._recursive:
             return None  # no runtime accepts it
-        known = self.known
+        cache = self.results_cache
         key = self._call_key(function, call)
-        result = known.get(key) if key is not None else None
+        result = cache.get(key) if key is not None else None
         if result is not None:
             self._add_total(call.node, result.total)
             return result.values
         if self._depth >= _MAX_CALL_DEPTH or self.budget <= 0:
-            known.n_stopped += 1
+            cache.n_stopped += 1
             return None
         scope = Scope(None)
-        names = self.constants.attribute_rows(call.node)
-        scope.attributes = {name: found for name in names if (found := call.attribute(name)) is not None}
-        stopped, reads, total = known.n_stopped, known.n_reads, self._total
+        attribute_names = self.constants.attribute_rows(call.node)
+        scope.attributes = {
+            name: attribute for name in attribute_names if (attribute := call.attribute(name)) is not None
+        }
+        n_stopped, n_reads, total_before = cache.n_stopped, cache.n_reads, self._total
         self._depth += 1
         try:
             values = self._run_function(function, call.inputs, scope)
         finally:
             self._depth -= 1
-        if key is not None and (stopped, reads) == (known.n_stopped, known.n_reads):
+        if key is not None and (n_stopped, n_reads) == (cache.n_stopped, cache.n_reads):
             rows = {value.tensor for value in call.inputs}
             if all(value.tensor < 0 or value.tensor not in rows for value in values):
-                known.add(key, Result(values, (), self._total - total))
+                cache.add(key, Result(values, (), self._total - total_before))
         return values
 
     def _call_key(self, function: int, call: NodeCall) -> Hashable:
-        """Return the key of a call in `known`, or None. Unknown arguments at the end are left out."""
+        """Return the key of a call in the cache of results, or None. Unknown arguments at the end are left out."""
         attributes = self._attribute_key(call.node, call.scope)
         if attributes is None or self._trips > 1:
             return None
-        kinds = [self.known.kind(value) for value in call.inputs]
-        unknown = self.known.kind(UNKNOWN)
+        kinds = [self.results_cache.kind(value) for value in call.inputs]
+        unknown = self.results_cache.kind(UNKNOWN)
         while kinds and kinds[-1] == unknown:
             kinds.pop()
         return function, attributes, *kinds
@@ -449,8 +489,10 @@ class ShapeBounds:
     def _accept(self, node: int, op_type: str, value: Value) -> bool:
         """Return whether a value is within the limits; record a value that is too large."""
         size = value.size
-        if value.text and value.text * max(size, 1) > max(self.max_elements, value.stored * MAX_STORED_FACTOR):
-            self._record(self.texts, node, value.text * max(size, 1))
+        if value.min_text_bytes and value.min_text_bytes * max(size, 1) > max(
+            self.max_elements, value.stored_elements * MAX_STORED_FACTOR
+        ):
+            self._record_fault(self.texts, node, value.min_text_bytes * max(size, 1))
             return False
         if size < 1 << 20:
             # An empty value has no elements, but programs multiply its other dims.
@@ -458,13 +500,13 @@ class ShapeBounds:
                 return True
             size = math.prod(dim or 1 for dim in value.shape)
         if size >= 1 << 63:
-            self._record(self.overflows, node, size)
+            self._record_fault(self.overflows, node, size)
             return False
-        limit = self.max_elements * (MAX_GIVEN_FACTOR if value.is_given else 1)
-        if size > limit and size > value.stored * MAX_STORED_FACTOR:
-            self._record(self.elements, node, size)
+        limit = self.max_elements * (MAX_INPUT_DEPENDENT_FACTOR if value.depends_on_input else 1)
+        if size > limit and size > value.stored_elements * MAX_STORED_FACTOR:
+            self._record_fault(self.elements, node, size)
             return False
-        if op_type in _SIZING_OPERATORS and not value.is_given:
+        if op_type in _SIZING_OPERATORS and not value.depends_on_input:
             self._add_total(node, size)
         return True
 
@@ -476,52 +518,60 @@ class ShapeBounds:
     # Control flow
 
     def _run_if(self, call: NodeCall) -> list[Value]:
+        """Return the outputs of the branch that a known condition selects, otherwise the larger of each two."""
         bodies = self.bodies(call.node)
         results = [self._run_graph(graph, Scope(call.scope), []) for graph in bodies.values()]
         condition = call.value(0)
         if condition is not None and condition.data and len(condition.data) == 1:
-            chosen = "then_branch" if condition.data[0] else "else_branch"
-            if chosen in bodies:
-                return results[list(bodies).index(chosen)]
+            branch = "then_branch" if condition.data[0] else "else_branch"
+            if branch in bodies:
+                return results[list(bodies).index(branch)]
         if len(results) != 2 or len(results[0]) != len(results[1]):
             return []
         for left, right in zip(*results, strict=True):
             if (left.sequence is None) != (right.sequence is None) and None not in (left.shape or right.shape, 0):
-                self._record(self.faults.setdefault(ARGUMENT, {}), call.node, "a tensor and a sequence as results")
+                self._record_fault(
+                    self.faults.setdefault(ARGUMENT, {}), call.node, "a tensor and a sequence as results"
+                )
         pairs = zip(*results, strict=True)
         return [
-            Value((left if left.size >= right.size else right).shape, None, left.is_given and right.is_given)
+            Value(
+                (left if left.size >= right.size else right).shape,
+                None,
+                left.depends_on_input and right.depends_on_input,
+            )
             for left, right in pairs
         ]
 
     def _run_loop(self, call: NodeCall) -> list[Value]:
+        """Return the outputs of Loop, and record a loop that runs too often."""
         body = self.bodies(call.node).get("body")
         if body is None:
             return []
         count, condition, *carried = (call.inputs + [OMITTED] * 2)[: max(len(call.inputs), 2)]
         trips = _trip_count(count)
-        starts_true = condition is OMITTED or (condition.data is not None and bool((condition.data or [0])[0]))
+        is_initially_true = condition is OMITTED or (condition.data is not None and bool((condition.data or [0])[0]))
         if trips == 0 or (condition.data and not condition.data[0]):
             return carried
-        outer = self._trips
-        self._trips = outer * min(trips or 1, 1 << 63)
+        outer_trips = self._trips
+        self._trips = outer_trips * min(trips or 1, 1 << 63)
         try:
-            results, is_true = self._repeat(body, call.scope, carried, trips, starts_true)
+            results, is_true = self._repeat(body, call.scope, carried, trips, is_initially_true)
         finally:
-            self._trips = outer
+            self._trips = outer_trips
         is_huge = count is OMITTED or (trips is not None and trips > MAX_ITERATIONS)
-        if is_huge and starts_true and is_true:
+        if is_huge and is_initially_true and is_true:
             self.endless.setdefault(call.node, "without end" if trips is None else f"{trips:,} times")
         elif is_huge:
             self.unbounded.append(call.node)
-        elif trips is not None and not is_huge and outer * trips > MAX_ITERATIONS and is_true:
-            self.iterations.setdefault(call.node, outer * trips)
+        elif trips is not None and not is_huge and outer_trips * trips > MAX_ITERATIONS and is_true:
+            self.iterations.setdefault(call.node, outer_trips * trips)
         n = len(carried)
-        scans = [self._stacked(value, trips) for value in results[n + 1 :]]
+        scans = [self._stack(value, trips) for value in results[n + 1 :]]
         return [*results[1 : n + 1], *scans]
 
     def _repeat(
-        self, body: int, scope: Scope, carried: list[Value], trips: int | None, starts_true: bool
+        self, body: int, scope: Scope, carried: list[Value], trips: int | None, is_initially_true: bool
     ) -> tuple[list[Value], bool]:
         """Evaluate a body several times; return its last outputs, and whether the loop always continues."""
         n = len(carried)
@@ -530,33 +580,34 @@ class ShapeBounds:
         is_true = False
         runs = _MAX_BODY_RUNS if trips is None else min(trips, _MAX_BODY_RUNS)
         for i in range(runs):
-            arguments = [Value((), [i]), Value((), [True] if starts_true else None), *carried]
+            arguments = [Value((), [i]), Value((), [True] if is_initially_true else None), *carried]
             results = self._run_graph(body, Scope(scope), arguments)
             is_true = bool(results) and results[0].data is not None and bool((results[0].data or [0])[0])
-            after = (results[1 : n + 1] + [UNKNOWN] * n)[:n]
-            is_steady = all(one.same_as(other) for one, other in zip(after, carried, strict=True))
-            carried = after
+            next_values = (results[1 : n + 1] + [UNKNOWN] * n)[:n]
+            is_steady = all(next_value.same_as(value) for next_value, value in zip(next_values, carried, strict=True))
+            carried = next_values
             history.append(carried)
             if is_steady or self.budget <= 0 or (not is_true and trips is None):
                 break
         if trips is not None and trips > len(history) > 2:
-            rest = trips - len(history)
+            n_further = trips - len(history)
             results[1 : n + 1] = [
-                _extrapolated(first, before, last, rest)
+                _extrapolate(first, before, last, n_further)
                 for first, before, last in zip(history[-3], history[-2], history[-1], strict=True)
             ]
-        if is_true and starts_true and self.budget > 0:
+        if is_true and is_initially_true and self.budget > 0:
             # Counters advance by a constant step, so the condition after many iterations can be computed.
             arguments = [Value((), [MAX_ITERATIONS]), Value((), [True])]
-            arguments += [_advanced(*values) for values in zip(history[0], history[1], strict=True)]
+            arguments += [_advance(*values) for values in zip(history[0], history[1], strict=True)]
             outputs = self._run_graph(body, Scope(scope), arguments)
             is_true = bool(outputs) and outputs[0].data is not None and bool((outputs[0].data or [0])[0])
         return results, is_true
 
-    def _stacked(self, value: Value, trips: int | None) -> Value:
-        return Value((trips, *(value.shape or ())), None, value.is_given)
+    def _stack(self, value: Value, trips: int | None) -> Value:
+        return Value((trips, *(value.shape or ())), None, value.depends_on_input)
 
     def _run_scan(self, call: NodeCall) -> list[Value]:
+        """Return the outputs of Scan, and record a loop that runs too often."""
         body = self.bodies(call.node).get("body")
         n = call.int("num_scan_inputs", 0)
         if body is None or not 0 <= n <= len(call.inputs):
@@ -564,16 +615,16 @@ class ShapeBounds:
         states, scanned = call.inputs[: len(call.inputs) - n], call.inputs[len(call.inputs) - n :]
         lengths = [value.shape[0] for value in scanned if value.shape]
         trips = max((length for length in lengths if length is not None), default=None)
-        outer = self._trips
-        self._trips = outer * (trips or 1)
+        outer_trips = self._trips
+        self._trips = outer_trips * (trips or 1)
         if self._trips > MAX_ITERATIONS and trips is not None and trips > 1:
             self.iterations.setdefault(call.node, self._trips)
-        slices = [Value(value.shape[1:] if value.shape else None, None, value.is_given) for value in scanned]
+        slices = [Value(value.shape[1:] if value.shape else None, None, value.depends_on_input) for value in scanned]
         try:
             results = self._run_graph(body, Scope(call.scope), [*states, *slices])
         finally:
-            self._trips = outer
-        return [*results[: len(states)], *(self._stacked(value, trips) for value in results[len(states) :])]
+            self._trips = outer_trips
+        return [*results[: len(states)], *(self._stack(value, trips) for value in results[len(states) :])]
 
 
 def _has_tensor(values: Sequence[Value | None]) -> bool:
@@ -587,27 +638,27 @@ def _trip_count(value: Value) -> int | None:
     return max(value.data[0], 0)
 
 
-def _extrapolated(first: Value, before: Value, after: Value, more: int) -> Value:
-    """Return a value after further iterations, if each adds what the last one added, or multiplies a size as it did."""
+def _extrapolate(first: Value, before: Value, after: Value, n_further: int) -> Value:
+    """Return a value after further iterations, if each adds as much as the last one, or multiplies a size as it did."""
     if before.shape is None or after.shape is None or len(before.shape) != len(after.shape):
-        return Value(after.shape, None, after.is_given)
-    oldest = first.shape if first.shape is not None and len(first.shape) == len(after.shape) else before.shape
+        return Value(after.shape, None, after.depends_on_input)
+    first_dims = first.shape if first.shape is not None and len(first.shape) == len(after.shape) else before.shape
     dims = [
-        new if new is None or old is None or new <= old else _grown(oldest[i], old, new, more)
+        new if new is None or old is None or new <= old else _extrapolate_dim(first_dims[i], old, new, n_further)
         for i, (old, new) in enumerate(zip(before.shape, after.shape, strict=True))
     ]
-    return Value(tuple(dims), None, after.is_given)
+    return Value(tuple(dims), None, after.depends_on_input)
 
 
-def _grown(first: int | None, before: int, after: int, more: int) -> int:
+def _extrapolate_dim(first: int | None, before: int, after: int, n_further: int) -> int:
     """Return a size that grows from iteration to iteration, at most 2**63."""
     if first is not None and 0 < first < before and after - before > before - first:
-        exponent = math.log2(after) + math.log2(after / before) * more
+        exponent = math.log2(after) + math.log2(after / before) * n_further
         return round(2**exponent) if exponent < _MAX_EXPONENT else 1 << 63
-    return min(after + (after - before) * more, 1 << 63)
+    return min(after + (after - before) * n_further, 1 << 63)
 
 
-def _advanced(before: Value, after: Value) -> Value:
+def _advance(before: Value, after: Value) -> Value:
     """Return a counter after MAX_ITERATIONS iterations."""
     if before.data is None or after.data is None or len(before.data) != len(after.data):
         return Value(after.shape)

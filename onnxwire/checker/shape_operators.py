@@ -17,7 +17,7 @@ import numpy as np
 from onnxwire.checker.shape_values import Dims, Value, broadcast, elementwise, wrap
 
 _MAX_RANK = 64
-_MAX_SEQUENCE = 64  # elements
+_MAX_SEQUENCE_TENSORS = 64
 
 
 class Call(Protocol):
@@ -35,7 +35,7 @@ class Call(Protocol):
         """Return an input, or None if the node has fewer."""
 
     def attribute(self, name: str) -> Any:
-        """Return the AttributeProto of a name, or None."""
+        """Return the AttributeProto with a name, or None."""
 
     def ints(self, name: str, input: int | None = None) -> list[int] | None:
         """Return the integers of an input, or of an attribute."""
@@ -65,7 +65,7 @@ class Call(Protocol):
 Operator = Callable[[Call], "Value | None"]
 
 
-def _first(call: Call) -> Value:
+def _first_input(call: Call) -> Value:
     return call.value(0) or Value()
 
 
@@ -73,44 +73,44 @@ def _axis(axis: int, rank: int) -> int:
     return axis + rank if axis < 0 else axis
 
 
-def _is_given(call: Call) -> bool:
-    return any(value.is_given for value in call.inputs)
+def _depends_on_input(call: Call) -> bool:
+    return any(value.depends_on_input for value in call.inputs)
 
 
-def _same(call: Call) -> Value:
-    value = _first(call)
-    return Value(value.shape, None, value.is_given)
+def _unchanged_shape(call: Call) -> Value:
+    value = _first_input(call)
+    return Value(value.shape, None, value.depends_on_input)
 
 
 def _cast(call: Call) -> Value:
-    value, target = _first(call), call.int("to", 1)
+    value, target = _first_input(call), call.int("to", 1)
     if target == 9 and value.data is not None:
-        return Value(value.shape, [bool(number) for number in value.data], value.is_given)
+        return Value(value.shape, [bool(number) for number in value.data], value.depends_on_input)
     if value.data is None:
-        return Value(value.shape, None, value.is_given)
+        return Value(value.shape, None, value.depends_on_input)
     is_integer = target in (2, 3, 4, 5, 6, 7, 12, 13)
     try:
         data = [int(number) if is_integer else float(number) if target in (1, 10, 11) else number
                 for number in value.data]  # fmt: skip
     except (ValueError, OverflowError, TypeError):
-        return Value(value.shape, None, value.is_given)
-    return Value(value.shape, data, value.is_given)
+        return Value(value.shape, None, value.depends_on_input)
+    return Value(value.shape, data, value.depends_on_input)
 
 
 def _shape(call: Call) -> Value | None:
-    value = _first(call)
+    value = _first_input(call)
     if value.shape is None:
         return None
     rank = len(value.shape)
     start, end = _axis(call.int("start", 0), rank), _axis(call.int("end", rank), rank)
     dims = list(value.shape[max(start, 0) : max(end, 0)])
-    return Value((len(dims),), None if None in dims else dims, value.is_given)
+    return Value((len(dims),), None if None in dims else dims, value.depends_on_input)
 
 
 def _size(call: Call) -> Value:
-    value = _first(call)
+    value = _first_input(call)
     is_known = value.shape is not None and None not in value.shape
-    return Value((), [wrap(value.size)] if is_known else None, value.is_given)
+    return Value((), [wrap(value.size)] if is_known else None, value.depends_on_input)
 
 
 def _by_shape(input: int | None, name: str = "shape") -> Operator:
@@ -120,79 +120,85 @@ def _by_shape(input: int | None, name: str = "shape") -> Operator:
         dims = call.ints(name, input)
         if dims is None:
             return None
-        given = call.value(input) if input is not None else None
-        return Value(tuple(max(dim, 0) for dim in dims[:_MAX_RANK]), None, given is not None and given.is_given)
+        shape_input = call.value(input) if input is not None else None
+        return Value(
+            tuple(max(dim, 0) for dim in dims[:_MAX_RANK]),
+            None,
+            shape_input is not None and shape_input.depends_on_input,
+        )
 
     return function
 
 
 def _expand(call: Call) -> Value | None:
-    stated = _by_shape(1)(call)
-    value = _first(call)
-    if stated is None or stated.shape is None:
-        return Value(value.shape, None, value.is_given)
-    return Value(broadcast([stated.shape, value.shape or ()]), None, stated.is_given)
+    target = _by_shape(1)(call)
+    value = _first_input(call)
+    if target is None or target.shape is None:
+        return Value(value.shape, None, value.depends_on_input)
+    return Value(broadcast([target.shape, value.shape or ()]), None, target.depends_on_input)
 
 
 def _constant_of_shape(call: Call) -> Value | None:
-    made = _by_shape(0)(call)
-    if made is not None and made.size <= 64 and call.constant() is not None:
+    value = _by_shape(0)(call)
+    if value is not None and value.size <= 64 and call.constant() is not None:
         filler = call.constant()
-        made.data = (filler.data or []) * made.size if filler is not None and filler.data else None
-    elif made is not None and made.size <= 64:
-        made.data = [0] * made.size
-    return made
+        value.data = (filler.data or []) * value.size if filler is not None and filler.data else None
+    elif value is not None and value.size <= 64:
+        value.data = [0] * value.size
+    return value
 
 
 def _tile(call: Call) -> Value:
-    value, repeats = _first(call), call.ints("repeats", 1)
+    value, repeats = _first_input(call), call.ints("repeats", 1)
     if value.shape is None or repeats is None or len(repeats) != len(value.shape):
         # Without the shape the repeats alone are a lower bound.
-        return Value(tuple(repeats) if repeats is not None else value.shape, None, value.is_given)
+        return Value(tuple(repeats) if repeats is not None else value.shape, None, value.depends_on_input)
     shape = tuple(
         count if dim is None else dim * max(count, 0) for dim, count in zip(value.shape, repeats, strict=True)
     )
     data = value.data * repeats[0] if value.data and len(shape) == 1 and 0 <= repeats[0] <= 64 else None
-    return Value(shape, data if data is not None and len(data) <= 64 else None, value.is_given and max(repeats) < 1024)
+    return Value(
+        shape, data if data is not None and len(data) <= 64 else None, value.depends_on_input and max(repeats) < 1024
+    )
 
 
 def _range(call: Call) -> Value | None:
-    parts = [call.value(i) for i in range(3)]
-    if any(part is None or part.data is None or len(part.data) != 1 for part in parts):
+    bounds = [call.value(i) for i in range(3)]
+    if any(bound is None or bound.data is None or len(bound.data) != 1 for bound in bounds):
         return None
-    start, limit, delta = (part.data[0] for part in parts if part is not None and part.data is not None)
-    is_given = _is_given(call)
+    start, limit, delta = (bound.data[0] for bound in bounds if bound is not None and bound.data is not None)
+    depends_on_input = _depends_on_input(call)
     try:
         count = max(math.ceil((limit - start) / delta), 0)
     except (ArithmeticError, ValueError, TypeError):
         return None
     data = [start + i * delta for i in range(count)] if count <= 64 else None
-    return Value((count,), data, is_given)
+    return Value((count,), data, depends_on_input)
 
 
 def _pad(call: Call) -> Value:
-    value, pads = _first(call), call.ints("pads", 1) or call.ints("paddings")
+    value, pads = _first_input(call), call.ints("pads", 1) or call.ints("paddings")
     if pads is None:
-        return Value(value.shape, None, value.is_given)
+        return Value(value.shape, None, value.depends_on_input)
     n = len(pads) // 2
     axes = call.ints("axes", 3) or list(range(n))
     shape: list[int | None] = list(value.shape) if value.shape is not None else [None] * (max([n - 1, *axes]) + 1)
     for i, axis in enumerate(axes[:n]):
-        at = _axis(axis, len(shape))
-        if 0 <= at < len(shape):
-            shape[at] = max((shape[at] or 0) + pads[i] + pads[i + n], 0)
-    return Value(tuple(shape), None, value.is_given and max(pads, default=0) < 1 << 20)
+        index = _axis(axis, len(shape))
+        if 0 <= index < len(shape):
+            shape[index] = max((shape[index] or 0) + pads[i] + pads[i + n], 0)
+    return Value(tuple(shape), None, value.depends_on_input and max(pads, default=0) < 1 << 20)
 
 
 def _resize(call: Call) -> Value:
-    value = _first(call)
+    value = _first_input(call)
     sizes = call.ints("sizes", 3) if call.op_type == "Resize" else None
     axes = call.ints("axes")
     scales = None
     for index in (2, 1):
-        given = call.value(index)
-        if given is not None and given.data and scales is None:
-            scales = given.data
+        scale_input = call.value(index)
+        if scale_input is not None and scale_input.data and scales is None:
+            scales = scale_input.data
     if call.op_type == "Upsample" and scales is None:
         scales = call.floats("scales")
     rank = len(value.shape) if value.shape is not None else len(sizes or scales or ())
@@ -202,16 +208,16 @@ def _resize(call: Call) -> Value:
         return Value()
     is_large = False
     for axis, factor in zip(axes or range(rank), factors, strict=False):
-        at = _axis(axis, rank)
-        if not 0 <= at < rank:
+        index = _axis(axis, rank)
+        if not 0 <= index < rank:
             continue
-        old = shape[at] or 1
+        old_size = shape[index] or 1
         try:
-            shape[at] = max(int(factor) if sizes else math.floor(old * factor), 0)
+            shape[index] = max(int(factor) if sizes else math.floor(old_size * factor), 0)
         except (ValueError, OverflowError):
             continue
-        is_large |= (shape[at] or 0) > old * 1024
-    return Value(tuple(shape), None, value.is_given and not is_large)
+        is_large |= (shape[index] or 0) > old_size * 1024
+    return Value(tuple(shape), None, value.depends_on_input and not is_large)
 
 
 def _concat(call: Call) -> Value | None:
@@ -222,27 +228,27 @@ def _concat(call: Call) -> Value | None:
         axis = call.int("axis", 0)
         if not values or not -_MAX_RANK <= axis < _MAX_RANK:
             return None
-        return Value((*[None] * axis, len(values), *[None] * (-axis - 1)), None, _is_given(call))
-    is_given = _is_given(call)
+        return Value((*[None] * axis, len(values), *[None] * (-axis - 1)), None, _depends_on_input(call))
+    depends_on_input = _depends_on_input(call)
     rank = len(shapes[0])
     axis = _axis(call.int("axis", 0), rank)
     if any(len(shape) != rank for shape in shapes) or not 0 <= axis < rank:
         return None
     shape = list(shapes[0])
     # Unknown dims count as 1: the lower bound of a concatenation still grows with each operand.
-    shape[axis] = sum(1 if other[axis] is None else other[axis] or 0 for other in shapes)
-    if any(other[axis] is None for other in shapes) and len(shapes) == 1:
+    shape[axis] = sum(1 if operand_shape[axis] is None else operand_shape[axis] or 0 for operand_shape in shapes)
+    if any(operand_shape[axis] is None for operand_shape in shapes) and len(shapes) == 1:
         shape[axis] = None
     data: list[Any] | None = None
     if rank == 1 and len(shapes) == len(values) and all(value.data is not None for value in values):
         data = [number for value in values for number in value.data or ()]
-    return Value(tuple(shape), data if data is not None and len(data) <= 64 else None, is_given)
+    return Value(tuple(shape), data if data is not None and len(data) <= 64 else None, depends_on_input)
 
 
 def _reshape(call: Call) -> Value:
-    value, dims = _first(call), call.ints("shape", 1)
+    value, dims = _first_input(call), call.ints("shape", 1)
     if dims is None:
-        return Value(None if value.shape is None else (value.size,), None, value.is_given)
+        return Value(None if value.shape is None else (value.size,), None, value.depends_on_input)
     shape: list[int | None] = []
     for i, dim in enumerate(dims):
         if dim == 0 and not call.int("allowzero", 0):
@@ -250,53 +256,57 @@ def _reshape(call: Call) -> Value:
         else:
             shape.append(None if dim == -1 else max(dim, 0))
     if shape.count(None) == 1 and value.shape is not None and None not in value.shape and -1 in dims:
-        rest = math.prod(dim or 1 for dim in shape)
-        shape[shape.index(None)] = max(value.size // rest, value.is_bound) if rest else None
-    # A reshape makes nothing larger: a stated shape that is larger than the value fails at run time.
-    is_exact = value.shape is not None and None not in value.shape and not value.is_bound
+        known_product = math.prod(dim or 1 for dim in shape)
+        shape[shape.index(None)] = max(value.size // known_product, value.is_lower_bound) if known_product else None
+    # A reshape does not change the size: a shape that is larger than the value fails at run time.
+    is_exact = value.shape is not None and None not in value.shape and not value.is_lower_bound
     if is_exact and Value(tuple(shape)).size > value.size:
-        return Value(None, None, value.is_given)
-    return Value(tuple(shape), value.data, value.is_given)
+        return Value(None, None, value.depends_on_input)
+    return Value(tuple(shape), value.data, value.depends_on_input)
 
 
 def _unsqueeze(call: Call) -> Value | None:
-    value, axes = _first(call), call.ints("axes", 1)
+    value, axes = _first_input(call), call.ints("axes", 1)
     if value.shape is None or axes is None or len(value.shape) + len(axes) > _MAX_RANK:
         return None
     rank = len(value.shape) + len(axes)
-    places = {_axis(axis, rank) for axis in axes}
-    rest = iter(value.shape)
-    shape: Dims = tuple(1 if i in places else next(rest, None) for i in range(rank))
-    return Value(shape, value.data, value.is_given)
+    new_axes = {_axis(axis, rank) for axis in axes}
+    old_dims = iter(value.shape)
+    shape: Dims = tuple(1 if i in new_axes else next(old_dims, None) for i in range(rank))
+    return Value(shape, value.data, value.depends_on_input)
 
 
 def _squeeze(call: Call) -> Value | None:
-    value, axes = _first(call), call.ints("axes", 1)
+    value, axes = _first_input(call), call.ints("axes", 1)
     if value.shape is None:
         return None
     rank = len(value.shape)
-    places = {_axis(axis, rank) for axis in axes} if axes else {i for i, dim in enumerate(value.shape) if dim == 1}
-    return Value(tuple(dim for i, dim in enumerate(value.shape) if i not in places), value.data, value.is_given)
+    removed_axes = (
+        {_axis(axis, rank) for axis in axes} if axes else {i for i, dim in enumerate(value.shape) if dim == 1}
+    )
+    return Value(
+        tuple(dim for i, dim in enumerate(value.shape) if i not in removed_axes), value.data, value.depends_on_input
+    )
 
 
 def _transpose(call: Call) -> Value | None:
-    value = _first(call)
+    value = _first_input(call)
     if value.shape is None:
         return None
     order = call.ints("perm") or list(range(len(value.shape)))[::-1]
     if sorted(order) != list(range(len(value.shape))):
         return None
-    known = _rearranged(value, lambda array: array.transpose(order))
-    return known or Value(tuple(value.shape[i] for i in order), None, value.is_given)
+    elements = _rearrange(value, lambda array: array.transpose(order))
+    return elements or Value(tuple(value.shape[i] for i in order), None, value.depends_on_input)
 
 
 def _gather(call: Call) -> Value | None:
-    value, indices = _first(call), call.value(1)
+    value, indices = _first_input(call), call.value(1)
     axis = call.int("axis", 0)
     if indices is None or indices.shape is None:
         return None
     if value.shape is None:
-        return Value(indices.shape, None, indices.is_given)
+        return Value(indices.shape, None, indices.depends_on_input)
     axis = _axis(axis, len(value.shape))
     shape = (*value.shape[:axis], *indices.shape, *value.shape[axis + 1 :])
     data = None
@@ -304,11 +314,11 @@ def _gather(call: Call) -> Value | None:
         n = len(value.data)
         if all(isinstance(i, int) and -n <= i < n for i in indices.data):
             data = [value.data[i] for i in indices.data]
-    return Value(shape[:_MAX_RANK], data, _is_given(call))
+    return Value(shape[:_MAX_RANK], data, _depends_on_input(call))
 
 
 def _slice(call: Call) -> Value | None:
-    value, starts, ends = _first(call), call.ints("starts", 1), call.ints("ends", 2)
+    value, starts, ends = _first_input(call), call.ints("starts", 1), call.ints("ends", 2)
     if value.data is None or value.shape is None or starts is None or ends is None:
         return None
     axes = call.ints("axes", 3) or list(range(len(starts)))
@@ -316,52 +326,52 @@ def _slice(call: Call) -> Value | None:
     index = [slice(None)] * len(value.shape)
     for axis, *bounds in zip(axes, starts, ends, steps, strict=False):
         index[axis] = slice(*bounds)
-    return _rearranged(value, lambda array: array[tuple(index)])
+    return _rearrange(value, lambda array: array[tuple(index)])
 
 
-def _rearranged(value: Value, operation: Callable[[Any], Any]) -> Value | None:
+def _rearrange(value: Value, operation: Callable[[Any], Any]) -> Value | None:
     """Return a small known value after an operation on an array of the positions of its elements."""
     if value.data is None or value.shape is None or None in value.shape or value.size != len(value.data):
         return None
     positions = operation(np.arange(len(value.data)).reshape([dim or 0 for dim in value.shape]))
     data = [value.data[i] for i in positions.reshape(-1).tolist()]
-    return Value(positions.shape, data, value.is_given)
+    return Value(positions.shape, data, value.depends_on_input)
 
 
 def _matmul(call: Call) -> Value | None:
-    left, right = _first(call), call.value(1)
+    left, right = _first_input(call), call.value(1)
     if right is None or left.shape is None or right.shape is None or not left.shape or not right.shape:
         return None
     rows = left.shape[:-1][-1:]
     columns = right.shape[-1:] if len(right.shape) > 1 else ()
     batch = broadcast([left.shape[:-2], right.shape[:-2]])
-    return Value((*batch, *rows, *columns), None, _is_given(call))
+    return Value((*batch, *rows, *columns), None, _depends_on_input(call))
 
 
 def _gemm(call: Call) -> Value | None:
-    left, right = _first(call), call.value(1)
+    left, right = _first_input(call), call.value(1)
     if right is None or left.shape is None or right.shape is None or len(left.shape) != 2 or len(right.shape) != 2:
         return None
     rows = left.shape[1 if call.int("transA", 0) else 0]
-    return Value((rows, right.shape[0 if call.int("transB", 0) else 1]), None, _is_given(call))
+    return Value((rows, right.shape[0 if call.int("transB", 0) else 1]), None, _depends_on_input(call))
 
 
 def _one_hot(call: Call) -> Value | None:
-    indices, depth = _first(call), call.value(1)
+    indices, depth = _first_input(call), call.value(1)
     if depth is None or not depth.data:
         return None
     count = int(depth.data[0])
-    return Value((*(indices.shape or ()), max(count, 0)), None, depth.is_given)
+    return Value((*(indices.shape or ()), max(count, 0)), None, depth.depends_on_input)
 
 
 def _window(call: Call) -> Value | None:
     size = call.value(0)
     if size is None or not size.data:
         return None
-    return Value((max(int(size.data[0]), 0),), None, size.is_given)
+    return Value((max(int(size.data[0]), 0),), None, size.depends_on_input)
 
 
-def _mel(call: Call) -> Value | None:
+def _mel_weights(call: Call) -> Value | None:
     bins, length = call.value(0), call.value(1)
     if bins is None or length is None or not bins.data or not length.data:
         return None
@@ -380,12 +390,12 @@ def _einsum(call: Call) -> Value | None:
             return None
         for letter, dim in zip(term, value.shape, strict=True):
             sizes[letter] = max(sizes.get(letter, 1), dim or 1)
-    return Value(tuple(sizes.get(letter, 1) for letter in right), None, _is_given(call))
+    return Value(tuple(sizes.get(letter, 1) for letter in right), None, _depends_on_input(call))
 
 
 def _convolution(call: Call) -> Value | None:
-    """Return the size of Conv and pools by their padding; without padding, the output is not larger than the input."""
-    value, pads = _first(call), call.ints("pads")
+    """Return the size of a convolution or pool with padding; without it, the output is not larger than the input."""
+    value, pads = _first_input(call), call.ints("pads")
     if not pads:
         return None
     n = len(pads) // 2
@@ -394,24 +404,24 @@ def _convolution(call: Call) -> Value | None:
     )
     shape: list[int | None] = [1, 1]
     for i in range(n):
-        old = value.shape[i + 2] if value.shape is not None and len(value.shape) == n + 2 else 1
-        covered = max(kernel[i] - 1, 0) * max(dilations[i], 0)
-        shape.append(max(((old or 1) + pads[i] + pads[i + n] - covered) // strides[i], 1))
-    return Value(tuple(shape), None, value.is_given and max(pads) < 1 << 16)
+        input_size = value.shape[i + 2] if value.shape is not None and len(value.shape) == n + 2 else 1
+        kernel_extent = max(kernel[i] - 1, 0) * max(dilations[i], 0)
+        shape.append(max(((input_size or 1) + pads[i] + pads[i + n] - kernel_extent) // strides[i], 1))
+    return Value(tuple(shape), None, value.depends_on_input and max(pads) < 1 << 16)
 
 
-def _transposed(call: Call) -> Value | None:
+def _transposed_convolution(call: Call) -> Value | None:
     """Return the size of ConvTranspose: by output_shape, or by strides and padding."""
-    value, shape = _first(call), call.ints("output_shape")
+    value, shape = _first_input(call), call.ints("output_shape")
     if shape:
         return Value((1, 1, *(max(dim, 0) for dim in shape)))
-    strides, more = call.ints("strides") or [], call.ints("output_padding") or []
+    strides, output_padding = call.ints("strides") or [], call.ints("output_padding") or []
     if value.shape is None or not strides:
-        return Value(tuple(max(dim, 1) for dim in more)) if more else None
+        return Value(tuple(max(dim, 1) for dim in output_padding)) if output_padding else None
     dims = [(dim or 1) * stride for dim, stride in zip(value.shape[2:], strides, strict=False)]
-    is_large = max(strides) > 1024 or max(more, default=0) > 1 << 16
-    dims = [dim + extra for dim, extra in zip(dims, more or [0] * len(dims), strict=False)]
-    return Value((1, 1, *dims), None, value.is_given and not is_large)
+    is_large = max(strides) > 1024 or max(output_padding, default=0) > 1 << 16
+    dims = [dim + extra for dim, extra in zip(dims, output_padding or [0] * len(dims), strict=False)]
+    return Value((1, 1, *dims), None, value.depends_on_input and not is_large)
 
 
 def _crop_pad(call: Call) -> Value | None:
@@ -422,20 +432,22 @@ def _dft(call: Call) -> Value | None:
     length = call.value(1)
     if length is None or not length.data:
         return None
-    return Value((max(int(length.data[0]), 0),), None, length.is_given)
+    return Value((max(int(length.data[0]), 0),), None, length.depends_on_input)
 
 
 def _multinomial(call: Call) -> Value:
     return Value((1, call.int("sample_size", 1)))
 
 
-def _reduced(operation: Callable[[list[Any]], Any]) -> Operator:
+def _reduction(operation: Callable[[list[Any]], Any]) -> Operator:
+    """Return the function of an operator that reduces all elements to one number."""
+
     def function(call: Call) -> Value | None:
-        value = _first(call)
+        value = _first_input(call)
         if not value.data:
             return None
         try:
-            return Value((1,) if call.int("keepdims", 1) else (), [wrap(operation(value.data))], value.is_given)
+            return Value((1,) if call.int("keepdims", 1) else (), [wrap(operation(value.data))], value.depends_on_input)
         except (ArithmeticError, ValueError, TypeError):
             return None
 
@@ -445,14 +457,14 @@ def _reduced(operation: Callable[[list[Any]], Any]) -> Operator:
 def _where(call: Call) -> Value:
     condition, *values = (call.inputs + [Value()] * 3)[:3]
     if condition.data is not None and len(condition.data) > 1:
-        return elementwise(lambda test, yes, no: yes if test else no, [condition, *values])
+        return elementwise(lambda test, if_true, if_false: if_true if test else if_false, [condition, *values])
     if condition.data is not None and len(condition.data) == 1:
         chosen = values[0] if condition.data[0] else values[1]
-        return Value(elementwise(None, [condition, *values]).shape, chosen.data, chosen.is_given)
+        return Value(elementwise(None, [condition, *values]).shape, chosen.data, chosen.depends_on_input)
     return elementwise(None, [condition, *values])
 
 
-def _divided(left: Any, right: Any) -> Any:
+def _divide(left: Any, right: Any) -> Any:
     if isinstance(left, int) and isinstance(right, int):
         return abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
     return left / right
@@ -465,34 +477,34 @@ def _power(base: Any, exponent: Any) -> Any:
     return base**exponent
 
 
-def _of(operation: Callable[..., Any] | None) -> Operator:
+def _elementwise(operation: Callable[..., Any] | None) -> Operator:
     return lambda call: elementwise(operation, call.inputs)
 
 
 def _sequence(items: list[Value] | None) -> Value:
     value = Value()
-    value.sequence = items if items is not None and len(items) <= _MAX_SEQUENCE else None
+    value.sequence = items if items is not None and len(items) <= _MAX_SEQUENCE_TENSORS else None
     return value
 
 
 def _insert(call: Call) -> Value:
-    items = _first(call).sequence
+    items = _first_input(call).sequence
     return _sequence(None if items is None or len(call.inputs) < 2 else [*items, call.inputs[1]])
 
 
 def _erase(call: Call) -> Value:
-    items = _first(call).sequence
-    return _sequence(items[:-1] if items and all(one.same_as(items[0]) for one in items) else None)
+    items = _first_input(call).sequence
+    return _sequence(items[:-1] if items and all(item.same_as(items[0]) for item in items) else None)
 
 
-def _at(call: Call) -> Value | None:
-    items = _first(call).sequence
-    return items[0] if items and all(one.same_as(items[0]) for one in items) else None
+def _element_at(call: Call) -> Value | None:
+    items = _first_input(call).sequence
+    return items[0] if items and all(item.same_as(items[0]) for item in items) else None
 
 
-def _joined(call: Call) -> Value | None:
+def _concat_sequence(call: Call) -> Value | None:
     """Return the size of ConcatFromSequence."""
-    items = _first(call).sequence
+    items = _first_input(call).sequence
     if not items:
         return None
     axis = call.int("axis", 0)
@@ -502,10 +514,10 @@ def _joined(call: Call) -> Value | None:
     shape = list(items[0].shape or ())
     if call.int("new_axis", 0):
         return Value((len(items), *shape))
-    if any(len(one.shape or ()) != len(shape) for one in items) or not -len(shape) <= axis < len(shape):
+    if any(len(item.shape or ()) != len(shape) for item in items) or not -len(shape) <= axis < len(shape):
         return None
-    shape[axis] = sum((one.shape or ())[axis] or 1 for one in items)
-    return Value(tuple(shape), None, any(one.is_given for one in items))
+    shape[axis] = sum((item.shape or ())[axis] or 1 for item in items)
+    return Value(tuple(shape), None, any(item.depends_on_input for item in items))
 
 
 def _shift(call: Call) -> Value:
@@ -514,20 +526,20 @@ def _shift(call: Call) -> Value:
     return elementwise(lambda left, right: left >> min(max(right, 0), 64), call.inputs)
 
 
-def _decided(by: bool, operation: Callable[..., Any]) -> Operator:
-    """Return the function of a logical operator, of which one operand may decide the result."""
+def _logical_operator(deciding: bool, operation: Callable[..., Any]) -> Operator:
+    """Return the function of a logical operator whose result is `deciding` if one operand is."""
 
     def function(call: Call) -> Value:
         for value in call.inputs:
-            if value.data is not None and len(value.data) == 1 and bool(value.data[0]) is by:
-                return Value(elementwise(None, call.inputs).shape or (), [by])
+            if value.data is not None and len(value.data) == 1 and bool(value.data[0]) is deciding:
+                return Value(elementwise(None, call.inputs).shape or (), [deciding])
         return elementwise(operation, call.inputs)
 
     return function
 
 
-def _compared(operation: Callable[..., Any]) -> Operator:
-    """Return the function of a comparison, which is false with NaN whatever the other operand is."""
+def _comparison(operation: Callable[..., Any]) -> Operator:
+    """Return the function of a comparison, which is false if one operand is NaN."""
 
     def function(call: Call) -> Value:
         for value in call.inputs:
@@ -539,12 +551,12 @@ def _compared(operation: Callable[..., Any]) -> Operator:
 
 
 def _clip(call: Call) -> Value:
-    value, least, most = (call.inputs + [Value()] * 3)[:3]
+    value, lower, upper = (call.inputs + [Value()] * 3)[:3]
     data = value.data
-    for bound, choose in ((least, max), (most, min)):
+    for bound, choose in ((lower, max), (upper, min)):
         if data is not None and bound.data and len(bound.data) == 1:
             data = [choose(number, bound.data[0]) for number in data]
-    return Value(value.shape, data, value.is_given)
+    return Value(value.shape, data, value.depends_on_input)
 
 
 _UNARY = (
@@ -558,18 +570,18 @@ _UNARY = (
 )
 _BROADCAST = "PRelu BitwiseAnd BitwiseOr BitwiseXor"
 OPERATORS: dict[str, Operator] = {
-    **dict.fromkeys(_UNARY.split(), _same),
-    **dict.fromkeys(_BROADCAST.split(), _of(None)),
+    **dict.fromkeys(_UNARY.split(), _unchanged_shape),
+    **dict.fromkeys(_BROADCAST.split(), _elementwise(None)),
     "BitShift": _shift,
     "SequenceEmpty": lambda _: _sequence([]),
     "SequenceConstruct": lambda call: _sequence(call.inputs),
     "SequenceInsert": _insert,
     "SequenceErase": _erase,
-    "SequenceAt": _at,
-    "ConcatFromSequence": _joined,
+    "SequenceAt": _element_at,
+    "ConcatFromSequence": _concat_sequence,
     "Identity": lambda call: call.value(0),
     "Cast": _cast,
-    "CastLike": _same,
+    "CastLike": _unchanged_shape,
     "Constant": lambda call: call.constant(),
     "ConstantOfShape": _constant_of_shape,
     "Shape": _shape,
@@ -586,7 +598,7 @@ OPERATORS: dict[str, Operator] = {
     "Squeeze": _squeeze,
     "Transpose": _transpose,
     "Gather": _gather,
-    "GatherElements": lambda call: Value(call.inputs[1].shape, None, _is_given(call)),
+    "GatherElements": lambda call: Value(call.inputs[1].shape, None, _depends_on_input(call)),
     "Slice": _slice,
     "MatMul": _matmul,
     "MatMulInteger": _matmul,
@@ -595,13 +607,13 @@ OPERATORS: dict[str, Operator] = {
     "HannWindow": _window,
     "HammingWindow": _window,
     "BlackmanWindow": _window,
-    "MelWeightMatrix": _mel,
+    "MelWeightMatrix": _mel_weights,
     "Einsum": _einsum,
     "Conv": _convolution,
     "MaxPool": _convolution,
     "AveragePool": _convolution,
     "LpPool": _convolution,
-    "ConvTranspose": _transposed,
+    "ConvTranspose": _transposed_convolution,
     "MaxUnpool": _by_shape(2, "output_shape"),
     "Col2Im": _by_shape(1, "image_shape"),
     "CenterCropPad": _crop_pad,
@@ -611,56 +623,64 @@ OPERATORS: dict[str, Operator] = {
     "RandomUniform": _by_shape(None),
     "Multinomial": _multinomial,
     "Where": _where,
-    "And": _decided(False, lambda left, right: bool(left and right)),
-    "Or": _decided(True, lambda left, right: bool(left or right)),
-    "Xor": _of(lambda left, right: bool(left) != bool(right)),
-    "Not": _of(operator.not_),
-    "StringConcat": _of(None),
-    "StringSplit": _same,
-    "StringNormalizer": _same,
-    "Equal": _compared(operator.eq),
-    "Less": _compared(operator.lt),
-    "Greater": _compared(operator.gt),
-    "LessOrEqual": _compared(operator.le),
-    "GreaterOrEqual": _compared(operator.ge),
-    "Add": _of(operator.add),
-    "Sub": _of(operator.sub),
-    "Mul": _of(operator.mul),
-    "Div": _of(_divided),
-    "Pow": _of(_power),
-    "Mod": _of(operator.mod),
-    "Max": _of(max),
-    "Min": _of(min),
-    "Sum": _of(lambda *numbers: sum(numbers)),
+    "And": _logical_operator(False, lambda left, right: bool(left and right)),
+    "Or": _logical_operator(True, lambda left, right: bool(left or right)),
+    "Xor": _elementwise(lambda left, right: bool(left) != bool(right)),
+    "Not": _elementwise(operator.not_),
+    "StringConcat": _elementwise(None),
+    "StringSplit": _unchanged_shape,
+    "StringNormalizer": _unchanged_shape,
+    "Equal": _comparison(operator.eq),
+    "Less": _comparison(operator.lt),
+    "Greater": _comparison(operator.gt),
+    "LessOrEqual": _comparison(operator.le),
+    "GreaterOrEqual": _comparison(operator.ge),
+    "Add": _elementwise(operator.add),
+    "Sub": _elementwise(operator.sub),
+    "Mul": _elementwise(operator.mul),
+    "Div": _elementwise(_divide),
+    "Pow": _elementwise(_power),
+    "Mod": _elementwise(operator.mod),
+    "Max": _elementwise(max),
+    "Min": _elementwise(min),
+    "Sum": _elementwise(lambda *numbers: sum(numbers)),
     "Clip": _clip,
-    "Exp": _of(math.exp),
-    "Log": _of(math.log),
-    "Neg": _of(operator.neg),
-    "Abs": _of(abs),
-    "Floor": _of(math.floor),
-    "Ceil": _of(math.ceil),
-    "Sqrt": _of(math.sqrt),
-    "ReduceProd": _reduced(math.prod),
-    "ReduceSum": _reduced(sum),
-    "ReduceMax": _reduced(max),
-    "ReduceMin": _reduced(min),
+    "Exp": _elementwise(math.exp),
+    "Log": _elementwise(math.log),
+    "Neg": _elementwise(operator.neg),
+    "Abs": _elementwise(abs),
+    "Floor": _elementwise(math.floor),
+    "Ceil": _elementwise(math.ceil),
+    "Sqrt": _elementwise(math.sqrt),
+    "ReduceProd": _reduction(math.prod),
+    "ReduceSum": _reduction(sum),
+    "ReduceMax": _reduction(max),
+    "ReduceMin": _reduction(min),
 }
-# Operators whose output is as large as stated whatever the unknown dims of their inputs, and those for which the
-# functions above return less than the size.
-EXACT = frozenset(
+# Operators whose output has the returned size even if dims of their inputs are unknown.
+EXACT_SIZE_OPERATORS = frozenset(
     (*_UNARY.split(), "Identity", "Cast", "CastLike", "Transpose", "Squeeze", "Unsqueeze", "Shape", "Size", "Constant")
 )
 # Operators whose results have exactly the shapes that their functions return, if those of the inputs are exact.
-COMPARED = frozenset(
+EXACT_SHAPE_OPERATORS = frozenset(
     (*_UNARY.split(), "Cast", "Transpose", "Constant", "Add", "Sub", "Mul", "Div", "MatMul", "Concat", "Gather")
     + ("Identity", "Neg", "Abs", "Sqrt", "Exp", "Log", "Floor", "Ceil", "Not")
 )
-INEXACT = frozenset(
+# Operators for which the functions above may return less than the size.
+INEXACT_SIZE_OPERATORS = frozenset(
     ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "Einsum", "DFT", "Multinomial", "MelWeightMatrix")
     + ("If", "Loop", "Scan")
 )
-# Operators whose outputs differ in each run, and the inputs that state a size.
-RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
+# Operators whose outputs differ in each run.
+RANDOM_OPERATORS = (
+    "RandomNormal",
+    "RandomUniform",
+    "RandomNormalLike",
+    "RandomUniformLike",
+    "Bernoulli",
+    "Multinomial",
+)
+# By operator: the inputs that determine the size of the output.
 SIZE_INPUTS = {
     "ConstantOfShape": (0,), "Expand": (1,), "Tile": (1,), "Range": (0, 1, 2), "Pad": (1,), "OneHot": (1,),
     "Upsample": (1,), "Resize": (2, 3), "CenterCropPad": (1,), "AffineGrid": (1,), "Col2Im": (1,), "HannWindow": (0,),

@@ -13,47 +13,58 @@ _INT64 = 1 << 63
 
 
 class Value:
-    """A value. shape: its dims, None for an unknown dim, or None if the rank is unknown. data: its elements in order if
-    there are few and all are known. is_given: whether its size depends on the declared shape of a graph's input.
-    is_bound: whether its dims may be larger than stated. is_fixed: whether it depends on constants only.
-    stored: the elements of the largest stored tensor that it is computed from. tensor: the row of the stored tensor
-    that it is, or -1. sequence: the elements of a sequence, None if it is none or they are not known.
-    text: a lower bound of the bytes of each string, 0 for numbers. is_exact: whether the known dims are those of every
-    run, and not an estimate. kind: a number that equal Values share, 0 until it is needed (known_results.py)."""
+    """The known properties of a value.
+
+    shape: its dims, None for an unknown dim; None if the rank is unknown. data: its elements in order if there are few
+    and all are known. depends_on_input: whether its size depends on the declared shape of a graph's input.
+    is_lower_bound: whether its dims may be larger than stated. is_exact: whether the known dims are those of every run,
+    and not an estimate. is_constant: whether it depends on constants only. stored_elements: the number of elements of
+    the largest stored tensor that it is computed from. tensor: the row of the stored tensor if it is one, otherwise -1.
+    sequence: the elements of a sequence; None if it is no sequence or they are unknown. min_text_bytes: a lower bound
+    of the bytes of each string, 0 for numbers. kind: a number that equal Values share, 0 until it is needed
+    (known_results.py).
+    """
 
     __slots__ = (
         "data",
-        "is_bound",
+        "depends_on_input",
+        "is_constant",
         "is_exact",
-        "is_fixed",
-        "is_given",
+        "is_lower_bound",
         "kind",
+        "min_text_bytes",
         "sequence",
         "shape",
-        "stored",
+        "stored_elements",
         "tensor",
-        "text",
     )
 
-    def __init__(self, shape: Dims | None = None, data: list[Any] | None = None, is_given: bool = False) -> None:
+    def __init__(
+        self, shape: Dims | None = None, data: list[Any] | None = None, depends_on_input: bool = False
+    ) -> None:
         self.shape = shape
         self.data = data
-        self.is_given = is_given
-        self.stored = 0
+        self.depends_on_input = depends_on_input
+        self.stored_elements = 0
         self.tensor = -1
-        self.text = 0
-        self.is_bound = False
+        self.min_text_bytes = 0
+        self.is_lower_bound = False
         self.is_exact = False
-        self.is_fixed = False
+        self.is_constant = False
         self.sequence: list[Value] | None = None
         self.kind = 0
 
     def copy(self) -> Value:
-        """Return a Value with the same properties that can be changed."""
-        other = Value(self.shape, self.data, self.is_given)
-        other.stored, other.tensor, other.text, other.sequence = self.stored, self.tensor, self.text, self.sequence
-        other.is_bound, other.is_exact, other.is_fixed = self.is_bound, self.is_exact, self.is_fixed
-        return other
+        """Return a new Value with the same properties."""
+        copy = Value(self.shape, self.data, self.depends_on_input)
+        copy.stored_elements, copy.tensor, copy.min_text_bytes, copy.sequence = (
+            self.stored_elements,
+            self.tensor,
+            self.min_text_bytes,
+            self.sequence,
+        )
+        copy.is_lower_bound, copy.is_exact, copy.is_constant = self.is_lower_bound, self.is_exact, self.is_constant
+        return copy
 
     @property
     def size(self) -> int:
@@ -65,14 +76,14 @@ class Value:
         return self.shape == other.shape and self.data == other.data
 
 
-# Values of which nothing is known: of an input without a name, of any other, and of one that depends on constants only.
-OMITTED, UNKNOWN, FIXED = Value(), Value(), Value()
-FIXED.is_fixed = True
+# Values without known properties: an omitted input, any other value, and a value that depends on constants only.
+OMITTED, UNKNOWN, UNKNOWN_CONSTANT = Value(), Value(), Value()
+UNKNOWN_CONSTANT.is_constant = True
 
 
-def vector(data: list[Any], is_given: bool = False) -> Value:
+def vector(data: list[Any], depends_on_input: bool = False) -> Value:
     """Return a one-dimensional value with known elements."""
-    return Value((len(data),), data if len(data) <= MAX_ELEMENTS else None, is_given)
+    return Value((len(data),), data if len(data) <= MAX_ELEMENTS else None, depends_on_input)
 
 
 def wrap(number: float) -> int | float:
@@ -83,35 +94,40 @@ def wrap(number: float) -> int | float:
 
 
 def broadcast(shapes: Sequence[Dims]) -> Dims:
-    """Return the shape of an elementwise operation; of unequal dims the greater."""
+    """Return the shape of an elementwise operation; the greater of two unequal dims."""
     if shapes and shapes.count(shapes[0]) == len(shapes):
         return shapes[0]
     rank = max(map(len, shapes), default=0)
     result: list[int | None] = []
     for axis in range(-rank, 0):
         dims = [shape[axis] for shape in shapes if len(shape) >= -axis]
-        known = [dim for dim in dims if dim is not None]
-        greatest = max(known, default=None)
-        result.append(None if greatest in (None, 1) and len(known) < len(dims) else greatest)
+        known_dims = [dim for dim in dims if dim is not None]
+        max_dim = max(known_dims, default=None)
+        result.append(None if max_dim in (None, 1) and len(known_dims) < len(dims) else max_dim)
     return tuple(result)
 
 
 def elementwise(operation: Callable[..., Any] | None, values: Sequence[Value]) -> Value:
     """Return the result of an elementwise operation of any number of values."""
-    is_given = True in [value.is_given for value in values]
-    known = [value.shape for value in values if value.shape is not None]
-    if len(known) < len(values):
+    depends_on_input = True in [value.depends_on_input for value in values]
+    known_shapes = [value.shape for value in values if value.shape is not None]
+    if len(known_shapes) < len(values):
         # The result is at least as large as every known operand.
-        return Value(max(known, key=lambda shape: Value(shape).size), None, is_given) if known else Value()
-    shape = broadcast(known)
+        return (
+            Value(max(known_shapes, key=lambda shape: Value(shape).size), None, depends_on_input)
+            if known_shapes
+            else Value()
+        )
+    shape = broadcast(known_shapes)
     data: list[Any] | None = None
     if operation is not None:
         columns = [value.data for value in values if value.data is not None]
-        data = _computed(operation, columns, shape) if len(columns) == len(values) else None
-    return Value(shape, data, is_given)
+        data = _computed_elements(operation, columns, shape) if len(columns) == len(values) else None
+    return Value(shape, data, depends_on_input)
 
 
-def _computed(operation: Callable[..., Any], columns: list[list[Any]], shape: Dims) -> list[Any] | None:
+def _computed_elements(operation: Callable[..., Any], columns: list[list[Any]], shape: Dims) -> list[Any] | None:
+    """Return the elements of an elementwise result; None if it fails, or a column has neither 1 nor n elements."""
     n = max(map(len, columns))
     if Value(shape).size != n or any(len(column) not in (1, n) for column in columns):
         return None

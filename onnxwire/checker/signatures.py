@@ -39,8 +39,8 @@ WITHDRAWN = (
 INPUT_COUNT, OUTPUT_COUNT, LACKS_ATTRIBUTE = 1, 2, 4
 OMITTED, WRONG_TYPE, OTHER_TYPE = 1, 2, 4
 UNKNOWN, WRONG_KIND = 1, 2
-# Values of `chosen` for nodes without a signature: unknown operator; operator that is not checked.
-_MISSING, _UNJUDGED = -1, -2
+# Values of `signature_indices` for nodes without a signature: the operator is unknown, or is not checked.
+_MISSING, _UNCHECKED = -1, -2
 
 _OPTIONS = {"": 0, "?": 1, "*": 2}
 # Numbers of the types of elements by text, and by data type.
@@ -72,17 +72,19 @@ class Versions:
         imported[-1] = 0  # unknown domains
         self.versions = np.where(self.domains >= 0, imported[self.domains], 0).astype(np.int32)
         if "FunctionProto" in facts.present:
-            own, functions = facts.derive(Imports), facts.derive(Scopes).node_function
-            inside = true_rows((functions >= 0) & (self.domains >= 0))
-            last_first = (own.functions[::-1], own.domains[::-1])
-            found = facts.join((functions[inside], plain_domains(facts, nodes.domain[inside])), last_first)
-            theirs = np.append(imports.version[own.rows][::-1], 0)
-            self.versions[inside] = theirs[found].clip(0, 0x7FFFFFFF)
+            function_imports, functions = facts.derive(Imports), facts.derive(Scopes).node_function
+            in_functions = true_rows((functions >= 0) & (self.domains >= 0))
+            last_first = (function_imports.functions[::-1], function_imports.domains[::-1])
+            positions = facts.join(
+                (functions[in_functions], plain_domains(facts, nodes.domain[in_functions])), last_first
+            )
+            function_versions = np.append(imports.version[function_imports.rows][::-1], 0)
+            self.versions[in_functions] = function_versions[positions].clip(0, 0x7FFFFFFF)
         np.maximum(self.versions, 0, out=self.versions)
 
 
 class Types:
-    """Numbers of types, 0 for an unknown type; the text of a type is the one used in tables of operators."""
+    """Assigns numbers to types; 0 is an unknown type. The text of a type is as in tables of operators."""
 
     def __init__(self) -> None:
         self.texts = list(_DATA_TYPE_NUMBERS)
@@ -117,7 +119,7 @@ class Types:
             if f"TypeProto.{field}" in facts.present:
                 rows = true_rows(types.has(field))
                 elements = facts[name].elem_type[getattr(types, field)[rows]]
-                result[rows] = self.of_elements(template)[_plain(elements)]
+                result[rows] = self.of_elements(template)[_valid_data_types(elements)]
         if facts.present.isdisjoint(("TypeProto.sequence_type", "TypeProto.map_type", "TypeProto.optional_type")):
             return result
         # Types that contain other types: the deepest first, all types of one depth at once.
@@ -129,31 +131,35 @@ class Types:
                 ("optional_type", "TypeProto.Optional", "elem_type"),
                 ("map_type", "TypeProto.Map", "value_type"),
             ):
-                some = rows[types.has(field)[rows]]
-                if len(some):
-                    held = getattr(types, field)[some]
-                    inner = result[getattr(facts[name], child)[held]]
-                    keys = _plain(facts[name].key_type[held]) if field == "map_type" else np.zeros(len(some), np.int64)
-                    result[some] = self._of_nested(field, inner, keys)
+                rows_of_field = rows[types.has(field)[rows]]
+                if len(rows_of_field):
+                    children = getattr(types, field)[rows_of_field]
+                    child_types = result[getattr(facts[name], child)[children]]
+                    keys = (
+                        _valid_data_types(facts[name].key_type[children])
+                        if field == "map_type"
+                        else np.zeros(len(rows_of_field), np.int64)
+                    )
+                    result[rows_of_field] = self._of_nested(field, child_types, keys)
         return result
 
-    def _of_nested(self, field: str, inner: Column, keys: Column) -> Column:
+    def _of_nested(self, field: str, child_types: Column, keys: Column) -> Column:
         """Return the types of sequences, optionals or maps with known element types."""
-        codes, inverse = np.unique(inner.astype(np.int64) << 8 | keys, return_inverse=True)
+        codes, code_of_row = np.unique(child_types.astype(np.int64) << 8 | keys, return_inverse=True)
         elements = self.of_elements()
         numbers = np.zeros(len(codes), np.int32)
         for k, code in enumerate(codes.tolist()):
-            held, key = self.texts[code >> 8], self.texts[elements[code & 255]]
-            if not held or (field == "map_type" and not key):
+            element_type, key_type = self.texts[code >> 8], self.texts[elements[code & 255]]
+            if not element_type or (field == "map_type" and not key_type):
                 continue
             if field == "map_type":
-                numbers[k] = self.number(f"map({key},{held})")
+                numbers[k] = self.number(f"map({key_type},{element_type})")
             else:
-                numbers[k] = self.number(f"{'seq' if field == 'sequence_type' else 'optional'}({held})")
-        return numbers[inverse]
+                numbers[k] = self.number(f"{'seq' if field == 'sequence_type' else 'optional'}({element_type})")
+        return numbers[code_of_row]
 
 
-def _plain(elements: Column) -> Column:
+def _valid_data_types(elements: Column) -> Column:
     """Return data types, with 0 for those out of range."""
     return np.where((elements > 0) & (elements < 256), elements, 0)
 
@@ -161,9 +167,9 @@ def _plain(elements: Column) -> Column:
 class SignatureCheck:
     """The results of the pass over the nodes, by `facts.derive(SignatureCheck)`.
 
-    chosen: for each node, an index of `signatures`, -1 for an unknown operator, -2 for an operator that is not checked.
-    nodes, inputs, outputs, attributes: faults of the rows of NodeProto, NodeProto.input, NodeProto.output and
-    AttributeProto. known: the numbers of types of node outputs, then of ValueInfoProto and TensorProto.
+    signature_indices: for each node, an index of `signatures`, -1 for an unknown operator, -2 for an operator that is
+    not checked. nodes, inputs, outputs, attributes: faults of the rows of NodeProto, NodeProto.input, NodeProto.output
+    and AttributeProto. known_types: the numbers of types of node outputs, then of ValueInfoProto and TensorProto.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -175,27 +181,29 @@ class SignatureCheck:
         self.types = Types()
         self.definitions = scopes.definitions
         self.columns = facts.columns
-        self.chosen = self._choose(facts)
+        self.signature_indices = self._choose(facts)
         n_outputs, n_inputs = facts.lists("NodeProto.output").n, facts.lists("NodeProto.input").n
         self.nodes = np.zeros(nodes.n, np.uint8)
         self.inputs = np.zeros(n_inputs, np.uint8)
         self.outputs = np.zeros(n_outputs, np.uint8)
         self.attributes = np.zeros(facts.AttributeProto.n, np.uint8)
-        self.known = self.declared = np.zeros(0, np.int32)
+        self.known_types = self.declared = np.zeros(0, np.int32)
         if not self.signatures:
             return
         tables = _tables(facts, self.signatures, self.types)
         of_types = self.types.of_values(facts)
         infos = of_types[facts.ValueInfoProto.type] if facts.ValueInfoProto.n else of_types[:0]
-        self.known = np.zeros(n_outputs + facts.ValueInfoProto.n + facts.TensorProto.n, np.int32)
+        self.known_types = np.zeros(n_outputs + facts.ValueInfoProto.n + facts.TensorProto.n, np.int32)
         described = true_rows((scopes.described >= 0) & (infos != 0))
-        self.known[scopes.described[described]] = infos[described]
-        self.known[n_outputs : n_outputs + len(infos)] = infos
+        self.known_types[scopes.described[described]] = infos[described]
+        self.known_types[n_outputs : n_outputs + len(infos)] = infos
         if facts.TensorProto.n:
-            self.known[n_outputs + len(infos) :] = self.types.of_elements()[_plain(facts.TensorProto.data_type)]
+            self.known_types[n_outputs + len(infos) :] = self.types.of_elements()[
+                _valid_data_types(facts.TensorProto.data_type)
+            ]
         self.declared = _declared(facts)
         check_signatures(
-            facts.columns, self.chosen, *tables, self.definitions, self.declared, self.known,
+            facts.columns, self.signature_indices, *tables, self.definitions, self.declared, self.known_types,
             self.nodes, self.inputs, self.outputs, self.attributes,
         )  # fmt: skip
 
@@ -205,10 +213,10 @@ class SignatureCheck:
         # A period is a range of versions between two changes of the domain.
         steps, bases = operators.periods
         periods = np.full(nodes.n, bases[-1], np.int32)
-        is_judged = (self.versions > 0) & (nodes.op_type != EMPTY) & (facts.derive(Calls).function < 0)
+        is_checked = (self.versions > 0) & (nodes.op_type != EMPTY) & (facts.derive(Calls).function < 0)
         for number in unique(self.domains).tolist():
             if number >= 0:
-                rows = true_rows(is_judged & (self.domains == number))
+                rows = true_rows(is_checked & (self.domains == number))
                 periods[rows] = bases[number] + steps[number].searchsorted(self.versions[rows], "right")
         if nodes.n < len(operators.names):
             used_names = {facts.text(id): id for id in set(nodes.op_type.tolist())}
@@ -219,10 +227,10 @@ class SignatureCheck:
         row_of[list(ids.values())] = np.arange(len(ids))
         # A row for each operator and one for unknown operators; a column for each period and one for unchecked nodes.
         table = np.full((len(ids) + 1, bases[-1] + 1), _MISSING, np.int32)
-        table[:, -1] = _UNJUDGED
-        used = np.zeros(bases[-1] + 1, bool)
-        used[periods] = True
-        for column in true_rows(used[:-1]).tolist():
+        table[:, -1] = _UNCHECKED
+        is_used = np.zeros(bases[-1] + 1, bool)
+        is_used[periods] = True
+        for column in true_rows(is_used[:-1]).tolist():
             number = bisect_right(bases, column) - 1
             period = column - bases[number]
             opset = int(steps[number][period - 1]) if period else 0
@@ -233,7 +241,7 @@ class SignatureCheck:
                     self.signatures.append(operators.signature(self.names[number], name, since))
         chosen: Column = table[row_of[nodes.op_type], periods]
         if facts.derive(withdrawn):
-            chosen[is_withdrawn(facts)] = _UNJUDGED
+            chosen[is_withdrawn(facts)] = _UNCHECKED
         return chosen
 
     def text_of(self, id: int) -> str:
@@ -242,7 +250,7 @@ class SignatureCheck:
 
     def signature(self, node: int) -> Signature:
         """Return the signature of a node, which must have one."""
-        return self.signatures[int(self.chosen[node])]
+        return self.signatures[int(self.signature_indices[node])]
 
     def kind_of(self, attribute: int, kinds: Column) -> int:
         """Return the type of an attribute: its own, or that of the parameter that it refers to."""
@@ -256,11 +264,11 @@ class SignatureCheck:
     def type_of_input(self, element: int) -> str:
         """Return the type of an element of NodeProto.input, "" if it is unknown."""
         definition = int(self.definitions[element])
-        return self.types.texts[int(self.known[definition])] if definition >= 0 else ""
+        return self.types.texts[int(self.known_types[definition])] if definition >= 0 else ""
 
     def type_of_output(self, element: int) -> str:
         """Return the type of an element of NodeProto.output, "" if it is unknown."""
-        return self.types.texts[int(self.known[element])]
+        return self.types.texts[int(self.known_types[element])]
 
 
 def withdrawn(facts: Facts) -> list[int]:
@@ -281,21 +289,21 @@ def _tables(
 ) -> tuple[Column, Column, Column, Column, Column]:
     """Return the input tables of the pass, each with an unused last row: signatures, parameters, attributes, counts,
     types."""
-    heads: list[tuple[int, ...]] = []
-    formal: list[tuple[int, ...]] = []
-    known: list[tuple[int, ...]] = []
-    refused: list[int] = []
-    sets: dict[frozenset[str], int] = {}
+    signature_rows: list[tuple[int, ...]] = []
+    parameter_rows: list[tuple[int, ...]] = []
+    attribute_rows: list[tuple[int, ...]] = []
+    refused_counts: list[int] = []
+    type_sets: dict[frozenset[str], int] = {}
     for signature in signatures:
         variables: dict[str, int] = {}
         firsts = []
-        for some in (signature.inputs, signature.outputs):
-            firsts += [len(formal), len(some)]
-            for parameter in some:
+        for parameters in (signature.inputs, signature.outputs):
+            firsts += [len(parameter_rows), len(parameters)]
+            for parameter in parameters:
                 variable = parameter.variable
-                formal.append(
+                parameter_rows.append(
                     (
-                        sets.setdefault(parameter.types, len(sets)),
+                        type_sets.setdefault(parameter.types, len(type_sets)),
                         variables.setdefault(variable, len(variables)) if variable else -1,
                         _OPTIONS[parameter.option],
                         types.number(next(iter(parameter.types))) if len(parameter.types) == 1 else 0,
@@ -303,27 +311,30 @@ def _tables(
                 )
         min_inputs, max_inputs = counts(signature.inputs)
         min_outputs, max_outputs = counts(signature.outputs)
-        heads.append(
+        signature_rows.append(
             (
                 *firsts,
-                *(len(known), len(signature.attributes)),
+                *(len(attribute_rows), len(signature.attributes)),
                 *(min_inputs, -1 if max_inputs is None else max_inputs),
                 *(min_outputs, -1 if max_outputs is None else max_outputs),
-                *(len(refused), len(signature.refused_inputs), len(signature.refused_outputs)),
+                *(len(refused_counts), len(signature.refused_inputs), len(signature.refused_outputs)),
                 *(len(variables), signature.is_open),
             )
         )
-        refused += [*signature.refused_inputs, *signature.refused_outputs]
-        known += [(facts.find(name), it.type, it.is_required) for name, it in signature.attributes.items()]
-    members = [[types.number(text) for text in some] for some in sets]
-    allowed = np.zeros((len(sets) + 1, len(types.texts)), np.uint8)
-    for row, numbers in enumerate(members):
+        refused_counts += [*signature.refused_inputs, *signature.refused_outputs]
+        attribute_rows += [
+            (facts.find(name), attribute.type, attribute.is_required)
+            for name, attribute in signature.attributes.items()
+        ]
+    numbers_of_sets = [[types.number(text) for text in parameters] for parameters in type_sets]
+    allowed = np.zeros((len(type_sets) + 1, len(types.texts)), np.uint8)
+    for row, numbers in enumerate(numbers_of_sets):
         allowed[row, numbers] = 1
     return (
-        np.array([*heads, (0,) * 15], np.int32),
-        np.array([*formal, (0,) * 4], np.int32),
-        np.array([*known, (0,) * 3], np.int32),
-        np.array([*refused, 0], np.int32),
+        np.array([*signature_rows, (0,) * 15], np.int32),
+        np.array([*parameter_rows, (0,) * 4], np.int32),
+        np.array([*attribute_rows, (0,) * 3], np.int32),
+        np.array([*refused_counts, 0], np.int32),
         allowed,
     )
 
@@ -334,13 +345,15 @@ def _declared(facts: Facts) -> Column:
         return np.zeros(0, np.int32)
     attributes = facts.AttributeProto
     rows, functions = facts.derive(references)
-    is_bare = attributes.type[rows] == 0
-    if not is_bare.any():
+    is_untyped = attributes.type[rows] == 0
+    if not is_untyped.any():
         return np.zeros(0, np.int32)
-    rows, functions = rows[is_bare], functions[is_bare]
+    rows, functions = rows[is_untyped], functions[is_untyped]
     defaults, keys = facts.derive(parameters_with_type)
-    found = facts.join((functions, attributes.ref_attr_name[rows]), keys)
-    return lookup(attributes.n, rows[found >= 0], attributes.type[defaults[found[found >= 0]]], 0).astype(np.int32)
+    positions = facts.join((functions, attributes.ref_attr_name[rows]), keys)
+    return lookup(attributes.n, rows[positions >= 0], attributes.type[defaults[positions[positions >= 0]]], 0).astype(
+        np.int32
+    )
 
 
 def formal(parameters: tuple[Parameter, ...], index: int) -> Parameter:
@@ -353,26 +366,27 @@ class Hints:
 
     def __init__(self, operators: Operators) -> None:
         self.operators = operators
-        self.known: dict[tuple[str, str], str] = {}
+        self.hints: dict[tuple[str, str], str] = {}
 
-    def of(self, domain: str, name: str, version: int) -> str:
-        """Return the last part of a message."""
+    def remedy(self, domain: str, name: str, version: int) -> str:
+        """Return the remedy for an unknown operator, the last part of the message."""
         versions = self.operators.versions.get((domain, name))
         if versions:
             return f"it was introduced in version {versions[0]}; import that version, or use one of version {version}"
-        if (domain, name) not in self.known:
-            if len(self.known) >= MAX_HINTS or len(name) > 100:
+        if (domain, name) not in self.hints:
+            if len(self.hints) >= MAX_HINTS or len(name) > 100:
                 return "correct op_type or domain"
-            self.known[domain, name] = self._look_up(domain, name)
-        return self.known[domain, name]
+            self.hints[domain, name] = self._look_up(domain, name)
+        return self.hints[domain, name]
 
     def _look_up(self, domain: str, name: str) -> str:
-        elsewhere = [of for of, other in self.operators.versions if other == name]
-        if elsewhere:
-            return f"{elsewhere[0] or 'the default domain'} has it; set that domain"
+        """Return the domain that has an operator of this name, or a similar name of the domain, as a remedy."""
+        other_domains = [other_domain for other_domain, other_name in self.operators.versions if other_name == name]
+        if other_domains:
+            return f"{other_domains[0] or 'the default domain'} has it; set that domain"
         from difflib import get_close_matches
 
-        names = [other for of, other in self.operators.versions if of == domain]
-        lower = {other.lower(): other for other in names}
-        near = get_close_matches(name.lower(), lower, 1, 0.7)
-        return f"did you mean {lower[near[0]]}?" if near else "correct op_type or domain"
+        names = [other_name for other_domain, other_name in self.operators.versions if other_domain == domain]
+        names_by_lower = {other_name.lower(): other_name for other_name in names}
+        similar_names = get_close_matches(name.lower(), names_by_lower, 1, 0.7)
+        return f"did you mean {names_by_lower[similar_names[0]]}?" if similar_names else "correct op_type or domain"

@@ -27,7 +27,7 @@ MAX_TENSOR_BYTES = 1024
 _MAX_NUMBER_BYTES = 8 * MAX_ELEMENTS + 7  # maximum length of raw_data with so many elements
 MAX_ATTRIBUTE_BYTES = 1 << 16
 MAX_KEY_BYTES = 1024  # maximum length of attributes that are compared with those of other nodes
-MAX_EXTENT_BYTES = 1 << 16  # of a remote file, longer values are not resident
+MAX_EXTENT_BYTES = 1 << 16  # longer values of a remote file are not resident
 _FORMATS = {1: "f", 2: "B", 3: "b", 4: "H", 5: "h", 6: "i", 7: "q", 9: "?", 10: "e", 11: "d", 12: "I", 13: "Q"}
 
 
@@ -44,12 +44,12 @@ class SmallConstants:
     def column(self, type_name: str, name: str) -> Sequence[Any]:
         """Return a column of a sheet without a copy; `first.NAME`: the first rows of a repeated field."""
         key = type_name, name
-        known = self._columns.get(key)
-        if known is None:
+        cached = self._columns.get(key)
+        if cached is None:
             sheet = self.facts[type_name]
             column = sheet.first(name[6:]) if name.startswith("first.") else getattr(sheet, name)
-            known = self._columns[key] = np.ascontiguousarray(column).data
-        return known
+            cached = self._columns[key] = np.ascontiguousarray(column).data
+        return cached
 
     def ranges(self, type_name: str, field: str) -> tuple[Sequence[int], Sequence[int]]:
         """Return, for each row of a sheet, the row of the first element of a repeated field, and their number."""
@@ -57,10 +57,10 @@ class SmallConstants:
 
     def elements(self, name: str) -> Sequence[int]:
         """Return the values of a list such as NodeProto.input."""
-        known = self._columns.get(name)
-        if known is None:
-            known = self._columns[name] = np.ascontiguousarray(self.facts.lists(name).value).data
-        return known
+        cached = self._columns.get(name)
+        if cached is None:
+            cached = self._columns[name] = np.ascontiguousarray(self.facts.lists(name).value).data
+        return cached
 
     def grouped(self, field: str, type_name: str) -> tuple[Sequence[int], Sequence[int]]:
         """Return the rows of a type that are elements of a field, such as GraphProto.input, grouped by parent.
@@ -68,15 +68,15 @@ class SmallConstants:
         Returns (starts, rows): those of parent p are rows[starts[p]:starts[p + 1]]. Rows of other fields of the type
         may be between them.
         """
-        known = self._groups.get(field)
-        if known is None:
+        cached = self._groups.get(field)
+        if cached is None:
             sheet, owner = self.facts[type_name], self.facts[field.rpartition(".")[0]]
             rows = true_rows(sheet.under(field)).astype(np.int32)
             parents = sheet.parent[rows]
             order = np.argsort(parents, kind="stable")
             starts = np.searchsorted(parents[order], np.arange(owner.n + 1, dtype=np.int32)).astype(np.int32)
-            known = self._groups[field] = starts.data, rows[order].data
-        return known
+            cached = self._groups[field] = starts.data, rows[order].data
+        return cached
 
     def dims(self, tensor: int) -> tuple[int, ...]:
         """Return the dims of a row of TensorProto."""
@@ -94,12 +94,12 @@ class SmallConstants:
         code = _FORMATS.get(message.data_type)
         if code is None:
             return None
-        raw = message.raw_data
-        if raw:
-            count = len(raw) // struct.calcsize(code)
+        raw_data = message.raw_data
+        if raw_data:
+            count = len(raw_data) // struct.calcsize(code)
             if count > MAX_ELEMENTS:
                 return None
-            return list(struct.unpack_from(f"<{count}{code}", raw))
+            return list(struct.unpack_from(f"<{count}{code}", raw_data))
         for field in ("int64_data", "int32_data", "float_data", "double_data", "uint64_data"):
             values = getattr(message, field)
             if len(values):
@@ -139,24 +139,28 @@ class SmallConstants:
     def attributes(self, node: int) -> dict[str, AttributeProto]:
         """Return the attributes of a row of NodeProto that are not long, without their graphs."""
         start = self.column("NodeProto", "first.attribute")[node]
-        found = {}
+        attributes = {}
         for row in range(start, start + self.column("NodeProto", "attribute")[node]):
             if self.column("AttributeProto", "length")[row] <= MAX_ATTRIBUTE_BYTES:
                 message = self._message("AttributeProto", row, AttributeProto)
                 if message is not None:
-                    found[message.name] = message
-        return found
+                    attributes[message.name] = message
+        return attributes
 
     def attribute_bytes(self, node: int) -> tuple[int, bytes] | None:
-        """Return what the attributes of a row of NodeProto are equal by: the length of the first one, and the bytes
-        from its begin to the end of the last one. Returns None if they are long."""
-        firsts, counts, starts, lengths = self._attribute_columns
+        """Return a key that rows of NodeProto with equal attributes share; None if the attributes are long.
+
+        It is the length of the first attribute, and the bytes from its first byte to the last byte of the last one.
+        """
+        first_rows, counts, starts, lengths = self._attribute_columns
         n = counts[node]
         if not n:
             return 0, b""
-        first = firsts[node]
-        start, stop = starts[first], starts[first + n - 1] + lengths[first + n - 1]
-        return (lengths[first], bytes_at(self.facts.document, start, stop)) if stop - start <= MAX_KEY_BYTES else None
+        first_row = first_rows[node]
+        start, stop = starts[first_row], starts[first_row + n - 1] + lengths[first_row + n - 1]
+        return (
+            (lengths[first_row], bytes_at(self.facts.document, start, stop)) if stop - start <= MAX_KEY_BYTES else None
+        )
 
     @cached_property
     def _attribute_columns(self) -> tuple[Sequence[int], ...]:
@@ -171,7 +175,7 @@ class SmallConstants:
         return {self.facts.text(names[row]): row for row in range(start, stop)}
 
     def _message(self, name: str, row: int, cls: Any) -> Any:
-        """Decode a short message; None for one in pieces."""
+        """Return a decoded short message, or None if it is encoded in several pieces."""
         if self.column(name, "flags")[row] & MERGED:
             return None
         start = self.column(name, "start")[row]

@@ -13,7 +13,7 @@ from onnxwire.checker.facts import Facts
 from onnxwire.checker.function_calls import FunctionCalls
 from onnxwire.checker.known_results import _MAX_RESULTS, KnownResults
 from onnxwire.checker.shape_bounds import ShapeBounds
-from onnxwire.checker.shape_values import FIXED, OMITTED, UNKNOWN, Value
+from onnxwire.checker.shape_values import OMITTED, UNKNOWN, UNKNOWN_CONSTANT, Value
 from onnxwire.engine.document import Document
 
 LARGE = 1 << 40
@@ -116,8 +116,8 @@ def test_more_different_nodes_than_are_cached():
 def test_kinds_distinguish_what_operators_distinguish():
     known = KnownResults()
     values = [Value((1,), [number]) for number in (1, True, 1.0, 0.0, -0.0)] + [Value(None), Value(()), Value((None,))]
-    values += [Value((1,), [1], is_given=True), UNKNOWN, OMITTED, FIXED]
-    for name in ("is_bound", "is_exact", "is_fixed", "stored", "text"):
+    values += [Value((1,), [1], depends_on_input=True), UNKNOWN, OMITTED, UNKNOWN_CONSTANT]
+    for name in ("is_lower_bound", "is_exact", "is_constant", "stored_elements", "min_text_bytes"):
         values.append(Value((1,), [1]))
         setattr(values[-1], name, 7 if name in ("stored", "text") else True)
     kinds = [known.kind(value) for value in values]
@@ -132,7 +132,7 @@ def test_a_long_chain_of_functions_is_evaluated_once():
     n = 3000
     functions = [_function(f"f{i}", [_call(f"f{i + 1}", ["v"], ["o"])], ["v"], ["o"]) for i in range(n)]
     bounds = _bounds([_call("f0", ["x"], ["y"])], functions=functions)
-    assert bounds.known.n_stopped == 1  # for the argument of the graph, at the limit of depth
+    assert bounds.results_cache.n_stopped == 1  # for the argument of the graph, at the limit of depth
     assert bounds.budget > 0
 
 
@@ -143,7 +143,7 @@ def test_recursive_functions_are_not_evaluated(n):
     ]
     facts = Facts(Document(_model([_call("f0", ["x"], ["y"])], functions=functions)), onnxwire.ModelProto)
     assert facts.derive(FunctionCalls).recursive == set(range(1, n + 1))
-    assert facts.derive(ShapeBounds).known.n_stopped == 0
+    assert facts.derive(ShapeBounds).results_cache.n_stopped == 0
 
 
 def test_the_order_of_functions_is_callees_first():
@@ -168,4 +168,4 @@ def test_a_convolution_covers_its_padding():
     )
     data = helper.make_model(graph, ir_version=10).SerializeToString()
     bounds = Facts(Document(data), onnxwire.ModelProto).derive(ShapeBounds)
-    assert not bounds.elements and len(bounds.known._results) < 5
+    assert not bounds.elements and len(bounds.results_cache._results) < 5

@@ -22,11 +22,11 @@ VALUES = {
 }  # fmt: skip
 NAMES = {number: name for name, number in AttributeProto.AttributeType.items() if number}
 FIELDS = {number: field for field, number in VALUES.items()}
-# Types whose value is one message, and the field that holds it.
+# Types whose value is one message, and the field of the value.
 MESSAGE_FIELDS = {number: FIELDS[number] for number in (4, 5, 11, 13)}
 _LIST_TYPES = (6, 7, 8, 9, 10, 12, 14)
 
-_SMALL_COUNT = 8  # number of attributes of a node up to which they are compared pairwise
+_MAX_PAIRWISE_ATTRIBUTES = 8  # number of attributes of a node up to which they are compared pairwise
 
 RULES = {
     "AttributeProto": {
@@ -169,11 +169,11 @@ def is_untyped(facts: Facts) -> Any:
 
 def parameters(facts: Facts) -> tuple[Any, Any]:
     """Return all attribute parameters of functions: rows of FunctionProto, ids of names."""
-    bare, attributes = facts.lists("FunctionProto.attribute"), facts.AttributeProto
+    plain_parameters, attributes = facts.lists("FunctionProto.attribute"), facts.AttributeProto
     rows = true_rows(attributes.under("FunctionProto.attribute_proto"))
     return (
-        np.concatenate([bare.parent, attributes.parent[rows]]),
-        np.concatenate([bare.value, attributes.name[rows]]),
+        np.concatenate([plain_parameters.parent, attributes.parent[rows]]),
+        np.concatenate([plain_parameters.value, attributes.name[rows]]),
     )
 
 
@@ -223,13 +223,15 @@ def name_unique(facts: Facts) -> Iterator[Finding]:
     attributes, counts = facts.AttributeProto, facts.NodeProto.attribute
     rows = true_rows(attributes.under("NodeProto.attribute") & (attributes.name != EMPTY))
     parents, names = attributes.parent[rows], attributes.name[rows]
-    is_again = np.zeros(len(rows), bool)
-    for distance in range(1, min(int(counts.max(initial=0)), _SMALL_COUNT)):
-        is_same = (parents[distance:] == parents[:-distance]) & (names[distance:] == names[:-distance])
-        is_again[distance:] |= is_same
-    many = true_rows(counts[parents] > _SMALL_COUNT)
-    is_again[many] = repeats(parents[many], names[many])
-    yield attributes.at(rows[is_again], "another attribute of the node has the same name, {name!r}; keep one of them")
+    is_repeated = np.zeros(len(rows), bool)
+    for distance in range(1, min(int(counts.max(initial=0)), _MAX_PAIRWISE_ATTRIBUTES)):
+        is_same_name = (parents[distance:] == parents[:-distance]) & (names[distance:] == names[:-distance])
+        is_repeated[distance:] |= is_same_name
+    rows_of_large_nodes = true_rows(counts[parents] > _MAX_PAIRWISE_ATTRIBUTES)
+    is_repeated[rows_of_large_nodes] = repeats(parents[rows_of_large_nodes], names[rows_of_large_nodes])
+    yield attributes.at(
+        rows[is_repeated], "another attribute of the node has the same name, {name!r}; keep one of them"
+    )
 
 
 @rule("attribute-name-vs-values", "NodeProto", "AttributeProto")
@@ -242,16 +244,16 @@ def name_vs_values(facts: Facts) -> Iterator[Finding]:
     is_name[EMPTY] = False
     parents, names = [], []
     for elements in (inputs, outputs):
-        some = true_rows(is_name[elements.value])
-        parents.append(elements.parent[some])
-        names.append(elements.value[some])
+        matching_elements = true_rows(is_name[elements.value])
+        parents.append(elements.parent[matching_elements])
+        names.append(elements.value[matching_elements])
     values = np.concatenate(parents), np.concatenate(names)
     if not len(values[0]):
         return
     rows = true_rows(attributes.under("NodeProto.attribute") & (attributes.name != EMPTY))
-    found = facts.join((attributes.parent[rows], attributes.name[rows]), values)
+    positions = facts.join((attributes.parent[rows], attributes.name[rows]), values)
     yield attributes.at(
-        rows[found >= 0], "attribute {name!r} has the name of an input or output of the node; rename one of them"
+        rows[positions >= 0], "attribute {name!r} has the name of an input or output of the node; rename one of them"
     )
 
 
@@ -265,10 +267,10 @@ def string_utf8(facts: Facts) -> Iterator[Finding]:
     starts, lengths = attributes.span("s")
     has_s, no_ends = attributes.has("s"), np.zeros(attributes.n, np.int64)
     if has_s.any():
-        greatest = np.frombuffer(
+        max_bytes = np.frombuffer(
             measure_bytes(facts.columns, "AttributeProto", "s", has_s, no_ends), np.uint8, attributes.n
         )
-        rows = true_rows(greatest >= 0x80)
+        rows = true_rows(max_bytes >= 0x80)
         rows = rows[np.cumsum(np.minimum(lengths[rows], MAX_SCANNED_BYTES)) <= MAX_TOTAL_TEXT_BYTES]
         yield attributes.at(
             [row for row in rows.tolist() if not _is_utf8(facts, int(starts[row]), int(lengths[row]))],
@@ -276,14 +278,13 @@ def string_utf8(facts: Facts) -> Iterator[Finding]:
         )
     has_strings = attributes.strings > 0
     if has_strings.any():
-        broken = np.frombuffer(
+        first_invalid = np.frombuffer(
             measure_strings(facts.columns, "AttributeProto", "strings", has_strings), np.int64, attributes.n
         )
         yield attributes.at(
-            broken >= 0,
-            "string {broken} of attribute {name!r} is not valid UTF-8; "
-            "write it as UTF-8, or use another type for bytes",
-            broken=broken,
+            first_invalid >= 0,
+            "string {index} of attribute {name!r} is not valid UTF-8; write it as UTF-8, or use another type for bytes",
+            index=first_invalid,
         )
 
 
@@ -322,9 +323,9 @@ def ref_declared(facts: Facts) -> Iterator[Finding]:
     """Yield references to parameters that the enclosing function does not declare."""
     attributes = facts.AttributeProto
     rows, functions = facts.derive(references)
-    found = facts.join((functions, attributes.ref_attr_name[rows]), facts.derive(parameters))
+    positions = facts.join((functions, attributes.ref_attr_name[rows]), facts.derive(parameters))
     yield attributes.at(
-        rows[found < 0],
+        rows[positions < 0],
         "attribute {name!r} is a reference to {ref_attr_name!r}, which the function does not declare; "
         "add it to its `attribute`",
     )
@@ -336,9 +337,9 @@ def ref_type_match(facts: Facts) -> Iterator[Finding]:
     attributes = facts.AttributeProto
     rows, functions = facts.derive(references)
     defaults, keys = facts.derive(parameters_with_type)
-    found = facts.join((functions, attributes.ref_attr_name[rows]), keys)
-    rows, others = rows[found >= 0], defaults[found[found >= 0]]
-    expected = lookup(attributes.n, rows, attributes.type[others], 0)
+    positions = facts.join((functions, attributes.ref_attr_name[rows]), keys)
+    rows, matching_defaults = rows[positions >= 0], defaults[positions[positions >= 0]]
+    expected = lookup(attributes.n, rows, attributes.type[matching_defaults], 0)
     yield attributes.at(
         rows[(attributes.type[rows] != 0) & (attributes.type[rows] != expected[rows])],
         "attribute {name!r} has type {type_name}, and the default of {ref_attr_name!r}, which it refers to, has type "

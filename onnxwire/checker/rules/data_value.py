@@ -1,4 +1,4 @@
-"""Rules of values that are stored by themselves: sequences, maps, optionals.
+"""Rules of values that are stored outside of models: sequences, maps, optionals.
 
 The rules of tensors, sequences, maps and optionals check their elements, at any depth.
 """
@@ -16,8 +16,8 @@ from onnxwire.tensor.dtypes import BY_NAME, STRING, name_of
 
 # Kinds of the elements of a sequence and of the value of an optional: the numbers of elem_type.
 _TENSOR, _SPARSE, _SEQUENCE, _MAP, _OPTIONAL = range(1, 6)
-_KINDS = ("", "TENSOR", "SPARSE_TENSOR", "SEQUENCE", "MAP", "OPTIONAL")
-_WORDS = ("", "tensor", "sparse_tensor", "sequence", "map", "optional")
+_KIND_NAMES = ("", "TENSOR", "SPARSE_TENSOR", "SEQUENCE", "MAP", "OPTIONAL")
+_FIELD_PREFIXES = ("", "tensor", "sparse_tensor", "sequence", "map", "optional")
 
 _INTEGERS = ("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64")
 _KEY_TYPES = [BY_NAME[name].number for name in (*_INTEGERS, "STRING")]
@@ -64,14 +64,14 @@ RULES = {
         # `map-single-key-field` reports keys in both fields.
         "map-values-length": (
             lambda map_: (
-                (_counts_of_values(map_) >= 0)
-                & (_counts_of_values(map_) != map_.keys + map_.string_keys)
+                (_count_values(map_) >= 0)
+                & (_count_values(map_) != map_.keys + map_.string_keys)
                 & ((map_.keys == 0) | (map_.string_keys == 0))
             ),
             "map {name!r} has {key_count} keys and {value_count} values; give each key one",
             {
                 "key_count": lambda map_: map_.keys + map_.string_keys,
-                "value_count": lambda map_: _counts_of_values(map_),
+                "value_count": lambda map_: _count_values(map_),
             },
         ),
         "map-values-present": (
@@ -104,22 +104,22 @@ RULES = {
     },
     "OptionalProto": {
         "optional-single-value": (
-            lambda optional: optional.derive(_held_kinds)[0] > 1,
+            lambda optional: optional.derive(_value_kinds)[0] > 1,
             "optional {name!r} holds {count} values; keep that of its elem_type",
-            {"count": lambda optional: optional.derive(_held_kinds)[0]},
+            {"count": lambda optional: optional.derive(_value_kinds)[0]},
         ),
         # `optional-single-value` reports several values.
         "optional-field-matches-elem-type": (
             lambda optional: (
-                (optional.derive(_held_kinds)[0] == 1)
-                & (optional.derive(_held_kinds)[1] != optional.elem_type)
+                (optional.derive(_value_kinds)[0] == 1)
+                & (optional.derive(_value_kinds)[1] != optional.elem_type)
                 & _is_kind(optional.elem_type)
             ),
             "the elem_type of optional {name!r} is {elem_type} ({kind}), and it holds a {field}; "
             "correct elem_type or the value",
             {
                 "kind": lambda optional: _kind_names(optional.elem_type),
-                "field": lambda optional: _held_fields(optional),
+                "field": lambda optional: _value_field_names(optional),
             },
         ),
         "optional-elem-type": (
@@ -130,12 +130,12 @@ RULES = {
 }
 
 
-def _list_of(kind: int) -> str:
-    return f"{_WORDS[kind]}_values"
+def _list_field(kind: int) -> str:
+    return f"{_FIELD_PREFIXES[kind]}_values"
 
 
-def _field_of(kind: int) -> str:
-    return f"{_WORDS[kind]}_value"
+def _value_field(kind: int) -> str:
+    return f"{_FIELD_PREFIXES[kind]}_value"
 
 
 def _is_kind(elem_type: Any) -> Any:
@@ -146,17 +146,18 @@ def _is_kind(elem_type: Any) -> Any:
 def sequence_field_matches_elem_type(facts: Facts) -> Iterator[Finding]:
     """Yield sequences whose elements have another kind than elem_type declares."""
     sequences = facts.SequenceProto
-    found: dict[int, str] = {}
+    messages: dict[int, str] = {}
     for kind in range(_TENSOR, _OPTIONAL + 1):
-        is_wrong = (getattr(sequences, _list_of(kind)) > 0) & (sequences.elem_type != kind)
+        is_wrong = (getattr(sequences, _list_field(kind)) > 0) & (sequences.elem_type != kind)
         for row in true_rows(is_wrong & _is_kind(sequences.elem_type)).tolist():
             elem_type = int(sequences.elem_type[row])
-            found.setdefault(
+            messages.setdefault(
                 row,
-                f"the elem_type of sequence {facts.text(sequences.name[row])!r} is {elem_type} ({_KINDS[elem_type]}), "
-                f"and {_list_of(kind)} has elements; move them to {_list_of(elem_type)}, or correct elem_type",
+                f"the elem_type of sequence {facts.text(sequences.name[row])!r} is {elem_type} "
+                f"({_KIND_NAMES[elem_type]}), and {_list_field(kind)} has elements; "
+                f"move them to {_list_field(elem_type)}, or correct elem_type",
             )
-    yield sequences.each(found)
+    yield sequences.each(messages)
 
 
 def _first_known(parents: Any, values: Any, is_known: Any) -> tuple[Any, Any]:
@@ -165,9 +166,11 @@ def _first_known(parents: Any, values: Any, is_known: Any) -> tuple[Any, Any]:
 
     parents, values, is_known: columns of the children; the children of one parent are in their order.
     """
-    order = np.lexsort((np.arange(len(parents)), ~is_known, parents))
-    heads = order[np.append(True, parents[order][1:] != parents[order][:-1])[: len(order)]]
-    return parents[heads], values[heads]
+    sorted_children = np.lexsort((np.arange(len(parents)), ~is_known, parents))
+    chosen_children = sorted_children[
+        np.append(True, parents[sorted_children][1:] != parents[sorted_children][:-1])[: len(sorted_children)]
+    ]
+    return parents[chosen_children], values[chosen_children]
 
 
 def _sparse_types(facts: Facts) -> Any:
@@ -183,17 +186,17 @@ def sequence_tensor_dtype_homogeneous(facts: Facts) -> Iterator[Finding]:
         (facts.TensorProto, _TENSOR, facts.TensorProto.data_type),
         (facts.SparseTensorProto, _SPARSE, _sparse_types(facts)),
     ):
-        rows = true_rows(sheet.under(f"SequenceProto.{_list_of(kind)}"))
+        rows = true_rows(sheet.under(f"SequenceProto.{_list_field(kind)}"))
         parents = sheet.parent[rows]
-        first, wanted = np.zeros(sequences.n, np.int64), np.zeros(sheet.n, np.int64)
-        holders, values = _first_known(parents, types[rows], types[rows] != 0)
-        first[holders] = values
-        wanted[rows] = first[parents]
+        expected_types, expected = np.zeros(sequences.n, np.int64), np.zeros(sheet.n, np.int64)
+        sequence_rows, values = _first_known(parents, types[rows], types[rows] != 0)
+        expected_types[sequence_rows] = values
+        expected[rows] = expected_types[parents]
         yield sheet.at(
-            rows[(types[rows] != 0) & (types[rows] != wanted[rows])],
-            "the tensor has the data_type {types}, and the sequence begins with {wanted}; convert it or take it out",
-            types=types,
-            wanted=wanted,
+            rows[(types[rows] != 0) & (types[rows] != expected[rows])],
+            "the tensor has the data_type {actual}, and the sequence begins with {expected}; convert it or remove it",
+            actual=types,
+            expected=expected,
         )
 
 
@@ -201,8 +204,8 @@ class Types:
     """The full types of nested values, by `facts.derive(Types)`.
 
     A type is a number, an index of `kinds`, `params` (data_type or key_type, 0 if unknown) and `children` (the type of
-    the elements or the value, -1 if unknown). `of`: the types of all rows of a sheet, by kind. elements: for each
-    SequenceProto, the type of its first element whose type is fully known.
+    the elements or the value, -1 if unknown). types_by_kind: for each kind, the types of all rows of its sheet.
+    elements: for each SequenceProto, the type of its first element whose type is fully known.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -219,102 +222,105 @@ class Types:
             _MAP: maps,
             _OPTIONAL: optionals,
         }
-        self.of = {kind: np.full(sheet.n, -1, np.int64) for kind, sheet in self.sheets.items()}
+        self.types_by_kind = {kind: np.full(sheet.n, -1, np.int64) for kind, sheet in self.sheets.items()}
         self.rows = {
-            kind: true_rows(sheet.under(f"SequenceProto.{_list_of(kind)}")) for kind, sheet in self.sheets.items()
+            kind: true_rows(sheet.under(f"SequenceProto.{_list_field(kind)}")) for kind, sheet in self.sheets.items()
         }
         self.elements = np.full(sequences.n, -1, np.int64)
         self.is_needed = any(len(self.rows[kind]) for kind in (_SEQUENCE, _MAP, _OPTIONAL))
         if not self.is_needed:
             return
-        self.of[_TENSOR] = self._intern(_TENSOR, facts.TensorProto.data_type, -1)
-        self.of[_SPARSE] = self._intern(_SPARSE, _sparse_types(facts), -1)
+        self.types_by_kind[_TENSOR] = self._intern(_TENSOR, facts.TensorProto.data_type, -1)
+        self.types_by_kind[_SPARSE] = self._intern(_SPARSE, _sparse_types(facts), -1)
         children = {kind: _by_depth(sheet.depth, self.rows[kind]) for kind, sheet in self.sheets.items()}
-        every = {kind: _by_depth(self.sheets[kind].depth, self.sheets[kind].rows) for kind in (3, 4, 5)}
-        for depth in sorted({depth for rows in every.values() for depth in rows}, reverse=True):
-            some = every[_SEQUENCE].get(depth)
-            if some is not None:
+        rows_by_depth = {kind: _by_depth(self.sheets[kind].depth, self.sheets[kind].rows) for kind in (3, 4, 5)}
+        for depth in sorted({depth for rows in rows_by_depth.values() for depth in rows}, reverse=True):
+            rows_at_depth = rows_by_depth[_SEQUENCE].get(depth)
+            if rows_at_depth is not None:
                 self._set_elements(
-                    some, {kind: rows[depth + 1] for kind, rows in children.items() if depth + 1 in rows}
+                    rows_at_depth, {kind: rows[depth + 1] for kind, rows in children.items() if depth + 1 in rows}
                 )
-                self.of[_SEQUENCE][some] = self._intern(_SEQUENCE, 0, self.elements[some])
-            some = every[_MAP].get(depth)
-            if some is not None:
-                inner = np.append(self.elements, -1)[maps.values[some]]
-                self.of[_MAP][some] = self._intern(_MAP, maps.key_type[some], inner)
-            some = every[_OPTIONAL].get(depth)
-            if some is not None:
-                inner = self._empty(optionals.elem_type[some])
+                self.types_by_kind[_SEQUENCE][rows_at_depth] = self._intern(_SEQUENCE, 0, self.elements[rows_at_depth])
+            rows_at_depth = rows_by_depth[_MAP].get(depth)
+            if rows_at_depth is not None:
+                child_types = np.append(self.elements, -1)[maps.values[rows_at_depth]]
+                self.types_by_kind[_MAP][rows_at_depth] = self._intern(_MAP, maps.key_type[rows_at_depth], child_types)
+            rows_at_depth = rows_by_depth[_OPTIONAL].get(depth)
+            if rows_at_depth is not None:
+                child_types = self._with_unknown_parts(optionals.elem_type[rows_at_depth])
                 for kind in self.sheets:
-                    held = getattr(optionals, _field_of(kind))[some]
-                    is_held = (held >= 0) & (optionals.elem_type[some] == kind)
-                    inner[is_held] = self.of[kind][held[is_held]]
-                self.of[_OPTIONAL][some] = self._intern(_OPTIONAL, 0, inner)
+                    values = getattr(optionals, _value_field(kind))[rows_at_depth]
+                    has_value = (values >= 0) & (optionals.elem_type[rows_at_depth] == kind)
+                    child_types[has_value] = self.types_by_kind[kind][values[has_value]]
+                self.types_by_kind[_OPTIONAL][rows_at_depth] = self._intern(_OPTIONAL, 0, child_types)
 
-    def _empty(self, elem_types: Any) -> Any:
-        """Return the types with known kinds and unknown parts."""
+    def _with_unknown_parts(self, elem_types: Any) -> Any:
+        """Return the types with these kinds and unknown parts; -1 for an invalid kind."""
         by_kind = self._intern(np.arange(_OPTIONAL + 1), 0, -1)
         by_kind[0] = -1
         return by_kind[np.where(_is_kind(elem_types), elem_types, 0)]
 
     def _set_elements(self, rows: Any, children: dict[int, Any]) -> None:
+        """Set `elements` of some sequences. children: the rows of their elements, by kind."""
         sequences = self.sheets[_SEQUENCE]
-        self.elements[rows] = self._empty(sequences.elem_type[rows])
-        for kind, some in children.items():
-            parents = self.sheets[kind].parent[some]
-            some, parents = (column[sequences.elem_type[parents] == kind] for column in (some, parents))
-            types = self.of[kind][some]
-            holders, values = _first_known(parents, types, np.append(self._is_known, False)[types])
-            self.elements[holders] = values
+        self.elements[rows] = self._with_unknown_parts(sequences.elem_type[rows])
+        for kind, child_rows in children.items():
+            parents = self.sheets[kind].parent[child_rows]
+            child_rows, parents = (column[sequences.elem_type[parents] == kind] for column in (child_rows, parents))
+            types = self.types_by_kind[kind][child_rows]
+            sequence_rows, values = _first_known(parents, types, np.append(self._is_known, False)[types])
+            self.elements[sequence_rows] = values
 
     def _intern(self, kinds: Any, params: Any, children: Any) -> Any:
-        """Return the types with the given parts, which are numbers or columns."""
+        """Return the types with these parts, which are numbers or columns."""
         parts = np.stack(np.broadcast_arrays(kinds, params, children)).astype(np.int64)
-        order = np.lexsort(parts)
-        ordered = parts[:, order]
-        is_new = np.append(True, (ordered[:, 1:] != ordered[:, :-1]).any(axis=0))[: len(order)]
-        back = np.empty(len(order), np.int64)
-        back[order] = np.cumsum(is_new) - 1
+        part_order = np.lexsort(parts)
+        sorted_parts = parts[:, part_order]
+        is_new = np.append(True, (sorted_parts[:, 1:] != sorted_parts[:, :-1]).any(axis=0))[: len(part_order)]
+        id_positions = np.empty(len(part_order), np.int64)
+        id_positions[part_order] = np.cumsum(is_new) - 1
         ids = []
-        for kind, param, child in ordered[:, is_new].T.tolist():
-            id = self._ids.setdefault((kind, param, child), len(self._ids))
+        for kind, parameter, child in sorted_parts[:, is_new].T.tolist():
+            id = self._ids.setdefault((kind, parameter, child), len(self._ids))
             if id == len(self.kinds):
                 self.kinds.append(kind)
-                self.params.append(param)
+                self.params.append(parameter)
                 self.children.append(child)
-                inside = child >= 0 and self._is_known[child]
-                self._is_known.append(param != 0 if kind <= _SPARSE else inside and (kind != _MAP or param != 0))
+                is_child_known = child >= 0 and self._is_known[child]
+                self._is_known.append(
+                    parameter != 0 if kind <= _SPARSE else is_child_known and (kind != _MAP or parameter != 0)
+                )
             ids.append(id)
-        return np.array(ids, np.int64)[back]
+        return np.array(ids, np.int64)[id_positions]
 
-    def agree(self, one: int, other: int) -> bool:
+    def agree(self, left: int, right: int) -> bool:
         """Return whether all known parts of two types are equal."""
-        while one != other and one >= 0 and other >= 0:
-            if self.kinds[one] != self.kinds[other]:
+        while left != right and left >= 0 and right >= 0:
+            if self.kinds[left] != self.kinds[right]:
                 return False
-            if self.params[one] != self.params[other] and self.params[one] and self.params[other]:
+            if self.params[left] != self.params[right] and self.params[left] and self.params[right]:
                 return False
-            one, other = self.children[one], self.children[other]
+            left, right = self.children[left], self.children[right]
         return True
 
     def text(self, id: int) -> str:
         """Return a type in text form, such as map(STRING, tensor(FLOAT))."""
         parts = []
-        end = ""
+        closing_parentheses = ""
         while id >= 0:
-            kind, param = self.kinds[id], self.params[id]
-            parts.append(_WORDS[kind] + "(")
+            kind, parameter = self.kinds[id], self.params[id]
+            parts.append(_FIELD_PREFIXES[kind] + "(")
             if kind in (_TENSOR, _SPARSE, _MAP):
-                parts.append((name_of(param) if param else "?") + (", " if kind == _MAP else ""))
-            end += ")"
+                parts.append((name_of(parameter) if parameter else "?") + (", " if kind == _MAP else ""))
+            closing_parentheses += ")"
             id = self.children[id] if kind > _SPARSE else -2
-        return "".join(parts) + ("?" if id == -1 else "") + end
+        return "".join(parts) + ("?" if id == -1 else "") + closing_parentheses
 
 
 def _by_depth(depth: Any, rows: Any) -> dict[int, Any]:
-    order = rows[np.argsort(depth[rows], kind="stable")]
-    depths, first = np.unique(depth[order], return_index=True)
-    return dict(zip(depths.tolist(), np.split(order, first[1:]), strict=True)) if len(rows) else {}
+    sorted_rows = rows[np.argsort(depth[rows], kind="stable")]
+    depths, starts = np.unique(depth[sorted_rows], return_index=True)
+    return dict(zip(depths.tolist(), np.split(sorted_rows, starts[1:]), strict=True)) if len(rows) else {}
 
 
 @rule("sequence-nested-homogeneous", "SequenceProto")
@@ -325,25 +331,27 @@ def sequence_nested_homogeneous(facts: Facts) -> Iterator[Finding]:
     for kind in (_SEQUENCE, _MAP, _OPTIONAL) if types.is_needed else ():
         sheet = types.sheets[kind]
         rows = types.rows[kind]
-        there, wanted = types.of[kind], types.elements[sheet.parent[rows]]
-        rows, wanted = rows[there[rows] != wanted], wanted[there[rows] != wanted]
-        said: dict[tuple[int, int], str] = {}
-        found: dict[int, str] = {}
-        for row, one, other in zip(rows.tolist(), there[rows].tolist(), wanted.tolist(), strict=True):
-            if other < 0 or types.kinds[other] != kind:
+        actual, expected = types.types_by_kind[kind], types.elements[sheet.parent[rows]]
+        rows, expected = rows[actual[rows] != expected], expected[actual[rows] != expected]
+        known_messages: dict[tuple[int, int], str] = {}
+        messages: dict[int, str] = {}
+        for row, actual_type, expected_type in zip(
+            rows.tolist(), actual[rows].tolist(), expected.tolist(), strict=True
+        ):
+            if expected_type < 0 or types.kinds[expected_type] != kind:
                 continue  # sequence-field-matches-elem-type reports it
-            if (one, other) not in said:
-                said[one, other] = (
+            if (actual_type, expected_type) not in known_messages:
+                known_messages[actual_type, expected_type] = (
                     ""
-                    if types.agree(one, other)
+                    if types.agree(actual_type, expected_type)
                     else (
-                        f"the element is {types.text(one)}, and others of the sequence are {types.text(other)}; "
-                        "give all one type"
+                        f"the element is {types.text(actual_type)}, and others of the sequence are "
+                        f"{types.text(expected_type)}; give all one type"
                     )
                 )
-            if said[one, other]:
-                found[row] = said[one, other]
-        yield sheet.each(found)
+            if known_messages[actual_type, expected_type]:
+                messages[row] = known_messages[actual_type, expected_type]
+        yield sheet.each(messages)
 
 
 def _has_key_type(maps: Sheet) -> Any:
@@ -360,13 +368,13 @@ def _key_types(keys: List) -> Any:
 def _is_out_of_range(keys: List) -> Any:
     """Return whether each integer key is out of the range of its type; UINT64 keys are stored bit for bit."""
     limits = np.iinfo(np.int64)
-    least, greatest = np.full(64, limits.min, np.int64), np.full(64, limits.max, np.int64)
+    minima, maxima = np.full(64, limits.min, np.int64), np.full(64, limits.max, np.int64)
     for name in _INTEGERS:
         kind = BY_NAME[name]
         if kind.bits < 64:
-            least[kind.number], greatest[kind.number] = np.iinfo(kind.dtype).min, np.iinfo(kind.dtype).max
+            minima[kind.number], maxima[kind.number] = np.iinfo(kind.dtype).min, np.iinfo(kind.dtype).max
     types = _key_types(keys)
-    return (keys.value < least[types]) | (keys.value > greatest[types])
+    return (keys.value < minima[types]) | (keys.value > maxima[types])
 
 
 def _names_of(types: Any) -> Any:
@@ -374,7 +382,7 @@ def _names_of(types: Any) -> Any:
     return lambda row: name_of(int(types[row]))
 
 
-def _counts_of_values(maps: Sheet) -> Any:
+def _count_values(maps: Sheet) -> Any:
     """Return the number of values of each map, -1 if it has none or their kind is unknown."""
     return np.append(maps.derive(_value_counts), -1)[maps.values]
 
@@ -385,26 +393,26 @@ def _value_counts(facts: Facts) -> Any:
     counts = np.full(sequences.n, -1, np.int64)
     for kind in range(_TENSOR, _OPTIONAL + 1):
         rows = true_rows(sequences.elem_type == kind)
-        counts[rows] = getattr(sequences, _list_of(kind))[rows]
+        counts[rows] = getattr(sequences, _list_field(kind))[rows]
     return counts
 
 
 def _kind_names(kinds: Any) -> Any:
-    return lambda row: _KINDS[kinds[row]]
+    return lambda row: _KIND_NAMES[kinds[row]]
 
 
-def _held_fields(optionals: Sheet) -> Any:
+def _value_field_names(optionals: Sheet) -> Any:
     """Return the name of the field of each optional's value, as a function of the row."""
-    _, kinds = optionals.derive(_held_kinds)
-    return lambda row: _field_of(int(kinds[row]))
+    _, kinds = optionals.derive(_value_kinds)
+    return lambda row: _value_field(int(kinds[row]))
 
 
-def _held_kinds(facts: Facts) -> tuple[Any, Any]:
+def _value_kinds(facts: Facts) -> tuple[Any, Any]:
     """Return the number of values in each OptionalProto, and the kind of the last value, 0 for none."""
     optionals = facts.OptionalProto
-    count, held = np.zeros(optionals.n, np.int64), np.zeros(optionals.n, np.int64)
+    count, kinds = np.zeros(optionals.n, np.int64), np.zeros(optionals.n, np.int64)
     for kind in range(_TENSOR, _OPTIONAL + 1):
-        is_there = getattr(optionals, _field_of(kind)) >= 0
-        count += is_there
-        held[is_there] = kind
-    return count, held
+        has_value = getattr(optionals, _value_field(kind)) >= 0
+        count += has_value
+        kinds[has_value] = kind
+    return count, kinds

@@ -36,10 +36,10 @@ RULES = {
                 & (configuration.num_devices > 0)
                 & (configuration.device != configuration.num_devices)
             ),
-            "device configuration {name!r} names {named} of {wanted} devices; name all or none",
+            "device configuration {name!r} names {named} of {total} devices; name all or none",
             {
                 "named": lambda configuration: configuration.device,
-                "wanted": lambda configuration: configuration.num_devices,
+                "total": lambda configuration: configuration.num_devices,
             },
         ),
     },
@@ -157,29 +157,29 @@ class Shardings:
 
     def __init__(self, facts: Facts) -> None:
         specs, entries, dims = facts.ShardingSpecProto, facts.NodeDeviceConfigurationProto, facts.ShardedDimProto
-        entry = specs.parent_under("NodeDeviceConfigurationProto.sharding_spec")
+        entry_of_spec = specs.parent_under("NodeDeviceConfigurationProto.sharding_spec")
         nodes = entries.parent_under("NodeProto.device_configurations")
-        self.node = np.append(nodes, -1)[entry]
-        self.devices = np.append(_device_counts(facts), -1)[entry]
-        self.rank, first, sizes = _shapes(facts, self.node, specs.tensor_name)
-        spec = dims.parent_under("ShardingSpecProto.sharded_dim")
-        rank, first = np.append(self.rank, -1)[spec], np.append(first, 0)[spec]
-        self.axis = np.where((dims.axis < 0) & (dims.axis >= -rank), dims.axis + rank, dims.axis)
-        self.is_outside = dims.has("axis") & (rank >= 0) & ((self.axis < 0) | (self.axis >= rank))
-        is_known = dims.has("axis") & (rank >= 0) & ~self.is_outside
+        self.node = np.append(nodes, -1)[entry_of_spec]
+        self.devices = np.append(_device_counts(facts), -1)[entry_of_spec]
+        self.rank, first_dims, sizes = _shapes(facts, self.node, specs.tensor_name)
+        spec_of_dim = dims.parent_under("ShardingSpecProto.sharded_dim")
+        ranks, first_dims = np.append(self.rank, -1)[spec_of_dim], np.append(first_dims, 0)[spec_of_dim]
+        self.axis = np.where((dims.axis < 0) & (dims.axis >= -ranks), dims.axis + ranks, dims.axis)
+        self.is_outside = dims.has("axis") & (ranks >= 0) & ((self.axis < 0) | (self.axis >= ranks))
+        is_known = dims.has("axis") & (ranks >= 0) & ~self.is_outside
         self.size = np.full(dims.n, -1, np.int64)
-        self.size[is_known] = sizes[(first + self.axis)[is_known]]
+        self.size[is_known] = sizes[(first_dims + self.axis)[is_known]]
 
 
 def _device_counts(facts: Facts) -> Rows:
     """Return num_devices of the configuration that each NodeDeviceConfigurationProto names, or -1."""
     entries, configurations = facts.NodeDeviceConfigurationProto, facts.DeviceConfigurationProto
-    found = facts.join(
+    positions = facts.join(
         (np.zeros(entries.n, np.int64), entries.configuration_id),
         (np.zeros(configurations.n, np.int64), configurations.name),
     )
     counts = np.where(configurations.num_devices > 0, configurations.num_devices, -1)
-    return np.append(counts, -1)[np.where(entries.configuration_id != EMPTY, found, -1)]
+    return np.append(counts, -1)[np.where(entries.configuration_id != EMPTY, positions, -1)]
 
 
 def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
@@ -187,9 +187,9 @@ def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
 
     The description of a value is in the graph or function that defines it.
     """
-    rank, first = np.full(len(nodes), -1, np.int64), np.zeros(len(nodes), np.int64)
+    ranks_of_names, first_dims = np.full(len(nodes), -1, np.int64), np.zeros(len(nodes), np.int64)
     if not len(nodes):
-        return rank, first, np.empty(0, np.int64)
+        return ranks_of_names, first_dims, np.empty(0, np.int64)
     infos, tensors, sparse = facts.ValueInfoProto, facts.TensorProto, facts.SparseTensorProto
     values, graphs = facts.derive(DeclaredTypes), facts.GraphProto.n
     shapes, dims = facts.TensorShapeProto, facts["TensorShapeProto.Dimension"]
@@ -197,46 +197,51 @@ def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
     sizes = np.concatenate([np.where(dims.has("dim_value"), dims.dim_value, -1), dense_sizes, sparse_sizes])
     # Functions are scopes, too; they are numbered after the graphs.
     scope = np.where(infos.under("FunctionProto.value_info"), infos.parent + graphs, values.graph)
-    shaped = true_rows((scope >= 0) & (values.shape >= 0))
-    dense = true_rows(tensors.under("GraphProto.initializer"))
+    infos_with_shape = true_rows((scope >= 0) & (values.shape >= 0))
+    dense_rows = true_rows(tensors.under("GraphProto.initializer"))
     sparse_rows = true_rows(sparse.under("GraphProto.sparse_initializer") & (sparse.values >= 0))
-    described = (
-        np.concatenate([scope[shaped], tensors.parent[dense], sparse.parent[sparse_rows]]),
-        np.concatenate([infos.name[shaped], tensors.name[dense], tensors.name[sparse.values[sparse_rows]]]),
+    definitions = (
+        np.concatenate([scope[infos_with_shape], tensors.parent[dense_rows], sparse.parent[sparse_rows]]),
+        np.concatenate(
+            [infos.name[infos_with_shape], tensors.name[dense_rows], tensors.name[sparse.values[sparse_rows]]]
+        ),
     )
-    is_asked = np.zeros(facts.columns.text_count(), bool)
-    is_asked[names] = True
-    asked = is_asked[described[1]]
-    described = described[0][asked], described[1][asked]
-    ranks = np.concatenate([shapes.dim[values.shape[shaped]], tensors.dims[dense], sparse.dims[sparse_rows]])[asked]
-    firsts = np.concatenate(
+    is_requested = np.zeros(facts.columns.text_count(), bool)
+    is_requested[names] = True
+    requested = is_requested[definitions[1]]
+    definitions = definitions[0][requested], definitions[1][requested]
+    known_ranks = np.concatenate(
+        [shapes.dim[values.shape[infos_with_shape]], tensors.dims[dense_rows], sparse.dims[sparse_rows]]
+    )[requested]
+    known_first_dims = np.concatenate(
         [
-            shapes.first("dim")[values.shape[shaped]],
-            tensors.first("dims")[dense] + dims.n,
+            shapes.first("dim")[values.shape[infos_with_shape]],
+            tensors.first("dims")[dense_rows] + dims.n,
             sparse.first("dims")[sparse_rows] + dims.n + len(dense_sizes),
         ]
-    )[asked]
-    found = facts.join((_defining_scopes(facts, nodes, names), names), described)
-    is_found = (found >= 0) & (names != EMPTY)
-    rank[is_found], first[is_found] = ranks[found[is_found]], firsts[found[is_found]]
-    return rank, first, sizes
+    )[requested]
+    positions = facts.join((_defining_scopes(facts, nodes, names), names), definitions)
+    has_shape = (positions >= 0) & (names != EMPTY)
+    ranks_of_names[has_shape] = known_ranks[positions[has_shape]]
+    first_dims[has_shape] = known_first_dims[positions[has_shape]]
+    return ranks_of_names, first_dims, sizes
 
 
 def _defining_scopes(facts: Facts, nodes: Rows, names: Rows) -> Rows:
     """Return the graphs, or functions after them, that define inputs and outputs of nodes, as `Scopes.defining_scopes`.
 
-    A name that no scope defines, or that is neither input nor output of the node, counts for the scope of the node.
+    A name that no scope defines, or that is neither input nor output of the node, gets the scope of the node.
     """
     scopes, sheet = facts.derive(Scopes), facts.NodeProto
-    own = np.where(sheet.under("FunctionProto.node"), sheet.parent + facts.GraphProto.n, scopes.node_graph)
-    own_scopes: Rows = np.append(own, -1)[nodes]
+    node_scopes = np.where(sheet.under("FunctionProto.node"), sheet.parent + facts.GraphProto.n, scopes.node_graph)
+    default_scopes: Rows = np.append(node_scopes, -1)[nodes]
     is_sharded = np.zeros(sheet.n + 1, bool)
     is_sharded[nodes] = True
     inputs = facts.lists("NodeProto.input")
-    taken = true_rows(is_sharded[inputs.parent])
-    found = facts.join((np.maximum(nodes, 0), names), (inputs.parent[taken], inputs.value[taken]))
-    defining = np.append(scopes.defining_scopes[taken], -1)[found]
-    return np.where((nodes >= 0) & (defining >= 0), defining, own_scopes)
+    sharded_inputs = true_rows(is_sharded[inputs.parent])
+    positions = facts.join((np.maximum(nodes, 0), names), (inputs.parent[sharded_inputs], inputs.value[sharded_inputs]))
+    defining = np.append(scopes.defining_scopes[sharded_inputs], -1)[positions]
+    return np.where((nodes >= 0) & (defining >= 0), defining, default_scopes)
 
 
 def _are_listed(left: tuple[Rows, Rows], right: tuple[Rows, Rows]) -> Rows:
@@ -247,17 +252,17 @@ def _are_listed(left: tuple[Rows, Rows], right: tuple[Rows, Rows]) -> Rows:
     _, numbers = np.unique(np.concatenate([left[1], right[1]]), return_inverse=True)
     pairs = np.concatenate([left[0], right[0]]).astype(np.int64) * (len(numbers) + 1) + numbers
     # np.isin takes several times as long.
-    wanted = np.sort(pairs[count:])
-    nearest = np.minimum(np.searchsorted(wanted, pairs[:count]), len(wanted) - 1)
-    is_listed: Rows = wanted[nearest] == pairs[:count]
+    listed_pairs = np.sort(pairs[count:])
+    nearest = np.minimum(np.searchsorted(listed_pairs, pairs[:count]), len(listed_pairs) - 1)
+    is_listed: Rows = listed_pairs[nearest] == pairs[:count]
     return is_listed
 
 
-def _all_of(parents: Rows, holds: Rows, n: int) -> Rows:
-    """Return whether each of n parents has children, and the condition holds for all of them."""
+def _all_of(parents: Rows, meets_condition: Rows, n: int) -> Rows:
+    """Return whether each of n parents has children, and all of them meet a condition."""
     result = np.zeros(n, bool)
     result[parents] = True
-    result[parents[~holds]] = False
+    result[parents[~meets_condition]] = False
     return result
 
 
@@ -288,8 +293,8 @@ def group_meaningful(facts: Facts) -> Iterator[Finding]:
     groups, members = facts.IntIntListEntryProto, facts.lists("IntIntListEntryProto.value")
     rows = _children(groups, "ShardingSpecProto.index_to_device_group_map")
     yield groups.at(groups.value == 0, "group {key} has no members; list its devices or remove it")
-    used = facts.lists("ShardingSpecProto.device")
-    is_used = _are_listed((groups.parent[rows], groups.key[rows]), (used.parent, used.value))
+    devices = facts.lists("ShardingSpecProto.device")
+    is_used = _are_listed((groups.parent[rows], groups.key[rows]), (devices.parent, devices.value))
     yield groups.at(rows[~is_used], "group {key} is not in the device list; list its key there or remove the group")
     yield members.at(repeats(members.parent, members.value), "device {value} is in the group twice; list it once")
 
@@ -308,11 +313,11 @@ def _is_unused(specs: Sheet) -> Rows:
     owners, names = [], []
     for field in ("NodeProto.input", "NodeProto.output"):
         elements = facts.lists(field)
-        some = is_sharded[elements.parent]
-        owners.append(elements.parent[some])
-        names.append(elements.value[some])
-    found = facts.join((np.maximum(nodes, 0), specs.tensor_name), (np.concatenate(owners), np.concatenate(names)))
-    is_unused: Rows = (nodes >= 0) & (specs.tensor_name != EMPTY) & (found < 0)
+        is_in_sharded_node = is_sharded[elements.parent]
+        owners.append(elements.parent[is_in_sharded_node])
+        names.append(elements.value[is_in_sharded_node])
+    positions = facts.join((np.maximum(nodes, 0), specs.tensor_name), (np.concatenate(owners), np.concatenate(names)))
+    is_unused: Rows = (nodes >= 0) & (specs.tensor_name != EMPTY) & (positions < 0)
     return is_unused
 
 
@@ -339,9 +344,9 @@ def _divided_sizes(parts: Sheet) -> Rows:
     If the axis is divided once and no other size is given, it is the size of the axis.
     """
     dims = parts.facts.ShardedDimProto
-    of_dims = np.append(np.where(dims.simple_sharding == 1, parts.derive(Shardings).size, -1), -1)
-    of_axis = of_dims[parts.parent_under("ShardedDimProto.simple_sharding")]
-    sizes: Rows = np.where(parts.has("dim_value"), parts.dim_value, of_axis)
+    axis_sizes = np.append(np.where(dims.simple_sharding == 1, parts.derive(Shardings).size, -1), -1)
+    sizes_of_parts = axis_sizes[parts.parent_under("ShardedDimProto.simple_sharding")]
+    sizes: Rows = np.where(parts.has("dim_value"), parts.dim_value, sizes_of_parts)
     return sizes
 
 
@@ -350,9 +355,9 @@ def shard_dim_matches_tensor(facts: Facts) -> Iterator[Finding]:
     """Yield axes whose dim_values are all known and whose product is not the size of the axis."""
     dims, parts = facts.ShardedDimProto, facts.SimpleShardedDimProto
     rows = _children(parts, "ShardedDimProto.simple_sharding")
-    parents, given = parts.parent[rows], parts.dim_value[rows]
-    is_known = _all_of(parents, parts.has("dim_value")[rows] & (given >= 0), dims.n)
-    product = _products(dims.n, parents, np.maximum(given, 0))
+    parents, dim_values = parts.parent[rows], parts.dim_value[rows]
+    is_known = _all_of(parents, parts.has("dim_value")[rows] & (dim_values >= 0), dims.n)
+    product = _products(dims.n, parents, np.maximum(dim_values, 0))
     size = facts.derive(Shardings).size
     yield dims.at(
         is_known & (size >= 0) & (product != size),
@@ -367,14 +372,13 @@ def shard_count_matches_devices(facts: Facts) -> Iterator[Finding]:
     specs, dims, parts = facts.ShardingSpecProto, facts.ShardedDimProto, facts.SimpleShardedDimProto
     rows = _children(parts, "ShardedDimProto.simple_sharding")
     counts = np.maximum(parts.num_shards[rows], 0)
-    of_axis = _products(dims.n, parts.parent[rows], counts)
-    is_cut = _all_of(parts.parent[rows], counts > 0, dims.n)
+    parts_per_axis = _products(dims.n, parts.parent[rows], counts)
+    is_axis_complete = _all_of(parts.parent[rows], counts > 0, dims.n)
     axes = _children(dims, "ShardingSpecProto.sharded_dim")
-    of_spec = _products(specs.n, dims.parent[axes], of_axis[axes])
-    is_known = _all_of(dims.parent[axes], is_cut[axes], specs.n)
+    parts_per_spec = _products(specs.n, dims.parent[axes], parts_per_axis[axes])
+    is_known = _all_of(dims.parent[axes], is_axis_complete[axes], specs.n)
     yield specs.at(
-        is_known & (specs.device > 0) & (of_spec != specs.device),
+        is_known & (specs.device > 0) & (parts_per_spec != specs.device),
         "the number of parts of {tensor_name!r} differs from the {device} entries in its device list; correct "
-        "num_shards "
-        "or the list",
+        "num_shards or the list",
     )

@@ -27,13 +27,13 @@ from onnxwire.tensor.payload_layout import plain_number
 
 _KEYS = ("location", "offset", "length", "checksum")
 _ABSENT, _UNCLEAR = -1, -2
-_PAGE, _WINDOWS_PAGE = 4096, 65536
+_PAGE_BYTES, _WINDOWS_PAGE_BYTES = 4096, 65536
 
 
 RULES = {
     "TensorProto": {
         "external-value-fields-empty": (
-            lambda tensor: tensor.derive(External).is_external & _holds_data(tensor.facts),
+            lambda tensor: tensor.derive(External).is_external & _has_data(tensor.facts),
             "tensor {name!r} has its data in a file according to data_location, and also in the message; clear one of "
             "the two",
         ),
@@ -57,19 +57,19 @@ RULES = {
     },
     "StringStringEntryProto": {
         "external-location-relative": (
-            lambda entry: _is_wrong(entry, "location", _is_absolute),
+            lambda entry: _entries_where(entry, "location", _is_absolute),
             "the location {value!r} is absolute; give the path from the model's folder",
         ),
         "external-location-no-parent": (
-            lambda entry: _is_wrong(entry, "location", _climbs),
+            lambda entry: _entries_where(entry, "location", _has_parent_step),
             "the location {value!r} contains ..; move the file into the model's folder and correct the location",
         ),
         "external-location-posix": (
-            lambda entry: _is_wrong(entry, "location", lambda location: "\\" in location),
+            lambda entry: _entries_where(entry, "location", lambda location: "\\" in location),
             "the location {value!r} contains a backslash; separate folders by /",
         ),
         "external-location-hash-marker": (
-            lambda entry: _is_wrong(entry, "location", lambda location: location.startswith("#")),
+            lambda entry: _entries_where(entry, "location", lambda location: location.startswith("#")),
             "the location {value!r} begins with #, which marks data in the memory of a program; "
             "save the data to a file",
         ),
@@ -90,15 +90,15 @@ RULES = {
             {"message": lambda entry: _messages(entry, entry.derive(Files).linked)},
         ),
         "external-offset-format": (
-            lambda entry: _is_wrong(entry, "offset", _is_no_number),
+            lambda entry: _entries_where(entry, "offset", _is_not_number),
             "the offset {value!r} is not a decimal number below 2**63; correct it",
         ),
         "external-length-format": (
-            lambda entry: _is_wrong(entry, "length", _is_no_number),
+            lambda entry: _entries_where(entry, "length", _is_not_number),
             "the length {value!r} is not a decimal number below 2**63; correct it",
         ),
         "external-offset-alignment": (
-            lambda entry: _offset_entries(entry, lambda offsets: offsets % _PAGE != 0),
+            lambda entry: _offset_entries(entry, lambda offsets: offsets % _PAGE_BYTES != 0),
             "the offset {offset:,} is not a multiple of 4,096, so the data can't be mapped by itself; "
             "save the data aligned",
             {"offset": lambda entry: lambda row: int(entry.facts.text(entry.value[row]))},
@@ -106,13 +106,13 @@ RULES = {
         # `external-offset-alignment` reports offsets that no system can map.
         "external-offset-alignment-windows": (
             lambda entry: _offset_entries(
-                entry, lambda offsets: (offsets % _WINDOWS_PAGE != 0) & (offsets % _PAGE == 0)
+                entry, lambda offsets: (offsets % _WINDOWS_PAGE_BYTES != 0) & (offsets % _PAGE_BYTES == 0)
             ),
             "the offset {offset:,} is not a multiple of 65,536, so the data can't be mapped by itself on Windows",
             {"offset": lambda entry: lambda row: int(entry.facts.text(entry.value[row]))},
         ),
         "external-checksum-format": (
-            lambda entry: _is_wrong(entry, "checksum", lambda text: not _is_digest(text)),
+            lambda entry: _entries_where(entry, "checksum", lambda text: not _is_digest(text)),
             "the checksum {value!r} is not a SHA-1, which has 40 hexadecimal digits; correct or remove it",
         ),
         "external-key-unique": (
@@ -151,7 +151,7 @@ class External:
         """Return the rows of all entries with a key."""
         return true_rows(self.is_entry & (self.facts.StringStringEntryProto.key == self.facts.find(key)))
 
-    def of(self, key: str) -> Any:
+    def entry_of(self, key: str) -> Any:
         """Return the row of each tensor's entry with a key; _ABSENT for none, _UNCLEAR for several."""
         rows = self.entries(key)
         tensors = self.facts.StringStringEntryProto.parent[rows]
@@ -171,29 +171,30 @@ class Ranges:
 
     def __init__(self, facts: Facts) -> None:
         external = facts.derive(External)
-        self.offset = _numbers(facts, external.of("offset"), 0)
-        self.length = _numbers(facts, external.of("length"), _ABSENT)
+        self.offset = _numbers(facts, external.entry_of("offset"), 0)
+        self.length = _numbers(facts, external.entry_of("length"), _ABSENT)
         payloads = facts.derive(Payloads)
         self.nbytes = np.where(payloads.bits > 0, payloads.size, -1)
 
 
-def _numbers(facts: Facts, rows: Any, absent: int) -> Any:
-    """Return the numbers in entries; rows: see `External.of`."""
-    result = np.where(rows == _ABSENT, absent, _UNCLEAR).astype(np.int64)
-    there = true_rows(rows >= 0)
-    different, back = np.unique(facts.StringStringEntryProto.value[rows[there]], return_inverse=True)
-    numbers = [plain_number(facts.text(id)) for id in different.tolist()]
-    result[there] = np.array([_UNCLEAR if number is None else number for number in numbers], np.int64)[back]
+def _numbers(facts: Facts, rows: Any, default: int) -> Any:
+    """Return the numbers in entries; rows: see `External.entry_of`."""
+    result = np.where(rows == _ABSENT, default, _UNCLEAR).astype(np.int64)
+    rows_with_entry = true_rows(rows >= 0)
+    value_ids, id_positions = np.unique(facts.StringStringEntryProto.value[rows[rows_with_entry]], return_inverse=True)
+    numbers = [plain_number(facts.text(id)) for id in value_ids.tolist()]
+    known_numbers = np.array([_UNCLEAR if number is None else number for number in numbers], np.int64)
+    result[rows_with_entry] = known_numbers[id_positions]
     return result
 
 
-def _is_wrong(entries: Sheet, key: str, is_wrong: Callable[[str], bool]) -> Any:
+def _entries_where(entries: Sheet, key: str, accepts: Callable[[str], bool]) -> Any:
     """Return the entries with a key whose value a predicate accepts."""
     rows = entries.derive(External).entries(key)
-    return rows[entries.facts.matching(is_wrong, entries.value[rows])]
+    return rows[entries.facts.matching(accepts, entries.value[rows])]
 
 
-def _holds_data(facts: Facts) -> Any:
+def _has_data(facts: Facts) -> Any:
     """Return whether each tensor has a nonempty value field."""
     result = facts.TensorProto.string_data > 0
     for field in ("raw_data", *FIELDS):
@@ -202,7 +203,7 @@ def _holds_data(facts: Facts) -> Any:
 
 
 def _has_location(facts: Facts) -> Any:
-    """Return whether each tensor has entries "location", and none of them is empty."""
+    """Return whether each tensor has an entry "location", and no empty one."""
     entries, rows = facts.StringStringEntryProto, facts.derive(External).entries("location")
     result = np.zeros(facts.TensorProto.n, bool)
     result[entries.parent[rows]] = True
@@ -214,7 +215,7 @@ def _is_absolute(location: str) -> bool:
     return re.match(r"[/\\]|[A-Za-z]:", location) is not None
 
 
-def _climbs(location: str) -> bool:
+def _has_parent_step(location: str) -> bool:
     return ".." in re.split(r"[/\\]", location)
 
 
@@ -237,7 +238,7 @@ class Files:
         if not isinstance(files, ExternalFiles):
             return
         self.files = files
-        entries = facts.derive(External).of("location")
+        entries = facts.derive(External).entry_of("location")
         ids = unique(facts.StringStringEntryProto.value[entries[entries >= 0]]).tolist()
         files.open_all(filterfalse(fault_of, map(facts.text, ids)))
         for id in ids:
@@ -245,21 +246,22 @@ class Files:
             fault = fault_of(location)
             if not fault:
                 self._open(id, location)
-            elif files.folder is None or not location or _is_absolute(location) or _climbs(location):
+            elif files.folder is None or not location or _is_absolute(location) or _has_parent_step(location):
                 continue  # other rules report it
             elif not os.path.isfile(os.path.join(files.folder, location)):
                 # A file with such a name may exist, although few programs can read it.
                 self.irregular[id] = f"there is no file at the location {location!r}: {fault}"
 
     def _open(self, id: int, location: str) -> None:
+        """Record the size of the file at a location, or the fault because of which it cannot be read."""
         try:
             with self.files.open_temporarily(location) as file:
                 self.sizes[id] = file.size
                 if file.descriptor >= 0:
                     status = os.fstat(file.descriptor)
                     self._find_links(id, file.name, status.st_nlink)
-                    own = self.document.descriptor
-                    if own >= 0 and os.path.samestat(status, os.fstat(own)):
+                    document_descriptor = self.document.descriptor
+                    if document_descriptor >= 0 and os.path.samestat(status, os.fstat(document_descriptor)):
                         self.own.add(id)
         except SourceError as error:
             self.irregular[id] = f"the file {error.filename} can't be opened: {error.strerror}"
@@ -268,6 +270,7 @@ class Files:
                 self._explain(id, self.files.folder, location, error.reason)
 
     def _find_links(self, id: int, name: str, links: int) -> None:
+        """Record a message about a file that is a symbolic link, or has several names."""
         if os.path.islink(name):
             self.linked[id] = (
                 f"{name} is a symbolic link, which many programs do not follow; put a copy of the file there"
@@ -278,10 +281,10 @@ class Files:
             )
 
     def _explain(self, id: int, folder: str, location: str, reason: str) -> None:
-        """Record which rule a refused file breaks, if the refusal corresponds to a rule."""
+        """Record the rule that a rejected file breaks, if there is one."""
         name = os.path.join(folder, location)
-        inside = os.path.join(os.path.realpath(folder or "."), "")
-        if not os.path.realpath(name).startswith(inside):
+        folder_prefix = os.path.join(os.path.realpath(folder or "."), "")
+        if not os.path.realpath(name).startswith(folder_prefix):
             self.outside[id] = reason
             return
         try:
@@ -300,20 +303,20 @@ def _messages(entries: Sheet, messages: dict[int, str]) -> Any:
 
 
 def _at_locations(facts: Facts, messages: dict[int, str]) -> Any:
-    """Return the entries "location" whose value has a message, by its id."""
-    rows = facts.derive(External).of("location")
+    """Return the entries "location" for whose value there is a message. messages: by the id of the value."""
+    rows = facts.derive(External).entry_of("location")
     rows = np.sort(rows[rows >= 0])
     values = facts.StringStringEntryProto.value[rows]
     return rows[np.isin(values, list(messages))] if messages else rows[:0]
 
 
-def _is_no_number(text: str) -> bool:
+def _is_not_number(text: str) -> bool:
     return plain_number(text) is None
 
 
 def _file_sizes(facts: Facts) -> Any:
     """Return the size of each tensor's file, -1 where it is unknown."""
-    rows, sizes = facts.derive(External).of("location"), facts.derive(Files).sizes
+    rows, sizes = facts.derive(External).entry_of("location"), facts.derive(Files).sizes
     by_id = np.full(facts.columns.text_count(), -1, np.int64)
     by_id[list(sizes)] = list(sizes.values())
     return np.where(rows >= 0, by_id[facts.StringStringEntryProto.value[rows]], -1) if sizes else np.full(len(rows), -1)
@@ -324,10 +327,10 @@ def _at_entries(facts: Facts, key: str, tensors: Any, template: str, *columns: A
 
     columns: the columns of TensorProto that the template formats.
     """
-    rows = facts.derive(External).of(key)
-    found = true_rows(tensors)
-    values = [column[found].tolist() for column in (rows, *columns)]
-    return {row: template.format(*rest) for row, *rest in zip(*values, strict=True)}
+    rows = facts.derive(External).entry_of(key)
+    tensor_rows = true_rows(tensors)
+    values = [column[tensor_rows].tolist() for column in (rows, *columns)]
+    return {row: template.format(*cells) for row, *cells in zip(*values, strict=True)}
 
 
 @rule("external-range-in-file", "StringStringEntryProto")
@@ -335,27 +338,27 @@ def range_in_file(facts: Facts) -> Iterator[Finding]:
     """Yield offsets and lengths beyond the end of the file."""
     entries, ranges, sizes = facts.StringStringEntryProto, facts.derive(Ranges), facts.derive(_file_sizes)
     is_known = (sizes >= 0) & (ranges.offset >= 0)
-    begins_late = is_known & (ranges.offset > sizes)
-    found = _at_entries(
+    begins_after_end = is_known & (ranges.offset > sizes)
+    messages = _at_entries(
         facts,
         "offset",
-        begins_late,
+        begins_after_end,
         "the offset {0:,} is after the end of the file, which has {1:,} bytes; the file is truncated or belongs to "
         "another model",
         ranges.offset,
         sizes,
     )
-    found |= _at_entries(
+    messages |= _at_entries(
         facts,
         "length",
-        is_known & ~begins_late & (ranges.length > sizes - ranges.offset),
+        is_known & ~begins_after_end & (ranges.length > sizes - ranges.offset),
         "{0:,} bytes from byte {1:,} on run past the end of the file, which has {2:,}; it is truncated or belongs to "
         "another model",
         ranges.length,
         ranges.offset,
         sizes,
     )
-    yield entries.each(found)
+    yield entries.each(messages)
 
 
 @rule("external-length-matches-shape", "StringStringEntryProto")
@@ -363,7 +366,7 @@ def length_matches_shape(facts: Facts) -> Iterator[Finding]:
     """Yield lengths that differ from the length by shape and type, and files that are too short."""
     entries, ranges, sizes = facts.StringStringEntryProto, facts.derive(Ranges), facts.derive(_file_sizes)
     is_known = facts.derive(External).is_external & (ranges.nbytes >= 0)
-    found = _at_entries(
+    messages = _at_entries(
         facts,
         "length",
         is_known & (ranges.length >= 0) & (ranges.length != ranges.nbytes),
@@ -371,23 +374,25 @@ def length_matches_shape(facts: Facts) -> Iterator[Finding]:
         ranges.length,
         ranges.nbytes,
     )
-    left = sizes - ranges.offset
-    has_rest = is_known & (ranges.length == _ABSENT) & (sizes >= 0) & (ranges.offset >= 0) & (left >= 0)
-    found |= _at_entries(
+    remaining_bytes = sizes - ranges.offset
+    has_known_remainder = (
+        is_known & (ranges.length == _ABSENT) & (sizes >= 0) & (ranges.offset >= 0) & (remaining_bytes >= 0)
+    )
+    messages |= _at_entries(
         facts,
         "location",
-        has_rest & (left < ranges.nbytes),
+        has_known_remainder & (remaining_bytes < ranges.nbytes),
         "the file has {0:,} bytes for the tensor, but data_type and dims require {1:,}; it is truncated or belongs "
         "to another model",
-        left,
+        remaining_bytes,
         ranges.nbytes,
     )
-    yield entries.each(found)
+    yield entries.each(messages)
 
 
 def _offset_entries(entries: Sheet, is_wrong: Callable[[Any], Any]) -> Any:
     """Return the entries of positive offsets that a predicate of the column of offsets accepts."""
-    offsets, rows = entries.derive(Ranges).offset, entries.derive(External).of("offset")
+    offsets, rows = entries.derive(Ranges).offset, entries.derive(External).entry_of("offset")
     return np.sort(rows[(offsets > 0) & is_wrong(offsets)])
 
 
@@ -401,13 +406,13 @@ def checksum_match(facts: Facts) -> Iterator[Finding]:
     if not facts.checksums:
         return
     entries, external, files = facts.StringStringEntryProto, facts.derive(External), facts.derive(Files)
-    wanted, location = external.of("checksum"), external.of("location")
+    checksum_entries, location_entries = external.entry_of("checksum"), external.entry_of("location")
     digests: dict[int, str] = {}
     by_identity: dict[tuple[int, int], str] = {}
-    found: dict[int, str] = {}
-    for tensor in true_rows((wanted >= 0) & (location >= 0)).tolist():
-        id = int(entries.value[location[tensor]])
-        checksum = facts.text(entries.value[wanted[tensor]])
+    messages: dict[int, str] = {}
+    for tensor in true_rows((checksum_entries >= 0) & (location_entries >= 0)).tolist():
+        id = int(entries.value[location_entries[tensor]])
+        checksum = facts.text(entries.value[checksum_entries[tensor]])
         if id not in files.sizes or not _is_digest(checksum):
             continue  # other rules report it
         if id not in digests:
@@ -416,5 +421,7 @@ def checksum_match(facts: Facts) -> Iterator[Finding]:
                 identity = (status.st_dev, status.st_ino) if status else (-1, id)
                 digests[id] = by_identity[identity] = by_identity.get(identity) or file.sha1()
         if digests[id] != checksum.lower():
-            found[int(wanted[tensor])] = f"the file has the SHA-1 {digests[id]}, not the checksum; fetch it again"
-    yield entries.each(found)
+            messages[int(checksum_entries[tensor])] = (
+                f"the file has the SHA-1 {digests[id]}, not the checksum; fetch it again"
+            )
+    yield entries.each(messages)

@@ -30,19 +30,18 @@ RULES = {
             "its own",
         ),
         "function-id-unique": (
-            lambda function: _again(function.facts),
+            lambda function: _is_repeated(function.facts),
             "another function of domain {domain!r} has the same name, {name!r}; rename one of them",
         ),
         "function-id-unique-overload": (
-            lambda function: _again(function.facts, function.overload),
+            lambda function: _is_repeated(function.facts, function.overload),
             "another function of domain {domain!r} is named {name!r} with overload {overload!r}, too; rename one or "
             "change its overload",
         ),
         "function-shadows-operator": (
             lambda function: standard_operators(function.facts),
             "{name!r} of domain {domain!r} is also an operator of ONNX, and runtimes differ in which of the two they "
-            "run; "
-            "rename it",
+            "run; rename it",
         ),
     },
     "FunctionProto.input": {
@@ -189,11 +188,11 @@ RULES = {
 }
 
 
-def _again(facts: Facts, *more: Any) -> Any:
+def _is_repeated(facts: Facts, *more_columns: Any) -> Any:
     """Return whether each function of a model has the same domain, name and other columns as an earlier function."""
     functions = facts.FunctionProto
-    again = repeats(functions.edge, plain_domains(facts, functions.domain), functions.name, *more)
-    return functions.under("ModelProto.functions") & (functions.name != EMPTY) & again
+    is_repeated = repeats(functions.edge, plain_domains(facts, functions.domain), functions.name, *more_columns)
+    return functions.under("ModelProto.functions") & (functions.name != EMPTY) & is_repeated
 
 
 class Imports:
@@ -216,8 +215,8 @@ def _uncovered(facts: Facts) -> Any:
     functions = facts.derive(Scopes).node_function
     rows = true_rows(functions >= 0)
     domains = plain_domains(facts, nodes.domain[rows])
-    found = facts.join((functions[rows], domains), (imports.functions, imports.domains))
-    rows, domains = rows[found < 0], domains[found < 0]
+    positions = facts.join((functions[rows], domains), (imports.functions, imports.domains))
+    rows, domains = rows[positions < 0], domains[positions < 0]
     return rows[~repeats(functions[rows], domains)]
 
 
@@ -234,8 +233,7 @@ def domain_imported(facts: Facts) -> Iterator[Finding]:
     yield nodes.at(
         np.sort(rows),
         "the call of {op_type!r} is of domain {domain!r}, which the calling model or function does not import; add it "
-        "to its "
-        "opset_import",
+        "to its opset_import",
     )
 
 
@@ -246,8 +244,11 @@ def _is_direct(elements: List) -> Any:
 
 def _is_listed(attributes: Sheet) -> Any:
     """Return whether the `attribute` of the parent, if that is a function, lists the name of each attribute."""
-    bare = attributes.facts.lists("FunctionProto.attribute")
-    return attributes.facts.join((attributes.parent, attributes.name), (bare.parent, bare.value)) >= 0
+    plain_parameters = attributes.facts.lists("FunctionProto.attribute")
+    return (
+        attributes.facts.join((attributes.parent, attributes.name), (plain_parameters.parent, plain_parameters.value))
+        >= 0
+    )
 
 
 def _is_default(attributes: Sheet) -> Any:
@@ -268,11 +269,11 @@ def _value_names(facts: Facts) -> tuple[Any, Any]:
 
 def standard_operators(facts: Facts) -> Any:
     """Return the functions with the domain and name of an operator that ONNX defines."""
-    functions, known = facts.FunctionProto, operators().versions
-    names = {name for _, name in known}
+    functions, onnx_versions = facts.FunctionProto, operators().versions
+    names = {name for _, name in onnx_versions}
     domains = plain_domains(facts, functions.domain)
     rows = true_rows(facts.matching(names.__contains__, functions.name)).tolist()
-    return [row for row in rows if (facts.text(domains[row]), facts.text(functions.name[row])) in known]
+    return [row for row in rows if (facts.text(domains[row]), facts.text(functions.name[row])) in onnx_versions]
 
 
 @rule("function-no-recursion", "FunctionProto", "NodeProto")
@@ -282,14 +283,14 @@ def no_recursion(facts: Facts) -> Iterator[Finding]:
     callers = facts.derive(Scopes).node_function
     rows = true_rows((called >= 0) & (callers >= 0))
     edges = unique(callers[rows].astype(np.int64) * functions.n + called[rows])
-    found = {}
+    messages = {}
     for members in cyclic_components(edges // functions.n, edges % functions.n):
         names = [repr(facts.text(functions.name[row])) for row in members[:4]]
-        more = f" and {len(members) - 4:,} more" if len(members) > 4 else ""
-        found[members[0]] = f"the functions {', '.join(names)}{more} call each other in a cycle; break it"
+        rest_of_list = f" and {len(members) - 4:,} more" if len(members) > 4 else ""
+        messages[members[0]] = f"the functions {', '.join(names)}{rest_of_list} call each other in a cycle; break it"
         if len(members) == 1:
-            found[members[0]] = f"function {names[0]} calls itself; let it call another one"
-    yield functions.each(found)
+            messages[members[0]] = f"function {names[0]} calls itself; let it call another one"
+    yield functions.each(messages)
 
 
 @rule("function-opset-compatible", "FunctionProto", "NodeProto")
@@ -300,40 +301,44 @@ def opset_compatible(facts: Facts) -> Iterator[Finding]:
     several versions, the highest is used. Operators that ONNX does not define are skipped, since their definitions are
     unknown. Each operator is reported once.
     """
-    nodes, imports, own = facts.NodeProto, facts.OperatorSetIdProto, facts.derive(Imports)
+    nodes, imports, function_imports = facts.NodeProto, facts.OperatorSetIdProto, facts.derive(Imports)
     models = true_rows(imports.under("ModelProto.opset_import"))
     models = models[np.argsort(-imports.version[models], kind="stable")]
-    order = np.lexsort((-imports.version[own.rows], own.functions))
-    rows = np.concatenate([models, own.rows[order]])
+    order = np.lexsort((-imports.version[function_imports.rows], function_imports.functions))
+    rows = np.concatenate([models, function_imports.rows[order]])
     domains = plain_domains(facts, imports.domain)[rows]
-    zeros = np.zeros(len(rows), np.int64)
+    one_key = np.zeros(len(rows), np.int64)
     versions = imports.version[rows]
-    versions_there = versions[facts.join((zeros, domains), (zeros, domains))]
-    is_other = versions != versions_there
+    other_versions = versions[facts.join((one_key, domains), (one_key, domains))]
+    is_other = versions != other_versions
     if not is_other[len(models) :].any():
         return
     functions = facts.derive(Scopes).node_function
-    suspects = true_rows(functions >= 0)
-    suspect_domains = plain_domains(facts, nodes.domain[suspects])
-    matches = facts.join((functions[suspects], suspect_domains), (own.functions[order], own.domains[order]))
-    suspects, suspect_domains, matches = (
-        column[(matches >= 0) & is_other[len(models) + matches]] for column in (suspects, suspect_domains, matches)
+    body_nodes = true_rows(functions >= 0)
+    body_domains = plain_domains(facts, nodes.domain[body_nodes])
+    matches = facts.join(
+        (functions[body_nodes], body_domains), (function_imports.functions[order], function_imports.domains[order])
+    )
+    body_nodes, body_domains, matches = (
+        column[(matches >= 0) & is_other[len(models) + matches]] for column in (body_nodes, body_domains, matches)
     )
     matches = len(models) + matches
-    is_repeated = repeats(functions[suspects], suspect_domains, nodes.op_type[suspects])
-    known = facts.operators
-    found = {}
-    for row, domain, here, there in zip(
-        suspects[~is_repeated].tolist(),
-        suspect_domains[~is_repeated].tolist(),
+    is_repeated = repeats(functions[body_nodes], body_domains, nodes.op_type[body_nodes])
+    operator_table = facts.operators
+    messages = {}
+    for row, domain, function_version, other_version in zip(
+        body_nodes[~is_repeated].tolist(),
+        body_domains[~is_repeated].tolist(),
         versions[matches[~is_repeated]].tolist(),
-        versions_there[matches[~is_repeated]].tolist(),
+        other_versions[matches[~is_repeated]].tolist(),
         strict=True,
     ):
-        name, of = facts.text(nodes.op_type[row]), facts.text(domain)
-        if known.since_version(of, name, here) != known.since_version(of, name, there):
-            found[row] = (
-                f"{name!r} of domain {of!r} is not the same in version {here}, which the function imports, and in "
-                f"version {there}, which is imported elsewhere; import one version"
+        name, domain_name = facts.text(nodes.op_type[row]), facts.text(domain)
+        if operator_table.since_version(domain_name, name, function_version) != operator_table.since_version(
+            domain_name, name, other_version
+        ):
+            messages[row] = (
+                f"{name!r} of domain {domain_name!r} is not the same in version {function_version}, which the function "
+                f"imports, and in version {other_version}, which is imported elsewhere; import one version"
             )
-    yield nodes.each(found)
+    yield nodes.each(messages)

@@ -122,7 +122,7 @@ RULES = {
             "value_info has {name!r}, which is not a value of the graph; remove the entry",
         ),
         "graph-value-info-not-io": (
-            lambda info: {row for row, _ in info.derive(_described_again)},
+            lambda info: {row for row, _ in info.derive(_value_infos_of_io)},
             "{name!r} is an input or output, which has its own type; remove the entry of value_info",
         ),
     },
@@ -249,7 +249,7 @@ def _has_use(inputs: List, meaning: int) -> bool:
 
 
 def _refers_to(inputs: List, meaning: int) -> Any:
-    """Return whether each node input, in graphs and not directly in functions, has a given meaning."""
+    """Return whether each node input, in graphs and not directly in functions, has a meaning."""
     scopes = inputs.derive(Scopes)
     return (scopes.uses == meaning) & (_graphs_of(inputs) >= 0)
 
@@ -302,14 +302,14 @@ def _is_value_name(facts: Facts) -> Any:
 def acyclic(facts: Facts) -> Iterator[Finding]:
     """Yield the first node of each set of nodes that depend on each other."""
     nodes = facts.NodeProto
-    found = {}
+    messages = {}
     for members in cycles(facts):
         names = [_title(facts, row) for row in members[:4]]
-        more = f" and {len(members) - 4:,} more" if len(members) > 4 else ""
-        found[members[0]] = f"the nodes {', '.join(names)}{more} depend on each other in a cycle; break it"
+        rest_of_list = f" and {len(members) - 4:,} more" if len(members) > 4 else ""
+        messages[members[0]] = f"the nodes {', '.join(names)}{rest_of_list} depend on each other in a cycle; break it"
         if len(members) == 1:
-            found[members[0]] = f"node {names[0]} reads its own output; change the input"
-    yield nodes.each(found)
+            messages[members[0]] = f"node {names[0]} reads its own output; change the input"
+    yield nodes.each(messages)
 
 
 def _title(facts: Facts, row: int) -> str:
@@ -317,41 +317,41 @@ def _title(facts: Facts, row: int) -> str:
     return repr(facts.text(nodes.name[row])) if nodes.name[row] else f"{facts.path('NodeProto', row)}"
 
 
-def _with_inputs(facts: Facts) -> list[tuple[int, int]]:
+def _initializers_with_inputs(facts: Facts) -> list[tuple[int, int]]:
     """Return the dense initializers that are also inputs, and these inputs."""
     tensors = facts.TensorProto
     rows = true_rows(facts.derive(Scopes).initializers & IS_INPUT)
     inputs = facts.derive(DeclaredTypes).same_inputs(tensors.parent[rows], tensors.name[rows])
-    return [(row, other) for row, other in zip(rows.tolist(), inputs.tolist(), strict=True) if other >= 0]
+    return [(row, input_row) for row, input_row in zip(rows.tolist(), inputs.tolist(), strict=True) if input_row >= 0]
 
 
 @rule("initializer-input-type-match", "TensorProto", "ValueInfoProto")
 def initializer_input_type_match(facts: Facts) -> Iterator[Finding]:
     """Yield initializers whose element type differs from that of the input of the same name."""
     tensors, declared = facts.TensorProto, facts.derive(DeclaredTypes)
-    found = {}
-    for row, other in facts.derive(_with_inputs):
-        expected, actual = int(declared.elem_type[other]), int(tensors.data_type[row])
+    messages = {}
+    for row, input_row in facts.derive(_initializers_with_inputs):
+        expected, actual = int(declared.elem_type[input_row]), int(tensors.data_type[row])
         if expected and actual and expected != actual:
             name = facts.text(tensors.name[row])
-            found[row] = (
-                f"initializer {name!r} has data_type {actual}, but the input of that name has {expected}; make them "
-                f"agree"
+            messages[row] = (
+                f"initializer {name!r} has data_type {actual}, but the input of that name has {expected}; "
+                "make them agree"
             )
-    yield tensors.each(found)
+    yield tensors.each(messages)
 
 
 @rule("initializer-input-shape-match", "TensorProto", "ValueInfoProto")
 def initializer_input_shape_match(facts: Facts) -> Iterator[Finding]:
     """Yield initializers whose shape differs from that of the input of the same name."""
     tensors, declared = facts.TensorProto, facts.derive(DeclaredTypes)
-    found = {}
-    for row, other in facts.derive(_with_inputs):
-        reason = differ(declared.tensor_dims(row), declared.dims(other))
+    messages = {}
+    for row, input_row in facts.derive(_initializers_with_inputs):
+        reason = differ(declared.tensor_dims(row), declared.dims(input_row))
         if reason:
             name = facts.text(tensors.name[row])
-            found[row] = f"initializer {name!r} and the input of that name have {reason}; make them agree"
-    yield tensors.each(found)
+            messages[row] = f"initializer {name!r} and the input of that name have {reason}; make them agree"
+    yield tensors.each(messages)
 
 
 @rule("subgraph-initializer-after-actual-inputs", "ValueInfoProto", "TensorProto")
@@ -359,16 +359,16 @@ def subgraph_initializer_after_actual_inputs(facts: Facts) -> Iterator[Finding]:
     """Yield inputs of nested graphs that have no initializer and come after an input that has one."""
     infos = facts.ValueInfoProto
     has_initializer = np.zeros(infos.n, bool)
-    has_initializer[[other for _, other in facts.derive(_with_inputs)]] = True
-    last = -1
-    found = {}
+    has_initializer[[input_row for _, input_row in facts.derive(_initializers_with_inputs)]] = True
+    last_graph = -1
+    messages = {}
     for row in true_rows(_is_nested_element(infos, "GraphProto.input")).tolist():
         if has_initializer[row]:
-            last = int(infos.parent[row])
-        elif last == infos.parent[row]:
+            last_graph = int(infos.parent[row])
+        elif last_graph == infos.parent[row]:
             name = facts.text(infos.name[row])
-            found[row] = f"input {name!r} has no initializer and comes after an input that has one; move it up"
-    yield infos.each(found)
+            messages[row] = f"input {name!r} has no initializer and comes after an input that has one; move it up"
+    yield infos.each(messages)
 
 
 def _is_of_function(facts: Facts, rows: Any) -> Any:
@@ -390,26 +390,26 @@ def _is_of_function(facts: Facts, rows: Any) -> Any:
 
 def _is_unknown_value_info(facts: Facts) -> Any:
     """Return the rows of value_info in graphs that describe no value."""
-    infos, named = facts.ValueInfoProto, facts.derive(Scopes).named
+    infos, meanings = facts.ValueInfoProto, facts.derive(Scopes).named
     graphs = infos.parent_under("GraphProto.value_info")
-    is_value = is_one_of(named, (INPUT, INITIALIZER, NODE)) | ((named == OUTER) & _is_algorithm(facts, graphs))
+    is_value = is_one_of(meanings, (INPUT, INITIALIZER, NODE)) | ((meanings == OUTER) & _is_algorithm(facts, graphs))
     rows = true_rows((graphs >= 0) & (infos.name != EMPTY) & ~is_value)
     return rows[~_is_of_function(facts, rows)]
 
 
-def _described_again(facts: Facts) -> list[tuple[int, int]]:
-    """Return rows of value_info, and the inputs or outputs of the same names."""
+def _value_infos_of_io(facts: Facts) -> list[tuple[int, int]]:
+    """Return the rows of value_info that name an input or output, each with the row of that input or output."""
     infos, declared = facts.ValueInfoProto, facts.derive(DeclaredTypes)
     rows = true_rows(declared.is_info & (infos.name != EMPTY))
     pairs = []
-    for others in (true_rows(declared.is_input), true_rows(declared.is_output)):
+    for io_rows in (true_rows(declared.is_input), true_rows(declared.is_output)):
         is_name = np.zeros(facts.columns.text_count(), bool)
-        is_name[infos.name[others]] = True
-        some = rows[is_name[infos.name[rows]]]
-        if len(some):
-            graph_names = (declared.graph[others], infos.name[others])
-            found = facts.join((declared.graph[some], infos.name[some]), graph_names)
-            pairs += [(int(row), int(others[i])) for row, i in zip(some, found, strict=True) if i >= 0]
+        is_name[infos.name[io_rows]] = True
+        named_rows = rows[is_name[infos.name[rows]]]
+        if len(named_rows):
+            graph_names = (declared.graph[io_rows], infos.name[io_rows])
+            positions = facts.join((declared.graph[named_rows], infos.name[named_rows]), graph_names)
+            pairs += [(int(row), int(io_rows[i])) for row, i in zip(named_rows, positions, strict=True) if i >= 0]
     return pairs
 
 
@@ -417,7 +417,7 @@ def _described_again(facts: Facts) -> list[tuple[int, int]]:
 def value_info_contradiction(facts: Facts) -> Iterator[Finding]:
     """Yield value_info whose type or shape differs from that of the input, output or initializer of the same name."""
     infos, declared, tensors = facts.ValueInfoProto, facts.derive(DeclaredTypes), facts.TensorProto
-    found = {}
+    messages = {}
 
     def compare(row: int, elem_type: int, dims: Any, kind: str) -> None:
         name = facts.text(infos.name[row])
@@ -425,19 +425,21 @@ def value_info_contradiction(facts: Facts) -> Iterator[Finding]:
         if elem_type and declared.elem_type[row] and elem_type != declared.elem_type[row]:
             reason = f"element types {declared.elem_type[row]} and {elem_type}"
         if reason:
-            found[row] = f"value_info and the {kind} {name!r} have {reason}; remove the entry of value_info"
+            messages[row] = f"value_info and the {kind} {name!r} have {reason}; remove the entry of value_info"
 
-    for row, other in facts.derive(_described_again):
-        compare(row, int(declared.elem_type[other]), declared.dims(other), "input or output")
+    for row, io_row in facts.derive(_value_infos_of_io):
+        compare(row, int(declared.elem_type[io_row]), declared.dims(io_row), "input or output")
     rows = true_rows(declared.is_info & (facts.derive(Scopes).named == INITIALIZER))
     if len(rows):
-        others = true_rows(tensors.under("GraphProto.initializer"))
-        matches = facts.join((declared.graph[rows], infos.name[rows]), (tensors.parent[others], tensors.name[others]))
+        initializer_rows = true_rows(tensors.under("GraphProto.initializer"))
+        matches = facts.join(
+            (declared.graph[rows], infos.name[rows]), (tensors.parent[initializer_rows], tensors.name[initializer_rows])
+        )
         for row, i in zip(rows.tolist(), matches.tolist(), strict=True):
             if i >= 0:
-                tensor = int(others[i])
+                tensor = int(initializer_rows[i])
                 compare(row, int(tensors.data_type[tensor]), declared.tensor_dims(tensor), "initializer")
-    yield infos.each(found)
+    yield infos.each(messages)
 
 
 def _value_names(facts: Facts) -> tuple[Any, Any]:

@@ -32,7 +32,7 @@ _FORMER_KEYS = {
 _PREFIX = r"[A-Za-z][A-Za-z0-9_-]*\.[A-Za-z0-9_-]"
 
 # Keys and values for images; their case is ignored.
-_IMAGE = "image."
+_IMAGE_PREFIX = "image."
 _IMAGE_VALUES = {
     "Image.BitmapPixelFormat": ("Gray8", "Rgb8", "Bgr8", "Rgba8", "Bgra8"),
     "Image.ColorSpaceGamma": ("Linear", "SRGB"),
@@ -122,7 +122,7 @@ def _image_entries(facts: Facts) -> tuple[Rows, list[str]]:
     """Return the entries of the model whose keys are about images, and the keys in lower case."""
     entries = facts.StringStringEntryProto
     rows = true_rows(entries.under(_MODEL))
-    rows = rows[facts.matching(lambda key: key[: len(_IMAGE)].lower() == _IMAGE, entries.key[rows])]
+    rows = rows[facts.matching(lambda key: key[: len(_IMAGE_PREFIX)].lower() == _IMAGE_PREFIX, entries.key[rows])]
     return rows, [facts.text(id).lower() for id in entries.key[rows].tolist()]
 
 
@@ -137,7 +137,7 @@ def image_present(facts: Facts) -> Iterator[Finding]:
     """Yield the model if it has images and does not describe their pixels."""
     if facts.derive(_has_image):
         present = set(facts.derive(_image_entries)[1])
-        missing = [key for lower, key in _IMAGE_KEYS.items() if lower not in present]
+        missing = [key for lower_key, key in _IMAGE_KEYS.items() if lower_key not in present]
         if missing:
             models = facts.ModelProto
             yield models.at(
@@ -150,13 +150,13 @@ def image_value_known(facts: Facts) -> Iterator[Finding]:
     """Yield entries about pixels whose value is not in the vocabulary."""
     entries = facts.StringStringEntryProto
     rows, keys = facts.derive(_image_entries)
-    found = {}
-    for row, folded in zip(rows.tolist(), keys, strict=True):
-        key = _IMAGE_KEYS.get(folded)
+    messages = {}
+    for row, lower_key in zip(rows.tolist(), keys, strict=True):
+        key = _IMAGE_KEYS.get(lower_key)
         value = facts.text(entries.value[row])
-        if key and value.lower() not in (known.lower() for known in _IMAGE_VALUES[key]):
-            found[row] = f"{key} is {value!r}; write {' or '.join(_IMAGE_VALUES[key])}"
-    yield entries.each(found)
+        if key and value.lower() not in (allowed.lower() for allowed in _IMAGE_VALUES[key]):
+            messages[row] = f"{key} is {value!r}; write {' or '.join(_IMAGE_VALUES[key])}"
+    yield entries.each(messages)
 
 
 @rule("metadata-image-case-insensitive", "StringStringEntryProto")
@@ -164,10 +164,10 @@ def image_case_insensitive(facts: Facts) -> Iterator[Finding]:
     """Yield keys of images that differ only in case; `metadata-model-key-unique` reports equal ones."""
     entries = facts.StringStringEntryProto
     rows, keys = facts.derive(_image_entries)
-    numbers = {folded: number for number, folded in enumerate(dict.fromkeys(keys))}
-    folded = np.array([numbers[key] for key in keys], np.int64)
+    numbers = {lower_key: number for number, lower_key in enumerate(dict.fromkeys(keys))}
+    key_numbers = np.array([numbers[key] for key in keys], np.int64)
     yield entries.at(
-        rows[repeats(folded) & ~repeats(entries.key[rows])],
+        rows[repeats(key_numbers) & ~repeats(entries.key[rows])],
         "the key {key!r} repeats an earlier one in other case, and case is ignored; remove one of the entries",
     )
 

@@ -141,8 +141,8 @@ def is_reverse_dns(domain: str) -> bool:
 def _is_one_of(records: UnknownFields, numbers: dict[str, tuple[int, ...]]) -> Any:
     """Return whether each record has one of the field numbers of its message type."""
     result = np.zeros(records.n, bool)
-    for name, some in numbers.items():
-        result |= records.under(name) & np.isin(records.number, some)
+    for name, type_numbers in numbers.items():
+        result |= records.under(name) & np.isin(records.number, type_numbers)
     return result
 
 

@@ -32,7 +32,7 @@ RULES = {
             lambda node: repeats(node.edge, node.parent, node.name, where=_has_repeated_name(node)),
             "another node has the same name, {name!r}; rename one of them",
         ),
-        # `function-opset-covers-body` reports nodes of functions, `function-domain-imported` calls of functions.
+        # `function-opset-covers-body` reports nodes in functions, `function-domain-imported` calls of functions.
         "node-domain-imported": (
             lambda node: _is_of_unimported_domain(node.facts),
             "node {name!r} ({op_type}) is of domain {domain!r}, which the model does not import; "
@@ -43,8 +43,7 @@ RULES = {
         "node-domain-default-alias": (
             lambda node: _uses_alias(node),
             "the domain is given as ai.onnx and imported as the empty name, which some tools do not treat as the same "
-            "domain; "
-            "leave it empty",
+            "domain; leave it empty",
         ),
         "node-domain-before-ir3": (
             lambda node: node.domain != EMPTY,
@@ -85,7 +84,7 @@ def _has_named_output(nodes: Sheet) -> Any:
 
 
 def _has_repeated_name(nodes: Sheet) -> Any:
-    """Return whether another node in any graph has the name of each node, a quick test."""
+    """Return whether another node, in any graph, has the same name as each node."""
     counts = np.bincount(nodes.name)
     counts[EMPTY] = 0
     return counts[nodes.name] > 1
@@ -106,8 +105,8 @@ class Calls:
         is_name = np.zeros(facts.columns.text_count(), bool)
         is_name[functions.name[rows]] = True
         is_name[EMPTY] = False
-        some = true_rows(is_name[nodes.op_type])
-        if not len(some):
+        candidate_nodes = true_rows(is_name[nodes.op_type])
+        if not len(candidate_nodes):
             return
         identities = {
             identity: row
@@ -120,9 +119,14 @@ class Calls:
             )
             for identity in [tuple(identity_)]
         }
-        domains = plain_domains(facts, nodes.domain[some])
-        called = zip(domains.tolist(), nodes.op_type[some].tolist(), nodes.overload[some].tolist(), strict=True)
-        self.function[some] = [identities.get(identity, -1) for identity in called]
+        domains = plain_domains(facts, nodes.domain[candidate_nodes])
+        called_identities = zip(
+            domains.tolist(),
+            nodes.op_type[candidate_nodes].tolist(),
+            nodes.overload[candidate_nodes].tolist(),
+            strict=True,
+        )
+        self.function[candidate_nodes] = [identities.get(identity, -1) for identity in called_identities]
 
 
 def imported(facts: Facts) -> Any:
@@ -145,21 +149,22 @@ def _uses_alias(nodes: Sheet) -> Any:
     """Return whether each node names the default domain ai.onnx, where the model imports it by the empty name only."""
     imports = nodes.facts.OperatorSetIdProto
     alias = nodes.facts.find("ai.onnx")
-    listed = imports.domain[imports.under("ModelProto.opset_import")]
-    if alias < 0 or alias in listed or EMPTY not in listed:
+    imported_domains = imports.domain[imports.under("ModelProto.opset_import")]
+    if alias < 0 or alias in imported_domains or EMPTY not in imported_domains:
         return np.zeros(nodes.n, bool)
     return nodes.domain == alias
 
 
 def _call_counts(facts: Facts, field: str) -> Finding:
+    """Return the calls with more inputs or outputs than the function declares."""
     nodes, functions = facts.NodeProto, facts.FunctionProto
     called = facts.derive(Calls).function
     declared = np.append(getattr(functions, field), 0)[called]
     passed = getattr(nodes, field)
     return nodes.at(
         (called >= 0) & (passed > declared),
-        f"the call of {{op_type!r}} has {{passed}} {field}s, and the function declares {{declared}}; remove what is "
-        "too much",
+        f"the call of {{op_type!r}} has {{passed}} {field}s, and the function declares {{declared}}; remove the "
+        f"surplus {field}s",
         passed=passed,
         declared=declared,
     )
@@ -177,7 +182,7 @@ def call_output_count(facts: Facts) -> Iterator[Finding]:
     yield _call_counts(facts, "output")
 
 
-def _passed(facts: Facts) -> tuple[Any, Any]:
+def _call_attributes(facts: Facts) -> tuple[Any, Any]:
     """Return the attributes of calls: rows of AttributeProto, functions called."""
     attributes = facts.AttributeProto
     called = facts.derive(Calls).function
@@ -189,32 +194,35 @@ def _passed(facts: Facts) -> tuple[Any, Any]:
 @rule("node-call-attribute-declared", "AttributeProto", "FunctionProto")
 def call_attribute_declared(facts: Facts) -> Iterator[Finding]:
     """Yield attributes of calls that the function does not declare."""
-    attributes, bare = facts.AttributeProto, facts.lists("FunctionProto.attribute")
-    rows, functions = facts.derive(_passed)
+    attributes, plain_parameters = facts.AttributeProto, facts.lists("FunctionProto.attribute")
+    rows, functions = facts.derive(_call_attributes)
     if not len(rows):
         return
     is_default = attributes.under("FunctionProto.attribute_proto")
     declared = (
-        np.concatenate([bare.parent, attributes.parent[is_default]]),
-        np.concatenate([bare.value, attributes.name[is_default]]),
+        np.concatenate([plain_parameters.parent, attributes.parent[is_default]]),
+        np.concatenate([plain_parameters.value, attributes.name[is_default]]),
     )
-    found = facts.join((functions, attributes.name[rows]), declared)
-    yield attributes.at(rows[found < 0], "the called function declares no attribute {name!r}; remove it or declare it")
+    positions = facts.join((functions, attributes.name[rows]), declared)
+    yield attributes.at(
+        rows[positions < 0], "the called function declares no attribute {name!r}; remove it or declare it"
+    )
 
 
 @rule("node-call-attribute-type", "AttributeProto", "FunctionProto")
 def call_attribute_type(facts: Facts) -> Iterator[Finding]:
     """Yield attributes of calls whose type differs from that of the function's default."""
     attributes = facts.AttributeProto
-    rows, functions = facts.derive(_passed)
+    rows, functions = facts.derive(_call_attributes)
     defaults = true_rows(attributes.under("FunctionProto.attribute_proto"))
-    found = facts.join((functions, attributes.name[rows]), (attributes.parent[defaults], attributes.name[defaults]))
-    rows, other = rows[found >= 0], defaults[found[found >= 0]]
-    wanted = np.zeros(attributes.n, np.int64)
-    wanted[rows] = attributes.type[other]
-    is_known = (attributes.type[rows] != 0) & (wanted[rows] != 0)
+    positions = facts.join((functions, attributes.name[rows]), (attributes.parent[defaults], attributes.name[defaults]))
+    rows, matching_defaults = rows[positions >= 0], defaults[positions[positions >= 0]]
+    expected = np.zeros(attributes.n, np.int64)
+    expected[rows] = attributes.type[matching_defaults]
+    is_known = (attributes.type[rows] != 0) & (expected[rows] != 0)
     yield attributes.at(
-        rows[is_known & (attributes.type[rows] != wanted[rows])],
-        "attribute {name!r} has type {type}, and the default of the called function has type {wanted}; make them agree",
-        wanted=wanted,
+        rows[is_known & (attributes.type[rows] != expected[rows])],
+        "attribute {name!r} has type {type}, and the default of the called function has type {expected}; "
+        "make them agree",
+        expected=expected,
     )

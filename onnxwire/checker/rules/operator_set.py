@@ -15,7 +15,7 @@ from onnxwire.checker.rules.model import is_reverse_dns
 from onnxwire.checker.rules.opset_import import plain_domains
 from onnxwire.messages import OperatorProto
 
-_MAGIC = "ONNXOPSET"
+_MAGIC_WORD = "ONNXOPSET"
 _SINCE_VERSION = 2  # the number of a withdrawn field of FunctionProto
 _VARINT = 0
 
@@ -30,8 +30,8 @@ _MODEL_DOMAIN_RULES = ("function-domain-present", "function-domain-not-default")
 RULES = {
     "OperatorSetProto": {
         "operator-set-magic": (
-            lambda opset: opset.magic != opset.facts.find(_MAGIC),
-            f"magic is {{magic!r}}; set it to {_MAGIC}",
+            lambda opset: opset.magic != opset.facts.find(_MAGIC_WORD),
+            f"magic is {{magic!r}}; set it to {_MAGIC_WORD}",
         ),
         "operator-set-ir-version": [
             (
@@ -99,20 +99,24 @@ def domain_present(facts: Facts) -> Iterator[Finding]:
     It is not the default set if it has functions of another domain, or operators none of which ONNX defines.
     """
     sets = facts.OperatorSetProto
-    reason = _is_other(facts) if (sets.domain == EMPTY).any() else ""
+    reason = _reason_not_default(facts) if (sets.domain == EMPTY).any() else ""
     if reason:
         yield sets.at(sets.domain == EMPTY, f"the set has no domain, like the default set, but {reason}; set domain")
 
 
-def _is_other(facts: Facts) -> str:
+def _reason_not_default(facts: Facts) -> str:
     """Return the reason why an operator set is not the default one, "" if there is none."""
     functions, ops = facts.FunctionProto, facts.OperatorProto
     rows = true_rows(functions.under("OperatorSetProto.functions"))
     if (plain_domains(facts, functions.domain[rows]) != EMPTY).any():
         return "has functions of another domain"
-    named = ops.op_type[ops.op_type != EMPTY]
-    known = [facts.find(name) for domain, name in operators().versions if not domain]
-    return "none of its operators is defined by ONNX" if len(named) and not np.isin(named, known).any() else ""
+    operator_names = ops.op_type[ops.op_type != EMPTY]
+    default_names = [facts.find(name) for domain, name in operators().versions if not domain]
+    return (
+        "none of its operators is defined by ONNX"
+        if len(operator_names) and not np.isin(operator_names, default_names).any()
+        else ""
+    )
 
 
 def _is_malformed(sets: Sheet, field: str, pattern: re.Pattern[str]) -> Any:
@@ -148,11 +152,11 @@ def functions_unique(facts: Facts) -> Iterator[Finding]:
         rows[repeats(domains[rows], functions.name[rows], functions.overload[rows], versions[rows])],
         "function {name!r} is in the set twice; remove one of them",
     )
-    known = np.maximum(versions[rows], 0)
-    same_version = facts.join((known, functions.name[rows]), (np.maximum(ops.since_version, 0), ops.op_type))
-    is_named = np.isin(functions.name[rows], ops.op_type)
+    known_versions = np.maximum(versions[rows], 0)
+    same_version = facts.join((known_versions, functions.name[rows]), (np.maximum(ops.since_version, 0), ops.op_type))
+    is_operator_name = np.isin(functions.name[rows], ops.op_type)
     yield functions.at(
-        rows[np.where(known > 0, same_version >= 0, is_named)],
+        rows[np.where(known_versions > 0, same_version >= 0, is_operator_name)],
         "function {name!r} is also an operator of the set; remove one of them or rename it",
     )
 
@@ -166,12 +170,12 @@ def functions_valid(facts: Facts) -> Iterator[Finding]:
         return
     # Offsets of messages in a function are relative to the function.
     starts = functions.start[rows]
-    broken: dict[int, str] = {}
-    for id, about in rules().items():
-        if about.scope != "function" or about.severity != "error" or id in _MODEL_DOMAIN_RULES:
+    broken_rules: dict[int, str] = {}
+    for id, rule_row in rules().items():
+        if rule_row.scope != "function" or rule_row.severity != "error" or id in _MODEL_DOMAIN_RULES:
             continue
-        for found in find(id, facts) if about.applies_to(facts.ir_version) else ():
-            owners = np.searchsorted(starts, found.table.offset_of(found.rows), "right") - 1
+        for finding in find(id, facts) if rule_row.applies_to(facts.ir_version) else ():
+            owners = np.searchsorted(starts, finding.table.offset_of(finding.rows), "right") - 1
             for row in rows[unique(owners[owners >= 0])].tolist():
-                broken.setdefault(row, id)
-    yield functions.at(broken, "function {name!r} breaks the rule {broken}; correct it", broken=broken)
+                broken_rules.setdefault(row, id)
+    yield functions.at(broken_rules, "function {name!r} breaks the rule {rule}; correct it", rule=broken_rules)

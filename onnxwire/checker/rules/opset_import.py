@@ -92,9 +92,9 @@ def domain_conflict(facts: Facts) -> Iterator[Finding]:
     imports = facts.OperatorSetIdProto
     if imports.n < 2:
         return
-    is_models = imports.under("ModelProto.opset_import")
-    keys = (~is_models, imports.parent, _plain(imports))
+    is_of_model = imports.under("ModelProto.opset_import")
+    keys = (~is_of_model, imports.parent, _plain(imports))
     yield imports.at(
-        is_models & repeats(*keys) & ~repeats(*keys, imports.version),
+        is_of_model & repeats(*keys) & ~repeats(*keys, imports.version),
         "domain {domain!r} is imported again at version {version}; keep one of the entries",
     )

@@ -18,10 +18,11 @@ from onnxwire.checker.rules.opset_import import plain_domains
 from onnxwire.checker.small_constants import SmallConstants
 from onnxwire.index.components import cyclic_components
 
-_MAX_FEATURE = (1 << 31) - 1
-_MAX_TREE_DEPTH = 1000
-_MAX_KNOWN = 4096  # attributes of nodes whose faults are cached for equal nodes
-_COUNTS = ("n_targets", "targets", "n_supports", "num_scan_inputs")  # attributes that are a number of objects
+_MAX_FEATURE_INDEX = (1 << 31) - 1
+_MAX_TREE_LEVELS = 1000
+_MAX_CACHED_NODES = 4096  # maximum number of nodes whose faults are cached for equal nodes
+# Attributes that state a number of objects.
+_COUNT_ATTRIBUTES = ("n_targets", "targets", "n_supports", "num_scan_inputs")
 _REMEDY = "; do not run the model"
 
 
@@ -41,47 +42,50 @@ class AttributeLimits:
         for domain, operators, *limit in read_table("attribute_limits.tsv"):
             for operator in operators.split():
                 limits.setdefault((facts.find(domain), facts.find(operator)), []).append(limit)
-        operators_ = np.array([operator for _, operator in limits if operator >= 0], np.int64)
-        rows = np.flatnonzero((nodes.attribute > 0) & np.isin(nodes.op_type, operators_))
+        operator_ids = np.array([operator for _, operator in limits if operator >= 0], np.int64)
+        rows = np.flatnonzero((nodes.attribute > 0) & np.isin(nodes.op_type, operator_ids))
         domains = plain_domains(facts, nodes.domain)[rows].tolist()
         op_types, inputs = nodes.op_type[rows].tolist(), nodes.input[rows].tolist()
         attributes, constants = facts.derive(AttributeNumbers), facts.derive(SmallConstants)
         columns = self.ranges, self.lengths, self.indices, self.endless_trees
-        known: dict[Any, list[str | None]] = {}  # faults in each of the columns
+        cached_faults: dict[Any, list[str | None]] = {}  # faults in each of the columns
         for node, domain, operator, n_inputs in zip(rows.tolist(), domains, op_types, inputs, strict=True):
-            found = limits.get((domain, operator))
-            if found is None:
+            operator_limits = limits.get((domain, operator))
+            if operator_limits is None:
                 continue
-            content = constants.attribute_bytes(node)
-            key = domain, operator, n_inputs, content
-            faults = known.get(key) if content is not None else None
+            attribute_bytes = constants.attribute_bytes(node)
+            key = domain, operator, n_inputs, attribute_bytes
+            faults = cached_faults.get(key) if attribute_bytes is not None else None
             if faults is None:
                 operator_name = facts.text(operator)
-                more, test = _TESTS.get(operator_name, ("", None))
-                names = more.split() + [name for _, names, bound in found for name in f"{names} {bound}".split()]
-                numbers = attributes.of(node, set(names))
-                for limit in found if numbers else ():
+                test_attributes, test = _OPERATOR_TESTS.get(operator_name, ("", None))
+                names = test_attributes.split() + [
+                    name for _, names, bound in operator_limits for name in f"{names} {bound}".split()
+                ]
+                numbers = attributes.arrays_of(node, set(names))
+                for limit in operator_limits if numbers else ():
                     self._test(node, limit, numbers, n_inputs)
                 if numbers and test is not None and (fault := test(numbers)):
                     self.lengths.setdefault(node, fault)
                 if numbers and operator_name.startswith("TreeEnsemble"):
                     self._test_tree(node, numbers)
-                if content is not None and len(known) < _MAX_KNOWN:
-                    known[key] = [column.get(node) for column in columns]
+                if attribute_bytes is not None and len(cached_faults) < _MAX_CACHED_NODES:
+                    cached_faults[key] = [column.get(node) for column in columns]
             else:
                 for column, repeated in zip(columns, faults, strict=True):
                     if repeated is not None:
                         column[node] = repeated
 
     def _test(self, node: int, limit: list[str], numbers: dict[str, Any], n_inputs: int) -> None:
+        """Record the fault of a node that breaks a limit. limit: kind, attributes and bound of a row of the table."""
         kind, names, bound = limit
         present = {name: numbers[name] for name in names.split() if name in numbers}
-        others = [numbers[name] for name in bound.split() if name in numbers]
-        other = others[0] if others else None
-        size = -1 if other is None else int(other[0]) if bound in _COUNTS else len(other)
+        bound_arrays = [numbers[name] for name in bound.split() if name in numbers]
+        bound_array = bound_arrays[0] if bound_arrays else None
+        size = -1 if bound_array is None else int(bound_array[0]) if bound in _COUNT_ATTRIBUTES else len(bound_array)
         if kind in ("equal", "equal-or-one"):
-            least = 1 if kind == "equal" else 2
-            lengths = {name: len(values) for name, values in present.items() if len(values) >= least}
+            min_length = 1 if kind == "equal" else 2
+            lengths = {name: len(values) for name, values in present.items() if len(values) >= min_length}
             if len(set(lengths.values())) > 1:
                 text = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
                 self.lengths.setdefault(node, f"attributes that describe the same objects differ in length: {text}")
@@ -96,25 +100,29 @@ class AttributeLimits:
                 if values.dtype.kind == "f" and np.isnan(values).any():
                     self.ranges.setdefault(node, f"attribute {name!r} has NaN")
             elif kind == "range":
-                least, most = map(int, bound.split())
-                wrong = values[(values < least) | (values > most)]
-                if len(wrong):
-                    self.ranges.setdefault(node, f"attribute {name!r} is {wrong[0]:,}, outside of {least:,}..{most:,}")
+                min_value, max_value = map(int, bound.split())
+                invalid_values = values[(values < min_value) | (values > max_value)]
+                if len(invalid_values):
+                    self.ranges.setdefault(
+                        node, f"attribute {name!r} is {invalid_values[0]:,}, outside of {min_value:,}..{max_value:,}"
+                    )
             elif kind == "distinct" and len(np.unique(values)) != n:
                 self.ranges.setdefault(node, f"attribute {name!r} repeats a value")
             elif kind == "inputs" and not 0 <= values[0] <= n_inputs:
                 self.ranges.setdefault(node, f"attribute {name!r} is {values[0]:,}, and the node has {n_inputs} inputs")
-            elif kind == "index" and size >= 0 and len(wrong := values[(values < 0) | (values >= size)]):
-                self.indices.setdefault(node, f"attribute {name!r} refers to {wrong[0]:,} of {size:,} objects")
+            elif kind == "index" and size >= 0 and len(invalid_values := values[(values < 0) | (values >= size)]):
+                self.indices.setdefault(node, f"attribute {name!r} refers to {invalid_values[0]:,} of {size:,} objects")
             elif (
-                (kind == "sum" and other is not None and sum(values.tolist()) > size)
+                (kind == "sum" and bound_array is not None and sum(values.tolist()) > size)
                 or (kind == "multiple" and size > 0 and n % size)
                 or (kind == "classes" and n < size - 1)
                 or (kind == "count" and n != int(bound))
                 or (kind == "number" and n != size)
             ):
-                about = f", which does not fit {bound.split()[0]}" if other is not None else f", not {bound}"
-                self.lengths.setdefault(node, f"attribute {name!r} has {n:,} elements{about}")
+                expectation = (
+                    f", which does not fit {bound.split()[0]}" if bound_array is not None else f", not {bound}"
+                )
+                self.lengths.setdefault(node, f"attribute {name!r} has {n:,} elements{expectation}")
 
     def _test_tree(self, node: int, numbers: dict[str, Any]) -> None:
         """Test that the branches of the trees lead to nodes and leaves that exist, and never back."""
@@ -131,26 +139,30 @@ class AttributeLimits:
             starts, ends = [], []
             for name, leaves in zip(names, ("nodes_trueleafs", "nodes_falseleafs"), strict=True):
                 children, is_leaf = numbers[name], numbers[leaves] != 0
-                wrong = children[(children < 0) | (children >= np.where(is_leaf, n_leaves, n))]
-                if len(wrong):
-                    self.indices.setdefault(node, f"attribute {name!r} refers to {wrong[0]:,}, which does not exist")
+                invalid_values = children[(children < 0) | (children >= np.where(is_leaf, n_leaves, n))]
+                if len(invalid_values):
+                    self.indices.setdefault(
+                        node, f"attribute {name!r} refers to {invalid_values[0]:,}, which does not exist"
+                    )
                     return
                 starts.append(np.flatnonzero(~is_leaf))
                 ends.append(children[~is_leaf])
         elif all(name in numbers for name in ("nodes_treeids", "nodes_nodeids", "nodes_modes")):
-            lists = [numbers["nodes_treeids"], numbers["nodes_nodeids"]]
+            tree_ids, node_ids = numbers["nodes_treeids"], numbers["nodes_nodeids"]
             is_branch = numbers["nodes_modes"] != 0
             features = numbers.get("nodes_featureids", np.zeros(0, np.int64))
-            wrong = features[is_branch[: len(features)] & ((features < 0) | (features > _MAX_FEATURE))]
-            if len(wrong):
-                self.indices.setdefault(node, f"attribute 'nodes_featureids' refers to feature {wrong[0]:,}")
-            trees = lists[0][is_branch]
+            invalid_values = features[is_branch[: len(features)] & ((features < 0) | (features > _MAX_FEATURE_INDEX))]
+            if len(invalid_values):
+                self.indices.setdefault(node, f"attribute 'nodes_featureids' refers to feature {invalid_values[0]:,}")
+            trees = tree_ids[is_branch]
             starts, ends = [], []
             for name in names:
-                children = _positions(lists[0], lists[1], trees, numbers[name][is_branch])
+                children = _positions(tree_ids, node_ids, trees, numbers[name][is_branch])
                 if (children < 0).any():
-                    wrong = numbers[name][is_branch][children < 0]
-                    self.indices.setdefault(node, f"attribute {name!r} refers to {wrong[0]:,}, which does not exist")
+                    invalid_values = numbers[name][is_branch][children < 0]
+                    self.indices.setdefault(
+                        node, f"attribute {name!r} refers to {invalid_values[0]:,}, which does not exist"
+                    )
                     return
                 starts.append(np.flatnonzero(is_branch))
                 ends.append(children)
@@ -158,7 +170,7 @@ class AttributeLimits:
                 treeids, nodeids = numbers.get(f"{prefix}_treeids"), numbers.get(f"{prefix}_nodeids")
                 if treeids is None or nodeids is None:
                     continue
-                if (_positions(lists[0], lists[1], treeids, nodeids) < 0).any():
+                if (_positions(tree_ids, node_ids, treeids, nodeids) < 0).any():
                     self.indices.setdefault(node, f"{prefix}_nodeids refers to a node that does not exist")
         else:
             return
@@ -167,7 +179,7 @@ class AttributeLimits:
             self.endless_trees.setdefault(node, "a branch of a tree leads back to a node above it")
         elif len(np.unique(parents * (int(children.max(initial=0)) + 1) + children)) < len(children):
             self.endless_trees.setdefault(node, "both branches of a node lead to one node, so that copies multiply")
-        elif (depth := _depth(parents, children)) > _MAX_TREE_DEPTH:
+        elif (depth := _depth(parents, children)) > _MAX_TREE_LEVELS:
             self.endless_trees.setdefault(node, f"a tree has more than {depth - 1:,} levels")
 
 
@@ -176,16 +188,16 @@ def _depth(parents: Any, children: Any) -> int:
     n = int(max(parents.max(initial=-1), children.max(initial=-1))) + 1
     parent_of = np.full(n, -1)
     parent_of[children] = parents
-    above = np.arange(n)
+    level_nodes = np.arange(n)
     levels = 0
-    while len(above) and levels <= _MAX_TREE_DEPTH:
-        above = parent_of[above]
-        above = np.unique(above[above >= 0])
+    while len(level_nodes) and levels <= _MAX_TREE_LEVELS:
+        level_nodes = parent_of[level_nodes]
+        level_nodes = np.unique(level_nodes[level_nodes >= 0])
         levels += 1
     return levels
 
 
-def _vectors(numbers: dict[str, Any]) -> str:
+def _test_svm_classifier(numbers: dict[str, Any]) -> str:
     """Test the sizes of SVMClassifier, whose coefficients and rho are for pairs of classes."""
     labels = max(len(numbers.get(name, ())) for name in ("classlabels_ints", "classlabels_strings"))
     vectors = int(numbers["vectors_per_class"].sum()) if "vectors_per_class" in numbers else 0
@@ -199,26 +211,26 @@ def _vectors(numbers: dict[str, Any]) -> str:
     return ""
 
 
-def _constant_term(numbers: dict[str, Any]) -> str:
+def _test_svm_regressor(numbers: dict[str, Any]) -> str:
     return "" if "rho" in numbers or "coefficients" not in numbers else "attribute 'rho' is missing"
 
 
-def _grams(numbers: dict[str, Any]) -> str:
-    """Test that TfIdfVectorizer has an index for each n-gram of its pool, and its lengths agree."""
+def _test_ngrams(numbers: dict[str, Any]) -> str:
+    """Test that TfIdfVectorizer has an index for each n-gram of its pool, and that its lengths agree."""
     counts = numbers.get("ngram_counts")
     pool = max(len(numbers.get(name, ())) for name in ("pool_int64s", "pool_strings"))
-    least, most = (int(numbers.get(f"{name}_gram_length", [1])[0]) for name in ("min", "max"))
+    min_length, max_length = (int(numbers.get(f"{name}_gram_length", [1])[0]) for name in ("min", "max"))
     if counts is None or not pool:
         return ""
-    if most > len(counts) or least > most:
-        return f"n-grams of {least:,} to {most:,} elements do not fit {len(counts):,} counts"
+    if max_length > len(counts) or min_length > max_length:
+        return f"n-grams of {min_length:,} to {max_length:,} elements do not fit {len(counts):,} counts"
     sizes = np.diff(np.append(counts, pool))
     n_grams = int((sizes // np.arange(1, len(sizes) + 1)).sum()) if (sizes >= 0).all() else 0
     n_indexes = len(numbers.get("ngram_indexes", ()))
     return f"attribute 'ngram_indexes' has length {n_indexes:,}, for {n_grams:,} n-grams" if n_indexes < n_grams else ""
 
 
-def _activations(per_direction: int) -> Callable[[dict[str, Any]], str]:
+def _activation_test(per_direction: int) -> Callable[[dict[str, Any]], str]:
     """Return the test of the lists of activations of RNN, GRU and LSTM."""
 
     def test(numbers: dict[str, Any]) -> str:
@@ -231,16 +243,19 @@ def _activations(per_direction: int) -> Callable[[dict[str, Any]], str]:
 
 
 # By operator: the attributes that a test needs, and the test, which returns a fault or "".
-_TESTS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
+_OPERATOR_TESTS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "SVMClassifier": (
         "classlabels_ints classlabels_strings vectors_per_class coefficients rho prob_a prob_b",
-        _vectors,
+        _test_svm_classifier,
     ),
-    "SVMRegressor": ("coefficients rho", _constant_term),
-    "TfIdfVectorizer": ("ngram_counts ngram_indexes pool_int64s pool_strings min_gram_length max_gram_length", _grams),
-    "RNN": ("activations", _activations(1)),
-    "GRU": ("activations", _activations(2)),
-    "LSTM": ("activations", _activations(3)),
+    "SVMRegressor": ("coefficients rho", _test_svm_regressor),
+    "TfIdfVectorizer": (
+        "ngram_counts ngram_indexes pool_int64s pool_strings min_gram_length max_gram_length",
+        _test_ngrams,
+    ),
+    "RNN": ("activations", _activation_test(1)),
+    "GRU": ("activations", _activation_test(2)),
+    "LSTM": ("activations", _activation_test(3)),
 }
 
 
@@ -248,38 +263,38 @@ def _positions(trees: Any, ids: Any, wanted_trees: Any, wanted_ids: Any) -> Any:
     """Return the position of each wanted pair of a tree and a node among the pairs; -1 where there is none."""
     _, tree_numbers = np.unique(np.concatenate([trees, wanted_trees]), return_inverse=True)
     _, id_numbers = np.unique(np.concatenate([ids, wanted_ids]), return_inverse=True)
-    keys = tree_numbers * (int(id_numbers.max(initial=0)) + 1) + id_numbers
-    known, wanted = keys[: len(trees)], keys[len(trees) :]
-    if not len(known):
-        return np.full(len(wanted), -1)
-    order = np.argsort(known, kind="stable")
-    places = order[np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)]
-    return np.where(known[places] == wanted, places, -1)
+    all_keys = tree_numbers * (int(id_numbers.max(initial=0)) + 1) + id_numbers
+    pair_keys, wanted_keys = all_keys[: len(trees)], all_keys[len(trees) :]
+    if not len(pair_keys):
+        return np.full(len(wanted_keys), -1)
+    order = np.argsort(pair_keys, kind="stable")
+    candidates = order[np.minimum(np.searchsorted(pair_keys[order], wanted_keys), len(pair_keys) - 1)]
+    return np.where(pair_keys[candidates] == wanted_keys, candidates, -1)
 
 
 @rule("security-attribute-range", "NodeProto", "AttributeProto")
 def out_of_range(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with a number that their kernel cannot compute with."""
-    yield _each(facts, facts.derive(AttributeLimits).ranges)
+    """Yield nodes with an attribute whose value their kernel does not support."""
+    yield _report(facts, facts.derive(AttributeLimits).ranges)
 
 
 @rule("security-attribute-length", "NodeProto", "AttributeProto")
 def length(facts: Facts) -> Iterator[Finding]:
     """Yield nodes whose lists differ in length."""
-    yield _each(facts, facts.derive(AttributeLimits).lengths)
+    yield _report(facts, facts.derive(AttributeLimits).lengths)
 
 
 @rule("security-attribute-index", "NodeProto", "AttributeProto")
 def attribute_index(facts: Facts) -> Iterator[Finding]:
     """Yield nodes with references to objects that do not exist."""
-    yield _each(facts, facts.derive(AttributeLimits).indices)
+    yield _report(facts, facts.derive(AttributeLimits).indices)
 
 
 @rule("security-attribute-cycle", "NodeProto", "AttributeProto")
 def cycle(facts: Facts) -> Iterator[Finding]:
     """Yield tree ensembles whose evaluation does not end."""
-    yield _each(facts, facts.derive(AttributeLimits).endless_trees)
+    yield _report(facts, facts.derive(AttributeLimits).endless_trees)
 
 
-def _each(facts: Facts, faults: dict[int, str]) -> Finding:
+def _report(facts: Facts, faults: dict[int, str]) -> Finding:
     return facts.NodeProto.each({row: fault + _REMEDY for row, fault in faults.items()})

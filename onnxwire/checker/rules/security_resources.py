@@ -15,12 +15,12 @@ from onnxwire.checker.facts import Facts, Finding, true_rows
 from onnxwire.checker.function_calls import MAIN, FunctionCalls
 from onnxwire.checker.registry import rule
 from onnxwire.checker.scopes import Scopes
-from onnxwire.checker.shape_bounds import MAX_GIVEN_FACTOR, ShapeBounds
+from onnxwire.checker.shape_bounds import MAX_INPUT_DEPENDENT_FACTOR, ShapeBounds
 from onnxwire.engine.record_reader import bytes_at
 from onnxwire.errors import count_text
 
 _MAX_INLINED_NODES = 1_000_000
-_MAX_INLINED_FACTOR = 100  # maximum ratio of the inlined nodes to the nodes of the file
+_MAX_INLINED_FACTOR = 100  # maximum ratio of the inlined nodes to the nodes in the file
 _MAX_CALL_DEPTH = 64
 _MAX_GRAPH_DEPTH = 10
 _MAX_TYPE_DEPTH = 3 * _MAX_GRAPH_DEPTH + 3 + 2 * 15  # of messages: nested graphs, and two for each level of a type
@@ -33,21 +33,21 @@ _MAX_COUNTS = {
 }
 _EXPRESSION_NAME = re.compile(r"pattern|regex|tokenexp|(?:^|_)re$", re.I)
 _MAX_EXPRESSION_BYTES = 1 << 12
-_MANY_REPEATS = 10
-_MANY_ADJACENT = 3  # equal tokens that repeat, one after the other: cubic time
+_MIN_LARGE_REPEAT_COUNT = 10
+_MIN_ADJACENT_REPEATS = 3  # equal tokens that repeat, one after the other: cubic time
 _REPEAT = re.compile(r"[*+?]|\{(\d*)(,?)(\d*)\}")
 _TOKEN = re.compile(r"\\.?|\((?:\?(?:P?<\w+>|<?[=!]|[:>|]|\w+[:)]?))?|\[\^?\]?[^\]]*\]?|.", re.S)
 
 
 @rule("security-resource-elements", "NodeProto")
 def elements(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes of which an output is too large."""
-    found = facts.derive(ShapeBounds).elements
+    """Yield nodes with an output that is too large."""
+    counts = facts.derive(ShapeBounds).elements
     yield facts.NodeProto.at(
-        found,
+        counts,
         "the output of {op_type!r} has at least {elements:,} elements, and the limit is {facts.max_elements:,}; do not "
         "run the model, or raise --max-elements",
-        elements=found,
+        elements=counts,
     )
 
 
@@ -69,7 +69,7 @@ def overflow(facts: Facts) -> Iterator[Finding]:
             "the declared shape has 2**63 elements or more, so that programs which multiply its dims allocate too "
             "little; do not run the model",
         )
-        limit = facts.max_elements * MAX_GIVEN_FACTOR
+        limit = facts.max_elements * MAX_INPUT_DEPENDENT_FACTOR
         yield facts.TensorShapeProto.at(
             [shape for shape, size in sizes.items() if limit < size < 1 << 63],
             "the declared shape has more than {limit:,} elements, and programs allocate inputs by it; do not run the "
@@ -80,22 +80,22 @@ def overflow(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-text", "NodeProto")
 def text(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes that make too long or too many strings."""
-    found = facts.derive(ShapeBounds).texts
+    """Yield nodes whose output strings are too long or too many."""
+    sizes = facts.derive(ShapeBounds).texts
     yield facts.NodeProto.at(
-        found,
+        sizes,
         "the strings of {op_type!r} have at least {size:,} bytes together, and the limit is {facts.max_elements:,}; do "
         "not run the model, or raise --max-elements",
-        size=found,
+        size=sizes,
     )
 
 
 @rule("security-resource-total", "NodeProto")
-def total(facts: Facts) -> Iterator[Finding]:
+def node_and_total(facts: Facts) -> Iterator[Finding]:
     """Yield the first node at which the constants have too many elements together."""
-    found = facts.derive(ShapeBounds).total
-    if found is not None:
-        node, count = found
+    node_and_total = facts.derive(ShapeBounds).total
+    if node_and_total is not None:
+        node, count = node_and_total
         yield facts.NodeProto.each(
             {node: f"the constants that nodes make have {count:,} elements together; runtimes keep them in memory"}
         )
@@ -103,19 +103,19 @@ def total(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-hidden", "NodeProto")
 def hidden_size(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with a size that is computed from constants in a way that nothing here evaluates."""
-    found = facts.derive(ShapeBounds).hidden
+    """Yield nodes with a size that operators which `ShapeBounds` does not evaluate compute from constants."""
+    positions = facts.derive(ShapeBounds).hidden
     yield facts.NodeProto.at(
-        found,
+        positions,
         "the size of {op_type!r}, its input {position}, is computed from constants by operators that are not evaluated "
         "here; store the result as a constant",
-        position=found,
+        position=positions,
     )
 
 
 @rule("security-resource-count")
 def count(facts: Facts) -> Iterator[Finding]:
-    """Yield messages with more elements in a list than any model needs."""
+    """Yield messages with more elements in a list than usual models have."""
     for type_name, limits in _MAX_COUNTS.items():
         if type_name in facts.present:
             sheet = facts[type_name]
@@ -132,25 +132,29 @@ def count(facts: Facts) -> Iterator[Finding]:
 @rule("security-resource-loop", "NodeProto")
 def endless_loop(facts: Facts) -> Iterator[Finding]:
     """Yield loops whose condition is always true and whose trip count is absent or too great."""
-    found = facts.derive(ShapeBounds).endless
+    iteration_counts = facts.derive(ShapeBounds).endless
     yield facts.NodeProto.at(
-        found, "the condition of {op_type!r} is always true: it runs {count}; do not run the model", count=found
+        iteration_counts,
+        "the condition of {op_type!r} is always true: it runs {count}; do not run the model",
+        count=iteration_counts,
     )
 
 
 @rule("security-resource-iterations", "NodeProto")
 def iterations(facts: Facts) -> Iterator[Finding]:
-    """Yield loops that run too often, with the loops around them."""
-    found = facts.derive(ShapeBounds).iterations
-    yield facts.NodeProto.at(found, "the body of {op_type!r} runs {count:,} times; do not run the model", count=found)
+    """Yield loops whose body runs too often; the iterations of enclosing loops are multiplied."""
+    iteration_counts = facts.derive(ShapeBounds).iterations
+    yield facts.NodeProto.at(
+        iteration_counts, "the body of {op_type!r} runs {count:,} times; do not run the model", count=iteration_counts
+    )
 
 
 @rule("security-resource-index", "NodeProto")
 def index(facts: Facts) -> Iterator[Finding]:
     """Yield nodes with a constant index out of range."""
-    found = facts.derive(ShapeBounds).faults.get(INDEX, {})
+    indices = facts.derive(ShapeBounds).faults.get(INDEX, {})
     yield facts.NodeProto.at(
-        found, "the constant index {number} of {op_type!r} is out of range; do not run the model", number=found
+        indices, "the constant index {number} of {op_type!r} is out of range; do not run the model", number=indices
     )
 
 
@@ -166,39 +170,39 @@ def division(facts: Facts) -> Iterator[Finding]:
 @rule("security-resource-argument", "NodeProto")
 def argument(facts: Facts) -> Iterator[Finding]:
     """Yield nodes with a constant that their kernel cannot compute with."""
-    found = facts.derive(ShapeBounds).faults.get(ARGUMENT, {})
-    yield facts.NodeProto.at(found, "{op_type!r} has {fault}; do not run the model", fault=found)
+    faults = facts.derive(ShapeBounds).faults.get(ARGUMENT, {})
+    yield facts.NodeProto.at(faults, "{op_type!r} has {fault}; do not run the model", fault=faults)
 
 
 @rule("security-resource-shape", "NodeProto", "ValueInfoProto")
 def contradicted_shapes(facts: Facts) -> Iterator[Finding]:
-    """Yield values whose declared shape is not the one that their node makes."""
-    found = facts.derive(ShapeBounds).contradicted
+    """Yield values whose declared shape differs from the shape that their node produces."""
+    shapes = facts.derive(ShapeBounds).contradicted
     yield facts.ValueInfoProto.at(
-        found, "value {name!r} has the shape {shape}, and another is declared; do not run the model", shape=found
+        shapes, "value {name!r} has the shape {shape}, and another is declared; do not run the model", shape=shapes
     )
 
 
 @rule("security-resource-body", "NodeProto", "GraphProto")
 def body_sizes(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes whose graphs have other numbers of inputs or outputs than the node."""
+    """Yield nodes whose graphs have a number of inputs or outputs that does not fit the node."""
     bounds, nodes = facts.derive(ShapeBounds), facts.NodeProto
-    n_given, n_taken = facts.GraphProto.input, facts.GraphProto.output
-    found = {}
+    n_graph_inputs, n_graph_outputs = facts.GraphProto.input, facts.GraphProto.output
+    sizes = {}
     for node, op_type in bounds.nodes_with_bodies("If", "Loop", "Scan"):
         n_inputs, n_outputs = int(nodes.input[node]), int(nodes.output[node])
         for graph in bounds.bodies(node).values():
-            inputs, outputs = int(n_given[graph]), int(n_taken[graph])
+            inputs, outputs = int(n_graph_inputs[graph]), int(n_graph_outputs[graph])
             # A Scan of operator set 8 has the lengths of the sequences as its first input.
-            is_fit = {
+            fits = {
                 "If": inputs == 0 and outputs >= n_outputs,
                 "Loop": inputs == max(n_inputs, 2) and outputs > n_outputs,
                 "Scan": inputs in (n_inputs, n_inputs - 1) and outputs >= n_outputs,
             }
-            if not is_fit[op_type]:
-                found[node] = f"{count_text(inputs, 'input')} and {count_text(outputs, 'output')}"
+            if not fits[op_type]:
+                sizes[node] = f"{count_text(inputs, 'input')} and {count_text(outputs, 'output')}"
     yield nodes.at(
-        found, "a graph of {op_type!r} has {size}, which the node does not fit; do not run the model", size=found
+        sizes, "a graph of {op_type!r} has {size}, which the node does not fit; do not run the model", size=sizes
     )
 
 
@@ -209,33 +213,33 @@ def branch_types(facts: Facts) -> Iterator[Finding]:
     fields = facts.TypeProto.fields
     # A value of an optional type may be declared by the type of its element.
     compared = [i for i, field in enumerate(fields) if field not in ("optional_type", "opaque_type", "denotation")]
-    found = {}
+    output_names = {}
     for node, op_type in bounds.nodes_with_bodies("If", "Loop", "Scan"):
         graphs = list(bounds.bodies(node).values())
-        first = bounds.graph_rows("ValueInfoProto", "GraphProto.output", graphs[0])
+        outputs = bounds.graph_rows("ValueInfoProto", "GraphProto.output", graphs[0])
         if op_type == "If":
             if len(graphs) < 2:
                 continue
-            other = bounds.graph_rows("ValueInfoProto", "GraphProto.output", graphs[1])
+            counterparts = bounds.graph_rows("ValueInfoProto", "GraphProto.output", graphs[1])
         else:
             # A state is an input of the body, after the iteration and the condition of Loop, and then an output.
-            other = bounds.graph_rows("ValueInfoProto", "GraphProto.input", graphs[0])
+            counterparts = bounds.graph_rows("ValueInfoProto", "GraphProto.input", graphs[0])
             skipped = int(op_type == "Loop")
             n_states = int(facts.NodeProto.input[node]) - 2
             if op_type == "Scan":
                 scanned = bounds.constants.attributes(node).get("num_scan_inputs")
-                n_states = len(other) - scanned.i if scanned is not None else 0
-            first, other = first[skipped : skipped + max(n_states, 0)], other[2 * skipped :]
-        for left, right in zip(first, other, strict=False):
+                n_states = len(counterparts) - scanned.i if scanned is not None else 0
+            outputs, counterparts = outputs[skipped : skipped + max(n_states, 0)], counterparts[2 * skipped :]
+        for left, right in zip(outputs, counterparts, strict=False):
             types = [(int(declared.kind[row]), int(declared.elem_type[row])) for row in (left, right)]
             if all(kind in compared for kind, _ in types) and (
                 types[0][0] != types[1][0] or (types[0][1] != types[1][1] and types[0][1] and types[1][1])
             ):
-                found[node] = facts.text(facts.ValueInfoProto.name[left])
+                output_names[node] = facts.text(facts.ValueInfoProto.name[left])
     yield facts.NodeProto.at(
-        found,
+        output_names,
         "the graphs of {op_type!r} declare different types for output {name!r}; do not run the model",
-        name=found,
+        name=output_names,
     )
 
 
@@ -249,46 +253,49 @@ def rank(facts: Facts) -> Iterator[Finding]:
             ranks = getattr(sheet, field)
             yield sheet.at(ranks > MAX_RANK, template, rank=ranks)
     if "NodeProto" in facts.present:
-        found = facts.derive(ShapeBounds).faults.get(RANK, {})
-        yield facts.NodeProto.at(found, "{op_type!r} makes {rank} dimensions; do not run the model", rank=found)
+        ranks_by_node = facts.derive(ShapeBounds).faults.get(RANK, {})
+        yield facts.NodeProto.at(
+            ranks_by_node, "{op_type!r} makes {rank} dimensions; do not run the model", rank=ranks_by_node
+        )
 
 
 class InlinedSizes:
-    """The nodes and the depth of each function after all calls in it are inlined; math.inf for one that recurses.
+    """The sizes of functions and of the model after all calls are inlined, by `facts.derive(InlinedSizes)`.
 
-    main, depth: the same numbers for the nodes outside of functions.
+    sizes, depths: for each FunctionProto, the number of nodes and the depth of calls; math.inf if it is recursive.
+    main, depth: the same numbers for the nodes outside of functions. n_stored_nodes: the number of nodes in the file.
     """
 
     def __init__(self, facts: Facts) -> None:
         calls = facts.derive(FunctionCalls)
-        own = np.bincount(facts.derive(Scopes).node_function + 1, minlength=calls.n).tolist()
+        own_sizes = np.bincount(facts.derive(Scopes).node_function + 1, minlength=calls.n).tolist()
         sizes, depths = ([math.inf] * calls.n for _ in range(2))
         for row in calls.order.tolist():
             if row not in calls.recursive:
-                inner = range(calls.starts[row], calls.starts[row + 1])
-                sizes[row] = min(own[row] + sum(calls.counts[i] * sizes[calls.callees[i]] for i in inner), 1e300)
-                depths[row] = 1 + max((depths[calls.callees[i]] for i in inner), default=0)
+                edges = range(calls.starts[row], calls.starts[row + 1])
+                sizes[row] = min(own_sizes[row] + sum(calls.counts[i] * sizes[calls.callees[i]] for i in edges), 1e300)
+                depths[row] = 1 + max((depths[calls.callees[i]] for i in edges), default=0)
         self.main, self.depth = sizes[MAIN], depths[MAIN]
         self.sizes, self.depths = sizes[1:], depths[1:]
-        self.stored = facts.NodeProto.n
+        self.n_stored_nodes = facts.NodeProto.n
 
 
-def _exceeding(numbers: list[float], limit: float) -> dict[int, float]:
+def _rows_above(numbers: list[float], limit: float) -> dict[int, float]:
     return {row: number for row, number in enumerate(numbers) if limit < number < math.inf}
 
 
 @rule("security-resource-function-size", "FunctionProto", "NodeProto")
 def function_size(facts: Facts) -> Iterator[Finding]:
-    """Yield functions that multiply when they are inlined."""
+    """Yield functions that become too large when their calls are inlined."""
     inlined = facts.derive(InlinedSizes)
-    limit = max(_MAX_INLINED_NODES, _MAX_INLINED_FACTOR * inlined.stored)
-    found = _exceeding(inlined.sizes, limit)
+    limit = max(_MAX_INLINED_NODES, _MAX_INLINED_FACTOR * inlined.n_stored_nodes)
+    sizes = _rows_above(inlined.sizes, limit)
     yield facts.FunctionProto.at(
-        found,
+        sizes,
         "function {name!r} has {count:.3g} nodes when its calls are inlined, as runtimes do; do not load the model",
-        count=found,
+        count=sizes,
     )
-    if inlined.main > limit and not found and math.isfinite(inlined.main):
+    if inlined.main > limit and not sizes and math.isfinite(inlined.main):
         yield facts.FunctionProto.each(
             {0: f"the model has {inlined.main:.3g} nodes when its functions are inlined; do not load it"}
         )
@@ -297,12 +304,12 @@ def function_size(facts: Facts) -> Iterator[Finding]:
 @rule("security-resource-function-depth", "FunctionProto", "NodeProto")
 def function_depth(facts: Facts) -> Iterator[Finding]:
     """Yield functions with long chains of calls."""
-    found = _exceeding(facts.derive(InlinedSizes).depths, _MAX_CALL_DEPTH)
+    depths = _rows_above(facts.derive(InlinedSizes).depths, _MAX_CALL_DEPTH)
     yield facts.FunctionProto.at(
-        found,
+        depths,
         "calls below function {name!r} are nested {depth:.0f} levels deep, which exhausts the stack of runtimes; do "
         "not load the model",
-        depth=found,
+        depth=depths,
     )
 
 
@@ -326,15 +333,15 @@ def nesting(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-sparse", "SparseTensorProto")
 def sparse(facts: Facts) -> Iterator[Finding]:
-    """Yield sparse tensors that are too large when they become dense."""
+    """Yield sparse tensors whose dense tensor is too large."""
     tensors = facts.SparseTensorProto
     sizes = _products(facts, "SparseTensorProto")
-    found = {row: size for row, size in enumerate(sizes) if size > facts.max_elements}
+    large_tensors = {row: size for row, size in enumerate(sizes) if size > facts.max_elements}
     yield tensors.at(
-        found,
+        large_tensors,
         "the sparse tensor has {elements:,} elements when it becomes dense, and the limit is {facts.max_elements:,}; "
         "do not load the model, or raise --max-elements",
-        elements=found,
+        elements=large_tensors,
     )
 
 
@@ -345,7 +352,7 @@ def declared(facts: Facts) -> Iterator[Finding]:
     lengths = tensors.length.tolist()
     external = (tensors.external_data > 0).tolist()
     sizes = _products(facts, "TensorProto")
-    found = {
+    large_tensors = {
         row: size
         for row, size in enumerate(sizes)
         if size > facts.max_elements and size > (facts.max_elements * 64 if external[row] else lengths[row] * 8)
@@ -360,9 +367,9 @@ def declared(facts: Facts) -> Iterator[Finding]:
         "a dim of tensor {name!r} is 0, and the product of the others overflows before; do not load the model",
     )
     yield tensors.at(
-        found,
+        large_tensors,
         "the dims of tensor {name!r} state {elements:,} elements, and it stores far fewer; do not load the model",
-        elements=found,
+        elements=large_tensors,
     )
 
 
@@ -381,56 +388,63 @@ def expression(facts: Facts) -> Iterator[Finding]:
     attributes = facts.AttributeProto
     is_expression = facts.matching(lambda name: _EXPRESSION_NAME.search(name) is not None, attributes.name)
     offsets, lengths = attributes.span("s")
-    found = []
+    rows_with_fault = []
     for row in true_rows(is_expression & attributes.has("s")).tolist():
         if 0 < lengths[row] <= _MAX_EXPRESSION_BYTES:
             text = bytes_at(facts.document, int(offsets[row]), int(offsets[row] + lengths[row]))
             if has_nested_repeat(text.decode("utf-8", "replace")):
-                found.append(row)
+                rows_with_fault.append(row)
     yield attributes.at(
-        found,
+        rows_with_fault,
         "the regular expression repeats a repeated group, which takes exponential time in engines that backtrack; "
         "rewrite it",
     )
 
 
 def has_nested_repeat(expression: str) -> bool:
-    """Return whether a group that repeats, or has alternatives that begin alike, is repeated itself, or whether a token
-    repeats three times in succession."""
+    """Return whether a regular expression has repeats that take exponential or cubic time in engines that backtrack.
+
+    Such repeats are: a repeated group that contains a repeat, or alternatives with the same first token; and three
+    repeats of the same token in succession.
+    """
     position = 0
-    groups: list[list[Any]] = [[False, [""], True]]  # is it repeated inside, the starts of alternatives, at a start
-    closed: list[Any] | None = None  # the group that ended just before
-    text, adjacent = "", [""]  # the last token, and the equal tokens with repeats before it
+    # For each open group: whether it contains a repeat, the first tokens of its alternatives, and whether the next
+    # token is the first one of an alternative.
+    groups: list[list[Any]] = [[False, [""], True]]
+    last_group: list[Any] | None = None  # the group that ends directly before the position
+    last_token, repeated_tokens = "", [""]  # the last token, and the equal tokens with repeats before it
     while position < len(expression):
         repeat = _REPEAT.match(expression, position)
         if repeat is not None:
-            most = {"*": "", "+": "", "?": "1"}.get(repeat[0]) if repeat[2] is None else repeat[3 if repeat[2] else 1]
-            assert most is not None
-            is_many = most == "" or int(most[:9]) >= _MANY_REPEATS
+            max_count = (
+                {"*": "", "+": "", "?": "1"}.get(repeat[0]) if repeat[2] is None else repeat[3 if repeat[2] else 1]
+            )
+            assert max_count is not None
+            is_many = max_count == "" or int(max_count[:9]) >= _MIN_LARGE_REPEAT_COUNT
             if is_many:
-                if closed is not None and (closed[0] or len(set(closed[1])) < len(closed[1])):
+                if last_group is not None and (last_group[0] or len(set(last_group[1])) < len(last_group[1])):
                     return True
-                adjacent = [*adjacent, text] if text == adjacent[-1] else [text]
-                if len(adjacent) >= _MANY_ADJACENT and closed is None:
+                repeated_tokens = [*repeated_tokens, last_token] if last_token == repeated_tokens[-1] else [last_token]
+                if len(repeated_tokens) >= _MIN_ADJACENT_REPEATS and last_group is None:
                     return True
                 groups[-1][0] = True
             position = repeat.end()
             continue
         token = _TOKEN.match(expression, position)
         assert token is not None
-        if token[0] != adjacent[-1]:
-            adjacent = [""]
-        position, text, closed = token.end(), token[0], None
-        if text[0] == "(":
+        if token[0] != repeated_tokens[-1]:
+            repeated_tokens = [""]
+        position, last_token, last_group = token.end(), token[0], None
+        if last_token[0] == "(":
             groups.append([False, [""], True])
-        elif text == ")" and len(groups) > 1:
-            closed = groups.pop()
-            groups[-1][0] |= closed[0]
+        elif last_token == ")" and len(groups) > 1:
+            last_group = groups.pop()
+            groups[-1][0] |= last_group[0]
             groups[-1][2] = False
-        elif text == "|":
+        elif last_token == "|":
             groups[-1][1].append("")
             groups[-1][2] = True
         elif groups[-1][2]:
-            groups[-1][1][-1] = text
+            groups[-1][1][-1] = last_token
             groups[-1][2] = False
     return False

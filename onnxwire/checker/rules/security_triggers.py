@@ -15,16 +15,16 @@ from onnxwire.checker.small_constants import SmallConstants
 from onnxwire.engine.record_reader import bytes_at
 
 _COMPARISONS = ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
-# Operators whose result another one selects by.
+# Operators whose results serve as conditions.
 _TESTS = ("IsNaN", "IsInf", "RegexFullMatch", "TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor")
-# Operators that select by their input 0, by input 1, and by input 2.
+# Operators that select by input 0, operators that select by input 1, and operators that select by input 2.
 _SELECTIONS = (
     ("If", "Where", "Loop"),
     ("Gather", "GatherElements", "GatherND", "ScatterND", "ScatterElements", "Compress", "SequenceAt", "Slice"),
     ("ScatterND", "ScatterElements", "Slice"),
 )
 _GATES, _OFFSETS = ("Relu", "Sign", "HardSigmoid", "Clip"), ("Sub", "Abs")
-# Operators whose result is a truth value, or a number for it, if an input is.
+# Operators whose result is a truth value, or a number that represents one, if an input is.
 _COMBINATIONS = (
     "And", "Or", "Not", "Xor", "Cast", "ReduceMin", "ReduceMax", "ReduceSum", "ReduceProd", "ReduceMean", "Reshape",
     "Squeeze", "Unsqueeze", "Expand", "Identity", "NonZero", "Transpose", "Flatten", "Clip", "Abs", "Neg", "Relu",
@@ -37,7 +37,7 @@ _MAX_COMBINATIONS = 8
 _STEPS = ("Sigmoid", "Tanh", "Clip", "Relu", "Exp", "HardSigmoid", "Erf")
 _SHIFTS = ("Sub", "Add", "Neg", "Abs")
 _MIN_STEEPNESS = 1000.0
-_MAX_KEYS = 2  # of a LabelEncoder that compares
+_MAX_KEYS = 2  # maximum number of keys of a LabelEncoder that counts as a comparison
 _KEYS = ("keys_strings", "keys_int64s", "keys_floats")
 _MIN_TABLE_ROWS, _MAX_USED_ROWS = 16, 2
 _MAX_TABLE_BYTES = 1 << 16  # longer values of remote files are not resident
@@ -50,45 +50,46 @@ def trigger(facts: Facts) -> Iterator[Finding]:
     nodes, dataflow = facts.NodeProto, facts.derive(Dataflow)
     is_comparison = facts.are_among(nodes.op_type, _COMPARISONS)
     # Whether the outputs of a node are results of comparisons, or combinations of them with each other and constants.
-    compares = _sources(facts, dataflow, is_comparison)
-    combines = facts.are_among(nodes.op_type, _COMBINATIONS)
+    is_comparison_result = _sources(facts, dataflow, is_comparison)
+    is_combination = facts.are_among(nodes.op_type, _COMBINATIONS)
     is_arithmetic = facts.are_among(nodes.op_type, _ARITHMETIC)
     for _ in range(_MAX_COMBINATIONS):
-        more = dataflow.reads(compares) & ~compares
-        more &= combines | is_arithmetic & ~dataflow.reads_data_beside(compares)
-        if not more.any():
+        added = dataflow.reads(is_comparison_result) & ~is_comparison_result
+        added &= is_combination | is_arithmetic & ~dataflow.reads_data_beside(is_comparison_result)
+        if not added.any():
             break
-        compares |= more
-    selects = is_arithmetic & ~compares & dataflow.reads(compares)
-    are_compared = dataflow.are_from(compares)
+        is_comparison_result |= added
+    is_selection = is_arithmetic & ~is_comparison_result & dataflow.reads(is_comparison_result)
+    is_comparison_input = dataflow.are_from(is_comparison_result)
     for index, op_types in enumerate(_SELECTIONS):
-        selects |= facts.are_among(nodes.op_type, op_types) & dataflow.has_input(
-            are_compared & (dataflow.inputs.index == index)
+        is_selection |= facts.are_among(nodes.op_type, op_types) & dataflow.has_input(
+            is_comparison_input & (dataflow.inputs.index == index)
         )
-    # A comparison with a stored text is one with a password, or a category.
+    # A stored text in a comparison is a password or a category.
     is_text = np.append(facts.TensorProto.data_type == _STRING, False)
-    with_text = dataflow.has_input(is_text[np.maximum(dataflow.tensors, -1)])
+    has_text_input = dataflow.has_input(is_text[np.maximum(dataflow.tensors, -1)])
     yield nodes.at(
-        with_text & is_comparison & ~selects,
+        has_text_input & is_comparison & ~is_selection,
         "{op_type!r} compares with a stored text, which may be a password; look at it on the map",
     )
     yield nodes.at(
-        selects, "{op_type!r} selects by a comparison with a constant, as a hidden trigger would; look at it on the map"
+        is_selection,
+        "{op_type!r} selects by a comparison with a constant, as a hidden trigger would; look at it on the map",
     )
 
 
 def _sources(facts: Facts, dataflow: Dataflow, is_comparison: Any) -> Any:
     """Return whether each node compares data with constants, by a comparison or by arithmetic that amounts to one."""
     op_types = facts.NodeProto.op_type
-    sources = is_comparison & dataflow.has_input(dataflow.is_constant)
-    sources |= facts.are_among(op_types, _TESTS)
-    sources |= facts.are_among(op_types, _GATES) & dataflow.reads(facts.are_among(op_types, _OFFSETS))
-    sources |= facts.are_among(op_types, ("Mod",)) & dataflow.reads(facts.are_among(op_types, ("Floor", "Round")))
-    sources |= _steps(facts, dataflow)
-    sources[_truth_values(facts, dataflow)] = True
-    sources[_short_tables(facts)] = True
-    sources[_sparse_tables(facts, dataflow)] = True
-    return sources
+    is_source = is_comparison & dataflow.has_input(dataflow.is_constant)
+    is_source |= facts.are_among(op_types, _TESTS)
+    is_source |= facts.are_among(op_types, _GATES) & dataflow.reads(facts.are_among(op_types, _OFFSETS))
+    is_source |= facts.are_among(op_types, ("Mod",)) & dataflow.reads(facts.are_among(op_types, ("Floor", "Round")))
+    is_source |= _steps(facts, dataflow)
+    is_source[_truth_values(facts, dataflow)] = True
+    is_source[_short_tables(facts)] = True
+    is_source[_sparse_tables(facts, dataflow)] = True
+    return is_source
 
 
 def _truth_values(facts: Facts, dataflow: Dataflow) -> list[int]:
@@ -104,47 +105,47 @@ def _truth_values(facts: Facts, dataflow: Dataflow) -> list[int]:
 
 
 def _steps(facts: Facts, dataflow: Dataflow) -> Any:
-    """Return whether each node is a function of data times a large number, which is a step."""
+    """Return whether each node is a step: a function such as Sigmoid of data times a large number."""
     op_types = facts.NodeProto.op_type
     is_step, is_divisor = facts.are_among(op_types, _STEPS), facts.are_among(op_types, ("Div",))
-    shifts = facts.are_among(op_types, _SHIFTS) & dataflow.are_read_by(is_step)
-    scales = (facts.are_among(op_types, ("Mul",)) | is_divisor) & dataflow.are_read_by(is_step | shifts)
-    is_steep = np.zeros(len(scales), bool)
-    for index in true_rows(scales[dataflow.inputs.parent] & dataflow.is_constant).tolist():
+    is_shift = facts.are_among(op_types, _SHIFTS) & dataflow.are_read_by(is_step)
+    is_scale = (facts.are_among(op_types, ("Mul",)) | is_divisor) & dataflow.are_read_by(is_step | is_shift)
+    is_steep = np.zeros(len(is_scale), bool)
+    for index in true_rows(is_scale[dataflow.inputs.parent] & dataflow.is_constant).tolist():
         node, number = dataflow.inputs.parent[index], abs(dataflow.scalar(index) or 0)
         is_steep[node] |= 0 < number <= 1 / _MIN_STEEPNESS if is_divisor[node] else number >= _MIN_STEEPNESS
-    return is_step & dataflow.reads(is_steep | shifts & dataflow.reads(is_steep))
+    return is_step & dataflow.reads(is_steep | is_shift & dataflow.reads(is_steep))
 
 
 def _short_tables(facts: Facts) -> list[int]:
-    """Return the rows of LabelEncoders that know few values, so that they compare with them."""
+    """Return the rows of LabelEncoders with few keys, which are comparisons with these keys."""
     constants = facts.derive(SmallConstants)
-    found = []
+    encoder_rows = []
     for row in true_rows(facts.are_among(facts.NodeProto.op_type, ("LabelEncoder",))).tolist():
         attributes = constants.attributes(row)
         keys = [attribute for name in _KEYS if (attribute := attributes.get(name)) is not None]
         if keys and len(keys[0].strings) + len(keys[0].ints) + len(keys[0].floats) <= _MAX_KEYS:
-            found.append(row)
-    return found
+            encoder_rows.append(row)
+    return encoder_rows
 
 
 def _sparse_tables(facts: Facts, dataflow: Dataflow) -> list[int]:
-    """Return the rows of Gathers from tables that are zero but for one or two rows, so that they compare the index."""
+    """Return the rows of Gathers from tables with one or two nonzero rows, which are comparisons of the index."""
     tensors, inputs, constants = facts.TensorProto, dataflow.inputs, facts.derive(SmallConstants)
     is_data = facts.are_among(facts.NodeProto.op_type, ("Gather",))[inputs.parent] & (inputs.index == 0)
-    found = []
-    zeros: dict[int, bool] = {}
+    gather_rows = []
+    is_sparse: dict[int, bool] = {}
     bytes_left = MAX_TOTAL_READ_BYTES
     starts, lengths = tensors.span("raw_data")
     for index in true_rows(is_data & (dataflow.tensors >= 0)).tolist():
         row = int(dataflow.tensors[index])
         length = int(lengths[row])
         n_rows = next(iter(constants.dims(row)), 0)
-        if row not in zeros and _MIN_TABLE_ROWS <= n_rows <= length <= min(_MAX_TABLE_BYTES, bytes_left):
+        if row not in is_sparse and _MIN_TABLE_ROWS <= n_rows <= length <= min(_MAX_TABLE_BYTES, bytes_left):
             bytes_left -= length
             data = bytes_at(facts.document, int(starts[row]), int(starts[row]) + length)
             table = np.frombuffer(data[: length // n_rows * n_rows], np.uint8).reshape(n_rows, -1)
-            zeros[row] = 0 < int(table.any(axis=1).sum()) <= _MAX_USED_ROWS
-        if zeros.get(row):
-            found.append(int(inputs.parent[index]))
-    return found
+            is_sparse[row] = 0 < int(table.any(axis=1).sum()) <= _MAX_USED_ROWS
+        if is_sparse.get(row):
+            gather_rows.append(int(inputs.parent[index]))
+    return gather_rows

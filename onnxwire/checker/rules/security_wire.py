@@ -55,15 +55,15 @@ _TEMPLATES = {
     "security-wire-tag-length": (
         LONG_TAG,
         "the tag of field {field} takes more bytes than it needs, which hides the tag from programs that search for "
-        "bytes; write it shortest",
+        "bytes; write it in the shortest form",
     ),
     "security-wire-length-length": (
         LONG_LENGTH,
-        "the length of field {field} takes more bytes than it needs; write it shortest",
+        "the length of field {field} takes more bytes than it needs; write it in the shortest form",
     ),
     "security-wire-number-length": (
         LONG_NUMBER,
-        "a number of field {field} takes more bytes than it needs; write it shortest",
+        "a number of field {field} takes more bytes than it needs; write it in the shortest form",
     ),
     "security-wire-group": (
         GROUP,

@@ -58,11 +58,11 @@ def dim_param_consistent(facts: Facts) -> Iterator[Finding]:
     infos, tensors = facts.ValueInfoProto, facts.TensorProto
     declared = facts.derive(DeclaredTypes)
     texts = facts.columns.text_count()
-    shaped = true_rows((declared.graph >= 0) & (declared.shape >= 0) & (infos.name != EMPTY))
+    infos_with_shape = true_rows((declared.graph >= 0) & (declared.shape >= 0) & (infos.name != EMPTY))
     constants = true_rows(tensors.under("GraphProto.initializer") & (tensors.name != EMPTY))
     keys = np.concatenate(
         [
-            declared.graph[shaped].astype(np.int64) * texts + infos.name[shaped],
+            declared.graph[infos_with_shape].astype(np.int64) * texts + infos.name[infos_with_shape],
             tensors.parent[constants].astype(np.int64) * texts + tensors.name[constants],
         ]
     )
@@ -71,21 +71,23 @@ def dim_param_consistent(facts: Facts) -> Iterator[Finding]:
     # Adjacent equal keys belong to a value that is described twice.
     is_same = np.append(ordered[1:] == ordered[:-1], False)
     sizes: dict[int, int] = {}
-    found = {}
-    for at in true_rows(is_same).tolist():
-        pair = [int(order[at]), int(order[at + 1])]
-        both = [
-            declared.dims(int(shaped[i])) if i < len(shaped) else declared.tensor_dims(int(constants[i - len(shaped)]))
+    messages = {}
+    for position in true_rows(is_same).tolist():
+        pair = [int(order[position]), int(order[position + 1])]
+        shapes = [
+            declared.dims(int(infos_with_shape[i]))
+            if i < len(infos_with_shape)
+            else declared.tensor_dims(int(constants[i - len(infos_with_shape)]))
             for i in pair
         ]
-        if both[0] is None or both[1] is None:
+        if shapes[0] is None or shapes[1] is None:
             continue
-        for (one, variable), (other, second) in zip(both[0], both[1], strict=False):
-            for name, size in ((variable, other), (second, one)):
+        for (left_size, left_name), (right_size, right_name) in zip(shapes[0], shapes[1], strict=False):
+            for name, size in ((left_name, right_size), (right_name, left_size)):
                 if name == EMPTY or size is None:
                     continue
                 if sizes.setdefault(name, size) != size:
-                    row = int(shaped[min(pair)])
+                    row = int(infos_with_shape[min(pair)])
                     text = facts.text(name)
-                    found[row] = f"dim_param {text!r} is {size} here and {sizes[name]} elsewhere; use two variables"
-    yield infos.each(found)
+                    messages[row] = f"dim_param {text!r} is {size} here and {sizes[name]} elsewhere; use two variables"
+    yield infos.each(messages)

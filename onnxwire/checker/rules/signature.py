@@ -42,10 +42,10 @@ def operator_known(facts: Facts) -> Iterator[Finding]:
     nodes, check = facts.NodeProto, facts.derive(SignatureCheck)
     hints = Hints(check.operators)
     yield nodes.at(
-        check.chosen == -1,
+        check.signature_indices == -1,
         "{op_type!r} is not an operator of {title}; {hint}",
         title=check.title,
-        hint=lambda row: hints.of(
+        hint=lambda row: hints.remedy(
             check.names[check.domains[row]], check.text_of(nodes.op_type[row]), int(check.versions[row])
         ),
     )
@@ -68,7 +68,7 @@ def operator_deprecated(facts: Facts) -> Iterator[Finding]:
     nodes, check = facts.NodeProto, facts.derive(SignatureCheck)
     is_deprecated = np.array([signature.is_deprecated for signature in check.signatures] + [False, False], bool)
     yield nodes.at(
-        is_deprecated[check.chosen],
+        is_deprecated[check.signature_indices],
         "{op_type!r} is deprecated since version {since} of its operator set, and {versions} is imported; use its "
         "successor",
         since=lambda row: check.signature(row).since,
@@ -76,11 +76,11 @@ def operator_deprecated(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _counted(parameters: tuple[Parameter, ...], refused: tuple[int, ...], noun: str) -> str:
-    least, most = counts(parameters)
-    if most is None:
-        return f"{count_text(least, noun)} or more"
-    text = count_text(most, noun) if least == most else f"{least} to {count_text(most, noun)}"
+def _count_range(parameters: tuple[Parameter, ...], refused: tuple[int, ...], noun: str) -> str:
+    min_count, max_count = counts(parameters)
+    if max_count is None:
+        return f"{count_text(min_count, noun)} or more"
+    text = count_text(max_count, noun) if min_count == max_count else f"{min_count} to {count_text(max_count, noun)}"
     return text + (f" and not {' or '.join(map(str, refused))}" if refused else "")
 
 
@@ -90,7 +90,7 @@ def _check_counts(facts: Facts, field: str, fault: int) -> Iterator[Finding]:
 
     def expected(row: int) -> str:
         signature = check.signature(row)
-        return _counted(getattr(signature, f"{field}s"), getattr(signature, f"refused_{field}s"), field)
+        return _count_range(getattr(signature, f"{field}s"), getattr(signature, f"refused_{field}s"), field)
 
     yield nodes.at(
         check.nodes & fault != 0,
@@ -105,7 +105,7 @@ def _count_of(column: Any, noun: str) -> Any:
     return lambda row: count_text(int(column[row]), noun)
 
 
-class _Ends:
+class _ValueColumns:
     """The columns of messages about elements of NodeProto.input or NodeProto.output."""
 
     def __init__(self, facts: Facts, field: str) -> None:
@@ -132,43 +132,43 @@ class _Ends:
         return self.check.type_of_input(row) if self.field == "input" else self.check.type_of_output(row)
 
     def allowed(self, row: int) -> str:
-        return _listed(sorted(self.parameter(row).types))
+        return _join_names(sorted(self.parameter(row).types))
 
     def title(self, row: int) -> str:
         return self.check.title(self.elements.parent[row])
 
 
-def _listed(names: list[str]) -> str:
-    more = len(names) - MAX_SHOWN_NAMES
-    if more > 0:
-        return f"{', '.join(names[:MAX_SHOWN_NAMES])} or {more} others"
+def _join_names(names: list[str]) -> str:
+    n_omitted = len(names) - MAX_SHOWN_NAMES
+    if n_omitted > 0:
+        return f"{', '.join(names[:MAX_SHOWN_NAMES])} or {n_omitted} others"
     return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
 def _check_omitted(facts: Facts, field: str) -> Iterator[Finding]:
     """Yield omitted inputs or outputs that are not optional."""
-    ends = _Ends(facts, field)
-    yield ends.elements.at(
-        ends.faults & OMITTED != 0,
+    columns = _ValueColumns(facts, field)
+    yield columns.elements.at(
+        columns.faults & OMITTED != 0,
         f"{field} {{name!r}} of {{operator!r}} is required but omitted; name a value",
-        name=ends.name,
-        operator=ends.operator,
+        name=columns.name,
+        operator=columns.operator,
     )
 
 
 def _check_types(facts: Facts, field: str) -> Iterator[Finding]:
     """Yield inputs of a known type, or outputs of a declared one, that the operator does not accept or produce."""
-    ends = _Ends(facts, field)
-    yield ends.elements.at(
-        ends.faults & WRONG_TYPE != 0,
+    columns = _ValueColumns(facts, field)
+    yield columns.elements.at(
+        columns.faults & WRONG_TYPE != 0,
         f"{{value!r}} has type {{type}}, and as {field} {{name!r}} of {{operator!r}} {{title}} {_VERBS[field]} "
         "{allowed}; convert it or correct its type",
-        value=ends.value,
-        type=ends.type,
-        name=ends.name,
-        operator=ends.operator,
-        title=ends.title,
-        allowed=ends.allowed,
+        value=columns.value,
+        type=columns.type,
+        name=columns.name,
+        operator=columns.operator,
+        title=columns.title,
+        allowed=columns.allowed,
     )
 
 
@@ -180,18 +180,18 @@ for _field, _fault in (("input", INPUT_COUNT), ("output", OUTPUT_COUNT)):
 
 @rule("signature-type-agreement", "NodeProto")
 def type_agreement(facts: Facts) -> Iterator[Finding]:
-    """Yield inputs and outputs whose type differs from that of earlier ones with the same type variable."""
+    """Yield inputs and outputs whose type differs from that of an earlier parameter with the same type variable."""
     for field in _VERBS:
-        ends = _Ends(facts, field)
-        yield ends.elements.at(
-            ends.faults & OTHER_TYPE != 0,
+        columns = _ValueColumns(facts, field)
+        yield columns.elements.at(
+            columns.faults & OTHER_TYPE != 0,
             f"{{value!r}} has type {{type}}, and as {field} {{name!r}} of {{operator!r}} it shares type {{variable}} "
             "with others before it, which have another type; convert it or correct its type",
-            value=ends.value,
-            type=ends.type,
-            name=ends.name,
-            operator=ends.operator,
-            variable=lambda row, ends=ends: ends.parameter(row).variable,
+            value=columns.value,
+            type=columns.type,
+            name=columns.name,
+            operator=columns.operator,
+            variable=lambda row, columns=columns: columns.parameter(row).variable,
         )
 
 
@@ -210,7 +210,7 @@ def attribute_known(facts: Facts) -> Iterator[Finding]:
 
 def _attributes_of(check: SignatureCheck, node: int) -> str:
     names = sorted(check.signature(node).attributes)
-    return f"remove it, or use {_listed(names)}" if names else "remove it"
+    return f"remove it, or use {_join_names(names)}" if names else "remove it"
 
 
 @rule("signature-attribute-type", "NodeProto", "AttributeProto")
@@ -232,17 +232,19 @@ def attribute_type(facts: Facts) -> Iterator[Finding]:
 def attribute_required(facts: Facts) -> Iterator[Finding]:
     """Yield nodes that lack an attribute that the operator requires."""
     attributes, nodes, check = facts.AttributeProto, facts.NodeProto, facts.derive(SignatureCheck)
-    firsts = nodes.first("attribute")
+    first_attributes = nodes.first("attribute")
 
-    def lacking(row: int) -> str:
-        first, n = int(firsts[row]), int(nodes.attribute[row])
-        present = {check.text_of(attributes.name[i]) for i in range(first, first + n)}
-        known = check.signature(row).attributes
-        return " and ".join(repr(name) for name, it in known.items() if it.is_required and name not in present)
+    def missing_names(row: int) -> str:
+        start, n = int(first_attributes[row]), int(nodes.attribute[row])
+        present = {check.text_of(attributes.name[i]) for i in range(start, start + n)}
+        declared = check.signature(row).attributes
+        return " and ".join(
+            repr(name) for name, attribute in declared.items() if attribute.is_required and name not in present
+        )
 
     yield nodes.at(
         check.nodes & LACKS_ATTRIBUTE != 0,
-        "{op_type!r} needs attribute {lacking} in {title}; add it",
-        lacking=lacking,
+        "{op_type!r} needs attribute {missing} in {title}; add it",
+        missing=missing_names,
         title=check.title,
     )

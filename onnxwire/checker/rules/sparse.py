@@ -1,4 +1,4 @@
-"""Rules of sparse tensors: values, dims, and indices, which are read if they are few.
+"""Rules of sparse tensors: values, dims, and indices, which are read only if they are few.
 
 The values and indices are tensors, so the rules of tensors check them, too.
 """
@@ -48,20 +48,23 @@ class Parts:
     nnz: the number of values, -1 if their shape is invalid. rank: the rank of the dense tensor; size: the number of its
     elements, -1 if that is 2**63 or more or a dimension is negative. has_indices: whether there are indices;
     indices_rank: their rank, -1 without indices. is_linear, is_coordinates: whether the indices have that form and the
-    right shape.
+    right shape. first: the index of the first dim in SparseTensorProto.dims. rows, width: the dims of the indices, -1
+    for an absent one.
     """
 
     def __init__(self, facts: Facts) -> None:
         sparse, tensors = facts.SparseTensorProto, facts.TensorProto
         sizes = np.append(facts.lists("TensorProto.dims").value, -1)
-        ranks, first = np.append(tensors.dims, -1), np.append(tensors.first("dims"), -1)
+        ranks, first_dims = np.append(tensors.dims, -1), np.append(tensors.first("dims"), -1)
         self.has_values, self.has_indices = sparse.values >= 0, sparse.indices >= 0
         self.values_rank, self.indices_rank = ranks[sparse.values], ranks[sparse.indices]
-        self.nnz = np.where(self.values_rank == 1, sizes[np.where(self.values_rank == 1, first[sparse.values], -1)], -1)
+        self.nnz = np.where(
+            self.values_rank == 1, sizes[np.where(self.values_rank == 1, first_dims[sparse.values], -1)], -1
+        )
         self.rank = sparse.dims
         self.first = sparse.first("dims")
         self.size = products(self.rank, self.first, facts.lists("SparseTensorProto.dims").value)
-        starts = first[sparse.indices]
+        starts = first_dims[sparse.indices]
         self.rows = sizes[np.where(self.indices_rank > 0, starts, -1)]
         self.width = sizes[np.where(self.indices_rank == 2, starts + 1, -1)]
         counts_agree = (self.nnz >= 0) & (self.rows == self.nnz)
@@ -69,8 +72,11 @@ class Parts:
         self.is_coordinates = (self.indices_rank == 2) & counts_agree & (self.width == self.rank)
 
 
-def _at(facts: Facts, part: str, mask: Any, template: str, **columns: Any) -> Finding:
-    """Report the values or indices of some sparse tensors; mask, columns: those of SparseTensorProto."""
+def _report_part(facts: Facts, part: str, mask: Any, template: str, **columns: Any) -> Finding:
+    """Return a finding about the values or indices of some sparse tensors.
+
+    mask: whether each SparseTensorProto is reported. columns: for the template, by row of SparseTensorProto.
+    """
     sparse = facts.SparseTensorProto
     rows = true_rows(mask)
     tensors = getattr(sparse, part)[rows]
@@ -84,7 +90,7 @@ def _at(facts: Facts, part: str, mask: Any, template: str, **columns: Any) -> Fi
 def values_rank_1(facts: Facts) -> Iterator[Finding]:
     """Yield values that do not have one dimension."""
     parts = facts.derive(Parts)
-    yield _at(
+    yield _report_part(
         facts,
         "values",
         parts.has_values & (parts.values_rank != 1),
@@ -110,7 +116,7 @@ def indices_dtype(facts: Facts) -> Iterator[Finding]:
     """Yield indices that are not INT64."""
     parts, indices = facts.derive(Parts), facts.SparseTensorProto.indices
     types = np.append(facts.TensorProto.data_type, 0)[indices]
-    yield _at(
+    yield _report_part(
         facts,
         "indices",
         parts.has_indices & (types != _INT64),
@@ -123,7 +129,7 @@ def indices_dtype(facts: Facts) -> Iterator[Finding]:
 def indices_rank(facts: Facts) -> Iterator[Finding]:
     """Yield indices that are neither linear nor coordinates."""
     parts = facts.derive(Parts)
-    yield _at(
+    yield _report_part(
         facts,
         "indices",
         parts.has_indices & ~np.isin(parts.indices_rank, (1, 2)),
@@ -136,7 +142,7 @@ def indices_rank(facts: Facts) -> Iterator[Finding]:
 def indices_linear_shape(facts: Facts) -> Iterator[Finding]:
     """Yield linear indices whose number differs from the number of values."""
     parts = facts.derive(Parts)
-    yield _at(
+    yield _report_part(
         facts,
         "indices",
         (parts.indices_rank == 1) & (parts.nnz >= 0) & ~parts.is_linear,
@@ -150,7 +156,7 @@ def indices_linear_shape(facts: Facts) -> Iterator[Finding]:
 def indices_coo_shape(facts: Facts) -> Iterator[Finding]:
     """Yield coordinates whose shape is not [number of values, rank of the dense tensor]."""
     parts = facts.derive(Parts)
-    yield _at(
+    yield _report_part(
         facts,
         "indices",
         (parts.indices_rank == 2) & (parts.nnz >= 0) & (parts.rank > 0) & ~parts.is_coordinates,
@@ -183,91 +189,105 @@ class Indices:
         is_inline = (tensors.data_type == _INT64) & (tensors.data_location != EXTERNAL)
         is_read = (parts.is_linear | parts.is_coordinates) & (parts.rank > 0) & (parts.size > 0) & (parts.nnz > 0)
         is_read &= np.append(is_inline, False)[sparse.indices]
-        self.holder = np.full(tensors.n, -1, np.int64)
-        self.holder[sparse.indices[is_read]] = true_rows(is_read)
-        rows = true_rows(self.holder >= 0)
-        size = payload_sizes(facts, "raw_data")[rows]
-        for portion in portions(facts, "raw_data", rows[size % 8 == 0]):
+        self.sparse_row_of = np.full(tensors.n, -1, np.int64)
+        self.sparse_row_of[sparse.indices[is_read]] = true_rows(is_read)
+        rows = true_rows(self.sparse_row_of >= 0)
+        raw_sizes = payload_sizes(facts, "raw_data")[rows]
+        for portion in portions(facts, "raw_data", rows[raw_sizes % 8 == 0]):
             self._check(portion.rows, portion.lengths // 8, portion.data.view("<i8"))
-        for portion in portions(facts, "int64_data", rows[size == 0]):
+        for portion in portions(facts, "int64_data", rows[raw_sizes == 0]):
             self._check(portion.rows, *varints(portion))
 
     def _check(self, tensors: Any, counts: Any, numbers: Any) -> None:
-        """Check the indices of some tensors. counts: the length of each tensor's range in `numbers`; ranges are
-        consecutive."""
-        parts, holder = self.parts, self.holder[tensors]
-        rank = np.where(parts.is_linear[holder], 1, parts.rank[holder])
+        """Check the indices of some tensors.
+
+        counts: the number of each tensor's indices in `numbers`, which has those of all tensors in succession.
+        """
+        parts, sparse_rows = self.parts, self.sparse_row_of[tensors]
+        rank = np.where(parts.is_linear[sparse_rows], 1, parts.rank[sparse_rows])
         # The rules of tensors report counts that differ from the shape.
-        fits = counts == parts.nnz[holder] * rank
-        if not fits.all():
-            numbers = numbers[np.repeat(fits, counts)]
-            tensors, holder, rank, counts = tensors[fits], holder[fits], rank[fits], counts[fits]
+        is_expected_count = counts == parts.nnz[sparse_rows] * rank
+        if not is_expected_count.all():
+            numbers = numbers[np.repeat(is_expected_count, counts)]
+            tensors, sparse_rows, rank, counts = (
+                tensors[is_expected_count],
+                sparse_rows[is_expected_count],
+                rank[is_expected_count],
+                counts[is_expected_count],
+            )
         if not len(tensors):
             return
-        owner = np.repeat(np.arange(len(tensors)), counts)
-        begins = np.cumsum(counts) - counts
-        offset = np.arange(len(numbers)) - begins[owner]
-        axis = offset % rank[owner]
-        is_linear = parts.is_linear[holder][owner]
-        limit = np.where(is_linear, parts.size[holder][owner], self.dims[parts.first[holder][owner] + axis])
-        outside = true_rows((numbers < 0) | (numbers >= limit))
-        for at in outside[_is_first(owner[outside])].tolist():
-            which = int(owner[at])
-            element = int(offset[at] // rank[which])
-            shown = self._shown(numbers, int(begins[which]), int(rank[which]), element)
-            name = "coordinate" if not is_linear[at] else "index"
-            self.outside[int(tensors[which])] = (
-                f"index {shown} of value {element} is outside the dense tensor: the {name} {numbers[at]} is not in "
-                f"0 ... {limit[at] - 1}; correct it or dims"
+        owners = np.repeat(np.arange(len(tensors)), counts)
+        starts_of_tensors = np.cumsum(counts) - counts
+        offsets = np.arange(len(numbers)) - starts_of_tensors[owners]
+        axes = offsets % rank[owners]
+        is_linear = parts.is_linear[sparse_rows][owners]
+        limits = np.where(
+            is_linear, parts.size[sparse_rows][owners], self.dims[parts.first[sparse_rows][owners] + axes]
+        )
+        positions_outside = true_rows((numbers < 0) | (numbers >= limits))
+        for position in positions_outside[_is_first(owners[positions_outside])].tolist():
+            tensor_index = int(owners[position])
+            element = int(offsets[position] // rank[tensor_index])
+            text = self._index_text(numbers, int(starts_of_tensors[tensor_index]), int(rank[tensor_index]), element)
+            name = "coordinate" if not is_linear[position] else "index"
+            self.outside[int(tensors[tensor_index])] = (
+                f"index {text} of value {element} is outside the dense tensor: the {name} {numbers[position]} is not "
+                f"in 0 ... {limits[position] - 1}; correct it or dims"
             )
         # Compare each index with the next; the first number that differs decides.
-        here = true_rows(offset < (counts - rank)[owner])
-        step = rank[owner[here]]
-        order = np.sign(_compare(numbers[here + step], numbers[here]))
-        heads = here[axis[here] == 0]
-        differs = true_rows(order)
-        number = here[differs] - axis[here[differs]]  # where the index begins
-        first = _is_first(number)
+        compared = true_rows(offsets < (counts - rank)[owners])
+        step = rank[owners[compared]]
+        signs_of_numbers = np.sign(_compare_numbers(numbers[compared + step], numbers[compared]))
+        compared_heads = compared[axes[compared] == 0]
+        differs = true_rows(signs_of_numbers)
+        index_starts = compared[differs] - axes[compared[differs]]  # where the index begins
+        is_first = _is_first(index_starts)
         signs = np.zeros(len(numbers), np.int8)
-        signs[number[first]] = order[differs[first]]
-        down, same = heads[signs[heads] < 0], heads[signs[heads] == 0]
-        for table, starts, what in (
-            (self.descending, down, "comes after a greater index; sort values and indices together"),
-            (self.repeated, same, "is repeated; keep one of its values"),
+        signs[index_starts[is_first]] = signs_of_numbers[differs[is_first]]
+        descending, equal = compared_heads[signs[compared_heads] < 0], compared_heads[signs[compared_heads] == 0]
+        for table, starts, fault in (
+            (self.descending, descending, "comes after a greater index; sort values and indices together"),
+            (self.repeated, equal, "is repeated; keep one of its values"),
         ):
-            for at in starts[_is_first(owner[starts])].tolist():
-                which = int(owner[at])
-                element = int(offset[at] // rank[which]) + 1
-                shown = self._shown(numbers, int(begins[which]), int(rank[which]), element)
-                table[int(tensors[which])] = f"index {shown} of value {element} {what}"
+            for position in starts[_is_first(owners[starts])].tolist():
+                tensor_index = int(owners[position])
+                element = int(offsets[position] // rank[tensor_index]) + 1
+                text = self._index_text(numbers, int(starts_of_tensors[tensor_index]), int(rank[tensor_index]), element)
+                table[int(tensors[tensor_index])] = f"index {text} of value {element} {fault}"
         # Equal indices need not be adjacent in unsorted indices.
-        for which in unique(owner[down]).tolist():
-            row = int(tensors[which])
+        for tensor_index in unique(owners[descending]).tolist():
+            row = int(tensors[tensor_index])
             if row not in self.repeated:
-                self._find_repeated(row, numbers[begins[which] : begins[which] + counts[which]], int(rank[which]))
+                self._find_repeated(
+                    row,
+                    numbers[starts_of_tensors[tensor_index] : starts_of_tensors[tensor_index] + counts[tensor_index]],
+                    int(rank[tensor_index]),
+                )
 
     def _find_repeated(self, row: int, numbers: Any, rank: int) -> None:
+        """Record the first index that equals an earlier one, of a tensor with unsorted indices."""
         indices = numbers.reshape(-1, rank)
         order = np.lexsort(indices.T[::-1])
         ordered = indices[order]
-        again = order[1:][(ordered[1:] == ordered[:-1]).all(axis=1)]
-        if len(again):
-            element = int(again.min())
-            shown = self._shown(numbers, 0, rank, element)
-            self.repeated[row] = f"index {shown} of value {element} is repeated; keep one of its values"
+        repeated = order[1:][(ordered[1:] == ordered[:-1]).all(axis=1)]
+        if len(repeated):
+            element = int(repeated.min())
+            text = self._index_text(numbers, 0, rank, element)
+            self.repeated[row] = f"index {text} of value {element} is repeated; keep one of its values"
 
-    def _shown(self, numbers: Any, begin: int, rank: int, element: int) -> str:
-        at = begin + element * rank
-        shown = ", ".join(map(str, numbers[at : at + min(rank, 8)].tolist()))
-        return shown if rank == 1 else f"[{shown}{', ...' if rank > 8 else ''}]"
+    def _index_text(self, numbers: Any, begin: int, rank: int, element: int) -> str:
+        start = begin + element * rank
+        text = ", ".join(map(str, numbers[start : start + min(rank, 8)].tolist()))
+        return text if rank == 1 else f"[{text}{', ...' if rank > 8 else ''}]"
 
 
-def _compare(left: Any, right: Any) -> Any:
+def _compare_numbers(left: Any, right: Any) -> Any:
     return (left > right).astype(np.int8) - (left < right)
 
 
 def _is_first(keys: Any) -> Any:
-    """Return whether each of some sorted keys is the first of its value."""
+    """Return whether each sorted key differs from the key before it."""
     return np.append(True, keys[1:] != keys[:-1])[: len(keys)]
 
 
@@ -291,29 +311,33 @@ def indices_unique(facts: Facts) -> Iterator[Finding]:
 
 @rule("sparse-values-nondefault", "SparseTensorProto")
 def values_nondefault(facts: Facts) -> Iterator[Finding]:
-    """Yield stored values that are 0 or empty like absent values; only in small payloads with elements of whole
-    bytes."""
+    """Yield stored values that are 0 or empty, as elements that are not stored are.
+
+    Only small payloads are checked, with elements of whole bytes.
+    """
     sparse, tensors = facts.SparseTensorProto, facts.TensorProto
     is_inline = np.append(tensors.data_location != EXTERNAL, False)
     rows = np.sort(sparse.values[is_inline[sparse.values]])
-    found: dict[int, str] = {}
+    messages: dict[int, str] = {}
     for data_type in [BY_NUMBER[number] for number in unique(tensors.data_type[rows]).tolist() if number in BY_NUMBER]:
-        some = rows[tensors.data_type[rows] == data_type.number]
+        rows_of_type = rows[tensors.data_type[rows] == data_type.number]
         if data_type is STRING:
-            empty = {row: lengths.count(0) for row, lengths in string_lengths(facts, some)}
-            found.update({row: _message_for_defaults(count, "empty") for row, count in empty.items() if count})
+            empty_counts = {row: lengths.count(0) for row, lengths in string_lengths(facts, rows_of_type)}
+            messages.update(
+                {row: _message_for_defaults(count, "empty") for row, count in empty_counts.items() if count}
+            )
         elif data_type.bits >= 8:
-            for portion, counts, is_zero in _zeros(facts, data_type, some):
+            for portion, counts, is_zero in _zeros(facts, data_type, rows_of_type):
                 owner = np.repeat(portion.rows, counts)[is_zero]
                 for row, count in zip(*map(np.ndarray.tolist, np.unique(owner, return_counts=True)), strict=True):
-                    found[row] = _message_for_defaults(count, "0")
-    yield tensors.each(found)
+                    messages[row] = _message_for_defaults(count, "0")
+    yield tensors.each(messages)
 
 
-def _message_for_defaults(count: int, what: str) -> str:
+def _message_for_defaults(count: int, default_text: str) -> str:
     return (
-        f"{count} of the values {'is' if count == 1 else 'are'} {what}, like the elements that are not stored; remove "
-        f"such values"
+        f"{count} of the values {'is' if count == 1 else 'are'} {default_text}, like the elements that are not stored; "
+        "remove such values"
     )
 
 

@@ -66,7 +66,7 @@ RULES = {
         ),
         # Elements and their bytes are counted in 63 bits; a tensor with a dimension of 0 has none.
         "tensor-dims-product-overflow": (
-            lambda tensor: tensor.derive(Payloads).is_too_much,
+            lambda tensor: tensor.derive(Payloads).exceeds_63_bits,
             "the dims of tensor {name!r} require more bytes than 63 bits can count; correct them",
         ),
         "tensor-single-storage": [
@@ -94,7 +94,7 @@ RULES = {
         ),
         "tensor-raw-data-dtype": [
             (
-                lambda tensor: _has_only_raw_data(tensor) & tensor.derive(Payloads).of("STRING"),
+                lambda tensor: _has_only_raw_data(tensor) & tensor.derive(Payloads).has_type("STRING"),
                 "tensor {name!r} has strings in raw_data; move them to string_data",
             ),
             (
@@ -103,7 +103,7 @@ RULES = {
             ),
         ],
         "tensor-float6-raw-preferred": (
-            lambda tensor: tensor.derive(Payloads).of(*FLOAT6) & tensor.derive(Payloads).has("int32_data"),
+            lambda tensor: tensor.derive(Payloads).has_type(*FLOAT6) & tensor.derive(Payloads).has("int32_data"),
             "tensor {name!r} of {type_name} has one byte for each element in int32_data; "
             "move the elements to raw_data, where each takes 6 bits",
             _TYPE_NAME,
@@ -162,11 +162,11 @@ def _has_only_raw_data(tensors: Sheet) -> Any:
 def _is_misplaced(tensors: Sheet, location: int) -> Any:
     """Return whether each tensor has its elements in one list only, which is for other types."""
     payloads = tensors.derive(Payloads)
-    is_here = payloads.location == location
-    if not is_here.any():
-        return is_here
+    is_in_list = payloads.location == location
+    if not is_in_list.any():
+        return is_in_list
     own_location = payloads.own_location
-    return is_here & _has_elements(tensors) & (own_location >= 0) & (own_location != location)
+    return is_in_list & _has_elements(tensors) & (own_location >= 0) & (own_location != location)
 
 
 def _report_count(facts: Facts, rows: Any, subject: str) -> Finding:
@@ -204,7 +204,7 @@ def _wrong_counts(id: str, facts: Facts) -> Iterator[Finding]:
     payloads = facts.derive(Payloads)
     is_wrong = payloads.is_wrong_count & ~payloads.has_segment & (payloads.elements > 0)
     if is_wrong.any():
-        is_of_types = payloads.of(*_COUNTED_TYPES[id])
+        is_of_types = payloads.has_type(*_COUNTED_TYPES[id])
         yield _report_count(facts, is_wrong & is_of_types, "the dims of tensor {name!r} of {type_name} require")
 
 

@@ -26,18 +26,18 @@ from onnxwire.checker.payloads import (
 from onnxwire.checker.registry import rule
 from onnxwire.tensor.dtypes import BY_NAME, DATA_TYPES
 
-_BYTES = (0, 255)
-_PATTERNS = (0, 65535)
+_BYTE_RANGE = (0, 255)
+_UINT16_RANGE = (0, 65535)
 # The range of entries of int32_data, by narrower type; BOOL and the types of 6 bits have rules of their own.
 _RANGES = {
-    "UINT8": _BYTES,
+    "UINT8": _BYTE_RANGE,
     "INT8": (-128, 127),
     "UINT16": (0, 65535),
     "INT16": (-32768, 32767),
-    "FLOAT16": _PATTERNS,
-    "BFLOAT16": _PATTERNS,
+    "FLOAT16": _UINT16_RANGE,
+    "BFLOAT16": _UINT16_RANGE,
 } | {
-    data_type.name: _BYTES
+    data_type.name: _BYTE_RANGE
     for data_type in DATA_TYPES
     if data_type.name.startswith("FLOAT8") or data_type.name in FOUR_BITS + TWO_BITS
 }
@@ -46,12 +46,12 @@ _RANGES = {
 RULES = {
     "TensorProto": {
         "tensor-raw-bool-values": (
-            lambda tensor: (tensor.derive(raw_bytes)[0] > 1) & tensor.derive(Payloads).of("BOOL"),
+            lambda tensor: (tensor.derive(raw_bytes)[0] > 1) & tensor.derive(Payloads).has_type("BOOL"),
             "tensor {name!r} of BOOL has a byte of {byte} in raw_data; write 0 for false and 1 for true",
             {"byte": lambda tensor: tensor.derive(raw_bytes)[0]},
         ),
         "tensor-raw-data-float6-padding": (
-            lambda tensor: tensor.derive(Payloads).of(*FLOAT6) & _has_padding(tensor.facts),
+            lambda tensor: tensor.derive(Payloads).has_type(*FLOAT6) & _has_padding(tensor.facts),
             "the last byte of raw_data of tensor {name!r} has bits after the last element; make them zero",
         ),
         "tensor-string-utf8": (
@@ -72,23 +72,23 @@ RULES = {
 def _out_of_range(ranges: dict[str, tuple[int, int]], facts: Facts) -> Iterator[Finding]:
     """Yield tensors of some types with an entry of int32_data out of the range of their type."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
-    rows = true_rows(payloads.of(*ranges) & payloads.has("int32_data"))
+    rows = true_rows(payloads.has_type(*ranges) & payloads.has("int32_data"))
     if not len(rows):
         return
     types, numbers = payloads.numbers, facts.derive(int32_numbers)
     bounds = np.zeros((DATA_TYPES[-1].number + 1, 2), np.int64)
     for name, limits in ranges.items():
         bounds[BY_NAME[name].number] = limits
-    least, greatest = bounds.T
-    low, high = numbers.low, numbers.high
+    lower_bounds, upper_bounds = bounds.T
+    minima, maxima = numbers.low, numbers.high
     yield tensors.at(
-        rows[(low[rows] < least[types[rows]]) | (high[rows] > greatest[types[rows]])],
+        rows[(minima[rows] < lower_bounds[types[rows]]) | (maxima[rows] > upper_bounds[types[rows]])],
         "tensor {name!r} of {type_name} has {entry} in int32_data, whose entries are {least} to {greatest}; "
         "correct the values or data_type",
         type_name=type_names(tensors.data_type),
-        entry=lambda row: low[row] if low[row] < least[types[row]] else high[row],
-        least=lambda row: least[types[row]],
-        greatest=lambda row: greatest[types[row]],
+        entry=lambda row: minima[row] if minima[row] < lower_bounds[types[row]] else maxima[row],
+        least=lambda row: lower_bounds[types[row]],
+        greatest=lambda row: upper_bounds[types[row]],
     )
 
 
@@ -101,30 +101,30 @@ rule("tensor-int32-data-float6-range", "TensorProto")(partial(_out_of_range, dic
 def uint64_data_range(facts: Facts) -> Iterator[Finding]:
     """Yield tensors of UINT32 with an entry of uint64_data that has more than 32 bits."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
-    is_listed = payloads.of("UINT32") & payloads.has("uint64_data")
+    is_listed = payloads.has_type("UINT32") & payloads.has("uint64_data")
     if not is_listed.any():
         return
-    high = facts.derive(uint64_numbers).high.view(np.uint64)
+    maxima = facts.derive(uint64_numbers).high.view(np.uint64)
     yield tensors.at(
-        is_listed & (high > np.uint64(0xFFFFFFFF)),
+        is_listed & (maxima > np.uint64(0xFFFFFFFF)),
         "tensor {name!r} of UINT32 has {high} in uint64_data, which takes more than 32 bits; "
         "correct it or make it UINT64",
-        high=high,
+        high=maxima,
     )
 
 
 def _has_padding(facts: Facts) -> Any:
     """Return whether the last byte of each raw_data has bits set that belong to no element."""
     payloads = facts.derive(Payloads)
-    _, last = facts.derive(raw_bytes)
-    return (payloads.last_bits > 0) & (last >> payloads.last_bits.view(np.uint8) > 0)
+    _, last_bytes = facts.derive(raw_bytes)
+    return (payloads.last_bits > 0) & (last_bytes >> payloads.last_bits.view(np.uint8) > 0)
 
 
 @rule("tensor-packed-padding-zero", "TensorProto")
 def packed_padding_zero(facts: Facts) -> Iterator[Finding]:
     """Yield tensors of 4 or 2 bits with bits after the last element; int32_data is checked up to 64 KiB."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
-    is_packed = payloads.of(*FOUR_BITS, *TWO_BITS)
+    is_packed = payloads.has_type(*FOUR_BITS, *TWO_BITS)
     if not is_packed.any():
         return
     numbers = facts.derive(int32_numbers)

@@ -12,7 +12,7 @@ from onnxwire.checker.facts import EMPTY, Facts, Finding, Sheet, Table, repeats,
 from onnxwire.checker.registry import rule
 from onnxwire.checker.scopes import ALGORITHM, INITIALIZATION, MAIN, NESTED, NOWHERE, Scopes
 
-_SINCE_IR = 7  # the first IR version with TrainingInfoProto, which all rules here check
+_SINCE_IR = 7  # the first IR version with TrainingInfoProto, which all rules of this module check
 _INITIALIZATION = "TrainingInfoProto.initialization_binding"
 _UPDATE = "TrainingInfoProto.update_binding"
 _UNKNOWN_KEY = "the key {key!r} is not an initializer of the main graph or of the algorithm; correct the name or add it"
@@ -88,9 +88,10 @@ RULES = {
 class Names:
     """Names of the main graph and of algorithms, by `facts.derive(Names)`.
 
-    initializers, inputs, outputs, infos, made: pairs of columns, a row of GraphProto and the id of a name; sparse
-    initializers are named by their values. inputs, outputs and infos have parallel columns `..._rows`, rows of
-    ValueInfoProto.
+    initializers, inputs, outputs, infos, node_outputs: pairs of columns, a row of GraphProto and the id of a name; the
+    name of a sparse initializer is that of its values. input_rows, output_rows, info_rows: the corresponding rows of
+    ValueInfoProto; node_output_rows: the corresponding elements of NodeProto.output; dense, sparse: the rows of
+    TensorProto and of SparseTensorProto of the initializers.
     main: the row of the main graph, or -1. algorithms, initializations: the row for each TrainingInfoProto, or -1.
     """
 
@@ -117,8 +118,8 @@ class Names:
         )
         outputs = facts.lists("NodeProto.output")
         graphs = scopes.node_graph[outputs.parent]
-        self.made_rows = true_rows((graphs >= 0) & (outputs.value != EMPTY))
-        self.made = graphs[self.made_rows], outputs.value[self.made_rows]
+        self.node_output_rows = true_rows((graphs >= 0) & (outputs.value != EMPTY))
+        self.node_outputs = graphs[self.node_output_rows], outputs.value[self.node_output_rows]
 
     def of_main(self, *pairs: tuple[Any, Any]) -> Any:
         """Return whether each string, by id, is a name of the main graph in one of the pairs of columns."""
@@ -129,12 +130,13 @@ class Names:
         return self._among(self.algorithms, pairs)
 
     def _among(self, graphs: Any, pairs: tuple[tuple[Any, Any], ...]) -> Any:
-        is_wanted = np.zeros(self.facts.GraphProto.n + 1, bool)
-        is_wanted[graphs] = True
-        is_wanted[-1] = False
+        """Return whether each string, by id, is a name of one of the graphs in one of the pairs of columns."""
+        is_selected = np.zeros(self.facts.GraphProto.n + 1, bool)
+        is_selected[graphs] = True
+        is_selected[-1] = False
         result = np.zeros(self.facts.columns.text_count(), bool)
         for owners, names in pairs:
-            result[names[is_wanted[owners]]] = True
+            result[names[is_selected[owners]]] = True
         result[EMPTY] = False
         return result
 
@@ -146,8 +148,8 @@ def outermost(facts: Facts) -> Any:
     graphs = facts.GraphProto
     nested = true_rows(scopes.owner >= 0)
     for depth in unique(graphs.depth[nested]).tolist():
-        some = nested[graphs.depth[nested] == depth]
-        kinds[some] = kinds[scopes.node_graph[scopes.owner[some]]]
+        rows_at_depth = nested[graphs.depth[nested] == depth]
+        kinds[rows_at_depth] = kinds[scopes.node_graph[scopes.owner[rows_at_depth]]]
     return kinds[scopes.node_graph]
 
 
@@ -156,9 +158,9 @@ def _undefined_inputs(facts: Facts, kind: int, is_known: Any) -> Any:
     inputs = facts.lists("NodeProto.input")
     rows = true_rows((facts.derive(Scopes).uses == NOWHERE) & is_known[inputs.value])
     rows = rows[facts.derive(outermost)[inputs.parent[rows]] == kind]
-    result = np.zeros(inputs.n, bool)
-    result[rows] = True
-    return result
+    is_undefined = np.zeros(inputs.n, bool)
+    is_undefined[rows] = True
+    return is_undefined
 
 
 def reads_algorithm(facts: Facts) -> Any:
@@ -166,7 +168,7 @@ def reads_algorithm(facts: Facts) -> Any:
     if not facts.TrainingInfoProto.n:
         return np.zeros(facts.lists("NodeProto.input").n, bool)
     names = facts.derive(Names)
-    return _undefined_inputs(facts, MAIN, names.of_algorithms(names.inputs, names.initializers, names.made))
+    return _undefined_inputs(facts, MAIN, names.of_algorithms(names.inputs, names.initializers, names.node_outputs))
 
 
 def reads_main(facts: Facts) -> Any:
@@ -174,7 +176,7 @@ def reads_main(facts: Facts) -> Any:
     if not facts.TrainingInfoProto.n:
         return np.zeros(facts.lists("NodeProto.input").n, bool)
     names = facts.derive(Names)
-    return _undefined_inputs(facts, INITIALIZATION, names.of_main(names.inputs, names.initializers, names.made))
+    return _undefined_inputs(facts, INITIALIZATION, names.of_main(names.inputs, names.initializers, names.node_outputs))
 
 
 def is_reported_by_training(facts: Facts) -> Any:
@@ -189,17 +191,17 @@ def _is_unknown_key(entries: Sheet, field: str) -> Any:
     return _unknown(entries, field, entries.key, entries.derive(Names).initializers)
 
 
-def _unknown(entries: Sheet, field: str, texts: Any, known: tuple[Any, Any]) -> Any:
+def _unknown(entries: Sheet, field: str, texts: Any, defined_names: tuple[Any, Any]) -> Any:
     """Return the bindings whose text is unknown in the main graph and in the algorithm of the same entry.
 
-    texts: a column of the bindings. known: pairs of graph and name. Returns none for standalone training
+    texts: a column of the bindings. defined_names: pairs of graph and name. Returns none for standalone training
     information, whose main graph is unknown.
     """
     facts, names = entries.facts, entries.derive(Names)
     rows = true_rows(entries.under(field) & (texts != EMPTY))
-    rows = rows[~names.of_main(known)[texts[rows]]]
+    rows = rows[~names.of_main(defined_names)[texts[rows]]]
     rows = rows[: len(rows) if facts.root == "ModelProto" else 0]
-    return rows[~_has(facts, names.algorithms[entries.parent[rows]], texts[rows], known)]
+    return rows[~_has(facts, names.algorithms[entries.parent[rows]], texts[rows], defined_names)]
 
 
 def _has(facts: Facts, graphs: Any, names: Any, pairs: tuple[Any, Any]) -> Any:
@@ -244,23 +246,29 @@ def algorithm_combined_valid(facts: Facts) -> Iterator[Finding]:
     names, infos = facts.derive(Names), facts.ValueInfoProto
     kinds = np.append(facts.derive(Scopes).graph_kind, NESTED)
 
-    def found(table: Table, rows: Any, pair: tuple[Any, Any], ids: Any, what: str, *others: tuple[Any, Any]) -> Finding:
-        again = (kinds[pair[0]] == ALGORITHM) & names.of_main(*others)[pair[1]]
-        message = f"{{name!r}} is {what} of the main graph, with which the algorithm shares names; rename one of them"
-        return table.at(rows[again], message, name=table.texts(ids))
+    def report(
+        table: Table, rows: Any, pair: tuple[Any, Any], ids: Any, description: str, *other_names: tuple[Any, Any]
+    ) -> Finding:
+        is_repeated = (kinds[pair[0]] == ALGORITHM) & names.of_main(*other_names)[pair[1]]
+        message = (
+            f"{{name!r}} is {description} of the main graph, with which the algorithm shares names; rename one of them"
+        )
+        return table.at(rows[is_repeated], message, name=table.texts(ids))
 
     outputs, tensors, sparse = facts.lists("NodeProto.output"), facts.TensorProto, facts.SparseTensorProto
-    dense = len(names.dense)
-    yield found(infos, names.input_rows, names.inputs, infos.name, "an input or node output", names.inputs, names.made)
+    n_dense = len(names.dense)
+    yield report(
+        infos, names.input_rows, names.inputs, infos.name, "an input or node output", names.inputs, names.node_outputs
+    )
     for table, rows, part, ids in (
-        (tensors, names.dense, slice(dense), tensors.name),
-        (sparse, names.sparse, slice(dense, None), np.append(tensors.name, EMPTY)[sparse.values]),
+        (tensors, names.dense, slice(n_dense), tensors.name),
+        (sparse, names.sparse, slice(n_dense, None), np.append(tensors.name, EMPTY)[sparse.values]),
     ):
         pair = names.initializers[0][part], names.initializers[1][part]
-        yield found(table, rows, pair, ids, "an initializer or node output", names.initializers, names.made)
-    every = names.inputs, names.initializers, names.made
-    yield found(outputs, names.made_rows, names.made, outputs.value, "a value", *every)
-    yield found(infos, names.info_rows, names.infos, infos.name, "in value_info", names.infos)
+        yield report(table, rows, pair, ids, "an initializer or node output", names.initializers, names.node_outputs)
+    all_names = names.inputs, names.initializers, names.node_outputs
+    yield report(outputs, names.node_output_rows, names.node_outputs, outputs.value, "a value", *all_names)
+    yield report(infos, names.info_rows, names.infos, infos.name, "in value_info", names.infos)
 
 
 @rule("training-binding-type-match", "TrainingInfoProto")
@@ -274,31 +282,33 @@ def binding_type_match(facts: Facts) -> Iterator[Finding]:
     rows = true_rows(entries.under(_INITIALIZATION, _UPDATE))
     if not len(rows):
         return
-    dense = tensors.parent[names.dense], tensors.name[names.dense]
+    dense_initializers = tensors.parent[names.dense], tensors.name[names.dense]
     main = np.full(len(rows), names.main)
     algorithms = names.algorithms[entries.parent[rows]]
     is_update = entries.under(_UPDATE)[rows]
-    givers = np.where(is_update, algorithms, names.initializations[entries.parent[rows]])
-    targets = _first(facts, (main, algorithms), entries.key[rows], dense)
-    sources = _first(facts, (givers, np.where(is_update, main, -1)), entries.value[rows], names.outputs)
-    found = {}
+    source_graphs = np.where(is_update, algorithms, names.initializations[entries.parent[rows]])
+    targets = _rows_in_first_graph(facts, (main, algorithms), entries.key[rows], dense_initializers)
+    sources = _rows_in_first_graph(
+        facts, (source_graphs, np.where(is_update, main, -1)), entries.value[rows], names.outputs
+    )
+    messages = {}
     for row, target, source in zip(rows.tolist(), targets.tolist(), sources.tolist(), strict=True):
         if target < 0 or source < 0:
             continue
         tensor, info = int(names.dense[target]), int(names.output_rows[source])
-        wanted, given = int(tensors.data_type[tensor]), int(values.elem_type[info])
+        target_type, source_type = int(tensors.data_type[tensor]), int(values.elem_type[info])
         reason = differ(values.tensor_dims(tensor), values.dims(info))
-        if wanted and given and wanted != given:
-            reason = f"element types {wanted} and {given}"
+        if target_type and source_type and target_type != source_type:
+            reason = f"element types {target_type} and {source_type}"
         if reason:
             key, value = facts.text(tensors.name[tensor]), facts.text(infos.name[info])
-            found[row] = f"initializer {key!r} and its source, output {value!r}, have {reason}; make them agree"
-    yield entries.each(found)
+            messages[row] = f"initializer {key!r} and its source, output {value!r}, have {reason}; make them agree"
+    yield entries.each(messages)
 
 
-def _first(facts: Facts, graphs: tuple[Any, Any], names: Any, pairs: tuple[Any, Any]) -> Any:
+def _rows_in_first_graph(facts: Facts, graphs: tuple[Any, Any], names: Any, pairs: tuple[Any, Any]) -> Any:
     """Return the rows of names in pairs of columns, for the first of two graphs that has them, or -1."""
-    found = [
+    rows_by_graph = [
         np.where(rows >= 0, facts.join((np.maximum(rows, 0), names), pairs), -1).astype(np.int64) for rows in graphs
     ]
-    return np.where(found[0] >= 0, found[0], found[1])
+    return np.where(rows_by_graph[0] >= 0, rows_by_graph[0], rows_by_graph[1])

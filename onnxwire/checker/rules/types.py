@@ -158,24 +158,24 @@ def nested_valid(facts: Facts) -> Iterator[Finding]:
     if not any(facts.count(field.rpartition(".")[0]) for field in _NESTED_TYPE_FIELDS):
         return
     types, outer = facts.TypeProto, _outer(facts)
-    inner = np.full(types.n, -1, np.int64)
-    broken: dict[int, str] = {}
+    inner_rows = np.full(types.n, -1, np.int64)
+    broken_rules: dict[int, str] = {}
     for id in _NESTED_RULES:
         if not rules()[id].applies_to(facts.ir_version):
             continue
-        for found in find(id, facts):
-            rows = found.rows if found.table is types else found.table.parent[found.rows]  # type: ignore[attr-defined]
+        for finding in find(id, facts):
+            rows = finding.rows if finding.table is types else finding.table.parent[finding.rows]  # type: ignore[attr-defined]
             rows = rows[outer[rows] >= 0]
             outermost = rows
             while (outer[outermost] >= 0).any():
                 outermost = np.where(outer[outermost] >= 0, outer[outermost], outermost)
-            is_first = inner[outermost] < 0
+            is_first = inner_rows[outermost] < 0
             # Of several inner types, the last one is reported.
-            inner[outermost[is_first]] = rows[is_first]
-            broken.update(dict.fromkeys(outermost[is_first].tolist(), id))
+            inner_rows[outermost[is_first]] = rows[is_first]
+            broken_rules.update(dict.fromkeys(outermost[is_first].tolist(), id))
     yield types.at(
-        inner >= 0,
+        inner_rows >= 0,
         "the type contains {inner}, which breaks the rule {rule}; correct it",
-        inner=lambda row: facts.path("TypeProto", int(inner[row])),
-        rule=broken,
+        inner=lambda row: facts.path("TypeProto", int(inner_rows[row])),
+        rule=broken_rules,
     )
