@@ -50,7 +50,7 @@ cdef class Edges:
     cdef int32_t[::1] starts, sources, outputs, slots  # edges of vertex v: starts[v] to starts[v + 1]
     cdef int32_t[::1] use_starts, users, user_slots, user_outputs    # edges of a source
 
-    def __init__(self, FlatGraph graph not None):
+    def __cinit__(self, FlatGraph graph not None):
         """Sort the edges of a graph, and free the unsorted ones. Edges of one vertex keep their order."""
         cdef int32_t i, j, n = graph.n, count = graph.n_edges, n_uses = 0
         cdef const Edge* edge
@@ -165,7 +165,7 @@ cdef class Matching:
     cdef int32_t[2] n_left                   # unmatched vertices of `old` and of `new`
     cdef int64_t votes_left                  # for all further repairs
 
-    def __init__(self, FlatGraph old not None, FlatGraph new not None, *, bint by_name):
+    def __cinit__(self, FlatGraph old not None, FlatGraph new not None, *, bint by_name):
         """Match the vertices. by_name: first match nodes by name and operator, if the name is unique in both models."""
         self.old_graph, self.new_graph = old, new
         self.old, self.new = Edges(old), Edges(new)
