@@ -316,6 +316,7 @@ cdef int emit_edited_span(
             if (<CompactOverlay>pair.edits).table == field.sub:
                 content.compact = pair.edits
                 content.document = base_of_compact(<CompactOverlay>pair.edits, content.document)
+                content.parts = NULL  # those of the registered bytes, which were replaced
                 content.start = (<CompactOverlay>pair.edits).start
                 content.end = (<CompactOverlay>pair.edits).end
         else:

@@ -210,6 +210,7 @@ cdef Overlay locate(
         if (<CompactOverlay>pair.edits).table == table:
             side.content.compact = pair.edits
             side.content.document = base_of_compact(<CompactOverlay>pair.edits, side.content.document)
+            side.content.parts = NULL  # those of the registered bytes, which were replaced
             side.content.start = (<CompactOverlay>pair.edits).start
             side.content.end = (<CompactOverlay>pair.edits).end
         return None

@@ -57,6 +57,8 @@ cdef bint chunk_message(
     """
     cdef Edited edited
     cdef uint32_t i
+    if table.n_fields > MAX_FIELDS:
+        return False
     edited.touched = 0
     edited.entries = NULL
     if edits == NULL:
@@ -287,7 +289,7 @@ cdef bint chunk_records(
     cdef int k
     cdef const uint8_t* following
     cdef bint has_nested
-    if table.n_fields > MAX_FIELDS or <uint64_t>(end - p) >= LONG_BYTES:
+    if <uint64_t>(end - p) >= LONG_BYTES:
         return False
     has_nested = p != end and find_edits(document, p + 1, end, &pair)
     while p < end:

@@ -1,6 +1,7 @@
 """Short edited messages are encoded in one pass, with the bytes that the general encoder writes."""
 
 import random
+from pathlib import Path
 
 import onnx
 import pytest
@@ -84,3 +85,22 @@ def test_a_damaged_nested_message_is_reported() -> None:
     graph = ow.GraphProto.FromString(b"\x0a\x04\x22\x01A\x0a")  # a node that ends inside a record
     with pytest.raises(ow.DecodeError):
         graph.node[0].name = "n"
+
+
+def test_edits_of_a_message_of_more_than_64_fields(tmp_path: Path) -> None:
+    # A bit per field does not suffice then.
+    head = ["# wide.proto", "package: wide", "syntax: proto3", "## message Wide", "Many fields."]
+    names = ["number", "name", "type", "label", "oneof", "packed", "since", "until", "doc"]
+    columns = ["", f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+    rows = [f"| {i} | f{i} | string | {('optional', 'repeated')[i % 2]} | | | 1 | | Text. |" for i in range(1, 91)]
+    path = tmp_path / "wide.md"
+    path.write_text("\n\n".join(head) + "\n".join(columns + rows) + "\n")
+    wide = ow.load_schema(path).Wide
+    message = wide(f2="a", f70="b", f90="c", f71=["d"])
+    for copy in (wide.FromString(message.SerializeToString()), wide()):
+        copy.CopyFrom(message)
+        copy.f90 = "new"
+        copy.f89.append("e")
+        copy.ClearField("f70")
+        expected = wide(f2="a", f90="new", f71=["d"], f89=["e"]).SerializeToString()
+        assert copy.SerializeToString() == copy.SerializeToString(deterministic=True) == expected
