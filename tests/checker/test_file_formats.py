@@ -13,14 +13,16 @@ from onnxwire.checker.file_formats import PREFIX_BYTES, may_have_signature, sign
 from onnxwire.checker.rules.security_payloads import _kind_of_floats, _may_carry_bytes
 
 FORMATS = {
-    "ELF": b"\x7fELF\x02\x01\x01" + bytes(60), "PE": b"MZ" + bytes(62) + b"DOS mode", "PE text": b"MZ\x90\0" + bytes(20),
+    "ELF": b"\x7fELF\x02\x01\x01" + bytes(60), "PE": b"MZ" + bytes(62) + b"DOS mode",
+    "PE text": b"MZ\x90\0" + bytes(20),
     "Mach-O": b"\xfe\xed\xfa\xcf", "Mach-O swapped": b"\xcf\xfa\xed\xfe", "Mach-O 32": b"\xfe\xed\xfa\xce",
     "Mach-O 32 swapped": b"\xce\xfa\xed\xfe", "Java": b"\xca\xfe\xba\xbe", "ZIP": b"PK\3\4", "ZIP end": b"PK\5\6",
     "ZIP part": b"PK\7\x08", "7z": b"7z\xbc\xaf\x27\x1c", "RAR": b"Rar!\x1a\x07", "xz": b"\xfd7zXZ\0",
     "CAB": b"MSCF", "bzip2": b"BZh91AY&SY", "zstd": b"\x28\xb5\x2f\xfd", "lz4": b"\x04\x22\x4d\x18",
     "zlib": zlib.compress(b"text" * 99), "zlib best": zlib.compress(random.Random(1).randbytes(90), 9),
     "gzip": b"\x1f\x8b\x08\0", "wasm": b"\0asm", "dex": b"dex\n", "bitcode": b"BC\xc0\xde",
-    **{f"pickle {protocol}": pickle.dumps({"key": [1]}, protocol) for protocol in range(2, 6)}, "pickle 0": b"cos\nsystem\n(",
+    **{f"pickle {protocol}": pickle.dumps({"key": [1]}, protocol) for protocol in range(2, 6)},
+    "pickle 0": b"cos\nsystem\n(",
     "pickle 0 of dots": b"c_a.b\nsystem\nq", "pyc": b"\xa7\x0d\r\n", "old pyc": b"\x33\x0c\r\n",
     "next pyc": b"\x01\x0e\r\n", "script": b"#!/bin/sh", "batch": b"@echo off", "PDF": b"%PDF-", "RTF": b"{\\rtf",
     "RPM": b"\xed\xab\xee\xdb", "xar": b"xar!", "squashfs": b"hsqs", "VMDK": b"KDMV", "cpio": b"070701",
