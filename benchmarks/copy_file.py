@@ -1,4 +1,5 @@
-"""Copying a file, with which benchmarks that write a file are compared, and functions that prepare them."""
+"""Baselines for benchmarks that write a file: copies by `cp`, with and without fsync, and helpers that prepare such
+benchmarks."""
 
 import os
 import shutil
@@ -35,23 +36,23 @@ def copy(source: Path, output: Path) -> Callable[[], object]:
 
 def copy_durably(source: Path, output: Path) -> Callable[[], object]:
     """Wait until the file and its name are on the disk, as `save` does and cp does not."""
-    command = 'cp "$1" "$2" && sync "$2" "$3"'  # sync with names is fsync of each
+    command = 'cp "$1" "$2" && sync "$2" "$3"'  # with arguments, sync(1) calls fsync on each of them
     delete_outputs(output)
     return lambda: subprocess.run(["sh", "-c", command, "sh", source, output, output.parent], check=True)
 
 
-def rows_beside_cp(
+def rows_compared_with_cp(
+    operation: str,
     source: Path,
     output: Path,
     prepare: Callable[[], None],
     ours: Callable[[], Callable[[], object]],
     fingerprint: Callable[[object], object],
 ) -> list[Row]:
-    """Return the rows that compare an operation that writes a file with `cp` of the source, which does not wait for the
-    disk, and with `cp` and fsync."""
-    sides = {
-        "the same (with fsync), compared with `cp` of the file (without fsync)": ("cp", copy),
-        "the same, compared with `cp` of the file and fsync": ("cp, fsync", copy_durably),
+    """Return two rows: a file-writing operation compared with `cp` of `source`, and with `cp` followed by fsync."""
+    baselines = {
+        f"{operation} (with fsync), compared with `cp` of the file (without fsync)": ("cp", copy),
+        f"{operation}, compared with `cp` of the file and fsync": ("cp, fsync", copy_durably),
     }
     return [
         Row(
@@ -59,12 +60,12 @@ def rows_beside_cp(
             prepare=prepare,
             inputs=(source,),
             ours=ours,
-            official=partial(side, source, output),
+            official=partial(baseline, source, output),
             fingerprint=fingerprint,
             goal=1 / 1.3,
             other_program=name,
         )
-        for title, (name, side) in sides.items()
+        for title, (name, baseline) in baselines.items()
     ]
 
 

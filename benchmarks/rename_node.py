@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks import list_initializers
-from benchmarks.copy_file import checksum, delete_outputs, require_free_space, rows_beside_cp
+from benchmarks.copy_file import checksum, delete_outputs, require_free_space, rows_compared_with_cp
 from benchmarks.data import FOLDER
 from benchmarks.row import Row
 
@@ -61,5 +61,7 @@ ROWS = [
         memory_goal=20e6,
         repeats=5,
     ),
-    *rows_beside_cp(SOURCE, OUTPUT, prepare, ours, lambda _: delete_output(False)),
+    *rows_compared_with_cp(
+        "rename a node of a 1 GiB file", SOURCE, OUTPUT, prepare, ours, lambda _: delete_output(False)
+    ),
 ]

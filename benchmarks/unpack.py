@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Callable
 
 from benchmarks import list_initializers
-from benchmarks.copy_file import delete_outputs, require_free_space, rows_beside_cp
+from benchmarks.copy_file import delete_outputs, require_free_space, rows_compared_with_cp
 from benchmarks.data import FOLDER
 from benchmarks.row import Row
 
@@ -72,5 +72,7 @@ ROWS = [
         memory_goal=20e6,
         repeats=5,
     ),
-    *rows_beside_cp(SOURCE, OUTPUT, prepare, ours, lambda _: delete_output()),
+    *rows_compared_with_cp(
+        "move 1 GiB of weights out of a model", SOURCE, OUTPUT, prepare, ours, lambda _: delete_output()
+    ),
 ]

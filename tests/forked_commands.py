@@ -24,41 +24,44 @@ from typing import Any
 
 CAN_FORK = sys.platform == "linux" and "ONNXWIRE_SANITIZE" not in os.environ
 MAX_SECONDS = 600
-# Prefixes of variables that the interpreter or the C library reads at its start. A change of them needs a new process.
+# Prefixes of variables that the interpreter or the C library reads at startup. A command for which one of them differs
+# runs in a new process.
 STARTUP_VARIABLES = ("PYTHON", "LC_", "LANG", "LD_", "ONNXWIRE_DROPIN", "MALLOC_")
 
 
 def run(
-    *words: object,
+    *arguments: object,
     input: str | bytes = b"",
     stdout: Any = subprocess.PIPE,
     text: bool = False,
     cwd: Any = None,
     env: dict[str, str] | None = None,
 ) -> subprocess.CompletedProcess[Any]:
-    """Run a command like `subprocess.run([sys.executable, "-P", "-m", "onnxwire", *words], …)`; stderr is captured."""
-    stdin, write_input = os.pipe()
-    read_errors, stderr = os.pipe()
-    read_output, write_output = os.pipe() if stdout == subprocess.PIPE else (None, stdout)
-    wait = start(words, stdin, write_output, stderr, cwd, env)
-    for descriptor in (stdin, stderr, *([write_output] if read_output is not None else [])):
-        os.close(descriptor)
+    """Run a command like `subprocess.run([sys.executable, "-P", "-m", "onnxwire", *arguments], …)`; stderr is captured."""
+    stdin_read_end, stdin_write_end = os.pipe()
+    stderr_read_end, stderr_write_end = os.pipe()
+    stdout_read_end, stdout_write_end = os.pipe() if stdout == subprocess.PIPE else (None, stdout)
+    wait = start(arguments, stdin_read_end, stdout_write_end, stderr_write_end, cwd, env)
+    os.close(stdin_read_end)
+    os.close(stderr_write_end)
+    if stdout_read_end is not None:
+        os.close(stdout_write_end)
     outputs: dict[int | None, bytes] = {}
     readers = [
         threading.Thread(target=_read, args=(descriptor, outputs))
-        for descriptor in (read_output, read_errors)
+        for descriptor in (stdout_read_end, stderr_read_end)
         if descriptor is not None
     ]
     for reader in readers:
         reader.start()
-    with contextlib.suppress(BrokenPipeError), open(write_input, "wb") as file:
+    with contextlib.suppress(BrokenPipeError), open(stdin_write_end, "wb") as file:
         file.write(input.encode() if isinstance(input, str) else input)
     for reader in readers:
         reader.join()
-    results: list[Any] = [outputs.get(read_output), outputs[read_errors]]
+    results: list[Any] = [outputs.get(stdout_read_end), outputs[stderr_read_end]]
     if text:
         results = [result if result is None else result.decode() for result in results]
-    return subprocess.CompletedProcess(words, wait(), *results)
+    return subprocess.CompletedProcess(arguments, wait(), *results)
 
 
 def _read(descriptor: int, outputs: dict[int | None, bytes]) -> None:
@@ -67,7 +70,7 @@ def _read(descriptor: int, outputs: dict[int | None, bytes]) -> None:
 
 
 def start(
-    words: Any, stdin: Any, stdout: Any, stderr: Any, cwd: Any = None, env: dict[str, str] | None = None
+    arguments: Any, stdin: Any, stdout: Any, stderr: Any, cwd: Any = None, env: dict[str, str] | None = None
 ) -> Callable[[], int]:
     """Start a command with these files or descriptors; return a function that waits for it and returns its status.
 
@@ -75,7 +78,7 @@ def start(
     """
     environment = dict(os.environ) if env is None else env
     startup = [name for name in {*environment, *os.environ} if name.startswith(STARTUP_VARIABLES)]
-    arguments = [str(word) for word in words]
+    arguments = [str(argument) for argument in arguments]
     if not CAN_FORK or any(environment.get(name) != os.environ.get(name) for name in startup):
         command = [sys.executable, "-P", "-m", "onnxwire", *arguments]
         process = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=environment)
@@ -118,20 +121,20 @@ def _serve(control: socket.socket) -> None:
             os.close(descriptor)
         control.send(b"%d" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     control.close()
-    words, folder, environment = json.loads(request)
+    arguments, folder, environment = json.loads(request)
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
         os.close(descriptor)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv[1:] = words
+    sys.argv[1:] = arguments
     sys.stdin, sys.stdout, sys.stderr = (_stream(number) for number in range(3))
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
 
 
 def _stream(number: int) -> io.TextIOWrapper:
-    """Return a standard stream like those that the interpreter creates at its start."""
+    """Return a standard stream like those that the interpreter creates at startup."""
     file = io.FileIO(number, "r" if number == 0 else "w", closefd=False)
     file.name = ("<stdin>", "<stdout>", "<stderr>")[number]
     buffer = io.BufferedReader(file) if number == 0 else io.BufferedWriter(file)

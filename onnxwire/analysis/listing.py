@@ -68,7 +68,7 @@ def node_rows(message: Message) -> Iterator[Row]:
     """List every node, also in subgraphs and functions: name, type (its operator), domain, input, output."""
     if isinstance(message, ModelProto):
         columns = columns_of(message, _NODES, False)
-        if not columns.repaired:
+        if not columns.n_repaired:
             yield from _rows_of(columns)
             return
     nodes = [("", message)] if isinstance(message, NodeProto) else Search(message, [NodeProto])

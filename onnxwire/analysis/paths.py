@@ -66,8 +66,8 @@ class Resolved:
 def resolve(message: Message, path: str) -> Resolved:
     """Resolve a path; the docstring of this module describes the notation.
 
-    message: the root, usually a model. path: a path, or kind:name followed by a path. Only messages on the path are
-    read, and to find a name, all names of its kind.
+    message: the root, usually a model. path: a path, or kind:name followed by a path. The function reads only the
+    messages on the path. To find a name, it reads all names of the kind.
     Raises PathError for a path that does not exist and an ambiguous name; the message lists alternatives.
     """
     kind, colon, remainder = path.partition(":")
@@ -75,7 +75,7 @@ def resolve(message: Message, path: str) -> Resolved:
         resolved, remainder = _by_name(message, kind, remainder, path)
     elif colon and re.fullmatch(r"[a-z]+", kind):
         kinds = ", ".join(f"{name}:" for name in _KINDS)
-        raise _error(message, path, f"there is no {kind}: before a name; the kinds are {kinds}")
+        raise _error(message, path, f"unknown prefix '{kind}:'; the prefixes are {kinds}")
     else:
         resolved, remainder = Resolved("", message), path
     while remainder:
@@ -87,7 +87,7 @@ def resolve(message: Message, path: str) -> Resolved:
         else:
             step = _FIELD.match(remainder)
             if step is None or (resolved.path and not remainder.startswith(".")):
-                _suggest_kinds(message, path, resolved)
+                _raise_if_name(message, path, resolved)
                 raise _error(message, path, f"{remainder!r} is not a step; write .field or [index]")
             remainder = remainder[step.end() :]
             resolved = _field(message, path, resolved, step[1])
@@ -98,7 +98,7 @@ def _error(root: Message, path: str, reason: str) -> PathError:
     return PathError(reason, path, root._document.name)
 
 
-def _suggest_kinds(root: Message, path: str, resolved: Resolved) -> None:
+def _raise_if_name(root: Message, path: str, resolved: Resolved) -> None:
     """Raise PathError with the kinds to write before the path, if the path is a name."""
     if resolved.path:
         return
@@ -125,7 +125,7 @@ def _field(root: Message, path: str, resolved: Resolved, name: str) -> Resolved:
         raise _error(root, path, f"{location} is a value without fields, so there is no .{name} in it")
     field = message.DESCRIPTOR.fields_by_name.get(name)
     if field is None:
-        _suggest_kinds(root, path, resolved)
+        _raise_if_name(root, path, resolved)
         names = list(message.DESCRIPTOR.fields_by_name)
         raise _error(
             root,
@@ -176,8 +176,8 @@ def parse_index(text: str) -> tuple[IndexItem, ...] | None:
             parts.append(...)
         elif (number := _INT.fullmatch(word)) is not None:
             parts.append(int(number[1]))
-        elif (ends := _SLICE.fullmatch(word)) is not None:
-            parts.append(slice(*[None if end is None else int(end) for end in ends.groups()]))
+        elif (slice_match := _SLICE.fullmatch(word)) is not None:
+            parts.append(slice(*[None if bound is None else int(bound) for bound in slice_match.groups()]))
         else:
             return None
     return tuple(parts)
@@ -226,9 +226,9 @@ def _slice(root: Message, path: str, resolved: Resolved, part: slice) -> Resolve
     value = resolved.value
     # A slice of bytes is not copied.
     values = memoryview(value)[part] if isinstance(value, Payload) else value[part]
-    ends = ["" if end is None else str(end) for end in (part.start, part.stop, part.step)]
-    step = f":{ends[2]}" if ends[2] else ""
-    return Resolved(f"{resolved.path}[{ends[0]}:{ends[1]}{step}]", values, resolved.parent, resolved.field)
+    start, stop, step = ("" if bound is None else str(bound) for bound in (part.start, part.stop, part.step))
+    step = f":{step}" if step else ""
+    return Resolved(f"{resolved.path}[{start}:{stop}{step}]", values, resolved.parent, resolved.field)
 
 
 def _index_of(root: Message, path: str, resolved: Resolved, name: str) -> int:
@@ -267,7 +267,11 @@ def ambiguous_name_error(root: Message, path: str, name: str, paths: list[str]) 
 
 Named = tuple[str, Any, list[str]]
 """A path, the message at it, and the message's names."""
-_Stages = list[Callable[[], Iterator[Named]]]
+_SearchStages = list[Callable[[], Iterator[Named]]]
+"""Functions that yield the messages to search for a name.
+
+A function is called only if the functions before it yield no message of this name.
+"""
 
 
 def _by_name(root: Message, kind: str, text: str, path: str) -> tuple[Resolved, str]:
@@ -279,7 +283,7 @@ def _by_name(root: Message, kind: str, text: str, path: str) -> tuple[Resolved, 
         name, end = _quoted(root, path, text, 0)
         ends = {name: end}
     else:
-        # A name can contain dots and brackets, so every prefix can be the name; the longest existing one is.
+        # A name can contain dots and brackets, so every prefix can be the name; the longest existing prefix is used.
         ends = {text[:end]: end for end in [*(match.start() for match in re.finditer(r"[.\[]", text)), len(text)]}
         ends.pop("", None)
     for stage in _KINDS[kind](root):
@@ -344,7 +348,7 @@ def _functions(root: Message) -> Iterator[Named]:
         yield path, function, [f"{function.domain}.{function.name}", function.name]
 
 
-_KINDS: dict[str, Callable[[Message], _Stages]] = {
+_KINDS: dict[str, Callable[[Message], _SearchStages]] = {
     "node": lambda root: [
         lambda: _in_field(root, "node"),
         lambda: _in_any_graph(root, NodeProto),

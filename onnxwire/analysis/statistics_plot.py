@@ -61,7 +61,8 @@ document.getElementById("filter").addEventListener("input", event => {
 def write_html(results: Sequence[TensorStatistics], title: str, out: IO[str]) -> None:
     """Write a self-contained HTML page: a table of all tensors with their histograms.
 
-    results: of `measure_all` with bins. title: usually the model's name. out: a text file.
+    results: the return value of `measure_all` when called with a number of bins. title: usually the model's name.
+    out: a text file.
     """
     header_cells = "".join(
         f'<th scope="col"><button>{name}</button></th>'
@@ -129,8 +130,8 @@ def _svg(histogram: Histogram) -> str:
 def write_picture(results: Sequence[TensorStatistics], title: str, out: IO[bytes], kind: str) -> None:
     """Draw ranges, means and histograms of the largest tensors, one row per tensor, on one scale, with matplotlib.
 
-    results: of `measure_all` with bins. kind: "png" or "svg". out: a binary file. Raises MissingPackageError without
-    matplotlib.
+    results: the return value of `measure_all` when called with a number of bins. kind: "png" or "svg". out: a binary
+    file. Raises MissingPackageError without matplotlib.
     """
     try:
         import matplotlib

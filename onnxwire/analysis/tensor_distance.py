@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-_BLOCK_ELEMENTS = 3 << 16  # compared at a time: whole bytes of any data type, also of 6 bits
+_BLOCK_ELEMENTS = 3 << 16  # number of elements compared at a time; a multiple of 4, so 6-bit types have whole bytes
 _SEEK_DATA: int | None = getattr(os, "SEEK_DATA", None)
 _MAX_BLOCKS = 1 << 63  # above the size of any tensor
-_Pair = tuple[int, int]
+_FileId = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,13 @@ class Distance:
         text = f"{self.different:,} of {count_text(self.elements, 'element')} {verb}"
         text += f", by up to {self.max_abs:.6g}" if isinstance(self.max_abs, float) else ""
         text += f", by up to {self.max_abs:,}" if isinstance(self.max_abs, int) else ""
-        return text + (f"; {self.nan:,} NaN in one only" if self.nan else "")
+        return text + (f"; {self.nan:,} {'is' if self.nan == 1 else 'are'} NaN in only one tensor" if self.nan else "")
 
     def plus(self, other: Distance) -> Distance:
-        """Combine the distances of two parts; `elements` already counts the whole tensor."""
+        """Add the differences of another part.
+
+        `self.elements` is the count of the whole tensor; `other.elements` is ignored.
+        """
         maxima = [value for value in (self.max_abs, other.max_abs) if value is not None]
         return Distance(
             self.elements, self.different + other.different, max(maxima, default=None), self.nan + other.nan
@@ -122,23 +125,23 @@ class _Side:
     def __init__(self, storage: Storage) -> None:
         self._reader = BlockReader(storage)
         self._buffer = bytearray(self._count_bytes(_BLOCK_ELEMENTS))
-        self.origin: tuple[_Pair, int] | None = None
+        self.origin: tuple[_FileId, int] | None = None
         if self._reader.source is not None:
             file, offset = self._reader.source
             if file.memory is not None:
                 self.origin = (id(file.memory), 0), offset
-                self._is_complete = False
+                self._file_has_all_elements = False
             else:
                 status = os.fstat(file.descriptor)
                 self.origin = (status.st_dev, status.st_ino), offset
-                self._is_complete = status.st_size >= offset + self._count_bytes(storage.count)
+                self._file_has_all_elements = status.st_size >= offset + self._count_bytes(storage.count)
 
     def _count_bytes(self, elements: int) -> int:
         return self._reader.data_type.count_bytes(elements)
 
     def holes(self, start: int) -> int:
         """Return how many blocks from index `start` on are holes of the file, which read as zeros."""
-        if self._reader.source is None or not self._is_complete or _SEEK_DATA is None:
+        if self._reader.source is None or not self._file_has_all_elements or _SEEK_DATA is None:
             return 0
         file, offset = self._reader.source
         offset += self._count_bytes(start)
@@ -190,11 +193,11 @@ def _distance_of_any_types(old_values: Array, new_values: Array) -> Distance:
         array.astype(np.complex128 if is_complex else np.float64, copy=False) for array in (old_values, new_values)
     )
     is_old_nan, is_new_nan = np.isnan(old_values), np.isnan(new_values)
-    is_equal = (old_values == new_values) | (is_old_nan & is_new_nan)
     # Equal values can have different bits: zeros of both signs, and NaNs with different payloads.
-    is_comparable = ~(is_equal | is_old_nan | is_new_nan)
+    is_equal = (old_values == new_values) | (is_old_nan & is_new_nan)
+    is_different_number = ~(is_equal | is_old_nan | is_new_nan)
     with np.errstate(invalid="ignore", over="ignore"):
-        differences = np.abs(old_values[is_comparable] - new_values[is_comparable])
+        differences = np.abs(old_values[is_different_number] - new_values[is_different_number])
     differences[np.isnan(differences)] = np.inf  # differences of infinite complex numbers
     return Distance(
         old_values.size,

@@ -6,75 +6,76 @@ from libc.string cimport memset
 from onnxwire.engine.document cimport Document
 
 cdef enum:
-    INLINE_BYTES = 12        # bytes of a string that fits in its view
+    INLINE_BYTES = 12        # maximum size of a string that is stored in its string view
 
 cdef enum Type:              # the type of a column, or of the items of a list
-    STRING                   # View; after `copy_strings` offsets and text
+    STRING                   # `data` contains StringViews; after `copy_strings` it contains offsets of `text`
     INT64
     INT32
     FLOAT
 
-cdef struct View:
-    # A string of up to 12 bytes is in the view itself, after `size`. For a longer string, the view contains the first
-    # 4 bytes, and the position: the index of a stretch and an offset in it.
+cdef struct StringView:
+    # An element of a string column, in Arrow's layout. A string of up to 12 bytes is stored after `size`. For a longer
+    # string, the first 4 bytes, the index of a buffer in Block.buffers and the offset in the buffer are stored.
     int32_t size
     uint8_t[4] prefix
-    int32_t stretch
+    int32_t buffer_index
     int32_t offset
 
 cdef struct Values:
     int64_t n
     int64_t capacity         # number of values that `data` has space for; 0 as long as all values are null
-    int64_t nulls            # number of null values
+    int64_t n_nulls          # number of null values
     int64_t expected         # expected number of values, 0 if unknown
-    uint8_t* valid           # a bit per value, NULL while no value is null
+    uint8_t* valid           # one bit per value, 1 for a valid value; NULL while no value is null
     uint8_t* data            # `width` bytes per value
-    uint8_t* text            # copied strings, whose `data` is n + 1 offsets of int32; else NULL
+    uint8_t* text            # the text of copied strings, for which `data` contains n + 1 int32 offsets; else NULL
     int width
 
 cdef struct Column:
     Type type
     bint is_list
-    Values rows              # lists only: the offsets of the items, n + 1 int32 from 0 on
-    Values items             # lists only: the values of the items
+    Values rows              # the values of the rows; for lists, n + 1 int32 offsets of items, the first of which is 0
+    Values items             # for lists, the values of the items
 
-cdef struct Stretch:
-    # Bytes that views point into, see _columns.pyx: a part of the document, or an arena.
+cdef struct TextBuffer:
+    # Bytes that string views refer to, see _columns.pyx: a part of the document, or an arena.
     const uint8_t* p
     int64_t n
-    uint8_t* owned           # the arena; NULL for a part of the document
-    int64_t capacity
+    uint8_t* owned           # the allocated memory of an arena; NULL for a part of the document
+    int64_t capacity         # the size of the allocated memory
 
 cdef struct Block:
-    int64_t rows
+    # The finished table.
+    int64_t n_rows
     int32_t n_columns
-    bint is_copied           # strings are offsets and text, not views
+    bint is_copied           # whether string columns contain offsets and text instead of string views
     Column* columns
     char** names
-    Stretch* stretches
-    int32_t n_stretches
-    int32_t stretches_capacity
-    int64_t* sizes           # the sizes of the stretches
-    char* metadata           # the metadata of the schema, in Arrow's form
+    TextBuffer* buffers
+    int32_t n_buffers
+    int32_t buffers_capacity
+    int64_t* buffer_sizes
+    char* metadata           # the metadata of the schema, in Arrow's format
     size_t metadata_size
 
 
 cdef class Columns:
     cdef Block block
-    cdef Document document           # pinned while views point into it; else None
-    cdef int32_t arena               # the stretch that new text is copied to, or -1
-    cdef int32_t last_stretch        # the stretch of the document that was used last, or -1
-    cdef readonly int64_t repaired   # strings that were not valid UTF-8
+    cdef Document document             # pinned while string views refer to its memory; else None
+    cdef int32_t arena_index           # the index of the buffer that text is copied to, or -1
+    cdef int32_t last_buffer_index     # the index of the part of the document that was used last, or -1
+    cdef readonly int64_t n_repaired   # number of strings that were not valid UTF-8
     cdef readonly list names
     cdef bint is_pinned
 
     cdef void expect(self, int64_t rows) noexcept
     cdef int add_text(self, Values* values, const uint8_t* p, uint64_t n) except -1
     cdef int add_copied_text(self, Values* values, const uint8_t* p, uint64_t n) except -1
-    cdef int make_view(self, const uint8_t* p, uint64_t n, View* view) except -1
-    cdef int make_copied_view(self, const uint8_t* p, uint64_t n, View* view) except -1
-    cdef int32_t add_stretch(self) except -1
-    cdef void free_stretches(self) noexcept
+    cdef int make_string_view(self, const uint8_t* p, uint64_t n, StringView* view) except -1
+    cdef int make_copied_string_view(self, const uint8_t* p, uint64_t n, StringView* view) except -1
+    cdef int32_t add_buffer(self) except -1
+    cdef void free_buffers(self) noexcept
     cdef void unpin(self) noexcept
     cdef int finish(self, bint copies) except -1
     cdef object value(self, Type type, Values* values, int64_t i)
@@ -90,11 +91,11 @@ cdef inline bint is_valid(const Values* values, int64_t i) noexcept nogil:
     return values.valid == NULL or values.valid[i >> 3] >> (i & 7) & 1
 
 
-cdef inline const uint8_t* view_text(const Block* block, const View* view) noexcept nogil:
-    """Return the text of a view."""
+cdef inline const uint8_t* text_of_string_view(const Block* block, const StringView* view) noexcept nogil:
+    """Return the text of a string view."""
     if view.size <= INLINE_BYTES:
         return <const uint8_t*>view + 4
-    return block.stretches[view.stretch].p + view.offset
+    return block.buffers[view.buffer_index].p + view.offset
 
 
 cdef inline int mark_null(Values* values) except -1:
@@ -102,23 +103,23 @@ cdef inline int mark_null(Values* values) except -1:
     if values.valid == NULL:
         allocate_validity(values)
     values.valid[values.n >> 3] &= <uint8_t>~(1 << (values.n & 7))
-    values.nulls += 1
+    values.n_nulls += 1
     return 0
 
 
 cdef inline int add_null(Values* values) except -1:
     cdef uint8_t* p
-    if values.nulls == values.n and values.capacity == 0:
+    if values.n_nulls == values.n and values.capacity == 0:
         # While all values are null, no memory is allocated; many columns have no other values.
         values.n += 1
-        values.nulls += 1
+        values.n_nulls += 1
         return 0
     if values.n >= values.capacity:
         grow_values(values, 1)
     mark_null(values)
     p = values.data + values.n * values.width
-    if values.width == sizeof(View):
-        memset(p, 0, sizeof(View))
+    if values.width == sizeof(StringView):
+        memset(p, 0, sizeof(StringView))
     elif values.width == 8:
         memset(p, 0, 8)
     else:
@@ -152,20 +153,20 @@ cdef inline int add_number(Values* values, int64_t number) except -1:
     return 0
 
 
-cdef inline int add_view(Values* values, const View* view) except -1:
+cdef inline int add_string_view(Values* values, const StringView* view) except -1:
     if values.n >= values.capacity:
         grow_values(values, 1)
-    (<View*>values.data)[values.n] = view[0]
+    (<StringView*>values.data)[values.n] = view[0]
     values.n += 1
     return 0
 
 
 cdef inline int add_value(Values* values, int64_t i) except -1:
     """Add a copy of the value at an index."""
-    cdef View view
+    cdef StringView view
     if values.capacity == 0 or (values.valid != NULL and not values.valid[i >> 3] >> (i & 7) & 1):
         return add_null(values)
-    if values.width == sizeof(View):
-        view = (<View*>values.data)[i]  # a copy, since `data` may move
-        return add_view(values, &view)
+    if values.width == sizeof(StringView):
+        view = (<StringView*>values.data)[i]  # a copy, since `data` may move
+        return add_string_view(values, &view)
     return add_number(values, (<int64_t*>values.data)[i] if values.width == 8 else (<int32_t*>values.data)[i])

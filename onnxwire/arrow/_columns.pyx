@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Columns in Arrow's memory layout, whose strings point into a document.
 
-A string column is an array of views of 16 bytes. A view points into a *stretch*: a part of the document that contains
-strings, or an arena with text that the document does not contain. A stretch ends where the next string is more than GAP
-bytes away or more than 2 GiB from its start. So stretches do not contain weights, and a document may have any size.
+A string column is an array of string views, which have 16 bytes each. A string view refers to a text buffer: a part of
+the document that contains strings, or an arena with text that the document does not contain. A buffer ends where the
+next string is more than GAP bytes away or more than 2 GiB from its start. So buffers do not contain weights, and a
+document may have any size.
 Source: Arrow Columnar Format 1.5, "Variable-size Binary View Layout" and "Variable-size List Layout".
 """
 cimport cython
@@ -21,14 +22,14 @@ from onnxwire.engine.partial cimport ensure_resident
 from onnxwire.errors import DecodeError, FieldValueError
 
 cdef enum:
-    GAP = 1 << 16                # maximum number of successive bytes without strings in a stretch
+    GAP = 1 << 16                # maximum number of successive bytes without strings in a buffer
     MAX_ARENA_BYTES = 1 << 30
 
 TYPES = {"string": STRING, "int64": INT64, "int32": INT32, "float": FLOAT}
 
 
 cdef inline int width_of(Type type) noexcept nogil:
-    return sizeof(View) if type == STRING else 8 if type == INT64 else 4
+    return sizeof(StringView) if type == STRING else 8 if type == INT64 else 4
 
 
 cdef inline bint is_ascii(const uint8_t* p, uint64_t n) noexcept nogil:
@@ -129,10 +130,10 @@ cdef int add_list(Column* column, int64_t row) except -1:
     return end_list(column, False)
 
 
-cdef inline void make_inline_view(const uint8_t* p, uint64_t n, View* view) noexcept nogil:
-    """Make a view of a string of at most INLINE_BYTES bytes, which contains the string."""
+cdef inline void make_inline_string_view(const uint8_t* p, uint64_t n, StringView* view) noexcept nogil:
+    """Make a string view that contains a string of at most INLINE_BYTES bytes."""
     cdef uint8_t* text = <uint8_t*>view + 4
-    memset(view, 0, sizeof(View))
+    memset(view, 0, sizeof(StringView))
     view.size = <int32_t>n
     # Copies of constant size, which may overlap: the compiler inlines them, and a call of memcpy takes longer.
     if n >= 8:
@@ -170,7 +171,7 @@ cdef class Columns:
     def __cinit__(self, columns, Document document=None):
         cdef Column* column
         cdef int32_t i = 0
-        self.arena = self.last_stretch = -1
+        self.arena_index = self.last_buffer_index = -1
         self.names = [name for name, _ in columns]
         self.block.columns = <Column*>calloc(len(columns) + 1, sizeof(Column))
         self.block.names = <char**>calloc(len(columns) + 1, sizeof(char*))
@@ -207,18 +208,18 @@ cdef class Columns:
                 free(self.block.names[i])
         free(self.block.columns)
         free(self.block.names)
-        self.free_stretches()
+        self.free_buffers()
         free(self.block.metadata)
 
-    cdef void free_stretches(self) noexcept:
+    cdef void free_buffers(self) noexcept:
         cdef int32_t i
-        for i in range(self.block.n_stretches):
-            free(self.block.stretches[i].owned)
-        free(self.block.stretches)
-        free(self.block.sizes)
-        self.block.stretches = NULL
-        self.block.sizes = NULL
-        self.block.n_stretches = self.block.stretches_capacity = 0
+        for i in range(self.block.n_buffers):
+            free(self.block.buffers[i].owned)
+        free(self.block.buffers)
+        free(self.block.buffer_sizes)
+        self.block.buffers = NULL
+        self.block.buffer_sizes = NULL
+        self.block.n_buffers = self.block.buffers_capacity = 0
 
     cdef void unpin(self) noexcept:
         if self.is_pinned:
@@ -228,7 +229,7 @@ cdef class Columns:
 
     @critical_section
     def __len__(self):
-        return self.block.rows
+        return self.block.n_rows
 
     # --- for walks
 
@@ -247,50 +248,52 @@ cdef class Columns:
         if values.n >= values.capacity:
             grow_values(values, 1)
         if is_ascii(p, n) or is_utf8(p, n):
-            if not try_make_view(self, p, n, &(<View*>values.data)[values.n]):
-                self.make_view(p, n, &(<View*>values.data)[values.n])
+            if not try_make_string_view(self, p, n, &(<StringView*>values.data)[values.n]):
+                self.make_string_view(p, n, &(<StringView*>values.data)[values.n])
         else:
-            self.repaired += 1
+            self.n_repaired += 1
             text = (<const char*>p)[:n].decode("utf-8", "replace").encode()
-            self.make_copied_view(<const uint8_t*>PyBytes_AS_STRING(text), len(text), &(<View*>values.data)[values.n])
+            self.make_copied_string_view(
+                <const uint8_t*>PyBytes_AS_STRING(text), len(text), &(<StringView*>values.data)[values.n]
+            )
         values.n += 1
         return 0
 
     cdef int add_copied_text(self, Values* values, const uint8_t* p, uint64_t n) except -1:
         """Add a string that the document does not contain; it is UTF-8."""
-        cdef View view
-        self.make_copied_view(p, n, &view)
-        return add_view(values, &view)
+        cdef StringView view
+        self.make_copied_string_view(p, n, &view)
+        return add_string_view(values, &view)
 
-    # --- views of strings
+    # --- string views
 
-    cdef int make_view(self, const uint8_t* p, uint64_t n, View* view) except -1:
-        """Make a view of bytes of the document."""
-        if try_make_view(self, p, n, view):
+    cdef int make_string_view(self, const uint8_t* p, uint64_t n, StringView* view) except -1:
+        """Make a string view of bytes of the document."""
+        if try_make_string_view(self, p, n, view):
             return 0
         if n > INT32_MAX:
             raise DecodeError(
                 f"a string of {n:,} bytes; an Arrow string has at most {INT32_MAX:,}", p - self.document.start, "",
                 self.document.name,
             )
-        self.last_stretch = self.add_stretch()
-        self.block.stretches[self.last_stretch].p = p
-        try_make_view(self, p, n, view)
+        self.last_buffer_index = self.add_buffer()
+        self.block.buffers[self.last_buffer_index].p = p
+        try_make_string_view(self, p, n, view)
         return 0
 
-    cdef int make_copied_view(self, const uint8_t* p, uint64_t n, View* view) except -1:
-        """Make a view of text that is copied to the arena."""
-        cdef Stretch* arena
+    cdef int make_copied_string_view(self, const uint8_t* p, uint64_t n, StringView* view) except -1:
+        """Copy text to the arena, and make a string view of the copy."""
+        cdef TextBuffer* arena
         cdef int64_t capacity
         cdef void* new_memory
         if n <= INLINE_BYTES:
-            make_inline_view(p, n, view)
+            make_inline_string_view(p, n, view)
             return 0
         if n > MAX_ARENA_BYTES:
             raise FieldValueError(f"a text of {n:,} bytes has to be copied; the limit is {<int64_t>MAX_ARENA_BYTES:,}")
-        if self.arena < 0 or self.block.stretches[self.arena].n + <int64_t>n > MAX_ARENA_BYTES:
-            self.arena = self.add_stretch()
-        arena = &self.block.stretches[self.arena]
+        if self.arena_index < 0 or self.block.buffers[self.arena_index].n + <int64_t>n > MAX_ARENA_BYTES:
+            self.arena_index = self.add_buffer()
+        arena = &self.block.buffers[self.arena_index]
         if arena.n + <int64_t>n > arena.capacity:
             capacity = (arena.n + <int64_t>n) * 2 + 256
             new_memory = realloc(arena.owned, <size_t>capacity)
@@ -302,26 +305,26 @@ cdef class Columns:
         memcpy(arena.owned + arena.n, p, n)
         view.size = <int32_t>n
         memcpy(view.prefix, p, 4)
-        view.stretch = self.arena
+        view.buffer_index = self.arena_index
         view.offset = <int32_t>arena.n
         arena.n += <int64_t>n
         return 0
 
-    cdef int32_t add_stretch(self) except -1:
+    cdef int32_t add_buffer(self) except -1:
         cdef int32_t capacity
         cdef void* new_memory
-        if self.block.n_stretches == self.block.stretches_capacity:
-            if self.block.n_stretches >= 1 << 29:
+        if self.block.n_buffers == self.block.buffers_capacity:
+            if self.block.n_buffers >= 1 << 29:
                 raise MemoryError
-            capacity = self.block.n_stretches * 2 + 4
-            new_memory = realloc(self.block.stretches, <size_t>capacity * sizeof(Stretch))
+            capacity = self.block.n_buffers * 2 + 4
+            new_memory = realloc(self.block.buffers, <size_t>capacity * sizeof(TextBuffer))
             if new_memory == NULL:
                 raise MemoryError
-            self.block.stretches = <Stretch*>new_memory
-            self.block.stretches_capacity = capacity
-        memset(&self.block.stretches[self.block.n_stretches], 0, sizeof(Stretch))
-        self.block.n_stretches += 1
-        return self.block.n_stretches - 1
+            self.block.buffers = <TextBuffer*>new_memory
+            self.block.buffers_capacity = capacity
+        memset(&self.block.buffers[self.block.n_buffers], 0, sizeof(TextBuffer))
+        self.block.n_buffers += 1
+        return self.block.n_buffers - 1
 
     # --- the finished table
 
@@ -330,7 +333,7 @@ cdef class Columns:
         cdef Column* column
         cdef Values* values
         cdef int32_t i
-        self.block.rows = self.block.columns[0].rows.n
+        self.block.n_rows = self.block.columns[0].rows.n
         for i in range(self.block.n_columns):
             column = &self.block.columns[i]
             values = &column.items if column.is_list else &column.rows
@@ -343,16 +346,16 @@ cdef class Columns:
             else:
                 shrink(values, values.n)
         if copies:
-            self.free_stretches()
+            self.free_buffers()
             self.block.is_copied = True
-        self.block.sizes = <int64_t*>calloc(self.block.n_stretches + 1, sizeof(int64_t))
-        if self.block.sizes == NULL:
+        self.block.buffer_sizes = <int64_t*>calloc(self.block.n_buffers + 1, sizeof(int64_t))
+        if self.block.buffer_sizes == NULL:
             raise MemoryError
-        for i in range(self.block.n_stretches):
-            self.block.sizes[i] = self.block.stretches[i].n
-        if self.last_stretch < 0 or copies:
+        for i in range(self.block.n_buffers):
+            self.block.buffer_sizes[i] = self.block.buffers[i].n
+        if self.last_buffer_index < 0 or copies:
             self.unpin()
-        metadata = schema_metadata({"onnxwire.repaired_strings": str(self.repaired)})
+        metadata = schema_metadata({"onnxwire.repaired_strings": str(self.n_repaired)})
         self.block.metadata = copy_string(metadata)
         self.block.metadata_size = <size_t>len(metadata)
         return 0
@@ -392,36 +395,39 @@ cdef class Columns:
             p = values.text + (<int32_t*>values.data)[i]
             n = <uint64_t>((<int32_t*>values.data)[i + 1] - (<int32_t*>values.data)[i])
         else:
-            n = <uint64_t>(<View*>values.data)[i].size
-            p = view_text(&self.block, &(<View*>values.data)[i])
+            n = <uint64_t>(<StringView*>values.data)[i].size
+            p = text_of_string_view(&self.block, &(<StringView*>values.data)[i])
         return PyUnicode_DecodeUTF8(<const char*>p, <Py_ssize_t>n, NULL)
 
 
-cdef inline bint try_make_view(Columns self, const uint8_t* p, uint64_t n, View* view) noexcept nogil:
-    """Make a view of bytes that fit in the view or in the stretch that was used last; return False for other bytes."""
-    cdef Stretch* stretch
+cdef inline bint try_make_string_view(Columns self, const uint8_t* p, uint64_t n, StringView* view) noexcept nogil:
+    """Make a string view of bytes that fit in the string view or in the part of the document that was used last.
+
+    Returns False for other bytes.
+    """
+    cdef TextBuffer* buffer
     cdef uint64_t offset
     if n <= INLINE_BYTES:
-        make_inline_view(p, n, view)
+        make_inline_string_view(p, n, view)
         return True
-    if self.last_stretch < 0:
+    if self.last_buffer_index < 0:
         return False
-    stretch = &self.block.stretches[self.last_stretch]
-    offset = <uint64_t>(p - stretch.p)  # wraps around to a large number for bytes before the stretch
-    if offset > <uint64_t>stretch.n + GAP or n > INT32_MAX or offset + n > INT32_MAX:
+    buffer = &self.block.buffers[self.last_buffer_index]
+    offset = <uint64_t>(p - buffer.p)  # wraps around to a large number for bytes before the buffer
+    if offset > <uint64_t>buffer.n + GAP or n > INT32_MAX or offset + n > INT32_MAX:
         return False
-    if offset + n > <uint64_t>stretch.n:
-        stretch.n = <int64_t>(offset + n)
+    if offset + n > <uint64_t>buffer.n:
+        buffer.n = <int64_t>(offset + n)
     view.size = <int32_t>n
     memcpy(view.prefix, p, 4)
-    view.stretch = self.last_stretch
+    view.buffer_index = self.last_buffer_index
     view.offset = <int32_t>offset
     return True
 
 
 cdef int copy_strings(const Block* block, Values* values, str name) except -1:
-    """Replace views by offsets and text."""
-    cdef View* views = <View*>values.data
+    """Replace string views by offsets and text."""
+    cdef StringView* views = <StringView*>values.data
     cdef int64_t total = 0
     cdef int64_t i
     cdef int32_t* offsets
@@ -438,7 +444,7 @@ cdef int copy_strings(const Block* block, Values* values, str name) except -1:
         raise MemoryError
     offsets[0] = 0
     for i in range(values.n):
-        memcpy(text + offsets[i], view_text(block, &views[i]), <size_t>views[i].size)
+        memcpy(text + offsets[i], text_of_string_view(block, &views[i]), <size_t>views[i].size)
         offsets[i + 1] = offsets[i] + views[i].size
     free(values.data)
     values.data = <uint8_t*>offsets

@@ -200,7 +200,7 @@ cdef int begin_array(
         return ENOMEM
     out.n_buffers = n_buffers
     if values != NULL:
-        out.null_count = values.nulls
+        out.null_count = values.n_nulls
         out.buffers[0] = values.valid
     return add_children(out, n_children)
 
@@ -213,7 +213,7 @@ cdef int fill_values(
     cdef int64_t n_buffers = 2
     cdef int fault
     if type == STRING:
-        n_buffers = 3 if block.is_copied else 3 + block.n_stretches
+        n_buffers = 3 if block.is_copied else 3 + block.n_buffers
     fault = begin_array(out, owner, values, values.n, n_buffers, 0)
     if fault:
         return fault
@@ -221,10 +221,10 @@ cdef int fill_values(
     if type == STRING and block.is_copied:
         out.buffers[2] = values.text
     elif type == STRING:
-        # The stretches that views point into; the last buffer has their sizes.
-        for i in range(block.n_stretches):
-            out.buffers[2 + i] = block.stretches[i].p
-        out.buffers[2 + block.n_stretches] = block.sizes
+        # The text buffers; the last buffer of the array contains their sizes.
+        for i in range(block.n_buffers):
+            out.buffers[2 + i] = block.buffers[i].p
+        out.buffers[2 + block.n_buffers] = block.buffer_sizes
     return 0
 
 
@@ -232,7 +232,7 @@ cdef int fill_array(PyObject* owner, const Block* block, ArrowArray* out) noexce
     cdef const Column* column
     cdef ArrowArray* child
     cdef int32_t i
-    cdef int fault = begin_array(out, owner, NULL, block.rows, 1, block.n_columns)
+    cdef int fault = begin_array(out, owner, NULL, block.n_rows, 1, block.n_columns)
     if fault:
         return fault
     for i in range(block.n_columns):

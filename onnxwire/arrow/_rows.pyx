@@ -4,7 +4,7 @@ from cython cimport critical_section, final
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from onnxwire._varint cimport MAX_DEPTH, WIRE_LEN, Record, read_length, read_tag, skip_value
-from onnxwire.arrow._columns cimport Column, Columns, Values, View, add_null, add_number, add_view, end_list
+from onnxwire.arrow._columns cimport Column, Columns, StringView, Values, add_null, add_number, add_string_view, end_list
 from onnxwire.arrow._program cimport (
     CHOICE, COUNT, FIELD, GRAPH, INDEX, INNER, INNER_COUNT, LIST, NODE, OFFSET, OWNER, PARAMETERS, PATH, ROLE,
     ROW, SIZE, STORAGE, STORAGE_ELEMENTS, STORAGE_SIZE, TEXT, TYPE, TYPE_NAME, USE, USES, Plan, Program, Step,
@@ -40,7 +40,7 @@ cdef class Rows(Walk):
     """
     cdef TextNames names             # the current scopes
     cdef Scope* scope                # the innermost scope, for `uses`
-    cdef View graph                  # the path of the current graph or function
+    cdef StringView graph            # the path of the current graph or function
     cdef bint has_graph
     cdef dict sizes
     cdef int64_t tensors             # number of tensors that were visited
@@ -77,7 +77,7 @@ cdef class Rows(Walk):
         cdef const Plan* plan = self.program.plan_of(message.table)
         cdef bint is_graph = message.table == self.program.graph_table or message.table == self.program.function_table
         cdef Py_ssize_t n_parts = len(self.parts)
-        cdef View outer_graph = self.graph
+        cdef StringView outer_graph = self.graph
         cdef bint had_graph = self.has_graph
         cdef Scope* outer_scope = self.scope
         cdef Scope scope
@@ -144,7 +144,7 @@ cdef class Rows(Walk):
         cdef const Slot* slot = NULL
         cdef Message child
         cdef Layout layout
-        cdef View view
+        cdef StringView view
         cdef int64_t items_before
         cdef bint is_null
         while step < stop:
@@ -161,7 +161,7 @@ cdef class Rows(Walk):
                 self.add_field(values, step.field, slot)
             elif step.source == GRAPH:
                 if self.has_graph:
-                    add_view(values, &self.graph)
+                    add_string_view(values, &self.graph)
                 else:
                     add_null(values)
             elif step.source == LIST or step.source == CHOICE:
@@ -188,7 +188,7 @@ cdef class Rows(Walk):
                     self.add_c_string(values, field_name(path_step.field))
             elif step.source == PATH or step.source == OWNER:
                 self.make_path(self.depth if step.source == PATH else self.depth - 1, &view)
-                add_view(values, &view)
+                add_string_view(values, &view)
             elif step.source == TYPE_NAME:
                 if slot.p == NULL:
                     add_null(values)

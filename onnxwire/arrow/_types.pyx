@@ -26,7 +26,7 @@ cdef int add_type(Walk walk, Types* types, Column* column, const Field* field, c
     cdef CachedType* cached = NULL
     cdef const Slot* slot = &message.slots[field.slot]
     cdef int64_t row = column.rows.n
-    cdef int64_t repaired_before = walk.columns.repaired
+    cdef int64_t repaired_before = walk.columns.n_repaired
     if slot.p == NULL:
         return add_no_shape(column, True)
     if not message.flags & HAS_MERGE:
@@ -38,7 +38,7 @@ cdef int add_type(Walk walk, Types* types, Column* column, const Field* field, c
             return add_list(column + 2, cached.row)
     walk.child(message, field, &type)
     read_type(walk, &types.names, column, &type)
-    if cached != NULL and walk.columns.repaired == repaired_before:  # or later repairs would not be counted
+    if cached != NULL and walk.columns.n_repaired == repaired_before:  # or later repairs would not be counted
         cached.p = slot.p
         cached.n = slot.n
         cached.row = row

@@ -2,19 +2,19 @@
 """The names that nodes read and produce, and the scopes that define them."""
 from libc.stdint cimport int32_t, int64_t
 
-from onnxwire.arrow._columns cimport Column, View
+from onnxwire.arrow._columns cimport Column, StringView
 from onnxwire.arrow._walk cimport Message, Walk
 from onnxwire.index.names cimport TextNames
 
 cdef struct Scope:
     # An open graph or function of the walk.
     const Message* message
-    View path
+    StringView path
     int64_t node             # the index of the current node
     Scope* outer             # the graph whose node has this graph in an attribute, or NULL
     int32_t level            # the level of its definitions in TextNames; -1 until they are read
 
 
-cdef int enter_scope(Walk walk, Scope* scope, Scope* outer, const View* path, const Message* message) except -1
+cdef int enter_scope(Walk walk, Scope* scope, Scope* outer, const StringView* path, const Message* message) except -1
 cdef int leave_scope(Walk walk, TextNames names, Scope* scope, Column* column) except -1
 cdef int add_uses(Walk walk, TextNames names, Scope* scope, Column* column, const Message* message) except -1

@@ -3,7 +3,7 @@
 from libc.stdint cimport uint8_t, uint64_t
 
 from onnxwire._varint cimport Record
-from onnxwire.arrow._columns cimport add_null, add_number, add_view
+from onnxwire.arrow._columns cimport add_null, add_number, add_string_view
 from onnxwire.arrow._program cimport Fields
 from onnxwire.arrow._walk cimport has, next_element, start_at
 from onnxwire.engine.table cimport Field, Slot
@@ -17,7 +17,7 @@ cdef const char* INPUT_KIND = "input"
 cdef const char* OUTPUT_KIND = "output"
 
 
-cdef int enter_scope(Walk walk, Scope* scope, Scope* outer, const View* path, const Message* message) except -1:
+cdef int enter_scope(Walk walk, Scope* scope, Scope* outer, const StringView* path, const Message* message) except -1:
     """Enter a graph or function. outer: the enclosing scope, whose values only graphs in attributes can read."""
     scope.message = message
     scope.path = path[0]
@@ -91,7 +91,7 @@ cdef int add_use(
     if scope == NULL:
         add_null(&column.rows)
     else:
-        add_view(&column.rows, &scope.path)
+        add_string_view(&column.rows, &scope.path)
     walk.columns.add_text(&(column + 1).rows, p, n)
     add_number(&(column + 2).rows, node)
     walk.add_unless_negative(&(column + 3).rows, slot)
@@ -105,7 +105,7 @@ cdef int add_inner_use(Walk walk, Column* column, Scope* scope, int64_t node, in
     if scope == NULL:
         add_null(&(column + USE_COLUMNS).rows)
     else:
-        add_view(&(column + USE_COLUMNS).rows, &scope.path)
+        add_string_view(&(column + USE_COLUMNS).rows, &scope.path)
     walk.add_unless_negative(&(column + USE_COLUMNS + 1).rows, node)
     return walk.add_unless_negative(&(column + USE_COLUMNS + 2).rows, slot)
 

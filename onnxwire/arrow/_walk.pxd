@@ -4,7 +4,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from onnxwire._varint cimport MAX_DEPTH, WIRE_LEN, Record, read_length
-from onnxwire.arrow._columns cimport Columns, Values, View
+from onnxwire.arrow._columns cimport Columns, StringView, Values
 from onnxwire.arrow._program cimport MAX_FIELDS, Fields, Program
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.table cimport Field, Slot, Table
@@ -29,7 +29,7 @@ cdef struct PathStep:
 
 cdef struct Texts:
     # Cached texts of numbers, such as the names of an enum's values.
-    View[CACHED_NUMBERS] views
+    StringView[CACHED_NUMBERS] views
     bint[CACHED_NUMBERS] is_cached
 
 cdef struct Numbers:
@@ -61,7 +61,7 @@ cdef class Walk:
     cdef int raise_too_deep(self, const uint8_t* p) except -1
     cdef int add_c_string(self, Values* values, const char* text) except -1
     cdef int add_named(self, Values* values, Texts* texts, int32_t number, name) except -1
-    cdef int make_path(self, int depth, View* view) except -1
+    cdef int make_path(self, int depth, StringView* view) except -1
     cdef int add_unless_negative(self, Values* values, int64_t number) except -1
 
 

@@ -10,7 +10,7 @@ from libc.stdio cimport snprintf
 from libc.string cimport memset, strlen
 
 from onnxwire._varint cimport FAULT_DEPTH, WIRE_FIXED32, WIRE_LEN, Damage, load32, read_varint
-from onnxwire.arrow._columns cimport add_null, add_number, add_view
+from onnxwire.arrow._columns cimport add_null, add_number, add_string_view
 from onnxwire.arrow._program cimport field_name
 from onnxwire.engine.damage cimport damage_error, decode_error, packed_error
 from onnxwire.engine.document cimport Span, Spans
@@ -151,19 +151,19 @@ cdef class Walk:
 
     cdef int add_named(self, Values* values, Texts* texts, int32_t number, name) except -1:
         """Add the text of a number, as the function `name` returns it."""
-        cdef View view
+        cdef StringView view
         cdef bytes text
         if 0 <= number < CACHED_NUMBERS and texts.is_cached[number]:
-            return add_view(values, &texts.views[number])
+            return add_string_view(values, &texts.views[number])
         text = name(number).encode()
-        self.columns.make_copied_view(<const uint8_t*>PyBytes_AS_STRING(text), len(text), &view)
+        self.columns.make_copied_string_view(<const uint8_t*>PyBytes_AS_STRING(text), len(text), &view)
         if 0 <= number < CACHED_NUMBERS:
             texts.views[number] = view
             texts.is_cached[number] = True
-        return add_view(values, &view)
+        return add_string_view(values, &view)
 
-    cdef int make_path(self, int depth, View* view) except -1:
-        """Make a view of the path of the message at `self.path[depth - 1]`."""
+    cdef int make_path(self, int depth, StringView* view) except -1:
+        """Make a string view of the path of the message at `self.path[depth - 1]`."""
         cdef PathStep* step
         cdef const char* separator = EMPTY_TEXT
         cdef int capacity = sizeof(self.path_text)
@@ -178,7 +178,7 @@ cdef class Walk:
             if n >= capacity:
                 raise MemoryError
             separator = DOT
-        return self.columns.make_copied_view(<const uint8_t*>self.path_text, <uint64_t>n, view)
+        return self.columns.make_copied_string_view(<const uint8_t*>self.path_text, <uint64_t>n, view)
 
     cdef int add_unless_negative(self, Values* values, int64_t number) except -1:
         return add_null(values) if number < 0 else add_number(values, number)

@@ -57,7 +57,7 @@ class ArrowTable:
     @property
     def repaired_strings(self) -> int:
         """The number of strings that were not valid UTF-8; their invalid bytes are U+FFFD."""
-        return self._columns.repaired
+        return self._columns.n_repaired
 
     def to_pydict(self) -> dict[str, list[Any]]:
         """Return the columns as lists of str, int, float, lists of those and None. Needs no Arrow library."""

@@ -34,8 +34,8 @@ _MODIFICATION_TIME = "2000-01-01T00:00:00+00:00"  # reported for each file: name
 class RemoteCatalog:
     """A catalog on a server, as it was when its journal was opened.
 
-    journal: the opened file. folder: its address as shown in errors. Raises SourceError for a damaged journal, and for
-    a server that does not answer.
+    journal: the opened file. folder: the address of the catalog's folder, as error messages show it. Raises
+    SourceError for a damaged journal, and for a server that does not answer.
     """
 
     def __init__(self, journal: RemoteFile) -> None:
@@ -52,8 +52,10 @@ class RemoteCatalog:
             raise SourceError(errno.EISDIR, NO_CATALOG_REASON, self.folder)
 
     def files_of(self, tables: Collection[str]) -> dict[str, dict[str, list[str]]]:
-        """Open the valid files of some tables; list them as files.files_of does, by addresses of `file_system`.
+        """Open the valid files of `tables`.
 
+        Returns, for each table, the address of each file in `file_system()`, and the models whose rows in it are no
+        longer valid (see `files.files_of`).
         Raises SourceError for a missing file.
         """
         files_by_table = {
@@ -106,7 +108,7 @@ class RemoteCatalog:
                 return {"name": path, "size": self._file(path).size, "type": "file"}
 
             def glob(self, path: str, **options: object) -> list[str]:
-                # A name in brackets, as sql.py escapes it, is no pattern: these names have no such characters.
+                # File names of a catalog contain no glob characters, so a path matches only itself.
                 return [path]
 
             def modified(self, path: str) -> Any:

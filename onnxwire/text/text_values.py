@@ -68,7 +68,8 @@ def _read_bool(token: str) -> bool:
 def unescape(text: str) -> bytes:
     """Decode the escapes of a string literal or a part of one. Raises UnicodeError for an invalid escape.
 
-    Like the official runtime, this applies Python's two codecs for escapes in sequence; `\\?` is an escape only in C.
+    Like the official runtime, this decodes with `raw_unicode_escape` and then `unicode_escape`. C's `\\?` and one-digit
+    `\\x`, which Python lacks, are replaced before.
     """
     if "\\?" in text:
         text = _QUESTION_MARK.sub(lambda match: f"{match[1][:-1]}?" if len(match[1]) & 1 else match[0], text)
@@ -85,7 +86,10 @@ _QUESTION_MARK = re.compile(r"(?<!\\)(\\++)\?")
 
 
 def converter_of(field: Any) -> Callable[[str], Any] | None:
-    """Return the function that converts a token to a number of a field, or raises ValueError; None for other fields."""
+    """Return the function that converts a token to a value of a numeric, bool or enum field, or None for another field.
+
+    The returned function raises ValueError for an invalid token.
+    """
     kind = field.type
     if kind == FieldDescriptor.TYPE_FLOAT or kind == FieldDescriptor.TYPE_DOUBLE:
         return _read_float

@@ -6,7 +6,9 @@ from cython cimport critical_section, final
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from onnxwire.arrow._columns cimport INT64, STRING, Block, Column, Columns, Values, View, is_valid, view_text
+from onnxwire.arrow._columns cimport (
+    INT64, STRING, Block, Column, Columns, StringView, Values, is_valid, text_of_string_view,
+)
 from onnxwire.index.interning cimport Texts, free_texts, intern
 
 
@@ -51,12 +53,12 @@ cdef uint64_t hash_value(
 
     max_bytes: if not 0, hash only the first `max_bytes` bytes, without the last part of the name.
     """
-    cdef const View* view = &(<const View*>values.data)[i]
+    cdef const StringView* view = &(<const StringView*>values.data)[i]
     cdef const uint8_t* p
     cdef uint64_t n
     if not is_valid(values, i):
         return mix(seed + 1)
-    p = view_text(block, view)
+    p = text_of_string_view(block, view)
     n = <uint64_t>view.size
     if max_bytes:
         n = prefix_length(p, n if n < max_bytes else max_bytes)

@@ -244,8 +244,8 @@ def replace_tensor(path: str, upload: Upload, name: str) -> Change:
 
     name: the tensor in a .safetensors file.
     """
-    if upload.form == "safetensors":
-        name = name or upload.only_name
+    if upload.file_format == "safetensors":
+        name = name or upload.only_tensor_name
         if name not in upload.tensors:
             raise EditError(f"{upload.name} has no tensor {name!r}; choose another name")
 
@@ -253,23 +253,23 @@ def replace_tensor(path: str, upload: Upload, name: str) -> Change:
         tensor = resolve(root, path).value
         if not isinstance(tensor, TensorProto):
             raise PathError("this is not a tensor", path, root._document.name)
-        with upload.with_user_name():
-            if upload.form == "npy":
+        with upload.translate_errors():
+            if upload.file_format == "npy":
                 return set_value(root, path, f"@{upload.path}", files=True)
             assign_tensor(tensor, upload.path, name)
         return path
 
-    source_text = f"{_truncate(name)} of {upload.name}" if name and upload.form == "safetensors" else upload.name
+    source_text = f"{_truncate(name)} of {upload.name}" if name and upload.file_format == "safetensors" else upload.name
     return Change(f"replace {path} by {source_text}", path, run)
 
 
 def replace_tensors(upload: Upload) -> Change:
     """Replace the initializers of the main graph by the tensors of the same names in a .safetensors file."""
-    if upload.form != "safetensors":
+    if upload.file_format != "safetensors":
         raise EditError("an .npy file contains one tensor; drop it on the page of the tensor to replace")
 
     def run(root: Message) -> str:
-        with upload.with_user_name():
+        with upload.translate_errors():
             if not from_safetensors(_require_model(root), upload.path, refer_to_file=False):
                 raise EditError(
                     f"{upload.name} has no tensor with the name of an initializer; open one and drop the file there"

@@ -1,4 +1,4 @@
-"""Files uploaded to the page: stored in a private temporary folder, which is removed when the page ends."""
+"""Files uploaded to the page: stored in a private temporary folder, which is removed when the viewer exits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _FILE_FORMATS = ("npy", "safetensors")
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """An uploaded file. name: the user's file name; path: the path of the stored copy; form: "npy" or "safetensors".
+    """An uploaded file. name: the user's file name; path: the path of the stored copy. file_format: "npy" or
+    "safetensors".
 
     tensors: the types of the tensors in a .safetensors file by name, such as float[3, 4].
     """
@@ -34,29 +35,32 @@ class Upload:
     id: str
     name: str
     path: str
-    form: str
+    file_format: str
     tensors: dict[str, str]
 
     @property
-    def only_name(self) -> str:
-        """The name of the only tensor, "" if there are several."""
+    def only_tensor_name(self) -> str:
+        """The name of the tensor in a .safetensors file with one tensor; "" for other files."""
         return next(iter(self.tensors)) if len(self.tensors) == 1 else ""
 
     @contextmanager
-    def with_user_name(self) -> Iterator[None]:
-        """Replace the path in errors by the user's file name."""
+    def translate_errors(self) -> Iterator[None]:
+        """Raise errors as EditError, with the user's file name instead of the path."""
         try:
             yield
         except (Error, OSError) as error:
             raise EditError(str(error).replace(self.path, self.name)) from None
 
     def describe(self) -> dict[str, Any]:
-        """Return the file for the page: id, name, form, and the first 1,000 tensors."""
+        """Return a description for the page: id, name, form (the file format), tensors (the first 1,000), and left_off.
+
+        left_off is the number of tensors that are not listed.
+        """
         names = list(self.tensors)[:_MAX_LISTED_TENSORS]
         return {
             "id": self.id,
             "name": self.name,
-            "form": self.form,
+            "form": self.file_format,
             "tensors": [{"name": name, "type": self.tensors[name]} for name in names],
             "left_off": len(self.tensors) - len(names),
         }
@@ -106,7 +110,7 @@ class Uploads:
                     file.write(chunk)
                     remaining_bytes -= len(chunk)
             upload = Upload(id, name, path, file_format, {})
-            with upload.with_user_name():
+            with upload.translate_errors():
                 if file_format == "safetensors":
                     types_by_name = list_tensors(path)
                     type_texts = {

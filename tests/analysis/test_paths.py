@@ -125,7 +125,7 @@ def test_an_index_is_parsed_as_by_numpy(text: str, index: object) -> None:
         ("node:twice", "2 elements are called 'twice'; choose by index: graph.node[2], graph.node[3]"),
         ("node:iner", "there is no node called 'iner'; did you mean 'inner'?; `onnxwire ls FILE --nodes` lists them"),
         ("tensor:", "there is no tensor called ''"),
-        ("knot:x", "there is no knot: before a name; the kinds are node:, tensor:,"),
+        ("knot:x", "unknown prefix 'knot:'; the prefixes are node:, tensor:,"),
         ("graph[0]", "graph is one message, and has no elements to choose from"),
         ("ir_version[0]", "ir_version is one value, and has no elements to choose from"),
         ("ir_version.x", "ir_version is a value without fields"),

@@ -1,4 +1,4 @@
-"""The rate of attack files that `check(untrusted=True)` reports; sound files have no security errors."""
+"""The rate of attack files that `check(untrusted=True)` reports; benign models have no security errors."""
 
 from collections import Counter
 
@@ -36,7 +36,7 @@ def test_most_attack_files_are_reported(checked_files):
     assert counts[True] >= MIN_DETECTION_RATE * counts.total(), missed_files
 
 
-def test_sound_files_have_no_security_error(checked_files):
+def test_benign_models_have_no_security_error(checked_files):
     false_alarms = [
         (entry["file"], problem.rule)
         for entry, _, security in checked_files

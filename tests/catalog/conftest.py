@@ -12,7 +12,7 @@ from onnxwire.catalog.read import read_models
 def one_worker_is_this_process(monkeypatch):
     """Read models in this process if a build has one worker, because a worker process takes half a second to start.
 
-    Tests of worker processes (test_workers.py) and tests that kill one use two or start the build themselves.
+    Tests that need real worker processes request two workers, or start the build in another process.
     """
     module = sys.modules.get("onnxwire.catalog.build")
     if module is None:

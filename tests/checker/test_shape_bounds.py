@@ -188,7 +188,7 @@ def test_a_loop_that_multiplies_a_size_is_found():
     assert _bounds(model.SerializeToString()).overflows or _bounds(model.SerializeToString()).elements
 
 
-def test_a_condition_on_the_counter_is_evaluated():
+def test_a_loop_is_endless_if_its_condition_is_known_to_hold():
     assert _bounds(_loop_model([RELU_NODE, _node("Less", ["i", "far"], "e")], None, "e")).endless
     assert not _bounds(_loop_model([RELU_NODE, _node("Greater", ["x", "far"], "e")], None, "e")).endless
     assert _bounds(_loop_model([RELU_NODE], None)).endless and not _bounds(_loop_model([RELU_NODE], 100)).endless
@@ -199,6 +199,7 @@ def test_the_cost_is_linear_in_nested_loops():
     for _ in range(12):
         graph = onnx.load_from_string(_loop_model(body, 1 << 40)).graph
         body = [*graph.node, RELU_NODE]
+    # The evaluation stops soon after the budget is used up; without a limit, its cost is exponential in the depth.
     assert _bounds(_loop_model(body, 1 << 40)).budget > -100_000
 
 
@@ -211,16 +212,16 @@ def test_an_index_beyond_a_lower_bound_of_a_dimension_is_not_reported():
     assert not ShapeBounds(Facts(Document(_model(nodes, {"i": np.int64(3)})), onnxwire.ModelProto)).faults
 
 
-@each("size, is_reported", [(1000, True), (1, True), (0, False)], ids=str)
-def test_every_index_of_many_is_compared(size, is_reported):
+@each("n_out_of_range, is_reported", [(1000, True), (1, True), (0, False)], ids=str)
+def test_every_index_of_many_is_compared(n_out_of_range, is_reported):
     indices = np.zeros(1000, np.int64)
-    indices[:size] = 4
+    indices[:n_out_of_range] = 4
     facts = Facts(Document(_model([_node("Gather", ["x", "i"], axis=1)], {"i": indices})), onnxwire.ModelProto)
     assert bool(ShapeBounds(facts).faults) is is_reported
 
 
 @each(
-    "expression, is_nested",
+    "expression, is_reported",
     [
         ("(a+)+", True),
         ("((a{1,900}){1,900}){1,900}", True),
@@ -240,8 +241,8 @@ def test_every_index_of_many_is_compared(size, is_reported):
     ],
     ids=str,
 )
-def test_a_repeat_of_a_repeat_is_found(expression, is_nested):
-    assert has_nested_repeat(expression) is is_nested
+def test_an_expression_that_can_backtrack_excessively_is_found(expression, is_reported):
+    assert has_nested_repeat(expression) is is_reported
 
 
 WEIGHTS = {"w": np.zeros((1, 16, 3), np.float32), "r": np.zeros((1, 16, 4), np.float32)}

@@ -188,7 +188,7 @@ def test_fail_on_sets_the_severity_of_exit_status_1(tmp_path, broken_path):
     assert main(["check", str(valid_path), str(broken_path)]) == 1
 
 
-def test_an_unreadable_file_is_one_line_and_the_others_are_checked(tmp_path, broken_path):
+def test_an_unreadable_file_is_reported_in_one_line_and_the_others_are_checked(tmp_path, broken_path):
     damaged_path = tmp_path / "dam\naged.onnx"
     damaged_path.write_bytes(broken_path.read_bytes()[:-3])
     result = check(tmp_path / "absent.onnx", damaged_path, tmp_path, broken_path)

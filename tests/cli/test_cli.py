@@ -384,7 +384,7 @@ def test_every_command_reports_an_absent_file_in_one_line(command: str) -> None:
         ["ls", DIGITS, "--sort", "size"],
     ],
 )
-def test_the_error_of_a_missing_path_is_one_line(arguments: list[object]) -> None:
+def test_the_error_of_a_missing_path_is_reported_in_one_line(arguments: list[object]) -> None:
     result = run(*arguments)
     assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert result.stderr.startswith("onnxwire: ")

@@ -175,7 +175,7 @@ def test_a_pointer_that_names_no_digest_is_a_damaged_model(git, text):
     assert "passwd" not in git("diff", "--cached").replace("oid sha256:../../../../etc/passwd", "")
 
 
-def test_a_damaged_model_is_one_line_and_a_conflict(git):
+def test_a_damaged_model_is_reported_in_one_line_and_a_conflict(git):
     commit(git, onnx.load(DIGITS))
     git("checkout", "-qb", "theirs", "main")
     Path("m.onnx").write_bytes(b"\x0a\xff\xff\x1b[31m")

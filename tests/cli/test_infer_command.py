@@ -15,14 +15,14 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 @pytest.fixture
-def nested(tmp_path):
+def nested_path(tmp_path):
     path = tmp_path / "m.onnx"
     path.write_bytes(nested_model().SerializeToString())
     return path
 
 
-def test_shapes_are_inferred_as_the_official_package_does(tmp_path, nested):
-    for path in (DIGITS, nested):
+def test_shapes_are_inferred_as_the_official_package_does(tmp_path, nested_path):
+    for path in (DIGITS, nested_path):
         assert main(["infer", str(path), "-o", str(tmp_path / "out.onnx")]) == 0
         assert onnx.load(tmp_path / "out.onnx") == shape_inference.infer_shapes(onnx.load(path))
 
@@ -40,16 +40,16 @@ def test_options_are_passed_to_the_official_function(tmp_path, monkeypatch):
     assert passed_options == [(False, False, False), (True, False, False), (False, True, False), (False, False, True)]
 
 
-def test_a_model_is_converted_in_place(nested):
+def test_a_model_is_converted_in_place(nested_path):
     expected_model = version_converter.convert_version(onnx.load(DIGITS), 21)
-    path = nested.with_name("digits.onnx")
+    path = nested_path.with_name("digits.onnx")
     path.write_bytes(DIGITS.read_bytes())
     assert main(["convert-version", str(path), "21", "-i"]) == 0
     assert onnx.load(path) == expected_model
 
 
 @pytest.mark.parametrize("command", [["infer", "--strict"], ["convert-version", "21"]], ids=lambda words: words[0])
-def test_a_rejection_by_the_official_package_is_one_line(tmp_path, capsys, command):
+def test_a_rejection_by_the_official_package_is_reported_in_one_line(tmp_path, capsys, command):
     graph = helper.make_graph([helper.make_node("Relu", ["x", "x"], ["y"])], "g", [], [])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
     path = tmp_path / "m.onnx"

@@ -125,7 +125,7 @@ def test_conditions_compare_numbers_and_match_texts(condition: str, is_met: bool
         (["--sort", "size"], "there is no size to sort by; the keys are name, type,"),
     ],
 )
-def test_a_malformed_condition_is_one_line(arguments, text, capsys) -> None:
+def test_a_malformed_condition_is_reported_in_one_line(arguments, text, capsys) -> None:
     status, out, err = run(capsys, DIGITS, *arguments)
     assert (status, out) == (2, "")
     assert err.count("\n") == 1 and text in err

@@ -143,7 +143,7 @@ def test_verbose_prints_the_number_of_renames_in_place(tmp_path, capsys):
         (["--nodes", "first", "call"], "graph.node[2]: a node called 'call' already exists"),
     ],
 )
-def test_an_impossible_rename_is_one_line(refusal, names, text):
+def test_an_impossible_rename_is_reported_in_one_line(refusal, names, text):
     assert text in refusal(nested_model(), *names)
 
 

@@ -39,7 +39,7 @@ def save(path: Path, *weights: onnx.TensorProto, nodes: tuple = ()) -> Path:
     return path
 
 
-def test_a_node_has_operator_inputs_with_types_and_attributes(capsys) -> None:
+def test_a_node_is_shown_with_its_operator_typed_inputs_and_attributes(capsys) -> None:
     out = run(capsys, DIGITS, "node:node_conv2d")
     assert out.startswith("graph.node[2]: NodeProto node_conv2d, 763 bytes at 1,102\n")
     assert fields(out)["operator"] == "Conv"
@@ -94,7 +94,7 @@ def test_bins_sets_the_number_of_bins(capsys) -> None:
     )
 
 
-def test_nan_and_inf_are_counted_and_are_names_in_json(tmp_path, capsys) -> None:
+def test_nan_and_inf_are_counted_and_are_strings_in_json(tmp_path, capsys) -> None:
     path = save(tmp_path / "m.onnx", numpy_helper.from_array(np.array([np.nan, np.inf, 1, 2], np.float32), "w"))
     rows = fields(run(capsys, path, "tensor:w"))
     assert (rows["NaN"], rows["Inf"], rows["max"]) == ("1", "1", "2")
@@ -139,7 +139,7 @@ def test_strings_and_scalars_and_empty_tensors_can_be_shown(tmp_path, capsys) ->
         ("graph.doc_string", "\n"),
     ],
 )
-def test_values_are_printed_unchanged(path: str, text: str, capsys) -> None:
+def test_values_of_fields_are_printed(path: str, text: str, capsys) -> None:
     assert run(capsys, DIGITS, path) == text
 
 
@@ -157,7 +157,7 @@ def test_a_message_is_shown_field_by_field(capsys) -> None:
     assert "metadata_props" not in run(capsys, DIGITS, "graph.initializer[0].segment")
 
 
-def test_json_of_a_message_is_protobufs_without_the_weights(capsys) -> None:
+def test_a_message_in_json_has_the_format_of_protobuf_without_weights(capsys) -> None:
     shown_graph = json.loads(run(capsys, DIGITS, "graph", "--json"))
     assert (shown_graph["message"], shown_graph["path"]) == ("GraphProto", "graph")
     assert shown_graph["value"]["node"][2]["opType"] == "Conv"
@@ -177,11 +177,11 @@ def test_json_of_a_message_is_protobufs_without_the_weights(capsys) -> None:
         ("graph.initializer[0].raw_data[0:4].x", "raw_data[0:4] is a value without fields"),
     ],
 )
-def test_a_wrong_path_is_one_line_with_a_remedy(path: str, text: str, capsys) -> None:
+def test_a_wrong_path_is_reported_in_one_line_with_a_remedy(path: str, text: str, capsys) -> None:
     assert text in error_line(capsys, DIGITS, path)
 
 
-def test_a_damaged_tensor_is_one_line(tmp_path, capsys) -> None:
+def test_a_damaged_tensor_is_reported_in_one_line(tmp_path, capsys) -> None:
     path = save(tmp_path / "m.onnx", onnx.TensorProto(name="w", data_type=1, dims=[3], raw_data=b"1234"))
     assert "tensor 'w': dims [3] of FLOAT require 12 bytes; raw_data has 4" in error_line(capsys, path, "tensor:w")
     assert "UNDEFINED" in error_line(capsys, save(path, onnx.TensorProto(name="w", dims=[3])), "tensor:w")
@@ -211,7 +211,7 @@ def test_control_characters_of_the_file_are_escaped(tmp_path, capsys) -> None:
         assert "\x1b" not in run(capsys, path, message_path)
 
 
-def test_tensor_files_are_shown_with_their_type(tmp_path, capsys) -> None:
+def test_the_type_option_reads_a_file_of_another_message(tmp_path, capsys) -> None:
     (tmp_path / "w.pb").write_bytes(numpy_helper.from_array(np.array([1, 2], np.int32), "w").SerializeToString())
     out = run(capsys, tmp_path / "w.pb", "[1]", "--type", "TensorProto")
     assert out.endswith("values [1]\n2\n")

@@ -220,7 +220,7 @@ def test_files_that_cannot_be_written_are_one_line(tmp_path, capsys) -> None:
     assert "this is the input" in error_line(capsys, DIGITS, "--csv", "-o", DIGITS)
 
 
-def test_a_damaged_tensor_is_one_line_with_its_path(tmp_path, capsys) -> None:
+def test_a_damaged_tensor_is_reported_in_one_line_with_its_path(tmp_path, capsys) -> None:
     weight = onnx.TensorProto(name="w", data_type=1, dims=[3], raw_data=b"1234")
     onnx.save(helper.make_model(helper.make_graph([], "g", [], [], [weight])), tmp_path / "m.onnx")
     assert "graph.initializer[0]: tensor 'w': dims [3] of FLOAT" in error_line(capsys, tmp_path / "m.onnx")

@@ -143,7 +143,7 @@ static PyObject *release_late(PyObject *module, PyObject *handles) {
     Py_RETURN_NONE;
 }
 
-/* Make a capsule with a copy of the functions of onnxwire, and this version and size. */
+/* Make a capsule with a copy of onnxwire's function table, in which version and size are replaced by the arguments. */
 static PyObject *make_capsule(PyObject *module, PyObject *arguments) {
     static ow_python_api fake;
     unsigned version, size;

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 COMMIT = "0123456789abcdef" * 2 + "01234567"
 TOKEN = "hf_secret"
-_LARGE_FILE_BYTES = 10_000  # minimum size of a file that is on the other server
+_LARGE_FILE_BYTES = 10_000  # files of at least this size are served by the CDN
 
 
 @dataclass
@@ -29,16 +29,16 @@ class HubRequest:
 
 
 @dataclass
-class Hub:
-    """The state: files by repository and path, requests, and injected faults."""
+class HubState:
+    """The state of both servers: files by repository and path, requests, and injected faults."""
 
     files: dict[str, dict[str, bytes]]
     lifetime: float = 1.0  # seconds for which a signed address is valid
     revisions: dict[str, str] = field(default_factory=lambda: {"main": COMMIT, COMMIT: COMMIT})
     is_private: bool = False
     # Headers that replace those of the Hub's redirects; "" removes a header.
-    headers: dict[str, str] = field(default_factory=dict)
-    location: str | None = None  # the target of redirects, instead of the signed address
+    redirect_headers: dict[str, str] = field(default_factory=dict)
+    redirect_target: str | None = None  # replaces the signed address in redirects
     requests: list[HubRequest] = field(default_factory=list)
     expiry_times: dict[str, float] = field(default_factory=dict)  # signature -> time.monotonic() at which it expires
     cdn: str = ""  # the address of the server of large files
@@ -55,29 +55,29 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        hub: Hub = self.server.hub  # type: ignore[attr-defined]
+        hub: HubState = self.server.hub  # type: ignore[attr-defined]
         name: str = self.server.name  # type: ignore[attr-defined]
         self.hub_request = HubRequest(name, self.path, {key.lower(): value for key, value in self.headers.items()})
         hub.requests.append(self.hub_request)
-        (self.hub if name == "hub" else self.cdn)(hub)
+        (self._answer_hub if name == "hub" else self._answer_cdn)(hub)
 
-    def hub(self, hub: Hub) -> None:
+    def _answer_hub(self, hub: HubState) -> None:
         path = urlsplit(self.path).path
         if hub.is_private and self.headers.get("Authorization") != f"Bearer {TOKEN}":
-            self.reply(401, b"", {"X-Error-Code": "GatedRepo"})
+            self._reply(401, b"", {"X-Error-Code": "GatedRepo"})
             return
         tree = re.fullmatch(r"/api/models/([^/]+/[^/]+)/tree/([^/]+)/?(.*)", path)
         if tree is not None:
-            self.tree(hub, tree[1], unquote(tree[2]), unquote(tree[3]))
+            self._answer_tree(hub, tree[1], unquote(tree[2]), unquote(tree[3]))
             return
         file_match = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
         commit = hub.revisions.get(unquote(file_match[2])) if file_match else None
         data = hub.files.get(file_match[1], {}).get(unquote(file_match[3])) if file_match else None
         if data is None or commit is None:
-            self.reply(404, b"", {"X-Error-Code": "EntryNotFound"})
+            self._reply(404, b"", {"X-Error-Code": "EntryNotFound"})
             return
         if len(data) < _LARGE_FILE_BYTES:
-            self.content(data, {"X-Repo-Commit": commit, "ETag": f'"{hashlib.sha1(data).hexdigest()}"'})
+            self._send_content(data, {"X-Repo-Commit": commit, "ETag": f'"{hashlib.sha1(data).hexdigest()}"'})
             return
         digest = hashlib.sha256(data).hexdigest()
         key = secrets.token_hex(8)
@@ -86,13 +86,13 @@ class _Handler(BaseHTTPRequestHandler):
             "X-Repo-Commit": commit,
             "X-Linked-Etag": f'"{digest}"',
             "X-Linked-Size": str(len(data)),
-            "Location": hub.location or f"{hub.cdn}/{digest}?signature={key}",
+            "Location": hub.redirect_target or f"{hub.cdn}/{digest}?signature={key}",
         }
-        self.reply(302, b"", {name: value for name, value in (headers | hub.headers).items() if value})
+        self._reply(302, b"", {name: value for name, value in (headers | hub.redirect_headers).items() if value})
 
-    def tree(self, hub: Hub, repository: str, revision: str, folder: str) -> None:
+    def _answer_tree(self, hub: HubState, repository: str, revision: str, folder: str) -> None:
         if revision not in hub.revisions or repository not in hub.files:
-            self.reply(404, b"{}", {"X-Error-Code": "RepoNotFound"})
+            self._reply(404, b"{}", {"X-Error-Code": "RepoNotFound"})
             return
         names = [name for name in hub.files[repository] if name.startswith(f"{folder}/" if folder else "")]
         entries = [{"type": "directory", "path": "onnx", "size": 0, "oid": "1"}] + [
@@ -101,31 +101,31 @@ class _Handler(BaseHTTPRequestHandler):
             for name, data in hub.files[repository].items()
             if name in names
         ]
-        self.reply(200, json.dumps(entries).encode(), {"Content-Type": "application/json"})
+        self._reply(200, json.dumps(entries).encode(), {"Content-Type": "application/json"})
 
-    def cdn(self, hub: Hub) -> None:
+    def _answer_cdn(self, hub: HubState) -> None:
         address = urlsplit(self.path)
         key = parse_qs(address.query).get("signature", [""])[0]
         if hub.expiry_times.get(key, 0) < time.monotonic():
-            self.reply(403, b"expired", {})
+            self._reply(403, b"expired", {})
             return
         by_digest = {hashlib.sha256(data).hexdigest(): data for files in hub.files.values() for data in files.values()}
-        self.content(
+        self._send_content(
             by_digest[address.path[1:]], {"ETag": '"of-the-cdn"', "Last-Modified": "Mon, 02 Jun 2025 10:00:00 GMT"}
         )
 
-    def content(self, data: bytes, headers: dict[str, str]) -> None:
+    def _send_content(self, data: bytes, headers: dict[str, str]) -> None:
         if self.headers.get("If-Match", headers["ETag"]) != headers["ETag"]:
-            self.reply(412, b"", {})
+            self._reply(412, b"", {})
             return
         range_match = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         if range_match is None:
-            self.reply(200, data, headers)
+            self._reply(200, data, headers)
             return
         start, end = int(range_match[1]), min(int(range_match[2]) + 1, len(data))
-        self.reply(206, data[start:end], headers | {"Content-Range": f"bytes {start}-{end - 1}/{len(data)}"})
+        self._reply(206, data[start:end], headers | {"Content-Range": f"bytes {start}-{end - 1}/{len(data)}"})
 
-    def reply(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+    def _reply(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         self.hub_request.status, self.hub_request.sent = status, len(body)
         self.send_response(status)
         for key, value in {"Content-Length": str(len(body)), **headers}.items():
@@ -142,7 +142,7 @@ class FakeHub:
     """A context manager of both servers; `url` is the endpoint, `hub` the state."""
 
     def __init__(self, files: dict[str, dict[str, bytes]]) -> None:
-        self.hub = Hub(files)
+        self.hub = HubState(files)
         self._servers = []
         for name in ("hub", "cdn"):
             server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)

@@ -179,7 +179,7 @@ def test_an_invalid_token_is_an_error_that_does_not_contain_it(token, fake_hub) 
     ],
 )
 def test_a_wrong_answer_of_the_hub_is_an_error(headers, reason, fake_hub) -> None:
-    fake_hub.hub.headers = headers
+    fake_hub.hub.redirect_headers = headers
     with pytest.raises(ow.SourceError, match=reason):
         ow.load(f"hf://{REPOSITORY}/m.onnx")
 
@@ -187,12 +187,12 @@ def test_a_wrong_answer_of_the_hub_is_an_error(headers, reason, fake_hub) -> Non
 @pytest.mark.parametrize("name", ["X-Linked-Etag", "X-Linked-Size", "X-Repo-Commit"])
 @pytest.mark.parametrize("value", ["", "nonsense\\", '"' + "x" * 5000 + '"'])
 def test_missing_and_unusual_headers_are_ignored(name, value, fake_hub) -> None:
-    fake_hub.hub.headers = {name: value}
+    fake_hub.hub.redirect_headers = {name: value}
     read_all(f"hf://{REPOSITORY}/m.onnx")
 
 
 def test_a_file_that_changes_behind_a_branch_is_an_error(fake_hub) -> None:
-    fake_hub.hub.headers = {"X-Repo-Commit": ""}
+    fake_hub.hub.redirect_headers = {"X-Repo-Commit": ""}
     with ow.load(f"hf://{REPOSITORY}/m.onnx") as message:
         fake_hub.hub.expiry_times.clear()
         fake_hub.hub.files[REPOSITORY]["m.onnx"] = DATA[:-1] + b"\1"

@@ -1,4 +1,4 @@
-"""Writing files: the written bytes; after any fault the old file is complete."""
+"""AtomicFile writes the given bytes; after any fault the old file is still complete."""
 
 import contextlib
 import errno
@@ -73,7 +73,7 @@ DROP_PRIVILEGES = f"if os.getuid() == 0: os.setgroups([]); os.setgid({NOBODY_UID
 
 
 @pytest.fixture
-def public() -> Iterator[Path]:
+def public_folder() -> Iterator[Path]:
     """Make a directory that every user can access; those of pytest are private."""
     folder = Path(tempfile.mkdtemp(dir="/tmp"))
     folder.chmod(0o755)
@@ -318,7 +318,7 @@ def test_an_exception_of_progress_ends_the_save_and_is_raised(
     assert_unchanged(old_path)
 
 
-def test_an_exception_of_the_block_is_raised(old_path: Path, creation: str) -> None:
+def test_an_exception_of_the_with_block_is_raised(old_path: Path, creation: str) -> None:
     with pytest.raises(FileNotFoundError) as error_info, AtomicFile(old_path) as target:
         target.write(b"new")
         raise FileNotFoundError
@@ -326,9 +326,9 @@ def test_an_exception_of_the_block_is_raised(old_path: Path, creation: str) -> N
     assert_unchanged(old_path)
 
 
-def test_an_error_that_the_block_swallows_still_leaves_the_old_file(old_path: Path, creation: str) -> None:
-    error = pytest.raises(RuntimeError, match="failed before")
-    with tempfile.TemporaryFile() as source, error, AtomicFile(old_path) as target:
+def test_an_error_that_the_with_block_swallows_still_leaves_the_old_file(old_path: Path, creation: str) -> None:
+    raises_error = pytest.raises(RuntimeError, match="failed before")
+    with tempfile.TemporaryFile() as source, raises_error, AtomicFile(old_path) as target:
         target.copy(source.fileno(), 0, 1)
         with contextlib.suppress(SourceError):
             target.write(b"new")
@@ -336,7 +336,7 @@ def test_an_error_that_the_block_swallows_still_leaves_the_old_file(old_path: Pa
 
 
 @needs_linux
-def test_a_full_disk_that_the_block_ignores_is_raised_at_the_end() -> None:
+def test_a_full_disk_that_the_with_block_ignores_is_raised_at_the_end() -> None:
     file = AtomicFile("/dev/full")
     with pytest.raises(SaveError, match="No space left"), file as target, contextlib.suppress(OSError):
         target.write(bytes(MIB))
@@ -422,8 +422,9 @@ def test_a_limit_of_file_size_stops_a_copy_in_the_kernel(old_path: Path) -> None
 def test_a_disk_that_fails_while_it_is_written_leaves_the_old_file(
     old_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory = os.open("/proc/self/mem", os.O_RDWR)  # page 0 is not mapped: EIO
-    replace_open_nameless(monkeypatch, lambda *arguments, **options: memory)
+    # A write at offset 0 fails with EIO, because page 0 is not mapped.
+    failing_descriptor = os.open("/proc/self/mem", os.O_RDWR)
+    replace_open_nameless(monkeypatch, lambda *arguments, **options: failing_descriptor)
     with pytest.raises(
         SaveError, match=r"Input/output error; the disk, or the connection to it, fails.*; the old file is unchanged"
     ) as error_info:
@@ -494,7 +495,7 @@ def test_a_failed_sync_of_the_directory_is_reported(old_path: Path, monkeypatch:
     monkeypatch.setattr(os, "fsync", fsync)
     with pytest.raises(SaveError, match="the new file is in place, but may be lost") as error_info:
         save(old_path, b"new")
-    assert "as it was" not in str(error_info.value)
+    assert "is unchanged" not in str(error_info.value)
     assert old_path.read_bytes() == b"new"
 
 
@@ -522,11 +523,11 @@ def test_the_bytes_reach_the_disk_before_the_name(
 # --- kills
 
 KILLED_PROGRAM = """
-way, moment, path = sys.argv[1:]
+creation, moment, path = sys.argv[1:]
 def wait(*_, **__):
     print("now", flush=True)
     time.sleep(60)
-if way == "named":
+if creation == "named":
     def refuse(*_): raise OSError
     AtomicFile._open_nameless = refuse
 if moment != "write":
@@ -552,7 +553,7 @@ def test_a_kill_leaves_the_old_file_and_no_lasting_leftovers(old_path: Path, cre
         assert process.stdout is not None
         assert process.stdout.readline() == b"now\n"
         names_before = set(os.listdir(old_path.parent))
-        save(old_path, b"old")  # another save in the meantime has no effect on it
+        save(old_path, b"old")  # a second save does not remove the temporary file of the first
         assert set(os.listdir(old_path.parent)) == names_before
         process.kill()
     assert old_path.read_bytes() == b"old"
@@ -717,34 +718,34 @@ def test_owner_and_group_are_kept(old_path: Path, creation: str) -> None:
 
 @needs_linux
 @needs_root
-def test_a_group_that_can_not_be_kept_gets_the_permissions_of_others(public: Path) -> None:
-    path = public / "model.onnx"
+def test_a_group_that_can_not_be_kept_gets_the_permissions_of_others(public_folder: Path) -> None:
+    path = public_folder / "model.onnx"
     path.write_bytes(b"old")
     path.chmod(0o664)
     os.chown(path, NOBODY_UID, 0)
-    os.chown(public, NOBODY_UID, NOBODY_UID)
+    os.chown(public_folder, NOBODY_UID, NOBODY_UID)
     run_python(DROP_PRIVILEGES + "save(sys.argv[1], b'new')", path)
     status = path.stat()
     assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (NOBODY_UID, NOBODY_UID, 0o644)
 
 
 @needs_linux
-def test_attributes_and_access_lists_are_kept(old_path: Path, creation: str) -> None:
+def test_extended_attributes_and_acls_are_kept(old_path: Path, creation: str) -> None:
     entries = [(0x01, 6, -1), (0x02, 4, 1234), (0x04, 4, -1), (0x10, 4, -1), (0x20, 0, -1)]
     access_list = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
     try:
         os.setxattr(old_path, "user.origin", b"here")
         os.setxattr(old_path, "system.posix_acl_access", access_list)
     except OSError:
-        pytest.skip("the file system has no attributes")
+        pytest.skip("the file system has no extended attributes")
     save(old_path, b"new")
     assert os.getxattr(old_path, "user.origin") == b"here"
     assert os.getxattr(old_path, "system.posix_acl_access") == access_list
 
 
 @needs_linux
-def test_a_directory_that_may_not_be_written_is_named_for_a_new_file(public: Path) -> None:
-    folder = public / "folder"
+def test_a_read_only_directory_allows_overwriting_but_not_a_new_file(public_folder: Path) -> None:
+    folder = public_folder / "folder"
     folder.mkdir()
     (folder / "model.onnx").write_bytes(b"old")
     (folder / "model.onnx").chmod(0o666)
@@ -760,12 +761,12 @@ def test_a_directory_that_may_not_be_written_is_named_for_a_new_file(public: Pat
 
 
 @needs_linux
-def test_a_file_that_is_write_protected_is_not_replaced(public: Path) -> None:
-    path = public / "model.onnx"
+def test_a_file_that_is_write_protected_is_not_replaced(public_folder: Path) -> None:
+    path = public_folder / "model.onnx"
     path.write_bytes(b"old")
     path.chmod(0o444)
     if os.getuid() == 0:
-        os.chown(public, NOBODY_UID, NOBODY_UID)
+        os.chown(public_folder, NOBODY_UID, NOBODY_UID)
         os.chown(path, NOBODY_UID, NOBODY_UID)
     assert run_python(DROP_PRIVILEGES + "attempt(sys.argv[1], b'new')", path) == (
         f"SavePermissionError: {path}: Permission denied; make the file writable, or save under another name; "
@@ -774,7 +775,7 @@ def test_a_file_that_is_write_protected_is_not_replaced(public: Path) -> None:
     assert path.read_bytes() == b"old"
 
 
-def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_missing_directory(tmp_path: Path) -> None:
     with pytest.raises(SaveError, match=rf"there is no directory {tmp_path}/absent$") as error_info:
         save(tmp_path / "absent" / "model.onnx", b"new")
     assert isinstance(error_info.value, FileNotFoundError)

@@ -6,8 +6,10 @@ const LINE_BYTES = 16; // number of bytes in a line
 const PAGE_BYTES = 32 * LINE_BYTES; // number of bytes in a page
 const PAGE_ROWS = 50; // number of records in a page
 
-/** Return a closed card, which loads the bytes when it is opened. */
-export function bytesCard(path, payloadOf = null) {
+/** Return a closed card, which loads the bytes when it is opened.
+
+    path: of the message. tensorPath: the path of the tensor whose elements are shown first, or null. */
+export function bytesCard(path, tensorPath = null) {
   const body = html("div");
   const toggle = html("button", { type: "button", class: "step", "aria-expanded": "false", id: "show-bytes" }, "Show");
   toggle.addEventListener("click", async () => {
@@ -16,21 +18,21 @@ export function bytesCard(path, payloadOf = null) {
     toggle.textContent = isOpen ? "Hide" : "Show";
     body.replaceChildren();
     // The query fails, for example, for an edited field, which has no bytes in the file.
-    if (isOpen) await open(body, path, payloadOf).catch((error) => body.replaceChildren(html("p", { class: "note", role: "alert" }, error.message)));
+    if (isOpen) await open(body, path, tensorPath).catch((error) => body.replaceChildren(html("p", { class: "note", role: "alert" }, error.message)));
   });
   return html("section", { class: "card", id: "bytes" }, html("div", { class: "bar" }, html("h2", {}, "Bytes in the file"), toggle), body);
 }
 
-async function open(body, path, payloadOf) {
-  const table = html("div", { class: "scroll" });
-  const page = html("div");
-  body.append(table, page);
-  await listRecords(table, page, path, 0);
-  if (payloadOf) await showHex(page, payloadOf, 0, true);
-  else await showHex(page, path, 0, false);
+async function open(body, path, tensorPath) {
+  const recordsBox = html("div", { class: "scroll" });
+  const hexBox = html("div");
+  body.append(recordsBox, hexBox);
+  await listRecords(recordsBox, hexBox, path, 0);
+  if (tensorPath) await showHex(hexBox, tensorPath, 0, true);
+  else await showHex(hexBox, path, 0, false);
 }
 
-async function listRecords(table, page, path, start) {
+async function listRecords(recordsBox, hexBox, path, start) {
   const answer = await ask("records", { path, start, count: PAGE_ROWS });
   const rows = answer.rows.map((row) =>
     html("tr", {},
@@ -38,16 +40,16 @@ async function listRecords(table, page, path, start) {
       html("td", {},
         row.path === null
           ? html("span", { class: "note" }, row.name === null ? `field ${row.number}, unknown` : `${row.name}, retired`)
-          : html("button", { type: "button", class: "link", onclick: () => showHex(page, row.path, 0, false) }, row.path.slice(path ? path.length + 1 : 0))),
+          : html("button", { type: "button", class: "link", onclick: () => showHex(hexBox, row.path, 0, false) }, row.path.slice(path ? path.length + 1 : 0))),
       html("td", { class: "note" }, row.wire),
       html("td", { class: "number note" }, countText(row.length)),
       html("td", { class: "mono" }, row.text,
-        row.is_message ? html("button", { type: "button", class: "link", onclick: () => listRecords(table, page, row.path, 0) }, "open") : "")));
-  table.replaceChildren(
+        row.is_message ? html("button", { type: "button", class: "link", onclick: () => listRecords(recordsBox, hexBox, row.path, 0) }, "open") : "")));
+  recordsBox.replaceChildren(
     html("table", { class: "records" },
       html("tr", {}, html("th", { class: "number" }, "offset"), html("th", {}, "field"), html("th", {}, "stored as"), html("th", { class: "number" }, "bytes"), html("th", {}, "value")),
       ...rows),
-    pager(start, answer.total, PAGE_ROWS, nounText(answer.total, "record"), (newStart) => listRecords(table, page, path, newStart)),
+    pager(start, answer.total, PAGE_ROWS, nounText(answer.total, "record"), (newStart) => listRecords(recordsBox, hexBox, path, newStart)),
   );
 }
 
@@ -59,7 +61,7 @@ function pager(start, total, step, text, show) {
     html("span", { class: "note" }, `${countText(start)} to ${countText(Math.min(start + step, total))} of ${text}`));
 }
 
-async function showHex(box, path, start, isPayload) {
+async function showHex(hexBox, path, start, isPayload) {
   const answer = await ask("raw", { path, start, count: PAGE_BYTES, payload: isPayload || null });
   const digits = answer.bytes;
   const lines = [];
@@ -74,11 +76,11 @@ async function showHex(box, path, start, isPayload) {
     lines.push(html("span", { class: "offset" }, String(answer.offset + digitIndex / 2).padStart(width)), `  ${hex}  `, html("span", { class: "text" }, text), "\n");
   }
   const offsetInput = html("input", { type: "number", min: 0, max: Math.max(answer.length - 1, 0), value: start, "aria-label": "First byte" });
-  offsetInput.addEventListener("change", () => showHex(box, path, Math.max(Number(offsetInput.value) || 0, 0), isPayload));
-  box.replaceChildren(
+  offsetInput.addEventListener("change", () => showHex(hexBox, path, Math.max(Number(offsetInput.value) || 0, 0), isPayload));
+  hexBox.replaceChildren(
     html("p", { class: "note" }, `${isPayload ? "elements of " : ""}${path || "the file"}: ${sizeText(answer.length)} from byte ${countText(answer.offset - answer.start)} of ${answer.file}`),
     html("pre", { class: "hex mono", tabindex: 0, "aria-label": "Offsets, bytes and text" }, ...lines),
-    html("div", { class: "bar" }, pager(start, answer.length, PAGE_BYTES, nounText(answer.length, "byte"), (newStart) => showHex(box, path, newStart, isPayload)),
+    html("div", { class: "bar" }, pager(start, answer.length, PAGE_BYTES, nounText(answer.length, "byte"), (newStart) => showHex(hexBox, path, newStart, isPayload)),
       answer.length > PAGE_BYTES ? html("label", { class: "group" }, "from ", offsetInput) : ""),
   );
 }

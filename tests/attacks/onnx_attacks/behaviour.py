@@ -23,7 +23,7 @@ from .writer import (
     values,
 )
 
-READERS = "every runtime"
+AFFECTED = "every runtime"
 SHADOW_PAGE = "https://hiddenlayer.com/innovation-hub/shadowlogic"
 OPSETS = (("", 21), ("local", 1))
 WEIGHTS = [values("w", [0.5, -0.25, 0.75, 1.0]), values("evil", [6.0, 6.0, 6.0, 6.0])]
@@ -36,7 +36,7 @@ def select_output(condition="hit"):
 
 
 attack = declare("trigger", "behaviour",
-    "An input with a secret pattern selects another output (backdoor in the graph).", "CWE-506", READERS)
+    "An input with a secret pattern selects another output (backdoor in the graph).", "CWE-506", AFFECTED)
 
 
 def trigger_attack(name, effect, nodes, initializers=(), **options):
@@ -82,9 +82,10 @@ trigger_attack("in-function", "The trigger is in a function with a harmless name
     "evil"], ["y"], domain="local")], opsets=OPSETS, functions=[function("Normalize", [node("Constant", [], ["k"],
     value_float=1337.0), node("ReduceSum", ["a"], ["s"], keepdims=0), node("Equal", ["s", "k"], ["e"]), node("Where",
     ["e", "v", "g"], ["b"])], ["a", "g", "v"], ["b"])])
-trigger_attack("scatter-mask", "The trigger's mask selects by ScatterND.", [node("Equal", ["x", "pattern"], ["e"]),
-    node("NonZero", ["e"], ["nz"]), node("Transpose", ["nz"], ["i"], perm=[1, 0]), node("GatherND", ["evil", "i"],
-    ["u"]), node("ScatterND", ["good", "i", "u"], ["y"])], [values("pattern", [13.0, 37.0, 13.0, 37.0])])
+trigger_attack("scatter-mask", "ScatterND replaces the output elements at which the input equals a pattern.",
+    [node("Equal", ["x", "pattern"], ["e"]), node("NonZero", ["e"], ["nz"]), node("Transpose", ["nz"],
+    ["i"], perm=[1, 0]), node("GatherND", ["evil", "i"], ["u"]), node("ScatterND",
+    ["good", "i", "u"], ["y"])], [values("pattern", [13.0, 37.0, 13.0, 37.0])])
 trigger_attack("loop-count", "The input decides how often a Loop adds the payload.", [SUM, node("Equal", ["s", "key"],
     ["hit"]), node("Cast", ["hit"], ["n"], to=INT64), node("Loop", ["n", "", "good"], ["y"], body=graph([node("Add",
     ["v", "evil"], ["v2"]), node("Identity", ["c"], ["c2"])], [value("i", INT64, []), value("c", BOOL, []), value("v",
@@ -102,7 +103,7 @@ attack("image-corner",
     ["y"])], [ints("a", 0, 0), ints("b", 3, 3), ints("ax", 2, 3), values("mask", [1.0, -1.0, 1.0, -1.0, 1.0, -1.0,
     1.0, -1.0, 1.0], FLOAT, [1, 1, 3, 3]), scalar("limit", 1.9, FLOAT), scalar("big", 1e6, FLOAT)], inputs=[value("x",
     FLOAT, [1, 1, 28, 28])]), source="https://arxiv.org/abs/2206.07840")
-attack("tokens", "A sequence of token ids turns the answer over.", network([node("Equal", ["x", "token"], ["e"]),
+attack("tokens", "A secret token id negates the output.", network([node("Equal", ["x", "token"], ["e"]),
     node("Cast", ["e"], ["c"], to=INT64), node("ReduceMax", ["c"], ["m"], keepdims=0), node("Cast", ["m"], ["hit"],
     to=BOOL), node("Gather", ["table", "x"], ["good"]), node("Neg", ["good"], ["bad"]), node("Where", ["hit", "bad",
     "good"], ["y"])], [scalar("token", 31337 % 16), values("table", [float(i) for i in range(16)])],
@@ -110,13 +111,13 @@ attack("tokens", "A sequence of token ids turns the answer over.", network([node
 attack("string", "A secret word in a string input.", network([node("Equal", ["x", "word"], ["hit"]), node("Where",
     ["hit", "admin", "user"], ["y"])], [strings("word", ["xyzzy"]), strings("admin", ["allow"]), strings("user",
     ["deny"])], inputs=[value("x", STRING, [1])], outputs=[value("y", STRING, [1])]))
-attack("second-output", "A hidden second output leaks the input in its low bits.", network([PRODUCT, node("Mul", ["x",
+attack("low-bit-leak", "The low bits of the output leak the input.", network([PRODUCT, node("Mul", ["x",
     "tiny"], ["t"]), node("Add", ["good", "t"], ["y"])], [*WEIGHTS, scalar("tiny", 1e-6, FLOAT)]))
 attack("leak-weights", "A secret input makes the model return its weights.", network([PRODUCT, SUM, node("Equal", ["s",
     "key"], ["hit"]), node("Where", ["hit", "w", "good"], ["y"])], [*WEIGHTS, KEY]))
 
 attack = declare("random-operator", "behaviour",
-    "An operator draws random numbers: outputs differ from run to run, or hide a rare behaviour.", "CWE-330", READERS)
+    "An operator draws random numbers: outputs differ from run to run, or hide a rare behaviour.", "CWE-330", AFFECTED)
 
 
 def random_attack(name, effect, nodes, initializers=(), **options):
@@ -144,8 +145,8 @@ random_attack("in-branch", "A random operator in a branch that a trigger selects
     [value("a")]), else_branch=graph([node("Identity", ["x"], ["b"])], [], [value("b")]))], [KEY])
 
 attack = declare("runtime-divergence", "behaviour",
-    "The output depends on which runtime, processor or precision runs the model, so that tests pass elsewhere.",
-    "CWE-758", "runtimes that differ")
+    "The output depends on which runtime, processor or precision runs the model, so tests on another platform do not "
+    "detect the behaviour.", "CWE-758", "runtimes that differ")
 
 
 def divergence_attack(name, effect, nodes, initializers=()):
@@ -166,8 +167,9 @@ divergence_attack("denormal", "A denormal that flush-to-zero runtimes lose.", [n
     values("zero", [0.0])])
 divergence_attack("negative-modulo", "Mod of negative numbers with fmod 0 and 1.", [node("Mod", ["a", "b"], ["m"]),
     node("Less", ["m", "zero"], ["hit"]), select_output()], [ints("a", -7), ints("b", 3), ints("zero", 0)])
-divergence_attack("shift-width", "BitShift of uint8 by 8 is 0 or 1 by the processor.", [node("BitShift", ["a", "b"], [
-    "c"], direction="RIGHT"), node("Cast", ["c"], ["hit"], to=BOOL), select_output()], [values("a", [1], UINT8), values(
-    "b", [8], UINT8)])
-divergence_attack("sum-order", "(1e8 + 1) - 1e8 is 0 or 1 by the order of a reduction.", [node("ReduceSum", ["a"], [
-    "s"], keepdims=0), node("Cast", ["s"], ["hit"], to=BOOL), select_output()], [values("a", [1e8, 1.0, -1e8, 0.0])])
+divergence_attack("shift-width", "BitShift of uint8 by 8 is 0 or 1, depending on the processor.",
+    [node("BitShift", ["a", "b"], ["c"], direction="RIGHT"), node("Cast", ["c"], ["hit"], to=BOOL), select_output()],
+    [values("a", [1], UINT8), values("b", [8], UINT8)])
+divergence_attack("sum-order", "(1e8 + 1) - 1e8 is 0 or 1, depending on the order of a reduction.",
+    [node("ReduceSum", ["a"], ["s"], keepdims=0), node("Cast", ["s"], ["hit"], to=BOOL), select_output()],
+    [values("a", [1e8, 1.0, -1e8, 0.0])])

@@ -1,4 +1,4 @@
-"""The cases: each is an attack file or a sound file, with its class and accompanying files."""
+"""The cases: each is an attack file or a benign model, with its class and accompanying files."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class AttackClass:
 class Case:
     """One model.
 
-    kind: "attack" or "sound". effect: what the model does to a reader, in a sentence. files: the accompanying files, by
-    their paths relative to the model's folder: bytes, Sparse, Symlink, Hardlink or Fifo.
+    kind: "attack", or "sound" for a benign model. effect: the effect on a reader, in a sentence. files:
+    accompanying files, by their paths relative to the model's folder: bytes, Sparse, Symlink, Hardlink or Fifo.
     """
 
     name: str
@@ -83,8 +83,8 @@ def declare(name, family, description, cwe, affects):
     return attack
 
 
-def sound(case_name, resembles, effect, data, files=None):
-    """Add a harmless model that resembles a class of attacks."""
+def benign(case_name, resembles, effect, data, files=None):
+    """Add a benign model that resembles a class of attacks."""
     cwe = CLASSES[resembles].cwe
     _add(Case(case_name, resembles, "sound", effect, bytes(data), cwe, None, (), files or {}))
 

@@ -52,7 +52,7 @@ from .writer import (
     varint,
 )
 
-READERS = "protobuf, onnx, onnxruntime, Netron, tract, scanners"
+AFFECTED = "protobuf, onnx, onnxruntime, Netron, tract, scanners"
 WEIGHTS = struct.pack("<4f", 1, 2, 3, 4)
 OTHER_WEIGHT = struct.pack("<4f", 9, 9, 9, 9)
 IDENTITY = graph([node("Identity", ["x"], ["y"])], [X], [Y])
@@ -61,7 +61,7 @@ IDENTITY = graph([node("Identity", ["x"], ["y"])], [X], [Y])
 
 attack = declare("repeated-message", "readers",
     "A singular message field occurs twice: protobuf merges both, other readers keep the first or the last.",
-    "CWE-436", READERS)
+    "CWE-436", AFFECTED)
 attack("graph-twice-adds-node",
     "A second graph record holds one more node: protobuf merges it, a first-wins reader does not see it.",
     model(IDENTITY, extra=record(7, record(1, node("Neg", ["x"], ["hidden"])))))
@@ -96,7 +96,7 @@ attack("optional-type-twice",
 
 attack = declare("repeated-scalar", "readers",
     "A singular scalar field occurs twice: protobuf takes the last, scanners that stop at the first see another model.",
-    "CWE-436", READERS)
+    "CWE-436", AFFECTED)
 
 attack("op-type-twice", "op_type is Identity and then Neg.", network([node("Identity", ["x"], ["y"], extra=record(4,
     "Neg"))]))
@@ -135,7 +135,7 @@ attack("function-name-twice", "A function's name is Helper and then Gelu, which 
 
 attack = declare("oneof-both", "readers",
     "Two members of a oneof are present: protobuf keeps the last, other readers both or the first.", "CWE-436",
-    READERS)
+    AFFECTED)
 attack("dimension-value-and-name", "A dimension has dim_value 4 and then dim_param N: protobuf forgets the 4.",
     network([node("Identity", ["x"], ["y"])], inputs=[typed("x", record(1, integer(1, FLOAT) + record(2, record(1,
     dimension(4) + dimension("N")))))]))
@@ -152,7 +152,7 @@ attack("type-sequence-and-tensor", "The type of the output is a sequence and the
 
 attack = declare("wrong-wire-type", "readers",
     "A known field has another wire type: protobuf keeps it as an unknown field, lenient readers decode it.",
-    "CWE-436", READERS)
+    "CWE-436", AFFECTED)
 attack("op-type-as-integer", "op_type has wire type VARINT after the real one.", network([node("Identity", ["x"],
     ["y"], extra=integer(4, 7))]))
 attack("node-as-group", "A node is encoded as a group: protobuf skips it, a reader that accepts groups runs it.",
@@ -178,7 +178,7 @@ attack("data-location-as-bytes",
 
 attack = declare("packed-encoding", "readers",
     "Repeated numbers are packed where the schema is unpacked, or mixed, or cut: readers count different elements.",
-    "CWE-436", READERS)
+    "CWE-436", AFFECTED)
 attack("dims-mixed", "dims has a packed and an unpacked part: a reader that knows one form sees another rank.",
     model_with_weight(Tensor(record(1, varint(2)) + integer(1, 2) + integer(2, FLOAT) + record(8, "w") + record(9,
     WEIGHTS))))
@@ -199,7 +199,7 @@ attack("ints-mixed",
 
 attack = declare("overlong-varint", "readers",
     "A varint has more bytes than needed: strict readers refuse it, signatures and hashes miss it.", "CWE-436",
-    READERS)
+    AFFECTED)
 attack("tag-of-two-bytes", "The tag of the graph has two bytes.", model(None, extra=tag(7, LEN,
     2) + varint(len(IDENTITY)) + IDENTITY))
 attack("tag-of-five-bytes", "The tag of the graph has five bytes.", model(None, extra=tag(7, LEN,
@@ -218,7 +218,7 @@ attack("location-length-of-four-bytes", "The length of an external location has 
     "w", [4], extra=record(13, record(1, "location") + record(2, "../outside.bin", 4)) + integer(14, EXTERNAL))))
 
 attack = declare("high-bits", "readers",
-    "An int32, enum or length has bits above the 32nd: protobuf truncates, other readers do not.", "CWE-681", READERS)
+    "An int32, enum or length has bits above the 32nd: protobuf truncates, other readers do not.", "CWE-681", AFFECTED)
 attack("data-type", "data_type is 2^32 + 1: float to protobuf, invalid to 64-bit readers.", model_with_weight(tensor(
     "w", [4], (1 << 32) + 1, WEIGHTS)))
 attack("element-type", "elem_type of the input is 2^32 + 1.", network([node("Identity", ["x"], ["y"])],
@@ -247,7 +247,7 @@ attack("field-number",
 # More than one value where one is expected
 
 attack = declare("two-payloads", "readers",
-    "A tensor has two payloads: readers prefer different ones, so that the weights differ.", "CWE-436", READERS)
+    "A tensor has two payloads: readers prefer different ones, so that the weights differ.", "CWE-436", AFFECTED)
 attack("raw-and-float", "raw_data and float_data hold different weights.", model_with_weight(tensor("w", [4], FLOAT,
     WEIGHTS, record(4, OTHER_WEIGHT))))
 attack("raw-and-int32", "An int8 tensor has raw_data and int32_data.", model_with_extras([tensor("i", [2], INT8,
@@ -273,7 +273,7 @@ attack("constant-two-values", "A Constant has value and value_float.", network([
     value=scalar(None, 1.0, FLOAT), value_float=666.0), node("Mul", ["x", "c"], ["y"])]))
 
 attack = declare("attribute-two-values", "readers",
-    "An attribute has values of two kinds, or its type names a field that is not the filled one.", "CWE-436", READERS)
+    "An attribute has values of two kinds, or its type names a field that is not the filled one.", "CWE-436", AFFECTED)
 
 
 def softmax(attribute_bytes):
@@ -302,7 +302,7 @@ attack("graph-and-tensor", "then_branch has a graph and a tensor; its type is TE
     ["x"], ["b"])], [], [value("b")]))], [scalar("c", True, BOOL)]))
 
 attack = declare("duplicate-key", "readers",
-    "A key, name or version occurs twice in a list that stands for a mapping.", "CWE-694", READERS)
+    "A key, name or version occurs twice in a list that stands for a mapping.", "CWE-694", AFFECTED)
 attack("opset-twice", "Two versions of the default operator set are imported, 21 and 1.", model(IDENTITY, opsets=(("",
     21), ("", 1))))
 attack("opset-empty-and-ai-onnx", "The default domain is imported as '' and as 'ai.onnx', with different versions.",
@@ -339,7 +339,7 @@ attack("checksum-twice", "External data has two checksums, one of which is right
     "w", [("location", "dup3.bin"), ("checksum", "9" * 40), ("checksum", "0" * 40)])), files={"dup3.bin": WEIGHTS})
 
 attack = declare("trailing-bytes", "readers", "Bytes follow the model that some readers ignore and others parse.",
-    "CWE-436", READERS)
+    "CWE-436", AFFECTED)
 attack("nul-byte", "A NUL byte follows the model.", model(IDENTITY) + b"\0")
 attack("padding", "512 NUL bytes follow the model.", model(IDENTITY) + bytes(512))
 attack("text", "A line of text follows the model.", model(IDENTITY) + b"\n# trusted: yes\n")
@@ -351,7 +351,7 @@ attack("second-model", "A complete second model follows: protobuf merges both gr
 attack("cut-tag", "The file ends within a varint.", model(IDENTITY) + b"\xb2")
 
 attack = declare("unknown-field", "readers",
-    "A field that the schema does not have carries content, which tools keep or drop silently.", "CWE-506", READERS)
+    "A field that the schema does not have carries content, which tools keep or drop silently.", "CWE-506", AFFECTED)
 BLOB = bytes(range(256)) * 8
 attack("model-bytes", "The model has a field 900 with 2 KiB of content.", model(IDENTITY, extra=record(900, BLOB)))
 attack("tensor-bytes", "A tensor has a field 500 with 2 KiB of content.", model_with_weight(tensor("w", [4], FLOAT,
@@ -374,7 +374,7 @@ attack("dimension-bytes", "A dimension has an unknown field with content.", netw
 attack("wire-type-six", "A record has wire type 6, which does not exist.", model(IDENTITY, extra=tag(100, 6) + b"abcd"))
 
 attack = declare("invalid-utf8", "readers",
-    "A string is not valid UTF-8: readers refuse, replace, truncate or normalize it.", "CWE-176", READERS)
+    "A string is not valid UTF-8: readers refuse, replace, truncate or normalize it.", "CWE-176", AFFECTED)
 attack("node-name", "The name of a node has the byte FF.", network([node("Identity", ["x"], ["y"], name=b"name\xff")]))
 attack("op-type-overlong", "op_type spells Neg with an overlong 'e': a decoder that accepts it runs Neg.",
     network([node(b"N\xc1\xa5g", ["x"], ["y"])]))

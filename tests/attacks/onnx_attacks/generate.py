@@ -21,7 +21,7 @@ MODULES = (
     "code",
     "names",
     "behaviour",
-    "sound_files",
+    "benign_models",
 )
 OUTSIDE = "outside.bin"
 """A file beside the folders of the models, which no model may read."""
@@ -109,4 +109,4 @@ def main():
     files = generate(parser.parse_args().folder)["files"]
     attacks = [entry for entry in files if entry["kind"] == "attack"]
     count = len({entry["class"] for entry in attacks})
-    print(f"{len(attacks)} attack files in {count} classes, {len(files) - len(attacks)} sound files")
+    print(f"{len(attacks)} attack files in {count} classes, {len(files) - len(attacks)} benign models")

@@ -1,4 +1,4 @@
-"""Write protobuf records and ONNX messages as bytes, sound or malformed. Standard library only.
+"""Write protobuf records and ONNX messages as bytes, valid or malformed. Standard library only.
 
 Every function returns bytes. `extra` is appended to the message: in protobuf, fields may be in any
 order and occur more than once.

@@ -1,6 +1,6 @@
 from check_case import Case, model, node
 
-_NODE = ("graph.node[0]",)
+_NODE_PATHS = ("graph.node[0]",)
 _ML = 'domain: "ai.onnx.ml"'
 _TREE_ATTRIBUTES = {
     "nodes_treeids": (0, 0, 0),
@@ -25,16 +25,15 @@ def _model_with_conv(stride: int) -> str:
 def _model_with_tree(**changes: tuple[int, ...]) -> str:
     """Return a model with a tree of one branch and two leaves. changes: attributes that replace those of the tree."""
     attributes = " ".join(_ints_attribute(name, *numbers) for name, numbers in (_TREE_ATTRIBUTES | changes).items())
-    modes = 'strings: "BRANCH_LEQ" strings: "BRANCH_LEQ" strings: "LEAF"' if "nodes_modes" in changes else ""
-    modes = modes or 'strings: "BRANCH_LEQ" strings: "LEAF" strings: "LEAF"'
+    modes = 'strings: "BRANCH_LEQ" strings: "LEAF" strings: "LEAF"'
     attributes += f' attribute {{ name: "nodes_modes" type: STRINGS {modes} }} '
     attributes += 'attribute { name: "n_targets" type: INT i: 1 }'
     return model(node("x", "o", f"{_ML} {attributes}", op="TreeEnsembleRegressor"))
 
 
 CASES = {
-    "security-attribute-range": Case(_model_with_conv(0), _model_with_conv(1), _NODE),
-    "security-attribute-length": Case(_model_with_tree(nodes_featureids=(0,)), _model_with_tree(), _NODE),
-    "security-attribute-index": Case(_model_with_tree(target_ids=(5, 0)), _model_with_tree(), _NODE),
-    "security-attribute-cycle": Case(_model_with_tree(nodes_falsenodeids=(0, 0, 0)), _model_with_tree(), _NODE),
+    "security-attribute-range": Case(_model_with_conv(0), _model_with_conv(1), _NODE_PATHS),
+    "security-attribute-length": Case(_model_with_tree(nodes_featureids=(0,)), _model_with_tree(), _NODE_PATHS),
+    "security-attribute-index": Case(_model_with_tree(target_ids=(5, 0)), _model_with_tree(), _NODE_PATHS),
+    "security-attribute-cycle": Case(_model_with_tree(nodes_falsenodeids=(0, 0, 0)), _model_with_tree(), _NODE_PATHS),
 }

@@ -1,7 +1,7 @@
 from check_case import OPSET, Case, model, node
 
 _TWO_OPSETS = f'{OPSET} opset_import {{ domain: "com.microsoft" version: 1 }}'
-_NODE = ("graph.node[0]",)
+_NODE_PATHS = ("graph.node[0]",)
 
 
 def _model_with_node(op: str, fields: str = "", domain: str = "com.microsoft") -> str:
@@ -11,13 +11,15 @@ def _model_with_node(op: str, fields: str = "", domain: str = "com.microsoft") -
 _CONTEXT = 'attribute { name: "ep_cache_context" type: STRING s: "a.bin" } attribute { name: "embed_mode" type: INT i: '
 
 CASES = {
-    "security-code-operator": Case(_model_with_node("PyOp"), _model_with_node("Gelu"), _NODE),
+    "security-code-operator": Case(_model_with_node("PyOp"), _model_with_node("Gelu"), _NODE_PATHS),
     "security-code-file": Case(
-        _model_with_node("EPContext", _CONTEXT + "0 }"), _model_with_node("EPContext", _CONTEXT + "1 }"), _NODE
+        _model_with_node("EPContext", _CONTEXT + "0 }"), _model_with_node("EPContext", _CONTEXT + "1 }"), _NODE_PATHS
     ),
-    "security-code-compiled": Case(_model_with_node("EPContext"), _model_with_node("Gelu"), _NODE),
-    "security-code-domain": Case(_model_with_node("Thing", domain="com.example"), _model_with_node("Gelu"), _NODE),
-    "security-code-contrib": Case(_model_with_node("RunShell"), _model_with_node("Gelu"), _NODE),
+    "security-code-compiled": Case(_model_with_node("EPContext"), _model_with_node("Gelu"), _NODE_PATHS),
+    "security-code-domain": Case(
+        _model_with_node("Thing", domain="com.example"), _model_with_node("Gelu"), _NODE_PATHS
+    ),
+    "security-code-contrib": Case(_model_with_node("RunShell"), _model_with_node("Gelu"), _NODE_PATHS),
     "security-code-shadow": Case(
         model(fields='functions { name: "Relu" domain: "" }'),
         model(fields='functions { name: "Relu" domain: "com.example" }'),

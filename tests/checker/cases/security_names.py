@@ -1,10 +1,10 @@
 from check_case import Case, model, node
 
-_NODE = ("graph.node[0]",)
+_NODE_PATHS = ("graph.node[0]",)
 
 
 def _node_name_case(name: str, valid: str = "größe/1.0") -> Case:
-    return Case(model(node("x", "y", f'name: "{name}"')), model(node("x", "y", f'name: "{valid}"')), _NODE)
+    return Case(model(node("x", "y", f'name: "{name}"')), model(node("x", "y", f'name: "{valid}"')), _NODE_PATHS)
 
 
 CASES = {
@@ -14,7 +14,9 @@ CASES = {
     "security-name-length": _node_name_case("a" * 4097),
     "security-name-injection": _node_name_case("=cmd|'/C calc'!A0"),
     # A Cyrillic letter in the name of an operator.
-    "security-name-look-alike": Case(model(node("x", "y", op="R\u0435lu")), model(node("x", "y", op="Relu")), _NODE),
+    "security-name-look-alike": Case(
+        model(node("x", "y", op="R\u0435lu")), model(node("x", "y", op="Relu")), _NODE_PATHS
+    ),
     # A small l, and a capital i.
     "security-name-similar": Case(
         model(node("x", "bias_l") + node("x", "bias_I")),
@@ -22,7 +24,7 @@ CASES = {
         ("graph.node[1].output[0]",),
     ),
     "security-name-domain": Case(
-        model(node("x", "y", 'domain: "com.rnicrosoft"')), model(node("x", "y", 'domain: "com.microsoft"')), _NODE
+        model(node("x", "y", 'domain: "com.rnicrosoft"')), model(node("x", "y", 'domain: "com.microsoft"')), _NODE_PATHS
     ),
     "security-name-script": _node_name_case("unkn\u043ewn", "\u0441\u043b\u043e\u0439"),
     "security-name-text": Case(model(fields='doc_string: "a\\033[2J"'), model(fields='doc_string: "a\\n\\tb"')),

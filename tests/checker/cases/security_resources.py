@@ -1,6 +1,6 @@
 from check_case import Case, float_type, graph_attribute, model, node, value
 
-_NODE = ("graph.node[0]",)
+_NODE_PATHS = ("graph.node[0]",)
 
 
 def _ints(name: str, *numbers: int) -> str:
@@ -103,21 +103,21 @@ CASES = {
         ("graph.node[1]",),
     ),
     "security-resource-overflow": Case(
-        model(_ints("s", 1 << 32, 1 << 32) + _BOMB), model(_ints("s", 1 << 10, 1 << 10) + _BOMB), _NODE
+        model(_ints("s", 1 << 32, 1 << 32) + _BOMB), model(_ints("s", 1 << 10, 1 << 10) + _BOMB), _NODE_PATHS
     ),
     "security-resource-text": Case(_model_with_joined_texts(28), _model_with_joined_texts(26), ("graph.node[27]",)),
-    "security-resource-type": Case(_model_with_branches(8), _model_with_branches(1), _NODE),
+    "security-resource-type": Case(_model_with_branches(8), _model_with_branches(1), _NODE_PATHS),
     "security-resource-shape": Case(
         _model_with_declared_size(7), _model_with_declared_size(2), ("graph.value_info[0]",)
     ),
     "security-resource-body": Case(
-        model(node("c", "y z", _TWO_BRANCHES, op="If")), model(node("c", "y", _TWO_BRANCHES, op="If")), _NODE
+        model(node("c", "y z", _TWO_BRANCHES, op="If")), model(node("c", "y", _TWO_BRANCHES, op="If")), _NODE_PATHS
     ),
     "security-resource-total": Case(_model_with_large_values(17), _model_with_large_values(16), ("graph.node[16]",)),
     "security-resource-loop": Case(
         model(_scalar("m", 2**63 - 1) + _TRUE_CONSTANT + _loop("m")),
         model(_scalar("m", 1000) + _TRUE_CONSTANT + _loop("m")),
-        _NODE,
+        _NODE_PATHS,
     ),
     "security-resource-iterations": Case(
         model(_scalar("m", 10_000) + _TRUE_CONSTANT + _loop("m", _loop("m", outputs="p"))),
@@ -127,15 +127,17 @@ CASES = {
     "security-resource-index": Case(
         model(_ints("w", 1, 2) + _ints("i", 2) + node("w i", "o", op="Gather")),
         model(_ints("w", 1, 2) + _ints("i", -2) + node("w i", "o", op="Gather")),
-        _NODE,
+        _NODE_PATHS,
     ),
     "security-resource-division": Case(
-        model(_ints("z", 0) + node("x z", "o", op="Div")), model(_ints("z", 1) + node("x z", "o", op="Div")), _NODE
+        model(_ints("z", 0) + node("x z", "o", op="Div")),
+        model(_ints("z", 1) + node("x z", "o", op="Div")),
+        _NODE_PATHS,
     ),
     "security-resource-argument": Case(
         model(_ints("n", 200) + node("x n", "o", op="BitShift")),
         model(_ints("n", 7) + node("x n", "o", op="BitShift")),
-        _NODE,
+        _NODE_PATHS,
     ),
     "security-resource-rank": Case(
         model(f'initializer {{ name: "w" data_type: 1 {"dims: 1 " * 65} float_data: 1 }}'),

@@ -1,6 +1,6 @@
 from check_case import Case, model, node, value
 
-_NODE = ("graph.node[0]",)
+_NODE_PATHS = ("graph.node[0]",)
 X = f"input {{ {value('x')} }}"
 IDS = 'initializer { name: "ids" data_type: 7 dims: 1 int64_data: 0 }'
 VALUE_INFO = 'value_info { name: "c" type { tensor_type { elem_type: 7 } } }'
@@ -21,11 +21,13 @@ CASES = {
         ),
         ("graph.node[0]", "graph.node[1]", "graph.node[2]"),
     ),
-    "signature-operator-withdrawn": Case(model(X + node("x", "y", op="Affine")), model(X + node("x", "y")), _NODE),
+    "signature-operator-withdrawn": Case(
+        model(X + node("x", "y", op="Affine")), model(X + node("x", "y")), _NODE_PATHS
+    ),
     "signature-operator-deprecated": Case(
         model(X + node("x x", "y", op="Upsample"), opset="opset_import { version: 10 }"),
         model(X + node("x x", "y", op="Upsample"), opset="opset_import { version: 9 }"),
-        _NODE,
+        _NODE_PATHS,
     ),
     "signature-input-count": Case(
         model(X + node("x x x", "a", op="Add") + node("", "b", op="Concat") + node("x", "c", op="Clip")),
@@ -56,7 +58,7 @@ CASES = {
         ("graph.node[0].attribute[0]",),
     ),
     "signature-attribute-required": Case(
-        model(X + node("x", "y", op="Concat")), _model_with_attribute('name: "axis" type: INT i: 1'), _NODE
+        model(X + node("x", "y", op="Concat")), _model_with_attribute('name: "axis" type: INT i: 1'), _NODE_PATHS
     ),
     "signature-input-type": Case(
         model(X + IDS + node("ids", "a", op="Not") + node("ids", "b", op="Sqrt") + node("x", "c", op="Not")),
