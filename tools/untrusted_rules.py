@@ -8,6 +8,11 @@ from textwrap import fill
 REPOSITORY_ROOT = Path(__file__).parent.parent
 PAGE = REPOSITORY_ROOT / "docs" / "untrusted.md"
 HEADING = "\n## Rules\n"
+INTRODUCTION = (
+    "Each entry begins with the requirement of the rule. A model that does not meet it is reported with the given "
+    "severity; the rest says how attacks use the violation. An entry that begins with \"Reports\" requires nothing: it "
+    "lists places to look at."
+)
 TITLES_BY_GROUP = {
     "wire": "Readers disagree",
     "file": "Files",
@@ -23,7 +28,7 @@ TITLES_BY_GROUP = {
 def rule_list() -> str:
     """Return the section with a paragraph for each rule. Rules are grouped by the second part of their id."""
     rows = (REPOSITORY_ROOT / "onnxwire" / "checker" / "security.tsv").read_text(encoding="utf-8").splitlines()[1:]
-    lines = [HEADING.strip()]
+    lines = [HEADING.strip(), fill(INTRODUCTION, 120)]
     group = ""
     for row in rows:
         id, severity, _, weaknesses, source, text, explanation = row.split("\t")
