@@ -133,7 +133,7 @@ free-threaded:  ## build for a Python without the GIL, FREE=python3.14t, and tes
 	$(FREE) -m venv build/free-threaded
 	build/free-threaded/bin/python -m pip install --prefer-binary --editable . pytest pytest-xdist hypothesis rich 'onnx>=1.23.2'
 	PYTHON_GIL=0 build/free-threaded/bin/python -m pytest -n auto --dist loadfile \
-	    tests/test_public.py tests/test_light.py tests/test_varint.py tests/engine tests/tensor
+	    tests/test_public.py tests/test_lazy_loading.py tests/test_varint.py tests/engine tests/tensor
 	PYTHON_GIL=0 build/free-threaded/bin/python tests/fuzz_edits.py --mode threads --seconds $(SECONDS)
 
 processors:  ## test the C headers on this processor, and under qemu, if installed, on aarch64 and s390x

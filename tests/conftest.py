@@ -11,7 +11,7 @@ pytest.register_assert_rewrite("wire", "stored_tensors")
 # The slowest files run first. If one began last, the other workers would wait for it.
 SLOWEST_FILES = (
     "test_hostile.py", "test_crashes.py", "test_view_browser.py", "test_view_edit_browser.py", "test_growth.py",
-    "test_json_parser.py", "test_view_map_browser.py", "test_catalog.py", "test_text_parser.py", "test_forms.py",
+    "test_json_parser.py", "test_view_map_browser.py", "test_catalog.py", "test_text_parser.py", "test_formats.py",
     "test_save_interrupts.py",
 )  # fmt: skip
 LONG_PACKAGES = (

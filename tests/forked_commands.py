@@ -37,7 +37,10 @@ def run(
     cwd: Any = None,
     env: dict[str, str] | None = None,
 ) -> subprocess.CompletedProcess[Any]:
-    """Run a command like `subprocess.run([sys.executable, "-P", "-m", "onnxwire", *arguments], …)`; stderr is captured."""
+    """Run a command like `subprocess.run([sys.executable, "-P", "-m", "onnxwire", *arguments], …)`.
+
+    stderr is captured.
+    """
     stdin_read_end, stdin_write_end = os.pipe()
     stderr_read_end, stderr_write_end = os.pipe()
     stdout_read_end, stdout_write_end = os.pipe() if stdout == subprocess.PIPE else (None, stdout)

@@ -25,7 +25,13 @@ REPOSITORY_ROOT = Path(__file__).parent.parent
 WORK_FOLDER = REPOSITORY_ROOT / "build" / "release"
 DIST_FOLDER = REPOSITORY_ROOT / "dist"
 MAX_WHEEL_BYTES = 3_000_000
-CORE_TESTS = ["tests/test_public.py", "tests/test_light.py", "tests/test_varint.py", "tests/engine", "tests/tensor"]
+CORE_TESTS = [
+    "tests/test_public.py",
+    "tests/test_lazy_loading.py",
+    "tests/test_varint.py",
+    "tests/engine",
+    "tests/tensor",
+]
 
 
 def main() -> int:

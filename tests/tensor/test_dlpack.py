@@ -16,10 +16,11 @@ NATIVE_TYPES = [
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
     "complex64", "complex128",
 ]  # fmt: skip
-# The types of ml_dtypes that torch supports; below, the codes and bits of the other types.
-ML_DTYPES = [
+# The types of ml_dtypes that torch supports.
+TORCH_ML_DTYPES = [
     "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
 ]  # fmt: skip
+# The codes and bits of the types of ml_dtypes that torch does not support.
 DLPACK_CODES = {
     "float8_e3m4": (7, 8), "float8_e4m3": (8, 8), "float8_e4m3b11fnuz": (9, 8), "float6_e2m3fn": (15, 6),
     "float6_e3m2fn": (16, 6), "float4_e2m1fn": (17, 4), "int4": (0, 4), "uint4": (1, 4), "int2": (0, 2),
@@ -68,17 +69,17 @@ class VersionedTensor(ctypes.Structure):
     )
 
 
-def read_struct(capsule, layout=VersionedTensor):
+def read_struct(capsule, struct_class=VersionedTensor):
     """Return the struct of a capsule."""
-    name = b"dltensor_versioned" if layout is VersionedTensor else b"dltensor"
+    name = b"dltensor_versioned" if struct_class is VersionedTensor else b"dltensor"
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
     get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    return layout.from_address(get_pointer(capsule, name))
+    return struct_class.from_address(get_pointer(capsule, name))
 
 
-def consume(capsule, layout=VersionedTensor):
+def consume(capsule, struct_class=VersionedTensor):
     """Return the struct of a capsule, and mark the capsule as consumed, as a library does."""
-    struct = read_struct(capsule, layout)
+    struct = read_struct(capsule, struct_class)
     set_name = ctypes.pythonapi.PyCapsule_SetName
     set_name.argtypes = (ctypes.py_object, ctypes.c_char_p)
     set_name(capsule, USED_CAPSULE_NAME)
@@ -110,7 +111,7 @@ def dtype_of(name):
 
 
 def make_array(name, shape=(3, 4)):
-    """Return an array of all bit patterns of a type except NaNs."""
+    """Return an array whose bytes count up from 0 and contain no NaN."""
     dtype = dtype_of(name)
     n = int(np.prod(shape)) * dtype.itemsize
     return (np.arange(n, dtype=np.uint8) % (2 if name == "bool" else 120)).view(dtype).reshape(shape)
@@ -154,7 +155,7 @@ def test_a_read_only_array_stays_read_only():
     assert not imported.flags.writeable and np.shares_memory(imported, array)
 
 
-def test_a_read_only_array_is_refused_by_capsules_without_the_flag():
+def test_a_read_only_array_is_refused_by_capsules_without_a_read_only_flag():
     array = np.arange(6.0)
     array.flags.writeable = False
     for max_version in (None, (0, 8)):
@@ -166,6 +167,7 @@ def test_a_read_only_array_is_refused_by_capsules_without_the_flag():
 def test_numpy_imports_the_legacy_capsule():
     array = np.arange(24, dtype=np.uint32).reshape(2, 3, 4)[:, ::2]
     assert "dltensor_versioned" not in repr(to_capsule(array))
+    # fixed arguments without max_version: a legacy capsule
     imported = np.from_dlpack(Exporter(array, copy=None))
     assert np.shares_memory(imported, array) and imported.tolist() == array.tolist()
 
@@ -255,7 +257,7 @@ def test_rare_types_have_the_codes_of_dlpack(name):
 
 
 @pytest.mark.parametrize("name", SUB_BYTE_TYPES)
-def test_elements_with_padding_are_refused_by_capsules_without_the_flag(name):
+def test_elements_with_padding_are_refused_by_capsules_without_a_padding_flag(name):
     for max_version in (None, (0, 9), (1, 0)):
         with pytest.raises(BufferError, match=r"consumer of DLPack 1\.1"):
             to_capsule(make_array(name), max_version=max_version)
@@ -274,12 +276,12 @@ def test_an_unused_capsule_releases_the_array(max_version):
     assert sys.getrefcount(array) == references_before
 
 
-@pytest.mark.parametrize("layout, max_version", [(ManagedTensor, None), (VersionedTensor, (1, 0))])
-def test_the_deleter_may_be_called_without_the_gil(layout, max_version):
+@pytest.mark.parametrize("struct_class, max_version", [(ManagedTensor, None), (VersionedTensor, (1, 0))])
+def test_the_deleter_may_be_called_without_the_gil(struct_class, max_version):
     array = np.arange(6.0)
     references_before = sys.getrefcount(array)
     capsule = to_capsule(array, max_version=max_version)
-    managed = consume(capsule, layout)
+    managed = consume(capsule, struct_class)
     del capsule
     assert sys.getrefcount(array) == references_before + 1
     managed.deleter(ctypes.addressof(managed))
@@ -313,7 +315,7 @@ def torch():
     return pytest.importorskip("torch")
 
 
-@pytest.mark.parametrize("name", [*NATIVE_TYPES, *ML_DTYPES])
+@pytest.mark.parametrize("name", [*NATIVE_TYPES, *TORCH_ML_DTYPES])
 def test_torch_shares_the_memory_of_every_supported_type(torch, name):
     array = make_array(name)
     imported = torch.from_dlpack(Exporter(array))

@@ -83,8 +83,10 @@ def test_a_stream_receives_the_same_text_as_the_return_value():
 
 
 def test_long_values_are_replaced_by_objects_of_their_size():
-    tensor = TENSOR[1](dims=range(11), raw_data=b"x" * 1000, name="é" * 6, string_data=[b"", b"x" * 11], data_type=1)
-    printed_text = onnxwire.to_json(TENSOR[0].FromString(tensor.SerializeToString()), max_bytes=10)
+    tensor = TENSOR.official(
+        dims=range(11), raw_data=b"x" * 1000, name="é" * 6, string_data=[b"", b"x" * 11], data_type=1
+    )
+    printed_text = onnxwire.to_json(TENSOR.ours.FromString(tensor.SerializeToString()), max_bytes=10)
     assert json.loads(printed_text) == {
         "dims": {"elidedValues": 11},
         "dataType": 1,
@@ -95,7 +97,7 @@ def test_long_values_are_replaced_by_objects_of_their_size():
     for key, value in json.loads(printed_text).items():
         if key != "dataType":
             with pytest.raises(json_format.ParseError):
-                json_format.ParseDict({key: value}, TENSOR[1]())
+                json_format.ParseDict({key: value}, TENSOR.official())
 
 
 def test_printing_200_megabytes_needs_less_than_2_megabytes_of_memory(tmp_path):
@@ -109,10 +111,10 @@ def test_printing_200_megabytes_needs_less_than_2_megabytes_of_memory(tmp_path):
 @pytest.mark.parametrize("length", [2, 100_000])
 @pytest.mark.parametrize(("name", "path"), [("one_string", "one_string"), ("many_string", "many_string[1]")])
 def test_a_string_that_is_not_utf_8_is_named_with_its_path(name, path, length):
-    number = field_number(EVERYTHING[0], name)
+    number = field_number(EVERYTHING.ours, name)
     string_start = wire.span(number, b"sound") + wire.tag(number, wire.LEN) + wire.varint(length)
-    child_start = wire.tag(field_number(EVERYTHING[0], "child"), wire.LEN) + wire.varint(len(string_start) + length)
-    message = EVERYTHING[0].FromString(child_start + string_start + b"x" * (length - 1) + b"\xff")
+    child_start = wire.tag(field_number(EVERYTHING.ours, "child"), wire.LEN) + wire.varint(len(string_start) + length)
+    message = EVERYTHING.ours.FromString(child_start + string_start + b"x" * (length - 1) + b"\xff")
     with pytest.raises(onnxwire.DecodeError, match="not valid UTF-8, which JSON can't represent") as error_info:
         onnxwire.to_json(message)
     assert (error_info.value.path, error_info.value.offset) == (f"child.{path}", len(child_start + string_start))
@@ -138,12 +140,12 @@ def test_a_string_that_is_not_utf_8_is_named_in_a_message_without_a_file():
 
 
 def test_messages_nested_too_deeply_for_protobuf_are_rejected():
-    number = field_number(EVERYTHING[0], "child")
+    number = field_number(EVERYTHING.ours, "child")
     data = b""
     for depth in range(103):
-        message = EVERYTHING[0].FromString(data)
+        message = EVERYTHING.ours.FromString(data)
         if depth <= 100:
-            assert onnxwire.to_json(message) == json_format.MessageToJson(EVERYTHING[1].FromString(data))
+            assert onnxwire.to_json(message) == json_format.MessageToJson(EVERYTHING.official.FromString(data))
         else:
             with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
                 onnxwire.to_json(message)

@@ -167,10 +167,10 @@ def texts_of_field(values, field):
             yield f'{{"{json_name_of(field.name)}":{form.replace("{}", value)}}}'
 
 
-@pytest.mark.parametrize("name", [field.name for field in EVERYTHING[0].DESCRIPTOR.fields if wire.is_number(field)])
+@pytest.mark.parametrize("name", [field.name for field in EVERYTHING.ours.DESCRIPTOR.fields if wire.is_number(field)])
 def test_numbers_are_those_of_the_official_runtime(name):
     are_accepted = [
-        check(EVERYTHING, text) for text in texts_of_field(NUMBERS, EVERYTHING[0].DESCRIPTOR.fields_by_name[name])
+        check(EVERYTHING, text) for text in texts_of_field(NUMBERS, EVERYTHING.ours.DESCRIPTOR.fields_by_name[name])
     ]
     assert True in are_accepted
     assert False in are_accepted
@@ -179,7 +179,7 @@ def test_numbers_are_those_of_the_official_runtime(name):
 @pytest.mark.parametrize("name", ["one_string", "one_bytes", "many_string", "many_bytes", "pick_text"])
 def test_strings_are_those_of_the_official_runtime(name, read_in_pieces):
     are_accepted = [
-        check(EVERYTHING, text) for text in texts_of_field(STRINGS, EVERYTHING[0].DESCRIPTOR.fields_by_name[name])
+        check(EVERYTHING, text) for text in texts_of_field(STRINGS, EVERYTHING.ours.DESCRIPTOR.fields_by_name[name])
     ]
     assert True in are_accepted
     assert False in are_accepted
@@ -251,7 +251,7 @@ SNIPPETS = (
 @example(values=[sign * 2.0**n for n in range(-149, 128) for sign in (1, -1)])
 @example(values=[3.4028234663852886e38])
 def test_floats_read_back(values):
-    tensor = TENSOR[1](float_data=values, double_data=values)
+    tensor = TENSOR.official(float_data=values, double_data=values)
     # The official runtime rejects its own output for the largest float.
     assert check(TENSOR, json_format.MessageToJson(tensor)) or 3.4028234663852886e38 in map(abs, values)
 
@@ -260,11 +260,11 @@ def test_floats_read_back(values):
 def test_a_fault_after_many_numbers_has_its_position(fault, read_in_pieces):
     text = '{"manyInt32": [\n' + "1,\n" * 5000 + f"{fault}]}}"
     with pytest.raises(onnxwire.DecodeError) as error_info:
-        onnxwire.from_json(text, EVERYTHING[0])
+        onnxwire.from_json(text, EVERYTHING.ours)
     # The excluded texts are valid numbers followed by a fault.
     is_number = fault[:2] in ("1 ", "1:", "1,")
     assert is_number or str(error_info.value).startswith("<str>: many_int32[5000]: line 5,002, column 1: ")
-    assert official_reading(EVERYTHING[1], text) is None
+    assert official_reading(EVERYTHING.official, text) is None
 
 
 ELEMENTS = [
@@ -315,17 +315,17 @@ def test_arrays_of_strings_are_those_of_the_official_runtime(read_in_pieces, kin
 
 def test_invalid_utf_8_is_rejected_with_its_position(read_in_pieces):
     for data in (b'{"oneInt32": 1,\n"\xff', b'{\n"\xe2\x82', b'{\n"\xed\xa0\x80"'):
-        assert official_reading(EVERYTHING[1], data) is None
+        assert official_reading(EVERYTHING.official, data) is None
         for kind in (data, io.BytesIO(data), SlowFile(data)):
             with pytest.raises(
                 onnxwire.DecodeError, match=r"line 2, column 2: the byte 0x\w\w is not valid utf-8 here"
             ):
-                onnxwire.from_json(kind, EVERYTHING[0])
+                onnxwire.from_json(kind, EVERYTHING.ours)
 
 
 def test_numbers_of_enums_are_not_truncated_to_32_bits():
     text = f'{{"oneShade": {(1 << 32) + 70}}}'
-    assert json_format.Parse(text, EVERYTHING[1]()).one_shade == 70
+    assert json_format.Parse(text, EVERYTHING.official()).one_shade == 70
     assert reading(EVERYTHING, text) is None
 
 
@@ -337,7 +337,7 @@ def test_messages_nest_as_deep_as_the_official_runtime_reads_them(form, read_in_
             assert check(EVERYTHING, text) is (depth < 100)
             if depth >= 100:
                 with pytest.raises(onnxwire.DecodeError, match="nested 100 deep or more"):
-                    onnxwire.from_json(text, EVERYTHING[0])
+                    onnxwire.from_json(text, EVERYTHING.ours)
 
 
 @pytest.mark.parametrize("value", ["1", "null"])
@@ -368,8 +368,8 @@ def test_unknown_fields_are_ignored_on_demand(value, read_in_pieces):
 @pytest.mark.parametrize("value", ['"A_NEW_KIND"', '""'])
 def test_unknown_names_of_enums_are_ignored_with_unknown_fields(value, read_in_pieces):
     text = f'{{"one_shade": {value}, "many_shade": ["RED", {value}, "RED"], "one_int32": 5}}'
-    expected = json_format.Parse(text, EVERYTHING[1](), ignore_unknown_fields=True)
-    message = onnxwire.from_json(text, EVERYTHING[0], ignore_unknown=True)
+    expected = json_format.Parse(text, EVERYTHING.official(), ignore_unknown_fields=True)
+    message = onnxwire.from_json(text, EVERYTHING.ours, ignore_unknown=True)
     assert message.SerializeToString() == expected.SerializeToString()
     assert reading(EVERYTHING, text) is None
 
@@ -474,7 +474,7 @@ def test_errors_are_short_for_any_text():
 def test_long_bytes_need_less_than_six_times_the_memory_of_their_value(unit):
     text = RepeatingFile('{"rawData": "', unit, 5_000_000, 'YWI", "name": "x"}')
     value = base64.urlsafe_b64decode(json.loads(f'"{unit}"').replace("+", "-").replace("/", "_") * text.times + "YWI=")
-    message, peak = read_with_peak(onnxwire.from_json, text, TENSOR[0])
+    message, peak = read_with_peak(onnxwire.from_json, text, TENSOR.ours)
     assert message.raw_data == value
     assert message.name == "x"
     # Base64 with line breaks is decoded only when it is complete.
@@ -485,7 +485,7 @@ def test_long_bytes_need_less_than_six_times_the_memory_of_their_value(unit):
 def test_a_long_string_needs_less_than_five_times_the_memory_of_its_value(unit):
     text = RepeatingFile('{"docString": "', unit, 5_000_000, '", "name": "x"}')
     value = json.loads(f'"{unit}"') * text.times
-    message, peak = read_with_peak(onnxwire.from_json, text, TENSOR[0])
+    message, peak = read_with_peak(onnxwire.from_json, text, TENSOR.ours)
     assert message.doc_string == value
     assert message.name == "x"
     assert peak < 5 * len(value.encode()) + 1_600_000
@@ -495,6 +495,6 @@ def test_a_long_string_needs_less_than_five_times_the_memory_of_its_value(unit):
 def test_a_long_text_without_values_needs_no_memory_for_the_text(unit, monkeypatch):
     monkeypatch.setattr(text_source, "CHUNK_CHARS", 10_000)  # so that retained text would be detected
     text = RepeatingFile('{"children": [], ', unit, 500_000, '"oneInt32": 5}')
-    message, peak = read_with_peak(onnxwire.from_json, text, EVERYTHING[0])
-    assert message.SerializeToString() == EVERYTHING[1](one_int32=5).SerializeToString()
+    message, peak = read_with_peak(onnxwire.from_json, text, EVERYTHING.ours)
+    assert message.SerializeToString() == EVERYTHING.official(one_int32=5).SerializeToString()
     assert peak < 200_000

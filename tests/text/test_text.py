@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import forked_commands
 import onnx
@@ -27,7 +28,18 @@ from onnxwire.messages import SCHEMA
 from onnxwire.text import printed_fields
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
-PAIRS = {name: (cls, wire.official_class(name)) for name, cls in SCHEMA.messages.items()} | GENERIC
+
+
+class ClassPair(NamedTuple):
+    """The classes of a message in onnxwire and in the official runtime."""
+
+    ours: Any
+    official: Any
+
+
+PAIRS = {name: ClassPair(cls, wire.official_class(name)) for name, cls in SCHEMA.messages.items()} | {
+    name: ClassPair(*classes) for name, classes in GENERIC.items()
+}
 EVERY_MESSAGE = pytest.mark.parametrize("name", PAIRS)
 TENSOR = PAIRS["onnx.TensorProto"]
 EVERYTHING = PAIRS["test.Everything"]
@@ -89,11 +101,11 @@ def test_a_stream_receives_the_same_text_as_the_return_value():
 
 
 def test_long_values_are_replaced_by_notes_that_parsers_reject():
-    tensor = TENSOR[1](
+    tensor = TENSOR.official(
         dims=range(11), raw_data=b"x" * 1000, name="é" * 6, float_data=[1] * 10, string_data=[b"0123456789"]
     )
     tensor.string_data.append(b"0123456789a")
-    printed_text = onnxwire.to_text(TENSOR[0].FromString(tensor.SerializeToString()), max_bytes=10)
+    printed_text = onnxwire.to_text(TENSOR.ours.FromString(tensor.SerializeToString()), max_bytes=10)
     assert printed_text == (
         "dims: ... # 11 values\n"
         + "float_data: 1.0\n" * 10
@@ -102,12 +114,12 @@ def test_long_values_are_replaced_by_notes_that_parsers_reject():
     for line in printed_text.splitlines():
         if "..." in line:
             with pytest.raises(text_format.ParseError):
-                text_format.Parse(line, TENSOR[1]())
+                text_format.Parse(line, TENSOR.official())
 
 
 def test_a_limit_elides_neither_a_single_number_nor_a_value_of_its_own_length():
-    tensor = TENSOR[1](data_type=1, raw_data=b"", int64_data=[5])
-    message = TENSOR[0].FromString(tensor.SerializeToString())
+    tensor = TENSOR.official(data_type=1, raw_data=b"", int64_data=[5])
+    message = TENSOR.ours.FromString(tensor.SerializeToString())
     assert onnxwire.to_text(message, max_bytes=0) == 'data_type: 1\nint64_data: ... # 1 values\nraw_data: ""\n'
     assert onnxwire.to_text(message, max_bytes=1) == text_format.MessageToString(tensor)
 
@@ -152,30 +164,30 @@ def test_printing_200_megabytes_needs_less_than_2_megabytes_of_memory(tmp_path):
 
 
 def test_messages_nested_too_deeply_for_protobuf_are_rejected():
-    number = field_number(EVERYTHING[0], "child")
+    number = field_number(EVERYTHING.ours, "child")
     data = b""
     for depth in range(103):
-        message = EVERYTHING[0].FromString(data)
+        message = EVERYTHING.ours.FromString(data)
         if depth <= 100:
-            assert onnxwire.to_text(message) == text_format.MessageToString(EVERYTHING[1].FromString(data))
+            assert onnxwire.to_text(message) == text_format.MessageToString(EVERYTHING.official.FromString(data))
         else:
             for as_protoc in (False, True):
                 with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep") as error_info:
                     onnxwire.to_text(message, as_protoc=as_protoc)
                 with pytest.raises(onnxwire.DecodeError) as verify_error:
-                    onnxwire.verify(data, EVERYTHING[0])
+                    onnxwire.verify(data, EVERYTHING.ours)
                 assert error_info.value.path == verify_error.value.path
                 assert verify_error.value.offset < error_info.value.offset <= len(data)
         data = wire.span(number, data)
 
 
 def test_ten_thousand_levels_raise_decode_error():
-    number = field_number(EVERYTHING[0], "child")
+    number = field_number(EVERYTHING.ours, "child")
     data = b""
     for _ in range(10_000):
         data = wire.span(number, data)
     with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
-        onnxwire.to_text(EVERYTHING[0].FromString(data))
+        onnxwire.to_text(EVERYTHING.ours.FromString(data))
 
 
 @EVERY_MESSAGE
@@ -225,7 +237,7 @@ MODEL_CHANGES = {
 @pytest.mark.parametrize("change", MODEL_CHANGES)
 @pytest.mark.parametrize("n_pieces", range(1, 12, 2))
 def test_a_sink_may_change_the_message_that_is_printed(n_pieces, change):
-    tensor = TENSOR[1](float_data=[0.37 * i for i in range(20_000)], raw_data=bytes(range(256)) * 1000)
+    tensor = TENSOR.official(float_data=[0.37 * i for i in range(20_000)], raw_data=bytes(range(256)) * 1000)
     nodes = [onnx.helper.make_node("Add", ["a", "b"], [f"value_{i}"]) for i in range(3000)]
     data = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", [], [], [tensor])).SerializeToString()
     model = onnxwire.load(io.BytesIO(data))
@@ -306,7 +318,7 @@ def run_protoc(name, data, folder):
             protos.append(file.name)
             file.CopyToProto(files.file.add())
 
-    add(PAIRS[name][1].DESCRIPTOR.file)
+    add(PAIRS[name].official.DESCRIPTOR.file)
     for message in files.file[-1].message_type:
         # protoc requires the members of a oneof to be adjacent.
         fields = [descriptor_pb2.FieldDescriptorProto.FromString(field.SerializeToString()) for field in message.field]
@@ -382,8 +394,8 @@ def test_text_equals_the_output_of_protoc(name, data, tmp_path_factory):
 def test_numbers_are_printed_as_protoc_prints_them(tmp_path):
     values = [0.1, -0.0, 1e6, 123456.7, 1e-45, 16777216.0, 1 / 3, 1e20, float("inf"), float("-inf"), float("nan")]
     values += [sign * 2.0**n for n in range(-149, 128) for sign in (1, 1 / 3, -1)]
-    data = TENSOR[1](float_data=values, double_data=[*values, 5e-324, 0.1 + 0.2, 1e17]).SerializeToString()
-    message = TENSOR[0].FromString(data)
+    data = TENSOR.official(float_data=values, double_data=[*values, 5e-324, 0.1 + 0.2, 1e17]).SerializeToString()
+    message = TENSOR.ours.FromString(data)
     assert onnxwire.to_text(message, as_protoc=True) == run_protoc("onnx.TensorProto", data, tmp_path)
 
 

@@ -210,7 +210,7 @@ def texts_of_field(values, name):
     ]
 
 
-@pytest.mark.parametrize("name", [field.name for field in EVERYTHING[0].DESCRIPTOR.fields if wire.is_number(field)])
+@pytest.mark.parametrize("name", [field.name for field in EVERYTHING.ours.DESCRIPTOR.fields if wire.is_number(field)])
 def test_numbers_are_those_of_the_official_runtime(name):
     are_accepted = [check(EVERYTHING, text) for text in texts_of_field(NUMBERS, name)]
     assert True in are_accepted
@@ -292,7 +292,7 @@ def mutate_text(rng, text, snippets):
 @given(values=st.lists(FLOATS, max_size=200))
 @example(values=[sign * 2.0**n for n in range(-149, 128) for sign in (1, -1)])
 def test_floats_read_back(values):
-    tensor = TENSOR[1](float_data=values, double_data=values)
+    tensor = TENSOR.official(float_data=values, double_data=values)
     for style in STYLES:
         assert check(TENSOR, text_format.MessageToString(tensor, **style))
 
@@ -304,10 +304,10 @@ def test_a_fault_after_many_numbers_has_its_position(fault):
         ("many_int32: [\n" + "1,\n" * 5000 + f"{fault}]", "many_int32[5000]: line 5,002, column 1: "),
     ):
         with pytest.raises(onnxwire.DecodeError) as error_info:
-            onnxwire.from_text(text, EVERYTHING[0])
+            onnxwire.from_text(text, EVERYTHING.ours)
         # The excluded texts are valid numbers followed by a fault.
         assert fault[:2] in ("1 ", "1:") or str(error_info.value).startswith(f"<str>: {position}")
-        assert official_reading(EVERYTHING[1], text) is None
+        assert official_reading(EVERYTHING.official, text) is None
 
 
 # --- types of texts
@@ -343,17 +343,17 @@ def text_in_every_type(text):
 def test_a_file_is_read_from_its_current_position():
     file = io.BytesIO(b"rubbish one_int32: 5")
     file.seek(8)
-    assert onnxwire.from_text(file, EVERYTHING[0]).one_int32 == 5
+    assert onnxwire.from_text(file, EVERYTHING.ours).one_int32 == 5
 
 
 def test_invalid_utf_8_is_rejected_with_its_position(read_in_pieces):
     for data in (b"one_int32: 1\n# \xff", b"one_int32: 1\n# \xe2\x82", b"one_int32: 1\n# \xed\xa0\x80"):
-        assert official_reading(EVERYTHING[1], data) is None
+        assert official_reading(EVERYTHING.official, data) is None
         for kind in (data, io.BytesIO(data), SlowFile(data)):
             with pytest.raises(
                 onnxwire.DecodeError, match=r"line 2, column 3: the byte 0x\w\w is not valid utf-8 here"
             ):
-                onnxwire.from_text(kind, EVERYTHING[0])
+                onnxwire.from_text(kind, EVERYTHING.ours)
 
 
 @pytest.mark.parametrize("read_text", [onnxwire.from_text, onnxwire.from_json])
@@ -388,7 +388,7 @@ def test_the_parsers_are_imported_on_first_use():
 
 def test_numbers_of_enums_are_not_truncated_to_32_bits():
     text = f"one_shade: {(1 << 32) + 70}"
-    assert text_format.Parse(text, EVERYTHING[1]()).one_shade == 70
+    assert text_format.Parse(text, EVERYTHING.official()).one_shade == 70
     assert reading(EVERYTHING, text) is None
 
 
@@ -400,7 +400,7 @@ def test_messages_nest_as_deep_as_in_binary_readers(form, read_in_pieces):
             assert check(EVERYTHING, text)
         else:
             with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
-                onnxwire.from_text(text, EVERYTHING[0])
+                onnxwire.from_text(text, EVERYTHING.ours)
 
 
 @pytest.mark.parametrize(
@@ -580,8 +580,8 @@ def read_with_peak(read_text, text, cls):
 @pytest.mark.parametrize("unit", [r"\000\377a", "abc", r"\\", r"\"", r"\n", "é", r"\001\"'", "\\101" + "a" * 1000])
 def test_a_long_string_needs_less_than_three_times_the_memory_of_its_value(unit):
     text = RepeatingFile('raw_data: "', unit, 5_000_000, '" name: "x"')
-    value = text_format.Parse(f'raw_data: "{unit}"', TENSOR[1]()).raw_data * text.times
-    message, peak = read_with_peak(onnxwire.from_text, text, TENSOR[0])
+    value = text_format.Parse(f'raw_data: "{unit}"', TENSOR.official()).raw_data * text.times
+    message, peak = read_with_peak(onnxwire.from_text, text, TENSOR.ours)
     assert message.raw_data == value
     assert message.name == "x"
     assert peak < 2.3 * len(value) + 1_600_000
@@ -592,8 +592,10 @@ def test_a_long_string_needs_less_than_three_times_the_memory_of_its_value(unit)
 )
 def test_a_long_text_without_values_needs_no_memory_for_the_text(unit, monkeypatch):
     monkeypatch.setattr(text_source, "CHUNK_CHARS", 10_000)  # so that retained text would be detected
-    message, peak = read_with_peak(onnxwire.from_text, RepeatingFile("", unit, 500_000, "one_int32: 5"), EVERYTHING[0])
-    assert message.SerializeToString() == EVERYTHING[1](one_int32=5).SerializeToString()
+    message, peak = read_with_peak(
+        onnxwire.from_text, RepeatingFile("", unit, 500_000, "one_int32: 5"), EVERYTHING.ours
+    )
+    assert message.SerializeToString() == EVERYTHING.official(one_int32=5).SerializeToString()
     assert peak < 200_000
 
 

@@ -1,4 +1,7 @@
-"""`examples/web/reader.c` continues after missing bytes are loaded. It is compiled for this processor, without zig."""
+"""`examples/web/reader.c` continues after missing bytes are loaded.
+
+Here the C compiler builds it for this machine; the page uses zig to build WebAssembly.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +21,42 @@ import onnxwire as ow
 PAGE = Path(__file__).parents[2] / "examples" / "web"
 DIGITS = PAGE.parent / "digits_cnn.onnx"
 END, VALUE, NEEDED, DAMAGED = range(4)
+SPAN_TYPES = (9, 11, 12)  # field types of strings, messages and bytes
+DEPTH_ERROR = 8  # OW_ERROR_DEPTH of onnxwire.h
 ReadFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_double, ctypes.c_void_p, ctypes.c_uint32)
 pytestmark = pytest.mark.skipif(shutil.which(events.c_compiler()[0]) is None, reason="there is no C compiler")
+
+
+class Value(ctypes.Structure):
+    """The struct `value` of reader.c."""
+
+    _fields_ = (
+        *((name, ctypes.c_double) for name in ("table", "row", "start", "end")),
+        ("integer", ctypes.c_int64),
+        *((name, ctypes.c_double) for name in ("real", "code", "error")),
+    )
+
+
+class FieldInfo(ctypes.Structure):
+    """The struct `field` of reader.c. message: the number of the table of a message field, or -1."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("number", ctypes.c_uint32),
+        ("type", ctypes.c_uint32),
+        ("is_repeated", ctypes.c_uint32),
+        ("message", ctypes.c_int32),
+    )
 
 
 class Walk:
     """A walk over all values of a file, whose blocks are loaded when they are needed, as in onnxwire.js."""
 
-    def __init__(self, library, data, block):
-        self.library, self.data, self.block = library, data, block
-        self.loaded = set() if block else None
-        self.missing = set()
-        self.loads = 0
+    def __init__(self, library, data, block_size):
+        self.library, self.data, self.block_size = library, data, block_size
+        self.loaded_blocks = set() if block_size else None
+        self.missing_blocks = set()
+        self.n_loads = 0
         callback = ReadFunction(self.read)
         ctypes.c_void_p.in_dll(library, "read_bytes").value = ctypes.cast(callback, ctypes.c_void_p).value
         library.open_source(float(len(data)))
@@ -41,10 +68,10 @@ class Walk:
     def read(self, offset, target, size):
         start = int(offset)
         assert 0 <= start < start + size <= len(self.data)
-        if self.block:
-            blocks = set(range(start // self.block, (start + size - 1) // self.block + 1))
-            if not blocks <= self.loaded:
-                self.missing = blocks
+        if self.block_size:
+            blocks = set(range(start // self.block_size, (start + size - 1) // self.block_size + 1))
+            if not blocks <= self.loaded_blocks:
+                self.missing_blocks = blocks
                 return 1
         ctypes.memmove(target, self.data[start : start + size], size)
         return 0
@@ -52,24 +79,23 @@ class Walk:
     def call_until_loaded(self, function):
         state, loaded_blocks = function(), set()
         while state == NEEDED:
-            self.loads += 1
+            self.n_loads += 1
             # Blocks of earlier steps are released, because a step must not need them. A group is skipped in one step,
             # which can need more than one load.
-            assert not self.missing <= loaded_blocks
-            loaded_blocks |= self.missing
-            self.loaded = set(loaded_blocks)
+            # A load must add a block, or the step would never finish.
+            assert not self.missing_blocks <= loaded_blocks
+            loaded_blocks |= self.missing_blocks
+            self.loaded_blocks = set(loaded_blocks)
             state = function()
         return state
 
     def walk_message(self):
-        value = (ctypes.c_double * 8).from_address(self.library.value_address())
-        integers = (ctypes.c_int64 * 8).from_address(self.library.value_address())
+        value = Value.from_address(self.library.value_address())
         while (state := self.call_until_loaded(self.library.step)) == VALUE:
-            table, row, start, end = (int(number) for number in value[:4])
-            field = (ctypes.c_int32 * 6).from_address(self.library.field_of(table, row))
-            is_span = field[3] in (9, 11, 12)
-            self.values.append((table, row, start if is_span else integers[4], end))
-            if field[5] >= 0 and self.fault is None:
+            table, row, start, end = (int(number) for number in (value.table, value.row, value.start, value.end))
+            field = FieldInfo.from_address(self.library.field_of(table, row))
+            self.values.append((table, row, start if field.type in SPAN_TYPES else value.integer, end))
+            if field.message >= 0 and self.fault is None:
                 if self.call_until_loaded(self.library.enter) == VALUE:
                     self.walk_message()
                     self.library.leave()
@@ -77,7 +103,7 @@ class Walk:
                     state = DAMAGED
                     break
         if state == DAMAGED and self.fault is None:
-            self.fault = (value[6], value[7])
+            self.fault = (value.code, value.error)
 
 
 @pytest.fixture(scope="module")
@@ -96,14 +122,14 @@ def inputs():
     return [DIGITS.read_bytes()[:60_000], nested_model().SerializeToString(), b"", b"\x08"]
 
 
-@pytest.mark.parametrize("block", [4200, 16_384])
+@pytest.mark.parametrize("block_size", [4200, 16_384])
 @pytest.mark.parametrize("index", range(4))
-def test_a_walk_that_stops_at_missing_bytes_finds_the_same_values(index, block, library):
+def test_a_walk_that_stops_at_missing_bytes_finds_the_same_values(index, block_size, library):
     data = inputs()[index]
-    full_walk, block_walk = Walk(library, data, 0), Walk(library, data, block)
+    full_walk, block_walk = Walk(library, data, 0), Walk(library, data, block_size)
     assert (block_walk.values, block_walk.fault) == (full_walk.values, full_walk.fault)
-    assert full_walk.loads == 0
-    assert block_walk.loads <= 3 * len(data) // block + 3
+    assert full_walk.n_loads == 0
+    assert block_walk.n_loads <= 3 * len(data) // block_size + 3
 
 
 def test_both_walks_detect_the_same_damage(library):
@@ -129,7 +155,7 @@ def test_unknown_fields_of_any_length_are_skipped_with_progress(library):
     data = record * 100_000 + ow.ModelProto(ir_version=7).SerializeToString()
     walk = Walk(library, data, 4096)
     assert [number for _, _, number, _ in walk.values] == [7]
-    assert walk.loads < 400
+    assert walk.n_loads < 400
 
 
 def test_a_model_deeper_than_the_limit_is_damaged(library):
@@ -138,7 +164,7 @@ def test_a_model_deeper_than_the_limit_is_damaged(library):
         graph = ow.GraphProto(node=[{"attribute": [{"name": "g", "g": graph}]}])
     fault = Walk(library, ow.ModelProto(graph=graph).SerializeToString(), 0).fault
     assert fault is not None
-    assert fault[0] == 8
+    assert fault[0] == DEPTH_ERROR
 
 
 def test_calls_in_any_order_are_safe(library):

@@ -65,7 +65,9 @@ def test_a_parent_has_no_reference_to_a_child() -> None:
     assert len(gc.get_objects()) <= n_objects_before + 5
 
 
-@pytest.mark.skipif(bool(sysconfig.get_config_var("Py_GIL_DISABLED")), reason="threads share no strings")
+@pytest.mark.skipif(
+    bool(sysconfig.get_config_var("Py_GIL_DISABLED")), reason="strings are not cached in free-threaded Python"
+)
 def test_short_strings_are_interned_and_few_are_cached() -> None:
     nodes = [helper.make_node("Relu", [f"in{i}"], [f"out{i}"]) for i in range(5000)]
     model = onnxwire.ModelProto.FromString(helper.make_model(helper.make_graph(nodes, "g", [], [])).SerializeToString())
@@ -111,5 +113,6 @@ def test_an_index_lookup_through_a_new_view_does_not_scan_again(n: int) -> None:
     model = onnxwire.ModelProto.FromString(helper.make_model(graph).SerializeToString())
     assert [model.graph.node[i].input[0] for i in range(n)] == [f"x{i}" for i in range(n)]
     assert [model.graph.node[-1].attribute[0].ints[i] for i in range(1000)] == list(range(1000))
-    # The document caches the slots of the graph and of the attribute, the index of the nodes, and the numbers only.
+    # The only cache entries are two of slots (graph, attribute), one index (nodes) and one of numbers; there are no
+    # parts and no overlays.
     assert model._document._cache_sizes() == (2, 1, 1, 0, 0)

@@ -36,18 +36,18 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 @dataclass
-class Form:
-    """One of the two forms: the text format or JSON.
+class Format:
+    """The text format or JSON.
 
-    printing, reading: the test modules of its printer and its reader. to_form, from_form: the functions of onnxwire.
-    official: the printer of the official runtime. sample: a text of test.Everything.
+    printer_tests, parser_tests: the test modules of its printer and its parser. to_format, from_format: the functions
+    of onnxwire. print_officially: the printer of the official runtime. sample: a text of test.Everything.
     """
 
-    printing: ModuleType
-    reading: ModuleType
-    to_form: Any
-    from_form: Any
-    official: Any
+    printer_tests: ModuleType
+    parser_tests: ModuleType
+    to_format: Any
+    from_format: Any
+    print_officially: Any
     sample: str
 
     def read_in_pieces(self, size):
@@ -55,75 +55,75 @@ class Form:
         return mock.patch.object(text_source, "CHUNK_CHARS", size)
 
 
-FORMS = {
-    "text": Form(
+FORMATS = {
+    "text": Format(
         test_text, test_text_parser, onnxwire.to_text, onnxwire.from_text, text_format.MessageToString,
         'one_string: "é€𝄞" # é\nmany_int32: [1, 2]\n',
     ),
-    "json": Form(
+    "json": Format(
         test_json, test_json_parser, onnxwire.to_json, onnxwire.from_json, json_format.MessageToJson,
         '{"oneString": "é€𝄞",\n"manyInt32": [1, 2]}\n',
     ),
 }  # fmt: skip
-EACH_FORM = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+EACH_FORMAT = pytest.mark.parametrize("format", FORMATS.values(), ids=FORMATS)
 
 # --- printing
 
 
-@EACH_FORM
+@EACH_FORMAT
 @EVERY_MESSAGE
 @examples(20)
 @given(data=st.data())
-def test_every_message_is_printed_as_officially(form, name, data):
-    form.printing.check(PAIRS[name], data.draw(wire.sound(PAIRS[name][0].DESCRIPTOR, 2)))
+def test_every_message_is_printed_as_officially(format, name, data):
+    format.printer_tests.check(PAIRS[name], data.draw(wire.sound(PAIRS[name].ours.DESCRIPTOR, 2)))
 
 
-@EACH_FORM
-def test_every_bundled_file_is_printed_as_officially(form):
+@EACH_FORMAT
+def test_every_bundled_file_is_printed_as_officially(format):
     for file in FILES:
-        form.printing.check(classes_of(file), read(file))
+        format.printer_tests.check(classes_of(file), read(file))
 
 
-@EACH_FORM
+@EACH_FORMAT
 @examples(80)
 @given(values=st.lists(FLOATS, max_size=60))
 @example(values=[sign * 2.0**n for n in range(-149, 128) for sign in (1, -1)])
 @example(values=[struct.unpack("<f", struct.pack("<I", bits))[0] for bits in range(0x7F7FFF00, 0x7F800001)])
-def test_floats_have_the_official_digits(form, values):
-    form.printing.check(TENSOR, TENSOR[1](float_data=values, double_data=values).SerializeToString())
+def test_floats_have_the_official_digits(format, values):
+    format.printer_tests.check(TENSOR, TENSOR.official(float_data=values, double_data=values).SerializeToString())
 
 
-@EACH_FORM
-def test_more_numbers_than_are_formatted_at_once_are_all_printed(form):
+@EACH_FORMAT
+def test_more_numbers_than_are_formatted_at_once_are_all_printed(format):
     values = range(-5, 2 * printed_fields.BATCH_NUMBERS + 5)
-    tensor = TENSOR[1](int64_data=values, int32_data=values, float_data=values, double_data=values)
-    form.printing.check(TENSOR, tensor.SerializeToString())
+    tensor = TENSOR.official(int64_data=values, int32_data=values, float_data=values, double_data=values)
+    format.printer_tests.check(TENSOR, tensor.SerializeToString())
 
 
-@EACH_FORM
+@EACH_FORMAT
 @examples(80)
 @given(texts=st.lists(st.text() | st.binary(), max_size=3))
 @example(texts=[bytes([byte]) for byte in range(256)])
 @example(texts=["".join(map(chr, range(0x250)))])
 @example(texts=["\u2028\U0010ffff\ud7ff\ue000", "a" * 100])
 @example(texts=[b"\xf0\x9f\x98A", b"\xed\xa0\x80", b"\xc0\x80", b"a\xff\xe2\x82", "\u0800\U0010ffff"])
-def test_strings_and_bytes_have_the_official_form(form, texts):
-    numbers = [field_number(EVERYTHING[0], name) for name in ("many_string", "many_bytes", "one_string", "one_bytes")]
+def test_strings_and_bytes_have_the_official_format(format, texts):
+    numbers = [field_number(EVERYTHING.ours, name) for name in ("many_string", "many_bytes", "one_string", "one_bytes")]
     values = [value if isinstance(value, bytes) else value.encode() for value in texts]
-    form.printing.check(EVERYTHING, b"".join(wire.span(number, value) for number in numbers for value in values))
+    format.printer_tests.check(EVERYTHING, b"".join(wire.span(number, value) for number in numbers for value in values))
 
 
-@EACH_FORM
+@EACH_FORMAT
 @pytest.mark.parametrize("piece", ["a", "ä", "€", "𝄞", "\0", "a𝄞€", b"a\xff", b"\xf0\x9f\x98"], ids=ascii)
 @pytest.mark.parametrize("name", ["one_string", "many_string", "one_bytes", "many_bytes"])
-def test_values_too_long_to_be_read_at_once_have_the_official_form(form, name, piece):
+def test_values_too_long_to_be_read_at_once_have_the_official_format(format, name, piece):
     encoded_piece = piece if isinstance(piece, bytes) else piece.encode()
-    number = field_number(EVERYTHING[0], name)
+    number = field_number(EVERYTHING.ours, name)
     for n_shifted in range(4):
         value = (
             b"y" * (printed_fields.CHUNK_BYTES - 10 + n_shifted) + encoded_piece * 8 + b"z" * printed_fields.SMALL_BYTES
         )
-        form.printing.check(
+        format.printer_tests.check(
             EVERYTHING, wire.span(number, value) + wire.span(number, b"short") + wire.span(number, value)
         )
 
@@ -131,81 +131,83 @@ def test_values_too_long_to_be_read_at_once_have_the_official_form(form, name, p
 # --- reading
 
 
-@EACH_FORM
+@EACH_FORMAT
 @EVERY_MESSAGE
 @examples(15)
 @given(data=st.data())
-def test_output_of_the_official_runtime_is_read(form, name, data):
-    message = PAIRS[name][1].FromString(data.draw(wire.sound(PAIRS[name][0].DESCRIPTOR, 2)))
-    for style in form.reading.STYLES:
-        form.reading.check(PAIRS[name], form.official(message, **style))
+def test_output_of_the_official_runtime_is_read(format, name, data):
+    message = PAIRS[name].official.FromString(data.draw(wire.sound(PAIRS[name].ours.DESCRIPTOR, 2)))
+    for style in format.parser_tests.STYLES:
+        format.parser_tests.check(PAIRS[name], format.print_officially(message, **style))
 
 
-@EACH_FORM
+@EACH_FORMAT
 @pytest.mark.parametrize("name", ["test.Everything", "test.Sparse", "test.Holder"])
 @examples(40)
 @given(seed=st.integers(0, 1 << 32))
-def test_any_text_is_accepted_or_rejected_as_by_the_official_runtime(form, name, seed):
+def test_any_text_is_accepted_or_rejected_as_by_the_official_runtime(format, name, seed):
     rng = random.Random(seed)
     for _ in range(20):
-        text = form.reading.random_text(rng, PAIRS[name][0].DESCRIPTOR, 3)
-        form.reading.check(PAIRS[name], mutate_text(rng, text, form.reading.SNIPPETS))
+        text = format.parser_tests.random_text(rng, PAIRS[name].ours.DESCRIPTOR, 3)
+        format.parser_tests.check(PAIRS[name], mutate_text(rng, text, format.parser_tests.SNIPPETS))
 
 
-@EACH_FORM
+@EACH_FORMAT
 @EVERY_MESSAGE
 @examples(15)
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
-def test_mutated_texts_are_accepted_or_rejected_as_by_the_official_runtime(form, name, data, seed):
+def test_mutated_texts_are_accepted_or_rejected_as_by_the_official_runtime(format, name, data, seed):
     our_class, official_class = PAIRS[name]
     rng = random.Random(seed)
-    text = form.official(official_class.FromString(data.draw(wire.sound(our_class.DESCRIPTOR, 2))))
+    text = format.print_officially(official_class.FromString(data.draw(wire.sound(our_class.DESCRIPTOR, 2))))
     if len(text) < 5000:
         for _ in range(5):
-            form.reading.check(PAIRS[name], mutate_text(rng, text, form.reading.SNIPPETS))
+            format.parser_tests.check(PAIRS[name], mutate_text(rng, text, format.parser_tests.SNIPPETS))
 
 
-@EACH_FORM
+@EACH_FORMAT
 @examples(40)
 @given(seed=st.integers(0, 1 << 32))
-def test_the_size_of_the_pieces_of_a_text_does_not_matter(form, seed):
+def test_the_size_of_the_pieces_of_a_text_does_not_matter(format, seed):
     rng = random.Random(seed)
     for _ in range(10):
-        text = mutate_text(rng, form.reading.random_text(rng, EVERYTHING[0].DESCRIPTOR, 3), form.reading.SNIPPETS)
-        expected = form.reading.reading(EVERYTHING, text)
-        with form.read_in_pieces(rng.choice([1, 2, 3, 10, 30, 200])):
-            assert form.reading.reading(EVERYTHING, text) == expected
+        text = mutate_text(
+            rng, format.parser_tests.random_text(rng, EVERYTHING.ours.DESCRIPTOR, 3), format.parser_tests.SNIPPETS
+        )
+        expected = format.parser_tests.reading(EVERYTHING, text)
+        with format.read_in_pieces(rng.choice([1, 2, 3, 10, 30, 200])):
+            assert format.parser_tests.reading(EVERYTHING, text) == expected
 
 
-@EACH_FORM
+@EACH_FORMAT
 @pytest.mark.parametrize("size", [1000, text_source.CHUNK_CHARS])
 @pytest.mark.parametrize("difference_from_batch", [-1, 0, 1, printed_fields.BATCH_NUMBERS + 3])
-def test_more_numbers_than_a_batch_are_all_read(form, difference_from_batch, size):
+def test_more_numbers_than_a_batch_are_all_read(format, difference_from_batch, size):
     n = printed_fields.BATCH_NUMBERS + difference_from_batch
     values = range(-5, n - 5)
-    message = EVERYTHING[1](many_double=values, many_int32=values, many_sint64=values, many_string=["x"] * n)
+    message = EVERYTHING.official(many_double=values, many_int32=values, many_sint64=values, many_string=["x"] * n)
     message.many_bool.extend(value % 3 == 0 for value in values)
     message.many_shade.extend([0, 70] * (n // 2))
-    with form.read_in_pieces(size):
-        for style in form.reading.STYLES[:5]:
-            text = form.official(message, **style)
-            assert form.from_form(text, EVERYTHING[0]).SerializeToString() == message.SerializeToString()
+    with format.read_in_pieces(size):
+        for style in format.parser_tests.STYLES[:5]:
+            text = format.print_officially(message, **style)
+            assert format.from_format(text, EVERYTHING.ours).SerializeToString() == message.SerializeToString()
 
 
-@EACH_FORM
-def test_a_text_may_be_a_str_bytes_or_a_file(form, tmp_path):
-    expected = form.reading.official_reading(EVERYTHING[1], form.sample)
-    for kind in text_in_every_type(form.sample):
-        assert form.reading.reading(EVERYTHING, kind) == expected
+@EACH_FORMAT
+def test_a_text_may_be_a_str_bytes_or_a_file(format, tmp_path):
+    expected = format.parser_tests.official_reading(EVERYTHING.official, format.sample)
+    for kind in text_in_every_type(format.sample):
+        assert format.parser_tests.reading(EVERYTHING, kind) == expected
     path = tmp_path / "sample"
-    path.write_text(form.sample, encoding="utf-8")
+    path.write_text(format.sample, encoding="utf-8")
     for mode, encoding in (("rb", None), ("r", "utf-8")):
         with open(path, mode, encoding=encoding) as file:
-            assert form.reading.reading(EVERYTHING, file) == expected
+            assert format.parser_tests.reading(EVERYTHING, file) == expected
 
 
-@EACH_FORM
-def test_the_default_class_is_modelproto(form):
-    model = form.from_form(form.to_form(onnxwire.load(DIGITS)))
+@EACH_FORMAT
+def test_the_default_class_is_modelproto(format):
+    model = format.from_format(format.to_format(onnxwire.load(DIGITS)))
     assert type(model) is onnxwire.ModelProto
     assert model == onnxwire.load(DIGITS)
