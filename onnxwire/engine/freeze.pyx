@@ -62,7 +62,7 @@ cdef int encode_together(Elements elements, View message, Elements gone) except 
         held = elements.items[i].held
         if held != NULL and Py_TYPE(held) == <PyTypeObject*>Overlay and is_unshared(held):
             batch.encode(elements, i, <Document>message.document)
-    return batch.replace(depth_of(message) + 1, <Document>message.document)
+    return batch.replace(depth_of(message), <Document>message.document)
 
 
 cdef int freeze_edits(OverlayIndex index, Document document, const size_t* addresses, Py_ssize_t n) except -1:
@@ -101,7 +101,7 @@ cdef int encode_edits(
             held = (<Overlay>overlay).held[k]
             if held != NULL and Py_TYPE(held) == <PyTypeObject*>Elements and Py_REFCNT(held) == 1:
                 batch.encode_new(<Elements>held, document)
-    return batch.replace(document.depth + 2, document)
+    return batch.replace(document.depth + 1, document)
 
 
 @final
@@ -152,7 +152,11 @@ cdef class Batch:
         return 0
 
     cdef int replace(self, uint32_t depth, Document source) except -1:
-        """Replace the elements by spans of a document; source: see `part_of_bytes`."""
+        """Replace the elements by spans of a document; source: see `part_of_bytes`.
+
+        depth: that of the overlay of the message with the elements. The overlays of the elements then have their
+        previous depth, so that edits of frozen elements are not refused.
+        """
         cdef Document document
         cdef Element* element
         cdef const uint8_t* p

@@ -12,7 +12,7 @@ from onnxwire.engine.compact_overlay cimport Entry, compact, compact_edit, expan
 from onnxwire.engine.document cimport Spans
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.memory cimport free, malloc, realloc
-from onnxwire.engine.overlay cimport owned
+from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, owned
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)
@@ -259,6 +259,8 @@ cdef bint register_edit(
     This takes half of the time of making an Overlay and compacting it. Returns False if the message needs an Overlay.
     """
     cdef OverlayIndex index
+    if document.depth >= MAX_OVERLAY_DEPTH:
+        return False  # making the Overlay, which every read needs, raises the error
     edits = compact_edit(table, start, end, flags, field, slot, held)
     if edits is None:
         return False

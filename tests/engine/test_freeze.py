@@ -12,6 +12,7 @@ import pytest
 import onnxwire
 
 NODE_COUNT = 200
+MAX_OVERLAY_DEPTH = 500  # levels of edited messages (_nesting_limits.pxd)
 
 
 def fill_node(node, i):
@@ -136,3 +137,41 @@ def test_a_built_message_takes_little_more_memory_than_its_bytes(levels):
     finally:
         tracemalloc.stop()
     assert traced_bytes < 2 * graph.ByteSize() + (1 << 16)  # C memory included
+
+
+def deepest_node():
+    """Return a graph, and a node in it to which one more level of edited messages can be added."""
+    root = graph = onnxwire.GraphProto()
+    for _ in range(MAX_OVERLAY_DEPTH // 3):
+        graph = graph.node.add().attribute.add().g
+        graph.name = "level"
+    return root, graph.node.add()
+
+
+def test_frozen_messages_at_the_nesting_limit_stay_editable():
+    root, node = deepest_node()
+    for i in range(NODE_COUNT):
+        node.attribute.add(name=str(i))
+    for attribute in node.attribute:
+        attribute.s = b"first"
+        attribute.floats.append(1)
+        attribute.strings.append(b"x")
+    for attribute in node.attribute:
+        assert (attribute.s, *attribute.floats, *attribute.strings) == (b"first", 1, b"x")
+    assert len(root.SerializeToString()) == root.ByteSize()
+
+
+def test_a_first_edit_beyond_the_nesting_limit_changes_nothing():
+    _, node = deepest_node()
+    graph = onnxwire.GraphProto(name="g", node=[{"name": "inner", "input": ["a"]}])
+    parsed_attribute = onnxwire.AttributeProto.FromString(
+        onnxwire.AttributeProto(name="parsed", g=graph).SerializeToString()
+    )
+    for _ in range(40):
+        node.attribute.append(parsed_attribute)
+    for attribute in node.attribute:
+        inner = attribute.g.node[0]
+        for edit in (lambda: setattr(inner, "name", "new"), lambda: inner.input.append("b")):  # noqa: B023
+            with pytest.raises(onnxwire.EditError, match="nested more than 500 deep"):
+                edit()
+            assert (inner.name, list(inner.input)) == ("inner", ["a"])
