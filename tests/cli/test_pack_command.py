@@ -202,7 +202,7 @@ def test_no_command_leaves_the_folder_of_a_model(folder):
     assert (folder / "secret").read_bytes() == bytes(4096)
 
 
-def test_an_unwritable_output_is_one_line(folder):
+def test_an_unwritable_output_is_a_one_line_error(folder):
     check_refusal(
         run("unpack", "m.onnx", "-o", "-", cwd=folder),
         "<stdout>: the weights need a folder; name a file after -o",
