@@ -10,7 +10,7 @@ PAGE = REPOSITORY_ROOT / "docs" / "untrusted.md"
 HEADING = "\n## Rules\n"
 INTRODUCTION = (
     "Each entry begins with the requirement of the rule. A model that does not meet it is reported with the given "
-    "severity; the rest says how attacks use the violation. An entry that begins with \"Reports\" requires nothing: it "
+    'severity; the rest says how attacks use the violation. An entry that begins with "Reports" requires nothing: it '
     "lists places to look at."
 )
 TITLES_BY_GROUP = {
