@@ -533,7 +533,7 @@ class Dataset:
                         folder.unlink(file_name(id))
                     sync_folder(folder)
         for id in due_ids:
-            # 0: announced but never added, so it may be the table_name of a new journal.
+            # 0: announced but never added, so it may be the name of a new journal.
             if contents.retired[id] == 0 and self._root.status(_journal_name(id)) is not None:
                 self._root.unlink(_journal_name(id))
             del contents.retired[id]  # the next journal omits the files
