@@ -123,7 +123,7 @@ def measure(
     storage = Storage(tensor)
 
     def blocks() -> Iterator[Array]:
-        for part in split_index(index, storage.shape, _FETCHED_ELEMENTS if storage.is_fetched else BLOCK_ELEMENTS):
+        for part in split_index(index, storage.shape, _FETCHED_ELEMENTS if storage.is_remote else BLOCK_ELEMENTS):
             yield _numbers(tensor.read(part).reshape(-1), storage.data_type)
 
     moments = _measure_blocks(blocks())
@@ -182,10 +182,10 @@ class _Reader:
         self.n_pending = 0  # number of remaining tasks
 
     @property
-    def is_fetched(self) -> bool:
+    def is_remote(self) -> bool:
         """Whether the elements are on a server."""
-        source = self._reader.source
-        return source is not None and source[0].memory is not None
+        file = self._reader.open_file
+        return file is not None and file[0].memory is not None
 
     def count_bytes(self, elements: int) -> int:
         """Return the bytes of a number of elements."""
@@ -498,7 +498,7 @@ class _Pass:
 
     def _reserve_cache(self, reader: _Reader) -> bool:
         """Reserve space to cache the bytes of a reader for the second pass; return whether there is enough."""
-        if not reader.is_fetched:
+        if not reader.is_remote:
             return False
         self.cache_bytes -= reader.count_bytes(reader.count)
         return self.cache_bytes >= 0

@@ -126,8 +126,8 @@ class _Side:
         self._reader = BlockReader(storage)
         self._buffer = bytearray(self._count_bytes(_BLOCK_ELEMENTS))
         self.origin: tuple[_FileId, int] | None = None
-        if self._reader.source is not None:
-            file, offset = self._reader.source
+        if self._reader.open_file is not None:
+            file, offset = self._reader.open_file
             if file.memory is not None:
                 self.origin = (id(file.memory), 0), offset
                 self._file_has_all_elements = False
@@ -141,9 +141,9 @@ class _Side:
 
     def holes(self, start: int) -> int:
         """Return how many blocks from index `start` on are holes of the file, which read as zeros."""
-        if self._reader.source is None or not self._file_has_all_elements or _SEEK_DATA is None:
+        if self._reader.open_file is None or not self._file_has_all_elements or _SEEK_DATA is None:
             return 0
-        file, offset = self._reader.source
+        file, offset = self._reader.open_file
         offset += self._count_bytes(start)
         try:
             data_offset = os.lseek(file.descriptor, offset, _SEEK_DATA)

@@ -4,7 +4,9 @@ from cython cimport critical_section, final
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from onnxwire._varint cimport MAX_DEPTH, WIRE_LEN, Record, read_length, read_tag, skip_value
-from onnxwire.arrow._columns cimport Column, Columns, StringView, Values, add_null, add_number, add_string_view, end_list
+from onnxwire.arrow._columns cimport (
+    Column, Columns, StringView, Values, add_null, add_number, add_string_view, end_list,
+)
 from onnxwire.arrow._program cimport (
     CHOICE, COUNT, FIELD, GRAPH, INDEX, INNER, INNER_COUNT, LIST, NODE, OFFSET, OWNER, PARAMETERS, PATH, ROLE,
     ROW, SIZE, STORAGE, STORAGE_ELEMENTS, STORAGE_SIZE, TEXT, TYPE, TYPE_NAME, USE, USES, Plan, Program, Step,

@@ -123,7 +123,7 @@ class _SessionModel:
 
     def _source(self, storage: Storage) -> tuple[str, int]:
         """Return the location and offset of a payload in a file; "" and 0 if it is in memory."""
-        source = None if storage.is_unmapped or storage.is_fetched else storage.source
+        source = None if storage.is_unmapped or storage.is_remote else storage.open_file
         return ("", 0) if source is None else (self._locate(source[0].descriptor, source[0].name), source[1])
 
     def _locate(self, descriptor: int, name: str) -> str:

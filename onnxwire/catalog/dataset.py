@@ -147,8 +147,8 @@ class Dataset:
         """Read all files of a group. Raises DamagedFileError."""
         if id in self._contents.groups:
             self._model_texts(id)
-            for name, count in self._contents.groups[id].rows.items():
-                for _ in self._valid_rows(id, name) if count else ():
+            for table_name, count in self._contents.groups[id].rows.items():
+                for _ in self._valid_rows(id, table_name) if count else ():
                     pass
 
     def _retry_without_damaged(self, action: Callable[[], _Result]) -> _Result:
@@ -169,7 +169,8 @@ class Dataset:
 
     def _change(self, models: Mapping[str, Entry], tables: Mapping[str, pa.Table], remove: Collection[str]) -> None:
         """Write a new group of models, and remove the models from their previous groups."""
-        models = dict(sorted(models.items(), key=lambda item: model_text(item[0])))  # `_may_contain` needs this order
+        # Sorted, so that the min/max statistics of the file let `_may_contain` exclude more groups.
+        models = dict(sorted(models.items(), key=lambda item: model_text(item[0])))
         texts = list(map(model_text, models))
         removed_texts = [*texts, *map(model_text, remove)]
         self._retry_without_damaged(lambda: self._locate(removed_texts))
@@ -190,10 +191,11 @@ class Dataset:
         state_rows = states_table(models, tables)
         id = uuid4().hex
         self._append_line({"create": [id]})
-        size = self._write(id, {name: iter([table]) for name, table in {**tables, STATES: state_rows}.items()})
+        written_tables = {**tables, STATES: state_rows}
+        size = self._write(id, {table_name: iter([table]) for table_name, table in written_tables.items()})
         self._written_bytes += size
         is_checked = any(isinstance(entry, State) and entry.checked for entry in models.values())
-        group = Group(len(models), {name: len(table) for name, table in tables.items()}, size, is_checked)
+        group = Group(len(models), {table_name: len(table) for table_name, table in tables.items()}, size, is_checked)
         return {id: group}, state_rows["state"].to_pylist()
 
     def _append_change(self, added_groups: Mapping[str, Group], removed_records: Mapping[str, ModelRecord]) -> None:
@@ -259,7 +261,7 @@ class Dataset:
                 try:
                     record = decode_state(id, state)
                 except (ValueError, TypeError, RecursionError) as error:
-                    raise self._damage_error(STATES, id, error) from None
+                    raise self._damage_error(id, STATES, error) from None
                 if located_records[text] is not None:
                     reason = f"two groups have the model {text!r:.200}; build the catalog again in an empty folder"
                     raise SaveError(errno.EINVAL, reason, self.folder)
@@ -282,7 +284,7 @@ class Dataset:
                     if index < len(texts) and texts[index] <= statistics.max:
                         return True
             except (pa.ArrowException, OSError, ValueError, TypeError, IndexError) as error:
-                raise self._damage_error(STATES, id, error) from None
+                raise self._damage_error(id, STATES, error) from None
         return False
 
     def _read_states(self, id: str, columns: list[str]) -> pa.Table:
@@ -292,32 +294,32 @@ class Dataset:
         tables = list(self._batches(id, STATES, columns))
         schema = pa.schema([(column, pa.string()) for column in columns])
         if any(not table.schema.equals(schema) for table in tables):
-            raise self._damage_error(STATES, id, "it has other columns than onnxwire writes")
+            raise self._damage_error(id, STATES, "it has other columns than onnxwire writes")
         table = pa.concat_tables(tables) if tables else schema.empty_table()
         if len(table) != self._contents.groups[id].models or any(column.null_count for column in table.columns):
-            raise self._damage_error(STATES, id, "it has another number of models than the journal")
+            raise self._damage_error(id, STATES, "it has another number of models than the journal")
         return table
 
-    def _batches(self, id: str, name: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
+    def _batches(self, id: str, table_name: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
         """Yield the rows of a file of a group in batches."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        with self._root.subfolder(name) as folder, os.fdopen(open_regular(folder, file_name(id)), "rb") as file:
+        with self._root.subfolder(table_name) as folder, os.fdopen(open_regular(folder, file_name(id)), "rb") as file:
             try:
                 reader = pq.ParquetFile(file)
                 for batch in reader.iter_batches(columns=columns):
                     yield pa.Table.from_batches([batch])
             except (pa.ArrowException, KeyError, OSError, ValueError) as error:
-                raise self._damage_error(name, id, error) from None
+                raise self._damage_error(id, table_name, error) from None
 
-    def _damage_error(self, name: str, id: str, error: object) -> Exception:
+    def _damage_error(self, id: str, table_name: str, error: object) -> Exception:
         """Return a DamagedFileError for an error of decoding a file. An OSError of the system is returned unchanged."""
         if isinstance(error, OSError) and error.errno is not None:
             return error  # pyarrow's own errors have no number
         reason = f"the file is damaged ({str(error).partition(chr(10))[0]:.200})"
-        damage = DamagedFileError(errno.EINVAL, reason, os.path.join(self._root.path, name, file_name(id)))
-        damage.table, damage.group = name, id
+        damage = DamagedFileError(errno.EINVAL, reason, os.path.join(self._root.path, table_name, file_name(id)))
+        damage.table, damage.group = table_name, id
         return damage
 
     # --- files
@@ -327,11 +329,11 @@ class Dataset:
         import pyarrow.parquet as pq
 
         size = 0
-        for name, parts in tables.items():
-            if self._root.status(name) is None:
-                self._root.mkdir(name)
+        for table_name, parts in tables.items():
+            if self._root.status(table_name) is None:
+                self._root.mkdir(table_name)
                 sync_folder(self._root)
-            with self._root.subfolder(name) as folder:
+            with self._root.subfolder(table_name) as folder:
                 flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
                 with os.fdopen(folder.open(file_name(id), flags), "wb") as file:
                     first_part = next(parts)
@@ -394,10 +396,11 @@ class Dataset:
         self._append_line({"create": [id]})
         rows: dict[str, int] = {}
         for group in old_groups.values():
-            for name, count in group.rows.items():
-                rows[name] = rows.get(name, 0) + count
-        rows = {name: count for name, count in rows.items() if count}
-        size = self._write(id, {name: self._merged_rows(old_groups, name) for name in (*rows, STATES)})
+            for table_name, count in group.rows.items():
+                rows[table_name] = rows.get(table_name, 0) + count
+        rows = {table_name: count for table_name, count in rows.items() if count}
+        table_names = (*rows, STATES)
+        size = self._write(id, {table_name: self._merged_rows(old_groups, table_name) for table_name in table_names})
         models = sum(group.models - len(group.removed) for group in old_groups.values())
         group = Group(models, rows, size, any(group.is_checked for group in old_groups.values()))
         retire = dict.fromkeys(ids, int(time.time()))
@@ -407,15 +410,15 @@ class Dataset:
         }
         self._records |= {text: record._replace(group=id) for text, record in moved_records.items()}
 
-    def _merged_rows(self, groups: Mapping[str, Group], name: str) -> Iterator[pa.Table]:
+    def _merged_rows(self, groups: Mapping[str, Group], table_name: str) -> Iterator[pa.Table]:
         """Yield the valid rows of a table of several groups, in parts of a few megabytes."""
         import pyarrow as pa
 
         parts: list[pa.Table] = []
         for id, group in groups.items():
-            if name != STATES and not group.rows.get(name):
+            if table_name != STATES and not group.rows.get(table_name):
                 continue
-            for part in self._valid_rows(id, name):
+            for part in self._valid_rows(id, table_name):
                 parts.append(part)
                 if sum(part.nbytes for part in parts) >= _BATCH_BYTES:
                     yield pa.concat_tables(parts)
@@ -423,25 +426,25 @@ class Dataset:
         if parts:
             yield pa.concat_tables(parts)
 
-    def _valid_rows(self, id: str, name: str) -> Iterator[pa.Table]:
+    def _valid_rows(self, id: str, table_name: str) -> Iterator[pa.Table]:
         """Yield the valid rows of a file of a group in batches. Raises DamagedFileError."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         group = self._contents.groups[id]
-        schema = arrow_schema(name) if name != STATES else None
+        schema = arrow_schema(table_name) if table_name != STATES else None
         removed = array_of(sorted(group.removed), "string")
         count = 0
-        for table in self._batches(id, name):
+        for table in self._batches(id, table_name):
             try:
                 part = table if schema is None else _as_schema(table, schema)
                 part = part.filter(pc.invert(pc.is_in(part["model"], value_set=removed))) if group.removed else part
             except (pa.ArrowException, KeyError, ValueError) as error:
-                raise self._damage_error(name, id, error) from None
+                raise self._damage_error(id, table_name, error) from None
             count += len(part)
             yield part
-        if count != (group.models - len(group.removed) if name == STATES else group.rows[name]):
-            raise self._damage_error(name, id, "it has another number of rows than the journal")
+        if count != (group.models - len(group.removed) if table_name == STATES else group.rows[table_name]):
+            raise self._damage_error(id, table_name, "it has another number of rows than the journal")
 
     # --- the journal
 
@@ -510,21 +513,27 @@ class Dataset:
         self._delete_expired()
 
     def _delete_expired(self) -> None:
-        """Delete retired files whose grace period has passed, and replace groups with a missing file by failures."""
+        """Delete retired files whose grace period has passed.
+
+        Also replace groups of which a file is missing: their models become failures.
+        """
         contents = self._contents
         latest_retirement = time.time() - GRACE_SECONDS
         due_ids = {id for id, retirement in contents.retired.items() if retirement <= latest_retirement}
         lost_ids: set[str] = set()
-        for name in _TABLE_FOLDERS:
-            existing_ids = find_existing(self._root, name, due_ids | contents.groups.keys())
-            expected_ids = {id for id, group in contents.groups.items() if name == STATES or name in group.rows}
+        for table_name in _TABLE_FOLDERS:
+            existing_ids = find_existing(self._root, table_name, due_ids | contents.groups.keys())
+            expected_ids = {
+                id for id, group in contents.groups.items() if table_name == STATES or table_name in group.rows
+            }
             lost_ids |= expected_ids - existing_ids
             if expired_ids := existing_ids & due_ids:
-                with self._root.subfolder(name) as folder:
+                with self._root.subfolder(table_name) as folder:
                     for id in expired_ids:
                         folder.unlink(file_name(id))
                     sync_folder(folder)
         for id in due_ids:
+            # 0: announced but never added, so it may be the name of a new journal.
             if contents.retired[id] == 0 and self._root.status(_journal_name(id)) is not None:
                 self._root.unlink(_journal_name(id))
             del contents.retired[id]  # the next journal omits the files
@@ -535,12 +544,13 @@ class Dataset:
         """Replace a group that lost a file by failures of its models, and retire the files of its other tables."""
         removed = self._contents.groups[id].removed
         texts: dict[str, None] = {}
-        for name in (STATES, "models", "failures"):
-            if find_existing(self._root, name, [id]):
+        for table_name in (STATES, "models", "failures"):
+            if find_existing(self._root, table_name, [id]):
                 try:
-                    for table in self._batches(id, name, ["model"]):
+                    for table in self._batches(id, table_name, ["model"]):
                         if table["model"].type != "string" or table["model"].null_count:
-                            raise self._damage_error(name, id, "its column model has other values than onnxwire writes")
+                            reason = "its column model has other values than onnxwire writes"
+                            raise self._damage_error(id, table_name, reason)
                         texts |= dict.fromkeys(text for text in table["model"].to_pylist() if text not in removed)
                 except DamagedFileError as damage:
                     self._rename_damaged(damage)

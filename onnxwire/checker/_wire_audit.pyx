@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Finds records that readers of protobuf interpret differently, for checks of untrusted models.
 
-This is another pass over the tags of a document, after the scan for its columns; it reads no payload. `check` calls it
-only with untrusted=True.
+This is another pass over the tags of a document, after the scan for its columns; it reads no payload except packed
+numbers of up to MAX_RUN_BYTES, and at most 4 KiB of an unknown field. `check` calls it only with untrusted=True.
 """
 from cython cimport critical_section
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -22,18 +22,18 @@ cdef enum:
     MAX_UNKNOWN_PREFIX_BYTES = 4096
     MAX_RUN_BYTES = 1 << 16  # maximum size of packed numbers of a tensor that are read
 
-cdef enum Kind:              # wire_records.py has the same numbers
-    LONG_TAG = 1
-    LONG_LENGTH
-    LONG_NUMBER
-    WIDE_NUMBER
-    REPEATED
-    MERGED
-    ONEOF
-    WIRE_TYPE
-    UNKNOWN
-    GROUP
-    PARTS
+cdef enum Kind:              # wire_records.py has the same numbers; the comments name the rules that report the kinds
+    LONG_TAG = 1             # security-wire-tag-length
+    LONG_LENGTH              # security-wire-length-length
+    LONG_NUMBER              # security-wire-number-length
+    WIDE_NUMBER              # security-wire-number-range
+    REPEATED                 # security-wire-field-repeated
+    MERGED                   # security-wire-message-merged
+    ONEOF                    # security-wire-oneof-repeated
+    WIRE_TYPE                # security-wire-type
+    UNKNOWN                  # security-wire-unknown-content
+    GROUP                    # security-wire-group
+    MIXED_PACKING            # security-wire-packed-parts
 
 cdef struct Anomaly:
     int64_t start            # offset of the tag
@@ -84,7 +84,7 @@ cdef inline bint is_wide(const Field* field, const Record* record, const uint8_t
     return field.type == BOOL and record.n > 1
 
 
-cdef int run_anomaly(const Field* field, const uint8_t* p, const uint8_t* end) noexcept nogil:
+cdef int find_anomaly_in_run(const Field* field, const uint8_t* p, const uint8_t* end) noexcept nogil:
     """Return LONG_NUMBER if a packed run has a varint longer than its value needs, WIDE_NUMBER if one has more bits
     than the type, 0 for neither."""
     cdef const uint8_t* start
@@ -177,14 +177,14 @@ cdef int audit_span(
                 wire == WIRE_LEN and field.wire == WIRE_VARINT
                 and (columns.kinds[field.slot] == LIST or is_short_run(&record, memory))
             ):
-                kind = run_anomaly(field, record.value, p)
+                kind = find_anomaly_in_run(field, record.value, p)
                 if kind and add_anomaly(anomalies, facts, sheet, row, &record, <Kind>kind):
                     return -1
             bit = <uint32_t>1 << field.slot
             if field.size and (wire != WIRE_LEN or record.n):
                 # Elements one by one are usual, a second packed record or a mixture of both is not.
                 if seen[0] & bit and (wire == WIRE_LEN or packed[0] & bit) and (
-                    add_anomaly(anomalies, facts, sheet, row, &record, PARTS)
+                    add_anomaly(anomalies, facts, sheet, row, &record, MIXED_PACKING)
                 ):
                     return -1
                 seen[0] |= bit

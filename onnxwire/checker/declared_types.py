@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _TENSOR_TYPES = {"tensor_type": "TypeProto.Tensor", "sparse_tensor_type": "TypeProto.SparseTensor"}
 
-# A dimension: a size, the id of a variable, or neither.
+# A dimension: (size or None, id of the `dim_param` string or EMPTY).
 Dim = tuple[int | None, int]
 
 
@@ -68,14 +68,14 @@ class DeclaredTypes:
         start, n = int(self.facts.TensorProto.first("dims")[row]), int(self.facts.TensorProto.dims[row])
         return [(size, EMPTY) for size in sizes[start : start + n].tolist()]
 
-    def same_inputs(self, graphs: Any, names: Any) -> Any:
+    def find_inputs(self, graphs: Any, names: Any) -> Any:
         """Return, for each graph and name, the row of the graph's input of that name, or -1."""
         inputs = true_rows(self.is_input)
         positions = self.facts.join((graphs, names), (self.graph[inputs], self.facts.ValueInfoProto.name[inputs]))
         return np.where(positions >= 0, inputs[positions], -1) if len(inputs) else positions
 
 
-def differ(left: list[Dim] | None, right: list[Dim] | None) -> str:
+def describe_contradiction(left: list[Dim] | None, right: list[Dim] | None) -> str:
     """Return a description of how two shapes contradict each other, "" if they do not."""
     if left is None or right is None:
         return ""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # Kinds of anomalies; the numbers are those of `Kind` in _wire_audit.pyx.
 (
     LONG_TAG, LONG_LENGTH, LONG_NUMBER, WIDE_NUMBER, REPEATED, MERGED, ONEOF, WIRE_TYPE, UNKNOWN_CONTENT, GROUP,
-    PARTS,
+    MIXED_PACKING,
 ) = range(1, 12)  # fmt: skip
 _ANOMALY = np.dtype(
     [("start", "i8"), ("value", "i8"), ("row", "i4"), ("number", "i4"), ("sheet", "i2"), ("kind", "i2")],

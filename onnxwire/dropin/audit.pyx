@@ -20,7 +20,7 @@ cdef int hook(const char* event, object arguments, void* data) except -1:
     if strcmp(event, b"open") == 0 and len(arguments) == 3:
         path, mode, flags = arguments
         if isinstance(flags, int) and flags & WRITING:
-            # Only os.open has no mode.
+            # In the event of os.open, mode is None. Only its path may be relative to `dir_fd`.
             CALLBACK(path, flags, mode is None)
     elif strcmp(event, b"os.truncate") == 0 and len(arguments) == 2:
         CALLBACK(arguments[0], 0, False)

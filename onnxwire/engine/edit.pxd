@@ -17,7 +17,7 @@ cdef int share_memory(View self, const Field* field, view) except -1
 cdef object copy_message(View source, uint32_t depth, const uint8_t** p, uint64_t* n)
 cdef int put_message(View self, const Field* field, View source) except -1
 cdef int clear_field(View self, const Field* field) except -1
-cdef int exchange_content(View self, Overlay content, bint is_new) except -1
+cdef int exchange_content(View self, Overlay content, bint detach_views) except -1
 cdef Overlay content_of(Table* table, Document document, uint32_t depth)
 cdef Overlay content_copy(View source, uint32_t depth)
 cdef object iterate(const Field* field, values)

@@ -108,7 +108,7 @@ cdef int put_singular(View self, const Field* field, const uint8_t* p, uint64_t 
     if self.overlay == NULL:
         slot.p = p
         slot.n = n
-        # A view that was filled has no overlay only if the message was not edited.
+        # The message of an up-to-date view without an overlay was not edited, so only outdated views are looked up.
         if self.epoch != document.epoch and self.parts == NULL and document.epoch != EPOCH_CLOSED and edit_again(
             document, self.table, self.start, field, &slot, held
         ):
@@ -276,7 +276,7 @@ cdef object read_text(const Field* field, object value, const uint8_t** p, uint6
 # --- setters of singular fields; `closure` is the Field
 
 cdef object no_deletion(const Field* field):
-    return field_error(field, FieldAttributeError, f"fields are not deleted; use ClearField({name_of(field)!r})")
+    return field_error(field, FieldAttributeError, f"fields can't be deleted; use ClearField({name_of(field)!r})")
 
 
 cdef object name_of(const Field* field):
@@ -397,14 +397,14 @@ cdef Overlay content_of(Table* table, Document document, uint32_t depth):
     return content
 
 
-cdef int exchange_content(View self, Overlay content, bint is_new) except -1:
+cdef int exchange_content(View self, Overlay content, bint detach_views) except -1:
     """Replace the content of a message; every view of it reads the new content.
 
-    is_new: whether to detach views of absent messages in it, as protobuf's Clear and ParseFromString do.
+    detach_views: whether to detach views of absent messages in it, as protobuf's Clear and ParseFromString do.
     """
     cdef Overlay overlay = edit(self)
     advance_epoch(<Document>self.document, overlay.address)
-    overlay.generation += is_new
+    overlay.generation += detach_views
     exchange(overlay, content)
     return 0
 
@@ -451,7 +451,8 @@ cdef int set_field(View self, Field* field, value) except -1:
         return (<Setter>field.set)(self, <PyObject*>value, field)
     if field.type == MESSAGE:
         value = [
-            element_of(field, element) if isinstance(element, dict) else element for element in iterate(field, value)
+            message_of_dict(field, element) if isinstance(element, dict) else element
+            for element in iterate(field, value)
         ]
     field_value(self, field).extend(value)
     return 0
@@ -465,7 +466,8 @@ cdef object iterate(const Field* field, values):
         raise field_error(field, FieldTypeError, f"expected an iterable; {error}") from None
 
 
-cdef object element_of(const Field* field, values):
+cdef object message_of_dict(const Field* field, values):
+    """Return a new message of a field's type with the fields of a dict."""
     element = new_message(field.sub)
     Py_EnterRecursiveCall(b" while a message was made of a dict")
     try:
@@ -477,7 +479,7 @@ cdef object element_of(const Field* field, values):
 
 cdef int set_message(View self, Field* field, value) except -1:
     if isinstance(value, dict):
-        value = element_of(field, value)
+        value = message_of_dict(field, value)
     elif type(value) is not <object>field.sub.cls:
         raise field_error(
             field, FieldTypeError,

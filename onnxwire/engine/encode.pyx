@@ -46,7 +46,8 @@ cdef extern from "thresholds.h":
         MAX_SMALL_BYTES "OW_MAX_SMALL_BYTES"
         MAX_SINGLE_PASS_BYTES "OW_MAX_SINGLE_PASS_BYTES"
 
-cdef uint64_t CANONICAL = <uint64_t>1 << 63
+# Flag in an entry of `sizes`: the span is copied, and nested messages have no entries.
+cdef uint64_t COPIED = <uint64_t>1 << 63
 
 
 cdef int measure(Encoder self, View message) except -1:
@@ -115,7 +116,7 @@ cdef int emit_sized(Encoder self, Content* content, uint32_t number) except -1:
     cdef uint64_t size
     cdef uint64_t* sizes
     cdef Py_ssize_t capacity
-    cdef bint is_canonical = False
+    cdef bint is_copied = False
     if self.depth > MAX_OVERLAY_DEPTH:
         raise EditError(f"messages nested more than {MAX_OVERLAY_DEPTH:,} deep are not written")
     if not self.deterministic and emit_short(self, content, number):
@@ -129,15 +130,15 @@ cdef int emit_sized(Encoder self, Content* content, uint32_t number) except -1:
         self.next += 1
         if number:
             put_varint(self, <uint64_t>number << 3 | WIRE_LEN)
-            put_varint(self, size & ~CANONICAL)
+            put_varint(self, size & ~COPIED)
         before = self.total
-        if size & CANONICAL:
+        if size & COPIED:
             put_bytes(self, content.start, <uint64_t>(content.end - content.start), content.document, NULL)
         else:
             self.depth += 1
-            emit(self, content, &is_canonical)
+            emit(self, content, &is_copied)
             self.depth -= 1
-        if self.total - before != size & ~CANONICAL:
+        if self.total - before != size & ~COPIED:
             raise source_changed_error()
         return 0
     if self.n == self.capacity:
@@ -149,17 +150,17 @@ cdef int emit_sized(Encoder self, Content* content, uint32_t number) except -1:
         self.capacity = capacity
     self.n += 1
     self.depth += 1
-    emit(self, content, &is_canonical)
+    emit(self, content, &is_copied)
     self.depth -= 1
     size = self.total - before
-    if is_canonical:
+    if is_copied:
         # The second pass does not enter this message: drop the sizes of nested messages.
         self.n = index + 1
-        size |= CANONICAL
+        size |= COPIED
     self.sizes[index] = size
     if number:
         put_varint(self, <uint64_t>number << 3 | WIRE_LEN)
-        put_varint(self, size & ~CANONICAL)
+        put_varint(self, size & ~COPIED)
     return 0
 
 
@@ -239,8 +240,8 @@ cdef int expand_edits(CompactOverlay compacted, Edits* edits, uint8_t* memory) e
     return 0
 
 
-cdef int emit(Encoder self, Content* content, bint* is_canonical) except -1:
-    """Put the content of a message; while measuring, set `is_canonical` if its span can be copied unchanged."""
+cdef int emit(Encoder self, Content* content, bint* is_copied) except -1:
+    """Put the content of a message; while measuring, set `is_copied` if its span can be copied unchanged."""
     cdef Overlay overlay
     cdef CompactOverlay compacted
     cdef Edits edits
@@ -279,10 +280,10 @@ cdef int emit(Encoder self, Content* content, bint* is_canonical) except -1:
             return emit_scanned(self, content)
         return emit_records(self, content, NULL, 0) if content.parts != NULL else emit_around_edits(self, content)
     if not self.deterministic:
-        is_canonical[0] = True
+        is_copied[0] = True
         return put_bytes(self, content.start, <uint64_t>(content.end - content.start), content.document, NULL)
     if not self.writing and has_canonical_records(content.table, content.start, content.end):
-        return measure_plain(self, content, is_canonical)
+        return measure_plain(self, content, is_copied)
     return emit_scanned(self, content)
 
 
@@ -479,7 +480,7 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
         if edits != NULL and edits.touched[field.slot]:
             flush_run(self, content, &run, run_end)
             if field.closed and record.tag & 7 == WIRE_LEN and not drops:
-                emit_hidden(self, field, &record)
+                emit_unknown_enum_values(self, field, &record)
             if not states[field.slot] & DONE:
                 states[field.slot] |= DONE
                 emit_touched(self, content, edits, field)
@@ -653,7 +654,7 @@ cdef int emit_fields(
         if edits != NULL and edits.touched[i]:
             emit_touched(self, content, edits, field)
         else:
-            emit_read(self, content, field, &slots[i], flags)
+            emit_unchanged(self, content, field, &slots[i], flags)
     return emit_all_unknown(self, content, flags)
 
 
@@ -666,15 +667,15 @@ cdef int emit_all_unknown(Encoder self, Content* content, uint32_t flags) except
     return 0
 
 
-cdef int emit_read(Encoder self, Content* content, const Field* field, const Slot* slot, uint32_t flags) except -1:
-    """Put a field that has the value of the bytes."""
+cdef int emit_unchanged(Encoder self, Content* content, const Field* field, const Slot* slot, uint32_t flags) except -1:
+    """Put a field that was not edited."""
     cdef Document document = <Document>content.document
     cdef Cursor cursor
     cdef Record record
     cdef Spans parts
     cdef uint64_t left = slot.n
     if field.repeated and field.size:
-        return emit_read_numbers(self, content, field, slot)
+        return emit_unchanged_numbers(self, content, field, slot)
     if field.repeated:
         start_records(&cursor, content.start, content.end, content.parts, slot.p)
         while left:
@@ -699,25 +700,25 @@ cdef int emit_read(Encoder self, Content* content, const Field* field, const Slo
     return emit_span(self, field, document, slot.p, slot.n, None)
 
 
-cdef int emit_read_numbers(Encoder self, Content* content, const Field* field, const Slot* slot) except -1:
-    """Put repeated numbers that have the values of the bytes, canonically."""
+cdef int emit_unchanged_numbers(Encoder self, Content* content, const Field* field, const Slot* slot) except -1:
+    """Put repeated numbers that were not edited, in canonical form."""
     cdef NumberReader reader
     cdef uint64_t size = 0
     cdef uint64_t raw = 0
     cdef int found
-    cdef bint counts = field.packed
+    cdef bint is_measuring = field.packed
     memset(&reader, 0, sizeof(reader))
     while True:
         # Two passes over a packed run, the first for its length.
         start_records(&reader.cursor, content.start, content.end, content.parts, slot.p)
         reader.n_records_left = slot.n
         reader.run = reader.p = reader.end = NULL
-        if field.packed and not counts:
+        if field.packed and not is_measuring:
             put_tag(self, field, WIRE_LEN)
             put_varint(self, size)
         found = next_number(&reader, field, &raw)
         while found > 0:
-            if counts:
+            if is_measuring:
                 size += varint_size(raw) if field.wire == WIRE_VARINT else field.size
             else:
                 if not field.packed:
@@ -726,9 +727,9 @@ cdef int emit_read_numbers(Encoder self, Content* content, const Field* field, c
             found = next_number(&reader, field, &raw)
         if found < 0:
             raise number_error(<Document>content.document, &reader, field)
-        if not counts or size == 0:
+        if not is_measuring or size == 0:
             return 0
-        counts = False
+        is_measuring = False
 
 
 cdef int emit_unknown(Encoder self, Content* content) except -1:
@@ -742,18 +743,18 @@ cdef int emit_unknown(Encoder self, Content* content) except -1:
         if is_unknown(field, &record):
             put_bytes(self, record.start, <uint64_t>(cursor.p - record.start), content.document, NULL)
         elif field.closed and record.tag & 7 == WIRE_LEN:
-            emit_hidden(self, field, &record)
+            emit_unknown_enum_values(self, field, &record)
     return 0
 
 
-cdef int emit_hidden(Encoder self, const Field* field, const Record* record) except -1:
+cdef int emit_unknown_enum_values(Encoder self, const Field* field, const Record* record) except -1:
     """Put the unknown values of a packed run of a closed enum."""
     cdef const uint8_t* p = record.value
     cdef const uint8_t* end = record.value + record.n
     cdef uint64_t value
     if not is_resident(p, record.n):
         if self.growing:
-            raise TooLong
+            raise TooLong  # give up the single pass; the two-pass encoder can fetch
         raise NotResident(None, None, <size_t>p, <size_t>end)
     while p != NULL and p < end:
         p = read_varint(p, end, &value)
@@ -765,12 +766,14 @@ cdef int emit_hidden(Encoder self, const Field* field, const Record* record) exc
 
 # --- deterministic encoding of spans that may be canonical
 
-cdef int measure_plain(Encoder self, Content* content, bint* is_canonical) except -1:
-    """Measure a message with canonical records: its span, with the new sizes of nested messages that are not canonical.
+cdef int measure_plain(Encoder self, Content* content, bint* is_copied) except -1:
+    """Measure an unedited message whose own records are canonical: they are copied, and nested messages are measured.
+
+    Set `is_copied` if all nested messages are copied, too, so that the whole span is.
     """
     cdef uint64_t total = self.total + <uint64_t>(content.end - content.start)
     cdef Py_ssize_t index
-    cdef bint all_canonical = True
+    cdef bint are_all_copied = True
     cdef Cursor cursor
     cdef Record record
     cdef Field* field
@@ -782,10 +785,10 @@ cdef int measure_plain(Encoder self, Content* content, bint* is_canonical) excep
         index = self.n
         self.total = 0
         emit_span(self, field, <Document>content.document, record.value, record.n, None)
-        all_canonical = all_canonical and self.sizes[index] & CANONICAL
+        are_all_copied = are_all_copied and self.sizes[index] & COPIED
         total += self.total - <uint64_t>(cursor.p - record.start)
     self.total = total
-    is_canonical[0] = all_canonical
+    is_copied[0] = are_all_copied
     return 0
 
 

@@ -53,7 +53,7 @@ cdef class Encoder:
     cdef uint64_t limit
     cdef int depth
     cdef uint64_t total          # bytes measured or written
-    # Sizes of all messages with a length, in the order of the passes; with the bit CANONICAL, the message's span is
+    # Sizes of all messages with a length, in the order of the passes; with the bit COPIED, the message's span is
     # copied unchanged.
     cdef uint64_t* sizes
     cdef Py_ssize_t n

@@ -86,9 +86,10 @@ static inline const ow_python_api *ow_python_import(void) {
     const ow_python_api *api = (const ow_python_api *)PyCapsule_Import(ONNXWIRE_PYTHON_CAPSULE, 0);
     if (api != NULL && (api->version < ONNXWIRE_PYTHON_VERSION || api->size < sizeof *api)) {
         PyErr_Format(PyExc_ImportError,
-                     "the installed onnxwire has version %u of its C functions, and this module needs version %u; install a "
-                     "newer onnxwire",
-                     (unsigned)api->version, (unsigned)ONNXWIRE_PYTHON_VERSION);
+                     "the C functions of the installed onnxwire have version %u and a struct of %u bytes, and this module "
+                     "needs version %u and %u bytes; install a newer onnxwire",
+                     (unsigned)api->version, (unsigned)api->size, (unsigned)ONNXWIRE_PYTHON_VERSION,
+                     (unsigned)sizeof *api);
         return NULL;
     }
     return api;

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from onnxwire.io.folder import Folder, Identity
     from onnxwire.io.tensor_list import TensorInfo
     from onnxwire.messages import TensorProto
-    from onnxwire.tensor.storage import Origin
+    from onnxwire.tensor.storage import WriteArgument
 
     Choice = str | os.PathLike[str] | Callable[[TensorInfo], str | None] | None
     """The destination of payloads: one file, a pattern of file names, a function, or None for the model's own file."""
@@ -54,12 +54,12 @@ class _DataFile:
         self.location = location
         self.number = number  # among all files of the save, from 1
         self.size = 0
-        self.payloads: list[tuple[int, Origin]] = []  # payloads with their offsets, ascending
+        self.payloads: list[tuple[int, WriteArgument]] = []  # payloads with their offsets, ascending
         self.atomic: AtomicFile | None = None  # the writer of this file
         self.old_name = ""  # the temporary name of the replaced file
         self.existing_state: tuple[int, ...] = ()  # the `_file_state` of the existing file at this location
         self._align = align
-        self._offsets: dict[Origin, int] = {}
+        self._offsets: dict[WriteArgument, int] = {}
 
     @property
     def folder(self) -> str:
@@ -71,26 +71,26 @@ class _DataFile:
         """Its name in that folder."""
         return posixpath.basename(self.location)
 
-    def add(self, origin: Origin, size: int, max_size: float) -> int:
+    def add(self, argument: WriteArgument, size: int, max_size: float) -> int:
         """Add a payload. Return its offset, or -1 if the file is not empty and would become longer than `max_size`."""
         # A range of external data that several tensors share is written once.
-        offset = self._offsets.get(origin) if isinstance(origin, tuple) else None
+        offset = self._offsets.get(argument) if isinstance(argument, tuple) else None
         if offset is None:
             offset = self.size + -self.size % self._align
             if self.size and offset + size > max_size:
                 return -1
-            if isinstance(origin, tuple):
-                self._offsets[origin] = offset
-            self.payloads.append((offset, origin))
+            if isinstance(argument, tuple):
+                self._offsets[argument] = offset
+            self.payloads.append((offset, argument))
             self.size = offset + size
         return offset
 
     def write(self, target: FileWriter) -> None:
         """Write all payloads, each at its offset."""
-        for offset, origin in self.payloads:
+        for offset, argument in self.payloads:
             # Gaps in a new file read as zeros, and occupy no disk space.
             target.seek(offset)
-            write_payload(origin, target)
+            write_payload(argument, target)
 
 
 class Relocation:
@@ -154,13 +154,13 @@ class Relocation:
                 if file_name is not last_name:
                     last_name, location = file_name, _normalize(file_name)
                 storage = Storage(source)
-                origin, size = storage.origin, storage.data_type.count_bytes(storage.count)
+                argument, size = storage.write_argument, storage.data_type.count_bytes(storage.count)
                 files = shards.setdefault(location, [])
-                offset = files[-1].add(origin, size, max_size) if files else -1
+                offset = files[-1].add(argument, size, max_size) if files else -1
                 if offset < 0:
                     self._files.append(_DataFile(location, align, len(self._files) + 1))
                     files.append(self._files[-1])
-                    offset = files[-1].add(origin, size, math.inf)
+                    offset = files[-1].add(argument, size, math.inf)
                 number = files[-1].number
                 if source._document.memory is not None:
                     self._remote.append(source)
@@ -257,8 +257,8 @@ class Relocation:
         """Raise an error for links, and for existing files that contain other data than the model's own."""
         assert self._model is not None
         # First report data that can't be read, then files that would be overwritten.
-        origins = (origin for file in self._files for _, origin in file.payloads)
-        for source in {origin[0] for origin in origins if isinstance(origin, tuple)}:
+        arguments = (argument for file in self._files for _, argument in file.payloads)
+        for source in {argument[0] for argument in arguments if isinstance(argument, tuple)}:
             source.check_unchanged()
         own_files: set[Identity] | None = None
         for file in self._files:
@@ -494,7 +494,7 @@ def _own_data_files(path: str, cls: type[Message]) -> set[Identity]:
         for _, tensor in find_tensors(message):
             if is_external(tensor):
                 with suppress(Error):
-                    file, offset, length = Storage(tensor).file or (None, 0, 0)
+                    file, offset, length = Storage(tensor).external_range or (None, 0, 0)
                     if file is not None and file.descriptor >= 0:
                         spans.setdefault(file, []).append((offset, offset + length))
         for file, file_spans in spans.items():

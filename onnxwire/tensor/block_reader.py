@@ -22,14 +22,14 @@ class BlockReader:
 
     storage: the storage of a tensor of any data type except STRING. Files are read, not mapped; typed fields are
     decoded once.
-    data_type, count: the type and number of the elements; source: the open file and the offset of the elements in it,
+    data_type, count: the type and number of the elements; open_file: the file and the offset of the elements in it,
     None for elements in memory.
     """
 
     def __init__(self, storage: Storage) -> None:
         self.data_type: DataType = storage.data_type
         self.count = storage.count
-        self.source = storage.source
+        self.open_file = storage.open_file
         self._storage = storage
         self._is_typed = storage.field not in ("raw_data", "external_data") and storage.count > 0
         self._decoded: memoryview | None = None
@@ -42,8 +42,8 @@ class BlockReader:
         buffer: memory of at least that size, which the result may reference.
         """
         byte_start, size = self.data_type.count_bytes(start), self.data_type.count_bytes(count)
-        if self.source is not None:
-            file, offset = self.source
+        if self.open_file is not None:
+            file, offset = self.open_file
             if file.memory is not None:
                 return self._fetch(byte_start, size)
             data = memoryview(buffer)[:size]
@@ -58,8 +58,8 @@ class BlockReader:
 
     def _fetch(self, byte_start: int, size: int) -> memoryview:
         """Return bytes of a tensor on a server. Fetch the window that contains them, unless it is cached."""
-        assert self.source is not None
-        file, offset = self.source
+        assert self.open_file is not None
+        file, offset = self.open_file
         end = self.data_type.count_bytes(self.count)
         number = byte_start // _WINDOW_BYTES
         start = number * _WINDOW_BYTES

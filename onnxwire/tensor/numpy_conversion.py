@@ -76,9 +76,7 @@ class TensorReader:
         import numpy as np
 
         storage = Storage(self)
-        if storage.data_type is STRING or not (
-            storage.is_unmapped or storage.is_fetched or storage.data_type.is_packed
-        ):
+        if storage.data_type is STRING or not (storage.is_unmapped or storage.is_remote or storage.data_type.is_packed):
             expand_index(index, storage.shape)
             return np.array(storage.array()[0][index], storage.data_type.dtype)
         return storage.read(index)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
     IndexItem = SupportsIndex | slice | EllipsisType
     Index = IndexItem | tuple[IndexItem, ...]
-    Origin: TypeAlias = "tuple[ExternalFile, int, int] | Payload | Storage"
+    WriteArgument: TypeAlias = "tuple[ExternalFile, int, int] | Payload | Storage"
 
 _MAX_GAP_BYTES = 1 << 12  # larger gaps between elements are skipped rather than read
 
@@ -73,15 +73,18 @@ def stored_part(tensor: TensorFields, data_type: DataType) -> tuple[int, tuple[i
     return end - begin, (end - begin,)
 
 
-def write_payload(origin: Origin, target: FileWriter) -> None:
-    """Write a payload to a file. Data in another file is copied without being read into memory."""
+def write_payload(argument: WriteArgument, target: FileWriter) -> None:
+    """Write a payload to a file. Data in another file is copied without being read into memory.
+
+    argument: `Storage.write_argument` of the tensor.
+    """
     from onnxwire.engine import write
 
     content: Buffer
-    if isinstance(origin, Storage):
-        content = origin.payload()
-    elif isinstance(origin, tuple):
-        file, offset, length = origin
+    if isinstance(argument, Storage):
+        content = argument.payload()
+    elif isinstance(argument, tuple):
+        file, offset, length = argument
         if file.document is None:
             file.check_unchanged()
             target.copy(file.descriptor, offset, length)
@@ -90,7 +93,7 @@ def write_payload(origin: Origin, target: FileWriter) -> None:
             return
         content = file.view(offset, length)
     else:
-        content = origin
+        content = argument
     write.write_payload(target, content)
 
 
@@ -179,18 +182,18 @@ class Storage:
         return self._external is not None and self._external[0].document is None
 
     @property
-    def is_fetched(self) -> bool:
+    def is_remote(self) -> bool:
         """Whether the payload is on a server, and fetched on demand."""
-        source = self.source
-        return source is not None and source[0].memory is not None
+        file = self.open_file
+        return file is not None and file[0].memory is not None
 
     @property
-    def file(self) -> tuple[ExternalFile, int, int] | None:
+    def external_range(self) -> tuple[ExternalFile, int, int] | None:
         """The external file, and the offset and length in bytes; None if the data is in the message."""
         return self._external
 
     @property
-    def source(self) -> tuple[ExternalFile, int] | None:
+    def open_file(self) -> tuple[ExternalFile, int] | None:
         """The open file that contains the payload, and the payload's offset; None if it is in memory."""
         if self._external is not None:
             file, offset, _ = self._external
@@ -218,7 +221,7 @@ class Storage:
         return self.decoded_bytes().toreadonly()[start:end]
 
     @property
-    def origin(self) -> Origin:
+    def write_argument(self) -> WriteArgument:
         """The argument for a later `write_payload`. It usually takes a tenth of the memory of this object."""
         if self.field == "raw_data":
             return self.tensor._payload("raw_data") or self
@@ -226,7 +229,7 @@ class Storage:
 
     def write(self, target: FileWriter) -> None:
         """Write the payload to a file; see write_payload."""
-        write_payload(self.origin, target)
+        write_payload(self.write_argument, target)
 
     def bytes_array(self) -> Array:
         """Return the payload as an array: uint8, shape (nbytes,)."""
@@ -337,10 +340,10 @@ class Storage:
 
     def _fetch_runs(self, ranges: list[range]) -> None:
         """Fetch the bytes of the elements of an index in parallel if they are on a server."""
-        source = self.source
-        if source is None or source[0].memory is None:
+        file = self.open_file
+        if file is None or file[0].memory is None:
             return
-        memory, offset = source[0].memory, source[1]
+        memory, offset = file[0].memory, file[1]
         byte_ranges = []
         for start, step, count in _runs(ranges, self.shape, _MAX_GAP_BYTES * 8 // self.data_type.bits):
             low, high = sorted((start, start + (count - 1) * step))

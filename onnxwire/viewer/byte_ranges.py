@@ -67,8 +67,8 @@ def read_bytes(root: Message, path: str, start: int, count: int, *, payload: boo
         if not isinstance(tensor, TensorProto):
             raise PathError("this is not a tensor and has no payload", path, document.name)
         storage = Storage(tensor)
-        if storage.file is not None:
-            file, file_offset, length = storage.file
+        if storage.external_range is not None:
+            file, file_offset, length = storage.external_range
             start = min(max(start, 0), length)
             data = bytes(storage.payload(start, min(start + count, length)))
             return {

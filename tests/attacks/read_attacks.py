@@ -1,8 +1,8 @@
-"""Read attack files with every function and command that opens a model: `read_attacks.py SECONDS BYTES < FILES`.
+"""Read attack files with the functions of CALLS and the commands of COMMANDS: `read_attacks.py SECONDS BYTES < FILES`.
 
-Each file is read in a fork of this process, with limits of processor time and of address space beyond that of this
-process. Prints a line for each file that crashes, exceeds a limit, or raises an exception that is not an
-onnxwire error, and then the number of files.
+Each file is read in a fork of this process. SECONDS limits its processor time, BYTES the address space that it may add
+to that of this process. Prints a line for each file that crashes, exceeds a limit, or raises an exception that is not
+an onnxwire error, and then the number of files.
 """
 
 from __future__ import annotations
@@ -27,14 +27,6 @@ COMMANDS = (("info",), ("ls",), ("check",), ("dump",))
 def consume(iterable):
     for _ in iterable:
         pass
-
-
-def read_tensors(path):
-    """Read the elements of each tensor; tensors that raise an error are skipped."""
-    with onnxwire.load(path) as model:
-        for tensor in onnxwire.tensors(model):
-            with contextlib.suppress(Error):
-                bytes(memoryview(tensor.numpy()).cast("B")[:16])
 
 
 CALLS = {

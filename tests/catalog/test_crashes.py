@@ -185,7 +185,7 @@ def test_a_build_that_is_killed_at_any_step_leaves_old_or_new_rows(scenario):
         repr(SMALL_LIMITS),
         *module_names,
     ]
-    new_row_counts = []
+    updated_model_counts = []
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     ) as forking_process:
@@ -196,10 +196,10 @@ def test_a_build_that_is_killed_at_any_step_leaves_old_or_new_rows(scenario):
             if status == 0:
                 break
             assert status == -signal.SIGKILL
-            new_row_counts.append(scenario.check_and_complete())
+            updated_model_counts.append(scenario.check_and_complete())
         forking_process.stdin.close()
-    assert len(new_row_counts) > 50 / scenario.stride
-    assert len(set(new_row_counts)) > 2  # some of the kills left a part of the models in the new state
+    assert len(updated_model_counts) > 50 / scenario.stride
+    assert len(set(updated_model_counts)) > 2  # some of the kills left a part of the models in the new state
 
 
 def test_a_full_disk_is_a_one_line_error_and_leaves_old_or_new_rows(scenario, monkeypatch):
@@ -223,7 +223,7 @@ def test_a_full_disk_is_a_one_line_error_and_leaves_old_or_new_rows(scenario, mo
             else:
                 if step not in failed_steps:
                     break
-                assert step == 0  # makedirs of an existing folder
+                assert step == 0  # step 0 is makedirs, whose error is ignored if the folder exists
         scenario.check_and_complete()
     assert step > 50
 

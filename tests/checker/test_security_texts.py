@@ -43,10 +43,14 @@ WEIGHTS = {
 FLOATS = {2: np.float16, 4: np.float32, 8: np.float64}
 
 
-def _rules(text="", initializers=(), key="note"):
+def _rules(text="", initializers=(), place="note"):
+    """Return the rules that a model breaks, apart from notes.
+
+    place: where the text is stored: "doc_string", "note" for metadata with that key, or "" for nowhere.
+    """
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [], [], list(initializers))
-    model = helper.make_model(graph, doc_string=text if key == "doc_string" else "")
-    if key == "note":
+    model = helper.make_model(graph, doc_string=text if place == "doc_string" else "")
+    if place == "note":
         helper.set_model_props(model, {"note": text})
     problems = onnxwire.check(model.SerializeToString(), untrusted=True, select="security")
     return {problem.rule for problem in problems if problem.severity != "note"}
@@ -60,7 +64,7 @@ def test_a_command_in_metadata_is_reported(text):
 @each("text", PLAIN)
 def test_ordinary_text_is_not_reported(text):
     assert _rules(text) == set()
-    assert _rules(text, key="doc_string") == set()
+    assert _rules(text, place="doc_string") == set()
 
 
 @each("name", CODED)
@@ -70,29 +74,30 @@ def test_a_program_in_a_part_of_a_text_is_reported(name):
 
 @each("name", WEIGHTS)
 def test_a_program_in_the_low_bytes_of_weights_is_reported(name):
-    dtype, program, n, order = WEIGHTS[name]
+    dtype, program, n_low_bytes, step = WEIGHTS[name]
     size = np.dtype(dtype).itemsize
-    content = np.frombuffer(program[: len(program) // n * n], np.uint8).reshape(-1, n)[:, ::order]
+    content = np.frombuffer(program[: len(program) // n_low_bytes * n_low_bytes], np.uint8)
+    content = content.reshape(-1, n_low_bytes)[:, ::step]
     weights = np.full((len(content), size), 0x3C, np.uint8)
-    weights[:, :n] = content
+    weights[:, :n_low_bytes] = content
     tensor = numpy_helper.from_array(weights.reshape(-1).view(FLOATS[size]), "w")
-    assert "security-payload-float" in _rules(initializers=[tensor], key="")
+    assert "security-payload-float" in _rules(initializers=[tensor], place="")
 
 
 def test_random_weights_are_no_programs():
     rng = np.random.default_rng(1)
     tensors = [numpy_helper.from_array(rng.standard_normal(64).astype(np.float32), f"w{i}") for i in range(2000)]
     tensors += [numpy_helper.from_array(rng.integers(0, 256, 40).astype(np.uint8), f"q{i}") for i in range(2000)]
-    found = _rules(initializers=tensors, key="")
+    found = _rules(initializers=tensors, place="")
     assert found <= {"security-payload-unused"}
 
 
-def test_a_short_tensor_that_begins_like_a_program_is_none():
+def test_a_short_tensor_that_begins_like_a_program_is_not_reported():
     tensor = helper.make_tensor("w", TensorProto.UINT8, [32], b"MZ" + bytes(range(30)), raw=True)
-    assert _rules(initializers=[tensor], key="") == set()
+    assert _rules(initializers=[tensor], place="") == set()
 
 
 def test_tokens_of_a_vocabulary_are_no_programs():
     tokens = [b"<script>", b"eval(", b"os.system(", b"#!/bin/sh", b"<?php", *(b"##%d" % i for i in range(100))]
     tensor = helper.make_tensor("t", TensorProto.STRING, [len(tokens)], tokens)
-    assert _rules(initializers=[tensor], key="") == set()
+    assert _rules(initializers=[tensor], place="") == set()

@@ -45,7 +45,7 @@ def _model(value):
 @each("name", ENCODINGS)
 def test_a_command_in_any_encoding_is_decoded_and_reported(name):
     text = ENCODINGS[name](COMMAND)
-    assert any(decoded.startswith(COMMAND) and is_text(COMMAND) for decoded in decodings(text))
+    assert any(decoded.startswith(COMMAND) and is_text(decoded) for decoded in decodings(text))
     problems = onnxwire.check(_model(text), untrusted=True, select="security-payload-text")
     assert [problem.path for problem in problems] == ["metadata_props[0]"]
 

@@ -87,7 +87,7 @@ def test_payloads_may_be_read_in_any_order(order, limit, monkeypatch) -> None:
         with fetch_in_order((tensor,) for tensor in tensors):
             for i in order:
                 buffer = bytearray(TENSOR_BYTES)
-                file, offset = Storage(tensors[i]).source
+                file, offset = Storage(tensors[i]).open_file
                 file.read_into(offset, buffer)
                 assert buffer == bytes([i]) * TENSOR_BYTES
         assert file.memory.source.schedule is None
@@ -103,7 +103,7 @@ def test_a_missing_payload_is_an_error_of_the_read(tmp_path) -> None:
             ow.save(message, tmp_path / "m.onnx", external="all.data")
         assert list(tmp_path.iterdir()) == []
         assert tensors[8].numpy()[0] == 8
-        assert Storage(tensors[0]).source[0].memory.source.schedule is None
+        assert Storage(tensors[0]).open_file[0].memory.source.schedule is None
 
 
 def test_equal_payloads_of_one_file_are_not_fetched_to_be_compared() -> None:

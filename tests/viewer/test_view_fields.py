@@ -13,18 +13,18 @@ from onnxwire.viewer.field_tree import FieldQueries
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 TABLE = """\
-# path.proto
+# shape.proto
 
 package: geo.shapes
 syntax: proto2
 
-## message Path
+## message Shape
 
-A path.
+A shape.
 
 | number | name | type | label | oneof | packed | since | until | doc |
 |--------|------|------|-------|-------|--------|-------|-------|-----|
-| 1 | point | message Path.Point | repeated | | | 1 | | Its points. |
+| 1 | point | message Shape.Point | repeated | | | 1 | | Its points. |
 | 2 | name | string | optional | | | 1 | | Its name. |
 | 3 | weights | double | repeated | | packed | 1 | | Its weights. |
 | 4 | closed | bool | optional | end | | 1 | | Whether it is closed. |
@@ -33,7 +33,7 @@ A path.
 | 7 | kind | enum Kind | optional | | | 1 | | Its kind. |
 | 8 | width | float | optional | | | 1 | | Its width. |
 
-## message Path.Point
+## message Shape.Point
 
 A point.
 
@@ -55,29 +55,29 @@ A kind.
 
 @pytest.fixture
 def schema(tmp_path):
-    (tmp_path / "path.md").write_text(TABLE)
-    return onnxwire.load_schema(tmp_path / "path.md")
+    (tmp_path / "shape.md").write_text(TABLE)
+    return onnxwire.load_schema(tmp_path / "shape.md")
 
 
 @pytest.fixture
-def path(schema):
-    message = schema.Path(name="way", weights=[0.5, 2.0], turns=-3, data=b"\0\xff", kind=2, width=0.1)
+def shape(schema):
+    message = schema.Shape(name="way", weights=[0.5, 2.0], turns=-3, data=b"\0\xff", kind=2, width=0.1)
     for i in range(250):
         message.point.add(x=i, tag=[b"a", b"\xfe"])
     # A field that the table does not have.
     data = message.SerializeToString() + b"\x7a\x02hi"
-    return schema.Path.FromString(data)
+    return schema.Shape.FromString(data)
 
 
 def rows_of(answer):
     return {row["path"]: row for row in answer["rows"]}
 
 
-def test_fields_have_types_values_and_offsets(path):
-    answer = FieldQueries(path).fields()
-    data = path.SerializeToString()
+def test_fields_have_types_values_and_offsets(shape):
+    answer = FieldQueries(shape).fields()
+    data = shape.SerializeToString()
     rows = rows_of(answer)
-    assert (answer["type"], answer["total"], answer["is_edited"]) == ("Path", 8, False)
+    assert (answer["type"], answer["total"], answer["is_edited"]) == ("Shape", 8, False)
     columns = {name: (row["type"], row["label"], row["kind"], row["text"]) for name, row in rows.items()}
     assert columns == {
         "point": ("Point", "repeated", "list", ""),
@@ -96,14 +96,14 @@ def test_fields_have_types_values_and_offsets(path):
     assert rows["point"]["count"] == 250
 
 
-def test_elements_come_in_pages_with_their_offsets(path):
-    queries = FieldQueries(path)
+def test_elements_come_in_pages_with_their_offsets(shape):
+    queries = FieldQueries(shape)
     answer = queries.fields("point", 240, 100)
     assert (answer["total"], len(answer["rows"])) == (250, 10)
     row = answer["rows"][3]
     assert (row["path"], row["text"]) == ("point[243]", "x: 243")
-    data = path.SerializeToString()
-    assert data[row["offset"] : row["offset"] + row["length"]] == path.point[243].SerializeToString()
+    data = shape.SerializeToString()
+    assert data[row["offset"] : row["offset"] + row["length"]] == shape.point[243].SerializeToString()
     tags = queries.fields("point[243].tag")["rows"]
     assert [(tag["text"], data[tag["offset"]]) for tag in tags] == [('"a"', ord("a")), ("fe", 0xFE)]
     assert [row["text"] for row in queries.fields("weights")["rows"]] == ["0.5", "2.0"]
@@ -111,15 +111,15 @@ def test_elements_come_in_pages_with_their_offsets(path):
     assert queries.fields("point", -5, -1)["rows"] == []
 
 
-def test_values_and_absent_messages_have_no_fields(path):
+def test_values_and_absent_messages_have_no_fields(shape):
     for value_path in ("name", "weights[0]", "nothing", "point[999]"):
         with pytest.raises(PathError):
-            FieldQueries(path).fields(value_path)
+            FieldQueries(shape).fields(value_path)
 
 
-def test_edited_fields_have_no_offset(path, schema):
-    copy = schema.Path()
-    copy.CopyFrom(path)
+def test_edited_fields_have_no_offset(shape, schema):
+    copy = schema.Shape()
+    copy.CopyFrom(shape)
     copy.point[1].x = 7
     queries = FieldQueries(copy)
     rows = queries.fields("point")["rows"]
@@ -128,8 +128,8 @@ def test_edited_fields_have_no_offset(path, schema):
     assert (answer["is_edited"], rows_of(answer)["point[1].x"]["text"]) == (True, "7")
 
 
-def test_a_message_with_too_many_records_has_no_offsets(path, schema):
-    long_message = schema.Path.FromString(b"\x0a\x00" * (1 << 16) + path.SerializeToString())
+def test_a_message_with_too_many_records_has_no_offsets(shape, schema):
+    long_message = schema.Shape.FromString(b"\x0a\x00" * (1 << 16) + shape.SerializeToString())
     rows = rows_of(FieldQueries(long_message).fields())
     assert (rows["name"]["text"], rows["name"]["offset"]) == ("way", None)
 
@@ -147,14 +147,14 @@ def test_a_message_with_too_many_records_has_no_offsets(path, schema):
         ("point[2].tag[0]", "text", "a"),
     ],
 )
-def test_a_value_as_text_is_accepted_by_set(path, schema, value_path, form, text):
-    answer = FieldQueries(path).value(value_path)
+def test_a_value_as_text_is_accepted_by_set(shape, schema, value_path, form, text):
+    answer = FieldQueries(shape).value(value_path)
     assert (answer["form"], answer["text"]) == (form, text)
     if form != "hex":
-        copy = schema.Path()
-        copy.CopyFrom(path)
+        copy = schema.Shape()
+        copy.CopyFrom(shape)
         set_value(copy, value_path, answer["text"])
-        assert copy.SerializeToString() == path.SerializeToString()
+        assert copy.SerializeToString() == shape.SerializeToString()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.declared_types import DeclaredTypes, differ
+from onnxwire.checker.declared_types import DeclaredTypes, describe_contradiction
 from onnxwire.checker.facts import EMPTY, Facts, Finding, List, is_one_of, repeats, true_rows
 from onnxwire.checker.node_cycles import cycles
 from onnxwire.checker.registry import rule
@@ -145,12 +145,15 @@ RULES = {
             "add an input of that name",
         ),
         "subgraph-initializer-no-shadowing": (
-            lambda tensor: _is_initializer_as(tensor, SHADOWS, nested=True),
+            lambda tensor: _is_initializer_defined_as(tensor, SHADOWS, nested=True),
             _SHADOWS_OUTER,
         ),
-        "initializer-overridable": (lambda tensor: _is_initializer_as(tensor, IS_INPUT, nested=False), _OVERRIDABLE),
+        "initializer-overridable": (
+            lambda tensor: _is_initializer_defined_as(tensor, IS_INPUT, nested=False),
+            _OVERRIDABLE,
+        ),
         "subgraph-initializer-not-input": (
-            lambda tensor: _is_initializer_as(tensor, IS_INPUT, nested=True),
+            lambda tensor: _is_initializer_defined_as(tensor, IS_INPUT, nested=True),
             _IS_NESTED_INPUT,
         ),
     },
@@ -165,17 +168,17 @@ RULES = {
             _SPARSE_NAME,
         ),
         "subgraph-initializer-no-shadowing": (
-            lambda sparse: _is_initializer_as(sparse, SHADOWS, nested=True),
+            lambda sparse: _is_initializer_defined_as(sparse, SHADOWS, nested=True),
             _SHADOWS_OUTER,
             _SPARSE_NAME,
         ),
         "initializer-overridable": (
-            lambda sparse: _is_initializer_as(sparse, IS_INPUT, nested=False),
+            lambda sparse: _is_initializer_defined_as(sparse, IS_INPUT, nested=False),
             _OVERRIDABLE,
             _SPARSE_NAME,
         ),
         "subgraph-initializer-not-input": (
-            lambda sparse: _is_initializer_as(sparse, IS_INPUT, nested=True),
+            lambda sparse: _is_initializer_defined_as(sparse, IS_INPUT, nested=True),
             _IS_NESTED_INPUT,
             _SPARSE_NAME,
         ),
@@ -202,15 +205,15 @@ RULES = {
     },
     "StringStringEntryProto": {
         "quant-annotation-key-known": (
-            lambda entry: _is_parameter_name(entry) & ~entry.facts.are_among(entry.key, _QUANTIZATION_KEYS),
+            lambda entry: _is_quantization_entry(entry) & ~entry.facts.are_among(entry.key, _QUANTIZATION_KEYS),
             f"the key {{key!r}} is not one of {' and '.join(_QUANTIZATION_KEYS)}",
         ),
         "quant-annotation-key-unique": (
-            lambda entry: repeats(entry.parent, entry.key, where=_is_parameter_name(entry)),
+            lambda entry: repeats(entry.parent, entry.key, where=_is_quantization_entry(entry)),
             "the annotation has the key {key!r} twice; remove one of the entries",
         ),
         "quant-annotation-value-known": (
-            lambda entry: _is_parameter_name(entry) & ~entry.derive(_is_value_name)[entry.value],
+            lambda entry: _is_quantization_entry(entry) & ~entry.derive(_is_value_name)[entry.value],
             "{value!r} is not a value of the model; correct the name or add the tensor",
         ),
     },
@@ -243,25 +246,34 @@ def _is_nested_element(sheet: Any, field: str) -> Any:
 
 
 def _has_use(inputs: List, meaning: int) -> bool:
-    """Return whether any node input has a meaning."""
+    """Return whether any node input has the given meaning: a constant of `scopes`, such as NOWHERE."""
     scopes: Scopes = inputs.derive(Scopes)
     return scopes.has_use(meaning)
 
 
 def _refers_to(inputs: List, meaning: int) -> Any:
-    """Return whether each node input, in graphs and not directly in functions, has a meaning."""
+    """Return whether each node input has the given meaning: a constant of `scopes`, such as NOWHERE.
+
+    False for nodes directly in a function.
+    """
     scopes = inputs.derive(Scopes)
     return (scopes.uses == meaning) & (_graphs_of(inputs) >= 0)
 
 
 def _is_defined_as(outputs: List, flag: int) -> Any:
-    """Return whether the name of each node output, in graphs and not directly in functions, is already defined."""
+    """Return whether the name of each node output already has the earlier meaning `flag`.
+
+    False for nodes directly in a function.
+    """
     scopes = outputs.derive(Scopes)
     return bool(scopes.all_defined & flag) and (scopes.defined & flag != 0) & (_graphs_of(outputs) >= 0)
 
 
-def _is_initializer_as(sheet: Any, flag: int, nested: bool) -> Any:
-    """Return whether the name of each initializer, of nested graphs or of others, is already defined."""
+def _is_initializer_defined_as(sheet: Any, flag: int, nested: bool) -> Any:
+    """Return whether the name of each initializer already has the earlier meaning `flag`.
+
+    nested: whether to select initializers of nested graphs, or the others.
+    """
     is_dense = sheet.type_name == "TensorProto"
     scopes = sheet.derive(Scopes)
     is_defined = (scopes.initializers if is_dense else scopes.sparse) & flag != 0
@@ -286,7 +298,7 @@ def sparse_names(facts: Facts) -> Any:
     return np.append(facts.TensorProto.name, EMPTY)[facts.SparseTensorProto.values]
 
 
-def _is_parameter_name(entries: Any) -> Any:
+def _is_quantization_entry(entries: Any) -> Any:
     return entries.under("TensorAnnotation.quant_parameter_tensor_names")
 
 
@@ -321,7 +333,7 @@ def _initializers_with_inputs(facts: Facts) -> list[tuple[int, int]]:
     """Return the dense initializers that are also inputs, and these inputs."""
     tensors = facts.TensorProto
     rows = true_rows(facts.derive(Scopes).initializers & IS_INPUT)
-    inputs = facts.derive(DeclaredTypes).same_inputs(tensors.parent[rows], tensors.name[rows])
+    inputs = facts.derive(DeclaredTypes).find_inputs(tensors.parent[rows], tensors.name[rows])
     return [(row, input_row) for row, input_row in zip(rows.tolist(), inputs.tolist(), strict=True) if input_row >= 0]
 
 
@@ -347,7 +359,7 @@ def initializer_input_shape_match(facts: Facts) -> Iterator[Finding]:
     tensors, declared = facts.TensorProto, facts.derive(DeclaredTypes)
     messages = {}
     for row, input_row in facts.derive(_initializers_with_inputs):
-        reason = differ(declared.tensor_dims(row), declared.dims(input_row))
+        reason = describe_contradiction(declared.tensor_dims(row), declared.dims(input_row))
         if reason:
             name = facts.text(tensors.name[row])
             messages[row] = f"initializer {name!r} and the input of that name have {reason}; make them agree"
@@ -421,7 +433,7 @@ def value_info_contradiction(facts: Facts) -> Iterator[Finding]:
 
     def compare(row: int, elem_type: int, dims: Any, kind: str) -> None:
         name = facts.text(infos.name[row])
-        reason = differ(declared.dims(row), dims)
+        reason = describe_contradiction(declared.dims(row), dims)
         if elem_type and declared.elem_type[row] and elem_type != declared.elem_type[row]:
             reason = f"element types {declared.elem_type[row]} and {elem_type}"
         if reason:

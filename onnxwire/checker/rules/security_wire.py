@@ -15,8 +15,8 @@ from onnxwire.checker.wire_records import (
     LONG_NUMBER,
     LONG_TAG,
     MERGED,
+    MIXED_PACKING,
     ONEOF,
-    PARTS,
     REPEATED,
     UNKNOWN_CONTENT,
     WIDE_NUMBER,
@@ -70,7 +70,7 @@ _TEMPLATES = {
         "field {field} is a group, a form of protobuf that ONNX does not use and that many readers reject; remove it",
     ),
     "security-wire-packed-parts": (
-        PARTS,
+        MIXED_PACKING,
         "field {field} has a packed record beside other records, of which some readers use one only; store its numbers "
         "in one record",
     ),

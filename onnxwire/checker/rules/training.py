@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.declared_types import DeclaredTypes, differ
+from onnxwire.checker.declared_types import DeclaredTypes, describe_contradiction
 from onnxwire.checker.facts import EMPTY, Facts, Finding, Sheet, Table, repeats, true_rows, unique
 from onnxwire.checker.registry import rule
 from onnxwire.checker.scopes import ALGORITHM, INITIALIZATION, MAIN, NESTED, NOWHERE, Scopes
@@ -297,7 +297,7 @@ def binding_type_match(facts: Facts) -> Iterator[Finding]:
             continue
         tensor, info = int(names.dense[target]), int(names.output_rows[source])
         target_type, source_type = int(tensors.data_type[tensor]), int(values.elem_type[info])
-        reason = differ(values.tensor_dims(tensor), values.dims(info))
+        reason = describe_contradiction(values.tensor_dims(tensor), values.dims(info))
         if target_type and source_type and target_type != source_type:
             reason = f"element types {target_type} and {source_type}"
         if reason:

@@ -7,13 +7,18 @@ import { addButton, change, editableValue, iconButton, openEditor, reportError, 
 const PAGE_ROWS = 100; // number of rows of one request
 let openPaths = new Set(); // paths of the open rows, which stay open when the tree is redrawn
 
+/**
+ * Show the fields of a message or list in the element `details`.
+ * path: of the message or list, "" for the whole file. isCurrent: returns whether the page still shows this view; if not, the
+ * answer of the server is dropped.
+ */
 export async function showFields(path, details, isCurrent) {
   const answer = await ask("fields", { path, start: 0, count: PAGE_ROWS });
   if (!isCurrent()) return;
   const body = html("div", { class: "tree", role: "tree", "aria-label": "Fields" });
   const bytes = html("div");
   setChildren(details,
-    html("div", { class: "head" }, html("h1", {}, answer.type), html("span", { class: "sub mono" }, pathLinks(path)), answer.is_edited ? html("span", { class: "note" }, "edited: offsets are those of unchanged fields in the file") : ""),
+    html("div", { class: "head" }, html("h1", {}, answer.type), html("span", { class: "sub mono" }, pathLinks(path)), answer.is_edited ? html("span", { class: "note" }, "edited; only unchanged fields have an offset in the file") : ""),
     pathForm(path, answer.rows[0]?.path),
     html("section", { class: "card" }, html("div", { class: "tree-head", "aria-hidden": "true" }, html("span", {}, "field"), html("span", {}, "type"), html("span", {}, "value"), html("span", {}, "offset"), html("span", {}, "bytes")), body),
     bytes,

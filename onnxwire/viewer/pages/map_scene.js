@@ -37,7 +37,10 @@ export class Frame {
  * Compute the coordinates in a frame with open boxes. The row of an open box becomes higher, so the rows below move down,
  * and the other boxes of the row move aside. The layout is not computed again, so boxes keep their relative positions.
  * Sets the frame's size, frame.positions (centers and sizes of boxes) and frame.lines (points of edges), relative to the middle
- * of the first row's upper side, or of its left side if edges lead to the right.
+ * of the first row's upper side, or of its left side if edges lead to the right. Also sets, all in pixels:
+ * row.extra: how much the row becomes higher. row.shift: how far it moves down, the sum of `extra` of the rows above.
+ * row.endShift: how far bends of edges behind the last box of the row move aside. frame.end: the coordinate along the edges at
+ * which edges to the outside end.
  */
 export function measure(frame) {
   const { boxes, edges } = frame.answer;

@@ -2,6 +2,9 @@ from check_case import Case
 
 from onnxwire import MapProto, OptionalProto, SequenceProto
 
+# Codes of elem_type: 1 tensor, 2 sparse tensor, 3 sequence, 4 map, 5 optional; 0 and 6 are no type of an element.
+# Codes of data_type and key_type: 1 FLOAT, 2 UINT8, 7 INT64, 8 STRING, 11 DOUBLE.
+
 
 def _tensor_fields(type: int = 1) -> str:
     return f"data_type: {type} dims: 0"
