@@ -40,7 +40,7 @@ cdef struct Step:
     Source source
     int column               # the first column that the source fills
     Field* field
-    Field* inner
+    Field* child_field       # the field of a child message, for INNER and INNER_COUNT
     int64_t choice           # AttributeProto.type that the field is the value of; -1 for other fields
 
 cdef struct Plan:

@@ -73,11 +73,11 @@ cdef class Program:
             self.n_steps += 1
             step.source = <Source><int>_SOURCES.index(source)
             step.column = <int>i
-            outer, _, inner = field.partition(".")
-            if outer:
-                step.field = field_of(self.row_table, outer)
-            if inner:
-                step.inner = field_of(step.field.sub, inner)
+            own_name, _, child_name = field.partition(".")
+            if own_name:
+                step.field = field_of(self.row_table, own_name)
+            if child_name:
+                step.child_field = field_of(step.field.sub, child_name)
             step.choice = _CHOICES.get(field, -1)
             if step.source == FIELD and (step.field.type == STRING or step.field.type == BYTES):
                 step.source = TEXT

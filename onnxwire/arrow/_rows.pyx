@@ -216,9 +216,9 @@ cdef class Rows(Walk):
             elif step.source == INNER or step.source == INNER_COUNT:
                 if slot.p != NULL:
                     self.child(message, step.field, &child)
-                    slot = &child.slots[step.inner.slot]
+                    slot = &child.slots[step.child_field.slot]
                 if step.source == INNER:
-                    self.add_field(values, step.inner, slot)
+                    self.add_field(values, step.child_field, slot)
                 else:
                     add_number(values, <int64_t>slot.n)
             step += 1

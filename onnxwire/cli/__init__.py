@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import IO
 
-OK, TROUBLE = 0, 2
+EXIT_OK, EXIT_ERROR = 0, 2
 _STDOUT = "<stdout>"
 _COLLECTION_THRESHOLD = 10_000  # objects allocated before a garbage collection
 
@@ -58,11 +58,11 @@ def _run_and_report(arguments: list[str] | None) -> int:
             if isinstance(error, OSError) and name in (None, _STDOUT):
                 _discard_output(sys.stdout)
                 if isinstance(error, BrokenPipeError):
-                    return OK  # the reader closed the pipe
+                    return EXIT_OK  # the reader closed the pipe
             if not isinstance(error, Error):
                 error = FileError.from_os_error(error, name or _STDOUT)
             _print_error(str(error))
-            return TROUBLE
+            return EXIT_ERROR
         except KeyboardInterrupt:
             return 128 + 2
 
@@ -72,7 +72,7 @@ def _run(arguments: list[str] | None) -> int:
     command_words = sys.argv[1:] if arguments is None else arguments
     if command_words == ["--version"]:
         print("onnxwire", __version__)
-        return OK
+        return EXIT_OK
     # Imported here, since argparse and re take 10 ms to import.
     from onnxwire.cli.options import server_settings
     from onnxwire.cli.parser import make_parser, options_of
@@ -98,7 +98,7 @@ def _run(arguments: list[str] | None) -> int:
         parser.error(f"unrecognized arguments: {' '.join(unknown_words)}{hint}")
     if options.command is None:
         parser.print_help()
-        return TROUBLE
+        return EXIT_ERROR
     # Names in a file may contain characters that the terminal's encoding lacks.
     for stream in (sys.stdout, sys.stderr):
         stream = stream.stream if isinstance(stream, CleanTerminal) else stream

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Query a model, or a catalog that `onnxwire catalog` wrote, in SQL. The tables of a model are nodes, attributes, values,
-uses, tensors, opsets, metadata, functions and model; `describe nodes` lists the columns of one. Weights are not read.
+uses, tensors, opsets, metadata, functions and model; `describe nodes` lists the columns of nodes. Weights are not
+read.
 """
 
 _CSV_HELP = (
@@ -72,24 +73,26 @@ QUERIES = {
         join nodes b on b.graph = i.graph and b.index = i.node where a.op_type = 'Cast' and b.op_type = 'Cast'""",
     "nodes that several outputs depend on": """
         with recursive links as materialized (
-          select distinct i.graph, i.node as reader, o.node as maker from uses i
+          select distinct i.graph, i.node as consumer, o.node as producer from uses i
           join uses o on o.graph = i.graph and o.name = i.name and o.kind = 'output' where i.kind = 'input'),
-        up as (
+        ancestors as (
           select v.name as output, u.graph, u.node from values v
           join uses u on u.graph = v.graph and u.name = v.name and u.kind = 'output' where v.kind = 'output'
           union
-          select up.output, l.graph, l.maker from up join links l on l.graph = up.graph and l.reader = up.node)
-        select graph, node, list(output) as outputs from up group by graph, node having count(*) > 1""",
+          select n.output, l.graph, l.producer from ancestors n
+          join links l on l.graph = n.graph and l.consumer = n.node)
+        select graph, node, list(output) as outputs from ancestors group by graph, node having count(*) > 1""",
     "the longest chains of nodes, by their first nodes": """
         with recursive links as (
-          select o.graph, o.node as a, any_value(i.node) as b from uses o
+          select o.graph, o.node as producer, any_value(i.node) as consumer from uses o
           join uses i on i.graph = o.graph and i.name = o.name and i.kind = 'input' where o.kind = 'output'
           group by o.graph, o.node having count(*) = 1),
         chain as (
-          select graph, a as head, b as last, 2 as length from links l
-          where not exists (from links p where p.graph = l.graph and p.b = l.a)
+          select graph, producer as head, consumer as last, 2 as length from links l
+          where not exists (from links p where p.graph = l.graph and p.consumer = l.producer)
           union all
-          select c.graph, c.head, l.b, c.length + 1 from chain c join links l on l.graph = c.graph and l.a = c.last)
+          select c.graph, c.head, l.consumer, c.length + 1 from chain c
+          join links l on l.graph = c.graph and l.producer = c.last)
         select graph, head, max(length) as nodes from chain group by all order by nodes desc limit 10""",
     "kernel shapes of convolutions": """
         select a.ints as kernel_shape, count(*) as n from attributes a

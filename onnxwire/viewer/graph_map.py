@@ -193,7 +193,7 @@ class ModelMap:
         rows = np.concatenate([group.rows for group in groups])
         box_numbers = np.repeat(np.arange(len(groups)), [len(group.rows) for group in groups])
         parameters, sizes = self._sum_weights(rows, box_numbers, len(groups))
-        inner_counts = np.bincount(box_numbers, columns.inner[rows], len(groups))
+        inner_counts = np.bincount(box_numbers, columns.inner_node_counts[rows], len(groups))
         # Each pair of a box and an operator is one integer.
         n_operators = len(columns.operators) + 1
         pairs, pair_counts = np.unique(box_numbers * n_operators + columns.op[rows], return_counts=True)

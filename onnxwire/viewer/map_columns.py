@@ -201,8 +201,9 @@ class MapColumns:
     producer: the row that produces a value, or -1; producer_slot: the index of that output. type: each value's index
     into `types`, 0 if unknown. is_weight: whether a value is an initializer; parameters, bytes: the size of that
     initializer, else 0. own_parameters, own_bytes: the size of the tensors in a row's attributes, including their
-    graphs; inner: the number of nodes in these graphs. is_input, is_output: whether a value is an input or output of
-    its graph. graphs_in: by row, the paths of the graphs in its attributes. functions: paths by domain and name.
+    graphs; inner_node_counts: the number of nodes in these graphs. is_input, is_output: whether a value is an input or
+    output of its graph. graphs_in: by row, the paths of the graphs in its attributes. functions: paths by domain
+    and name.
     """
 
     def __init__(self, model: ModelProto) -> None:
@@ -393,7 +394,7 @@ class MapColumns:
         del self._values
         self._by_number = list(self.graphs.values())
         self.graphs_in: dict[int, list[str]] = {}
-        self.inner = np.zeros(self.count, np.int64)
+        self.inner_node_counts = np.zeros(self.count, np.int64)
         owners = [(self._owner_row(graph), graph) for graph in self._by_number]
         for row, graph in owners:
             if row >= 0:
@@ -402,7 +403,7 @@ class MapColumns:
         for row, graph in sorted(owners, key=lambda owner: -len(owner[1].path)):
             if row >= 0:
                 rows = slice(graph.start, graph.stop)
-                self.inner[row] += graph.stop - graph.start + self.inner[rows].sum()
+                self.inner_node_counts[row] += graph.stop - graph.start + self.inner_node_counts[rows].sum()
                 self.own_parameters[row] += self.own_parameters[rows].sum()
                 self.own_bytes[row] += self.own_bytes[rows].sum()
         self.first_use = np.full(len(self.type), -1, np.int32)

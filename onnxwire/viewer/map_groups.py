@@ -327,7 +327,7 @@ class Groups:
             + _mix(np.where(is_own, columns.producer_slot[value], 0) + 91)
             + _mix(np.where(is_own | columns.is_weight[value], columns.type[value], 0) + 1_009)
         )
-        node_hashes = _mix(columns.op[rows].astype(np.int64)) + _mix(columns.inner[rows] + 31)
+        node_hashes = _mix(columns.op[rows].astype(np.int64)) + _mix(columns.inner_node_counts[rows] + 31)
         node_hashes += _sum_runs(wire_hashes, columns.use_start[rows + 1] - columns.use_start[rows])
         node_hashes = _mix(node_hashes.view(np.int64) + position.astype(np.int64) * 0x9E3779B9)
         signatures = _sum_runs(node_hashes[order], np.diff(bounds))

@@ -66,7 +66,7 @@ def read_value(root: Message, path: str) -> dict[str, Any]:
 
 
 def _not_editable(answer: dict[str, Any], reason: str) -> dict[str, Any]:
-    """Return an answer for a value that the page can not edit."""
+    """Return an answer for a value that the page cannot edit."""
     return answer | {"form": "none", "reason": reason}
 
 

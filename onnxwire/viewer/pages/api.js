@@ -50,11 +50,11 @@ export async function startSession() {
 }
 
 /** Decode a part of the address. Malformed percent-encoding is returned unchanged; no element has such a path. */
-export function decodePart(code) {
+export function decodePart(encodedPart) {
   try {
-    return decodeURIComponent(code);
+    return decodeURIComponent(encodedPart);
   } catch {
-    return code;
+    return encodedPart;
   }
 }
 
@@ -94,7 +94,7 @@ export function sizeText(bytes) {
 
 export const countText = (count) => count.toLocaleString("en");
 
-/** A count with its noun: 1 node, 2 nodes. */
+/** Format a count with its noun: 1 node, 2 nodes. */
 export const nounText = (count, noun) => `${countText(count)} ${noun}${count === 1 ? "" : "s"}`;
 
 export function numberText(value) {
@@ -112,13 +112,13 @@ const FAMILIES = {
   move: /Reshape|Transpose|squeeze|Concat|Split|Slice|Gather|Scatter|Shape|Cast|Expand|Identity|Constant|Flatten|Pad|Tile|Range|Where|Trilu|ZipMap/i,
 };
 
-/** The color class of an operator, by its name. */
+/** Return the color class of an operator. */
 export const familyOf = (op) => Object.keys(FAMILIES).find((family) => FAMILIES[family].test(op)) ?? "other";
 
 /** Return a name as nodes that allow line breaks between its parts. */
 export const nameParts = (name) => name.split(/(?<=[./_])/).flatMap((part, i) => (i ? [html("wbr"), part] : [part]));
 
-/** A button that opens a node, tensor, graph or field. */
+/** Make a button that opens a node, tensor, graph or field. */
 export function link(kind, path, text, attributes = {}) {
   const open = () => {
     location.hash = `${kind}=${encodeURIComponent(path)}`;

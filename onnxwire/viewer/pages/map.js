@@ -167,7 +167,7 @@ export class MapView {
     const ownNumber = (this.requestNumber += 1);
     const reloadFrame = async (frame) => {
       const newFrame = await this.load(frame.name);
-      for (const [index, inner] of frame.open) newFrame.open.set(index, await reloadFrame(inner));
+      for (const [index, innerFrame] of frame.open) newFrame.open.set(index, await reloadFrame(innerFrame));
       return newFrame;
     };
     try {
@@ -185,9 +185,9 @@ export class MapView {
   }
 
   async openBox(frame, index, name) {
-    const inner = await this.load(name);
-    frame.open.set(index, inner);
-    return inner;
+    const innerFrame = await this.load(name);
+    frame.open.set(index, innerFrame);
+    return innerFrame;
   }
 
   /** Open groups by their names, from the outermost. */
@@ -218,8 +218,8 @@ export class MapView {
     this.scene = flatten(this.root);
     this.byName = new Map(this.scene.boxes.map((mapBox) => [mapBox.name, mapBox]));
     for (const mapBox of this.scene.boxes) {
-      const member = mapBox.inner && mapBox.inner.name !== mapBox.name ? Number(mapBox.inner.name.split("*").pop()) : undefined;
-      if (member !== undefined) Object.assign(mapBox, { member, title: mapBox.inner.answer.label });
+      const member = mapBox.innerFrame && mapBox.innerFrame.name !== mapBox.name ? Number(mapBox.innerFrame.name.split("*").pop()) : undefined;
+      if (member !== undefined) Object.assign(mapBox, { member, title: mapBox.innerFrame.answer.label });
     }
     this.canvas.dataset.boxes = this.scene.boxes.length;
     const leftOff = [...this.root.all()].reduce((sum, frame) => sum + frame.answer.left_off, 0);
@@ -353,7 +353,7 @@ export class MapView {
     if (!mapBox || !this.width) return;
     const newCamera = { ...this.camera };
     if (newCamera.scale < 0.55) newCamera.scale = 0.9;
-    const height = mapBox.inner ? Math.min(mapBox.height, this.height / newCamera.scale / 2) : mapBox.height;
+    const height = mapBox.innerFrame ? Math.min(mapBox.height, this.height / newCamera.scale / 2) : mapBox.height;
     const [x, y] = [mapBox.x + mapBox.width / 2, mapBox.y + height / 2];
     const view = this.view();
     const margin = 30;
@@ -376,7 +376,7 @@ export class MapView {
     for (let i = this.scene.boxes.length - 1; i >= 0; i -= 1) {
       const mapBox = this.scene.boxes[i];
       if (mapX < mapBox.x || mapX > mapBox.x + mapBox.width || mapY < mapBox.y || mapY > mapBox.y + mapBox.height) continue;
-      if (!mapBox.inner || mapY < Math.max(mapBox.y, Math.min(y, mapBox.y + mapBox.height - TITLE_HEIGHT)) + TITLE_HEIGHT) return mapBox;
+      if (!mapBox.innerFrame || mapY < Math.max(mapBox.y, Math.min(y, mapBox.y + mapBox.height - TITLE_HEIGHT)) + TITLE_HEIGHT) return mapBox;
       return null;
     }
     return null;
@@ -406,7 +406,7 @@ export class MapView {
   async toggle(mapBox, member = 0) {
     this.animation = null;
     const ownNumber = this.requestNumber;
-    if (mapBox.inner) mapBox.frame.open.delete(mapBox.index);
+    if (mapBox.innerFrame) mapBox.frame.open.delete(mapBox.index);
     else {
       try {
         const timer = setTimeout(() => (this.message.textContent = "reading…"), 200);
@@ -450,7 +450,7 @@ export class MapView {
     const mapBox = this.byName?.get(this.selected);
     this.showCard(mapBox);
     if (mapBox) {
-      const state = canOpen(mapBox.box) ? (mapBox.inner ? ", open" : ", closed") : "";
+      const state = canOpen(mapBox.box) ? (mapBox.innerFrame ? ", open" : ", closed") : "";
       this.status.textContent = `${kindText(mapBox.box)} ${titleOf(mapBox.box)}${mapBox.box.kind === "node" ? ` ${mapBox.box.label}` : ""}${state}`;
     } else this.status.textContent = "";
     if (isAddressed) this.setAddress(`map=${encodeURIComponent(mapBox?.box.path && mapBox.box.kind === "node" ? mapBox.box.path : this.selected || this.root.name)}`, true);
@@ -468,7 +468,7 @@ export class MapView {
     else if (event.key === "Escape") {
       if (this.start) this.setStart(null);
       else if (this.route) this.setRoute(null);
-      else if (mapBox && mapBox.frame !== this.root) this.selectAndReveal([...this.scene.boxes].find((candidate) => candidate.inner === mapBox.frame));
+      else if (mapBox && mapBox.frame !== this.root) this.selectAndReveal([...this.scene.boxes].find((candidate) => candidate.innerFrame === mapBox.frame));
       else if (mapBox) this.selectBox("");
       else return;
       event.stopPropagation();
@@ -495,8 +495,8 @@ export class MapView {
   selectNeighbour(mapBox, [dx, dy]) {
     const boxes = this.scene.boxes;
     if (!mapBox) return this.selectAndReveal(boxes[0]);
-    const entersGroup = mapBox.inner && dy > 0;
-    const candidates = boxes.filter((candidate) => candidate.frame === (entersGroup ? mapBox.inner : mapBox.frame) && candidate !== mapBox);
+    const entersGroup = mapBox.innerFrame && dy > 0;
+    const candidates = boxes.filter((candidate) => candidate.frame === (entersGroup ? mapBox.innerFrame : mapBox.frame) && candidate !== mapBox);
     const [x, y] = entersGroup ? [mapBox.x + mapBox.width / 2, mapBox.y] : [mapBox.x + mapBox.width / 2, mapBox.y + mapBox.height / 2];
     let [nearest, minDistance] = [null, Infinity];
     for (const candidate of candidates) {
@@ -506,10 +506,10 @@ export class MapView {
       if (along > 8 && distance < minDistance) [nearest, minDistance] = [candidate, distance];
     }
     // At the border of a group, continue outside of the group.
-    const outerBox = boxes.find((candidate) => candidate.inner === mapBox.frame);
+    const outerBox = boxes.find((candidate) => candidate.innerFrame === mapBox.frame);
     if (nearest) this.selectAndReveal(nearest);
     else if (outerBox && dy < 0) this.selectAndReveal(outerBox);
-    else if (outerBox) this.selectNeighbour({ ...outerBox, inner: null }, [dx, dy]);
+    else if (outerBox) this.selectNeighbour({ ...outerBox, innerFrame: null }, [dx, dy]);
     return null;
   }
 

@@ -16,7 +16,7 @@ export function kindText(box) {
 function enclosingTitles(scene, mapBox) {
   const names = [];
   for (let frame = mapBox.frame; frame !== scene.root; ) {
-    const outerBox = scene.boxes.find((candidate) => candidate.inner === frame);
+    const outerBox = scene.boxes.find((candidate) => candidate.innerFrame === frame);
     names.unshift(outerBox.title ?? titleOf(outerBox.box));
     frame = outerBox.frame;
   }
@@ -32,8 +32,8 @@ export function describeBox(map, mapBox) {
   const edges = map.scene.edges.get(mapBox.frame);
   const types = (list) => [...new Set(list.flatMap(({ edge }) => edge.types))].slice(0, 3).join(", ");
   const actions = html("p", { class: "group" });
-  if (canOpen(box)) actions.append(button(mapBox.inner ? "Close" : opensByMember(box) ? "Open one" : "Open", () => map.toggle(mapBox), "Enter"));
-  if (opensByMember(box) && mapBox.inner?.name !== mapBox.name) actions.append(button(`Show all ${countText(box.times)}`, () => map.showAllMembers(mapBox), "A"));
+  if (canOpen(box)) actions.append(button(mapBox.innerFrame ? "Close" : opensByMember(box) ? "Open one" : "Open", () => map.toggle(mapBox), "Enter"));
+  if (opensByMember(box) && mapBox.innerFrame?.name !== mapBox.name) actions.append(button(`Show all ${countText(box.times)}`, () => map.showAllMembers(mapBox), "A"));
   if (mapBox.member !== undefined) actions.append(button("‹", () => map.showNextMember(mapBox, -1), "["), button("›", () => map.showNextMember(mapBox, 1), "]"));
   if (box.kind === "node") {
     actions.append(link("node", box.path, "Details"));

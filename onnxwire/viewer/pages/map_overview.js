@@ -30,7 +30,7 @@ export class Overview {
     context.scale(2 * scale, 2 * scale);
     context.translate(-left, -top);
     for (const mapBox of boxes) {
-      context.fillStyle = mapBox.inner ? (mapBox.depth % 2 ? colors.panel : colors.hover) : mapBox.box.lit ? colors.accent : colors.edge;
+      context.fillStyle = mapBox.innerFrame ? (mapBox.depth % 2 ? colors.panel : colors.hover) : mapBox.box.lit ? colors.accent : colors.edge;
       context.fillRect(mapBox.x, mapBox.y, Math.max(mapBox.width, 1.2 / scale), Math.max(mapBox.height, 1.2 / scale));
     }
     Object.assign(this, { scene, scale, left, top, picture });

@@ -220,9 +220,9 @@ export function paint(pen, scene, view, colors, { selected, start, alpha } = {})
   for (const mapItem of scene.boxes) {
     if (!isVisible(mapItem.x - 12, mapItem.y - 12, mapItem.width + 24, mapItem.height + 24)) continue;
     fade(mapItem.name);
-    if (mapItem.inner) {
+    if (mapItem.innerFrame) {
       drawFrame(pen, mapItem, view, colors, selected === mapItem.name, minLineWidth);
-      drawEdges(mapItem.inner);
+      drawEdges(mapItem.innerFrame);
     } else drawBox(pen, mapItem, view, colors, selected === mapItem.name, start === mapItem.name, minLineWidth);
   }
   if (context) context.globalAlpha = 1;

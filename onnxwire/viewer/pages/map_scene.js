@@ -103,7 +103,7 @@ const boxName = (frame, i) => {
 
 /**
  * Return all boxes and edges on the map with their coordinates, outer boxes before inner boxes.
- * A box: name, box (of the server's answer), frame (around it), inner (its own frame, if it is open), depth,
+ * A box: name, box (of the server's answer), frame (around it), innerFrame (its own frame, if it is open), depth,
  * x, y (left, top), width, height. Edges are listed by frame: edge, points, from and to (names of boxes).
  */
 export function flatten(root) {
@@ -125,18 +125,18 @@ export function flatten(root) {
     frame.answer.boxes.forEach((box, i) => {
       if (box.kind === "entry" || box.kind === "exit") return;
       const position = frame.positions[i];
-      const inner = frame.open.get(i);
+      const innerFrame = frame.open.get(i);
       const mapBox = {
         name: boxName(frame, i),
-        box, frame, inner, depth, index: i,
+        box, frame, innerFrame, depth, index: i,
         x: x + position.x - position.width / 2,
         y: y + position.y - position.height / 2,
         width: position.width,
         height: position.height,
       };
       boxes.push(mapBox);
-      if (inner?.toRight) visit(inner, mapBox.x + PADDING, mapBox.y + (TITLE_HEIGHT + mapBox.height) / 2, depth + 1);
-      else if (inner) visit(inner, x + position.x, mapBox.y + TITLE_HEIGHT, depth + 1);
+      if (innerFrame?.toRight) visit(innerFrame, mapBox.x + PADDING, mapBox.y + (TITLE_HEIGHT + mapBox.height) / 2, depth + 1);
+      else if (innerFrame) visit(innerFrame, x + position.x, mapBox.y + TITLE_HEIGHT, depth + 1);
     });
   };
   visit(root, 0, 0, 0);
