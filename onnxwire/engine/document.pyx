@@ -163,6 +163,7 @@ cdef class Backing:
             self.enlist()
             if mapping is not None:
                 self.copies.descriptor = descriptor
+                self.copies.device, self.copies.inode = self.state.device, self.state.inode
 
     @critical_section
     def __dealloc__(self):

@@ -17,8 +17,15 @@
 #ifndef _WIN32
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+/* Return whether a descriptor refers to a file: the program may have closed it, and opened another one. */
+static inline int ow_is_file(int fd, uint64_t device, uint64_t inode) {
+    struct stat status;
+    return fstat(fd, &status) == 0 && (uint64_t)status.st_dev == device && (uint64_t)status.st_ino == inode;
+}
 
 /* Read bytes that are in the page cache; others are read from the disk by `ow_read_range` only. */
 static inline int64_t ow_read_cached(int fd, uint8_t *out, size_t n, uint64_t offset) {
@@ -53,6 +60,11 @@ static inline void ow_request_ranges(
 #endif
 }
 #else
+static inline int ow_is_file(int fd, uint64_t device, uint64_t inode) {
+    (void)fd; (void)device; (void)inode;
+    return 0;
+}
+
 static inline int64_t ow_read_cached(int fd, uint8_t *out, size_t n, uint64_t offset) {
     (void)fd; (void)out; (void)n; (void)offset;
     return -1;

@@ -11,6 +11,7 @@ from libc.string cimport memmove
 from onnxwire.engine.memory cimport free, malloc, realloc
 
 cdef extern from "header_copies.h" nogil:
+    bint ow_is_file(int fd, uint64_t device, uint64_t inode)
     long long ow_read_cached(int fd, uint8_t* out, size_t n, uint64_t offset)
     long long ow_read_range(int fd, uint8_t* out, size_t n, uint64_t offset)
     void ow_request_ranges(
@@ -68,7 +69,7 @@ cdef const Copy* make_copy(HeaderCopies* self, const uint8_t* p, OwHeaders* head
     cdef uint8_t* out
     cdef size_t i = 0
     cdef long long done
-    if self.descriptor < 0:
+    if self.descriptor < 0 or not ow_is_file(self.descriptor, self.device, self.inode):
         return NULL
     out = unused_memory(self)
     if out == NULL:

@@ -170,3 +170,15 @@ def test_listing_maps_no_pages_of_long_values(tmp_path: Path) -> None:
             parts = file.read().split(str(path))[1:]
         # The first read maps its neighbourhood, up to a large page; the 39 other headers map nothing.
         assert sum(int(re.search(r"Rss: +(\d+) kB", part)[1]) for part in parts) <= 2048
+
+
+@pytest.mark.skipif(os.name != "posix", reason="mapped files are closed on Windows")
+def test_names_are_those_of_the_mapped_file_after_its_descriptor_refers_to_another_one(tmp_path: Path) -> None:
+    for name in "ab":
+        records = [span(5, span(8, b"%s%d" % (name.encode(), i)) + span(9, LONG)) for i in range(4)]
+        (tmp_path / name).write_bytes(number(1, 8) + span(7, b"".join(records)))
+    model = ow.load(str(tmp_path / "a"))
+    other = os.open(tmp_path / "b", os.O_RDONLY)
+    os.dup2(other, model._document.descriptor)
+    os.close(other)
+    assert [tensor.name for tensor in model.graph.initializer] == ["a0", "a1", "a2", "a3"]
