@@ -29,7 +29,7 @@ EXEMPT_FUNCTIONS = {
     "_varint": {"packed_levels": STATELESS, "decode_packed": STATELESS},
     "analysis._sums": {"sum_block": STATELESS},
     "analysis.structure_match": {
-        "__init__": NEW_OBJECT,
+        "__cinit__": NEW_OBJECT,
         "__dealloc__": OWN_MEMORY,
         "__getitem__": CONSTANT_NUMBERS,
         "rewired_vertices": CONSTANT_NUMBERS,

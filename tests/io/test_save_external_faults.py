@@ -18,7 +18,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from onnx import numpy_helper
-from test_save_faults import DROP_PRIVILEGES, failing_call, needs_linux, public  # noqa: F401  (public is a fixture)
+from test_save_faults import DROP_PRIVILEGES, failing_call, needs_linux, public_folder  # noqa: F401  (a fixture)
 
 import onnxwire
 
@@ -566,20 +566,20 @@ def test_a_full_disk_changes_no_file(tmp_path, arguments):
 
 @needs_linux
 @pytest.mark.parametrize("location", ["locked/w.data", "locked/deep/w.data"])
-def test_a_folder_without_write_permission_is_named_and_nothing_changes(public, location):  # noqa: F811
-    (public / "locked").mkdir()
-    path = save_model(public, 1, {"external": "locked/w.data"})
-    tree_before = tree(public)
+def test_a_folder_without_write_permission_is_named_and_nothing_changes(public_folder, location):  # noqa: F811
+    (public_folder / "locked").mkdir()
+    path = save_model(public_folder, 1, {"external": "locked/w.data"})
+    tree_before = tree(public_folder)
     for name in ("m.onnx", "locked/w.data"):
-        (public / name).chmod(0o666)
-    public.chmod(0o777)
-    (public / "locked").chmod(0o555)
+        (public_folder / name).chmod(0o666)
+    public_folder.chmod(0o777)
+    (public_folder / "locked").chmod(0o555)
     code = DROP_PRIVILEGES + "attempt(sys.argv[1], 5000, external=sys.argv[2], overwrite=True)"
     output = run_limited(code, path, location)
-    (public / "locked").chmod(0o755)
+    (public_folder / "locked").chmod(0o755)
     assert "Permission denied" in output
-    assert str(public / "locked") in output
-    assert tree(public) == tree_before
+    assert str(public_folder / "locked") in output
+    assert tree(public_folder) == tree_before
     assert value_of(path) == 1
 
 

@@ -14,7 +14,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 from test_save_external_faults import N_ELEMENTS, make_model, save_model, tree, value_of
-from test_save_faults import DROP_PRIVILEGES, needs_linux, needs_root, public  # noqa: F401  (public is a fixture)
+from test_save_faults import DROP_PRIVILEGES, needs_linux, needs_root, public_folder  # noqa: F401  (a fixture)
 
 import onnxwire
 from onnxwire.io import folder as folders
@@ -152,12 +152,12 @@ def test_a_model_in_a_download_cache_replaces_its_link_and_the_cache_does_not_ch
 @needs_root
 @pytest.mark.parametrize(("owner", "is_followed"), [(0, True), (12345, False)], ids=["ours", "of another user"])
 @pytest.mark.parametrize("kind", ["file", "folder"])
-def test_links_of_another_user_in_a_world_writable_folder_are_not_followed(public, owner, is_followed, kind):  # noqa: F811
-    public.chmod(0o1777)
-    (public / "inner").mkdir()
-    target = public / "inner" / "m.onnx"
+def test_links_of_another_user_in_a_world_writable_folder_are_not_followed(public_folder, owner, is_followed, kind):  # noqa: F811
+    public_folder.chmod(0o1777)
+    (public_folder / "inner").mkdir()
+    target = public_folder / "inner" / "m.onnx"
     target.write_bytes(b"old")
-    link = public / "link"
+    link = public_folder / "link"
     link.symlink_to(target if kind == "file" else "inner")
     os.chown(link, owner, owner, follow_symlinks=False)
     path = link if kind == "file" else link / "m.onnx"
