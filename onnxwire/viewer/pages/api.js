@@ -9,12 +9,14 @@ export const SIDE = new URLSearchParams(location.search).get("side");
 export const FILE = new URLSearchParams(location.search).get("file");
 let revision = -1; // the newest revision of the model in any answer
 
+function failUnanswered() {
+  throw new Error("The server does not answer: onnxwire view has ended. Start it again, and open the address that it prints.");
+}
+
 async function request(path, key, options = {}) {
   const headers = { [KEY_HEADER]: key, ...options.headers };
-  const response = await fetch(path, { ...options, headers }).catch(() => {
-    throw new Error("The server does not answer: onnxwire view has ended. Start it again, and open the address that it prints.");
-  });
-  const answer = await response.json();
+  const response = await fetch(path, { ...options, headers }).catch(failUnanswered);
+  const answer = await response.json().catch(failUnanswered); // the server may end after the first bytes of an answer
   const receivedRevision = Number(response.headers.get(REVISION_HEADER) ?? -1);
   const isNewer = revision >= 0 && receivedRevision > revision;
   revision = Math.max(revision, receivedRevision);
