@@ -85,7 +85,7 @@ class AtomicFile:
         self._stream = -1  # the open descriptor, if the path is that of a descriptor, such as /dev/stdout
         self.progress = progress
         self._may_overwrite = in_place and sys.platform != "win32"
-        self._is_in_temporary_directory = False  # whether the new file is there
+        self._is_in_temporary_directory = False
         self._target: FileWriter | None = None  # while data is written
         self._old_status: os.stat_result | None = None
         self._is_direct = False

@@ -298,7 +298,7 @@ def _strided(data: bytes, size: int, n: int) -> Iterator[bytes]:
 
 
 def _strided_kind(prefix: bytes, size: int, n: int) -> str:
-    # The first two bytes tell nearly all weights from programs.
+    # The first two bytes distinguish nearly all weights from programs.
     second = prefix[1:2] if n > 1 else prefix[size : size + 1]
     backwards = prefix[n - 1 : n] + prefix[n - 2 : n - 1] if n > 1 else b""
     if prefix[:1] + second not in _FIRST_BYTES and backwards not in _FIRST_BYTES:
