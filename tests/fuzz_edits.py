@@ -141,7 +141,10 @@ def identity(source, leader, trace) -> None:
 
 def compare(line, our_result, official_result) -> None:
     """Raise a Finding if the results of a line differ."""
-    our_value, official_value = wire.attempt(wire.plain, our_result), wire.attempt(wire.plain, official_result)
+    our_value, official_value = (
+        wire.result_or_error(wire.as_comparable, our_result),
+        wire.result_or_error(wire.as_comparable, official_result),
+    )
     if (
         isinstance(our_value, wire.Raised)
         and not isinstance(official_value, wire.Raised)

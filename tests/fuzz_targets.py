@@ -147,7 +147,7 @@ def schema(data: bytes) -> None:
         return
     for cls in loaded_schema.messages.values():
         with contextlib.suppress(onnxwire.DecodeError):
-            wire.walk(cls.FromString(message_bytes))
+            wire.walk_all_fields(cls.FromString(message_bytes))
 
 
 def check(data: bytes) -> None:

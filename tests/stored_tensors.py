@@ -25,7 +25,7 @@ BITS = {
 }
 
 
-class Stored(NamedTuple):
+class TensorParts(NamedTuple):
     """The parts of a tensor. elements: an int with the bits of each element, or the bytes of each string."""
 
     data_type: int
@@ -86,7 +86,7 @@ class Stored(NamedTuple):
 
 
 @st.composite
-def stored(draw, data_type, max_side=5, dims=None):
+def tensor_parts(draw, data_type, max_side=5, dims=None):
     """Draw a tensor of a data type with a rank of 0 to 4 and any bits in its elements (in a bool 0 or 1)."""
     dims = draw(st.lists(st.integers(0, max_side), max_size=4)) if dims is None else dims
     if data_type == DATA_TYPES["STRING"]:
@@ -94,7 +94,7 @@ def stored(draw, data_type, max_side=5, dims=None):
     else:
         values = st.integers(0, 1 if data_type == DATA_TYPES["BOOL"] else (1 << BITS[data_type]) - 1)
     first_elements = draw(st.lists(values, min_size=1, max_size=9))
-    return Stored(data_type, dims, list(islice(cycle(first_elements), prod(dims))))
+    return TensorParts(data_type, dims, list(islice(cycle(first_elements), prod(dims))))
 
 
 def external(location, offset=None, length=None):
@@ -104,7 +104,7 @@ def external(location, offset=None, length=None):
     return b"".join(span(13, span(1, key.encode()) + span(2, value.encode())) for key, value in pairs) + number(14, 1)
 
 
-def same_array(ours, expected):
+def assert_same_array(ours, expected):
     """Assert that two arrays have the same dtype, shape and elements, compared by their bits."""
     assert ours.dtype == expected.dtype
     assert ours.shape == expected.shape
@@ -136,6 +136,6 @@ def tensors_in(message, path=""):
                 yield from tensors_in(message_part, part_path)
 
 
-def figures(text):
+def numbers_in(text):
     """Return the numbers in an error message, without their commas."""
     return set(re.findall(r"-?\d+", re.sub(r"(?<=\d),(?=\d{3})", "", text)))

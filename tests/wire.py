@@ -1,7 +1,7 @@
 """Draw valid and invalid wire bytes for any message descriptor, and compare onnxwire's reader with the official one.
 
-`sound` draws valid bytes, also in unusual forms. `flawed` draws bytes that may have invalid records. `damaged` draws
-bytes of which some were truncated, changed, inserted or deleted. Descriptors are those of onnxwire.
+`valid_wire` draws valid bytes, also in unusual forms. `flawed_wire` draws bytes that may have invalid records.
+`damaged_wire` draws bytes of which some were truncated, changed, inserted or deleted. All descriptors are onnxwire's.
 """
 
 from __future__ import annotations
@@ -260,21 +260,21 @@ def record_lists(descriptor, depth=2):
     return _record_lists(descriptor, depth, False)
 
 
-def sound(descriptor, depth=3):
+def valid_wire(descriptor, depth=3):
     """Draw valid bytes of a message: records in any order, packed, unpacked, padded, merged, unknown, or of other wire
     types."""
     return _messages(descriptor, depth, False)
 
 
-def flawed(descriptor, depth=2):
+def flawed_wire(descriptor, depth=2):
     """Draw bytes that may have invalid records at any depth."""
     return _messages(descriptor, depth, True)
 
 
 @st.composite
-def damaged(draw, descriptor):
+def damaged_wire(draw, descriptor):
     """Draw bytes with the kinds of damage that disks and downloads cause."""
-    data = bytearray(draw(sound(descriptor, 2)))
+    data = bytearray(draw(valid_wire(descriptor, 2)))
     for _ in range(draw(st.integers(1, 3))):
         offset = draw(st.integers(0, len(data)))
         damage = draw(st.sampled_from(["cut", "change", "insert", "delete"]))
@@ -321,7 +321,7 @@ def check_reading(ours, official, data):
 def check_walk(ours, official, data):
     """Assert that lazy reading raises only DecodeError, and none for bytes that the official class accepts."""
     try:
-        errors = walk(ours.FromString(data))
+        errors = walk_all_fields(ours.FromString(data))
     except onnxwire.DecodeError as error:
         errors = [error]
     if official_accepts(official, data):
@@ -410,11 +410,11 @@ def _compare_sequence(value, official_values, field, path):
         compare_element(a, b, f"{path}[1:-1:2][{i}]")
 
 
-def walk(view):
+def walk_all_fields(view):
     """Call each method and read each field of a view; return the DecodeErrors that were raised."""
     errors = []
 
-    def attempt(act, *arguments):
+    def collect_error(act, *arguments):
         try:
             return act(*arguments)
         except onnxwire.DecodeError as error:
@@ -422,24 +422,24 @@ def walk(view):
             errors.append(error)
 
     for field in view.DESCRIPTOR.fields:
-        value = attempt(getattr, view, field.name)
+        value = collect_error(getattr, view, field.name)
         if not field.is_repeated:
-            attempt(view.HasField, field.name)
+            collect_error(view.HasField, field.name)
             if field.message_type is not None and value is not None and value.ByteSize():
-                errors += walk(value)
+                errors += walk_all_fields(value)
         elif value is not None:
             for act in (len, bool, itemgetter(slice(-1, None)), itemgetter(0), itemgetter(-1)):
                 with contextlib.suppress(IndexError):
-                    attempt(act, value)
-            elements = attempt(list, value) or []
+                    collect_error(act, value)
+            elements = collect_error(list, value) or []
             if field.message_type is not None:
                 for element in elements:
-                    errors += walk(element)
+                    errors += walk_all_fields(element)
             elif is_number(field):
-                attempt(np.asarray, value)
+                collect_error(np.asarray, value)
     for oneof in view.DESCRIPTOR.oneofs:
-        attempt(view.WhichOneof, oneof.name)
-    attempt(view.ListFields)
+        collect_error(view.WhichOneof, oneof.name)
+    collect_error(view.ListFields)
     repr(view)
     return errors
 
@@ -508,7 +508,7 @@ def official_pairs():
 
 
 @cache
-def makers():
+def class_namespaces():
     """Return two namespaces with these classes by name: onnxwire's classes, and the official ones."""
     pairs = [pair for pair in official_pairs().values() if pair[1].DESCRIPTOR.containing_type is None]
     return tuple(SimpleNamespace(**{pair[i].DESCRIPTOR.name: pair[i] for pair in pairs}) for i in (0, 1))
@@ -530,7 +530,7 @@ class Raised:
         return f"<{type(self.error).__name__}: {self.error}>"
 
 
-def attempt(act, *arguments, **keywords):
+def result_or_error(act, *arguments, **keywords):
     """Call `act`; return its result or the error that it raises."""
     try:
         return act(*arguments, **keywords)
@@ -540,12 +540,12 @@ def attempt(act, *arguments, **keywords):
         return error
 
 
-def plain(value, with_bytes=True):
+def as_comparable(value, with_bytes=True):
     """Convert a value to strings, lists and dicts. Equal values of both runtimes have equal results."""
     if isinstance(value, Exception):
         return Raised(value)
     if isinstance(value, (onnxwire.Message, message.Message)):
-        fields = {field.name: plain(element, False) for field, element in value.ListFields()}
+        fields = {field.name: as_comparable(element, False) for field, element in value.ListFields()}
         encoding = {"bytes": value.SerializeToString(deterministic=True)} if with_bytes else {}
         return {"class": value.DESCRIPTOR.full_name, **fields, **encoding}
     if isinstance(value, str):
@@ -555,22 +555,22 @@ def plain(value, with_bytes=True):
         return repr(value)
     if isinstance(value, dict):  # a converted message
         return value
-    return [plain(element, with_bytes) for element in value]
+    return [as_comparable(element, with_bytes) for element in value]
 
 
-def settled(maker, result, before, value):
+def value_after_edit(maker, result, before, value):
     """Return the value after an edit, or `before` if the edit failed; assert that our failed edit changed nothing."""
     if not isinstance(result, Exception):
         return value
-    if maker is makers()[0]:
-        assert plain(value) == before, f"changed by an edit that raised {result!r}"
+    if maker is class_namespaces()[0]:
+        assert as_comparable(value) == before, f"changed by an edit that raised {result!r}"
     return before
 
 
-def same(body, *arguments):
+def assert_same_as_official(body, *arguments):
     """Assert that a generator function yields the same values with our classes as with the official ones."""
     if not IS_UPB:
         pytest.skip("the official runtime is not protobuf's upb here")
-    ours, official = ([plain(value) for value in body(maker, *arguments)] for maker in makers())
+    ours, official = ([as_comparable(value) for value in body(maker, *arguments)] for maker in class_namespaces())
     for i, (a, b) in enumerate(zip(ours, official, strict=True)):
         assert b == a, f"value number {i}: official {b}; ours {a}"

@@ -106,7 +106,7 @@ def collect():
 
 def order(value):
     """Return a sort key that orders strings that are not valid UTF-8 equally in both worlds."""
-    return wire.plain(value)
+    return wire.as_comparable(value)
 
 
 def text(value):
@@ -138,15 +138,15 @@ def numbers_of(window):
 
 def read(value):
     """Return the content of a message as plain objects."""
-    return wire.plain(value)
+    return wire.as_comparable(value)
 
 
 def read_all(value):
     """Return the content of a message as plain objects, with the defaults of absent fields."""
-    content = [wire.plain(value)]
+    content = [wire.as_comparable(value)]
     for field in sorted(value.DESCRIPTOR.fields, key=lambda field: field.number):
         if field.message_type is None:
-            content.append(wire.plain(getattr(value, field.name)))
+            content.append(wire.as_comparable(getattr(value, field.name)))
         if not field.is_repeated:
             content.append(value.HasField(field.name))
     return content + [value.WhichOneof(field.name) for field in value.DESCRIPTOR.oneofs]
@@ -178,7 +178,12 @@ class World:
         functions += [self.load, self.close, self.peek, self.sizes, self.window, self.array, self.pickle_round_trip]
         functions += [self.copy_source, self.undo_on_error, self.delete_slice, self.clear_field]
         self.names = {function.__name__: function for function in functions}
-        self.names |= {"M": wire.makers()[0 if is_ours else 1], "np": np, "copy": copy, "exclude": self.exclude}
+        self.names |= {
+            "M": wire.class_namespaces()[0 if is_ours else 1],
+            "np": np,
+            "copy": copy,
+            "exclude": self.exclude,
+        }
         self.names |= {"Index": Index, "PlannedError": PlannedError}
         self.excluded: set[str] = set()
 
@@ -224,7 +229,7 @@ class World:
                 elif hasattr(value, "__next__"):
                     next(value, None)
                 else:
-                    wire.plain(value)
+                    wire.as_comparable(value)
             except onnxwire.Error:
                 pass
 

@@ -245,7 +245,7 @@ def test_rows_of_a_long_graph_are_those_of_the_messages():
     assert_equal_rows(table.to_pylist(), rows)
 
 
-@given(wire.sound(onnxwire.GraphProto.DESCRIPTOR))
+@given(wire.valid_wire(onnxwire.GraphProto.DESCRIPTOR))
 @example(span(1, span(5, span(7, b"") + span(8, b""))))  # packed records without numbers
 def test_rows_of_random_graphs_are_those_of_the_messages(data):
     graph = onnxwire.GraphProto.FromString(data)
@@ -253,7 +253,7 @@ def test_rows_of_random_graphs_are_those_of_the_messages(data):
         assert_equal_rows(without_columns(rows_of(graph, table), "offset", "bytes"), expected_rows(graph, table))
 
 
-@given(wire.damaged(onnxwire.ModelProto.DESCRIPTOR))
+@given(wire.damaged_wire(onnxwire.ModelProto.DESCRIPTOR))
 def test_damaged_bytes_raise_or_make_valid_tables(data):
     for table in TABLES:
         try:
@@ -395,7 +395,7 @@ def test_an_output_of_a_subgraph_that_is_captured_has_its_graph_and_slot():
     assert captured_uses == [("x", branch_path, 0, 0), ("x", branch_path, None, 1)]
 
 
-@given(wire.sound(onnxwire.SparseTensorProto.DESCRIPTOR))
+@given(wire.valid_wire(onnxwire.SparseTensorProto.DESCRIPTOR))
 @example(span(1, span(8, b"s")) + span(1, wire.number(1, 5)))
 @example(span(1, wire.number(1, 5)) + span(1, span(8, b"s")) + span(2, b""))
 def test_a_sparse_initializer_in_several_pieces_defines_its_merged_name(data):

@@ -88,7 +88,7 @@ def test_elements_of_every_type_equal_those_of_the_package():
     for type_name, number in stored_tensors.DATA_TYPES.items():
         if type_name == "STRING":
             continue
-        for message in stored_tensors.Stored(number, [4, 2], [0, 1] * 4).inline("t"):
+        for message in stored_tensors.TensorParts(number, [4, 2], [0, 1] * 4).inline("t"):
             official_tensor = ir.serde.TensorProtoTensor(onnx.TensorProto.FromString(message))
             tensor = Tensor(onnxwire.TensorProto.FromString(message))
             assert isinstance(tensor, ir.TensorProtocol)

@@ -207,7 +207,7 @@ def test_every_type_is_passed_bit_for_bit(type_name, tmp_path):
 
 @pytest.mark.parametrize("type_name", ["INT4", "UINT4"])
 def test_elements_of_four_bits_equal_those_of_the_file(type_name, tmp_path):
-    tensor = stored_tensors.Stored(DATA_TYPES[type_name], [40_000], [i % 16 for i in range(40_000)])
+    tensor = stored_tensors.TensorParts(DATA_TYPES[type_name], [40_000], [i % 16 for i in range(40_000)])
     model = model_of([helper.make_node("DequantizeLinear", ["w", "s"], ["y"])], initializers=[weight("s", INPUT[0])])
     for message in tensor.inline("w")[::2]:
         del model.graph.initializer[1:]
@@ -295,7 +295,7 @@ def test_a_model_that_protobuf_cannot_read_runs_in_little_memory(tmp_path):
     other_fields = model_of([gather, add], inputs=[value("i", "INT64", ["n"])]).SerializeToString()
     path = tmp_path / "m.onnx"
     offset = write_sparse_model(
-        path, stored_tensors.Stored(DATA_TYPES["FLOAT"], [n_rows, 4], []).message(), n_rows * 16, other_fields
+        path, stored_tensors.TensorParts(DATA_TYPES["FLOAT"], [n_rows, 4], []).message(), n_rows * 16, other_fields
     )
     assert path.stat().st_size > 1 << 31
     with open(path, "r+b") as file:

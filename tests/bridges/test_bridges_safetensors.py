@@ -56,7 +56,7 @@ def arrays_of(model):
 def assert_same_arrays(arrays, expected):
     assert list(arrays) == list(expected)
     for name in expected:
-        stored_tensors.same_array(arrays[name], expected[name])
+        stored_tensors.assert_same_array(arrays[name], expected[name])
 
 
 def write_safetensors(path, header, data=b"", length=None):
@@ -101,7 +101,7 @@ def run_python(code, *arguments):
 @given(data=st.data())
 def test_every_type_is_written_from_every_storage(type_name, tmp_path, data):
     tensor = data.draw(
-        stored_tensors.stored(DATA_TYPES[type_name]).filter(lambda tensor: len(tensor.elements) % 4 == 0)
+        stored_tensors.tensor_parts(DATA_TYPES[type_name]).filter(lambda tensor: len(tensor.elements) % 4 == 0)
     )
     for message in tensor.inline("w"):
         size = onnxwire.to_safetensors(model_of(message), tmp_path / "w.safetensors")
@@ -128,7 +128,7 @@ def test_pytorch_reads_the_same_bits(tmp_path):
 
     type_names = ["BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E5M2", "FLOAT8E4M3FNUZ", "FLOAT8E5M2FNUZ", "COMPLEX64", "UINT16"]
     stored_by_type = {
-        type_name: stored_tensors.Stored(DATA_TYPES[type_name], [2, 4], list(range(8))) for type_name in type_names
+        type_name: stored_tensors.TensorParts(DATA_TYPES[type_name], [2, 4], list(range(8))) for type_name in type_names
     }
     model = model_of(*[tensor.inline(type_name)[-1] for type_name, tensor in stored_by_type.items()])
     onnxwire.to_safetensors(model, tmp_path / "w.safetensors")
@@ -207,7 +207,7 @@ def tensor_with_segment():
         *[
             (
                 [
-                    stored_tensors.Stored(
+                    stored_tensors.TensorParts(
                         DATA_TYPES[type_name], [2], [b""] * 2 if type_name == "STRING" else [0] * 2
                     ).inline("w")[0]
                 ],
@@ -215,12 +215,21 @@ def tensor_with_segment():
             )
             for type_name in UNSUPPORTED_TYPES
         ],
-        ([stored_tensors.Stored(DATA_TYPES["FLOAT4E2M1"], [3], [0] * 3).inline("w")[-1]], "do not fill the last byte"),
-        ([stored_tensors.Stored(DATA_TYPES["FLOAT6E2M3"], [2], [0] * 2).inline("w")[-1]], "do not fill the last byte"),
-        ([stored_tensors.Stored(DATA_TYPES["FLOAT"], [1], [0]).inline("w")[-1]] * 2, "'w'.*the same name"),
-        ([stored_tensors.Stored(DATA_TYPES["FLOAT"], [1], [0]).inline("")[-1]], "no name"),
-        ([stored_tensors.Stored(DATA_TYPES["FLOAT"], [1], [0]).inline("__metadata__")[-1]], "this name is reserved"),
-        ([stored_tensors.Stored(DATA_TYPES["FLOAT"], [2], [0]).message(wire.span(9, bytes(4)))], "'w'.*8 bytes"),
+        (
+            [stored_tensors.TensorParts(DATA_TYPES["FLOAT4E2M1"], [3], [0] * 3).inline("w")[-1]],
+            "do not fill the last byte",
+        ),
+        (
+            [stored_tensors.TensorParts(DATA_TYPES["FLOAT6E2M3"], [2], [0] * 2).inline("w")[-1]],
+            "do not fill the last byte",
+        ),
+        ([stored_tensors.TensorParts(DATA_TYPES["FLOAT"], [1], [0]).inline("w")[-1]] * 2, "'w'.*the same name"),
+        ([stored_tensors.TensorParts(DATA_TYPES["FLOAT"], [1], [0]).inline("")[-1]], "no name"),
+        (
+            [stored_tensors.TensorParts(DATA_TYPES["FLOAT"], [1], [0]).inline("__metadata__")[-1]],
+            "this name is reserved",
+        ),
+        ([stored_tensors.TensorParts(DATA_TYPES["FLOAT"], [2], [0]).message(wire.span(9, bytes(4)))], "'w'.*8 bytes"),
         ([tensor_with_segment()], "'w'.*chunk"),
     ],
 )
@@ -257,7 +266,7 @@ def test_metadata_that_is_not_utf8_is_rejected(tmp_path):
 def test_writing_and_loading_take_memory_that_does_not_grow_with_the_payload(tmp_path):
     size = 3 << 30
     path, out = tmp_path / "m.onnx", tmp_path / "w.safetensors"
-    offset = write_sparse_model(path, stored_tensors.Stored(DATA_TYPES["FLOAT"], [size // 4], []).message(), size)
+    offset = write_sparse_model(path, stored_tensors.TensorParts(DATA_TYPES["FLOAT"], [size // 4], []).message(), size)
     with open(path, "r+b") as file:
         file.seek(offset + size - 4)
         file.write(np.float32(7).tobytes())
@@ -280,7 +289,7 @@ def test_writing_and_loading_take_memory_that_does_not_grow_with_the_payload(tmp
 
 def test_written_tensors_are_read_back(tmp_path):
     tensors = [
-        stored_tensors.Stored(DATA_TYPES[type_name], [2, 4], [1] * 8).inline(type_name)[-1]
+        stored_tensors.TensorParts(DATA_TYPES[type_name], [2, 4], [1] * 8).inline(type_name)[-1]
         for type_name in DTYPES_BY_TYPE
     ]
     model = model_of(*tensors, empty=np.zeros((0, 3)), scalar=np.float32(5))

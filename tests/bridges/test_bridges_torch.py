@@ -48,7 +48,7 @@ def test_every_type_keeps_its_bits_from_every_storage(type_name, writable):
     )
     for dims in ([], [2], [2, 0, 3], [1, 3, 2]):
         count = int(np.prod(dims))
-        stored_tensor = stored_tensors.Stored(DATA_TYPES[type_name], dims, (codes * 3)[:count])
+        stored_tensor = stored_tensors.TensorParts(DATA_TYPES[type_name], dims, (codes * 3)[:count])
         for encoded_tensor in stored_tensor.inline():
             tensor = TensorProto.FromString(encoded_tensor)
             result = onnxwire.to_torch(tensor, writable=writable)
@@ -60,9 +60,9 @@ def test_every_type_keeps_its_bits_from_every_storage(type_name, writable):
 
 @pytest.mark.parametrize("type_name", UNSUPPORTED_TYPES)
 def test_types_that_pytorch_does_not_support_are_rejected(type_name):
-    tensor = stored_tensors.Stored(DATA_TYPES[type_name], [2], [b"", b""] if type_name == "STRING" else [0, 1]).inline(
-        "w0"
-    )[0]
+    tensor = stored_tensors.TensorParts(
+        DATA_TYPES[type_name], [2], [b"", b""] if type_name == "STRING" else [0, 1]
+    ).inline("w0")[0]
     with pytest.raises(onnxwire.TensorError, match=rf"'w0'.*{type_name}.*numpy\(\)"):
         onnxwire.to_torch(TensorProto.FromString(tensor))
 
@@ -115,7 +115,7 @@ def test_models_in_memory_are_converted_too(model_path):
 
 @pytest.mark.parametrize("type_name", ["FLOAT", "BFLOAT16", "INT64", "COMPLEX64", "COMPLEX128"])
 def test_elements_at_any_address_can_be_used(type_name):
-    stored_tensor = stored_tensors.Stored(DATA_TYPES[type_name], [33, 65], list(range(33 * 65)))
+    stored_tensor = stored_tensors.TensorParts(DATA_TYPES[type_name], [33, 65], list(range(33 * 65)))
     expected = onnxwire.to_torch(TensorProto.FromString(stored_tensor.inline()[-1]), writable=True)
     for shift in range(16):
         tensor = TensorProto(dims=stored_tensor.dims, data_type=stored_tensor.data_type)

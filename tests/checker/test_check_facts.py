@@ -61,11 +61,11 @@ def _compare(facts, name, row, message):
 @pytest.mark.parametrize("cls", ROOTS, ids=lambda cls: cls.__name__)
 @given(data=st.data())
 def test_columns_agree_with_messages(cls, data):
-    content = data.draw(wire.sound(cls.DESCRIPTOR))
+    content = data.draw(wire.valid_wire(cls.DESCRIPTOR))
     _compare(_facts(content, cls), cls.DESCRIPTOR.name, 0, cls.FromString(content))
 
 
-@given(wire.flawed(ModelProto.DESCRIPTOR))
+@given(wire.flawed_wire(ModelProto.DESCRIPTOR))
 def test_bytes_that_verify_accepts_have_columns_and_problems(data):
     try:
         onnxwire.verify(data)

@@ -157,7 +157,7 @@ def test_payloads_of_tensors_at_any_path_are_aligned(model, alignment, threshold
 @given(data=st.data())
 def test_bytes_in_any_sound_form_keep_their_meaning(name, data):
     our_class, official_class = MESSAGES[name]
-    encoded = data.draw(wire.sound(our_class.DESCRIPTOR))
+    encoded = data.draw(wire.valid_wire(our_class.DESCRIPTOR))
     check_alignment(our_class, official_class, encoded, data.draw(alignments), data.draw(thresholds))
     # Without padding only the varints of lengths differ, so that even unknown fields have the same bytes.
     unpadded = align(encoded, 1, 1, our_class)
@@ -168,7 +168,7 @@ def test_bytes_in_any_sound_form_keep_their_meaning(name, data):
 
 
 @wire.needs_upb
-@given(wire.sound(EVERYTHING.DESCRIPTOR), alignments, thresholds)
+@given(wire.valid_wire(EVERYTHING.DESCRIPTOR), alignments, thresholds)
 def test_nested_messages_of_one_type_are_aligned(data, alignment, threshold):
     check_alignment(*PAIRS["test.Everything"], data, alignment, threshold, [(EVERYTHING, "one_bytes", 50_001)])
 
@@ -283,7 +283,7 @@ def test_the_python_implementation_of_protobuf_reads_an_aligned_model(tmp_path):
 @given(data=st.data())
 def test_damaged_bytes_raise_decode_error_or_keep_their_damage(name, data):
     our_class, official_class = MESSAGES[name]
-    damaged = data.draw(wire.flawed(our_class.DESCRIPTOR, 2) | wire.damaged(our_class.DESCRIPTOR))
+    damaged = data.draw(wire.flawed_wire(our_class.DESCRIPTOR, 2) | wire.damaged_wire(our_class.DESCRIPTOR))
     try:
         aligned_bytes = align(damaged, data.draw(alignments), data.draw(thresholds), our_class)
     except onnxwire.DecodeError:

@@ -8,7 +8,7 @@ import random
 import tracemalloc
 
 import pytest
-from wire import same
+from wire import assert_same_as_official
 from wire_bytes import number, span
 
 import onnxwire
@@ -53,7 +53,7 @@ def test_many_edited_messages_keep_their_edits():
             for attribute in node.attribute
         ]
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_many_edited_messages_can_be_edited_again():
@@ -71,7 +71,7 @@ def test_many_edited_messages_can_be_edited_again():
         edit_each(model)
         yield model.SerializeToString(deterministic=True)
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_many_parsed_or_cleared_messages_keep_their_content():
@@ -100,7 +100,7 @@ def test_many_parsed_or_cleared_messages_keep_their_content():
         edit_each(second_copy)
         yield second_copy.SerializeToString(deterministic=True)
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_a_message_made_by_parsing_takes_little_memory():
@@ -135,7 +135,7 @@ def test_earlier_views_and_sequences_see_later_edits():
         yield nodes, [list(texts) for texts in inputs], attributes, absent
         yield model.SerializeToString(deterministic=True)
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_a_copy_of_many_edited_messages_is_independent():
@@ -155,7 +155,7 @@ def test_a_copy_of_many_edited_messages_is_independent():
             yield message.SerializeToString(deterministic=True)
         yield [list(node.input) for node in copied_model.graph.node]
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_an_edit_of_each_of_many_small_messages_takes_little_memory():
@@ -210,7 +210,7 @@ def test_many_edited_messages_are_equal_where_the_official_ones_are():
                 parsed_model == twice_edited_model,
             )
 
-    same(body)
+    assert_same_as_official(body)
 
 
 FIRST_EDITS = {
@@ -250,7 +250,7 @@ def test_a_first_edit_is_seen_by_earlier_and_later_views(name):
         yield held, list(texts), attribute, list(numbers)
         yield model.SerializeToString(deterministic=True), copied.SerializeToString(deterministic=True)
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_a_view_sees_edits_by_another_view_between_edits_of_other_messages():
@@ -273,7 +273,7 @@ def test_a_view_sees_edits_by_another_view_between_edits_of_other_messages():
                 yield model.graph.name, len(model.graph.node)
         yield model.SerializeToString(deterministic=True)
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_the_members_of_a_oneof_replace_each_other_in_a_first_edit():
@@ -292,7 +292,7 @@ def test_the_members_of_a_oneof_replace_each_other_in_a_first_edit():
         yield [(dim.WhichOneof("value"), dim.dim_value, dim.dim_param) for dim in shape.dim]
         yield shape.SerializeToString(deterministic=True)
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_replaced_content_of_a_merged_message_is_read_after_compaction():
@@ -310,7 +310,7 @@ def test_replaced_content_of_a_merged_message_is_read_after_compaction():
         for tensor in duplicate.sparse_initializer:
             yield tensor.indices.name, list(tensor.indices.int64_data)
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_long_messages_and_fields_with_long_tags_are_edited_once_each():
@@ -330,7 +330,7 @@ def test_long_messages_and_fields_with_long_tags_are_edited_once_each():
         yield graph.SerializeToString(deterministic=True)
         yield [graph.metadata_props[i].key for i in range(0, 200, 3)]
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_unread_elements_of_a_long_field_are_found_by_index():
@@ -378,4 +378,4 @@ def test_added_messages_with_a_view_stay_editable_when_others_are_encoded():
             node.attribute[1].floats.append(0.25)
         yield model.SerializeToString(deterministic=True)
 
-    same(body)
+    assert_same_as_official(body)

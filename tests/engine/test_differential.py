@@ -31,7 +31,7 @@ def classes_of(name):
 @given(data=st.data())
 def test_every_field_reads_as_the_official_runtime_reads_it(name, data):
     our_class, official_class = classes_of(name)
-    wire.check_reading(our_class, official_class, data.draw(wire.sound(our_class.DESCRIPTOR)))
+    wire.check_reading(our_class, official_class, data.draw(wire.valid_wire(our_class.DESCRIPTOR)))
 
 
 @EVERY_MESSAGE
@@ -39,7 +39,7 @@ def test_every_field_reads_as_the_official_runtime_reads_it(name, data):
 @given(data=st.data())
 def test_verify_accepts_the_bytes_that_the_official_runtime_accepts(name, data):
     our_class, official_class = classes_of(name)
-    wire.check_acceptance(our_class, official_class, data.draw(wire.flawed(our_class.DESCRIPTOR)))
+    wire.check_acceptance(our_class, official_class, data.draw(wire.flawed_wire(our_class.DESCRIPTOR)))
 
 
 @EVERY_MESSAGE
@@ -47,7 +47,7 @@ def test_verify_accepts_the_bytes_that_the_official_runtime_accepts(name, data):
 @given(data=st.data())
 def test_verify_judges_damaged_bytes_as_the_official_runtime_does(name, data):
     our_class, official_class = classes_of(name)
-    wire.check_acceptance(our_class, official_class, data.draw(wire.damaged(our_class.DESCRIPTOR)))
+    wire.check_acceptance(our_class, official_class, data.draw(wire.damaged_wire(our_class.DESCRIPTOR)))
 
 
 @EVERY_MESSAGE
@@ -56,7 +56,9 @@ def test_verify_judges_damaged_bytes_as_the_official_runtime_does(name, data):
 def test_reading_flawed_bytes_succeeds_or_raises_decode_error(name, data):
     our_class, official_class = classes_of(name)
     wire.check_walk(
-        our_class, official_class, data.draw(wire.flawed(our_class.DESCRIPTOR, 1) | wire.damaged(our_class.DESCRIPTOR))
+        our_class,
+        official_class,
+        data.draw(wire.flawed_wire(our_class.DESCRIPTOR, 1) | wire.damaged_wire(our_class.DESCRIPTOR)),
     )
 
 
@@ -65,7 +67,7 @@ def test_reading_flawed_bytes_succeeds_or_raises_decode_error(name, data):
 @given(data=st.data())
 def test_encoding_an_unedited_message_returns_its_bytes(name, data):
     our_class, _ = classes_of(name)
-    encoded = data.draw(wire.sound(our_class.DESCRIPTOR, 1))
+    encoded = data.draw(wire.valid_wire(our_class.DESCRIPTOR, 1))
     message = our_class.FromString(encoded)
     assert message.SerializeToString() == encoded
     assert message.ByteSize() == len(encoded)
@@ -76,7 +78,7 @@ def test_encoding_an_unedited_message_returns_its_bytes(name, data):
 @given(data=st.data())
 def test_encoding_a_nested_message_keeps_its_value(name, data):
     our_class, official_class = classes_of(name)
-    encoded = data.draw(wire.sound(our_class.DESCRIPTOR, 1))
+    encoded = data.draw(wire.valid_wire(our_class.DESCRIPTOR, 1))
     message, expected = our_class.FromString(encoded), official_class.FromString(encoded)
     for field, value in message.ListFields():
         if field.message_type is not None and not field.is_repeated:
@@ -114,7 +116,7 @@ def test_messages_that_differ_in_one_record_compare_as_the_official_ones_do(name
 @given(data=st.data())
 def test_a_message_equals_its_official_encoding_where_the_official_one_does(name, data):
     our_class, official_class = classes_of(name)
-    encoded = data.draw(wire.sound(our_class.DESCRIPTOR, 2))
+    encoded = data.draw(wire.valid_wire(our_class.DESCRIPTOR, 2))
     wire.check_equality(our_class, official_class, encoded, official_class.FromString(encoded).SerializeToString())
 
 

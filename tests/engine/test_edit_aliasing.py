@@ -8,7 +8,7 @@ import pickle
 
 import pytest
 import wire
-from wire import same, snippets
+from wire import assert_same_as_official, snippets
 
 BUILT_OR_PARSED = pytest.mark.parametrize("is_parsed", [False, True], ids=["made", "parsed"])
 
@@ -36,7 +36,7 @@ def test_an_edit_is_visible_in_another_view_of_the_message(is_parsed):
         second_view.node[0].input.append("w")
         yield first_view, second_view, root, first_view == second_view
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @BUILT_OR_PARSED
@@ -49,7 +49,7 @@ def test_an_edit_is_visible_in_another_view_of_the_element(is_parsed):
         third_view.attribute[0].ints[1] = 7
         yield first_view, second_view, third_view, root
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @BUILT_OR_PARSED
@@ -67,7 +67,7 @@ def test_an_edit_is_visible_in_another_view_of_the_sequence(is_parsed):
             first_view[1:3] = []
             yield length, first_view, second_view, first_view == second_view, len(first_view), len(second_view), root
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @BUILT_OR_PARSED
@@ -81,7 +81,7 @@ def test_an_edit_is_visible_in_another_view_of_the_sequence_of_messages(is_parse
         first_view.insert(0, api.NodeProto(op_type="d"))
         yield len(first_view), len(second_view), first_view, second_view, second_view[1], first_view[-1], root
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @BUILT_OR_PARSED
@@ -94,7 +94,7 @@ def test_a_sequence_read_before_an_edit_shows_it_after(is_parsed):
         root.graph.node[0].input[0] = "new"
         yield list(dims), list(names), dims[-1], names[0], len(dims), 6 in dims
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @BUILT_OR_PARSED
@@ -113,7 +113,7 @@ def test_the_elements_keep_their_views_when_the_sequence_is_changed_around_them(
             second_element.domain = "second"
             yield code, first_element, second_element, values, root
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @BUILT_OR_PARSED
@@ -130,7 +130,7 @@ def test_many_elements_keep_their_views_through_many_changes(is_parsed):
             node.name = str(i)
         yield root, nodes
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @BUILT_OR_PARSED
@@ -145,7 +145,7 @@ def test_edits_inside_the_elements_during_iteration_are_seen(is_parsed):
                 attribute.ClearField("t")
         yield root
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @BUILT_OR_PARSED
@@ -158,7 +158,7 @@ def test_values_read_before_an_edit_do_not_change(is_parsed):
         root.graph.node[0].input[:] = []
         yield raw_data, name, inputs, root
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @BUILT_OR_PARSED
@@ -172,7 +172,7 @@ def test_a_view_and_its_parent_merge_bytes_into_the_same_message(is_parsed):
         root.MergeFrom(api.ModelProto(graph={"doc_string": "d", "node": [{"op_type": "again"}]}))
         yield graph, nodes, node, root, len(nodes)
 
-    same(body)
+    assert_same_as_official(body)
 
 
 # --- views of absent messages
@@ -189,7 +189,7 @@ def test_a_view_of_an_absent_message_writes_into_its_parent():
         second_view.branches.add(value=3)
         yield first_view, second_view, inner_view, tree
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_a_view_of_an_absent_sequence_writes_into_its_parent():
@@ -201,7 +201,7 @@ def test_a_view_of_an_absent_sequence_writes_into_its_parent():
         second_view.add(op_type="b")
         yield first_view, second_view, root
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_a_view_of_an_absent_message_stays_attached_when_the_parent_sets_it():
@@ -222,7 +222,7 @@ def test_a_view_of_an_absent_message_stays_attached_when_the_parent_sets_it():
             nodes.add(op_type="kept")
             yield graph, nodes, root
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_a_view_of_an_absent_sequence_stays_attached_when_the_parent_sets_it():
@@ -240,7 +240,7 @@ def test_a_view_of_an_absent_sequence_stays_attached_when_the_parent_sets_it():
             values.add(version=7)
             yield values, root
 
-    same(body)
+    assert_same_as_official(body)
 
 
 # --- views of removed messages
@@ -271,7 +271,7 @@ def test_a_removed_message_keeps_its_contents_and_is_edited_independently(code, 
         root.graph.node.add(op_type="root's own")
         yield graph, nodes, node, names, root, root.graph == graph
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @BUILT_OR_PARSED
@@ -287,7 +287,7 @@ def test_a_removed_element_keeps_its_contents_and_is_edited_independently(code, 
         node.name = "kept"
         yield node, attribute, tensor, root
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @BUILT_OR_PARSED
@@ -302,7 +302,7 @@ def test_removed_elements_disappear_from_views_of_their_sequence(code, is_parsed
         initializer.add(name="added")
         yield nodes, len(nodes), initializer, root
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @BUILT_OR_PARSED
@@ -327,7 +327,7 @@ def test_a_sequence_of_scalars_is_emptied_or_removed_as_officially(name, code, i
         getattr(tensor, name).append(first_value)
         yield values, tensor
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @BUILT_OR_PARSED
@@ -342,7 +342,7 @@ def test_two_views_of_a_removed_message_still_share_edits(code, is_parsed):
         graph.doc_string, node.doc_string = "graph", "node"
         yield pairs, root
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_a_sequence_removed_from_a_merged_message_keeps_its_elements():
@@ -352,7 +352,7 @@ def test_a_sequence_removed_from_a_merged_message_keeps_its_elements():
         shape.ClearField("dim")
         yield len(sizes), len(shape.dim), shape, root
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @BUILT_OR_PARSED
@@ -365,7 +365,7 @@ def test_pop_returns_the_message_that_its_views_share(is_parsed):
         popped.input.append("too")
         yield node, popped, root
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @BUILT_OR_PARSED
@@ -376,7 +376,7 @@ def test_a_popped_message_can_be_added_again(is_parsed):
         root.graph.node[-1].name = "back"
         yield root
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @BUILT_OR_PARSED
@@ -389,7 +389,7 @@ def test_a_child_that_is_copied_over_its_parent_becomes_independent(is_parsed):
         trunk.value, inner_trunk.value = 8, 9
         yield tree, trunk, inner_trunk
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @BUILT_OR_PARSED
@@ -411,7 +411,7 @@ def test_a_message_in_a_oneof_becomes_independent_when_another_member_is_set(is_
             message.pick_message.one_bool = True
             yield member, child, message
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_writing_to_an_absent_member_of_a_oneof_makes_it_the_present_member():
@@ -425,7 +425,7 @@ def test_writing_to_an_absent_member_of_a_oneof_makes_it_the_present_member():
             child.one_int32 = 1
             yield member, child, message
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @BUILT_OR_PARSED
@@ -442,7 +442,7 @@ def test_children_outlive_their_parents(is_parsed):
         absent_nodes.add(op_type="nodes")
         yield node, names, absent_graph, absent_nodes
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @BUILT_OR_PARSED
@@ -456,7 +456,7 @@ def test_an_iterator_over_a_sequence_that_was_emptied_before_its_first_step_ends
         root.ClearField("graph")
         yield [node.op_type for node in nodes], list(inputs), list(root.graph.node)
 
-    same(body)
+    assert_same_as_official(body)
 
 
 # --- copies
@@ -492,7 +492,7 @@ def test_a_copy_of_an_edited_message_is_equal_and_independent(copy_function, is_
             original.doc_string = "one"
             yield original, copied_message, root
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @BUILT_OR_PARSED
@@ -507,7 +507,7 @@ def test_a_deep_copy_of_a_sequence_is_equal_and_independent(is_parsed):
             copied_sequence.reverse()
             yield original, copied_sequence, root
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
@@ -518,4 +518,4 @@ def test_edited_messages_pickle_by_every_protocol(protocol):
         yield pickle.loads(pickle.dumps(tensor, protocol)), pickle.loads(pickle.dumps(api.ModelProto().graph, protocol))
 
     # Classes of run-time tables can't be found by pickle; those of ONNX can.
-    same(body)
+    assert_same_as_official(body)

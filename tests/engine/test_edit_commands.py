@@ -18,7 +18,7 @@ import wire
 from budget import examples
 from hypothesis import given, note
 from hypothesis import strategies as st
-from wire import attempt, snippets
+from wire import result_or_error, snippets
 
 import onnxwire
 from onnxwire.engine.descriptor import FieldDescriptor as F
@@ -85,8 +85,8 @@ class Lockstep:
         results = []
         for side in self.sides:
             side.pop("r", None)
-            results.append(wire.attempt(exec, code, side) or side.get("r"))
-        our_result, official_result = map(wire.plain, results)
+            results.append(wire.result_or_error(exec, code, side) or side.get("r"))
+        our_result, official_result = map(wire.as_comparable, results)
         assert official_result == our_result, f"{code}: officially {official_result}; ours {our_result}"
         if not isinstance(official_result, wire.Raised):
             return True
@@ -105,7 +105,8 @@ class Lockstep:
         if hasattr(view, "SerializeToString"):
             return view.SerializeToString(deterministic=True)
         return [
-            self.state(element) if hasattr(element, "SerializeToString") else wire.plain(element) for element in view
+            self.state(element) if hasattr(element, "SerializeToString") else wire.as_comparable(element)
+            for element in view
         ]
 
     def run_and_register(self, code, descriptor, parent=None, field=None):
@@ -148,7 +149,7 @@ class Lockstep:
     def source_of_new_message(self, descriptor, depth=2):
         cls = f"C[{descriptor.full_name!r}]"
         if self.parsed and depth == 2:
-            return f"{cls}.FromString({self.draw(wire.sound(descriptor, 1))!r})"
+            return f"{cls}.FromString({self.draw(wire.valid_wire(descriptor, 1))!r})"
         return f"{cls}({self.keywords(descriptor, depth)})"
 
     def keywords(self, descriptor, depth):
@@ -252,7 +253,7 @@ class Lockstep:
             self.run(f"r = {name}.{self.pick(calls)}".replace("ListFields()", "ListFields().__len__()"))
             self.run(f"{name}.SerializeToString()")
         elif kind == "bytes" and self.parsed and not self.is_crowded(name):
-            data = self.draw(wire.sound(descriptor, 1))
+            data = self.draw(wire.valid_wire(descriptor, 1))
             method = self.pick(["MergeFromString", "MergeFromString", "ParseFromString"])
             if method == "MergeFromString":
                 # The official runtime clears the old member of a oneof at the first of two members in the bytes.
@@ -394,10 +395,10 @@ def test_many_edits_have_the_official_effects(name, parsed, random, data):
 @given(random=RANDOMS, data=st.data())
 def test_editing_flawed_bytes_raises_decode_error_or_nothing(name, random, data):
     cls = SCHEMA.messages[name]
-    message = attempt(cls.FromString, data.draw(wire.flawed(cls.DESCRIPTOR, 1)))
+    message = result_or_error(cls.FromString, data.draw(wire.flawed_wire(cls.DESCRIPTOR, 1)))
     results = [message]
     for field in cls.DESCRIPTOR.fields if not isinstance(message, Exception) else ():
-        value = attempt(getattr, message, field.name)
+        value = result_or_error(getattr, message, field.name)
         edits = [lambda f=field: message.ClearField(f.name)] if random.random() < 0.3 else []
         if isinstance(value, Exception):
             edits.append(lambda: None)
@@ -412,11 +413,22 @@ def test_editing_flawed_bytes_raises_decode_error_or_nothing(name, random, data)
             edits += [value.SetInParent, lambda v=value: v.MergeFrom(v), lambda v=value: cls().MergeFrom(message)]
         else:
             edits.append(lambda f=field, v=value: setattr(message, f.name, v))
-        results += [value, *(attempt(edit) for edit in edits)]
+        results += [value, *(result_or_error(edit) for edit in edits)]
     if not isinstance(message, Exception):
-        results += [attempt(message.SerializeToString), attempt(message.SerializeToString, deterministic=True)]
-        results += [attempt(message.ByteSize), attempt(copy.deepcopy, message), attempt(message.DiscardUnknownFields)]
-        results += [attempt(cls().CopyFrom, message), attempt(pickle.dumps, message), attempt(message.Clear)]
+        results += [
+            result_or_error(message.SerializeToString),
+            result_or_error(message.SerializeToString, deterministic=True),
+        ]
+        results += [
+            result_or_error(message.ByteSize),
+            result_or_error(copy.deepcopy, message),
+            result_or_error(message.DiscardUnknownFields),
+        ]
+        results += [
+            result_or_error(cls().CopyFrom, message),
+            result_or_error(pickle.dumps, message),
+            result_or_error(message.Clear),
+        ]
     errors = [
         x for x in results if isinstance(x, Exception) and not isinstance(x, (onnxwire.DecodeError, UnicodeError))
     ]

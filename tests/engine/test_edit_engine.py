@@ -114,7 +114,7 @@ def test_no_nesting_of_messages_overflows_the_stack():
             operation()
     # Small messages are copied by encoding them, and encoded bytes have no depth in memory.
     errors = []
-    thread = threading.Thread(target=lambda: errors.append(wire.attempt(wrap)))
+    thread = threading.Thread(target=lambda: errors.append(wire.result_or_error(wrap)))
     thread.start()
     thread.join()
     assert len(errors) == 1
@@ -138,7 +138,7 @@ def test_clearing_an_absent_field_does_not_restore_a_removed_message():
 
 
 def test_unknown_values_of_a_packed_enum_survive_an_edit_of_it():
-    message_class = wire.makers()[0].Everything
+    message_class = wire.class_namespaces()[0].Everything
     message = message_class.FromString(wire.span(70, b"\x07\xe7\x07\x00"))
     message.packed_shade.append(0)
     reparsed = message_class.FromString(message.SerializeToString())

@@ -12,7 +12,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import wire
-from wire import same
+from wire import assert_same_as_official
 
 import onnxwire
 from onnxwire import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
@@ -33,7 +33,7 @@ def test_a_loop_that_assigns_to_its_sequence_reads_the_current_elements():
                 del tensor.int64_data[20]
         yield numbers, tensor
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_an_iterator_over_records_continues_over_their_replacements():
@@ -47,7 +47,7 @@ def test_an_iterator_over_records_continues_over_their_replacements():
         del graph.node[4:]
         yield list(nodes), list(nodes)
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_an_iterator_over_an_absent_field_finds_added_elements():
@@ -58,7 +58,7 @@ def test_an_iterator_over_an_absent_field_finds_added_elements():
         model.CopyFrom(api.ModelProto(graph={"node": [{"name": "a"}]}, functions=[{"name": "f"}]))
         yield list(names), list(numbers), list(nodes)
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_an_iterator_continues_after_the_bytes_were_replaced(tmp_path):
@@ -101,7 +101,7 @@ def test_a_view_of_an_absent_child_stays_attached_when_its_parent_is_copied_over
             gc.collect()
             yield copied_graph
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_new_messages_leave_no_cache_entries():
@@ -130,7 +130,7 @@ def test_views_of_an_absent_field_are_views_of_one_message():
         fifth_view.name = "five"
         yield sixth_view, model
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_clearing_again_releases_elements_that_were_read_in_between():
@@ -152,7 +152,7 @@ def test_clearing_again_releases_elements_that_were_read_in_between():
         functions.add(name="gone")
         yield model, functions
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_a_message_copied_from_itself_does_not_change():
@@ -164,7 +164,7 @@ def test_a_message_copied_from_itself_does_not_change():
         node.attribute[0].t.CopyFrom(node.attribute[0].t)
         yield node
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_a_oneof_that_is_switched_inside_merged_bytes_starts_empty():
@@ -187,7 +187,7 @@ def test_a_oneof_that_is_switched_inside_merged_bytes_starts_empty():
             merged_copy.MergeFrom(second_part)
             yield merged_copy
 
-    same(body)
+    assert_same_as_official(body)
 
 
 # --- sequences and arrays
@@ -281,7 +281,7 @@ def test_a_copy_has_the_edits_inside_a_message_in_pieces():
         second_copy.graph.node[2].attribute[0].name = "again"
         yield model, second_copy
 
-    same(body)
+    assert_same_as_official(body)
 
 
 # --- closing

@@ -12,7 +12,7 @@ import pytest
 import wire
 from each import each
 from onnx import compose, external_data_helper, helper, numpy_helper
-from wire import attempt, same, snippets
+from wire import assert_same_as_official, result_or_error, snippets
 
 
 class Dict(dict):
@@ -75,20 +75,20 @@ EXTRA_NAMES = {"np": np, "Dict": Dict, "OrderedDict": OrderedDict, "MappingProxy
 )  # fmt: skip
 def test_a_constructor_with_keywords_has_the_official_result_or_error(expression):
     def body(api):
-        result = attempt(eval, expression, {**vars(api), **EXTRA_NAMES})
+        result = result_or_error(eval, expression, {**vars(api), **EXTRA_NAMES})
         yield result
         yield b"" if isinstance(result, Exception) else result.SerializeToString()
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @pytest.mark.parametrize("keywords", [{}, {"op_type": "b", "input": ["y"]}, {"attribute": [{"name": "b"}]}, {"no": 1}])
 def test_calling_init_again_has_the_official_effect(keywords):
     def body(api):
         node = api.NodeProto(op_type="a", input=["x"])
-        yield attempt(node.__init__, **keywords), node
+        yield result_or_error(node.__init__, **keywords), node
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_arguments_of_keywords_are_copied():
@@ -101,7 +101,7 @@ def test_arguments_of_keywords_are_copied():
         second_graph.node[0].op_type = "first"
         yield model, graph, second_graph
 
-    same(body)
+    assert_same_as_official(body)
 
 
 # --- typical builder functions
@@ -193,7 +193,7 @@ def test_a_model_built_by_hand_is_byte_for_byte_the_official_one():
         model = build_model(api)
         yield model.SerializeToString(), model
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def rename(model):
@@ -256,7 +256,7 @@ def test_a_pass_over_a_model_has_the_official_result(edit, parsed):
         edit(model)
         yield model, model.SerializeToString(deterministic=True)
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_several_passes_over_a_model_have_the_official_result():
@@ -267,7 +267,7 @@ def test_several_passes_over_a_model_have_the_official_result():
             yield edit.__name__, model
             model = api.ModelProto.FromString(model.SerializeToString())
 
-    same(body)
+    assert_same_as_official(body)
 
 
 # --- equality
@@ -295,7 +295,7 @@ def test_made_messages_are_equal_where_the_official_ones_are(first_keywords, sec
         parsed = type(second).FromString(second.SerializeToString())
         yield first == second, first != second, second == first, parsed == first, first == parsed, second == parsed
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_equality_follows_edits():
@@ -312,7 +312,7 @@ def test_equality_follows_edits():
             exec(code, {"r": second})
             yield first == second, second == first
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_an_absent_message_equals_only_an_empty_message_of_its_class():
@@ -324,9 +324,9 @@ def test_an_absent_message_equals_only_an_empty_message_of_its_class():
             root.graph == api.NodeProto(),
             root.graph == root.graph,
         )
-        yield root.graph != api.GraphProto(name="a"), root.graph == None, attempt(hash, root.graph), root  # noqa: E711
+        yield root.graph != api.GraphProto(name="a"), root.graph == None, result_or_error(hash, root.graph), root  # noqa: E711
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_edited_unknown_fields_count_for_equality():
@@ -340,7 +340,7 @@ def test_edited_unknown_fields_count_for_equality():
         first.MergeFromString(wire.span(100, b"a"))
         yield first == second, first.graph == second.graph
 
-    same(body)
+    assert_same_as_official(body)
 
 
 # --- the builders of onnx, with the message classes of each runtime
@@ -429,7 +429,7 @@ def test_a_model_made_by_onnx_helper_is_byte_for_byte_the_official_one():
             model = make_helper_model(api)
             yield type(model) is api.ModelProto, model.SerializeToString(), model
 
-    same(body)
+    assert_same_as_official(body)
 
 
 NUMERIC_TYPES = [name for name in onnx.TensorProto.DataType.keys() if name not in ("UNDEFINED", "STRING")]  # noqa: SIM118
@@ -445,7 +445,7 @@ def test_tensors_made_by_onnx_are_byte_for_byte_the_official_ones(name):
             message = numpy_helper.from_array(array, "n")
             yield message.SerializeToString(), message, numpy_helper.to_array(message).tobytes()
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_tensors_sequences_maps_and_optionals_of_numpy_helper_are_byte_for_byte_the_official_ones():
@@ -462,9 +462,9 @@ def test_tensors_sequences_maps_and_optionals_of_numpy_helper_are_byte_for_byte_
             yield helper.make_optional(
                 "p", api.OptionalProto.SEQUENCE, numpy_helper.from_list(arrays)
             ).SerializeToString()
-            yield attempt(helper.make_sequence, "s", api.SequenceProto.TENSOR, [api.NodeProto()])
+            yield result_or_error(helper.make_sequence, "s", api.SequenceProto.TENSOR, [api.NodeProto()])
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_attributes_of_onnx_helper_are_the_official_ones():
@@ -488,11 +488,14 @@ def test_attributes_of_onnx_helper_are_the_official_ones():
                 yield message.SerializeToString(), message, helper.get_attribute_value(message)
             yield (
                 helper.make_attribute("a", [], attr_type=api.AttributeProto.STRINGS),
-                attempt(helper.make_attribute, "a", []),
+                result_or_error(helper.make_attribute, "a", []),
             )
-            yield helper.make_attribute_ref("a", api.AttributeProto.INT), attempt(helper.make_attribute, "a", {})
+            yield (
+                helper.make_attribute_ref("a", api.AttributeProto.INT),
+                result_or_error(helper.make_attribute, "a", {}),
+            )
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_models_merged_and_prefixed_by_onnx_compose_are_the_official_ones():
@@ -504,9 +507,9 @@ def test_models_merged_and_prefixed_by_onnx_compose_are_the_official_ones():
             yield merged.SerializeToString(deterministic=True), merged
             prefixed = compose.add_prefix(api.ModelProto.FromString(first.SerializeToString()), "p/", inplace=True)
             yield prefixed
-            yield attempt(compose.merge_models, first, second, [("y", "no_such_input")])
+            yield result_or_error(compose.merge_models, first, second, [("y", "no_such_input")])
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_weights_moved_to_a_file_by_onnx_leave_the_official_model(tmp_path):
@@ -525,4 +528,4 @@ def test_weights_moved_to_a_file_by_onnx_leave_the_official_model(tmp_path):
             external_data_helper.convert_model_from_external_data(model)
             yield model
 
-    same(body)
+    assert_same_as_official(body)

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import wire
 from each import each
-from wire import attempt, plain, same, settled, snippets
+from wire import as_comparable, assert_same_as_official, result_or_error, snippets, value_after_edit
 
 import onnxwire
 
-EVERYTHING = wire.makers()[1].Everything.DESCRIPTOR
+EVERYTHING = wire.class_namespaces()[1].Everything.DESCRIPTOR
 REPEATED_FIELDS = [field.name for field in EVERYTHING.fields if field.is_repeated and field.message_type is None]
 NUMERIC_FIELDS = [name for name in REPEATED_FIELDS if name not in ("many_string", "many_bytes")]
 SAMPLES = {"string": ["a", "b", "c"], "bytes": [b"a", b"b", b"c"], "bool": [True, False, True], "shade": [2, -1, 70]}
@@ -29,7 +29,7 @@ def sample(name):
 
 def run_code(code, names):
     """Return the value of an expression, or the effect of a statement, or its error."""
-    return attempt(*compile_code(code), names)
+    return result_or_error(*compile_code(code), names)
 
 
 @functools.cache
@@ -71,13 +71,13 @@ def test_a_sequence_accepts_or_refuses_a_value_as_officially(construction, value
     def body(api):
         for name in REPEATED_FIELDS:
             message = api.Everything(**{name: sample(name)})
-            values_before = plain(message)
+            values_before = as_comparable(message)
             result = run_code(
                 CONSTRUCTIONS[construction], {**HELPERS, "s": getattr(message, name), "v": wire.VALUES[value]}
             )
-            yield name, result, settled(api, result, values_before, message)
+            yield name, result, value_after_edit(api, result, values_before, message)
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @each("value", wire.VALUES)
@@ -86,12 +86,12 @@ def test_extend_accepts_the_same_iterables_as_officially(value):
         for name in REPEATED_FIELDS:
             for method in ("extend", "MergeFrom"):
                 message = api.Everything(**{name: sample(name)})
-                values_before = plain(message)
-                result = attempt(getattr(getattr(message, name), method), wire.VALUES[value])
-                yield name, result, settled(api, result, values_before, message)
-            yield name, attempt(api.Everything, **{name: wire.VALUES[value]})
+                values_before = as_comparable(message)
+                result = result_or_error(getattr(getattr(message, name), method), wire.VALUES[value])
+                yield name, result, value_after_edit(api, result, values_before, message)
+            yield name, result_or_error(api.Everything, **{name: wire.VALUES[value]})
 
-    same(body)
+    assert_same_as_official(body)
 
 
 DTYPES = snippets("?; i1; i2; i4; i8; u1; u2; u4; u8; f2; f4; f8; c8; O; >i4; >f8; S3; U3; V4")
@@ -109,11 +109,11 @@ def test_a_sequence_accepts_or_refuses_an_array_as_officially(dtype):
         for name in REPEATED_FIELDS:
             for i, array_variant in enumerate(arrays):
                 message = api.Everything(**{name: sample(name)})
-                values_before = plain(message)
-                result = attempt(getattr(message, name).extend, array_variant)
-                yield name, i, result, settled(api, result, values_before, message)
+                values_before = as_comparable(message)
+                result = result_or_error(getattr(message, name).extend, array_variant)
+                yield name, i, result, value_after_edit(api, result, values_before, message)
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u4", "u8", "f4", "f8"])
@@ -125,11 +125,11 @@ def test_the_ends_of_the_range_of_an_array_are_accepted_or_refused_as_officially
         for name in NUMERIC_FIELDS:
             for array_part in (array, array[:1], array[1:]):
                 message = api.Everything(**{name: sample(name)})
-                values_before = plain(message)
-                result = attempt(getattr(message, name).extend, array_part)
-                yield name, result, settled(api, result, values_before, message)
+                values_before = as_comparable(message)
+                result = result_or_error(getattr(message, name).extend, array_part)
+                yield name, result, value_after_edit(api, result, values_before, message)
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_extend_accepts_a_big_array():
@@ -140,7 +140,7 @@ def test_extend_accepts_a_big_array():
         message.int64_data.extend(rng.integers(-(1 << 63), 1 << 63, 10_000) >> rng.integers(0, 63, 10_000))
         yield message, message.SerializeToString()
 
-    same(body)
+    assert_same_as_official(body)
 
 
 # --- methods
@@ -222,15 +222,15 @@ def test_an_operation_on_a_sequence_has_the_official_effect(name, origin):
             if code in UPB_CRASHES + UNCHECKED_IF_EMPTY and origin in ("cleared", "absent"):
                 continue
             message, values = sequence(api, name, origin)
-            values_before = plain(message)
+            values_before = as_comparable(message)
             result = run_code(code, {**HELPERS, "s": values, "v": sample(name)})
-            yield code, result, settled(api, result, values_before, message)
+            yield code, result, value_after_edit(api, result, values_before, message)
             if not isinstance(result, Exception):
                 yield values, getattr(message, name), len(values), bool(values)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # popping from an empty sequence warns
-        same(body)
+        assert_same_as_official(body)
 
 
 @each("origin", ORIGINS)
@@ -242,7 +242,7 @@ def test_a_series_of_edits_has_the_official_result(name, origin):
         for code in snippets(
             "s.extend(v); s.insert(1, v[2]); s.reverse(); s[::2] = v[:len(s[::2])] * 9; s.remove(v[0])"
         ):
-            attempt(exec, code, {"s": values, "v": [first, second, third]})
+            result_or_error(exec, code, {"s": values, "v": [first, second, third]})
             yield code, values
         values.sort()
         values.extend(values)
@@ -251,13 +251,13 @@ def test_a_series_of_edits_has_the_official_result(name, origin):
         del values[:]
         yield message, message.SerializeToString()
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @pytest.mark.parametrize("index", [3, 100, -4, -100])
 def test_popping_out_of_range_raises_index_error(index):
     # Protobuf 7 warns, and removes the last element.
-    message = wire.makers()[0].Everything(many_int32=[1, 2, 3], children=[{}, {}, {}])
+    message = wire.class_namespaces()[0].Everything(many_int32=[1, 2, 3], children=[{}, {}, {}])
     for values in (message.many_int32, message.children):
         with pytest.raises(IndexError):
             values.pop(index)
@@ -268,7 +268,7 @@ def test_popping_from_an_empty_sequence_raises_index_error():
     for name in ("many_int32", "many_string", "children"):
         with pytest.raises(IndexError), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            getattr(wire.makers()[0].Everything(), name).pop()
+            getattr(wire.class_namespaces()[0].Everything(), name).pop()
 
 
 @pytest.mark.parametrize("name", ["many_int32", "many_string", "children"])
@@ -278,13 +278,15 @@ def test_augmented_assignment_has_the_official_effect(name):
         message = api.Everything()
         yield run_code("s += []", {"s": getattr(message, name)}), run_code(f"m.{name} += []", {"m": message}), message
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @pytest.mark.parametrize("code", [*UPB_CRASHES, "del s[5::2]", "del s[2:1:2]", "del s[0:2:-2]", "del s[0:2:-1]"])
 def test_deleting_an_empty_extended_slice_deletes_no_elements(code):
     for count in (0, 3) if code not in UPB_CRASHES else (0,):
-        message = wire.makers()[0].Everything(many_int32=range(count), many_string="abc"[:count], children=[{}] * count)
+        message = wire.class_namespaces()[0].Everything(
+            many_int32=range(count), many_string="abc"[:count], children=[{}] * count
+        )
         for values in (message.many_int32, message.many_string, message.children):
             exec(code, {"s": values})
             assert len(values) == count
@@ -292,7 +294,7 @@ def test_deleting_an_empty_extended_slice_deletes_no_elements(code):
 
 def test_a_sequence_can_be_assigned_to_itself_backwards():
     # The official runtime overwrites elements that it has not read yet.
-    values = wire.makers()[0].Everything(many_int32=[1, 2, 3, 4]).many_int32
+    values = wire.class_namespaces()[0].Everything(many_int32=[1, 2, 3, 4]).many_int32
     values[::-1] = values
     assert values == [4, 3, 2, 1]
 
@@ -328,17 +330,17 @@ def test_every_bit_of_a_float_moves_with_its_sequence(name, code):
             result = run_code(code, names | {"s": getattr(message, field), "o": getattr(source, field)})
             yield result, message.SerializeToString(deterministic=True)
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_values_of_another_closed_enum_are_checked_one_by_one():
     def body(api):
         message, source = api.Everything(many_shade=[2]), api.Everything(many_color=[2, 0, 1])
-        result = attempt(message.many_shade.extend, source.many_color)
-        yield result, plain(message)
-        yield attempt(message.many_shade.extend, message.many_shade), plain(message)
+        result = result_or_error(message.many_shade.extend, source.many_color)
+        yield result, as_comparable(message)
+        yield result_or_error(message.many_shade.extend, message.many_shade), as_comparable(message)
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_strings_that_are_not_utf8_move_with_their_sequence():
@@ -349,7 +351,7 @@ def test_strings_that_are_not_utf8_move_with_their_sequence():
             message = api.NodeProto.FromString(wire.span(1, b"\xff") + wire.span(1, b"a"))
             yield code, run_code(code, {"s": message.input}), message
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_unknown_enum_values_stay_when_their_sequence_is_edited():
@@ -365,7 +367,7 @@ def test_unknown_enum_values_stay_when_their_sequence_is_edited():
             message.ClearField(name)
             yield values, message
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_an_edit_within_an_edit_has_the_official_effect():
@@ -376,18 +378,21 @@ def test_an_edit_within_an_edit_has_the_official_effect():
             message = api.Everything(many_int32=[3, 1, 2])
             yield code, run_code(code, {"s": message.many_int32}), message
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_single_elements_and_huge_indexes_have_the_official_result():
     def body(api):
         for message, name in ((api.TensorProto(dims=[1]), "dims"), (api.GraphProto(node=[{"name": "n"}]), "node")):
             values = getattr(message, name)
-            yield wire.attempt(lambda values=values: values.sort(key=lambda value: value.no_such_attribute)), message
+            yield (
+                wire.result_or_error(lambda values=values: values.sort(key=lambda value: value.no_such_attribute)),
+                message,
+            )
             for index in (1 << 70, -(1 << 70)):
-                yield wire.attempt(lambda values=values, index=index: values.insert(index, values[0])), message
+                yield wire.result_or_error(lambda values=values, index=index: values.insert(index, values[0])), message
 
-    same(body)
+    assert_same_as_official(body)
 
 
 @pytest.mark.parametrize(
@@ -400,7 +405,7 @@ def test_single_elements_and_huge_indexes_have_the_official_result():
 )
 @pytest.mark.parametrize("name", ["many_int32", "many_string", "packed_double"])
 def test_an_edit_within_an_edit_leaves_a_sequence_that_can_be_read(name, code):
-    message = wire.makers()[0].Everything(**{name: sample(name) * 30})
+    message = wire.class_namespaces()[0].Everything(**{name: sample(name) * 30})
     values = getattr(message, name)
 
     class Clear:
@@ -486,40 +491,40 @@ def test_an_operation_on_a_sequence_of_messages_has_the_official_effect(code, or
 
     def body(api):
         message, values = trees(api, origin)
-        values_before = plain(message)
+        values_before = as_comparable(message)
         result = run_code(code, names(api, values))
-        yield result, settled(api, result, values_before, message)
+        yield result, value_after_edit(api, result, values_before, message)
         if not isinstance(result, Exception):
             yield values, message.branches, len(values), bool(values)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        same(body)
+        assert_same_as_official(body)
 
 
 @each("origin", ORIGINS)
 @each("code", PARTIAL_EDITS)
 def test_a_failing_operation_does_not_change_a_sequence_of_messages(code, origin):
-    same(lambda api: iter([run_code(code, names(api, trees(api, origin)[1]))]))
-    message, values = trees(wire.makers()[0], origin)
+    assert_same_as_official(lambda api: iter([run_code(code, names(api, trees(api, origin)[1]))]))
+    message, values = trees(wire.class_namespaces()[0], origin)
     encoded_before, count = message.SerializeToString(), len(values)
-    assert isinstance(run_code(code, names(wire.makers()[0], values)), Exception)
+    assert isinstance(run_code(code, names(wire.class_namespaces()[0], values)), Exception)
     assert (message.SerializeToString(), len(values)) == (encoded_before, count)
 
 
 @pytest.mark.parametrize("code", snippets("s.extend(s); s.MergeFrom(s); s.extend(list(s)); s.extend(copy.deepcopy(s))"))
 def test_a_sequence_of_messages_can_be_extended_by_itself(code):
     # The official runtime runs out of memory on the first two statements.
-    values = trees(wire.makers()[0], "made")[1]
+    values = trees(wire.class_namespaces()[0], "made")[1]
     run_code(code, {"s": values, "copy": copy})
     assert len(values) == 6
-    assert values[:3] == values[3:] == trees(wire.makers()[0], "made")[1]
+    assert values[:3] == values[3:] == trees(wire.class_namespaces()[0], "made")[1]
 
 
 @pytest.mark.parametrize("code", ["t.branches.append(t)", "t.branches.insert(0, t)", "t.branches.extend([t])"])
 def test_a_message_can_be_added_to_itself(code):
     # Officially the appended copy contains one more empty branch, the element itself.
-    tree, values = trees(wire.makers()[0], "made")
+    tree, values = trees(wire.class_namespaces()[0], "made")
     tree_before = copy.deepcopy(tree)
     run_code(code, {"t": tree})
     index = 0 if "insert" in code else -1
@@ -540,7 +545,7 @@ def test_append_adds_a_copy():
         graph.node[1].input.append("x")
         yield graph, node
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_add_returns_the_added_message():
@@ -551,7 +556,7 @@ def test_add_returns_the_added_message():
         node.name = "n"
         yield graph, node, graph.SerializeToString()
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_messages_of_another_class_are_always_refused():
@@ -560,10 +565,10 @@ def test_messages_of_another_class_are_always_refused():
             (api.GraphProto().node, api.GraphProto()), (api.GraphProto().initializer, api.SparseTensorProto()),
             (api.Everything().children, api.Everything.Tree()), (api.Everything.Tree().branches, api.Everything()),
         ):  # fmt: skip
-            yield attempt(sequence_.append, message), attempt(sequence_.insert, 0, message)
-            yield attempt(sequence_.extend, [message]), attempt(sequence_.MergeFrom, [message])
+            yield result_or_error(sequence_.append, message), result_or_error(sequence_.insert, 0, message)
+            yield result_or_error(sequence_.extend, [message]), result_or_error(sequence_.MergeFrom, [message])
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_many_messages_are_added_removed_and_sorted():
@@ -577,7 +582,7 @@ def test_many_messages_are_added_removed_and_sorted():
             graph.node.insert(i * 5, graph.node.pop(-i - 1))
         yield graph, graph.SerializeToString(), graph.node[17], graph.node[-17]
 
-    same(body)
+    assert_same_as_official(body)
 
 
 def test_messages_of_a_big_parsed_sequence_are_removed_and_inserted():
@@ -590,7 +595,7 @@ def test_messages_of_a_big_parsed_sequence_are_removed_and_inserted():
         graph.node[150].op_type = "changed"
         yield graph, graph.SerializeToString(), [node.op_type for node in graph.node]
 
-    same(body)
+    assert_same_as_official(body)
 
 
 # --- protocols of Python and numpy
@@ -632,7 +637,7 @@ def test_insertions_and_removals_at_any_position_have_the_same_result_as_for_a_l
     # used up.
     rng = random.Random(seed)
     element_type = str if name == "many_string" else int if name == "many_int64" else float
-    message = wire.makers()[1].Everything()
+    message = wire.class_namespaces()[1].Everything()
     sequence, expected = getattr(message, name), []
     for i in range(600):
         n = len(expected)

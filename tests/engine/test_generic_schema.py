@@ -71,7 +71,7 @@ def test_classes_outlive_their_schema():
 @given(data=st.data())
 def test_every_field_reads_as_the_official_runtime_reads_it(name, data):
     our_class, official_class = PAIRS[name]
-    wire.check_reading(our_class, official_class, data.draw(wire.sound(our_class.DESCRIPTOR, 2)))
+    wire.check_reading(our_class, official_class, data.draw(wire.valid_wire(our_class.DESCRIPTOR, 2)))
 
 
 @EVERY_MESSAGE_OF_FIELDS
@@ -80,7 +80,9 @@ def test_every_field_reads_as_the_official_runtime_reads_it(name, data):
 def test_verify_accepts_the_bytes_that_the_official_runtime_accepts(name, data):
     our_class, official_class = PAIRS[name]
     wire.check_acceptance(
-        our_class, official_class, data.draw(wire.flawed(our_class.DESCRIPTOR, 1) | wire.damaged(our_class.DESCRIPTOR))
+        our_class,
+        official_class,
+        data.draw(wire.flawed_wire(our_class.DESCRIPTOR, 1) | wire.damaged_wire(our_class.DESCRIPTOR)),
     )
 
 
@@ -90,7 +92,9 @@ def test_verify_accepts_the_bytes_that_the_official_runtime_accepts(name, data):
 def test_reading_flawed_bytes_succeeds_or_raises_decode_error(name, data):
     our_class, official_class = PAIRS[name]
     wire.check_walk(
-        our_class, official_class, data.draw(wire.flawed(our_class.DESCRIPTOR, 1) | wire.damaged(our_class.DESCRIPTOR))
+        our_class,
+        official_class,
+        data.draw(wire.flawed_wire(our_class.DESCRIPTOR, 1) | wire.damaged_wire(our_class.DESCRIPTOR)),
     )
 
 
@@ -108,7 +112,7 @@ def test_messages_of_reordered_records_compare_as_the_official_ones_do(name, dat
 @given(data=st.data())
 def test_a_message_equals_its_official_encoding_where_the_official_one_does(name, data):
     our_class, official_class = PAIRS[name]
-    encoded = data.draw(wire.sound(our_class.DESCRIPTOR, 1))
+    encoded = data.draw(wire.valid_wire(our_class.DESCRIPTOR, 1))
     wire.check_equality(our_class, official_class, encoded, official_class.FromString(encoded).SerializeToString())
 
 

@@ -103,11 +103,11 @@ def check_values(path, expected):
     actual = read_values(path)
     assert actual.keys() == expected.keys()
     for tensor_path, array in expected.items():
-        stored_tensors.same_array(actual[tensor_path], array)
+        stored_tensors.assert_same_array(actual[tensor_path], array)
     for mapped in (True, False):
         with onnxwire.load(path, mmap=mapped) as model:
             for tensor_path, tensor in stored_tensors.tensors_in(model):
-                stored_tensors.same_array(tensor.numpy(), expected[tensor_path])
+                stored_tensors.assert_same_array(tensor.numpy(), expected[tensor_path])
     onnxwire.verify(path, checksums=True)
 
 
@@ -184,7 +184,7 @@ def test_payloads_move_from_any_storage_and_the_message_does_not_change(path, so
     assert {info.location for info in external_tensors(new_path)} | {"new.onnx"} == set(files(new_path.parent))
     assert model.SerializeToString() == encoded_before
     for tensor_path, array in arrays.items():
-        stored_tensors.same_array(array, copies[tensor_path])
+        stored_tensors.assert_same_array(array, copies[tensor_path])
     del array, arrays
     model.close()  # no array refers to it any more
 
@@ -252,7 +252,7 @@ def test_the_threshold_is_the_smallest_size_of_a_moved_payload(tmp_path):
 @examples(10)
 @given(data=st.data())
 def test_payloads_of_every_type_except_strings_move_as_raw_bytes(data_type, tmp_path, data):
-    stored = data.draw(stored_tensors.stored(data_type))
+    stored = data.draw(stored_tensors.tensor_parts(data_type))
     for message in stored.inline():
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
         source = onnxwire.load(wire.number(1, 10) + wire.span(7, wire.span(5, message)))
@@ -436,7 +436,7 @@ def test_any_sequence_of_saves_over_the_same_files_keeps_every_value(tmp_path, s
         check_offsets(path, options)
         assert not [name for name in files(path.parent) if "tmp" in name]
     for array, expected_array in itertools.chain.from_iterable(arrays_of_saves):
-        stored_tensors.same_array(array, expected_array)
+        stored_tensors.assert_same_array(array, expected_array)
 
 
 def check_offsets(path, options):
@@ -591,7 +591,7 @@ def test_a_relative_path_and_a_link_are_saved_to(path, monkeypatch):
     with onnxwire.load("link.onnx") as model:
         arrays = {tensor_path: tensor.numpy(copy=True) for tensor_path, tensor in stored_tensors.tensors_in(model)}
     for tensor_path, array in expected.items():
-        stored_tensors.same_array(arrays[tensor_path], array)
+        stored_tensors.assert_same_array(arrays[tensor_path], array)
 
 
 # --- beyond 4 GiB

@@ -55,15 +55,15 @@ def memory_layouts(array):
 @examples(25)
 @given(data=st.data(), name=st.none() | st.text(max_size=3))
 def test_the_official_reader_reads_the_array_back(data_type, data, name):
-    array = data.draw(stored_tensors.stored(data_type)).array()
+    array = data.draw(stored_tensors.tensor_parts(data_type)).array()
     expected = onnx.numpy_helper.from_array(array, name)
     for same_array_in_layout in memory_layouts(array):
         tensor = from_array(same_array_in_layout, name)
         assert tensor.SerializeToString() == expected.SerializeToString()
         assert (tensor.data_type, tensor.name, tensor.shape) == (data_type, name or "", array.shape)
-        stored_tensors.same_array(tensor.numpy(), array)
+        stored_tensors.assert_same_array(tensor.numpy(), array)
         if data_type != DATA_TYPES["STRING"]:  # the official reader loses NULs in arrays of strings
-            stored_tensors.same_array(read_officially(tensor), array)
+            stored_tensors.assert_same_array(read_officially(tensor), array)
             assert bytes(tensor.raw_view) == expected.raw_data
             assert tensor.nbytes == len(expected.raw_data)
 
@@ -104,14 +104,14 @@ def test_arrays_of_text_become_strings(array):
         tensor = from_array(array.reshape(shape), "t")
         assert tensor.data_type == DATA_TYPES["STRING"]
         expected = np.array(STRINGS, object).reshape(shape)
-        stored_tensors.same_array(read_officially(tensor), expected)
-        stored_tensors.same_array(tensor.numpy(), expected)
+        stored_tensors.assert_same_array(read_officially(tensor), expected)
+        stored_tensors.assert_same_array(tensor.numpy(), expected)
 
 
 def test_bytes_that_are_not_text_are_stored_unchanged():
     array = np.array([b"\xff\0\xfe", b"\0"], object)
     assert list(parse_officially(from_array(array)).string_data) == [b"\xff\0\xfe", b"\0"]
-    stored_tensors.same_array(from_array(array).numpy(strings="bytes"), array)
+    stored_tensors.assert_same_array(from_array(array).numpy(strings="bytes"), array)
 
 
 @pytest.mark.parametrize("array", [np.array("text"), np.array(b"text"), np.array("text", object)])
@@ -157,17 +157,17 @@ def test_a_dtype_without_an_onnx_type_is_refused(array):
 
 @EACH_BYTE_TYPE
 def test_the_array_is_shared_until_the_tensor_is_saved(name, tmp_path):
-    array_of_ones = stored_tensors.Stored(DATA_TYPES[name], [2, 3], [1] * 6).array()
+    array_of_ones = stored_tensors.TensorParts(DATA_TYPES[name], [2, 3], [1] * 6).array()
     array = np.zeros((2, 3), array_of_ones.dtype)
     tensor = from_array(array)
     assert np.shares_memory(tensor.numpy(), array)
     assert np.shares_memory(np.frombuffer(tensor.raw_view, np.uint8), array)
     array[...] = array_of_ones
-    stored_tensors.same_array(tensor.numpy(), array_of_ones)
-    stored_tensors.same_array(tensor.read(...), array_of_ones)
-    stored_tensors.same_array(read_officially(tensor), array_of_ones)
+    stored_tensors.assert_same_array(tensor.numpy(), array_of_ones)
+    stored_tensors.assert_same_array(tensor.read(...), array_of_ones)
+    stored_tensors.assert_same_array(read_officially(tensor), array_of_ones)
     onnxwire.save(tensor, tmp_path / "t.pb")
-    stored_tensors.same_array(onnxwire.load(tmp_path / "t.pb", TensorProto).numpy(), array_of_ones)
+    stored_tensors.assert_same_array(onnxwire.load(tmp_path / "t.pb", TensorProto).numpy(), array_of_ones)
 
 
 @pytest.mark.parametrize("n", [1, 5, 100_000])
@@ -178,8 +178,8 @@ def test_a_tensor_that_was_added_to_a_model_is_saved_with_it(n, tmp_path):
     model.graph.node.add().attribute.add(name="value").t.CopyFrom(from_array(array[::-1]))
     onnxwire.save(model, tmp_path / "m.onnx")
     loaded = onnx.load(tmp_path / "m.onnx")
-    stored_tensors.same_array(onnx.numpy_helper.to_array(loaded.graph.initializer[0]), array)
-    stored_tensors.same_array(onnx.numpy_helper.to_array(loaded.graph.node[0].attribute[0].t), array[::-1])
+    stored_tensors.assert_same_array(onnx.numpy_helper.to_array(loaded.graph.initializer[0]), array)
+    stored_tensors.assert_same_array(onnx.numpy_helper.to_array(loaded.graph.node[0].attribute[0].t), array[::-1])
 
 
 def test_an_encoding_does_not_change_with_the_array():
@@ -230,7 +230,7 @@ def test_an_array_of_a_tensor_makes_a_tensor_without_a_copy():
 
 @EVERY_TYPE
 def test_a_tensor_from_an_array_can_be_copied_and_compared(data_type):
-    array = stored_tensors.Stored(
+    array = stored_tensors.TensorParts(
         data_type, [3], [b"a", b"b", b"c"] if data_type == DATA_TYPES["STRING"] else [1, 0, 1]
     ).array()
     tensor = from_array(array, "w")

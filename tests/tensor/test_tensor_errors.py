@@ -222,7 +222,7 @@ def test_the_error_names_the_tensor_and_the_required_and_actual_contents(fields,
         for word in expected_words:
             is_number = word.lstrip("-").isdigit()
             reason = error_info.value.reason
-            assert word in (stored_tensors.figures(reason) if is_number else reason), reason
+            assert word in (stored_tensors.numbers_in(reason) if is_number else reason), reason
 
 
 @EVERY_DAMAGED_TENSOR
@@ -308,7 +308,7 @@ def peak_bytes(function, *arguments):
 )
 def test_dims_without_data_allocate_no_large_memory(name, dims):
     for data in (b"", wire.span(9, b"ab"), wire.number(14, 1)):
-        tensor = TensorProto.FromString(stored_tensors.Stored(DATA_TYPES[name], dims, []).message(data))
+        tensor = TensorProto.FromString(stored_tensors.TensorParts(DATA_TYPES[name], dims, []).message(data))
         call_every_method(tensor)
         assert peak_bytes(call_every_method, tensor) < 1 << 18
         if 0 not in dims:
@@ -317,7 +317,9 @@ def test_dims_without_data_allocate_no_large_memory(name, dims):
 
 
 @given(
-    wire.sound(TensorProto.DESCRIPTOR, 2) | wire.flawed(TensorProto.DESCRIPTOR) | wire.damaged(TensorProto.DESCRIPTOR)
+    wire.valid_wire(TensorProto.DESCRIPTOR, 2)
+    | wire.flawed_wire(TensorProto.DESCRIPTOR)
+    | wire.damaged_wire(TensorProto.DESCRIPTOR)
 )
 @examples(500)
 def test_any_bytes_raise_only_errors_of_onnxwire(data):
@@ -364,7 +366,7 @@ def test_nearly_consistent_tensors_are_refused_or_read_as_officially(data):
     array = call_every_method(tensor)[4]
     assert peak_bytes(call_every_method, tensor) < 1 << 18
     if isinstance(array, np.ndarray) and not tensor.HasField("segment"):
-        stored_tensors.same_array(array, official_array(data))
+        stored_tensors.assert_same_array(array, official_array(data))
 
 
 def test_the_path_of_each_of_many_errors_is_searched_from_the_last_error(monkeypatch):
@@ -390,7 +392,7 @@ def test_the_path_of_each_of_many_errors_is_searched_from_the_last_error(monkeyp
 
 
 @examples(100)
-@given(data=wire.sound(ModelProto.DESCRIPTOR, 4), rng=st.randoms())
+@given(data=wire.valid_wire(ModelProto.DESCRIPTOR, 4), rng=st.randoms())
 def test_the_path_of_a_byte_does_not_depend_on_earlier_searches(data, rng):
     from onnxwire.engine.field_path import field_path
 

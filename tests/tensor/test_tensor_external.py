@@ -41,7 +41,7 @@ def save_model(folder, *tensors, name="m.onnx"):
 
 
 def float_tensor(n):
-    return stored_tensors.Stored(
+    return stored_tensors.TensorParts(
         DATA_TYPES["FLOAT"], [n], [int(bits) for bits in np.arange(n, dtype="<f4").view("<u4")]
     )
 
@@ -66,7 +66,7 @@ def path_of_two_tensors(tmp_path):
 @examples(15)
 @given(data=st.data(), offset=st.integers(0, 9))
 def test_the_array_is_the_official_one(mapped, data_type, tmp_path, data, offset):
-    tensor = data.draw(stored_tensors.stored(data_type))
+    tensor = data.draw(stored_tensors.tensor_parts(data_type))
     folder = tempfile.mkdtemp(dir=tmp_path)
     with open(os.path.join(folder, "w.bin"), "wb") as file:
         file.write(b"x" * offset + tensor.raw + b"yy")
@@ -75,14 +75,14 @@ def test_the_array_is_the_official_one(mapped, data_type, tmp_path, data, offset
     expected = tensor.array()
     if tensor.raw:  # the official reader treats length 0 as absent
         official = onnx.load(path, load_external_data=False).graph.initializer[0]
-        stored_tensors.same_array(onnx.numpy_helper.to_array(official, folder), expected)
+        stored_tensors.assert_same_array(onnx.numpy_helper.to_array(official, folder), expected)
     with onnxwire.load(path, mmap=mapped) as model:
         our_tensor = model.graph.initializer[0]
         for array in (our_tensor.numpy(), np.asarray(our_tensor), our_tensor.numpy(copy=True), our_tensor.read(...)):
-            stored_tensors.same_array(array, expected)
+            stored_tensors.assert_same_array(array, expected)
         for _ in range(3):
             index = data.draw(basic_indices_of(expected.shape))
-            stored_tensors.same_array(our_tensor.read(index), expected[with_rank(index)])
+            stored_tensors.assert_same_array(our_tensor.read(index), expected[with_rank(index)])
         assert (our_tensor.shape, our_tensor.dtype, our_tensor.nbytes) == (
             expected.shape,
             expected.dtype,
@@ -110,7 +110,7 @@ def test_without_offset_and_length_the_tensor_is_the_complete_file(tmp_path):
     for options in ({}, {"length": 40}, {"offset": 0}):
         location = stored_tensors.external("w.bin", **options)
         path = save_model(tmp_path, ("w", tensor, location))
-        stored_tensors.same_array(onnxwire.load(path).graph.initializer[0].numpy(), tensor.array())
+        stored_tensors.assert_same_array(onnxwire.load(path).graph.initializer[0].numpy(), tensor.array())
 
 
 @BOTH_MMAP_MODES
@@ -122,7 +122,7 @@ def test_writing_to_an_array_does_not_change_the_file(path_of_two_tensors, mappe
         tensor = model.graph.initializer[0]
         for array in (tensor.numpy(writable=True), tensor.numpy(copy=True), np.array(tensor), tensor.read(...)):
             array[:] = -1
-        stored_tensors.same_array(tensor.numpy(), float_tensor(1000).array())
+        stored_tensors.assert_same_array(tensor.numpy(), float_tensor(1000).array())
     with open(os.path.join(folder, "w.bin"), "rb") as file:
         assert file.read() == bytes_before
 
@@ -143,7 +143,7 @@ def test_a_model_can_be_closed_when_no_array_refers_to_its_files(path_of_two_ten
     array = tensor.numpy()[5:]
     with pytest.raises(onnxwire.InUseError):
         model.close()
-    stored_tensors.same_array(model.graph.initializer[1].numpy(), float_tensor(500).array())
+    stored_tensors.assert_same_array(model.graph.initializer[1].numpy(), float_tensor(500).array())
     del array
     model.close()
     with pytest.raises(onnxwire.ClosedError):
@@ -177,11 +177,11 @@ def test_external_root_replaces_the_models_folder(path_of_two_tensors, tmp_path,
     other_folder.mkdir(parents=True)
     os.rename(tmp_path / "w.bin", other_folder / "w.bin")
     with onnxwire.load(path_of_two_tensors, external_root=other_folder, mmap=mapped) as model:
-        stored_tensors.same_array(model.graph.initializer[0].numpy(), float_tensor(1000).array())
+        stored_tensors.assert_same_array(model.graph.initializer[0].numpy(), float_tensor(1000).array())
     with open(path_of_two_tensors, "rb") as file:
         data = file.read()
     with onnxwire.load(data, external_root=other_folder) as model:
-        stored_tensors.same_array(model.graph.initializer[1].numpy(), float_tensor(500).array())
+        stored_tensors.assert_same_array(model.graph.initializer[1].numpy(), float_tensor(500).array())
 
 
 @pytest.mark.parametrize("as_callable", [True, False])
@@ -201,7 +201,7 @@ def test_buffers_of_the_caller_have_precedence_over_files(path_of_two_tensors, k
 @pytest.mark.parametrize("files", [{}, {"other.bin": b""}.get])
 def test_a_location_without_a_buffer_is_opened_in_the_folder(path_of_two_tensors, files):
     with onnxwire.load(path_of_two_tensors, external_data=files) as model:
-        stored_tensors.same_array(model.graph.initializer[0].numpy(), float_tensor(1000).array())
+        stored_tensors.assert_same_array(model.graph.initializer[0].numpy(), float_tensor(1000).array())
 
 
 # --- reading without mapping
@@ -244,14 +244,14 @@ def test_only_the_requested_bytes_are_read(tmp_path, name, index, elements):
         .tobytes()
     )
     (tmp_path / "w.bin").write_bytes(payload)
-    tensor = stored_tensors.Stored(DATA_TYPES[name], [1024, 1024], [])
+    tensor = stored_tensors.TensorParts(DATA_TYPES[name], [1024, 1024], [])
     path = save_model(tmp_path, ("w", tensor, stored_tensors.external("w.bin", 0, len(payload))))
     official_array = onnx.numpy_helper.to_array(onnx.TensorProto.FromString(tensor.message(wire.span(9, payload))))
     with onnxwire.load(path, mmap=False) as model:
         our_tensor = model.graph.initializer[0]
         our_tensor.read((0, 0))  # imports modules and opens files, which happens only once
         array, n = bytes_read(lambda: our_tensor.read(index))
-        stored_tensors.same_array(array, np.asarray(official_array[index]))
+        stored_tensors.assert_same_array(array, np.asarray(official_array[index]))
         assert (
             elements * stored_tensors.BITS[DATA_TYPES[name]] // 8
             <= n
@@ -302,13 +302,13 @@ def test_a_range_past_the_end_raises(tmp_path, mapped, offset, length, figures):
             with pytest.raises(onnxwire.TensorError) as error_info:
                 read(model.graph.initializer[1])
             assert (error_info.value.tensor, error_info.value.path) == ("w0", "graph.initializer[1]")
-            assert figures <= stored_tensors.figures(str(error_info.value))
+            assert figures <= stored_tensors.numbers_in(str(error_info.value))
             assert path in str(error_info.value)
 
 
 def test_a_huge_tensor_of_a_small_file_raises_at_once(tmp_path):
     (tmp_path / "w.bin").write_bytes(bytes(100))
-    huge_tensor = stored_tensors.Stored(DATA_TYPES["INT8"], [10**18], [])
+    huge_tensor = stored_tensors.TensorParts(DATA_TYPES["INT8"], [10**18], [])
     for location in (stored_tensors.external("w.bin"), stored_tensors.external("w.bin", 0, 10**18)):
         with onnxwire.load(save_model(tmp_path, ("w", huge_tensor, location)), mmap=False) as model:
             for read in (lambda tensor: tensor.numpy(), lambda tensor: tensor.read(5)):
@@ -351,7 +351,7 @@ def test_every_tensor_of_a_file_is_listed(file):
 @st.composite
 def dense_tensors(draw):
     """Draw the bytes of a tensor of any type and storage, including external data."""
-    tensor = draw(stored_tensors.stored(draw(st.sampled_from(list(DATA_TYPES.values()))), max_side=3))
+    tensor = draw(stored_tensors.tensor_parts(draw(st.sampled_from(list(DATA_TYPES.values()))), max_side=3))
     name = draw(st.sampled_from(["", "w", "w0", "ä"]))
     if tensor.data_type != DATA_TYPES["STRING"] and draw(st.integers(0, 3)) == 0:
         return tensor.message(stored_tensors.external("w.bin", draw(st.integers(0, 1 << 40)), len(tensor.raw)), name)
@@ -421,7 +421,7 @@ def test_every_tensor_of_a_model_is_listed_with_its_location(data):
 
 
 @wire.needs_upb
-@given(wire.sound(ModelProto.DESCRIPTOR))
+@given(wire.valid_wire(ModelProto.DESCRIPTOR))
 @examples(300)
 def test_the_list_accepts_tensors_of_any_valid_model(data):
     try:
@@ -431,7 +431,7 @@ def test_the_list_accepts_tensors_of_any_valid_model(data):
     check_list(data, onnx.ModelProto.FromString(data))
 
 
-@given(wire.flawed(ModelProto.DESCRIPTOR) | wire.damaged(ModelProto.DESCRIPTOR))
+@given(wire.flawed_wire(ModelProto.DESCRIPTOR) | wire.damaged_wire(ModelProto.DESCRIPTOR))
 @examples(300)
 def test_the_list_of_damaged_bytes_raises_only_errors_of_onnxwire(data):
     try:

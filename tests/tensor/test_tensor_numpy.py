@@ -50,20 +50,20 @@ def test_every_tensor_of_the_file_is_the_official_array(file):
         stored_tensors.tensors_in(message), official_tensors, strict=True
     ):
         assert path == official_path
-        stored_tensors.same_array(tensor.numpy(), onnx.numpy_helper.to_array(expected, folder))
+        stored_tensors.assert_same_array(tensor.numpy(), onnx.numpy_helper.to_array(expected, folder))
 
 
 @EVERY_TYPE
 @examples(25)
 @given(data=st.data())
 def test_the_array_of_each_storage_equals_the_official_one(data_type, data):
-    tensor = data.draw(stored_tensors.stored(data_type))
+    tensor = data.draw(stored_tensors.tensor_parts(data_type))
     expected = tensor.array()
     for our_tensor in parse_each_storage(tensor):
         assert our_tensor.shape == expected.shape
         assert our_tensor.dtype == expected.dtype
-        stored_tensors.same_array(our_tensor.numpy(), expected)
-        stored_tensors.same_array(np.asarray(our_tensor), expected)
+        stored_tensors.assert_same_array(our_tensor.numpy(), expected)
+        stored_tensors.assert_same_array(np.asarray(our_tensor), expected)
 
 
 @EVERY_TYPE
@@ -72,7 +72,7 @@ def test_the_array_of_each_storage_equals_the_official_one(data_type, data):
 def test_the_bytes_of_each_storage_are_those_of_raw_data(data_type, data):
     if data_type == STRING:
         return
-    tensor = data.draw(stored_tensors.stored(data_type))
+    tensor = data.draw(stored_tensors.tensor_parts(data_type))
     for our_tensor in parse_each_storage(tensor):
         assert our_tensor.nbytes == len(tensor.raw)
         view = our_tensor.raw_view
@@ -87,7 +87,7 @@ def test_the_bytes_of_each_storage_are_those_of_raw_data(data_type, data):
 @given(data=st.data())
 def test_an_array_of_a_typed_field_in_pieces_is_complete(data_type, data):
     """Packed runs and single values of a repeated field may alternate, with other records between them."""
-    tensor = data.draw(stored_tensors.stored(data_type))
+    tensor = data.draw(stored_tensors.tensor_parts(data_type))
     n_first = data.draw(st.integers(0, len(tensor.elements)))
     if stored_tensors.BITS[data_type] < 6:
         n_first -= n_first % 4  # so that no entry contains elements of both parts
@@ -100,21 +100,21 @@ def test_an_array_of_a_typed_field_in_pieces_is_complete(data_type, data):
             our_tensor = TensorProto.FromString(
                 first_part.typed(first_is_packed) + tensor.message() + second_part.typed(second_is_packed)
             )
-            stored_tensors.same_array(our_tensor.numpy(), tensor.array())
+            stored_tensors.assert_same_array(our_tensor.numpy(), tensor.array())
 
 
 @EVERY_TYPE
 @given(data=st.data())
 @examples(10)
 def test_an_edited_tensor_has_a_new_array(data_type, data):
-    first, second = data.draw(stored_tensors.stored(data_type)), data.draw(stored_tensors.stored(data_type))
+    first, second = data.draw(stored_tensors.tensor_parts(data_type)), data.draw(stored_tensors.tensor_parts(data_type))
     for message in second.inline():
         our_tensor = parse_each_storage(first)[-1]
         array_before = our_tensor.numpy()
         our_tensor.Clear()
         our_tensor.MergeFromString(message)
-        stored_tensors.same_array(our_tensor.numpy(), second.array())
-        stored_tensors.same_array(array_before, first.array())
+        stored_tensors.assert_same_array(our_tensor.numpy(), second.array())
+        stored_tensors.assert_same_array(array_before, first.array())
 
 
 def test_dims_may_be_changed():
@@ -146,16 +146,16 @@ def test_nonzero_padding_bits_are_ignored(name, data, expected):
 @given(data=st.data())
 @examples(10)
 def test_writing_to_private_memory_does_not_change_the_tensor(keywords, data_type, data):
-    tensor = data.draw(stored_tensors.stored(data_type))
+    tensor = data.draw(stored_tensors.tensor_parts(data_type))
     for message in tensor.inline():
         bytes_before = bytes(message)
         our_tensor = TensorProto.FromString(message)
         array = our_tensor.numpy(**keywords)
-        stored_tensors.same_array(array, tensor.array())
+        stored_tensors.assert_same_array(array, tensor.array())
         assert array.flags.writeable
         assert not np.shares_memory(array, np.frombuffer(message, np.uint8))
         array[...] = "other" if data_type == STRING else np.ones((), array.dtype)
-        stored_tensors.same_array(our_tensor.numpy(), tensor.array())
+        stored_tensors.assert_same_array(our_tensor.numpy(), tensor.array())
         assert message == bytes_before == our_tensor.SerializeToString()
 
 
@@ -166,22 +166,22 @@ def test_writing_to_private_memory_does_not_change_the_tensor(keywords, data_typ
 @given(data=st.data())
 @examples(10)
 def test_numpy_converts_a_tensor_as_it_converts_its_array(data_type, data):
-    tensor = data.draw(stored_tensors.stored(data_type))
+    tensor = data.draw(stored_tensors.tensor_parts(data_type))
     kind = tensor.array().dtype.kind
     other_dtype = object if kind == "O" else np.complex128 if kind == "c" else np.float32
     for our_tensor in parse_each_storage(tensor):
         array = our_tensor.numpy()
         with np.errstate(all="ignore"):
-            stored_tensors.same_array(np.asarray(our_tensor, dtype=other_dtype), array.astype(other_dtype))
+            stored_tensors.assert_same_array(np.asarray(our_tensor, dtype=other_dtype), array.astype(other_dtype))
         copied_array = np.array(our_tensor)
-        stored_tensors.same_array(copied_array, array)
+        stored_tensors.assert_same_array(copied_array, array)
         assert copied_array.flags.writeable
         assert not np.shares_memory(copied_array, array)
 
 
 def test_numpy_makes_no_copy_if_copies_are_forbidden():
     raw_tensor, typed_tensor = parse_each_storage(
-        stored_tensors.Stored(stored_tensors.DATA_TYPES["INT32"], [3], [1, 2, 3])
+        stored_tensors.TensorParts(stored_tensors.DATA_TYPES["INT32"], [3], [1, 2, 3])
     )[::-2]
     assert np.shares_memory(np.array(raw_tensor, copy=False), raw_tensor.numpy())
     assert np.shares_memory(raw_tensor.__array__(), raw_tensor.numpy())
@@ -247,13 +247,13 @@ def with_rank(index):
 @examples(40)
 @given(data=st.data())
 def test_read_returns_the_elements_of_the_array_at_the_index(data_type, data):
-    tensor = data.draw(stored_tensors.stored(data_type))
+    tensor = data.draw(stored_tensors.tensor_parts(data_type))
     index = data.draw(basic_indices_of(tensor.array().shape))
     expected = tensor.array()[with_rank(index)]
     for our_tensor in parse_each_storage(tensor):
         elements = our_tensor.read(index)
         assert type(elements) is np.ndarray
-        stored_tensors.same_array(elements, expected)
+        stored_tensors.assert_same_array(elements, expected)
         assert elements.flags.writeable
         assert not np.shares_memory(elements, our_tensor.numpy())
 
@@ -264,13 +264,13 @@ def test_read_returns_every_range_of_a_narrow_type(data_type):
     if data_type == STRING:
         return
     mask = 1 if data_type == stored_tensors.DATA_TYPES["BOOL"] else (1 << stored_tensors.BITS[data_type]) - 1
-    tensor = stored_tensors.Stored(data_type, [11], [i * BIT_MULTIPLIER >> 7 & mask for i in range(11)])
+    tensor = stored_tensors.TensorParts(data_type, [11], [i * BIT_MULTIPLIER >> 7 & mask for i in range(11)])
     expected = tensor.array()
     for our_tensor in parse_each_storage(tensor):
         for begin in range(12):
             for end in range(begin, 12):
-                stored_tensors.same_array(our_tensor.read(slice(begin, end)), expected[begin:end])
-            stored_tensors.same_array(our_tensor.read(slice(begin, None, -1)), expected[begin::-1])
+                stored_tensors.assert_same_array(our_tensor.read(slice(begin, end)), expected[begin:end])
+            stored_tensors.assert_same_array(our_tensor.read(slice(begin, None, -1)), expected[begin::-1])
 
 
 @pytest.mark.parametrize("index", [2, -3, (0, 3), (0, 0, 0), slice(0, 1, 0), "a", 1.0, (..., ...), (slice("a"), 0)])
@@ -290,7 +290,7 @@ def test_read_accepts_or_refuses_other_indices_as_numpy_does(index):
     except (TypeError, IndexError):
         assert type(index) is not np.int64
     else:
-        stored_tensors.same_array(elements, np.asarray(tensor.numpy()[index]))
+        stored_tensors.assert_same_array(elements, np.asarray(tensor.numpy()[index]))
 
 
 # --- segments
@@ -300,14 +300,14 @@ def test_read_accepts_or_refuses_other_indices_as_numpy_does(index):
 @examples(15)
 @given(data=st.data(), begin=st.integers(0, 9))
 def test_a_segment_is_read_as_a_vector(data_type, data, begin):
-    tensor = data.draw(stored_tensors.stored(data_type, max_side=3))
+    tensor = data.draw(stored_tensors.tensor_parts(data_type, max_side=3))
     n = len(tensor.elements)
     chunk = tensor._replace(dims=[1000, 2])
     segment = wire.span(3, wire.number(1, begin) + wire.number(2, begin + n))
     for message in chunk.inline():
         our_tensor = TensorProto.FromString(message + segment)
-        stored_tensors.same_array(our_tensor.numpy(), tensor.array().reshape(n))
-        stored_tensors.same_array(our_tensor.read(slice(1, None)), tensor.array().reshape(n)[1:])
+        stored_tensors.assert_same_array(our_tensor.numpy(), tensor.array().reshape(n))
+        stored_tensors.assert_same_array(our_tensor.read(slice(1, None)), tensor.array().reshape(n)[1:])
         if data_type != STRING:
             assert our_tensor.nbytes == len(tensor.raw)
 
@@ -326,4 +326,4 @@ def test_a_segment_with_too_few_bytes_raises():
     tensor.segment.begin, tensor.segment.end = 1, 3
     with pytest.raises(onnxwire.TensorError) as error_info:
         tensor.numpy()
-    assert {"2", "4"} <= stored_tensors.figures(error_info.value.reason)
+    assert {"2", "4"} <= stored_tensors.numbers_in(error_info.value.reason)

@@ -24,7 +24,7 @@ def sample_tensor(name, dims=(3, 5)):
     data_type = stored_tensors.DATA_TYPES[name]
     mask = 1 if name == "BOOL" else (1 << min(stored_tensors.BITS[data_type], 64)) - 1
     n = int(np.prod(dims))
-    return stored_tensors.Stored(data_type, list(dims), [i * 0x9E3779B97F4A7C15 & mask for i in range(n)])
+    return stored_tensors.TensorParts(data_type, list(dims), [i * 0x9E3779B97F4A7C15 & mask for i in range(n)])
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_dlpack_shares_the_memory_read_only(name):
     tensor = sample_tensor(name)
     our_tensor = TensorProto.FromString(tensor.message(wire.span(9, tensor.raw)))
     array = np.from_dlpack(our_tensor)
-    stored_tensors.same_array(array, tensor.array())
+    stored_tensors.assert_same_array(array, tensor.array())
     assert address(array) == address(our_tensor.numpy())
     assert not array.flags.writeable
     assert our_tensor.__dlpack_device__() == (1, 0)
@@ -201,7 +201,7 @@ def test_dlpack_copies_on_request():
     tensor = sample_tensor("INT16")
     our_tensor = TensorProto.FromString(tensor.message(wire.span(9, tensor.raw)))
     array = np.from_dlpack(our_tensor, copy=True)
-    stored_tensors.same_array(array, tensor.array())
+    stored_tensors.assert_same_array(array, tensor.array())
     assert not np.shares_memory(array, our_tensor.numpy())
 
 

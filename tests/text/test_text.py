@@ -195,7 +195,7 @@ def test_ten_thousand_levels_raise_decode_error():
 @given(data=st.data())
 def test_flawed_bytes_raise_decode_error_or_no_error(name, data):
     our_class, _ = PAIRS[name]
-    flawed_bytes = data.draw(wire.flawed(our_class.DESCRIPTOR, 1) | wire.damaged(our_class.DESCRIPTOR))
+    flawed_bytes = data.draw(wire.flawed_wire(our_class.DESCRIPTOR, 1) | wire.damaged_wire(our_class.DESCRIPTOR))
     try:
         message = our_class.FromString(flawed_bytes)
     except onnxwire.DecodeError:
@@ -269,7 +269,7 @@ needs_protoc = pytest.mark.skipif(PROTOC is None, reason="needs protoc")
 @given(data=st.data())
 def test_the_official_runtime_reads_the_text_of_protoc(name, data):
     our_class, official_class = PAIRS[name]
-    message = official_class.FromString(data.draw(wire.sound(our_class.DESCRIPTOR, 2)))
+    message = official_class.FromString(data.draw(wire.valid_wire(our_class.DESCRIPTOR, 2)))
     message.DiscardUnknownFields()
     printed_text = onnxwire.to_text(our_class.FromString(message.SerializeToString()), as_protoc=True)
     assert printed_text.isascii()
@@ -298,7 +298,7 @@ def has_invalid_utf8(message):
 @given(data=st.data())
 def test_unknown_fields_have_the_official_numbers(name, data):
     our_class, official_class = PAIRS[name]
-    data = data.draw(wire.sound(our_class.DESCRIPTOR, 2))
+    data = data.draw(wire.valid_wire(our_class.DESCRIPTOR, 2))
     printed_lines = onnxwire.to_text(our_class.FromString(data), as_protoc=True).splitlines()
     expected = text_format.MessageToString(official_class.FromString(data), print_unknown_fields=True).splitlines()
     # Both have the same unknown field numbers at the top level, in different notations.
@@ -385,7 +385,7 @@ def test_unknown_fields_are_printed_as_protoc_prints_them(case, tmp_path):
 @given(data=st.data())
 def test_text_equals_the_output_of_protoc(name, data, tmp_path_factory):
     our_class, _ = PAIRS[name]
-    data = data.draw(wire.sound(our_class.DESCRIPTOR, 2))
+    data = data.draw(wire.valid_wire(our_class.DESCRIPTOR, 2))
     printed_text = onnxwire.to_text(our_class.FromString(data), as_protoc=True)
     assert printed_text == run_protoc(name, data, tmp_path_factory.getbasetemp())
 
