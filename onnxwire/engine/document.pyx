@@ -61,7 +61,7 @@ cdef const Copy* copy_far(FarReads* far, const uint8_t* p) noexcept nogil:
     """Return a copy of the header at p, far from the last read, as `head_copy`.
 
     Returns NULL if there is none and it can't be made; `advise_far` was then called, so that p can be read in the
-    mapping.
+    mapping. See `make_copy` for `is_checked`.
     """
     cdef const Copy* copy = NULL
     if p >= far.near_from:
@@ -83,6 +83,7 @@ cdef const Copy* copy_far(FarReads* far, const uint8_t* p) noexcept nogil:
 cdef void open_far(FarReads* far, const uint8_t* start) noexcept:
     """Prepare the first reads of a large file: copy its first bytes, or request them if they are not in memory."""
     cdef size_t size = min(<size_t>(far.end - start), OW_FIRST_BYTES)
+    far.store.is_checked = False
     if is_cached(far.store, size - 1) and copy_far(far, start) != NULL:
         return
     far.left -= 1

@@ -36,6 +36,7 @@ cdef struct HeaderCopies:
     # The copies of one mapping. Modified with the GIL only; a `nogil` block must not use them.
     int descriptor           # of the mapped file, from whose first byte the mapping starts; -1: no more copies are made
     uint64_t device, inode   # of that file
+    bint is_checked          # the descriptor refers to that file, and no other code has run since this was checked
     const uint8_t* start     # the mapping
     const uint8_t* end
     Copy* items              # by ascending address

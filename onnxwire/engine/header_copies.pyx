@@ -61,7 +61,8 @@ cdef uint8_t* unused_memory(HeaderCopies* self) noexcept nogil:
 cdef const Copy* make_copy(HeaderCopies* self, const uint8_t* p, OwHeaders* headers) noexcept nogil:
     """Copy the header at an address, and request the headers that probably follow if it was not in the page cache.
 
-    headers: the headers that the walk jumped to. Returns a copy as `head_copy`; NULL if it can't be made.
+    headers: the headers that the walk jumped to. Before the first of successive calls, between which no other code can
+    run, the caller sets `is_checked` to False. Returns a copy as `head_copy`; NULL if it can't be made.
     """
     cdef size_t before = min(<size_t>(p - self.start), <size_t>COPIED_BEFORE_BYTES)
     cdef size_t n = min(<size_t>(self.end - p) + before, <size_t>COPY_BYTES)
@@ -69,8 +70,12 @@ cdef const Copy* make_copy(HeaderCopies* self, const uint8_t* p, OwHeaders* head
     cdef uint8_t* out
     cdef size_t i = 0
     cdef long long done
-    if self.descriptor < 0 or not ow_is_file(self.descriptor, self.device, self.inode):
+    if self.descriptor < 0:
         return NULL
+    if not self.is_checked:
+        self.is_checked = ow_is_file(self.descriptor, self.device, self.inode)
+        if not self.is_checked:
+            return NULL
     out = unused_memory(self)
     if out == NULL:
         return NULL

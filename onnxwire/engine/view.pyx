@@ -238,6 +238,8 @@ cdef inline const uint8_t* scan_near(
     """Fill the slots as `scan_slots` does, from copies of the headers that follow long values, made if necessary."""
     cdef const uint8_t* far_record = NULL
     cdef const uint8_t* fault
+    if far.store != NULL:
+        far.store.is_checked = False
     if p >= far.near_from:
         return scan_copies(table, head_copy(far.store, p), p, end, slots, flags, records, far)
     fault = scan(table, p, end, slots, flags, records, far, &far_record)
