@@ -193,7 +193,7 @@ cdef Overlay expand(CompactOverlay self, Document document, const uint8_t* addre
         # The garbage collector could run code that registers another overlay of the message.
         is_collecting = PyGC_Disable()
         try:
-            base = part_of_bytes(<object>self.base, <object>self.table.cls, overlay.depth, document)
+            base = part_of_bytes(<object>self.base, None, overlay.depth, document)
         finally:
             if is_collecting:
                 PyGC_Enable()

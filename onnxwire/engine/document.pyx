@@ -497,6 +497,7 @@ cdef inline object cache_key(Cache cache, const uint8_t* p):
 cdef Document part_of_bytes(data, cls, uint32_t depth, Document source):
     """Create a document for the bytes of a message that is, or will be, part of another message.
 
+    cls: the class of the message; None for bytes that the engine encoded, whose offsets mean nothing to the caller.
     source: the document that the message was copied from, whose external files it may refer to; or None.
     """
     cdef Document document = Document(data)

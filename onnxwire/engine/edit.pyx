@@ -341,7 +341,7 @@ cdef object copy_message(View source, uint32_t depth, const uint8_t** p, uint64_
     if find_overlay(source) or source.parts != NULL:
         data = encode_small(source, None)
         if data is not None:
-            document = part_of_bytes(data, type(source), depth + 1, document_of(source))
+            document = part_of_bytes(data, None, depth + 1, document_of(source))
             p[0] = document.start
             n[0] = <uint64_t>len(data)
             return document

@@ -164,7 +164,7 @@ cdef class Batch:
         if not self.encoded:
             return 0
         # A separator byte gives each message a unique address, even after an empty message.
-        document = part_of_bytes(b"\0".join(self.encoded), <object>self.table.cls, depth, source)
+        document = part_of_bytes(b"\0".join(self.encoded), None, depth, source)
         p = document.start
         for i in range(self.gone.n):
             element = &(<Elements>self.owners[i]).items[self.gone.items[i].n]

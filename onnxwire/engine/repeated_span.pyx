@@ -500,7 +500,7 @@ cdef Elements take_values(View message, Field* field, values):
             last = p + n
     if encoded:
         # Add a separator byte: otherwise an empty message at the end would have the address of the next message.
-        locate_encoded(incoming, part_of_bytes(b"\0".join(encoded), <object>field.sub.cls, depth + 1, origin))
+        locate_encoded(incoming, part_of_bytes(b"\0".join(encoded), None, depth + 1, origin))
     return incoming
 
 

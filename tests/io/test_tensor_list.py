@@ -79,6 +79,18 @@ def test_rows_of_edited_tensors_are_read_from_messages() -> None:
     ]  # fmt: skip
 
 
+def test_tensors_that_a_program_built_have_no_file() -> None:
+    model = onnxwire.ModelProto()
+    for i in range(100):
+        model.graph.initializer.add(name=f"t{i}", data_type=1, dims=[2], raw_data=bytes(8))
+        attribute = model.graph.node.add(op_type="Constant").attribute.add(name="value")
+        attribute.t.raw_data = bytes(4)
+    copy = onnxwire.ModelProto()
+    copy.graph.node.extend(model.graph.node)
+    copy.graph.initializer.add().CopyFrom(model.graph.initializer[0])
+    assert {(row.file, row.offset) for row in [*onnxwire.tensors(model), *onnxwire.tensors(copy)]} == {(None, None)}
+
+
 def test_a_tensor_in_parts_is_one_row() -> None:
     attribute = onnxwire.AttributeProto.FromString(span(5, number(1, 2) + span(8, b"a")) + span(5, span(9, b"raw")))
     (row,) = onnxwire.tensors(attribute)
