@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SKIPPED_FIELDS = {"name", "g", "graphs"}
 _NUMBER_FIELDS = {"floats", "ints"}
-_MAX_TINY_BYTES = 16  # of an encoded tensor; a reference to external data is longer
+_MAX_TINY_BYTES = 16  # size of an encoded tensor whose key is cached; a reference to external data is longer
 
 
 def attribute_key(attribute: AttributeProto, digest: Callable[[TensorProto], Hashable]) -> bytes:
@@ -60,12 +60,13 @@ def tensor_key(tensor: Any, digest: Callable[[TensorProto], Hashable]) -> bytes:
 
 @lru_cache(1024)
 def _tiny_key(is_sparse: bool, encoded: bytes, digest: Callable[[TensorProto], Hashable]) -> bytes:
-    """Return the key of an encoded tensor. A damaged file can have a million that are equal."""
+    """Return the key of an encoded tensor. The cache serves damaged files, which can have a million equal tensors."""
     tensor = (SparseTensorProto if is_sparse else TensorProto).FromString(encoded)
     return repr(_tensor_parts(tensor, digest)).encode()
 
 
 def _tensor_parts(tensor: Any, digest: Callable[[TensorProto], Hashable]) -> tuple[Hashable, ...]:
+    """Return the parts of a tensor's key; the key is their text."""
     if isinstance(tensor, SparseTensorProto):
         parts = (_tensor_parts(part, digest) for part in (tensor.values, tensor.indices))
         return (tuple(tensor.dims), *parts)
@@ -73,6 +74,7 @@ def _tensor_parts(tensor: Any, digest: Callable[[TensorProto], Hashable]) -> tup
 
 
 def _value_key(value: Any, digest: Callable[[TensorProto], Hashable]) -> bytes:
+    """Return a key of a value of an attribute that is neither a float nor a list."""
     if isinstance(value, (TensorProto, SparseTensorProto)):
         return tensor_key(value, digest)
     if isinstance(value, bytes):

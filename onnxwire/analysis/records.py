@@ -57,8 +57,10 @@ def is_message(document: Document, start: int, end: int) -> bool:
 
 
 def read(document: Document, table: Descriptor | None, offset: int, end: int, *, in_group: bool = False) -> Record:
-    """Read the record at an offset of a document. table: the table of the message, or None; other parameters as for
-    `read_record`."""
+    """Read the record at an offset of a document.
+
+    table: the table of the message, or None. The other parameters are those of `read_record`.
+    """
     number, wire, value, after, raw = read_record(document, offset, end, in_group)
     return Record(find_row(table, number, wire), offset, number, wire, value, after, raw)
 
