@@ -20,7 +20,7 @@ N_CALLS = 100
 
 
 def warm_up() -> None:
-    """Check a model with a node, so that the rules are imported, as the checker is by `import onnx`."""
+    """Check a model with a node, so that the rules are imported; `import onnx` imports its checker."""
     import onnxwire
 
     model = onnxwire.ModelProto(ir_version=8)

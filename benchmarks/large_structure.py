@@ -110,11 +110,12 @@ def ours_diff(other: Path) -> Side:
 
 
 def delete_output(_: object) -> None:
-    """Delete the output."""
+    """Delete the output. The result of the operation is ignored."""
     OUTPUT.unlink()
 
 
-def _alone(work: str, ours: Side, memory_goal: float | None = None) -> Row:
+def _make_row_without_official(work: str, ours: Side, memory_goal: float | None = None) -> Row:
+    """Return a row for an operation that the official package does not have."""
     return Row(
         work, prepare=chain.prepare, ours=ours, official=None, memory_goal=memory_goal, repeats=3, note="no such call"
     )
@@ -162,9 +163,11 @@ ROWS = [
             ("the same, 100,000 tensors of one element", chain.TENSORS),
         )
     ),
-    _alone("rename one value of 1,000,000 nodes", ours_rename_one(chain.LARGE)),
-    _alone("the same, of 100,000 nodes", ours_rename_one(chain.MEDIUM)),
-    _alone("extract 10 of 1,000,000 nodes", ours_extract),
-    _alone("compare 100,000 nodes with others of other names by structure", ours_diff(chain.RENAMED), 300e6),
-    _alone("the same, with themselves", ours_diff(chain.MEDIUM), 300e6),
+    _make_row_without_official("rename one value of 1,000,000 nodes", ours_rename_one(chain.LARGE)),
+    _make_row_without_official("the same, of 100,000 nodes", ours_rename_one(chain.MEDIUM)),
+    _make_row_without_official("extract 10 of 1,000,000 nodes", ours_extract),
+    _make_row_without_official(
+        "compare 100,000 nodes with renamed nodes by structure", ours_diff(chain.RENAMED), 300e6
+    ),
+    _make_row_without_official("the same, with themselves", ours_diff(chain.MEDIUM), 300e6),
 ]

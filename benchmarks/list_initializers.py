@@ -14,7 +14,7 @@ LAYERS = 11  # 9 weights per layer and 4 others: 103 initializers, 1.07e9 bytes
 
 
 def prepare() -> None:
-    """Make the file without holes."""
+    """Make the file. Its weights are random, so that it has no holes."""
     make_once(
         PATH,
         lambda path: write_decoder(path, layers=LAYERS, hidden=1792, intermediate=4736, heads=28, fill="random"),
@@ -71,7 +71,7 @@ def safetensors_after_first_use() -> Callable[[], object]:
 
     def names_and_dims(path: Path) -> list[tuple[str, tuple[int, ...]]]:
         file = safe_open(path, "numpy")
-        return [(name, tuple(file.get_slice(name).get_shape())) for name in file.keys()]  # noqa: SIM118 - not a dict
+        return [(name, tuple(file.get_slice(name).get_shape())) for name in file.keys()]  # noqa: SIM118 - file is not a dict
 
     names_and_dims(SMALL_FILE)
     return lambda: names_and_dims(SAFETENSORS_FILE)

@@ -19,7 +19,8 @@ def prepare_large_model() -> None:
 
     def write(path: Path) -> None:
         data = list_initializers.PATH.read_bytes()
-        # The second record of the graph has one initializer: dims 1 << 30, data_type FLOAT. Readers merge both records.
+        # The second record of the graph (tag 0x3a) has one initializer (tag 0x2a): dims [1 << 30], data_type FLOAT, the
+        # name hole and raw_data. Readers merge both records.
         size = 4 << 30
         tensor = b"\x08" + encode_varint(size // 4) + b"\x10\x01\x42\x04hole\x4a" + encode_varint(size)
         graph = b"\x2a" + encode_varint(len(tensor) + size) + tensor
@@ -46,7 +47,7 @@ def prepare_onnx_ir() -> None:
 
 
 def summary(model: Any) -> list[Any]:
-    """Return the versions of a model's operator sets and its numbers of nodes and value_infos."""
+    """Return the versions of a model's operator sets, and the numbers of its nodes and value_infos."""
     graph = model.graph
     return [[opset.version for opset in model.opset_import], len(graph.node), len(graph.value_info)]
 

@@ -42,7 +42,7 @@ def official() -> Callable[[], object]:
 
 
 def delete_output(is_compared: bool) -> tuple[int, int] | None:
-    """Delete the output. Return its size and checksum if both sides must write the same bytes."""
+    """Delete the output. Return its size and checksum if both sides must write the same bytes, else None."""
     try:
         return (OUTPUT.stat().st_size, checksum(OUTPUT)) if is_compared else None
     finally:

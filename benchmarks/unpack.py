@@ -11,7 +11,7 @@ from benchmarks.row import Row
 SOURCE = list_initializers.PATH
 OUTPUT = FOLDER / "unpacked.onnx"
 DATA_FILE = FOLDER / "unpacked.data"
-THRESHOLD_BYTES = 1024
+THRESHOLD_BYTES = 1024  # minimum size of a weight that is moved
 
 
 def prepare() -> None:

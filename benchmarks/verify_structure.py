@@ -1,4 +1,4 @@
-"""Verify every message and field of a model of 20 MB without weights. The official runtime parses the model."""
+"""Verify every message and field of a model of 20 MB without weights. The official runtime parses the model instead."""
 
 from collections.abc import Callable
 

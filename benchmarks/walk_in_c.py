@@ -47,7 +47,7 @@ def parse() -> Callable[[], object]:
 
 
 def checksum(result: Any) -> float:
-    """Return the checksum of the walk in C, or compute that of an official message, which is not measured."""
+    """Return the checksum of the walk in C, or compute the checksum of an official message. This is not measured."""
     return result if isinstance(result, float) else walk(result)
 
 

@@ -75,7 +75,7 @@ def onnx_ir() -> Callable[[], object]:
 
 
 def safetensors(framework: str) -> Callable[[], object]:
-    """Read the tensors as numpy arrays (copies) or PyTorch tensors (shared memory)."""
+    """Read the tensors as numpy arrays (copies) or PyTorch tensors (shared memory). framework: "numpy" or "pt"."""
     from importlib import import_module
 
     from safetensors import safe_open
@@ -84,7 +84,7 @@ def safetensors(framework: str) -> Callable[[], object]:
 
     def operation() -> object:
         with safe_open(str(SAFETENSORS_FILE), framework) as file:
-            tensors = ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118 - it is not a dict
+            tensors = ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118 - file is not a dict
             return weights.read_pages(
                 (name, getattr(tensor, "numpy", lambda t=tensor: t)()) for name, tensor in tensors
             )
