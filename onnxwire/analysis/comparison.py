@@ -123,7 +123,7 @@ class Comparison:
             for path, tensor in find_tensors(old):
                 self._total_bytes += tensor_bytes(tensor) if progress is not None else 0
                 if is_external(tensor):
-                    self._external_paths.update(path[:end] for end, sign in enumerate(path) if sign == ".")
+                    self._external_paths.update(path[:end] for end, char in enumerate(path) if char == ".")
 
     def compare(self, old: ModelProto, new: ModelProto) -> Iterator[Difference]:
         """Yield the differences of the models, and report the end of the progress."""
@@ -213,7 +213,7 @@ class Comparison:
         kind, key = KEYS.get(field.name, (field.name, None))
         has_own_kind = field.name in _ELEMENT_KINDS and type(old).DESCRIPTOR.name in _ELEMENT_PARENT_NAMES
 
-        def label(value: Any, index: int) -> _Element:
+        def reported_element(value: Any, index: int) -> _Element:
             name = str(index if key is None else key(value))
             return (
                 (kind, name, "")
@@ -232,14 +232,16 @@ class Comparison:
         for index, new_index in enumerate(matches, start):
             value, element_path = old_elements[index], f"{path}[{index}]"
             if new_index < 0:
-                yield Difference("removed", *label(value, index), element_path, old=text_of(value))
+                yield Difference("removed", *reported_element(value, index), element_path, old=text_of(value))
             else:
                 is_unmatched[new_index - start] = 0
-                yield from self._compare_pair(value, new_elements[new_index], element_path, label(value, index))
+                yield from self._compare_pair(
+                    value, new_elements[new_index], element_path, reported_element(value, index)
+                )
         for index, is_added in enumerate(is_unmatched, start):
             if is_added:
                 value = new_elements[index]
-                yield Difference("added", *label(value, index), f"{path}[{index}]", new=text_of(value))
+                yield Difference("added", *reported_element(value, index), f"{path}[{index}]", new=text_of(value))
         if field.name in ("input", "output"):
             # Callers can pass inputs by position, so the order of the inputs matters.
             matched_indexes = [new_index for new_index in matches if new_index >= 0]
@@ -255,17 +257,17 @@ class Comparison:
                 yield Difference("changed", *part, path, texts[0], texts[1])
 
     def _compare_pair(self, old: Any, new: Any, path: str, element: _Element) -> Iterator[Difference]:
-        """Compare two elements of one name; operator sets and entries are compared as a whole."""
+        """Compare two paired elements; operator sets and metadata entries are compared as a whole."""
         name = type(old).DESCRIPTOR.name
         if name == "OperatorSetIdProto":
             # The domain of ONNX's operators is "" or "ai.onnx".
-            is_same = old.version == new.version
+            is_equal = old.version == new.version
         elif name == "StringStringEntryProto":
-            is_same = old == new
+            is_equal = old == new
         else:
             yield from self._compare_messages(old, new, path, element)
             return
-        if not is_same:
+        if not is_equal:
             yield Difference("changed", *element, path, text_of(old), text_of(new))
 
     def _compare_nodes(

@@ -107,8 +107,8 @@ def describe_value(
 ) -> str:
     """Return a number, a string or bytes of a field as text.
 
-    value: the field's value, or an element of a repeated field; for a string or bytes also a buffer of the UTF-8 or
-    bytes. max_chars: the maximum number of characters or bytes to show; at most 100 bytes are shown. with_codes: as for
+    value: the field's value, or an element of a repeated field. A string (in UTF-8) or bytes can also be passed as a
+    buffer. max_chars: the maximum number of characters or bytes to show; of bytes at most 100. with_codes: as for
     `describe_number`. quoted: whether to put strings in quotes; bytes that are text are always in quotes.
     """
     if not field.is_span:

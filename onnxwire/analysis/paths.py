@@ -285,7 +285,7 @@ def _resolve_name(root: Message, kind: str, text: str, path: str) -> tuple[Resol
         ends = {name: end}
     else:
         # A name can contain dots and brackets, so every prefix can be the name; the longest existing prefix is used.
-        # `ends` has the end of each prefix that may be the name.
+        # `ends` maps each prefix that may be the name to its end.
         ends = {text[:end]: end for end in [*(match.start() for match in re.finditer(r"[.\[]", text)), len(text)]}
         ends.pop("", None)
     for stage in _KINDS[kind](root):
@@ -348,6 +348,7 @@ def _constant_tensors(root: Message) -> Iterator[Named]:
 
 
 def _functions(root: Message) -> Iterator[Named]:
+    """Yield all functions; each has a name with its domain and a name without."""
     for path, function in Search(root, [FunctionProto]):
         yield path, function, [f"{function.domain}.{function.name}", function.name]
 

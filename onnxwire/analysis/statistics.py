@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _FETCHED_ELEMENTS = 1 << 22  # number of elements of a tensor on a server that are fetched at once
-_MAX_CACHED_BYTES = 1 << 28  # total size of remote tensors that are cached between the two passes
+_MAX_CACHED_BYTES = 1 << 28  # maximum total size of remote tensors that are cached between the two passes
 BLOCK_ELEMENTS = 1 << 16
 """The number of elements that are measured at a time; a block of this size fits the processor's cache."""
 MAX_TENSORS = 100_000
@@ -44,7 +44,7 @@ _TASK_ELEMENTS = 64 * BLOCK_ELEMENTS  # number of elements that a thread claims 
 class Histogram:
     """The numbers of elements in equally wide ranges.
 
-    low, high: the start of the first range and the end of the last one, which contains `high`. counts: the number of
+    low, high: the start of the first range and the end of the last range, which contains `high`. counts: the number of
     elements in each range, from low to high. Integers with fewer different values than requested ranges have one range
     per value, which starts at the value.
     """
@@ -173,13 +173,16 @@ def _reject_strings(tensor: TensorProto) -> None:
 
 
 class _Reader:
-    """Reads the elements of a tensor, a block at a time."""
+    """Reads the elements of a tensor, a block at a time.
+
+    count: the number of elements. n_pending: the number of tasks of the current pass that are not finished.
+    """
 
     def __init__(self, tensor: TensorProto) -> None:
         _reject_strings(tensor)
         self._reader = BlockReader(Storage(tensor))
         self.count = self._reader.count
-        self.n_pending = 0  # number of remaining tasks
+        self.n_pending = 0
 
     @property
     def is_remote(self) -> bool:
@@ -192,7 +195,7 @@ class _Reader:
         return self._reader.data_type.count_bytes(elements)
 
     def blocks(self, start: int, end: int, buffer: bytearray) -> Iterator[Array]:
-        """Yield the elements between two indexes as numbers; a block is valid until the next one."""
+        """Yield the elements between two indexes as numbers; a block is valid until the next is read."""
         data_type = self._reader.data_type
         for block_start in range(start, end, BLOCK_ELEMENTS):
             count = min(BLOCK_ELEMENTS, end - block_start)

@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Matches the vertices of two flat graphs by structure, regardless of their names.
 
-Vertices are matched in three steps: by hashes of all their ancestors and descendants; by hashes of small
-neighbourhoods; and along edges from vertices that already match. So an edit affects only the vertices around it.
+Vertices are matched in four steps: by hashes of all their ancestors and descendants; by hashes of small
+neighbourhoods; along edges from vertices that already match; and finally by replacing matches that few edges support.
+So an edit affects only the vertices around it.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -301,6 +302,7 @@ cdef class Matching:
         return self.enqueue(old, new)
 
     cdef int enqueue(self, int32_t old, int32_t new) except -1:
+        """Add a match to the queue."""
         if self.n_queue == self.queue_capacity:
             self.queue_capacity = grow(<void**>&self.queue, self.queue_capacity, sizeof(Match))
         self.queue[self.n_queue] = Match(old, new)
@@ -427,6 +429,7 @@ cdef class Matching:
         return self.spread_queue(old_hashes, new_hashes)
 
     cdef int enqueue_once(self, int32_t old, bytearray is_queued) except -1:
+        """Add the match of a vertex to the queue, unless the vertex has no match or is queued."""
         if self.new_indexes[old] == NONE or is_queued[old]:
             return 0
         is_queued[old] = True

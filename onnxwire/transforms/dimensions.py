@@ -262,6 +262,7 @@ def _shape_of(type_proto: TypeProto) -> TensorShapeProto | None:
 
 
 def _graph_values(graph: GraphProto) -> dict[str, ValueInfoProto]:
+    """Return the inputs, outputs and value_infos of a graph by name."""
     return {value.name: value for field in (graph.output, graph.value_info, graph.input) for value in field}
 
 
@@ -270,6 +271,7 @@ def _scopes_that_redefine(graph: GraphProto, symbols: Mapping[str, object]) -> l
     if not symbols:
         return []
     paths: list[str] = []
+    # By path of a graph: its values by name.
     values: dict[str, dict[str, ValueInfoProto]] = {"": _graph_values(graph)}
     for path, node in Search(graph, [NodeProto]):
         if node.op_type not in ("Loop", "Scan") or node.domain not in ("", "ai.onnx"):
@@ -317,7 +319,7 @@ def _has_other_dim(outer_type: TypeProto, inner_type: TypeProto, symbols: Mappin
 def _shaped_values(model: ModelProto, clear: bool = False) -> set[str]:
     """Return the names of the values of the main graph that have a shape, except for its inputs and initializers.
 
-    clear: remove these shapes, and those of values of subgraphs.
+    clear: whether to remove these shapes, and the shapes of values of subgraphs.
     """
     graph = model.graph
     initializer_names = {tensor.name for tensor in graph.initializer}

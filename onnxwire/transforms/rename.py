@@ -63,9 +63,9 @@ def _check_names(model: ModelProto, names: Mapping[str, str]) -> dict[str, str]:
 def replace_uses(model: ModelProto, old: str, new: str, *, scope: str = "graph") -> int:
     """Replace all uses of a value by another value. Returns the number of changed occurrences.
 
-    model: the model, which is changed. old: the name of a value that is no longer defined in the graph or function at
-    the path `scope`; new: the name of a value that is visible there. The type and quantization annotation of the old
-    value are removed.
+    model: the model, which is changed. old: a value of the graph or function at the path `scope`. The caller
+    removes the producer of this value. new: the name of a value that is visible there. The type and quantization annotation of the
+    old value are removed.
     Raises EditError if a subgraph defines a value called `new` itself; the model is then unchanged.
     """
     scopes = _Scopes(model, {old, new})
@@ -210,7 +210,7 @@ def _check_values(scopes: _Scopes, names: dict[str, str], main_names: set[str], 
                 raise _name_in_use_error(source, levels_by_new_name[new][-1].path, old, new)
             # A value that hides an outer value of the same name may also do so after both are renamed.
             if old_by_new_name.get(new) and old_by_new_name[new][-1] != old:
-                raise _duplicate_name_error(source, path, new)
+                raise _duplicate_name_error(source, path, "values", new)
             level.assigned.append(new)
             old_by_new_name.setdefault(new, []).append(old)
         for new in level.existing:
@@ -238,8 +238,8 @@ def _name_in_use_error(source: str, path: str, old: str, new: str) -> EditError:
     return EditError(reason, f"{source}: {path}")
 
 
-def _duplicate_name_error(source: str, path: str, new: str) -> EditError:
-    return EditError(f"two values can't both be renamed to {new!r}", f"{source}: {path}")
+def _duplicate_name_error(source: str, path: str, kind: str, new: str) -> EditError:
+    return EditError(f"two {kind} can't both be renamed to {new!r}", f"{source}: {path}")
 
 
 def rename_nodes(model: ModelProto, names: Mapping[str, str]) -> int:
@@ -309,7 +309,7 @@ def _check_graph(
             reason = f"a node called {new!r} already exists; choose another name for {old!r}"
             raise EditError(reason, f"{source}: {paths_by_new_name[new]}")
         if new and new in used_names:
-            raise _duplicate_name_error(source, path, new)
+            raise _duplicate_name_error(source, path, "nodes", new)
         used_names.add(new)
 
 
