@@ -63,9 +63,9 @@ def _check_names(model: ModelProto, names: Mapping[str, str]) -> dict[str, str]:
 def replace_uses(model: ModelProto, old: str, new: str, *, scope: str = "graph") -> int:
     """Replace all uses of a value by another value. Returns the number of changed occurrences.
 
-    model: the model, which is changed. old: a value of the graph or function at the path `scope`. The caller
-    removes the producer of this value. new: the name of a value that is visible there. The type and quantization annotation of the
-    old value are removed.
+    model: the model, which is changed. old: the name of a value that the graph or function at the path `scope` defines;
+    the caller removes its producer. new: the name of a value that is visible there. The type and the quantization
+    annotation of the old value are removed.
     Raises EditError if a subgraph defines a value called `new` itself; the model is then unchanged.
     """
     scopes = _Scopes(model, {old, new})
