@@ -71,6 +71,7 @@ def list_values(model: Any) -> list[Any]:
 
 
 def ours(tables: tuple[str, ...]) -> Callable[[], object]:
+    """Return an operation that exports tables of the file to pyarrow."""
     import pyarrow
 
     import onnxwire
@@ -80,6 +81,7 @@ def ours(tables: tuple[str, ...]) -> Callable[[], object]:
 
 
 def ours_to_polars() -> Callable[[], object]:
+    """Return an operation that exports the nodes of the file to polars."""
     import polars
 
     import onnxwire
@@ -89,6 +91,7 @@ def ours_to_polars() -> Callable[[], object]:
 
 
 def official(list_functions: list[Callable[[Any], list[Any]]]) -> Callable[[], object]:
+    """Return an operation that loads the file and lists the rows of tables."""
     import onnx
 
     def make_tables() -> object:

@@ -58,6 +58,7 @@ def write(folder: Path) -> None:
 
 
 def _encode_varint(value: int) -> bytes:
+    """Encode a number as protobuf does."""
     encoded = bytearray()
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)
@@ -66,6 +67,7 @@ def _encode_varint(value: int) -> bytes:
 
 
 def ours() -> Callable[[], object]:
+    """Return an operation that builds a catalog in a temporary folder."""
     import tempfile
 
     from onnxwire import catalog
@@ -78,6 +80,7 @@ def ours() -> Callable[[], object]:
 
 
 def official() -> Callable[[], object]:
+    """Return an operation that loads all models and collects the columns of a catalog in lists."""
     import onnx
 
     def collect_columns() -> object:

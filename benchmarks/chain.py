@@ -13,14 +13,17 @@ TENSORS = FOLDER / "small_tensors.onnx"
 
 
 def _encode_number(field: int, value: int) -> bytes:
+    """Encode a field with a varint."""
     return _encode_varint(field << 3) + _encode_varint(value)
 
 
 def _encode_span(field: int, data: bytes) -> bytes:
+    """Encode a field with a length, such as a string or a message."""
     return _encode_varint(field << 3 | 2) + _encode_varint(len(data)) + data
 
 
 def _encode_varint(value: int) -> bytes:
+    """Encode a number as protobuf does."""
     encoded = bytearray()
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)

@@ -43,6 +43,7 @@ def digest(result: Any) -> str:
 
 
 def helper_side(uses_onnxwire: bool) -> Callable[[], object]:
+    """Return an operation that builds the model."""
     onnx = import_onnx(uses_onnxwire)
     return lambda: build(onnx)
 

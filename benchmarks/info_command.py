@@ -24,6 +24,8 @@ def prepare() -> None:
 
 
 def run_python(*arguments: str) -> Side:
+    """Return a side that runs Python with arguments."""
+
     def side() -> Callable[[], object]:
         command = [sys.executable, *arguments]
         return lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

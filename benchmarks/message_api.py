@@ -177,6 +177,7 @@ def make_side(
 
 
 def make_row(name: str, make_message: Callable[[Any], Any], operation: Operation) -> Row:
+    """Return a row for an operation on the messages of both packages."""
     ours, official = make_side("onnxwire", make_message, operation), make_side("onnx", make_message, operation)
     return Row(name, prepare=prepare, ours=ours, official=official, repeats=3, cpu_time=True)
 

@@ -53,6 +53,8 @@ def summary(model: Any) -> list[Any]:
 
 
 def ours_of(name: str, path: Path, *arguments: object) -> Callable[[], Callable[[], object]]:
+    """Return a side that loads a file and calls a function of onnxwire with the model."""
+
     def side() -> Callable[[], object]:
         import onnx.shape_inference
         import onnx.version_converter  # noqa: F401
@@ -66,6 +68,8 @@ def ours_of(name: str, path: Path, *arguments: object) -> Callable[[], Callable[
 
 
 def official_of(name: str, *arguments: object) -> Callable[[], Callable[[], object]]:
+    """Return a side that loads the model of 1 GiB and calls the function of the same name of the official package."""
+
     def side() -> Callable[[], object]:
         import onnx
         from onnx import shape_inference, version_converter
@@ -77,6 +81,7 @@ def official_of(name: str, *arguments: object) -> Callable[[], Callable[[], obje
 
 
 def ours_to_ir() -> Callable[[], object]:
+    """Return an operation that loads the model and converts it to onnx-ir."""
     import onnxwire
     from onnxwire.bridges.onnx_ir import to_ir
 
@@ -84,6 +89,7 @@ def ours_to_ir() -> Callable[[], object]:
 
 
 def onnx_ir_load() -> Callable[[], object]:
+    """Return an operation that loads the model with onnx-ir."""
     import onnx_ir
 
     return lambda: onnx_ir.load(valid_structure.PATH)

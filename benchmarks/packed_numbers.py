@@ -51,6 +51,7 @@ def prepare(distribution: str) -> None:
 
 
 def ours(distribution: str) -> Callable[[], Any]:
+    """Return an operation that parses the tensor and makes an array with onnxwire."""
     import numpy as np
 
     from onnxwire import TensorProto
@@ -60,6 +61,7 @@ def ours(distribution: str) -> Callable[[], Any]:
 
 
 def official(distribution: str) -> Callable[[], object]:
+    """Return an operation that parses the tensor and makes an array with `to_array`."""
     from onnx import TensorProto
     from onnx.numpy_helper import to_array
 

@@ -28,6 +28,7 @@ def rename(load: Callable[[str], Any], save: Callable[[Any, str], object]) -> No
 
 
 def ours() -> Callable[[], object]:
+    """Return the operation with onnxwire."""
     import onnxwire
 
     delete_outputs(OUTPUT)
@@ -35,6 +36,7 @@ def ours() -> Callable[[], object]:
 
 
 def official() -> Callable[[], object]:
+    """Return the operation with onnx."""
     import onnx
 
     delete_outputs(OUTPUT)

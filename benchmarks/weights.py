@@ -37,6 +37,7 @@ def fingerprint(result: tuple[list[Any], list[tuple[str, Any]]]) -> list[tuple[s
 
 
 def ours(path: str) -> Callable[[], object]:
+    """Return an operation that loads a model and reads one value per page of its weights."""
     # The other packages import these modules at their start.
     import mmap  # noqa: F401
 

@@ -54,6 +54,7 @@ def prepare_torch() -> None:
 
 
 def official() -> Callable[[], object]:
+    """Return an operation that loads the model with onnx and reads one value per page of its weights."""
     import onnx
     from onnx.numpy_helper import to_array
 
@@ -65,6 +66,7 @@ def official() -> Callable[[], object]:
 
 
 def onnx_ir() -> Callable[[], object]:
+    """Return an operation that loads the model with onnx-ir and reads one value per page of its weights."""
     import onnx_ir
 
     def operation() -> object:

@@ -169,6 +169,7 @@ def row_filter(text: str) -> Callable[[Row], bool]:
         matches_value = _search_for(translate(value.replace(" ", "").replace("[", "[[]")))
 
     def cell_of(row: Row) -> Any:
+        """Return the value of the condition's key."""
         if key == "rank" and "shape" in row:
             return len(row["shape"])
         if key not in row:
@@ -177,6 +178,7 @@ def row_filter(text: str) -> Callable[[Row], bool]:
         return row[key]
 
     def is_accepted(row: Row) -> bool:
+        """Return whether a row fulfils the condition."""
         cell = cell_of(row)
         if cell is None and number is not None:
             return comparison == "!="

@@ -464,6 +464,7 @@ class _Measurement:
             reader.n_pending = len(parts)
 
         def run_tasks() -> None:
+            """Run tasks until none is left or one has failed."""
             # The largest element has 16 bytes.
             buffer = bytearray(BLOCK_ELEMENTS * 16)
             while True:

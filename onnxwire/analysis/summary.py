@@ -158,6 +158,7 @@ class _Tally:
         self._add_tensor(sparse.indices)
 
     def _add_tensor(self, tensor: TensorProto) -> None:
+        """Count a tensor, and add it to the heap of the largest tensors if it is one of them."""
         name, size = name_of(tensor.data_type), tensor_bytes(tensor)
         count, total = self.by_type.get(name, (0, 0))
         self.by_type[name] = count + 1, total + size

@@ -204,10 +204,12 @@ class _Plan:
             raise self._incomputable_error(missing_names)
 
     def _absent_error(self, name: str) -> PathError:
+        """Return the error for a name that no value has."""
         hint = did_you_mean(name, (*self._inputs, *self._producers, *self._initializers))
         return PathError(f"there is no value called {name!r} in the main graph{hint}", "", self._source)
 
     def _incomputable_error(self, missing_names: dict[str, str]) -> PathError:
+        """Return the error for values that are not computed. missing_names: the nodes that read them, or "", by name."""
         shown_items = list(missing_names.items())[:_MAX_LISTED_NAMES]
         descriptions = [f"{name!r}{f' (of {user})' if user else ''}" for name, user in shown_items]
         ending = f" and {len(missing_names) - len(shown_items):,} more" if len(missing_names) > len(shown_items) else ""
@@ -252,6 +254,7 @@ def _initializers(graph: GraphProto) -> Iterator[tuple[str, Iterable[int], Tenso
 
 
 def _make_value_info(name: str, tensor: TensorProto | SparseTensorProto, dims: list[int]) -> ValueInfoProto:
+    """Make the description of an initializer that becomes an input or output."""
     value = ValueInfoProto(name=name)
     is_dense = isinstance(tensor, TensorProto)
     kind = value.type.tensor_type if is_dense else value.type.sparse_tensor_type

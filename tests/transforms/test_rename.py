@@ -71,6 +71,7 @@ def definitions_of_uses(model):
     definitions = []
 
     def visit(scope, path, outer):
+        """Add the uses in a scope; return the paths of the definitions that it sees, by name."""
         is_graph = isinstance(scope, onnxwire.GraphProto)
         inner = {}
         for index, value in enumerate(scope.input):
