@@ -134,6 +134,7 @@ class Comparison:
         self._report_end()
 
     def _report_end(self) -> None:
+        """Report that all bytes were compared."""
         if self._progress is not None:
             self._progress(self._total_bytes, self._total_bytes)
 
@@ -214,6 +215,7 @@ class Comparison:
         has_own_kind = field.name in _ELEMENT_KINDS and type(old).DESCRIPTOR.name in _ELEMENT_PARENT_NAMES
 
         def reported_element(value: Any, index: int) -> _Element:
+            """Return the element that is reported for an element of the field."""
             name = str(index if key is None else key(value))
             return (
                 (kind, name, "")
@@ -382,10 +384,12 @@ def _pair_key(path: str, tensor: TensorProto) -> tuple[object, ...]:
 
 
 def _is_small(tensor: TensorProto) -> bool:
+    """Return whether the payload of a tensor is small."""
     return tensor_bytes(tensor) < _MAX_SMALL_BYTES
 
 
 def _join_parts(prefix: str, part: str) -> str:
+    """Return the name of a part in another part: "attribute axis" and "t" become "attribute axis t"."""
     return f"{prefix} {part}" if prefix else part
 
 

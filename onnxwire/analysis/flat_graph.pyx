@@ -381,7 +381,7 @@ cdef class FlatGraph:
         return first_output
 
     cdef int add_inputs(self, scope, int32_t key) except -1:
-        """Add the inputs of a graph or function. Their operators are their types in the main graph, else indexes."""
+        """Add the inputs of a graph or function. Their operators are types in the main graph, else key and index."""
         cdef int32_t[3] operator
         cdef int32_t number
         operator[0], operator[1] = INPUT, key

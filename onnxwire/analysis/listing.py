@@ -57,6 +57,7 @@ def tensor_rows(message: Message) -> Iterator[Row]:
 
 
 def _payload_field(tensor: TensorProto) -> str:
+    """Return the field that stores the elements of a tensor, or "" if no field does."""
     if is_external(tensor):
         return "external_data"
     if tensor.HasField("raw_data"):
@@ -133,6 +134,7 @@ def name_matcher(pattern: str, is_regex: bool = False) -> Callable[[str], bool]:
 
 
 def _search_for(pattern: str) -> Callable[[str], bool]:
+    """Return a function that tests whether a regular expression occurs in a name."""
     search = re.compile(pattern).search
     return lambda name: search(name) is not None
 

@@ -254,6 +254,7 @@ def _index_of(root: Message, path: str, resolved: Resolved, name: str) -> int:
 
 
 def _key_of(descriptor: Descriptor) -> str | None:
+    """Return the field that identifies the elements of a message type, or None."""
     return next((key for key in _KEYS if key in descriptor.fields_by_name), None)
 
 

@@ -343,6 +343,7 @@ def _measure_blocks(blocks: Iterable[Array]) -> _Moments:
 
 
 def _sum_moments(parts: Iterable[_Moments]) -> _Moments:
+    """Return the statistics of all parts together."""
     total = _Moments()
     for part in parts:
         total.add(part)

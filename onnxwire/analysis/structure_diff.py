@@ -30,12 +30,14 @@ _ABSENT_SOURCE = (UNMATCHED, 0)  # the source of an omitted input
 _MATCHED_FIELDS = {"node", "input", "output", "initializer", "sparse_initializer", "value_info"}
 """The fields of graphs and functions that are compared by comparing matched vertices and values."""
 _MATCHED_MODEL_FIELDS = {"graph", "functions", "training_info"}
+"""The fields of the model whose contents are compared as graphs, functions and bindings."""
 _BINDINGS = ("initialization_binding", "update_binding")
 _NAMED_CLASSES = (NodeProto, TensorProto, ValueInfoProto)
 _ANNOTATION_FIELDS = ("doc_string", "metadata_props")
 _NODE_ANNOTATION_FIELDS = (*_ANNOTATION_FIELDS, "device_configurations")
 _MAX_SMALL_BYTES = 1 << 12  # maximum size of an encoded tensor that is copied before its payload is read
-_MAX_COPIED_BYTES = 1 << 26  # maximum size of a damaged tensor that is compared; larger ones all differ
+_MAX_COPIED_BYTES = 1 << 26  # maximum size of a damaged tensor that is compared by its bytes, not by its span
+# The fields of nodes that are compared if their labels differ; otherwise only the annotations are compared.
 _NODE_FIELDS = ("op_type", "domain", "overload", "attribute", *_NODE_ANNOTATION_FIELDS)
 
 
@@ -294,6 +296,7 @@ def _name_of(graph: FlatGraph, vertex: int) -> str:
 
 
 def _roots_by_key(graph: FlatGraph) -> dict[str, tuple[str, Scope]]:
+    """Return the path and message of each graph and function that is not nested, by key."""
     roots = map(graph.root, range(graph.scope_count()))
     return dict(_scope_key(root) for root in roots if root is not None)
 

@@ -161,7 +161,7 @@ cdef class Matching:
     """The matching vertices of two graphs: for each vertex, the index of its match in the other graph, or UNMATCHED."""
 
     cdef readonly object new_of, old_of      # array("i"): the match of each vertex of `old`, of `new`
-    cdef int32_t[::1] new_indexes, old_indexes  # the same arrays
+    cdef int32_t[::1] new_indexes, old_indexes  # views of these arrays
     cdef readonly tuple edges                # the edges of both graphs
     cdef Edges old, new
     cdef FlatGraph old_graph, new_graph
@@ -408,7 +408,7 @@ cdef class Matching:
         return 0
 
     cdef int spread(self, const uint64_t[::1] old_hashes, const uint64_t[::1] new_hashes) except -1:
-        """Match neighbours of matching vertices if they have equal hashes and the same slot, until none remains.
+        """Match neighbours with equal hashes at the same slot of matching vertices, until none remains.
 
         Starts from all matches with unmatched neighbours.
         """
@@ -578,7 +578,7 @@ cdef class Matching:
         A value with more than MAX_VOTES consumers does not vote, because it would vote equally for all of them.
         """
         cdef dict votes = {}
-        cdef int64_t count = MAX_VOTES  # an upper bound of the examined edges
+        cdef int64_t count = MAX_VOTES  # an upper bound of the number of examined edges
         cdef int32_t j, k, neighbour, end = min(self.old.starts[vertex + 1], self.old.starts[vertex] + MAX_VOTES)
         for j in range(self.old.starts[vertex], end):
             neighbour = self.new_indexes[self.old.sources[j]] if self.old.sources[j] != NONE else NONE

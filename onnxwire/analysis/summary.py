@@ -147,6 +147,7 @@ class _Tally:
             yield from attribute.graphs
 
     def _count_graph(self, graph: GraphProto) -> Iterator[GraphProto]:
+        """Count the tensors of a graph; return an iterator that counts its nodes and yields the graphs in them."""
         for tensor in graph.initializer:
             self._add_tensor(tensor)
         for sparse in graph.sparse_initializer:

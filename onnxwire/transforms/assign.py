@@ -111,14 +111,14 @@ def add_element(message: Message, path: str, text: str | None = None) -> str:
 
 
 def _set_resolved(
-    message: Message, path: str, target: Resolved, text: str, files: bool, keep_type: bool = False
+    message: Message, path: str, target: Resolved, text: str, reads_files: bool, keep_type: bool = False
 ) -> str:
     """Set a resolved target; return its path. message, path: the root and the path, for errors."""
     if target.parent is None or target.field is None:
         reason = f"the path names the root message; set one of its fields, such as {_example_field(message)}=..."
         raise EditError(reason, f"{message._document.name}: {_shorten(f'{path}={text}')}")
     try:
-        _set_target(target, text, files, keep_type)
+        _set_target(target, text, reads_files, keep_type)
     except EditError as error:
         raise EditError(error.reason, f"{message._document.name}: {path}={_shorten(text)}") from None
     return target.path
@@ -155,13 +155,13 @@ def _shorten(text: str) -> str:
     return text if len(text) <= _MAX_QUOTED_CHARS else f"{text[:_MAX_QUOTED_CHARS]}..."
 
 
-def _set_target(target: Resolved, text: str, files: bool, keep_type: bool) -> None:
-    """Set the target of a path. files, keep_type: as for `set_value` and `assign`."""
+def _set_target(target: Resolved, text: str, reads_files: bool, keep_type: bool) -> None:
+    """Set the target of a path. reads_files: as `files` of `set_value`. keep_type: as for `assign`."""
     field, parent = target.field, target.parent
     assert field is not None and parent is not None
     if _is_within_value(target):
         raise EditError("a part of a string or of bytes can't be set; set the whole field")
-    is_file = files and text.startswith("@")
+    is_file = reads_files and text.startswith("@")
     if isinstance(target.value, TensorProto) and (target.index is not None or is_file):
         _set_tensor(target, text, keep_type)
     elif isinstance(target.value, Message):
@@ -226,6 +226,7 @@ def _parse(field: FieldDescriptor, text: str) -> object:
 
 
 def _number(text: str, parse: Callable[[str], Any], fault: str) -> Any:
+    """Parse a number. fault: the end of the error message for other texts."""
     try:
         return parse(text.strip())
     except ValueError:

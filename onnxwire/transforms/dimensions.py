@@ -86,6 +86,7 @@ def change_dimensions(
 
 
 def _check_variable(text: str) -> str:
+    """Return the name of a variable. Raises EditError if it is not a word."""
     if not _WORD.fullmatch(text):
         raise EditError("the name of a dimension variable is made of letters, digits and _", repr(text))
     return text

@@ -209,7 +209,7 @@ class _Plan:
         return PathError(f"there is no value called {name!r} in the main graph{hint}", "", self._source)
 
     def _incomputable_error(self, missing_names: dict[str, str]) -> PathError:
-        """Return the error for values that are not computed. missing_names: the nodes that read them, or "", by name."""
+        """Return the error for values that are not computed. missing_names: by name, the node that reads it or ""."""
         shown_items = list(missing_names.items())[:_MAX_LISTED_NAMES]
         descriptions = [f"{name!r}{f' (of {user})' if user else ''}" for name, user in shown_items]
         ending = f" and {len(missing_names) - len(shown_items):,} more" if len(missing_names) > len(shown_items) else ""

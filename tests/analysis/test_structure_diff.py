@@ -149,10 +149,10 @@ def test_training_graphs_are_compared_by_structure():
     (difference,) = changes(old, changed_model)
     assert difference.path == "training_info[0].update_binding[0]"
     del changed_model.training_info[:]
-    removals = [(d.change, d.path) for d in changes(old, changed_model)]
+    removals = [(difference.change, difference.path) for difference in changes(old, changed_model)]
     assert ("removed", "training_info[0].algorithm.node[0]") in removals
     assert ("removed", "training_info[0].update_binding[0]") in removals
-    assert sorted((d.change == "added", d.path) for d in changes(changed_model, old)) == [
+    assert sorted((difference.change == "added", difference.path) for difference in changes(changed_model, old)) == [
         (True, path) for _, path in sorted(removals, key=lambda removal: removal[1])
     ]
 
@@ -161,7 +161,10 @@ def test_doc_strings_and_metadata_are_compared():
     old, new = chain(["Relu", "Abs"]), chain(["Relu", "Abs"])
     new.graph.node[1].doc_string = "New."
     new.producer_name = "other"
-    assert [(d.name, d.part) for d in changes(old, new)] == [("n1", "doc_string"), ("", "producer_name")]
+    assert [(difference.name, difference.part) for difference in changes(old, new)] == [
+        ("n1", "doc_string"),
+        ("", "producer_name"),
+    ]
 
 
 def test_nodes_on_a_cycle_are_paired():
@@ -174,12 +177,12 @@ def test_nodes_on_a_cycle_are_paired():
 
 def test_auto_pairs_by_name_unless_nodes_were_renamed():
     old, new = chain(["Relu", "Abs", "Neg"]), chain(["Relu", "Abs", "Exp"])
-    assert [d.change for d in structural_diff(old, new, match="auto")] == [
-        d.change for d in structural_diff(old, new, match="name")
+    assert [difference.change for difference in structural_diff(old, new, match="auto")] == [
+        difference.change for difference in structural_diff(old, new, match="name")
     ]
     rename_everything(new, random.Random(4))
-    assert "renamed" in [d.change for d in structural_diff(old, new, match="auto")]
-    assert "renamed" not in [d.change for d in structural_diff(old, new, match="name")]
+    assert "renamed" in [difference.change for difference in structural_diff(old, new, match="auto")]
+    assert "renamed" not in [difference.change for difference in structural_diff(old, new, match="name")]
 
 
 def test_an_unknown_value_of_match_is_rejected():
@@ -219,7 +222,7 @@ def test_the_digest_of_a_payload_does_not_depend_on_its_field_or_size():
     for count in (0, 1, 3, 2000):
         raw = numpy_helper.from_array(values[:count], "w")
         typed = helper.make_tensor("w", onnx.TensorProto.FLOAT, [count], values[:count].tolist())
-        keys = [payload_key(onnxwire.TensorProto.FromString(t.SerializeToString())) for t in (raw, typed)]
+        keys = [payload_key(onnxwire.TensorProto.FromString(tensor.SerializeToString())) for tensor in (raw, typed)]
         assert isinstance(keys[0], bytes), count
         assert keys[0] == keys[1], count
     # The key of a damaged tensor is a text.

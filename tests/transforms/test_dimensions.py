@@ -20,6 +20,7 @@ def value(name, shape):
 
 
 def model_of(nodes, inputs, outputs, initializers=(), value_info=()):
+    """Make a model of nodes, inputs, outputs and initializers."""
     graph = helper.make_graph(nodes, "g", inputs, outputs, initializers, value_info=value_info)
     official_model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     return onnxwire.ModelProto.FromString(official_model.SerializeToString())
