@@ -21,13 +21,14 @@ _MAX_TINY_BYTES = 16  # size of an encoded tensor whose key is cached; a referen
 
 
 def attribute_key(attribute: AttributeProto, digest: Callable[[TensorProto], Hashable]) -> bytes:
-    """Return a digest of the value of an attribute, without its graphs.
+    """Return a digest of an attribute without its name and its graphs.
 
     digest: returns a key of a tensor's payload. A NaN is equal to itself, and 0 differs from -0.
     """
     result = blake2b(digest_size=16)
 
     def add(data: Any) -> None:
+        """Add a buffer and its length to the digest."""
         # Without the length before each value, "ab", "c" and "a", "bc" would have one digest.
         view = memoryview(data).cast("B")
         result.update(view.nbytes.to_bytes(8, "little"))

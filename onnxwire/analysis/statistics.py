@@ -490,7 +490,7 @@ class _Measurement:
         return results
 
     def _run_threads(self, run_tasks: Callable[[], None], n_tasks: int) -> None:
-        """Run a function in up to `n_tasks` threads; if the caller is interrupted, the threads end early."""
+        """Run a function in several threads, at most one per task. After an interruption, the threads end early."""
         from threading import Thread
 
         n_threads = min(self.threads, n_tasks)
