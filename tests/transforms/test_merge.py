@@ -51,7 +51,7 @@ def elements(model):
 
 
 def reads_undefined_values(model):
-    """Return whether a node reads a value that no earlier node, input or initializer defines."""
+    """Return whether a node, or an output of the graph, refers to a value that nothing before it defines."""
     defined = {value.name for value in model.graph.input} | {tensor.name for tensor in model.graph.initializer} | {""}
     for node in model.graph.node:
         if not defined.issuperset(node.input):
