@@ -7,7 +7,8 @@ from libc.stdint cimport INT32_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, 
 from libc.string cimport memcpy
 
 cdef enum:
-    LANES = 8            # independent sums of float64: vector instructions, and smaller rounding errors
+    # The number of partial sums in float64. They allow vector instructions and reduce rounding errors.
+    LANES = 8
 
 ctypedef fused Number:
     int8_t

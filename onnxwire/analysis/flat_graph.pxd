@@ -20,21 +20,21 @@ cdef struct Vertex:
     int32_t label            # equal for equal operators, attributes, types and payloads
     int32_t operator         # equal for equal operators and types, whatever the attributes and payloads
     int32_t scope            # index of a Scope
-    int32_t row              # index in the field of its kind; sparse initializers follow the initializers
+    int32_t row              # index in the field of its kind; sparse initializers follow dense ones
     int32_t name             # of the node or value: a number of the interner, like all names
     int32_t first_output     # index in `outputs`; the outputs end at the first output of the next vertex
     uint8_t kind             # VertexKind
     uint8_t has_notes        # whether its message has fields that do not affect matching, such as doc_string
 
 cdef struct Edge:
-    int32_t consumer
+    int32_t consumer         # a vertex
     int32_t source           # a vertex or NONE; while a scope is read, the name of the source
     int32_t output           # index of the output of the source
     int32_t slot             # index of an input; for an output of a nested graph -1 minus the number of a key
 
 cdef struct Scope:
     # A graph or function. Its path and message are found by way of the enclosing scope.
-    int32_t parent           # index of the enclosing scope; else MAIN, ...
+    int32_t parent           # index of the enclosing scope; MAIN, FUNCTION, ... for a scope that is not nested
     int32_t row              # of the node in the enclosing scope; of a function or training_info in the model
     int32_t attribute        # index of the attribute in the node
     int32_t graph            # index in the attribute's graphs; NONE: its field g

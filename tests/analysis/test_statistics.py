@@ -60,7 +60,7 @@ def test_every_type_is_measured_as_numpy_measures_it(data_type) -> None:
 
 
 @pytest.mark.parametrize("name", ["INT64", "UINT64", "INT32", "UINT32", "INT8", "UINT8", "INT16", "UINT16"])
-def test_integers_are_exact(name: str) -> None:
+def test_statistics_of_integers_are_exact(name: str) -> None:
     array = random_array(BY_NAME[name])
     measured = measure(onnxwire.from_array(array))
     integers = [int(value) for value in array]
