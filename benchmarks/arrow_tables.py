@@ -7,6 +7,7 @@ from benchmarks.row import Row, Skip
 from benchmarks.structure import PATH, prepare
 
 TABLES = ("nodes", "attributes", "values")
+TINY_MODEL = b"\x08\x08"  # a model with only its ir_version, 8
 
 
 def prepare_polars() -> None:
@@ -70,24 +71,27 @@ def list_values(model: Any) -> list[Any]:
 
 
 def ours(tables: tuple[str, ...]) -> Callable[[], object]:
+    """Return an operation that exports tables of the file to pyarrow."""
     import pyarrow
 
     import onnxwire
 
-    pyarrow.table(onnxwire.to_arrow(b"\x08\x08", "model"))  # does lazy imports
+    pyarrow.table(onnxwire.to_arrow(TINY_MODEL, "model"))  # does lazy imports
     return lambda: [pyarrow.table(onnxwire.to_arrow(PATH, table)) for table in tables]
 
 
 def ours_to_polars() -> Callable[[], object]:
+    """Return an operation that exports the nodes of the file to polars."""
     import polars
 
     import onnxwire
 
-    polars.DataFrame(onnxwire.to_arrow(b"\x08\x08", "model"))
+    polars.DataFrame(onnxwire.to_arrow(TINY_MODEL, "model"))  # does lazy imports
     return lambda: [polars.DataFrame(onnxwire.to_arrow(PATH, "nodes"))]
 
 
 def official(list_functions: list[Callable[[Any], list[Any]]]) -> Callable[[], object]:
+    """Return an operation that loads the file and lists the rows of tables."""
     import onnx
 
     def make_tables() -> object:

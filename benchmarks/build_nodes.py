@@ -81,11 +81,13 @@ def build_in_place(onnx: Any) -> Any:
 
 
 def build_and_serialize(build: Callable[[Any], Any], package_name: str) -> Callable[[], bytes]:
+    """Return an operation that builds and serializes the model with the classes of a package."""
     onnx = import_module(package_name)
     return lambda: build(onnx).SerializeToString()
 
 
 def serialize(build: Callable[[Any], Any], package_name: str) -> Callable[[], bytes]:
+    """Build the model with the classes of a package. Return an operation that serializes it."""
     model = build(import_module(package_name))
     return lambda: model.SerializeToString()
 

@@ -26,7 +26,7 @@ def prepare() -> None:
 
 
 def write(folder: Path) -> None:
-    """Write the models."""
+    """Write the models to a folder."""
     import onnx
     from onnx import TensorProto, helper
 
@@ -45,7 +45,8 @@ def write(folder: Path) -> None:
         graph = helper.make_graph(nodes, "big", inputs_and_outputs[:1], inputs_and_outputs[1:])
         encoded_model = helper.make_model(graph).SerializeToString()
         with open(folder / f"{number:04}.onnx", "wb") as file:
-            # The graph has two records, one with the nodes and one with the weights. Readers merge them.
+            # The model has two records of its field graph (tag 0x3a), which readers merge: one with the nodes, and one
+            # with an initializer (tag 0x2a). The tensor has dims [size], data_type UINT8, the name w and raw_data.
             tensor = b"\x08" + _encode_varint(size) + b"\x10\x02\x42\x01w\x4a" + _encode_varint(size)
             file.write(
                 encoded_model
@@ -57,6 +58,7 @@ def write(folder: Path) -> None:
 
 
 def _encode_varint(value: int) -> bytes:
+    """Encode a number as protobuf does."""
     encoded = bytearray()
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)
@@ -65,6 +67,7 @@ def _encode_varint(value: int) -> bytes:
 
 
 def ours() -> Callable[[], object]:
+    """Return an operation that builds a catalog in a temporary folder."""
     import tempfile
 
     from onnxwire import catalog
@@ -77,6 +80,7 @@ def ours() -> Callable[[], object]:
 
 
 def official() -> Callable[[], object]:
+    """Return an operation that loads all models and collects the columns of a catalog in lists."""
     import onnx
 
     def collect_columns() -> object:

@@ -13,14 +13,17 @@ TENSORS = FOLDER / "small_tensors.onnx"
 
 
 def _encode_number(field: int, value: int) -> bytes:
+    """Encode a field with a varint."""
     return _encode_varint(field << 3) + _encode_varint(value)
 
 
 def _encode_span(field: int, data: bytes) -> bytes:
+    """Encode a field with a length, such as a string or a message."""
     return _encode_varint(field << 3 | 2) + _encode_varint(len(data)) + data
 
 
 def _encode_varint(value: int) -> bytes:
+    """Encode a number as protobuf does."""
     encoded = bytearray()
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)
@@ -29,21 +32,24 @@ def _encode_varint(value: int) -> bytes:
 
 
 def _write(path: Path, n_nodes: int, n_tensors: int, prefix: str) -> None:
-    """Write a chain of Relu and Add nodes. Each Add node reads one of the tensors."""
+    """Write a chain of Relu and Add nodes. Each Add node reads one of the tensors.
+
+    prefix: the start of the names of nodes and values.
+    """
 
     def records() -> Iterator[bytes]:
+        """Yield the records of the graph. Field numbers are those of onnx.proto."""
         for index in range(n_nodes):
-            endpoints = (
-                _encode_span(1, b"%sv%d" % (prefix.encode(), index)),
-                _encode_span(2, b"%sv%d" % (prefix.encode(), index + 1)),
-            )
+            # NodeProto: input 1, output 2, name 3, op_type 4.
+            node_input = _encode_span(1, b"%sv%d" % (prefix.encode(), index))
+            node_output = _encode_span(2, b"%sv%d" % (prefix.encode(), index + 1))
             weight = _encode_span(1, b"w%d" % (index % n_tensors)) if n_tensors and index % 2 else b""
             name = _encode_span(3, b"%sn%d" % (prefix.encode(), index))
-            yield _encode_span(
-                1, endpoints[0] + weight + endpoints[1] + name + _encode_span(4, b"Add" if weight else b"Relu")
-            )
-        yield _encode_span(2, b"chain")
+            op_type = _encode_span(4, b"Add" if weight else b"Relu")
+            yield _encode_span(1, node_input + weight + node_output + name + op_type)  # GraphProto.node
+        yield _encode_span(2, b"chain")  # GraphProto.name
         for index in range(n_tensors):
+            # GraphProto.initializer 5; TensorProto: dims 1, data_type 2 (FLOAT), name 8, raw_data 9.
             yield _encode_span(
                 5,
                 _encode_number(1, 1)
@@ -51,13 +57,16 @@ def _write(path: Path, n_nodes: int, n_tensors: int, prefix: str) -> None:
                 + _encode_span(8, b"w%d" % index)
                 + _encode_span(9, bytes(4)),
             )
+        # ValueInfoProto.type 2; TypeProto.tensor_type 1: elem_type 1 (FLOAT), shape 2 with one dim of size 4.
         type_field = _encode_span(
             2, _encode_span(1, _encode_number(1, 1) + _encode_span(2, _encode_span(1, _encode_number(1, 4))))
         )
+        # GraphProto.input 11 and output 12.
         yield _encode_span(11, _encode_span(1, b"%sv0" % prefix.encode()) + type_field)
         yield _encode_span(12, _encode_span(1, b"%sv%d" % (prefix.encode(), n_nodes)) + type_field)
 
     graph = b"".join(records())
+    # ModelProto: ir_version 1, graph 7, opset_import 8.
     path.write_bytes(
         _encode_number(1, 8) + _encode_span(7, graph) + _encode_span(8, _encode_span(1, b"") + _encode_number(2, 17))
     )

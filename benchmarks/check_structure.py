@@ -20,7 +20,7 @@ N_CALLS = 100
 
 
 def warm_up() -> None:
-    """Check a model with a node, so that the rules are imported, as the checker is by `import onnx`."""
+    """Check a model with a node, so that the rules are imported; `import onnx` imports its checker."""
     import onnxwire
 
     model = onnxwire.ModelProto(ir_version=8)
@@ -29,6 +29,8 @@ def warm_up() -> None:
 
 
 def ours(path: Path, n_calls: int = 1) -> Side:
+    """Return a side that checks a file `n_calls` times with onnxwire."""
+
     def side() -> Callable[[], object]:
         import onnxwire
 
@@ -39,6 +41,7 @@ def ours(path: Path, n_calls: int = 1) -> Side:
 
 
 def ours_first() -> Callable[[], object]:
+    """Return an operation that checks a file for the first time in the process."""
     import onnxwire
 
     check = onnxwire.check  # imports numpy
@@ -46,6 +49,8 @@ def ours_first() -> Callable[[], object]:
 
 
 def official(path: Path, n_calls: int = 1) -> Side:
+    """Return a side that checks a file `n_calls` times with the official checker."""
+
     def side() -> Callable[[], object]:
         import onnx
 
@@ -59,6 +64,8 @@ def official(path: Path, n_calls: int = 1) -> Side:
 
 
 def command(*arguments: str) -> Side:
+    """Return a side that runs Python with arguments."""
+
     def side() -> Callable[[], object]:
         return lambda: subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
 

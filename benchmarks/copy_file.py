@@ -30,6 +30,7 @@ def delete_outputs(*outputs: Path) -> None:
 
 
 def copy(source: Path, output: Path) -> Callable[[], object]:
+    """Return an operation that copies a file with `cp`."""
     delete_outputs(output)
     return lambda: subprocess.run(["cp", source, output], check=True)
 

@@ -17,7 +17,7 @@ def make_once(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_decoder(path: Path, **options: object) -> None:
-    """Write a model with `write_model` of examples/make_big_model.py, where the options are described."""
+    """Write a model with `write_model` of examples/make_big_model.py, which describes the options."""
     import sys
 
     sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))

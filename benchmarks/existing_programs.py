@@ -30,7 +30,8 @@ def build(onnx: Any) -> Any:
         nodes.append(helper.make_node("Mul", [f"x{index}", f"w{index}"], [f"y{index}"], name=f"mul{index}"))
         nodes.append(helper.make_node("LeakyRelu", [f"y{index}"], [f"x{index + 1}"], name=f"relu{index}", alpha=0.1))
     value = helper.make_tensor_value_info
-    inputs, outputs = [value("x0", 1, [2])], [value(f"x{N_NODES // 2}", 1, [2])]
+    inputs = [value("x0", onnx.TensorProto.FLOAT, [2])]
+    outputs = [value(f"x{N_NODES // 2}", onnx.TensorProto.FLOAT, [2])]
     graph = helper.make_graph(nodes, "chain", inputs, outputs, weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
@@ -42,6 +43,7 @@ def digest(result: Any) -> str:
 
 
 def helper_side(uses_onnxwire: bool) -> Callable[[], object]:
+    """Return an operation that builds the model."""
     onnx = import_onnx(uses_onnxwire)
     return lambda: build(onnx)
 
@@ -54,20 +56,20 @@ def operation_on_model(uses_onnxwire: bool, function: Callable[[Any, Any], objec
 
 
 def merge(onnx: Any, model: Any) -> object:
-    """Merge two copies of the model with `onnx.compose`, one after the other."""
+    """Merge two copies of the model with `onnx.compose`: the second reads the output of the first."""
     second_model = onnx.compose.add_prefix(model, "second/")
     return onnx.compose.merge_models(model, second_model, [(model.graph.output[0].name, "second/x0")])
 
 
-def through_onnx_ir(onnx: Any, model: Any) -> object:
+def convert_to_onnx_ir_and_back(onnx: Any, model: Any) -> object:
     """Convert the model to onnx-ir and back."""
     import onnx_ir
 
     return onnx_ir.serde.serialize_model(onnx_ir.serde.deserialize_model(model))
 
 
-def through_graphsurgeon(onnx: Any, model: Any) -> object:
-    """Convert the model to graphsurgeon's graph, clean up the graph, and convert it back."""
+def convert_to_graphsurgeon_and_back(onnx: Any, model: Any) -> object:
+    """Convert the model to a graph of graphsurgeon, clean up the graph, and convert it back."""
     import onnx_graphsurgeon
 
     graph = onnx_graphsurgeon.import_onnx(model)
@@ -85,7 +87,7 @@ def require_package(package: str) -> Callable[[], None]:
 
 
 def make_row(work: str, function: Callable[[Any, Any], object], package: str = "onnx") -> Row:
-    """Return a row for a function of the model."""
+    """Return a row for a function that is called with `onnx` and the model. package: the package that it needs."""
     return Row(
         work,
         ours=lambda: operation_on_model(True, function),
@@ -105,10 +107,12 @@ ROWS = [
         goal=1,
     ),
     make_row("`onnx.compose`: merge two models of 20,000 nodes, under `onnxwire.dropin`", merge),
-    make_row("onnx-ir: convert 20,000 nodes to it and back, under `onnxwire.dropin`", through_onnx_ir, "onnx_ir"),
+    make_row(
+        "onnx-ir: convert 20,000 nodes to it and back, under `onnxwire.dropin`", convert_to_onnx_ir_and_back, "onnx_ir"
+    ),
     make_row(
         "graphsurgeon: convert 20,000 nodes to it and back, under `onnxwire.dropin`",
-        through_graphsurgeon,
+        convert_to_graphsurgeon_and_back,
         "onnx_graphsurgeon",
     ),
     make_row("`str(model)` of 20,000 nodes, under `onnxwire.dropin`", lambda _, model: str(model)),

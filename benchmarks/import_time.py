@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 
 def ours() -> Callable[[], object]:
+    """Return an operation that imports onnxwire."""
+
     def operation() -> None:
         from onnxwire import ModelProto, load  # noqa: F401
 
@@ -17,6 +19,8 @@ def ours() -> Callable[[], object]:
 
 
 def official() -> Callable[[], object]:
+    """Return an operation that imports onnx."""
+
     def operation() -> None:
         import onnx  # noqa: F401
 

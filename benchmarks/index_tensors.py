@@ -10,6 +10,7 @@ PATH = str(list_initializers.PATH)
 
 
 def ours() -> Callable[[], object]:
+    """Return an operation that lists the tensors without loading the model."""
     import onnxwire
 
     return lambda: [(info.name, info.data_type, info.shape, info.nbytes) for info in onnxwire.tensors(PATH)]
@@ -28,6 +29,7 @@ def tensors_of(graph: Any) -> Iterator[Any]:
 
 
 def official() -> Callable[[], object]:
+    """Return an operation that loads the model and lists its tensors."""
     import onnx
     from onnx.helper import tensor_dtype_to_np_dtype
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.util import find_spec
 
 from benchmarks import chain
 from benchmarks.data import FOLDER, make_once, write_decoder
-from benchmarks.row import Row, Skip
+from benchmarks.row import Row
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,14 +20,12 @@ PATH = FOLDER / "decoder_4_gib_sparse.onnx"
 
 def prepare() -> None:
     """Make the file. Its weights are holes, which take no disk space."""
-    import onnxwire.cli
-
-    if not hasattr(onnxwire.cli, "main") or find_spec("onnxwire.__main__") is None:
-        raise Skip("onnxwire has no command line yet")
     make_once(PATH, write_decoder)
 
 
-def ours(*arguments: str) -> Side:
+def run_python(*arguments: str) -> Side:
+    """Return a side that runs Python with arguments."""
+
     def side() -> Callable[[], object]:
         command = [sys.executable, *arguments]
         return lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -40,7 +37,7 @@ ROWS = [
     Row(
         "`onnxwire info` on a file of more than 4 GiB",
         prepare=prepare,
-        ours=ours("-m", "onnxwire", "info", str(PATH)),
+        ours=run_python("-m", "onnxwire", "info", str(PATH)),
         official=None,
         in_child=True,
         note="can't: over 2 GiB",
@@ -48,16 +45,16 @@ ROWS = [
     Row(
         "`onnxwire info` on a model of one node, beside `python -c pass`",
         prepare=chain.prepare,
-        ours=ours("-m", "onnxwire", "info", str(chain.SMALL)),
-        official=ours("-c", "pass"),
+        ours=run_python("-m", "onnxwire", "info", str(chain.SMALL)),
+        official=run_python("-c", "pass"),
         in_child=True,
         other_program="python -c pass",
         repeats=15,
     ),
     Row(
         "`onnxwire --version`, beside `python -c pass`",
-        ours=ours("-m", "onnxwire", "--version"),
-        official=ours("-c", "pass"),
+        ours=run_python("-m", "onnxwire", "--version"),
+        official=run_python("-c", "pass"),
         in_child=True,
         other_program="python -c pass",
         repeats=15,

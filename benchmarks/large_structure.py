@@ -19,6 +19,8 @@ OUTPUT = FOLDER / "chain_output.onnx"
 
 
 def ours_tensors(path: Path) -> Side:
+    """Return a side that lists the tensors of a file."""
+
     def side() -> Callable[[], object]:
         import onnxwire
 
@@ -29,6 +31,8 @@ def ours_tensors(path: Path) -> Side:
 
 
 def official_tensors(path: Path) -> Side:
+    """Return a side that loads a file and lists its tensors."""
+
     def side() -> Callable[[], object]:
         import onnx
 
@@ -48,18 +52,22 @@ def rename_all(load: Callable[[str], Any], save: Callable[[Any, str], object]) -
 
 
 def ours_rename_all() -> Callable[[], object]:
+    """Return an operation that renames all nodes with onnxwire."""
     import onnxwire
 
     return lambda: rename_all(onnxwire.load, onnxwire.save)
 
 
 def official_rename_all() -> Callable[[], object]:
+    """Return an operation that renames all nodes with onnx."""
     import onnx
 
     return lambda: rename_all(onnx.load, onnx.save)
 
 
 def ours_save_one(path: Path) -> Side:
+    """Return a side that renames one node of a file before the measurement, and saves the model."""
+
     def side() -> Callable[[], object]:
         import onnxwire
 
@@ -72,6 +80,8 @@ def ours_save_one(path: Path) -> Side:
 
 
 def official_save_one(path: Path) -> Side:
+    """Return a side that renames one node of a file before the measurement, and saves the model."""
+
     def side() -> Callable[[], object]:
         import onnx
 
@@ -83,6 +93,8 @@ def official_save_one(path: Path) -> Side:
 
 
 def ours_rename_one(path: Path) -> Side:
+    """Return a side that renames one value of a loaded model."""
+
     def side() -> Callable[[], object]:
         import onnxwire
 
@@ -93,28 +105,32 @@ def ours_rename_one(path: Path) -> Side:
 
 
 def ours_extract() -> Callable[[], object]:
+    """Return an operation that extracts ten nodes of a loaded model."""
     import onnxwire
 
     model = onnxwire.load(str(chain.LARGE))
     return lambda: len(onnxwire.extract(model, ["v10"], ["v20"]).graph.node)
 
 
-def ours_diff(other: Path) -> Side:
+def ours_diff(new_path: Path) -> Side:
+    """Return a side that compares two loaded models by structure."""
+
     def side() -> Callable[[], object]:
         import onnxwire
 
-        old, new = onnxwire.load(str(chain.MEDIUM)), onnxwire.load(str(other))
+        old, new = onnxwire.load(str(chain.MEDIUM)), onnxwire.load(str(new_path))
         return lambda: len(list(onnxwire.diff(old, new, match="structure")))
 
     return side
 
 
 def delete_output(_: object) -> None:
-    """Delete the output."""
+    """Delete the output. The result of the operation is ignored."""
     OUTPUT.unlink()
 
 
-def _alone(work: str, ours: Side, memory_goal: float | None = None) -> Row:
+def _make_row_without_official(work: str, ours: Side, memory_goal: float | None = None) -> Row:
+    """Return a row for an operation that the official package does not have."""
     return Row(
         work, prepare=chain.prepare, ours=ours, official=None, memory_goal=memory_goal, repeats=3, note="no such call"
     )
@@ -162,9 +178,11 @@ ROWS = [
             ("the same, 100,000 tensors of one element", chain.TENSORS),
         )
     ),
-    _alone("rename one value of 1,000,000 nodes", ours_rename_one(chain.LARGE)),
-    _alone("the same, of 100,000 nodes", ours_rename_one(chain.MEDIUM)),
-    _alone("extract 10 of 1,000,000 nodes", ours_extract),
-    _alone("compare 100,000 nodes with others of other names by structure", ours_diff(chain.RENAMED), 300e6),
-    _alone("the same, with themselves", ours_diff(chain.MEDIUM), 300e6),
+    _make_row_without_official("rename one value of 1,000,000 nodes", ours_rename_one(chain.LARGE)),
+    _make_row_without_official("the same, of 100,000 nodes", ours_rename_one(chain.MEDIUM)),
+    _make_row_without_official("extract 10 of 1,000,000 nodes", ours_extract),
+    _make_row_without_official(
+        "compare 100,000 nodes with renamed nodes by structure", ours_diff(chain.RENAMED), 300e6
+    ),
+    _make_row_without_official("the same, with themselves", ours_diff(chain.MEDIUM), 300e6),
 ]

@@ -1,4 +1,5 @@
-// Reads graphs as JSON from stdin and lays them out with dagre and elkjs. Writes times and the lines of edges as JSON.
+// Reads graphs as JSON from stdin and lays them out with dagre and elkjs. Writes, as JSON, the processor time in seconds
+// and the lines of edges for each program.
 // A graph is an object: {sizes: [[width, height], ...], edges: [[from, to], ...]}.
 
 import { createRequire } from "node:module";

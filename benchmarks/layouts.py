@@ -29,7 +29,7 @@ Line = list[tuple[float, float]]
 
 
 def random_graphs() -> Iterator[Graph]:
-    """Yield ten graphs in which most edges lead to a near box and some to a distant one."""
+    """Yield ten graphs in which most edges lead to a near box and some to a distant box."""
     for seed in range(10):
         rng = random.Random(seed)
         edges = {(i, min(i + rng.randint(1, 8), 199)) for i in range(199)}
@@ -40,7 +40,7 @@ def random_graphs() -> Iterator[Graph]:
 
 
 def groups_of(path: Path) -> Iterator[Graph]:
-    """Yield the groups of a model as graphs that the map draws. Of repeated groups, only the first is included."""
+    """Yield the groups of a model as the graphs that the map draws, repeated groups only once."""
     model_map = ModelMap(onnxwire.load(path))
     names = ["graph"]
     for name in names:
@@ -52,11 +52,12 @@ def groups_of(path: Path) -> Iterator[Graph]:
             }
         for box in contents["boxes"]:
             if box["number"] is not None and (box["kind"] != "node" or box["opens"]):
+                # The suffix *0 names the first of several equal groups.
                 names.append(f"{name}/{box['number']}" + ("*0" if box.get("times") else ""))
 
 
 def lines_of(graph: Graph, layout: Layout) -> list[Line]:
-    """Return the lines of edges, which lead from box to box and are vertical at each row between them."""
+    """Return the line of each edge: its points, from box to box. Lines are vertical in the rows between their boxes."""
     lines = []
     for (start, end), bends in zip(graph["edges"], layout.bends, strict=True):
         step = 1 if layout.rows[end] > layout.rows[start] else -1
@@ -67,13 +68,14 @@ def lines_of(graph: Graph, layout: Layout) -> list[Line]:
     return lines
 
 
-def crossings(graph: Graph, lines: list[Line]) -> int:
+def count_crossings(graph: Graph, lines: list[Line]) -> int:
     """Return the number of crossings of lines. Lines that start or end at the same box are not counted."""
+    # Each segment has its two ends and the boxes of its edge: x, y, x, y, start, end.
     segments = [(*a, *b, *edge) for line, edge in zip(lines, graph["edges"], strict=True) for a, b in pairwise(line)]
     x0, y0, x1, y1, start, end = np.array(segments).T[:, :, None]
 
     def side(x: Any, y: Any) -> Any:
-        """Return on which side of each segment a point is."""
+        """Return the side of each segment on which each point is: -1, 0 or 1."""
         return np.sign((x1 - x0) * (y - y0) - (y1 - y0) * (x - x0))
 
     crosses = side(x0.T, y0.T) * side(x1.T, y1.T) < 0
@@ -89,7 +91,10 @@ def main(folder: str) -> None:
         lambda path: write_decoder(path, layers=4, hidden=64, intermediate=160, vocab=512, heads=4, fill="zero"),
     )
     script = Path(__file__).with_suffix(".mjs").read_text()
-    for title, graphs in {"drawn graphs": list(random_graphs()), "groups of a model": list(groups_of(decoder))}.items():
+    for title, graphs in {
+        "random graphs": list(random_graphs()),
+        "groups of a model": list(groups_of(decoder)),
+    }.items():
         start_seconds = time.process_time()
         layouts = [lay_out(graph["sizes"], graph["edges"]) for graph in graphs]
         seconds = {"onnxwire": time.process_time() - start_seconds}
@@ -102,7 +107,9 @@ def main(folder: str) -> None:
             seconds[name], lines[name] = result["seconds"], result["lines"]
         print(f"{len(graphs)} {title}, {sum(len(graph['edges']) for graph in graphs)} edges")
         for name, edge_lines in lines.items():
-            count = sum(crossings(graph, graph_lines) for graph, graph_lines in zip(graphs, edge_lines, strict=True))
+            count = sum(
+                count_crossings(graph, graph_lines) for graph, graph_lines in zip(graphs, edge_lines, strict=True)
+            )
             print(f"  {name}: {seconds[name] * 1000:.0f} ms, {count} crossings")
 
 

@@ -14,7 +14,7 @@ LAYERS = 11  # 9 weights per layer and 4 others: 103 initializers, 1.07e9 bytes
 
 
 def prepare() -> None:
-    """Make the file without holes."""
+    """Make the file. Its weights are random, so that it has no holes."""
     make_once(
         PATH,
         lambda path: write_decoder(path, layers=LAYERS, hidden=1792, intermediate=4736, heads=28, fill="random"),
@@ -28,12 +28,14 @@ def list_initializers(load: Callable[[str], Any]) -> list[tuple[str, int, tuple[
 
 
 def ours() -> Callable[[], object]:
+    """Return an operation that lists the initializers with onnxwire."""
     import onnxwire
 
     return lambda: list_initializers(onnxwire.load)
 
 
 def official() -> Callable[[], object]:
+    """Return an operation that lists the initializers with onnx."""
     import onnx
 
     return lambda: list_initializers(onnx.load)
@@ -55,6 +57,7 @@ def prepare_safetensors() -> None:
 
 
 def ours_after_first_use() -> Callable[[], object]:
+    """Use onnxwire once. Return an operation that lists names and dims of the initializers."""
     import onnxwire
 
     def names_and_dims(path: Path) -> list[tuple[str, tuple[int, ...]]]:
@@ -65,13 +68,14 @@ def ours_after_first_use() -> Callable[[], object]:
 
 
 def safetensors_after_first_use() -> Callable[[], object]:
+    """Use safetensors once. Return an operation that lists names and dims of the same tensors."""
     from safetensors import safe_open
 
     from benchmarks.weights_external import SAFETENSORS_FILE
 
     def names_and_dims(path: Path) -> list[tuple[str, tuple[int, ...]]]:
         file = safe_open(path, "numpy")
-        return [(name, tuple(file.get_slice(name).get_shape())) for name in file.keys()]  # noqa: SIM118 - not a dict
+        return [(name, tuple(file.get_slice(name).get_shape())) for name in file.keys()]  # noqa: SIM118 - file is not a dict
 
     names_and_dims(SMALL_FILE)
     return lambda: names_and_dims(SAFETENSORS_FILE)
@@ -92,6 +96,7 @@ def from_disk(side: Callable[[], Callable[[], object]], path: Callable[[], Path]
 
 
 def safetensors_path() -> Path:
+    """Return the path of the .safetensors file."""
     from benchmarks.weights_external import SAFETENSORS_FILE
 
     return SAFETENSORS_FILE

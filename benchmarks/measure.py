@@ -1,4 +1,4 @@
-"""Measurement of rows: both sides run alternately in new processes, and medians are computed."""
+"""Measures rows: runs both sides alternately in new processes, and computes medians."""
 
 import json
 import os
@@ -24,8 +24,11 @@ class WorkerError(Exception):
 
 @dataclass
 class Samples:
-    """The costs of one side, one value per process: seconds, and the increases of peak RSS and of anonymous memory in
-    bytes."""
+    """The costs of one side, one value per process.
+
+    seconds: times. extra, anonymous: the increases of the peak RSS and of anonymous memory in bytes; None if not
+    measured.
+    """
 
     seconds: list[float] = field(default_factory=list)
     extra: list[int | None] = field(default_factory=list)
@@ -39,9 +42,12 @@ class Samples:
 
 @dataclass
 class Result:
-    """A row with its measurements. `skip` is the reason why it was not measured, or ""."""
+    """A row with its measurements.
 
-    piece: str
+    benchmark: the name of the module with the row. skip: the reason why the row was not measured, or "".
+    """
+
+    benchmark: str
     row: Row
     ours: Samples = field(default_factory=Samples)
     official: Samples = field(default_factory=Samples)
@@ -55,7 +61,7 @@ class Result:
 
     @property
     def verdicts(self) -> dict[str, bool]:
-        """Return whether each goal that is set and measured is met: "time", "memory", "private memory"."""
+        """Whether each goal that is set and measured is met, by name: "time", "memory", "private memory"."""
         ratio, extra = self.ratio, self.ours.median("extra")
         verdicts = {}
         if self.row.goal is not None and ratio is not None:
@@ -74,7 +80,7 @@ class Result:
             for name, samples in (("ours", self.ours), ("official", self.official))
         }
         return {
-            "piece": self.piece,
+            "piece": self.benchmark,
             "work": self.row.work,
             **sides,
             "ratio": self.ratio,
@@ -113,9 +119,10 @@ def run_worker(benchmark: str, index: int, side: str) -> dict[str, Any]:
 
 
 def measure(benchmark: str, index: int, repeats: int | None, progress: Callable[[str], None]) -> Result:
-    """Measure a row: one process per side as warm-up, then `repeats` processes per side, or the row's number if None.
+    """Measure a row: one process per side as warm-up, then `repeats` processes per side.
 
-    Raises WorkerError if a process fails or the results of the two sides differ.
+    benchmark, index: the module and the index of the row in its ROWS. repeats: None for `Row.repeats`. progress: called
+    with a text before each run. Raises WorkerError if a process fails or the results of the two sides differ.
     """
     row = rows_of(benchmark)[index]
     result = Result(benchmark, row)
@@ -128,7 +135,7 @@ def measure(benchmark: str, index: int, repeats: int | None, progress: Callable[
     fingerprints = []
     for run in range(count + 1):
         progress(f"{row.work}: {run} of {count}")
-        # The sides take turns to run first, so that both benefit equally from warm caches.
+        # The sides alternate in running first, so that both benefit equally from warm caches.
         for side in sides if run % 2 else reversed(sides):
             report = run_worker(benchmark, index, side)
             fingerprints.append(report.pop("fingerprint"))

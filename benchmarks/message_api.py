@@ -1,7 +1,7 @@
-"""Compare every method of messages and repeated fields with protobuf's upb: `python -m benchmarks message_api`.
+"""Compare the methods of messages and repeated fields with protobuf's upb: `python -m benchmarks message_api`.
 
 This benchmark runs only if it is named, because it has a row for each method. Its input is parsed before the
-measurement. Then upb has decoded all fields, while onnxwire decodes a field at its first access, which is measured.
+measurement. Parsing by upb decodes all fields. onnxwire decodes a field at its first access, which is measured.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from benchmarks.row import Row
 N_NODES = 50_000
 N_NUMBERS = 1_000_000
 MODEL_WITHOUT_ATTRIBUTES = FOLDER / "message_api_plain.onnx"  # nodes with a name, an input and an output
-MODEL_WITH_ATTRIBUTES = FOLDER / "message_api_rich.onnx"  # the same, with two attributes, one of them a list
+MODEL_WITH_ATTRIBUTES = FOLDER / "message_api_rich.onnx"  # the same nodes with two attributes, one of them a list
 TENSOR_FILE = FOLDER / "message_api.tensor"
 
 
@@ -40,16 +40,16 @@ def prepare() -> None:
     make_once(TENSOR_FILE, write_tensor)
 
 
-def parsed_message(package: Any, path: Path) -> Any:
-    """Return the message of a file."""
+def parse_message(package: Any, path: Path) -> Any:
+    """Parse the message of a file. package: `onnx` or `onnxwire`."""
     message = package.TensorProto() if path == TENSOR_FILE else package.ModelProto()
     message.ParseFromString(path.read_bytes())
     return message
 
 
-def edited_model(package: Any, path: Path) -> Any:
-    """Return a model in which every node has a new name and another input."""
-    model = parsed_message(package, path)
+def parse_and_edit_model(package: Any, path: Path) -> Any:
+    """Parse a model, and give every node a new name and one more input."""
+    model = parse_message(package, path)
     for node in model.graph.node:
         node.name = "changed"
         node.input.append("added")
@@ -164,61 +164,64 @@ TENSOR_OPERATIONS: dict[str, Operation] = {
 }  # fmt: skip
 
 
-def side(package: str, make_message: Callable[[Any], Any], operation: Operation) -> Callable[[], Callable[[], object]]:
+def make_side(
+    package: str, make_message: Callable[[Any], Any], operation: Operation
+) -> Callable[[], Callable[[], object]]:
     """Return a side of a row that uses the classes of a package."""
 
-    def start_side() -> Callable[[], object]:
+    def side() -> Callable[[], object]:
         message = make_message(__import__(package))
         return lambda: operation(message)
 
-    return start_side
+    return side
 
 
-def row_of(name: str, make_message: Callable[[Any], Any], operation: Operation) -> Row:
-    ours, official = side("onnxwire", make_message, operation), side("onnx", make_message, operation)
+def make_row(name: str, make_message: Callable[[Any], Any], operation: Operation) -> Row:
+    """Return a row for an operation on the messages of both packages."""
+    ours, official = make_side("onnxwire", make_message, operation), make_side("onnx", make_message, operation)
     return Row(name, prepare=prepare, ours=ours, official=official, repeats=3, cpu_time=True)
 
 
-def rows_for_edited_models(name: str, operation: Operation) -> list[Row]:
+def make_rows_for_edited_models(name: str, operation: Operation) -> list[Row]:
     """Return rows for edited models whose nodes have attributes and whose nodes have none."""
     return [
-        row_of(
+        make_row(
             f"{name} edited nodes with attributes",
-            lambda package: edited_model(package, MODEL_WITH_ATTRIBUTES),
+            lambda package: parse_and_edit_model(package, MODEL_WITH_ATTRIBUTES),
             operation,
         ),
-        row_of(
+        make_row(
             f"{name} edited nodes without attributes",
-            lambda package: edited_model(package, MODEL_WITHOUT_ATTRIBUTES),
+            lambda package: parse_and_edit_model(package, MODEL_WITHOUT_ATTRIBUTES),
             operation,
         ),
     ]
 
 
-def equal_messages(package: Any, make_message: Callable[[Any, Path], Any], path: Path) -> tuple[Any, Any]:
-    """Return two equal messages."""
+def make_equal_messages(package: Any, make_message: Callable[[Any, Path], Any], path: Path) -> tuple[Any, Any]:
+    """Return two equal messages. make_message: `parse_message` or `parse_and_edit_model`."""
     return make_message(package, path), make_message(package, path)
 
 
 ROWS = [
     *(
-        row_of(name, lambda package: parsed_message(package, MODEL_WITH_ATTRIBUTES), operation)
+        make_row(name, lambda package: parse_message(package, MODEL_WITH_ATTRIBUTES), operation)
         for name, operation in MODEL_OPERATIONS.items()
     ),
-    *rows_for_edited_models("SerializeToString,", lambda model: model.SerializeToString()),
-    *rows_for_edited_models("ByteSize,", lambda model: model.ByteSize()),
-    row_of(
+    *make_rows_for_edited_models("SerializeToString,", lambda model: model.SerializeToString()),
+    *make_rows_for_edited_models("ByteSize,", lambda model: model.ByteSize()),
+    make_row(
         "== of parsed messages",
-        lambda package: equal_messages(package, parsed_message, MODEL_WITH_ATTRIBUTES),
+        lambda package: make_equal_messages(package, parse_message, MODEL_WITH_ATTRIBUTES),
         lambda messages: messages[0] == messages[1],
     ),
-    row_of(
+    make_row(
         "== of edited messages",
-        lambda package: equal_messages(package, edited_model, MODEL_WITH_ATTRIBUTES),
+        lambda package: make_equal_messages(package, parse_and_edit_model, MODEL_WITH_ATTRIBUTES),
         lambda messages: messages[0] == messages[1],
     ),
     *(
-        row_of(name, lambda package: parsed_message(package, TENSOR_FILE), operation)
+        make_row(name, lambda package: parse_message(package, TENSOR_FILE), operation)
         for name, operation in TENSOR_OPERATIONS.items()
     ),
 ]

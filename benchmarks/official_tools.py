@@ -19,7 +19,8 @@ def prepare_large_model() -> None:
 
     def write(path: Path) -> None:
         data = list_initializers.PATH.read_bytes()
-        # The second record of the graph has one initializer: dims 1 << 30, data_type FLOAT. Readers merge both records.
+        # The second record of the graph (tag 0x3a) has one initializer (tag 0x2a): dims [1 << 30], data_type FLOAT, the
+        # name hole and raw_data. Readers merge both records.
         size = 4 << 30
         tensor = b"\x08" + encode_varint(size // 4) + b"\x10\x01\x42\x04hole\x4a" + encode_varint(size)
         graph = b"\x2a" + encode_varint(len(tensor) + size) + tensor
@@ -46,12 +47,14 @@ def prepare_onnx_ir() -> None:
 
 
 def summary(model: Any) -> list[Any]:
-    """Return the versions of a model's operator sets and its numbers of nodes and value_infos."""
+    """Return the versions of a model's operator sets, and the numbers of its nodes and value_infos."""
     graph = model.graph
     return [[opset.version for opset in model.opset_import], len(graph.node), len(graph.value_info)]
 
 
 def ours_of(name: str, path: Path, *arguments: object) -> Callable[[], Callable[[], object]]:
+    """Return a side that loads a file and calls a function of onnxwire with the model."""
+
     def side() -> Callable[[], object]:
         import onnx.shape_inference
         import onnx.version_converter  # noqa: F401
@@ -65,6 +68,8 @@ def ours_of(name: str, path: Path, *arguments: object) -> Callable[[], Callable[
 
 
 def official_of(name: str, *arguments: object) -> Callable[[], Callable[[], object]]:
+    """Return a side that loads the model of 1 GiB and calls the function of the same name of the official package."""
+
     def side() -> Callable[[], object]:
         import onnx
         from onnx import shape_inference, version_converter
@@ -76,6 +81,7 @@ def official_of(name: str, *arguments: object) -> Callable[[], Callable[[], obje
 
 
 def ours_to_ir() -> Callable[[], object]:
+    """Return an operation that loads the model and converts it to onnx-ir."""
     import onnxwire
     from onnxwire.bridges.onnx_ir import to_ir
 
@@ -83,6 +89,7 @@ def ours_to_ir() -> Callable[[], object]:
 
 
 def onnx_ir_load() -> Callable[[], object]:
+    """Return an operation that loads the model with onnx-ir."""
     import onnx_ir
 
     return lambda: onnx_ir.load(valid_structure.PATH)

@@ -28,7 +28,8 @@ def make_numbers(distribution: str) -> Any:
         return rng.integers(-1000, 0, N_NUMBERS)
     if distribution == "even":  # uniform bit lengths, so that the varints have 1 to 9 bytes without a pattern
         return rng.integers(0, 2**63, N_NUMBERS) >> rng.integers(0, 63, N_NUMBERS)
-    # Token ids follow Zipf's law, and indices are uniform. The others are -100 (no label), negative offsets and hashes.
+    # Token ids follow Zipf's law, and indices are uniform. The other numbers are -100 (no label), negative offsets and
+    # hashes.
     tokens = np.minimum(rng.zipf(1.2, N_NUMBERS), VOCABULARY) - 1
     indices = rng.integers(0, VOCABULARY, N_NUMBERS)
     backwards = np.where(rng.random(N_NUMBERS) < 0.5, -100, -rng.integers(1, 512, N_NUMBERS))
@@ -50,6 +51,7 @@ def prepare(distribution: str) -> None:
 
 
 def ours(distribution: str) -> Callable[[], Any]:
+    """Return an operation that parses the tensor and makes an array with onnxwire."""
     import numpy as np
 
     from onnxwire import TensorProto
@@ -59,6 +61,7 @@ def ours(distribution: str) -> Callable[[], Any]:
 
 
 def official(distribution: str) -> Callable[[], object]:
+    """Return an operation that parses the tensor and makes an array with `to_array`."""
     from onnx import TensorProto
     from onnx.numpy_helper import to_array
 
@@ -89,7 +92,7 @@ def digest(array: Any) -> str:
 def make_row(
     work: str, distribution: str, official_side: Callable[[str], Callable[[], object]], goal: float | None = None
 ) -> Row:
-    """Return a row for numbers of a distribution."""
+    """Return a row for numbers of a distribution. official_side: one of the two functions of the official side."""
     return Row(
         work,
         prepare=lambda: prepare(distribution),

@@ -83,17 +83,20 @@ def prepare() -> None:
 
 
 def reencode(message_class: Any, path: Path) -> Callable[[], bytes]:
+    """Return an operation that parses a file and encodes the message again."""
     data = path.read_bytes()
     return lambda: message_class.FromString(data).SerializeToString(deterministic=True)
 
 
 def ours(path: Path) -> Callable[[], bytes]:
+    """Return the operation with the class of onnxwire."""
     from onnxwire import ModelProto
 
     return reencode(ModelProto, path)
 
 
 def official(path: Path) -> Callable[[], bytes]:
+    """Return the operation with the class of onnx."""
     from onnx import ModelProto
 
     return reencode(ModelProto, path)

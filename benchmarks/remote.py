@@ -14,11 +14,11 @@ from benchmarks import list_initializers, weights
 from benchmarks.row import Row
 
 PATH = list_initializers.PATH
-CHUNK_BYTES = 1 << 23
+CHUNK_BYTES = 1 << 23  # size of a copied chunk and of a requested range
 
 
 class Handler(BaseHTTPRequestHandler):
-    """A handler that responds to requests for ranges of the file after 30 ms."""
+    """A handler that responds to requests for the file or its ranges after 30 ms."""
 
     protocol_version = "HTTP/1.1"
 
@@ -71,10 +71,12 @@ def prepare() -> None:
 
 
 def names_types_and_dims(model: Any) -> list[tuple[str, int, tuple[int, ...]]]:
+    """Return the name, data type and dims of every initializer."""
     return [(tensor.name, tensor.data_type, tuple(tensor.dims)) for tensor in model.graph.initializer]
 
 
 def ours() -> Callable[[], object]:
+    """Start a server. Return an operation that lists the initializers of the remote model."""
     import onnxwire
 
     address = f"{start_server()}/{PATH.name}"
@@ -87,6 +89,7 @@ def ours() -> Callable[[], object]:
 
 
 def official() -> Callable[[], object]:
+    """Start a server. Return an operation that downloads the model and lists its initializers."""
     import shutil
     import urllib.request
 
@@ -105,6 +108,7 @@ def official() -> Callable[[], object]:
 
 
 def fetch_all() -> Callable[[], object]:
+    """Start a server and list the tensors. Return an operation that fetches all weights into arrays."""
     import onnxwire
 
     model = onnxwire.load(f"{start_server()}/{PATH.name}")
@@ -118,6 +122,7 @@ def fetch_all() -> Callable[[], object]:
 
 
 def get_ranges() -> Callable[[], object]:
+    """Start a server and list the tensors. Return an operation that requests all weights with obstore."""
     from obstore.store import HTTPStore
 
     import onnxwire

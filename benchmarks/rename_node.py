@@ -28,6 +28,7 @@ def rename(load: Callable[[str], Any], save: Callable[[Any, str], object]) -> No
 
 
 def ours() -> Callable[[], object]:
+    """Return the operation with onnxwire."""
     import onnxwire
 
     delete_outputs(OUTPUT)
@@ -35,6 +36,7 @@ def ours() -> Callable[[], object]:
 
 
 def official() -> Callable[[], object]:
+    """Return the operation with onnx."""
     import onnx
 
     delete_outputs(OUTPUT)
@@ -42,7 +44,7 @@ def official() -> Callable[[], object]:
 
 
 def delete_output(is_compared: bool) -> tuple[int, int] | None:
-    """Delete the output. Return its size and checksum if both sides must write the same bytes."""
+    """Delete the output. Return its size and checksum if both sides must write the same bytes, else None."""
     try:
         return (OUTPUT.stat().st_size, checksum(OUTPUT)) if is_compared else None
     finally:

@@ -27,12 +27,13 @@ class Row:
     inputs: large files that each process reads before it measures, so that they are in the page cache.
     fingerprint: a function that converts the result of an operation to a JSON value, which both sides must have in
         common.
-    goal: the minimum ratio of times.
+    goal: the minimum ratio of the official time to the time of onnxwire.
     memory_goal: the maximum increase of memory in bytes.
     private_goal: the maximum increase of anonymous memory, which excludes mapped files.
     repeats: the number of processes per side.
     in_child: whether the operation runs another process, whose memory is measured.
-    other_program: the name of the program that replaces the official runtime. Its memory is not measured.
+    other_program: the name of the program that replaces the official runtime. If it runs in another process, its
+        memory is not measured.
     cpu_time: whether to measure processor time, which depends less on other work on the machine.
     """
 

@@ -7,13 +7,14 @@ from typing import Any
 from benchmarks.data import FOLDER, make_once
 
 PATH = FOLDER / "structure.onnx"
-N_NODES = VALUE_INFOS = 100_000
+N_NODES = 100_000  # each with one value_info
 N_LAYERS = 200
 OP_TYPES = ["Add", "Cast", "Concat", "Conv", "Gather", "Gemm", "MatMul", "Mul", "Reshape", "Softmax", "Transpose"]
+# Domains and values of attributes are chosen at random from these lists.
 DOMAINS = [""] * 17 + ["com.microsoft"] * 2 + ["ai.onnx.contrib"]
 ATTRIBUTES: dict[str, list[Any]] = {
     "axis": [-1, 0, 1, 2],
-    "to": [1, 7, 10],
+    "to": [1, 7, 10],  # FLOAT, INT64, FLOAT16
     "perm": [[0, 2, 1, 3], [0, 1, 3, 2]],
     "pads": [[0, 0, 0, 0], [1, 1, 1, 1]],
     "kernel_shape": [[3, 3], [1, 1]],

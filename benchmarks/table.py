@@ -1,4 +1,4 @@
-"""Tables of results for people."""
+"""Formats results as tables for people."""
 
 import os
 import platform

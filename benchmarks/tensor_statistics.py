@@ -42,6 +42,8 @@ def prepare(dtype: str) -> Callable[[], None]:
 
 
 def ours(dtype: str) -> Side:
+    """Return a side that computes the statistics of a model's weights by one thread."""
+
     def side() -> Callable[[], object]:
         import onnxwire
 

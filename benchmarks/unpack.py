@@ -11,7 +11,7 @@ from benchmarks.row import Row
 SOURCE = list_initializers.PATH
 OUTPUT = FOLDER / "unpacked.onnx"
 DATA_FILE = FOLDER / "unpacked.data"
-THRESHOLD_BYTES = 1024
+THRESHOLD_BYTES = 1024  # minimum size of a weight that is moved
 
 
 def prepare() -> None:
@@ -21,6 +21,7 @@ def prepare() -> None:
 
 
 def ours() -> Callable[[], object]:
+    """Return an operation that loads the model and saves it with external data."""
     import onnxwire
 
     delete_outputs(OUTPUT, DATA_FILE)
@@ -33,6 +34,7 @@ def ours() -> Callable[[], object]:
 
 
 def official() -> Callable[[], object]:
+    """Return an operation that loads the model with onnx and saves it with external data."""
     import onnx
 
     delete_outputs(OUTPUT, DATA_FILE)

@@ -27,6 +27,7 @@ def prepare() -> None:
 
 
 def ours() -> Callable[[], object]:
+    """Return an operation that makes the array of a parsed tensor."""
     # The official package imports these at its start.
     import ml_dtypes  # noqa: F401
     import numpy  # noqa: F401
@@ -38,6 +39,7 @@ def ours() -> Callable[[], object]:
 
 
 def official() -> Callable[[], object]:
+    """Return an operation that makes the array of a parsed tensor with `to_array`."""
     from onnx import TensorProto
     from onnx.numpy_helper import to_array
 

@@ -10,13 +10,13 @@ PATH = FOLDER / "typed_structure.onnx"
 N_NODES = 100_000
 N_LAYERS = 200
 OPSET = 17
-# The types of inputs of operators whose inputs are not all of one float type.
+# The types of inputs, for operators whose inputs are not all of one float type; None for any type.
 INPUT_TYPES = {"Cast": [None], "Gather": [None, "INT64"], "Reshape": [None, "INT64"]}
 FLOAT_TYPES = ["FLOAT", "FLOAT16"]
-# Operators with their possible numbers of inputs, required attributes, and optional attributes.
+# Operators with their possible numbers of inputs, and the possible values of required and optional attributes.
 OPERATORS: dict[str, tuple[list[int], dict[str, list[Any]], dict[str, list[Any]]]] = {
     "Add": ([2], {}, {}),
-    "Cast": ([1], {"to": [1, 7, 10]}, {}),
+    "Cast": ([1], {"to": [1, 7, 10]}, {}),  # to FLOAT, INT64 or FLOAT16
     "Concat": ([2, 2, 3], {"axis": [-1, 0, 1]}, {}),
     "Conv": (
         [2, 3],
@@ -33,7 +33,7 @@ OPERATORS: dict[str, tuple[list[int], dict[str, list[Any]], dict[str, list[Any]]
     "Transpose": ([1], {}, {"perm": [[0, 2, 1, 3], [0, 1, 3, 2]]}),
     "Einsum": ([2], {"equation": ["bhid,bhjd->bhij", "bij,bjk->bik"]}, {}),
 }
-FOREIGN_DOMAIN = "com.microsoft"  # a domain whose operators are unknown to all checkers
+FOREIGN_DOMAIN = "com.microsoft"  # a domain whose operators no checker knows
 
 
 def prepare() -> None:

@@ -1,4 +1,4 @@
-"""Verify every message and field of a model of 20 MB without weights. The official runtime parses the model."""
+"""Verify every message and field of a model of 20 MB without weights. The official runtime parses the model instead."""
 
 from collections.abc import Callable
 
@@ -7,6 +7,7 @@ from benchmarks.structure import PATH, prepare
 
 
 def ours() -> Callable[[], object]:
+    """Return an operation that verifies the bytes."""
     import onnxwire
 
     data = PATH.read_bytes()
@@ -14,6 +15,7 @@ def ours() -> Callable[[], object]:
 
 
 def official() -> Callable[[], object]:
+    """Return an operation that parses the bytes."""
     from onnx import ModelProto
 
     data = PATH.read_bytes()

@@ -1,11 +1,12 @@
-"""Measure the map of `onnxwire view` in headless Chromium:
-`python -m benchmarks.view_map [--nodes N ...] [--wait SECONDS]`.
+"""Measure the map of `onnxwire view` in headless Chromium.
 
-For each size, print the time from opening the address to the first picture, and the server's time and memory. If the
-package netron is installed, print the time until Netron shows the same model, up to `--wait`. For the last size, print
-the times to open a block, to go to the next block, to close a block and to open a group of 200 nodes, and the time of a
-frame while panning over 2,000 boxes. Needs selenium, Chromium and its driver. Times in the browser are unreliable on a
-busy machine; the processor time of the server is printed too.
+    python -m benchmarks.view_map [--nodes N ...] [--wait SECONDS]
+
+For each number of nodes, print the time from opening the address to the first picture, and the server's time and
+memory. If the package netron is installed, print the time until Netron shows the same model, up to `--wait`. For the
+last model, print the times to open a block, to go to the next block, to close a block and to open a group of 200 nodes,
+and the time per frame while panning over 2,000 boxes. Needs selenium, Chromium and its driver. Times in the browser are
+unreliable on a busy machine; the processor time of the server is printed too.
 """
 
 from __future__ import annotations
@@ -32,12 +33,13 @@ OPERATORS = ["MatMul", "Add", "Relu", "Mul", "Sigmoid", "Sub", "Tanh"]
 BOX_COUNT_SCRIPT = "return document.getElementById('map-canvas')?.dataset.boxes"
 # Times are measured in the page, because a call of the driver takes as long as some of them.
 FIRST_PICTURE_SCRIPT = """
-    const look = () =>
+    const poll = () =>
       document.getElementById('map-canvas')?.dataset.boxes
         ? (window.firstPicture = performance.now())
-        : requestAnimationFrame(look);
-    requestAnimationFrame(look);
+        : requestAnimationFrame(poll);
+    requestAnimationFrame(poll);
 """
+# Confirms a dialog of Netron. Returns the text of the dialog, and the number of drawn nodes.
 NETRON_SCRIPT = """
     if (document.readyState !== 'complete') return null;
     const text = document.body.className.includes('notification') || document.body.className.includes('alert')
@@ -45,18 +47,21 @@ NETRON_SCRIPT = """
     if (text) document.querySelector('#message-button').click();
     return [text, document.body.className.includes('default') && document.querySelectorAll('g.graph-node').length];
 """
+# Presses a key, and returns the milliseconds until the map changes.
 PRESS_KEY_SCRIPT = """
     const done = arguments[arguments.length - 1];
     const canvas = document.getElementById('map-canvas');
-    const shown = () => canvas.dataset.boxes + document.getElementById('map-card').textContent;
-    const [began, before] = [performance.now(), shown()];
+    const content = () => canvas.dataset.boxes + document.getElementById('map-card').textContent;
+    const [startTime, oldContent] = [performance.now(), content()];
     canvas.dispatchEvent(new KeyboardEvent('keydown', { key: arguments[0] }));
-    const look = () => (shown() === before ? requestAnimationFrame(look) : done(performance.now() - began));
-    look();
+    const poll = () =>
+      content() === oldContent ? requestAnimationFrame(poll) : done(performance.now() - startTime);
+    poll();
 """
 SEND_KEY_SCRIPT = (
     "document.getElementById('map-canvas').dispatchEvent(new KeyboardEvent('keydown', { key: arguments[0] }))"
 )
+# Moves the map for 200 frames. Returns the median time of the last 190 frames in milliseconds.
 PAN_SCRIPT = """
     const done = arguments[arguments.length - 1];
     const canvas = document.getElementById('map-canvas');
@@ -102,8 +107,9 @@ def write_model(path: Path, n_layers: int) -> None:
 def process_status(pid: int) -> tuple[float, float]:
     """Return the CPU time of a process in seconds, and its anonymous memory in MB."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    user_ticks, system_ticks = map(int, fields[11:13])
     memory = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("RssAnon"))
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), int(memory.split()[1]) / 1024
+    return (user_ticks + system_ticks) / os.sysconf("SC_CLK_TCK"), int(memory.split()[1]) * 1024 / 1e6
 
 
 @contextlib.contextmanager
@@ -156,13 +162,15 @@ def open_map(driver: Any, path: Path) -> Iterator[int]:
 
 
 def measure_steps(driver: Any, pid: int) -> None:
-    """Print the times to open and close blocks and groups and to pan."""
+    """Print the times to open and close blocks and groups, and to pan. pid: the server's process id."""
 
     def go_to_group(group: str, wait: float = 1) -> None:
+        # "graph/0*5/1": group 1 in the sixth of several equal groups, which are group 0 of the graph.
         driver.execute_script("location.hash = 'map=' + arguments[0]", group)
         time.sleep(wait)
 
     def press(key: str) -> tuple[float, float]:
+        """Press a key. Return the time until the map changes and the server's processor time, in milliseconds."""
         cpu_seconds = process_status(pid)[0]
         return driver.execute_async_script(PRESS_KEY_SCRIPT, key), (process_status(pid)[0] - cpu_seconds) * 1000
 
@@ -225,9 +233,11 @@ def measure_netron(driver: Any, path: Path, wait: float) -> None:
 
 
 def main() -> None:
-    """Measure models of the sizes given on the command line."""
+    """Measure models with the numbers of nodes given on the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.view_map", description=__doc__.partition("\n")[0])
-    parser.add_argument("--nodes", type=int, nargs="+", default=[1_000, 5_000, 100_000], help="sizes, in thousands")
+    parser.add_argument(
+        "--nodes", type=int, nargs="+", default=[1_000, 5_000, 100_000], help="numbers of nodes, multiples of 1,000"
+    )
     parser.add_argument("--wait", type=float, default=60, help="seconds to wait for Netron per model")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -32,6 +32,7 @@ def compile_walk() -> None:
 
 
 def walk_in_c() -> Callable[[], object]:
+    """Return an operation that walks the bytes in C."""
     walk_model = ctypes.CDLL(str(LIBRARY)).walk_model
     walk_model.restype = ctypes.c_double
     walk_model.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
@@ -40,6 +41,7 @@ def walk_in_c() -> Callable[[], object]:
 
 
 def parse() -> Callable[[], object]:
+    """Return an operation that parses the bytes with onnx."""
     from onnx import ModelProto
 
     data = PATH.read_bytes()
@@ -47,7 +49,7 @@ def parse() -> Callable[[], object]:
 
 
 def checksum(result: Any) -> float:
-    """Return the checksum of the walk in C, or compute that of an official message, which is not measured."""
+    """Return the checksum of the walk in C, or compute the checksum of an official message. This is not measured."""
     return result if isinstance(result, float) else walk(result)
 
 

@@ -91,6 +91,7 @@ def walk_by_list_fields(message: Any) -> float:
 
 
 def ours(walk_function: Callable[[Any], float]) -> Callable[[], object]:
+    """Return an operation that parses the bytes with onnxwire and calls a function with the model."""
     from onnxwire import ModelProto
 
     data = PATH.read_bytes()
@@ -98,6 +99,7 @@ def ours(walk_function: Callable[[Any], float]) -> Callable[[], object]:
 
 
 def official(walk_function: Callable[[Any], float]) -> Callable[[], object]:
+    """Return an operation that parses the bytes with onnx and calls a function with the model."""
     from onnx import ModelProto
 
     data = PATH.read_bytes()

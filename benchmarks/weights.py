@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.row import Skip
 
 PAGE_BYTES = 4096
-PRIVATE_GOAL_BYTES = 5e6
+PRIVATE_GOAL_BYTES = 5e6  # maximum increase of anonymous memory
 
 
 def require(package: str) -> None:
@@ -17,27 +17,28 @@ def require(package: str) -> None:
         raise Skip(f"{package.replace('_', '-')} is not installed")
 
 
-def first_values_of_pages(array: Any) -> Any:
+def copy_first_values_of_pages(array: Any) -> Any:
     """Copy one value of each page of an array."""
     return array.reshape(-1)[:: PAGE_BYTES // array.itemsize].copy()
 
 
 def read_pages(arrays: Iterable[tuple[str, Any]]) -> tuple[list[Any], list[tuple[str, Any]]]:
     """Read one value per page of arrays. Return the arrays, so that they stay in memory, and names with values."""
-    arrays_kept, values = [], []
+    read_arrays, values = [], []
     for name, array in arrays:
-        arrays_kept.append(array)
-        values.append((name, first_values_of_pages(array)))
-    return arrays_kept, values
+        read_arrays.append(array)
+        values.append((name, copy_first_values_of_pages(array)))
+    return read_arrays, values
 
 
 def fingerprint(result: tuple[list[Any], list[tuple[str, Any]]]) -> list[tuple[str, int]]:
-    """Return a checksum of the values of each weight. The only tensor of another type, a small one, is skipped."""
+    """Return a checksum of the values of each float16 weight. The model has one small tensor of another type."""
     return sorted((name, zlib.crc32(values)) for name, values in result[1] if values.dtype.itemsize == 2)
 
 
 def ours(path: str) -> Callable[[], object]:
-    # The other packages import this at their start.
+    """Return an operation that loads a model and reads one value per page of its weights."""
+    # The other packages import these modules at their start.
     import mmap  # noqa: F401
 
     import ml_dtypes  # noqa: F401

@@ -54,6 +54,7 @@ def prepare_torch() -> None:
 
 
 def official() -> Callable[[], object]:
+    """Return an operation that loads the model with onnx and reads one value per page of its weights."""
     import onnx
     from onnx.numpy_helper import to_array
 
@@ -65,6 +66,7 @@ def official() -> Callable[[], object]:
 
 
 def onnx_ir() -> Callable[[], object]:
+    """Return an operation that loads the model with onnx-ir and reads one value per page of its weights."""
     import onnx_ir
 
     def operation() -> object:
@@ -75,7 +77,7 @@ def onnx_ir() -> Callable[[], object]:
 
 
 def safetensors(framework: str) -> Callable[[], object]:
-    """Read the tensors as numpy arrays (copies) or PyTorch tensors (shared memory)."""
+    """Read the tensors as numpy arrays (copies) or PyTorch tensors (shared memory). framework: "numpy" or "pt"."""
     from importlib import import_module
 
     from safetensors import safe_open
@@ -84,7 +86,7 @@ def safetensors(framework: str) -> Callable[[], object]:
 
     def operation() -> object:
         with safe_open(str(SAFETENSORS_FILE), framework) as file:
-            tensors = ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118 - it is not a dict
+            tensors = ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118 - file is not a dict
             return weights.read_pages(
                 (name, getattr(tensor, "numpy", lambda t=tensor: t)()) for name, tensor in tensors
             )

@@ -9,6 +9,7 @@ PATH = list_initializers.PATH
 
 
 def official() -> Callable[[], object]:
+    """Return an operation that loads the model with onnx and reads one value per page of its weights."""
     import onnx
     from onnx.numpy_helper import to_array
 

@@ -57,7 +57,7 @@ def export(network: DigitsNet, example: torch.Tensor, path: Path) -> None:
         # The optimizer would fold the batch normalizations into the convolutions.
         optimize=False,
     )
-    # The exporter writes Python stack traces into nodes. They contain paths of the machine.
+    # The exporter writes Python stack traces into nodes. They contain paths of this machine.
     for node in program.model.graph:
         node.metadata_props.pop("pkg.torch.onnx.stack_trace", None)
     program.save(path, external_data=False)

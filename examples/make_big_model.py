@@ -1,7 +1,8 @@
 """Write a valid ONNX transformer of more than 4 GiB in less than a second, as a sparse file with all weights inline.
 
 The network is a decoder in the style of Llama. Its weights are either holes in the file, which are read as zeros and
-take no disk space, or pseudo-random bytes. By default it has ten layers of the size in models of 7 billion parameters:
+take no disk space, or pseudo-random bytes. By default it has ten layers, as large as in models
+of 7 billion parameters:
 
     python make_big_model.py -o big.onnx
     python make_big_model.py --layers 2 --hidden 64 --intermediate 160 --vocab 512 --heads 4 --fill random -o small.onnx
@@ -29,10 +30,10 @@ DTYPES = {"float16": FLOAT16, "float32": FLOAT}
 STRUCT_CODES = {FLOAT: "f", FLOAT16: "e", INT64: "q"}
 
 CHUNK_BYTES = 1 << 20
-ZEROS = bytes(1 << 23)  # the largest number of bytes that `save` writes at a time
-ROPE_BASE = 10000.0
+ZEROS = bytes(1 << 23)  # as long as the largest block that `save` writes at a time
+ROPE_BASE = 10000.0  # base of the frequencies of the rotary position embedding
 NORM_EPSILON = 1e-5
-LOWEST_FLOAT16 = -65504.0
+LOWEST_FLOAT16 = -65504.0  # the mask of attention scores, also for float32
 
 
 class SparseFile(io.FileIO):
@@ -91,7 +92,12 @@ def value_info(name: str, data_type: int, *shape: int | str) -> onnxwire.ValueIn
 
 @dataclass
 class Decoder:
-    """The graph under construction. Its methods take and return names of tensors."""
+    """The graph under construction. Its methods add nodes; they take and return names of tensors.
+
+    hidden, intermediate, heads: the sizes of the hidden state and of the feed-forward network, and the number of
+    attention heads. data_type: the type of the weights. fill: "zero" or "random". name_counts: the numbers of nodes by
+    scope and operator.
+    """
 
     hidden: int
     intermediate: int
@@ -225,7 +231,13 @@ def write_model(
     dtype: str = "float16",
     fill: str = "zero",
 ) -> int:
-    """Write the model and return the size of the file in bytes."""
+    """Write the model and return the size of the file in bytes.
+
+    layers, heads: numbers of layers and attention heads. hidden, intermediate, vocab: the sizes of the hidden state,
+    the feed-forward network and the vocabulary. dtype: "float16" or "float32". fill: the bytes of the weights: "zero"
+    for holes, or "random".
+    Raises ValueError if the hidden size is not a multiple of twice the number of heads.
+    """
     if hidden % (2 * heads):
         raise ValueError(f"hidden size {hidden} is not a multiple of twice the number of heads, {heads}")
     decoder = Decoder(hidden, intermediate, heads, DTYPES[dtype], fill)

@@ -7,7 +7,8 @@ from libc.stdint cimport INT32_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, 
 from libc.string cimport memcpy
 
 cdef enum:
-    LANES = 8            # independent sums of float64: vector instructions, and smaller rounding errors
+    # The number of partial sums in float64. They allow vector instructions and reduce rounding errors.
+    LANES = 8
 
 ctypedef fused Number:
     int8_t
@@ -28,7 +29,7 @@ cdef void find_range(const Number* p, Py_ssize_t n, Number* low, Number* high) n
     cdef Py_ssize_t i
     cdef int32_t bits, low_bits = INT32_MAX, high_bits = -INT32_MAX - 1
     if Number is float:
-        # Maps floats to integers in the same order, because compilers vectorize only comparisons of integers.
+        # Map floats to integers in the same order, because compilers vectorize only comparisons of integers.
         for i in range(n):
             bits = (<const int32_t*>p)[i]
             bits ^= bits >> 31 & INT32_MAX
@@ -71,6 +72,7 @@ cdef object sum_numbers(const Number* p, Py_ssize_t n):
         else:
             for i in range(n):
                 if Number is int64_t or Number is uint64_t:
+                    # The sums of the upper and of the lower 32 bits of a block do not overflow.
                     upper_total += <int64_t>(p[i] >> 32)
                     total += <uint32_t>p[i]
                 else:
@@ -100,7 +102,7 @@ def sum_block(const uint8_t[::1] data, str kind):
     data: the aligned bytes of 1 to 2**20 numbers. kind: the numpy type of the numbers, such as "f4" or "u8".
     Returns the minimum, the maximum, the number of zeros, the total, and the sum of the squared distances from the
     mean. The total of integers is exact. If a float is not finite, the total is not finite, and the other results are
-    undefined.
+    undefined. Raises TypeError for any other `kind`.
     """
     cdef Py_ssize_t n = data.shape[0]
     cdef const uint8_t* p = &data[0]

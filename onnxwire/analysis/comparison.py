@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from onnxwire.engine.descriptor import FieldDescriptor
 
-_MAX_ELEMENTS = 24  # of a list, in a text
-_MAX_CHARS = 200  # of a text
+_MAX_ELEMENTS = 24  # maximum number of elements of a list in a text
+_MAX_CHARS = 200  # maximum number of characters of a value in a text
 _MAX_SMALL_BYTES = 1 << 12  # tensors up to this size are compared as messages first
 _STORAGE_FIELDS = {"raw_data", *FIELDS, "external_data", "data_location"}
 """The fields that store the elements of a tensor."""
@@ -44,11 +44,12 @@ class Difference:
     """One difference of two models.
 
     change: the change from the first model to the second. "rewired" means that an input reads another value. "renamed"
-    lists all new names in one difference, if nodes are matched by structure. kind, name: the kind and name of the
-    element that differs: "node", "tensor", "input", "output", "value", "opset", "metadata", "function", "graph",
-    "model", ...
+    lists all new names in one difference, if nodes are matched by structure.
+    kind, name: the kind and name of the element that differs. Kinds are "node", "tensor", "input", "output", "value",
+    "opset", "metadata", "function", "graph", "model", ...
     part: the part of the element that differs, such as "op_type" or "attribute axis"; "" for the whole element. path:
-    the path of an added element in the second model, of any other in the first. old, new: texts for people, or None.
+    the path of an added element in the second model, of any other element in the first. old, new: texts for people, or
+    None.
     distance: the distance of the values of weights; None if they were not compared. names: for "renamed", dicts from
     old to new names under "nodes" and "values".
     """
@@ -115,39 +116,40 @@ class Comparison:
         self._done_bytes = 0
         self._total_bytes = 0
         # The paths of all messages that contain tensors with external data: equal messages can name different files.
-        self._external: set[str] = set()
+        self._external_paths: set[str] = set()
         if weights:
             open_external(old)
         if weights or progress is not None:
             for path, tensor in find_tensors(old):
                 self._total_bytes += tensor_bytes(tensor) if progress is not None else 0
                 if is_external(tensor):
-                    self._external.update(path[:end] for end, sign in enumerate(path) if sign == ".")
+                    self._external_paths.update(path[:end] for end, char in enumerate(path) if char == ".")
 
     def compare(self, old: ModelProto, new: ModelProto) -> Iterator[Difference]:
-        """Compare the models."""
+        """Yield the differences of the models, and report the end of the progress."""
         if self._weights:
             open_external(new)
         with fetch_in_order(_paired_tensors(old, new) if self._weights else ()):
-            yield from self._messages(old, new, "", ("model", "", ""))
-        self._finish()
+            yield from self._compare_messages(old, new, "", ("model", "", ""))
+        self._report_end()
 
-    def _finish(self) -> None:
+    def _report_end(self) -> None:
+        """Report that all bytes were compared."""
         if self._progress is not None:
             self._progress(self._total_bytes, self._total_bytes)
 
-    def _messages(self, old: Any, new: Any, path: str, element: _Element) -> Iterator[Difference]:
+    def _compare_messages(self, old: Any, new: Any, path: str, element: _Element) -> Iterator[Difference]:
         """Compare two messages of one class, field by field."""
-        if self._are_same(old, new, path):
+        if self._skip_equal(old, new, path):
             return
         if isinstance(old, TensorProto):
-            yield from self._tensors(old, new, path, element)
+            yield from self._compare_tensors(old, new, path, element)
             return
         if isinstance(old, SparseTensorProto):
-            yield from self._fields(old, new, path, element, ("dims",))
+            yield from self._compare_fields(old, new, path, element, ("dims",))
             for part in ("values", "indices"):
-                part_element = (element[0], element[1], _join(element[2], part))
-                yield from self._tensors(getattr(old, part), getattr(new, part), f"{path}.{part}", part_element)
+                part_element = (element[0], element[1], _join_parts(element[2], part))
+                yield from self._compare_tensors(getattr(old, part), getattr(new, part), f"{path}.{part}", part_element)
             return
         if isinstance(old, ValueInfoProto) and _value_text(old) != _value_text(new):
             yield Difference("changed", *element, path, _value_text(old), _value_text(new))
@@ -155,34 +157,36 @@ class Comparison:
         if isinstance(old, GraphProto):
             element = ("graph", new.name or old.name, "")
         if isinstance(old, AttributeProto):
-            yield from self._attributes(old, new, path, element)
+            yield from self._compare_attributes(old, new, path, element)
         else:
-            yield from self._fields(old, new, path, element, type(old).DESCRIPTOR.fields_by_name)
+            yield from self._compare_fields(old, new, path, element, type(old).DESCRIPTOR.fields_by_name)
         old_unknown, new_unknown = old._unknown_fields(), new._unknown_fields()
         if old_unknown != new_unknown:
             yield Difference(
                 "changed",
                 *element[:2],
-                _join(element[2], "unknown fields"),
+                _join_parts(element[2], "unknown fields"),
                 path,
-                _count(old_unknown),
-                _count(new_unknown),
+                _byte_count_text(old_unknown),
+                _byte_count_text(new_unknown),
             )
 
-    def _fields(self, old: Any, new: Any, path: str, element: _Element, names: Iterable[str]) -> Iterator[Difference]:
-        """Compare fields of two messages of one class; skip fields that both lack."""
+    def _compare_fields(
+        self, old: Any, new: Any, path: str, element: _Element, names: Iterable[str]
+    ) -> Iterator[Difference]:
+        """Compare the named fields of two messages of one class; skip fields that both lack."""
         present = {*old._present(), *new._present()}
         for name in names:
             if name not in present:
                 continue
             field = type(old).DESCRIPTOR.fields_by_name[name]
             field_path = f"{path}.{name}" if path else name
-            part = (element[0], element[1], _join(element[2], name))
+            part = (element[0], element[1], _join_parts(element[2], name))
             if field.is_repeated and field.message_type is not None:
                 if name == "node":
-                    yield from self._nodes(old.node, new.node, field_path)
+                    yield from self._compare_nodes(old.node, new.node, field_path)
                 else:
-                    yield from self._elements(old, new, field, field_path, element)
+                    yield from self._compare_elements(old, new, field, field_path, element)
             elif field.is_repeated:
                 old_values, new_values = getattr(old, name), getattr(new, name)
                 if not _are_equal(old_values, new_values):
@@ -191,33 +195,38 @@ class Comparison:
             elif field.message_type is not None:
                 is_present = old.HasField(name), new.HasField(name)
                 if all(is_present):
-                    yield from self._messages(getattr(old, name), getattr(new, name), field_path, part)
+                    yield from self._compare_messages(getattr(old, name), getattr(new, name), field_path, part)
                 elif any(is_present):
                     yield Difference("added" if is_present[1] else "removed", *part, field_path)
             else:
                 # An absent field equals its default, except in a oneof.
                 is_present = old.HasField(name), new.HasField(name)
-                is_choice = field.containing_oneof is not None and is_present[0] != is_present[1]
-                if is_choice or (any(is_present) and not _are_equal(getattr(old, name), getattr(new, name))):
+                is_other_choice = field.containing_oneof is not None and is_present[0] != is_present[1]
+                if is_other_choice or (any(is_present) and not _are_equal(getattr(old, name), getattr(new, name))):
                     field_texts = [_field_text(message, field) for message in (old, new)]
                     yield Difference("changed", *part, field_path, field_texts[0], field_texts[1])
 
-    def _elements(
+    def _compare_elements(
         self, old: Any, new: Any, field: FieldDescriptor, path: str, element: _Element
     ) -> Iterator[Difference]:
         """Compare a repeated field. Elements are paired by name, or by index if they have no names."""
         old_elements, new_elements = getattr(old, field.name), getattr(new, field.name)
         kind, key = KEYS.get(field.name, (field.name, None))
-        is_own = field.name in _ELEMENT_KINDS and type(old).DESCRIPTOR.name in _ELEMENT_PARENT_NAMES
+        has_own_kind = field.name in _ELEMENT_KINDS and type(old).DESCRIPTOR.name in _ELEMENT_PARENT_NAMES
 
-        def label(value: Any, index: int) -> _Element:
+        def reported_element(value: Any, index: int) -> _Element:
+            """Return the element that is reported for an element of the field."""
             name = str(index if key is None else key(value))
-            return (kind, name, "") if is_own else (element[0], element[1], _join(element[2], f"{kind} {name}"))
+            return (
+                (kind, name, "")
+                if has_own_kind
+                else (element[0], element[1], _join_parts(element[2], f"{kind} {name}"))
+            )
 
-        # Equal elements at the start are pairs, without a look at their keys.
+        # Equal elements at the start are pairs; their keys need not be computed.
         start = 0
         for old_element, new_element in zip(old_elements, new_elements, strict=False):
-            if not self._are_same(old_element, new_element, path, start):
+            if not self._skip_equal(old_element, new_element, path, start):
                 break
             start += 1
         matches = match_elements(old_elements, new_elements, start, key)
@@ -225,14 +234,16 @@ class Comparison:
         for index, new_index in enumerate(matches, start):
             value, element_path = old_elements[index], f"{path}[{index}]"
             if new_index < 0:
-                yield Difference("removed", *label(value, index), element_path, old=text_of(value))
+                yield Difference("removed", *reported_element(value, index), element_path, old=text_of(value))
             else:
                 is_unmatched[new_index - start] = 0
-                yield from self._same_name_elements(value, new_elements[new_index], element_path, label(value, index))
+                yield from self._compare_pair(
+                    value, new_elements[new_index], element_path, reported_element(value, index)
+                )
         for index, is_added in enumerate(is_unmatched, start):
             if is_added:
                 value = new_elements[index]
-                yield Difference("added", *label(value, index), f"{path}[{index}]", new=text_of(value))
+                yield Difference("added", *reported_element(value, index), f"{path}[{index}]", new=text_of(value))
         if field.name in ("input", "output"):
             # Callers can pass inputs by position, so the order of the inputs matters.
             matched_indexes = [new_index for new_index in matches if new_index >= 0]
@@ -242,38 +253,41 @@ class Comparison:
                     [new_elements[index].name for index in (*range(start), *order)]
                     for order in (matched_indexes, sorted_indexes)
                 ]
-                part = (element[0], element[1], _join(element[2], f"order of {field.name}s"))
+                part = (element[0], element[1], _join_parts(element[2], f"order of {field.name}s"))
                 names = ValueInfoProto.DESCRIPTOR.fields_by_name["name"]
                 texts = [describe_list(names, order, _MAX_ELEMENTS) for order in orders]
                 yield Difference("changed", *part, path, texts[0], texts[1])
 
-    def _same_name_elements(self, old: Any, new: Any, path: str, element: _Element) -> Iterator[Difference]:
-        """Compare two elements of one name; operator sets and entries are compared as a whole."""
+    def _compare_pair(self, old: Any, new: Any, path: str, element: _Element) -> Iterator[Difference]:
+        """Compare two paired elements; operator sets and metadata entries are compared as a whole."""
         name = type(old).DESCRIPTOR.name
         if name == "OperatorSetIdProto":
             # The domain of ONNX's operators is "" or "ai.onnx".
-            is_same = old.version == new.version
+            is_equal = old.version == new.version
         elif name == "StringStringEntryProto":
-            is_same = old == new
+            is_equal = old == new
         else:
-            yield from self._messages(old, new, path, element)
+            yield from self._compare_messages(old, new, path, element)
             return
-        if not is_same:
+        if not is_equal:
             yield Difference("changed", *element, path, text_of(old), text_of(new))
 
-    def _nodes(self, old_nodes: Sequence[NodeProto], new_nodes: Sequence[NodeProto], path: str) -> Iterator[Difference]:
-        # Usually most nodes at the start and at the end are the same.
+    def _compare_nodes(
+        self, old_nodes: Sequence[NodeProto], new_nodes: Sequence[NodeProto], path: str
+    ) -> Iterator[Difference]:
+        """Compare the nodes of two graphs or functions, paired by `pair_nodes`."""
+        # Usually most nodes at the start and at the end are equal.
         start, ends = 0, [len(old_nodes), len(new_nodes)]
-        while start < min(ends) and self._are_same(old_nodes[start], new_nodes[start], path, start):
+        while start < min(ends) and self._skip_equal(old_nodes[start], new_nodes[start], path, start):
             start += 1
-        while start < min(ends) and self._are_same(old_nodes[ends[0] - 1], new_nodes[ends[1] - 1], path, ends[0] - 1):
+        while start < min(ends) and self._skip_equal(old_nodes[ends[0] - 1], new_nodes[ends[1] - 1], path, ends[0] - 1):
             ends = [ends[0] - 1, ends[1] - 1]
         pairs = pair_nodes(old_nodes, new_nodes, range(start, ends[0]), range(start, ends[1]))
         for index in range(start, ends[0]):
             node, node_path = old_nodes[index], f"{path}[{index}]"
             if index in pairs:
                 element = ("node", node_name(node), "")
-                yield from self._messages(node, new_nodes[pairs[index]], node_path, element)
+                yield from self._compare_messages(node, new_nodes[pairs[index]], node_path, element)
             else:
                 yield Difference("removed", "node", node_name(node), "", node_path, old=text_of(node))
         matched_indexes = set(pairs.values())
@@ -282,42 +296,53 @@ class Comparison:
                 node = new_nodes[index]
                 yield Difference("added", "node", node_name(node), "", f"{path}[{index}]", new=text_of(node))
 
-    def _are_same(self, old: Any, new: Any, path: str, index: int | None = None) -> bool:
-        """Return whether two messages are equal; False for large tensors and graphs, which are compared in parts."""
+    def _skip_equal(self, old: Any, new: Any, path: str, index: int | None = None) -> bool:
+        """Return whether two messages are equal, and report their tensors as compared if they are.
+
+        Returns False for large tensors and graphs, which are compared in parts, and for messages with external data.
+        path, index: the path of the old message, or of the list that contains it and its index.
+        """
         is_tensor = isinstance(old, _TENSOR_CLASSES)
         if isinstance(old, _LARGE_CLASSES) or (is_tensor and old.ByteSize() >= _MAX_SMALL_BYTES) or old != new:
             return False
-        if self._external or self._progress is not None:
+        if self._external_paths or self._progress is not None:
             tensors = ((old.values, old.indices) if isinstance(old, SparseTensorProto) else (old,)) if is_tensor else ()
-            if any(map(is_external, tensors)) or (path if index is None else f"{path}[{index}]") in self._external:
+            if (
+                any(map(is_external, tensors))
+                or (path if index is None else f"{path}[{index}]") in self._external_paths
+            ):
                 return False
             if self._progress is not None:
                 self._report(sum(map(tensor_bytes, tensors)))
         return True
 
-    def _attributes(
+    def _compare_attributes(
         self, old: AttributeProto, new: AttributeProto, path: str, element: _Element
     ) -> Iterator[Difference]:
+        """Compare two attributes of one name: in one difference if their texts show the change, else field by field."""
         names = sorted({*old._present(), *new._present()} - {"name", "doc_string", "type"} - self.skipped_fields)
         texts = [text_of(attribute) for attribute in (old, new)]
-        values = self._fields(old, new, path, element, names)
+        values = self._compare_fields(old, new, path, element, names)
         if old.type == new.type and (texts[0] == texts[1] or _NESTED_FIELDS.intersection(names)):
             # The text of the attribute does not show the differences.
             yield from values
         elif texts[0] != texts[1] and next(values, None) is not None:
             yield Difference("changed", *element, path, texts[0], texts[1])
         else:
-            yield from self._fields(old, new, path, element, ["type"])
-        yield from self._fields(old, new, path, element, ["doc_string"])
+            yield from self._compare_fields(old, new, path, element, ["type"])
+        yield from self._compare_fields(old, new, path, element, ["doc_string"])
 
-    def _tensors(self, old: TensorProto, new: TensorProto, path: str, element: _Element) -> Iterator[Difference]:
+    def _compare_tensors(
+        self, old: TensorProto, new: TensorProto, path: str, element: _Element
+    ) -> Iterator[Difference]:
+        """Compare two tensors: the fields without elements, the type and shape, and the values."""
         types = [f"{name_of(tensor.data_type)} {list(tensor.dims)}" for tensor in (old, new)]
         names = [
             field.name
             for field in type(old).DESCRIPTOR.fields
             if field.name not in {"dims", "data_type", *_STORAGE_FIELDS}
         ]
-        yield from self._fields(old, new, path, element, names)
+        yield from self._compare_fields(old, new, path, element, names)
         is_comparable = self._weights and list(old.dims) == list(new.dims) and old.segment == new.segment
         weight_distance = None
         if is_comparable and (is_external(old) or not _is_small(old) or old != new):
@@ -330,12 +355,13 @@ class Comparison:
         elif self._progress is not None:
             self._report(tensor_bytes(old))
         if types[0] != types[1]:
-            part = (element[0], element[1], _join(element[2], "type"))
+            part = (element[0], element[1], _join_parts(element[2], "type"))
             yield Difference("changed", *part, path, types[0], types[1], weight_distance)
         elif weight_distance is not None and weight_distance.different:
             yield Difference("changed", *element, path, distance=weight_distance)
 
     def _report(self, n_bytes: int) -> None:
+        """Report that a number of further bytes were compared."""
         self._done_bytes = min(self._done_bytes + n_bytes, self._total_bytes)
         if self._progress is not None:
             self._progress(self._done_bytes, self._total_bytes)
@@ -345,22 +371,25 @@ def _paired_tensors(old: ModelProto, new: ModelProto) -> Iterator[tuple[TensorPr
     """Yield the pairs of tensors of one name, type and shape in the order of their comparison, for remote models."""
     if old._document.memory is None and new._document.memory is None:
         return
-    new_tensors = {_key(path, tensor): tensor for path, tensor in find_tensors(new)}
+    new_tensors = {_pair_key(path, tensor): tensor for path, tensor in find_tensors(new)}
     for path, tensor in find_tensors(old):
-        new_tensor = new_tensors.get(_key(path, tensor))
+        new_tensor = new_tensors.get(_pair_key(path, tensor))
         if new_tensor is not None:
             yield tensor, new_tensor
 
 
-def _key(path: str, tensor: TensorProto) -> tuple[object, ...]:
+def _pair_key(path: str, tensor: TensorProto) -> tuple[object, ...]:
+    """Return a key that the tensors of a pair share."""
     return tensor.name or path, tensor.data_type, *tensor.dims
 
 
 def _is_small(tensor: TensorProto) -> bool:
+    """Return whether the payload of a tensor is small."""
     return tensor_bytes(tensor) < _MAX_SMALL_BYTES
 
 
-def _join(prefix: str, part: str) -> str:
+def _join_parts(prefix: str, part: str) -> str:
+    """Return the name of a part in another part: "attribute axis" and "t" become "attribute axis t"."""
     return f"{prefix} {part}" if prefix else part
 
 
@@ -369,8 +398,9 @@ def match_elements(
 ) -> Sequence[int]:
     """Return the index in `new_elements` of the partner of each element of `old_elements` from `start` on, or -1.
 
-    The nth element with a key is paired with the nth one with that key. A hostile model has millions of elements of two
-    bytes, so no object is made for each.
+    key: returns the key of an element; None to pair elements by index. The nth element with a key is paired with the
+    nth new element with that key. A hostile model can have millions of elements of two bytes, so the result is an
+    array without an object for each element.
     """
     n_old, n_new = len(old_elements), len(new_elements)
     if key is None:
@@ -402,8 +432,9 @@ def pair_nodes(
 ) -> dict[int, int]:
     """Pair nodes of one name, then nodes with the same outputs, then nodes with the same first output.
 
-    Of several nodes of one name, those with the same outputs are pairs. Nodes without a name and outputs are pairs if
-    they are equal.
+    old_indexes, new_indexes: the indexes of the nodes to pair. Of several nodes of one name, those with the same
+    operator and outputs are paired first, then those with the same operator. Nodes without a name and without outputs
+    are paired if they are equal. Returns the index of the new node by the index of the old node.
     """
     pairs: dict[int, int] = {}
     paired_indexes: set[int] = set()
@@ -430,7 +461,7 @@ def pair_nodes(
 
 
 def node_name(node: NodeProto) -> str:
-    """Return the name of a node, or a text for one without."""
+    """Return the name of a node, or its operator and outputs if it has no name."""
     return node.name or f"{node.op_type} -> {', '.join(node.output)}"
 
 
@@ -478,6 +509,7 @@ def text_of(element: Any) -> str | None:
 
 
 def _attribute_text(attribute: AttributeProto) -> str:
+    """Return a short text for the value of an attribute."""
     if attribute.ref_attr_name:
         return f"attribute {attribute.ref_attr_name} of the function"
     for field, value in attribute.ListFields():
@@ -497,5 +529,5 @@ def _attribute_text(attribute: AttributeProto) -> str:
     return AttributeProto.AttributeType.Name(attribute.type).lower() if attribute.type else "nothing"
 
 
-def _count(data: bytes) -> str:
+def _byte_count_text(data: bytes) -> str:
     return f"{len(data):,} byte{'' if len(data) == 1 else 's'}"

@@ -9,9 +9,9 @@ from typing import IO, TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Characters that start a formula in a spreadsheet, as ASCII and as full-width characters; and the Unicode categories
-# that a spreadsheet may strip before them, besides spaces: control and format characters. Source: OWASP, CSV Injection.
+# The characters that start a formula in a spreadsheet, in ASCII and full-width form. Source: OWASP, CSV Injection.
 _FORMULA_PREFIXES = "=+-@\uff1d\uff0b\uff0d\uff20"
+# Unicode categories of characters that a spreadsheet may ignore before a formula, like spaces: control and format.
 _IGNORED_CATEGORIES = ("Cc", "Cf")
 
 
@@ -29,6 +29,7 @@ def _escape_formula(cell: Any) -> Any:
 
 
 def _is_formula(text: str) -> bool:
+    """Return whether a spreadsheet may evaluate a text as a formula."""
     if text.startswith(("\t", "\r", "\n")):
         return True
     for char in text:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TYPE_FIELDS = {"data_type", "elem_type", "key_type"}
 """The int32 fields whose values are numbers of TensorProto.DataType."""
-_MAX_BYTES = 100  # bytes of a value that are shown
+_MAX_BYTES = 100  # maximum number of bytes of a bytes field that are shown
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 
 
@@ -32,7 +32,7 @@ def describe_call(node: NodeProto) -> str:
 def describe_type(type: TypeProto, depth: int = 8) -> str:
     """Return a type in ONNX's text notation: float[batch, 3], seq(map(int64, float[])), optional(...).
 
-    An unknown rank is written as [...], types nested deeper than `depth` as "...".
+    An unknown rank is written as [...], and types nested deeper than `depth` as "...".
     """
     kind = type.WhichOneof("value")
     if depth == 0:
@@ -89,9 +89,10 @@ def quote_text(text: str) -> str:
 
 
 def describe_bytes(start: bytes, size: int, max_shown: int = 24) -> str:
-    """Return bytes as quoted text if they are printable UTF-8, else in hexadecimal; with their size if truncated.
+    """Return bytes as quoted text if they are printable UTF-8, else in hexadecimal; add their size if truncated.
 
-    start: the first 4 * max_shown of `size` bytes, or all. max_shown: characters or bytes.
+    start: the first 4 * max_shown of `size` bytes, or all. max_shown: the maximum number of
+    characters or bytes to show.
     """
     text = printable_text(start, size > len(start))
     if text is None:
@@ -106,9 +107,9 @@ def describe_value(
 ) -> str:
     """Return a number, a string or bytes of a field as text.
 
-    value: the value of the attribute, or one of its elements; for a string or bytes also its payload. max_chars: the
-    maximum number of shown characters of a text; of bytes at most 100 are shown. quoted: put strings in quotes; bytes
-    that are text are always quoted.
+    value: the field's value, or an element of a repeated field. A string (in UTF-8) or bytes can also be passed as a
+    buffer. max_chars: the maximum number of characters or bytes to show; of bytes at most 100. with_codes: as for
+    `describe_number`. quoted: whether to put strings in quotes; bytes that are text are always in quotes.
     """
     if not field.is_span:
         return describe_number(field, value, with_codes=with_codes)

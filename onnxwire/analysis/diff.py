@@ -31,19 +31,20 @@ def diff(
     """Yield the differences of two models.
 
     old, new: models, or sources for `load`. weights: whether to compare the values of tensors; without it only their
-    names, types and shapes are compared. progress: called with the bytes of `old`'s tensors that were compared, and
-    their total.
+    names, types and shapes are compared. progress: called with the number of compared bytes of `old`'s tensors, and
+    with the total.
     match: "name" pairs nodes by name, else by the values that they produce. "structure" pairs them by operators,
     attributes, weights and connections, regardless of their names, and reports new names as one difference. "auto"
-    pairs by name, and by structure the nodes that were renamed.
+    works like "structure", but pairs nodes of the same name first, if nodes were renamed; otherwise like "name".
     All other elements are paired by name, key or index. These are not differences: the order of nodes, tensors,
     attributes and entries; an absent field instead of its default value; the field or file that stores a tensor's
     elements. With "name", payloads are compared block by block, first as bytes, and payloads at the same offset of the
     same file are not read. With "structure", each payload is read once. A few blocks are in memory at a time. If both
     sources are one address and the server reports the same strong ETag for both, there are no differences, and the file
-    is not read. The weights of two files on the Hub with the same SHA-256 are not read either.
-    Raises the errors of `load`, DecodeError and TensorError for damage, SourceError for files that cannot be read, and
-    ValueError for any other `match`.
+    is not read. Two files on the Hub with the same SHA-256 have no differences either, unless they have external data
+    in different folders.
+    Raises the errors of `load`, DecodeError and TensorError for damage, SourceError for files that cannot be read,
+    FieldTypeError for messages other than ModelProto, and ValueError for any other `match`.
     """
     from onnxwire.io.load import load
 
@@ -80,20 +81,18 @@ def _is_one_version(old: ModelProto, new: ModelProto) -> bool:
 
 
 def _has_renamed_nodes(old: ModelProto, new: ModelProto) -> bool:
-    """Return whether both main graphs have nodes of one operator without a counterpart of the same name or outputs."""
+    """Return whether both main graphs have nodes of one operator without a counterpart of the same name or output."""
     node_counts = [
         Counter((node.name, tuple(node.output), node.op_type) for node in model.graph.node) for model in (old, new)
     ]
     unmatched = node_counts[0] - node_counts[1], node_counts[1] - node_counts[0]
     if not unmatched[0] or not unmatched[1]:
         return False
-    keys = [
-        ({name for name, _, _ in nodes if name}, {output for _, outputs, _ in nodes for output in outputs if output})
-        for nodes in unmatched
-    ]
-    names, outputs = keys[0][0] & keys[1][0], keys[0][1] & keys[1][1]
+    node_names = [{name for name, _, _ in nodes if name} for nodes in unmatched]
+    value_names = [{output for _, outputs, _ in nodes for output in outputs if output} for nodes in unmatched]
+    names, outputs = node_names[0] & node_names[1], value_names[0] & value_names[1]
     operators = [
-        {operator for name, produced, operator in nodes if name not in names and not outputs.intersection(produced)}
+        {operator for name, values, operator in nodes if name not in names and not outputs.intersection(values)}
         for nodes in unmatched
     ]
     return not operators[0].isdisjoint(operators[1])

@@ -20,21 +20,21 @@ cdef struct Vertex:
     int32_t label            # equal for equal operators, attributes, types and payloads
     int32_t operator         # equal for equal operators and types, whatever the attributes and payloads
     int32_t scope            # index of a Scope
-    int32_t row              # index in the field of its kind; sparse initializers follow the initializers
-    int32_t name             # of the node or value: a number of the interner, as are all names
+    int32_t row              # index in the field of its kind; sparse initializers follow dense ones
+    int32_t name             # of the node or value: a number of the interner, like all names
     int32_t first_output     # index in `outputs`; the outputs end at the first output of the next vertex
     uint8_t kind             # VertexKind
     uint8_t has_notes        # whether its message has fields that do not affect matching, such as doc_string
 
 cdef struct Edge:
-    int32_t consumer
+    int32_t consumer         # a vertex
     int32_t source           # a vertex or NONE; while a scope is read, the name of the source
     int32_t output           # index of the output of the source
-    int32_t slot             # index of an input; the negative number of a key for an output of a nested graph
+    int32_t slot             # index of an input; for an output of a nested graph -1 minus the number of a key
 
 cdef struct Scope:
     # A graph or function. Its path and message are found by way of the enclosing scope.
-    int32_t parent           # index of the enclosing scope; else MAIN, ...
+    int32_t parent           # index of the enclosing scope; MAIN, FUNCTION, ... for a scope that is not nested
     int32_t row              # of the node in the enclosing scope; of a function or training_info in the model
     int32_t attribute        # index of the attribute in the node
     int32_t graph            # index in the attribute's graphs; NONE: its field g
@@ -42,13 +42,13 @@ cdef struct Scope:
 cdef struct Description:
     # An entry of value_info that describes an output of a vertex.
     int32_t output           # index in `outputs`
-    int32_t row
-    int32_t type             # a number, equal for types of equal bytes; NONE: unknown
+    int32_t row              # index in value_info
+    int32_t type             # a number of the interner, equal for types of equal bytes; NONE: unknown
 
 cdef struct AttributeLabel:
     int32_t name
     int32_t index            # in the node
-    int32_t key
+    int32_t key              # the number of `attribute_key`, equal for equal values
 
 
 @final
@@ -65,7 +65,7 @@ cdef class Interner:
 cdef class FlatGraph:
     cdef Interner interner
     cdef readonly object model
-    cdef object digest
+    cdef object digest           # a function that returns a key of a tensor's payload
     cdef Vertex* vertices        # and an empty vertex at the end
     cdef int32_t n, vertices_capacity
     cdef Edge* edges             # in order for each consumer
@@ -80,14 +80,14 @@ cdef class FlatGraph:
     cdef int32_t n_attributes, attributes_capacity
     cdef Names names             # the definitions in the open scopes
     cdef dict attribute_labels   # by the bytes of short attributes: the name, the key, whether there are graphs
-    cdef int32_t message_scope   # the scope that was looked up last, and its message
-    cdef object last_message
+    cdef int32_t message_scope   # the last scope whose message was requested, or NONE
+    cdef object last_message     # the message of message_scope
 
     cdef int check_vertex(self, Py_ssize_t vertex) except -1
     cdef int32_t add_vertex(self, VertexKind kind, int32_t operator, int32_t row, int32_t name) except -1
     cdef int add_output(self, int32_t name) except -1
     cdef int add_edge(self, int32_t consumer, int32_t source, int32_t output, int32_t slot) except -1
-    cdef int32_t add_root(self, message, int32_t parent, int32_t row, int32_t key, bint stays_open=*) except -1
+    cdef int add_root(self, message, int32_t parent, int32_t row, int32_t key, bint stays_open=*) except -1
     cdef int32_t add_scope(self, message, Scope scope, int32_t key) except -1
     cdef int add_inputs(self, scope, int32_t key) except -1
     cdef int add_tensors(self, graph) except -1
@@ -96,7 +96,7 @@ cdef class FlatGraph:
     cdef bint read_node(self, node, int32_t vertex, int32_t* operator) except -1
     cdef bint add_attribute(self, node, int32_t index, const uint8_t* p, uint64_t n) except -1
     cdef int32_t label_of(self, int32_t operator) except -1
-    cdef int define(self, int32_t first) except -1
+    cdef int define(self, int32_t first_vertex) except -1
     cdef int resolve(self, Edge* edge) except -1
     cdef int add_descriptions(self, values) except -1
     cdef int add_graphs(self, attribute, Scope scope, int32_t vertex) except -1

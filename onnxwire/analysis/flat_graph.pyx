@@ -38,7 +38,8 @@ cdef enum:
     ALGORITHM = -3
     FUNCTION = -4
 
-    OF_LABEL = -1            # first numbers of keys of several numbers; a key of an operator starts with its VertexKind
+    # The first number of a key of several numbers; the key of an operator starts with its VertexKind instead.
+    OF_LABEL = -1
     OF_FUNCTION = -2
     OF_TRAINING = -3
     OF_GRAPH = -4
@@ -46,13 +47,14 @@ cdef enum:
     EMPTY = 0                # the number of the empty text
     AI_ONNX = 1              # the number of "ai.onnx", the other name of the domain ""
 
-    MAX_NESTED_GRAPHS = MAX_DEPTH // 3  # each is a message in an attribute in a node
-    MAX_SHORT_BYTES = 256    # of attributes that are cached
-    MAX_SHORT_ATTRIBUTES = 10_000  # the cache is emptied when it is full
-    MAX_STACK_ATTRIBUTES = 30  # of a node, whose label is computed without allocating memory
+    MAX_NESTED_GRAPHS = MAX_DEPTH // 3  # each nested graph is a message in an attribute in a node
+    MAX_SHORT_BYTES = 256    # maximum size of an attribute whose label is cached
+    MAX_SHORT_ATTRIBUTES = 10_000  # size of that cache, which is emptied when it is full
+    MAX_STACK_ATTRIBUTES = 30  # maximum number of attributes of a node whose label is computed on the stack
 
 
 cdef uint64_t tag_of(cls, str field):
+    """Return the tag of a field of strings, bytes or messages."""
     return <uint64_t>cls.DESCRIPTOR.fields_by_name[field].number << 3 | WIRE_LEN
 
 cdef uint64_t NODE_INPUT = tag_of(NodeProto, "input")
@@ -68,6 +70,7 @@ cdef uint64_t NODE_DEVICES = tag_of(NodeProto, "device_configurations")
 cdef uint64_t VALUE_NAME = tag_of(ValueInfoProto, "name")
 cdef uint64_t VALUE_TYPE = tag_of(ValueInfoProto, "type")
 
+# By VertexKind.
 cdef tuple KINDS = ("node", "input", "tensor", "output")
 
 
@@ -107,10 +110,10 @@ cdef class Interner:
 
 @final
 cdef class FlatGraph:
-    """The vertices and edges of a model."""
+    """The vertices and edges of a model. Methods raise IndexError for an index of a vertex that does not exist."""
 
     def __cinit__(self, model, Interner interner not None, digest):
-        """digest: returns a key of a tensor's payload, equal for equal payloads."""
+        """Read a model. digest: returns a key of a tensor's payload, equal for equal payloads."""
         cdef Names outer_names
         cdef int32_t[4] key
         self.model, self.interner, self.digest = model, interner, digest
@@ -126,6 +129,7 @@ cdef class FlatGraph:
         for index, training in enumerate(model.training_info):
             key[0], key[1] = OF_TRAINING, index
             if training.HasField("initialization"):
+                # Unlike the algorithm, the initialization does not see the names of the main graph.
                 outer_names, self.names = self.names, Names()
                 key[2] = INITIALIZATION
                 self.add_root(training.initialization, INITIALIZATION, index, interner.number_of_ints(key, 3))
@@ -193,13 +197,13 @@ cdef class FlatGraph:
 
     @critical_section
     def message(self, Py_ssize_t vertex):
-        """Return the message of a vertex; of an input or output of a function, its name."""
+        """Return the message of a vertex; for an input or output of a function, its name."""
         field, row = self.field_of(vertex)
         return getattr(self.scope_message(self.vertices[vertex].scope), field)[row]
 
     @critical_section
     def field_of(self, Py_ssize_t vertex):
-        """Return the field of its graph or function that contains a vertex's message, and its index."""
+        """Return the field of a graph or function that contains a vertex's message, and the index in that field."""
         self.check_vertex(vertex)
         cdef int32_t row = self.vertices[vertex].row
         cdef int kind = self.vertices[vertex].kind
@@ -216,13 +220,13 @@ cdef class FlatGraph:
 
     @critical_section
     def is_of_root_graph(self, Py_ssize_t vertex):
-        """Return whether a vertex is of the main graph or a training graph, not nested or in a function."""
+        """Return whether a vertex belongs to the main graph or a training graph, not to a nested graph or function."""
         self.check_vertex(vertex)
         return FUNCTION < self.scopes[self.vertices[vertex].scope].parent <= MAIN
 
     @critical_section
     def value_name(self, Py_ssize_t vertex, Py_ssize_t output):
-        """Return the name of an output of a vertex, "" for NONE."""
+        """Return the name of an output of a vertex; "" for the vertex NONE."""
         if vertex == NONE:
             return ""
         self.check_vertex(vertex)
@@ -292,7 +296,7 @@ cdef class FlatGraph:
     # --- Methods that add elements.
 
     cdef int32_t add_vertex(self, VertexKind kind, int32_t operator, int32_t row, int32_t name) except -1:
-        """Add a vertex of the last scope whose label is its operator."""
+        """Add a vertex to the last scope, with its operator as label; return its index."""
         cdef Vertex* vertex
         if self.n + 2 > self.vertices_capacity:
             self.vertices_capacity = grow(<void**>&self.vertices, self.vertices_capacity, sizeof(Vertex))
@@ -308,7 +312,7 @@ cdef class FlatGraph:
         return self.n - 1
 
     cdef int add_output(self, int32_t name) except -1:
-        """Add an output of the last vertex."""
+        """Add an output to the last vertex."""
         if self.n_outputs == self.outputs_capacity:
             self.outputs_capacity = grow(<void**>&self.outputs, self.outputs_capacity, sizeof(int32_t))
         self.outputs[self.n_outputs] = name
@@ -323,9 +327,11 @@ cdef class FlatGraph:
         self.n_edges += 1
         return 0
 
-    cdef int32_t add_root(
-        self, message, int32_t parent, int32_t row, int32_t key, bint stays_open=False
-    ) except -1:
+    cdef int add_root(self, message, int32_t parent, int32_t row, int32_t key, bint stays_open=False) except -1:
+        """Add a graph or function that is not nested.
+
+        key: as for `add_scope`. stays_open: whether graphs that are added later can use its names.
+        """
         self.names.enter(0)
         self.add_scope(message, Scope(parent, row, NONE, NONE), key)
         if not stays_open:
@@ -336,7 +342,8 @@ cdef class FlatGraph:
         """Add the vertices of a graph or function, whose scope of names is open; return the vertex of its first
         output.
 
-        key: identifies a nested graph in its node, or a function; EMPTY for the main graph.
+        key: the number of a key that identifies a nested graph in its node, a training graph or a function; EMPTY for
+        the main graph.
         """
         cdef int32_t first_vertex = self.n, first_edge = self.n_edges, first_node, first_output, i
         cdef int32_t[3] operator
@@ -346,7 +353,7 @@ cdef class FlatGraph:
             self.scopes_capacity = grow(<void**>&self.scopes, self.scopes_capacity, sizeof(Scope))
         self.scopes[self.n_scopes] = scope
         self.n_scopes += 1
-        scope.parent = self.n_scopes - 1  # of the graphs in it
+        scope.parent = self.n_scopes - 1  # from here on, `scope` describes the graphs in this one
         self.add_inputs(message, key)
         if isinstance(message, GraphProto):
             self.add_tensors(message)
@@ -374,6 +381,7 @@ cdef class FlatGraph:
         return first_output
 
     cdef int add_inputs(self, scope, int32_t key) except -1:
+        """Add the inputs of a graph or function. Their operators are types in the main graph, else key and index."""
         cdef int32_t[3] operator
         cdef int32_t number
         operator[0], operator[1] = INPUT, key
@@ -387,6 +395,7 @@ cdef class FlatGraph:
         return 0
 
     cdef int add_tensors(self, graph) except -1:
+        """Add the initializers of a graph: dense, then sparse. Their operators are types and shapes."""
         cdef int32_t[2] operator
         cdef int32_t vertex, name, row = 0
         operator[0] = INITIALIZER
@@ -406,7 +415,7 @@ cdef class FlatGraph:
         return 0
 
     cdef list add_nodes(self, nodes):
-        """Add nodes, with edges whose sources are names. Returns the indexes of those with graphs."""
+        """Add nodes, with edges whose sources are names. Returns the indexes of the nodes with graphs."""
         cdef int32_t row = 0
         cdef View node
         cdef list rows_with_graphs = []
@@ -418,13 +427,13 @@ cdef class FlatGraph:
 
     cdef bint add_node(self, View node, int32_t row) except -1:
         """Add a node; return whether it has graphs."""
-        cdef int32_t[4] operator
+        cdef int32_t[4] operator  # NODE, domain, op_type, overload
         cdef int32_t vertex = self.add_vertex(NODE, EMPTY, row, EMPTY)
         cdef int32_t n_edges = self.n_edges, n_outputs = self.n_outputs
         self.n_attributes = 0
         operator[0], operator[1], operator[2], operator[3] = NODE, EMPTY, EMPTY, EMPTY
         cdef int has_graphs = scan_node(node, self, vertex, operator)
-        if has_graphs == IS_NOT_PLAIN:
+        if has_graphs == IS_NOT_SCANNED:
             self.n_edges = n_edges
             self.n_outputs = self.vertices[vertex + 1].first_output = n_outputs
             self.n_attributes = 0
@@ -436,7 +445,10 @@ cdef class FlatGraph:
         return has_graphs
 
     cdef bint read_node(self, node, int32_t vertex, int32_t* operator) except -1:
-        """Read a node by its fields; return whether it has graphs."""
+        """Read a node through its attributes, edits included; return whether it has graphs.
+
+        operator: receives the numbers of domain, op_type and overload as elements 1 to 3.
+        """
         cdef bint has_graphs = False
         cdef int32_t i
         self.vertices[vertex].name = self.interner.number_of(node.name)
@@ -453,7 +465,7 @@ cdef class FlatGraph:
         return has_graphs
 
     cdef bint add_attribute(self, node, int32_t index, const uint8_t* p, uint64_t n) except -1:
-        """Add an attribute to those of the current node; return whether it has graphs. p, n: its bytes, or NULL."""
+        """Add an attribute to those of the current node; return whether it has graphs. p, n: its n bytes, or NULL."""
         cdef bytes data = PyBytes_FromStringAndSize(<const char*>p, n) if p != NULL and n <= MAX_SHORT_BYTES else None
         cdef AttributeLabel* label
         parts = self.attribute_labels.get(data) if data is not None else None
@@ -501,7 +513,7 @@ cdef class FlatGraph:
                 free(ints)
 
     cdef int define(self, int32_t first_vertex) except -1:
-        """Define the outputs of the vertices of a scope, which are the vertices from `first_vertex` on."""
+        """Define the names of the outputs of a scope's vertices, which are the vertices from `first_vertex` on."""
         cdef int32_t v, i
         self.names.reserve(self.interner.texts.n)
         for v in range(first_vertex, self.n):
@@ -517,7 +529,7 @@ cdef class FlatGraph:
         return 0
 
     cdef int resolve(self, Edge* edge) except -1:
-        """Replace the name in an edge by its source."""
+        """Replace the name in an edge by the vertex and output that the name refers to."""
         cdef Definition* definition = NULL
         if edge.source != EMPTY and edge.source < self.names.n_names:
             definition = self.names.find(edge.source)
@@ -531,7 +543,7 @@ cdef class FlatGraph:
 
     cdef int add_descriptions(self, values) except -1:
         """Add the entries of value_info that describe values of the innermost scope."""
-        cdef int32_t row = -1, name, type
+        cdef int32_t row = -1, name, type, output
         cdef Definition* definition
         cdef View value
         for value in values:
@@ -545,10 +557,10 @@ cdef class FlatGraph:
                     <void**>&self.descriptions, self.descriptions_capacity, sizeof(Description)
                 )
             if definition.kind == DEFINED_BY_NODE:
-                name = self.vertices[definition.node].first_output + definition.source
+                output = self.vertices[definition.node].first_output + definition.source
             else:
-                name = self.vertices[definition.source].first_output
-            self.descriptions[self.n_descriptions] = Description(name, row, type)
+                output = self.vertices[definition.source].first_output
+            self.descriptions[self.n_descriptions] = Description(output, row, type)
             self.n_descriptions += 1
         return 0
 
@@ -564,13 +576,15 @@ cdef class FlatGraph:
         return 0
 
     cdef int add_graph(self, graph, Scope scope, int32_t vertex, int32_t name) except -1:
+        """Add a nested graph, and the edges from its outputs to the node. name: the name of its attribute."""
         cdef int32_t[3] key
-        cdef int32_t output, first_output
+        cdef int32_t graph_key, output, first_output
         key[0], key[1], key[2] = OF_GRAPH, name, scope.graph
-        key[0] = self.interner.number_of_ints(key, 3)
+        graph_key = self.interner.number_of_ints(key, 3)
         self.names.enter(0)
-        first_output = self.add_scope(graph, scope, key[0])
+        first_output = self.add_scope(graph, scope, graph_key)
         self.names.leave()
+        key[0] = graph_key
         for output in range(first_output, self.n):
             key[1] = output - first_output
             self.add_edge(vertex, output, 0, -1 - self.interner.number_of_ints(key, 2))
@@ -578,12 +592,15 @@ cdef class FlatGraph:
 
 
 cdef enum:
-    IS_NOT_PLAIN = 2
+    IS_NOT_SCANNED = 2       # result of `scan_node` for a node that is edited, damaged, or has long strings
 
 
 @critical_section
 cdef int scan_node(View node, FlatGraph graph, int32_t vertex, int32_t* operator) except -1:
-    """Read a node from its bytes: return whether it has graphs, or IS_NOT_PLAIN if `read_node` has to read it."""
+    """Read a node from its bytes; return whether it has graphs, or IS_NOT_SCANNED if `read_node` has to read it.
+
+    operator: as for `read_node`.
+    """
     cdef Interner interner = graph.interner
     cdef Document document
     cdef const uint8_t* p
@@ -592,16 +609,16 @@ cdef int scan_node(View node, FlatGraph graph, int32_t vertex, int32_t* operator
     cdef int32_t slot = 0, index = 0
     cdef bint has_graphs = False, has_doc_string = False, has_other_notes = False
     if not is_unedited(node):
-        return IS_NOT_PLAIN
+        return IS_NOT_SCANNED
     document = <Document>node.document
     p, end = node.start, node.end
-    # The key of an attribute is computed by code that may run other code, which must not close the document.
+    # Computing the key of an attribute may run other code, which must not close the document.
     document.pins += 1
     try:
         while p < end:
             p = read_record(p, end, MAX_DEPTH, &record)
             if p == NULL:
-                return IS_NOT_PLAIN
+                return IS_NOT_SCANNED
             if record.tag & 7 != WIRE_LEN:
                 continue
             if record.tag == NODE_ATTRIBUTE:
@@ -612,7 +629,7 @@ cdef int scan_node(View node, FlatGraph graph, int32_t vertex, int32_t* operator
             elif record.tag == NODE_METADATA or record.tag == NODE_DEVICES:
                 has_other_notes = True
             elif record.n >= LONG_BYTES:
-                return IS_NOT_PLAIN
+                return IS_NOT_SCANNED
             elif record.tag == NODE_INPUT:
                 graph.add_edge(vertex, interner.number(record.value, record.n), 0, slot)
                 slot += 1
@@ -634,7 +651,10 @@ cdef int scan_node(View node, FlatGraph graph, int32_t vertex, int32_t* operator
 
 @critical_section
 cdef int scan_value(View value, Interner interner, int32_t* name, int32_t* type) except -1:
-    """Find the name and the type of a ValueInfoProto. type: a number, equal for equal bytes, or NONE."""
+    """Find the name and the type of a ValueInfoProto as numbers of the interner.
+
+    type: receives NONE if the value has no type, is edited or damaged, or has several or very long types.
+    """
     cdef const uint8_t* p
     cdef const uint8_t* end
     cdef Record record
@@ -660,8 +680,9 @@ cdef int scan_value(View value, Interner interner, int32_t* name, int32_t* type)
 def changed_types(FlatGraph old not None, FlatGraph new not None, const int32_t[::1] new_of not None):
     """Return the values with matching vertices whose entries of value_info may have different types.
 
-    new_of: the match of each vertex of `old`, or NONE. Returns tuples: the vertex, the index of the output, and the
-    indexes of the entries in both models.
+    new_of: the match of each vertex of `old`, or NONE. Returns tuples: the vertex of `old`, the index of its output,
+    and the indexes of the entries in the value_info of `old` and of `new`. Raises IndexError if `new_of` has another
+    length.
     """
     cdef int32_t[::1] old_descriptions, new_descriptions
     cdef int32_t v, i, new_output
@@ -671,7 +692,7 @@ def changed_types(FlatGraph old not None, FlatGraph new not None, const int32_t[
     if old.n_descriptions == 0 or new.n_descriptions == 0:
         return changes
     if new_of.shape[0] != old.n:
-        raise IndexError("new_of has one element per vertex")
+        raise IndexError("new_of must have one element per vertex")
     old_descriptions, new_descriptions = descriptions_by_output(old), descriptions_by_output(new)
     for v in range(old.n):
         if not 0 <= new_of[v] < new.n:
@@ -690,7 +711,7 @@ def changed_types(FlatGraph old not None, FlatGraph new not None, const int32_t[
 
 
 cdef int32_t[::1] descriptions_by_output(FlatGraph graph):
-    """Return the index of the description of each output, or NONE."""
+    """Return, for each output, the index of its description, or NONE."""
     from array import array
 
     cdef int32_t[::1] result = array("i", [NONE]) * graph.n_outputs
@@ -701,7 +722,7 @@ cdef int32_t[::1] descriptions_by_output(FlatGraph graph):
 
 
 cdef int32_t grow(void** data, int32_t capacity, size_t size) except -1:
-    """Grow an array; return its new capacity."""
+    """Enlarge an array of elements of `size` bytes; return its new capacity in elements."""
     if capacity > 0x7FFFFFFF // 2:
         raise MemoryError
     capacity += capacity // 2 + 16

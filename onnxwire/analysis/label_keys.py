@@ -17,17 +17,18 @@ if TYPE_CHECKING:
 
 _SKIPPED_FIELDS = {"name", "g", "graphs"}
 _NUMBER_FIELDS = {"floats", "ints"}
-_MAX_TINY_BYTES = 16  # of an encoded tensor; a reference to external data is longer
+_MAX_TINY_BYTES = 16  # size of an encoded tensor whose key is cached; a reference to external data is longer
 
 
 def attribute_key(attribute: AttributeProto, digest: Callable[[TensorProto], Hashable]) -> bytes:
-    """Return a digest of the value of an attribute, without its graphs.
+    """Return a digest of an attribute without its name and its graphs.
 
     digest: returns a key of a tensor's payload. A NaN is equal to itself, and 0 differs from -0.
     """
     result = blake2b(digest_size=16)
 
     def add(data: Any) -> None:
+        """Add a buffer and its length to the digest."""
         # Without the length before each value, "ab", "c" and "a", "bc" would have one digest.
         view = memoryview(data).cast("B")
         result.update(view.nbytes.to_bytes(8, "little"))
@@ -60,12 +61,13 @@ def tensor_key(tensor: Any, digest: Callable[[TensorProto], Hashable]) -> bytes:
 
 @lru_cache(1024)
 def _tiny_key(is_sparse: bool, encoded: bytes, digest: Callable[[TensorProto], Hashable]) -> bytes:
-    """Return the key of an encoded tensor. A damaged file can have a million that are equal."""
+    """Return the key of an encoded tensor. The cache serves damaged files, which can have a million equal tensors."""
     tensor = (SparseTensorProto if is_sparse else TensorProto).FromString(encoded)
     return repr(_tensor_parts(tensor, digest)).encode()
 
 
 def _tensor_parts(tensor: Any, digest: Callable[[TensorProto], Hashable]) -> tuple[Hashable, ...]:
+    """Return the parts of a tensor's key; the key is their text."""
     if isinstance(tensor, SparseTensorProto):
         parts = (_tensor_parts(part, digest) for part in (tensor.values, tensor.indices))
         return (tuple(tensor.dims), *parts)
@@ -73,6 +75,7 @@ def _tensor_parts(tensor: Any, digest: Callable[[TensorProto], Hashable]) -> tup
 
 
 def _value_key(value: Any, digest: Callable[[TensorProto], Hashable]) -> bytes:
+    """Return a key of a value of an attribute that is neither a float nor a list."""
     if isinstance(value, (TensorProto, SparseTensorProto)):
         return tensor_key(value, digest)
     if isinstance(value, bytes):

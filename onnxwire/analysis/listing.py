@@ -27,7 +27,7 @@ Row = dict[str, Any]
 
 _FILTER = re.compile(r"\s*([a-z_]+)\s*(!=|>=|<=|=|>|<|!~|~)\s*(.*?)\s*", re.DOTALL)
 _SEPARATOR = re.compile(r"[./]|::")
-_BATCH_ROWS = 2_000  # rows that are made from columns at a time
+_BATCH_ROWS = 2_000  # number of rows that are made from columns at a time
 _MAX_DEPTH = 60  # maximum number of parts that a name is split into
 _MAX_BRANCHES = 100_000  # maximum number of branches of a tree; further names are added to existing branches
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -57,6 +57,7 @@ def tensor_rows(message: Message) -> Iterator[Row]:
 
 
 def _payload_field(tensor: TensorProto) -> str:
+    """Return the field that stores the elements of a tensor, or "" if no field does."""
     if is_external(tensor):
         return "external_data"
     if tensor.HasField("raw_data"):
@@ -105,7 +106,8 @@ def _rows_of(columns: Columns) -> Iterator[Row]:
 def value_rows(message: Message, fields: Iterable[str] = ("input", "output", "value_info")) -> Iterator[Row]:
     """List the values with a declared type: name, type (such as float[batch, 3]), role and path.
 
-    fields: the fields of the main graph to list; with "value_info" also the values of subgraphs and functions.
+    fields: the fields of the main graph to list. If "value_info" is one of them, the same fields of subgraphs and
+    functions are listed, too.
     """
     roles = set(fields)
     main_prefix = "graph." if isinstance(message, ModelProto) else ""
@@ -132,6 +134,7 @@ def name_matcher(pattern: str, is_regex: bool = False) -> Callable[[str], bool]:
 
 
 def _search_for(pattern: str) -> Callable[[str], bool]:
+    """Return a function that tests whether a regular expression occurs in a name."""
     search = re.compile(pattern).search
     return lambda name: search(name) is not None
 
@@ -145,9 +148,11 @@ def filter_key(text: str) -> str:
 def row_filter(text: str) -> Callable[[Row], bool]:
     """Return a function that tests a row: `bytes>=1M`, `type=FLOAT16`, `shape=[64,*]`, `name~bias$`.
 
-    text: a key of the row, one of = != < <= > >= ~ !~, and a value; ~ searches for a regular expression. Numbers can
-    have a suffix K, M, G or T for powers of 1024. Other values are compared by = and != as shell patterns.
-    Raises PathError if the text is not a condition; the returned function raises PathError if the row lacks the key.
+    text: a key of the row, one of = != < <= > >= ~ !~, and a value; ~ searches for a regular expression. The key `rank`
+    is the number of dimensions of a shape. Numbers can have a suffix K, M, G or T for powers of 1024. Other values are
+    compared by = and != as shell patterns, by < <= > >= as texts.
+    Raises PathError if the text is not a condition. The returned function raises PathError if the row lacks the key, or
+    if the key is a number and the value is not.
     """
     parts = _FILTER.fullmatch(text)
     if parts is None:
@@ -160,12 +165,13 @@ def row_filter(text: str) -> Callable[[Row], bool]:
     except ValueError:
         number = None
     if comparison in ("~", "!~"):
-        matches = name_matcher(value, True)
+        matches_value = name_matcher(value, True)
     else:
         # Brackets in a shape are literal, unlike brackets in a shell pattern.
-        matches = _search_for(translate(value.replace(" ", "").replace("[", "[[]")))
+        matches_value = _search_for(translate(value.replace(" ", "").replace("[", "[[]")))
 
-    def get(row: Row) -> Any:
+    def cell_of(row: Row) -> Any:
+        """Return the value of the condition's key."""
         if key == "rank" and "shape" in row:
             return len(row["shape"])
         if key not in row:
@@ -173,8 +179,9 @@ def row_filter(text: str) -> Callable[[Row], bool]:
             raise PathError(f"there is no {key} to compare; the keys are {', '.join(keys)}", text)
         return row[key]
 
-    def fulfils(row: Row) -> bool:
-        cell = get(row)
+    def is_accepted(row: Row) -> bool:
+        """Return whether a row fulfils the condition."""
+        cell = cell_of(row)
         if cell is None and number is not None:
             return comparison == "!="
         if isinstance(cell, int | float) and comparison not in ("~", "!~"):
@@ -184,10 +191,10 @@ def row_filter(text: str) -> Callable[[Row], bool]:
         cell_text = "" if cell is None else str(cell)
         if comparison in ("<", "<=", ">", ">="):
             return _COMPARISONS[comparison](cell_text, value)
-        is_match = matches(cell_text if comparison in ("~", "!~") else cell_text.replace(" ", ""))
+        is_match = matches_value(cell_text if comparison in ("~", "!~") else cell_text.replace(" ", ""))
         return is_match != comparison.startswith("!")
 
-    return fulfils
+    return is_accepted
 
 
 def sort_rows(rows: list[Row], key: str) -> list[Row]:
@@ -200,6 +207,7 @@ def sort_rows(rows: list[Row], key: str) -> list[Row]:
 
 
 def _natural_key(text: str) -> list[tuple[int, int, str]]:
+    """Return a sort key that compares runs of digits as numbers: (1, number, "") for a run, (0, 0, text) between."""
     parts = re.split(r"(\d+)", text)
     return [(1, int(part), "") if i % 2 else (0, 0, part) for i, part in enumerate(parts)]
 
@@ -208,8 +216,8 @@ def _natural_key(text: str) -> list[tuple[int, int, str]]:
 class Branch:
     """The tensors whose names have the same prefix.
 
-    name: the last part of the prefix. bytes: the size of all payloads in this branch and below; count: the number of
-    tensors there. children: the branches below, by the next part of the name.
+    name: the last part of the prefix. bytes: the size of all payloads in this branch and its descendants. count: the
+    number of tensors in them. children: the branches below, by the next part of the name.
     """
 
     name: str
@@ -232,23 +240,23 @@ def name_tree(rows: Iterable[Row]) -> Branch:
     """
     root = Branch("")
     branches: list[tuple[Branch, Branch]] = []  # parent and branch, parents first
-    prefix, parent, depth = "", root, 0  # of the previous name
+    prefix, parent, depth = "", root, 0  # prefix of the previous name, its branch, and its number of parts
     for row in rows:
         name = row["name"] or row["path"]
-        # Most names have the prefix of the previous one, which is not split again.
+        # Most names have the prefix of the previous name; that prefix is not split again.
         end = len(prefix)
         last_separator = end if depth == _MAX_DEPTH else max(name.rfind("."), name.rfind("/"), name.rfind("::"))
         if end and end == last_separator and name.startswith(prefix) and _SEPARATOR.match(name, end):
-            branch = _child(parent, name[end:], branches)
+            branch = _get_or_add_child(parent, name[end:], branches)
         else:
             *parts, last_part = _name_parts(name)
             parent = root
             for part in parts:
-                parent = _child(parent, part, branches)
+                parent = _get_or_add_child(parent, part, branches)
             prefix, depth = name[: len(name) - len(last_part)], len(parts)
             if prefix.endswith(":"):  # the next name may be split at another position
                 prefix = ""
-            branch = _child(parent, last_part, branches)
+            branch = _get_or_add_child(parent, last_part, branches)
         branch.bytes += row["bytes"]
         branch.count += 1
     for parent, branch in reversed(branches):
@@ -258,8 +266,8 @@ def name_tree(rows: Iterable[Row]) -> Branch:
     return root
 
 
-def _child(branch: Branch, part: str, branches: list[tuple[Branch, Branch]]) -> Branch:
-    """Return the child of a branch, added if it is absent; with too many branches, the branch itself."""
+def _get_or_add_child(branch: Branch, part: str, branches: list[tuple[Branch, Branch]]) -> Branch:
+    """Return a child of a branch, and add it if it is absent; if there are too many branches, return the branch."""
     child = branch.children.get(part)
     if child is None:
         if len(branches) == _MAX_BRANCHES:
@@ -270,7 +278,7 @@ def _child(branch: Branch, part: str, branches: list[tuple[Branch, Branch]]) -> 
 
 
 def _name_parts(name: str) -> list[str]:
-    """Return the parts of a name, each but the first with the separator before it."""
+    """Return the parts of a name; each part after the first starts with its separator."""
     ends = [match.start() for match in _SEPARATOR.finditer(name) if match.start()][:_MAX_DEPTH]
     return [name[start:end] for start, end in zip([0, *ends], [*ends, len(name)], strict=True)]
 

@@ -40,8 +40,8 @@ def defined_names(scope: Scope, names: NameFilter | None = None) -> set[str]:
 def definitions(scope: Scope) -> tuple[dict[str, int], dict[str, int], Producers]:
     """Resolve each name of a graph or function by the rules of `index/names`.
 
-    Returns three mappings without common names: the indexes, by name, of inputs, of initializers (sparse ones after the
-    others) and of the nodes that produce a value.
+    Returns three mappings without common names: the indexes, by name, of inputs, of initializers (sparse ones after
+    dense ones) and of the nodes that produce a value.
     """
     inputs, initializers, _ = _definitions_in(scope)
     input_indexes, initializer_indexes, _ = definitions_of(inputs, initializers, ())
@@ -79,7 +79,7 @@ def graphs_of(node: NodeProto) -> Iterator[GraphProto]:
 def captured_names(node: NodeProto) -> list[str]:
     """Return the names that graphs in a node's attributes use but do not define: values of enclosing graphs.
 
-    Each is listed once, in order of first use. Raises DecodeError for messages nested more than 100 deep.
+    Each name is listed once, in order of first use. Raises DecodeError for messages nested more than 100 deep.
     """
     if not node.attribute:
         return []
@@ -90,7 +90,10 @@ def captured_names(node: NodeProto) -> list[str]:
 
 
 def _free_names(node: NodeProto, order: dict[str, int], depth: int) -> set[str]:
-    """Return the captured names as a set, and number new ones in `order`. depth: the further levels allowed."""
+    """Return the captured names as a set, and number new names in `order`.
+
+    depth: the number of further levels of nested graphs that are allowed.
+    """
     captured: set[str] = set()
     for graph in graphs_of(node):
         if depth == 0:

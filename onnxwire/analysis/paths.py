@@ -72,7 +72,7 @@ def resolve(message: Message, path: str) -> Resolved:
     """
     kind, colon, remainder = path.partition(":")
     if colon and kind in _KINDS:
-        resolved, remainder = _by_name(message, kind, remainder, path)
+        resolved, remainder = _resolve_name(message, kind, remainder, path)
     elif colon and re.fullmatch(r"[a-z]+", kind):
         kinds = ", ".join(f"{name}:" for name in _KINDS)
         raise _error(message, path, f"unknown prefix '{kind}:'; the prefixes are {kinds}")
@@ -82,15 +82,15 @@ def resolve(message: Message, path: str) -> Resolved:
         if resolved.index is not None:
             raise _error(message, path, f"nothing can follow the elements of a tensor, so {remainder!r} is wrong")
         if remainder.startswith("["):
-            content, remainder = _bracket(message, path, remainder)
-            resolved = _element(message, path, resolved, content)
+            content, remainder = _parse_bracket(message, path, remainder)
+            resolved = _resolve_element(message, path, resolved, content)
         else:
             step = _FIELD.match(remainder)
             if step is None or (resolved.path and not remainder.startswith(".")):
                 _raise_if_name(message, path, resolved)
                 raise _error(message, path, f"{remainder!r} is not a step; write .field or [index]")
             remainder = remainder[step.end() :]
-            resolved = _field(message, path, resolved, step[1])
+            resolved = _resolve_field(message, path, resolved, step[1])
     return resolved
 
 
@@ -105,7 +105,7 @@ def _raise_if_name(root: Message, path: str, resolved: Resolved) -> None:
     kinds = []
     for kind in _KINDS:
         try:
-            _, remainder = _by_name(root, kind, path, path)
+            _, remainder = _resolve_name(root, kind, path, path)
         except PathError:
             continue
         kinds += [f"{kind}:{path}"] if not remainder or remainder[0] in ".[" else []
@@ -113,7 +113,7 @@ def _raise_if_name(root: Message, path: str, resolved: Resolved) -> None:
         raise _error(root, path, f"this is a name; write {' or '.join(kinds)}")
 
 
-def _field(root: Message, path: str, resolved: Resolved, name: str) -> Resolved:
+def _resolve_field(root: Message, path: str, resolved: Resolved, name: str) -> Resolved:
     """Resolve a field of the current message."""
     message = resolved.value
     if not isinstance(message, Message):
@@ -143,10 +143,10 @@ def _field(root: Message, path: str, resolved: Resolved, name: str) -> Resolved:
     return Resolved(location, value, message, field)
 
 
-def _bracket(root: Message, path: str, text: str) -> tuple[str | tuple[IndexItem, ...], str]:
+def _parse_bracket(root: Message, path: str, text: str) -> tuple[str | tuple[IndexItem, ...], str]:
     """Return the name or index in the brackets at the start of a text, and the text after them."""
     if text.startswith('["'):
-        name, end = _quoted(root, path, text, 1)
+        name, end = _parse_quoted(root, path, text, 1)
         if not text.startswith("]", end):
             raise _error(root, path, f"there is no ] after {text[:end]!r}")
         return name, text[end + 1 :]
@@ -159,7 +159,7 @@ def _bracket(root: Message, path: str, text: str) -> tuple[str | tuple[IndexItem
     return content if index is None else index, remainder
 
 
-def _quoted(root: Message, path: str, text: str, start: int) -> tuple[str, int]:
+def _parse_quoted(root: Message, path: str, text: str, start: int) -> tuple[str, int]:
     """Return a name in double quotes, with the escapes of JSON, and its end."""
     try:
         name, end = JSONDecoder().raw_decode(text, start)
@@ -183,7 +183,7 @@ def parse_index(text: str) -> tuple[IndexItem, ...] | None:
     return tuple(parts)
 
 
-def _element(root: Message, path: str, resolved: Resolved, content: str | tuple[IndexItem, ...]) -> Resolved:
+def _resolve_element(root: Message, path: str, resolved: Resolved, content: str | tuple[IndexItem, ...]) -> Resolved:
     """Resolve one or several elements of the current value."""
     value = resolved.value
     if isinstance(value, TensorProto):
@@ -195,7 +195,7 @@ def _element(root: Message, path: str, resolved: Resolved, content: str | tuple[
             index = _index_of(root, path, resolved, content)
         elif len(content) == 1 and not isinstance(content[0], EllipsisType):
             if isinstance(content[0], slice):
-                return _slice(root, path, resolved, content[0])
+                return _resolve_slice(root, path, resolved, content[0])
             index = content[0]
         else:
             raise _error(root, path, f"{resolved.path} has one dimension; choose one element, or several as [0:4]")
@@ -220,7 +220,8 @@ def _field_names(message: Message) -> Iterable[str]:
     return message.DESCRIPTOR.fields_by_name
 
 
-def _slice(root: Message, path: str, resolved: Resolved, part: slice) -> Resolved:
+def _resolve_slice(root: Message, path: str, resolved: Resolved, part: slice) -> Resolved:
+    """Resolve a slice of the elements of the current value."""
     if part.step == 0:
         raise _error(root, path, "the step of a slice can't be 0")
     value = resolved.value
@@ -253,6 +254,7 @@ def _index_of(root: Message, path: str, resolved: Resolved, name: str) -> int:
 
 
 def _key_of(descriptor: Descriptor) -> str | None:
+    """Return the field that identifies the elements of a message type, or None."""
     return next((key for key in _KEYS if key in descriptor.fields_by_name), None)
 
 
@@ -274,16 +276,17 @@ A function is called only if the functions before it yield no message of this na
 """
 
 
-def _by_name(root: Message, kind: str, text: str, path: str) -> tuple[Resolved, str]:
-    """Find the message whose name is at the start of a text; return it and the text after the name.
+def _resolve_name(root: Message, kind: str, text: str, path: str) -> tuple[Resolved, str]:
+    """Find the message whose name is at the start of a text; return the message and the text after the name.
 
     The main graph is searched first. A message of the same name in another graph can only be addressed by its path.
     """
     if text.startswith('"'):
-        name, end = _quoted(root, path, text, 0)
+        name, end = _parse_quoted(root, path, text, 0)
         ends = {name: end}
     else:
         # A name can contain dots and brackets, so every prefix can be the name; the longest existing prefix is used.
+        # `ends` maps each prefix that may be the name to its end.
         ends = {text[:end]: end for end in [*(match.start() for match in re.finditer(r"[.\[]", text)), len(text)]}
         ends.pop("", None)
     for stage in _KINDS[kind](root):
@@ -315,7 +318,7 @@ def _resolve_existing(root: Message, path: str, value: Any) -> Resolved:
     return Resolved(path, value, parent, parent.DESCRIPTOR.fields_by_name.get(name), int(index) if index else None)
 
 
-def _in_field(root: Message, *fields: str) -> Iterator[Named]:
+def _messages_in_field(root: Message, *fields: str) -> Iterator[Named]:
     """Yield the named messages in fields of a graph, or of the main graph of a model."""
     graph, prefix = (root.graph, "graph.") if isinstance(root, ModelProto) else (root, "")
     for field in fields:
@@ -324,17 +327,19 @@ def _in_field(root: Message, *fields: str) -> Iterator[Named]:
                 yield f"{prefix}{field}[{index}]", message, [message.name]
 
 
-def _in_any_graph(root: Message, cls: type[Message]) -> Iterator[Named]:
+def _messages_of_class(root: Message, cls: type[Message]) -> Iterator[Named]:
+    """Yield the messages of a class at any depth."""
     for path, message in Search(root, [cls]):
         yield path, message, [message.name]  # type: ignore[attr-defined]
 
 
 def _nodes_by_output(root: Message) -> Iterator[Named]:
+    """Yield all nodes; their names are their outputs."""
     for path, node in Search(root, [NodeProto]):
         yield path, node, list(node.output)
 
 
-def _constants(root: Message) -> Iterator[Named]:
+def _constant_tensors(root: Message) -> Iterator[Named]:
     """Yield the tensors of Constant nodes; their names are the outputs of the node."""
     for path, node in Search(root, [NodeProto]):
         if node.op_type == "Constant":
@@ -344,26 +349,27 @@ def _constants(root: Message) -> Iterator[Named]:
 
 
 def _functions(root: Message) -> Iterator[Named]:
+    """Yield all functions; each has a name with its domain and a name without."""
     for path, function in Search(root, [FunctionProto]):
         yield path, function, [f"{function.domain}.{function.name}", function.name]
 
 
 _KINDS: dict[str, Callable[[Message], _SearchStages]] = {
     "node": lambda root: [
-        lambda: _in_field(root, "node"),
-        lambda: _in_any_graph(root, NodeProto),
+        lambda: _messages_in_field(root, "node"),
+        lambda: _messages_of_class(root, NodeProto),
         lambda: _nodes_by_output(root),
     ],
     "tensor": lambda root: [
-        lambda: _in_field(root, "initializer"),
-        lambda: _in_any_graph(root, TensorProto),
-        lambda: _constants(root),
+        lambda: _messages_in_field(root, "initializer"),
+        lambda: _messages_of_class(root, TensorProto),
+        lambda: _constant_tensors(root),
     ],
-    "input": lambda root: [lambda: _in_field(root, "input")],
-    "output": lambda root: [lambda: _in_field(root, "output")],
+    "input": lambda root: [lambda: _messages_in_field(root, "input")],
+    "output": lambda root: [lambda: _messages_in_field(root, "output")],
     "value": lambda root: [
-        lambda: _in_field(root, "input", "output", "value_info"),
-        lambda: _in_any_graph(root, ValueInfoProto),
+        lambda: _messages_in_field(root, "input", "output", "value_info"),
+        lambda: _messages_of_class(root, ValueInfoProto),
     ],
     "function": lambda root: [lambda: _functions(root)],
 }

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from onnxwire.engine.descriptor import Descriptor
     from onnxwire.engine.document import Document
 
-_MAX_NUMBERS = 16  # numbers of a packed run that are shown
-_SAMPLE_BYTES = 256  # bytes that are read to distinguish text from a message
-_SIZE_BY_WIRE_TYPE = {WIRE_FIXED32: 4, WIRE_FIXED64: 8}
+_MAX_NUMBERS = 16  # maximum number of numbers of a packed run that are shown
+_SAMPLE_BYTES = 256  # number of bytes that are read to distinguish text from a message
+_MAX_GUESSED_NUMBER = 1 << 16  # bytes with higher field numbers are probably not a message
+_SIZE_BY_WIRE_TYPE = {WIRE_FIXED32: 4, WIRE_FIXED64: 8}  # in bytes
 
 
 class Record(NamedTuple):
@@ -50,21 +51,23 @@ def is_message(document: Document, start: int, end: int) -> bool:
         return False
     while start < end:
         number, _, _, after, _ = read_record(document, start, end)
-        if after is None or number > 1 << 16:
+        if after is None or number > _MAX_GUESSED_NUMBER:
             return False
         start = after
     return True
 
 
 def read(document: Document, table: Descriptor | None, offset: int, end: int, *, in_group: bool = False) -> Record:
-    """Read the record at an offset of a document. table: the table of the message, or None; other parameters as for
-    `read_record`."""
+    """Read the record at an offset of a document.
+
+    table: the table of the message, or None. The other parameters are those of `read_record`.
+    """
     number, wire, value, after, raw = read_record(document, offset, end, in_group)
     return Record(find_row(table, number, wire), offset, number, wire, value, after, raw)
 
 
 def walk(document: Document, table: Descriptor | None, start: int, end: int) -> Iterator[Record]:
-    """Yield the records of a message between two offsets of a document; raises DecodeError at a damaged one."""
+    """Yield the records of a message between two offsets of a document; raises DecodeError at a damaged record."""
     for offset, number, wire, value, after, raw in walk_records(document, start, end):
         yield Record(find_row(table, number, wire), offset, number, wire, value, after, raw)
 

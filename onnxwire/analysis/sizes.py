@@ -20,4 +20,7 @@ def size_text(n: int) -> str:
 def parse_size(text: str) -> int | None:
     """Parse a number of bytes such as 4096, 64K or 2GiB, in powers of 1024; return None for other texts."""
     match = _SIZE.fullmatch(text)
-    return None if match is None else int(match[1]) << 10 * " KMGT".index(match[2].upper() or " ")
+    if match is None:
+        return None
+    power = " KMGT".index(match[2].upper() or " ")  # of 1024
+    return int(match[1]) << 10 * power

@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-_FETCHED_ELEMENTS = 1 << 22  # of a tensor on a server, fetched at once
-_MAX_CACHED_BYTES = 1 << 28  # total size of remote tensors that are cached between the two passes
+_FETCHED_ELEMENTS = 1 << 22  # number of elements of a tensor on a server that are fetched at once
+_MAX_CACHED_BYTES = 1 << 28  # maximum total size of remote tensors that are cached between the two passes
 BLOCK_ELEMENTS = 1 << 16
 """The number of elements that are measured at a time; a block of this size fits the processor's cache."""
 MAX_TENSORS = 100_000
 """The maximum number of tensors in one call. No real model has more, but a damaged file can, in two bytes each."""
 MAX_PATH_CHARS = 1 << 24
-"""The maximum number of characters in their paths. In graphs nested 30 deep, a tensor of 2 bytes has a path of 750
-characters."""
-_TASK_ELEMENTS = 64 * BLOCK_ELEMENTS  # elements that a thread claims at a time
+"""The maximum number of characters in the paths of the tensors of one call. In graphs nested 30 deep, a tensor of 2
+bytes has a path of 750 characters."""
+_TASK_ELEMENTS = 64 * BLOCK_ELEMENTS  # number of elements that a thread claims at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
     """The numbers of elements in equally wide ranges.
 
-    low, high: the start of the first range and the end of the last one, which contains `high`. counts: the number of
+    low, high: the start of the first range and the end of the last range, which contains `high`. counts: the number of
     elements in each range, from low to high. Integers with fewer different values than requested ranges have one range
     per value, which starts at the value.
     """
@@ -57,7 +57,7 @@ class Histogram:
 
     @property
     def edges(self) -> list[float]:
-        """The ends of the ranges: one more than counts."""
+        """The boundaries of the ranges in ascending order, len(counts) + 1 numbers."""
         bins = len(self.counts)
         width = (self.high - self.low) / bins
         if math.isinf(width):
@@ -113,18 +113,18 @@ def measure(
 
     tensor: a tensor of any data type but STRING. index: see `TensorProto.read`. bins: the number of ranges of the
     histogram, 0 for none; with a histogram the tensor is read twice, the first time for its range. threads, progress:
-    as for `measure_all`.
+    as for `measure_all`; not used with an index.
     Memory: a few blocks per thread.
     Raises TensorError for strings and damaged tensors, like `TensorProto.numpy`, and IndexError, like `read`.
     """
     if index is None:
-        return _Pass([tensor], bins, threads, progress).run()[0]
+        return _Measurement([tensor], bins, threads, progress).run()[0]
     _reject_strings(tensor)
     storage = Storage(tensor)
 
     def blocks() -> Iterator[Array]:
         for part in split_index(index, storage.shape, _FETCHED_ELEMENTS if storage.is_remote else BLOCK_ELEMENTS):
-            yield _numbers(tensor.read(part).reshape(-1), storage.data_type)
+            yield _to_numbers(tensor.read(part).reshape(-1), storage.data_type)
 
     moments = _measure_blocks(blocks())
     counter = _Counter.for_range(moments, bins)
@@ -143,10 +143,10 @@ def measure_all(
 ) -> list[TensorStatistics]:
     """Measure every tensor of a message, at any depth, on all cores.
 
-    source: a model or another message, or tensors with their paths. bins: as for `measure`. threads: their number, by
-    default one per core. progress: called with the bytes of payload measured so far and their total, from any thread,
-    one call at a time.
-    The result does not depend on the number of threads. Payloads are read, not mapped, each once, or twice with bins.
+    source: a model or another message, or tensors with their paths. bins: as for `measure`. threads: the number of
+    threads, by default one per core. progress: called with the number of measured payload bytes and the total, from any
+    thread, one call at a time; the total grows when payloads are read a second time for histograms.
+    The result does not depend on the number of threads. Payloads are read, not mapped.
     Returns one entry per tensor in document order. Raises TensorError for a damaged tensor, and for more than
     MAX_TENSORS tensors or MAX_PATH_CHARS characters of paths.
     """
@@ -159,7 +159,7 @@ def measure_all(
             raise TensorError(f"there are more than {limits}, the limit of one call; choose some tensors")
         tensors.append((path, tensor))
     numeric_tensors = [tensor for _, tensor in tensors if tensor.data_type != STRING.number]
-    results = iter(_Pass(numeric_tensors, bins, threads, progress).run())
+    results = iter(_Measurement(numeric_tensors, bins, threads, progress).run())
     return [
         TensorStatistics(describe(tensor, path), next(results) if tensor.data_type != STRING.number else None)
         for path, tensor in tensors
@@ -173,13 +173,16 @@ def _reject_strings(tensor: TensorProto) -> None:
 
 
 class _Reader:
-    """Reads the elements of a tensor, a block at a time."""
+    """Reads the elements of a tensor, a block at a time.
+
+    count: the number of elements. n_pending: the number of tasks of the current pass that are not finished.
+    """
 
     def __init__(self, tensor: TensorProto) -> None:
         _reject_strings(tensor)
         self._reader = BlockReader(Storage(tensor))
         self.count = self._reader.count
-        self.n_pending = 0  # number of remaining tasks
+        self.n_pending = 0
 
     @property
     def is_remote(self) -> bool:
@@ -192,21 +195,21 @@ class _Reader:
         return self._reader.data_type.count_bytes(elements)
 
     def blocks(self, start: int, end: int, buffer: bytearray) -> Iterator[Array]:
-        """Yield the elements between two indexes as numbers; a block is valid until the next one."""
+        """Yield the elements between two indexes as numbers; a block is valid until the next is read."""
         data_type = self._reader.data_type
-        for first in range(start, end, BLOCK_ELEMENTS):
-            count = min(BLOCK_ELEMENTS, end - first)
-            yield _numbers(elements_of(self._reader.read(first, count, buffer), count, data_type), data_type)
+        for block_start in range(start, end, BLOCK_ELEMENTS):
+            count = min(BLOCK_ELEMENTS, end - block_start)
+            yield _to_numbers(elements_of(self._reader.read(block_start, count, buffer), count, data_type), data_type)
 
     def release(self) -> None:
         """Release decoded elements."""
         self._reader.release()
 
 
-def _numbers(array: Array, data_type: DataType) -> Array:
-    """Return elements as numbers: integers and truth values unchanged, all others as float32 or float64.
+def _to_numbers(array: Array, data_type: DataType) -> Array:
+    """Return elements as numbers: integers and booleans unchanged, all others as float32 or float64.
 
-    Only vectorized operations of numpy are used; it converts float16 one by one.
+    numpy's own conversion of float16 is not vectorized, so it is not used.
     """
     import numpy as np
 
@@ -229,7 +232,7 @@ def _numbers(array: Array, data_type: DataType) -> Array:
 
 @cache
 def _values_of(data_type: DataType) -> Array:
-    """Return the values of the 256 elements of a type of one byte."""
+    """Return the values of a data type of one byte, indexed by that byte: 256 numbers, int8 or float32."""
     import numpy as np
 
     values: Array = np.arange(256, dtype=np.uint8).view(data_type.dtype).astype(np.float32)
@@ -262,8 +265,9 @@ def _from_float16(bits: Array) -> Array:
 class _Moments:
     """The statistics of some of the elements.
 
-    finite: the number of finite elements. total: their sum. squares: the sum of their squared distances from the mean.
-    is_integer: whether they are integers or booleans.
+    finite: the number of finite elements. total: the sum of the finite elements. squares: the sum of their squared
+    distances from their mean. is_integer: whether they are integers or booleans. The other fields are those of
+    `Statistics`.
     """
 
     count: int = 0
@@ -305,7 +309,7 @@ class _Moments:
 
 
 def _moments_of(block: Array) -> _Moments:
-    """Measure the numbers of a block, as `_numbers` returns it."""
+    """Measure the numbers of a block, as `_to_numbers` returns it."""
     import numpy as np
 
     moments = _Moments(count=block.size)
@@ -328,6 +332,7 @@ def _moments_of(block: Array) -> _Moments:
 
 
 def _sum_block(block: Array) -> tuple[float, float, int, float, float]:
+    """Return the results of `sum_block` for an array."""
     if not (block.flags.aligned and block.flags.c_contiguous):
         block = block.copy()
     return sum_block(block.view("u1"), block.dtype.str[1:])
@@ -338,6 +343,7 @@ def _measure_blocks(blocks: Iterable[Array]) -> _Moments:
 
 
 def _sum_moments(parts: Iterable[_Moments]) -> _Moments:
+    """Return the statistics of all parts together."""
     total = _Moments()
     for part in parts:
         total.add(part)
@@ -347,8 +353,9 @@ def _sum_moments(parts: Iterable[_Moments]) -> _Moments:
 class _Counter:
     """Counts the elements of a histogram.
 
-    low, high, bins: the range and the number of bins of the histogram. total: the number of elements. is_trivial:
-    whether all elements are equal, so that they need not be counted.
+    low, high, bins: the range and the number of bins of the histogram. total: the number of finite elements.
+    is_trivial: whether all finite elements are equal, so that they need not be counted. counts: an array of the numbers
+    of elements by bin; 0 until blocks are counted.
     """
 
     def __init__(self, low: float, high: float, bins: int, total: int, is_trivial: bool) -> None:
@@ -371,7 +378,7 @@ class _Counter:
         return cls(low, high, bins, moments.finite, False)
 
     def count(self, block: Array) -> Array:
-        """Return the counts of the numbers of a block, as `_numbers` returns it."""
+        """Return the counts of the numbers of a block, as `_to_numbers` returns it."""
         import numpy as np
 
         # A signaling NaN is not an error here.
@@ -392,14 +399,14 @@ class _Counter:
     def finish(self) -> Histogram:
         """Return the histogram of all counted elements."""
         counts = [0] * self.bins
-        if self.is_trivial:
+        if self.is_trivial:  # the elements are in the middle bin
             counts[self.bins // 2] = self.total
         else:
             counts = self.counts.tolist()
         return Histogram(float(self.low), float(self.high), tuple(counts))
 
 
-class _Pass:
+class _Measurement:
     """Measures tensors in several threads.
 
     Threads claim parts of tensors in turn, so that even one large tensor occupies all threads.
@@ -428,7 +435,9 @@ class _Pass:
         readers = [_Reader(tensor) for tensor in self.tensors]
         self.cache_bytes = _MAX_CACHED_BYTES if self.bins > 0 else 0
         self.total_bytes = sum(reader.count_bytes(reader.count) for reader in readers)
-        moments = [_sum_moments(parts) for parts in self._map(readers, lambda index, blocks: _measure_blocks(blocks))]
+        moments = [
+            _sum_moments(parts) for parts in self._run_tasks(readers, lambda index, blocks: _measure_blocks(blocks))
+        ]
         counters = [_Counter.for_range(tensor_moments, self.bins) for tensor_moments in moments]
         second_pass = [
             (reader, counter) for reader, counter in zip(readers, counters, strict=True) if counter is not None
@@ -436,7 +445,7 @@ class _Pass:
         second_pass = [(reader, counter) for reader, counter in second_pass if not counter.is_trivial]
         self.cache_bytes = 0
         self.total_bytes += sum(reader.count_bytes(reader.count) for reader, _ in second_pass)
-        counts = self._map(
+        counts = self._run_tasks(
             [reader for reader, _ in second_pass],
             lambda index, blocks: sum(second_pass[index][1].count(block) for block in blocks),
         )
@@ -444,22 +453,27 @@ class _Pass:
             counter.counts = sum(parts)
         return [tensor_moments.finish(counter) for tensor_moments, counter in zip(moments, counters, strict=True)]
 
-    def _map(self, readers: list[_Reader], work: Callable[[int, Iterator[Array]], Any]) -> list[list[Any]]:
-        """Return the results of `work` for the blocks of each task, by reader, in order."""
+    def _run_tasks(self, readers: list[_Reader], work: Callable[[int, Iterator[Array]], Any]) -> list[list[Any]]:
+        """Divide the elements of each reader into tasks, and run them in threads.
+
+        work: called with the index of a reader and the blocks of a task. Returns a list per reader: the results of
+        `work` for its tasks, in order.
+        """
         results: list[list[Any]] = [[None] * -(-reader.count // _TASK_ELEMENTS) for reader in readers]
         tasks = ((index, task) for index, parts in enumerate(results) for task in range(len(parts)))
         for reader, parts in zip(readers, results, strict=True):
             reader.n_pending = len(parts)
 
         def run_tasks() -> None:
+            """Run tasks until none is left or one has failed."""
             # The largest element has 16 bytes.
             buffer = bytearray(BLOCK_ELEMENTS * 16)
             while True:
                 with self.lock:
-                    claimed = None if self.error is not None else next(tasks, None)
-                if claimed is None:
+                    next_task = None if self.error is not None else next(tasks, None)
+                if next_task is None:
                     return
-                index, task = claimed
+                index, task = next_task
                 reader = readers[index]
                 start, end = task * _TASK_ELEMENTS, min((task + 1) * _TASK_ELEMENTS, reader.count)
                 try:
@@ -476,7 +490,7 @@ class _Pass:
         return results
 
     def _run_threads(self, run_tasks: Callable[[], None], n_tasks: int) -> None:
-        """Run a function in up to `n_tasks` threads; if the caller is interrupted, the threads end early."""
+        """Run a function in several threads, at most one per task. After an interruption, the threads end early."""
         from threading import Thread
 
         n_threads = min(self.threads, n_tasks)
@@ -525,7 +539,7 @@ def _count_cores() -> int:
 def split_index(index: Index, shape: tuple[int, ...], max_elements: int) -> Iterator[tuple[IndexItem, ...]]:
     """Split an index into indexes of at most `max_elements` elements each, in order.
 
-    index: ints, slices and an Ellipsis, for an array of `shape`. Raises IndexError if it does not fit the shape.
+    index: ints, slices and an Ellipsis, for an array of `shape`. Raises IndexError if the index does not fit the shape.
     """
     ranges, _ = expand_index(index, shape)
     sizes = [len(axis) for axis in ranges]
@@ -540,6 +554,7 @@ def split_index(index: Index, shape: tuple[int, ...], max_elements: int) -> Iter
     step = max(max_elements // n_per_coordinate, 1)
 
     def parts(i: int) -> Iterator[tuple[IndexItem, ...]]:
+        """Yield the parts of the index from axis i on."""
         if i == sliced_axis:
             for start in range(0, sizes[i], step):
                 yield (_slice_of(ranges[i][start : start + step]), *map(_slice_of, ranges[i + 1 :]))

@@ -1,4 +1,4 @@
-"""Statistics of all tensors of a model, one row per tensor: as an HTML page, and as PNG or SVG with matplotlib."""
+"""Draws the statistics of all tensors of a model, one row per tensor: as an HTML page, or as PNG or SVG."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnxwire.errors import MissingPackageError
 from onnxwire.tensor.dtypes import name_of
 
 _MAX_ROWS = 60  # maximum number of tensors in a picture; a page shows all tensors
-_WIDTH, _HEIGHT = 220, 28  # pixels of a histogram on the page
+_WIDTH, _HEIGHT = 220, 28  # size of a histogram on the page in pixels
 
 _STYLE = """\
 :root { --ink: #1c2733; --soft: #66727f; --line: #dde3e9; --bar: #2f6fb0; --ground: #fff; }
@@ -85,6 +85,7 @@ marks zero.</p>
 
 
 def _html_row(entry: TensorStatistics) -> str:
+    """Return the table row of a tensor. The script of the page sorts rows by the data-key of their cells."""
     info, statistics = entry.info, entry.statistics
     cells = []
     for text in (info.name or info.path, name_of(info.data_type), " x ".join(map(str, info.shape)) or "scalar"):
@@ -146,7 +147,7 @@ def write_picture(results: Sequence[TensorStatistics], title: str, out: IO[bytes
         statistics = entry.statistics
         if statistics is not None and statistics.histogram is not None and len(drawn_rows) < _MAX_ROWS:
             drawn_rows.append((entry, statistics))
-    # The same output in each run; text in SVG remains text instead of outlines.
+    # A fixed salt makes equal output in each run. Text in SVG remains text instead of outlines.
     settings = {"svg.hashsalt": "onnxwire", "svg.fonttype": "none"}
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         # Characters that the font lacks are drawn as boxes.
@@ -170,13 +171,13 @@ def write_picture(results: Sequence[TensorStatistics], title: str, out: IO[bytes
 
 
 def _label(name: str) -> str:
-    """Shorten a name, and escape characters that XML does not allow."""
+    """Shorten a name to 44 characters, and escape characters that are not printable, because XML forbids some."""
     name = name if name.isprintable() else ascii(name)[1:-1]
     return name if len(name) <= 44 else f"{name[:20]}…{name[-23:]}"
 
 
 def _draw_row(axes: Any, row: int, statistics: Statistics) -> None:
-    """Draw a row: a line for the range with mean and deviation, and the histogram above it."""
+    """Draw a row: a line at y = row + 0.3 for the range, with mean and deviation, and the histogram above the line."""
     histogram = statistics.histogram
     assert histogram is not None and statistics.mean is not None and statistics.std is not None
     max_root = math.sqrt(max(histogram.counts) or 1)
@@ -205,7 +206,7 @@ def _set_scale(axes: Any, drawn_statistics: list[Statistics]) -> None:
 
         linear_limit = max(magnitudes[len(magnitudes) // 2], 1e-300)
         axes.set_xscale("symlog", linthresh=linear_limit)
-        # A few powers of ten on both sides; matplotlib chooses too many to read.
+        # Mark about four powers of ten on both sides; the ticks that matplotlib chooses would overlap.
         first, last = math.ceil(math.log10(linear_limit)), math.floor(math.log10(magnitudes[-1]))
         powers = [10.0**n for n in range(first, last + 1, max((last - first) // 3, 1))]
         axes.xaxis.set_major_locator(FixedLocator([*(-power for power in powers), 0, *powers]))

@@ -1,4 +1,4 @@
-"""Statistics of all tensors of a model as a table: rows, CSV, Arrow and Parquet."""
+"""Converts the statistics of all tensors of a model to a table: rows, CSV, Arrow and Parquet."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def statistics_rows(results: Iterable[TensorStatistics]) -> list[dict[str, Any]]
 def to_csv(rows: Iterable[dict[str, Any]], out: IO[str]) -> None:
     """Write rows as CSV with a header line; shapes are written as 64x512, None as an empty cell.
 
-    Names that a spreadsheet would evaluate as formulas are quoted, see `write_csv`. Invalid UTF-8 is written as escapes
-    such as \\xff.
+    Names that a spreadsheet would evaluate as formulas get an apostrophe as prefix, see `write_csv`. Invalid UTF-8 is
+    written as escapes such as \\xff.
     """
     write_csv([COLUMNS], out)
     for row in rows:
@@ -75,7 +75,10 @@ def to_arrow(rows: list[dict[str, Any]]) -> Any:
 
 
 def write_arrow(rows: list[dict[str, Any]], out: IO[bytes]) -> None:
-    """Write rows as an Arrow IPC file (Feather version 2) to a binary file; raises MissingPackageError."""
+    """Write rows as an Arrow IPC file (Feather version 2) to a binary file.
+
+    Raises MissingPackageError without pyarrow.
+    """
     table = to_arrow(rows)
     import pyarrow as pa
 
@@ -84,7 +87,10 @@ def write_arrow(rows: list[dict[str, Any]], out: IO[bytes]) -> None:
 
 
 def write_parquet(rows: list[dict[str, Any]], out: IO[bytes]) -> None:
-    """Write rows as a Parquet file to a binary file; raises MissingPackageError."""
+    """Write rows as a Parquet file to a binary file.
+
+    Raises MissingPackageError without pyarrow.
+    """
     table = to_arrow(rows)
     from pyarrow import parquet
 

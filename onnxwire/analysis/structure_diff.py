@@ -24,18 +24,20 @@ if TYPE_CHECKING:
 
     Scope = GraphProto | FunctionProto
     Value = tuple[int, int]
-    """A vertex, and the index of one of its outputs."""
+    """The value at an output of a vertex: the indexes of the vertex and of the output."""
 
 _ABSENT_SOURCE = (UNMATCHED, 0)  # the source of an omitted input
 _MATCHED_FIELDS = {"node", "input", "output", "initializer", "sparse_initializer", "value_info"}
 """The fields of graphs and functions that are compared by comparing matched vertices and values."""
 _MATCHED_MODEL_FIELDS = {"graph", "functions", "training_info"}
+"""The fields of the model whose contents are compared as graphs, functions and bindings."""
 _BINDINGS = ("initialization_binding", "update_binding")
 _NAMED_CLASSES = (NodeProto, TensorProto, ValueInfoProto)
 _ANNOTATION_FIELDS = ("doc_string", "metadata_props")
 _NODE_ANNOTATION_FIELDS = (*_ANNOTATION_FIELDS, "device_configurations")
-_MAX_SMALL_BYTES = 1 << 12  # of tensors that are copied before they are read
-_MAX_COPIED_BYTES = 1 << 26  # of damaged tensors that are compared
+_MAX_SMALL_BYTES = 1 << 12  # maximum size of an encoded tensor that is copied before its payload is read
+_MAX_COPIED_BYTES = 1 << 26  # maximum size of a damaged tensor that is compared by its bytes, not by its span
+# The fields of nodes that are compared if their labels differ; otherwise only the annotations are compared.
 _NODE_FIELDS = ("op_type", "domain", "overload", "attribute", *_NODE_ANNOTATION_FIELDS)
 
 
@@ -72,7 +74,10 @@ def payload_key(tensor: TensorProto) -> Hashable:
 
 @lru_cache(1024)
 def _key_of_bytes(encoded: bytes) -> Hashable:
-    """Return the key of an encoded tensor. A damaged file can have hundreds of thousands of equal tensors."""
+    """Return the key of an encoded tensor.
+
+    The cache serves damaged files, which can have hundreds of thousands of equal tensors.
+    """
     tensor = TensorProto.FromString(encoded)
     return _read_key(tensor, _without_name(tensor))
 
@@ -83,7 +88,7 @@ def _read_key(tensor: TensorProto, payload_tensor: TensorProto) -> Hashable:
     reason = f"data_type {tensor.data_type}"
     if tensor.data_type in BY_NUMBER:
         try:
-            add_payload(digest, payload_tensor)  # for an error of a copy, no path is computed
+            add_payload(digest, payload_tensor)  # an error of a copy is raised without computing its path
             return bytes(digest.digest())
         except SourceError:
             raise
@@ -149,24 +154,24 @@ class _StructureComparison(Comparison):
     def differences(self) -> Iterator[Difference]:
         """Yield the differences: nodes and tensors, connections, other fields, and finally the new names."""
         old, new = self._models
-        yield from self._vertices()
-        yield from self._connections()
-        yield from self._value_infos()
+        yield from self._compare_vertices()
+        yield from self._compare_connections()
+        yield from self._compare_types()
         model_fields = [name for name in type(old).DESCRIPTOR.fields_by_name if name not in _MATCHED_MODEL_FIELDS]
-        yield from self._fields(old, new, "", ("model", "", ""), model_fields)
-        yield from self._bindings(old, new)
-        yield from self._scopes()
+        yield from self._compare_fields(old, new, "", ("model", "", ""), model_fields)
+        yield from self._compare_bindings(old, new)
+        yield from self._compare_scopes()
         counts = [count_text(len(names), kind[:-1]) for kind, names in self._new_names.items() if names]
         if counts:
             yield Difference("renamed", "names", " and ".join(counts), "", "", names=self._new_names)
-        self._finish()
+        self._report_end()
 
-    def _vertices(self) -> Iterator[Difference]:
+    def _compare_vertices(self) -> Iterator[Difference]:
         """Yield removed, changed and added nodes, tensors, inputs and outputs."""
         old, new = self._graphs
         for vertex in self._matching.unequal_vertices(self._weights):
             if self._new_of[vertex] != UNMATCHED:
-                yield from self._pair(vertex, self._new_of[vertex])
+                yield from self._compare_pair_of_vertices(vertex, self._new_of[vertex])
             elif old.kind(vertex) != "output" or old.is_of_root_graph(vertex):
                 yield self._vertex_difference("removed", old, vertex)
         for vertex, old_vertex in enumerate(self._old_of):
@@ -174,12 +179,13 @@ class _StructureComparison(Comparison):
                 yield self._vertex_difference("added", new, vertex)
 
     def _vertex_difference(self, change: Any, graph: FlatGraph, vertex: int) -> Difference:
+        """Return the difference for a vertex without a match. change: "added" or "removed"."""
         message = graph.message(vertex)
         text = None if isinstance(message, str) else text_of(message)
         old, new = (text, None) if change == "removed" else (None, text)
         return Difference(change, graph.kind(vertex), _name_of(graph, vertex), "", graph.path(vertex), old, new)
 
-    def _pair(self, vertex: int, new_vertex: int) -> Iterator[Difference]:
+    def _compare_pair_of_vertices(self, vertex: int, new_vertex: int) -> Iterator[Difference]:
         """Yield the differences of two matching messages except names and connections."""
         old, new = self._graphs
         kind = old.kind(vertex)
@@ -190,25 +196,29 @@ class _StructureComparison(Comparison):
         path = old.path(vertex)
         element = (kind, _name_of(old, vertex), "")
         if kind == "node":
-            yield from self._fields(
+            yield from self._compare_fields(
                 old_message, new_message, path, element, _NODE_ANNOTATION_FIELDS if has_equal_label else _NODE_FIELDS
             )
         elif has_equal_label and kind == "tensor":
-            yield from self._fields(old_message, new_message, path, element, _ANNOTATION_FIELDS)
+            yield from self._compare_fields(old_message, new_message, path, element, _ANNOTATION_FIELDS)
         else:
-            yield from self._messages(old_message, new_message, path, element)
+            yield from self._compare_messages(old_message, new_message, path, element)
 
-    def _fields(self, old: Any, new: Any, path: str, element: Any, names: Iterable[str]) -> Iterator[Difference]:
+    def _compare_fields(
+        self, old: Any, new: Any, path: str, element: Any, names: Iterable[str]
+    ) -> Iterator[Difference]:
         """Compare fields, but not the names of nodes, tensors and values."""
         if isinstance(old, _NAMED_CLASSES):
             names = [name for name in names if name != "name"]
-        return super()._fields(old, new, path, element, names)
+        return super()._compare_fields(old, new, path, element, names)
 
-    def _elements(self, old: Any, new: Any, field: FieldDescriptor, path: str, element: Any) -> Iterator[Difference]:
+    def _compare_elements(
+        self, old: Any, new: Any, field: FieldDescriptor, path: str, element: Any
+    ) -> Iterator[Difference]:
         """Compare a repeated field. Annotations of values are paired by the new names of the values."""
         if field.name == "quantization_annotation":
             old = self._with_new_names(old)
-        return super()._elements(old, new, field, path, element)
+        return super()._compare_elements(old, new, field, path, element)
 
     def _with_new_names(self, graph: GraphProto) -> GraphProto:
         """Return a graph with the annotations of a graph of `old`, with values renamed to their names in `new`."""
@@ -220,7 +230,7 @@ class _StructureComparison(Comparison):
                 entry.value = names.get(entry.value, entry.value)
         return result
 
-    def _bindings(self, old: ModelProto, new: ModelProto) -> Iterator[Difference]:
+    def _compare_bindings(self, old: ModelProto, new: ModelProto) -> Iterator[Difference]:
         """Yield the differences of the training bindings, which name values."""
         names = self._new_names["values"]
         for index in range(max(len(old.training_info), len(new.training_info))):
@@ -232,11 +242,12 @@ class _StructureComparison(Comparison):
             for entry in (*old_bindings.initialization_binding, *old_bindings.update_binding):
                 entry.key, entry.value = names.get(entry.key, entry.key), names.get(entry.value, entry.value)
             path = f"training_info[{index}]"
-            yield from self._fields(old_bindings, new_bindings, path, ("model", "", path), _BINDINGS)
+            yield from self._compare_fields(old_bindings, new_bindings, path, ("model", "", path), _BINDINGS)
 
-    def _connections(self) -> Iterator[Difference]:
+    def _compare_connections(self) -> Iterator[Difference]:
         """Yield the inputs that read another value: one difference for each pair of old and new value."""
         old, new = self._graphs
+        # By old and new value: the vertex and the slot of each input that reads the new value instead of the old one.
         uses: dict[tuple[Value, Value], list[tuple[int, int]]] = {}
         for vertex in self._matching.rewired_vertices():
             old_edges, new_edges = self._edges[0][vertex], self._edges[1][self._new_of[vertex]]
@@ -257,7 +268,7 @@ class _StructureComparison(Comparison):
             texts = old.value_name(*old_value), new.value_name(*new_value)
             yield Difference("rewired", kind, _name_of(old, vertex), part, old.path(vertex), *texts)
 
-    def _value_infos(self) -> Iterator[Difference]:
+    def _compare_types(self) -> Iterator[Difference]:
         """Yield the changed types of matching values."""
         old, new = self._graphs
         for vertex, output, old_row, new_row in changed_types(old, new, self._new_of):
@@ -265,9 +276,9 @@ class _StructureComparison(Comparison):
             old_info, new_info = scope.value_info[old_row], new.scope_of(self._new_of[vertex])[1].value_info[new_row]
             if old_info.type != new_info.type:
                 element = ("value", old.value_name(vertex, output), "")
-                yield from self._fields(old_info, new_info, f"{path}.value_info[{old_row}]", element, ["type"])
+                yield from self._compare_fields(old_info, new_info, f"{path}.value_info[{old_row}]", element, ["type"])
 
-    def _scopes(self) -> Iterator[Difference]:
+    def _compare_scopes(self) -> Iterator[Difference]:
         """Yield the differences of graphs and functions, except those of nodes and values."""
         old, new = map(_roots_by_key, self._graphs)
         for key, (path, scope) in {**old, **{key: root for key, root in new.items() if key not in old}}.items():
@@ -277,7 +288,7 @@ class _StructureComparison(Comparison):
                 continue
             names = [name for name in type(scope).DESCRIPTOR.fields_by_name if name not in _MATCHED_FIELDS]
             name = scope.name if kind == "graph" else key
-            yield from self._fields(scope, new[key][1], path, (kind, name, ""), names)
+            yield from self._compare_fields(scope, new[key][1], path, (kind, name, ""), names)
 
 
 def _name_of(graph: FlatGraph, vertex: int) -> str:
@@ -285,6 +296,7 @@ def _name_of(graph: FlatGraph, vertex: int) -> str:
 
 
 def _roots_by_key(graph: FlatGraph) -> dict[str, tuple[str, Scope]]:
+    """Return the path and message of each graph and function that is not nested, by key."""
     roots = map(graph.root, range(graph.scope_count()))
     return dict(_scope_key(root) for root in roots if root is not None)
 

@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Matches the vertices of two flat graphs by structure, regardless of their names.
 
-Vertices are matched in three steps: by hashes of all their ancestors and descendants; by hashes of small
-neighbourhoods; and along edges from vertices that already match. So an edit affects only the vertices around it.
+Vertices are matched in four steps: by hashes of all their ancestors and descendants; by hashes of small
+neighbourhoods; along edges from vertices that already match; and finally by replacing matches that few edges support.
+So an edit affects only the vertices around it.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -16,19 +17,20 @@ from array import array
 UNMATCHED = NONE
 
 cdef enum:
-    MAX_REPAIRS = 10         # repair passes
+    MAX_REPAIRS = 10         # maximum number of repair passes
     MAX_VOTES = 64           # maximum number of edges of a vertex, and of consumers of a value, that a repair examines
 
 cdef tuple ALL_DIRECTIONS = ("both", "up", "down")
-cdef tuple NEAR_RADII = (4, 2, 1)
+cdef tuple NEAR_RADII = (4, 2, 1)  # radii of neighbourhoods, in edges
 
-# The maximum number of votes in all repairs: graphs of many equal vertices would take too long.
+# The maximum number of votes in all repairs is the larger of these; without it, graphs of many equal vertices would
+# take too long.
 _MIN_TOTAL_VOTES = 2_000_000
 _TOTAL_VOTES_PER_EDGE = 4
 
 cdef struct Entry:
-    uint64_t key
-    int32_t side             # 0: of `old`
+    uint64_t key             # a hash
+    int32_t side             # 0: of `old`; 1: of `new`
     int32_t vertex
 
 cdef struct Match:
@@ -43,16 +45,19 @@ cdef struct Pair:
 
 @cython.final
 cdef class Edges:
-    """The edges of a graph, sorted by consumer, and by source."""
+    """The edges of a graph in two orders: sorted by consumer, and by source."""
 
     cdef int32_t n
     cdef int32_t n_edges
-    cdef int32_t[::1] starts, sources, outputs, slots  # edges of vertex v: starts[v] to starts[v + 1]
-    cdef int32_t[::1] use_starts, users, user_slots, user_outputs    # edges of a source
+    cdef int32_t[::1] starts, sources, outputs, slots  # by consumer; vertex v: starts[v] to starts[v + 1]
+    cdef int32_t[::1] use_starts, users, user_slots, user_outputs  # by source, without edges from NONE
 
     def __cinit__(self, FlatGraph graph not None):
-        """Sort the edges of a graph, and free the unsorted ones. Edges of one vertex keep their order."""
-        cdef int32_t i, j, n = graph.n, count = graph.n_edges, n_uses = 0
+        """Sort the edges of a graph, and free its unsorted edges. Edges of one vertex keep their order.
+
+        Raises ValueError if the edges were freed before.
+        """
+        cdef int32_t i, j, k, n = graph.n, count = graph.n_edges, n_uses = 0
         cdef const Edge* edge
         if graph.edges == NULL and count:
             raise ValueError("the edges of this graph are already sorted")
@@ -63,11 +68,11 @@ cdef class Edges:
             self.starts[graph.edges[i].consumer + 1] += 1
         for i in range(n):
             self.starts[i + 1] += self.starts[i]
-        cdef int32_t[::1] next = array("i", self.starts)
+        cdef int32_t[::1] next_positions = array("i", self.starts)
         for i in range(count):
             edge = &graph.edges[i]
-            j = next[edge.consumer]
-            next[edge.consumer] += 1
+            j = next_positions[edge.consumer]
+            next_positions[edge.consumer] += 1
             self.sources[j], self.outputs[j], self.slots[j] = edge.source, edge.output, edge.slot
         free(graph.edges)
         graph.edges = NULL
@@ -79,26 +84,26 @@ cdef class Edges:
         self.user_outputs = zero_integers(n_uses)
         for i in range(n):
             self.use_starts[i + 1] += self.use_starts[i]
-        next = array("i", self.use_starts)
+        next_positions = array("i", self.use_starts)
         for i in range(n):
             for j in range(self.starts[i], self.starts[i + 1]):
                 if self.sources[j] != NONE:
-                    count = next[self.sources[j]]
-                    next[self.sources[j]] += 1
-                    self.users[count], self.user_slots[count] = i, self.slots[j]
-                    self.user_outputs[count] = self.outputs[j]
+                    k = next_positions[self.sources[j]]
+                    next_positions[self.sources[j]] += 1
+                    self.users[k], self.user_slots[k] = i, self.slots[j]
+                    self.user_outputs[k] = self.outputs[j]
 
     def __getitem__(self, int32_t vertex):
         """Return the edges of a vertex: tuples of source, output of the source, and slot."""
         if not 0 <= vertex < self.n:
-            raise IndexError("no such vertex")
+            raise IndexError("the graph has no vertex with this index")
         cdef int32_t j
         return [
             (self.sources[j], self.outputs[j], self.slots[j])
             for j in range(self.starts[vertex], self.starts[vertex + 1])
         ]
 
-    cdef int32_t[::1] order(self):
+    cdef int32_t[::1] sort_vertices(self):
         """Return the vertices, sources first; vertices on cycles, and their consumers, are last."""
         cdef int32_t[::1] order = zero_integers(self.n), n_pending = zero_integers(self.n)
         cdef int32_t v, j, count = 0, position = 0
@@ -140,30 +145,31 @@ cdef class Edges:
         return mix(hashes[v], total) if total else hashes[v]
 
     cdef inline uint64_t hash_user(self, const uint64_t[::1] hashes, int32_t j) noexcept nogil:
-        """Return a hash of an edge to a consumer."""
+        """Return a hash of edge j to a consumer, where j is a position in `users`."""
         return self.hash_end(hashes, self.users[j], self.user_outputs[j], self.user_slots[j])
 
     cdef inline uint64_t hash_end(
         self, const uint64_t[::1] hashes, int32_t vertex, int32_t output, int32_t slot
     ) noexcept nogil:
+        """Return a hash of one end of an edge: the hash of its vertex, the output, and the slot."""
         cdef uint64_t end_number = (<uint64_t>output << 32) ^ (<uint64_t>slot & 0xFFFFFFFFULL)
         return mix(hashes[vertex] if vertex != NONE else 1, end_number)
 
 
 @cython.final
 cdef class Matching:
-    """The matching vertices of two graphs: for each vertex, the index of its match in the other one, or UNMATCHED."""
+    """The matching vertices of two graphs: for each vertex, the index of its match in the other graph, or UNMATCHED."""
 
     cdef readonly object new_of, old_of      # array("i"): the match of each vertex of `old`, of `new`
-    cdef int32_t[::1] new_indexes, old_indexes  # the same arrays
+    cdef int32_t[::1] new_indexes, old_indexes  # views of these arrays
     cdef readonly tuple edges                # the edges of both graphs
     cdef Edges old, new
     cdef FlatGraph old_graph, new_graph
     cdef Match* queue                        # matches whose neighbours may match, too
     cdef int32_t n_queue, queue_capacity
     cdef dict nested_edges                   # by vertex of `new`: the edges from nested graphs by slot
-    cdef int32_t[2] n_left                   # unmatched vertices of `old` and of `new`
-    cdef int64_t votes_left                  # for all further repairs
+    cdef int32_t[2] n_unmatched              # numbers of unmatched vertices of `old` and of `new`
+    cdef int64_t remaining_votes             # number of votes for all further repairs
 
     def __cinit__(self, FlatGraph old not None, FlatGraph new not None, *, bint by_name):
         """Match the vertices. by_name: first match nodes by name and operator, if the name is unique in both models."""
@@ -173,8 +179,8 @@ cdef class Matching:
         self.new_indexes = self.new_of = array("i", [NONE]) * self.old.n
         self.old_indexes = self.old_of = array("i", [NONE]) * self.new.n
         self.nested_edges = {}
-        self.n_left[0], self.n_left[1] = self.old.n, self.new.n
-        self.votes_left = max(_MIN_TOTAL_VOTES, _TOTAL_VOTES_PER_EDGE * (self.old.n_edges + self.new.n_edges))
+        self.n_unmatched[0], self.n_unmatched[1] = self.old.n, self.new.n
+        self.remaining_votes = max(_MIN_TOTAL_VOTES, _TOTAL_VOTES_PER_EDGE * (self.old.n_edges + self.new.n_edges))
         cdef tuple labels = (hash_labels(old), hash_labels(new))
         cdef tuple operators, near_hashes
         cdef int radius
@@ -182,8 +188,8 @@ cdef class Matching:
             self.match_unique(hash_names(old), hash_names(new), NODE)
         for direction in ALL_DIRECTIONS:
             self.match_unique(*self.hash_all(labels, direction))
-        if self.n_left[0] and self.n_left[1]:
-            # Hashes are computed again in each step: those of all steps together would need most of the memory.
+        if self.n_unmatched[0] and self.n_unmatched[1]:
+            # Hashes are computed again in each step; the hashes of all steps together would take too much memory.
             for radius in NEAR_RADII:
                 near_hashes = self.hash_neighbourhoods(labels, radius)
                 self.spread(near_hashes[0], near_hashes[1])
@@ -204,7 +210,7 @@ cdef class Matching:
             if not self.repair():
                 break
             self.spread(operators[0], operators[1])
-        if self.n_left[0] and self.n_left[1]:
+        if self.n_unmatched[0] and self.n_unmatched[1]:
             self.match_groups((hash_names(old), hash_names(new)), operators, NODE)
 
     cdef tuple hash_all(self, tuple labels, str direction):
@@ -212,7 +218,7 @@ cdef class Matching:
         return hash_side(self.old, labels[0], direction), hash_side(self.new, labels[1], direction)
 
     cdef tuple hash_neighbourhoods(self, tuple labels, int radius):
-        """Return hashes of each vertex with those around it, up to a number of edges away."""
+        """Return hashes of each vertex with the vertices that are at most `radius` edges away."""
         cdef tuple near_hashes = labels
         for _ in range(radius):
             near_hashes = (hash_near(self.old, near_hashes[0]), hash_near(self.new, near_hashes[1]))
@@ -233,7 +239,10 @@ cdef class Matching:
         ]
 
     def new_names(self):
-        """Return the new names of nodes and values that match: dicts by old name under "nodes" and "values"."""
+        """Return the names of matching nodes and values that changed: dicts from old to new names.
+
+        The keys of the result are "nodes" and "values".
+        """
         cdef FlatGraph old = self.old_graph, new = self.new_graph
         cdef dict nodes = {}, values = {}
         cdef int32_t v, match, i, k
@@ -276,7 +285,7 @@ cdef class Matching:
         return vertices[:count]
 
     def has_equal_label(self, int32_t vertex):
-        """Return whether a matched vertex of `old` has the label of its match."""
+        """Return whether a vertex of `old` has the label of its match. Raises IndexError if it has no match."""
         if not 0 <= vertex < self.old.n or self.new_indexes[vertex] == NONE:
             raise IndexError("the vertex is not matched")
         return self.old_graph.vertices[vertex].label == self.new_graph.vertices[self.new_indexes[vertex]].label
@@ -286,13 +295,14 @@ cdef class Matching:
 
     cdef int match(self, int32_t old, int32_t new) except -1:
         """Match two vertices, and queue the match so that its neighbours are matched."""
-        self.n_left[0] -= self.new_indexes[old] == NONE
-        self.n_left[1] -= self.old_indexes[new] == NONE
+        self.n_unmatched[0] -= self.new_indexes[old] == NONE
+        self.n_unmatched[1] -= self.old_indexes[new] == NONE
         self.new_indexes[old] = new
         self.old_indexes[new] = old
         return self.enqueue(old, new)
 
     cdef int enqueue(self, int32_t old, int32_t new) except -1:
+        """Add a match to the queue."""
         if self.n_queue == self.queue_capacity:
             self.queue_capacity = grow(<void**>&self.queue, self.queue_capacity, sizeof(Match))
         self.queue[self.n_queue] = Match(old, new)
@@ -302,17 +312,17 @@ cdef class Matching:
     cdef Py_ssize_t allocate_unmatched(
         self, Entry** entries, const uint64_t[::1] old_hashes, const uint64_t[::1] new_hashes, int kind
     ) except -1:
-        """Allocate the unmatched vertices of both models with their hashes, sorted. Returns their number.
+        """Allocate an array of the unmatched vertices of both models, sorted by hash; return its length.
 
-        kind: the kind of the vertices, -1 for all. The caller frees the entries. There are none if all vertices of one
-        model are matched.
+        kind: the kind of the vertices, -1 for all. The caller frees the array. It is NULL if all vertices of one model
+        are matched.
         """
         cdef Py_ssize_t count = 0
         cdef int32_t v
         entries[0] = NULL
-        if self.n_left[0] == 0 or self.n_left[1] == 0:
+        if self.n_unmatched[0] == 0 or self.n_unmatched[1] == 0:
             return 0
-        cdef Entry* buffer = <Entry*>malloc((self.n_left[0] + self.n_left[1]) * sizeof(Entry))
+        cdef Entry* buffer = <Entry*>malloc((self.n_unmatched[0] + self.n_unmatched[1]) * sizeof(Entry))
         if buffer == NULL:
             raise MemoryError
         for v in range(self.old.n):
@@ -328,7 +338,10 @@ cdef class Matching:
         return count
 
     def match_unique(self, const uint64_t[::1] old_hashes, const uint64_t[::1] new_hashes, int kind=-1):
-        """Match vertices whose hash no other unmatched vertex of their model has."""
+        """Match vertices of equal hashes that are unique among the unmatched vertices of each model.
+
+        kind: as for `allocate_unmatched`.
+        """
         cdef Entry* entries
         cdef Py_ssize_t i = 0, end, count = self.allocate_unmatched(&entries, old_hashes, new_hashes, kind)
         try:
@@ -341,7 +354,11 @@ cdef class Matching:
             free(entries)
 
     cdef int match_groups(self, tuple group_hashes, tuple spread_hashes, int kind=-1) except -1:
-        """Match vertices of equal hashes one after another; spread each match before the next one is chosen."""
+        """Match vertices of equal hashes one after another; spread each match before choosing the next match.
+
+        group_hashes: the hashes of both models that define the groups. spread_hashes: those for `spread`. kind: as for
+        `allocate_unmatched`.
+        """
         cdef Entry* entries
         cdef Py_ssize_t i = 0, end, middle
         cdef Py_ssize_t count = self.allocate_unmatched(&entries, group_hashes[0], group_hashes[1], kind)
@@ -367,7 +384,7 @@ cdef class Matching:
         tuple spread_hashes
     ) except -1:
         """Match the vertices of a group in order, first those with equal names."""
-        cdef Py_ssize_t i, next = 0
+        cdef Py_ssize_t i, i_new = 0
         cdef int32_t old, new
         cdef const Vertex* old_vertices = self.old_graph.vertices
         cdef const Vertex* new_vertices = self.new_graph.vertices
@@ -381,24 +398,24 @@ cdef class Matching:
                 continue
             new = new_by_name.get(old_vertices[old].name, NONE)
             if new == NONE or self.old_indexes[new] != NONE:
-                while next < n_new and self.old_indexes[new_entries[next].vertex] != NONE:
-                    next += 1
-                if next == n_new:
+                while i_new < n_new and self.old_indexes[new_entries[i_new].vertex] != NONE:
+                    i_new += 1
+                if i_new == n_new:
                     break
-                new = new_entries[next].vertex
+                new = new_entries[i_new].vertex
             self.match(old, new)
             self.spread_queue(old_hashes, new_hashes)
         return 0
 
     cdef int spread(self, const uint64_t[::1] old_hashes, const uint64_t[::1] new_hashes) except -1:
-        """Match neighbours of matching vertices that have equal hashes and the same slot, until none remains.
+        """Match neighbours with equal hashes at the same slot of matching vertices, until none remains.
 
         Starts from all matches with unmatched neighbours.
         """
         cdef int32_t v, j
         cdef bytearray is_queued
         self.n_queue = 0
-        if self.n_left[0] == 0 or self.n_left[1] == 0:
+        if self.n_unmatched[0] == 0 or self.n_unmatched[1] == 0:
             return 0
         is_queued = bytearray(self.old.n)
         for v in range(self.old.n):
@@ -412,13 +429,14 @@ cdef class Matching:
         return self.spread_queue(old_hashes, new_hashes)
 
     cdef int enqueue_once(self, int32_t old, bytearray is_queued) except -1:
+        """Add the match of a vertex to the queue, unless the vertex has no match or is queued."""
         if self.new_indexes[old] == NONE or is_queued[old]:
             return 0
         is_queued[old] = True
         return self.enqueue(old, self.new_indexes[old])
 
     cdef int spread_queue(self, const uint64_t[::1] old_hashes, const uint64_t[::1] new_hashes) except -1:
-        """Spread the latest matches."""
+        """Match the neighbours of the queued matches, latest first, until the queue is empty."""
         cdef Match latest_match
         while self.n_queue:
             self.n_queue -= 1
@@ -430,12 +448,13 @@ cdef class Matching:
     cdef int spread_to_sources(
         self, int32_t old, int32_t new, const uint64_t[::1] old_hashes, const uint64_t[::1] new_hashes
     ) except -1:
+        """Match the unmatched sources of two matching vertices by slot, output and hash."""
         cdef int32_t j, k, old_source, new_source
         for j in range(self.old.starts[old], self.old.starts[old + 1]):
             old_source = self.old.sources[j]
             if old_source == NONE or self.new_indexes[old_source] != NONE:
                 continue
-            k = self.new_edge(new, self.old.slots[j])
+            k = self.find_new_edge(new, self.old.slots[j])
             if k < 0:
                 continue
             new_source = self.new.sources[k]
@@ -451,6 +470,7 @@ cdef class Matching:
     cdef int spread_to_consumers(
         self, int32_t old, int32_t new, const uint64_t[::1] old_hashes, const uint64_t[::1] new_hashes
     ) except -1:
+        """Match the unmatched consumers of two matching vertices whose edges have equal, unique hashes."""
         cdef int32_t j, old_start = self.old.use_starts[old], old_end = self.old.use_starts[old + 1]
         cdef int32_t new_start = self.new.use_starts[new], new_end = self.new.use_starts[new + 1]
         cdef Py_ssize_t i = 0, count = 0, group_end, n_pairs = 0
@@ -491,16 +511,16 @@ cdef class Matching:
         return 0
 
     cdef bint repair(self) except -1:
-        """Replace a match if more edges agree with another vertex; return whether any match was replaced."""
+        """Replace each match of a vertex if more edges lead to another match; return whether any match was replaced."""
         cdef bint has_changed = False
         cdef int32_t v, current_match, candidate
         cdef int32_t rival       # the vertex of `old` that the candidate matches
         cdef dict votes
         for v in self.vertices_to_repair():
-            if self.votes_left < 0:
+            if self.remaining_votes < 0:
                 return False
             current_match = self.new_indexes[v]
-            votes = self.votes(v)
+            votes = self.count_votes(v)
             if not votes:
                 continue
             max_count = max(votes.values())
@@ -509,13 +529,13 @@ cdef class Matching:
             for candidate, count in votes.items():
                 if count == max_count and self.have_equal_operators(v, candidate):
                     rival = self.old_indexes[candidate]
-                    if rival == NONE or self.votes(rival).get(candidate, 0) < max_count:
+                    if rival == NONE or self.count_votes(rival).get(candidate, 0) < max_count:
                         if rival != NONE:
                             self.new_indexes[rival] = NONE
-                            self.n_left[0] += 1
+                            self.n_unmatched[0] += 1
                         if current_match != NONE:
                             self.old_indexes[current_match] = NONE
-                            self.n_left[1] += 1
+                            self.n_unmatched[1] += 1
                         self.match(v, candidate)
                         has_changed = True
                         break
@@ -552,13 +572,13 @@ cdef class Matching:
                 return j
         return -1
 
-    cdef dict votes(self, int32_t vertex):
+    cdef dict count_votes(self, int32_t vertex):
         """Count, for each vertex of `new`, the edges of a vertex of `old` that lead to it along matching neighbours.
 
         A value with more than MAX_VOTES consumers does not vote, because it would vote equally for all of them.
         """
         cdef dict votes = {}
-        cdef int64_t count = MAX_VOTES
+        cdef int64_t count = MAX_VOTES  # an upper bound of the number of examined edges
         cdef int32_t j, k, neighbour, end = min(self.old.starts[vertex + 1], self.old.starts[vertex] + MAX_VOTES)
         for j in range(self.old.starts[vertex], end):
             neighbour = self.new_indexes[self.old.sources[j]] if self.old.sources[j] != NONE else NONE
@@ -568,21 +588,21 @@ cdef class Matching:
             for k in range(self.new.use_starts[neighbour], self.new.use_starts[neighbour + 1]):
                 if self.old.slots[j] == self.new.user_slots[k] and self.old.outputs[j] == self.new.user_outputs[k]:
                     votes[self.new.users[k]] = votes.get(self.new.users[k], 0) + 1
-        self.votes_left -= count
+        self.remaining_votes -= count
         end = min(self.old.use_starts[vertex + 1], self.old.use_starts[vertex] + MAX_VOTES)
         for j in range(self.old.use_starts[vertex], end):
             neighbour = self.new_indexes[self.old.users[j]]
             if neighbour != NONE:
-                k = self.new_edge(neighbour, self.old.user_slots[j])
+                k = self.find_new_edge(neighbour, self.old.user_slots[j])
                 if k >= 0 and self.new.sources[k] != NONE and self.old.user_outputs[j] == self.new.outputs[k]:
                     votes[self.new.sources[k]] = votes.get(self.new.sources[k], 0) + 1
         return votes
 
-    cdef int32_t new_edge(self, int32_t vertex, int32_t slot) except -2:
-        """Return the edge of a slot of a vertex of `new`, -1 if there is none."""
+    cdef int32_t find_new_edge(self, int32_t vertex, int32_t slot) except -2:
+        """Return the edge of a slot of a vertex of `new`; -1 if it has no edge at this slot."""
         cdef int32_t j, first = self.new.starts[vertex], n = self.new.starts[vertex + 1] - first
         cdef dict edges_by_slot
-        if slot >= 0:  # inputs come first, in order
+        if slot >= 0:  # the edges of inputs are first, in order of their slots
             return first + slot if slot < n and self.new.slots[first + slot] == slot else -1
         edges_by_slot = self.nested_edges.get(vertex)
         if edges_by_slot is None:
@@ -614,7 +634,7 @@ cdef int compare_pairs(const void* left, const void* right) noexcept nogil:
 
 
 cdef Py_ssize_t end_of_group(const Entry* entries, Py_ssize_t i, Py_ssize_t count) noexcept nogil:
-    """Return the end of the entries with the key of entry i."""
+    """Return the end of the run of entries with the key of entry i."""
     cdef uint64_t key = entries[i].key
     while i < count and entries[i].key == key:
         i += 1
@@ -648,7 +668,7 @@ cdef object hash_operators(FlatGraph graph):
 
 
 cdef object hash_pairs(const uint64_t[::1] first_hashes, const uint64_t[::1] second_hashes):
-    """Return a hash of each pair of hashes."""
+    """Return a hash of each pair of hashes with the same index."""
     cdef uint64_t[::1] view = (hashes := zero_hashes(first_hashes.shape[0]))
     cdef Py_ssize_t i
     for i in range(first_hashes.shape[0]):
@@ -659,7 +679,7 @@ cdef object hash_pairs(const uint64_t[::1] first_hashes, const uint64_t[::1] sec
 cdef object hash_up(Edges edges, object labels):
     """Return a hash of each vertex and of all its ancestors."""
     cdef uint64_t[::1] view = (hashes := array("Q", labels))
-    cdef int32_t[::1] order = edges.order()
+    cdef int32_t[::1] order = edges.sort_vertices()
     cdef int32_t i
     for i in range(edges.n):
         view[order[i]] = edges.hash_sources(view, order[i])
@@ -669,7 +689,7 @@ cdef object hash_up(Edges edges, object labels):
 cdef object hash_down(Edges edges, object labels):
     """Return a hash of each vertex and of all its descendants."""
     cdef uint64_t[::1] view = (hashes := array("Q", labels))
-    cdef int32_t[::1] order = edges.order()
+    cdef int32_t[::1] order = edges.sort_vertices()
     cdef int32_t i
     for i in range(edges.n - 1, -1, -1):
         view[order[i]] = edges.hash_users(view, order[i])

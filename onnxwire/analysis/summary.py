@@ -23,8 +23,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_N_LARGEST_TENSORS = 10  # that are listed
-_MIN_IR_FREE_INITIALIZERS = 4  # from this IR version on an initializer need not be an input
+_N_LARGEST_TENSORS = 10  # number of tensors that are listed by size
+_MIN_IR_FREE_INITIALIZERS = 4  # from this IR version on, an initializer need not be an input
 _Attribute = AttributeProto
 _TYPES_WITHOUT_TENSORS = {
     _Attribute.FLOAT,
@@ -97,14 +97,19 @@ def summarize(model: ModelProto) -> dict[str, Any]:
 
 
 class _Tally:
-    """Counts of operators and tensors."""
+    """Counts of operators and tensors.
+
+    operators: the number of nodes by domain and op_type. by_type: the number of tensors and their total size in bytes,
+    by the name of the data type. tensors, external: the numbers of all tensors and of those with external data.
+    largest: a heap of the largest tensors.
+    """
 
     def __init__(self) -> None:
         self.operators: Counter[tuple[str, str]] = Counter()
         self.by_type: dict[str, tuple[int, int]] = {}
         self.tensors = 0
         self.external = 0
-        self.largest: list[tuple[int, int, TensorProto]] = []  # a heap of size, -number, tensor
+        self.largest: list[tuple[int, int, TensorProto]] = []  # size, -index, tensor
 
     def add(self, graphs: Iterator[GraphProto]) -> None:
         """Count graphs and the graphs in their attributes at any depth, one at a time."""
@@ -142,6 +147,7 @@ class _Tally:
             yield from attribute.graphs
 
     def _count_graph(self, graph: GraphProto) -> Iterator[GraphProto]:
+        """Count the tensors of a graph; return an iterator that counts its nodes and yields the graphs in them."""
         for tensor in graph.initializer:
             self._add_tensor(tensor)
         for sparse in graph.sparse_initializer:
@@ -153,6 +159,7 @@ class _Tally:
         self._add_tensor(sparse.indices)
 
     def _add_tensor(self, tensor: TensorProto) -> None:
+        """Count a tensor, and add it to the heap of the largest tensors if it is one of them."""
         name, size = name_of(tensor.data_type), tensor_bytes(tensor)
         count, total = self.by_type.get(name, (0, 0))
         self.by_type[name] = count + 1, total + size

@@ -1,4 +1,4 @@
-"""The distance of two tensors: compares bytes block by block, and numbers only in blocks that differ."""
+"""Computes the distance of two tensors: compares bytes block by block, and numbers only in blocks that differ."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ if TYPE_CHECKING:
 
 _BLOCK_ELEMENTS = 3 << 16  # number of elements compared at a time; a multiple of 4, so 6-bit types have whole bytes
 _SEEK_DATA: int | None = getattr(os, "SEEK_DATA", None)
-_MAX_BLOCKS = 1 << 63  # above the size of any tensor
+_MAX_BLOCKS = 1 << 63  # more blocks than any tensor has
 _FileId = tuple[int, int]
+"""The device and inode of a file, or the id of a remote file's memory and 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Distance:
     """The distance of two tensors of one shape.
 
-    elements: the number of elements; different: the number of differing elements, where NaN equals NaN, and -0 equals
-    0. max_abs: the largest absolute difference of two elements, exact for integers of one type, the magnitude for
-    complex numbers; None for strings, and if every differing pair contains NaN. nan: the number of elements that are
-    NaN in exactly one of the tensors.
+    elements: the number of elements of each tensor. different: the number of differing elements, where NaN equals NaN,
+    and -0 equals 0. max_abs: the largest absolute difference of two elements; an exact int for integers of one type,
+    else a float, for complex numbers the magnitude. None for strings, if no element differs, and if every differing
+    pair contains NaN. nan: the number of elements that are NaN in exactly one of the tensors.
     """
 
     elements: int
@@ -54,7 +55,7 @@ class Distance:
         return text + (f"; {self.nan:,} {'is' if self.nan == 1 else 'are'} NaN in only one tensor" if self.nan else "")
 
     def plus(self, other: Distance) -> Distance:
-        """Add the differences of another part.
+        """Return the distance with the differences of another part of the tensors added.
 
         `self.elements` is the count of the whole tensor; `other.elements` is ignored.
         """
@@ -67,9 +68,9 @@ class Distance:
 def distance(old: TensorProto, new: TensorProto, progress: Callable[[int], object] | None = None) -> Distance:
     """Compare the elements of two tensors of one shape, in any storage.
 
-    progress: called with the bytes of `old` that were compared since the last call. Elements at the same offset of the
-    same file are not read, nor are holes in both files. Memory: one block of each tensor, except for typed fields such
-    as float_data.
+    progress: called with the number of bytes of `old` that were compared since the last call. Elements at the same
+    offset of the same file are not read, nor are ranges that are holes in both files. Memory: one block of each tensor;
+    more for typed fields such as float_data.
     Raises TensorError for tensors of different shapes and for damaged ones; SourceError and ExternalDataError for
     external data that can't be read.
     """
@@ -91,16 +92,16 @@ def distance(old: TensorProto, new: TensorProto, progress: Callable[[int], objec
         return total
     start = 0
     while start < count:
-        n_holes = min(old_side.holes(start), new_side.holes(start)) if is_one_type else 0
-        if n_holes:
-            end = min(start + n_holes * _BLOCK_ELEMENTS, count)
+        n_hole_blocks = min(old_side.count_hole_blocks(start), new_side.count_hole_blocks(start)) if is_one_type else 0
+        if n_hole_blocks:
+            end = min(start + n_hole_blocks * _BLOCK_ELEMENTS, count)
             if progress is not None:
                 progress(types[0].count_bytes(end) - types[0].count_bytes(start))
             start = end
             continue
         size = min(_BLOCK_ELEMENTS, count - start)
         old_bytes, new_bytes = old_side.read(start, size), new_side.read(start, size)
-        # Compared as arrays, because memoryviews are compared element by element.
+        # Compare the bytes as arrays, because memoryviews are compared element by element.
         if not is_one_type or not np.array_equal(
             np.frombuffer(old_bytes, np.uint8), np.frombuffer(new_bytes, np.uint8)
         ):
@@ -113,6 +114,7 @@ def distance(old: TensorProto, new: TensorProto, progress: Callable[[int], objec
 
 
 def _string_distance(old: TensorProto, new: TensorProto, count: int) -> Distance:
+    """Return the distance of two tensors of which at least one has strings. count: the number of elements."""
     if old.data_type != new.data_type:
         return Distance(count, count)
     pairs = zip(old.string_data, new.string_data, strict=True)
@@ -120,7 +122,7 @@ def _string_distance(old: TensorProto, new: TensorProto, count: int) -> Distance
 
 
 class _Side:
-    """One of two compared tensors. origin: the file and offset of its elements, None for elements in memory."""
+    """Reads one of two compared tensors. origin: the file and offset of its elements; None for elements in memory."""
 
     def __init__(self, storage: Storage) -> None:
         self._reader = BlockReader(storage)
@@ -139,8 +141,8 @@ class _Side:
     def _count_bytes(self, elements: int) -> int:
         return self._reader.data_type.count_bytes(elements)
 
-    def holes(self, start: int) -> int:
-        """Return how many blocks from index `start` on are holes of the file, which read as zeros."""
+    def count_hole_blocks(self, start: int) -> int:
+        """Return how many blocks from index `start` on are inside a hole of the file, which reads as zeros."""
         if self._reader.open_file is None or not self._file_has_all_elements or _SEEK_DATA is None:
             return 0
         file, offset = self._reader.open_file
@@ -171,7 +173,7 @@ def _decode_numbers(data: memoryview, data_type: DataType, count: int) -> Array:
 
 
 def _distance_of_one_type(old_values: Array, new_values: Array) -> Distance:
-    """Return the distance of elements of one data type."""
+    """Return the distance of elements of one data type, as `_decode_numbers` returns them."""
     import numpy as np
 
     if old_values.dtype.kind not in "iu":
@@ -185,7 +187,7 @@ def _distance_of_one_type(old_values: Array, new_values: Array) -> Distance:
 
 
 def _distance_of_any_types(old_values: Array, new_values: Array) -> Distance:
-    """Return the distance of elements of any two data types."""
+    """Return the distance of elements of any two data types, as `_decode_numbers` returns them."""
     import numpy as np
 
     is_complex = "c" in (old_values.dtype.kind, new_values.dtype.kind)

@@ -40,40 +40,44 @@ VALUES = {
     AttributeProto.INTS: "ints", AttributeProto.STRINGS: "strings",
 }  # fmt: skip
 """The fields that store the values of attributes without messages, by type."""
-_MAX_QUOTED_CHARS = 60
+_MAX_QUOTED_CHARS = 60  # maximum number of characters of a text in an error message
 
 
 def assign(message: Message, assignment: str, *, keep_type: bool = False) -> str:
-    """Apply one assignment PATH=VALUE; returns the path in fields and indexes.
+    """Apply one assignment PATH=VALUE; return the path in fields and indexes.
 
-    message: the root, usually a model; it is changed. PATH: see `resolve`. VALUE depends on the target: a number, true
-    or false, the name of an enum value (also for data_type and elem_type), or text without quotes; for a repeated field
-    a list such as [1, 2, 3]; for a bytes field text, or @FILE for the content of a file; for an attribute, an entry of
-    metadata, an operator set or a dimension its value; for a tensor @FILE.npy; for elements of a tensor one number; for
-    any message protobuf's text format in braces, {op_type: "Relu" input: "x"}.
-    keep_type: reject an @FILE.npy of another data type or shape than the tensor's.
+    message: the root, usually a model; it is changed. PATH: see `resolve`. VALUE depends on the target:
+        a singular field: a number, true or false, the name of an enum value (also for data_type and elem_type), or text
+            without quotes; for a bytes field text, or @FILE for the content of a file
+        a repeated field: a list such as [1, 2, 3]
+        a tensor: @FILE.npy; elements of a tensor: one number
+        an attribute, a metadata entry, an operator set or a dimension: its value
+        any message: protobuf's text format in braces, {op_type: "Relu" input: "x"}
+    keep_type: whether to reject an @FILE.npy whose data type or shape differs from the tensor's.
     Raises PathError if the path names nothing, EditError for a value of the wrong type, SourceError for a file that
-    can't be read; the message is then unchanged.
+    can't be read. The message is then unchanged.
     """
     path, target, text = _split_assignment(message, assignment)
-    return _assign(message, path, target, text, True, keep_type)
+    return _set_resolved(message, path, target, text, True, keep_type)
 
 
 def set_value(message: Message, path: str, text: str, *, files: bool = False) -> str:
-    """Set the target of a path, as `assign` does; returns the path in fields and indexes.
+    """Set the target of a path, as `assign` does; return the path in fields and indexes.
 
-    path, text: the left and right side of an assignment. files: read @FILE from a file; by default it is text.
+    path, text: the left and right side of an assignment. files: whether @FILE means the content of a file; by default
+    it is text.
     Raises the errors of `assign`.
     """
-    return _assign(message, path, resolve(message, path), text, files)
+    return _set_resolved(message, path, resolve(message, path), text, files)
 
 
 def add_element(message: Message, path: str, text: str | None = None) -> str:
-    """Append an element to a repeated field, or set an absent singular field; returns the path of the new value.
+    """Append an element to a repeated field, or set an absent singular field; return the path of the new value.
 
     message: the root; it is changed. path: the path of the field. text: the value as for `set_value`; None for an empty
     message, a 0 or an empty text.
-    Raises PathError and EditError like `set_value`; the message is then unchanged.
+    Raises PathError and EditError like `set_value`, and EditError for a singular field that is set. The message is then
+    unchanged.
     """
     target = resolve(message, path)
     field, parent = target.field, target.parent
@@ -101,17 +105,20 @@ def add_element(message: Message, path: str, text: str | None = None) -> str:
         default_number = field.enum_type.values[0].number if field.enum_type is not None else 0
         new_elements.append({field.TYPE_STRING: "", field.TYPE_BYTES: b""}.get(field.type, default_number))
     if text is not None:
-        _assign(message, element_path, resolve(temporary, f"{field.name}[0]"), text, False)
+        _set_resolved(message, element_path, resolve(temporary, f"{field.name}[0]"), text, False)
     elements.extend(new_elements)
     return element_path
 
 
-def _assign(message: Message, path: str, target: Resolved, text: str, files: bool, keep_type: bool = False) -> str:
+def _set_resolved(
+    message: Message, path: str, target: Resolved, text: str, reads_files: bool, keep_type: bool = False
+) -> str:
+    """Set a resolved target; return its path. message, path: the root and the path, for errors."""
     if target.parent is None or target.field is None:
         reason = f"the path names the root message; set one of its fields, such as {_example_field(message)}=..."
         raise EditError(reason, f"{message._document.name}: {_shorten(f'{path}={text}')}")
     try:
-        _set_target(target, text, files, keep_type)
+        _set_target(target, text, reads_files, keep_type)
     except EditError as error:
         raise EditError(error.reason, f"{message._document.name}: {path}={_shorten(text)}") from None
     return target.path
@@ -148,13 +155,13 @@ def _shorten(text: str) -> str:
     return text if len(text) <= _MAX_QUOTED_CHARS else f"{text[:_MAX_QUOTED_CHARS]}..."
 
 
-def _set_target(target: Resolved, text: str, files: bool, keep_type: bool) -> None:
-    """Set the target of a path. files, keep_type: as for `set_value` and `assign`."""
+def _set_target(target: Resolved, text: str, reads_files: bool, keep_type: bool) -> None:
+    """Set the target of a path. reads_files: as `files` of `set_value`. keep_type: as for `assign`."""
     field, parent = target.field, target.parent
     assert field is not None and parent is not None
     if _is_within_value(target):
         raise EditError("a part of a string or of bytes can't be set; set the whole field")
-    is_file = files and text.startswith("@")
+    is_file = reads_files and text.startswith("@")
     if isinstance(target.value, TensorProto) and (target.index is not None or is_file):
         _set_tensor(target, text, keep_type)
     elif isinstance(target.value, Message):
@@ -219,6 +226,7 @@ def _parse(field: FieldDescriptor, text: str) -> object:
 
 
 def _number(text: str, parse: Callable[[str], Any], fault: str) -> Any:
+    """Parse a number. fault: the end of the error message for other texts."""
     try:
         return parse(text.strip())
     except ValueError:
@@ -296,7 +304,7 @@ def _set_tensor(target: Resolved, text: str, keep_type: bool) -> None:
         except IndexError as error:
             raise EditError(str(error)) from None
         except (OverflowError, FloatingPointError, TypeError, ValueError) as error:
-            raise EditError(f"{array.dtype} can't store it: {error}") from None
+            raise EditError(f"{array.dtype} can't store the value: {error}") from None
     new_tensor = from_array(array)
     if keep_type:
         check_type(tensor, new_tensor.data_type, list(new_tensor.dims))
@@ -316,6 +324,7 @@ def check_type(tensor: TensorProto, data_type: int, dims: Sequence[int]) -> None
 
 
 def _element_parser(array: Any) -> Callable[[str], Any]:
+    """Return a function that converts a text to an element of an array of numbers."""
     if array.dtype.kind in "iu" or "int" in array.dtype.name:
         return lambda text: int(text, 0)
     if array.dtype.kind == "b":
@@ -324,11 +333,12 @@ def _element_parser(array: Any) -> Callable[[str], Any]:
 
 
 def remove(message: Message, paths: Sequence[str]) -> list[str]:
-    """Remove the targets of paths: elements, slices of elements, or fields; returns their full paths.
+    """Remove the targets of paths: elements, slices of elements, or fields; return their full paths.
 
     message: the root; it is changed. All paths are resolved before the first removal, so that indexes do not shift.
     Raises PathError if a path names nothing, EditError for a target that can't be removed.
     """
+    # By path of a field: its message, its descriptor, and the indexes to remove, or None for the whole field.
     targets: dict[str, tuple[Message, FieldDescriptor, set[int] | None]] = {}
     removed_paths = []
     source = message._document.name
@@ -340,24 +350,24 @@ def remove(message: Message, paths: Sequence[str]) -> list[str]:
             raise EditError("a part of a value can't be removed; remove the whole value", f"{source}: {path}")
         removed_paths.append(target.path)
         indexes: set[int] | None = None
-        container = target.path
-        if target.field.is_repeated and container.endswith("]"):
-            container, _, content = container[:-1].rpartition("[")
+        field_path = target.path
+        if target.field.is_repeated and field_path.endswith("]"):
+            field_path, _, content = field_path[:-1].rpartition("[")
             count = len(getattr(target.parent, target.field.name))
-            (part,) = parse_index(content) or (0,)
-            indexes = set(range(*part.indices(count))) if isinstance(part, slice) else {target.element_index or 0}
+            (item,) = parse_index(content) or (0,)
+            indexes = set(range(*item.indices(count))) if isinstance(item, slice) else {target.element_index or 0}
         elif not target.is_set:
             raise PathError("the field is not set, so it can't be removed", path, source)
-        earlier = targets.get(container)
-        if earlier is not None and (earlier[2] is None or indexes is None):
+        earlier_target = targets.get(field_path)
+        if earlier_target is not None and (earlier_target[2] is None or indexes is None):
             indexes = None
-        elif earlier is not None and indexes is not None and earlier[2] is not None:
-            earlier[2].update(indexes)
-            indexes = earlier[2]
-        targets[container] = target.parent, target.field, indexes
-    # Deepest first, because nothing can be removed from a message that is already removed.
-    for container in sorted(targets, key=lambda path: -path.count(".")):
-        parent, field, indexes = targets[container]
+        elif earlier_target is not None and indexes is not None and earlier_target[2] is not None:
+            earlier_target[2].update(indexes)
+            indexes = earlier_target[2]
+        targets[field_path] = target.parent, target.field, indexes
+    # Remove the deepest targets first, because nothing can be removed from a message that is already removed.
+    for field_path in sorted(targets, key=lambda path: -path.count(".")):
+        parent, field, indexes = targets[field_path]
         if indexes is None:
             parent.ClearField(field.name)
         else:
@@ -367,7 +377,7 @@ def remove(message: Message, paths: Sequence[str]) -> list[str]:
 
 
 def dangling_values(model: ModelProto, candidates: Iterable[str]) -> list[str]:
-    """Return the names, among those in `candidates`, that the model uses but no longer defines."""
+    """Return the names in `candidates` that the model uses but does not define, in order of first use."""
     names = set(candidates)
     used_names: dict[str, None] = {}
     if not names:

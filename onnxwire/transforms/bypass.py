@@ -19,15 +19,19 @@ if TYPE_CHECKING:
 
 
 def bypass(model: ModelProto, path: str, input: int = 0) -> str:
-    """Remove a node and connect the consumers of its first output to one of its inputs; returns the node's path.
+    """Remove a node and connect the consumers of its first output to one of its inputs; return the node's path.
 
     model: the model, which is modified in place. path: the path of a node in any graph or function, as for `resolve`.
     input: the index of the input.
-    If the first output is an output of the graph, it keeps its name: the producer of the input is renamed to it. If the
+    If the first output is an output of the graph, its name remains, and the value of the input is renamed to it. If the
     first output is not used, the node is only removed.
-    Raises PathError if there is no such node; EditError if another output of the node is used, if the node lacks the
-    input, or if an output of the graph would then be a value that no node of the graph produces. The model is then
-    unchanged.
+    Raises PathError if the path does not name a node. Raises EditError if
+        another output of the node is used,
+        the node lacks the input, or the input is also its first output,
+        the first output is an output of the graph, and the input is another output of the graph or not produced by a
+            node of the graph,
+        or a subgraph that uses the first output defines another value with the name of the input.
+    After an error, the model is unchanged.
     """
     target = resolve(model, path)
     node, source = target.value, model._document.name
@@ -84,7 +88,7 @@ def bypass(model: ModelProto, path: str, input: int = 0) -> str:
 
 
 def bypass_all(model: ModelProto, paths: Iterable[str]) -> list[str]:
-    """Bypass several nodes by their first inputs; returns their paths, in the order of `paths`.
+    """Bypass several nodes by their first inputs; return their paths, in the order of `paths`.
 
     All paths are resolved first, so that indexes do not shift. Raises the errors of `bypass`; the nodes before the
     faulty node are then already removed.

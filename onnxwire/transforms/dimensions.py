@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 
     Dim = TensorShapeProto.Dimension
 
+# One dimension of an input: input:NAME[INDEX] or NAME[INDEX].
 _POSITION = re.compile(r"(?:input:)?(.*)\[(-?\d{1,9})\]", re.DOTALL)
 _WORD = re.compile(r"[^\W\d]\w*")
 _NUMBER = re.compile(r"-?\d+")
-_MAX_DIM = (1 << 63) - 1
-_MAX_SHAPE_ELEMENTS = 64  # of a constant that is a shape
+_MAX_DIM = (1 << 63) - 1  # the maximum of an int64
+_MAX_SHAPE_ELEMENTS = 64  # maximum number of elements of a constant that is read as a shape
 _SHAPE_READERS = {"Reshape": 1, "Expand": 1, "ConstantOfShape": 0}  # the index of the input that is a shape
 _GENERATED_PREFIX = "unk__"  # of the names that shape inference of the onnx package creates
-_MAX_NESTED_GRAPHS = 33
+_MAX_NESTED_TYPES = 33  # maximum depth of optional types
 
 
 @dataclass
@@ -39,10 +40,10 @@ class DimensionChanges:
     """The changes that `change_dimensions` made, and the dependent parts that it could not change.
 
     count: the number of changed dimensions in types. cleared: names of values whose dimension was an expression of a
-    changed variable, such as `2*batch`, and is now unknown. constants: "node: shape" for constant shapes that contain
-    the old size at the index of a changed dimension. unknown: names of values whose shape was removed and could not be
-    inferred. scopes: subgraphs in which a changed variable is another dimension; they are unchanged. reason: why shapes
-    were not inferred, or "".
+    changed variable, such as `2*batch`, and is now unknown. constants: descriptions of constant shapes that contain
+    the old size at the index of a changed dimension, such as "Reshape NODE: INPUT = [1, -1]". unknown: names of values
+    whose shape was removed and could not be inferred. scopes: paths of subgraphs in which a changed variable is
+    another dimension; they are unchanged. reason: why shapes were not inferred, or "".
     """
 
     count: int = 0
@@ -68,8 +69,8 @@ def change_dimensions(
     names of variables. dynamic: the name of a variable for the first dimension of every input that is not an
     initializer.
     If the dimension of an input is a variable, the variable changes in the main graph and its subgraphs. If it is a
-    number, the shapes of all values except inputs are removed, since each may depend on it. infer: infer shapes with
-    the onnx package.
+    number, the shapes of all values except inputs and initializers are removed, since each may depend on it.
+    infer: whether to infer shapes with the onnx package.
     Functions are unchanged, because variables in functions are independent. Returns the model, a new one after
     inference, and the changes. Raises PathError for a variable or input that does not exist, EditError for changes that
     contradict each other or sizes that no dimension can have.
@@ -85,6 +86,7 @@ def change_dimensions(
 
 
 def _check_variable(text: str) -> str:
+    """Return the name of a variable. Raises EditError if it is not a word."""
     if not _WORD.fullmatch(text):
         raise EditError("the name of a dimension variable is made of letters, digits and _", repr(text))
     return text
@@ -103,7 +105,8 @@ def _parse_dimension(size: str | int) -> str | int:
 class _DimensionChange:
     """The changes to one model: collected first, then applied together.
 
-    symbols: the new values of variables. positions: by input and index, a dimension without a variable, and its value.
+    symbols: the new values of variables. positions: by name of an input and index, a dimension without a variable and
+    its new value. inputs: the inputs that are not initializers, by name. variables: all variables of the main graph.
     """
 
     def __init__(self, model: ModelProto) -> None:
@@ -129,6 +132,7 @@ class _DimensionChange:
             )
 
     def _set_symbol(self, old: str, new: str | int) -> None:
+        """Add a new value of a variable. Raises PathError for an absent variable, EditError for a second value."""
         if old not in self.variables:
             variables = ", ".join(list(self.variables)[:20]) or "none"
             hint = did_you_mean(old, self.variables) or f"; there are: {variables}"
@@ -159,6 +163,7 @@ class _DimensionChange:
                 self._set_position(value.name, 0, dims[0], name)
 
     def _dims_of(self, name: str) -> list[Dim]:
+        """Return the dimensions of an input. Raises PathError if there is no such input, or if it has no shape."""
         if name not in self.inputs:
             hint = did_you_mean(name, self.inputs) or "; initializers have fixed shapes"
             raise PathError(f"the graph has no input of this name{hint}", name[:200], self.model._document.name)
@@ -168,6 +173,7 @@ class _DimensionChange:
         return list(shape.dim)
 
     def _set_position(self, name: str, index: int, dim: Dim, value: str | int) -> None:
+        """Add a new value of a dimension of an input, or of its variable if it is one."""
         if dim.dim_param:
             self._set_symbol(dim.dim_param, value)
         elif self.positions.setdefault((name, index), (dim, value))[1] != value:
@@ -176,14 +182,14 @@ class _DimensionChange:
             )
 
     def apply(self, infer: bool) -> tuple[ModelProto, DimensionChanges]:
-        """Make all changes."""
+        """Make all changes. Returns the model, a new one after inference, and the changes."""
         changes = DimensionChanges()
         old_sizes = {
             index: dim.dim_value
             for (_, index), (dim, value) in self.positions.items()
             if _read_dim(dim) not in (None, value)
         }
-        is_stale = any(_read_dim(dim) != value for dim, value in self.positions.values())
+        has_stale_shapes = any(_read_dim(dim) != value for dim, value in self.positions.values())
         graph = self.model.graph
         excluded_scopes = _scopes_that_redefine(graph, self.symbols)
         changes.scopes += excluded_scopes
@@ -191,20 +197,21 @@ class _DimensionChange:
         for dim, value in self.positions.values():
             changes.count += _read_dim(dim) != value
             _write_dim(dim, value)
-        if is_stale:
+        if has_stale_shapes:
             changes.constants += _constant_shapes(graph, old_sizes)
-        shaped_before = _shaped_values(self.model, clear=is_stale)
+        old_shaped_names = _shaped_values(self.model, clear=has_stale_shapes)
         result = self.model
         if infer:
             result = _infer_shapes(self.model, changes)
-        shaped_after = _shaped_values(result) if is_stale else shaped_before
-        lost_names = shaped_before - shaped_after
+        new_shaped_names = _shaped_values(result) if has_stale_shapes else old_shaped_names
+        lost_names = old_shaped_names - new_shaped_names
         changes.unknown += [
             value.name for value in (*result.graph.output, *result.graph.value_info) if value.name in lost_names
         ]
         return result, changes
 
     def _change_symbols(self, excluded_scopes: list[str], changes: DimensionChanges) -> None:
+        """Change the variables in the main graph and its subgraphs, except in some scopes; count the changes."""
         if not self.symbols:
             return
         cleared_paths: dict[str, None] = {}
@@ -224,11 +231,12 @@ class _DimensionChange:
 
 
 def _is_in(path: str, scope: str) -> bool:
+    """Return whether a path is the path of a scope or inside the scope."""
     return path.startswith(scope) and path[len(scope) : len(scope) + 1] in ("", ".", "[")
 
 
 def _read_dim(dim: Dim) -> str | int | None:
-    """Return a dimension: a variable, a size, or None if it is unknown; -1, which some exporters write, is unknown."""
+    """Return a dimension: a variable, a size, or None if it is unknown, like the -1 that some exporters write."""
     if dim.dim_param:
         return dim.dim_param
     return dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
@@ -243,7 +251,7 @@ def _write_dim(dim: Dim, value: str | int) -> None:
 
 def _shape_of(type_proto: TypeProto) -> TensorShapeProto | None:
     """Return the shape of a tensor type, or of the type that an optional contains; None if there is no shape."""
-    for _ in range(_MAX_NESTED_GRAPHS):
+    for _ in range(_MAX_NESTED_TYPES):
         type_field = type_proto.WhichOneof("value")
         if type_field != "optional_type":
             break
@@ -255,6 +263,7 @@ def _shape_of(type_proto: TypeProto) -> TensorShapeProto | None:
 
 
 def _graph_values(graph: GraphProto) -> dict[str, ValueInfoProto]:
+    """Return the inputs, outputs and value_infos of a graph by name."""
     return {value.name: value for field in (graph.output, graph.value_info, graph.input) for value in field}
 
 
@@ -263,6 +272,7 @@ def _scopes_that_redefine(graph: GraphProto, symbols: Mapping[str, object]) -> l
     if not symbols:
         return []
     paths: list[str] = []
+    # By path of a graph: its values by name.
     values: dict[str, dict[str, ValueInfoProto]] = {"": _graph_values(graph)}
     for path, node in Search(graph, [NodeProto]):
         if node.op_type not in ("Loop", "Scan") or node.domain not in ("", "ai.onnx"):
@@ -272,7 +282,7 @@ def _scopes_that_redefine(graph: GraphProto, symbols: Mapping[str, object]) -> l
             continue
         enclosing_path = path.rpartition("node[")[0].rstrip(".")
         if enclosing_path not in values:
-            # Keep only the enclosing graphs, to which the search will return.
+            # Only the values of enclosing graphs are needed again, because the search returns to these graphs.
             values = {key: graph_values for key, graph_values in values.items() if enclosing_path.startswith(key)}
             values[enclosing_path] = _graph_values(resolve(graph, enclosing_path).value)
         enclosing_values, body = values[enclosing_path], node.attribute[body_indexes[0]].g
@@ -281,7 +291,7 @@ def _scopes_that_redefine(graph: GraphProto, symbols: Mapping[str, object]) -> l
             for name, body_input in _input_pairs(node, body)
             if name in enclosing_values
         )
-        if any(_differs(outer_type, inner_type, symbols) for outer_type, inner_type in pairs):
+        if any(_has_other_dim(outer_type, inner_type, symbols) for outer_type, inner_type in pairs):
             paths.append(f"{path}.attribute[{body_indexes[0]}].g")
     return paths
 
@@ -295,7 +305,7 @@ def _input_pairs(node: NodeProto, body: GraphProto) -> Iterator[tuple[str, Value
     yield from list(zip(node.input, body.input, strict=False))[: max(len(node.input) - max(n_scanned, 0), 0)]
 
 
-def _differs(outer_type: TypeProto, inner_type: TypeProto, symbols: Mapping[str, object]) -> bool:
+def _has_other_dim(outer_type: TypeProto, inner_type: TypeProto, symbols: Mapping[str, object]) -> bool:
     """Return whether a dimension is one of the variables inside, and a size or another variable outside."""
     shapes = _shape_of(outer_type), _shape_of(inner_type)
     if shapes[0] is None or shapes[1] is None or len(shapes[0].dim) != len(shapes[1].dim):
@@ -310,7 +320,7 @@ def _differs(outer_type: TypeProto, inner_type: TypeProto, symbols: Mapping[str,
 def _shaped_values(model: ModelProto, clear: bool = False) -> set[str]:
     """Return the names of the values of the main graph that have a shape, except for its inputs and initializers.
 
-    clear: remove these shapes, and those of values of subgraphs.
+    clear: whether to remove these shapes, and the shapes of values of subgraphs.
     """
     graph = model.graph
     initializer_names = {tensor.name for tensor in graph.initializer}
@@ -335,7 +345,10 @@ def _is_inferred(type_proto: TypeProto) -> bool:
 
 
 def _constant_shapes(graph: GraphProto, old_sizes: Mapping[int, int]) -> list[str]:
-    """Return "node: shape" for nodes with a constant shape that has an old size at its position."""
+    """Return descriptions of nodes with a constant shape that contains an old size at the index of the dimension.
+
+    old_sizes: the old size by index of a changed dimension.
+    """
     constants: dict[str, TensorProto] = {tensor.name: tensor for tensor in graph.initializer}
     readers: list[NodeProto] = []
     for _, node in Search(graph, [NodeProto]):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onnxwire.messages import SparseTensorProto
 
 _T = TypeVar("_T")
-_MAX_LISTED_NAMES = 5  # maximum number of names in a message
+_MAX_LISTED_NAMES = 5  # maximum number of names in an error message or warning
 
 
 class UntypedValueWarning(UserWarning):
@@ -27,18 +27,18 @@ class UntypedValueWarning(UserWarning):
 
 
 def extract(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str]) -> ModelProto:
-    """Make a model of the part that computes some values from others; it shares the model's bytes, weights included.
+    """Make a model of the part that computes some values from others; it shares the bytes of the given model.
 
     model: the model, which is not changed. inputs: names of any values, which become inputs; None for the needed inputs
     of the model.
     outputs: names of the values to compute.
-    The part has the needed nodes and initializers, including those that subgraphs need; the functions that are called,
-    directly or not; value_info of its values; quantization_annotation of values in use, with the initializers that it
-    names; and all other fields of the model except training_info, which describes the full model. Types of inputs and
-    outputs are taken from value_info.
+    The new model has the needed nodes and initializers, including those that subgraphs need; the functions that are
+    called, directly or not; value_info of its values; quantization_annotation of values in use, with the initializers
+    that the annotations name; and all other fields of the model except training_info, which describes the full model.
+    The types of inputs and outputs are those in inputs, outputs and value_info of the model, or of initializers.
     Raises PathError for a name that no value has, and if the outputs can't be computed from the inputs; the message
-    lists the missing values. Warns with UntypedValueWarning if the model does not declare the type of an input or
-    output.
+    lists the missing values. Raises FieldTypeError for any other message and for a str in place of names. Warns with
+    UntypedValueWarning if the model does not declare the type of an input or output.
     """
     if not isinstance(model, ModelProto):
         raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(model).__name__}")
@@ -74,8 +74,11 @@ def boundary(graph: GraphProto, nodes: Iterable[int]) -> tuple[list[str], list[s
 
 
 def cut(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str], source: str = "") -> None:
-    """Reduce a model in place to the part that computes some values from others. Arguments as for `extract`; source:
-    the file's name for errors."""
+    """Reduce a model in place to the part that computes some values from others.
+
+    inputs, outputs: as for `extract`. source: the file's name for errors, by default that of the model. Raises the
+    errors of `extract`.
+    """
     graph = model.graph
     output_names = _unique_names(outputs, "outputs")
     input_names = None if inputs is None else _unique_names(inputs, "inputs")
@@ -83,7 +86,7 @@ def cut(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str],
     names = (
         [value.name for value in graph.input if value.name in plan.used_names] if input_names is None else input_names
     )
-    untyped_names = _replace_values(graph, names, output_names, plan)
+    untyped_names = _replace_inputs_and_outputs(graph, names, output_names, plan)
     keep_at(graph.node, sorted(plan.nodes))
     defined_names = {name for node in graph.node for name in node.output} | plan.constants
     _rename_redefined(graph, set(names))
@@ -91,11 +94,11 @@ def cut(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str],
     keep_if(graph.sparse_initializer, lambda sparse: sparse.values.name in plan.constants)
     end_names = {*names, *output_names}
     keep_if(graph.value_info, lambda value: value.name in defined_names and value.name not in end_names)
-    # Other annotations refer to parameters that were not kept.
+    # Other annotations refer to initializers that are removed.
     keep_if(graph.quantization_annotation, lambda annotation: annotation.tensor_name in plan.used_names)
     model.ClearField("training_info")
     called_keys = _called_functions(model)
-    keep_if(model.functions, lambda function: _call(function) in called_keys)
+    keep_if(model.functions, lambda function: _call_key(function) in called_keys)
     if untyped_names:
         quoted_names = ", ".join(map(repr, untyped_names[:_MAX_LISTED_NAMES]))
         ending = " and others" if len(untyped_names) > _MAX_LISTED_NAMES else ""
@@ -108,6 +111,7 @@ def cut(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str],
 
 
 def _unique_names(names: Iterable[str], parameter: str) -> list[str]:
+    """Return names without duplicates, in order. Raises FieldTypeError for one str. parameter: its name for errors."""
     if isinstance(names, str):
         raise FieldTypeError(f"{parameter} is a list of names; write [{names!r}]")
     return list(dict.fromkeys(names))
@@ -126,14 +130,14 @@ def keep_at(elements: RepeatedSpan[Any], indexes: list[int]) -> None:
 
 
 def _rename_redefined(graph: GraphProto, input_names: set[str]) -> None:
-    """Rename outputs of kept nodes that have the name of an input: a name may have one definition only."""
+    """Rename outputs of nodes that have the name of an input, because a name may have only one definition."""
     used_names: set[str] = set()
-    last_suffixes: dict[str, int] = {}  # by name
+    last_suffixes: dict[str, int] = {}  # by old name: the number at the end of the latest new name
     for node in graph.node:
         for index, name in enumerate(node.output):
             if name in input_names:
                 used_names = used_names or {
-                    used_name for kept_node in graph.node for used_name in (*kept_node.input, *kept_node.output)
+                    used_name for any_node in graph.node for used_name in (*any_node.input, *any_node.output)
                 }
                 new = f"{name}_unused"
                 while new in used_names:
@@ -169,9 +173,13 @@ class _Plan:
         output_names: list[str],
         parameters: dict[str, list[str]],
     ) -> None:
-        """Walk from the outputs back to the inputs, and collect the nodes and names on the way."""
+        """Walk from the outputs back to the inputs, and collect the nodes and names on the way.
+
+        may_use_model_inputs: whether the walk may end at any input of the model. parameters: by name of a value, the
+        names in its quantization annotation.
+        """
         missing_names: dict[str, str] = {}
-        pending = [(name, "") for name in reversed(output_names)]
+        pending = [(name, "") for name in reversed(output_names)]  # a value, and the node that reads it or ""
         while pending:
             name, user = pending.pop()
             if not name or name in self.used_names:
@@ -196,10 +204,12 @@ class _Plan:
             raise self._incomputable_error(missing_names)
 
     def _absent_error(self, name: str) -> PathError:
+        """Return the error for a name that no value has."""
         hint = did_you_mean(name, (*self._inputs, *self._producers, *self._initializers))
         return PathError(f"there is no value called {name!r} in the main graph{hint}", "", self._source)
 
     def _incomputable_error(self, missing_names: dict[str, str]) -> PathError:
+        """Return the error for values that are not computed. missing_names: by name, the node that reads it or ""."""
         shown_items = list(missing_names.items())[:_MAX_LISTED_NAMES]
         descriptions = [f"{name!r}{f' (of {user})' if user else ''}" for name, user in shown_items]
         ending = f" and {len(missing_names) - len(shown_items):,} more" if len(missing_names) > len(shown_items) else ""
@@ -211,8 +221,8 @@ class _Plan:
         )
 
 
-def _replace_values(graph: GraphProto, inputs: list[str], outputs: list[str], plan: _Plan) -> list[str]:
-    """Replace the inputs and outputs of a graph; returns the names whose types are unknown."""
+def _replace_inputs_and_outputs(graph: GraphProto, inputs: list[str], outputs: list[str], plan: _Plan) -> list[str]:
+    """Replace the inputs and outputs of a graph; return the names whose types are unknown."""
     end_names = {*inputs, *outputs}
     types: dict[str, ValueInfoProto] = {}
     for declared_values in (graph.value_info, graph.output, graph.input):
@@ -221,7 +231,7 @@ def _replace_values(graph: GraphProto, inputs: list[str], outputs: list[str], pl
         )
     for name, dims, tensor in _initializers(graph):
         if name in end_names and name not in types:
-            types[name] = _value_info_of(name, tensor, list(dims))
+            types[name] = _make_value_info(name, tensor, list(dims))
     # Inputs whose default value is used stay inputs. Initializers that the caller names become inputs without a
     # default.
     inputs_with_defaults = [
@@ -243,7 +253,8 @@ def _initializers(graph: GraphProto) -> Iterator[tuple[str, Iterable[int], Tenso
         yield sparse.values.name, sparse.dims, sparse
 
 
-def _value_info_of(name: str, tensor: TensorProto | SparseTensorProto, dims: list[int]) -> ValueInfoProto:
+def _make_value_info(name: str, tensor: TensorProto | SparseTensorProto, dims: list[int]) -> ValueInfoProto:
+    """Make the description of an initializer that becomes an input or output."""
     value = ValueInfoProto(name=name)
     is_dense = isinstance(tensor, TensorProto)
     kind = value.type.tensor_type if is_dense else value.type.sparse_tensor_type
@@ -254,24 +265,25 @@ def _value_info_of(name: str, tensor: TensorProto | SparseTensorProto, dims: lis
     return value
 
 
-_Call = tuple[str, str, str]
+_CallKey = tuple[str, str, str]
+"""The domain, name and overload of a function."""
 
 
-def _call(message: NodeProto | FunctionProto) -> _Call:
+def _call_key(message: NodeProto | FunctionProto) -> _CallKey:
     """Return the key of a function, or of the function that a node calls: domain, name and overload."""
     name = message.op_type if isinstance(message, NodeProto) else message.name
     return "" if message.domain == "ai.onnx" else message.domain, name, message.overload
 
 
-def _called_functions(model: ModelProto) -> set[_Call]:
-    """Return the functions that the main graph calls, directly or not."""
-    functions = {_call(function): function for function in model.functions}
-    called_keys: set[_Call] = set()
+def _called_functions(model: ModelProto) -> set[_CallKey]:
+    """Return the keys of the functions that the main graph calls, directly or not."""
+    functions = {_call_key(function): function for function in model.functions}
+    called_keys: set[_CallKey] = set()
     pending: list[GraphProto | FunctionProto] = [model.graph] if functions else []
     while pending:
         for _, node in Search(pending.pop(), [NodeProto]):
-            name = _call(node)
-            if name in functions and name not in called_keys:
-                called_keys.add(name)
-                pending.append(functions[name])
+            key = _call_key(node)
+            if key in functions and key not in called_keys:
+                called_keys.add(key)
+                pending.append(functions[key])
     return called_keys

@@ -1,4 +1,4 @@
-"""Merges the changes of two models that were made from one, as `git merge` does for lines of text."""
+"""Merges the changes of two models that have a common base, as `git merge` does for lines of text."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _INDEX_IN_TEXT = re.compile(r"\[\d+\]")
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """An element that both sides changed, each in another way.
+    """An element that both sides changed in different ways, or a fault that only the merged model has.
 
     kind, name: the kind and name of the element: "node", "tensor", "input", "opset", "metadata", ...; "field" for a
-    singular field; the severity and id of a rule for a fault that only the merged model has. path: the path of the
-    graph or function that contains the element, "" for the model. ours, theirs: the action of each side, such as
-    "changed" or "removed"; for a fault, its text and "".
+    field whose elements have no names; "order" for the order of inputs or outputs. For a fault, the severity and id of
+    the rule. path: the path of the graph or function that contains the element, "" for the model; for a fault, its
+    path. ours, theirs: the action of each side, such as "changed" or "removed"; for a fault, its text and "".
     """
 
     __module__ = "onnxwire"
@@ -72,13 +72,14 @@ def merge_changes(base: ModelProto, ours: ModelProto, theirs: ModelProto) -> tup
     element that one side added, changed or removed is copied from that side. Nodes are paired by name, else by the
     values that they produce. Changes inside functions, and inside the graphs of If, Loop and Scan, are merged likewise.
     If both sides changed one element in different ways, this is a conflict, and the merged model contains the element
-    of `ours`. These are conflicts too: an error of `check` that neither side has and the merged model would have, such
-    as a node of one side that reads a value removed by the other; a new version of an operator set on one side with new
-    or changed nodes of its domain on the other; and a function that one side removed, or whose inputs, outputs or
-    attributes it changed, with new or changed calls of it on the other.
-    Merged nodes are sorted topologically if those of both sides are.
-    Returns the merged model, which shares the bytes of all three, and the conflicts. Raises DecodeError for damage and
-    FieldTypeError for another message than a model.
+    of `ours`. There are three more kinds of conflicts:
+        One side changed the version of an operator set, and the other changed or added nodes of its domain.
+        One side removed a function or changed its inputs, outputs or attributes, and the other changed or added calls.
+        The merged model has a fault that neither side has, such as a node of one side that reads a value removed by the
+            other. This is checked only if there are no other conflicts.
+    Merged nodes are sorted topologically if the nodes of both sides are.
+    Returns the merged model, which shares the bytes of all three models, and the conflicts. Raises DecodeError for
+    damage and FieldTypeError for messages other than ModelProto.
     """
     for model in (base, ours, theirs):
         if not isinstance(model, ModelProto):
@@ -103,9 +104,9 @@ class _Merge:
     def merge_fields(self, base: Any, ours: Any, theirs: Any, merged: Any, path: str) -> None:
         """Merge three messages of one class, field by field, into `merged`, which is a copy of `ours`."""
         for field in type(ours).DESCRIPTOR.fields:
-            if _are_equal(field, ours, theirs) or _are_equal(field, base, theirs):
+            if _is_equal_field(field, ours, theirs) or _is_equal_field(field, base, theirs):
                 continue
-            if _are_equal(field, base, ours):
+            if _is_equal_field(field, base, ours):
                 _copy_field(field, theirs, merged)
             elif field.is_repeated and field.message_type is not None and (field.name == "node" or field.name in KEYS):
                 self._merge_elements(base, ours, theirs, merged, field, path)
@@ -132,7 +133,7 @@ class _Merge:
         their_ids: dict[int, _Id] = {index: ("base", base_index) for base_index, index in theirs_of.items()}
         our_new = [index for index in range(len(our_elements)) if index not in our_ids]
         their_new = [index for index in range(len(their_elements)) if index not in their_ids]
-        # Elements of one name that both sides added.
+        # Pairs of elements of one name that both sides added.
         common_pairs = _partner_indexes(
             field, [our_elements[index] for index in our_new], [their_elements[index] for index in their_new]
         )
@@ -141,6 +142,7 @@ class _Merge:
             for our_new_index, their_new_index in common_pairs.items()
         }
 
+        # For each element: its id, and its versions in `base`, `ours` and `theirs`, None if absent.
         versions: list[tuple[_Id, Any, Any, Any]] = [
             (
                 ("base", base_index),
@@ -191,9 +193,9 @@ class _Merge:
 
     def _merge_element(self, field: FieldDescriptor, path: str, base: Any, ours: Any, theirs: Any) -> Any:
         """Return the merged element, or None if it is removed. base, ours, theirs: its versions; None if absent."""
-        if _are_same(base, theirs) or _are_same(ours, theirs):
+        if _are_equal(base, theirs) or _are_equal(ours, theirs):
             return ours
-        if _are_same(base, ours):
+        if _are_equal(base, ours):
             return theirs
         if base is not None and ours is not None and theirs is not None:
             if isinstance(ours, FunctionProto):
@@ -210,15 +212,17 @@ class _Merge:
 
     def _merge_graphs(self, base: NodeProto, ours: NodeProto, theirs: NodeProto, path: str) -> NodeProto | None:
         """Merge a node if at most one side changed parts of it other than graphs; otherwise return None."""
-        (base_rest, base_graphs), (our_rest, our_graphs), (their_rest, their_graphs) = map(
+        (base_node, base_graphs), (our_node, our_graphs), (their_node, their_graphs) = map(
             _split_graphs, (base, ours, theirs)
         )
         if not base_graphs or not base_graphs.keys() == our_graphs.keys() == their_graphs.keys():
             return None
-        if not (_are_same(base_rest, our_rest) or _are_same(base_rest, their_rest) or _are_same(our_rest, their_rest)):
+        if not (
+            _are_equal(base_node, our_node) or _are_equal(base_node, their_node) or _are_equal(our_node, their_node)
+        ):
             return None
         merged = NodeProto()
-        merged.CopyFrom(theirs if _are_same(base_rest, our_rest) else ours)
+        merged.CopyFrom(theirs if _are_equal(base_node, our_node) else ours)
         for attribute in merged.attribute:
             if (name := attribute.name) in our_graphs:
                 attribute.g.CopyFrom(our_graphs[name])
@@ -231,8 +235,8 @@ class _Merge:
     ) -> list[_Id]:
         """Return the order of the side that moved elements, with the elements that the other side added.
 
-        An added element follows the same element as before. If both sides moved elements, the order of `ours` wins, and
-        this is a conflict if the order matters.
+        An added element follows the element that it follows on its side. If both sides moved elements, the order of
+        `ours` is used; this is a conflict for inputs and outputs.
         """
         common = {*ours} & {*theirs}  # includes equal elements that both sides added
         base_order, our_order, their_order = ([key for key in keys if key in common] for keys in (base, ours, theirs))
@@ -252,7 +256,7 @@ class _Merge:
         for previous, next_key in zip([None, *moved_order], [*moved_order, None], strict=True):
             order += [] if previous is None else [previous]
             order += (new_keys := additions.get(previous, []))
-            # Both sides added an element at this position.
+            # Inputs and outputs that both sides added at one position have no defined order.
             is_ambiguous |= is_ordered and bool(new_keys) and next_key is not None and next_key not in other_keys
         if is_ambiguous:
             self.conflicts.append(Conflict("order", f"of {field.name}s", path, "changed", "changed"))
@@ -271,8 +275,8 @@ def _partner_indexes(field: FieldDescriptor, old: Sequence[Any], new: Sequence[A
     return {index: new_index for index, new_index in enumerate(matches) if new_index >= 0}
 
 
-def _are_same(left: Any, right: Any) -> bool:
-    """Return whether two messages are equal, or both None. NaN equals NaN of the same bits."""
+def _are_equal(left: Any, right: Any) -> bool:
+    """Return whether two messages are equal or both None. A NaN equals a NaN of the same bits."""
     if left is None or right is None:
         return left is right
     return bool(left == right) or (
@@ -280,7 +284,7 @@ def _are_same(left: Any, right: Any) -> bool:
     )
 
 
-def _are_equal(field: FieldDescriptor, left: Any, right: Any) -> bool:
+def _is_equal_field(field: FieldDescriptor, left: Any, right: Any) -> bool:
     """Return whether a field is equal in two messages."""
     if not field.is_repeated and left.HasField(field.name) != right.HasField(field.name):
         return False
@@ -288,12 +292,12 @@ def _are_equal(field: FieldDescriptor, left: Any, right: Any) -> bool:
     if field.message_type is None:
         return bool(left_value == right_value)
     if field.is_repeated:
-        return len(left_value) == len(right_value) and all(map(_are_same, left_value, right_value))
-    return _are_same(left_value, right_value)
+        return len(left_value) == len(right_value) and all(map(_are_equal, left_value, right_value))
+    return _are_equal(left_value, right_value)
 
 
 def _copy_field(field: FieldDescriptor, source: Any, target: Any) -> None:
-    """Make a field equal to that of another message."""
+    """Copy a field from one message to another, or clear it if it is absent in the source."""
     target.ClearField(field.name)
     value = getattr(source, field.name)
     if field.is_repeated:
@@ -307,7 +311,8 @@ def _copy_field(field: FieldDescriptor, source: Any, target: Any) -> None:
 
 
 def _action(base: Any, side: Any) -> str:
-    if _are_same(base, side):
+    """Return the action of a side on an element: "kept", "added", "removed" or "changed"."""
+    if _are_equal(base, side):
         return "kept"
     return "added" if base is None else "removed" if side is None else "changed"
 
@@ -343,7 +348,7 @@ def _operator_set_conflicts(base: ModelProto, *sides: ModelProto) -> Iterator[Co
 
 
 def _operator_set_versions(model: ModelProto) -> dict[str, dict[str, int]]:
-    """Return the versions of the operator sets by path, "" for the model's, and by domain."""
+    """Return the versions of operator sets by the path of their owner ("" for the model) and by domain."""
     owners: list[tuple[str, Any]] = [("", model)]
     owners += [(f"functions[{function.name}]", function) for function in model.functions]
     return {path: {_domain(opset): opset.version for opset in owner.opset_import} for path, owner in owners}
@@ -371,7 +376,7 @@ def _call_conflicts(base: ModelProto, *sides: ModelProto) -> Iterator[Conflict]:
 
 
 def _interfaces(model: ModelProto) -> dict[tuple[str, str, str], tuple[Any, ...]]:
-    """Return the inputs, outputs and attributes of each function."""
+    """Return the inputs, outputs and attributes of each function, by domain, name and overload."""
     return {
         (_domain(function), function.name, function.overload): (
             list(function.input),
@@ -397,7 +402,7 @@ def _new_nodes(base: ModelProto, side: ModelProto, other_side: ModelProto, path:
 
 
 def _nodes(model: ModelProto, path: str | None = None) -> Iterator[NodeProto]:
-    """Yield the nodes of the main graph, of functions, and of graphs in their attributes. path: as for `_new_nodes`."""
+    """Yield the nodes of the main graph, of functions, and of nested graphs. path: as for `_new_nodes`."""
     pending: list[_Scope] = [] if path else [model.graph]
     pending += [function for function in model.functions if path is None or path == f"functions[{function.name}]"]
     while pending:
@@ -409,7 +414,7 @@ def _nodes(model: ModelProto, path: str | None = None) -> Iterator[NodeProto]:
 def _sorted_positions(nodes: list[NodeProto], *sides: Sequence[NodeProto]) -> Sequence[int]:
     """Return the positions of nodes in topological order, close to their present order.
 
-    Returns the present order if it is topological, if the order of a side is not, and if there are cycles.
+    Returns the present order if it is topological, if the order of a side is not topological, and if there are cycles.
     """
     order = range(len(nodes))
     producers_by_node = _producers_by_node(nodes)
@@ -442,13 +447,14 @@ def _producers_by_node(nodes: Sequence[NodeProto]) -> list[set[int]]:
 
 
 def _is_sorted(producers_by_node: list[set[int]]) -> bool:
+    """Return whether nodes are in topological order. producers_by_node: the result of `_producers_by_node`."""
     return all(max(producers, default=-1) < reader for reader, producers in enumerate(producers_by_node))
 
 
 def _new_fault_conflicts(merged: ModelProto, base: ModelProto, *sides: ModelProto) -> list[Conflict]:
     """Return a conflict for each fault that the merged model has and neither side has.
 
-    Faults with equal texts are counted, because the indexes in a text may have changed and are ignored.
+    The indexes in the text of a fault are ignored, because they may have changed. So faults are counted by text.
     """
     problems = check(merged, select=_CONFLICT_RULES)
     if not problems:
@@ -456,6 +462,7 @@ def _new_fault_conflicts(merged: ModelProto, base: ModelProto, *sides: ModelProt
     base_counts, *side_counts = (
         Counter(map(_fault_key, check(model, select=_CONFLICT_RULES))) for model in (base, *sides)
     )
+    # The number of faults of each text that the sides explain.
     n_expected = {
         fault: max(
             *(counts[fault] for counts in side_counts),
@@ -472,4 +479,5 @@ def _new_fault_conflicts(merged: ModelProto, base: ModelProto, *sides: ModelProt
 
 
 def _fault_key(problem: Problem) -> tuple[str, str]:
+    """Return the rule and the text of a fault without indexes."""
     return problem.rule, _INDEX_IN_TEXT.sub("[]", problem.message)

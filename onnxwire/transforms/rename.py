@@ -63,9 +63,9 @@ def _check_names(model: ModelProto, names: Mapping[str, str]) -> dict[str, str]:
 def replace_uses(model: ModelProto, old: str, new: str, *, scope: str = "graph") -> int:
     """Replace all uses of a value by another value. Returns the number of changed occurrences.
 
-    model: the model, which is changed. old: the name of a value that is no longer defined in the graph or function at
-    the path `scope`; new: the name of a value that is visible there. The type and quantization annotation of the old
-    value are removed.
+    model: the model, which is changed. old: the name of a value that the graph or function at the path `scope` defines;
+    the caller removes its producer. new: the name of a value that is visible there. The type and the quantization
+    annotation of the old value are removed.
     Raises EditError if a subgraph defines a value called `new` itself; the model is then unchanged.
     """
     scopes = _Scopes(model, {old, new})
@@ -90,8 +90,8 @@ class _Scopes:
 
     The main graph comes first. The scopes that see a scope follow it directly, so that a stack can store the enclosing
     scopes of the current scope. Initialization graphs are last: unlike algorithms, they do not see the main graph.
-    If there are few names, messages that mention none of them are skipped by a scan of their bytes. This is not done in
-    models with training_info, because its bindings are outside of the graphs to which they refer.
+    If there are few names, a scan of the bytes skips messages that contain none of them. Models with training_info are
+    not scanned, because the bindings are outside of the graphs to which they refer.
     """
 
     def __init__(self, model: ModelProto, names: set[str]) -> None:
@@ -101,10 +101,11 @@ class _Scopes:
 
     def __iter__(self) -> Iterator[tuple[str, Scope]]:
         classes: list[type[Scope]] = [GraphProto, FunctionProto]
-        is_training = bool(self.model.training_info)
-        for is_last in (False, True) if is_training else (False,):
+        has_training = bool(self.model.training_info)
+        # In the first round yield all scopes except those of initialization graphs, in the second round only these.
+        for is_last in (False, True) if has_training else (False,):
             for path, scope in Search(self.model, classes, None, self.filter):
-                if not is_training or _is_of_training(path, "initialization") == is_last:
+                if not has_training or _is_of_training(path, "initialization") == is_last:
                     yield path, scope
 
     def defined_in(self, path: str, scope: Scope) -> set[str]:
@@ -117,14 +118,14 @@ class _Scopes:
         return names
 
 
-_MAX_CACHED_SCOPES = 1 << 12
+_MAX_CACHED_SCOPES = 1 << 12  # maximum number of scopes whose defined names are cached
 
 
 def _rename(scopes: _Scopes, choose: Callable[[str, set[str]], Mapping[str, str]]) -> int:
     """Rename in all graphs and functions. Returns the number of changed occurrences.
 
     choose: returns the new names of values that a graph or function defines, given its path and the names that it
-    defines. They apply in all scopes that see it, too.
+    defines. The new names also apply in all scopes that see the graph or function.
     """
     count = 0
     visible: dict[str, str] = {}  # the new names that apply in the current scope
@@ -145,14 +146,18 @@ def _rename(scopes: _Scopes, choose: Callable[[str, set[str]], Mapping[str, str]
         )
         visible.update(new_names)
         if visible:
-            count += _rename_in(scope, visible, scopes.filter) + _rename_bindings(scopes.model, path, visible)
+            count += _rename_in_scope(scope, visible, scopes.filter) + _rename_bindings(scopes.model, path, visible)
     return count
 
 
 def _choose_names(
     names: dict[str, str], defined: set[str], main_names: set[str], path: str, scope: str | None
 ) -> dict[str, str]:
-    """Return the new names of values that a graph or function defines."""
+    """Return the new names of the values that the graph or function at `path` defines.
+
+    names: all new names by old names. defined: the names that the graph or function defines. main_names: the old names
+    that the main graph defines. scope: as for `rename_values`.
+    """
     if scope is not None and path != scope:
         return {}
     # A name that the main graph defines is not renamed in other graphs that define it too.
@@ -164,7 +169,7 @@ def _choose_names(
 class _Level:
     """A graph or function whose values are renamed.
 
-    existing: the new names that it already defines. assigned: the new names of its values.
+    existing: the new names that it already defines. assigned: the new names that its values receive.
     """
 
     path: str
@@ -173,8 +178,10 @@ class _Level:
 
 
 def _check_values(scopes: _Scopes, names: dict[str, str], main_names: set[str], scope: str | None) -> None:
-    """Raise for names that no value has, and for new names in use in the graph, in an enclosing graph, or in a
-    subgraph."""
+    """Raise PathError for names that no value has, and EditError for new names that are in use.
+
+    A name is in use if the same graph, an enclosing graph or a subgraph defines it.
+    """
     source = scopes.model._document.name
     missing_names = dict.fromkeys(names)
     wanted_names = set(names.values())
@@ -203,7 +210,7 @@ def _check_values(scopes: _Scopes, names: dict[str, str], main_names: set[str], 
                 raise _name_in_use_error(source, levels_by_new_name[new][-1].path, old, new)
             # A value that hides an outer value of the same name may also do so after both are renamed.
             if old_by_new_name.get(new) and old_by_new_name[new][-1] != old:
-                raise _duplicate_name_error(source, path, new)
+                raise _duplicate_name_error(source, path, "values", new)
             level.assigned.append(new)
             old_by_new_name.setdefault(new, []).append(old)
         for new in level.existing:
@@ -219,7 +226,7 @@ def _check_values(scopes: _Scopes, names: dict[str, str], main_names: set[str], 
 def _leave_level(
     level: _Level, levels_by_new_name: dict[str, list[_Level]], old_by_new_name: dict[str, list[str]]
 ) -> None:
-    """Remove a level from the maps when the walk leaves it."""
+    """Remove a level from both maps when the walk leaves the level."""
     for new in level.existing:
         levels_by_new_name[new].pop()
     for new in level.assigned:
@@ -231,16 +238,16 @@ def _name_in_use_error(source: str, path: str, old: str, new: str) -> EditError:
     return EditError(reason, f"{source}: {path}")
 
 
-def _duplicate_name_error(source: str, path: str, new: str) -> EditError:
-    return EditError(f"two values can't both be renamed to {new!r}", f"{source}: {path}")
+def _duplicate_name_error(source: str, path: str, kind: str, new: str) -> EditError:
+    return EditError(f"two {kind} can't both be renamed to {new!r}", f"{source}: {path}")
 
 
 def rename_nodes(model: ModelProto, names: Mapping[str, str]) -> int:
-    """Rename nodes in all graphs and functions; returns the number of renamed nodes.
+    """Rename nodes in all graphs and functions; return the number of renamed nodes.
 
     model: the model, which is changed. names: new names by old names, all applied at once. Nothing refers to a node by
     its name.
-    Raises PathError for a name that no node has, or several nodes in one graph have; EditError for a new name that
+    Raises PathError for a name that no node has, or that several nodes in one graph have; EditError for a new name that
     another node of the graph already has, or that is not text; DecodeError for messages nested more than 100 deep. The
     model is then unchanged.
     """
@@ -256,7 +263,7 @@ def rename_nodes(model: ModelProto, names: Mapping[str, str]) -> int:
 
 
 def _check_nodes(model: ModelProto, names: dict[str, str]) -> None:
-    """Raise for names that no node or several nodes in one graph have, and for new names that the graph already has."""
+    """Raise the errors of `rename_nodes` for names."""
     source = model._document.name
     wanted_names = set(names.values())
     missing_names = dict.fromkeys(names)
@@ -291,8 +298,10 @@ def _check_nodes(model: ModelProto, names: dict[str, str]) -> None:
 def _check_graph(
     source: str, names: dict[str, str], _: str, paths_by_old_name: dict[str, str], paths_by_new_name: dict[str, str]
 ) -> None:
-    """Raise for a name that two nodes of a graph would share. paths_by_old_name, paths_by_new_name:
-    of the nodes that have such a name."""
+    """Raise EditError for a name that two nodes of a graph would share.
+
+    paths_by_old_name, paths_by_new_name: the paths of the nodes that have an old name or a new name.
+    """
     used_names: set[str] = set()
     for old, path in paths_by_old_name.items():
         new = names[old]
@@ -300,7 +309,7 @@ def _check_graph(
             reason = f"a node called {new!r} already exists; choose another name for {old!r}"
             raise EditError(reason, f"{source}: {paths_by_new_name[new]}")
         if new and new in used_names:
-            raise _duplicate_name_error(source, path, new)
+            raise _duplicate_name_error(source, path, "nodes", new)
         used_names.add(new)
 
 
@@ -313,17 +322,18 @@ def _sees(path: str, outer_path: str) -> bool:
 
 
 def _is_of_training(path: str, graph: str) -> bool:
-    """Return whether a path is in one kind of the two training graphs, or is that graph."""
+    """Return whether a path is that of a training graph or inside it. graph: "initialization" or "algorithm"."""
     match = _TRAINING_GRAPH.match(path)
     return match is not None and match[2] == graph
 
 
 def _is_in(path: str, outer_path: str) -> bool:
-    """Return whether a path is inside another one."""
+    """Return whether a path is inside another path."""
     return path.startswith(outer_path) and path.startswith(".", len(outer_path))
 
 
 def _rename_list(values: RepeatedSpan[str, str | bytes], mapping: Mapping[str, str]) -> int:
+    """Replace the names in a repeated field; return the number of replacements."""
     count = 0
     for index, name in enumerate(list(values)):
         if name in mapping:
@@ -333,6 +343,7 @@ def _rename_list(values: RepeatedSpan[str, str | bytes], mapping: Mapping[str, s
 
 
 def _rename_field(message: object, field: str, mapping: Mapping[str, str]) -> int:
+    """Replace the name in a field; return the number of replacements, 0 or 1."""
     name = getattr(message, field)
     if name not in mapping:
         return 0
@@ -340,8 +351,11 @@ def _rename_field(message: object, field: str, mapping: Mapping[str, str]) -> in
     return 1
 
 
-def _rename_in(scope: Scope, mapping: Mapping[str, str], names: NameFilter | None) -> int:
-    """Rename in a graph or function, but not in its subgraphs. names: a filter with all names of `mapping`, or None."""
+def _rename_in_scope(scope: Scope, mapping: Mapping[str, str], names: NameFilter | None) -> int:
+    """Rename in a graph or function, but not in its subgraphs; return the number of changed occurrences.
+
+    names: a filter with all names of `mapping`, or None.
+    """
     count = 0
     if isinstance(scope, FunctionProto):
         count += _rename_list(scope.input, mapping) + _rename_list(scope.output, mapping)
@@ -368,7 +382,10 @@ def _rename_in(scope: Scope, mapping: Mapping[str, str], names: NameFilter | Non
 
 
 def _rename_bindings(model: ModelProto, path: str, mapping: Mapping[str, str]) -> int:
-    """Rename in the bindings of training to values that a graph sees. Source: onnx.proto, TrainingInfoProto."""
+    """Rename in the training bindings that refer to values of the graph at `path`; return the number of changes.
+
+    Source: onnx.proto, TrainingInfoProto.
+    """
     trainings: Iterable[TrainingInfoProto] = ()
     if match := _TRAINING_GRAPH.fullmatch(path):
         training = model.training_info[int(match[1])]

@@ -10,12 +10,16 @@ import onnxwire
 from onnxwire.analysis.paths import parse_index, resolve
 from onnxwire.errors import PathError
 
+FLOAT = onnx.TensorProto.FLOAT
+
 
 def constant(name: str, *values: float) -> onnx.NodeProto:
-    return helper.make_node("Constant", [], [name], value=helper.make_tensor("", 1, [len(values)], values))
+    """Make a Constant node whose output has a name."""
+    return helper.make_node("Constant", [], [name], value=helper.make_tensor("", FLOAT, [len(values)], values))
 
 
 def make_model() -> onnxwire.ModelProto:
+    """Make a model with names that contain dots and brackets, and with two nodes of one name."""
     branch = helper.make_graph([helper.make_node("Relu", ["a"], ["inner_out"], name="inner")], "branch", [], [])
     nodes = [
         helper.make_node("Conv", ["x", "w.0"], ["y"], name="/l.0/Conv", pads=[1, 2]),
@@ -24,10 +28,13 @@ def make_model() -> onnxwire.ModelProto:
         helper.make_node("Relu", ["i"], ["unnamed"], name="twice"),
         constant("k", 1.0, 2.0),
     ]
-    weights = [helper.make_tensor("w.0", 1, [2, 3], range(6)), helper.make_tensor("w.0.dims", 7, [1], [5])]
-    weights[0].raw_data = weights[0].SerializeToString()[:24]
-    value = helper.make_tensor_value_info("x", 1, ["n", 3])
-    graph = helper.make_graph(nodes, "g", [value], [helper.make_tensor_value_info("z", 1, None)], weights)
+    weights = [
+        helper.make_tensor("w.0", FLOAT, [2, 3], range(6)),
+        helper.make_tensor("w.0.dims", onnx.TensorProto.INT64, [1], [5]),
+    ]
+    weights[0].raw_data = bytes(range(24))  # 6 floats
+    value = helper.make_tensor_value_info("x", FLOAT, ["n", 3])
+    graph = helper.make_graph(nodes, "g", [value], [helper.make_tensor_value_info("z", FLOAT, None)], weights)
     function = helper.make_function("local", "f", [], [], [], [])
     model = helper.make_model(graph, functions=[function], producer_name="me")
     helper.set_model_props(model, {"author": "someone"})

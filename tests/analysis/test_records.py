@@ -21,7 +21,9 @@ from onnxwire.viewer.field_tree import FieldQueries
 
 OFFICIAL = PAIRS["test.Everything"][1]
 NUMBERS = [field for field in EVERYTHING.DESCRIPTOR.fields if not field.is_span]
-SIGNED_TYPES, TYPES_OF_64_BITS = (3, 5, 15, 16, 17, 18), (3, 4, 6, 16, 18)
+# Numbers of FieldDescriptorProto.Type.
+SIGNED_TYPES = (3, 5, 15, 16, 17, 18)  # int64, int32, sfixed32, sfixed64, sint32, sint64
+TYPES_OF_64_BITS = (3, 4, 6, 16, 18)  # int64, uint64, fixed64, sfixed64, sint64
 
 
 def random_number(field, rng):
@@ -59,7 +61,7 @@ def is_text_of(text, field, value):
     expected = expected_text(field, value)
     if expected is not None:
         return text == expected
-    # The text must be the shortest that parses to the same float32. For subnormals, numpy's has fewer than 6 digits.
+    # The text must be the shortest that parses to the same float32. For subnormals, numpy writes fewer than 6 digits.
     parsed = np.float32(text)
     digits = len(text.partition("e")[0].strip("-").replace(".", "").strip("0"))
     shortest = np.format_float_scientific(np.float32(value), trim="-", unique=True).partition("e")[0]
@@ -145,6 +147,7 @@ def test_a_long_or_damaged_packed_run_is_marked():
     parsed_message = EVERYTHING.FromString(message.SerializeToString())
     assert page_texts(parsed_message)[field.name] == ["[" + "-3, " * 16 + "… (100 bytes)]"]
     tag = message.SerializeToString()[:2]
+    # The zigzag varint 5 is -3. A final byte 0xff is a truncated varint.
     for run, expected_text_of_run in ((b"\x05\xff", "[-3, (damaged)]"), (b"\xff", "[(damaged)]"), (b"", "[]")):
         data = tag + bytes([len(run)]) + run
         document = onnxwire.NodeProto.FromString(data)._document
@@ -166,13 +169,13 @@ def test_unknown_fields_show_their_bits():
 
 
 def test_a_retired_field_has_its_name_but_no_path():
-    data = onnxwire.FunctionProto(name="f").SerializeToString() + b"\x10\x07"
+    data = onnxwire.FunctionProto(name="f").SerializeToString() + b"\x10\x07"  # field 2: varint 7
     row = FieldQueries(onnxwire.FunctionProto.FromString(data)).records("")["rows"][1]
     assert (row["name"], row["path"], row["text"], row["is_message"]) == ("since_version", None, "7", False)
 
 
 def test_a_damaged_record_is_an_error():
-    message = EVERYTHING.FromString(b"\x18\x05")
+    message = EVERYTHING.FromString(b"\x18\x05")  # field 3: varint 5
     with pytest.raises(DecodeError):
         list(records.walk(onnxwire.NodeProto.FromString(b"\x18\x05")._document, None, 0, 1))
     assert [record.number for record in records.walk(message._document, None, 0, 2)] == [3]
@@ -189,7 +192,7 @@ def test_float_attributes_have_all_their_digits():
     assert [entry["text"] for entry in attributes] == ["16777216.0", "[16777216.0, 0.1, 1e-07]"]
 
 
-# --- the formatter
+# --- Formatting of values.
 
 
 def test_bytes_are_text_in_quotes_or_hexadecimal():

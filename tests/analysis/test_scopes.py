@@ -14,6 +14,7 @@ from onnxwire.errors import did_you_mean
 
 
 def graph(*nodes, outputs=(), inputs=(), sparse=()):
+    """Make a graph. outputs, inputs, sparse: names of outputs, inputs and sparse initializers."""
     graph_proto = GraphProto(node=nodes)
     for name in outputs:
         graph_proto.output.add(name=name)
@@ -25,6 +26,7 @@ def graph(*nodes, outputs=(), inputs=(), sparse=()):
 
 
 def node(inputs="", outputs="", *graphs):
+    """Make a node with graphs in its attributes. inputs, outputs: names, separated by spaces."""
     node_proto = NodeProto(input=inputs.split(), output=outputs.split())
     for subgraph in graphs:
         node_proto.attribute.add().g.CopyFrom(subgraph)
@@ -45,7 +47,7 @@ def test_names_that_graphs_use_but_do_not_define_are_captured_in_order():
     assert captured_names(node("x", "y")) == []
 
 
-def test_a_graph_has_its_own_sparse_initializers():
+def test_a_sparse_initializer_of_a_graph_is_not_captured():
     assert captured_names(node("", "y", graph(node("s x", "t"), sparse=["s"]))) == ["x"]
 
 
@@ -61,7 +63,7 @@ def test_all_graphs_of_an_attribute_are_searched():
 
 
 def deep_model(levels):
-    """Make a model with nested graphs."""
+    """Make a model with nested graphs: fields ModelProto.graph 7, node 1, attribute 5, g 6."""
     data = b""
     for _ in range(levels):
         data = span(1, span(5, span(6, data)))
@@ -69,7 +71,7 @@ def deep_model(levels):
 
 
 @pytest.mark.parametrize(
-    "act",
+    "action",
     [
         lambda model: captured_names(model.graph.node[0]),
         lambda model: onnxwire.rename_values(model, {"a": "b"}),
@@ -77,13 +79,13 @@ def deep_model(levels):
         onnxwire.tensors,
     ],
 )
-def test_messages_nested_deeper_than_the_limit_of_protobuf_are_an_error(act):
+def test_messages_nested_deeper_than_the_limit_of_protobuf_are_an_error(action):
     with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
-        act(deep_model(5000))
+        action(deep_model(5000))
 
 
-def count_calls(act):
-    """Count the function calls of an action."""
+def count_calls(action):
+    """Count the function calls that an action makes."""
     count = 0
 
     def count_event(frame, event, argument):
@@ -92,20 +94,21 @@ def count_calls(act):
 
     sys.setprofile(count_event)
     try:
-        act()
+        action()
     finally:
         sys.setprofile(None)
     return count
 
 
 class Name(str):
-    """A name. Each hash of it is a function call, so that `count_calls` counts lookups."""
+    """A name whose hash is computed by a function call, so that `count_calls` counts lookups."""
 
     def __hash__(self):
         return super().__hash__()
 
 
 def model_with_subgraphs(count):
+    """Make a model with nodes whose subgraphs read a value of the main graph."""
     model = ModelProto(graph=graph(node("", "x")))
     for index in range(count):
         model.graph.node.append(node("", f"y{index}", graph(node("x", f"z{index}"), outputs=["x"])))
@@ -114,6 +117,7 @@ def model_with_subgraphs(count):
 
 
 def model_with_untyped_inputs(count):
+    """Make a model with one node that reads many initializers without a type."""
     model = ModelProto(graph=graph(node(" ".join(f"w{i}" for i in range(count)), "y"), outputs=["y"]))
     for index in range(count):
         model.graph.initializer.add(name=f"w{index}")
@@ -121,6 +125,7 @@ def model_with_untyped_inputs(count):
 
 
 def model_with_many_producers(count):
+    """Make a model in which many nodes produce a value called x."""
     model = ModelProto(graph=graph(outputs=["y"]))
     for index in range(count):
         model.graph.node.append(node("", f"x o{index}"))
@@ -130,7 +135,7 @@ def model_with_many_producers(count):
 
 @pytest.mark.filterwarnings("ignore::onnxwire.UntypedValueWarning")
 @pytest.mark.parametrize(
-    ("make", "act"),
+    ("make_model", "action"),
     [
         (model_with_subgraphs, lambda model: onnxwire.rename_values(model, {"x": "new", "z0": "other"})),
         (
@@ -154,9 +159,9 @@ def model_with_many_producers(count):
         "one value with many producers",
     ],
 )
-def test_a_model_of_twice_the_size_needs_twice_the_calls(make, act):
-    small_model, large_model = make(150), make(300)
-    assert count_calls(lambda: act(large_model)) < 2.5 * count_calls(lambda: act(small_model))
+def test_a_model_of_twice_the_size_needs_twice_the_calls(make_model, action):
+    small_model, large_model = make_model(150), make_model(300)
+    assert count_calls(lambda: action(large_model)) < 2.5 * count_calls(lambda: action(small_model))
 
 
 @pytest.mark.filterwarnings("ignore::onnxwire.UntypedValueWarning")

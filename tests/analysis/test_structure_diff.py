@@ -30,6 +30,7 @@ def to_onnxwire(model):
 
 
 def structural_diff(old, new, **options):
+    """Return all differences of two official models. options: arguments of `diff`."""
     return list(onnxwire.diff(to_onnxwire(old), to_onnxwire(new), **{"match": "structure", **options}))
 
 
@@ -75,6 +76,7 @@ def test_few_edits_of_a_renamed_model_are_few_differences():
         new = onnx.ModelProto.FromString(old.SerializeToString())
         rename_everything(new, rng)
         edits = sum(edit_randomly(new, rng) for _ in range(rng.randrange(1, 21)))
+        # An edit can be two differences, such as a removed node and a rewired input.
         n_minimal += len(changes(old, new)) <= 2 * edits
     assert n_minimal >= 0.95 * trials
 
@@ -124,9 +126,9 @@ def model_with_training(prefix, operator="Sub"):
     model.graph.node[0].name = f"{prefix}node"
     info = model.training_info.add()
     start = helper.make_node("Constant", [], [f"{prefix}start"], name=f"{prefix}first", value_float=1.0)
-    output = helper.make_tensor_value_info(f"{prefix}start", 1, [])
+    output = helper.make_tensor_value_info(f"{prefix}start", onnx.TensorProto.FLOAT, [])
     info.initialization.CopyFrom(helper.make_graph([start], "initialization", [], [output]))
-    output = helper.make_tensor_value_info(f"{prefix}new", 1, [])
+    output = helper.make_tensor_value_info(f"{prefix}new", onnx.TensorProto.FLOAT, [])
     weights = [numpy_helper.from_array(np.float32(0.1), f"{prefix}rate")]
     info.algorithm.CopyFrom(helper.make_graph([update_node], "algorithm", [], [output], weights))
     info.initialization_binding.add(key=f"{prefix}w", value=f"{prefix}start")
@@ -147,11 +149,11 @@ def test_training_graphs_are_compared_by_structure():
     (difference,) = changes(old, changed_model)
     assert difference.path == "training_info[0].update_binding[0]"
     del changed_model.training_info[:]
-    removals = [(d.change, d.path) for d in changes(old, changed_model)]
+    removals = [(difference.change, difference.path) for difference in changes(old, changed_model)]
     assert ("removed", "training_info[0].algorithm.node[0]") in removals
     assert ("removed", "training_info[0].update_binding[0]") in removals
-    assert sorted((d.change == "added", d.path) for d in changes(changed_model, old)) == [
-        (True, path) for _, path in sorted(removals, key=lambda f: f[1])
+    assert sorted((difference.change == "added", difference.path) for difference in changes(changed_model, old)) == [
+        (True, path) for _, path in sorted(removals, key=lambda removal: removal[1])
     ]
 
 
@@ -159,7 +161,10 @@ def test_doc_strings_and_metadata_are_compared():
     old, new = chain(["Relu", "Abs"]), chain(["Relu", "Abs"])
     new.graph.node[1].doc_string = "New."
     new.producer_name = "other"
-    assert [(d.name, d.part) for d in changes(old, new)] == [("n1", "doc_string"), ("", "producer_name")]
+    assert [(difference.name, difference.part) for difference in changes(old, new)] == [
+        ("n1", "doc_string"),
+        ("", "producer_name"),
+    ]
 
 
 def test_nodes_on_a_cycle_are_paired():
@@ -172,12 +177,12 @@ def test_nodes_on_a_cycle_are_paired():
 
 def test_auto_pairs_by_name_unless_nodes_were_renamed():
     old, new = chain(["Relu", "Abs", "Neg"]), chain(["Relu", "Abs", "Exp"])
-    assert [d.change for d in structural_diff(old, new, match="auto")] == [
-        d.change for d in structural_diff(old, new, match="name")
+    assert [difference.change for difference in structural_diff(old, new, match="auto")] == [
+        difference.change for difference in structural_diff(old, new, match="name")
     ]
     rename_everything(new, random.Random(4))
-    assert "renamed" in [d.change for d in structural_diff(old, new, match="auto")]
-    assert "renamed" not in [d.change for d in structural_diff(old, new, match="name")]
+    assert "renamed" in [difference.change for difference in structural_diff(old, new, match="auto")]
+    assert "renamed" not in [difference.change for difference in structural_diff(old, new, match="name")]
 
 
 def test_an_unknown_value_of_match_is_rejected():
@@ -217,23 +222,24 @@ def test_the_digest_of_a_payload_does_not_depend_on_its_field_or_size():
     for count in (0, 1, 3, 2000):
         raw = numpy_helper.from_array(values[:count], "w")
         typed = helper.make_tensor("w", onnx.TensorProto.FLOAT, [count], values[:count].tolist())
-        keys = [payload_key(onnxwire.TensorProto.FromString(t.SerializeToString())) for t in (raw, typed)]
+        keys = [payload_key(onnxwire.TensorProto.FromString(tensor.SerializeToString())) for tensor in (raw, typed)]
         assert isinstance(keys[0], bytes), count
         assert keys[0] == keys[1], count
-    # Damaged tensors have the text of the error as a key.
+    # The key of a damaged tensor is a text.
     for fields in ({"dims": [-1]}, {"dims": [2]}, {"data_type": 99}, {"float_data": [1.0]}):
         tensor = onnxwire.TensorProto(**{"dims": [1], "data_type": 1, "raw_data": bytes(4), **fields})
         assert isinstance(payload_key(tensor), str), fields
 
 
 def test_the_repair_of_pairs_ends_at_the_limit_of_votes(monkeypatch):
+    # Two random graphs of equal nodes that need many repairs.
     rng = random.Random(3)
     old, new = (
         helper.make_model(
             helper.make_graph(
                 [helper.make_node("Add", ["x", f"v{rng.randrange(i)}" if i else "x"], [f"v{i}"]) for i in range(200)],
                 "hub",
-                [helper.make_tensor_value_info("x", 1, None)],
+                [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, None)],
                 [],
             )
         )
@@ -247,12 +253,13 @@ def test_the_repair_of_pairs_ends_at_the_limit_of_votes(monkeypatch):
 
 
 def test_damaged_tensors_are_compared_by_their_fields():
-    def model(name, data):
+    def model_with_weight(name, data):
         result = chain(["Add"], [1])
         result.graph.initializer[0].raw_data = data
         result.graph.initializer[0].name = result.graph.node[0].input[1] = name
         return result
 
-    assert changes(model("a", b"12345"), model("b", b"12345")) == []
+    # A scalar float has 4 bytes.
+    assert changes(model_with_weight("a", b"12345"), model_with_weight("b", b"12345")) == []
     with pytest.raises(onnxwire.TensorError, match="raw_data has 5"):
-        changes(model("a", b"12345"), model("b", b"12354"))
+        changes(model_with_weight("a", b"12345"), model_with_weight("b", b"12354"))

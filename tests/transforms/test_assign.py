@@ -35,7 +35,7 @@ def test_set_value_reads_files_only_if_permitted(model, tmp_path):
     assert model.graph.initializer[0].raw_data == b"secret"
 
 
-def test_a_value_may_have_an_equals_sign_in_it(model):
+def test_a_value_may_contain_an_equals_sign(model):
     set_value(model, "producer_name", "a=b")
     other_model = onnxwire.ModelProto()
     assign(other_model, "producer_name=a=b")

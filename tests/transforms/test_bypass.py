@@ -13,10 +13,12 @@ from onnxwire.transforms.extract import boundary, extract
 
 
 def value(name):
+    """Make a ValueInfoProto of two floats."""
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])
 
 
 def model_of(nodes, outputs=("y",), functions=(), value_info=(), initializers=()):
+    """Make a model of nodes, with the input x. outputs: names."""
     graph = helper.make_graph(
         nodes, "g", [value("x")], [value(name) for name in outputs], value_info=value_info, initializer=initializers
     )
@@ -25,7 +27,7 @@ def model_of(nodes, outputs=("y",), functions=(), value_info=(), initializers=()
 
 
 def wiring(scope):
-    """Return (operator, inputs, outputs) of each node."""
+    """Return a tuple (op_type, inputs, outputs) for each node."""
     return [(node.op_type, list(node.input), list(node.output)) for node in scope.node]
 
 
@@ -84,6 +86,7 @@ def test_an_output_of_the_graph_has_the_quantization_of_its_new_producer():
 
 
 def branches(name):
+    """Return the attributes of an If node whose branches read a value of the main graph."""
     graphs = [
         helper.make_graph([helper.make_node("Neg", [name], [f"{side}_out"])], side, [], [value(f"{side}_out")])
         for side in ("then", "else")

@@ -15,10 +15,12 @@ FLOAT = onnx.TensorProto.FLOAT
 
 
 def value(name, shape):
+    """Make a ValueInfoProto of floats."""
     return helper.make_tensor_value_info(name, FLOAT, shape)
 
 
 def model_of(nodes, inputs, outputs, initializers=(), value_info=()):
+    """Make a model of nodes, inputs, outputs and initializers."""
     graph = helper.make_graph(nodes, "g", inputs, outputs, initializers, value_info=value_info)
     official_model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     return onnxwire.ModelProto.FromString(official_model.SerializeToString())
@@ -78,12 +80,12 @@ def test_a_fixed_batch_becomes_dynamic_and_shapes_follow():
     assert (changes.constants, changes.unknown) == ([], [])
 
 
-@pytest.mark.parametrize("as_node", [False, True])
-def test_constant_shapes_with_the_old_size_are_reported_not_changed(as_node):
+@pytest.mark.parametrize("is_node", [False, True])
+def test_constant_shapes_with_the_old_size_are_reported_not_changed(is_node):
     shape = numpy_helper.from_array(np.array([1, 3]), "shape")
-    nodes = [helper.make_node("Constant", [], ["shape"], value=shape)] if as_node else []
+    nodes = [helper.make_node("Constant", [], ["shape"], value=shape)] if is_node else []
     nodes.append(helper.make_node("Reshape", ["x", "shape"], ["y"], name="flat"))
-    model = model_of(nodes, [value("x", [1, 3])], [value("y", [1, 3])], [] if as_node else [shape])
+    model = model_of(nodes, [value("x", [1, 3])], [value("y", [1, 3])], [] if is_node else [shape])
     changed_model, changes = change_dimensions(model, {"x[0]": 4})
     assert changes.constants == ["Reshape flat: shape = [1, 3]"]
     assert dims_of(changed_model)["x"] == [4, 3]
@@ -99,7 +101,8 @@ def test_values_that_no_rule_infers_are_reported():
     )
 
 
-def loop(body_dims):
+def loop_model(body_dims):
+    """Make a model with a Loop over a value of shape [n, 3]; in the body, its shape is `body_dims`."""
     body = helper.make_graph(
         [helper.make_node("Identity", ["c"], ["co"]), helper.make_node("Relu", ["s"], ["so"])],
         "body",
@@ -114,14 +117,14 @@ def loop(body_dims):
 
 
 def test_a_variable_of_a_loop_body_is_the_same_as_that_of_the_model():
-    changed_model, changes = change_dimensions(loop(["n", 3]), {"n": 4}, infer=False)
+    changed_model, changes = change_dimensions(loop_model(["n", 3]), {"n": 4}, infer=False)
     body = changed_model.graph.node[0].attribute[0].g
     assert [value.type.tensor_type.shape.dim[0].dim_value for value in (body.input[2], body.output[1])] == [4, 4]
     assert (changes.count, changes.scopes) == (3, [])
 
 
 def test_a_variable_that_means_another_dimension_in_a_loop_body_is_unchanged():
-    changed_model, changes = change_dimensions(loop(["m", "n"]), {"n": 4}, infer=False)
+    changed_model, changes = change_dimensions(loop_model(["m", "n"]), {"n": 4}, infer=False)
     body = changed_model.graph.node[0].attribute[0].g
     assert [dim.dim_param for dim in body.input[2].type.tensor_type.shape.dim] == ["m", "n"]
     assert (changes.count, changes.scopes) == (1, ["node[0].attribute[0].g"])
@@ -174,14 +177,18 @@ def test_hostile_sizes_are_replaced(size):
     assert dims_of(changed_model) == {"x": ["n"], "y": ["n"]}
 
 
-def test_inputs_without_shape_or_name_are_errors():
+def test_a_model_without_inputs_and_an_input_without_a_shape_are_errors():
     model = model_of([], [], [])
     with pytest.raises(onnxwire.EditError, match="no inputs"):
         change_dimensions(model, {}, dynamic="n")
     model.graph.input.add()
     with pytest.raises(PathError, match="the input has no shape"):
         change_dimensions(model, {}, dynamic="n")
-    # A type that is nested deeper than the limit of readers.
+
+
+def test_a_shape_in_nested_optional_types_is_changed():
+    model = model_of([], [], [])
+    model.graph.input.add()
     value_type = model.graph.input[0].type
     for _ in range(20):
         value_type = value_type.optional_type.elem_type

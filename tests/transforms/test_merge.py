@@ -1,4 +1,4 @@
-"""`merge_changes` keeps the changes of both sides, and reports elements that both changed."""
+"""`merge_changes` applies the changes of both sides, and reports elements that both sides changed."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from test_bundled_files import FILES, ONNX_FOLDER
 
 import onnxwire
 
+FLOAT = onnx.TensorProto.FLOAT
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
@@ -29,6 +30,7 @@ def merge(base, ours, theirs):
 
 
 def copy(model):
+    """Return a copy of an official model."""
     return onnx.ModelProto.FromString(model.SerializeToString())
 
 
@@ -49,7 +51,7 @@ def elements(model):
 
 
 def reads_undefined_values(model):
-    """Return whether a node reads a value that no earlier node, input or initializer defines."""
+    """Return whether a node, or an output of the graph, refers to a value that nothing before it defines."""
     defined = {value.name for value in model.graph.input} | {tensor.name for tensor in model.graph.initializer} | {""}
     for node in model.graph.node:
         if not defined.issuperset(node.input):
@@ -60,7 +62,7 @@ def reads_undefined_values(model):
 
 @pytest.fixture(scope="module")
 def bases():
-    """Return models with more than three nodes, which have different names."""
+    """Return models with more than three nodes, all of different names or outputs."""
     models = [onnx.load(DIGITS)]
     for file in [file for file in FILES if file.endswith(".onnx")][:: 1 if IS_LONG else 40]:
         model = onnx.load(Path(ONNX_FOLDER, file), load_external_data=False)
@@ -70,7 +72,7 @@ def bases():
     return models
 
 
-def test_random_edits_of_two_sides_are_both_kept_or_conflict(bases):
+def test_random_edits_of_two_sides_are_merged_or_conflict(bases):
     rng = random.Random(7)
     n_merged = n_conflicts = 0
     for trial in range(2000 if IS_LONG else 100):
@@ -108,7 +110,7 @@ def test_equal_changes_of_both_sides_are_no_conflict(bases):
 def chain(names):
     """Return a model of Relu nodes with these names; each reads the output of the previous node."""
     nodes = [helper.make_node("Relu", [f"v{i}"], [f"v{i + 1}"], name=name) for i, name in enumerate(names)]
-    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in ("v0", f"v{len(names)}")]
+    ends = [helper.make_tensor_value_info(name, FLOAT, [2]) for name in ("v0", f"v{len(names)}")]
     return helper.make_model(helper.make_graph(nodes, "chain", ends[:1], ends[1:]))
 
 
@@ -150,7 +152,7 @@ def test_fields_elements_and_graphs_of_all_kinds_are_merged():
     ours.producer_name, theirs.producer_version = "me", "2"
     ours.graph.doc_string = "text"
     theirs.graph.name = "other"
-    ours.graph.value_info.append(helper.make_tensor_value_info("v1", 1, [2]))
+    ours.graph.value_info.append(helper.make_tensor_value_info("v1", FLOAT, [2]))
     theirs.graph.initializer.append(numpy_helper.from_array(np.ones(3, np.float32), "w"))
     ours.graph.initializer.append(numpy_helper.from_array(np.ones(4, np.float32), "x"))
     theirs.functions.append(helper.make_function("d", "f", ["i"], ["o"], [helper.make_node("Abs", ["i"], ["o"])], []))
@@ -187,8 +189,8 @@ def test_changes_inside_graphs_of_nodes_and_inside_functions_are_merged():
 def test_inputs_that_both_sides_added_in_one_place_are_a_conflict():
     base = chain("a")
     ours, theirs = copy(base), copy(base)
-    ours.graph.input.append(helper.make_tensor_value_info("x", 1, [2]))
-    theirs.graph.input.append(helper.make_tensor_value_info("y", 1, [2]))
+    ours.graph.input.append(helper.make_tensor_value_info("x", FLOAT, [2]))
+    theirs.graph.input.append(helper.make_tensor_value_info("y", FLOAT, [2]))
     _, conflicts = merge(base, ours, theirs)
     assert conflicts == ["order of inputs in graph: changed by both sides, in different ways"]
     theirs.graph.input.insert(0, theirs.graph.input.pop())
@@ -277,12 +279,12 @@ def test_an_equal_output_that_both_sides_added_in_different_positions_is_a_confl
     base = chain("ab")
     ours, theirs = copy(base), copy(base)
     for model, position in ((ours, 0), (theirs, 1)):
-        model.graph.output.insert(position, helper.make_tensor_value_info("v1", 1, [2]))
+        model.graph.output.insert(position, helper.make_tensor_value_info("v1", FLOAT, [2]))
     assert merge(base, ours, theirs)[1] == ["order of outputs in graph: changed by both sides, in different ways"]
 
 
 def test_an_output_that_both_sides_add_at_one_position_is_no_conflict():
-    value = partial(helper.make_tensor_value_info, elem_type=onnx.TensorProto.FLOAT, shape=[2])
+    value = partial(helper.make_tensor_value_info, elem_type=FLOAT, shape=[2])
     nodes = [helper.make_node("Relu", ["x"], [name]) for name in "abc"]
     base = helper.make_model(helper.make_graph(nodes, "g", [value("x")], [value("a")]))
     ours, theirs = copy(base), copy(base)
@@ -348,7 +350,7 @@ def test_a_type_and_an_annotation_of_a_removed_value_are_conflicts():
     ours, model_with_type, model_with_annotation = copy(base), copy(base), copy(base)
     del ours.graph.node[1]
     ours.graph.node[1].input[0] = "v1"
-    model_with_type.graph.value_info.append(helper.make_tensor_value_info("v2", 1, [2]))
+    model_with_type.graph.value_info.append(helper.make_tensor_value_info("v2", FLOAT, [2]))
     model_with_annotation.graph.quantization_annotation.add(tensor_name="v2")
     assert "graph-value-info-known-name" in " ".join(merge(base, ours, model_with_type)[1])
     assert "quant-annotation-tensor-name" in " ".join(merge(base, model_with_annotation, ours)[1])
@@ -357,7 +359,7 @@ def test_a_type_and_an_annotation_of_a_removed_value_are_conflicts():
 def test_an_input_and_a_weight_of_one_name_are_a_conflict():
     base = chain("a")
     ours, theirs = copy(base), copy(base)
-    ours.graph.input.append(helper.make_tensor_value_info("w", 1, [3]))
+    ours.graph.input.append(helper.make_tensor_value_info("w", FLOAT, [3]))
     theirs.graph.initializer.append(numpy_helper.from_array(np.ones(3, np.float32), "w"))
     assert "initializer-overridable" in " ".join(merge(base, ours, theirs)[1])
 
@@ -390,7 +392,7 @@ def test_nan_in_both_models_is_no_change():
 
 def test_unknown_fields_that_their_side_changed_are_a_conflict():
     base = onnxwire.load(DIGITS)
-    theirs = onnxwire.ModelProto.FromString(DIGITS.read_bytes() + b"\xf8\x07\x01")
+    theirs = onnxwire.ModelProto.FromString(DIGITS.read_bytes() + b"\xf8\x07\x01")  # field 127: varint 1
     _, conflicts = onnxwire.merge_changes(base, base, theirs)
     assert list(map(str, conflicts)) == ["field unknown fields: our side kept, their side changed"]
     assert onnxwire.merge_changes(base, theirs, base) == (theirs, [])

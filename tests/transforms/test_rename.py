@@ -16,8 +16,11 @@ from onnxwire.errors import EditError, FieldTextError, FieldTypeError, PathError
 from onnxwire.transforms import rename as rename_module
 
 
-def fill(draw, scope, outer_names, depth):
-    """Add values to a graph or function, and nodes that use these values and those of outer graphs."""
+def fill_scope(draw, scope, outer_names, depth):
+    """Add values to a graph or function, and nodes that use these values and values of outer graphs; return the names.
+
+    outer_names: the names of the outer graphs. depth: the maximum number of levels of subgraphs.
+    """
     names = draw(st.lists(st.sampled_from("abcd"), unique=True, max_size=3))
     is_graph = isinstance(scope, onnxwire.GraphProto)
     visible = set(outer_names)
@@ -34,30 +37,32 @@ def fill(draw, scope, outer_names, depth):
     if depth and draw(st.booleans()):
         node = scope.node.add(op_type="If")
         for _ in range(draw(st.integers(1, 2))):
-            fill(draw, node.attribute.add().g, visible, depth - 1)
+            fill_scope(draw, node.attribute.add().g, visible, depth - 1)
     return set(names)
 
 
 def uses(visible):
+    """Return a strategy for lists of visible names."""
     return st.lists(st.sampled_from(sorted(visible)), max_size=3) if visible else st.just([])
 
 
 @st.composite
 def models(draw):
+    """Make models with subgraphs, training graphs and functions, in which many values have the same names."""
     model = ModelProto()
-    main_names = fill(draw, model.graph, set(), 2)
+    main_names = fill_scope(draw, model.graph, set(), 2)
     for _ in range(draw(st.integers(0, 2))):
         training = model.training_info.add()
-        initial_names = fill(draw, training.initialization, set(), 1) if draw(st.booleans()) else set()
+        initial_names = fill_scope(draw, training.initialization, set(), 1) if draw(st.booleans()) else set()
         training_names = (
-            main_names | fill(draw, training.algorithm, main_names, 1) if draw(st.booleans()) else main_names
+            main_names | fill_scope(draw, training.algorithm, main_names, 1) if draw(st.booleans()) else main_names
         )
         for key in draw(uses(training_names)):
             training.update_binding.add(key=key, value=draw(st.sampled_from(sorted(training_names))))
         for key in draw(uses(training_names)) if initial_names else []:
             training.initialization_binding.add(key=key, value=draw(st.sampled_from(sorted(initial_names))))
     for _ in range(draw(st.integers(0, 1))):
-        fill(draw, model.functions.add(), set(), 1)
+        fill_scope(draw, model.functions.add(), set(), 1)
     return ModelProto.FromString(model.SerializeToString())
 
 
@@ -66,6 +71,7 @@ def definitions_of_uses(model):
     definitions = []
 
     def visit(scope, path, outer):
+        """Add the uses in a scope; return the paths of the definitions that it sees, by name."""
         is_graph = isinstance(scope, onnxwire.GraphProto)
         inner = {}
         for index, value in enumerate(scope.input):
@@ -159,7 +165,7 @@ def test_two_values_visible_in_one_graph_never_get_the_same_name(path, names, re
     assert model.SerializeToString() == bytes_before
 
 
-def test_the_graph_of_initial_values_has_names_of_its_own():
+def test_the_initialization_graph_does_not_share_names_with_the_main_graph():
     model = nested_model("algorithm")
     model.graph.initializer.add(name="w")
     training = model.training_info[0]
