@@ -8,6 +8,7 @@ from hashlib import blake2b
 from onnxwire.analysis.comparison import Comparison, Difference, node_name, text_of
 from onnxwire.analysis.flat_graph import FlatGraph, Interner, changed_types
 from onnxwire.analysis.structure_match import UNMATCHED, Matching
+from onnxwire.engine.write import chunks_of, encode_pieces
 from onnxwire.errors import Error, SourceError, count_text
 from onnxwire.io.tensor_list import is_external
 from onnxwire.messages import GraphProto, NodeProto, TensorProto, TrainingInfoProto, ValueInfoProto
@@ -36,7 +37,7 @@ _NAMED_CLASSES = (NodeProto, TensorProto, ValueInfoProto)
 _ANNOTATION_FIELDS = ("doc_string", "metadata_props")
 _NODE_ANNOTATION_FIELDS = (*_ANNOTATION_FIELDS, "device_configurations")
 _MAX_SMALL_BYTES = 1 << 12  # maximum size of an encoded tensor that is copied before its payload is read
-_MAX_COPIED_BYTES = 1 << 26  # maximum size of a damaged tensor that is compared by its bytes, not by its span
+_CHUNK_BYTES = 1 << 22  # bytes of an encoded tensor that are hashed at once
 # The fields of nodes that are compared if their labels differ; otherwise only the annotations are compared.
 _NODE_FIELDS = ("op_type", "domain", "overload", "attribute", *_NODE_ANNOTATION_FIELDS)
 
@@ -94,11 +95,11 @@ def _read_key(tensor: TensorProto, payload_tensor: TensorProto) -> Hashable:
             raise
         except Error as error:
             reason = getattr(error, "reason", "")
-    if tensor.ByteSize() > _MAX_COPIED_BYTES:
-        return f"{reason} at {tensor._span}"
     if payload_tensor is tensor:
         payload_tensor = _without_name(tensor)
-    digest.update(payload_tensor.SerializeToString(deterministic=True))
+    _, pieces = encode_pieces(payload_tensor, True, None)
+    for chunk in chunks_of(pieces, _CHUNK_BYTES):
+        digest.update(chunk)
     return f"{reason} {digest.hexdigest()}"
 
 

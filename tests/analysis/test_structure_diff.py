@@ -263,3 +263,14 @@ def test_damaged_tensors_are_compared_by_their_fields():
     assert changes(model_with_weight("a", b"12345"), model_with_weight("b", b"12345")) == []
     with pytest.raises(onnxwire.TensorError, match="raw_data has 5"):
         changes(model_with_weight("a", b"12345"), model_with_weight("b", b"12354"))
+
+
+def test_long_damaged_tensors_with_different_bytes_differ():
+    def model_with_weight(last):
+        result = chain(["Add"], [1])
+        result.graph.initializer[0].raw_data = bytes((1 << 26) + 1) + last
+        return onnxwire.ModelProto.FromString(result.SerializeToString())
+
+    assert changes(model_with_weight(b"1"), model_with_weight(b"1")) == []
+    with pytest.raises(onnxwire.TensorError, match="raw_data has 67,108,866"):
+        changes(model_with_weight(b"1"), model_with_weight(b"2"))
