@@ -154,10 +154,10 @@ cdef class Export:
         cdef File* files
         if document.backing is None or document.backing.is_private or document.backing.descriptor < 0:
             return 0
-        # Most pieces are in the same file as the piece before.
+        # Most pieces are in the same file as the previous piece.
         if n and self.files[n - 1].document == <PyObject*>document:
             return self.n_files
-        if n & (n - 1) == 0:
+        if n & (n - 1) == 0:  # the capacity is n, 0 or a power of two
             files = <File*>realloc(self.files, (2 * n or 1) * sizeof(File))
             if files == NULL:
                 raise MemoryError
@@ -206,6 +206,8 @@ cdef Export export_of(object message, bint is_lazy, uint64_t* size):
     export.fill(parts, is_lazy)
     return export
 
+
+# The functions of the capsule; `include/onnxwire_python.h` documents them.
 
 cdef int export_message(PyObject* message, unsigned flags, ow_python_pieces* pieces) except -1:
     cdef Export export

@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 def copy_to_proto(descriptor: Any, proto: Any) -> None:
-    """Replace the content of a message of descriptor_pb2 by a descriptor of the same kind. Raises TypeError."""
+    """Replace the content of a message of descriptor_pb2 by a descriptor.
+
+    Raises TypeError if `proto` is not the message for this kind of descriptor.
+    """
     proto_name = f"{type(descriptor).__name__}Proto"
     name = getattr(getattr(proto, "DESCRIPTOR", None), "full_name", type(proto).__name__)
     if name != f"google.protobuf.{proto_name}":

@@ -52,6 +52,7 @@ static inline int ow_is_inside(PyThreadState *thread, PyObject *owner)
         && ((PyCriticalSection *)(last_section & ~(uintptr_t)3))->_cs_mutex == &owner->ob_mutex;
 }
 
+/* Enter the section, unless this thread is in it. */
 static inline void ow_enter(PyCriticalSection *section)
 {
     PyObject *owner = ow_section_owner();
@@ -60,6 +61,7 @@ static inline void ow_enter(PyCriticalSection *section)
         PyCriticalSection_Begin(section, owner);
 }
 
+/* Leave the section if the matching ow_enter entered it. */
 static inline void ow_leave(PyCriticalSection *section)
 {
     if (section->_cs_mutex != NULL)

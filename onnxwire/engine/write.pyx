@@ -31,7 +31,7 @@ def encode_pieces(View message, bint deterministic, FileWriter target or None):
     cdef Encoder encoder = Encoder(deterministic)
     measure_resident(encoder, message)
     encoder.pieces = []
-    if target is not None and not target.stream:
+    if target is not None and not target.is_stream:
         encoder.target = target
     encoder.start = encoder.p = <uint8_t*>malloc(BUFFER_BYTES)
     if encoder.p == NULL:
@@ -71,7 +71,7 @@ def write_payload(FileWriter target, content):
                 document.backing.descriptor, <uint64_t>(<const uint8_t*>buffer.buf - document.start),
                 <uint64_t>buffer.len, NULL
             )
-            target.put(NULL, 0)
+            target.put(NULL, 0)  # writes the range
             # Copying takes seconds per gigabyte, in which the file may have been changed.
             document.check_unchanged()
             if document.descriptor < 0:
@@ -134,6 +134,6 @@ def write_pieces(FileWriter target, pieces):
         if isinstance(piece, bytes):
             target.write(piece)
             continue
-        if not target.stream:
+        if not target.is_stream:
             target.seek((<Piece>piece).offset)
         write_payload(target, (<Piece>piece).payload)

@@ -53,12 +53,14 @@ def decode_base64(data: bytes) -> bytes:
 
 
 URL_SAFE = bytes.maketrans(b"-_", b"+/")
+"""A translation table from the URL-safe alphabet of base64 to the standard one."""
 
 
 def _integer_of(value: Any) -> int:
+    """Convert a JSON number, or a string that contains one, to an int. Raises ValueError."""
     if value.__class__ is int:
         return int(value)
-    number = 0.5
+    number = 0.5  # not an integer: the result for any other value
     with suppress(ValueError):
         if isinstance(value, float):
             number = value
@@ -73,6 +75,7 @@ def _integer_of(value: Any) -> int:
 
 
 def _float_converter(field: Any) -> Callable[[Any], float]:
+    """Return the converter for a field of type float or double."""
     is_single = field.type == FieldDescriptor.TYPE_FLOAT
 
     def convert(value: Any) -> float:
