@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 enum { OW_DL_CPU = 1 }; /* device type */
+/* Flags. */
 enum { OW_DL_READ_ONLY = 1, OW_DL_IS_COPIED = 2, OW_DL_PADDED = 4 /* sub-byte elements take one byte each */ };
 
 typedef struct {
