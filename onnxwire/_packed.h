@@ -93,6 +93,7 @@ __attribute__((target("avx2,bmi,bmi2,popcnt"))) static inline uint64_t ow_ends_2
     return ~(low | high << 32);
 }
 
+/* Do the same as ow_squeeze_shifts by one instruction. */
 __attribute__((target("avx2,bmi,bmi2,popcnt"))) static inline uint64_t ow_squeeze_pext(uint64_t w) {
     return _pext_u64(w, 0x7F7F7F7F7F7F7F7FULL);
 }
@@ -208,6 +209,7 @@ OW_LEVEL(wider, OW_WIDER)
 #endif
 #endif
 
+/* Decodes varints from p to end; writes at most `capacity` numbers to `out` and returns how many. */
 typedef uint64_t (*ow_decode)(const uint8_t *, const uint8_t *, void *, uint64_t);
 
 /* Return the highest instruction level that this processor supports. */

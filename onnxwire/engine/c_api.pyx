@@ -210,6 +210,7 @@ cdef Export export_of(object message, bint is_lazy, uint64_t* size):
 # The functions of the capsule; `include/onnxwire_python.h` documents them.
 
 cdef int export_message(PyObject* message, unsigned flags, ow_python_pieces* pieces) except -1:
+    """Set `pieces` to the encoding of a message."""
     cdef Export export
     cdef uint64_t size
     memset(pieces, 0, sizeof(ow_python_pieces))
@@ -258,6 +259,7 @@ cdef bint is_ready(
 
 
 cdef int read(void* context, uint64_t offset, void* buffer, size_t size) noexcept nogil:
+    """Copy a range of the encoding. Return 0, 1 for an invalid range, or 2 if bytes can't be read."""
     cdef const ow_python_pieces* pieces = <const ow_python_pieces*>context
     cdef const ReadContext* read_context = <const ReadContext*>pieces.private_data
     cdef const ow_python_piece* item

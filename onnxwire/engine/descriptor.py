@@ -39,7 +39,7 @@ class _DescriptorBase:
     has_options = False
 
     def GetOptions(self) -> Options:
-        """Return the options, none of which is set."""
+        """Return the options; all have their default values."""
         return _NO_OPTIONS
 
 

@@ -357,6 +357,7 @@ cdef inline Element singular_value(const Side* side, const Field* field) noexcep
 
 
 cdef bint compare_singular_messages(Comparison* comparison, Side* a, Side* b, const Field* field, int depth) except -1:
+    """Compare the values of a singular message field, which both messages have."""
     cdef Element ours = singular_value(a, field)
     cdef Element theirs = singular_value(b, field)
     cdef Spans our_parts = parts_of(a, field, &ours)

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Memory for a remote file, of which only some pages are resident.
+"""Memory for a remote file; only some of its pages are resident.
 
 Address space for the whole file is reserved, so that spans of its document are addresses, as in all documents. Pages
 are fetched on demand, marked in a bitmap, and never evicted. Access to other pages ends the process (`partial.h`).
@@ -48,8 +48,8 @@ cdef int count_below(const uint8_t* p) noexcept:
 cdef class PartialMemory:
     """Memory reserved for a file of a known size; its bytes are fetched on demand.
 
-    source: an object of which four methods are called. `fetch(memory, ranges)` fetches byte ranges, pairs (start, end),
-    and returns when they are resident. `fetch_ahead(memory, start, end, limit)` fetches the bytes that a walk has
+    source: the object that fetches bytes, by these methods. `fetch(memory, ranges)` fetches byte ranges, pairs (start,
+    end), and returns when they are resident. `fetch_ahead(memory, start, end, limit)` fetches the bytes that a walk has
     reached, and bytes that it will probably need next, up to the offset `limit`. Both raise SourceError if bytes cannot
     be fetched. `note_skipped_value(start, end, record)` is called for each long value that a walk skips: its start and
     end, and the offset of the record of the message that contains it. `close()` is called when the memory is closed.

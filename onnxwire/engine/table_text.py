@@ -140,6 +140,7 @@ class _Reader:
                 raise ValueError(f"syntax {value.strip()!r} is not one of {', '.join(SYNTAXES)}")
 
     def _start_section(self, words: list[str]) -> None:
+        """Start a message or enum. words: the heading without `## `."""
         retired = words[:1] == ["retired"]
         kind, *names = words[1:] if retired else words
         if kind not in ("message", "enum") or len(names) != 1:
@@ -168,6 +169,7 @@ class _Reader:
             self.messages.append(section)
 
     def _read_row(self, line: str, line_number: int) -> None:
+        """Parse a line of a table: the column names, the line of dashes below them, or a row."""
         if self.section is None:
             raise ValueError("a table before the first heading")
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -200,6 +202,7 @@ class _Reader:
 
 
 def _parse_value_row(cells: dict[str, str]) -> ValueRow:
+    """Convert the cells of an enum value, by column. Raises ValueError."""
     number, name, until = int(cells["number"]), _check_identifier(cells["name"]), _parse_version(cells["until"])
     if not -(1 << 31) <= number < 1 << 31:
         raise ValueError(f"enum value {number} has more than 32 bits")
@@ -207,6 +210,7 @@ def _parse_value_row(cells: dict[str, str]) -> ValueRow:
 
 
 def _parse_reserved_row(cells: dict[str, str]) -> ReservedRow:
+    """Convert the cells of a reserved row, by column. Raises ValueError."""
     first, _, last = cells["number"].partition("-")
     low = int(first) if first else 0
     high = int(last) if last else low
@@ -216,6 +220,7 @@ def _parse_reserved_row(cells: dict[str, str]) -> ReservedRow:
 
 
 def _parse_field_row(cells: dict[str, str], line: int) -> FieldRow:
+    """Convert the cells of a field, by column. line: the line number. Raises ValueError."""
     number, name, until = int(cells["number"]), _check_identifier(cells["name"]), _parse_version(cells["until"])
     kind, _, type_name = cells["type"].partition(" ")
     if kind not in TYPES or bool(type_name) != (kind in ("message", "enum")):

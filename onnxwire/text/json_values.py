@@ -25,6 +25,7 @@ def _quote_value(value: object) -> str:
 
 
 def _convert_text(value: Any) -> str:
+    """Return a JSON string that is valid UTF-8; raise ValueError for other values."""
     if value.__class__ is not str:
         raise ValueError(f"expected a string, found {_quote_value(value)}")
     if not value.isascii():
@@ -36,6 +37,7 @@ def _convert_text(value: Any) -> str:
 
 
 def _convert_base64(value: Any) -> bytes:
+    """Return the bytes of a JSON string of base64; raise ValueError for other values."""
     if value.__class__ is not str:
         raise ValueError(f"expected a string of base64, found {_quote_value(value)}")
     try:

@@ -150,11 +150,13 @@ class _JsonPrinter:
         write("{}" if prefix[0] == "{" else outer_break + "}")
 
     def _print_child(self, field: FieldDescriptor, index: int, value: Message, depth: int, line_break: str) -> None:
+        """Print one message of a field; index: of the message in its field, 0 for a singular field."""
         self.path.append((field, index))
         self.print_message(value, depth, line_break)
         self.path.pop()
 
     def _key(self, field: FieldDescriptor) -> str:
+        """Return the key of a field in quotes, a colon and a space."""
         key = self.keys.get(field)
         if key is None:
             name = field.name if self.preserves_names else field.json_name
@@ -162,6 +164,7 @@ class _JsonPrinter:
         return key
 
     def _print_payloads(self, message: Message, field: FieldDescriptor, values: Any, line_break: str) -> None:
+        """Print the value or values of a string or bytes field."""
         if not field.is_repeated:
             for value in values:
                 self._print_payload("", message, field, value, 0)
@@ -176,6 +179,7 @@ class _JsonPrinter:
     def _print_payload(
         self, prefix: str, message: Message, field: FieldDescriptor, value: str | bytes | LongValue, index: int
     ) -> None:
+        """Print a prefix and one string or bytes value; index: of the value in its field, 0 for a singular field."""
         if self.max_bytes is not None and count_bytes(value) > self.max_bytes:
             self.write(f'{prefix}{{"elidedBytes": {count_bytes(value)}}}')
         elif isinstance(value, str):
@@ -196,6 +200,7 @@ class _JsonPrinter:
             self.write('"')
 
     def _print_numbers(self, field: FieldDescriptor, values: Any, line_break: str) -> None:
+        """Print the value or values of a number, bool or enum field."""
         if field.enum_type is None:
             format_batch = _FORMATS.get(field.type, format_plainly)
         else:
