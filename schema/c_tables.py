@@ -108,7 +108,7 @@ def _first_missing_value(enum) -> int:
 
 
 def _element_bits(root: Path) -> list[int]:
-    """Return the numbers of bits of elements by TensorProto.DataType. 0 stands for numbers that are not a data type."""
+    """Return the size of an element in bits by TensorProto.DataType. It is 0 for a number that is not a data type."""
     spec = importlib.util.spec_from_file_location("dtypes", root / "onnxwire" / "tensor" / "dtypes.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -50,6 +50,7 @@ def from_array(array: npt.ArrayLike, name: str | None = None) -> TensorProto:
 
 
 def _encode_string(value: object, name: str) -> bytes:
+    """Return the bytes of an element of string_data; name: the tensor's name, for the TensorError."""
     if isinstance(value, bytes):
         return value
     if not isinstance(value, str):

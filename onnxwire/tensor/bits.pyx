@@ -36,6 +36,7 @@ def unpack(source, out, int bits, Py_ssize_t start=0):
 
 
 cdef int unpack_buffer(Py_buffer* packed, Py_buffer* elements, int bits, Py_ssize_t start) except -1:
+    """Do the work of `unpack` on acquired buffers."""
     cdef const uint8_t* p = <const uint8_t*>packed.buf
     cdef const uint8_t* end = p + packed.len
     cdef uint8_t* out = <uint8_t*>elements.buf
@@ -78,6 +79,7 @@ def pack(source, out, int bits):
 
 
 cdef int pack_buffer(Py_buffer* elements, Py_buffer* packed, int bits) except -1:
+    """Do the work of `pack` on acquired buffers."""
     cdef const uint8_t* p = <const uint8_t*>elements.buf
     cdef uint8_t* out = <uint8_t*>packed.buf
     cdef Py_ssize_t n = elements.len

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from onnxwire.tensor.dtypes import DataType
 
 
-# Tensors on servers are fetched in windows of _WINDOW_BYTES, of which _MAX_WINDOWS are cached: a second pass over a
-# tensor of up to 256 MiB, such as for a histogram, does not fetch it again.
+# Tensors on servers are fetched in windows of _WINDOW_BYTES, and the last _MAX_WINDOWS windows are cached. A second
+# pass over a tensor of up to 256 MiB, such as for a histogram, does not fetch it again.
 _WINDOW_BYTES = 1 << 26
 _MAX_WINDOWS = 4
 

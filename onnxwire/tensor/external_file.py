@@ -145,6 +145,7 @@ class ExternalFile:
         self._is_closed = True
 
     def _check_range(self, offset: int, length: int) -> None:
+        """Raise ClosedError if the file is closed, and ExternalDataError for a range past its end."""
         if self._is_closed:
             raise ClosedError(f"{self.name} was closed; load the model again, or use it inside its with block")
         if offset < 0 or length < 0 or length > self.size - offset:

@@ -268,6 +268,7 @@ class Storage:
             raise self._error(f"numpy has no array of dims {list(self.shape)}: {error}") from None
 
     def _array(self, strings: str) -> tuple[Array, bool]:
+        """Do the work of `array`; numpy's ValueError for too many dims is not converted."""
         import numpy as np
 
         data_type = self.data_type
@@ -311,6 +312,7 @@ class Storage:
         return entries.astype(f"u{data_type.bits // 8}").view(data_type.dtype), True
 
     def _strings(self, strings: str) -> Array:
+        """Return the elements of a STRING tensor. strings: "str" or "bytes"."""
         import numpy as np
 
         values: list[Any] = list(self.tensor.string_data)
