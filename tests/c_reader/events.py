@@ -61,7 +61,7 @@ class Reader:
 
 
 def events_of(message: object, path: str = "") -> bytes:
-    """Return the values of a message of onnxwire or of protobuf as lines of text."""
+    """Return the values of a message of onnxwire or of protobuf as lines of text, each message in braces."""
     return b"{" + b"".join(_field_events(message, path)) + b"}"
 
 

@@ -228,7 +228,7 @@ def test_rearranged_models_are_read_as_by_protobuf(reader):
 
 
 def test_a_message_in_many_parts_is_read_once_per_level(reader):
-    # Nested types, each in two parts, of which the first is empty.
+    # Nested types, each in two parts; the first part is empty.
     data = b""
     for _ in range(40):
         data = wire.span(1, b"") + wire.span(1, data)  # elem_type of a sequence

@@ -36,7 +36,7 @@ def plain_unpack(data: bytes, n: int, bits: int, start: int) -> list[int]:
 
 
 def plain_pack(elements: bytes, bits: int) -> bytes:
-    """Return the packed low bits of elements, by way of one large integer."""
+    """Return the packed low bits of elements, computed with one large integer."""
     stream = sum((element & (1 << bits) - 1) << i * bits for i, element in enumerate(elements))
     return stream.to_bytes(packed_size(len(elements), bits), "little")
 
