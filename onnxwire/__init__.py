@@ -50,8 +50,8 @@ _LAZY_BY_MODULE = {
     "onnxwire.transforms.merge_changes": ("Conflict", "merge_changes"),
     "onnxwire.transforms.rename": ("rename_nodes", "rename_values"),
 }
-# Subpackages that are attributes of the package without an explicit import.
-_PACKAGES = ("engine", "errors", "io", "messages", "tensor")
+# Modules and subpackages that are attributes of the package without an explicit import.
+_SUBMODULES = ("engine", "errors", "io", "messages", "tensor")
 _LAZY = {name: module for module, names in _LAZY_BY_MODULE.items() for name in names}
 
 __all__ = [
@@ -173,17 +173,17 @@ if TYPE_CHECKING:
 
     __all__ += _messages
 else:
-    _names = __all__
-    del __all__  # lists the messages, too, when it is first read
+    _names_without_messages = __all__
+    del __all__  # __getattr__ creates the complete list, with the messages, on first use
 
     def __getattr__(name):
         if name in _LAZY:
             value = getattr(__import__(_LAZY[name], fromlist=[name]), name)
             # Pickles, reprs and tracebacks show the public name. Classes whose instances may exist before their name is
-            # used set it themselves.
+            # used set their `__module__` themselves.
             if value.__module__ != __name__:
                 value.__module__ = __name__
-        elif name in _PACKAGES:
+        elif name in _SUBMODULES:
             value = __import__(f"{__name__}.{name}", fromlist=[name])
         elif name == "_c_api":
             from onnxwire.engine.c_api import CAPSULE as value
@@ -193,7 +193,7 @@ else:
             from onnxwire import messages
 
             if name == "__all__":
-                value = [*_names, *messages.__all__]
+                value = [*_names_without_messages, *messages.__all__]
             elif name in messages.__all__:
                 value = getattr(messages, name)
             else:

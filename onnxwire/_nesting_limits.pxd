@@ -1,4 +1,4 @@
-"""The nesting limits of messages and groups; `engine/nesting_limit.py` is their Python side."""
+"""The nesting limits of messages and groups; `engine/nesting_limit.py` exports MAX_DEPTH to Python."""
 
 cdef enum:
     # Levels of messages and groups below the root that readers follow: protobuf's default. Deeper ones are an error.

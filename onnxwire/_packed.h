@@ -1,8 +1,9 @@
 /* Packed runs of varints -> arrays of numbers, 64 bytes of the run at a time.
  *
  * Bit i of a block's mask is set if byte i ends a varint. The loop over the set bits has one dependent instruction per
- * number, clearing a bit; loading the eight bytes at each number's start and removing their top bits does not depend on
- * it. The instructions for the mask and for removing bits are chosen at run time by the processor's features:
+ * number, which clears a bit. Loading the eight bytes at each number's start and removing their top bits does not
+ * depend on the previous number. The instructions for the mask and for removing bits are chosen at run time by the
+ * processor's features:
  *
  *   level 0  scalar, any processor
  *   level 1  128-bit masks (SSE2 is part of x86-64, NEON of aarch64), top bits removed by shifts
@@ -33,6 +34,7 @@
 
 enum { OW_64, OW_32, OW_BOOL, OW_ZIGZAG64, OW_ZIGZAG32 }; /* the same values as _varint.Packed */
 
+/* Store a varint's value as element i of the array `out`; packed: the conversion, one of the constants above. */
 OW_INLINE void ow_store(void *out, uint64_t i, uint64_t value, int packed) {
     switch (packed) {
     case OW_64: ((uint64_t *)out)[i] = value; break;
@@ -68,7 +70,7 @@ OW_INLINE uint64_t ow_load64(const uint8_t *p) {
     return word;
 }
 
-/* Join eight 7-bit groups, one per byte, to a 56-bit number. */
+/* Join the low 7 bits of eight bytes to a 56-bit number. */
 OW_INLINE uint64_t ow_squeeze_shifts(uint64_t w) {
     w &= 0x7F7F7F7F7F7F7F7FULL;
     w = (w & 0x007F007F007F007FULL) | ((w & 0x7F007F007F007F00ULL) >> 1);
@@ -76,6 +78,7 @@ OW_INLINE uint64_t ow_squeeze_shifts(uint64_t w) {
     return (w & 0x000000000FFFFFFFULL) | ((w & 0x0FFFFFFF00000000ULL) >> 4);
 }
 
+/* Return the mask of the 64 bytes at p: bit i is set if byte i ends a varint. */
 #ifdef OW_X86
 OW_INLINE uint64_t ow_ends_128(const uint8_t *p) {
     uint64_t mask = 0;
@@ -90,6 +93,7 @@ __attribute__((target("avx2,bmi,bmi2,popcnt"))) static inline uint64_t ow_ends_2
     return ~(low | high << 32);
 }
 
+/* Do the same as ow_squeeze_shifts by one instruction. */
 __attribute__((target("avx2,bmi,bmi2,popcnt"))) static inline uint64_t ow_squeeze_pext(uint64_t w) {
     return _pext_u64(w, 0x7F7F7F7F7F7F7F7FULL);
 }
@@ -152,9 +156,9 @@ OW_LEVEL(wide, OW_BLOCKS)
 #ifdef OW_X86
 /* The loop of level 2. It has no branch per number: if lengths follow no pattern, such a branch is mispredicted every
  * few numbers, which costs more than decoding one. It branches per block: without a varint of more than 8 bytes, four
- * numbers are written at a time, up to three too many, which the next block overwrites. The next number starts after
- * the block's last end, not after the last number written. Bit i of `cont` is set if byte i continues a varint, bit i of
- * `cont8` if bytes i to i + 7 do. */
+ * numbers are written at a time, up to three too many, which the next block overwrites. A block has at most 64 numbers,
+ * so the excess numbers are within the capacity. The next number starts after the block's last end, not after the last
+ * number written. Bit i of `cont` is set if byte i continues a varint, bit i of `cont8` if bytes i to i + 7 do. */
 #define OW_WIDER(NAME, PACKED)                                                                                        \
     __attribute__((target("avx2,bmi,bmi2,popcnt"))) static uint64_t NAME(const uint8_t *p, const uint8_t *end,        \
                                                                          void *out, uint64_t capacity) {              \
@@ -205,6 +209,7 @@ OW_LEVEL(wider, OW_WIDER)
 #endif
 #endif
 
+/* Decodes varints from p to end; writes at most `capacity` numbers to `out` and returns how many. */
 typedef uint64_t (*ow_decode)(const uint8_t *, const uint8_t *, void *, uint64_t);
 
 /* Return the highest instruction level that this processor supports. */
@@ -244,7 +249,8 @@ static uint64_t ow_decode_varints(const uint8_t *p, const uint8_t *end, int pack
 static uint64_t ow_count_varints(const uint8_t *p, const uint8_t *end) {
     uint64_t n = 0;
 #if defined(OW_X86)
-    /* Each byte of `counts` counts to 255; psadbw adds them up. The popcnt instruction is not part of x86-64. */
+    /* Each of the 16 bytes of `counts` counts to 255; psadbw adds the bytes. The popcnt instruction is not part of
+     * x86-64. */
     while (end - p >= 16) {
         const uint8_t *stop = p + (end - p < 255 * 16 ? (end - p) & ~(ptrdiff_t)15 : 255 * 16);
         __m128i counts = _mm_setzero_si128();

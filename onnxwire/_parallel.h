@@ -1,8 +1,8 @@
-/* Threads that share one long computation in C, which uses no Python object and ends before the call returns.
+/* Divide one long computation in C among threads. It uses no Python object and ends before the call returns.
  *
- * They are started for each call, which takes about 50 microseconds, so they are used for megabytes only. There is no
- * thread pool, which a fork would lose and the exit of the process would wait for. Without threads the caller does all
- * the work.
+ * Threads are started for each call, which takes about 50 microseconds, so they are used for megabytes only. There is
+ * no thread pool: a fork would lose its threads, and the exit of the process would wait for them. If no thread can be
+ * started, the caller does all the work.
  */
 #ifndef ONNXWIRE_PARALLEL_H
 #define ONNXWIRE_PARALLEL_H
@@ -15,7 +15,7 @@
 typedef void (*ow_task)(void *argument);
 
 #if defined(_WIN32) || (defined(CYTHON_TRACE_NOGIL) && CYTHON_TRACE_NOGIL) /* tracing a line acquires the GIL */
-static inline int ow_processors(void) { return 1; }
+static inline int ow_count_processors(void) { return 1; }
 
 static inline void ow_in_parallel(ow_task task, void *arguments, size_t size, int n) {
     for (int i = 0; i < n; i++) task((char *)arguments + (size_t)i * size);
@@ -31,7 +31,7 @@ static inline void ow_set_flag(int *flag) { *flag = 1; }
 #include <unistd.h>
 
 /* Return the number of processors that this process may use, at most OW_MAX_THREADS. */
-static inline int ow_processors(void) {
+static inline int ow_count_processors(void) {
     long n = 1;
 #if defined(__linux__) && defined(CPU_COUNT)
     cpu_set_t set;
@@ -53,9 +53,9 @@ static void *ow_run_call(void *p) {
     return NULL;
 }
 
-/* Call `task` once for each of n <= OW_MAX_THREADS elements of the array `arguments`, of `size` bytes each: for the first
- * in this thread, for each other in a separate thread with all signals blocked. Return after the last one ends. With size 0,
- * all calls receive the same argument. */
+/* Call `task` with the address of each of n <= OW_MAX_THREADS elements of the array `arguments`, of `size` bytes each.
+ * The first call runs in this thread, every other call in its own thread with all signals blocked. Return after the
+ * last call ends. With size 0, all calls receive the same argument. */
 static inline void ow_in_parallel(ow_task task, void *arguments, size_t size, int n) {
     pthread_t threads[OW_MAX_THREADS];
     ow_call calls[OW_MAX_THREADS];

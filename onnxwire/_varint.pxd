@@ -25,18 +25,18 @@ cdef enum Fault:
     FAULT_TAG_CUT            # the bytes end inside a tag
     FAULT_TAG_LONG           # a tag of more than 5 bytes or 32 bits
     FAULT_NUMBER_ZERO        # field number 0
-    FAULT_WIRE_TYPE          # wire type 6 or 7
+    FAULT_WIRE_TYPE          # wire type 6 or 7; detail = the wire type
     FAULT_VARINT_CUT         # the bytes end inside a varint
     FAULT_VARINT_LONG        # a varint of more than 10 bytes
     FAULT_LENGTH_CUT         # the bytes end inside a length
     FAULT_LENGTH_LONG        # a length of more than 10 bytes, or in more bytes than protobuf readers accept
     FAULT_LENGTH_PAST_END    # detail = the number of missing bytes, length = the value of the length
-    FAULT_FIXED_CUT          # the bytes end inside a fixed32 or fixed64; detail = the number of missing bytes
+    FAULT_FIXED_CUT          # the bytes end inside a fixed number; length = its size, detail = number of missing bytes
     FAULT_GROUP_OPEN         # a group that is not closed before the end
-    FAULT_GROUP_STRAY        # an end of group where no group is open; detail = its number
-    FAULT_GROUP_OTHER        # an end of group of another number; detail = that number
+    FAULT_GROUP_STRAY        # an end-group tag where no group is open; detail = its field number
+    FAULT_GROUP_OTHER        # an end-group tag of another field than the open group's; detail = its field number
     FAULT_DEPTH              # more than MAX_DEPTH levels
-    FAULT_PACKED_SIZE        # a packed run of fixed numbers whose length is not a multiple of their size
+    FAULT_PACKED_SIZE        # a packed run of `length` bytes, not a multiple of the `detail` bytes of a number
     FAULT_PACKED_CUT         # a packed run of varints that ends inside one
     FAULT_PACKED_LONG        # a packed run with a varint of more than 10 bytes
 
@@ -49,8 +49,8 @@ cdef struct Damage:
 
 cdef struct Record:          # the result of `read_record`
     const uint8_t* start     # first byte of the tag
-    const uint8_t* value     # first byte of the value; of a WIRE_LEN, the byte after the length
-    uint64_t n               # length of a WIRE_LEN, raw bits of a number; 0 of a group
+    const uint8_t* value     # first byte of the value; for a WIRE_LEN, the byte after the length
+    uint64_t n               # length of a WIRE_LEN, raw bits of a number, 0 for a group
     uint32_t tag
 
 cdef enum Packed:            # how the varints of a packed run become numbers

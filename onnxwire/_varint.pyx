@@ -10,7 +10,7 @@ cdef extern from "_packed.h" nogil:
     uint64_t ow_count_varints(const uint8_t* p, const uint8_t* end)
 
 cdef extern from "_parallel.h" nogil:
-    int ow_processors()
+    int ow_count_processors()
     void ow_in_parallel(void (*task)(void* argument) noexcept nogil, void* arguments, size_t size, int n)
 
 cdef extern from "engine/thresholds.h":
@@ -139,7 +139,8 @@ cdef struct Share:
 
 cdef int divide_run(Share* shares, const uint8_t* p, const uint8_t* end) noexcept nogil:
     """Divide a run of 2 * THREAD_RUN_BYTES or more, between varints, among threads; return their number."""
-    cdef int n = <int>min(<uint64_t>(end - p) // THREAD_RUN_BYTES, <uint64_t>min(ow_processors(), <int>MAX_SHARES))
+    cdef int max_threads = min(ow_count_processors(), <int>MAX_SHARES)
+    cdef int n = <int>min(<uint64_t>(end - p) // THREAD_RUN_BYTES, <uint64_t>max_threads)
     cdef int i
     for i in range(n):
         shares[i].p = p
@@ -190,7 +191,8 @@ cdef bint check_varints(const uint8_t* p, const uint8_t* end) noexcept nogil:
         return True
     if (end - 1)[0] >= 0x80:
         return False
-    # Any ten consecutive continuation bytes contain eight that start at a multiple of three.
+    # A faulty varint has ten consecutive continuation bytes. Eight of these start at an offset that is a multiple of
+    # three, so it is enough to test every third offset, and then up to two bytes on each side.
     while end - p >= 8:
         if load64(p) & <uint64_t>0x8080808080808080 == <uint64_t>0x8080808080808080:
             byte = p

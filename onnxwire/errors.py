@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Self
 
-_MAX_NAMES = 100_000  # candidates
+_MAX_NAMES = 100_000  # candidates that are considered
 _MAX_COMPARED = 2000  # candidates that are compared character by character
 _MAX_NAME_CHARS = 200  # a longer name is not a typing error
 
@@ -19,7 +19,8 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """Return a hint such as "; did you mean 'axis'?", or "" if no candidate is similar.
 
     A similar candidate differs from the name in a few characters, contains it, or is contained in it. Only the first
-    100,000 candidates are considered.
+    100,000 candidates are considered, and of these only the ones of up to 400 characters. A name of more than 200
+    characters gets no hint.
     """
     from difflib import get_close_matches
     from heapq import nlargest
@@ -36,9 +37,11 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
         compared_names = nlargest(_MAX_COMPARED, names, lambda text: len(commonprefix([name, text])))  # noqa: RUF071
     similar = get_close_matches(name, compared_names, n=1, cutoff=0.7)
     if not similar:
-        lower = name.lower()
-        containing = (text for text in names if lower in text.lower() or (len(text) > 1 and text.lower() in lower))
-        similar = sorted(containing, key=len)[:1]
+        lower_name = name.lower()
+        similar = sorted(
+            (text for text in names if lower_name in text.lower() or (len(text) > 1 and text.lower() in lower_name)),
+            key=len,
+        )[:1]
     return f"; did you mean {similar[0]!r}?" if similar else ""
 
 
@@ -48,7 +51,10 @@ def count_text(n: int, noun: str) -> str:
 
 
 class Error(Exception):
-    """The base class of all errors of onnxwire, except for arguments of a wrong type, which raise TypeError."""
+    """The base class of the exceptions that onnxwire defines.
+
+    Wrong arguments may also raise built-in exceptions, such as TypeError.
+    """
 
     __module__ = "onnxwire"
 
@@ -82,8 +88,8 @@ class DecodeError(Error, ValueError):
 class TensorError(Error, ValueError):
     """A tensor whose parts do not fit together, or an array that no tensor can represent.
 
-    reason: the required and the actual contents. tensor: its name. offset and path: its position in the document, None
-    and "" for an edited tensor; source: the file's name.
+    reason: the required and the actual contents. tensor: the tensor's name. offset and path: the tensor's position in
+    the document, None and "" for an edited tensor; source: the file's name.
     """
 
     __module__ = "onnxwire"
@@ -123,7 +129,7 @@ class QueryError(Error, ValueError):
 class PathError(Error, LookupError):
     """A path or name that does not exist in a message.
 
-    path: the path or name. reason: the part of it that exists, and the alternatives. source: the file's name.
+    path: the path or name. reason: the part of the path that exists, and the alternatives. source: the file's name.
     """
 
     def __init__(self, reason: str, path: str = "", source: str = "") -> None:
@@ -195,7 +201,7 @@ class FieldTextError(FieldValueError, UnicodeEncodeError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the arguments of the original UnicodeError, which are in `args`."""
-        return _unicode_error, (type(self), UnicodeEncodeError, self.args, self.field), self.__dict__
+        return _restore_unicode_error, (type(self), UnicodeEncodeError, self.args, self.field), self.__dict__
 
 
 class FieldBytesError(FieldValueError, UnicodeDecodeError):
@@ -208,12 +214,14 @@ class FieldBytesError(FieldValueError, UnicodeDecodeError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the arguments of the original UnicodeError, which are in `args`."""
-        return _unicode_error, (type(self), UnicodeDecodeError, self.args, self.field), self.__dict__
+        return _restore_unicode_error, (type(self), UnicodeDecodeError, self.args, self.field), self.__dict__
 
 
-def _unicode_error(cls: Callable[..., Error], kind: type[UnicodeError], args: tuple[object, ...], field: str) -> Error:
+def _restore_unicode_error(
+    error_class: Callable[..., Error], unicode_class: type[UnicodeError], args: tuple[object, ...], field: str
+) -> Error:
     # The UnicodeError itself is not pickled: packages such as tblib replace the pickling of exceptions.
-    return cls(kind(*args), field)
+    return error_class(unicode_class(*args), field)
 
 
 class ChangedError(EditError, RuntimeError):
@@ -231,7 +239,8 @@ class FileError(Error, OSError):
     def from_os_error(cls, error: OSError | ValueError, path: object, advice: str = "") -> Self:
         """Return the error for an OSError, in the subclass that is also FileNotFoundError, PermissionError or similar.
 
-        Python raises ValueError for a path with a NUL, or with characters that file names can't contain.
+        path: the path for the message; advice: the remedy, which is added to the reason. `error` may be a ValueError,
+        which Python raises for a path with a NUL, or with characters that file names can't contain.
         """
         if not isinstance(error, OSError):
             error = OSError(errno.EINVAL, "the path is not a valid file name")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-_NO_ROW = 255
+_NO_ROW = 255  # the row of a number without a field
 _NO_SHORT_FIELD = 0xFFFF  # for numbers without a field: its wire type, 255, equals that of no tag
 _NO_LIMIT = 0xFFFF  # for fields that are not enums: larger than every varint of two bytes
 # Wire types by field type.
@@ -15,7 +15,7 @@ _WIRE_TYPES.update({1: 1, 6: 1, 16: 1, 2: 5, 7: 5, 15: 5})  # numbers of 8 and 4
 _MESSAGE, _ENUM = 11, 14
 
 
-def header(template: str, files: list, root: Path) -> str:
+def make_header(template: str, files: list, root: Path) -> str:
     """Return the template of the header with its placeholders replaced by the names and data of the tables."""
     messages = [(file, message) for file in files for message in file.messages if not message.retired]
     enums = [(file, enum) for file in files for enum in file.enums if not enum.retired]
@@ -30,10 +30,12 @@ def _current_fields(message) -> list:
 
 
 def _identifier(message) -> str:
+    """Return the name of a message as part of a C identifier."""
     return message.name.replace(".", "_")
 
 
 def _name_declarations(messages: list) -> str:
+    """Return the C enums of table numbers and field rows. messages: pairs (file, message)."""
     lines = ["/* Numbers of tables. */", "enum {"]
     lines += [f"    OW_{_identifier(message)} = {number}," for number, (_, message) in enumerate(messages)]
     lines += [f"    OW_N_TABLES = {len(messages)}", "};", "", "/* Rows of fields: indexes of slots. */", "enum {"]
@@ -45,6 +47,7 @@ def _name_declarations(messages: list) -> str:
 
 
 def _table_definitions(messages: list, enums: list, root: Path) -> str:
+    """Return the C definitions of enums, element sizes and tables. messages, enums: pairs (file, message or enum)."""
     message_indexes = {f"{file.package}.{message.name}": i for i, (file, message) in enumerate(messages)}
     enum_indexes = {f"{file.package}.{enum.name}": i for i, (file, enum) in enumerate(enums)}
     lines = ["/* The values of each enum after their number. */"]
@@ -105,7 +108,7 @@ def _first_missing_value(enum) -> int:
 
 
 def _element_bits(root: Path) -> list[int]:
-    """Return the numbers of bits of elements by TensorProto.DataType. 0 stands for numbers that are not a data type."""
+    """Return the size of an element in bits by TensorProto.DataType. It is 0 for a number that is not a data type."""
     spec = importlib.util.spec_from_file_location("dtypes", root / "onnxwire" / "tensor" / "dtypes.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -10,15 +10,16 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-# Annotations by number of the field type: of the value that a field returns, and of the values that it accepts.
+_STRING, _MESSAGE, _BYTES = 9, 11, 12  # field types
 _FLOAT_ANNOTATIONS = ("float", "SupportsFloat | SupportsIndex")
+# Annotations by field type: of the value that a field returns, and of the values that it accepts.
 _ANNOTATIONS_BY_TYPE = {
-    1: _FLOAT_ANNOTATIONS,
-    2: _FLOAT_ANNOTATIONS,
-    8: ("bool", "SupportsIndex"),
-    9: ("str", "str | bytes"),
-    12: ("bytes", "bytes"),
-    14: ("int", "SupportsIndex | str"),
+    1: _FLOAT_ANNOTATIONS,  # double
+    2: _FLOAT_ANNOTATIONS,  # float
+    8: ("bool", "SupportsIndex"),  # bool
+    _STRING: ("str", "str | bytes"),
+    _BYTES: ("bytes", "bytes"),
+    14: ("int", "SupportsIndex | str"),  # enum
 }
 _INT_ANNOTATIONS = ("int", "SupportsIndex")
 # Base classes of messages that have methods and properties besides their fields.
@@ -38,10 +39,11 @@ def write(root: Path) -> None:
     folder = root / "onnxwire" / "include"
     template = (folder / "onnxwire.h.in").read_text(encoding="utf-8")
     c_tables = _load_module(root / "schema" / "c_tables.py")
-    _write_if_changed(folder / "onnxwire.h", c_tables.header(template, files, root))
+    _write_if_changed(folder / "onnxwire.h", c_tables.make_header(template, files, root))
 
 
 def _load_module(path: Path) -> ModuleType:
+    """Import the module of a file, under the name of the file."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -69,6 +71,7 @@ def _sorted_by_imports(files: list) -> list:
 
 
 def _literals_module(files: list) -> str:
+    """Return the text of `messages/_tables.py`. files: results of `table_text.parse`."""
     lines = ['"""The tables of `schema/` as literals. Written by schema/generate.py; not to be edited."""', ""]
     lines += [*_base_imports(), "", "BASES = {"]
     lines += [f'    "onnx.{name}": ({base.rpartition(".")[2]},),' for name, base in _BASES.items()]
@@ -92,10 +95,12 @@ def _literals_module(files: list) -> str:
 
 
 def _base_imports() -> list[str]:
+    """Return the lines that import the additional base classes."""
     return sorted("from {0} import {2}".format(*base.rpartition(".")) for base in _BASES.values())
 
 
 def _stubs_module(files: list) -> str:
+    """Return the text of `messages/__init__.pyi`. files: results of `table_text.parse`."""
     messages = {message.name: message for file in files for message in file.messages if not message.retired}
     enums = {enum.name: enum for file in files for enum in file.enums if not enum.retired}
     public_names = [name for name in messages if "." not in name]
@@ -126,6 +131,7 @@ def _stubs_module(files: list) -> str:
 
 
 def _enum_stub(enum, indent: str) -> list[str]:
+    """Return the lines of the stubs of an enum and its values. indent: "" at the top level."""
     annotation_format = "ClassVar[{}]" if indent else "{}"
     short_name = enum.name.rpartition(".")[2]
     lines = [f"{indent}{short_name}: {annotation_format.format('EnumTypeWrapper')}", f'{indent}"""{enum.doc}"""']
@@ -136,6 +142,10 @@ def _enum_stub(enum, indent: str) -> list[str]:
 
 
 def _message_stub(message, messages: dict, enums: dict, indent: str) -> list[str]:
+    """Return the lines of the stub of a message class, with its nested classes and enums.
+
+    messages, enums: all current tables by name.
+    """
     inner_indent = indent + "    "
     short_name = message.name.rpartition(".")[2]
     bases = ", ".join(["Message"] + [_BASES[name].rpartition(".")[2] for name in [message.name] if name in _BASES])
@@ -176,7 +186,7 @@ def _message_stub(message, messages: dict, enums: dict, indent: str) -> list[str
 
 def _element_annotations(row) -> tuple[str, str]:
     """Return the annotations of a field's value or element: when it is read, and when it is assigned."""
-    if row.type == 11:
+    if row.type == _MESSAGE:
         return row.type_name, row.type_name
     return _ANNOTATIONS_BY_TYPE.get(row.type, _INT_ANNOTATIONS)
 
@@ -184,7 +194,7 @@ def _element_annotations(row) -> tuple[str, str]:
 def _keyword_annotation(row) -> str:
     """Return the annotation of a field's keyword argument of the constructor."""
     accepted_annotation = _element_annotations(row)[1]
-    if row.type == 11:
+    if row.type == _MESSAGE:
         accepted_annotation += " | dict[str, Any]"
     return f"Iterable[{accepted_annotation}]" if row.repeated else accepted_annotation
 
@@ -197,7 +207,7 @@ def _field_stub(row, indent: str) -> list[str]:
     returned_annotation, accepted_annotation = _element_annotations(row)
     property_annotation = returned_annotation
     if row.repeated:
-        sequence = "RepeatedSpan" if row.type in (9, 11, 12) else "RepeatedScalar"
+        sequence = "RepeatedSpan" if row.type in (_STRING, _MESSAGE, _BYTES) else "RepeatedScalar"
         property_annotation = (
             f"{sequence}[{returned_annotation}]"
             if returned_annotation == accepted_annotation
@@ -208,7 +218,7 @@ def _field_stub(row, indent: str) -> list[str]:
         f"{indent}def {row.name}(self) -> {property_annotation}:",
         f'{indent}    """{row.doc}"""',
     ]
-    if row.type != 11 and not row.repeated:
+    if row.type != _MESSAGE and not row.repeated:
         lines += [
             f"{indent}@{row.name}.setter",
             f"{indent}def {row.name}(self, value: {accepted_annotation}) -> None: ...",

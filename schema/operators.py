@@ -38,6 +38,7 @@ def generate() -> str:
 
 
 def _row(schema: Any, names_by_types: dict[str, str]) -> str:
+    """Return the line of an operator. names_by_types: the names of the lists of types so far; new lists are added."""
     constraints = []
     for constraint in schema.type_constraints:
         types = " ".join(sorted(map(_short_type, constraint.allowed_type_strs)))

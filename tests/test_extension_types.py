@@ -104,14 +104,14 @@ def test_partial_memory_has_no_buffer() -> None:
 
 
 def test_fault_at_rejects_offsets_outside_of_the_document() -> None:
-    from onnxwire.engine.damage import fault_at
+    from onnxwire.engine.damage import decode_error_at
 
     document = Document(b"\x0a\x05a")
-    assert isinstance(fault_at(document, 0, 3), DecodeError)
+    assert isinstance(decode_error_at(document, 0, 3), DecodeError)
     for offset, end in ((0, 4), (3, 3), (1 << 62, 1 << 63), (0, 1 << 40)):
         with pytest.raises(IndexError):
-            fault_at(document, offset, end)
-    assert isinstance(fault_at(partial_document(b"\x0a\x05a" + b"b" * 90_000), 90_001, 90_003), DecodeError)
+            decode_error_at(document, offset, end)
+    assert isinstance(decode_error_at(partial_document(b"\x0a\x05a" + b"b" * 90_000), 90_001, 90_003), DecodeError)
 
 
 def test_copies_of_views_still_work() -> None:

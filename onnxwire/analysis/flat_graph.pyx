@@ -29,7 +29,7 @@ from onnxwire.index.names cimport Definition, Names
 from onnxwire.index.interning cimport free_texts, grow_array, hash_and_prefetch, intern
 
 from onnxwire.analysis.label_keys import attribute_key, tensor_key
-from onnxwire.engine.nesting_limit import too_deep
+from onnxwire.engine.nesting_limit import depth_error
 from onnxwire.messages import GraphProto, NodeProto, SparseTensorProto, ValueInfoProto
 
 cdef enum:
@@ -348,7 +348,7 @@ cdef class FlatGraph:
         cdef int32_t first_vertex = self.n, first_edge = self.n_edges, first_node, first_output, i
         cdef int32_t[3] operator
         if self.names.n_levels > MAX_NESTED_GRAPHS + 1:
-            raise too_deep(message)
+            raise depth_error(message)
         if self.n_scopes == self.scopes_capacity:
             self.scopes_capacity = grow(<void**>&self.scopes, self.scopes_capacity, sizeof(Scope))
         self.scopes[self.n_scopes] = scope

@@ -97,9 +97,9 @@ def _free_names(node: NodeProto, order: dict[str, int], depth: int) -> set[str]:
     captured: set[str] = set()
     for graph in graphs_of(node):
         if depth == 0:
-            from onnxwire.engine.nesting_limit import too_deep
+            from onnxwire.engine.nesting_limit import depth_error
 
-            raise too_deep(graph)
+            raise depth_error(graph)
         used_names: set[str] = set()
         for inner_node in graph.node:
             for name in inner_node.input:

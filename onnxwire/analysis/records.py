@@ -57,12 +57,12 @@ def is_message(document: Document, start: int, end: int) -> bool:
     return True
 
 
-def read(document: Document, table: Descriptor | None, offset: int, end: int, *, in_group: bool = False) -> Record:
+def read(document: Document, table: Descriptor | None, offset: int, end: int, *, is_in_group: bool = False) -> Record:
     """Read the record at an offset of a document.
 
     table: the table of the message, or None. The other parameters are those of `read_record`.
     """
-    number, wire, value, after, raw = read_record(document, offset, end, in_group)
+    number, wire, value, after, raw = read_record(document, offset, end, is_in_group)
     return Record(find_row(table, number, wire), offset, number, wire, value, after, raw)
 
 

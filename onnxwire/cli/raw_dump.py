@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from onnxwire.analysis.records import describe_record, is_message, read
-from onnxwire.engine.damage import fault_at
+from onnxwire.engine.damage import decode_error_at
 from onnxwire.engine.descriptor import WIRE_END_GROUP, WIRE_LEN, WIRE_START_GROUP
 from onnxwire.engine.nesting_limit import MAX_DEPTH
 from onnxwire.io.remote.address import shown_source
@@ -78,7 +78,7 @@ class Printer:
 
     def _print_record(self, level: _Level, offset: int) -> int:
         """Print the record at an offset, or the first line of a message or group; returns the next offset."""
-        record = read(self.document, level.table, offset, level.end, in_group=level.group is not None)
+        record = read(self.document, level.table, offset, level.end, is_in_group=level.group is not None)
         field, wire, value_start, record_end = record.field, record.wire, record.value, record.after
         if value_start == offset:
             raise self._fault_error(offset)
@@ -124,7 +124,7 @@ class Printer:
         levels = self.levels
         while levels and (levels[-1].group is not None or levels[-1].is_cut):
             offset = levels.pop().start
-        return fault_at(self.document, offset, levels[-1].end)
+        return decode_error_at(self.document, offset, levels[-1].end)
 
     def _print_line(self, offset: int | None, text: str) -> None:
         offset_text = "" if offset is None else str(offset)

@@ -57,9 +57,10 @@ static inline void ow_record_jump(OwHeaders *headers, const uint8_t *p) {
     headers->last = p;
 }
 
-/* Predict the headers that follow the header at p, which was jumped to last; returns their number, at most
- * OW_REQUESTED_HEADERS. Only every eighth call predicts. The prediction assumes that the distances repeat, since the
- * layers of a model are alike. */
+/* Predict the headers that follow the header at p, which was jumped to last; store their addresses in `next`, and
+ * return their number, at most OW_REQUESTED_HEADERS. After a prediction, the next OW_REQUESTED_HEADERS / 2 calls
+ * predict nothing. The prediction assumes that the distances repeat, since the layers of a model are alike: `period` is
+ * the number of distances since the last occurrence of the two latest ones. */
 static inline unsigned ow_predict_headers(
     OwHeaders *headers, const uint8_t *p, const uint8_t *end, const uint8_t **next
 ) {
@@ -86,7 +87,8 @@ static inline unsigned ow_predict_headers(
     return count;
 }
 
-/* Record a jump to the header at p, and request the pages of the headers that probably follow, if not in memory. */
+/* Record a jump to the header at p. Request the pages of the headers that probably follow, unless the last of them is
+ * in memory. */
 static inline void ow_request_headers(OwHeaders *headers, const uint8_t *p, const uint8_t *end) {
     const uintptr_t page = ow_page_size();
     const uint8_t *next[OW_REQUESTED_HEADERS];
@@ -96,19 +98,20 @@ static inline void ow_request_headers(OwHeaders *headers, const uint8_t *p, cons
     unsigned char resident = 1;
     if (count == 0 || mincore((void *)next[count - 1], 1, &resident) != 0 || resident & 1) return;
     for (unsigned k = 0; k < count; k++) {
-        const size_t rest = (size_t)(end - next[k]);
-        (void)madvise((void *)next[k], rest < 2 * page ? rest : 2 * page, MADV_WILLNEED);
+        const size_t n_left = (size_t)(end - next[k]);
+        (void)madvise((void *)next[k], n_left < 2 * page ? n_left : 2 * page, MADV_WILLNEED);
     }
 }
 
-/* Request the first `size` bytes of a large file, and no others: the system's own readahead may be megabytes. Returns 0,
- * or -1 if the mapping could not be divided. */
+/* Request the first `size` bytes of a large file, and no others: the system's own readahead may be megabytes. Returns
+ * 0, or -1 if the mapping could not be divided. */
 static inline int ow_open_far(const uint8_t *p, size_t size) {
     if (madvise((void *)p, size, MADV_RANDOM) != 0) return -1;
     (void)madvise((void *)p, size, MADV_WILLNEED);
     return 0;
 }
 
+/* Make the page of the header at p and the next page a separate mapping. Returns 0, or -1 on failure. */
 static inline int ow_narrow(const uint8_t *p, const uint8_t *end) {
     const uintptr_t page = ow_page_size();
     uintptr_t start = (uintptr_t)p & ~(page - 1);
@@ -117,7 +120,8 @@ static inline int ow_narrow(const uint8_t *p, const uint8_t *end) {
     return madvise((void *)start, length, MADV_RANDOM);
 }
 
-/* Request huge pages for a large array that will be written: its page faults would take as long as its decoding. */
+/* Request huge pages for an array of 4 MiB or more that will be written: its page faults would take as long as its
+ * decoding. Pages have at least 4096 bytes. */
 static inline void ow_enlarge(void *p, size_t size) {
     uintptr_t start = ((uintptr_t)p + 4095) & ~(uintptr_t)4095;
     if (size >= 1 << 22) (void)madvise((void *)start, size - (start - (uintptr_t)p), MADV_HUGEPAGE);

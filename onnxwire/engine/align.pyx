@@ -116,6 +116,7 @@ cdef class AlignmentEdits:
         return 0
 
     cdef Target* target_of(self, const Table* table) noexcept:
+        """Return the Target of a table; NULL for a table of another schema."""
         if table < self.owner.tables or table >= self.owner.tables + self.owner.n_tables:
             return NULL
         return &self.targets[table - self.owner.tables]
@@ -175,7 +176,7 @@ cdef class AlignmentEdits:
                 payload_index = self.add_payload(target, parent, record, value) if n >= self.threshold else -1
             elif field.sub != NULL and n > self.threshold and self.target_of(field.sub).may_contain_targets:
                 if depth == 0:
-                    raise too_deep(document, record)
+                    raise depth_error(document, record)
                 length_index = self.add(LENGTH, parent, length, <uint64_t>(value - length))
                 self.edits[length_index].length = n
                 self.edits[length_index].n_inserted = LENGTH_BYTES
@@ -210,6 +211,7 @@ cdef class AlignmentEdits:
     cdef Py_ssize_t add_payload(
         self, const Target* target, Py_ssize_t parent, const uint8_t* record, const uint8_t* value
     ) except -1:
+        """Add the edit that aligns the value of a record; returns its index."""
         cdef uint64_t offset = <uint64_t>(record - self.document.start)
         cdef uint64_t n_removed = 0
         cdef Edit* edit
@@ -259,9 +261,9 @@ cdef class AlignmentEdits:
     cdef bint widen_lengths(self) noexcept:
         """Widen the lengths of 32 GiB and more, for which five bytes are not enough; returns whether any changed.
 
-        protobuf's own readers are limited to 2 GiB. Ours accept a sixth byte only if the value needs it. The sixth byte
-        may shorten a padding in the message by one byte, so that the length fits five bytes again: then that padding
-        grows by whole alignments, which keeps all other payloads aligned.
+        protobuf's readers are limited to 2 GiB; those of onnxwire accept a sixth byte only if the value needs it. The
+        sixth byte may shorten a padding in the message by one byte, so that the length fits five bytes again: then that
+        padding grows by whole alignments, which keeps all other payloads aligned.
         """
         cdef bint is_changed = False
         cdef uint64_t length
@@ -314,10 +316,10 @@ cdef class AlignmentEdits:
 
 @final
 cdef class PieceJoiner:
-    """Joins short pieces to longer ones."""
+    """Collects the pieces of an encoding, and joins short pieces to longer ones."""
     cdef Document document
-    cdef bytearray short_bytes
-    cdef list pieces
+    cdef bytearray short_bytes   # collected bytes that are not in `pieces` yet
+    cdef list pieces             # bytes objects, and ranges of the document as (offset, length)
 
     cdef int copy(self, uint64_t start, uint64_t end) except -1:
         """Add bytes of the document."""
@@ -338,13 +340,14 @@ cdef class PieceJoiner:
         return 0
 
     cdef int flush(self) except -1:
+        """Add the collected short bytes as one piece."""
         if self.short_bytes:
             self.pieces.append(bytes(self.short_bytes))
             self.short_bytes.clear()
         return 0
 
 
-cdef object too_deep(Document document, const uint8_t* record):
+cdef object depth_error(Document document, const uint8_t* record):
     """Make the DecodeError for a message that is nested too deep."""
     cdef Damage damage
     memset(&damage, 0, sizeof(damage))
@@ -396,6 +399,7 @@ cdef bint matches_at(bytes prefix, uint64_t n_zeros, const uint8_t* p) noexcept:
 
 
 cdef AlignmentEdits alignment_edits_of(Document document, cls, targets, uint64_t threshold, uint64_t alignment):
+    """Collect the edits that align the payloads of a document; the arguments are those of `align_payloads`."""
     cdef AlignmentEdits edits = AlignmentEdits(document, cls, targets, threshold, alignment)
     document.check_open()
     document.set_root(cls)

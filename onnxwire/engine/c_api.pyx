@@ -154,10 +154,10 @@ cdef class Export:
         cdef File* files
         if document.backing is None or document.backing.is_private or document.backing.descriptor < 0:
             return 0
-        # Most pieces are in the same file as the piece before.
+        # Most pieces are in the same file as the previous piece.
         if n and self.files[n - 1].document == <PyObject*>document:
             return self.n_files
-        if n & (n - 1) == 0:
+        if n & (n - 1) == 0:  # the capacity is n, 0 or a power of two
             files = <File*>realloc(self.files, (2 * n or 1) * sizeof(File))
             if files == NULL:
                 raise MemoryError
@@ -207,7 +207,10 @@ cdef Export export_of(object message, bint is_lazy, uint64_t* size):
     return export
 
 
+# The functions of the capsule; `include/onnxwire_python.h` documents them.
+
 cdef int export_message(PyObject* message, unsigned flags, ow_python_pieces* pieces) except -1:
+    """Set `pieces` to the encoding of a message."""
     cdef Export export
     cdef uint64_t size
     memset(pieces, 0, sizeof(ow_python_pieces))
@@ -256,6 +259,7 @@ cdef bint is_ready(
 
 
 cdef int read(void* context, uint64_t offset, void* buffer, size_t size) noexcept nogil:
+    """Copy a range of the encoding. Return 0, 1 for an invalid range, or 2 if bytes can't be read."""
     cdef const ow_python_pieces* pieces = <const ow_python_pieces*>context
     cdef const ReadContext* read_context = <const ReadContext*>pieces.private_data
     cdef const ow_python_piece* item

@@ -40,7 +40,11 @@ cdef uint64_t raw_at(const Field* field, const uint8_t* items, Py_ssize_t i) noe
 
 
 cdef bint has_canonical_records(const Table* table, const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Return whether the records of a message are canonical. The content of nested messages is not checked."""
+    """Return whether the records of a message are canonical. The content of nested messages is not checked.
+
+    Canonical records have the shortest tags, lengths and numbers. They are in the order of their field numbers,
+    followed by unknown fields. A singular field has one record, a packed field one run, and a oneof one member.
+    """
     cdef const uint8_t* record
     cdef const uint8_t* value
     cdef const Field* field
@@ -101,7 +105,8 @@ cdef bint has_canonical_records(const Table* table, const uint8_t* p, const uint
 cdef inline bint is_canonical_varint(
     const Field* field, uint64_t raw, const uint8_t* start, const uint8_t* end
 ) noexcept nogil:
-    # The tenth byte has room for bits above the 64 of the value.
+    """Return whether a varint of a field, whose value is `raw`, has its canonical bytes."""
+    # The tenth byte may contain bits above the 64 of the value.
     return (
         varint_size(raw) == end - start and (end - start < 10 or (end - 1)[0] == 1)
         and canonical_bits(field, raw) == raw and not (field.closed and not has_value(field, <int32_t>raw))
@@ -109,6 +114,7 @@ cdef inline bint is_canonical_varint(
 
 
 cdef bint is_canonical_run(const Field* field, const uint8_t* p, const uint8_t* end) noexcept nogil:
+    """Return whether a packed run of a field is canonical."""
     cdef const uint8_t* start
     cdef uint64_t n
     if p == end:

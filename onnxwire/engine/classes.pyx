@@ -57,6 +57,7 @@ cdef class ClassTable(TableRef):
     cdef list texts               # the bytes objects that `attributes` and the class point into
 
     cdef const char* store_text(self, str text):
+        """Return a text in UTF-8, in memory that the table owns."""
         cdef bytes data = text.encode()
         self.texts.append(data)
         return data

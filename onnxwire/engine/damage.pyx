@@ -89,7 +89,7 @@ cdef object packed_error(Document document, const uint8_t* start, const uint8_t*
 
 
 @critical_section
-def fault_at(Document document, uint64_t offset, uint64_t end):
+def decode_error_at(Document document, uint64_t offset, uint64_t end):
     """Make the DecodeError for the damaged record at an offset of a document, in a message that ends at `end`."""
     cdef const uint8_t* p
     document.check_open()

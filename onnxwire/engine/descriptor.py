@@ -39,7 +39,7 @@ class _DescriptorBase:
     has_options = False
 
     def GetOptions(self) -> Options:
-        """Return the options, none of which is set."""
+        """Return the options; all have their default values."""
         return _NO_OPTIONS
 
 
@@ -90,10 +90,11 @@ class EnumValueDescriptor(_DescriptorBase):
 
 
 class EnumDescriptor(_DescriptorBase):
-    """An enum: `values` in ascending order of their numbers, `retired_values`; a closed enum has no other values.
+    """An enum.
 
-    values_by_number: contains the first of several values with the same number. containing_type: the message that
-    declares the enum, or None; file: its FileDescriptor.
+    values: the current values, in ascending order of their numbers. is_closed: whether any other number in a message is
+    an unknown field. values_by_number: contains the first of several values with the same number. containing_type: the
+    message that declares the enum, or None; file: its FileDescriptor.
     """
 
     __slots__ = (
@@ -146,7 +147,7 @@ class OneofDescriptor(_DescriptorBase):
 
     @property
     def full_name(self) -> str:
-        """The full name: the name of the message, a dot, and the name."""
+        """The full name of the message, a dot, and `name`."""
         return f"{self.containing_type.full_name}.{self.name}"
 
     def __repr__(self) -> str:
@@ -156,7 +157,7 @@ class OneofDescriptor(_DescriptorBase):
 class FieldDescriptor(_DescriptorBase):
     """A field of a message.
 
-    number, name, doc; type: one of TYPE_*; is_repeated, is_packed; message_type or enum_type of such fields;
+    type: one of TYPE_*; message_type, enum_type: the descriptor of the values' type, or None;
     containing_type: the message; containing_oneof: its oneof or None; index: its index in `containing_type.fields`;
     json_name: the name without underscores, the character after each in upper case; cpp_type: one of CPPTYPE_*;
     since, until: its first and last version of the format, until is None for a field of the current version.
@@ -250,7 +251,7 @@ class FieldDescriptor(_DescriptorBase):
 
     @property
     def full_name(self) -> str:
-        """The full name: the name of the message, a dot, and the name."""
+        """The full name of the message, a dot, and `name`."""
         return f"{self.containing_type.full_name}.{self.name}"
 
     @property
@@ -329,8 +330,9 @@ INTEGER_RANGES = {
 _CPP_TYPES = {
     1: 5, 2: 6, 3: 2, 4: 4, 5: 1, 6: 4, 7: 3, 8: 7, 9: 9, 11: 10, 12: 9, 13: 3, 14: 8, 15: 1, 16: 2, 17: 1, 18: 2,
 }  # fmt: skip
-# Values: WIRE_*; other types are WIRE_VARINT.
+# Values: WIRE_*; types without an entry are WIRE_VARINT.
 _WIRE_TYPES = {1: 1, 6: 1, 16: 1, 2: 5, 7: 5, 15: 5, 9: 2, 11: 2, 12: 2}
+# Values of absent singular fields; 0 for types without an entry.
 _DEFAULTS: dict[int, object] = {1: 0.0, 2: 0.0, 8: False, 9: "", 11: None, 12: b""}
 
 

@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 def copy_to_proto(descriptor: Any, proto: Any) -> None:
-    """Replace the content of a message of descriptor_pb2 by a descriptor of the same kind. Raises TypeError."""
+    """Replace the content of a message of descriptor_pb2 by a descriptor.
+
+    Raises TypeError if `proto` is not the message for this kind of descriptor.
+    """
     proto_name = f"{type(descriptor).__name__}Proto"
     name = getattr(getattr(proto, "DESCRIPTOR", None), "full_name", type(proto).__name__)
     if name != f"google.protobuf.{proto_name}":
@@ -20,6 +23,7 @@ def copy_to_proto(descriptor: Any, proto: Any) -> None:
 
 
 def _fill_file(file: FileDescriptor, proto: Any) -> None:
+    """Fill an empty FileDescriptorProto."""
     proto.name = file.name
     proto.package = file.package
     for message in file.message_types_by_name.values():
@@ -29,6 +33,7 @@ def _fill_file(file: FileDescriptor, proto: Any) -> None:
 
 
 def _fill_message(message: Descriptor, proto: Any) -> None:
+    """Fill an empty DescriptorProto."""
     proto.name = message.name
     for field in message.fields:
         _fill_field(field, proto.field.add())
@@ -44,6 +49,7 @@ def _fill_message(message: Descriptor, proto: Any) -> None:
 
 
 def _fill_field(field: FieldDescriptor, proto: Any) -> None:
+    """Fill an empty FieldDescriptorProto."""
     proto.name = field.name
     proto.number = field.number
     proto.label = field.label
@@ -57,6 +63,7 @@ def _fill_field(field: FieldDescriptor, proto: Any) -> None:
 
 
 def _fill_enum(enum: EnumDescriptor, proto: Any) -> None:
+    """Fill an empty EnumDescriptorProto."""
     proto.name = enum.name
     for value in enum.values:
         proto.value.add(name=value.name, number=value.number)

@@ -31,7 +31,7 @@ cdef struct Content:
 
 
 cdef struct Edits:
-    # The fields of an Overlay or CompactOverlay.
+    # The edits of an Overlay or CompactOverlay: arrays with an element per field. See Overlay.
     const Slot* slots
     PyObject** held
     const uint8_t* touched
@@ -61,14 +61,14 @@ cdef class Encoder:
     cdef Py_ssize_t next         # index of the size that the second pass reads next
     cdef Scratch* scratch        # per depth: states of the message's fields, and the Edits of a CompactOverlay
     cdef int n_scratch
-    # The output buffer; p: the next byte. If there are `pieces`, a full buffer is flushed to them or to `target`.
+    # The output buffer; p: the next byte. If `pieces` is not None, a full buffer is flushed to it or to `target`.
     cdef uint8_t* start
     cdef uint8_t* p
     cdef uint8_t* end
     cdef list pieces
     cdef PyObject* unchanged_document  # the Document whose file was checked last, and is unchanged; only compared
     cdef Piece last_piece
-    cdef FileWriter target           # receives the buffer at each flush; if None, `pieces` does
+    cdef FileWriter target           # receives the buffer at each flush; if None, `pieces` receives it
     cdef uint64_t flushed            # bytes of the encoding before the buffer
 
     cdef int flush(self) except -1
@@ -83,6 +83,8 @@ cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* documen
 cdef int put_missing(Encoder self, const uint8_t* p, uint64_t n) except -1
 cdef uint8_t* scratch_of(Encoder self, size_t size) except NULL
 
+
+# The functions `put_*` count their output in the measuring pass, and write it in the writing pass.
 
 cdef inline int put_varint(Encoder self, uint64_t value) except -1:
     cdef uint8_t[10] bytes
@@ -100,7 +102,7 @@ cdef inline int put_varint(Encoder self, uint64_t value) except -1:
 
 
 cdef inline int put_number(Encoder self, const Field* field, uint64_t raw) except -1:
-    """Put a number without its tag, given its raw bits."""
+    """Put the raw bits of a number, without a tag."""
     cdef uint8_t[8] bytes
     cdef int i
     cdef int size = 4 if field.wire == WIRE_FIXED32 else 8
@@ -121,6 +123,7 @@ cdef inline int put_tag(Encoder self, const Field* field, int wire) except -1:
 cdef inline int put_text(
     Encoder self, const Field* field, const uint8_t* p, uint64_t n, PyObject* document, PyObject* owner
 ) except -1:
+    """Put the record of a string or bytes; document and owner as for `put_bytes`."""
     put_tag(self, field, WIRE_LEN)
     put_varint(self, n)
     return put_bytes(self, p, n, document, owner)

@@ -97,6 +97,7 @@ cdef int require_records(Encoder self, Content* content) except -1:
 
 
 cdef int require_span(Encoder self, Content* content, const uint8_t* p, const uint8_t* end) except -1:
+    """Do the same as `require_records` for one span of the message."""
     cdef PartialMemory memory = None if p == end else memory_of(p)
     if memory is None or memory.has(p, <uint64_t>(end - p)):
         return 0
@@ -110,7 +111,7 @@ cdef int require_span(Encoder self, Content* content, const uint8_t* p, const ui
 
 
 cdef int fetch_for(Encoder self, error) except -1:
-    """Fetch the bytes that a NotResident names, or if it is None, those in `missing`."""
+    """Fetch the bytes that `error` names, a NotResident; if `error` is None, those in `missing`."""
     cdef Document document
     cdef Spans missing
     cdef Py_ssize_t i
@@ -129,6 +130,7 @@ cdef int fetch_for(Encoder self, error) except -1:
 
 
 cdef object source_changed_error():
+    """Return the error for bytes that the two passes read differently."""
     return EditError("the bytes of the document changed while they were written; the output is not usable")
 
 
@@ -141,7 +143,7 @@ cdef int check_source(Encoder self, PyObject* document) except -1:
 
 
 cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* document, PyObject* owner) except -1:
-    """Put bytes; owner: the object that owns them, or NULL if the document does."""
+    """Put bytes. owner: the object that owns the bytes, or NULL if `document` owns them."""
     cdef size_t chunk_size
     cdef PyObject* source = document
     if owner != NULL:

@@ -54,7 +54,7 @@ cdef enum:
 cdef struct Side:
     # One of two messages that are compared. All references are borrowed.
     Content content
-    bint is_plain                # a span without edits
+    bint is_unedited             # a span without edits
     Slot* slots
     PyObject** held              # see Overlay; NULL if no field has an object
     uint32_t flags
@@ -62,7 +62,7 @@ cdef struct Side:
 
 cdef struct Comparison:
     PyObject* encoder            # Encoder that collects bytes that are not resident; NULL if all files are local
-    PyObject* checked            # the last Document whose file was found unchanged; only compared
+    PyObject* unchanged_document  # the last Document whose file was found unchanged; only compared
     int n_buffers                # number of initialized buffers, from the end
     Slot* buffers[BUFFERS]       # slots and held values of the two messages at each depth
     size_t[BUFFERS] sizes
@@ -75,19 +75,19 @@ cdef bint equal_views(View a, View b) except -1:
     """
     cdef Comparison comparison
     cdef Encoder encoder = None
-    cdef Document ours
-    cdef Document theirs
+    cdef Document our_document
+    cdef Document their_document
     cdef bint is_equal = True
     cdef int is_collecting
     cdef int i
     document_of(a).check_unchanged()
     document_of(b).check_unchanged()
-    ours = filled(a)
-    theirs = filled(b)
+    our_document = filled(a)
+    their_document = filled(b)
     # Fetching may run other code, which must not close the documents.
-    ours.pins += 1
-    theirs.pins += 1
-    comparison.encoder = comparison.checked = NULL
+    our_document.pins += 1
+    their_document.pins += 1
+    comparison.encoder = comparison.unchanged_document = NULL
     comparison.n_buffers = 0
     try:
         while True:
@@ -102,8 +102,8 @@ cdef bint equal_views(View a, View b) except -1:
             is_collecting = PyGC_Disable()
             try:
                 is_equal = compare_views(&comparison, a, b)
-            except NotResident as found:
-                error = found
+            except NotResident as not_resident:
+                error = not_resident
             finally:
                 if is_collecting:
                     PyGC_Enable()
@@ -111,21 +111,23 @@ cdef bint equal_views(View a, View b) except -1:
                 return is_equal
             fetch_for(encoder, error)
     finally:
-        ours.pins -= 1
-        theirs.pins -= 1
+        our_document.pins -= 1
+        their_document.pins -= 1
         for i in range(BUFFERS - comparison.n_buffers, BUFFERS):
             free(comparison.buffers[i])
 
 
-cdef bint compare_views(Comparison* c, View a, View b) except -1:
+cdef bint compare_views(Comparison* comparison, View a, View b) except -1:
+    """Compare two views whose slots are filled; bytes that are not resident count as equal and are collected."""
     cdef Side ours = side_of_view(a)
     cdef Side theirs = side_of_view(b)
-    ours.is_plain = ours.is_plain and not has_edits(<Document>a.document, a.start, a.end)
-    theirs.is_plain = theirs.is_plain and not has_edits(<Document>b.document, b.start, b.end)
-    return are_identical(c, &ours, &theirs, MAX_DEPTH) or compare_fields(c, &ours, &theirs, MAX_DEPTH)
+    ours.is_unedited = ours.is_unedited and not has_edits(<Document>a.document, a.start, a.end)
+    theirs.is_unedited = theirs.is_unedited and not has_edits(<Document>b.document, b.start, b.end)
+    return are_identical(comparison, &ours, &theirs, MAX_DEPTH) or compare_fields(comparison, &ours, &theirs, MAX_DEPTH)
 
 
 cdef Side side_of_view(View view) noexcept:
+    """Return the Side of a view; edits of nested messages are not considered in `is_unedited`."""
     cdef Side side
     side.content.table = view.table
     side.content.document = base_of(view)
@@ -134,7 +136,7 @@ cdef Side side_of_view(View view) noexcept:
     side.content.start = view.start
     side.content.end = view.end
     side.content.compact = NULL
-    side.is_plain = view.overlay == NULL and view.parts == NULL
+    side.is_unedited = view.overlay == NULL and view.parts == NULL
     side.slots = view.slots
     side.held = NULL if view.overlay == NULL else (<Overlay>view.overlay).held
     side.flags = view.flags
@@ -144,7 +146,7 @@ cdef Side side_of_view(View view) noexcept:
 # --- messages
 
 cdef bint compare_messages(
-    Comparison* c, Table* table, PyObject* our_document, const Element* our_value, Spans our_parts,
+    Comparison* comparison, Table* table, PyObject* our_document, const Element* our_value, Spans our_parts,
     PyObject* their_document, const Element* their_value, Spans their_parts, int depth
 ) except -1:
     """Compare two values of a message field; document: the document of the message that has the field."""
@@ -157,19 +159,19 @@ cdef bint compare_messages(
         raise DecodeError(
             f"messages nested more than {MAX_DEPTH} deep are not compared", source=(<Document>our_document).name
         )
-    _ours = locate(c, &ours, table, our_document, our_value, our_parts)
-    _theirs = locate(c, &theirs, table, their_document, their_value, their_parts)
-    if are_identical(c, &ours, &theirs, depth - 1):
+    _ours = locate_message(comparison, &ours, table, our_document, our_value, our_parts)
+    _theirs = locate_message(comparison, &theirs, table, their_document, their_value, their_parts)
+    if are_identical(comparison, &ours, &theirs, depth - 1):
         return True
-    load(c, &ours, 2 * depth - 2)
-    load(c, &theirs, 2 * depth - 1)
-    return compare_fields(c, &ours, &theirs, depth - 1)
+    load_slots(comparison, &ours, 2 * depth - 2)
+    load_slots(comparison, &theirs, 2 * depth - 1)
+    return compare_fields(comparison, &ours, &theirs, depth - 1)
 
 
-cdef bint are_identical(Comparison* c, const Side* a, const Side* b, int depth) noexcept:
+cdef bint are_identical(Comparison* comparison, const Side* a, const Side* b, int depth) noexcept:
     """Return whether two messages are unedited spans of the same undamaged bytes; False if unknown."""
     cdef uint64_t n = <uint64_t>(a.content.end - a.content.start)
-    if not (a.is_plain and b.is_plain) or c.encoder != NULL or n > MAX_IDENTICAL_BYTES:
+    if not (a.is_unedited and b.is_unedited) or comparison.encoder != NULL or n > MAX_IDENTICAL_BYTES:
         return False
     if <uint64_t>(b.content.end - b.content.start) != n:
         return False
@@ -178,8 +180,8 @@ cdef bint are_identical(Comparison* c, const Side* a, const Side* b, int depth) 
     return is_valid(a.content.table, a.content.start, a.content.end, depth)
 
 
-cdef Overlay locate(
-    Comparison* c, Side* side, Table* table, PyObject* document, const Element* value, Spans parts
+cdef Overlay locate_message(
+    Comparison* comparison, Side* side, Table* table, PyObject* document, const Element* value, Spans parts
 ):
     """Find the bytes and edits of a message; returns a temporary overlay that the caller must own, or None."""
     cdef PyObject* held = value.held
@@ -192,7 +194,7 @@ cdef Overlay locate(
     side.content.parts = NULL if parts is None else <PyObject*>parts
     side.content.start = value.p
     side.content.end = value.p + value.n
-    side.is_plain = False
+    side.is_unedited = False
     if held != NULL:
         if Py_TYPE(held) == <PyTypeObject*>Overlay:
             side.content.document = <PyObject*>EMPTY
@@ -201,7 +203,7 @@ cdef Overlay locate(
         side.content.document = held
     index = index_of(<Document>side.content.document)
     if index is None or not index.find(value.p, &pair) or pair.address > <size_t>side.content.end:
-        side.is_plain = parts is None
+        side.is_unedited = parts is None
         return None
     if pair.address != <size_t>value.p or pair.edits == NULL:
         return None
@@ -220,8 +222,8 @@ cdef Overlay locate(
     return overlay
 
 
-cdef int load(Comparison* c, Side* side, int index) except -1:
-    """Set the slots and the flags of a message that `locate` found; index: the index of the buffer for them."""
+cdef int load_slots(Comparison* comparison, Side* side, int index) except -1:
+    """Set the slots and the flags of a message that `locate_message` found; index: the index of the buffer for them."""
     cdef Content* content = &side.content
     cdef const Table* table = content.table
     cdef size_t size = table.n_fields * (sizeof(Slot) + sizeof(PyObject*) + 1) + 1
@@ -238,22 +240,22 @@ cdef int load(Comparison* c, Side* side, int index) except -1:
         side.held = overlay.held
         side.flags = overlay.flags
         if overlay.start != NULL:
-            return require(c, content)
+            return check_content(comparison, content)
         return 0
-    require(c, content)
-    while c.n_buffers < BUFFERS - index:
-        c.n_buffers += 1
-        c.buffers[BUFFERS - c.n_buffers] = NULL
-        c.sizes[BUFFERS - c.n_buffers] = 0
-    if c.sizes[index] < size:
-        free(c.buffers[index])
-        c.sizes[index] = 0
-        c.buffers[index] = <Slot*>malloc(size)
-        if c.buffers[index] == NULL:
+    check_content(comparison, content)
+    while comparison.n_buffers < BUFFERS - index:
+        comparison.n_buffers += 1
+        comparison.buffers[BUFFERS - comparison.n_buffers] = NULL
+        comparison.sizes[BUFFERS - comparison.n_buffers] = 0
+    if comparison.sizes[index] < size:
+        free(comparison.buffers[index])
+        comparison.sizes[index] = 0
+        comparison.buffers[index] = <Slot*>malloc(size)
+        if comparison.buffers[index] == NULL:
             raise MemoryError
-        c.sizes[index] = size
-    memset(c.buffers[index], 0, size)
-    side.slots = c.buffers[index]
+        comparison.sizes[index] = size
+    memset(comparison.buffers[index], 0, size)
+    side.slots = comparison.buffers[index]
     side.flags = 0
     if content.compact == NULL:
         side.held = NULL
@@ -265,13 +267,13 @@ cdef int load(Comparison* c, Side* side, int index) except -1:
     return 0
 
 
-cdef int require(Comparison* c, Content* content) except -1:
+cdef int check_content(Comparison* comparison, Content* content) except -1:
     """Raise SourceError if the file of a message was changed, and NotResident if its records must be fetched."""
-    if content.document != c.checked:
+    if content.document != comparison.unchanged_document:
         (<Document>content.document).check_unchanged()
-        c.checked = content.document
-    if c.encoder != NULL:
-        require_records(<Encoder>c.encoder, content)
+        comparison.unchanged_document = content.document
+    if comparison.encoder != NULL:
+        require_records(<Encoder>comparison.encoder, content)
     return 0
 
 
@@ -300,7 +302,7 @@ cdef int scan(const Content* content, Slot* slots, uint32_t* flags) except -1:
 
 # --- fields
 
-cdef bint compare_fields(Comparison* c, Side* a, Side* b, int depth) except -1:
+cdef bint compare_fields(Comparison* comparison, Side* a, Side* b, int depth) except -1:
     """Compare two messages by value; depth: levels of messages that may be nested in them."""
     cdef const Table* table = a.content.table
     cdef const Field* field
@@ -314,15 +316,18 @@ cdef bint compare_fields(Comparison* c, Side* a, Side* b, int depth) except -1:
         if ours.p == NULL and theirs.p == NULL:
             continue
         if field.repeated:
-            if not (compare_numbers(c, a, b, field) if field.size else compare_elements(c, a, b, field, depth)):
+            if field.size:
+                if not compare_numbers(comparison, a, b, field):
+                    return False
+            elif not compare_elements(comparison, a, b, field, depth):
                 return False
         elif ours.p == NULL or theirs.p == NULL:
             return False
         elif field.type == MESSAGE:
-            if not compare_singular_messages(c, a, b, field, depth):
+            if not compare_singular_messages(comparison, a, b, field, depth):
                 return False
         elif field.size == 0:
-            if ours.n != theirs.n or not equal_bytes(c, ours.p, theirs.p, ours.n):
+            if ours.n != theirs.n or not equal_bytes(comparison, ours.p, theirs.p, ours.n):
                 return False
         elif field.size == 1:
             if (ours.n == 0) != (theirs.n == 0):
@@ -346,18 +351,19 @@ cdef inline PyObject* held_by(const Side* side, const Field* field) noexcept:
     return side.held[field.slot]
 
 
-cdef inline Element singular(const Side* side, const Field* field) noexcept:
+cdef inline Element singular_value(const Side* side, const Field* field) noexcept:
     """Return the value of a singular field and its owner."""
     return Element(side.slots[field.slot].p, side.slots[field.slot].n, held_by(side, field))
 
 
-cdef bint compare_singular_messages(Comparison* c, Side* a, Side* b, const Field* field, int depth) except -1:
-    cdef Element ours = singular(a, field)
-    cdef Element theirs = singular(b, field)
+cdef bint compare_singular_messages(Comparison* comparison, Side* a, Side* b, const Field* field, int depth) except -1:
+    """Compare the values of a singular message field, which both messages have."""
+    cdef Element ours = singular_value(a, field)
+    cdef Element theirs = singular_value(b, field)
     cdef Spans our_parts = parts_of(a, field, &ours)
     cdef Spans their_parts = parts_of(b, field, &theirs)
     return compare_messages(
-        c, field.sub, a.content.document, &ours, our_parts, b.content.document, &theirs, their_parts, depth
+        comparison, field.sub, a.content.document, &ours, our_parts, b.content.document, &theirs, their_parts, depth
     )
 
 
@@ -376,13 +382,13 @@ cdef Spans parts_of(Side* side, const Field* field, Element* value):
     return parts
 
 
-cdef bint equal_bytes(Comparison* c, const uint8_t* a, const uint8_t* b, uint64_t n) except -1:
+cdef bint equal_bytes(Comparison* comparison, const uint8_t* a, const uint8_t* b, uint64_t n) except -1:
+    """Return whether two values of n bytes are equal; collect their bytes and return True if some are not resident."""
     if a == b:
         return True
-    if c.encoder != NULL and n >= LONG_BYTES and not (is_resident(a, n) and is_resident(b, n)):
-        # No difference so far; the missing bytes are fetched if nothing else differs.
-        put_missing(<Encoder>c.encoder, a, n)
-        put_missing(<Encoder>c.encoder, b, n)
+    if comparison.encoder != NULL and n >= LONG_BYTES and not (is_resident(a, n) and is_resident(b, n)):
+        put_missing(<Encoder>comparison.encoder, a, n)
+        put_missing(<Encoder>comparison.encoder, b, n)
         return True
     return memcmp(a, b, n) == 0
 
@@ -430,7 +436,7 @@ cdef inline bint next_element(ElementCursor* cursor, const Field* field, Element
     return True
 
 
-cdef bint compare_elements(Comparison* c, Side* a, Side* b, const Field* field, int depth) except -1:
+cdef bint compare_elements(Comparison* comparison, Side* a, Side* b, const Field* field, int depth) except -1:
     """Compare repeated strings, bytes or messages pair by pair."""
     cdef ElementCursor[2] cursors
     cdef Element ours
@@ -443,10 +449,10 @@ cdef bint compare_elements(Comparison* c, Side* a, Side* b, const Field* field, 
             return False
         if field.type == MESSAGE:
             if not compare_messages(
-                c, field.sub, a.content.document, &ours, None, b.content.document, &theirs, None, depth
+                comparison, field.sub, a.content.document, &ours, None, b.content.document, &theirs, None, depth
             ):
                 return False
-        elif ours.n != theirs.n or not equal_bytes(c, ours.p, theirs.p, ours.n):
+        elif ours.n != theirs.n or not equal_bytes(comparison, ours.p, theirs.p, ours.n):
             return False
         n -= 1
     return True
@@ -464,10 +470,10 @@ cdef struct NumberCursor:
     bint is_native               # the run is an array of native numbers, not varints
 
 
-cdef bint start_numbers(Comparison* c, NumberCursor* cursor, const Side* side, const Field* field) except -1:
+cdef bint start_numbers(Comparison* comparison, NumberCursor* cursor, const Side* side, const Field* field) except -1:
     """Start at the first number of a field; returns False if packed runs of it must be fetched before."""
     cdef const Slot* slot = &side.slots[field.slot]
-    cdef uint64_t left
+    cdef uint64_t n_records_left
     cdef Record record
     cdef bint all_resident = True
     memset(cursor, 0, sizeof(cursor[0]))
@@ -479,20 +485,20 @@ cdef bint start_numbers(Comparison* c, NumberCursor* cursor, const Side* side, c
         return True
     if slot.p == NULL:
         return True
-    left = slot.n
+    n_records_left = slot.n
     start_records(&cursor.reader.cursor, side.content.start, side.content.end, side.content.parts, slot.p)
-    while left and next_usable(&cursor.reader.cursor, field, &record) > 0:
-        left -= 1
+    while n_records_left and next_usable(&cursor.reader.cursor, field, &record) > 0:
+        n_records_left -= 1
         if record.tag & 7 != WIRE_LEN:
             continue
         if slot.n == 1:
             cursor.run = record.value
             cursor.n = record.n
             cursor.is_native = field.wire != WIRE_VARINT and LITTLE_ENDIAN
-        elif c.encoder == NULL:
+        elif comparison.encoder == NULL:
             break
-        if c.encoder != NULL and record.n >= LONG_BYTES and not is_resident(record.value, record.n):
-            put_missing(<Encoder>c.encoder, record.value, record.n)
+        if comparison.encoder != NULL and record.n >= LONG_BYTES and not is_resident(record.value, record.n):
+            put_missing(<Encoder>comparison.encoder, record.value, record.n)
             all_resident = False
     start_records(&cursor.reader.cursor, side.content.start, side.content.end, side.content.parts, slot.p)
     cursor.reader.n_records_left = slot.n
@@ -501,7 +507,7 @@ cdef bint start_numbers(Comparison* c, NumberCursor* cursor, const Side* side, c
     return all_resident
 
 
-cdef inline int next_of(NumberCursor* cursor, const Field* field, uint64_t* raw) noexcept nogil:
+cdef inline int next_raw(NumberCursor* cursor, const Field* field, uint64_t* raw) noexcept nogil:
     """Read the raw bits of the next number, like next_number."""
     if cursor.numbers == NULL:
         return next_number(&cursor.reader, field, raw)
@@ -512,15 +518,15 @@ cdef inline int next_of(NumberCursor* cursor, const Field* field, uint64_t* raw)
     return 1
 
 
-cdef bint compare_numbers(Comparison* c, Side* a, Side* b, const Field* field) except -1:
+cdef bint compare_numbers(Comparison* comparison, Side* a, Side* b, const Field* field) except -1:
     """Compare repeated numbers by their bits."""
     cdef NumberCursor ours
     cdef NumberCursor theirs
     cdef uint64_t our_raw = 0
     cdef uint64_t their_raw = 0
-    cdef int found, other
-    cdef bint all_resident = start_numbers(c, &ours, a, field)
-    if not start_numbers(c, &theirs, b, field) or not all_resident:
+    cdef int our_status, their_status  # results of next_raw
+    cdef bint all_resident = start_numbers(comparison, &ours, a, field)
+    if not start_numbers(comparison, &theirs, b, field) or not all_resident:
         return True  # no difference so far; the missing bytes are fetched if nothing else differs
     if ours.is_native and theirs.is_native:
         return ours.n == theirs.n and memcmp(ours.run, theirs.run, ours.n) == 0
@@ -528,15 +534,15 @@ cdef bint compare_numbers(Comparison* c, Side* a, Side* b, const Field* field) e
         if memcmp(ours.run, theirs.run, ours.n) == 0 and check_varints(ours.run, ours.run + ours.n):
             return True
     while True:
-        found = next_of(&ours, field, &our_raw)
-        other = next_of(&theirs, field, &their_raw)
-        if found < 0:
+        our_status = next_raw(&ours, field, &our_raw)
+        their_status = next_raw(&theirs, field, &their_raw)
+        if our_status < 0:
             raise number_error(<Document>a.content.document, &ours.reader, field)
-        if other < 0:
+        if their_status < 0:
             raise number_error(<Document>b.content.document, &theirs.reader, field)
-        if found != other or found and our_raw != their_raw:
+        if our_status != their_status or our_status and our_raw != their_raw:
             return False
-        if found == 0:
+        if our_status == 0:
             return True
 
 
@@ -549,7 +555,7 @@ cdef list unknown_records(bytes data):
     cdef list records = []
     while p < end:
         records.append(unknown_record(&p, end))
-    records.sort(key=number_and_wire)
+    records.sort(key=sort_key)
     return records
 
 
@@ -579,11 +585,12 @@ cdef tuple unknown_record(const uint8_t** p, const uint8_t* end):
         while len(record) == 3:
             records.append(record)
             record = unknown_record(&start, p[0])
-        records.sort(key=number_and_wire)
+        records.sort(key=sort_key)
         return tag >> 3, WIRE_START_GROUP, records
     return tag >> 3, tag & 7, n
 
 
 @critical_section
-def number_and_wire(tuple record):
+def sort_key(tuple record):
+    """Return the number and wire type of a record."""
     return record[:2]

@@ -11,7 +11,8 @@ cdef struct SkipLengths:
     uint64_t string          # strings
     uint64_t packed          # packed numbers
     uint64_t data            # bytes, and values of unknown fields
-    # Returns whether a field's packed numbers are never skipped; NULL if no field's are. context: its argument.
+    # Returns whether the packed numbers of a field are never skipped; NULL if every field's may be. context: its
+    # argument.
     bint (*is_read_entirely)(const Field* field, void* context) noexcept
     void* context
 

@@ -114,6 +114,7 @@ cdef int walk_message(
 
 
 cdef int grow_levels(Level** levels, Py_ssize_t* capacity) except -1:
+    """Double the capacity of an array of levels."""
     cdef Py_ssize_t new_capacity = capacity[0] * 2 or 16
     cdef Level* new_levels = <Level*>realloc(levels[0], <size_t>new_capacity * sizeof(Level))
     if new_levels == NULL:
@@ -129,7 +130,8 @@ cdef int walk_record(
 ) except -2:
     """Skip or enter the next record; return the change of the depth: 1, 0, or -1 at the end of a group.
 
-    readahead_end: the end of the walked message, up to which bytes may be fetched in advance.
+    level: the last entered Level of an array that has space for one more. readahead_end: the end of the walked message,
+    up to which bytes may be fetched in advance.
     """
     cdef const uint8_t* record = level.p
     cdef const uint8_t* end = level.end

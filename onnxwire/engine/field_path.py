@@ -40,8 +40,8 @@ def field_path(document: Document, offset: int) -> str:
 
     Returns "" for a byte of the root itself, and for a document without a root, such as that of a new message. The path
     follows tags, so it is found in damaged messages, too. The middle of a very long path is left out. A search for a
-    later byte continues from the levels of the last search: a damaged file may have a million errors, and without
-    these levels, each of them would require a walk over all records before it.
+    later byte continues from the levels of the last search. Without these levels, each of the million errors that a
+    damaged file may have would require a walk over all records before it.
     """
     if document.root is None:
         return ""

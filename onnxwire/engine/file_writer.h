@@ -1,4 +1,5 @@
-/* System calls that move bytes between files; one call each, so that the caller can handle signals in between.
+/* System calls that move bytes between files. Each function but ow_copy_in_parallel moves bytes by one call, so that
+ * the caller can handle signals between the calls.
  *
  * The functions that move bytes return the number of bytes moved, which may be fewer than requested, or -errno; -ENOSYS
  * if the platform lacks the call.
@@ -68,11 +69,11 @@ static inline int ow_is_remote(int fd) {
     struct statfs status;
     if (fstatfs(fd, &status) != 0) return 0;
     switch ((uint32_t)status.f_type) {
-    case 0x00006969u:
-    case 0xFE534D42u:
-    case 0xFF534D42u:
-    case 0x00C36400u:
-    case 0x65735546u: return 1;
+    case 0x00006969u:           /* NFS */
+    case 0xFE534D42u:           /* SMB 2 and 3 */
+    case 0xFF534D42u:           /* SMB 1 */
+    case 0x00C36400u:           /* Ceph */
+    case 0x65735546u: return 1; /* FUSE */
     }
 #endif
     (void)fd;
@@ -87,14 +88,15 @@ enum {
 };
 
 typedef struct {
-    int source, target;
-    uint64_t offset, target_offset, n;
+    int source, target;                /* descriptors */
+    uint64_t offset, target_offset, n; /* start of the range in the source and the target, and its length */
     uint64_t next; /* the first byte that no thread has claimed */
     int has_failed;
 } ow_copy_job;
 
-static void ow_copy_pieces(void *work) {
-    ow_copy_job *job = (ow_copy_job *)work;
+/* Copy pieces of a job until all are claimed, or until any thread fails. */
+static void ow_copy_pieces(void *argument) {
+    ow_copy_job *job = (ow_copy_job *)argument;
     uint8_t *buffer = (uint8_t *)PyMem_RawMalloc(OW_BUFFER_BYTES);
     int is_copied = buffer != NULL;
     while (is_copied && !ow_load_flag(&job->has_failed)) {
@@ -119,7 +121,7 @@ static void ow_copy_pieces(void *work) {
  * other means, which report the error. */
 static inline int ow_copy_in_parallel(int source, uint64_t offset, int target, uint64_t target_offset, uint64_t n) {
     ow_copy_job job = {source, target, offset, target_offset, n, 0, 0};
-    ow_in_parallel(ow_copy_pieces, &job, 0, ow_processors() < 2 ? 1 : 2);
+    ow_in_parallel(ow_copy_pieces, &job, 0, ow_count_processors() < 2 ? 1 : 2);
     return !job.has_failed;
 }
 

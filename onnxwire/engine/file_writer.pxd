@@ -17,9 +17,9 @@ cdef class FileWriter:
     cdef readonly int descriptor
     cdef readonly object failure        # the OSError of a failed write, or None; errors of reading are not stored
     cdef object progress
-    cdef bint fresh                     # the file was empty, so that skipped ranges read as zeros
-    cdef bint stream
-    cdef bint busy                      # a method is running, or an error occurred: no method may start
+    cdef bint is_fresh                  # the file was empty, so that skipped ranges read as zeros
+    cdef readonly bint is_stream        # the file is a pipe or device, which can't seek
+    cdef bint is_busy                   # a method is running, or an error occurred: no method may start
     cdef uint64_t written_end           # the offset after the last byte written to the file
     cdef uint64_t reported_end          # the offset up to which progress was called and writeback started
     cdef uint8_t* buffer

@@ -62,8 +62,8 @@ cdef class FileWriter:
         self.descriptor = descriptor
         self.progress = progress
         self.written_end = self.reported_end = position
-        self.fresh = fresh
-        self.stream = stream
+        self.is_fresh = fresh
+        self.is_stream = stream
 
     def __dealloc__(self):
         free(self.buffer)
@@ -74,12 +74,6 @@ cdef class FileWriter:
         """The offset of the next byte to be written."""
         return self.written_end + self.n_buffered + self.pending_range.n
 
-    @property
-    @critical_section
-    def is_stream(self):
-        """Whether the file is a pipe or device, which can't seek."""
-        return self.stream
-
     @critical_section
     def seek(self, uint64_t offset):
         """Continue at another offset; not for a stream."""
@@ -87,7 +81,7 @@ cdef class FileWriter:
         self.write_pending()
         self.flush()
         self.written_end = self.reported_end = offset
-        self.busy = False
+        self.is_busy = False
 
     @critical_section
     def write(self, data):
@@ -114,7 +108,7 @@ cdef class FileWriter:
         self.enter()
         self.write_pending()
         self.append(p, n)
-        self.busy = False
+        self.is_busy = False
         return 0
 
     cdef int put_at(self, const uint8_t* p, uint64_t n, uint64_t offset) except -1:
@@ -130,7 +124,7 @@ cdef class FileWriter:
             p += n_moved
             n -= <uint64_t>n_moved
             offset += <uint64_t>n_moved
-        self.busy = False
+        self.is_busy = False
         return 0
 
     cdef int put_range(self, int source, uint64_t offset, uint64_t n, const uint8_t* p) except -1:
@@ -154,7 +148,7 @@ cdef class FileWriter:
             self.pending_range.offset = offset
             self.pending_range.p = p
         self.pending_range.n += n
-        self.busy = False
+        self.is_busy = False
         return 0
 
     cdef int finish_all(self) except -1:
@@ -163,7 +157,7 @@ cdef class FileWriter:
         self.enter()
         self.write_pending()
         self.flush()
-        if self.fresh:
+        if self.is_fresh:
             # A hole at the end was skipped: set the length of the file.
             code = ow_resize(self.descriptor, self.written_end)
             if code < 0:
@@ -171,22 +165,26 @@ cdef class FileWriter:
         if self.progress is not None and self.reported_end != self.written_end:
             self.reported_end = self.written_end
             self.progress(self.written_end)
-        self.busy = False
+        self.is_busy = False
         return 0
 
     cdef int enter(self) except -1:
-        # After an error `busy` stays set: nothing may be written after a missing piece, even if the error was caught.
+        """Set `is_busy`; raise if it is set or a write has failed.
+
+        After an error `is_busy` stays set: nothing may be written after a missing piece, even if the error was caught.
+        """
         if self.failure is not None:
             raise self.failure
-        if self.busy:
+        if self.is_busy:
             raise RuntimeError(
                 "writing this file failed before, or is still under way; write from one thread, not from the progress "
                 "callback, and not after an error"
             )
-        self.busy = True
+        self.is_busy = True
         return 0
 
     cdef int fail(self, int64_t code) except -1:
+        """Store and raise the OSError for a negative errno."""
         self.failure = OSError(-code, os.strerror(-code))
         raise self.failure
 
@@ -200,7 +198,7 @@ cdef class FileWriter:
         if self.written_end - start < CHUNK_BYTES:
             return 0
         self.reported_end = self.written_end
-        if not self.stream:
+        if not self.is_stream:
             with nogil:
                 ow_start_writeback(self.descriptor, start, self.written_end - start)
         if self.progress is not None:
@@ -212,7 +210,7 @@ cdef class FileWriter:
         cdef uint64_t offset
         cdef int64_t n_moved
         while n:
-            offset = OW_STREAM if self.stream else self.written_end
+            offset = OW_STREAM if self.is_stream else self.written_end
             with nogil:
                 n_moved = ow_write(self.descriptor, p, min(n, <uint64_t>CHUNK_BYTES), offset)
             if n_moved == -EINTR:
@@ -226,11 +224,13 @@ cdef class FileWriter:
         return 0
 
     cdef int flush(self) except -1:
+        """Write the buffer to the file."""
         cdef uint64_t n = self.n_buffered
         self.n_buffered = 0
         return self.write_out(self.buffer, n)
 
     cdef int append(self, const uint8_t* p, uint64_t n) except -1:
+        """Add n bytes of memory to the buffer, or write them if they do not fit."""
         if n > BUFFER_BYTES - self.n_buffered:
             self.flush()
         if n >= BUFFER_BYTES:
@@ -309,10 +309,10 @@ cdef class FileWriter:
         self.pending_range.n = 0
         if pending_range.n < MIN_RANGE_BYTES and pending_range.p != NULL:
             return self.append(pending_range.p, pending_range.n)
-        if pending_range.n < BUFFER_BYTES or self.stream:
+        if pending_range.n < BUFFER_BYTES or self.is_stream:
             return self.read_in(pending_range.source, pending_range.offset, pending_range.n)
         self.flush()
-        is_sparse = self.fresh and ow_is_sparse(pending_range.source)
+        is_sparse = self.is_fresh and ow_is_sparse(pending_range.source)
         while pending_range.offset < end:
             data_start = pending_range.offset
             hole_start = end

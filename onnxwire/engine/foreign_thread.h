@@ -45,6 +45,7 @@ static inline int ow_enter(long *n_entered, OwEntry *entry) {
     return 1;
 }
 
+/* Release the GIL if ow_enter acquired it. */
 static inline void ow_leave(long *n_entered, OwEntry *entry) {
     if (entry->is_counted) {
         PyGILState_Release(entry->state);

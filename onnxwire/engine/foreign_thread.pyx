@@ -38,9 +38,9 @@ cdef void release_reference(PyObject* o) noexcept nogil:
         leave_python(&entry)
 
 
-def close_entrance():
+def refuse_threads():
     """Refuse threads without the GIL from now on, and wait until all threads that have entered leave."""
-    if ow_add(&N_ENTERED, OW_CLOSED) >= OW_CLOSED:
+    if ow_add(&N_ENTERED, OW_CLOSED) >= OW_CLOSED:  # a second call
         ow_add(&N_ENTERED, -OW_CLOSED)
     while ow_add(&N_ENTERED, 0) != OW_CLOSED:
         sleep(0.001)
@@ -51,6 +51,6 @@ def reset_entered_threads():
     ow_add(&N_ENTERED, -ow_add(&N_ENTERED, 0))
 
 
-atexit.register(close_entrance)
+atexit.register(refuse_threads)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=reset_entered_threads)

@@ -37,26 +37,26 @@ cdef Elements freeze_elements(Elements elements, View message):
     The last element is left for the next call: a program that adds elements in a loop still has a view of it. Returns
     the replaced elements; releasing them may run finalizers, which may change the field.
     """
-    cdef Elements gone = Elements.__new__(Elements)
+    cdef Elements removed_overlays = Elements.__new__(Elements)
     # The garbage collector could run code that changes the elements.
     cdef int is_collecting = PyGC_Disable()
     try:
-        encode_together(elements, message, gone)
+        encode_together(elements, message, removed_overlays)
     finally:
         if is_collecting:
             PyGC_Enable()
-    return gone
+    return removed_overlays
 
 
-cdef int encode_together(Elements elements, View message, Elements gone) except -1:
-    """Encode the elements into one document, and move the replaced overlays to `gone`."""
+cdef int encode_together(Elements elements, View message, Elements removed_overlays) except -1:
+    """Do the work of `freeze_elements`; the replaced overlays are moved to `removed_overlays`."""
     cdef Py_ssize_t start = elements.frozen
     cdef Py_ssize_t stop = elements.n - 1
     cdef Batch batch = Batch.__new__(Batch)
     cdef Py_ssize_t i
     cdef PyObject* held
-    batch.start(gone)
-    gone.reserve(stop - start)
+    batch.start(removed_overlays)
+    removed_overlays.reserve(stop - start)
     elements.frozen = stop
     for i in range(start, stop):
         held = elements.items[i].held
@@ -70,11 +70,11 @@ cdef int freeze_edits(OverlayIndex index, Document document, const size_t* addre
 
     A single added message is not frozen by `freeze_elements`, and takes a thousand bytes.
     """
-    cdef Elements gone = Elements.__new__(Elements)
+    cdef Elements removed_overlays = Elements.__new__(Elements)
     # The garbage collector could run code that changes the elements.
     cdef int is_collecting = PyGC_Disable()
     try:
-        encode_edits(index, document, addresses, n, gone)
+        encode_edits(index, document, addresses, n, removed_overlays)
     finally:
         if is_collecting:
             PyGC_Enable()
@@ -82,15 +82,16 @@ cdef int freeze_edits(OverlayIndex index, Document document, const size_t* addre
 
 
 cdef int encode_edits(
-    OverlayIndex index, Document document, const size_t* addresses, Py_ssize_t n, Elements gone
+    OverlayIndex index, Document document, const size_t* addresses, Py_ssize_t n, Elements removed_overlays
 ) except -1:
+    """Do the work of `freeze_edits`; the replaced overlays are moved to `removed_overlays`."""
     cdef Batch batch = Batch.__new__(Batch)
     cdef PyObject* overlay
     cdef PyObject* held
     cdef Py_ssize_t i
     cdef Pair pair
     cdef uint32_t k
-    batch.start(gone)
+    batch.start(removed_overlays)
     for i in range(n):
         if not index.find(<const uint8_t*>addresses[i], &pair) or pair.address != addresses[i]:
             continue
@@ -112,12 +113,13 @@ cdef class Batch:
     cdef Encoder encoder
     cdef list encoded            # the encodings of the elements
     cdef list owners             # the Elements that each is in
-    cdef Elements gone           # per element, first its index, then the replaced overlay
+    cdef Elements removed_overlays  # per element, first its index, then the replaced overlay
 
-    cdef int start(self, Elements gone) except -1:
+    cdef int start(self, Elements removed_overlays) except -1:
+        """Start an empty batch."""
         self.encoded = []
         self.owners = []
-        self.gone = gone
+        self.removed_overlays = removed_overlays
         return 0
 
     cdef int encode(self, Elements elements, Py_ssize_t i, Document document) except -1:
@@ -134,11 +136,11 @@ cdef class Batch:
         except Exception:
             data = None  # saving the message raises the error
         if data is not None:
-            self.gone.reserve(1)
+            self.removed_overlays.reserve(1)
             self.table = overlay.table
             self.encoded.append(data)
             self.owners.append(elements)
-            self.gone.add(NULL, <uint64_t>i, None)
+            self.removed_overlays.add(NULL, <uint64_t>i, None)
         return 0
 
     cdef int encode_new(self, Elements elements, Document document) except -1:
@@ -166,9 +168,9 @@ cdef class Batch:
         # A separator byte gives each message a unique address, even after an empty message.
         document = part_of_bytes(b"\0".join(self.encoded), None, depth, source)
         p = document.start
-        for i in range(self.gone.n):
-            element = &(<Elements>self.owners[i]).items[self.gone.items[i].n]
-            self.gone.items[i].held = element.held
+        for i in range(self.removed_overlays.n):
+            element = &(<Elements>self.owners[i]).items[self.removed_overlays.items[i].n]
+            self.removed_overlays.items[i].held = element.held
             element.held = owned(document)
             element.p = p
             element.n = <uint64_t>len(<bytes>self.encoded[i])
@@ -181,7 +183,7 @@ forbid_instantiation(Batch, b"adding messages")
 
 
 cdef bint is_new(PyObject* overlay) noexcept:
-    """Return whether an overlay has no bytes, and all its values are texts, numbers and such overlays."""
+    """Return whether an overlay has no bytes, and all its values are texts, numbers and overlays without bytes."""
     cdef PyObject* held
     cdef PyTypeObject* kind
     cdef Py_ssize_t i
@@ -203,6 +205,7 @@ cdef bint is_new(PyObject* overlay) noexcept:
 
 
 cdef bint is_text_or_new(PyObject* held) noexcept:
+    """Return whether a value is a text, or an overlay as for `is_new`."""
     cdef PyTypeObject* kind
     if held == NULL:
         return True
@@ -212,17 +215,18 @@ cdef bint is_text_or_new(PyObject* held) noexcept:
     return kind == <PyTypeObject*>str or kind == <PyTypeObject*>bytes
 
 
-cdef bint is_unshared(PyObject* o) noexcept:
+cdef bint is_unshared(PyObject* overlay) noexcept:
     """Return whether an overlay and every object in it has one owner: then there is no view of any of them."""
     cdef PyObject* held
     cdef uint32_t i
-    if Py_REFCNT(o) != 1:
+    if Py_REFCNT(overlay) != 1:
         return False
     # Views of messages in its bytes may have no overlay: they own a reference to the document.
-    if (<Overlay>o).start != NULL and ((<Overlay>o).base == NULL or Py_REFCNT((<Overlay>o).base) != 1):
-        return False
-    for i in range((<Overlay>o).table.n_fields):
-        held = (<Overlay>o).held[i]
+    if (<Overlay>overlay).start != NULL:
+        if (<Overlay>overlay).base == NULL or Py_REFCNT((<Overlay>overlay).base) != 1:
+            return False
+    for i in range((<Overlay>overlay).table.n_fields):
+        held = (<Overlay>overlay).held[i]
         if held != NULL and not is_unshared_value(held):
             return False
     return True
@@ -246,10 +250,10 @@ cdef bint are_unshared(Elements elements) noexcept:
     """Return whether the elements of a field have no other owner."""
     cdef PyObject* held
     cdef Py_ssize_t i = 0
-    cdef Py_ssize_t first
+    cdef Py_ssize_t run_start
     while i < elements.n:
         held = elements.items[i].held
-        first = i
+        run_start = i
         i += 1
         if held == NULL:
             continue  # a span of the message's bytes
@@ -260,6 +264,6 @@ cdef bint are_unshared(Elements elements) noexcept:
         # Consecutive elements of one document own one reference each.
         while i < elements.n and elements.items[i].held == held:
             i += 1
-        if Py_REFCNT(held) != i - first:
+        if Py_REFCNT(held) != i - run_start:
             return False
     return True

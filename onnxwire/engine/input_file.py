@@ -18,8 +18,8 @@ _OPEN_FLAGS = os.O_RDONLY | _NONBLOCK | getattr(os, "O_NOCTTY", 0) | getattr(os,
 _OPEN_FLAGS |= getattr(os, "O_CLOEXEC", 0)
 _CHUNK_BYTES = 1 << 20
 WRITER_TIMEOUT_SECONDS = 2.0  # timeout for a pipe without a writer
-MAX_PIPE_BYTES = 1 << 31  # read from a pipe or socket; all of them are stored in memory
-MAX_DEVICE_BYTES = 1 << 26  # read from a device, which may have no end
+MAX_PIPE_BYTES = 1 << 31  # limit for a pipe or socket, whose bytes are stored in memory
+MAX_DEVICE_BYTES = 1 << 26  # limit for a device, which may have no end
 
 
 def open_input(path: str) -> int:
@@ -100,7 +100,8 @@ def read_stream(
 ) -> bytearray:
     """Read a pipe, socket or device to its end.
 
-    head: bytes that were read from it before. max_bytes: reading may stop after this number of bytes.
+    read: called with a number of bytes. mode: `st_mode` of the stream. head: the bytes that were read from it before.
+    max_bytes: reading may stop after this number of bytes.
     Raises SourceError for more than 2 GiB of a pipe or socket, or 64 MiB of a device.
     """
     limit = MAX_PIPE_BYTES if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else MAX_DEVICE_BYTES

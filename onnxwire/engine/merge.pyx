@@ -146,6 +146,7 @@ cdef int prepare(View self, View source, bint is_parsed, int depth, list steps) 
 
 
 cdef Step new_step(Action action, View target, const Field* field, const uint8_t* p, uint64_t n, value):
+    """Create a step; the arguments are its attributes."""
     cdef Step step = Step.__new__(Step)
     step.action = action
     step.target = target
@@ -233,6 +234,7 @@ cdef int add_unknown(list steps) except -1:
 
 
 cdef int add_to_unknown(Overlay overlay, Step step) except -1:
+    """Append the unknown fields of a step to those of an overlay, or prepare `apply` for storing them."""
     cdef PyObject* old_fields = overlay.unknown
     step.n = <uint64_t>PyBytes_GET_SIZE(step.value)
     if old_fields == NULL:

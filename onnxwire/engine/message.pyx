@@ -75,8 +75,8 @@ cdef class Message(View):
         """Make the message that is encoded in `data`.
 
         data: a bytes-like object; bytes are shared, other buffers are copied.
-        Raises DecodeError if the message's own records are damaged. Messages in it are parsed when they are read;
-        `onnxwire.verify` checks all of them.
+        Raises DecodeError if the message's own records are damaged. Nested messages are parsed when they are read;
+        `onnxwire.verify` checks them, too.
         """
         cdef Document document = Document(exact_bytes(cls, data))
         if VERIFIES_ON_PARSE:
@@ -87,12 +87,16 @@ cdef class Message(View):
     @property
     @critical_section
     def _document(self):
+        """The Document that contains the message."""
         return document_of(self)
 
     @property
     @critical_section
     def _is_doubtful(self):
-        """Whether the message may have another type: no known field, an unknown one, or a string with control codes."""
+        """Whether the bytes may be those of another type.
+
+        True if the message has no known field, has an unknown field, or has a string with a control character.
+        """
         cdef Slot* slot
         cdef const uint8_t* p
         cdef uint64_t k
@@ -191,9 +195,9 @@ cdef class Message(View):
             oneof_group = oneof_group.decode()
         oneof = (<object>self.table.descriptor).oneofs_by_name[oneof_group]
         fill(self)
-        for row in oneof.fields:
-            if self.slots[named_field(self, row.name).slot].p != NULL:
-                return row.name
+        for member in oneof.fields:
+            if self.slots[named_field(self, member.name).slot].p != NULL:
+                return member.name
         return None
 
     @critical_section
@@ -238,14 +242,14 @@ cdef class Message(View):
 
         data: as for FromString. Raises DecodeError as FromString does; the message is then unchanged.
         """
-        cdef Document document = own_part(self, data)
+        cdef Document document = make_part(self, data)
         exchange_content(self, content_of(self.table, document, depth_of(self)), True)
         return len(document)
 
     @critical_section
     def MergeFromString(self, data):
         """Merge the message encoded in `data` into this one, as MergeFrom does; return the number of bytes."""
-        cdef Document document = own_part(self, data)
+        cdef Document document = make_part(self, data)
         merge(self, root_view(document, type(self)), True, MAX_OVERLAY_DEPTH)
         return len(document)
 
@@ -289,7 +293,7 @@ cdef class Message(View):
 
     @critical_section
     def SetInParent(self):
-        """Add an absent message to its parent, empty."""
+        """Add an absent message to its parent, as an empty message."""
         start_edit(self)
 
     @critical_section
@@ -403,8 +407,8 @@ cdef object exact_bytes(cls, data):
         raise FieldTypeError(f"{cls.__name__} is made from bytes, not {type(data).__name__}") from None
 
 
-cdef Document own_part(View self, data):
-    """Create a document of the bytes that replace, or are merged into, a message."""
+cdef Document make_part(View self, data):
+    """Create a document, part of that of `self`, for bytes that replace or are merged into the message."""
     cdef Document document = part_of_bytes(exact_bytes(type(self), data), type(self), depth_of(self), document_of(self))
     if VERIFIES_ON_PARSE:
         check_document(document, self.table)
@@ -427,6 +431,7 @@ cdef bint is_same_message(View self, View other) except -1:
 
 
 cdef int require_same_class(View self, other, str method) except -1:
+    """Raise FieldTypeError unless both messages have one class; method: its name, for the error."""
     if type(self) is not type(other):
         raise FieldTypeError(
             f"Parameter to {method}() must be instance of same class: expected {type(self).__name__}, found "

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 MAX_DEPTH = NESTING_LIMIT
 
 
-def too_deep(message: Message) -> DecodeError:
+def depth_error(message: Message) -> DecodeError:
     """Return the error for a message that is nested more than MAX_DEPTH deep."""
     document, span = message._document, message._span
     reason = f"messages nested more than {MAX_DEPTH} deep, which protobuf readers refuse"

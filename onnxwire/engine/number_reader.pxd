@@ -12,8 +12,8 @@ cdef struct NumberReader:
     Cursor cursor
     uint64_t n_records_left      # records that were not read yet
     const uint8_t* run           # the packed run that `p` is in, or NULL
-    const uint8_t* p
-    const uint8_t* end
+    const uint8_t* p             # the next number of the run
+    const uint8_t* end           # the end of the run
 
 
 cdef int next_number(NumberReader* reader, const Field* field, uint64_t* raw) noexcept nogil

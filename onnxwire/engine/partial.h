@@ -1,4 +1,5 @@
-/* Reserved address space, of which ranges are made accessible one by one.
+/* Reserved address space whose ranges are made accessible one by one. Arguments of the functions: `start` and `size` of
+ * the reserved space, and for ow_make_accessible the range of n bytes at `offset`.
  *
  * Access to any other range ends the process, so that a missing check for residence can't return bytes that were never
  * fetched. The kernel allows a process about 65,000 mappings of different protection; when they are used up, the whole

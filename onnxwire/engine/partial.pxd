@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Memory for a remote file, of which only some pages are resident."""
+"""Memory for a remote file; only some of its pages are resident."""
 from cython cimport final
 from libc.stdint cimport uint8_t, uint64_t
 
@@ -10,7 +10,7 @@ cdef extern from "thresholds.h":
 
 
 cdef struct WalkedRange:
-    # A range of which all bytes are resident, except those of long values.
+    # A range whose bytes are all resident, except those of long values.
     const uint8_t* start
     const uint8_t* end
 

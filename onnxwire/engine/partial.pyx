@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Memory for a remote file, of which only some pages are resident.
+"""Memory for a remote file; only some of its pages are resident.
 
 Address space for the whole file is reserved, so that spans of its document are addresses, as in all documents. Pages
 are fetched on demand, marked in a bitmap, and never evicted. Access to other pages ends the process (`partial.h`).
@@ -48,11 +48,11 @@ cdef int count_below(const uint8_t* p) noexcept:
 cdef class PartialMemory:
     """Memory reserved for a file of a known size; its bytes are fetched on demand.
 
-    source: an object with three methods. `fetch(memory, ranges)` fetches byte ranges, pairs (start, end), and returns
-    when they are resident. `fetch_ahead(memory, start, end, limit)` fetches the bytes that a walk has reached, and
-    bytes that it will probably need next, up to the offset `limit`. Both raise SourceError if bytes cannot be fetched.
-    `note_skipped_value(start, end, record)` is called for each long value that a walk skips: its start and end, and the
-    offset of the record of the message that contains it.
+    source: the object that fetches bytes, by these methods. `fetch(memory, ranges)` fetches byte ranges, pairs (start,
+    end), and returns when they are resident. `fetch_ahead(memory, start, end, limit)` fetches the bytes that a walk has
+    reached, and bytes that it will probably need next, up to the offset `limit`. Both raise SourceError if bytes cannot
+    be fetched. `note_skipped_value(start, end, record)` is called for each long value that a walk skips: its start and
+    end, and the offset of the record of the message that contains it. `close()` is called when the memory is closed.
     """
 
     @critical_section
@@ -90,6 +90,7 @@ cdef class PartialMemory:
         free(self.walked_ranges)
 
     cdef void release(self) noexcept:
+        """Release the address space. No-op if it is released."""
         global N_MEMORIES
         cdef int i
         if self.start != NULL:
@@ -107,6 +108,7 @@ cdef class PartialMemory:
         self.source.close()
 
     cdef int release_if_unused(self) except -1:
+        """Release the address space of a closed memory if no buffer or call uses it."""
         if self.is_closed and self.exports == 0:
             self.release()
         return 0
@@ -155,6 +157,7 @@ cdef class PartialMemory:
         return False
 
     cdef int add_walked(self, const uint8_t* p, const uint8_t* end) except -1:
+        """Record that all bytes of a range are resident, except long values."""
         cdef Py_ssize_t capacity
         cdef WalkedRange* new_ranges
         if self.is_walked(p, end):
@@ -198,6 +201,7 @@ cdef class PartialMemory:
             self.release_if_unused()
 
     cdef int check_fetched(self, const uint8_t* p, uint64_t n) except -1:
+        """Raise if the memory was closed during a request, or the requested bytes are not resident."""
         if self.is_closed:
             raise ClosedError("the document was closed while bytes of it were fetched; load it again")
         if not self.has(p, n):

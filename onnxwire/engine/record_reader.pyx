@@ -16,9 +16,10 @@ cdef enum:
 
 
 @critical_section
-def read_record(Document document, uint64_t offset, uint64_t end, bint in_group=False):
+def read_record(Document document, uint64_t offset, uint64_t end, bint is_in_group=False):
     """Read the record at an offset of a document, in a message that ends at `end`, or in a group of it.
 
+    is_in_group: accept field number 0, as in groups.
     Returns (number, wire type, start of the value, start of the next record, raw value). The value of a WIRE_LEN record
     starts after its length. The raw value is an int, the bits of a varint or fixed number, or None for WIRE_LEN and
     groups. For a damaged record, the start of the next record is None. If its tag can't be read, the start of the value
@@ -42,7 +43,7 @@ def read_record(Document document, uint64_t offset, uint64_t end, bint in_group=
     tag = p[0]
     if N_MEMORIES and tag & 7 == WIRE_START_GROUP:
         fetch(p, end - offset)
-    p = read_any_tag(p, end_address, &tag) if in_group else read_tag(p, end_address, &tag)
+    p = read_any_tag(p, end_address, &tag) if is_in_group else read_tag(p, end_address, &tag)
     if p == NULL:
         return 0, 0, offset, None, None
     after_tag = p

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxwire.engine.damage import fault_at
+from onnxwire.engine.damage import decode_error_at
 from onnxwire.engine.record_reader import read_record
 
 TYPE_CHECKING = False
@@ -21,6 +21,6 @@ def walk_records(document: Document, start: int, end: int) -> Iterator[tuple[int
     while start < end:
         number, wire, value, next_start, raw = read_record(document, start, end)
         if next_start is None:
-            raise fault_at(document, start, end)
+            raise decode_error_at(document, start, end)
         yield start, number, wire, value, next_start, raw
         start = next_start

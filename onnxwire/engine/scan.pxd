@@ -10,7 +10,7 @@ cdef enum:
 
 
 cdef class NameFilter:
-    cdef list encoded                        # owns the memory of the names
+    cdef list encoded_names                  # owns the memory of the names
     cdef char* names[MAX_FILTER_NAMES]
     cdef uint64_t[MAX_FILTER_NAMES] sizes
     cdef int n

@@ -30,10 +30,12 @@ cdef class NameFilter:
         """Make a filter of names. Returns None if there are too many names, or too long ones, for a linear search."""
         cdef NameFilter result = NameFilter.__new__(NameFilter)
         cdef bytes name
-        result.encoded = [text.encode("utf-8", "surrogateescape") for text in names]
-        if len(result.encoded) > MAX_FILTER_NAMES or any([len(name) >= LONG_BYTES for name in result.encoded]):
+        result.encoded_names = [text.encode("utf-8", "surrogateescape") for text in names]
+        if len(result.encoded_names) > MAX_FILTER_NAMES:
             return None
-        for name in result.encoded:
+        if any([len(name) >= LONG_BYTES for name in result.encoded_names]):
+            return None
+        for name in result.encoded_names:
             if name:
                 result.names[result.n] = name
                 result.sizes[result.n] = <uint64_t>len(name)
@@ -42,6 +44,7 @@ cdef class NameFilter:
         return result
 
     cdef bint contains(self, const uint8_t* p, uint64_t n) noexcept:
+        """Return whether a string is one of the names."""
         cdef int i
         if n == 0 or not self.signatures & signature(p, n):
             return False

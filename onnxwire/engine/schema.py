@@ -43,9 +43,9 @@ class Schema:
         self.enums: dict[str, EnumTypeWrapper] = {}
         self.retired: dict[str, Descriptor] = {}
         descriptors: dict[str, Descriptor] = {}
-        for _, name, package, syntax, _, messages, enums in files:
+        for _, file_name, package, syntax, _, messages, enums in files:
             prefix = package + "." if package else ""
-            file = FileDescriptor(f"{package}/{name}" if package else name, package)
+            file = FileDescriptor(f"{package}/{file_name}" if package else file_name, package)
             for enum in enums:
                 self._add_enum(file, prefix, syntax, enum)
             for name, doc, is_retired, _, _ in messages:
@@ -60,6 +60,7 @@ class Schema:
         self._set_attributes(descriptors, module)
 
     def _add_enum(self, file: FileDescriptor, prefix: str, syntax: str, table: EnumTable) -> None:
+        """Create the wrapper of an enum; prefix: the package and a dot, or ""."""
         name, doc, _, rows = table
         values = [
             EnumValueDescriptor(value_name, number, since, until, value_doc)
@@ -72,6 +73,7 @@ class Schema:
     def _add_fields(
         self, source: str, message: Descriptor, table: MessageTable, prefix: str, descriptors: dict[str, Descriptor]
     ) -> None:
+        """Fill the descriptor of a message. source: the table file, for errors; prefix: as for `_add_enum`."""
         _, _, _, rows, reserved = table
         for number, name, kind, type_name, is_repeated, oneof, is_packed, since, until, doc, line in rows:
             field = FieldDescriptor(message, number, name, kind, is_repeated, is_packed, since, until, doc)

@@ -34,8 +34,8 @@ cdef class Paths:
     cdef Step* items
     cdef Py_ssize_t n
     cdef Py_ssize_t capacity
-    cdef list names
-    cdef dict numbers
+    cdef list names              # the names of fields, by number
+    cdef dict numbers            # the numbers of the names of fields
     cdef Py_ssize_t parent       # number of the parent of the last requested path, or -1
     cdef str prefix              # path of that parent, with a dot at the end
 
@@ -46,23 +46,23 @@ cdef class Paths:
 @cython.final
 cdef class Search:
     cdef TableOwner owner
-    cdef bytearray marked        # the marks of the owner's tables
-    cdef uint8_t* marks          # the memory of `marked`
-    cdef list levels
+    cdef bytearray marks_buffer  # the marks of the owner's tables
+    cdef uint8_t* marks          # the memory of `marks_buffer`
+    cdef list levels             # the stack: a Level per message that is being searched
     cdef Paths paths             # where paths are stored, or None
     cdef NameFilter names        # names that results must contain, or None
     cdef Py_ssize_t number       # the number of the last result's path in `paths`
     cdef str path_text           # path of the last result, if `paths` is None
-    cdef Document scanned        # the document of the last scan, or None
+    cdef Document scanned_document  # the document of the last scan, or None
     cdef const uint8_t* clear_from    # the bytes up to `clear_to` contain no target
     cdef const uint8_t* clear_to
-    cdef const uint8_t* found    # the record that contains a target, where the scan ended at `clear_to`; or NULL
+    cdef const uint8_t* target_record  # the record that contains a target, where the scan ended at `clear_to`; or NULL
 
     cdef uint8_t marks_of(self, const Table* table) noexcept
     cdef int enter(self, View view) except -1
     cdef View next_result(self)
-    cdef Py_ssize_t keep(self) except -1
-    cdef View next_in(self, Level level)
+    cdef Py_ssize_t store_path(self) except -1
+    cdef View next_message(self, Level level)
     cdef int skip_clear(self, Level level) except -1
     cdef int scan(self, Level level, RepeatedSpan sequence, const uint8_t* p, const uint8_t* end) except -1
     cdef str path(self)

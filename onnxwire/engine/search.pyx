@@ -17,23 +17,26 @@ from onnxwire.engine.table cimport MESSAGE, Field, TableRef
 from onnxwire.engine.view cimport field_value, fill, table_of
 
 
-cdef bint can_contain_marked(const Table* table, const Table* first, const uint8_t* marks) noexcept:
-    """Return whether a message of the table can contain one whose table is marked."""
+cdef bint can_contain_marked(const Table* table, const Table* tables, const uint8_t* marks) noexcept:
+    """Return whether a message of `table` can contain a message whose table is marked.
+
+    tables, marks: all tables of the schema, and their marks.
+    """
     cdef uint32_t i
     for i in range(table.n_fields):
-        if table.fields[i].type == MESSAGE and marks[table.fields[i].sub - first]:
+        if table.fields[i].type == MESSAGE and marks[table.fields[i].sub - tables]:
             return True
     return False
 
 
-cdef bytearray mark_tables(TableOwner owner, list wanted):
-    """Return the marks of all tables."""
+cdef bytearray mark_tables(TableOwner owner, list target_addresses):
+    """Return the marks of all tables; target_addresses: the addresses of the tables whose messages are searched for."""
     cdef bytearray result = bytearray(owner.n_tables)
     cdef uint8_t* marks = result
     cdef Py_ssize_t i
     cdef bint is_new = True
     for i in range(owner.n_tables):
-        if <size_t>&owner.tables[i] in wanted:
+        if <size_t>&owner.tables[i] in target_addresses:
             marks[i] = IS_TARGET
     while is_new:  # until a fixed point, because tables refer to one another in cycles
         is_new = False
@@ -68,8 +71,9 @@ cdef class Paths:
         free(self.items)
 
     cdef Py_ssize_t add(self, Py_ssize_t parent, Level level) except -1:
+        """Add the path of a level's current message; parent: the number of the path of the level's message, or -1."""
         cdef Py_ssize_t capacity
-        cdef void* moved
+        cdef void* new_items
         number = self.numbers.get(level.name)
         if number is None:
             number = self.numbers[level.name] = len(self.names)
@@ -78,10 +82,10 @@ cdef class Paths:
             if self.n >= 0xFFFFFFFF:
                 raise MemoryError
             capacity = self.capacity + self.capacity // 2 + 16
-            moved = realloc(self.items, <size_t>capacity * sizeof(Step))
-            if moved == NULL:
+            new_items = realloc(self.items, <size_t>capacity * sizeof(Step))
+            if new_items == NULL:
                 raise MemoryError
-            self.items = <Step*>moved
+            self.items = <Step*>new_items
             self.capacity = capacity
         self.items[self.n] = Step(<uint32_t>(parent + 1), number, -1 if level.elements is None else level.index)
         self.n += 1
@@ -128,21 +132,22 @@ cdef class Search:
         self.paths = paths
         self.names = names
         self.owner = (<TableRef?>type(root)._table).owner
-        self.marked = mark_tables(self.owner, [<size_t>table_of(cls) for cls in classes])
-        self.marks = self.marked
+        self.marks_buffer = mark_tables(self.owner, [<size_t>table_of(cls) for cls in classes])
+        self.marks = self.marks_buffer
         self.levels = []
         self.enter(root)
 
     cdef uint8_t marks_of(self, const Table* table) noexcept:
+        """Return the marks of a table."""
         return self.marks[table - self.owner.tables]
 
     cdef int enter(self, View view) except -1:
         """Push a message on the stack, if it can contain results."""
         cdef Level level
         if len(self.levels) > MAX_DEPTH:
-            from onnxwire.engine.nesting_limit import too_deep
+            from onnxwire.engine.nesting_limit import depth_error
 
-            raise too_deep(view)
+            raise depth_error(view)
         fill(view)
         if not self.marks_of(view.table) & CONTAINS_TARGET:
             return 0
@@ -170,7 +175,7 @@ cdef class Search:
         cdef bint is_result
         while self.levels:
             level = self.levels[len(self.levels) - 1]
-            view = self.next_in(level)
+            view = self.next_message(level)
             if view is None:
                 self.levels.pop()
                 continue
@@ -178,7 +183,7 @@ cdef class Search:
                 continue
             is_result = self.marks_of(view.table) & IS_TARGET
             if is_result and self.paths is not None:
-                self.number = self.keep()
+                self.number = self.store_path()
             elif is_result:
                 self.path_text = self.path()
             self.enter(view)
@@ -186,7 +191,7 @@ cdef class Search:
                 return view
         return None
 
-    cdef Py_ssize_t keep(self) except -1:
+    cdef Py_ssize_t store_path(self) except -1:
         """Store the path of the current message; return its number."""
         cdef Py_ssize_t number = -1
         cdef Level level, outer = None
@@ -198,7 +203,7 @@ cdef class Search:
             outer = level
         return self.paths.add(number, outer)
 
-    cdef View next_in(self, Level level):
+    cdef View next_message(self, Level level):
         """Return the next message of a level whose table is marked, or None."""
         cdef Table* table = level.view.table
         cdef Field* field
@@ -233,7 +238,7 @@ cdef class Search:
     cdef int skip_clear(self, Level level) except -1:
         """Skip the next elements whose bytes contain no target, without making views of them.
 
-        Bytes in which a scan found nothing, and the record that ended it, are remembered, so that elements of a scanned
+        The bytes in which a scan found nothing, and the record that ended it, are stored, so that elements of a scanned
         message are not scanned again.
         """
         cdef SpanIterator iterator = level.elements
@@ -242,7 +247,7 @@ cdef class Search:
         cdef Span element
         cdef Pair edited
         cdef const uint8_t* end
-        cdef const uint8_t* clean_to
+        cdef const uint8_t* unedited_to
         if sequence is None or len(self.levels) > MAX_DEPTH:  # entering the next element raises
             return 0
         table = sequence.field.sub
@@ -250,22 +255,22 @@ cdef class Search:
             return 0
         while iterator.peek(&element):
             end = element.p + element.n
-            if sequence.document is not self.scanned:
-                self.scanned = sequence.document
-                self.clear_from = self.clear_to = self.found = NULL
+            if sequence.document is not self.scanned_document:
+                self.scanned_document = sequence.document
+                self.clear_from = self.clear_to = self.target_record = NULL
             if element.p < self.clear_from or end > self.clear_to:
-                if self.found != NULL and element.p <= self.found < end:
+                if self.target_record != NULL and element.p <= self.target_record < end:
                     return 0
                 self.scan(level, sequence, element.p, end)
-                if self.found != NULL and self.found < end:
+                if self.target_record != NULL and self.target_record < end:
                     return 0
             # No other code runs until the next call, so one search for edits covers all elements in the clear bytes.
-            clean_to = self.clear_to
-            if find_edits(<PyObject*>sequence.document, element.p, clean_to, &edited):
-                clean_to = <const uint8_t*>edited.address
-                if clean_to <= end:
+            unedited_to = self.clear_to
+            if find_edits(<PyObject*>sequence.document, element.p, unedited_to, &edited):
+                unedited_to = <const uint8_t*>edited.address
+                if unedited_to <= end:
                     return 0
-            level.index += iterator.skip_until(&element, clean_to)
+            level.index += iterator.skip_until(&element, unedited_to)
         return 0
 
     cdef int scan(
@@ -276,11 +281,14 @@ cdef class Search:
         cdef View view = level.view
         self.clear_from = p
         self.clear_to = find_marked(sequence.field.sub, p, end, self.owner.tables, self.marks, depth)
-        self.found = self.clear_to if self.clear_to < end else NULL
+        self.target_record = self.clear_to if self.clear_to < end else NULL
         # Elements of an edited field can be in any order, in which the following records would be scanned repeatedly.
-        if self.found == NULL and sequence.bound is None and view.parts == NULL and view.start <= p and end < view.end:
+        if (
+            self.target_record == NULL and sequence.bound is None and view.parts == NULL
+            and view.start <= p and end < view.end
+        ):
             self.clear_to = find_marked(view.table, end, view.end, self.owner.tables, self.marks, depth + 1)
-            self.found = self.clear_to if self.clear_to < view.end else NULL
+            self.target_record = self.clear_to if self.clear_to < view.end else NULL
         return 0
 
     cdef str path(self):

@@ -36,7 +36,7 @@ static PyObject *ow_section_owner(void)
         owner = module == NULL ? NULL : PyObject_GetAttrString(module, "SECTION");
         if (owner == NULL)
             Py_FatalError("onnxwire.engine.section is missing");
-        Py_DECREF(module); /* the reference to the owner is kept */
+        Py_DECREF(module); /* the reference to the owner is never released */
         PyErr_SetRaisedException(error);
         _Py_atomic_store_ptr(&ow_cached_owner, owner);
     }
@@ -52,6 +52,7 @@ static inline int ow_is_inside(PyThreadState *thread, PyObject *owner)
         && ((PyCriticalSection *)(last_section & ~(uintptr_t)3))->_cs_mutex == &owner->ob_mutex;
 }
 
+/* Enter the section, unless this thread is in it. */
 static inline void ow_enter(PyCriticalSection *section)
 {
     PyObject *owner = ow_section_owner();
@@ -60,6 +61,7 @@ static inline void ow_enter(PyCriticalSection *section)
         PyCriticalSection_Begin(section, owner);
 }
 
+/* Leave the section if the matching ow_enter entered it. */
 static inline void ow_leave(PyCriticalSection *section)
 {
     if (section->_cs_mutex != NULL)
@@ -67,7 +69,7 @@ static inline void ow_leave(PyCriticalSection *section)
 }
 
 /* Redefine the functions that Cython calls for `@critical_section`. The macros that it uses around accesses to a dict
- * keep their meaning. */
+ * are not changed. */
 static inline void ow_begin_own(PyCriticalSection *section, PyObject *o) { PyCriticalSection_Begin(section, o); }
 static inline void ow_end_own(PyCriticalSection *section) { PyCriticalSection_End(section); }
 #undef Py_BEGIN_CRITICAL_SECTION

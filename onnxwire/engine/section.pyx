@@ -21,10 +21,10 @@ cdef extern from *:
 SECTION = object() if FREE_THREADED else None
 
 
-def after_fork():
+def unlock_section():
     """Unlock the section if it was locked by a thread that the new process does not have."""
     unlock_after_fork(SECTION)
 
 
 if FREE_THREADED and hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=after_fork)
+    os.register_at_fork(after_in_child=unlock_section)

@@ -7,6 +7,7 @@ from onnxwire._varint cimport WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_VARINT
 from onnxwire.engine.instances cimport forbid_subclasses
 from onnxwire.engine.memory cimport calloc, free
 
+# Wire types and sizes in memory, by field type. Other types are WIRE_VARINT, and have no size.
 cdef dict WIRE_TYPES = {
     DOUBLE: WIRE_FIXED64, FIXED64: WIRE_FIXED64, SFIXED64: WIRE_FIXED64,
     FLOAT: WIRE_FIXED32, FIXED32: WIRE_FIXED32, SFIXED32: WIRE_FIXED32,
@@ -72,6 +73,7 @@ cdef int build_table(TableOwner self, Table* table, descriptor) except -1:
 
 
 cdef int set_values(Field* field, list numbers) except -1:
+    """Set the values of a closed enum."""
     cdef Py_ssize_t i
     field.closed = True
     field.values = <int32_t*>calloc(len(numbers) or 1, sizeof(int32_t))
@@ -84,6 +86,7 @@ cdef int set_values(Field* field, list numbers) except -1:
 
 
 cdef int set_peers(Field* field, list slots) except -1:
+    """Set the slots of the other members of the field's oneof."""
     cdef Py_ssize_t i
     field.peers = <uint32_t*>calloc(len(slots) or 1, sizeof(uint32_t))
     if field.peers == NULL:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 MESSAGE_COLUMNS = ["number", "name", "type", "label", "oneof", "packed", "since", "until", "doc"]
 ENUM_COLUMNS = ["number", "name", "since", "until", "doc"]
 
+# The types of fields; the values are those of FieldDescriptor.TYPE_*.
 TYPES = {
     "double": 1, "float": 2, "int64": 3, "uint64": 4, "int32": 5, "fixed64": 6, "fixed32": 7, "bool": 8, "string": 9,
     "message": 11, "bytes": 12, "uint32": 13, "enum": 14, "sfixed32": 15, "sfixed64": 16, "sint32": 17, "sint64": 18,
@@ -139,6 +140,7 @@ class _Reader:
                 raise ValueError(f"syntax {value.strip()!r} is not one of {', '.join(SYNTAXES)}")
 
     def _start_section(self, words: list[str]) -> None:
+        """Start a message or enum. words: the heading without `## `."""
         retired = words[:1] == ["retired"]
         kind, *names = words[1:] if retired else words
         if kind not in ("message", "enum") or len(names) != 1:
@@ -167,6 +169,7 @@ class _Reader:
             self.messages.append(section)
 
     def _read_row(self, line: str, line_number: int) -> None:
+        """Parse a line of a table: the column names, the line of dashes below them, or a row."""
         if self.section is None:
             raise ValueError("a table before the first heading")
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -180,12 +183,12 @@ class _Reader:
                 raise ValueError(f"{len(cells)} cells; expected {len(expected_columns)}")
             row = dict(zip(expected_columns, cells, strict=True))
             if isinstance(self.section, EnumTable):
-                self.section.values.append(_value_row(row))
+                self.section.values.append(_parse_value_row(row))
                 self._mark_as_used(self.section.values[-1].until, self.section.values[-1].name)
             elif row["type"] == "reserved":
-                self.section.reserved.append(_reserved_row(row))
+                self.section.reserved.append(_parse_reserved_row(row))
             else:
-                field = _field_row(row, line_number)
+                field = _parse_field_row(row, line_number)
                 self.section.fields.append(field)
                 self._mark_as_used(field.until, field.name, field.number)
 
@@ -198,14 +201,16 @@ class _Reader:
                 self.used_keys.add(key)
 
 
-def _value_row(cells: dict[str, str]) -> ValueRow:
-    number, name, until = int(cells["number"]), _identifier(cells["name"]), _version(cells["until"])
+def _parse_value_row(cells: dict[str, str]) -> ValueRow:
+    """Convert the cells of an enum value, by column. Raises ValueError."""
+    number, name, until = int(cells["number"]), _check_identifier(cells["name"]), _parse_version(cells["until"])
     if not -(1 << 31) <= number < 1 << 31:
         raise ValueError(f"enum value {number} has more than 32 bits")
-    return ValueRow(number, name, _version(cells["since"]), until, cells["doc"])
+    return ValueRow(number, name, _parse_version(cells["since"]), until, cells["doc"])
 
 
-def _reserved_row(cells: dict[str, str]) -> ReservedRow:
+def _parse_reserved_row(cells: dict[str, str]) -> ReservedRow:
+    """Convert the cells of a reserved row, by column. Raises ValueError."""
     first, _, last = cells["number"].partition("-")
     low = int(first) if first else 0
     high = int(last) if last else low
@@ -214,8 +219,9 @@ def _reserved_row(cells: dict[str, str]) -> ReservedRow:
     return ReservedRow(low, high, cells["name"], cells["doc"])
 
 
-def _field_row(cells: dict[str, str], line: int) -> FieldRow:
-    number, name, until = int(cells["number"]), _identifier(cells["name"]), _version(cells["until"])
+def _parse_field_row(cells: dict[str, str], line: int) -> FieldRow:
+    """Convert the cells of a field, by column. line: the line number. Raises ValueError."""
+    number, name, until = int(cells["number"]), _check_identifier(cells["name"]), _parse_version(cells["until"])
     kind, _, type_name = cells["type"].partition(" ")
     if kind not in TYPES or bool(type_name) != (kind in ("message", "enum")):
         raise ValueError(f"type {cells['type']!r} is not one of {', '.join(TYPES)} (message and enum with a name)")
@@ -230,15 +236,15 @@ def _field_row(cells: dict[str, str], line: int) -> FieldRow:
         raise ValueError(f"field {name} can't be packed: only repeated numbers can")
     if cells["oneof"] and repeated:
         raise ValueError(f"field {name} is repeated and can't be in a oneof")
-    oneof, since, doc = cells["oneof"], _version(cells["since"]), cells["doc"]
+    oneof, since, doc = cells["oneof"], _parse_version(cells["since"]), cells["doc"]
     return FieldRow(number, name, TYPES[kind], type_name, repeated, oneof, packed, since, until, doc, line)
 
 
-def _identifier(name: str) -> str:
+def _check_identifier(name: str) -> str:
     if not name.isidentifier():
         raise ValueError(f"{name!r} is not a name")
     return name
 
 
-def _version(text: str) -> int | None:
+def _parse_version(text: str) -> int | None:
     return int(text) if text else None

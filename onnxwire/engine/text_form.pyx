@@ -68,7 +68,7 @@ cdef class TextBuffer:
     cdef object write            # called with pieces of the text; None to collect all of it
     cdef object summary          # returns (fields of a message to omit, comment), or None; None to write all fields
     cdef object unknown_fields   # yields the unknown fields of a message as lines or (label, buffer); None to omit them
-    cdef NumberStyle numbers
+    cdef NumberStyle number_style
     cdef bint is_ascii           # escape characters that are not ASCII
     cdef int max_depth
     cdef Py_ssize_t max_bytes    # of strings and bytes, and elements of repeated numbers; -1 for no limit
@@ -244,8 +244,9 @@ cdef class TextBuffer:
                 return 0
         self.reserve(MAX_NUMBER_BYTES)
         if type == FLOAT or type == DOUBLE:
-            self.p += write_real(self.p, float_number, type == DOUBLE, self.numbers)
+            self.p += write_real(self.p, float_number, type == DOUBLE, self.number_style)
         elif type == BOOL:
+            # Both sources have five bytes, because `true` ends with a NUL.
             memcpy(self.p, <const char*>b"true" if integer else <const char*>b"false", 5)
             self.p += 4 if integer else 5
         elif type == UINT64 or type == FIXED64:
@@ -260,6 +261,7 @@ cdef class TextBuffer:
 
 
 cdef Py_ssize_t write_integer(char* out, uint64_t magnitude, bint is_negative) noexcept:
+    """Write a decimal integer; return its length."""
     cdef char[MAX_NUMBER_BYTES] digits
     cdef Py_ssize_t n = MAX_NUMBER_BYTES
     while True:
@@ -276,7 +278,10 @@ cdef Py_ssize_t write_integer(char* out, uint64_t magnitude, bint is_negative) n
 
 
 cdef Py_ssize_t write_digits(char* out, double value, char format, int digits, int flags) except -1:
-    """Write a number with up to `digits` significant digits, like %g in the C locale, or for "r" with the fewest."""
+    """Write a number with up to `digits` significant digits, like %g in the C locale, or for "r" with the fewest.
+
+    Returns the length of the text.
+    """
     cdef char* text = PyOS_double_to_string(value, format, digits, flags, NULL)
     cdef size_t n = min(strlen(text), <size_t>MAX_NUMBER_BYTES - 2)
     memcpy(out, text, n)
@@ -286,7 +291,7 @@ cdef Py_ssize_t write_digits(char* out, double value, char format, int digits, i
 
 
 cdef Py_ssize_t write_real(char* out, double value, bint is_double, NumberStyle style) except -1:
-    """Write a float or double with so many digits that reading them returns the same number.
+    """Write a float or double with so many digits that reading them returns the same number; return their length.
 
     A decimal of 6 to 9 digits is read as the same float directly and through a double, so strtof is not needed.
     """
@@ -449,23 +454,24 @@ cdef int put_unknown_fields(TextBuffer text, View self, Py_ssize_t indent) excep
 
 
 cdef int put_message(TextBuffer text, View self, Py_ssize_t indent, int depth) except -1:
+    """Append the fields of a message; indent: in spaces; depth: the number of messages around it."""
     cdef Field* field
     cdef Slot* slot
     cdef uint32_t i
-    cdef object omitted = ()
+    cdef object omitted_names = ()
     cdef object comment = None
     if depth > text.max_depth:
-        from onnxwire.engine.nesting_limit import too_deep
-        raise too_deep(self)
+        from onnxwire.engine.nesting_limit import depth_error
+        raise depth_error(self)
     if text.summary is not None:
-        omitted, comment = text.summary(self) or ((), None)
+        omitted_names, comment = text.summary(self) or ((), None)
     for i in range(self.table.n_fields):
         text.flush_if_long()
         # Writing the previous field may have run other code.
         fill(self)
         field = &self.table.fields[i]
         slot = &self.slots[i]
-        if slot.p == NULL or (omitted and (<object>field.descriptor).name in omitted):
+        if slot.p == NULL or (omitted_names and (<object>field.descriptor).name in omitted_names):
             continue
         if field.repeated and field.size:
             put_numbers(text, self, field, indent)
@@ -500,13 +506,14 @@ cdef str text_form(View message):
 def write_text(View message, write, bint as_protoc, max_bytes, summary, unknown_fields):
     """Pass the text format of a message to `write`, in pieces of some 100 kB, as `to_text` documents.
 
-    unknown_fields: called with a message and its indentation; yields the lines of its unknown fields, or a label and a
-    buffer. None to omit them. Raises DecodeError if the message is damaged or nested more than NESTING_LIMIT deep; the
-    text up to that point is passed on.
+    summary: called with a message; returns the names of its fields to omit and a comment, or None. unknown_fields:
+    called with a message and its indentation; yields the lines of its unknown fields, or a label and a buffer. None to
+    omit them. Raises DecodeError if the message is damaged or nested more than NESTING_LIMIT deep; the text up to that
+    point is passed on.
     """
     cdef TextBuffer text = TextBuffer.__new__(TextBuffer)
     text.write = write
-    text.numbers = PROTOC_NUMBERS if as_protoc else PYTHON_NUMBERS
+    text.number_style = PROTOC_NUMBERS if as_protoc else PYTHON_NUMBERS
     text.is_ascii = as_protoc
     text.max_bytes = -1 if max_bytes is None else min(max_bytes, <Py_ssize_t>1 << 60)
     text.max_depth = MAX_DEPTH

@@ -1,4 +1,4 @@
-/* Minimum sizes for which the engine uses an index, a cache, a thread or other means with a cost of their own.
+/* Sizes and counts from which, or up to which, the engine uses an index, a cache, a thread or other costly means.
  *
  * The sanitized builds (`make sanitize`, `make fuzz-sanitized`) use small values, so that short inputs reach the same
  * code, and have no free lists, so that a use after free is detected.
@@ -15,11 +15,11 @@
 /* The document caches the slots of messages with at least this many records and bytes. */
 #define OW_MIN_CACHED_RECORDS OW_LIMIT(64, 3)
 #define OW_MIN_CACHED_BYTES OW_LIMIT(256, 16)
-#define OW_MIN_CACHED_PARTS OW_LIMIT(8, 2)       /* it caches the Spans of messages with at least this many parts */
+#define OW_MIN_CACHED_PARTS OW_LIMIT(8, 2) /* the document caches the Spans of messages with this many parts or more */
 #define OW_MAX_LEAF_PAIRS OW_LIMIT(512, 4)         /* overlays in one leaf of engine/overlay_index.pyx */
 #define OW_MAX_FULL_OVERLAYS OW_LIMIT(64, 2)   /* maximum number of overlays of a document that are not compacted */
-#define OW_MAX_RESCANNED_BYTES OW_LIMIT(1024, 24) /* longer messages keep all slots when they are compacted */
-#define OW_MAX_FULL_PART_OVERLAYS OW_LIMIT(8, 2)   /* the same, of a document that is part of another */
+#define OW_MAX_FULL_PART_OVERLAYS OW_LIMIT(8, 2) /* OW_MAX_FULL_OVERLAYS for a document that is part of another */
+#define OW_MAX_RESCANNED_BYTES OW_LIMIT(1024, 24) /* compact overlays of longer messages store all slots */
 #define OW_MAX_WALKED_ELEMENTS OW_LIMIT(8, 1)    /* elements up to which access by index walks, without an index */
 #define OW_MAX_UNCACHED_NUMBERS OW_LIMIT(64, 2)  /* numbers of a field up to which the document does not cache them */
 #define OW_NOGIL_RUN_BYTES OW_LIMIT(1 << 16, 4)  /* bytes of a packed run that is decoded without the GIL */
@@ -28,7 +28,7 @@
 #define OW_FAR_SKIP_BYTES OW_LIMIT(1 << 18, 64)  /* bytes of a value that a walk skips and should not map */
 #define OW_FAR_FILE_BYTES OW_LIMIT((uint64_t)64 << 20, 64) /* bytes of a file whose first bytes are requested */
 #define OW_COPY_BYTES OW_LIMIT(256, 48)          /* bytes of a copy of a header (engine/header_copies.pyx) */
-#define OW_COPIED_BEFORE_BYTES OW_LIMIT(64, 8)   /* of these, bytes before the header: the end of the tensor before */
+#define OW_COPIED_BEFORE_BYTES OW_LIMIT(64, 8)   /* bytes of the copy that precede the header: the end of a tensor */
 #define OW_MAX_SHORT_CHUNKS OW_LIMIT(64, 8)      /* ranges of an edited message that is encoded in one pass */
 #define OW_PAGE_BYTES OW_LIMIT(1 << 12, 16)      /* bytes of a page of a remote file; no system has smaller pages */
 #define OW_MAX_SMALL_BYTES OW_LIMIT(1 << 12, 24) /* edited messages up to this size are copied by encoding them */

@@ -31,7 +31,7 @@ def encode_pieces(View message, bint deterministic, FileWriter target or None):
     cdef Encoder encoder = Encoder(deterministic)
     measure_resident(encoder, message)
     encoder.pieces = []
-    if target is not None and not target.stream:
+    if target is not None and not target.is_stream:
         encoder.target = target
     encoder.start = encoder.p = <uint8_t*>malloc(BUFFER_BYTES)
     if encoder.p == NULL:
@@ -71,7 +71,7 @@ def write_payload(FileWriter target, content):
                 document.backing.descriptor, <uint64_t>(<const uint8_t*>buffer.buf - document.start),
                 <uint64_t>buffer.len, NULL
             )
-            target.put(NULL, 0)
+            target.put(NULL, 0)  # writes the range
             # Copying takes seconds per gigabyte, in which the file may have been changed.
             document.check_unchanged()
             if document.descriptor < 0:
@@ -82,7 +82,7 @@ def write_payload(FileWriter target, content):
 
 
 def chunks_of(pieces, Py_ssize_t step):
-    """Yield the bytes of an encoding in order, at most `step` at a time; remote bytes are fetched on the way."""
+    """Yield the bytes of an encoding in order, at most `step` at a time. Remote bytes are fetched piece by piece."""
     for piece in pieces:
         content = piece if isinstance(piece, bytes) else (<Piece>piece).payload
         for chunk in fetched_chunks(content) or [content]:
@@ -134,6 +134,6 @@ def write_pieces(FileWriter target, pieces):
         if isinstance(piece, bytes):
             target.write(piece)
             continue
-        if not target.stream:
+        if not target.is_stream:
             target.seek((<Piece>piece).offset)
         write_payload(target, (<Piece>piece).payload)

@@ -13,7 +13,7 @@
 
        ow_open(&source, api->read, &pieces, pieces.size, buffer, sizeof buffer);
 
-   Lifetime. Every piece has an owner. It is valid and constant until `release`, even if the message is edited, if its
+   Lifetime. Every piece has an owner, and is valid and constant until `release`, even if the message is edited, if its
    file is replaced or overwritten by onnxwire, or if every Python object that refers to the message is deleted. A
    document with unreleased pieces can't be closed: its `close` raises InUseError. Two kinds of memory can change, as they
    can under numpy arrays of a tensor: a mapped file that another program writes to or truncates, which `check` and `read`

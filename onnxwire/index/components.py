@@ -30,7 +30,7 @@ def cyclic_components(edge_starts: Array, edge_ends: Array) -> list[list[int]]:
     n_visited = 0
     components = []
     for root in range(n):
-        levels = [] if visit_numbers[root] >= 0 else [root]
+        levels = [] if visit_numbers[root] >= 0 else [root]  # the path from the root to the current vertex
         while levels:
             node = levels[-1]
             if visit_numbers[node] < 0:

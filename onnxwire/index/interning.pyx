@@ -29,7 +29,7 @@ cdef enum:
 
 
 cdef inline uint64_t mix(uint64_t a) noexcept nogil:
-    """Spread each bit of a number over all bits."""
+    """Spread each bit of a number over all bits. The factor is that of Boost's hash_mix."""
     a ^= a >> 32
     a *= <uint64_t>0xE9846AF9B1A615D
     return a ^ a >> 32
@@ -37,26 +37,27 @@ cdef inline uint64_t mix(uint64_t a) noexcept nogil:
 
 cdef inline uint32_t hash_text(const uint8_t* p, uint64_t n, uint64_t seed) noexcept nogil:
     """Hash a string. seed: random, which prevents files with many colliding strings."""
-    cdef uint64_t h = seed ^ n
+    cdef uint64_t hash = seed ^ n
     cdef uint64_t tail = 0
     cdef const uint8_t* last
     if n >= 8:
         last = p + (n - 8)
         while p < last:
-            h = mix(h ^ load64(p))
+            hash = mix(hash ^ load64(p))
             p += 8
         tail = load64(last)  # the last word may overlap the previous one
     elif n >= 4:
         tail = load32(p) | <uint64_t>load32(p + n - 4) << 32
     elif n:
         tail = p[0] | <uint64_t>p[n >> 1] << 8 | <uint64_t>p[n - 1] << 16
-    return <uint32_t>mix(h ^ tail ^ seed >> 7)
+    return <uint32_t>mix(hash ^ tail ^ seed >> 7)
 
 
 cdef uint8_t[256] TRAITS_BY_BYTE
 
 
 cdef int fill_traits() noexcept:
+    """Fill TRAITS_BY_BYTE: the flags that a string may have if all, or any, of its bytes are this byte."""
     cdef int i
     for i in range(256):
         TRAITS_BY_BYTE[i] = 0
@@ -101,13 +102,13 @@ cdef uint8_t find_traits(const uint8_t* p, uint64_t n) noexcept nogil:
     return (all_flags & (IS_IDENTIFIER | IS_ASCII)) | any_flags
 
 
-cdef int32_t find_bucket(const Texts* texts, const uint8_t* p, uint64_t n, uint32_t h) noexcept nogil:
+cdef int32_t find_bucket(const Texts* texts, const uint8_t* p, uint64_t n, uint32_t hash) noexcept nogil:
     """Return the id of a string, or -1 - bucket if it has no id yet."""
-    cdef uint32_t i = h & (texts.n_buckets - 1)
+    cdef uint32_t i = hash & (texts.n_buckets - 1)
     cdef int32_t id = texts.buckets[i].id
     while id >= 0:
         if (
-            texts.buckets[i].hash == h and texts.start[id + 1] - texts.start[id] == n
+            texts.buckets[i].hash == hash and texts.start[id + 1] - texts.start[id] == n
             and memcmp(texts.arena + texts.start[id], p, n) == 0
         ):
             return id
@@ -142,13 +143,13 @@ cdef int grow_buckets(Texts* texts) noexcept nogil:
 
 
 cdef uint32_t hash_and_prefetch(const Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil:
-    cdef uint32_t h = hash_text(p, n, texts.seed)
+    cdef uint32_t hash = hash_text(p, n, texts.seed)
     if texts.n_buckets:
-        prefetch(&texts.buckets[h & (texts.n_buckets - 1)])
-    return h
+        prefetch(&texts.buckets[hash & (texts.n_buckets - 1)])
+    return hash
 
 
-cdef int32_t intern(Texts* texts, const uint8_t* p, uint64_t n, uint32_t h) noexcept nogil:
+cdef int32_t intern(Texts* texts, const uint8_t* p, uint64_t n, uint32_t hash) noexcept nogil:
     cdef uint32_t i
     cdef int32_t id, capacity
     cdef uint64_t size
@@ -157,7 +158,7 @@ cdef int32_t intern(Texts* texts, const uint8_t* p, uint64_t n, uint32_t h) noex
         return 0
     if <uint32_t>texts.n * 2 >= texts.n_buckets and grow_buckets(texts):
         return -1
-    id = find_bucket(texts, p, n, h)
+    id = find_bucket(texts, p, n, hash)
     if id >= 0:
         return id
     i = <uint32_t>(-1 - id)
@@ -182,10 +183,10 @@ cdef int32_t intern(Texts* texts, const uint8_t* p, uint64_t n, uint32_t h) noex
     texts.start[id] = texts.arena_size
     texts.arena_size += n
     texts.start[id + 1] = texts.arena_size
-    texts.hashes[id] = h
+    texts.hashes[id] = hash
     texts.traits[id] = find_traits(p, n)
     texts.buckets[i].id = id
-    texts.buckets[i].hash = h
+    texts.buckets[i].hash = hash
     texts.n = id + 1
     return id
 

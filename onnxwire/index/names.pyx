@@ -132,7 +132,10 @@ cdef class TextNames(Names):
         return self.enter(<int32_t>len(self.texts))
 
     cdef int add(self, name, Kind kind, int32_t node, int32_t source) except -1:
-        """Define a name in the innermost scope, in the order that `Names.define` requires. Ignores empty names."""
+        """Define a name in the innermost scope, in the order that `Names.define` requires.
+
+        Returns the flags that `Names.define` returns; 0 for the empty name, which is ignored.
+        """
         cdef int32_t n = <int32_t>len(self.texts)
         cdef int32_t id
         if not name:

@@ -87,7 +87,7 @@ cdef class Producers:
                     iterator.skip(&span)
                     index += 1
                     continue
-            # A remote, edited or damaged node, or the end.
+            # The next node is remote, edited or damaged, or there is none.
             node = iterator.next_element()
             if node is iterator:
                 return 0
@@ -99,14 +99,14 @@ cdef class Producers:
 
     cdef int32_t id_of(self, name) except -2:
         """Return the id of a name, or -1."""
-        cdef bytes encoded
+        cdef bytes encoded_name
         if type(name) is not str or not name:
             return -1
         try:
-            encoded = (<str>name).encode("utf-8", "surrogateescape")
+            encoded_name = (<str>name).encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
             return -1  # the name has an unpaired surrogate, which no file contains
-        return find_text(&self.texts, <const uint8_t*><char*>encoded, <uint64_t>len(encoded))
+        return find_text(&self.texts, <const uint8_t*><char*>encoded_name, <uint64_t>len(encoded_name))
 
     cdef int32_t find(self, name) except -2:
         """Return the index of the node that produces a name, or NONE."""
@@ -148,7 +148,7 @@ cdef class Producers:
         return iter(self)
 
     def items(self):
-        """Iterate over pairs of name and node."""
+        """Iterate over pairs of a name and the index of its node."""
         for name in self:
             yield name, self.find(name)
 

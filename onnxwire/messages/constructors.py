@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from onnxwire.errors import TensorError
 from onnxwire.tensor.dtypes import BY_DTYPE_NAME, STRING
-from onnxwire.tensor.sparse_tensor import first_unordered_row
-from onnxwire.tensor.storage import little_endian, packed_bytes
+from onnxwire.tensor.sparse_tensor import find_unordered_row
+from onnxwire.tensor.storage import pack_elements, swap_if_big_endian
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ def from_array(array: npt.ArrayLike, name: str | None = None) -> TensorProto:
 
     array: any argument of numpy.asarray, of any shape; its dtype is bool, an integer, a float of up to 64 bits, a
     complex number, a dtype of ml_dtypes that ONNX has, or str, bytes or object for strings. It is copied if it is not
-    contiguous, is big-endian, or has elements of less than 8 bits, which are packed; strings are stored in string_data.
+    C-contiguous, is big-endian, or has elements of less than 8 bits, which are packed; strings are stored in
+    string_data.
     Raises TensorError for a dtype that ONNX does not have.
     Source: onnx.proto, TensorProto.raw_data.
     """
@@ -29,7 +30,7 @@ def from_array(array: npt.ArrayLike, name: str | None = None) -> TensorProto:
 
     array = np.asarray(array)
     if array.dtype.kind in "OUS":
-        strings = [_encoded(value, name or "") for value in array.reshape(-1).tolist()]
+        strings = [_encode_string(value, name or "") for value in array.reshape(-1).tolist()]
         return TensorProto(dims=array.shape, data_type=STRING.number, string_data=strings, name=name or None)
     data_type = BY_DTYPE_NAME.get(array.dtype.name)
     if data_type is None:
@@ -38,13 +39,18 @@ def from_array(array: npt.ArrayLike, name: str | None = None) -> TensorProto:
         array = array.astype(array.dtype.newbyteorder("="))
     shape = array.shape
     flat = np.ascontiguousarray(array).reshape(-1)
-    flat = packed_bytes(flat, data_type.bits) if data_type.is_packed else little_endian(flat, data_type).view(np.uint8)
+    flat = (
+        pack_elements(flat, data_type.bits)
+        if data_type.is_packed
+        else swap_if_big_endian(flat, data_type).view(np.uint8)
+    )
     tensor = TensorProto(dims=shape, data_type=data_type.number, name=name or None)
     tensor._share("raw_data", flat.data)
     return tensor
 
 
-def _encoded(value: object, name: str) -> bytes:
+def _encode_string(value: object, name: str) -> bytes:
+    """Return the bytes of an element of string_data; name: the tensor's name, for the TensorError."""
     if isinstance(value, bytes):
         return value
     if not isinstance(value, str):
@@ -86,7 +92,7 @@ def from_coo(
     coordinates = coordinates.astype(np.int64, copy=False)
     if (
         rank
-        and first_unordered_row(coordinates.reshape(len(values), -1) if coordinates.size else coordinates[:, None])
+        and find_unordered_row(coordinates.reshape(len(values), -1) if coordinates.size else coordinates[:, None])
         is not None
     ):
         order = np.lexsort([coordinates] if coordinates.ndim == 1 else list(coordinates.T[::-1]))

@@ -1,8 +1,8 @@
 /* Convert elements of 2, 4 or 6 bits, packed low bits first, to and from one byte per element.
  *
- * Eight elements of b bits take exactly b bytes. Loaded as one little-endian number, they are spread over eight bytes in
- * three steps, each of which moves the upper half of every group into position: 4 elements to 32 bits, 2 to 16, 1 to 8.
- * With constant b this takes about ten instructions for every width on every processor. Packing is the inverse. With
+ * Eight elements of b bits take exactly b bytes. Loaded as one little-endian number, they are spread over eight bytes
+ * in three steps, each of which moves the upper half of every group into position: 4 elements to 32 bits, 2 to 16, 1 to
+ * 8. With constant b this takes about ten instructions for every width on every processor. Packing is the inverse. With
  * the compiler's vector types (SSE2 on x86-64, NEON on aarch64) two such numbers are processed at a time.
  *
  * No function reads at or after `end`. `ow_unpack` and `ow_pack` write exactly the bytes of the elements.
@@ -75,8 +75,9 @@ OW_INLINE void ow_unpack_group(const uint8_t *p, int shift, uint8_t *out, int b)
     ow_store_words(out, ow_spread(ow_load_words(p, b) >> shift, b), 8); /* shift + 8 * b is at most 6 + 48 of 64 bits */
 }
 
+/* `ow_unpack` with a constant width b, without a read past `end`: the last elements go through copies. */
 OW_INLINE void ow_unpack_b(const uint8_t *p, const uint8_t *end, int shift, uint8_t *out, size_t n, int b) {
-    const int step = OW_WORDS * b, read_bytes = step - b + 8;
+    const int step = OW_WORDS * b, read_bytes = step - b + 8; /* bytes of a group, bytes that loading it reads */
     for (; n >= OW_GROUP && end - p >= read_bytes; n -= OW_GROUP, p += step, out += OW_GROUP)
         ow_unpack_group(p, shift, out, b);
     while (n > 0) {
@@ -91,11 +92,15 @@ OW_INLINE void ow_unpack_b(const uint8_t *p, const uint8_t *end, int shift, uint
     }
 }
 
+/* `ow_pack` with a constant width b. A group is stored directly if the output has space for its excess bytes. */
 OW_INLINE void ow_pack_b(const uint8_t *p, uint8_t *out, size_t n, int b) {
-    const size_t step = OW_WORDS * b, read_bytes = step - b + 8;
+    const size_t step = OW_WORDS * b, stored_bytes = step - b + 8; /* bytes of a group, bytes that storing it writes */
     size_t n_left_bytes = n / 8 * b + (n % 8 * b + 7) / 8;
-    for (; n_left_bytes >= read_bytes && n >= OW_GROUP; n -= OW_GROUP, n_left_bytes -= step, p += OW_GROUP, out += step)
+    for (; n_left_bytes >= stored_bytes && n >= OW_GROUP; n -= OW_GROUP, n_left_bytes -= step) {
         ow_store_words(out, ow_gather(ow_load_words(p, 8), b), b);
+        p += OW_GROUP;
+        out += step;
+    }
     while (n > 0) {
         uint8_t elements[OW_GROUP] = {0}, packed[OW_GROUP + 8];
         size_t n_elements = n < OW_GROUP ? n : OW_GROUP, n_bytes = n_left_bytes < step ? n_left_bytes : step;

@@ -21,7 +21,7 @@ def unpack(source, out, int bits, Py_ssize_t start=0):
     source: C-contiguous buffer of at least ceil((start + n) * bits / 8) bytes. out: writable C-contiguous buffer of n
     one-byte elements, which must not overlap source; their high bits become zero. bits: 2, 4 or 6. start: the index of
     the first element, which need not begin at a byte boundary.
-    Raises ValueError, and writes nothing, if a size does not fit.
+    Raises ValueError, and writes nothing, if a size does not fit or `bits` is another number.
     """
     cdef Py_buffer packed, elements
     PyObject_GetBuffer(source, &packed, PyBUF_SIMPLE)
@@ -36,6 +36,7 @@ def unpack(source, out, int bits, Py_ssize_t start=0):
 
 
 cdef int unpack_buffer(Py_buffer* packed, Py_buffer* elements, int bits, Py_ssize_t start) except -1:
+    """Do the work of `unpack` on acquired buffers."""
     cdef const uint8_t* p = <const uint8_t*>packed.buf
     cdef const uint8_t* end = p + packed.len
     cdef uint8_t* out = <uint8_t*>elements.buf
@@ -63,7 +64,7 @@ def pack(source, out, int bits):
 
     source: C-contiguous buffer of n one-byte elements, whose high bits are ignored. out: writable C-contiguous buffer
     of exactly ceil(n * bits / 8) bytes, which must not overlap source. bits: 2, 4 or 6.
-    Raises ValueError, and writes nothing, if a size does not fit.
+    Raises ValueError, and writes nothing, if a size does not fit or `bits` is another number.
     """
     cdef Py_buffer elements, packed
     PyObject_GetBuffer(source, &elements, PyBUF_SIMPLE)
@@ -78,6 +79,7 @@ def pack(source, out, int bits):
 
 
 cdef int pack_buffer(Py_buffer* elements, Py_buffer* packed, int bits) except -1:
+    """Do the work of `pack` on acquired buffers."""
     cdef const uint8_t* p = <const uint8_t*>elements.buf
     cdef uint8_t* out = <uint8_t*>packed.buf
     cdef Py_ssize_t n = elements.len

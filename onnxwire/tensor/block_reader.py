@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from onnxwire.tensor.dtypes import DataType
 
 
-# Remote tensors are fetched in windows of this size, and this number of windows is cached: a second pass over a tensor
-# of up to 256 MiB, such as for a histogram, does not fetch it again.
+# Tensors on servers are fetched in windows of _WINDOW_BYTES, and the last _MAX_WINDOWS windows are cached. A second
+# pass over a tensor of up to 256 MiB, such as for a histogram, does not fetch it again.
 _WINDOW_BYTES = 1 << 26
 _MAX_WINDOWS = 4
 
@@ -39,7 +39,7 @@ class BlockReader:
     def read(self, start: int, count: int, buffer: bytearray) -> memoryview:
         """Return the bytes of `count` elements from index `start`, which must begin at a byte boundary.
 
-        buffer: memory of at least that size, which the result may reference.
+        buffer: memory of at least the size of these elements, which the result may reference.
         """
         byte_start, size = self.data_type.count_bytes(start), self.data_type.count_bytes(count)
         if self.open_file is not None:
@@ -60,22 +60,22 @@ class BlockReader:
         """Return bytes of a tensor on a server. Fetch the window that contains them, unless it is cached."""
         assert self.open_file is not None
         file, offset = self.open_file
-        end = self.data_type.count_bytes(self.count)
-        number = byte_start // _WINDOW_BYTES
-        start = number * _WINDOW_BYTES
-        if byte_start + size > start + _WINDOW_BYTES:
+        n_bytes = self.data_type.count_bytes(self.count)
+        window_number = byte_start // _WINDOW_BYTES
+        window_start = window_number * _WINDOW_BYTES
+        if byte_start + size > window_start + _WINDOW_BYTES:
             data = memoryview(bytearray(size))
             file.read_into(offset + byte_start, data)
             return data
         with self._lock:
-            window = self._windows.get(number)
+            window = self._windows.get(window_number)
             if window is None:
                 if len(self._windows) == _MAX_WINDOWS:
                     del self._windows[next(iter(self._windows))]
-                window = memoryview(bytearray(min(_WINDOW_BYTES, end - start)))
-                file.read_into(offset + start, window)
-                self._windows[number] = window
-        return window[byte_start - start : byte_start - start + size]
+                window = memoryview(bytearray(min(_WINDOW_BYTES, n_bytes - window_start)))
+                file.read_into(offset + window_start, window)
+                self._windows[window_number] = window
+        return window[byte_start - window_start : byte_start - window_start + size]
 
     def release(self) -> None:
         """Release decoded and fetched bytes."""

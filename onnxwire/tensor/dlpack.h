@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 enum { OW_DL_CPU = 1 }; /* device type */
+/* Flags. */
 enum { OW_DL_READ_ONLY = 1, OW_DL_IS_COPIED = 2, OW_DL_PADDED = 4 /* sub-byte elements take one byte each */ };
 
 typedef struct {
@@ -16,7 +17,7 @@ typedef struct {
     int32_t device_type; /* an enum in DLPack, which all relevant compilers represent as int */
     int32_t device_id;   /* 0 for the CPU */
     int32_t ndim;
-    uint8_t code;     /* type code: 0 int, 1 unsigned, 2 float, 4 bfloat16, 5 complex, 6 bool, 7 and above: floats of 8 bits and less */
+    uint8_t code;     /* 0 int, 1 unsigned, 2 float, 4 bfloat16, 5 complex, 6 bool, 7 to 17 floats of up to 8 bits */
     uint8_t bits;     /* size of an element */
     uint16_t lanes;   /* 1: not a vector type */
     int64_t *shape;   /* ndim numbers */

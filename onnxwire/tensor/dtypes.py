@@ -121,6 +121,6 @@ MAX_COUNT = (1 << 63) - 1
 
 
 def name_of(number: int) -> str:
-    """Return a data type's name, or its number as text if it is unknown."""
+    """Return the name of a data type, UNDEFINED for 0, or the number as text if the type is unknown."""
     data_type = BY_NUMBER.get(number)
     return data_type.name if data_type is not None else "UNDEFINED" if number == 0 else str(number)

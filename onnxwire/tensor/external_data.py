@@ -25,6 +25,7 @@ _NO_FOLDER_REASON = "the model was not read from a file, so it has no folder; pa
 _MAX_LOCATION_BYTES = 4096  # PATH_MAX of Linux
 
 _IS_WINDOWS = sys.platform == "win32"
+# Windows also reserves names with superscript digits.
 _WINDOWS_DEVICES = {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"} | {
     f"{device}{number}" for device in ("COM", "LPT") for number in "123456789¹²³"
 }

@@ -65,7 +65,7 @@ class ExternalFile:
 
     @property
     def is_readable(self) -> bool:
-        """Whether reading blocks takes less memory than views of them: true for files, false for buffers."""
+        """Whether `read_into` takes less memory than `view`: True for files, also on a server, False for buffers."""
         return self.descriptor >= 0 or self._source.memory is not None
 
     @property
@@ -145,6 +145,7 @@ class ExternalFile:
         self._is_closed = True
 
     def _check_range(self, offset: int, length: int) -> None:
+        """Raise ClosedError if the file is closed, and ExternalDataError for a range past its end."""
         if self._is_closed:
             raise ClosedError(f"{self.name} was closed; load the model again, or use it inside its with block")
         if offset < 0 or length < 0 or length > self.size - offset:
@@ -160,6 +161,7 @@ def advice_for(error: OSError) -> str:
     return ""
 
 
+# Both versions read up to len(out) bytes at an offset and return their number; Windows has no preadv.
 if hasattr(os, "preadv"):
 
     def _read_at(descriptor: int, out: memoryview, offset: int) -> int:

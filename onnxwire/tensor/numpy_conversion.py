@@ -49,8 +49,8 @@ class TensorReader:
         """Return the elements as an array of `shape` and `dtype`.
 
         The array is read-only, and shares the tensor's bytes if they are stored in numpy's format: in raw_data, in
-        external data, and in packed float_data, double_data and int32_data of the same type. Pages of a mapped file are
-        read when they are accessed. Elements of less than a byte are unpacked to one byte each.
+        external data, and in packed float_data and double_data. Pages of a mapped file are read when they are accessed.
+        Elements of less than a byte are unpacked to one byte each.
         For a tensor with a `segment`, return that chunk, of shape (end - begin,).
 
         copy: return a writable copy. writable: return a writable array, copied only if necessary; changing it does not
@@ -104,7 +104,8 @@ class Tensor(TensorReader):
     def nbytes(self: TensorFields) -> int:
         """The size of the payload in bytes, as in raw_data; for strings the sum of their lengths.
 
-        Computed from dims and data type, without reading the payload. Raises TensorError if these are invalid.
+        The size is computed from dims and data type, without reading the payload. Raises TensorError if these are
+        invalid.
         """
         data_type = data_type_of(self)
         if data_type is STRING:

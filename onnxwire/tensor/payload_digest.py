@@ -25,7 +25,7 @@ _INLINE_TENSOR_FIELDS = frozenset({"dims", "data_type", "name", "doc_string", "m
 
 
 def add_payload(digest: Digest, tensor: TensorProto) -> None:
-    """Update a digest with the payload of a tensor in the layout of raw_data; add each string after its length.
+    """Update a digest with the payload of a tensor in the format of raw_data; add strings after their lengths.
 
     Raises TensorError for a tensor without a valid payload, SourceError and ExternalDataError for external data that
     cannot be read.
@@ -51,16 +51,16 @@ def add_payload(digest: Digest, tensor: TensorProto) -> None:
         return
     # The file is read rather than mapped: if it is truncated meanwhile, an error is raised instead of a fatal signal.
     buffer = memoryview(bytearray(min(size, _CHUNK_BYTES)))
-    for first in range(0, size, _CHUNK_BYTES):
-        chunk = buffer[: size - first]
-        file.read_into(start + first, chunk)
+    for chunk_start in range(0, size, _CHUNK_BYTES):
+        chunk = buffer[: size - chunk_start]
+        file.read_into(start + chunk_start, chunk)
         digest.update(chunk)
 
 
 def small_payload(tensor: TensorProto) -> bytes | None:
     """Return raw_data if it is the payload, is small, and has the size that type and dims require; else None.
 
-    Models have up to 100,000 of these tensors, for which a Storage takes ten times as long.
+    A model may contain 100,000 such tensors; reading them through a Storage takes ten times as long.
     """
     data_type = BY_NUMBER.get(tensor.data_type)
     if data_type is None or data_type is STRING or not _INLINE_TENSOR_FIELDS.issuperset(tensor._present()):

@@ -21,7 +21,7 @@ cdef enum Key:
 
 cdef struct Elements:
     int64_t count            # INT64_MAX if EXCESSIVE, 0 if NEGATIVE
-    int flags
+    int flags                # NEGATIVE, EXCESSIVE, or 0
 
 cdef struct Layout:
     # Filled in by readers of a TensorProto, and evaluated by the functions below.
@@ -32,7 +32,7 @@ cdef struct Layout:
     int64_t text_size        # the total length of string_data; only used for STRING
     Elements elements
     bint has_segment
-    int64_t begin, end       # the start and end of the segment
+    int64_t begin, end       # the segment: index of the first element, and of the element after the last
     int keys                 # bit set of the keys found in external_data, by `Key`
     bint is_ambiguous        # one of these keys is present more than once
     const uint8_t* location  # UTF-8; NULL if absent

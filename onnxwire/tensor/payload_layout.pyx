@@ -26,9 +26,9 @@ strings, which can't be external.
 
 external_data. The last entry of a repeated key counts, as in the official readers; but reading the elements of such an
 ambiguous tensor raises an error. An offset or length is a number below 2**63 in ASCII decimal digits, leading zeros
-allowed; with a sign, white space, underscores or other digits, an empty text and a larger number, it is UNCLEAR.
-Without an entry, the offset is 0 and the length ABSENT: the data extends to the end of the file. An empty location
-counts as absent.
+allowed. It is UNCLEAR if the text is empty, contains a sign, white space, an underscore or another digit, or is a
+larger number. Without an entry, the offset is 0 and the length ABSENT: the data extends to the end of the file. An
+empty location counts as absent.
 """
 cimport cython
 from libc.stdint cimport int8_t
@@ -240,7 +240,7 @@ cpdef PayloadLayout layout_of(tensor):
     return result
 
 
-# --- many message objects
+# --- Many message objects.
 
 cdef bint find_slots(TensorSlots* slots, const Table* table) noexcept:
     """Set `slots` to the slots of a table. Return False if it lacks a field that `read_row` reads, with its type."""
@@ -266,14 +266,14 @@ cdef inline bint find_slot(uint32_t* slot, const Table* table, int number, int t
 
 
 cdef bint read_row(View view, const TensorSlots* slots, Layout* layout, list names, list shapes) except -1:
-    """Read the layout of an unedited TensorProto in one piece, and append its name and shape to the lists.
+    """Read the layout of an unedited TensorProto that is one span, and append its name and shape to the lists.
 
     Returns False, and appends nothing, if the tensor must be read by `layout_of`. The location in the layout is valid
     until other code runs.
     """
     cdef const Slot* name
     cdef const Slot* raw
-    cdef const Slot* place
+    cdef const Slot* location_slot
     start_layout(layout)
     fill(view)
     if N_MEMORIES or view.overlay != NULL or view.parts != NULL:
@@ -287,7 +287,7 @@ cdef bint read_row(View view, const TensorSlots* slots, Layout* layout, list nam
     # Creating the shape and the name may run other code, so the slots are read again. No other code runs from here on.
     fill(view)
     raw = &view.slots[slots.raw_data]
-    place = &view.slots[slots.data_location]
+    location_slot = &view.slots[slots.data_location]
     if (
         view.overlay != NULL or view.parts != NULL or view.slots[slots.segment].p != NULL
         or view.slots[slots.string_data].p != NULL or raw.p != NULL and raw.n == 0
@@ -297,7 +297,7 @@ cdef bint read_row(View view, const TensorSlots* slots, Layout* layout, list nam
         add_dim(&layout.elements, dim)
     if view.slots[slots.data_type].p != NULL:
         layout.data_type = <int32_t>view.slots[slots.data_type].n
-    if place.p != NULL and <int64_t>place.n == EXTERNAL:
+    if location_slot.p != NULL and <int64_t>location_slot.n == EXTERNAL:
         layout.is_external = True
         if not scan_entries(view, &view.slots[slots.external_data], layout):
             return False

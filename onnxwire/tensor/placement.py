@@ -29,7 +29,7 @@ def share_elements(tensor: TensorProto, source: TensorProto) -> None:
     other_fields = type(tensor)()
     other_fields.CopyFrom(tensor)
     clear_elements(other_fields)
-    other_fields.DiscardUnknownFields()  # `source` has the same unknown fields
+    other_fields.DiscardUnknownFields()  # the unknown fields of `source` replace them
     tensor.CopyFrom(source)
     for field in ("dims", "data_type", "segment", "name", "doc_string", "metadata_props"):
         tensor.ClearField(field)

@@ -76,7 +76,7 @@ class SparseTensorReader:
         if len(outside_rows):
             index = coordinates[outside_rows[0]].tolist()
             raise self._error(f"index {index} of value {outside_rows[0]:,} is outside the dims {list(shape)}")
-        row = first_unordered_row(table)
+        row = find_unordered_row(table)
         if row is not None:
             previous, index = coordinates[row - 1 : row + 1].tolist()
             raise self._error(f"index {index} of value {row:,} follows {previous}; indices must be strictly ascending")
@@ -129,8 +129,11 @@ class SparseTensor(SparseTensorReader):
         return dense if dtype is None else dense.astype(dtype, copy=False)
 
 
-def first_unordered_row(table: np.ndarray[Any, Any]) -> int | None:
-    """Return the first row that is not lexicographically greater than the previous row; None if there is none."""
+def find_unordered_row(table: np.ndarray[Any, Any]) -> int | None:
+    """Return the index of the first row that is not lexicographically greater than the previous row, or None.
+
+    table: integers of shape (rows, columns).
+    """
     import numpy as np
 
     increases = table[1:] > table[:-1]

@@ -126,6 +126,7 @@ class Storage:
         return f"dims {list(self.tensor.dims)} of {self.data_type.name} require {amount}"
 
     def _find_field(self) -> str:
+        """Return the value for `field`. Raises TensorError if the elements are in a wrong field or in several."""
         tensor = self.tensor
         filled_fields = [field for field in FIELDS if getattr(tensor, field)]
         # Some writers leave an empty raw_data in a tensor whose elements are in another field, or that has none.
@@ -156,6 +157,7 @@ class Storage:
         return filled_fields[0]
 
     def _check_count(self) -> None:
+        """Raise TensorError unless the field has the number of bytes or entries that dims and type require."""
         if self.field == "raw_data":
             self._check_bytes(len(self.tensor._payload("raw_data") or b""), "raw_data")
             return
@@ -214,9 +216,10 @@ class Storage:
         if self.field == "raw_data":
             payload = self.tensor._payload("raw_data")
             if payload is not None and payload.document is not None and payload.document.memory is not None:
-                first, stop = payload.span  # type: ignore[misc]
+                span_start, span_end = payload.span  # type: ignore[misc]
                 # Fetch only this range.
-                return memoryview(payload_at(payload.document, first + start, stop if end is None else first + end))
+                payload_end = span_end if end is None else span_start + end
+                return memoryview(payload_at(payload.document, span_start + start, payload_end))
             return memoryview(payload or b"")[start:end]
         return self.decoded_bytes().toreadonly()[start:end]
 
@@ -250,10 +253,10 @@ class Storage:
         if not self.field:
             return memoryview(b"")
         if self.data_type.bits == 6:
-            return packed_bytes(self._codes_of_6_bits(), 6).data
+            return pack_elements(self._codes_of_6_bits(), 6).data
         if self.data_type.is_packed:
             return self._entries().astype(np.uint8).data
-        return little_endian(self._typed_elements()[0], self.data_type).view(np.uint8).data
+        return swap_if_big_endian(self._typed_elements()[0], self.data_type).view(np.uint8).data
 
     def array(self, strings: str = "str") -> tuple[Array, bool]:
         """Return the elements as an array, and whether the array is a copy. strings: as for TensorProto.numpy."""
@@ -265,6 +268,7 @@ class Storage:
             raise self._error(f"numpy has no array of dims {list(self.shape)}: {error}") from None
 
     def _array(self, strings: str) -> tuple[Array, bool]:
+        """Do the work of `array`; numpy's ValueError for too many dims is not converted."""
         import numpy as np
 
         data_type = self.data_type
@@ -308,6 +312,7 @@ class Storage:
         return entries.astype(f"u{data_type.bits // 8}").view(data_type.dtype), True
 
     def _strings(self, strings: str) -> Array:
+        """Return the elements of a STRING tensor. strings: "str" or "bytes"."""
         import numpy as np
 
         values: list[Any] = list(self.tensor.string_data)
@@ -330,16 +335,19 @@ class Storage:
         ranges, shape = expand_index(index, self.shape)
         out = np.empty([len(axis) for axis in ranges], self.data_type.dtype)
         if out.size:
-            flat, end = out.reshape(-1), 0
+            flat, n_filled = out.reshape(-1), 0
             self._fetch_runs(ranges)
             for start, step, count in _runs(ranges, self.shape, _MAX_GAP_BYTES * 8 // self.data_type.bits):
                 length = (count - 1) * step
-                flat[end : end + count] = self.elements(start + min(length, 0), abs(length) + 1)[::step]
-                end += count
+                flat[n_filled : n_filled + count] = self.elements(start + min(length, 0), abs(length) + 1)[::step]
+                n_filled += count
         return out.reshape(shape)
 
     def _fetch_runs(self, ranges: list[range]) -> None:
-        """Fetch the bytes of the elements of an index in parallel if they are on a server."""
+        """Fetch the bytes of selected elements in parallel if they are on a server.
+
+        ranges: the selected coordinates on each axis.
+        """
         file = self.open_file
         if file is None or file[0].memory is None:
             return
@@ -356,7 +364,7 @@ class Storage:
         data_type = self.data_type
         if self.field not in ("raw_data", "external_data"):
             return self._typed_elements()[0][start : start + count]
-        # Start at an element that begins at a byte boundary: with 6 bits every fourth does.
+        # Start at an element that begins at a byte boundary. With 6 bits, these are the multiples of four.
         n_skipped = start % (8 // math.gcd(8, data_type.bits)) if data_type.is_packed else 0
         first, end = (start - n_skipped) * data_type.bits // 8, data_type.count_bytes(start + count)
         return elements_of(self.payload(first, end), count, data_type, n_skipped)
@@ -432,7 +440,7 @@ def elements_of(data: Any, count: int, data_type: DataType, start: int = 0) -> A
 
     if not data_type.is_packed:
         # frombuffer references the buffer, and so the mapping; np.ndarray(buffer=...) would release the buffer.
-        return little_endian(np.frombuffer(data, data_type.dtype, count), data_type)
+        return swap_if_big_endian(np.frombuffer(data, data_type.dtype, count), data_type)
     from onnxwire.tensor.bits import unpack
 
     out = np.empty(count, np.uint8)
@@ -440,7 +448,7 @@ def elements_of(data: Any, count: int, data_type: DataType, start: int = 0) -> A
     return out.view(data_type.dtype)
 
 
-def packed_bytes(array: Array, bits: int) -> Array:
+def pack_elements(array: Array, bits: int) -> Array:
     """Pack the low bits of one-byte elements. Return a one-dimensional uint8 array."""
     import numpy as np
 
@@ -451,7 +459,7 @@ def packed_bytes(array: Array, bits: int) -> Array:
     return out
 
 
-def little_endian(array: Array, data_type: DataType) -> Array:
+def swap_if_big_endian(array: Array, data_type: DataType) -> Array:
     """Convert an array between native and little-endian byte order. The conversion is its own inverse."""
     if LITTLE_ENDIAN or data_type.word_bytes == 1:
         return array

@@ -24,14 +24,16 @@ from onnxwire.text.text_source import quote_token, unknown_field_reason
 cdef Py_ssize_t MAX_PENDING = BATCH_NUMBERS  # values that are collected before they are added to a repeated field
 cdef Py_ssize_t MAX_KEY_CHARS = 1 << 16
 cdef double FLOAT_MAX = float.fromhex("0x1.fffffep+127")
-_scan = JSONDecoder().scan_once
+_scan = JSONDecoder().scan_once  # returns the value at an index of a str, and its end
 
 
 @cython.final
 @cython.internal
 cdef class JsonParser(Tokenizer):
+    """The parser of one JSON text."""
+
     cdef int read_message(self, message, dict table) except -1:
-        """Read an object.
+        """Read an object. table: the entries of the message's fields, by name.
 
         The local dict `seen` maps the name of each field that occurred to its key, and the name of a oneof to its
         member's key.
@@ -79,7 +81,7 @@ cdef class JsonParser(Tokenizer):
     cdef int read_empty(self, int c) except -1:
         """Read an empty string or array, which the official runtime accepts as an object without keys."""
         cdef Py_ssize_t end = 0
-        if c == c'"' and self.string(MAX_KEY_CHARS, &end) == "" and end == self.pos + 2:
+        if c == c'"' and self.peek_string(MAX_KEY_CHARS, &end) == "" and end == self.pos + 2:
             self.pos += 2
             return 0
         if c == c"[":
@@ -136,11 +138,11 @@ cdef class JsonParser(Tokenizer):
         cdef int c = self.peek()
         if c == c'"':
             if entry.minimum <= entry.maximum:
-                end = self.closing_quote(self.pos + 1, c'"')
+                end = self.find_closing_quote(self.pos + 1, c'"')
                 if end < self.n and self.parse_integer(self.pos + 1, end, entry, &number):
                     self.pos = end + 1
                     return number
-            value = self.string(text_source.CHUNK_CHARS // 2, &end, entry, n_pending)
+            value = self.peek_string(text_source.CHUNK_CHARS // 2, &end, entry, n_pending)
             if entry.type == STRING and end >= 0 and value.isascii():
                 self.pos = end
                 return value
@@ -149,7 +151,7 @@ cdef class JsonParser(Tokenizer):
         elif c == c"{" or c == c"[":
             raise self.error(f"expected one value, found {self.describe_next()}", entry, n_pending)
         else:
-            end = self.word_end()
+            end = self.find_word_end()
             if self.parse_integer(self.pos, end, entry, &number):
                 self.pos = end
                 return number
@@ -157,13 +159,13 @@ cdef class JsonParser(Tokenizer):
                 if fabs(real) <= FLOAT_MAX:
                     self.pos = end
                     return real
-            value = self.literal(end, entry, n_pending)
+            value = self.parse_literal(end, entry, n_pending)
         value = self.convert(value, entry, n_pending)
         self.pos = end
         return value
 
     cdef convert(self, value, Entry entry, Py_ssize_t n_pending, str position=None):
-        """Convert a JSON value to one of a field; None for an ignored name of an enum."""
+        """Convert a JSON value to one of a field; None for an ignored name of an enum. position: as for `error`."""
         try:
             return entry.convert(value)
         except UnknownNameError as error:
@@ -173,7 +175,7 @@ cdef class JsonParser(Tokenizer):
         except ValueError as error:
             raise self.error(str(error), entry, n_pending, position) from None
 
-    cdef literal(self, Py_ssize_t end, Entry entry, Py_ssize_t n_pending):
+    cdef parse_literal(self, Py_ssize_t end, Entry entry, Py_ssize_t n_pending):
         """Return the value of the number, true, false, null or NaN from the position to `end`."""
         try:
             value, token_end = _scan(self.buf, self.pos)
@@ -207,8 +209,8 @@ cdef class JsonParser(Tokenizer):
             elif c == c'"':
                 self.skip_string()
             else:
-                end = self.word_end()
-                self.literal(end, None, NO_INDEX)
+                end = self.find_word_end()
+                self.parse_literal(end, None, NO_INDEX)
                 self.pos = end
             while True:
                 if not closers:
@@ -242,8 +244,9 @@ cdef class JsonParser(Tokenizer):
         return 0
 
     cdef int skip_string(self) except -1:
+        """Skip the string at the position."""
         cdef Py_ssize_t end = 0
-        self.string(text_source.CHUNK_CHARS // 2, &end)
+        self.peek_string(text_source.CHUNK_CHARS // 2, &end)
         if end >= 0:
             self.pos = end
         else:
@@ -254,7 +257,7 @@ cdef class JsonParser(Tokenizer):
     # --- Strings.
 
     cdef str read_key(self, dict table, Py_ssize_t* end):
-        """Return the string at the position; `end` is set as by `string`."""
+        """Return the string at the position; `end` is set as by `peek_string`."""
         cdef Py_ssize_t quote = PyUnicode_FindChar(self.buf, c'"', self.pos + 1, self.n, 1)
         cdef str key
         if quote > 0:
@@ -262,9 +265,9 @@ cdef class JsonParser(Tokenizer):
             if key in table:
                 end[0] = quote + 1
                 return key
-        return self.string(MAX_KEY_CHARS, end)
+        return self.peek_string(MAX_KEY_CHARS, end)
 
-    cdef str string(self, Py_ssize_t max_chars, Py_ssize_t* end, Entry entry=None, Py_ssize_t n_pending=NO_INDEX):
+    cdef str peek_string(self, Py_ssize_t max_chars, Py_ssize_t* end, Entry entry=None, Py_ssize_t n_pending=NO_INDEX):
         """Return the string at the position, which does not change, and the string's end.
 
         If more than max_chars characters are in memory without a closing quote, `end` is -1 and the result is a part of
@@ -275,7 +278,7 @@ cdef class JsonParser(Tokenizer):
                 value, end[0] = scanstring(self.buf, self.pos + 1)
                 return value
             except JSONDecodeError as error:
-                if self.closing_quote(self.pos + 1, c'"') < self.n:
+                if self.find_closing_quote(self.pos + 1, c'"') < self.n:
                     raise self.error(f"the string is not valid JSON: {error.msg}", entry, n_pending) from None
             if self.is_last:
                 raise self.unclosed_error(c'"', entry, n_pending)
@@ -311,11 +314,12 @@ cdef class JsonParser(Tokenizer):
         return self.convert(out.getvalue(), entry, n_pending, position)
 
     cdef bytes read_long_base64(self, Entry entry, Py_ssize_t n_pending):
+        """Read a bytes value as `read_long` does: in pieces, unless it contains characters that are not base64."""
         out, encoded = io.BytesIO(), io.BytesIO()
-        is_plain = True
+        is_clean = True  # all characters so far are base64
         for piece in self.decoded_pieces(entry, n_pending):
             encoded.write(piece.encode())
-            if not is_plain:
+            if not is_clean:
                 continue
             data = encoded.getvalue()
             n_complete = len(data) // 4 * 4
@@ -324,8 +328,8 @@ cdef class JsonParser(Tokenizer):
             except ValueError:
                 decoded = b""
             # If characters were skipped, the remaining text can't be decoded independently.
-            is_plain = len(decoded) == n_complete // 4 * 3
-            if is_plain:
+            is_clean = len(decoded) == n_complete // 4 * 3
+            if is_clean:
                 out.write(decoded)
                 encoded = io.BytesIO()
                 encoded.write(data[n_complete:])

@@ -16,8 +16,8 @@ from onnxwire.text.text_source import quote_token, unknown_field_reason
 from onnxwire.text.text_values import RetiredFieldWarning, converter_of, unescape
 
 cdef Py_ssize_t MAX_PENDING = BATCH_NUMBERS  # values that are collected before they are added to a repeated field
-_WORD = re.compile(r"[0-9a-zA-Z_+-]|\..")
-_NAME = re.compile(r"\w")
+_WORD = re.compile(r"[0-9a-zA-Z_+-]|\..")  # the start of a number or name; a dot alone is another token
+_NAME = re.compile(r"\w")  # the start of a name
 _TOO_DEEP = f"messages nested more than {MAX_DEPTH} deep, which protobuf readers reject"
 
 
@@ -28,11 +28,13 @@ cdef inline bint is_quotation_mark(int c) noexcept:
 @cython.final
 @cython.internal
 cdef class TextParser(Tokenizer):
+    """The parser of one text in protobuf's text format."""
     cdef set retired     # the retired fields that were reported, as pairs of the message's descriptor and the name
 
     cdef int read_message(self, message, dict table, int closer) except -1:
         """Read the fields of a message, and its closing bracket.
 
+        table: the entries of the message's fields, by name. closer: the closing bracket, or END for the root message.
         The local dict `seen` maps the name of each field that occurred to True, or to the values of a repeated field
         that are not yet in the message, and the name of a oneof to its member's name.
         """
@@ -41,7 +43,7 @@ cdef class TextParser(Tokenizer):
         cdef list values
         cdef str name
         cdef Py_ssize_t n_pending
-        cdef bint is_list, is_empty
+        cdef bint is_list, is_complete
         cdef int c = self.peek()
         while c != closer:
             name = self.word()
@@ -54,7 +56,7 @@ cdef class TextParser(Tokenizer):
             values = None
             n_pending = 0
             if not entry.is_repeated:
-                self.check_first(entry, seen)
+                self.check_single(entry, seen)
             elif entry.type != MESSAGE:
                 values = seen.get(name)
                 if values is None:
@@ -68,19 +70,19 @@ cdef class TextParser(Tokenizer):
             elif entry.type != MESSAGE:
                 raise self.error(f"expected ':', found {self.describe_next()}", entry, n_pending)
             is_list = entry.is_repeated and c == c"["
-            is_empty = False
+            is_complete = False  # all values were read
             if is_list:
                 self.pos += 1
-                is_empty = self.peek() == c"]"
-                self.pos += is_empty
-            while not is_empty:
+                is_complete = self.peek() == c"]"
+                self.pos += is_complete
+            while not is_complete:
                 if entry.type == MESSAGE:
                     self.read_child(message, entry)
-                    is_empty = not is_list or not self.has_next(c"]")
+                    is_complete = not is_list or not self.has_next(c"]")
                     self.leave()
                     continue
                 value = self.read_value(entry, n_pending)
-                is_empty = not is_list or not self.has_next(c"]", entry, n_pending)
+                is_complete = not is_list or not self.has_next(c"]", entry, n_pending)
                 if values is None:
                     setattr(message, name, value)
                     break
@@ -97,7 +99,7 @@ cdef class TextParser(Tokenizer):
         self.pos += closer != END
         return 0
 
-    cdef int check_first(self, Entry entry, dict seen) except -1:
+    cdef int check_single(self, Entry entry, dict seen) except -1:
         """Raise DecodeError if a singular field, or another member of its oneof, has already occurred."""
         if entry.name in seen:
             raise self.error("the field occurs a second time", entry)
@@ -110,7 +112,7 @@ cdef class TextParser(Tokenizer):
         return 0
 
     cdef int read_child(self, message, Entry entry) except -1:
-        """Read a message that is a field's value, which remains the current message."""
+        """Read a message that is a field's value. It remains the current message until `leave`."""
         cdef int c = self.peek()
         if c != c"{" and c != c"<":
             raise self.error(f"expected '{{', found {self.describe_next()}", entry, 0)
@@ -127,7 +129,7 @@ cdef class TextParser(Tokenizer):
         cdef int c = self.peek()
         if entry.type == STRING or entry.type == BYTES:
             return self.read_string(c, entry, n_pending)
-        end = self.word_end()
+        end = self.find_word_end()
         if self.parse_integer(self.pos, end, entry, &number):
             value = number
         elif (entry.type == FLOAT or entry.type == DOUBLE) and self.parse_real(end, &real):
@@ -158,7 +160,7 @@ cdef class TextParser(Tokenizer):
         if not is_quotation_mark(quote):
             raise self.error(f"expected a string, found {self.describe_next()}", entry, n_pending)
         while is_quotation_mark(quote):
-            end = self.closing_quote(self.pos + 1, <Py_UCS4>quote)
+            end = self.find_closing_quote(self.pos + 1, <Py_UCS4>quote)
             try:
                 if end < self.n:
                     parts.append(self.decode(PyUnicode_Substring(self.buf, self.pos + 1, end), quote, entry, n_pending))
@@ -212,7 +214,7 @@ cdef class TextParser(Tokenizer):
     cdef int skip_field(self, Py_ssize_t depth) except -1:
         """Skip a field with any value. depth: the number of messages around it."""
         cdef int c
-        self.pos = self.word_end()
+        self.pos = self.find_word_end()
         c = self.peek()
         if c == c":":
             self.pos += 1
@@ -249,7 +251,7 @@ cdef class TextParser(Tokenizer):
                 self.skip_field(depth + 1)
             self.pos += 1
         elif _WORD.match(self.word()):
-            self.pos = self.word_end()
+            self.pos = self.find_word_end()
         else:
             raise self.error(f"expected a value, found {self.describe_next()}")
         return 0

@@ -38,15 +38,15 @@ cdef class Tokenizer:
 
     cdef int read_more(self) except -1
     cdef int peek(self) except -2
-    cdef Py_ssize_t word_end(self) except -1
+    cdef Py_ssize_t find_word_end(self) except -1
     cdef str word(self)
     cdef bint parse_integer(self, Py_ssize_t start, Py_ssize_t end, Entry entry, int64_t* value) noexcept
     cdef bint parse_real(self, Py_ssize_t end, double* value) except -1
     cdef bint has_next(self, int closer, Entry entry=*, Py_ssize_t n_pending=*) except -1
-    cdef Py_ssize_t closing_quote(self, Py_ssize_t start, Py_UCS4 quote) except -1
+    cdef Py_ssize_t find_closing_quote(self, Py_ssize_t start, Py_UCS4 quote) except -1
     cdef str describe_next(self)
     cdef object unclosed_error(self, int quote, Entry entry, Py_ssize_t n_pending, str position=*)
-    cdef Py_ssize_t run_start(self, Py_ssize_t start, Py_ssize_t end) noexcept
+    cdef Py_ssize_t find_run_start(self, Py_ssize_t start, Py_ssize_t end) noexcept
     cdef Py_ssize_t find_cut(self, Py_ssize_t start) except -1
     cdef bint is_at(self, int character) noexcept
     cdef dict table_of(self, message_type)

@@ -24,7 +24,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     LETTER = 1           # [a-zA-Z_]
-    DIGIT_OR_SIGN = 2            # [0-9+-]
+    DIGIT_OR_SIGN = 2    # [0-9+-]
     DOT = 4
     MAX_DIGITS = 18      # digits of any number that fits int64_t
     MAX_REAL_CHARS = 40
@@ -32,6 +32,7 @@ cdef enum:
 # The kinds of the last character of a number, for `parse_real`.
 cdef enum:
     SIGN, ZERO, DIGITS, POINT, DECIMALS, EXPONENT, EXPONENT_SIGN, EXPONENT_DIGITS
+# The kind of a digit, by the kind of the character before it. ZERO is a leading zero, which no digit may follow.
 cdef int[8] NEXT_STATE = [
     DIGITS, ZERO, DIGITS, DECIMALS, DECIMALS, EXPONENT_DIGITS, EXPONENT_DIGITS, EXPONENT_DIGITS,
 ]
@@ -122,7 +123,7 @@ cdef class Tokenizer:
         """Return whether the next character in memory is `character`."""
         return self.pos < self.n and PyUnicode_READ(self.kind, self.data, self.pos) == character
 
-    cdef Py_ssize_t word_end(self) except -1:
+    cdef Py_ssize_t find_word_end(self) except -1:
         """Return the index after the name or number at the position, or after one character of any other token.
 
         Names contain no dot, and numbers may begin with a dot before a digit.
@@ -150,7 +151,7 @@ cdef class Tokenizer:
 
     cdef str word(self):
         """Return the name or number at the position, or one character of any other token; "" at the end of the text."""
-        cdef Py_ssize_t end = self.word_end()
+        cdef Py_ssize_t end = self.find_word_end()
         return PyUnicode_Substring(self.buf, self.pos, end)
 
     cdef str describe_next(self):
@@ -223,19 +224,19 @@ cdef class Tokenizer:
 
     # --- Strings.
 
-    cdef Py_ssize_t closing_quote(self, Py_ssize_t start, Py_UCS4 quote) except -1:
+    cdef Py_ssize_t find_closing_quote(self, Py_ssize_t start, Py_UCS4 quote) except -1:
         """Return the index of the quote that ends a string literal, or `n`."""
         cdef Py_ssize_t end, slash
         while True:
             end = PyUnicode_FindChar(self.buf, quote, start, self.n, 1)
             if end < 0:
                 return self.n
-            slash = self.run_start(start, end)
+            slash = self.find_run_start(start, end)
             if (end - slash) % 2 == 0:
                 return end
             start = end + 1
 
-    cdef Py_ssize_t run_start(self, Py_ssize_t start, Py_ssize_t end) noexcept:
+    cdef Py_ssize_t find_run_start(self, Py_ssize_t start, Py_ssize_t end) noexcept:
         """Return the start of the run of backslashes that ends at `end`."""
         while end > start and PyUnicode_READ(self.kind, self.data, end - 1) == c"\\":
             end -= 1
@@ -251,7 +252,7 @@ cdef class Tokenizer:
         cdef bint is_incomplete
         while True:
             start = self.pos + n_skipped
-            end = self.closing_quote(start, <Py_UCS4>quote)
+            end = self.find_closing_quote(start, <Py_UCS4>quote)
             is_incomplete = end == self.n and not self.is_last
             if end == self.n and not is_incomplete:
                 raise self.unclosed_error(quote, entry, n_pending, position)
@@ -280,7 +281,7 @@ cdef class Tokenizer:
             slash = buf.rfind("\\", start, cut)
             if slash < 0 or cut - slash > 256:  # longer than any escape
                 return cut
-            run = self.run_start(start, slash)
+            run = self.find_run_start(start, slash)
             if run > start and not _LOW_SURROGATE.match(buf, run):
                 return run
             if slash - run > 1:  # pairs, which are escaped backslashes
@@ -320,7 +321,7 @@ cdef class Tokenizer:
         return table
 
     cdef object enter(self, message, Entry entry):
-        """Make a message that is a value of a field, and the current message until `leave`."""
+        """Create the message that is a value of a field, and make it the current message until `leave`."""
         if entry.is_repeated:
             message = getattr(message, entry.name).add()
         else:
@@ -333,6 +334,7 @@ cdef class Tokenizer:
         return message
 
     cdef int leave(self) except -1:
+        """Make the parent of the current message the current message."""
         self.path.pop()
         self.path.pop()
         return 0

@@ -25,6 +25,7 @@ def _quote_value(value: object) -> str:
 
 
 def _convert_text(value: Any) -> str:
+    """Return a JSON string that is valid UTF-8; raise ValueError for other values."""
     if value.__class__ is not str:
         raise ValueError(f"expected a string, found {_quote_value(value)}")
     if not value.isascii():
@@ -36,6 +37,7 @@ def _convert_text(value: Any) -> str:
 
 
 def _convert_base64(value: Any) -> bytes:
+    """Return the bytes of a JSON string of base64; raise ValueError for other values."""
     if value.__class__ is not str:
         raise ValueError(f"expected a string of base64, found {_quote_value(value)}")
     try:
@@ -53,12 +55,14 @@ def decode_base64(data: bytes) -> bytes:
 
 
 URL_SAFE = bytes.maketrans(b"-_", b"+/")
+"""A translation table from the URL-safe alphabet of base64 to the standard one."""
 
 
 def _integer_of(value: Any) -> int:
+    """Convert a JSON number, or a string that contains one, to an int. Raises ValueError."""
     if value.__class__ is int:
         return int(value)
-    number = 0.5
+    number = 0.5  # not an integer: the result for any other value
     with suppress(ValueError):
         if isinstance(value, float):
             number = value
@@ -73,6 +77,7 @@ def _integer_of(value: Any) -> int:
 
 
 def _float_converter(field: Any) -> Callable[[Any], float]:
+    """Return the converter for a field of type float or double."""
     is_single = field.type == FieldDescriptor.TYPE_FLOAT
 
     def convert(value: Any) -> float:

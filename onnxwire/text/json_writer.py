@@ -13,14 +13,14 @@ from onnxwire.engine.descriptor import EnumDescriptor, FieldDescriptor
 from onnxwire.engine.document import Document
 from onnxwire.engine.floats import shortest_floats
 from onnxwire.engine.message import Message
-from onnxwire.engine.nesting_limit import MAX_DEPTH, too_deep
+from onnxwire.engine.nesting_limit import MAX_DEPTH, depth_error
 from onnxwire.errors import DecodeError
 from onnxwire.text.printed_fields import (
     BATCH_NUMBERS,
     Format,
     LongValue,
-    byte_count,
     check_arguments,
+    count_bytes,
     enum_format,
     format_bools,
     format_plainly,
@@ -99,13 +99,20 @@ _FORMATS: dict[int, Format] = {
 
 
 class _JsonPrinter:
+    """Prints a message and its nested messages.
+
+    out: the text file; document: the document of the root message; the other arguments are those of `to_json`. The
+    parameter line_break of the methods is the text that begins a line of the enclosing object: a newline and spaces, or
+    "" for one line.
+    """
+
     def __init__(
         self, out: IO[str], document: Document, max_bytes: int | None, indent: int | None, preserves_names: bool
     ) -> None:
         self.write = out.write
         self.document = document
         self.max_bytes = max_bytes
-        self.keeps_names = preserves_names
+        self.preserves_names = preserves_names
         self.step = "" if indent is None else " " * indent
         self.root_break = "" if indent is None else "\n"
         self.comma = ", " if indent is None else ","
@@ -114,9 +121,9 @@ class _JsonPrinter:
         self.path: list[tuple[FieldDescriptor, int]] = []  # the path of the message that is being printed
 
     def print_message(self, message: Message, depth: int, line_break: str | None = None) -> None:
-        """Print a message. line_break: printed before the closing brace."""
+        """Print a message. depth: the number of messages around it."""
         if depth > MAX_DEPTH:
-            raise too_deep(message)
+            raise depth_error(message)
         write = self.write
         outer_break = self.root_break if line_break is None else line_break
         inner_break = outer_break + self.step
@@ -143,17 +150,21 @@ class _JsonPrinter:
         write("{}" if prefix[0] == "{" else outer_break + "}")
 
     def _print_child(self, field: FieldDescriptor, index: int, value: Message, depth: int, line_break: str) -> None:
+        """Print one message of a field; index: of the message in its field, 0 for a singular field."""
         self.path.append((field, index))
         self.print_message(value, depth, line_break)
         self.path.pop()
 
     def _key(self, field: FieldDescriptor) -> str:
+        """Return the key of a field in quotes, a colon and a space."""
         key = self.keys.get(field)
         if key is None:
-            key = self.keys[field] = encode_basestring_ascii(field.name if self.keeps_names else field.json_name) + ": "
+            name = field.name if self.preserves_names else field.json_name
+            key = self.keys[field] = encode_basestring_ascii(name) + ": "
         return key
 
     def _print_payloads(self, message: Message, field: FieldDescriptor, values: Any, line_break: str) -> None:
+        """Print the value or values of a string or bytes field."""
         if not field.is_repeated:
             for value in values:
                 self._print_payload("", message, field, value, 0)
@@ -168,8 +179,9 @@ class _JsonPrinter:
     def _print_payload(
         self, prefix: str, message: Message, field: FieldDescriptor, value: str | bytes | LongValue, index: int
     ) -> None:
-        if self.max_bytes is not None and byte_count(value) > self.max_bytes:
-            self.write(f'{prefix}{{"elidedBytes": {byte_count(value)}}}')
+        """Print a prefix and one string or bytes value; index: of the value in its field, 0 for a singular field."""
+        if self.max_bytes is not None and count_bytes(value) > self.max_bytes:
+            self.write(f'{prefix}{{"elidedBytes": {count_bytes(value)}}}')
         elif isinstance(value, str):
             if not value.isascii():
                 self._check_text(value, message, field, index)
@@ -188,6 +200,7 @@ class _JsonPrinter:
             self.write('"')
 
     def _print_numbers(self, field: FieldDescriptor, values: Any, line_break: str) -> None:
+        """Print the value or values of a number, bool or enum field."""
         if field.enum_type is None:
             format_batch = _FORMATS.get(field.type, format_plainly)
         else:

@@ -12,10 +12,10 @@ class UnknownNameError(ValueError):
     """An enum has no value of this name."""
 
 
-def integer_reader(field: Any, parse: Callable[[Any], int], show: Callable[[Any], str]) -> Callable[[Any], int]:
+def integer_reader(field: Any, parse: Callable[[Any], int], quote: Callable[[Any], str]) -> Callable[[Any], int]:
     """Return a function that converts a value to a number of an integer field, or raises ValueError.
 
-    parse: converts a value to an int, or raises ValueError. show: quotes a value in an error.
+    parse: converts a value to an int, or raises ValueError. quote: quotes a value in an error.
     """
     name, minimum, maximum = INTEGER_RANGES[field.type]
 
@@ -23,12 +23,12 @@ def integer_reader(field: Any, parse: Callable[[Any], int], show: Callable[[Any]
         number = parse(value)
         if minimum <= number <= maximum:
             return number
-        raise ValueError(f"{show(value)} is out of the range of {name}")
+        raise ValueError(f"{quote(value)} is out of the range of {name}")
 
     return read
 
 
-def enum_reader(field: Any, parse: Callable[[Any], int], show: Callable[[Any], str]) -> Callable[[Any], int]:
+def enum_reader(field: Any, parse: Callable[[Any], int], quote: Callable[[Any], str]) -> Callable[[Any], int]:
     """Return a function that converts a name or number to a number of an enum field; arguments: see `integer_reader`.
 
     It raises UnknownNameError for an unknown name, ValueError for an invalid number.
@@ -47,9 +47,9 @@ def enum_reader(field: Any, parse: Callable[[Any], int], show: Callable[[Any], s
             number = parse(value)
         except (ValueError, TypeError, OverflowError):
             error_class = UnknownNameError if is_name else ValueError
-            raise error_class(f"{enum.full_name} has no value {show(value)}") from None
+            raise error_class(f"{enum.full_name} has no value {quote(value)}") from None
         if number in known_numbers or (not enum.is_closed and minimum <= number <= maximum):
             return number
-        raise ValueError(f"{enum.full_name} has no value with the number {show(value)}")
+        raise ValueError(f"{enum.full_name} has no value with the number {quote(value)}")
 
     return read

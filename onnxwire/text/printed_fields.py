@@ -1,4 +1,4 @@
-"""Iterates the fields that the JSON writer prints, and formats their numbers."""
+"""Iterates over the fields that the JSON writer prints, and formats their numbers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from onnxwire.engine.repeated_span import RepeatedSpan
 
 SMALL_BYTES = 1 << 16  # a message or value of at most this size is read at once
 CHUNK_BYTES = 3 << 14  # longer values are read in chunks: a multiple of 3 for base64, small enough for the caches
-BATCH_NUMBERS = 4096  # formatted at a time
+BATCH_NUMBERS = 4096  # numbers that are formatted at a time
 
 Format = Callable[[Sequence[Any]], list[str]]
+"""A function that converts numbers to their texts."""
 
 
 def check_arguments(message: object, max_bytes: int | None) -> None:
@@ -87,7 +88,7 @@ def _payloads(field: FieldDescriptor, values: RepeatedSpan[Any]) -> Iterator[str
             yield data.decode("utf-8", "surrogateescape") if field.type == field.TYPE_STRING else data
 
 
-def byte_count(value: str | bytes | LongValue) -> int:
+def count_bytes(value: str | bytes | LongValue) -> int:
     """Return the number of bytes of a string or bytes value in the document."""
     if isinstance(value, LongValue):
         return len(value)

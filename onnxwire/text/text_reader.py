@@ -20,8 +20,8 @@ def from_text(
     """Read a message from protobuf's text format, as google.protobuf.text_format.Parse does.
 
     text: a str; bytes, bytearray or memoryview of UTF-8; or a text or binary file object, which is read in pieces to
-    its end. type: the class of the message. ignore_unknown: skip unknown fields, such as those of a newer ONNX, and the
-    numbers that `onnxwire dump` prints instead of their names.
+    its end. type: the class of the message. ignore_unknown: skip unknown fields, such as those of a newer ONNX, also
+    those that are written as numbers, as `onnxwire dump` prints them.
     Returns a new message. Memory: besides the message, a small part of the text and at most two copies of one value.
     Retired and reserved fields are skipped, as by protobuf's C++, with a RetiredFieldWarning.
     Raises DecodeError with line and column for invalid text, or messages nested more than 100 deep. Raises TypeError if

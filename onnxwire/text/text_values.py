@@ -28,14 +28,17 @@ def _parse_integer(token: str) -> int:
         return int(f"{octal[1]}0o{octal[2]}", 0)
 
 
+# C's octal notation; Python writes 0o17 instead of 017.
 _OCTAL = re.compile("(-?)0([0-7]+)")
 
 
 def _read_enum_number(token: str) -> int:
+    """Convert a number in Python's notation. Raises ValueError."""
     return int(token, 0)
 
 
 def _read_float(token: str) -> float:
+    """Convert a number in C's or Python's notation, inf or nan. Raises ValueError."""
     if _OCTAL_FLOAT.match(token):
         raise ValueError(f"{quote_token(token)} looks octal; floats have no octal notation")
     try:
@@ -69,7 +72,7 @@ def unescape(text: str) -> bytes:
     """Decode the escapes of a string literal or a part of one. Raises UnicodeError for an invalid escape.
 
     Like the official runtime, this decodes with `raw_unicode_escape` and then `unicode_escape`. C's `\\?` and one-digit
-    `\\x`, which Python lacks, are replaced before.
+    `\\x`, which Python lacks, are replaced first.
     """
     if "\\?" in text:
         text = _QUESTION_MARK.sub(lambda match: f"{match[1][:-1]}?" if len(match[1]) & 1 else match[0], text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from onnxwire.engine.damage import fault_at
+from onnxwire.engine.damage import decode_error_at
 from onnxwire.engine.descriptor import (
     WIRE_END_GROUP,
     WIRE_FIXED32,
@@ -45,13 +45,20 @@ class UnknownFieldPrinter:
             data = message._unknown_fields()
             document, span = Document(data, document.name), (0, len(data))
             document.set_root(type(message))
-        for _, number, wire, value, after, raw in walk_records(document, *span):
-            for record in unknown_fields.find_in_record(document, number, wire, value, after, raw):
+        for _, number, wire, value, next_start, raw in walk_records(document, *span):
+            for record in unknown_fields.find_in_record(document, number, wire, value, next_start, raw):
                 yield from _record_lines(document, number, *record, indent, _MAX_UNKNOWN_DEPTH)
 
 
 def _record_lines(
-    document: Document, number: int, wire: int, value: int, after: int, raw: int | None, indent: str, max_depth: int
+    document: Document,
+    number: int,
+    wire: int,
+    value: int,
+    next_start: int,
+    raw: int | None,
+    indent: str,
+    max_depth: int,
 ) -> Iterator[Line]:
     """Yield one record. max_depth: levels of messages and groups that are printed in it."""
     if wire == WIRE_VARINT:
@@ -61,44 +68,47 @@ def _record_lines(
     elif wire == WIRE_FIXED64:
         yield f"{indent}{number}: 0x{raw:016x}\n"
     elif wire == WIRE_START_GROUP or (
-        max_depth > 0 and value < after and _is_message(document, value, after, max_depth)
+        max_depth > 0 and value < next_start and _is_message(document, value, next_start, max_depth)
     ):
         yield f"{indent}{number} {{\n"
-        while value < after:
-            number, wire, nested_value, nested_after, raw = read_record(document, value, after)
+        while value < next_start:
+            number, wire, nested_value, nested_next_start, raw = read_record(document, value, next_start)
             if wire == WIRE_END_GROUP:
                 break
-            if nested_after is None:
-                raise fault_at(document, value, after)
+            if nested_next_start is None:
+                raise decode_error_at(document, value, next_start)
             yield from _record_lines(
-                document, number, wire, nested_value, nested_after, raw, indent + "  ", max_depth - 1
+                document, number, wire, nested_value, nested_next_start, raw, indent + "  ", max_depth - 1
             )
-            value = nested_after
+            value = nested_next_start
         yield f"{indent}}}\n"
     else:
-        yield f"{indent}{number}: ", payload_at(document, value, after)
+        yield f"{indent}{number}: ", payload_at(document, value, next_start)
 
 
 def _is_message(document: Document, start: int, end: int, max_depth: int) -> bool:
     """Return whether protoc prints unknown bytes as a message. max_depth: levels of groups that may nest in it."""
     while start < end:
-        _, wire, value, after, _ = read_record(document, start, end)
-        if after is None or (wire == WIRE_START_GROUP and not _is_shallow(document, value, after, max_depth - 1)):
+        _, wire, value, next_start, _ = read_record(document, start, end)
+        if next_start is None or (
+            wire == WIRE_START_GROUP and not _is_shallow(document, value, next_start, max_depth - 1)
+        ):
             return False
-        start = after
+        start = next_start
     return True
 
 
 def _is_shallow(document: Document, start: int, end: int, max_depth: int) -> bool:
-    """Return whether at most `max_depth` groups nest in a group."""
-    while max_depth >= 0:
-        _, wire, value, after, _ = read_record(document, start, end)
-        if after is None:
+    """Return whether at most `max_depth` groups nest in the group whose content starts at `start`."""
+    if max_depth < 0:
+        return False
+    while True:
+        _, wire, value, next_start, _ = read_record(document, start, end)
+        if next_start is None:
             return wire == WIRE_END_GROUP
-        if wire == WIRE_START_GROUP and not _is_shallow(document, value, after, max_depth - 1):
+        if wire == WIRE_START_GROUP and not _is_shallow(document, value, next_start, max_depth - 1):
             return False
-        start = after
-    return False
+        start = next_start
 
 
 class _UnknownFields:
@@ -117,24 +127,27 @@ class _UnknownFields:
         self.has_repeated_closed_enum = any(self.fields[number].is_repeated for number in self.closed_enum_values)
 
     def find_in_record(
-        self, document: Document, number: int, wire: int, value: int, after: int, raw: int | None
+        self, document: Document, number: int, wire: int, value: int, next_start: int, raw: int | None
     ) -> Iterable[Record]:
         """Return the unknown fields in a record: (wire type, start and end of the value, raw value)."""
         field = self.fields.get(number)
         if field is None or not field.accepts(wire):
-            return [(wire, value, after, raw)]
+            return [(wire, value, next_start, raw)]
         if number not in self.closed_enum_values:
             return []
-        values = [raw] if raw is not None else _read_varints(document, value, after)
+        values = [raw] if raw is not None else _read_varints(document, value, next_start)
+        # The value of an enum is the low 32 bits of its varint, as a signed number.
         numbers = [(bits & 0xFFFFFFFF ^ 1 << 31) - (1 << 31) for bits in values]
         return [
-            (WIRE_VARINT, value, after, n & (1 << 64) - 1) for n in numbers if n not in self.closed_enum_values[number]
+            (WIRE_VARINT, value, next_start, n & (1 << 64) - 1)
+            for n in numbers
+            if n not in self.closed_enum_values[number]
         ]
 
 
 def _read_varints(document: Document, start: int, end: int) -> Iterator[int]:
-    after: int | None = start
-    while after is not None and after < end:
-        bits, after = read_varint_at(document, after, end)
-        if after is not None:
+    next_start: int | None = start
+    while next_start is not None and next_start < end:
+        bits, next_start = read_varint_at(document, next_start, end)
+        if next_start is not None:
             yield bits

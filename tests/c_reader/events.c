@@ -1,4 +1,5 @@
-/* Writes the values of a message as lines of text: path, tab, value. Tests build it as a shared library.
+/* Writes the values of a message as lines of text: path, tab, value. Braces enclose the lines of each message. Tests
+   build this file as a shared library.
 
    Two ways to read write the same lines: one reads each message with ow_scan, the other makes a tree of objects from the
    values that ow_next_field returns. */
@@ -24,6 +25,7 @@ static void append(output *out, const void *bytes, size_t size) {
     out->size += size;
 }
 
+/* Appends the line of one value; path: of its message; index: of the element of a repeated field. */
 static void append_value(output *out, ow_source *source, const char *path, const ow_field *field, long index,
                          ow_span span, uint64_t bits) {
     char number[40];
@@ -49,6 +51,7 @@ static void append_value(output *out, ow_source *source, const char *path, const
     append(out, "\n", 1);
 }
 
+/* Appends the values of a message, which ow_scan reads. */
 static void append_scanned(const ow_message *message, output *out) {
     ow_slot slots[OW_MAX_FIELDS];
     ow_elements elements;
@@ -83,6 +86,7 @@ static void append_scanned(const ow_message *message, output *out) {
     append(out, "}", 1);
 }
 
+/* A value that ow_next_field returned; object: the nested message, or NULL. */
 typedef struct value {
     ow_span span;
     uint64_t bits;
@@ -94,6 +98,7 @@ typedef struct values {
     size_t n, capacity;
 } values;
 
+/* A message: the values of each field, by row. */
 typedef struct object {
     const ow_table *table;
     values fields[OW_MAX_FIELDS];
@@ -150,6 +155,7 @@ static int collect(ow_fields *fields, object *target) {
     return fields->source->error.code == OW_OK;
 }
 
+/* Appends the values of an object. path: its path, in a buffer of `capacity` bytes, for the paths of its members. */
 static void append_object(output *out, ow_source *source, const object *tree, char *path, size_t capacity) {
     const size_t length = strlen(path);
     size_t i;

@@ -61,11 +61,12 @@ class Reader:
 
 
 def events_of(message: object, path: str = "") -> bytes:
-    """Return the values of a message of onnxwire or of protobuf as lines of text."""
+    """Return the values of a message of onnxwire or of protobuf as lines of text, each message in braces."""
     return b"{" + b"".join(_field_events(message, path)) + b"}"
 
 
 def _field_events(message: object, path: str):
+    """Yield the values of each present field of a message, which has the given path."""
     for field, value in message.ListFields():
         for index, element in enumerate(value if field.is_repeated else [value]):
             field_path = f"{field.name}[{index}]" if field.is_repeated else field.name
@@ -76,6 +77,7 @@ def _field_events(message: object, path: str):
 
 
 def _text(field: object, value: object) -> bytes:
+    """Return the text of one value: strings unchanged, the bits of a float in hexadecimal, other numbers in decimal."""
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape")
     if isinstance(value, bytes):

@@ -16,11 +16,12 @@ typedef struct changing_memory {
     uint32_t n_calls, seed;
 } changing_memory;
 
+/* Reads memory; changes one byte in a quarter of the calls, and fails after some 2,000 calls. */
 static int read_changing_memory(void *context, uint64_t offset, void *buffer, size_t size) {
     changing_memory *state = (changing_memory *)context;
     if (state->n_calls++ > 2000 + state->seed % 64) return 1;
     if (read_memory(&state->from, offset, buffer, size) != 0) return 1;
-    state->seed = state->seed * 1664525u + 1013904223u;
+    state->seed = state->seed * 1664525u + 1013904223u; /* a linear congruential generator */
     if (size > 0 && state->seed >> 30 == 0) ((unsigned char *)buffer)[state->seed % size] = (unsigned char)(state->seed >> 16);
     return 0;
 }
@@ -90,6 +91,7 @@ static void check_results(const uint8_t *data, size_t size, int table) {
     free(scanned_window.text.bytes);
 }
 
+/* Reads a message from a source whose bytes change between reads; only invalid accesses are detected. */
 static void check_with_changing_reads(const uint8_t *data, size_t size, int table) {
     unsigned char buffer[96];
     uint64_t digest = 0;

@@ -21,6 +21,7 @@ enum { MODEL_SIZE = sizeof model_bytes - 1 };
 /* Reads all values in one pass and with ow_scan, and tensors and paths. Returns the total number of values. */
 static size_t read_everything(ow_source *source, int table);
 
+/* Reads a message with ow_scan and returns the number of its values, including those of nested messages. */
 static size_t visit_scanned(const ow_message *message) {
     ow_slot slots[OW_MAX_FIELDS];
     ow_elements elements;
@@ -50,6 +51,7 @@ static size_t visit_scanned(const ow_message *message) {
     return n;
 }
 
+/* Reads all values in one pass and returns their number. */
 static size_t visit_fields(ow_fields fields) {
     ow_fields child;
     size_t n = 0;
@@ -77,6 +79,7 @@ typedef struct failing {
     int n_until_failure, n_after_failure;
 } failing;
 
+/* Reads memory `n_until_failure` times, and then fails. */
 static int read_or_fail(void *context, uint64_t offset, void *buffer, size_t size) {
     failing *state = (failing *)context;
     if (state->n_until_failure-- <= 0) {
@@ -115,6 +118,7 @@ static void failing_reads_end_all_loops(void) {
 
 /* --- read functions that use the source */
 
+/* action: 0 calls ow_read, 1 reads everything, 2 calls ow_path_at. */
 typedef struct reentering {
     memory from;
     ow_source *source;
@@ -168,6 +172,7 @@ static int read_huge(void *context, uint64_t offset, void *buffer, size_t size) 
     return 0;
 }
 
+/* Writes a varint and returns its length. */
 static size_t put_varint(unsigned char *to, uint64_t value) {
     size_t n = 0;
     for (; value >= 0x80; value >>= 7) to[n++] = (unsigned char)(value | 0x80);
@@ -175,7 +180,7 @@ static size_t put_varint(unsigned char *to, uint64_t value) {
     return n;
 }
 
-/* Writes a length such that it and the bytes that it counts take `n_available` bytes. */
+/* Writes a length. The length and the bytes that it counts take `n_available` bytes together. */
 static size_t put_length(unsigned char *to, uint64_t n_available) {
     size_t n = 1;
     while (put_varint(to, n_available - n) != n) n++;

@@ -36,6 +36,7 @@ pytestmark = pytest.mark.skipif(shutil.which(events.c_compiler()[0]) is None, re
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory):
+    """Return the compiled test program `events.c`."""
     return events.Reader(tmp_path_factory.mktemp("c"))
 
 
@@ -105,7 +106,7 @@ def test_generated_bytes_of_every_message_are_read_as_by_protobuf(reader, data):
     check_data(reader, onnxwire_class, protobuf_class, data.draw(strategy_of(onnxwire_class.DESCRIPTOR)))
 
 
-def mutated(data, rng):
+def mutate(data, rng):
     """Return a copy of bytes with a few random changes: replaced bytes, and ranges removed, repeated or inserted."""
     data = bytearray(data)
     for _ in range(rng.randrange(1, 6)):
@@ -119,6 +120,7 @@ def mutated(data, rng):
             j = rng.randrange(len(data) + 1)
             data[i:i] = data[j : j + rng.randrange(1, 60)]
         elif change == 3:
+            # A cut varint, a long one, an empty group, an open group, a message with a number, an empty graph.
             data[i:i] = rng.choice([b"\x80", b"\xff" * 5, b"\x3b\x3c", b"\x0b", b"\x0a\x02\x08\x01", b"\x3a\x00"])
         else:
             data += bytes(data)
@@ -131,12 +133,14 @@ def test_damaged_models_are_read_as_by_protobuf(reader):
     paths = [Path(ONNX_FOLDER, file) for file in FILES if file.endswith(".onnx")]
     small_models += [path.read_bytes() for path in paths if path.stat().st_size < 1000][::10]
     for _ in range(20_000 if IS_LONG else 600):
-        check_data(reader, onnxwire.ModelProto, onnx.ModelProto, mutated(rng.choice(small_models), rng))
+        check_data(reader, onnxwire.ModelProto, onnx.ModelProto, mutate(rng.choice(small_models), rng))
 
 
 def records_of(data):
-    """Yield the records of a valid message without groups: field number, record, and None; or field number, None, and
-    the payload of a length-delimited record."""
+    """Yield (field number, record, payload) for each record of a valid message without groups.
+
+    Either the record or the payload is None: length-delimited records have a payload only.
+    """
     position = 0
     while position < len(data):
         start = position
@@ -162,7 +166,7 @@ def varint_at(data, position):
             return value, position
 
 
-def rearranged(data, descriptor, rng):
+def rearrange(data, descriptor, rng):
     """Return a copy of a valid message with records moved, removed, repeated, split or inserted at any depth.
 
     The result is nearly always valid.
@@ -175,7 +179,7 @@ def rearranged(data, descriptor, rng):
         elif field is None or field.type != field.TYPE_MESSAGE:
             records.append(wire.span(number, payload, pad=rng.choice([0] * 9 + [1])))
         else:
-            payload = rearranged(payload, field.message_type, rng)
+            payload = rearrange(payload, field.message_type, rng)
             payloads = [payload]
             if rng.random() < 0.1:
                 payloads += [rng.choice([b"", payload, rng.choice(list(complete_records(payload)) or [b""])])]
@@ -219,12 +223,12 @@ def test_rearranged_models_are_read_as_by_protobuf(reader):
     paths = [Path(ONNX_FOLDER, file) for file in FILES if file.endswith(".onnx")]
     models += [path.read_bytes() for path in paths if path.stat().st_size < 2000][::10]
     for _ in range(20_000 if IS_LONG else 400):
-        data = rearranged(rng.choice(models), onnxwire.ModelProto.DESCRIPTOR, rng)
+        data = rearrange(rng.choice(models), onnxwire.ModelProto.DESCRIPTOR, rng)
         check_data(reader, onnxwire.ModelProto, onnx.ModelProto, data)
 
 
 def test_a_message_in_many_parts_is_read_once_per_level(reader):
-    # Nested types, each in two parts, of which the first is empty.
+    # Nested types, each in two parts; the first part is empty.
     data = b""
     for _ in range(40):
         data = wire.span(1, b"") + wire.span(1, data)  # elem_type of a sequence
@@ -267,11 +271,13 @@ def compile_program(source, folder, *flags):
 
 @pytest.fixture(scope="module")
 def list_tensors(tmp_path_factory):
+    """Return a function that runs the example list_tensors."""
     return compile_example("list_tensors", tmp_path_factory.mktemp("c"))
 
 
 @pytest.fixture(scope="module")
 def walk_nodes(tmp_path_factory):
+    """Return a function that runs the example walk_nodes."""
     return compile_example("walk_nodes", tmp_path_factory.mktemp("c"))
 
 
@@ -328,9 +334,9 @@ def test_list_tensors_prints_the_tensors_that_ls_lists(name, list_tensors, tmp_p
         path.write_bytes(nested_model().SerializeToString())
     else:
         tensors = [
-            helper.make_tensor("floats", 1, [2, 1], [1, 2]),
-            helper.make_tensor("strings", 8, [2], [b"x", b"yy"]),
-            helper.make_tensor("int4", 22, [3], [1, 2, 3]),
+            helper.make_tensor("floats", onnx.TensorProto.FLOAT, [2, 1], [1, 2]),
+            helper.make_tensor("strings", onnx.TensorProto.STRING, [2], [b"x", b"yy"]),
+            helper.make_tensor("int4", onnx.TensorProto.INT4, [3], [1, 2, 3]),
             numpy_helper.from_array(np.zeros((0, 3), np.float16), "empty"),
             numpy_helper.from_array(np.float64(1), "scalar"),
         ]
@@ -362,7 +368,7 @@ def unusual_tensors():
         ["location=a", "offset=9223372036854775808", "length=-1"], ["location=a", "length=7", "length="],
         ["location=a", "key=b", "checksum=c", "checksum=d"],
     ]:  # fmt: skip
-        for data_type in [1, 8]:
+        for data_type in [onnx.TensorProto.FLOAT, onnx.TensorProto.STRING]:
             tensor = onnx.TensorProto(name=str(entries), data_type=data_type, dims=[5], data_location=1)
             for entry in entries:
                 key, value = entry.split("=")
@@ -387,7 +393,7 @@ def test_list_tensors_prints_rearranged_models_as_ls(list_tensors, tmp_path, cap
     models = [nested_model().SerializeToString(), onnx.ModelProto(graph=graph).SerializeToString()]
     n_listed = 0
     for _ in range(1000 if IS_LONG else 40):
-        path.write_bytes(rearranged(rng.choice(models), onnxwire.ModelProto.DESCRIPTOR, rng))
+        path.write_bytes(rearrange(rng.choice(models), onnxwire.ModelProto.DESCRIPTOR, rng))
         process = list_tensors(path)
         try:
             onnxwire.verify(path)
@@ -406,6 +412,7 @@ def write_inline_weights(path, count, size):
     """Write a model with inline tensors whose payloads are holes of `size` bytes in the file."""
     tensor_headers = []
     for i in range(count):
+        # The fields dims, data_type (UINT8), name and raw_data.
         tensor = wire.number(1, size) + wire.number(2, 2) + wire.span(8, b"weight.%d" % i) + wire.tag(9, 2)
         tensor += wire.varint(size)
         tensor_headers.append(wire.tag(5, 2) + wire.varint(len(tensor) + size) + tensor)
@@ -454,7 +461,10 @@ def test_hostile_read_functions_and_sizes_cause_no_invalid_access(flags, tmp_pat
 
 @pytest.mark.parametrize(
     "data",
-    [b"\x3a\x05", b"\x3a\x04\x2a\x02\x08\xff"],
+    [
+        b"\x3a\x05",  # a graph whose length runs past the end
+        b"\x3a\x04\x2a\x02\x08\xff",  # an initializer with a cut varint
+    ],
     ids=["length", "varint"],
 )
 def test_list_tensors_reports_damage(data, list_tensors, tmp_path):
@@ -468,9 +478,9 @@ def test_list_tensors_reports_damage(data, list_tensors, tmp_path):
 @pytest.mark.parametrize(
     ("data", "expected_text"),
     [
-        (b"\x3a\x05", b"offset 0, in the model"),
-        (b"\x3a\x04\x0a\x02\x08\xff", b"offset 5, in graph.node[0]"),
-        (b"\x3a\x05\x0a\x00\x0a\x01\x80", b"offset 6, in graph.node[1]"),
+        (b"\x3a\x05", b"offset 0, in the model"),  # a graph whose length runs past the end
+        (b"\x3a\x04\x0a\x02\x08\xff", b"offset 5, in graph.node[0]"),  # a node with a cut varint
+        (b"\x3a\x05\x0a\x00\x0a\x01\x80", b"offset 6, in graph.node[1]"),  # an empty node, and one with a cut tag
     ],
 )
 def test_walk_nodes_reports_damage(data, expected_text, walk_nodes, tmp_path):
@@ -533,5 +543,5 @@ def test_the_header_compiles_without_warnings_and_is_small(c_compiler, tmp_path)
         pytest.skip(f"{c_compiler.split()[0]} is not installed")
     object_file = compile_header([*c_compiler.split(), "-Os"], tmp_path)
     size = subprocess.run(["size", str(object_file)], capture_output=True, text=True, check=True).stdout.split()
-    text, data = int(size[6]), int(size[7])
+    text, data = int(size[6]), int(size[7])  # the first two columns of the second line
     assert text + data < 40_000

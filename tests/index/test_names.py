@@ -48,6 +48,7 @@ def fill_randomly(rng, scope, depth):
 
 
 def random_model(seed):
+    """Return a model with a random graph and up to two random functions, parsed from its encoding."""
     rng = random.Random(seed)
     model = ModelProto(ir_version=10)
     model.graph.SetInParent()
@@ -93,6 +94,7 @@ class Scope:
 
 
 def scopes_in(message, path, outer_scope=None, outer_node=-1):
+    """Yield the Scope of a graph or function and of all graphs in it. The arguments are those of Scope."""
     scope = Scope(message, path, outer_scope, outer_node)
     yield scope
     for i, node in enumerate(message.node):
@@ -105,6 +107,7 @@ def scopes_in(message, path, outer_scope=None, outer_node=-1):
 
 
 def all_scopes(model):
+    """Yield the scopes of a model: graphs and functions at any depth."""
     yield from scopes_in(model.graph, "graph")
     for i, function in enumerate(model.functions):
         yield from scopes_in(function, f"functions[{i}]")
@@ -281,7 +284,7 @@ def _is_within(scope, name, outer):
     return False
 
 
-def two_producers():
+def make_model_with_two_producers():
     """Make a model in which two nodes produce y, and nodes before, between and after them use it."""
     nodes = [(["y"], "p"), (["x"], "y"), (["y"], "q"), (["w"], "y"), (["y"], "r")]
     model = ModelProto(ir_version=10)
@@ -296,7 +299,7 @@ def two_producers():
 
 @pytest.mark.filterwarnings("ignore::onnxwire.UntypedValueWarning")
 def test_the_first_node_that_produces_a_name_defines_its_value():
-    model = two_producers()
+    model = make_model_with_two_producers()
     page = Queries(model)
     for node_index in (0, 2, 4):
         assert [entry["path"] for entry in page.node(f"graph.node[{node_index}]")["inputs"]] == ["graph.node[1]"]
@@ -309,7 +312,7 @@ def test_the_first_node_that_produces_a_name_defines_its_value():
 @pytest.mark.filterwarnings("ignore::onnxwire.UntypedValueWarning")
 @pytest.mark.parametrize("field", ["input", "initializer"])
 def test_an_input_or_initializer_precedes_nodes_that_produce_its_name(field):
-    model = two_producers()
+    model = make_model_with_two_producers()
     if field == "input":
         model.graph.input.add(name="y")
     else:

@@ -13,6 +13,7 @@ NAMES = ["", "a", "b", "ä", "a" * 7, "b" * 8, "c" * 9, "long " * 30, *(f"value_
 
 
 def assert_same_definitions(nodes, excluded_names=()):
+    """Check that the index of nodes equals the dict of `definitions_of`; excluded_names: names of initializers."""
     _, hidden, expected = definitions_of((), excluded_names, (node.output for node in nodes))
     index_of_producers = producers_of(nodes, excluded_names)
     assert dict(index_of_producers) == dict(index_of_producers.items()) == expected
@@ -79,6 +80,7 @@ def test_names_that_are_not_utf8_are_found_by_their_surrogate_escapes():
 
 
 def test_damaged_nodes_and_closed_documents_raise(tmp_path):
+    # Two nodes; the second has an output whose length, 5, runs past the end of the node.
     damaged = GraphProto.FromString(span(1, span(2, b"a")) + span(1, span(2, b"b") + b"\x12\x05b"))
     with pytest.raises(DecodeError):
         producers_of(damaged.node, ())

@@ -9,7 +9,8 @@ from onnx import numpy_helper
 
 from onnxwire.tensor.bits import pack, unpack
 
-WIDTHS = [2, 4, 6]
+WIDTHS = [2, 4, 6]  # bits of an element
+# The bits of an element of each narrow type of ml_dtypes.
 DTYPES = {
     "int2": 2,
     "uint2": 2,
@@ -20,19 +21,22 @@ DTYPES = {
     "float6_e3m2fn": 6,
 }
 LONG_COUNT = 200_003  # a prime number of elements, so many that they are unpacked without the GIL
-GUARD = 0xA5
+GUARD = 0xA5  # the value of bytes that must not be written to
 
 
 def packed_size(n: int, bits: int) -> int:
+    """Return the number of bytes of n packed elements."""
     return -(-n * bits // 8)
 
 
 def plain_unpack(data: bytes, n: int, bits: int, start: int) -> list[int]:
+    """Return n elements from index `start`, read from one large integer."""
     stream = int.from_bytes(data, "little")
     return [stream >> (start + i) * bits & (1 << bits) - 1 for i in range(n)]
 
 
 def plain_pack(elements: bytes, bits: int) -> bytes:
+    """Return the packed low bits of elements, computed with one large integer."""
     stream = sum((element & (1 << bits) - 1) << i * bits for i, element in enumerate(elements))
     return stream.to_bytes(packed_size(len(elements), bits), "little")
 

@@ -30,12 +30,16 @@ def parse_officially(tensor):
 
 
 def read_officially(tensor):
+    """Return the array that the official reader makes of a tensor."""
     return onnx.numpy_helper.to_array(parse_officially(tensor))
 
 
 def memory_layouts(array):
-    """Yield the array in different memory layouts: unchanged, Fortran order, every second element, reversed,
-    big-endian."""
+    """Yield the array in different memory layouts.
+
+    These are the layout of the argument, Fortran order, gaps between elements, reversed axes, the first axis stored as
+    the last, and, for numpy's own numbers, big-endian.
+    """
     yield array
     yield np.array(array, order="F")
     every_second, reversed_index = (tuple(slice(None, None, step) for _ in array.shape) + (...,) for step in (2, -1))

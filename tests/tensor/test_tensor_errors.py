@@ -20,11 +20,12 @@ from onnxwire import GraphProto, ModelProto, TensorProto
 from onnxwire.errors import TensorError
 
 DATA_TYPES = stored_tensors.DATA_TYPES
-HUGE_DIM = 10**18
+HUGE_DIM = 10**18  # elements
 EXTERNAL = onnx.TensorProto.EXTERNAL
 
 
 def external_entries(**pairs):
+    """Return the entries of external_data for keys and values."""
     return [{"key": key, "value": str(value)} for key, value in pairs.items()]
 
 
@@ -307,7 +308,7 @@ def peak_bytes(function, *arguments):
     ids=["big", "square", "most", "2^62", "none", "deep"],
 )
 def test_dims_without_data_allocate_no_large_memory(name, dims):
-    for data in (b"", wire.span(9, b"ab"), wire.number(14, 1)):
+    for data in (b"", wire.span(9, b"ab"), wire.number(14, 1)):  # nothing, raw_data, data_location EXTERNAL
         tensor = TensorProto.FromString(stored_tensors.TensorParts(DATA_TYPES[name], dims, []).message(data))
         call_every_method(tensor)
         assert peak_bytes(call_every_method, tensor) < 1 << 18
@@ -353,6 +354,7 @@ def nearly_consistent_tensors(draw):
 
 
 def official_array(data):
+    """Return the array that the official reader makes of an encoded tensor, or None if it raises."""
     try:
         return onnx.numpy_helper.to_array(onnx.TensorProto.FromString(data))
     except Exception:

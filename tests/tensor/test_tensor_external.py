@@ -24,15 +24,16 @@ from onnxwire import ModelProto, TensorProto
 DATA_TYPES = stored_tensors.DATA_TYPES
 NUMERIC_TYPES = {name: value for name, value in DATA_TYPES.items() if name != "STRING"}
 EVERY_TYPE = pytest.mark.parametrize("data_type", NUMERIC_TYPES.values(), ids=NUMERIC_TYPES)
-BOTH_MMAP_MODES = pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "read"])
+BOTH_MMAP_MODES = pytest.mark.parametrize("is_mapped", [True, False], ids=["mapped", "read"])
 
 
 def address(array):
+    """Return the address of an array's first byte."""
     return array.__array_interface__["data"][0]
 
 
 def save_model(folder, *tensors, name="m.onnx"):
-    """Save a model with these initializers, each a name, a Stored and the records of its location; return the path."""
+    """Save a model with initializers, each a name, TensorParts and the records of its location. Return the path."""
     graph = b"".join(wire.span(5, tensor.message(location, key)) for key, tensor, location in tensors)
     path = os.path.join(folder, name)
     with open(path, "wb") as file:
@@ -41,6 +42,7 @@ def save_model(folder, *tensors, name="m.onnx"):
 
 
 def float_tensor(n):
+    """Return the TensorParts of the float32 numbers 0 to n - 1."""
     return stored_tensors.TensorParts(
         DATA_TYPES["FLOAT"], [n], [int(bits) for bits in np.arange(n, dtype="<f4").view("<u4")]
     )
@@ -65,7 +67,7 @@ def path_of_two_tensors(tmp_path):
 @EVERY_TYPE
 @examples(15)
 @given(data=st.data(), offset=st.integers(0, 9))
-def test_the_array_is_the_official_one(mapped, data_type, tmp_path, data, offset):
+def test_the_array_is_the_official_one(is_mapped, data_type, tmp_path, data, offset):
     tensor = data.draw(stored_tensors.tensor_parts(data_type))
     folder = tempfile.mkdtemp(dir=tmp_path)
     with open(os.path.join(folder, "w.bin"), "wb") as file:
@@ -76,7 +78,7 @@ def test_the_array_is_the_official_one(mapped, data_type, tmp_path, data, offset
     if tensor.raw:  # the official reader treats length 0 as absent
         official = onnx.load(path, load_external_data=False).graph.initializer[0]
         stored_tensors.assert_same_array(onnx.numpy_helper.to_array(official, folder), expected)
-    with onnxwire.load(path, mmap=mapped) as model:
+    with onnxwire.load(path, mmap=is_mapped) as model:
         our_tensor = model.graph.initializer[0]
         for array in (our_tensor.numpy(), np.asarray(our_tensor), our_tensor.numpy(copy=True), our_tensor.read(...)):
             stored_tensors.assert_same_array(array, expected)
@@ -114,11 +116,11 @@ def test_without_offset_and_length_the_tensor_is_the_complete_file(tmp_path):
 
 
 @BOTH_MMAP_MODES
-def test_writing_to_an_array_does_not_change_the_file(path_of_two_tensors, mapped):
+def test_writing_to_an_array_does_not_change_the_file(path_of_two_tensors, is_mapped):
     folder = os.path.dirname(path_of_two_tensors)
     with open(os.path.join(folder, "w.bin"), "rb") as file:
         bytes_before = file.read()
-    with onnxwire.load(path_of_two_tensors, mmap=mapped) as model:
+    with onnxwire.load(path_of_two_tensors, mmap=is_mapped) as model:
         tensor = model.graph.initializer[0]
         for array in (tensor.numpy(writable=True), tensor.numpy(copy=True), np.array(tensor), tensor.read(...)):
             array[:] = -1
@@ -172,11 +174,11 @@ def test_a_tensor_that_is_made_external_by_an_edit_is_read_from_the_file(path_of
 
 
 @BOTH_MMAP_MODES
-def test_external_root_replaces_the_models_folder(path_of_two_tensors, tmp_path, mapped):
+def test_external_root_replaces_the_models_folder(path_of_two_tensors, tmp_path, is_mapped):
     other_folder = tmp_path / "other" / "deep"
     other_folder.mkdir(parents=True)
     os.rename(tmp_path / "w.bin", other_folder / "w.bin")
-    with onnxwire.load(path_of_two_tensors, external_root=other_folder, mmap=mapped) as model:
+    with onnxwire.load(path_of_two_tensors, external_root=other_folder, mmap=is_mapped) as model:
         stored_tensors.assert_same_array(model.graph.initializer[0].numpy(), float_tensor(1000).array())
     with open(path_of_two_tensors, "rb") as file:
         data = file.read()
@@ -184,13 +186,13 @@ def test_external_root_replaces_the_models_folder(path_of_two_tensors, tmp_path,
         stored_tensors.assert_same_array(model.graph.initializer[1].numpy(), float_tensor(500).array())
 
 
-@pytest.mark.parametrize("as_callable", [True, False])
+@pytest.mark.parametrize("is_callable", [True, False])
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, np.frombuffer])
-def test_buffers_of_the_caller_have_precedence_over_files(path_of_two_tensors, kind, as_callable):
+def test_buffers_of_the_caller_have_precedence_over_files(path_of_two_tensors, kind, is_callable):
     data = bytes(4) + np.full(1000, 7, "<f4").tobytes()
     buffer = np.frombuffer(data, np.uint8) if kind is np.frombuffer else kind(data)
     files = {"w.bin": buffer}
-    with onnxwire.load(path_of_two_tensors, external_data=files.get if as_callable else files) as model:
+    with onnxwire.load(path_of_two_tensors, external_data=files.get if is_callable else files) as model:
         array = model.graph.initializer[0].numpy()
         assert array.tolist() == [7] * 1000
         assert np.shares_memory(array, np.frombuffer(buffer, np.uint8))
@@ -276,7 +278,7 @@ def test_reading_a_truncated_file_raises(path_of_two_tensors, read):
 
 @BOTH_MMAP_MODES
 @pytest.mark.parametrize(
-    "offset, length, figures",
+    "offset, length, expected_numbers",
     [
         (0, 39, {"40", "39"}),
         (0, 41, {"40", "41"}),
@@ -289,7 +291,7 @@ def test_reading_a_truncated_file_raises(path_of_two_tensors, read):
         (-1, 40, {"-1"}),
     ],
 )
-def test_a_range_past_the_end_raises(tmp_path, mapped, offset, length, figures):
+def test_a_range_past_the_end_raises(tmp_path, is_mapped, offset, length, expected_numbers):
     location = stored_tensors.external("w.bin", offset, length)
     (tmp_path / "w.bin").write_bytes(bytes(100))
     path = save_model(
@@ -297,12 +299,12 @@ def test_a_range_past_the_end_raises(tmp_path, mapped, offset, length, figures):
         ("first", float_tensor(10), stored_tensors.external("w.bin", 0, 40)),
         ("w0", float_tensor(10), location),
     )
-    with onnxwire.load(path, mmap=mapped) as model:
+    with onnxwire.load(path, mmap=is_mapped) as model:
         for read in (lambda tensor: tensor.numpy(), lambda tensor: tensor.read(0), lambda tensor: tensor.raw_view):
             with pytest.raises(onnxwire.TensorError) as error_info:
                 read(model.graph.initializer[1])
             assert (error_info.value.tensor, error_info.value.path) == ("w0", "graph.initializer[1]")
-            assert figures <= stored_tensors.numbers_in(str(error_info.value))
+            assert expected_numbers <= stored_tensors.numbers_in(str(error_info.value))
             assert path in str(error_info.value)
 
 
@@ -359,17 +361,21 @@ def dense_tensors(draw):
 
 
 def sparse_tensors():
+    """Draw the bytes of a sparse tensor: values, indices and dims."""
     tensor = dense_tensors()
     return st.tuples(tensor, tensor).map(lambda pair: wire.span(1, pair[0]) + wire.span(2, pair[1]) + wire.number(3, 9))
 
 
 def spans(number, parts):
-    """Draw a few records of a repeated field."""
+    """Draw up to two records of a repeated field; parts: a strategy for the bytes of one element."""
     return st.lists(parts.map(lambda part: wire.span(number, part)), max_size=2).map(b"".join)
 
 
 def attributes(depth):
-    """Draw attributes, each with one of the fields that have tensors, directly or in graphs."""
+    """Draw an attribute with one of the fields that have tensors, directly or in graphs.
+
+    The field numbers are 5 t, 10 tensors, 22 sparse_tensor, 23 sparse_tensors, 6 g and 11 graphs.
+    """
     kinds = [
         dense_tensors().map(lambda part: wire.span(5, part)),
         spans(10, dense_tensors()),
@@ -382,16 +388,21 @@ def attributes(depth):
 
 
 def nodes(depth):
+    """Draw a node with up to two attributes."""
     return spans(5, attributes(depth))
 
 
 def graphs(depth=2):
+    """Draw a graph with nodes (field 1), initializers (5) and sparse initializers (15). depth: levels of subgraphs."""
     parts = [spans(1, nodes(depth)), spans(5, dense_tensors()), spans(15, sparse_tensors())]
     return st.permutations([0, 1, 2]).flatmap(lambda order: st.tuples(*(parts[i] for i in order))).map(b"".join)
 
 
 def models():
-    """Draw a model with tensors at any possible position; its graph may be encoded in two records, which are merged."""
+    """Draw a model with tensors at any possible position; its graph may be encoded in two records, which are merged.
+
+    The field numbers are 7 graph, 20 training_info, 25 functions and 1 ir_version.
+    """
     training = st.tuples(graphs(1), graphs(1)).map(lambda pair: wire.span(1, pair[0]) + wire.span(2, pair[1]))
     function = st.tuples(spans(7, nodes(1)), spans(11, attributes(1))).map(b"".join)
     parts = [spans(7, graphs()), spans(20, training), spans(25, function), st.just(wire.number(1, 10))]

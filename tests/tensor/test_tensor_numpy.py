@@ -1,4 +1,4 @@
-"""Arrays of tensors: every type in every storage, parts, strings and segments, compared with the official arrays."""
+"""Arrays of tensors, compared with the official arrays: every type and storage, indices, strings and segments."""
 
 from __future__ import annotations
 
@@ -124,6 +124,7 @@ def test_dims_may_be_changed():
     assert tensor.numpy().tolist() == [[0, 1], [2, 3], [4, 5]]
 
 
+# The high bits of each last byte are padding.
 @pytest.mark.parametrize(
     "name, data, expected",
     [
@@ -180,6 +181,7 @@ def test_numpy_converts_a_tensor_as_it_converts_its_array(data_type, data):
 
 
 def test_numpy_makes_no_copy_if_copies_are_forbidden():
+    # The last storage is raw_data, the first one the packed int32_data.
     raw_tensor, typed_tensor = parse_each_storage(
         stored_tensors.TensorParts(stored_tensors.DATA_TYPES["INT32"], [3], [1, 2, 3])
     )[::-2]

@@ -21,6 +21,7 @@ NARROW_TYPES = [name for name, bits in BITS.items() if bits < 8]
 
 
 def sample_tensor(name, dims=(3, 5)):
+    """Return the TensorParts of a data type, with different bits in each element (0 or 1 for BOOL)."""
     data_type = stored_tensors.DATA_TYPES[name]
     mask = 1 if name == "BOOL" else (1 << min(stored_tensors.BITS[data_type], 64)) - 1
     n = int(np.prod(dims))
@@ -38,6 +39,7 @@ def path(tmp_path):
 
 
 def address(array):
+    """Return the address of an array's first byte."""
     return array.__array_interface__["data"][0]
 
 

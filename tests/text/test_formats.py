@@ -197,8 +197,8 @@ def test_more_numbers_than_a_batch_are_all_read(format, difference_from_batch, s
 @EACH_FORMAT
 def test_a_text_may_be_a_str_bytes_or_a_file(format, tmp_path):
     expected = format.parser_tests.official_reading(EVERYTHING.official, format.sample)
-    for kind in text_in_every_type(format.sample):
-        assert format.parser_tests.reading(EVERYTHING, kind) == expected
+    for text in text_in_every_type(format.sample):
+        assert format.parser_tests.reading(EVERYTHING, text) == expected
     path = tmp_path / "sample"
     path.write_text(format.sample, encoding="utf-8")
     for mode, encoding in (("rb", None), ("r", "utf-8")):

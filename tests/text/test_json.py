@@ -28,6 +28,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 def check(pair_of_classes, data):
+    """Assert that an encoded message is printed as by the official runtime."""
     our_class, official_class = pair_of_classes
     official_message = official_class.FromString(data)
     if has_invalid_utf8(official_message):
@@ -112,7 +113,7 @@ def test_printing_200_megabytes_needs_less_than_2_megabytes_of_memory(tmp_path):
 @pytest.mark.parametrize(("name", "path"), [("one_string", "one_string"), ("many_string", "many_string[1]")])
 def test_a_string_that_is_not_utf_8_is_named_with_its_path(name, path, length):
     number = field_number(EVERYTHING.ours, name)
-    string_start = wire.span(number, b"sound") + wire.tag(number, wire.LEN) + wire.varint(length)
+    string_start = wire.span(number, b"valid") + wire.tag(number, wire.LEN) + wire.varint(length)
     child_start = wire.tag(field_number(EVERYTHING.ours, "child"), wire.LEN) + wire.varint(len(string_start) + length)
     message = EVERYTHING.ours.FromString(child_start + string_start + b"x" * (length - 1) + b"\xff")
     with pytest.raises(onnxwire.DecodeError, match="not valid UTF-8, which JSON can't represent") as error_info:
@@ -156,6 +157,7 @@ def test_messages_nested_too_deeply_for_protobuf_are_rejected():
 
 
 def run_dump(*arguments):
+    """Run `onnxwire dump --json` with these arguments."""
     return forked_commands.run("dump", *arguments, "--json", text=True)
 
 

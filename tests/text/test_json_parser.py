@@ -26,7 +26,6 @@ import onnxwire
 from onnxwire.text import text_source
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
-SPARSE, HOLDER, NOTHING = (PAIRS[f"test.{name}"] for name in ("Sparse", "Holder", "Nothing"))
 
 
 def convert_value(value, field, *arguments, convert=json_format._ConvertScalarFieldValue, **options):
@@ -86,7 +85,7 @@ def test_printed_messages_are_read_back(name, data):
         assert onnxwire.to_json(onnxwire.from_json(text, our_class), indent=indent) == text
 
 
-def test_bundled_files_read_back():
+def test_bundled_files_are_read_back():
     for file in FILES:
         our_class, official_class = classes_of(file)
         message = onnxwire.from_json(onnxwire.to_json(our_class.FromString(read(file))), our_class)
@@ -95,6 +94,7 @@ def test_bundled_files_read_back():
 
 # --- the language
 
+# Values of number, bool and enum fields, valid and invalid.
 NUMBERS = r"""
 0 1 -1 -0 017 +5 1e3 1E-3 1.0 1.5 -0.0 2147483647 2147483648 -2147483648 -2147483649 4294967295 4294967296
 9223372036854775807 9223372036854775808 -9223372036854775808 -9223372036854775809 18446744073709551615
@@ -105,6 +105,7 @@ false null True "1" "-1" "1.0" "1_0" "1e3" "1e400" "0x1" "01" "+1" "٣" "NaN" "n
 """.replace("\n", " ").split()  # fmt: skip
 NUMBERS += ['" 1"', '"1 "', '"\\t1\\n"', '"1\u00a0"', "9" * 50, "9" * 400, "9" * 5000, '"' + "9" * 5000 + '"']
 NUMBERS += ["0." + "1" * 99, '"0.' + "1" * 99 + '"', "- 1", "1 2", '"1" "2"', "1\x0c", "1\u00a0"]
+# Values of string and bytes fields, valid and invalid.
 STRINGS = [
     '""', '"a"', '"ab"', '"abc"', '"abcd"', '"aGk="', '"aGk"', '"aA"', '"ab-_"', '"ab+/"', r'"ab\/\/"', '"a=b="',
     '"=="', '"YQ==YQ=="', r'"YWJj\nYWJj"', '"!!!!"', '"a!b!"', '"!a"', '"YW JjZGVmZ2hpamtsbW5vcA=="',
@@ -117,6 +118,7 @@ STRINGS = [
     '"' + r"\ud83d\udc00" * 99 + '"', '"' + r"\ude00" * 99 + '"', '"' + "\\\\" * 99, '"' + "YWJj" * 99 + '"',
     '"' + "YWJj" * 99 + 'YQ"', '"' + "YWJj" * 50 + "\\n" + "YWJj" * 50 + '"', '"' + "YWJj" * 99 + 'Y"',
 ]  # fmt: skip
+# Texts of test.Everything, valid and invalid, separated by | or a line end.
 TEXTS = r"""
 {}| { } |[]|""|null|true|5|"a"|[1]|["one_int32"]|[{}]|{|}|[|]|{}{}|{},|{} {}|{}x|x{}| |{"oneInt32"}|{"oneInt32":}|{:1}
 {"oneInt32":1}|{"one_int32":1}|{"oneInt32" : 1 }|{"oneInt32":1,}|{,"oneInt32":1}|{"oneInt32":1,,"oneInt64":2}
@@ -155,8 +157,9 @@ TEXTS += [
 
 
 def json_name_of(name):
-    first, *arguments = name.split("_")
-    return first + "".join(map(str.title, arguments))
+    """Return the JSON name of a field."""
+    first_word, *other_words = name.split("_")
+    return first_word + "".join(map(str.title, other_words))
 
 
 def texts_of_field(values, field):
@@ -198,6 +201,7 @@ def test_both_names_of_a_field_are_accepted():
 
 
 def random_value(rng, field, depth):
+    """Draw JSON of one value of a field, valid or nearly valid. depth: maximum levels of nested messages."""
     if rng.random() < 0.05:
         return rng.choice(["null", "[]", '""', "{}", "1", '"x"', "[null]", '["i"]', "[[]]", "true", '{"a":1}'])
     if field.message_type is not None:
@@ -250,7 +254,7 @@ SNIPPETS = (
 @given(values=st.lists(FLOATS, max_size=200))
 @example(values=[sign * 2.0**n for n in range(-149, 128) for sign in (1, -1)])
 @example(values=[3.4028234663852886e38])
-def test_floats_read_back(values):
+def test_floats_are_read_back(values):
     tensor = TENSOR.official(float_data=values, double_data=values)
     # The official runtime rejects its own output for the largest float.
     assert check(TENSOR, json_format.MessageToJson(tensor)) or 3.4028234663852886e38 in map(abs, values)
@@ -316,11 +320,11 @@ def test_arrays_of_strings_are_those_of_the_official_runtime(read_in_pieces, kin
 def test_invalid_utf_8_is_rejected_with_its_position(read_in_pieces):
     for data in (b'{"oneInt32": 1,\n"\xff', b'{\n"\xe2\x82', b'{\n"\xed\xa0\x80"'):
         assert official_reading(EVERYTHING.official, data) is None
-        for kind in (data, io.BytesIO(data), SlowFile(data)):
+        for source in (data, io.BytesIO(data), SlowFile(data)):
             with pytest.raises(
                 onnxwire.DecodeError, match=r"line 2, column 2: the byte 0x\w\w is not valid utf-8 here"
             ):
-                onnxwire.from_json(kind, EVERYTHING.ours)
+                onnxwire.from_json(source, EVERYTHING.ours)
 
 
 def test_numbers_of_enums_are_not_truncated_to_32_bits():
@@ -446,10 +450,10 @@ FAULTS = {
 
 @pytest.mark.parametrize("text", FAULTS)
 def test_errors_name_position_field_and_expected_value(text, read_in_pieces):
-    for kind in (text, text.encode(), io.StringIO(text)):
+    for source in (text, text.encode(), io.StringIO(text)):
         with pytest.raises(onnxwire.DecodeError) as error_info:
-            onnxwire.from_json(kind)
-        assert str(error_info.value) == f"<{type(kind).__name__}>: {FAULTS[text]}"
+            onnxwire.from_json(source)
+        assert str(error_info.value) == f"<{type(source).__name__}>: {FAULTS[text]}"
     assert official_reading(onnx.ModelProto, text) is None
 
 

@@ -57,10 +57,12 @@ class CountingSink:
 
 
 def field_number(cls, name):
+    """Return the number of a field of a message class."""
     return cls.DESCRIPTOR.fields_by_name[name].number
 
 
 def check(pair_of_classes, data):
+    """Assert that an encoded message is printed as by the official runtime."""
     our_class, official_class = pair_of_classes
     assert onnxwire.to_text(our_class.FromString(data)) == text_format.MessageToString(official_class.FromString(data))
 
@@ -308,17 +310,17 @@ def test_unknown_fields_have_the_official_numbers(name, data):
 
 
 def run_protoc(name, data, folder):
-    """Return the output of protoc."""
+    """Return the output of `protoc --decode` for an encoded message. folder: for a temporary file."""
     files, protos = descriptor_pb2.FileDescriptorSet(), []
 
-    def add(file):
+    def add_file(file):
         for dependency in file.dependencies:
-            add(dependency)
+            add_file(dependency)
         if file.name not in protos:
             protos.append(file.name)
             file.CopyToProto(files.file.add())
 
-    add(PAIRS[name].official.DESCRIPTOR.file)
+    add_file(PAIRS[name].official.DESCRIPTOR.file)
     for message in files.file[-1].message_type:
         # protoc requires the members of a oneof to be adjacent.
         fields = [descriptor_pb2.FieldDescriptorProto.FromString(field.SerializeToString()) for field in message.field]
@@ -332,12 +334,14 @@ def run_protoc(name, data, folder):
 
 
 def nest_in_spans(depth, data):
+    """Nest bytes in unknown fields of a number of levels, each with another field after the nested one."""
     for _ in range(depth):
         data = wire.span(1000, data + wire.number(1, 1))
     return data
 
 
 def nest_in_groups(depth, data):
+    """Nest bytes in unknown groups of a number of levels."""
     for _ in range(depth):
         data = wire.group(1000, data)
     return data
@@ -357,6 +361,7 @@ UNKNOWN_FIELDS = {
     "long bytes": wire.span(UNKNOWN_NUMBER, b"x\xff" * printed_fields.SMALL_BYTES),
     "message": wire.span(UNKNOWN_NUMBER, wire.number(1, 5) + wire.span(2, b"") + wire.span(3, b"\x0f")),
     "group": wire.group(UNKNOWN_NUMBER, wire.number(1, 1) + wire.group(2) + wire.span(3, wire.number(4, 4))),
+    # Field 2 of a model, producer_name, is a string.
     "other wire type": wire.number(2, 5) + wire.tag(2, wire.FIXED32) + b"abcd" + wire.group(2),
     **{f"{n} spans": nest_in_spans(n, b"") for n in (9, 10, 11, 12)},
     **{f"{n} groups": nest_in_groups(n, wire.span(1, wire.number(2, 2))) for n in (9, 10, 11, 60)},
@@ -403,6 +408,7 @@ def test_numbers_are_printed_as_protoc_prints_them(tmp_path):
 
 
 def run_dump(*arguments):
+    """Run `onnxwire dump` with these arguments."""
     return forked_commands.run("dump", *arguments, text=True)
 
 
@@ -450,11 +456,11 @@ def test_importing_onnxwire_does_not_import_the_text_forms():
         "import sys; before = set(sys.modules); import onnxwire; print(sorted(set(sys.modules) - before)); "
         "onnxwire.to_text; onnxwire.to_json; print('onnxwire.text.json_writer' in sys.modules)"
     )
-    process = subprocess.run(
+    printed_lines = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.splitlines()
     for name in itertools.chain(
         ("onnxwire.text.text_writer", "onnxwire.text.json_writer"), ("json", "re", "base64", "typing")
     ):
-        assert f"'{name}'" not in process[0]
-    assert process[1] == "True"
+        assert f"'{name}'" not in printed_lines[0]
+    assert printed_lines[1] == "True"

@@ -26,7 +26,6 @@ import onnxwire
 from onnxwire.text import text_source
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
-SPARSE = PAIRS["test.Sparse"]
 
 # Python warns about invalid escapes while either reader decodes a string.
 pytestmark = [
@@ -129,7 +128,7 @@ def test_printed_messages_are_read_back(name, data):
             assert onnxwire.to_text(onnxwire.from_text(text, our_class), as_protoc=as_protoc) == text
 
 
-def test_bundled_files_read_back():
+def test_bundled_files_are_read_back():
     for file in FILES:
         our_class, official_class = classes_of(file)
         message = onnxwire.from_text(onnxwire.to_text(our_class.FromString(read(file))), our_class)
@@ -138,6 +137,7 @@ def test_bundled_files_read_back():
 
 # --- the language
 
+# Values of number, bool and enum fields, valid and invalid.
 NUMBERS = """
 0 1 -1 7 +5 017 -017 +017 08 00 -0 1_0 0_0 0x1F -0x1f 0X1 0x 0b11 0o17 2147483647 2147483648 -2147483648 -2147483649
 4294967295 4294967296 9223372036854775807 9223372036854775808 -9223372036854775808 -9223372036854775809
@@ -146,6 +146,7 @@ NUMBERS = """
 ٣ 1٣ ² true false t f True False TRUE tru RED GREEN red LOWEST DARK BRIGHT HIGHEST 2 3 70 99 x a-b "1" '1' {} [] [1]
 """.replace("\n", " ").split()
 NUMBERS += ["- 1", "1" * 5000, "0." + "1" * 500, "1 2", "1, 2"]
+# Values of string and bytes fields, valid and invalid.
 STRINGS = [
     '""', "''", '"a"', "'b'", '"\'"', "'\"'", '"a" "b"', "\"a\"'b'", '"a"\n\t"b" # c\n"c"', '"a" # "\n', '"é€𝄞"',
     "'é'", r'"\n\t\r\a\b\f\v\\\'\"\?"', r'"\q"', r'"\8"', r'"\1\12\123\1234"', r'"\377"', r'"\400"', r'"\777"',
@@ -159,6 +160,7 @@ STRINGS = [
     '"' + '\\"' * 300 + '"', '"' + "a" * 5000 + '"', '"' + "b\\n" * 2000 + '" "b"', '"' + r"\1\u0032" * 99 + '"',
     '"' + r"\u00e9" * 99 + '"',
 ]  # fmt: skip
+# Texts of test.Everything, valid and invalid, separated by | or a line end.
 TEXTS = r"""
 child {}|child: {}|child <>|child: <>|child {>|child <}|child {|child }|child|child:|child: 1|child: ""|}|>|{|{}|:
 child {}}|child{}child{}|child {} child {}|child { one_int32: 1 } one_int32: 2|children {} children {}
@@ -233,6 +235,7 @@ def test_the_same_texts_are_accepted_as_by_the_official_runtime(read_in_pieces):
 
 
 def random_number(rng, field):
+    """Draw a text of one value of a number, bool or enum field, valid or nearly valid."""
     if rng.random() < 0.2:
         return rng.choice(NUMBERS)
     if field.enum_type is not None:
@@ -291,7 +294,7 @@ def mutate_text(rng, text, snippets):
 @examples(30)
 @given(values=st.lists(FLOATS, max_size=200))
 @example(values=[sign * 2.0**n for n in range(-149, 128) for sign in (1, -1)])
-def test_floats_read_back(values):
+def test_floats_are_read_back(values):
     tensor = TENSOR.official(float_data=values, double_data=values)
     for style in STYLES:
         assert check(TENSOR, text_format.MessageToString(tensor, **style))
@@ -326,7 +329,7 @@ class SlowFile:
 
 
 def text_in_every_type(text):
-    """Yield a text in all accepted types."""
+    """Return a text in all accepted types."""
     data = text.encode()
     return [
         text,
@@ -349,11 +352,11 @@ def test_a_file_is_read_from_its_current_position():
 def test_invalid_utf_8_is_rejected_with_its_position(read_in_pieces):
     for data in (b"one_int32: 1\n# \xff", b"one_int32: 1\n# \xe2\x82", b"one_int32: 1\n# \xed\xa0\x80"):
         assert official_reading(EVERYTHING.official, data) is None
-        for kind in (data, io.BytesIO(data), SlowFile(data)):
+        for source in (data, io.BytesIO(data), SlowFile(data)):
             with pytest.raises(
                 onnxwire.DecodeError, match=r"line 2, column 3: the byte 0x\w\w is not valid utf-8 here"
             ):
-                onnxwire.from_text(kind, EVERYTHING.ours)
+                onnxwire.from_text(source, EVERYTHING.ours)
 
 
 @pytest.mark.parametrize("read_text", [onnxwire.from_text, onnxwire.from_json])
@@ -378,9 +381,11 @@ def test_the_parsers_are_imported_on_first_use():
         "import sys; before = set(sys.modules); import onnxwire; print(sorted(set(sys.modules) - before)); "
         "onnxwire.from_text; onnxwire.from_json; print('onnxwire.text.json_reader' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
-    assert "onnxwire.text" not in done[0]
-    assert done[1] == "True"
+    printed_lines = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert "onnxwire.text" not in printed_lines[0]
+    assert printed_lines[1] == "True"
 
 
 # --- intended differences from the official runtime
@@ -421,15 +426,13 @@ def test_an_escaped_question_mark_is_a_question_mark(literal, value, read_in_pie
 
 SKIPPED_VALUES = [
     "1", "'a' \"b\"", "-inf", "[]", "[1, x, 'y']", "{}",
-    "<a: {b: 1} c <> 3 {}; d [{}, <>], [], 9: 0x12>", "[{a: 1}, {}]",
+    "<a: {b: 1} c <> 3 {}; d [{}, <>], 9: 0x12>", "[{a: 1}, {}]",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("value", SKIPPED_VALUES)
 def test_a_retired_field_is_skipped_with_a_warning(value, read_in_pieces):
     text = f"graph {{ name: 'g' producer_tag: {value} node {{}} producer_tag: {value} }} domain: 'd'"
-    if "9: " in value:
-        text = text.replace("[], 9: 0x12", "")
     with pytest.warns(onnxwire.RetiredFieldWarning) as caught_warnings:
         model = onnxwire.from_text(text)
     assert model == onnxwire.from_text("graph { name: 'g' node {} } domain: 'd'")
@@ -449,8 +452,6 @@ def test_reserved_names_are_skipped_only_in_their_message():
 
 @pytest.mark.parametrize("value", [*SKIPPED_VALUES, "'" + r"\001\"" * 20_000 + "'"])
 def test_unknown_fields_are_ignored_on_demand(value, read_in_pieces):
-    if "9: " in value:
-        value = value.replace("[], ", "")
     text = f"graph {{ name: 'g' newer: {value}, node {{}} 412: {value} }} domain: 'd' newest: {value}"
     assert onnxwire.from_text(text, ignore_unknown=True) == onnxwire.from_text(
         "graph { name: 'g' node {} } domain: 'd'"
@@ -478,6 +479,7 @@ def test_ignored_values_have_the_same_nesting_limit(read_in_pieces):
 
 
 def test_unknown_fields_printed_by_dump_are_ignored():
+    # The unknown field 500 as bytes, as a number, and as a group that contains a number.
     data = onnxwire.ModelProto(domain="d").SerializeToString() + b"\xa2\x1f\x03abc\xa0\x1f\x05\xa3\x1f\x08\x01\xa4\x1f"
     text = onnxwire.to_text(onnxwire.ModelProto.FromString(data), as_protoc=True)
     assert "500" in text
@@ -525,10 +527,10 @@ FAULTS = {
 
 @pytest.mark.parametrize("text", FAULTS)
 def test_errors_name_position_field_and_expected_value(text, read_in_pieces):
-    for kind in (text, text.encode(), io.StringIO(text)):
+    for source in (text, text.encode(), io.StringIO(text)):
         with pytest.raises(onnxwire.DecodeError) as error_info:
-            onnxwire.from_text(kind)
-        assert str(error_info.value) == f"<{type(kind).__name__}>: {FAULTS[text]}"
+            onnxwire.from_text(source)
+        assert str(error_info.value) == f"<{type(source).__name__}>: {FAULTS[text]}"
     assert official_reading(onnx.ModelProto, text) is None
 
 
@@ -602,6 +604,7 @@ def test_a_long_text_without_values_needs_no_memory_for_the_text(unit, monkeypat
 # --- random texts in every notation that the format has
 
 
+# The fields of each kind of message: name and kind of the values, with * for a repeated field.
 FIELDS = {
     "model": ["graph graph", "ir_version int", "producer_name text", "opset_import opset*"],
     "opset": ["domain text", "version int"],
@@ -628,9 +631,11 @@ class Notations:
         self.random = random.Random(seed)
 
     def space(self):
+        """Draw white space or a comment, or nothing."""
         return self.random.choice(["", "", "", " ", "\n", "#c\n", " #]}>\n\t"])
 
     def value(self, kind, depth):
+        """Draw a value of a kind, with at most `depth` levels of messages."""
         if kind in VALUES:
             return self.random.choice(VALUES[kind])
         opening, closing = self.random.choice(
@@ -639,6 +644,7 @@ class Notations:
         return f"{opening}{self.space()}{self.message(kind, depth - 1)}{self.space()}{closing}"
 
     def message(self, kind, depth):
+        """Draw the fields of a message, with at most `depth` levels of messages."""
         text = ""
         for _ in range(self.random.choice([0, 1, 1, 2, 3]) if depth > 0 else 0):
             name, _, field_type = self.random.choice(FIELDS[kind]).partition(" ")
