@@ -1,4 +1,4 @@
-"""Makes the `onnx` package use the message classes of onnxwire instead of protobuf's."""
+"""Make the `onnx` package use the message classes of onnxwire instead of protobuf's."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

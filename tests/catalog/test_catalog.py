@@ -21,7 +21,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxwire
 from onnxwire import catalog
-from onnxwire.arrow.many import array_of
+from onnxwire.arrow.many import make_array
 from onnxwire.catalog import engines, workers
 from onnxwire.catalog.dataset import Dataset
 from onnxwire.catalog.files import files_of
@@ -603,7 +603,7 @@ def test_options_of_the_command_are_arguments_of_build(zoo, tmp_path, monkeypatc
     ids=str,
 )
 def test_arrays_equal_those_that_pyarrow_makes(element_type, values) -> None:
-    array = array_of(values, element_type)
+    array = make_array(values, element_type)
     array.validate(full=True)
     assert array.equals(pa.array(values, pa.type_for_alias(element_type)))
 

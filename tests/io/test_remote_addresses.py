@@ -40,16 +40,16 @@ def error_texts(call) -> list[str]:
         try:
             message = call()
         except ow.Error as error:
-            texts, pending = [], [error]
-            while pending:
-                exception = pending.pop()
+            texts, pending_exceptions = [], [error]
+            while pending_exceptions:
+                exception = pending_exceptions.pop()
                 texts += [
                     str(exception),
                     repr(exception),
                     repr(exception.args),
                     repr(getattr(exception, "filename", None)),
                 ]
-                pending += [
+                pending_exceptions += [
                     cause
                     for cause in (
                         exception.__cause__,

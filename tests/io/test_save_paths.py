@@ -74,16 +74,16 @@ def test_padding_does_not_protect_a_file(tmp_path):
     assert value_of(path) == 2
 
 
-def test_a_file_created_after_the_check_is_kept(tmp_path):
+def test_a_file_created_after_the_check_is_not_replaced(tmp_path):
     path = save_model(tmp_path, 1, {"external": "w.data"})
 
-    def progress(*_):
+    def create_file(*_):
         if (tmp_path / "w.data").read_bytes() != b"precious":
             (tmp_path / "w.data").unlink()
             (tmp_path / "w.data").write_bytes(b"precious")
 
     with pytest.raises(onnxwire.SaveError, match="overwrite=True"):
-        onnxwire.save(make_model(2), path, external="w.data", progress=progress)
+        onnxwire.save(make_model(2), path, external="w.data", progress=create_file)
     assert (tmp_path / "w.data").read_bytes() == b"precious"
     assert sorted(tree(tmp_path)) == ["m.onnx", "w.data"]
 

@@ -18,11 +18,13 @@ STATUSES = (301, 302, 303, 307, 308)
 
 @pytest.fixture
 def servers():
+    """Start a server of a model and its external data, and a second server with the same files."""
     with two_servers() as pair_of_servers:
         yield pair_of_servers
 
 
 def read_weight(source, **options) -> np.ndarray:
+    """Load an untrusted model, and return a copy of its first weight."""
     with ow.load(source, untrusted=True, **options) as message:
         return message.graph.initializer[0].numpy().copy()
 
@@ -71,7 +73,7 @@ def test_a_redirect_back_from_an_allowed_host_is_refused(servers) -> None:
         read_weight(f"{model_server.url}/d/m.onnx", allow_hosts=[second_server.host])
 
 
-def test_external_data_that_is_opened_later_is_opened_in_the_same_mode(servers, tmp_path: Path) -> None:
+def test_external_data_of_an_untrusted_model_that_is_opened_later_is_untrusted_too(servers, tmp_path: Path) -> None:
     model_server, second_server = servers
     with ow.load(f"{model_server.url}/d/m.onnx", untrusted=True) as message:
         model_server.state.redirects["/d/w.data"] = 302, f"{second_server.url}/d/w.data"
@@ -96,21 +98,21 @@ def test_external_data_that_is_opened_later_is_opened_in_the_same_mode(servers, 
     assert os.listdir(tmp_path) == []
 
 
-def test_the_environment_sets_the_mode_and_nothing_resets_it(servers, monkeypatch) -> None:
+def test_the_environment_makes_all_models_untrusted_and_no_argument_overrides_it(servers, monkeypatch) -> None:
     model_server, second_server = servers
     model_server.state.redirects["/d/m.onnx"] = 302, f"{second_server.url}/d/m.onnx"
     for value in ("0", ""):
         monkeypatch.setenv("ONNXWIRE_UNTRUSTED", value)
         ow.load(f"{model_server.url}/d/m.onnx").close()
     second_server.state.requests.clear()
-    for value in ("1", "true", "no"):  # any value except 0 turns the mode on, including misspelt ones
+    for value in ("1", "true", "no"):  # any value except 0 makes models untrusted, including misspelt ones
         monkeypatch.setenv("ONNXWIRE_UNTRUSTED", value)
         with pytest.raises(ow.SourceError, match="not followed for untrusted models"):
             ow.load(f"{model_server.url}/d/m.onnx", untrusted=False)
     assert not second_server.state.requests
 
 
-def test_check_opens_its_source_in_the_same_mode(servers) -> None:
+def test_check_of_an_untrusted_source_follows_no_redirect(servers) -> None:
     model_server, second_server = servers
     model_server.state.redirects["/d/m.onnx"] = 302, f"{second_server.url}/d/m.onnx"
     with pytest.raises(ow.SourceError, match="not followed for untrusted models"):
@@ -208,7 +210,7 @@ def test_endpoints_whose_redirects_would_be_followed_are_refused(servers, monkey
     ow.load(address, storage_options=keys).close()
 
 
-def test_local_sources_are_read_as_without_the_mode(tmp_path: Path) -> None:
+def test_untrusted_local_sources_are_read(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(model_bytes())
     (tmp_path / "w.data").write_bytes(VALUES.tobytes())

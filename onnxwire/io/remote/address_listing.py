@@ -71,15 +71,17 @@ async def _find_or_error(
     source: str, options: Options, semaphore: asyncio.Semaphore
 ) -> list[tuple[str, Version]] | SourceError:
     try:
-        return await _find_one(source, options, semaphore)
+        return await _find_source(source, options, semaphore)
     except SourceError as error:
         return error
 
 
-async def _find_one(source: str, options: Options, semaphore: asyncio.Semaphore) -> list[tuple[str, Version]]:
+async def _find_source(source: str, options: Options, semaphore: asyncio.Semaphore) -> list[tuple[str, Version]]:
+    """Return the (address, version) pairs of the files that an address names. Raises SourceError."""
     is_web = source.partition("://")[0].lower() in WEB_SCHEMES
     path, question_mark, query = source.partition("?") if is_web else (source, "", "")
     names = path.split("/")
+    # The number of parts before the first pattern; the first three are the scheme, an empty part and the host.
     n_fixed = next((i for i, name in enumerate(names) if i > 2 and re.search(r"[*?[]", name)), None)
     if n_fixed is not None:
         return await _list("/".join(names[:n_fixed]) + question_mark + query, names[n_fixed:], options)
@@ -109,6 +111,7 @@ def _is_repository(source: str) -> bool:
 async def _version_or_error(
     address: Address, options: Options, semaphore: asyncio.Semaphore, model: Address | None = None
 ) -> Version | SourceError:
+    """Return the version of a file, or the error of its request. model: as an element of `versions_of`'s models."""
     async with semaphore:
         try:
             if model is None:
@@ -126,6 +129,7 @@ async def _version_or_error(
 
 
 async def _read_version(address: Address, options: Options, hosts: Hosts | None, *, is_model: bool = True) -> Version:
+    """Request the version of a file. Raises SourceError and the errors of the library."""
     # One byte is requested, because servers reject HEAD for an address that is signed for GET.
     reader = reader_of(open_store(address, options), address, hosts, is_model=is_model)
     try:

@@ -37,6 +37,7 @@ _CHECKSUM_BYTES = 4
 # O_NONBLOCK: do not wait if the name is a pipe.
 _READ_FLAGS = os.O_RDONLY | NO_FOLLOW | OPEN_FLAGS | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _WRITE_FLAGS = _READ_FLAGS & ~os.O_RDONLY | os.O_RDWR | os.O_CREAT
+# Errors of a full disk or too many open files, after which nothing is cached.
 _NO_RESOURCE_ERRORS = (
     (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE) if hasattr(errno, "EDQUOT") else (errno.ENOSPC,)
 )
@@ -78,7 +79,7 @@ class RangeCache:
         return data[start - first_page * _PAGE_BYTES : end - first_page * _PAGE_BYTES]
 
     def put(self, start: int, data: Buffer) -> None:
-        """Store the complete pages of a range that begins at `start`. No-op if the disk is full."""
+        """Store the complete pages of a range that begins at `start`. Errors, such as a full disk, are ignored."""
         view = memoryview(data)
         n_skipped = -start % _PAGE_BYTES
         stop = start + len(view)
@@ -130,6 +131,7 @@ def open_cache(folder: str, identity: str, version: Version) -> RangeCache | Non
 
 
 def _max_cache_bytes() -> int:
+    """Return the maximum size of the cache in bytes. Raises SourceError for an invalid ONNXWIRE_CACHE_SIZE."""
     text = os.environ.get("ONNXWIRE_CACHE_SIZE") or str(_DEFAULT_MAX_BYTES)
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
         reason = "ONNXWIRE_CACHE_SIZE must be a number of bytes, such as 34359738368"

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from onnxwire.io.remote.stores import Reader
     from onnxwire.io.remote.version import Version
 
-CHUNK_BYTES = 1 << 23  # of one request: round trips dominate smaller requests, and larger ones are expensive to retry
-_MAX_GAP_BYTES = (
-    1 << 15
-)  # between two ranges of one request: reading a gap of this size takes as long as a second request
-_OPEN_BYTES = 1 << 16  # of the beginning of a file, which are read to open it
+# The maximum size of a request. Round trips dominate smaller requests, and larger ones are expensive to retry.
+CHUNK_BYTES = 1 << 23
+# The maximum gap between two ranges of one request. Reading such a gap takes as long as a second request.
+_MAX_GAP_BYTES = 1 << 15
+_OPEN_BYTES = 1 << 16  # read from the beginning of a file to open it
 _SMALL_FILE_BYTES = 1 << 25  # a file up to this size is read completely if its first bytes do not suffice
 _MAX_BYTES_WITHOUT_RANGES = 1 << 28  # of a file that is read completely because its server does not support ranges
-_MIN_WINDOW_BYTES = 1 << 12  # that a walk reads from an offset
+_MIN_WINDOW_BYTES = 1 << 12  # read from the offset of a walk, at least
 MAX_CONCURRENT_REQUESTS = 16
 
 
@@ -60,7 +60,7 @@ class RemoteFile:
         self._readahead = Readahead()
         self._lock = threading.Condition()
         self._pending_ranges: list[Range] = []
-        self._has_stepped = False
+        self._has_skipped = False  # whether the walk has skipped a value since the last fetch
         self._sequence = (0, _OPEN_BYTES)  # the range that the walk reads sequentially
         self._address = address
         self._cache: RangeCache | None = None
@@ -85,12 +85,14 @@ class RemoteFile:
         return re.fullmatch('"[0-9a-f]{64}"', etag or "") is not None
 
     def _accept(self, first_bytes: Buffer, version: Version) -> None:
+        """Store the results of `_open`. Raises SourceError for a cache folder that can't be used."""
         self.first_bytes, self.version, self.size = first_bytes, version, version.size
         self._cache = self.origin.open_cache(self._address, version)
         if self._cache is not None:
             self._cache.put(0, first_bytes)
 
     async def _open(self) -> tuple[Buffer, Version]:
+        """Read the beginning of the file; the whole file if the server supports no ranges or identifies no versions."""
         self.requests += 1
         try:
             try:
@@ -165,23 +167,26 @@ class RemoteFile:
             self._lock.notify_all()
 
     def fetch_ahead(self, memory: PartialMemory, start: int, end: int, limit: int) -> None:
-        """Fetch the bytes that a walk needs now, and those that it will probably need next."""
+        """Fetch the bytes that a walk needs now, from start to end, and the bytes that it will probably need next.
+
+        limit: the end of the bytes that the walk can need.
+        """
         if self.size <= _SMALL_FILE_BYTES:
             self.fetch(memory, [(0, self.size)])
             return
         ranges = [(start, max(end, min(start + self._window(start), limit)))]
-        if self._has_stepped:
+        if self._has_skipped:
             ranges += self._readahead.guess(limit)
             window = self._readahead.window(start, limit)
             if window:
                 ranges = [(start, max(end, start + window))]
-        self._has_stepped = False
+        self._has_skipped = False
         self.fetch(memory, ranges)
 
     def _window(self, start: int) -> int:
         """Return how many bytes to read from an offset: more if the walk has read sequentially up to the offset."""
         first, end = self._sequence
-        if not self._has_stepped and first <= start <= end + _MIN_WINDOW_BYTES:
+        if not self._has_skipped and first <= start <= end + _MIN_WINDOW_BYTES:
             length = max(start - first, _MIN_WINDOW_BYTES)
             window = 7 * length if length <= _OPEN_BYTES else 2 * length
             self._sequence = (first, start + window)
@@ -191,8 +196,8 @@ class RemoteFile:
         return window
 
     def note_skipped_value(self, start: int, end: int, record: int) -> None:
-        """Record a long value that a walk skips."""
-        self._has_stepped = True
+        """Record a long value that a walk skips. Arguments: as for `Readahead.add`."""
+        self._has_skipped = True
         self._readahead.add(start, end, record)
 
     def chunks(self, start: int, end: int) -> Iterator[Buffer]:
@@ -225,6 +230,7 @@ class RemoteFile:
     # The following methods send requests.
 
     def _read(self, pieces: list[Range], put: Callable[[int, Buffer], None]) -> None:
+        """Read ranges concurrently. put: called with the offset and bytes of each range."""
         run(_read_all([(self, start, end, put) for start, end in pieces]))
 
     async def read_piece(self, start: int, end: int) -> Buffer:
@@ -304,7 +310,10 @@ def fetch_all(requests: list[tuple[RemoteFile, PartialMemory, list[Range]]]) -> 
 
 
 async def _read_all(pieces: list[tuple[RemoteFile, int, int, Callable[[int, Buffer], None]]]) -> None:
-    """Read pieces of files concurrently. The first error cancels the others."""
+    """Read ranges of files concurrently. The first error cancels all requests.
+
+    pieces: file, start, end, and the function that is called with the start and the bytes.
+    """
     # Short ranges, such as those of readahead, are all requested at once.
     is_short = sum(end - start for _, start, end, _ in pieces) <= CHUNK_BYTES
     remaining = iter(pieces)
@@ -338,5 +347,6 @@ def _merge(ranges: list[Range]) -> list[Range]:
 
 
 def _split(ranges: list[Range]) -> list[Range]:
+    """Divide ranges into ranges of at most CHUNK_BYTES."""
     step = CHUNK_BYTES
     return [(first, min(first + step, end)) for start, end in ranges for first in range(start, end, step)]

@@ -248,6 +248,7 @@ class HttpClient:
         raise AssertionError
 
     async def _send_once(self, request: Request) -> Response:
+        """Send a request without retries. Raises RequestError, with `is_transient`, and RefusedError."""
         job = _Job()
         # An upload may take long. Only the socket's timeout applies to it; this timeout applies to its response.
         timeout = self._timeout if request.content is None else None
@@ -290,12 +291,12 @@ class HttpClient:
         return answer
 
     def _run(self, job: _Job, request: Request) -> Response:
-        """Send a request and follow redirects."""
+        """Send a request and follow redirects. Raises RequestError, RefusedError, OSError and HTTPException."""
         address, hosts = request.address, request.hosts
         assert address.site is not None
         site, target = address.site, address.target
         chain_reach: int | None = None
-        is_own = True
+        is_own = True  # whether the chain of redirects has only led to the address's own server
         redirect_sites: list[Site] = []
         if request.first_redirect is not None:
             site, target, chain_reach = request.first_redirect
@@ -333,7 +334,10 @@ class HttpClient:
     def _send_request(
         self, job: _Job, request: Request, site: Site, target: str, chain_reach: int | None, is_own: bool
     ) -> tuple[_Connection, HTTPResponse]:
-        """Send one request, and read the status and headers of its response."""
+        """Send a request to a server, and read the status and headers of its response.
+
+        is_own: whether the request may contain credentials.
+        """
         while True:
             connection = self._connect(job, request.hosts, site, chain_reach)
             is_absolute = connection.uses_proxy and site.scheme == "http"
@@ -359,6 +363,7 @@ class HttpClient:
                 job.release()
 
     def _headers_of(self, request: Request, site: Site, is_own: bool) -> dict[str, str]:
+        """Return the headers to send. is_own: whether they may contain credentials."""
         headers = {"Host": site.netloc, "User-Agent": f"onnxwire/{__version__}", "Accept": "*/*"}
         headers |= {"Accept-Encoding": "identity", **request.headers}
         if request.content is not None:
@@ -386,7 +391,10 @@ class HttpClient:
     def _finish(
         self, job: _Job, request: Request, site: Site, connection: _Connection, response: HTTPResponse
     ) -> Response:
-        """Read the body of a response, and keep the connection open if the body was read completely."""
+        """Read the body of a response. Leave the connection open for reuse if the body was read completely.
+
+        Raises RequestError for an unexpected status or a compressed body.
+        """
         status = response.status
         body: bytearray | None = None
         try:
@@ -419,10 +427,11 @@ class HttpClient:
         return connection
 
     def _idle_connection(self, hosts: Hosts, site: Site, chain_reach: int | None) -> _Connection | None:
+        """Return an idle connection to a server with a sufficient reach, or None."""
         # A forked process must not use the connections of its parent.
         idle = self._idle.get((os.getpid(), site), [])
         while idle:
-            with suppress(IndexError):  # another thread took the last connection
+            with suppress(IndexError):  # another thread popped the last connection
                 connection = idle.pop()
                 if connection.reach >= hosts.min_reach(chain_reach):
                     return connection
@@ -436,6 +445,7 @@ class HttpClient:
         return self._connect_directly(job, hosts, site, chain_reach)
 
     def _connect_directly(self, job: _Job, hosts: Hosts, site: Site, chain_reach: int | None) -> _Connection:
+        """Return a connection to the first allowed address of a server that accepts one. Raises OSError."""
         error: OSError = socket.gaierror(socket.EAI_NONAME, "no address")
         for address, reach in hosts.allowed_addresses(site, chain_reach):
             connection = http.client.HTTPConnection(site.host, site.port)
@@ -473,7 +483,11 @@ class HttpClient:
         return connected
 
     def _connect_by_proxy(self, hosts: Hosts, site: Site, chain_reach: int | None, proxy: str) -> _Connection:
-        """Return a connection to a server through a proxy. The proxy resolves names, so all are treated as public."""
+        """Return a connection to a server through a proxy.
+
+        The proxy resolves names, so each name except localhost is treated as that of a public server.
+        Raises RefusedError for an address whose reach is too small.
+        """
         reach = GLOBAL
         for spelling in (site.host, _ipv4_of(site.host)):
             with suppress(ValueError):
@@ -502,6 +516,7 @@ class HttpClient:
         return _Connection(connection, reach, uses_proxy=True)
 
     def _proxy_for(self, site: Site) -> str | None:
+        """Return the proxy for requests to a server, by the options or else the system's settings; or None."""
         from urllib.request import getproxies, proxy_bypass
 
         if self._proxy is not None:
@@ -601,6 +616,7 @@ def _seconds_to_wait(text: str) -> float:
 
 
 def _connection_error(error: OSError) -> RequestError:
+    """Return the error for a failure of a connection or of TLS."""
     import ssl
 
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -629,7 +645,10 @@ def _header_text(value: object) -> str:
 
 
 def _seconds(value: object) -> float:
-    """Return a duration in seconds. value: as for obstore, a timedelta, a number, or a text such as "1m 30s"."""
+    """Return a duration in seconds. Raises ValueError for a text that contains none.
+
+    value: as for obstore, a timedelta, a number of seconds, or a text such as "1m 30s".
+    """
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, int | float):
@@ -643,6 +662,7 @@ def _seconds(value: object) -> float:
 
 
 def _unit_of(word: str) -> str:
+    """Return the key in _SECONDS_BY_UNIT for a long name of a unit. Raises ValueError for an unknown name."""
     names = {"nsec": "ns", "usec": "us", "msec": "ms", "sec": "s", "min": "m", "hr": "h", "hour": "h", "day": "d"}
     names |= {"second": "s", "minute": "m"}
     if word.removesuffix("s") not in names:

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 _MIN_PART_BYTES = 5 << 20  # this limit and _MAX_PARTS are rules of S3
 _MAX_PARTS = 10_000
-_SENT_PART_BYTES = 1 << 23
+_SENT_PART_BYTES = 1 << 23  # size of the parts into which bytes that are sent are divided
 _COPIED_PART_BYTES = 1 << 28  # longer ranges are divided, since parts are copied concurrently
 _MIN_COPIED_BYTES = 1 << 24  # if fewer bytes can be copied, the whole file is sent
-_MAX_CONCURRENT = 8
+_MAX_CONCURRENT = 8  # requests
 _CHANGED_ERROR = "the file that unchanged ranges are copied from was changed since it was opened; load it again"
 _PRESIGNED_SECONDS = 604_800  # the longest validity of a presigned request
 
@@ -85,6 +85,7 @@ def plan_parts(segments: list[tuple[Any, int]], is_source: Callable[[RemoteFile]
 
     segments: pieces and their sizes in bytes. is_source: whether the server can copy from a file.
     """
+    # First join adjacent pieces; then move bytes between parts until each part except the last has the minimum size.
     runs: list[Part] = []
     for piece, size in segments:
         source_range = _range_of(piece) if not isinstance(piece, bytes) else None
@@ -134,6 +135,7 @@ def _range_of(piece: Piece) -> CopiedPart | None:
 
 
 def _divide(part: CopiedPart) -> list[Part]:
+    """Divide a part into parts of nearly equal size, of at most _COPIED_PART_BYTES."""
     count = -(-part.size // _COPIED_PART_BYTES)
     bounds = [part.start + part.size * i // count for i in range(count + 1)]
     return [part._replace(start=start, end=end) for start, end in pairwise(bounds)]
@@ -148,9 +150,10 @@ def save_by_copies(
 ) -> bool:
     """Save the pieces of an encoding to an address in S3.
 
-    Return False if nothing was saved and the pieces must be sent.
-    The file appears when it is complete; the upload is aborted after an error, and by a second process if this one is
-    killed. Raises SaveError if a source has changed.
+    total: the size of the encoding in bytes. progress: as for `save`.
+    The file appears when it is complete; the upload is aborted after an error, and by a second process if this process
+    is killed. Returns False if nothing was saved and the pieces must be sent.
+    Raises SaveError if a source has changed, or the server reports an error.
     """
     sizes = [len(piece if isinstance(piece, bytes) else piece.payload) for piece in pieces]
 
@@ -167,9 +170,9 @@ def save_by_copies(
     target = {"Bucket": bucket.name, "Key": key_in_bucket(address)}
     try:
         with _upload(bucket, target) as upload:
-            numbers = _send(bucket, {**target, "UploadId": upload}, parts, total, progress)
+            sent_parts = _send(bucket, {**target, "UploadId": upload}, parts, total, progress)
             _check_sources(bucket, parts, address)
-            bucket.client.complete_multipart_upload(**target, UploadId=upload, MultipartUpload={"Parts": numbers})
+            bucket.client.complete_multipart_upload(**target, UploadId=upload, MultipartUpload={"Parts": sent_parts})
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))
         if code in ("PreconditionFailed", "NoSuchKey", "412"):
@@ -194,7 +197,10 @@ def _check_sources(bucket: Bucket, parts: list[Part], address: Address) -> None:
 
 @contextmanager
 def _upload(bucket: Bucket, target: dict[str, str]) -> Iterator[str]:
-    """Begin an upload and yield its id. Abort it after an exception, or if this process is killed."""
+    """Begin an upload and yield its id. Abort the upload after an exception, or if this process is killed.
+
+    target: the arguments of boto3 that name the bucket and key.
+    """
     upload = bucket.client.create_multipart_upload(**target)["UploadId"]
     guard: subprocess.Popen[str] | None = None
     try:
@@ -231,7 +237,10 @@ def _send(
     total: int,
     progress: Callable[[int, int], object] | None,
 ) -> list[dict[str, Any]]:
-    """Copy and send the parts, starting them in order. Return their numbers and ETags."""
+    """Copy and send the parts, starting them in order. Return their numbers and ETags.
+
+    upload: the arguments of boto3 that name the bucket, key and upload.
+    """
     n_done = 0
 
     def finish(size: int) -> None:
@@ -294,6 +303,7 @@ def _blocks(part: SentPart) -> Iterator[bytes]:
 
 
 def _chunks(part: SentPart) -> Iterator[memoryview]:
+    """Yield the bytes of a part in chunks of any size."""
     for piece in part.pieces:
         if isinstance(piece, CopiedPart):
             data = bytearray(piece.size)
