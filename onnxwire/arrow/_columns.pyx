@@ -215,6 +215,7 @@ cdef class Columns:
         free(self.block.metadata)
 
     cdef void free_buffers(self) noexcept:
+        """Free the text buffers."""
         cdef int32_t i
         for i in range(self.block.n_buffers):
             free(self.block.buffers[i].owned)
@@ -225,6 +226,7 @@ cdef class Columns:
         self.block.n_buffers = self.block.buffers_capacity = 0
 
     cdef void unpin(self) noexcept:
+        """Release the document."""
         if self.is_pinned:
             self.document.pins -= 1
             self.is_pinned = False

@@ -101,6 +101,7 @@ cdef int add_children(Parent* parent, int64_t n) noexcept nogil:
 
 
 cdef void release_children(Parent* parent) noexcept nogil:
+    """Release and free the children that were not moved out of the parent."""
     cdef int64_t i
     if parent.children != NULL:
         for i in range(parent.n_children):
@@ -128,6 +129,7 @@ cdef const char* format_of(Type type, bint is_copied) noexcept nogil:
 
 
 cdef char* copy_bytes(const char* text, size_t n) noexcept nogil:
+    """Return a copy of n bytes with a NUL after them; NULL if there is no memory."""
     cdef char* copy = <char*>malloc(n + 1)
     if copy != NULL:
         memcpy(copy, text, n)
@@ -263,6 +265,7 @@ cdef int get_schema(ArrowArrayStream* self, ArrowSchema* out) noexcept nogil:
 
 
 cdef int get_next(ArrowArrayStream* self, ArrowArray* out) noexcept nogil:
+    """Export the record batch at the first call, and a released array, the end of the stream, at later calls."""
     cdef ExportedBlock* exported = <ExportedBlock*>self.private_data
     cdef int fault
     if exported.is_done:
@@ -277,6 +280,7 @@ cdef int get_next(ArrowArrayStream* self, ArrowArray* out) noexcept nogil:
 
 
 cdef const char* get_last_error(ArrowArrayStream* self) noexcept nogil:
+    """Return the text of the only error that a call can have."""
     return "out of memory"
 
 
@@ -290,6 +294,7 @@ cdef void release_stream(ArrowArrayStream* self) noexcept nogil:
 # --- capsules
 
 cdef void discard_schema(PyObject* capsule) noexcept:
+    """Free a capsule's schema, and release the schema if no consumer moved it."""
     cdef ArrowSchema* schema = <ArrowSchema*>PyCapsule_GetPointer(capsule, SCHEMA)
     if schema.release != NULL:
         schema.release(schema)
@@ -297,6 +302,7 @@ cdef void discard_schema(PyObject* capsule) noexcept:
 
 
 cdef void discard_stream(PyObject* capsule) noexcept:
+    """Free a capsule's stream, and release the stream if no consumer moved it."""
     cdef ArrowArrayStream* stream = <ArrowArrayStream*>PyCapsule_GetPointer(capsule, STREAM)
     if stream.release != NULL:
         stream.release(stream)

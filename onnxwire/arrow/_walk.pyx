@@ -182,6 +182,7 @@ cdef class Walk:
         return self.columns.make_copied_string_view(<const uint8_t*>self.path_text, <uint64_t>n, view)
 
     cdef int add_unless_negative(self, Values* values, int64_t number) except -1:
+        """Add an integer, or a null for a negative one."""
         return add_null(values) if number < 0 else add_number(values, number)
 
 

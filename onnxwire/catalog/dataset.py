@@ -457,9 +457,9 @@ class Dataset:
 
     def _append_bytes(self, data: bytes) -> None:
         """Append bytes to the journal, and sync it to disk."""
-        remaining = memoryview(data)
-        while remaining:
-            remaining = remaining[os.write(self._journal, remaining) :]
+        remaining_bytes = memoryview(data)
+        while remaining_bytes:
+            remaining_bytes = remaining_bytes[os.write(self._journal, remaining_bytes) :]
         os.fsync(self._journal)
         self._journal_size += len(data)
 

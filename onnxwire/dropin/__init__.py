@@ -8,7 +8,8 @@ __all__ = ["UnknownOnnxWarning", "install", "is_installed", "uninstall"]
 
 
 def __getattr__(name: str) -> object:
-    # Imported lazily: `python -m onnxwire.dropin` imports this package with the working directory on the path.
+    # The import is lazy, because `python -m onnxwire.dropin` imports this package with the working directory in
+    # sys.path.
     if name in __all__:
         from onnxwire.dropin import switch
 

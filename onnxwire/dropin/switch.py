@@ -139,6 +139,8 @@ def _show_unknown_fields() -> None:
     original = module.UnknownFieldSet
 
     class SubstituteType(type):
+        """The type of the substitute for `UnknownFieldSet`: calls and isinstance refer to the original class."""
+
         def __call__(cls, message: object) -> object:
             if isinstance(message, Message):
                 # The C code accepts only messages of protobuf; a message type without fields has only unknown fields.

@@ -479,17 +479,17 @@ def _remove_stale(folder: Folder, name: str) -> None:
                     os.close(descriptor)
 
 
-def _copy_attributes(descriptor: int, old: os.stat_result, folder: Folder, name: str) -> None:
+def _copy_attributes(descriptor: int, old_status: os.stat_result, folder: Folder, name: str) -> None:
     """Copy owner, permissions, access control list and user attributes of the old file, as far as permitted."""
     if sys.platform == "win32":
         return
-    mode = stat.S_IMODE(old.st_mode)
+    mode = stat.S_IMODE(old_status.st_mode)
     try:
-        os.fchown(descriptor, old.st_uid, old.st_gid)
+        os.fchown(descriptor, old_status.st_uid, old_status.st_gid)
     except OSError:
         mode &= 0o777  # no set-user-ID for a different owner
         try:
-            os.fchown(descriptor, -1, old.st_gid)
+            os.fchown(descriptor, -1, old_status.st_gid)
         except OSError:
             # The file belongs to another group than before, which gets the permissions of others.
             mode = (mode & 0o707) | (mode & 0o007) << 3

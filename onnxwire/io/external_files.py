@@ -353,6 +353,7 @@ class AllowedFolders:
         visited: set[Identity] = set()
 
         def search(path: str, parent: int | None, depth: int) -> None:
+            """Count the names in a folder and its subfolders. path: relative to the open folder `parent`, if any."""
             nonlocal n_found, n_entries_left
             folder = os.open(path, LIST_FLAGS | (NO_FOLLOW if depth else 0), dir_fd=parent)
             try:

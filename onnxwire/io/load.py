@@ -71,8 +71,8 @@ def load(
         document.files = find_external_files(source, document, root=external_root, data=external_data, mmap=mmap)
         return _open_root(document, type)
     except BaseException:
-        # The caller may store the error, whose traceback references this frame and the source. So release the source
-        # now.
+        # The caller may store the error, whose traceback references this frame and the source. So the source is
+        # released here.
         document.close()
         raise
 

@@ -247,13 +247,13 @@ def test_inference_uses_one_consistent_state_of_a_model_that_is_edited_meanwhile
     official_model.graph.initializer.append(numpy_helper.from_array(np.zeros(N_ELEMENTS, np.float32), "weight"))
     data = official_model.SerializeToString()
     thresholds = gc.get_threshold()
-    for count in range(1, 40, step):
+    for gc_threshold in range(1, 40, step):
         model = onnxwire.ModelProto.FromString(data)
         pending_edits = [model.graph.initializer.reverse]
         edit_once = lambda *_, pending_edits=pending_edits: pending_edits and pending_edits.pop()()  # noqa: E731
         gc.collect()
         gc.callbacks.append(edit_once)
-        gc.set_threshold(count)
+        gc.set_threshold(gc_threshold)
         try:
             result = onnxwire.infer_shapes(model)
         finally:

@@ -36,6 +36,7 @@ build_module = sys.modules["onnxwire.catalog.build"]
 
 
 def simple_model(number, weight=0.0):
+    """Return a model of one node, whose operator and opset depend on the number. weight: the value of its weights."""
     node = helper.make_node(("Relu", "Neg", "Add")[number % 3], ["x", "w"], ["y"], f"node {number}")
     weights = [numpy_helper.from_array(np.full(300, weight, np.float32), "w")]
     graph = helper.make_graph([node], f"g{number}", [value("x", 3)], [value("y", 3)], weights)
@@ -44,6 +45,7 @@ def simple_model(number, weight=0.0):
 
 @pytest.fixture
 def zoo(tmp_path):
+    """Make a folder of ten models, some of them in a subfolder."""
     folder = tmp_path / "zoo"
     (folder / "below").mkdir(parents=True)
     for number in range(9):
@@ -285,6 +287,7 @@ def set_task_size(monkeypatch, n_models):
 
 @pytest.fixture
 def reference_rows(zoo, tmp_path):
+    """Return the rows of a catalog that one process built."""
     catalog.build([zoo], tmp_path / "reference", hash=True, check=True, workers=1)
     return all_rows(tmp_path / "reference")
 
@@ -384,10 +387,10 @@ def test_a_killed_build_is_continued_by_the_next(zoo, tmp_path, reference_rows):
     assert len(worker_pids) == 1
     while any(map(is_running, worker_pids)):  # workers end after the process that started them
         time.sleep(0.01)
-    n_first = len(sorted_rows(out, "models"))
-    assert 0 < n_first < 10
+    n_models_before = len(sorted_rows(out, "models"))
+    assert 0 < n_models_before < 10
     summary = catalog.build([zoo], out, workers=1, hash=True, check=True)
-    assert (summary.unchanged, summary.read) == (n_first, 10 - n_first)
+    assert (summary.unchanged, summary.read) == (n_models_before, 10 - n_models_before)
     assert all_rows(out) == reference_rows
 
 
@@ -526,9 +529,9 @@ def test_external_data_that_changes_is_read_again(tmp_path):
 
 def test_invalid_combinations_of_options_are_rejected(zoo, tmp_path):
     for options in (["--scheduler", "x"], ["--address", "x"], ["--workers", "0"]):
-        with pytest.raises(SystemExit) as excinfo:
+        with pytest.raises(SystemExit) as error_info:
             main(["catalog", str(zoo), "-o", str(tmp_path / "out"), *options])
-        assert excinfo.value.code == 2
+        assert error_info.value.code == 2
     assert not os.path.exists(tmp_path / "out")
 
 

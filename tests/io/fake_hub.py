@@ -48,6 +48,8 @@ class HubState:
 
 
 class _Handler(BaseHTTPRequestHandler):
+    """Answers requests to both servers."""
+
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 

@@ -83,7 +83,7 @@ class State:
     on_request: Callable[[State, int], None] | None = None  # called with the number of each request before its answer
     extra_headers: dict[str, str] = field(default_factory=dict)  # additional headers of files
     folder_list: bytes | None = None  # the answer to PROPFIND
-    date: str | None = None  # the date of each answer; None: now
+    date: str | None = None  # the Date header of each answer; None for the current time
     barrier: threading.Barrier | None = None  # if set, each request waits at it before the answer
     heeds_conditions: bool = True  # whether If-Match and If-Unmodified-Since are evaluated
     requests: list[Request] = field(default_factory=list)
@@ -105,6 +105,8 @@ class State:
 
 
 class _Handler(BaseHTTPRequestHandler):
+    """Answers requests by the state of the server."""
+
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # with it, the packet of the body would wait for an answer to that of the headers
 

@@ -180,12 +180,12 @@ def test_no_file_is_closed_while_an_array_refers_to_one(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).write_bytes(DATA)
     model = onnxwire.load(write_model(tmp_path / "m.onnx", tensor_at("a", length=16), tensor_at("b", length=16)))
-    first, second = (tensor.numpy() for tensor in model.graph.initializer)
-    del first
+    first_array, second_array = (tensor.numpy() for tensor in model.graph.initializer)
+    del first_array
     with pytest.raises(InUseError, match=r"b is still in use, by 1 array"):
         model.close()
-    assert second.tobytes() == model.graph.initializer[0].numpy().tobytes() == DATA[:16]
-    del second
+    assert second_array.tobytes() == model.graph.initializer[0].numpy().tobytes() == DATA[:16]
+    del second_array
     model.close()
     with pytest.raises(ClosedError):
         model.graph  # noqa: B018

@@ -47,11 +47,11 @@ class Case:
     """A model's folder with the model's own file `w.bin`, and a sibling folder with a secret."""
 
     def __init__(self, path: Path) -> None:
-        self.outside = path / "outside"
+        self.outside_folder = path / "outside"
         self.folder = path / "model"
-        for folder in (self.outside, self.folder, self.folder / "sub"):
+        for folder in (self.outside_folder, self.folder, self.folder / "sub"):
             folder.mkdir()
-        self.secret = self.outside / "secret"
+        self.secret = self.outside_folder / "secret"
         self.secret.write_bytes(SECRET)
         (self.folder / "w.bin").write_bytes(DATA)
         self.model = self.folder / "m.onnx"
@@ -248,13 +248,13 @@ def test_links_inside_the_folder_are_followed(case: Case, open_method: str) -> N
     "target", ["../outside/secret", "{outside}/secret", "sub/../../outside/./secret", "/etc/passwd"]
 )
 def test_a_link_to_a_file_outside_is_refused(case: Case, open_method: str, target: str) -> None:
-    case.link("link", target.format(outside=case.outside))
+    case.link("link", target.format(outside=case.outside_folder))
     case.assert_refused("link", match="symbolic link leads out")
 
 
 @pytest.mark.parametrize("target", ["../outside", "{outside}", "/", "..", "../outside/"])
 def test_a_link_to_a_folder_outside_is_refused(case: Case, open_method: str, target: str) -> None:
-    case.link("link", target.format(outside=case.outside))
+    case.link("link", target.format(outside=case.outside_folder))
     path_below_link = {"/": str(case.secret)[1:], "..": "outside/secret"}.get(target, "secret")
     case.assert_refused(f"link/{path_below_link}", match="symbolic link leads out")
 
@@ -268,7 +268,7 @@ def test_a_chain_of_links_that_ends_outside_is_refused(case: Case, open_method: 
 
 
 def test_a_link_that_leaves_the_folder_and_returns_is_followed(case: Case, open_method: str) -> None:
-    os.symlink(case.folder, case.outside / "back")
+    os.symlink(case.folder, case.outside_folder / "back")
     case.link("link", "../outside/back/w.bin")
     assert case.read("link") == DATA
 
@@ -301,9 +301,9 @@ def test_links_to_nothing_are_missing_files(case: Case, open_method: str, target
 def test_a_refused_location_is_not_searched_in_another_folder(case: Case) -> None:
     # A location that is refused in the first folder is not searched in the next one.
     case.link("link", case.secret)
-    (case.outside / "root").mkdir()
-    (case.outside / "root" / "link").write_bytes(DATA)
-    case.assert_refused("link", external_root=case.outside / "root")
+    (case.outside_folder / "root").mkdir()
+    (case.outside_folder / "root" / "link").write_bytes(DATA)
+    case.assert_refused("link", external_root=case.outside_folder / "root")
 
 
 @needs_proc
@@ -332,13 +332,13 @@ def test_hard_links_inside_the_folder_are_read(case: Case) -> None:
     for name in ("a", "sub/b", "sub/deep/c"):
         os.link(case.folder / "w.bin", case.folder / name)
         assert case.read(name) == DATA
-    os.link(case.folder / "w.bin", case.outside / "d")
+    os.link(case.folder / "w.bin", case.outside_folder / "d")
     case.assert_refused("w.bin", match="hard links")
 
 
 def test_names_behind_links_do_not_count(case: Case) -> None:
     os.link(case.secret, case.folder / "hard")
-    case.link("there", case.outside)
+    case.link("there", case.outside_folder)
     case.assert_refused("hard", match="hard links")
 
 
@@ -455,7 +455,7 @@ def test_a_link_to_the_folder_is_the_folder(case: Case, tmp_path: Path, open_met
 
 def test_data_alone_in_a_store_of_blobs_is_refused(case: Case, open_method: str) -> None:
     # The model is not a link, so the store does not belong to it.
-    case.link("m.onnx_data", case.outside / "secret")
+    case.link("m.onnx_data", case.outside_folder / "secret")
     case.assert_refused("m.onnx_data", match="symbolic link leads out")
 
 
@@ -485,22 +485,22 @@ def test_a_model_from_standard_input_can_not_read_devices(case: Case) -> None:
 
 
 def test_external_root_is_an_additional_folder(case: Case, open_method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert case.read("secret", external_root=case.outside) == SECRET
+    assert case.read("secret", external_root=case.outside_folder) == SECRET
     case.link("link", case.secret)
-    assert case.read("link", external_root=str(case.outside)) == SECRET
-    os.link(case.secret, case.outside / "hard")
+    assert case.read("link", external_root=str(case.outside_folder)) == SECRET
+    os.link(case.secret, case.outside_folder / "hard")
     os.link(case.secret, case.folder / "hard2")
-    assert case.read("hard", external_root=case.outside) == SECRET  # its contents are trusted
+    assert case.read("hard", external_root=case.outside_folder) == SECRET  # its contents are trusted
     monkeypatch.chdir(case.folder.parent)
     assert case.read("secret", external_root="outside") == SECRET
 
 
 def test_locations_can_not_leave_external_root_either(case: Case, open_method: str, tmp_path: Path) -> None:
     (tmp_path / "third").write_bytes(SECRET)
-    os.symlink("../third", case.outside / "link")
-    case.assert_refused("link", external_root=case.outside, match="symbolic link leads out")
-    case.assert_refused("../third", external_root=case.outside, match=r"\.\.")
-    case.assert_refused(str(case.secret), external_root=case.outside, match="absolute")
+    os.symlink("../third", case.outside_folder / "link")
+    case.assert_refused("link", external_root=case.outside_folder, match="symbolic link leads out")
+    case.assert_refused("../third", external_root=case.outside_folder, match=r"\.\.")
+    case.assert_refused(str(case.secret), external_root=case.outside_folder, match="absolute")
 
 
 @pytest.mark.parametrize("root", ["nothing", "model/w.bin", ""])
@@ -560,9 +560,9 @@ for i in itertools.count():
 @pytest.mark.parametrize(("kind", "location"), [("file", "w"), ("pipe", "w"), ("folder", "d/w"), ("name", "w")])
 def test_a_path_swapped_while_it_is_opened_never_yields_the_secret(case: Case, kind: str, location: str) -> None:
     # onnx/onnx#7790: a path could be changed between its checks and its opening.
-    (case.outside / "w").write_bytes(SECRET)
+    (case.outside_folder / "w").write_bytes(SECRET)
     case.model.write_bytes(encode_tensors(tensor(("location", location))))
-    command = [sys.executable, "-c", SWAPPING_PROGRAM, kind, str(case.folder), str(case.outside / "w")]
+    command = [sys.executable, "-c", SWAPPING_PROGRAM, kind, str(case.folder), str(case.outside_folder / "w")]
     n_read, n_refused, n_rounds = 0, 0, 0
     with subprocess.Popen(command, stdout=subprocess.PIPE) as swapper:
         try:
@@ -625,7 +625,7 @@ def test_cve_2026_34445_keys_do_not_become_attributes(case: Case) -> None:
     # GHSA-538c-55jv-c5g9, CWE-915: every key was set as an attribute of an object without checks.
     keys = ["__class__", "__dict__", "__init__", "__getattribute__", "_fields", "count", "index", "evil_attr",
             "Location", "location ", "offset\0", "basepath"]  # fmt: skip
-    entries = [(key, str(case.outside)) for key in keys]
+    entries = [(key, str(case.outside_folder)) for key in keys]
     assert case.read(*entries, "w.bin", *entries) == DATA
 
 
@@ -636,9 +636,9 @@ def test_cve_2026_34445_sizes_that_exhaust_memory_are_refused(case: Case) -> Non
 
 
 def test_a_basepath_in_the_file_is_not_a_folder(case: Case) -> None:
-    # Written by onnx.external_data_helper.set_external_data, which prepends it to the location.
+    # onnx.external_data_helper.set_external_data writes the basepath, which readers prepend to the location.
     with pytest.raises(SourceNotFoundError):
-        case.read("secret", ("basepath", str(case.outside)))
+        case.read("secret", ("basepath", str(case.outside_folder)))
 
 
 def test_two_locations_of_one_tensor_are_refused(case: Case) -> None:
@@ -778,7 +778,7 @@ def test_cve_2025_51480_saving_writes_to_no_location_of_the_model(
     # through links (VA-26-233-01).
     (case.folder / "out").mkdir()
     os.symlink(case.secret, case.folder / "out" / "link")
-    target = location.format(outside=case.outside)
+    target = location.format(outside=case.outside_folder)
     load_and_save(case, tensor(("location", target), raw_data=b"must not be seen"), **options)
 
 
@@ -799,5 +799,5 @@ def test_names_of_tensors_as_file_names_never_leave_the_folder(
     # onnx.save_model(all_tensors_to_one_file=False) took the tensor's name as the file's.
     (case.folder / "out").mkdir()
     os.symlink(case.secret, case.folder / "out" / "link")
-    inline = onnx.TensorProto(name=name.format(outside=case.outside), dims=[16], data_type=2, raw_data=DATA)
+    inline = onnx.TensorProto(name=name.format(outside=case.outside_folder), dims=[16], data_type=2, raw_data=DATA)
     load_and_save(case, inline, external="{name}", threshold=0)

@@ -76,7 +76,7 @@ def test_a_rename_sends_only_the_changed_bytes(bucket, sent_sizes) -> None:
     with ow.load("s3://bucket/a b/from.onnx", storage_options=options) as message:
         message.graph.node[2].name = "another, longer name"
         total = ow.save(
-            message, "s3://bucket/to.onnx", storage_options=options, progress=lambda *done: calls.append(done)
+            message, "s3://bucket/to.onnx", storage_options=options, progress=lambda *position: calls.append(position)
         )
         received = message._document.memory.source.received
     assert stored_bytes(client, "to.onnx") == edited_bytes()
@@ -110,7 +110,7 @@ def test_a_source_that_changes_during_the_copy_is_an_error(bucket) -> None:
     client, options = bucket
     client.put_object(Bucket="bucket", Key="changing.onnx", Body=DATA)
 
-    def change(done: int, total: int) -> None:
+    def change(n_written: int, total: int) -> None:
         client.put_object(Bucket="bucket", Key="changing.onnx", Body=DATA[:-1] + b"\1")
 
     with ow.load("s3://bucket/changing.onnx", storage_options=options) as message:
@@ -124,7 +124,7 @@ def test_a_source_that_changes_during_the_copy_is_an_error(bucket) -> None:
 def test_a_failed_save_leaves_no_parts(bucket) -> None:
     client, options = bucket
 
-    def fail(done: int, total: int) -> None:
+    def fail(n_written: int, total: int) -> None:
         raise KeyboardInterrupt
 
     with ow.load("s3://bucket/a b/from.onnx", storage_options=options) as message:

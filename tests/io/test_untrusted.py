@@ -155,10 +155,10 @@ def test_locations_of_a_local_model_name_no_server(servers, location: str, tmp_p
 @pytest.mark.skipif(sys.platform == "win32", reason="makes links and pipes")
 @pytest.mark.parametrize("kind", ["link", "hard link", "folder link", "pipe", "device", "link to a device", "self"])
 def test_files_outside_of_the_folder_and_special_files_are_refused(kind: str, tmp_path: Path) -> None:
-    folder, outside = tmp_path / "model", tmp_path / "outside"
+    folder, outside_folder = tmp_path / "model", tmp_path / "outside"
     folder.mkdir()
-    outside.mkdir()
-    secret = outside / "w.data"
+    outside_folder.mkdir()
+    secret = outside_folder / "w.data"
     secret.write_bytes(VALUES.tobytes())
     location, data = "w.data", folder / "w.data"
     if kind == "link":
@@ -166,7 +166,7 @@ def test_files_outside_of_the_folder_and_special_files_are_refused(kind: str, tm
     elif kind == "hard link":
         data.hardlink_to(secret)
     elif kind == "folder link":
-        (folder / "sub").symlink_to(outside)
+        (folder / "sub").symlink_to(outside_folder)
         location = "sub/w.data"
     elif kind == "pipe":
         os.mkfifo(data)

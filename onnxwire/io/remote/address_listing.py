@@ -63,7 +63,7 @@ def find_files(sources: Iterable[str], options: Options = None) -> list[list[tup
 
 
 async def _gather(requests: Iterable[Awaitable[Any]]) -> list[Any]:
-    """Run coroutines concurrently; return their results in order."""
+    """Run coroutines concurrently. Return their results in order."""
     return await asyncio.gather(*requests)
 
 

@@ -156,7 +156,9 @@ class RemoteFile:
     def _claim(self, ranges: list[Range]) -> list[Range]:
         """Claim the ranges that no other thread is fetching, and return them. The caller has the lock."""
         claimed = [
-            span for span in ranges if not any(_overlap(span, pending_range) for pending_range in self._pending_ranges)
+            span
+            for span in ranges
+            if not any(_is_overlapping(span, pending_range) for pending_range in self._pending_ranges)
         ]
         self._pending_ranges += claimed
         return claimed
@@ -167,7 +169,7 @@ class RemoteFile:
             self._lock.notify_all()
 
     def fetch_ahead(self, memory: PartialMemory, start: int, end: int, limit: int) -> None:
-        """Fetch the bytes that a walk needs now, from start to end, and the bytes that it will probably need next.
+        """Fetch the bytes that a walk needs, from start to end, and the bytes that it will probably need next.
 
         limit: the end of the bytes that the walk can need.
         """
@@ -185,11 +187,11 @@ class RemoteFile:
 
     def _window(self, start: int) -> int:
         """Return how many bytes to read from an offset: more if the walk has read sequentially up to the offset."""
-        first, end = self._sequence
-        if not self._has_skipped and first <= start <= end + _MIN_WINDOW_BYTES:
-            length = max(start - first, _MIN_WINDOW_BYTES)
+        sequence_start, sequence_end = self._sequence
+        if not self._has_skipped and sequence_start <= start <= sequence_end + _MIN_WINDOW_BYTES:
+            length = max(start - sequence_start, _MIN_WINDOW_BYTES)
             window = 7 * length if length <= _OPEN_BYTES else 2 * length
-            self._sequence = (first, start + window)
+            self._sequence = (sequence_start, start + window)
         else:
             window = self._readahead.run + _MIN_WINDOW_BYTES // 2
             self._sequence = (start, start + window)
@@ -222,8 +224,8 @@ class RemoteFile:
                 out[:] = data
                 return
 
-        def put(first: int, data: Buffer) -> None:
-            out[first - start : first - start + len(memoryview(data))] = data
+        def put(piece_start: int, data: Buffer) -> None:
+            out[piece_start - start : piece_start - start + len(memoryview(data))] = data
 
         self._read(_split([(start, start + len(out))]), put)
 
@@ -316,14 +318,14 @@ async def _read_all(pieces: list[tuple[RemoteFile, int, int, Callable[[int, Buff
     """
     # Short ranges, such as those of readahead, are all requested at once.
     is_short = sum(end - start for _, start, end, _ in pieces) <= CHUNK_BYTES
-    remaining = iter(pieces)
+    remaining_pieces = iter(pieces)
 
-    async def read_remaining() -> None:
-        for file, start, end, put in remaining:
+    async def read_remaining_pieces() -> None:
+        for file, start, end, put in remaining_pieces:
             put(start, await file.read_piece(start, end))
 
     count = min(MAX_GUESSES if is_short else MAX_CONCURRENT_REQUESTS, len(pieces))
-    tasks = [asyncio.ensure_future(read_remaining()) for _ in range(count)]
+    tasks = [asyncio.ensure_future(read_remaining_pieces()) for _ in range(count)]
     try:
         await asyncio.gather(*tasks)
     finally:
@@ -331,8 +333,8 @@ async def _read_all(pieces: list[tuple[RemoteFile, int, int, Callable[[int, Buff
             task.cancel()
 
 
-def _overlap(first: Range, second: Range) -> bool:
-    return first[0] < second[1] and second[0] < first[1]
+def _is_overlapping(span: Range, other_span: Range) -> bool:
+    return span[0] < other_span[1] and other_span[0] < span[1]
 
 
 def _merge(ranges: list[Range]) -> list[Range]:
@@ -349,4 +351,4 @@ def _merge(ranges: list[Range]) -> list[Range]:
 def _split(ranges: list[Range]) -> list[Range]:
     """Divide ranges into ranges of at most CHUNK_BYTES."""
     step = CHUNK_BYTES
-    return [(first, min(first + step, end)) for start, end in ranges for first in range(start, end, step)]
+    return [(offset, min(offset + step, end)) for start, end in ranges for offset in range(start, end, step)]

@@ -153,7 +153,7 @@ class _Job:
             self.is_cancelled = True
             if self._socket is not None:
                 with suppress(OSError):
-                    # Not SSLSocket.shutdown, which changes state that the thread is using.
+                    # SSLSocket.shutdown would change state that the thread is using.
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
@@ -526,6 +526,7 @@ class HttpClient:
         return None if proxy is None or proxy_bypass(site.host) else proxy
 
     def _ssl_context(self) -> ssl.SSLContext:
+        """Return the TLS context, which is made on first use."""
         if self._context is None:
             import ssl
 

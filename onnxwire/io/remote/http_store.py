@@ -179,17 +179,17 @@ def _check_range(
     match = _CONTENT_RANGE.fullmatch(text)
     if response.status != 206 or match is None:
         raise RangeError
-    first, last = int(match[1]), int(match[2])
+    first_byte, last_byte = int(match[1]), int(match[2])
     if match[3] == "*" and known_size is None:
         raise RangeError
     size = known_size if match[3] == "*" and known_size is not None else int(match[3])
-    if first != start or last + 1 != min(end, size) or last < first:
+    if first_byte != start or last_byte + 1 != min(end, size) or last_byte < first_byte:
         raise RequestError("the response contains another range than the requested one")
     length = response.headers.get("Content-Length", "")
     n_sent = len(response.body) if response.body is not None else length if length.isdecimal() else "more"
-    if n_sent != last + 1 - first:
+    if n_sent != last_byte + 1 - first_byte:
         sent_text = f"{int(n_sent):,}" if n_sent != "more" else n_sent
-        raise RequestError(f"the server sent {sent_text} bytes instead of {last + 1 - first:,}")
+        raise RequestError(f"the server sent {sent_text} bytes instead of {last_byte + 1 - first_byte:,}")
     assert response.body is not None
     version = _version_of(response.headers, size)
     if is_first and version.etag is None and version.version is None and _time_to_wait(response.headers):

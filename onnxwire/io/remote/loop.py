@@ -26,7 +26,7 @@ _process = 0  # the id of the process in which `_loop` runs
 
 
 def start(work: Coroutine[Any, Any, T]) -> Future[T]:
-    """Run a coroutine in the event loop; return a Future."""
+    """Run a coroutine in the event loop. Return a Future of its result."""
     return asyncio.run_coroutine_threadsafe(work, _running_loop())
 
 

@@ -89,34 +89,38 @@ def plan_parts(segments: list[tuple[Any, int]], is_source: Callable[[RemoteFile]
     runs: list[Part] = []
     for piece, size in segments:
         source_range = _range_of(piece) if not isinstance(piece, bytes) else None
-        last = runs[-1] if runs else None
+        last_part = runs[-1] if runs else None
         if source_range is not None and is_source(source_range.source):
-            if isinstance(last, CopiedPart) and last.source is source_range.source and last.end == source_range.start:
-                runs[-1] = last._replace(end=source_range.end)
+            if (
+                isinstance(last_part, CopiedPart)
+                and last_part.source is source_range.source
+                and last_part.end == source_range.start
+            ):
+                runs[-1] = last_part._replace(end=source_range.end)
             else:
                 runs.append(source_range)
-        elif isinstance(last, SentPart):
-            runs[-1] = SentPart([*last.pieces, piece], last.size + size)
+        elif isinstance(last_part, SentPart):
+            runs[-1] = SentPart([*last_part.pieces, piece], last_part.size + size)
         else:
             runs.append(SentPart([piece], size))
     parts: list[Part] = []
     for part in runs:
-        last = parts[-1] if parts else None
+        last_part = parts[-1] if parts else None
         if isinstance(part, CopiedPart):
             # A part that is sent is filled up to the minimum from the range after it.
-            n_filled = max(_MIN_PART_BYTES - last.size, 0) if isinstance(last, SentPart) else 0
+            n_filled = max(_MIN_PART_BYTES - last_part.size, 0) if isinstance(last_part, SentPart) else 0
             if part.size - n_filled < _MIN_PART_BYTES:
                 n_filled = part.size
             if n_filled:
                 filler = part._replace(end=part.start + n_filled)
-                if isinstance(last, SentPart):
-                    parts[-1] = SentPart([*last.pieces, filler], last.size + n_filled)
+                if isinstance(last_part, SentPart):
+                    parts[-1] = SentPart([*last_part.pieces, filler], last_part.size + n_filled)
                 else:
                     parts.append(SentPart([filler], n_filled))
             if n_filled < part.size:
                 parts.append(part._replace(start=part.start + n_filled))
-        elif isinstance(last, SentPart):
-            parts[-1] = SentPart([*last.pieces, *part.pieces], last.size + part.size)
+        elif isinstance(last_part, SentPart):
+            parts[-1] = SentPart([*last_part.pieces, *part.pieces], last_part.size + part.size)
         else:
             parts.append(part)
     if sum(part.size for part in parts if isinstance(part, CopiedPart)) < _MIN_COPIED_BYTES:
