@@ -107,7 +107,7 @@ def read_models(task: Task) -> Result:
 
 
 def join_results(results: list[Result]) -> Result:
-    """Join results in their order into one."""
+    """Join results into one, in their order."""
     import pyarrow as pa
 
     parts: dict[str, list[pa.Table]] = {}

@@ -107,7 +107,10 @@ def uninstall() -> None:
 
 
 def _change_class(cls: type[Message], base: type) -> None:
-    """Give a class of messages the additional base class, the module, and the methods of protobuf's class."""
+    """Change the base classes, the module and some methods of a class to those that `onnx` expects.
+
+    base: protobuf's class Message, or its substitute.
+    """
     descriptor = cls.DESCRIPTOR
     _set_bases(cls, (Message, *_EXTRA_BASES.get(descriptor.full_name, ()), base))
     _undo_steps.append(partial(setattr, cls, "__module__", cls.__module__))

@@ -376,22 +376,22 @@ class AtomicFile:
         """Return the remedy for an error, and the state of the old file."""
         if self.is_replaced:
             return "the new file is in place, but may be lost if the system stops now; save again"
-        advice = self._advice_for(error)
+        advice = self._remedy(error)
         if self._old_status and not self._is_direct:
             advice += f"{'; ' if advice else ''}the old file is unchanged"
         return advice
 
-    def _folder_name(self) -> str:
-        """Return the folder of the file, with links resolved."""
+    def _folder_path(self) -> str:
+        """Return the path of the file's folder, with links resolved."""
         if self.folder is not None:
             return self.folder.path
         with suppress(OSError):  # there may be no working directory
             return os.path.dirname(os.path.realpath(self.path))
         return os.curdir
 
-    def _advice_for(self, error: OSError) -> str:
+    def _remedy(self, error: OSError) -> str:
         """Return the remedy for an error, or ""."""
-        folder = self._folder_name()
+        folder = self._folder_path()
         if error.errno in _NO_SPACE_ERRORS and not self._is_direct:
             # The new file is already removed, so its space counts as free.
             if self._is_in_temporary_directory:

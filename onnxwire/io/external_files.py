@@ -193,6 +193,7 @@ class AllowedFolders:
         self._model = model_path or ""
         self._allowed: list[_Folder] = []
         self._root_identity: Identity | None = None
+        # The reason why no folder of the model is allowed, if none is.
         self._fault = "the model was not read from a file, so it has no folder"
         if model_path is not None:
             try:

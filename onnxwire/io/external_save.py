@@ -139,6 +139,7 @@ class Relocation:
         self._source = message._document.files
         self.copy.CopyFrom(snapshot)
         self._plan(snapshot, choice, threshold, align, shard_size or math.inf)
+        # The digests of the files are known after `write`. Until then, placeholders of the same length are used.
         self._set_references(["0" * 40] * len(self._files) if checksum else [None] * len(self._files))
         self.size = sum(file.size for file in self._files)
 
@@ -245,16 +246,16 @@ class Relocation:
         """Raise FieldValueError for names that collide with each other or with the model."""
         assert self._model is not None
         # Names are compared in lower case, as some file systems do. A model whose path is a link has two names.
-        model = (os.path.basename(self._model.path), self._model.name)
-        names = {name.casefold(): "the model itself" for name in model}
+        model_names = (os.path.basename(self._model.path), self._model.name)
+        owners_by_name = {name.casefold(): "the model itself" for name in model_names}
         for file in self._files:
-            owner = names.setdefault(file.location.casefold(), file.location)
+            owner = owners_by_name.setdefault(file.location.casefold(), file.location)
             if owner is not file.location:
                 raise _name_error(file.location, f"the name collides with {owner}")
         for file in self._files:
             folder = file.folder
             while folder:
-                if folder.casefold() in names:
+                if folder.casefold() in owners_by_name:
                     raise _name_error(file.location, f"{folder} is also the name of a file")
                 folder = posixpath.dirname(folder)
 

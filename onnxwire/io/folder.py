@@ -185,7 +185,7 @@ def open_parent(path: str) -> tuple[Folder, str] | int:
 
 
 def _open_parent_by_path(path: str) -> tuple[Folder, str] | int:
-    """Do the same as `open_parent`, by paths."""
+    """Return the result of `open_parent` on systems that can't use names relative to an open folder."""
     path = absolute_path(path)
     for _ in range(_MAX_LINKS):
         folder, name = os.path.split(path)

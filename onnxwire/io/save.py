@@ -101,7 +101,7 @@ def save(
     padding that readers skip.
 
     Raises SaveError if a file can't be written, and leaves the old files unchanged; SourceError if a file that contains
-    data of the message can't be read; TensorError for an inconsistent tensor that is to be moved. Warns with
+    data of the message can't be read; TensorError for an inconsistent tensor that must be moved. Warns with
     LargeFileWarning if the file is larger than 2 GiB, and with ExternalDataWarning if external files that the model
     refers to are not in the new file's folder.
     """

@@ -130,7 +130,7 @@ def describe_type_mismatch(message: Message) -> str | None:
     return None
 
 
-def fits(document: Document, descriptor: Descriptor) -> bool:
+def can_have_type(document: Document, descriptor: Descriptor) -> bool:
     """Return whether the first records of a document fit a message type."""
     n_hits, n_misfits = _count_fits(document, descriptor)
     return n_hits > 0 and n_misfits == 0

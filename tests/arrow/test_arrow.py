@@ -311,7 +311,9 @@ def make_model_of_tensors():
     tensors = [raw_tensor, typed_tensor, string_tensor, untyped_tensor, tensor_of_unknown_type, huge_tensor]
     for entries in ({"location": "w.data", "offset": "4096", "length": "24"}, {"location": "w.data"}, {"offset": "7"},
                     {"location": "x", "offset": "-1", "length": "9" * 30}):  # fmt: skip
-        tensor = onnx.TensorProto(name="external", data_type=1, dims=[6], data_location=TensorProto.EXTERNAL)
+        tensor = onnx.TensorProto(
+            name="external", data_type=TensorProto.FLOAT, dims=[6], data_location=TensorProto.EXTERNAL
+        )
         for key, item in entries.items():
             tensor.external_data.add(key=key, value=item)
         tensors.append(tensor)
@@ -328,7 +330,9 @@ def test_the_table_of_tensors_agrees_with_the_list_of_tensors(n_added, tmp_path)
     with onnxwire.load(path) as model:
         if n_added:
             model.graph.initializer[2].name = "renamed"
-            model.graph.initializer.add(name="new", data_type=1, dims=[n_added], raw_data=bytes(4 * n_added))
+            model.graph.initializer.add(
+                name="new", data_type=TensorProto.FLOAT, dims=[n_added], raw_data=bytes(4 * n_added)
+            )
         infos = onnxwire.tensors(model)
         rows = rows_of(model, "tensors")
     assert [row["path"] for row in rows] == [info.path for info in infos]

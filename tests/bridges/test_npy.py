@@ -27,7 +27,7 @@ HOSTILE_NAMES = [
 
 def tensor(number):
     """Return an INT64 tensor with one element."""
-    return onnxwire.TensorProto(data_type=7, dims=[1], int64_data=[number])
+    return onnxwire.TensorProto(data_type=onnxwire.TensorProto.INT64, dims=[1], int64_data=[number])
 
 
 def write_npz(tmp_path, names):

@@ -103,7 +103,7 @@ def test_operators_are_counted_with_the_version_that_is_imported(zoo, tmp_path):
 
 def test_equal_payloads_have_equal_hashes_in_any_storage(tmp_path):
     raw_tensor = numpy_helper.from_array(np.arange(600, dtype=np.float32), "raw")
-    typed_tensor = onnx.TensorProto(name="typed", data_type=1, dims=[600], float_data=np.arange(600))
+    typed_tensor = onnx.TensorProto(name="typed", data_type=TensorProto.FLOAT, dims=[600], float_data=np.arange(600))
     different_tensor = numpy_helper.from_array(np.arange(1, 601, dtype=np.float32), "other")
     graph = helper.make_graph([], "g", [], [], [raw_tensor, typed_tensor, different_tensor])
     path = tmp_path / "a.onnx"
@@ -122,7 +122,7 @@ def test_equal_payloads_have_equal_hashes_in_any_storage(tmp_path):
 
 
 def test_missing_external_files_are_marked(tmp_path):
-    tensor = onnx.TensorProto(name="w", data_type=1, dims=[2], data_location=TensorProto.EXTERNAL)
+    tensor = onnx.TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2], data_location=TensorProto.EXTERNAL)
     tensor.external_data.add(key="location", value="not there.data")
     onnx.save(helper.make_model(helper.make_graph([], "g", [], [], [tensor])), tmp_path / "a.onnx")
     catalog.build([tmp_path], tmp_path / "out", hash=True, workers=1)
@@ -141,7 +141,7 @@ def test_catalogs_contain_the_problems_that_check_returns(zoo, tmp_path):
 
 
 def test_an_invalid_file_is_a_failure_and_does_not_end_the_build(zoo, tmp_path, capsys):
-    (zoo / "bad.onnx").write_bytes(b"\x08")
+    (zoo / "bad.onnx").write_bytes(b"\x08")  # a tag without a value
     (zoo / "empty.onnx").write_bytes(b"")
     (zoo / "loop.onnx").symlink_to("loop.onnx")
     assert main(["catalog", str(zoo), "-o", str(tmp_path / "out"), "--workers", "1"]) == 1
@@ -479,7 +479,7 @@ def test_sql_queries_a_catalog(zoo, tmp_path, capsys):
 
 def test_empty_tables_can_be_queried(zoo, tmp_path):
     pytest.importorskip("duckdb")
-    (zoo / "bad.onnx").write_bytes(b"\x08")
+    (zoo / "bad.onnx").write_bytes(b"\x08")  # a tag without a value
     catalog.build([zoo], tmp_path / "full", workers=1)
     onnxwire.save(onnxwire.ModelProto(ir_version=10), tmp_path / "bare.onnx")
     catalog.build([tmp_path / "bare.onnx"], tmp_path / "bare", workers=1)

@@ -52,6 +52,7 @@ class Scenario:
         for path in self.zoo.iterdir():
             path.unlink()
         for name, op_type in op_types.items():
+            # b"\x08" is a tag without a value.
             data = b"\x08" if op_type is None else small_model(int(name[1:]), op_type)
             path = self.zoo / f"{name}.onnx"
             path.write_bytes(data)

@@ -326,7 +326,7 @@ def test_an_incomplete_last_line_is_ignored(zoo, out):
 
 def test_a_build_that_changes_nothing_writes_nothing(zoo, tmp_path):
     shutil.copytree(zoo, tmp_path / "zoo")
-    (tmp_path / "zoo" / "bad.onnx").write_bytes(b"\x08")
+    (tmp_path / "zoo" / "bad.onnx").write_bytes(b"\x08")  # a tag without a value
     sources = [tmp_path / "zoo", tmp_path / "none.onnx"]
     first_summary = catalog.build(sources, tmp_path / "out", workers=1)
     files_before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}

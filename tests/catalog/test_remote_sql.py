@@ -36,7 +36,7 @@ def catalog_folder(tmp_path_factory):
         (models / f"{i}.onnx").write_bytes(small_model(i))
     (models / "bad.onnx").write_bytes(b"\xff")
     catalog.build([models], folder / "out", workers=1)
-    (models / "1.onnx").write_bytes(small_model(1, "Neg") + b"\x12\x01x")
+    (models / "1.onnx").write_bytes(small_model(1, "Neg") + b"\x12\x01x")  # with the producer_name "x"
     catalog.build([models], folder / "out", workers=1)
     assert any(removed for removed in catalog.files_of(folder / "out")["models"].values())
     return folder / "out"

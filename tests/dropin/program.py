@@ -59,8 +59,12 @@ def class_of_failure(call, *arguments):
 def make_model():
     """Return a model with weights, a subgraph, a function, strings, and numbers of several types."""
     weights = np.arange(6000, dtype=np.float32).reshape(60, 100)
+    float_type = onnx.TensorProto.FLOAT
     branch = helper.make_graph(
-        [helper.make_node("Identity", ["y"], ["z"])], "then", [], [helper.make_tensor_value_info("z", 1, ["N", 100])]
+        [helper.make_node("Identity", ["y"], ["z"])],
+        "then",
+        [],
+        [helper.make_tensor_value_info("z", float_type, ["N", 100])],
     )
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["y"], name="first"),
@@ -70,14 +74,17 @@ def make_model():
     graph = helper.make_graph(
         nodes,
         "graph",
-        [helper.make_tensor_value_info("x", 1, ["N", 60]), helper.make_tensor_value_info("c", 9, [])],
-        [helper.make_tensor_value_info("out", 1, [None, 100])],
+        [
+            helper.make_tensor_value_info("x", float_type, ["N", 60]),
+            helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, []),
+        ],
+        [helper.make_tensor_value_info("out", float_type, [None, 100])],
         [
             numpy_helper.from_array(weights, "w"),
             numpy_helper.from_array(np.array(["a", "é"], object), "strings"),
-            helper.make_tensor("halves", 10, [2], [1.5, -2.0]),
-            helper.make_tensor("nibbles", 22, [3], [1, -2, 3]),
-            helper.make_tensor("bytes", 3, [4], [1, -2, 3, 4]),
+            helper.make_tensor("halves", onnx.TensorProto.FLOAT16, [2], [1.5, -2.0]),
+            helper.make_tensor("nibbles", onnx.TensorProto.INT4, [3], [1, -2, 3]),
+            helper.make_tensor("bytes", onnx.TensorProto.INT8, [4], [1, -2, 3, 4]),
         ],
     )
     function = helper.make_function(
@@ -163,7 +170,7 @@ def main(folder):
     other_attribute.t.name = "t"
     attribute.MergeFrom(other_attribute)
     show("merged", [absent_tensor is attribute.t, absent_tensor.name, "t" in attribute, "g" in attribute])
-    show("bytes of numbers", bytes(helper.make_tensor("t", 2, [3], [1, 2, 255]).int32_data))
+    show("bytes of numbers", bytes(helper.make_tensor("t", onnx.TensorProto.UINT8, [3], [1, 2, 255]).int32_data))
     show("pickled", pickle.loads(pickle.dumps(model)))
     show("class", [type(model).__module__, type(model).__qualname__, type(model.graph.initializer[0]).__module__])
     show("arrays", [hasattr(model.graph.initializer[0], name) for name in ("shape", "dtype", "nbytes", "__array__")])

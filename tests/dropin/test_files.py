@@ -16,7 +16,9 @@ from switched import ROOT, SWITCH, run_python
 def large_path(tmp_path):
     """Return the path of a model of 40 MB, which the loader maps instead of reading it."""
     model = onnx.ModelProto(ir_version=8)
-    model.graph.initializer.add(name="w", data_type=2, dims=[40 << 20], raw_data=bytes(range(256)) * (40 << 12))
+    model.graph.initializer.add(
+        name="w", data_type=onnx.TensorProto.UINT8, dims=[40 << 20], raw_data=bytes(range(256)) * (40 << 12)
+    )
     path = tmp_path / "large.onnx"
     path.write_bytes(model.SerializeToString())
     return path
@@ -104,10 +106,12 @@ def structured_path(tmp_path):
         node.input.append(f"w{number}")
         node.output.append(f"y{number}")
         model.graph.initializer.add(
-            name=f"w{number}", data_type=2, dims=[2 << 20], raw_data=bytes([number]) * (2 << 20)
+            name=f"w{number}", data_type=onnx.TensorProto.UINT8, dims=[2 << 20], raw_data=bytes([number]) * (2 << 20)
         )
         model.graph.value_info.add(name=f"v{number}")
-    model.graph.initializer.add(name="last", data_type=7, dims=[1 << 20], int64_data=range(1 << 20))
+    model.graph.initializer.add(
+        name="last", data_type=onnx.TensorProto.INT64, dims=[1 << 20], int64_data=range(1 << 20)
+    )
     model.metadata_props.add(key="after", value="x" * 100_000)
     path = tmp_path / "structured.onnx"
     path.write_bytes(model.SerializeToString())
@@ -188,7 +192,9 @@ def test_a_limit_that_is_not_a_number_is_reported():
 def test_more_files_of_external_data_than_descriptors_are_loaded(tmp_path):
     model = onnx.ModelProto(ir_version=8)
     for number in range(700):
-        tensor = model.graph.initializer.add(name=f"w{number}", data_type=2, dims=[4096], data_location=1)
+        tensor = model.graph.initializer.add(
+            name=f"w{number}", data_type=onnx.TensorProto.UINT8, dims=[4096], data_location=onnx.TensorProto.EXTERNAL
+        )
         tensor.external_data.add(key="location", value=f"w{number}.bin")
         (tmp_path / f"w{number}.bin").write_bytes(number.to_bytes(2, "little") * 2048)
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())

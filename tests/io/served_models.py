@@ -17,7 +17,9 @@ VALUES = np.arange(40_000, dtype=np.uint8)
 def model_bytes(location: str = "w.data") -> bytes:
     """Return a model whose only weight, of VALUES, is external data."""
     message = ow.ModelProto(ir_version=9)
-    tensor = message.graph.initializer.add(name="w", data_type=2, dims=[len(VALUES)], data_location=1)
+    tensor = message.graph.initializer.add(
+        name="w", data_type=ow.TensorProto.UINT8, dims=[len(VALUES)], data_location=ow.TensorProto.EXTERNAL
+    )
     tensor.external_data.add(key="location", value=location)
     return message.SerializeToString()
 

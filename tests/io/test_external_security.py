@@ -799,5 +799,7 @@ def test_names_of_tensors_as_file_names_never_leave_the_folder(
     # onnx.save_model(all_tensors_to_one_file=False) took the tensor's name as the file's.
     (case.folder / "out").mkdir()
     os.symlink(case.secret, case.folder / "out" / "link")
-    inline = onnx.TensorProto(name=name.format(outside=case.outside_folder), dims=[16], data_type=2, raw_data=DATA)
+    inline = onnx.TensorProto(
+        name=name.format(outside=case.outside_folder), dims=[16], data_type=onnx.TensorProto.UINT8, raw_data=DATA
+    )
     load_and_save(case, inline, external="{name}", threshold=0)

@@ -36,7 +36,9 @@ def isolated_home(monkeypatch, tmp_path):
 def fake_hub(monkeypatch):
     """Start a Hub with models in one repository."""
     message = ow.ModelProto(ir_version=9)
-    tensor = message.graph.initializer.add(name="w", data_type=2, dims=[len(DATA)], data_location=1)
+    tensor = message.graph.initializer.add(
+        name="w", data_type=ow.TensorProto.UINT8, dims=[len(DATA)], data_location=ow.TensorProto.EXTERNAL
+    )
     tensor.external_data.add(key="location", value="w.data")
     files = {
         "m.onnx": DATA,

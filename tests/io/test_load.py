@@ -180,6 +180,7 @@ FOREIGN_FILES = {
     "GGUF": b"GGUF" + bytes(20),
     "zero bytes": bytes(64),
     "plain text": b"hello, this is a text file\n" * 3,
+    # A NodeDef: the name x, the operator Placeholder, and an attribute dtype without a value.
     "TensorFlow graph": b"\x0a\x1b\x0a\x01x\x12\x0bPlaceholder\x2a\x09\x0a\x05dtype\x12\x00",
     "pickle": b"\x80\x04\x95\x0b\0\0\0\0\0\0\0}\x94\x8c\x01a\x94K\x01s.",
     "perhaps a PyTorch checkpoint": b"\x80\x05]\x94.",
@@ -207,8 +208,8 @@ def encode_official_messages() -> dict[str, bytes]:
     graph = helper.make_graph(
         [helper.make_node("Relu", ["x"], ["y"], name="n")],
         "g",
-        [helper.make_tensor_value_info("x", 1, ["N", 3])],
-        [helper.make_tensor_value_info("y", 1, ["N", 3])],
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["N", 3])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["N", 3])],
         [numpy_helper.from_array(np.arange(3, dtype=np.float32), "w")],
     )
     return {
@@ -289,7 +290,8 @@ def test_the_error_of_a_fault_in_a_nested_message_has_its_byte_and_path() -> Non
 
 
 def test_the_path_of_an_error_counts_only_the_records_of_the_field() -> None:
-    # A record of the field's number with another wire type is not an element of the field.
+    # A record of the field's number with another wire type is not an element of the field. The last record is a node
+    # whose input runs past the end.
     data = b"\x08\x05" + onnx.GraphProto(node=[onnx.NodeProto(name="a")]).SerializeToString() + b"\x0a\x02\x0a\x07"
     with pytest.raises(onnxwire.DecodeError) as error_info:
         onnxwire.verify(data, type=onnxwire.GraphProto)
@@ -328,7 +330,7 @@ def test_a_decode_error_survives_pickling() -> None:
     import pickle
 
     with pytest.raises(onnxwire.DecodeError) as error_info:
-        onnxwire.verify(b"\x08")
+        onnxwire.verify(b"\x08")  # a tag without a value
     unpickled = pickle.loads(pickle.dumps(error_info.value))
     assert (str(unpickled), unpickled.offset, unpickled.path) == (
         str(error_info.value),

@@ -148,8 +148,8 @@ def test_unedited_payloads_are_saved_from_the_server(tmp_path) -> None:
     assert (tmp_path / "object.onnx").read_bytes() == expected.SerializeToString()
 
 
-def test_an_empty_file_and_a_file_of_one_byte_are_read() -> None:
-    with ObjectServer({"empty": b"", "one": b"\x08"}) as server:
+def test_an_empty_file_and_a_file_of_one_byte_raise_decode_error() -> None:
+    with ObjectServer({"empty": b"", "one": b"\x08"}) as server:  # b"\x08": a tag without a value
         for name in ("empty", "one"):
             with pytest.raises(ow.DecodeError):
                 ow.load(f"{server.url}/{name}")
@@ -306,7 +306,9 @@ def make_external_model(sizes: list[int]) -> dict[str, Pieces]:
     message = ow.ModelProto(ir_version=9, graph=ow.GraphProto(name="g"))
     files = {}
     for i, size in enumerate(sizes):
-        tensor = message.graph.initializer.add(name=f"w{i}", data_type=2, dims=[size], data_location=1)
+        tensor = message.graph.initializer.add(
+            name=f"w{i}", data_type=ow.TensorProto.UINT8, dims=[size], data_location=ow.TensorProto.EXTERNAL
+        )
         tensor.external_data.add(key="location", value=f"w{i}.bin")
         files[f"w{i}.bin"] = Pieces(bytes([i % 256]) * size)
     return files | {"m.onnx": Pieces(message.SerializeToString())}

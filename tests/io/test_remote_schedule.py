@@ -24,7 +24,9 @@ def make_files(folder: str, count: int, change: int = 0) -> dict[str, Pieces]:
     message = ow.ModelProto(ir_version=9, graph=ow.GraphProto(name="g"))
     files = {}
     for i in range(count):
-        tensor = message.graph.initializer.add(name=f"w{i}", data_type=2, dims=[TENSOR_BYTES], data_location=1)
+        tensor = message.graph.initializer.add(
+            name=f"w{i}", data_type=ow.TensorProto.UINT8, dims=[TENSOR_BYTES], data_location=ow.TensorProto.EXTERNAL
+        )
         tensor.external_data.add(key="location", value=f"w{i}.bin")
         files[f"{folder}/w{i}.bin"] = Pieces(bytes([i + change]) * TENSOR_BYTES)
     return files | {f"{folder}/m.onnx": Pieces(message.SerializeToString())}

@@ -98,7 +98,9 @@ def test_external_data_is_found_in_the_models_folder(tmp_path, trips) -> None:
 )  # fmt: skip
 def test_no_location_leaves_the_folder(location) -> None:
     message = ow.ModelProto()
-    tensor = message.graph.initializer.add(name="w", data_type=1, dims=[4], data_location=1)
+    tensor = message.graph.initializer.add(
+        name="w", data_type=ow.TensorProto.FLOAT, dims=[4], data_location=ow.TensorProto.EXTERNAL
+    )
     tensor.external_data.add(key="location", value=location)
     with ObjectServer({"d/m.onnx": message.SerializeToString(), "weights.data": bytes(16)}) as server:
         with ow.load(f"{server.url}/d/m.onnx") as loaded_model, pytest.raises((ow.ExternalDataError, ow.SourceError)):

@@ -45,7 +45,7 @@ def load_edited(path: Path) -> tuple[onnxwire.ModelProto, bytes]:
     for model in (our_model, official):
         model.graph.node[0].name = "a longer name than before"
         model.graph.initializer[1].name = "renamed"
-        model.graph.initializer.add(name="small", dims=[1], data_type=2, raw_data=b"x")
+        model.graph.initializer.add(name="small", dims=[1], data_type=onnx.TensorProto.UINT8, raw_data=b"x")
         model.producer_name = "somebody"
     return our_model, official.SerializeToString()
 

@@ -272,7 +272,9 @@ def test_payloads_of_every_type_except_strings_move_as_raw_bytes(data_type, tmp_
 
 
 def test_a_segment_of_a_tensor_moves_as_a_segment(tmp_path):
-    tensor = onnxwire.TensorProto(name="c", dims=[100, 2], data_type=1, raw_data=floats(3, 50).tobytes())
+    tensor = onnxwire.TensorProto(
+        name="c", dims=[100, 2], data_type=onnx.TensorProto.FLOAT, raw_data=floats(3, 50).tobytes()
+    )
     tensor.segment.begin, tensor.segment.end = 20, 70
     model = onnxwire.ModelProto(graph={"initializer": [tensor]})
     onnxwire.save(model, tmp_path / "m.onnx", external="w.data", threshold=200, align=1)
@@ -286,7 +288,9 @@ def test_data_that_tensors_share_is_written_once(tmp_path):
     (tmp_path / "w.data").write_bytes(floats(1).tobytes())
     model = onnx.ModelProto(ir_version=10)
     for name in "abc":
-        tensor = model.graph.initializer.add(name=name, dims=[300], data_type=1, data_location=1)
+        tensor = model.graph.initializer.add(
+            name=name, dims=[300], data_type=onnx.TensorProto.FLOAT, data_location=onnx.TensorProto.EXTERNAL
+        )
         tensor.external_data.add(key="location", value="w.data")
     path.write_bytes(model.SerializeToString())
     onnxwire.save(onnxwire.load(path), path, external="v.data", checksum=True)
@@ -706,7 +710,10 @@ def test_data_of_deleted_tensors_stays_readable_when_its_file_is_replaced(is_map
 
 @pytest.mark.parametrize("edit", ["reverse", "clear"])
 def test_the_message_is_saved_in_its_state_at_the_call(edit, tmp_path):
-    tensors = [onnxwire.TensorProto(name=f"w{i}", data_type=1, dims=[300], float_data=[i] * 300) for i in range(10)]
+    tensors = [
+        onnxwire.TensorProto(name=f"w{i}", data_type=onnx.TensorProto.FLOAT, dims=[300], float_data=[i] * 300)
+        for i in range(10)
+    ]
     tensors += [onnxwire.from_array(np.full(300, i, np.float32), f"w{i}") for i in range(10, 20)]
     model = onnxwire.ModelProto(ir_version=10, graph=onnxwire.GraphProto(name="g", initializer=tensors))
 

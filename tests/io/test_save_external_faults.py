@@ -238,7 +238,13 @@ def test_the_names_and_locations_in_a_model_never_leave_the_folder(folder_with_l
 @pytest.mark.parametrize("location", ["../victim/file", "file", "folder/file", "/etc/passwd"])
 def test_data_that_may_not_be_read_is_not_copied_into_a_new_file(folder_with_links, location):
     model, entry = make_model(1), {"key": "location", "value": location}
-    model.graph.initializer.add(name="stolen", dims=[8], data_type=2, data_location=1, external_data=[entry])
+    model.graph.initializer.add(
+        name="stolen",
+        dims=[8],
+        data_type=onnx.TensorProto.UINT8,
+        data_location=onnx.TensorProto.EXTERNAL,
+        external_data=[entry],
+    )
     (folder_with_links / "m.onnx").write_bytes(model.SerializeToString())
     tree_before = tree(folder_with_links.parent)
     for external, threshold in itertools.product([None, "w.data"], [1, 1024]):

@@ -26,7 +26,9 @@ from onnxwire.io.atomic_file import AtomicFile
 def write_reference(folder, dims, **external):
     """Write a model that refers to a file in its folder as external data."""
     model = onnxwire.ModelProto(ir_version=10)
-    model.graph.initializer.add(name="w", dims=dims, data_type=2, data_location=1)
+    model.graph.initializer.add(
+        name="w", dims=dims, data_type=onnx.TensorProto.UINT8, data_location=onnx.TensorProto.EXTERNAL
+    )
     for key, value in external.items():
         model.graph.initializer[0].external_data.add(key=key, value=value)
     (folder / "m.onnx").write_bytes(model.SerializeToString())

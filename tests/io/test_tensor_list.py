@@ -84,7 +84,7 @@ def test_rows_read_from_bytes_equal_rows_read_from_messages(tmp_path: Path, fiel
 def test_rows_of_edited_tensors_are_read_from_messages() -> None:
     graph = onnxwire.GraphProto()
     for i in range(3):
-        graph.initializer.add(name=f"t{i}", data_type=1, dims=[i, 2], raw_data=bytes(8 * i))
+        graph.initializer.add(name=f"t{i}", data_type=onnxwire.TensorProto.FLOAT, dims=[i, 2], raw_data=bytes(8 * i))
     graph = onnxwire.GraphProto.FromString(graph.SerializeToString())
     graph.initializer[1].name = "edited"
     graph.initializer[2].dims.append(3)

@@ -223,7 +223,9 @@ def test_untrusted_local_sources_are_read(tmp_path: Path) -> None:
 def test_the_rules_for_untrusted_models_fetch_less_than_a_megabyte() -> None:
     graph = ow.GraphProto(name="g")
     for i in range(20):
-        graph.initializer.add(name=f"w{i}", data_type=1, dims=[1 << 18], float_data=[1.5] * (1 << 18))
+        graph.initializer.add(
+            name=f"w{i}", data_type=ow.TensorProto.FLOAT, dims=[1 << 18], float_data=[1.5] * (1 << 18)
+        )
     typed = ow.ModelProto(ir_version=8, opset_import=[{"version": 17}], graph=graph)
     files = {"raw.onnx": model([8 << 20] * 50, nodes=2000), "typed.onnx": typed.SerializeToString()}
     for name in files:

@@ -43,7 +43,7 @@ def versions_of(
 ) -> list[Version | SourceError]:
     """Return the version of each file, or the error of its request.
 
-    models: for external data, the model of each file; redirects of the data may lead to servers to which it was
+    models: for external data, the model of each file; redirects of the data may lead to servers to which the model was
     redirected.
     """
     semaphore = asyncio.Semaphore(_MAX_CONCURRENT)
@@ -168,7 +168,7 @@ def _list_keys_by_boto3(address: Address, options: Options) -> list[tuple[tuple[
     bucket = open_bucket(address, options)
     if bucket is None:
         raise SourceError(errno.EOPNOTSUPP, _EMPTY_NAME_ERROR, address.shown_folder)
-    prefix = key_in_bucket(address).removesuffix("_")
+    prefix = key_in_bucket(address).removesuffix("_")  # without the placeholder of `_list`
     files, n_unreadable = [], 0
     for key, version in list_keys(bucket, prefix):
         names = tuple(key.removeprefix(prefix).split("/"))
@@ -184,6 +184,7 @@ def _list_keys_by_boto3(address: Address, options: Options) -> list[tuple[tuple[
 
 async def _list(folder: str, pattern: list[str] | None, options: Options) -> list[tuple[str, Version]]:
     """Return the files below a folder that match a pattern of names; without a pattern, all .onnx files."""
+    # The file name _ is a placeholder, because an address always names a file.
     address = parse_address(address_below(folder, ["_"]))
     files: list[tuple[str, Version]] = []
     try:

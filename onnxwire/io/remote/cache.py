@@ -212,26 +212,26 @@ def _checksums_of(data: memoryview) -> memoryview:
     return memoryview(array("I", [zlib.crc32(data[page : page + _PAGE_BYTES]) or 1 for page in pages])).cast("B")
 
 
-def _remove_old_entries(cache_folder: int, kept_name: str, max_bytes: int) -> None:
-    """Remove the least recently used entries until the total size is within the limit, except `kept_name`.
+def _remove_old_entries(cache_folder: int, current_name: str, max_bytes: int) -> None:
+    """Remove the least recently used entries, except `current_name`, until the total size is within the limit.
 
     Only regular files whose names this module generates are removed.
     """
-    entries_by_name: dict[str, tuple[int, int]] = {}
+    entries_by_name: dict[str, tuple[int, int]] = {}  # the time of the last use in ns, and the size in bytes
     with os.scandir(cache_folder) as entries:
         for entry in entries:
-            name = _ENTRY_NAME.fullmatch(entry.name)
+            match = _ENTRY_NAME.fullmatch(entry.name)
             with suppress(OSError):
-                if name and stat.S_ISREG((status := entry.stat(follow_symlinks=False)).st_mode):
-                    last_used, size = entries_by_name.get(name[1], (0, 0))
-                    entries_by_name[name[1]] = max(last_used, status.st_mtime_ns), size + status.st_blocks * 512
+                if match and stat.S_ISREG((status := entry.stat(follow_symlinks=False)).st_mode):
+                    last_used, size = entries_by_name.get(match[1], (0, 0))
+                    entries_by_name[match[1]] = max(last_used, status.st_mtime_ns), size + status.st_blocks * 512
     total = sum(size for _, size in entries_by_name.values())
-    for key, (_, size) in sorted(entries_by_name.items(), key=lambda item: item[1]):
+    for name, (_, size) in sorted(entries_by_name.items(), key=lambda item: item[1]):
         if total <= max_bytes:
             return
-        if key != kept_name:
+        if name != current_name:
             for suffix in ("sums", "data"):
                 with suppress(OSError):
-                    if stat.S_ISREG(os.stat(f"{key}.{suffix}", dir_fd=cache_folder, follow_symlinks=False).st_mode):
-                        os.unlink(f"{key}.{suffix}", dir_fd=cache_folder)
+                    if stat.S_ISREG(os.stat(f"{name}.{suffix}", dir_fd=cache_folder, follow_symlinks=False).st_mode):
+                        os.unlink(f"{name}.{suffix}", dir_fd=cache_folder)
             total -= size

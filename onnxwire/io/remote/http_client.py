@@ -117,7 +117,7 @@ class _Job:
         self._socket: socket.socket | None = None
         self._timer: threading.Timer | None = None
         self.is_cancelled = False
-        self.is_late = False
+        self.is_late = False  # whether the deadline has passed
 
     def watch(self, open_socket: socket.socket | None) -> None:
         """Shut this socket down when the job is cancelled. Raise OSError if the job is cancelled already."""
@@ -167,11 +167,11 @@ class _Connection:
         self.socket = connection.sock
         self.reach = reach
         self.uses_proxy = uses_proxy
-        self.is_used = False
+        self.is_used = False  # whether a response was read completely
 
 
 class HttpClient:
-    """Sends requests.
+    """A client that sends HTTP requests.
 
     options: those of obstore's HTTP stores (storage_options). headers: more headers; headers of the options and the
     user of an address override them. uses_netrc: whether users are also read from .netrc. Raises ValueError for invalid

@@ -74,7 +74,7 @@ def open_cached(file: HubFile, commit: str) -> int | None:
 
 
 def _open(file: HubFile, name: str) -> int | None:
-    """Open a file by its path in the repository's folder. Return None if it is absent, or lies outside."""
+    """Open a file by its path in the repository's folder. Return None if it is absent or not in the folder."""
     folder = _folder_of(file)
     if not os.path.isdir(folder):
         return None

@@ -25,14 +25,14 @@ _loop: asyncio.AbstractEventLoop | None = None
 _process = 0  # the id of the process in which `_loop` runs
 
 
-def start(work: Coroutine[Any, Any, T]) -> Future[T]:
+def start(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
     """Run a coroutine in the event loop. Return a Future of its result."""
-    return asyncio.run_coroutine_threadsafe(work, _running_loop())
+    return asyncio.run_coroutine_threadsafe(coroutine, _running_loop())
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in the event loop and return its result. Cancel it if waiting is interrupted (Ctrl-C)."""
-    future = start(work)
+    future = start(coroutine)
     try:
         return future.result()
     except BaseException:

@@ -247,7 +247,7 @@ def _send(
     """
     n_done = 0
 
-    def finish(size: int) -> None:
+    def report_part(size: int) -> None:
         nonlocal n_done
         n_done += size
         if progress is not None:
@@ -283,10 +283,10 @@ def _send(
                     if len(jobs) - len(etags) >= _MAX_CONCURRENT:
                         job, size = jobs[len(etags)]
                         etags.append(job.result())
-                        finish(size)
+                        report_part(size)
             for job, size in jobs[len(etags) :]:
                 etags.append(job.result())
-                finish(size)
+                report_part(size)
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise

@@ -24,7 +24,7 @@ _MAX_GUESSED_BYTES = 1 << 19
 _TRIP_BYTES = 3_000_000  # bytes that could be read in the time of one trip
 _DENSE_BYTES = 1 << 17  # distance of values up to which reading on is as fast as a correctly predicted request
 _MIN_TRIPS = 4  # trips before the first window of a file longer than a window; they reveal the sizes of values
-_FIRST_WINDOW_BYTES, _LAST_WINDOW_BYTES = 1 << 23, 1 << 26  # sizes in bytes
+_FIRST_WINDOW_BYTES, _LAST_WINDOW_BYTES = 1 << 23, 1 << 26  # sizes of the first window and of the largest window
 _MAX_WINDOWS_BYTES = 1 << 28  # maximum size of all windows, which stay in memory
 
 _INITIAL_DEPTH = 4  # values predicted at first; the number is doubled whenever all predictions were right

@@ -22,7 +22,7 @@ _MAX_BYTES = 1 << 26  # maximum number of bytes that are fetched but not yet rea
 
 
 class Schedule:
-    """Fetches ranges of files concurrently, in the order in which they will be read; a context manager.
+    """A context manager that fetches ranges of files concurrently, in the order in which they will be read.
 
     ranges: each is read once, by one call of `RemoteFile.read_into`; ranges of more than 8 MiB, which are fetched in
     concurrent pieces in any case, are omitted. Fetched bytes are in memory until they are read: up to 64 MiB. Reads in

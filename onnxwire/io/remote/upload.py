@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from onnxwire.engine.encoder import Piece
 
-_PART_BYTES = 1 << 23  # larger for files of more than _MAX_PARTS parts; stores allow 10,000
-_MAX_PARTS = 9_000
+_PART_BYTES = 1 << 23  # size of a part, unless a file would have more than _MAX_PARTS parts
+_MAX_PARTS = 9_000  # stores allow 10,000
 _MAX_CONCURRENT = 4  # parts that are uploaded concurrently
 
 
