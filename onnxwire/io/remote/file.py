@@ -33,10 +33,11 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 1 << 23
 # The maximum gap between two ranges of one request. Reading such a gap takes as long as a second request.
 _MAX_GAP_BYTES = 1 << 15
-_OPEN_BYTES = 1 << 16  # read from the beginning of a file to open it
+_OPEN_BYTES = 1 << 16  # size of the beginning of a file, which is read to open the file
 _SMALL_FILE_BYTES = 1 << 25  # a file up to this size is read completely if its first bytes do not suffice
-_MAX_BYTES_WITHOUT_RANGES = 1 << 28  # of a file that is read completely because its server does not support ranges
-_MIN_WINDOW_BYTES = 1 << 12  # read from the offset of a walk, at least
+# The maximum size of a file that is read completely because its server does not support ranges.
+_MAX_BYTES_WITHOUT_RANGES = 1 << 28
+_MIN_WINDOW_BYTES = 1 << 12  # minimum size of the range that is read from the offset of a walk
 MAX_CONCURRENT_REQUESTS = 16
 
 
@@ -144,26 +145,27 @@ class RemoteFile:
                 missing_ranges = memory.missing(ranges)
                 if not missing_ranges:
                     return
-                claimed = self._claim(missing_ranges)
-                if not claimed:
+                claimed_ranges = self._claim(missing_ranges)
+                if not claimed_ranges:
                     self._lock.wait()
                     continue
             try:
-                self._read(_split(_merge(claimed)), memory.put)
+                self._read(_split(_merge(claimed_ranges)), memory.put)
             finally:
-                self._release(claimed)
+                self._release(claimed_ranges)
 
     def _claim(self, ranges: list[Range]) -> list[Range]:
         """Claim the ranges that no other thread is fetching, and return them. The caller has the lock."""
-        claimed = [
+        claimed_ranges = [
             span
             for span in ranges
             if not any(_is_overlapping(span, pending_range) for pending_range in self._pending_ranges)
         ]
-        self._pending_ranges += claimed
-        return claimed
+        self._pending_ranges += claimed_ranges
+        return claimed_ranges
 
     def _release(self, ranges: list[Range]) -> None:
+        """Release claimed ranges, and wake the threads that wait for them."""
         with self._lock:
             self._pending_ranges = [span for span in self._pending_ranges if span not in ranges]
             self._lock.notify_all()
@@ -190,6 +192,7 @@ class RemoteFile:
         sequence_start, sequence_end = self._sequence
         if not self._has_skipped and sequence_start <= start <= sequence_end + _MIN_WINDOW_BYTES:
             length = max(start - sequence_start, _MIN_WINDOW_BYTES)
+            # The sequence becomes eight times as long; beyond _OPEN_BYTES, three times as long.
             window = 7 * length if length <= _OPEN_BYTES else 2 * length
             self._sequence = (sequence_start, start + window)
         else:
@@ -294,19 +297,19 @@ def open_files(files: list[RemoteFile]) -> Error | None:
 
 def fetch_all(requests: list[tuple[RemoteFile, PartialMemory, list[Range]]]) -> None:
     """Fetch ranges of several files into their memories, concurrently. Raises the errors of `RemoteFile.fetch`."""
-    claimed_ranges: list[tuple[RemoteFile, list[Range]]] = []
+    claims: list[tuple[RemoteFile, list[Range]]] = []  # the ranges of each file that this thread fetches
     pieces: list[tuple[RemoteFile, int, int, Callable[[int, Buffer], None]]] = []
     try:
         for file, memory, ranges in requests:
             with file._lock:
-                claimed = file._claim(memory.missing(ranges))
-                claimed_ranges.append((file, claimed))
-            pieces += [(file, start, end, memory.put) for start, end in _split(_merge(claimed))]
+                claimed_ranges = file._claim(memory.missing(ranges))
+                claims.append((file, claimed_ranges))
+            pieces += [(file, start, end, memory.put) for start, end in _split(_merge(claimed_ranges))]
         if pieces:
             run(_read_all(pieces))
     finally:
-        for file, ranges in claimed_ranges:
-            file._release(ranges)
+        for file, claimed_ranges in claims:
+            file._release(claimed_ranges)
     for file, memory, ranges in requests:
         file.fetch(memory, ranges)  # waits for ranges that another thread is fetching
 

@@ -294,7 +294,7 @@ def _send(
 
 
 def _blocks(part: SentPart) -> Iterator[bytes]:
-    """Yield the bytes of a part in blocks of at least the minimum size, except if it is shorter."""
+    """Yield the bytes of a part in blocks of at least the minimum size; in one block if the part is shorter."""
     block = bytearray()
     n_left = part.size
     for chunk in _chunks(part):
