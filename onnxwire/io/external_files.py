@@ -312,12 +312,16 @@ class AllowedFolders:
         return descriptor
 
     def _check_folder(self, location: str, folder: _Folder, status: os.stat_result) -> None:
+        """Raise ExternalDataError if the folder, which has this status now, was replaced."""
         if identity_of(status) != folder.identity:
             reason = f"the folder {folder.path} was replaced since the model was loaded; load it again"
             raise self._error(location, reason)
 
     def _check_inside(self, location: str, status: os.stat_result, ancestors: Collection[Identity]) -> None:
-        """Raise ExternalDataError for a file outside the allowed folders, and unless it is a regular file."""
+        """Raise ExternalDataError for a file outside the allowed folders, and unless it is a regular file.
+
+        status: the file's. ancestors: the identities of the file's folder and the folders above it.
+        """
         if not any(folder.identity in ancestors for folder in self._allowed):
             raise self._error(location, f"a symbolic link leads out of the model's folder; {_COPY_ADVICE}")
         self._check_type(location, status)
@@ -332,7 +336,8 @@ class AllowedFolders:
     ) -> None:
         """Raise ExternalDataError unless the file is regular and all its hard links are in the allowed folders.
 
-        Hard links of a file in `external_root` are not checked. read_status: reads the status of the file's path.
+        Hard links of a file in `external_root` are not checked. ancestors: as for `_check_inside`. read_status: reads
+        the status of the file's path.
         """
         status = os.fstat(descriptor)
         self._check_type(location, status)

@@ -336,7 +336,8 @@ class HttpClient:
     ) -> tuple[_Connection, HTTPResponse]:
         """Send a request to a server, and read the status and headers of its response.
 
-        is_own: whether the request may contain credentials.
+        target: the path with the query. chain_reach: as for `Hosts.allowed_addresses`. is_own: whether the request may
+        contain credentials.
         """
         while True:
             connection = self._connect(job, request.hosts, site, chain_reach)
@@ -418,7 +419,10 @@ class HttpClient:
         return Response(status, response.headers, body, None)
 
     def _connect(self, job: _Job, hosts: Hosts, site: Site, chain_reach: int | None) -> _Connection:
-        """Return an idle connection to a server, or a new one. Raises OSError and RefusedError."""
+        """Return an idle connection to a server, or a new one. Raises OSError and RefusedError.
+
+        chain_reach: as for `Hosts.allowed_addresses`.
+        """
         connection = self._idle_connection(hosts, site, chain_reach) or self._new_connection(
             job, hosts, site, chain_reach
         )

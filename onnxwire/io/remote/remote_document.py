@@ -36,10 +36,12 @@ _MAX_CONCURRENT_FILES = 256  # files that are opened concurrently
 class Origin:
     """The store and address of a model, from which its external data is also opened.
 
-    store: an existing store, or None to create one with `options` (storage_options). cache: a folder for fetched
-    ranges. allow_hosts, untrusted: servers that redirects may lead to, as for `load`.
+    source: the model's address, or its name in the store. store: an existing store, or None to create one with
+    `options` (storage_options). cache: a folder for fetched ranges. allow_hosts, untrusted: servers that redirects may
+    lead to, as for `load`.
 
-    Raises SourceError for an invalid address, and for an address that needs a library that is not installed.
+    Raises SourceError for an invalid address, and for an address that needs a library that is not installed; TypeError
+    for a cache or allowed hosts together with an existing store.
     """
 
     def __init__(
