@@ -1,4 +1,4 @@
-"""Installs the switch of `onnxwire.dropin` when a program first imports `onnx`, if ONNXWIRE_DROPIN is set.
+"""Install the switch of `onnxwire.dropin` when a program first imports `onnx`, if ONNXWIRE_DROPIN is set.
 
 Because of `onnxwire_dropin.pth`, Python imports this module at every start with that variable set. So it imports
 no module at first, and onnxwire only when `onnx` is imported: then all folders are in sys.path.
@@ -25,7 +25,7 @@ class LazySwitch:
         install()
         # The import system's loop over sys.meta_path is already past the finder that `install` inserted first.
         for finder in sys.meta_path:
-            # This finder is disarmed now, so it returns None.
+            # This finder is disarmed, so it returns None.
             spec = finder.find_spec(name, path, target)  # type: ignore[arg-type]
             if spec is not None:
                 return spec
@@ -39,7 +39,7 @@ def arm() -> None:
     """Make the first `import onnx` install the switch. No-op if called again."""
     global _switch
     if _switch is None:
-        # It stays in the list: if it were removed, a thread in the middle of an import would skip the next finder.
+        # The finder stays in the list: if it were removed, a thread that is importing would skip the next finder.
         _switch = LazySwitch()
         sys.meta_path.insert(0, _switch)  # type: ignore[arg-type]
 

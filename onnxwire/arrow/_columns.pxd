@@ -23,14 +23,14 @@ cdef struct StringView:
     int32_t offset
 
 cdef struct Values:
-    int64_t n
+    int64_t n                # number of values
     int64_t capacity         # number of values that `data` has space for; 0 as long as all values are null
     int64_t n_nulls          # number of null values
     int64_t expected         # expected number of values, 0 if unknown
     uint8_t* valid           # one bit per value, 1 for a valid value; NULL while no value is null
     uint8_t* data            # `width` bytes per value
     uint8_t* text            # the text of copied strings, for which `data` contains n + 1 int32 offsets; else NULL
-    int width
+    int width                # number of bytes per value
 
 cdef struct Column:
     Type type
@@ -41,7 +41,7 @@ cdef struct Column:
 cdef struct TextBuffer:
     # Bytes that string views refer to, see _columns.pyx: a part of the document, or an arena.
     const uint8_t* p
-    int64_t n
+    int64_t n                # number of bytes
     uint8_t* owned           # the allocated memory of an arena; NULL for a part of the document
     int64_t capacity         # the size of the allocated memory
 
@@ -51,11 +51,11 @@ cdef struct Block:
     int32_t n_columns
     bint is_copied           # whether string columns contain offsets and text instead of string views
     Column* columns
-    char** names
-    TextBuffer* buffers
+    char** names             # the name of each column, in UTF-8
+    TextBuffer* buffers      # the buffers that string views refer to
     int32_t n_buffers
-    int32_t buffers_capacity
-    int64_t* buffer_sizes
+    int32_t buffers_capacity  # number of buffers that `buffers` has space for
+    int64_t* buffer_sizes    # the size of each buffer in bytes, an Arrow buffer
     char* metadata           # the metadata of the schema, in Arrow's format
     size_t metadata_size
 
@@ -66,8 +66,8 @@ cdef class Columns:
     cdef int32_t arena_index           # the index of the buffer that text is copied to, or -1
     cdef int32_t last_buffer_index     # the index of the part of the document that was used last, or -1
     cdef readonly int64_t n_repaired   # number of strings that were not valid UTF-8
-    cdef readonly list names
-    cdef bint is_pinned
+    cdef readonly list names           # the name of each column
+    cdef bint is_pinned                # whether the document's pin belongs to the columns
 
     cdef void expect(self, int64_t rows) noexcept
     cdef int add_text(self, Values* values, const uint8_t* p, uint64_t n) except -1
@@ -88,6 +88,7 @@ cdef int add_list(Column* column, int64_t row) except -1
 
 
 cdef inline bint is_valid(const Values* values, int64_t i) noexcept nogil:
+    """Return whether the value at an index is not null."""
     return values.valid == NULL or values.valid[i >> 3] >> (i & 7) & 1
 
 
@@ -99,7 +100,7 @@ cdef inline const uint8_t* text_of_string_view(const Block* block, const StringV
 
 
 cdef inline int mark_null(Values* values) except -1:
-    """Set the next value to null; its memory is allocated already."""
+    """Mark the next value as null. Its memory must be allocated."""
     if values.valid == NULL:
         allocate_validity(values)
     values.valid[values.n >> 3] &= <uint8_t>~(1 << (values.n & 7))
@@ -108,6 +109,7 @@ cdef inline int mark_null(Values* values) except -1:
 
 
 cdef inline int add_null(Values* values) except -1:
+    """Add a null, whose bytes are zero."""
     cdef uint8_t* p
     if values.n_nulls == values.n and values.capacity == 0:
         # While all values are null, no memory is allocated; many columns have no other values.

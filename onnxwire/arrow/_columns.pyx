@@ -3,7 +3,7 @@
 
 A string column is an array of string views, which have 16 bytes each. A string view refers to a text buffer: a part of
 the document that contains strings, or an arena with text that the document does not contain. A buffer ends where the
-next string is more than GAP bytes away or more than 2 GiB from its start. So buffers do not contain weights, and a
+next string is more than GAP_BYTES away or more than 2 GiB from its start. So buffers do not contain weights, and a
 document may have any size.
 Source: Arrow Columnar Format 1.5, "Variable-size Binary View Layout" and "Variable-size List Layout".
 """
@@ -22,17 +22,20 @@ from onnxwire.engine.partial cimport ensure_resident
 from onnxwire.errors import DecodeError, FieldValueError
 
 cdef enum:
-    GAP = 1 << 16                # maximum number of successive bytes without strings in a buffer
+    GAP_BYTES = 1 << 16          # maximum number of successive bytes without strings in a buffer
     MAX_ARENA_BYTES = 1 << 30
+    MAX_BUFFERS = 1 << 29        # so that neither their number nor the next capacity exceeds an int32
 
 TYPES = {"string": STRING, "int64": INT64, "int32": INT32, "float": FLOAT}
 
 
 cdef inline int width_of(Type type) noexcept nogil:
+    """Return the number of bytes of a value."""
     return sizeof(StringView) if type == STRING else 8 if type == INT64 else 4
 
 
 cdef inline bint is_ascii(const uint8_t* p, uint64_t n) noexcept nogil:
+    """Return whether no byte has its highest bit set."""
     cdef const uint8_t* last
     cdef uint64_t bits = 0
     cdef uint64_t i
@@ -135,7 +138,7 @@ cdef inline void make_inline_string_view(const uint8_t* p, uint64_t n, StringVie
     cdef uint8_t* text = <uint8_t*>view + 4
     memset(view, 0, sizeof(StringView))
     view.size = <int32_t>n
-    # Copies of constant size, which may overlap: the compiler inlines them, and a call of memcpy takes longer.
+    # The copies have constant sizes and may overlap. So the compiler inlines them; a call of memcpy takes longer.
     if n >= 8:
         memcpy(text, p, 8)
         memcpy(text + n - 4, p + n - 4, 4)
@@ -212,6 +215,7 @@ cdef class Columns:
         free(self.block.metadata)
 
     cdef void free_buffers(self) noexcept:
+        """Free the text buffers."""
         cdef int32_t i
         for i in range(self.block.n_buffers):
             free(self.block.buffers[i].owned)
@@ -222,6 +226,7 @@ cdef class Columns:
         self.block.n_buffers = self.block.buffers_capacity = 0
 
     cdef void unpin(self) noexcept:
+        """Release the document."""
         if self.is_pinned:
             self.document.pins -= 1
             self.is_pinned = False
@@ -311,10 +316,11 @@ cdef class Columns:
         return 0
 
     cdef int32_t add_buffer(self) except -1:
+        """Add an empty text buffer. Return its index."""
         cdef int32_t capacity
         cdef void* new_memory
         if self.block.n_buffers == self.block.buffers_capacity:
-            if self.block.n_buffers >= 1 << 29:
+            if self.block.n_buffers >= MAX_BUFFERS:
                 raise MemoryError
             capacity = self.block.n_buffers * 2 + 4
             new_memory = realloc(self.block.buffers, <size_t>capacity * sizeof(TextBuffer))
@@ -329,7 +335,10 @@ cdef class Columns:
     # --- the finished table
 
     cdef int finish(self, bint copies) except -1:
-        """Finish the table; with `copies` strings are copied and the document is released."""
+        """Finish the table. copies: whether to copy strings.
+
+        The document is released if strings are copied, or if no string view refers to its bytes.
+        """
         cdef Column* column
         cdef Values* values
         cdef int32_t i
@@ -355,14 +364,17 @@ cdef class Columns:
             self.block.buffer_sizes[i] = self.block.buffers[i].n
         if self.last_buffer_index < 0 or copies:
             self.unpin()
-        metadata = schema_metadata({"onnxwire.repaired_strings": str(self.n_repaired)})
+        metadata = encode_metadata({"onnxwire.repaired_strings": str(self.n_repaired)})
         self.block.metadata = copy_string(metadata)
         self.block.metadata_size = <size_t>len(metadata)
         return 0
 
     @critical_section
     def to_pylist(self, str name, int64_t start=0, int64_t stop=INT64_MAX):
-        """Return the values of a column, or of its rows from `start` to `stop`: str, int, float, lists, or None."""
+        """Return the values of a column, or of its rows from `start` to before `stop`: str, int, float, lists or None.
+
+        Raises ValueError for an unknown column.
+        """
         cdef Column* column = &self.block.columns[<Py_ssize_t>self.names.index(name)]
         cdef int32_t* ends = <int32_t*>column.rows.data
         cdef int64_t i
@@ -381,6 +393,7 @@ cdef class Columns:
         ]
 
     cdef object value(self, Type type, Values* values, int64_t i):
+        """Return the value at an index as str, int, float or None."""
         cdef uint64_t n
         cdef const uint8_t* p
         if not is_valid(values, i):
@@ -414,7 +427,7 @@ cdef inline bint try_make_string_view(Columns self, const uint8_t* p, uint64_t n
         return False
     buffer = &self.block.buffers[self.last_buffer_index]
     offset = <uint64_t>(p - buffer.p)  # wraps around to a large number for bytes before the buffer
-    if offset > <uint64_t>buffer.n + GAP or n > INT32_MAX or offset + n > INT32_MAX:
+    if offset > <uint64_t>buffer.n + GAP_BYTES or n > INT32_MAX or offset + n > INT32_MAX:
         return False
     if offset + n > <uint64_t>buffer.n:
         buffer.n = <int64_t>(offset + n)
@@ -461,7 +474,7 @@ cdef void free_values(Values* values) noexcept:
 
 
 cdef bint is_utf8(const uint8_t* p, uint64_t n) except -1:
-    """Return whether bytes are valid UTF-8. Slow: callers test for ASCII first, which most strings are."""
+    """Return whether bytes are valid UTF-8. This is slow, so callers test for ASCII first, which most strings are."""
     try:
         PyUnicode_DecodeUTF8(<const char*>p, <Py_ssize_t>n, NULL)
     except UnicodeDecodeError:
@@ -470,7 +483,7 @@ cdef bint is_utf8(const uint8_t* p, uint64_t n) except -1:
 
 
 cdef char* copy_string(bytes text) except NULL:
-    """Copy a string; the caller frees it."""
+    """Return a copy of a string, which the caller frees."""
     cdef char* copy = <char*>malloc(len(text) + 1)
     if copy == NULL:
         raise MemoryError
@@ -478,8 +491,8 @@ cdef char* copy_string(bytes text) except NULL:
     return copy
 
 
-cdef bytes schema_metadata(dict entries):
-    """Encode ArrowSchema.metadata; counts and lengths are int32 in native byte order."""
+cdef bytes encode_metadata(dict entries):
+    """Encode ArrowSchema.metadata, in which counts and lengths are int32 in native byte order."""
     import sys
     parts = [len(entries).to_bytes(4, sys.byteorder)]
     for word in [word.encode() for entry in entries.items() for word in entry]:

@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Exports columns through the Arrow C data interface: a schema, and a stream of one record batch.
+"""Export columns through the Arrow C data interface: a schema, and a stream of one record batch.
 
 Each struct, including each child, owns a reference to the columns, because a consumer may move a child out of its
-parent and release both separately. Consumers call back from any thread, without the GIL.
+parent and release both separately. Consumers call back from any thread, without the GIL. Functions that fill a struct
+return 0 or ENOMEM.
 Source: "The Arrow C data interface", "The Arrow C stream interface" and "The Arrow PyCapsule Interface".
 """
 from cpython.object cimport PyObject
@@ -84,6 +85,7 @@ cdef struct ExportedBlock:
 # --- children of schemas and arrays
 
 cdef int add_children(Parent* parent, int64_t n) noexcept nogil:
+    """Allocate n empty children."""
     cdef int64_t i
     if n == 0:
         return 0
@@ -99,6 +101,7 @@ cdef int add_children(Parent* parent, int64_t n) noexcept nogil:
 
 
 cdef void release_children(Parent* parent) noexcept nogil:
+    """Release and free the children that were not moved out of the parent."""
     cdef int64_t i
     if parent.children != NULL:
         for i in range(parent.n_children):
@@ -119,12 +122,14 @@ cdef void release_schema(ArrowSchema* self) noexcept nogil:
 
 
 cdef const char* format_of(Type type, bint is_copied) noexcept nogil:
+    """Return Arrow's format string of a type. is_copied: whether strings have offsets and text."""
     if type == STRING:
         return UTF8 if is_copied else UTF8_VIEW
     return INT64_FORMAT if type == INT64 else INT32_FORMAT if type == INT32 else FLOAT_FORMAT
 
 
 cdef char* copy_bytes(const char* text, size_t n) noexcept nogil:
+    """Return a copy of n bytes with a NUL after them; NULL if there is no memory."""
     cdef char* copy = <char*>malloc(n + 1)
     if copy != NULL:
         memcpy(copy, text, n)
@@ -133,7 +138,7 @@ cdef char* copy_bytes(const char* text, size_t n) noexcept nogil:
 
 
 cdef int begin_schema(ArrowSchema* out, const char* format, const char* name, int64_t n_children) noexcept nogil:
-    """Fill in a schema but not its children; the caller releases it, also after an error."""
+    """Fill in a schema but not its children. The caller releases the schema, also after an error."""
     memset(out, 0, sizeof(ArrowSchema))
     out.format = format
     out.flags = ARROW_FLAG_NULLABLE
@@ -143,6 +148,7 @@ cdef int begin_schema(ArrowSchema* out, const char* format, const char* name, in
 
 
 cdef int fill_schema(const Block* block, ArrowSchema* out) noexcept nogil:
+    """Fill in the schema of a table. The caller releases the schema, also after an error."""
     cdef const Column* column
     cdef const char* format
     cdef ArrowSchema* child
@@ -167,6 +173,7 @@ cdef int fill_schema(const Block* block, ArrowSchema* out) noexcept nogil:
 
 
 cdef int make_schema(const Block* block, ArrowSchema* out) noexcept nogil:
+    """Fill in the schema of a table; after an error, release the schema."""
     cdef int fault = fill_schema(block, out)
     if fault:
         release_schema(out)
@@ -185,9 +192,9 @@ cdef void release_array(ArrowArray* self) noexcept nogil:
 cdef int begin_array(
     ArrowArray* out, PyObject* owner, const Values* values, int64_t length, int64_t n_buffers, int64_t n_children
 ) noexcept nogil:
-    """Fill in an array but not its children; the caller releases it, also after an error.
+    """Fill in an array but not its children. The caller releases the array, also after an error.
 
-    values: its validity bitmap is the first buffer; NULL for none.
+    owner: the Columns that own the buffers. values: the values whose validity bits are the first buffer; NULL for none.
     """
     memset(out, 0, sizeof(ArrowArray))
     out.length = length
@@ -229,6 +236,7 @@ cdef int fill_values(
 
 
 cdef int fill_array(PyObject* owner, const Block* block, ArrowArray* out) noexcept nogil:
+    """Fill in the array of a table. The caller releases the array, also after an error."""
     cdef const Column* column
     cdef ArrowArray* child
     cdef int32_t i
@@ -257,6 +265,7 @@ cdef int get_schema(ArrowArrayStream* self, ArrowSchema* out) noexcept nogil:
 
 
 cdef int get_next(ArrowArrayStream* self, ArrowArray* out) noexcept nogil:
+    """Export the record batch at the first call, and a released array, the end of the stream, at later calls."""
     cdef ExportedBlock* exported = <ExportedBlock*>self.private_data
     cdef int fault
     if exported.is_done:
@@ -271,6 +280,7 @@ cdef int get_next(ArrowArrayStream* self, ArrowArray* out) noexcept nogil:
 
 
 cdef const char* get_last_error(ArrowArrayStream* self) noexcept nogil:
+    """Return the text of the only error that a call can have."""
     return "out of memory"
 
 
@@ -284,6 +294,7 @@ cdef void release_stream(ArrowArrayStream* self) noexcept nogil:
 # --- capsules
 
 cdef void discard_schema(PyObject* capsule) noexcept:
+    """Free a capsule's schema, and release the schema if no consumer moved it."""
     cdef ArrowSchema* schema = <ArrowSchema*>PyCapsule_GetPointer(capsule, SCHEMA)
     if schema.release != NULL:
         schema.release(schema)
@@ -291,6 +302,7 @@ cdef void discard_schema(PyObject* capsule) noexcept:
 
 
 cdef void discard_stream(PyObject* capsule) noexcept:
+    """Free a capsule's stream, and release the stream if no consumer moved it."""
     cdef ArrowArrayStream* stream = <ArrowArrayStream*>PyCapsule_GetPointer(capsule, STREAM)
     if stream.release != NULL:
         stream.release(stream)
@@ -343,7 +355,7 @@ def export_stream(Columns columns not None, requested_schema=None):
 
 
 cdef object make_capsule(void* memory, const char* name, void (*destructor)(PyObject*) noexcept):
-    """Return a capsule that owns a struct; free the struct on failure."""
+    """Return a capsule that owns a struct. Free the struct on failure."""
     try:
         return PyCapsule_New(memory, name, destructor)
     except BaseException:

@@ -11,7 +11,7 @@ cdef enum:
     ROW = 2                  # messages in the field are rows
     USE = 4                  # messages in the field are uses of values: outputs of graphs
 
-cdef enum Source:            # the source of a column's values; `tables` describes them
+cdef enum Source:            # the source of a column's values; tables.py describes the sources
     SHARED                   # a preceding column fills this one, too
     FIELD
     TYPE_NAME
@@ -51,7 +51,7 @@ cdef struct Plan:
     uint64_t numbers             # the numbers of the fields, as bits; all bits if a number exceeds 63
 
 cdef struct Fields:
-    # Same order as the tuple `_FIELDS`.
+    # The fields that walks read, in the order of the tuple `_FIELDS`.
     Field *attribute_type, *attribute_name
     Field *tensor_type, *sparse_tensor_type, *elem_type, *shape, *sparse_elem_type, *sparse_shape
     Field *dim, *dim_value, *dim_param

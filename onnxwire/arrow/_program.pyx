@@ -11,12 +11,12 @@ cdef extern from "Python.h":
 
 from functools import cache, partial
 
-# Same order as the enum `Source`.
+# The names of the sources in tables.py, in the order of the enum `Source`.
 _SOURCES = (
     "", "field", "type name", "list", "choice", "count", "inner", "inner count", "graph", "path", "owner", "index",
     "node", "role", "offset", "size", "parameters", "type", "storage", "storage size", "storage elements", "uses",
 )
-# Same order as the struct `Fields`.
+# The names of the fields, in the order of the struct `Fields`.
 _FIELDS = (
     "AttributeProto.type", "AttributeProto.name",
     "TypeProto.tensor_type", "TypeProto.sparse_tensor_type", "TypeProto.Tensor.elem_type", "TypeProto.Tensor.shape",
@@ -36,6 +36,7 @@ _CHOICES = {"floats": 6, "ints": 7, "strings": 8}
 
 
 cdef Field* field_of(Table* table, str name) except NULL:
+    """Return the field of a table by its name."""
     return &table.fields[<Py_ssize_t>(<dict><object>table.names)[name]]
 
 
@@ -128,6 +129,7 @@ cdef class Program:
         free(self.steps)
 
     cdef Table* table(self, str name) except NULL:
+        """Return the table of a message type of ONNX."""
         return &self.owner.tables[<Py_ssize_t>self.owner.indices[f"onnx.{name}"]]
 
 

@@ -43,12 +43,12 @@ cdef class Rows(Walk):
     cdef TextNames names             # the current scopes
     cdef Scope* scope                # the innermost scope, for `uses`
     cdef StringView graph            # the path of the current graph or function
-    cdef bint has_graph
+    cdef bint has_graph              # whether there is a current graph or function
     cdef dict sizes
-    cdef int64_t tensors             # number of tensors that were visited
-    cdef Texts enum_names
-    cdef Texts type_names
-    cdef Types types
+    cdef int64_t n_tensors           # number of tensors that were visited
+    cdef Texts enum_names            # cached names of enum values
+    cdef Texts type_names            # cached names of data types
+    cdef Types types                 # cached types of values
 
     @critical_section
     def __cinit__(self, Document document, Program program, Columns columns, bint has_file_offsets, dict sizes or None):
@@ -73,10 +73,12 @@ cdef class Rows(Walk):
     cdef int visit(self, const Message* message, Field* parent_field, int64_t index, bint is_row) except -1:
         """Add the rows of a message and of its descendants, depth first, in the order of fields and elements.
 
-        parent_field, index: the field that contains the message, and the index of the element.
+        parent_field, index: the field that contains the message, and the index of the element. is_row: whether the
+        message is a row.
         """
         cdef PathStep* step = &self.path[self.depth]
         cdef const Plan* plan = self.program.plan_of(message.table)
+        cdef bint is_child_row
         cdef bint is_graph = message.table == self.program.graph_table or message.table == self.program.function_table
         cdef Py_ssize_t n_parts = len(self.parts)
         cdef StringView outer_graph = self.graph
@@ -105,25 +107,25 @@ cdef class Rows(Walk):
             self.add_row(message)
         for plan_index in range(plan.n):
             field = &message.table.fields[plan.slots[plan_index]]
-            is_row = plan.flags[field.slot] & ROW != 0
+            is_child_row = plan.flags[field.slot] & ROW != 0
             if not has(message, field) or plan.flags[field.slot] == USE:
                 continue
             if not field.repeated:
                 self.child(message, field, &child)
-                self.visit(&child, field, 0, is_row)
+                self.visit(&child, field, 0, is_child_row)
                 continue
-            # The slot has the number of elements, so the walk ends with the last one.
+            # The slot has the number of elements, so the records after the last element are not read.
             count = <int64_t>message.slots[field.slot].n
-            if is_row and count >= MIN_EXPECTED_ROWS:
+            if is_child_row and count >= MIN_EXPECTED_ROWS:
                 self.columns.expect(count)
             start_at(&cursor, message, field)
             for i in range(count):
                 if not next_element(self, &cursor, field, &record):
                     break
-                if is_row or may_have_rows(self.program, field.sub, record.value, record.value + record.n, True):
+                if is_child_row or may_have_rows(self.program, field.sub, record.value, record.value + record.n, True):
                     set_span(&child, field.sub, &record)
                     self.fill(&child)
-                    self.visit(&child, field, i, is_row)
+                    self.visit(&child, field, i, is_child_row)
         if self.scope != outer_scope:
             leave_scope(self, self.names, &scope, self.columns.block.columns + self.program.uses_column)
             self.scope = outer_scope
@@ -199,8 +201,8 @@ cdef class Rows(Walk):
             elif step.source == TYPE:
                 add_type(self, &self.types, column, step.field, message)
             elif step.source == STORAGE or step.source == STORAGE_SIZE:
-                read_layout(self, message, self.sizes.get(self.tensors) if self.sizes else None, &layout)
-                self.tensors += 1
+                read_layout(self, message, self.sizes.get(self.n_tensors) if self.sizes else None, &layout)
+                self.n_tensors += 1
                 add_number(values, payload_size(&layout))
                 if step.source == STORAGE:
                     add_location(self, column + 1, message, &layout)
@@ -237,6 +239,7 @@ cdef class Rows(Walk):
         return add_null(values)
 
     cdef int add_field(self, Values* values, const Field* field, const Slot* slot) except -1:
+        """Add the value of a singular field, or the name of an enum's value; null if the field is absent."""
         if slot.p == NULL:
             return add_null(values)
         if field.type == STRING or field.type == BYTES:
@@ -285,10 +288,10 @@ cdef class Rows(Walk):
 cdef bint may_have_rows(
     Program program, const Table* table, const uint8_t* p, const uint8_t* end, bint examines_children
 ) noexcept nogil:
-    """Return False if neither the message nor its descendants can be rows, which holds for most nodes and attributes.
+    """Return False if no descendant of a message can be a row, as in most nodes and attributes.
 
-    examines_children: whether to examine the messages in it, too. Returns True for damage and long values, which the
-        walk handles.
+    p, end: the bytes of the message. examines_children: whether to examine the bytes of its children, too. Returns True
+    for damage and long values, which the walk handles.
     """
     cdef const Plan* plan = program.plan_of(table)
     cdef const uint8_t* value_end
@@ -302,6 +305,7 @@ cdef bint may_have_rows(
         value_end = skip_value(p, end, tag, 0)
         if value_end == NULL or value_end - p > LONG_BYTES:
             return True
+        # tag >> 3 is the field number, and `numbers` has a bit for each number below 64.
         if tag >> 3 >= 64 or plan.numbers >> (tag >> 3) & 1:
             field = find_field(table, tag >> 3)
             if field == NULL or not examines_children or tag & 7 != WIRE_LEN or plan.flags[field.slot] & (ROW | USE):
@@ -330,6 +334,7 @@ def fill_table(
 
 
 cdef inline int64_t total_size(const Message* message) noexcept:
+    """Return the number of bytes of all spans of a message."""
     cdef int64_t size = message.end - message.p
     cdef Py_ssize_t i
     if message.parts != NULL:

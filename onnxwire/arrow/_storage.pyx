@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Reads the layout of a TensorProto's payload, and adds its location to columns."""
+"""Read the layout of a TensorProto's payload, and add its location to columns."""
 from libc.stdint cimport int32_t, int64_t
 
 from onnxwire._varint cimport Record
@@ -21,7 +21,7 @@ cdef const char* EXTERNAL = "external"
 
 
 cdef int add_location(Walk walk, Column* column, const Message* message, Layout* layout) except -1:
-    """Add the four columns storage, location, offset and length of a tensor."""
+    """Add the four columns storage, location, offset and length of a tensor. column: the first of them."""
     walk.add_c_string(&column.rows, EXTERNAL if layout.is_external else INLINE)
     if layout.location != NULL:
         walk.columns.add_text(&(column + 1).rows, layout.location, layout.location_size)
@@ -57,7 +57,7 @@ cdef int read_layout(Walk walk, const Message* message, omitted_size, Layout* la
         walk.child(message, fields.segment, &segment)
         layout.begin = <int64_t>segment.slots[fields.segment_begin.slot].n
         layout.end = <int64_t>segment.slots[fields.segment_end.slot].n
-    if slot.p != NULL and slot.n == 1:
+    if slot.p != NULL and slot.n == 1:  # DataLocation.EXTERNAL
         layout.is_external = True
         return read_entries(walk, message, layout)
     slot = &message.slots[fields.raw_data.slot]

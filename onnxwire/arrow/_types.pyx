@@ -21,12 +21,12 @@ def tensor_type(number):
 
 
 cdef int add_type(Walk walk, Types* types, Column* column, const Field* field, const Message* message) except -1:
-    """Add the columns type, shape and dims of a value. field: its TypeProto; types: the cache."""
+    """Add the columns type, shape and dims of a value. field: the field of its TypeProto; types: the cache."""
     cdef Message type
     cdef CachedType* cached = NULL
     cdef const Slot* slot = &message.slots[field.slot]
     cdef int64_t row = column.rows.n
-    cdef int64_t repaired_before = walk.columns.n_repaired
+    cdef int64_t n_repaired_before = walk.columns.n_repaired
     if slot.p == NULL:
         return add_no_shape(column, True)
     if not message.flags & HAS_MERGE:
@@ -38,7 +38,8 @@ cdef int add_type(Walk walk, Types* types, Column* column, const Field* field, c
             return add_list(column + 2, cached.row)
     walk.child(message, field, &type)
     read_type(walk, &types.names, column, &type)
-    if cached != NULL and walk.columns.n_repaired == repaired_before:  # or later repairs would not be counted
+    # A type with repaired strings is not cached, so that its strings are counted for each value.
+    if cached != NULL and walk.columns.n_repaired == n_repaired_before:
         cached.p = slot.p
         cached.n = slot.n
         cached.row = row
@@ -46,6 +47,7 @@ cdef int add_type(Walk walk, Types* types, Column* column, const Field* field, c
 
 
 cdef inline uint64_t hash_of(const uint8_t* p, uint64_t n) noexcept nogil:
+    """Return a hash of bytes: multiplicative hashing of 8 bytes at a time, by 2**64 divided by the golden ratio."""
     cdef uint64_t hash = n
     cdef uint64_t i
     for i in range(n >> 3):
@@ -117,7 +119,10 @@ cdef int add_shape(Walk walk, Column* column, const Message* tensor, const Field
 
 
 cdef object type_text(Walk walk, const Message* type, int depth):
-    """Return a type as bytes, such as `seq(tensor(float))`; None for a TypeProto without a type."""
+    """Return a type as bytes, such as `seq(tensor(float))`; None for a TypeProto without a type.
+
+    depth: the nesting depth of the TypeProto. Raises DecodeError if it exceeds the limit.
+    """
     cdef Message type_message
     cdef Message element_type
     cdef Field* field = NULL
@@ -141,7 +146,7 @@ cdef object type_text(Walk walk, const Message* type, int depth):
     content = b"?"
     if has(&type_message, element_field):
         walk.child(&type_message, element_field, &element_type)
-        content = type_text(walk, &element_type, depth + 2) or b"?"
+        content = type_text(walk, &element_type, depth + 2) or b"?"  # the element's TypeProto is two messages deeper
     if name == "map_type":
         key = name_of(<int32_t>type_message.slots[field_of(type_message.table, "key_type").slot].n).lower().encode()
         return b"map(" + key + b"," + content + b")"

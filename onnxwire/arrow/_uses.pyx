@@ -24,6 +24,7 @@ cdef int enter_scope(Walk walk, Scope* scope, Scope* outer, const StringView* pa
     scope.level = -1
     scope.node = 0
     scope.outer = NULL
+    # The path to a graph in an attribute ends with the node, the attribute and the graph.
     if outer != NULL and walk.depth > 2 and walk.path[walk.depth - 3].table == walk.program.node_table:
         scope.outer = outer
         outer.node = walk.path[walk.depth - 3].index
@@ -31,7 +32,7 @@ cdef int enter_scope(Walk walk, Scope* scope, Scope* outer, const StringView* pa
 
 
 cdef int leave_scope(Walk walk, TextNames names, Scope* scope, Column* column) except -1:
-    """Leave a scope; add a use for each output of an attribute's graph that an enclosing scope defines."""
+    """Leave a scope. Add a use for each output of an attribute's graph that an enclosing scope defines."""
     cdef Cursor cursor
     cdef Message output
     cdef Slot* name
@@ -88,6 +89,7 @@ cdef int add_uses(Walk walk, TextNames names, Scope* scope, Column* column, cons
 cdef int add_use(
     Walk walk, Column* column, Scope* scope, const uint8_t* p, uint64_t n, int64_t node, int64_t slot, bint is_output
 ) except -1:
+    """Add a row without the columns of the inner use. scope: NULL for a null; p, n: the name; slot: -1 for a null."""
     if scope == NULL:
         add_null(&column.rows)
     else:
@@ -99,7 +101,10 @@ cdef int add_use(
 
 
 cdef int add_inner_use(Walk walk, Column* column, Scope* scope, int64_t node, int64_t slot) except -1:
-    """Fill the columns of the inner use, if the table has them. scope: the graph that captures the name, or NULL."""
+    """Fill the columns of the inner use, if the table has them.
+
+    scope: the graph that captures the name, or NULL. node, slot: -1 for a null.
+    """
     if column + USE_COLUMNS == walk.columns.block.columns + walk.columns.block.n_columns:
         return 0
     if scope == NULL:

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A walk over the messages of a document: reads fields, and adds texts that the document does not contain."""
+"""A walk over the messages of a document, which reads fields and adds texts that the document does not contain."""
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
@@ -14,18 +14,19 @@ cdef enum:
     CACHED_NUMBERS = 64      # the texts of smaller numbers are cached
 
 cdef struct Message:
+    # A message of the document.
     Table* table
-    const uint8_t* p
+    const uint8_t* p         # the bytes of the message; its first span, if there are several
     const uint8_t* end
     PyObject* parts          # Spans of a message in several pieces, owned by `Walk.parts`; else NULL
-    uint32_t flags
+    uint32_t flags           # the flags that `scan_slots` sets, such as HAS_MERGE
     Slot[MAX_FIELDS] slots
 
 cdef struct PathStep:
     # A message on the path from the root, and the field of its parent that contains it.
     Table* table
-    Field* field             # NULL of the root
-    int64_t index
+    Field* field             # NULL for the root
+    int64_t index            # the index of the message in a repeated field
 
 cdef struct Texts:
     # Cached texts of numbers, such as the names of an enum's values.
@@ -37,8 +38,8 @@ cdef struct Numbers:
     Cursor cursor
     const Field* field
     uint64_t records         # number of remaining records
-    const uint8_t* run       # the packed record that contains p
-    const uint8_t* p
+    const uint8_t* run       # the value of the packed record that contains p
+    const uint8_t* p         # the next number; equal to `end` if the next record has to be read
     const uint8_t* end
 
 
@@ -48,10 +49,10 @@ cdef class Walk:
     cdef Program program
     cdef Fields* fields
     cdef PathStep[MAX_DEPTH + 2] path
-    cdef int depth
+    cdef int depth                   # number of messages on the path, including the root
     cdef list parts                  # the Spans of messages on the path
     cdef bint has_file_offsets
-    cdef char[8192] path_text
+    cdef char[8192] path_text        # memory for `make_path`
 
     cdef int fill(self, Message* message) except -1
     cdef int child(self, const Message* message, const Field* field, Message* out) except -1
@@ -66,11 +67,12 @@ cdef class Walk:
 
 
 cdef inline bint has(const Message* message, const Field* field) noexcept nogil:
+    """Return whether a field is present."""
     return message.slots[field.slot].p != NULL
 
 
 cdef inline void set_span(Message* message, Table* table, const Record* record) noexcept nogil:
-    """Make a message of a record; its slots are not filled."""
+    """Make a message of a record. Its slots are not filled."""
     message.table = table
     message.p = record.value
     message.end = record.value + record.n
@@ -94,7 +96,7 @@ cdef inline void start_numbers(Numbers* numbers, const Message* message, const F
 
 
 cdef inline bint next_element(Walk walk, Cursor* cursor, const Field* field, Record* record) except -1:
-    """Read the next record of a repeated field of messages or strings; False after the last."""
+    """Read the next record of a repeated field of messages or strings. Return False after the last record."""
     # Common case: the records are adjacent, and the tag is one byte.
     record.tag = field.number << 3 | WIRE_LEN
     if cursor.p < cursor.end and cursor.p[0] == record.tag and record.tag < 0x80:

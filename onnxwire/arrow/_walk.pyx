@@ -67,7 +67,7 @@ cdef class Walk:
         return 0
 
     cdef int child(self, const Message* message, const Field* field, Message* out) except -1:
-        """Read the message in a singular field that is present."""
+        """Read the message in a singular field that is present, and fill its slots."""
         cdef const Slot* slot = &message.slots[field.slot]
         cdef Cursor cursor
         cdef Spans parts
@@ -86,7 +86,7 @@ cdef class Walk:
         return self.fill(out)
 
     cdef bint find_element(self, Cursor* cursor, const Field* field, Record* record) except -1:
-        """Read the next record of a field of messages or strings after records of other fields; False at the end."""
+        """Read the next record of a field of messages or strings, skipping other records. Return False at the end."""
         cdef int status
         while True:
             status = next_record(cursor, field.number, record)
@@ -96,7 +96,7 @@ cdef class Walk:
                 return status
 
     cdef bint next_message(self, Cursor* cursor, const Field* field, Message* out) except -1:
-        """Read the next message of a repeated field; False after the last."""
+        """Read the next message of a repeated field. Return False after the last message."""
         cdef Record record
         if not next_element(self, cursor, field, &record):
             return False
@@ -105,7 +105,7 @@ cdef class Walk:
         return True
 
     cdef bint next_number(self, Numbers* numbers, int64_t* number) except -1:
-        """Read the next number of a repeated field: an integer, or the bits of a float; False after the last."""
+        """Read the next number of a repeated field: an integer, or the bits of a float. Return False at the end."""
         cdef Record record
         cdef uint64_t value = 0
         cdef int status
@@ -137,7 +137,7 @@ cdef class Walk:
         return True
 
     cdef int raise_too_deep(self, const uint8_t* p) except -1:
-        """Raise DecodeError for a message that is nested too deep."""
+        """Raise DecodeError for a message that is nested too deeply."""
         cdef Damage damage
         memset(&damage, 0, sizeof(damage))
         damage.fault = FAULT_DEPTH
@@ -147,10 +147,11 @@ cdef class Walk:
     # --- texts that the document does not contain
 
     cdef int add_c_string(self, Values* values, const char* text) except -1:
+        """Add a copy of a NUL-terminated string of UTF-8."""
         return self.columns.add_copied_text(values, <const uint8_t*>text, strlen(text))
 
     cdef int add_named(self, Values* values, Texts* texts, int32_t number, name) except -1:
-        """Add the text of a number, as the function `name` returns it."""
+        """Add the text of a number, as the function `name` returns it. texts: a cache of its results."""
         cdef StringView view
         cdef bytes text
         if 0 <= number < CACHED_NUMBERS and texts.is_cached[number]:
@@ -181,6 +182,7 @@ cdef class Walk:
         return self.columns.make_copied_string_view(<const uint8_t*>self.path_text, <uint64_t>n, view)
 
     cdef int add_unless_negative(self, Values* values, int64_t number) except -1:
+        """Add an integer, or a null for a negative one."""
         return add_null(values) if number < 0 else add_number(values, number)
 
 

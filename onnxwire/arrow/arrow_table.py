@@ -1,4 +1,4 @@
-"""`to_arrow`: makes Arrow tables of models."""
+"""Make Arrow tables of models."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _MIN_OMITTED_PAYLOAD_BYTES = 1 << 10  # shorter payloads are encoded
 class ArrowTable:
     """A table of a model with the Arrow PyCapsule interface, which polars, pyarrow, DuckDB and pandas accept.
 
-    It can be exported any number of times. While the table or an exported column exists, the document that contains its
-    strings stays open.
+    A table can be exported any number of times. While the table or an exported column exists, the document that
+    contains its strings stays open.
     """
 
     __module__ = "onnxwire"
@@ -40,7 +40,7 @@ class ArrowTable:
         return export_schema(self._columns)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> CapsuleType:
-        """Return the table as a stream of one record batch; a requested schema must have as many columns."""
+        """Return the table as a stream of one record batch. Raises FieldValueError for another number of columns."""
         return export_stream(self._columns, requested_schema)
 
     def __len__(self) -> int:
@@ -67,15 +67,16 @@ class ArrowTable:
 def to_arrow(
     source: Source | Message, table: str, *, strings: str = "utf8_view", type: type[Message] = ModelProto
 ) -> ArrowTable:
-    """Make an Arrow table of a model; subgraphs, functions and training graphs are included.
+    """Make an Arrow table of a model, including its subgraphs, functions and training graphs.
 
     source: a source for `load`, or a message. type: the class of the root message that is loaded. table: "nodes",
     "attributes", "values", "uses", "tensors", "opsets", "metadata", "functions" or "model".
     strings: "utf8_view" for columns whose views point into the file, which must not change while they are used;
     "utf8" for copies. Strings that are not valid UTF-8 are copied with U+FFFD for invalid bytes, and counted in the
     schema's metadata ("onnxwire.repaired_strings"). Absent values are null.
-    An edited message is encoded first, except large payloads; offsets are null.
-    Raises FieldValueError for an unknown table, DecodeError for damaged bytes, and the errors of `load`.
+    An edited message is encoded first, except large payloads; then columns with offsets in the file are null.
+    Raises FieldValueError for an unknown table, FieldTypeError for a message that is not of ONNX, DecodeError for
+    damaged bytes, and the errors of `load`.
     """
     if table not in TABLES:
         raise FieldValueError(f"there is no table {table!r}; the tables are {', '.join(TABLES)}")
@@ -90,7 +91,10 @@ def to_arrow(
 
 
 def columns_of(message: Message, spec: TableSpec, copies: bool) -> Columns:
-    """Return the columns of a table of a message."""
+    """Return the columns of a table of a message. copies: whether to copy strings.
+
+    Raises FieldTypeError for a message that is not of ONNX.
+    """
     from onnxwire.engine.document import Document
 
     document = message._document
@@ -106,7 +110,10 @@ def columns_of(message: Message, spec: TableSpec, copies: bool) -> Columns:
 
 
 def _encode_without_payloads(message: Message) -> tuple[bytes, dict[int, int]]:
-    """Encode a message; omit the payloads of a large one, and return their sizes by the number of the tensor."""
+    """Encode a message, without payloads if it is large.
+
+    Returns the encoding, and the size of each omitted payload in bytes by the number of its tensor in document order.
+    """
     from onnxwire.io.tensor_list import find_tensors
 
     if message.ByteSize() < _MIN_LARGE_MESSAGE_BYTES:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _ESCAPED_CHARACTER = re.compile(r"[\ud800-\udfff]|\\(?=x5c|x[89a-f][0-9a-f]|ud[89a-f][0-9a-f]{2})")
 """The characters that `model_text` escapes: surrogates, and backslashes that look like the start of an escape."""
+# The escapes that `model_text` writes.
 _ESCAPE_SEQUENCE = re.compile(r"\\(?:x5c|x[89a-f][0-9a-f]|ud[89a-f][0-9a-f]{2})")
 
 
@@ -28,44 +29,45 @@ def check_table(table: str) -> None:
         raise FieldValueError(f"there is no table {table!r}; the tables are {', '.join(TABLES)}")
 
 
-def table_of(path: str, table: str) -> pa.Table:
+def read_table(path: str, table: str) -> pa.Table:
     """Return a pyarrow table of a model with copied strings; its first column is `model`.
 
     Raises the errors of `to_arrow`.
     """
     import pyarrow as pa
 
-    return with_model(path, pa.table(to_arrow(path, table, strings="utf8")))
+    return add_model_column(path, pa.table(to_arrow(path, table, strings="utf8")))
 
 
-def empty_table(table: str) -> pa.Table:
+def make_empty_table(table: str) -> pa.Table:
     """Return a table without rows."""
     import pyarrow as pa
 
-    return with_model("", pa.table(to_arrow(b"\x08\x00", table, strings="utf8")).slice(0, 0))
+    # The bytes are a model with ir_version 0.
+    return add_model_column("", pa.table(to_arrow(b"\x08\x00", table, strings="utf8")).slice(0, 0))
 
 
-def with_model(model: str, table: pa.Table) -> pa.Table:
+def add_model_column(model: str, table: pa.Table) -> pa.Table:
     """Add the column `model` to a table, and remove its metadata."""
     import pyarrow as pa
 
-    column = pa.repeat(array_of([model_text(model)], "string")[0], table.num_rows)
+    column = pa.repeat(make_array([model_text(model)], "string")[0], table.num_rows)
     return table.replace_schema_metadata(None).add_column(0, pa.field("model", pa.string()), column)
 
 
-def array_of(values: Sequence[Any], type_name: str) -> pa.Array:
-    """Return an array of values; None becomes null. type_name: "string", "int64" or "bool".
+def make_array(values: Sequence[Any], type_name: str) -> pa.Array:
+    """Make an array of values, in which None becomes null. type_name: "string", "int64" or "bool".
 
     `pa.array` would import pandas, if it is installed, which takes half a second of CPU.
     """
     import numpy as np
     import pyarrow as pa
 
-    def bits(flags: list[bool]) -> Any:
+    def pack_bits(flags: list[bool]) -> Any:
         return np.packbits(np.array(flags, np.bool_), bitorder="little")
 
-    present = [value is not None for value in values]
-    validity = None if all(present) else pa.py_buffer(bits(present))
+    is_present = [value is not None for value in values]
+    validity = None if all(is_present) else pa.py_buffer(pack_bits(is_present))
     buffers: list[Any]
     if type_name == "string":
         encoded = [b"" if value is None else value.encode() for value in values]
@@ -74,7 +76,7 @@ def array_of(values: Sequence[Any], type_name: str) -> pa.Array:
     elif type_name == "int64":
         buffers = [array("q", [value or 0 for value in values])]
     else:
-        buffers = [bits(list(map(bool, values)))]
+        buffers = [pack_bits(list(map(bool, values)))]
     return pa.Array.from_buffers(pa.type_for_alias(type_name), len(values), [validity, *map(pa.py_buffer, buffers)])
 
 
@@ -93,17 +95,19 @@ def model_name(text: str) -> str:
 
 
 def _unescape(match: re.Match[str]) -> str:
+    r"""Return the character of an escape. \xNN from \x80 is a byte, which Python stores as U+DCNN."""
     code = int(match[0].lstrip("\\xu"), 16)
     return chr(code + 0xDC00 if 0x80 <= code < 0x100 else code)
 
 
 def _escape(match: re.Match[str]) -> str:
+    """Return the escape of a character: the inverse of `_unescape`."""
     code = ord(match[0])
     if 0xDC80 <= code <= 0xDCFF:
         code -= 0xDC00
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
-def plain_text(text: str) -> str:
-    """Return a text that is valid UTF-8: surrogates are written as escapes with a backslash."""
+def escape_surrogates(text: str) -> str:
+    r"""Return a text as valid UTF-8. Bytes that Python stores as surrogates are written as escapes such as \xff."""
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

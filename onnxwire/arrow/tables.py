@@ -1,23 +1,28 @@
-"""The tables: which messages are rows, and the source of each column.
+"""The tables: the messages that are rows, and the source of each column.
 
-A column is (name, type, source, field). Types are those of `Columns`, in brackets for a list. Sources:
+A column is (name, type, source, field). Types are those of `Columns`, in brackets for a list. The source "" denotes a
+column that a preceding column fills. The other sources, for a message that is a row:
 
     field      a field of the message, null if it is absent; the name of an enum's value
     type name  the name of the data type that a field has as number (FLOAT, INT4); digits for an unknown type
     list       a repeated field; never null
     choice     a repeated field, null if it is empty and the attribute has another type
     count      the number of elements of a repeated field
-    inner      a field of a child message, written message.field;  inner count: its number of elements
-    graph      path of the innermost graph or function that contains the message, or null
-    path       path of the message;  owner: path of its parent
-    index      its index in the repeated field;  node: index of the node that contains it, or null
-    role       name of the field that contains it
-    offset     the offset of its first byte in the file;  size: its size in bytes; both null in edited messages
+    inner      a field of a child message, written message.field;  inner count: the field's number of elements
+    graph      the path of the innermost graph or function that contains the message, or null
+    path       the path of the message;  owner: the path of the message's parent
+    index      the index of the message in its repeated field, 0 in a singular field
+    node       the index of the node that contains the message, in the same graph; or null
+    role       the name of the field that contains the message; null for the root
+    offset     the offset of the message's first byte in the file;  size: the number of its bytes; both null in edited
+               messages
     parameters the names of a function's attributes, those with defaults last
-    type       the type as text; also fills the next two columns, shape and dims
-    storage    the size of a tensor; also fills the next four columns
-    storage size, storage elements: the size of a tensor's payload in bytes, and its number of elements; fill no other
-    uses       one row per input or output of a node; also fills the next four columns, or seven if the table has them
+    type       the type as text; fills the next two columns, too: shape and dims
+    storage    the size of a tensor's payload in bytes; fills the next four columns, too: storage, location, offset and
+               length
+    storage size, storage elements: the size of a tensor's payload in bytes, and the number of its elements
+    uses       the graph of each input or output of a node, one per row; fills the next four columns, too: name, node,
+               slot and kind; and if the table has them, the three columns of the inner use (see _uses.pyx)
 """
 
 from __future__ import annotations
@@ -164,4 +169,4 @@ TABLES = {
         ),
     ),
 }  # fmt: skip
-"""Every table by its name; empty `fields` mean all fields of that message type."""
+"""Every table by its name. If `fields` is empty, the messages of the type in all fields are rows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxwire.arrow.many import check_table, empty_table, table_of
+from onnxwire.arrow.many import check_table, make_empty_table, read_table
 from onnxwire.errors import MissingPackageError
 
 TYPE_CHECKING = False
@@ -33,5 +33,5 @@ def read(paths: Iterable[str | os.PathLike[str]], table: str) -> dask.dataframe.
 def _frame(path: str | None, table: str) -> pandas.DataFrame:
     import pandas
 
-    arrow_table = empty_table(table) if path is None else table_of(path, table)
+    arrow_table = make_empty_table(table) if path is None else read_table(path, table)
     return arrow_table.to_pandas(types_mapper=pandas.ArrowDtype)

@@ -1,4 +1,4 @@
-"""Reads and writes numpy's .npy and .npz files, without reading payloads into memory."""
+"""Read and write numpy's .npy and .npz files, without reading whole payloads into memory."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from onnxwire.tensor.dtypes import DataType
 
 _BLOCK_BYTES = 1 << 20  # in memory at a time; for elements smaller than a byte, the number of elements
-_NATIVE_KINDS = "biufc"
-# Of a full name in a zip; of each folder's name in it; of the prefix to which a name is truncated.
+_NATIVE_KINDS = "biufc"  # the kinds of numpy's own bool, integer, float and complex dtypes
+# The maximum size of a full name in a zip, and of each folder's name in it; the size to which a longer name is cut.
 _MAX_NAME_BYTES, _MAX_FOLDER_BYTES, _PREFIX_BYTES = 1000, 250, 150
-_MAX_COMMENT_BYTES = 65535  # of a comment, in the zip format
+_MAX_COMMENT_BYTES = 65535  # the limit of the zip format
 _TRUNCATION_MARK = "%~"  # cannot occur in an escaped name that is not truncated
 _DRIVE = re.compile(r"^([A-Za-z]):")
-_MAX_STRING_BYTES = 1 << 30  # of a string array, in which each string has the width of the longest
+_MAX_STRING_BYTES = 1 << 30  # maximum size of a string array, in which each string has the width of the longest
 
 
 def to_npy(
     tensor: TensorProto, path: str | os.PathLike[str], *, progress: Callable[[int, int], object] | None = None
 ) -> int:
-    """Write a tensor to an .npy file atomically; returns the file's size in bytes.
+    """Write a tensor to an .npy file atomically. Return the file's size in bytes.
 
     progress: called with the bytes written so far and their total. The payload is copied from file to file.
     A data type that numpy lacks is written as the type that `stored_as` returns: nothing is rounded, and reading the
@@ -70,7 +70,7 @@ def read_npy(path: str) -> np.ndarray[Any, Any]:
     except MemoryError:
         raise
     except Exception as error:  # errors of zipfile, tokenize and others, which numpy does not catch
-        # Checked first, because numpy treats a file without the magic number as a pickle, and advises allowing pickles.
+        # numpy treats a file without the magic number as a pickle, and its error advises allowing pickles.
         reason = "it does not begin with the magic number of .npy files" if "pickle" in str(error) else error
         raise EditError(f"{path} is not an .npy file of numbers or strings: {reason}") from None
     if not isinstance(array, np.ndarray):
@@ -85,11 +85,11 @@ def to_npz(
     *,
     progress: Callable[[int, int], object] | None = None,
 ) -> int:
-    """Write tensors to an uncompressed .npz file atomically; returns the number of bytes in its entries.
+    """Write tensors to an uncompressed .npz file atomically. Return the number of bytes in its entries.
 
     tensors: a mapping from names in the file, which `npz_name` escapes, to tensors. progress: called with the bytes of
     the entries written so far, and their total. The format is that of `to_npy`, but payloads are read into memory block
-    by block, because a zip has checksums.
+    by block, because a zip has checksums. Raises the errors of `to_npy`.
     """
     import zipfile
 
@@ -99,8 +99,8 @@ def to_npz(
     total, n_written = sum(entry.size for entry in entries.values()), 0
     with AtomicFile(path) as target, zipfile.ZipFile(RawWriter(target), "w", zipfile.ZIP_STORED) as archive:
         for name, entry in entries.items():
-            # A fixed modification time, so that files with equal tensors are equal.
             key = npz_name(name)
+            # The modification time is fixed, so that files with equal tensors are equal.
             info = zipfile.ZipInfo(f"{key}.npy", (1980, 1, 1, 0, 0, 0))
             if _TRUNCATION_MARK in key:
                 info.comment = _escape(name).encode()[:_MAX_COMMENT_BYTES]
@@ -132,6 +132,7 @@ def npz_name(name: str) -> str:
 
 
 def _bytes_of(name: str) -> bytes:
+    """Return the bytes of a name, which may contain bytes that are not valid UTF-8, as surrogates."""
     try:
         return name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # a lone surrogate that encodes no byte
@@ -139,7 +140,7 @@ def _bytes_of(name: str) -> bytes:
 
 
 def _escape(name: str) -> str:
-    """Return a name as a relative path with `/` between folders; `urllib.parse.unquote` reverses it."""
+    """Return a name as a relative path with `/` between folders. `urllib.parse.unquote` restores the name."""
     if not name.isprintable() or "%" in name or "\\" in name:
         name = "".join(char if char.isprintable() and char not in "%\\" else _quote(char) for char in name)
     *folder_names, file_name = name.split("/")
@@ -165,6 +166,7 @@ def _escape_part(part: str) -> str:
 
 
 def _quote(text: str) -> str:
+    """Percent-encode every byte of a text."""
     return "".join(f"%{byte:02X}" for byte in _bytes_of(text))
 
 
@@ -182,6 +184,7 @@ def stored_as(tensor: TensorProto) -> str:
 
 
 def _is_native(data_type: DataType) -> bool:
+    """Return whether numpy itself has the dtype of a data type."""
     return data_type.dtype.kind in _NATIVE_KINDS and data_type.dtype.isbuiltin == 1
 
 

@@ -78,21 +78,21 @@ def apply(
     elements, refers to a part of the payload, or lost its reference; or if the model without the payloads is larger
     than protobuf can read. Raises FieldTypeError if the function returns no model, and the function's own errors.
     """
-    return apply_keeping(model, function, _choose_none, threshold, form)
+    return apply_with_elements(model, function, _choose_none, threshold, form)
 
 
-def apply_keeping(
+def apply_with_elements(
     model: ModelProto,
     function: Callable[[Any], object],
-    choose_kept: Choice,
+    choose_included: Choice,
     threshold: int = DEFAULT_THRESHOLD,
     form: Form = "onnx",
 ) -> ModelProto:
-    """Apply a function that reads the elements of some tensors, like `apply`; `choose_kept` returns their paths."""
-    stripped = StrippedModel(model, threshold, choose_kept)
-    argument = stripped.as_argument(form)
+    """Apply a function that reads the elements of some tensors, like `apply`; `choose_included` returns their paths."""
+    stripped_model = StrippedModel(model, threshold, choose_included)
+    argument = stripped_model.as_argument(form)
     result = function(argument)
-    return stripped.fill(argument if result is None else result)
+    return stripped_model.fill(argument if result is None else result)
 
 
 def _choose_none(model: ModelProto) -> Collection[str]:
@@ -102,8 +102,9 @@ def _choose_none(model: ModelProto) -> Collection[str]:
 class StrippedModel:
     """A copy of a model without its large payloads.
 
-    model: the full model. choose_kept: returns the paths of tensors whose payloads stay in the copy, or are read from
-    files into it, regardless of size. strip_external: whether to treat external data like payloads in the model.
+    model: the full model. threshold: the size in bytes from which a payload is omitted. choose_included: returns the
+    paths of tensors whose payloads stay in the copy, or are read from files into the copy, regardless of size.
+    strip_external: whether to treat external data like payloads in the model.
     snapshot: a copy of the full model. copy: the stripped copy.
     """
 
@@ -111,7 +112,7 @@ class StrippedModel:
         self,
         model: ModelProto,
         threshold: int = DEFAULT_THRESHOLD,
-        choose_kept: Choice = _choose_none,
+        choose_included: Choice = _choose_none,
         strip_external: bool = False,
     ) -> None:
         if not isinstance(model, ModelProto):
@@ -120,30 +121,31 @@ class StrippedModel:
         self.snapshot, self.copy = ModelProto(), ModelProto()
         self.snapshot.CopyFrom(model)
         self.copy.CopyFrom(self.snapshot)
-        paths = choose_kept(self.snapshot)
+        included_paths = choose_included(self.snapshot)
         # Tensors without their payload, by location: the original and the copy.
-        self._stripped: dict[str, tuple[TensorProto, TensorProto]] = {}
+        self._stripped_tensors: dict[str, tuple[TensorProto, TensorProto]] = {}
         # Tensors whose elements were read from a file, by name: the original and the copy.
         self._read_tensors: dict[str, tuple[TensorProto, TensorProto]] = {}
         token = secrets.token_hex(16)  # so that no location in the model can equal a location of the copy
         names_without_elements: set[str] = set()
         for (path, source), (_, tensor) in zip(find_tensors(self.snapshot), find_tensors(self.copy), strict=True):
             has_external_data = is_external(source)
-            if has_external_data and not strip_external and path not in paths:
+            if has_external_data and not strip_external and path not in included_paths:
                 continue
-            is_kept = path in paths or _size(source) < threshold
-            if is_kept and has_external_data:
+            is_included = path in included_paths or _payload_size(source) < threshold
+            if is_included and has_external_data:
                 # External data that can't be read is left unchanged; the function can report it.
                 with suppress(Error):
                     make_inline(tensor)
                     self._read_tensors[source.name] = source, tensor
-            elif not is_kept:
-                location = f"{LOCATION_PREFIX}/{token}/{len(self._stripped)}"
+            elif not is_included:
+                location = f"{LOCATION_PREFIX}/{token}/{len(self._stripped_tensors)}"
                 set_reference(tensor, location, 0, tensor_bytes(source))
-                self._stripped[location] = source, tensor
+                self._stripped_tensors[location] = source, tensor
             elif not _has_elements(source):
                 names_without_elements.add(source.name)
-        self._names = {source.name for source, _ in self._stripped.values()} - names_without_elements
+        # Names whose tensors all had elements, and of which at least one lost its payload.
+        self._stripped_names = {source.name for source, _ in self._stripped_tensors.values()} - names_without_elements
 
     def as_argument(self, form: Form) -> Any:
         """Return a new copy of the stripped model, as the argument of a function."""
@@ -159,26 +161,29 @@ class StrippedModel:
 
     def source_of(self, tensor: Any) -> TensorProto | None:
         """Return the original of a tensor whose payload was omitted; None for any other tensor."""
-        pair = self._stripped.get(_location(tensor))
+        pair = self._stripped_tensors.get(_location_of(tensor))
         return None if pair is None else pair[0]
 
     def fill(self, result: object) -> ModelProto:
-        """Insert the payloads into the result of a function; returns it as a message of onnxwire."""
+        """Insert the payloads into the result of a function. Return the result as a message of onnxwire.
+
+        Raises TensorError if a payload does not fit its tensor, FieldTypeError if the result is not a model.
+        """
         model = self._as_model(result)
-        if not self._stripped and not self._read_tensors:
+        if not self._stripped_tensors and not self._read_tensors:
             return model
         for path, tensor in find_tensors(model):
-            location = _location(tensor)
-            if location in self._stripped:
+            location = _location_of(tensor)
+            if location in self._stripped_tensors:
                 self._restore_payload(path, tensor, location)
             elif not is_external(tensor):
-                self._check_unstripped(path, tensor)
-            elif tensor.name in self._names and not location and _has_elements(tensor):
+                self._check_inline_tensor(path, tensor)
+            elif tensor.name in self._stripped_names and not location and _has_elements(tensor):
                 tensor.ClearField("data_location")  # the function added elements to a tensor without its payload
         return model
 
     def _as_model(self, result: object) -> ModelProto:
-        """Return the result of a function as a message of onnxwire; raises FieldTypeError for other objects."""
+        """Return the result of a function as a message of onnxwire. Raises FieldTypeError if it is not a model."""
         if isinstance(result, ModelProto):
             return result
         if getattr(getattr(result, "DESCRIPTOR", None), "full_name", "") == "onnx.ModelProto":
@@ -189,35 +194,35 @@ class StrippedModel:
                 "None if it changed its argument"
             )
         model = ModelProto()
-        model.CopyFrom(self.snapshot)  # so that it can read the snapshot's external files
+        model.CopyFrom(self.snapshot)  # so that the model can read the snapshot's external files
         model.ParseFromString(result)
         return model
 
     def _restore_payload(self, path: str, tensor: TensorProto, location: str) -> None:
         """Insert an omitted payload into its tensor. Raises TensorError if the payload does not fit the tensor."""
-        source, stripped = self._stripped[location]
+        source, stripped_tensor = self._stripped_tensors[location]
         if _has_elements(tensor):
             # The function assigned other elements.
             tensor.ClearField("external_data")
             tensor.ClearField("data_location")
             return
-        if tensor == stripped:
+        if tensor == stripped_tensor:
             tensor.CopyFrom(source)
             return
-        reason = _describe_misfit(tensor, stripped)
+        reason = _describe_misfit(tensor, stripped_tensor)
         if reason:
             raise TensorError(
                 f"the function {reason}, but did not receive its elements; apply it with a threshold above "
-                f"{_size(source):,}",
+                f"{_payload_size(source):,}",
                 tensor.name,
                 path,
             )
         share_elements(tensor, source)
 
-    def _check_unstripped(self, path: str, tensor: TensorProto) -> None:
-        """Raise TensorError if the tensor lost its elements; restore its reference if they were read from a file."""
+    def _check_inline_tensor(self, path: str, tensor: TensorProto) -> None:
+        """Raise TensorError if the tensor lost its elements. Restore its reference if they were read from a file."""
         name = tensor.name
-        if name in self._names and not _has_elements(tensor) and 0 not in tensor.dims:
+        if name in self._stripped_names and not _has_elements(tensor) and 0 not in tensor.dims:
             raise TensorError(
                 "the function removed the tensor's external_data, and added no elements; apply it with a threshold "
                 "above the size of the tensor",
@@ -228,8 +233,8 @@ class StrippedModel:
             tensor.CopyFrom(self._read_tensors[name][0])
 
 
-def _size(tensor: TensorProto) -> int:
-    """Return the size of raw_data in the file; for other fields estimate it as the size of the whole tensor."""
+def _payload_size(tensor: TensorProto) -> int:
+    """Return the size of external data or raw_data in bytes; for other fields, the size of the whole tensor."""
     if is_external(tensor):
         return tensor_bytes(tensor)
     payload = tensor._payload("raw_data")
@@ -237,22 +242,24 @@ def _size(tensor: TensorProto) -> int:
 
 
 def _has_elements(tensor: TensorProto) -> bool:
+    """Return whether a tensor contains elements inline."""
     return bool(tensor._payload("raw_data")) or not _FIELDS.isdisjoint(tensor._present())
 
 
-def _location(tensor: Any) -> str:
+def _location_of(tensor: Any) -> str:
+    """Return the location of a tensor's external data, or ""."""
     return next(iter(locations_of(tensor)), "") if tensor.external_data else ""
 
 
-def _describe_misfit(tensor: TensorProto, stripped: TensorProto) -> str:
-    """Return the change to a tensor that makes its payload unusable, or "". stripped: the tensor before the change."""
-    if tensor.data_type != stripped.data_type:
-        return f"made the {name_of(stripped.data_type)} a {name_of(tensor.data_type)}"
-    if tensor.segment != stripped.segment:
+def _describe_misfit(tensor: TensorProto, old_tensor: TensorProto) -> str:
+    """Return the change to a tensor that makes its payload unusable, or "". old_tensor: the unchanged tensor."""
+    if tensor.data_type != old_tensor.data_type:
+        return f"made the {name_of(old_tensor.data_type)} a {name_of(tensor.data_type)}"
+    if tensor.segment != old_tensor.segment:
         return "changed its segment"
-    if list(tensor.dims) != list(stripped.dims) and count_elements(tensor.dims) != count_elements(stripped.dims):
-        return f"changed its dims from {list(stripped.dims)} to {list(tensor.dims)}"
-    entries = {entry.key: entry.value for entry in stripped.external_data}
+    if list(tensor.dims) != list(old_tensor.dims) and count_elements(tensor.dims) != count_elements(old_tensor.dims):
+        return f"changed its dims from {list(old_tensor.dims)} to {list(tensor.dims)}"
+    entries = {entry.key: entry.value for entry in old_tensor.external_data}
     for entry in tensor.external_data:
         if entries.get(entry.key, entry.value) != entry.value:
             return f"used a part of the tensor ({entry.key} {entry.value})"
@@ -260,6 +267,7 @@ def _describe_misfit(tensor: TensorProto, stripped: TensorProto) -> str:
 
 
 def _encode(message: Message, advice: str) -> bytes:
+    """Encode a message. Raise TensorError, with the advice, if it is larger than protobuf can read."""
     size = message.ByteSize()
     if size > INLINE_LIMIT:
         raise TensorError(f"the message has {size:,} bytes, and protobuf reads at most {INLINE_LIMIT:,}; {advice}")

@@ -25,12 +25,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import numpy as np
 
-# During `from_ir`: the onnxwire tensors whose elements onnx-ir requested, by the placeholder that it received instead.
-_requested: ContextVar[dict[bytes, Tensor] | None] = ContextVar("_requested", default=None)
+_PLACEHOLDER_BYTES = 16
+# During `from_ir`: the tensors whose elements onnx-ir requested, by the placeholder that it received instead.
+_requested_tensors: ContextVar[dict[bytes, Tensor] | None] = ContextVar("_requested_tensors", default=None)
 
 
 class Tensor:
-    """A tensor of onnx-ir (its TensorProtocol) that reads its elements lazily from a tensor of onnxwire.
+    """A tensor for onnx-ir, with the members of its TensorProtocol, that reads elements lazily from a TensorProto.
 
     name, doc_string and metadata_props are copies: changes do not affect the message. The model of the tensor must stay
     open as long as elements are read.
@@ -39,7 +40,7 @@ class Tensor:
     def __init__(self, tensor: TensorProto) -> None:
         self.name: str | None = tensor.name
         self.doc_string: str | None = tensor.doc_string if tensor.HasField("doc_string") else None
-        self.metadata_props: dict[str, str] = _mapping(tensor)
+        self.metadata_props: dict[str, str] = _metadata_of(tensor)
         self.meta: dict[str, Any] = {}
         self._tensor = tensor
 
@@ -83,15 +84,15 @@ class Tensor:
 
     def tobytes(self) -> bytes:
         """Return the elements in the format of raw_data; within `from_ir`, a placeholder of 16 random bytes."""
-        requested = _requested.get()
-        if requested is None:
+        tensors_by_placeholder = _requested_tensors.get()
+        if tensors_by_placeholder is None:
             return bytes(self._tensor.raw_view)
-        placeholder = secrets.token_bytes(16)
-        requested[placeholder] = self
+        placeholder = secrets.token_bytes(_PLACEHOLDER_BYTES)
+        tensors_by_placeholder[placeholder] = self
         return placeholder
 
     def fill(self, message: TensorProto) -> None:
-        """Copy this tensor to a message; elements are shared."""
+        """Copy this tensor to a message, which shares the elements."""
         source = self._tensor
         elements = Storage(source).payload() if is_external(source) else None
         message.CopyFrom(source)
@@ -102,7 +103,7 @@ class Tensor:
             text = getattr(self, field) or ""
             if text != getattr(source, field):
                 setattr(message, field, text)
-        if self.metadata_props != _mapping(source):
+        if self.metadata_props != _metadata_of(source):
             message.ClearField("metadata_props")
             message.metadata_props.extend(
                 StringStringEntryProto(key=key, value=text) for key, text in self.metadata_props.items()
@@ -116,12 +117,12 @@ class Tensor:
         return f"Tensor<{self.dtype},{self.shape}>(name={self.name!r})"
 
 
-def _mapping(tensor: TensorProto) -> dict[str, str]:
+def _metadata_of(tensor: TensorProto) -> dict[str, str]:
     return {entry.key: entry.value for entry in tensor.metadata_props}
 
 
 def to_ir(model: ModelProto) -> ir.Model:
-    """Convert a model to onnx-ir; payloads are read lazily.
+    """Convert a model to onnx-ir. Payloads are read lazily.
 
     model: the model; changes to the result do not affect it. It must stay open as long as tensors are read. Fields
     that onnx-ir lacks, such as sparse initializers and training_info, are not converted, as in `onnx_ir.load`.
@@ -146,7 +147,7 @@ def to_ir(model: ModelProto) -> ir.Model:
 
 
 def from_ir(model: ir.Model) -> ModelProto:
-    """Convert a model of onnx-ir to a ModelProto; tensors made by `to_ir` are shared.
+    """Convert a model of onnx-ir to a ModelProto, which shares the elements of tensors made by `to_ir`.
 
     model: any onnx_ir.Model, of any size. The elements of other tensors become raw_data, as onnx-ir writes them;
     external data is not copied.
@@ -163,51 +164,54 @@ def from_ir(model: ir.Model) -> ModelProto:
         return tensor
 
     _replace_tensors(model, collect_folder)
+    # External data in several folders can't be read from the result.
     if len(folders) == 1:
         result._document.files = ExternalFiles(None, root=folders.pop() or ".")
-    requested: dict[bytes, Tensor] = {}
-    token = _requested.set(requested)
+    tensors_by_placeholder: dict[bytes, Tensor] = {}
+    token = _requested_tensors.set(tensors_by_placeholder)
     try:
         ir.serde.serialize_model_into(result, model)
     finally:
-        _requested.reset(token)
-    for _, tensor in find_tensors(result) if requested or result._document.files else ():
+        _requested_tensors.reset(token)
+    for _, tensor in find_tensors(result) if tensors_by_placeholder or result._document.files else ():
         if is_external(tensor):
-            # Parsed again, so that the tensor refers to a document with these files even after it is copied to another
-            # model.
+            # Parse the tensor again, so that it refers to a document with these files even after it is copied to
+            # another model.
             tensor.ParseFromString(tensor.SerializeToString())
         payload = tensor._payload("raw_data")
-        source = requested.get(bytes(payload)) if payload is not None and len(payload) == 16 else None
-        if source is not None:
-            source.fill(tensor)
+        if payload is not None and len(payload) == _PLACEHOLDER_BYTES:
+            source = tensors_by_placeholder.get(bytes(payload))
+            if source is not None:
+                source.fill(tensor)
     return result
 
 
-def _replace_tensors(model: ir.Model, exchange: Callable[[ir.TensorProtocol], ir.TensorProtocol]) -> None:
-    """Replace each tensor of a model by the result of a function."""
-    pending: list[Any] = [model.graph, *model.functions.values()]
-    while pending:
-        graph = pending.pop()
+def _replace_tensors(model: ir.Model, replace: Callable[[ir.TensorProtocol], ir.TensorProtocol]) -> None:
+    """Replace each tensor of a model, also in subgraphs and functions, by the result of a function."""
+    pending_graphs: list[Any] = [model.graph, *model.functions.values()]
+    while pending_graphs:
+        graph = pending_graphs.pop()
         for value in getattr(graph, "initializers", {}).values():
             tensor = value.const_value
-            if tensor is not None and (new := exchange(tensor)) is not tensor:
-                value.const_value = new
+            if tensor is not None and (new_tensor := replace(tensor)) is not tensor:
+                value.const_value = new_tensor
         for node in graph:
             for attribute in list(node.attributes.values()):
                 if attribute.value is None or attribute.is_ref():
                     continue
                 if attribute.type == ir.AttributeType.TENSOR:
-                    if (new := exchange(attribute.value)) is not attribute.value:
-                        _set_attribute(node, attribute, new)
+                    if (new_tensor := replace(attribute.value)) is not attribute.value:
+                        _set_attribute(node, attribute, new_tensor)
                 elif attribute.type == ir.AttributeType.TENSORS:
-                    parts = [exchange(tensor) for tensor in attribute.value]
-                    if any(new is not tensor for new, tensor in zip(parts, attribute.value, strict=True)):
-                        _set_attribute(node, attribute, parts)
+                    new_tensors = [replace(tensor) for tensor in attribute.value]
+                    if any(new is not old for new, old in zip(new_tensors, attribute.value, strict=True)):
+                        _set_attribute(node, attribute, new_tensors)
                 elif attribute.type == ir.AttributeType.GRAPH:
-                    pending.append(attribute.value)
+                    pending_graphs.append(attribute.value)
                 elif attribute.type == ir.AttributeType.GRAPHS:
-                    pending += attribute.value
+                    pending_graphs += attribute.value
 
 
 def _set_attribute(node: ir.Node, attribute: ir.Attr, value: Any) -> None:
+    """Replace an attribute of a node by one with another value: attributes of onnx-ir are immutable."""
     node.attributes[attribute.name] = ir.Attr(attribute.name, attribute.type, value, doc_string=attribute.doc_string)

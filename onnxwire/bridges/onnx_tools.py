@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from onnxwire.bridges.onnx import LOCATION_PREFIX, StrippedModel, apply_keeping, import_official
-from onnxwire.bridges.shape_inputs import read_tensors
+from onnxwire.bridges.onnx import LOCATION_PREFIX, StrippedModel, apply_with_elements, import_official
+from onnxwire.bridges.shape_inputs import find_read_tensors
 from onnxwire.errors import FieldValueError, TensorError
 from onnxwire.io.tensor_list import find_tensors, is_external
 from onnxwire.messages import ModelProto, TensorProto
@@ -28,10 +28,10 @@ def infer_shapes(
     MissingPackageError without the `onnx` package.
     """
     shape_inference = import_official("shape_inference")
-    return apply_keeping(
+    return apply_with_elements(
         model,
         lambda data: shape_inference.infer_shapes(data, check_type, strict_mode, data_prop),
-        partial(read_tensors, data_prop=data_prop),
+        partial(find_read_tensors, data_prop=data_prop),
         form="bytes",
     )
 
@@ -47,7 +47,9 @@ def convert_version(model: ModelProto, opset: int) -> ModelProto:
     converter = import_official("version_converter")
     if not 0 <= opset <= _MAX_OPSET:
         raise FieldValueError(f"opset is a version, a number from 0 to {_MAX_OPSET:,}, not {opset:,}")
-    return apply_keeping(model, lambda stripped_model: converter.convert_version(stripped_model, opset), read_tensors)
+    return apply_with_elements(
+        model, lambda stripped_model: converter.convert_version(stripped_model, opset), find_read_tensors
+    )
 
 
 def check_official(model: ModelProto, *, full: bool = False) -> None:
@@ -60,26 +62,30 @@ def check_official(model: ModelProto, *, full: bool = False) -> None:
     payloads is larger than protobuf can read; MissingPackageError without the `onnx` package.
     """
     checker = import_official("checker")
-    stripped = StrippedModel(model, choose_kept=partial(_kept_for_checker, is_full=full))
-    for (_, source), (_, tensor) in zip(find_tensors(stripped.snapshot), find_tensors(stripped.copy), strict=True):
+    stripped_model = StrippedModel(model, choose_included=partial(_find_tensors_for_checker, is_full=full))
+    pairs = zip(find_tensors(stripped_model.snapshot), find_tensors(stripped_model.copy), strict=True)
+    for (_, source), (_, tensor) in pairs:
         if is_external(source) and is_external(tensor):
             for entry in tensor.external_data:
                 if entry.key == "location" and entry.value:
                     # The official checker would search the current directory.
                     locate_payload(source, source._document.files)
                     entry.value = LOCATION_PREFIX
-    checker.check_model(stripped.as_argument("bytes"), full_check=full)
+    checker.check_model(stripped_model.as_argument("bytes"), full_check=full)
 
 
-def _kept_for_checker(model: ModelProto, is_full: bool) -> set[str]:
-    """Return the paths of tensors that the checker reads: indices of sparse tensors, and faulty tensors."""
-    paths = read_tensors(model) if is_full else set()
-    paths.update(path for path, tensor in find_tensors(model) if path.endswith(".indices") or _is_faulty(tensor))
+def _find_tensors_for_checker(model: ModelProto, is_full: bool) -> set[str]:
+    """Return the paths of tensors that the checker reads: indices of sparse tensors, strings and faulty tensors.
+
+    is_full: include the tensors that shape inference reads.
+    """
+    paths = find_read_tensors(model) if is_full else set()
+    paths.update(path for path, tensor in find_tensors(model) if path.endswith(".indices") or _must_be_read(tensor))
     return paths
 
 
-def _is_faulty(tensor: TensorProto) -> bool:
-    """Return whether elements stored in the model do not agree with the tensor's type and dims."""
+def _must_be_read(tensor: TensorProto) -> bool:
+    """Return whether a tensor with its elements in the model has strings, is a chunk, or does not fit its dims."""
     if is_external(tensor):
         return False
     try:

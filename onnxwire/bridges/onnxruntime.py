@@ -50,26 +50,26 @@ def inference_session(
 
     if not isinstance(model, ModelProto):
         raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(model).__name__}")
-    stripped = _SessionModel(model)
+    session_model = _SessionModel(model)
     if sess_options is None:
         sess_options = onnxruntime.SessionOptions()
-    if stripped.root:
-        sess_options.add_session_config_entry(_FOLDER_OPTION, stripped.root)
-    if stripped.arrays:
-        make = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type
-        values = [make(array, number) for array, number in stripped.arrays.values()]
-        sess_options.add_external_initializers(list(stripped.arrays), values)
+    if session_model.root:
+        sess_options.add_session_config_entry(_FOLDER_OPTION, session_model.root)
+    if session_model.arrays:
+        make_value = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type
+        values = [make_value(array, data_type) for array, data_type in session_model.arrays.values()]
+        sess_options.add_external_initializers(list(session_model.arrays), values)
         # The options do not own the arrays' memory, and set_providers makes a new session from the options. So the
         # arrays live as long as the options.
-        weakref.finalize(sess_options, stripped.release).atexit = False
-    return onnxruntime.InferenceSession(stripped.encoded(), sess_options, **options)
+        weakref.finalize(sess_options, session_model.release).atexit = False
+    return onnxruntime.InferenceSession(session_model.encode(), sess_options, **options)
 
 
 class _SessionModel:
-    """A copy of a model without large payloads, for onnxruntime; it shares the model's bytes.
+    """A copy of a model without large payloads, for onnxruntime. The copy shares the model's bytes.
 
     root: the folder that the locations are relative to, or "". arrays: the initializers, by name, that are not in a
-    file: their bits as unsigned integers, and their data type.
+    file: their bits as unsigned integers, and the number of their data type.
     """
 
     def __init__(self, model: ModelProto) -> None:
@@ -79,18 +79,21 @@ class _SessionModel:
         snapshot, self._model = ModelProto(), ModelProto()
         snapshot.CopyFrom(model)
         self._model.CopyFrom(snapshot)
-        self._locations: dict[int, str] = {}
+        self._locations: dict[int, str] = {}  # by descriptor; see `_locate_file`
         for (path, source), (_, tensor) in zip(find_tensors(snapshot), find_tensors(self._model), strict=True):
             is_large = tensor_bytes(source) >= _MIN_PAYLOAD_BYTES
             if source.data_type == STRING.number or not (is_large or is_external(source)):
                 continue
             storage = Storage(source)
             size = storage.data_type.count_bytes(storage.count)
-            location, offset = self._source(storage) if is_large else ("", 0)
+            location, offset = self._locate_payload(storage) if is_large else ("", 0)
             if location:
                 set_reference(tensor, location, offset, size)
             elif (
-                is_large and _MAIN_GRAPH_PATH.fullmatch(path) and _is_value(storage) and source.name in self._read_names
+                is_large
+                and _MAIN_GRAPH_PATH.fullmatch(path)
+                and _has_common_type(storage)
+                and source.name in self._read_names
             ):
                 # The array belongs to the copy: an array of the model would prevent closing the model.
                 bits = Storage(tensor).array()[0].view(f"u{storage.data_type.bits // 8}")
@@ -106,7 +109,7 @@ class _SessionModel:
         names = {name for _, node in Search(graph, [NodeProto]) for name in node.input}
         return names.union(value.name for value in graph.output)
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         """Encode the copy. Raises TensorError if it is too large for protobuf."""
         size = self._model.ByteSize()
         if size > INLINE_LIMIT:
@@ -121,21 +124,22 @@ class _SessionModel:
         self.arrays.clear()
         self._model.Clear()
 
-    def _source(self, storage: Storage) -> tuple[str, int]:
-        """Return the location and offset of a payload in a file; "" and 0 if it is in memory."""
+    def _locate_payload(self, storage: Storage) -> tuple[str, int]:
+        """Return the location and offset of a payload in a file; location "" if onnxruntime can't read it from one."""
         source = None if storage.is_unmapped or storage.is_remote else storage.open_file
-        return ("", 0) if source is None else (self._locate(source[0].descriptor, source[0].name), source[1])
+        return ("", 0) if source is None else (self._locate_file(source[0].descriptor, source[0].name), source[1])
 
-    def _locate(self, descriptor: int, name: str) -> str:
+    def _locate_file(self, descriptor: int, name: str) -> str:
         """Return the location of an open file for onnxruntime, or "" if it has none."""
         if descriptor not in self._locations:
-            self._locations[descriptor] = self._location(descriptor, name)
+            self._locations[descriptor] = self._find_location(descriptor, name)
         return self._locations[descriptor]
 
-    def _location(self, descriptor: int, name: str) -> str:
+    def _find_location(self, descriptor: int, name: str) -> str:
+        """Return the location of an open file, and set `root`; "" if its path is that of another file or not valid."""
         path = PurePath(os.path.realpath(name))
         with suppress(OSError):
-            # The path may lead to another file now: a model is often saved over its own file.
+            # The path may lead to another file in the meantime: a model is often saved over its own file.
             if os.path.samestat(os.stat(path), os.fstat(descriptor)) and path.anchor == (self.root or path.anchor):
                 location = path.relative_to(path.anchor).as_posix()
                 if not fault_of(location):
@@ -144,6 +148,6 @@ class _SessionModel:
         return ""
 
 
-def _is_value(storage: Storage) -> bool:
+def _has_common_type(storage: Storage) -> bool:
     """Return whether both onnxruntime and numpy have the element type."""
     return not (storage.data_type.is_packed or storage.data_type.dtype_name.startswith("complex"))

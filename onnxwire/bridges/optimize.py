@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Any, Literal
 
 from onnxwire.bridges.onnx import StrippedModel
-from onnxwire.bridges.shape_inputs import read_tensors
+from onnxwire.bridges.shape_inputs import find_read_tensors
 from onnxwire.errors import FieldValueError, MissingPackageError
 from onnxwire.messages import ModelProto
 
@@ -20,7 +20,7 @@ _WEIGHT_PASSES = (
 """The passes of onnxoptimizer 0.4 that treat an initializer without its payload as zeros, or as empty."""
 _MIN_THRESHOLD = 1 << 10  # bytes; onnxoptimizer reads out of bounds if a condition, an axis or a scale is omitted
 # The model that onnxslim is optimizing, which supplies omitted elements.
-_current: ContextVar[StrippedModel | None] = ContextVar("_current", default=None)
+_current_model: ContextVar[StrippedModel | None] = ContextVar("_current_model", default=None)
 
 
 def optimize(
@@ -51,37 +51,39 @@ def optimize(
         raise FieldValueError(
             f"threshold is {_MIN_THRESHOLD:,} bytes or more, as optimizers read small tensors, not {threshold:,}"
         )
-    stripped = StrippedModel(model, threshold, read_tensors, strip_external=True)
-    run_tool = _slim if name == "onnxslim" else _run_passes
-    return stripped.fill(run_tool(stripped, options))
+    stripped_model = StrippedModel(model, threshold, find_read_tensors, strip_external=True)
+    run_tool = _run_onnxslim if name == "onnxslim" else _run_onnxoptimizer
+    return stripped_model.fill(run_tool(stripped_model, options))
 
 
-def _slim(stripped: StrippedModel, options: dict[str, Any]) -> object:
+def _run_onnxslim(stripped_model: StrippedModel, options: dict[str, Any]) -> object:
+    """Optimize with onnxslim, which reads omitted elements from the original model."""
     module = import_module("onnxslim")
     _patch_loading(import_module("onnxslim.third_party.onnx_graphsurgeon.ir.tensor").LazyValues)
-    token = _current.set(stripped)
+    token = _current_model.set(stripped_model)
     try:
-        return module.slim(stripped.as_argument("onnx"), **options)
+        return module.slim(stripped_model.as_argument("onnx"), **options)
     finally:
-        _current.reset(token)
+        _current_model.reset(token)
 
 
-def _patch_loading(values: Any) -> None:
+def _patch_loading(lazy_values_class: Any) -> None:
     """Patch onnxslim's class of lazily loaded elements to read omitted elements from the original model."""
-    load = values.load
-    if getattr(load, "_is_patched", False):
+    original_load = lazy_values_class.load
+    if getattr(original_load, "_is_patched", False):
         return
 
     def load_omitted(self: Any) -> Any:
-        stripped = _current.get()
-        source = None if stripped is None else stripped.source_of(self.tensor)
-        return load(self) if source is None else source.numpy(copy=True)
+        stripped_model = _current_model.get()
+        source = None if stripped_model is None else stripped_model.source_of(self.tensor)
+        return original_load(self) if source is None else source.numpy(copy=True)
 
     load_omitted._is_patched = True  # type: ignore[attr-defined]
-    values.load = load_omitted
+    lazy_values_class.load = load_omitted
 
 
-def _run_passes(stripped: StrippedModel, options: dict[str, Any]) -> object:
+def _run_onnxoptimizer(stripped_model: StrippedModel, options: dict[str, Any]) -> object:
+    """Optimize with onnxoptimizer, by default with all passes that do not need the weights. Raises FieldValueError."""
     module = import_module("onnxoptimizer")
     passes = options.pop("passes", None)
     if passes is None:
@@ -89,4 +91,4 @@ def _run_passes(stripped: StrippedModel, options: dict[str, Any]) -> object:
     elif weight_passes := sorted(set(passes).intersection(_WEIGHT_PASSES)):
         names = ", ".join(weight_passes)
         raise FieldValueError(f"{names} can't be run on a model without its weights; remove it from passes")
-    return module.optimize(stripped.as_argument("onnx"), passes, **options)
+    return module.optimize(stripped_model.as_argument("onnx"), passes, **options)

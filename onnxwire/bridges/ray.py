@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxwire.arrow.many import check_table, table_of
+from onnxwire.arrow.many import check_table, read_table
 from onnxwire.errors import MissingPackageError
 
 TYPE_CHECKING = False
@@ -31,6 +31,6 @@ def read(paths: Iterable[str | os.PathLike[str]], table: str, *, batch: int = 16
     def read_batch(rows: pa.Table) -> pa.Table:
         import pyarrow as pa
 
-        return pa.concat_tables([table_of(path, table) for path in rows["path"].to_pylist()])
+        return pa.concat_tables([read_table(path, table) for path in rows["path"].to_pylist()])
 
     return items.map_batches(read_batch, batch_format="pyarrow", batch_size=batch)

@@ -1,4 +1,4 @@
-"""Reads initializers from .safetensors files and writes them, without reading payloads into memory."""
+"""Read initializers from .safetensors files and write them, without reading payloads into memory."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def to_safetensors(
     metadata: Mapping[str, str] | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> int:
-    """Write the initializers of the main graph to a .safetensors file atomically; returns its size in bytes.
+    """Write the initializers of the main graph to a .safetensors file atomically. Return its size in bytes.
 
     names: the names of the initializers to write, by default all. metadata: the metadata of the file. progress: called
     with the bytes written so far and their total. The model is not changed.
@@ -73,7 +73,7 @@ def to_safetensors(
     refuse_weights(snapshot, os.fsdecode(path))
     tensors = _initializers(snapshot)
     if names is not None:
-        tensors = _choose(tensors, _identity_mapping(names))
+        tensors = _select(tensors, _identity_mapping(names))
     else:
         for sparse in snapshot.graph.sparse_initializer:
             raise tensor_error(sparse.values, "safetensors has no sparse tensors; choose the dense ones with names=")
@@ -105,7 +105,7 @@ def from_safetensors(
     names: Iterable[str] | Mapping[str, str] | None = None,
     refer_to_file: bool = True,
 ) -> int:
-    """Assign the tensors of a .safetensors file to initializers of the main graph; returns the number assigned.
+    """Assign the tensors of a .safetensors file to initializers of the main graph. Return the number of tensors.
 
     names: the names of the initializers, or a mapping from them to names in the file; by default all names in
     both. Other tensors of the file are ignored, and no initializer is added. Types and shapes become those of the file.
@@ -117,7 +117,7 @@ def from_safetensors(
     """
     tensors = _initializers(model)
     keys = names if isinstance(names, Mapping) else _identity_mapping(tensors if names is None else names)
-    tensors = _choose(tensors, keys)
+    tensors = _select(tensors, keys)
     location, source, size, view = _open(model._document.files if refer_to_file else None, path)
     entries = read_header(view, size, source)
     assignments: list[tuple[TensorProto, Entry]] = []
@@ -128,17 +128,20 @@ def from_safetensors(
         elif names is not None:
             raise tensor_error(tensor, f"{source} has no tensor {_quote(key)}")
     for tensor, entry in assignments:
-        _fill(tensor, entry, location, view)
+        _assign_entry(tensor, entry, location, view)
     return len(assignments)
 
 
 def assign_tensor(tensor: TensorProto, path: str | os.PathLike[str], name: str) -> None:
-    """Assign a tensor of a .safetensors file to any tensor, like `from_safetensors` with refer_to_file=False."""
+    """Assign a tensor of a .safetensors file to any tensor, like `from_safetensors` with refer_to_file=False.
+
+    Raises the errors of `from_safetensors`.
+    """
     _, source, size, view = _open(None, path)
     entry = read_header(view, size, source).get(name)
     if entry is None:
         raise tensor_error(tensor, f"{source} has no tensor {_quote(name)}")
-    _fill(tensor, entry, "", view)
+    _assign_entry(tensor, entry, "", view)
 
 
 def list_tensors(path: str | os.PathLike[str]) -> dict[str, tuple[DataType, list[int]]]:
@@ -151,7 +154,7 @@ def list_tensors(path: str | os.PathLike[str]) -> dict[str, tuple[DataType, list
     return {name: (data_type, shape) for name, (data_type, shape, _, _) in entries.items()}
 
 
-def _fill(tensor: TensorProto, entry: Entry, location: str, view: View) -> None:
+def _assign_entry(tensor: TensorProto, entry: Entry, location: str, view: View) -> None:
     """Assign an entry of a file to a tensor: as external data if there is a location, else as raw_data."""
     data_type, shape, start, end = entry
     clear_elements(tensor)
@@ -165,7 +168,7 @@ def _fill(tensor: TensorProto, entry: Entry, location: str, view: View) -> None:
 
 
 def read_header(view: View, size: int, source: str) -> dict[str, Entry]:
-    """Read the entries of a .safetensors file of `size` bytes by name. source: the file's name.
+    """Return the entries of a .safetensors file of `size` bytes by name. source: the file's name.
 
     Raises DecodeError for files that the safetensors package rejects, for duplicate names, and for shapes that no array
     can have.
@@ -198,7 +201,7 @@ def read_header(view: View, size: int, source: str) -> dict[str, Entry]:
         raise error_of(f"{_METADATA} in the header is not an object of strings")
     entries: dict[str, Entry] = {}
     for name, row in header.items():
-        entry = _entry(row, start)
+        entry = _parse_entry(row, start)
         if isinstance(entry, str):
             raise error_of(f"tensor {_quote(name)}: {entry}")
         entries[name] = entry
@@ -212,7 +215,7 @@ def read_header(view: View, size: int, source: str) -> dict[str, Entry]:
     return entries
 
 
-def _entry(fields: object, data_offset: int) -> Entry | str:
+def _parse_entry(fields: object, data_offset: int) -> Entry | str:
     """Return an entry of the header, or its fault as text. data_offset: the offset of the data in the file."""
     fields = fields if type(fields) is dict else {}
     dtype, shape, offsets = fields.get("dtype"), fields.get("shape"), fields.get("data_offsets")
@@ -221,13 +224,13 @@ def _entry(fields: object, data_offset: int) -> Entry | str:
     data_type = _DATA_TYPES.get(dtype)
     if data_type is None:
         return f"ONNX has no dtype {_quote(dtype)}"
-    count = data_type.bits
+    bits = data_type.bits
     for dim in shape:
-        # Checked in each step: the product of many dims would be a huge integer.
-        count *= max(dim, 1)
-        if count > MAX_COUNT:
+        # The limit is checked in each step, because the product of many dims would be a huge integer.
+        bits *= max(dim, 1)
+        if bits > MAX_COUNT:
             return "the shape has more elements than a file can contain"
-    bits = 0 if 0 in shape else count
+    bits = 0 if 0 in shape else bits
     data_start, data_end = offsets
     if bits % 8 or bits // 8 != data_end - data_start:
         return f"shape and dtype need {bits / 8:,} bytes, and data_offsets has {data_end - data_start:,}"
@@ -254,7 +257,7 @@ def _quote(name: str) -> str:
 
 
 def _open(files: ExternalFiles | None, path: str | os.PathLike[str]) -> tuple[str, str, int, View]:
-    """Open a file; returns its location in the model's folder (or ""), its name, its size and its View."""
+    """Open a file. Return its location in the model's folder (or ""), its name, its size in bytes, and its View."""
     folder = None if files is None else files.folder
     if files is not None and folder is not None:
         # A file that can't be external data, for any reason, is opened below.
@@ -283,12 +286,14 @@ def _initializers(model: ModelProto) -> dict[str, TensorProto]:
 
 
 def _identity_mapping(names: Iterable[str]) -> dict[str, str]:
+    """Return a mapping from each name to itself. Raises FieldTypeError for a single str."""
     if isinstance(names, str):
         raise FieldTypeError(f"names is a list of names; write [{names!r}]")
     return {name: name for name in names}
 
 
-def _choose(tensors: dict[str, TensorProto], names: Iterable[str]) -> dict[str, TensorProto]:
+def _select(tensors: dict[str, TensorProto], names: Iterable[str]) -> dict[str, TensorProto]:
+    """Return the tensors with these names. Raises TensorError for a name that no tensor has."""
     for name in names:
         if name not in tensors:
             raise TensorError("the model has no initializer of that name", name)
@@ -318,6 +323,7 @@ def _storage(name: str, tensor: TensorProto) -> Storage:
 
 
 def _check_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Return a copy of the metadata. Raises FieldTypeError if a key or value is not a str."""
     for item in metadata.items():
         if not all(isinstance(text, str) for text in item):
             raise FieldTypeError(f"metadata maps str to str, but has the item {item!r}")
@@ -325,7 +331,10 @@ def _check_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def _encode_header(header: dict[str, object]) -> bytes:
-    """Encode a header as JSON, padded with blanks to a multiple of 8 bytes, so that the data is aligned."""
+    """Encode a header as JSON, padded with blanks to a multiple of 8 bytes, so that the data is aligned.
+
+    Raises FieldTextError for a lone surrogate, TensorError for a header that is longer than readers accept.
+    """
     try:
         text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError as error:

@@ -1,4 +1,4 @@
-"""Finds the tensors whose elements shape inference and the version converter of `onnx` read."""
+"""Find the tensors whose elements shape inference and the version converter of `onnx` read."""
 
 from __future__ import annotations
 
@@ -40,17 +40,15 @@ _INTEGER_TYPES = (TensorProto.INT32, TensorProto.INT64)
 _ONNX_DOMAINS = ("", "ai.onnx")
 
 
-def read_tensors(model: ModelProto, data_prop: bool = False) -> set[str]:
+def find_read_tensors(model: ModelProto, data_prop: bool = False) -> set[str]:
     """Return the paths of the initializers and values of Constant nodes whose elements are read.
 
     data_prop: include tensors that data propagation reads. Names are resolved per main graph or function,
     including subgraphs. If a function of the model reads an input, the arguments in its calls are included.
     """
     walk = _ModelWalk(model)
-    read_values, propagated_values = (
-        walk.values_read_by(READ_INPUTS),
-        walk.values_read_by(PROPAGATED_INPUTS) if data_prop else set(),
-    )
+    read_values = walk.values_read_by(READ_INPUTS)
+    propagated_values = walk.values_read_by(PROPAGATED_INPUTS) if data_prop else set()
     return {
         path
         for path, value, may_propagate in walk.tensors
@@ -63,9 +61,10 @@ class _ModelWalk:
 
     def __init__(self, model: ModelProto) -> None:
         self.tensors: list[tuple[str, Value, bool]] = []  # path, value, and whether it may be propagated
-        self._users: list[tuple[str, str, list[str]]] = []  # part, operator, inputs
+        self._users: list[tuple[str, str, list[str]]] = []  # nodes that may read elements: part, operator, inputs
         # The arguments in calls of functions, by the function's input.
         self._arguments: dict[Value, list[Value]] = {}
+        # The part and the inputs of each function, by its identifier.
         functions = {
             (function.domain, function.name, function.overload): (f"functions[{i}]", list(function.input))
             for i, function in enumerate(model.functions)
@@ -94,17 +93,20 @@ class _ModelWalk:
                 self._users.append((part, operator, list(message.input)))
 
     def values_read_by(self, table: Mapping[str, Container[int]]) -> set[Value]:
-        """Return the values that nodes read according to a table of inputs."""
+        """Return the values that nodes read, and the arguments of functions that read them.
+
+        table: operators, and the indexes of the inputs that they read.
+        """
         values = {
             (part, inputs[index])
             for part, operator, inputs in self._users
             for index in range(len(inputs))
             if index in table.get(operator, ())
         }
-        pending = list(values)
-        while pending:
-            for value in self._arguments.get(pending.pop(), ()):
+        pending_values = list(values)
+        while pending_values:
+            for value in self._arguments.get(pending_values.pop(), ()):
                 if value not in values:
                     values.add(value)
-                    pending.append(value)
+                    pending_values.append(value)
         return values

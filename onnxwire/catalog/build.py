@@ -1,4 +1,4 @@
-"""Builds a catalog, or brings one up to date."""
+"""Build a catalog, or update it."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _TASK_MODELS = 64  # maximum number of models of a task
 # MAX_LINE_BYTES.
 _GROUP_SECONDS = 60
 _GROUP_MODELS = 100_000
-_GROUP_MODEL_BYTES = 1 << 36
+_GROUP_MODEL_BYTES = 1 << 36  # maximum size of the models' files
 _GROUP_TABLE_BYTES = 1 << 26  # maximum size of the rows in memory
-_GROUP_ENTRY_BYTES = 1 << 24
+_GROUP_ENTRY_BYTES = 1 << 24  # maximum size of the entries as JSON
 _PRUNE_BATCH_MODELS = 10_000  # maximum number of removed models per line of the journal
 _MAX_ROUNDS = 3  # maximum number of times that a run reads a model, if a damaged file loses its rows in the same run
 _MAX_ENTRY_BYTES = 1 << 20  # maximum size of one model's entry: a model can name ten thousand external files
@@ -110,7 +110,9 @@ def build(
         entries_before = dataset.find([*models, *source_errors])
         pruned_names: set[str] = set()
         if prune:
-            servers = {_server(shown_address(source_text)) for source_text in source_texts if is_address(source_text)}
+            servers = {
+                _server_of(shown_address(source_text)) for source_text in source_texts if is_address(source_text)
+            }
             pruned_names = _find_missing_models(dataset.names() - models.keys(), servers, storage_options)
         unchanged_names = _find_unchanged(models, entries_before, hash, check, storage_options)
         summary.pruned, summary.unchanged = len(pruned_names), len(unchanged_names)
@@ -155,7 +157,7 @@ def build(
 
 
 class _ChangeBuffer:
-    """A buffer of models that were read; it writes them to a catalog in groups.
+    """A buffer of models that were read, which are written to a catalog in groups.
 
     entries_before: the entries of the catalog before the run, by model name.
     """
@@ -179,7 +181,8 @@ class _ChangeBuffer:
             if isinstance(entry, Failure) and entry == self._entries_before.get(name):
                 continue
             if isinstance(entry, State) and entry_size > _MAX_ENTRY_BYTES:
-                entry, entry_size = entry._replace(mark=None, files={}), len(name)  # no mark: every run reads it again
+                # Without a mark, every run reads the model again.
+                entry, entry_size = entry._replace(mark=None, files={}), len(name)
             self._models[name] = entry
             self._entry_bytes += entry_size
         self._results.append(result)
@@ -202,7 +205,7 @@ class _ChangeBuffer:
 
 
 def _require(package: str, purpose: str) -> None:
-    """Raise MissingPackageError if a package is not installed. purpose: the start of the message."""
+    """Raise MissingPackageError if a package is not installed. purpose: the start of the error's text."""
     try:
         import_module(package)
     except ImportError:
@@ -213,13 +216,13 @@ def _require(package: str, purpose: str) -> None:
 def _find_missing_models(
     names: Collection[str], servers: Collection[str | None], options: Mapping[str, Any] | None
 ) -> set[str]:
-    """Return the models whose files no longer exist, except models on servers that may not be contacted.
+    """Return the models whose files do not exist, except models on servers that may not be contacted.
 
     servers: the servers that may be contacted. The names come from a catalog, which may be hostile.
     """
     parsed_addresses = {}
     for name in sorted(names):
-        if is_address(name) and _server(name) in servers:
+        if is_address(name) and _server_of(name) in servers:
             with suppress(SourceError):  # the address names no file
                 parsed_addresses[name] = parse_address(name)
     missing_names = {name for name in names if not is_address(name) and not os.path.lexists(name)}
@@ -232,7 +235,7 @@ def _find_missing_models(
     return missing_names
 
 
-def _server(address: str) -> str | None:
+def _server_of(address: str) -> str | None:
     """Return the scheme and server, or bucket, of an address; None if it is malformed."""
     try:
         parts = urlsplit(address)
@@ -253,7 +256,7 @@ def _find_unchanged(
     models: as returned by `find_models`. entries_before: the entries of the catalog by model name.
     """
     states = {name: entry for name in models if isinstance(entry := entries_before.get(name), State)}
-    states = {name: state for name, state in states.items() if state.covers(models[name][1], hash, check)}
+    states = {name: state for name, state in states.items() if state.is_current(models[name][1], hash, check)}
     external_files = [(models[name][0], location) for name, state in states.items() for location in state.files]
     current_states = file_states(external_files, options)
     return {
@@ -269,7 +272,10 @@ def _find_unchanged(
 def _split_into_tasks(
     names_by_source: dict[str, str], models: dict[str, tuple[str, FileState]], template: Task
 ) -> Iterator[Task]:
-    """Yield one task per large model, and one per batch of small models, with the options of `template`."""
+    """Yield one task per large model, and one per batch of small models, with the options of `template`.
+
+    models: as returned by `find_models`.
+    """
     batch: list[str] = []
     size = 0
     for source, name in names_by_source.items():

@@ -1,4 +1,4 @@
-"""Writes a catalog: a journal, and a folder of Parquet files for each table.
+"""Write a catalog: a journal, and a folder of Parquet files for each table.
 
 The journal (journal.py) lists the valid files. It also announces the files that a run is about to write, before the run
 creates them. So a run may be interrupted anywhere: the next run deletes announced files that never became valid, and
@@ -25,7 +25,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from onnxwire.arrow.many import array_of, model_name, model_text
+from onnxwire.arrow.many import make_array, model_name, model_text
 from onnxwire.catalog.files import JOURNAL, as_file_error, file_name, find_existing, open_regular, read_contents
 from onnxwire.catalog.journal import HEADER, Group
 from onnxwire.catalog.models import Failure, State
@@ -50,9 +50,9 @@ GRACE_SECONDS = 3600  # replaced files are deleted only after this time, because
 _TABLE_FOLDERS = (*TABLE_NAMES, STATES)
 _GROUP_BYTES = 1 << 27  # maximum size of the files of a merged group
 _GROUP_MODELS = 100_000  # maximum number of models in a merged group, because the journal lists those removed later
-_FAN_IN = 16  # number of groups of similar size that are merged
+_FAN_IN = 16  # number of groups of one level that are merged
 _LEVEL_BYTES = 1 << 20  # size limit of groups of the first level; each next level's limit is _FAN_IN times larger
-_BATCH_BYTES = 1 << 26  # maximum size of the rows in memory while groups are merged
+_BATCH_BYTES = 1 << 26  # size of the rows in memory from which they are written while groups are merged
 _JOURNAL_BYTES = 1 << 20  # minimum size of a journal that is replaced by a shorter one
 _LOST_ROWS_ERROR = (
     "the file of the catalog with its rows was missing or damaged; run `onnxwire catalog` with this model again"
@@ -148,7 +148,7 @@ class Dataset:
         if id in self._contents.groups:
             self._model_texts(id)
             for table_name, count in self._contents.groups[id].rows.items():
-                for _ in self._valid_rows(id, table_name) if count else ():
+                for _ in self._read_valid_rows(id, table_name) if count else ():
                     pass
 
     def _retry_without_damaged(self, action: Callable[[], _Result]) -> _Result:
@@ -169,7 +169,7 @@ class Dataset:
 
     def _change(self, models: Mapping[str, Entry], tables: Mapping[str, pa.Table], remove: Collection[str]) -> None:
         """Write a new group of models, and remove the models from their previous groups."""
-        # Sorted, so that the min/max statistics of the file let `_may_contain` exclude more groups.
+        # The models are sorted, so that `_may_contain` excludes more groups by the min/max statistics of their files.
         models = dict(sorted(models.items(), key=lambda item: model_text(item[0])))
         texts = list(map(model_text, models))
         removed_texts = [*texts, *map(model_text, remove)]
@@ -185,7 +185,7 @@ class Dataset:
     def _write_group(
         self, models: Mapping[str, Entry], tables: Mapping[str, pa.Table]
     ) -> tuple[dict[str, Group], list[str]]:
-        """Write the files of a new group; return {id: group}, and the states of its models as texts."""
+        """Write the files of a new group. Return {id: group}, and the states of its models as texts."""
         failures = {model: entry for model, entry in models.items() if isinstance(entry, Failure)}
         tables = {**tables, "failures": failures_table(failures)} if failures else tables
         state_rows = states_table(models, tables)
@@ -246,7 +246,7 @@ class Dataset:
         all_texts = pa.chunked_array(
             [chunk for text_column in text_columns.values() for chunk in text_column.chunks], pa.string()
         )
-        masks = pc.is_in(all_texts, value_set=array_of(new_texts, "string"))
+        masks = pc.is_in(all_texts, value_set=make_array(new_texts, "string"))
         start = 0
         for id, text_column in text_columns.items():
             mask = masks.slice(start, len(text_column))
@@ -291,7 +291,7 @@ class Dataset:
         """Read columns of the states of a group. Raises DamagedFileError."""
         import pyarrow as pa
 
-        tables = list(self._batches(id, STATES, columns))
+        tables = list(self._read_batches(id, STATES, columns))
         schema = pa.schema([(column, pa.string()) for column in columns])
         if any(not table.schema.equals(schema) for table in tables):
             raise self._damage_error(id, STATES, "it has other columns than onnxwire writes")
@@ -300,8 +300,8 @@ class Dataset:
             raise self._damage_error(id, STATES, "it has another number of models than the journal")
         return table
 
-    def _batches(self, id: str, table_name: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
-        """Yield the rows of a file of a group in batches."""
+    def _read_batches(self, id: str, table_name: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows of a file of a group in batches. columns: the columns to read. Raises DamagedFileError."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -325,7 +325,7 @@ class Dataset:
     # --- files
 
     def _write(self, id: str, tables: Mapping[str, Iterator[pa.Table]]) -> int:
-        """Write and fsync the files of a group, each from tables of one schema; return their total size in bytes."""
+        """Write and fsync the files of a group, each from tables of one schema. Return their total size in bytes."""
         import pyarrow.parquet as pq
 
         size = 0
@@ -360,7 +360,7 @@ class Dataset:
             self._shorten_journal()
 
     def _plan_merges(self) -> Iterator[list[str]]:
-        """Yield lists of groups to merge. A list of one group means: rewrite it without the removed models."""
+        """Yield lists of groups to merge. The group of a list with one group is rewritten without removed models."""
         groups = self._contents.groups
         ids_by_removals = sorted(groups, key=lambda id: len(groups[id].removed) / groups[id].models, reverse=True)
         for id in ids_by_removals:
@@ -379,11 +379,12 @@ class Dataset:
         for ids in levels.values():
             if len(ids) >= _FAN_IN or sum(groups[id].size for id in ids) >= _GROUP_BYTES:
                 merged_ids: list[str] = []
-                size = models = 0
+                size = n_models = 0
                 for id in ids:
                     size += groups[id].size
-                    models += groups[id].models
-                    if merged_ids and (size > _GROUP_BYTES * 5 // 4 or models > _GROUP_MODELS):
+                    n_models += groups[id].models
+                    # A merged group may exceed the limit by a quarter.
+                    if merged_ids and (size > _GROUP_BYTES * 5 // 4 or n_models > _GROUP_MODELS):
                         break
                     merged_ids.append(id)
                 if len(merged_ids) > 1:
@@ -400,9 +401,9 @@ class Dataset:
                 rows[table_name] = rows.get(table_name, 0) + count
         rows = {table_name: count for table_name, count in rows.items() if count}
         table_names = (*rows, STATES)
-        size = self._write(id, {table_name: self._merged_rows(old_groups, table_name) for table_name in table_names})
-        models = sum(group.models - len(group.removed) for group in old_groups.values())
-        group = Group(models, rows, size, any(group.is_checked for group in old_groups.values()))
+        size = self._write(id, {table_name: self._merge_rows(old_groups, table_name) for table_name in table_names})
+        n_models = sum(group.models - len(group.removed) for group in old_groups.values())
+        group = Group(n_models, rows, size, any(group.is_checked for group in old_groups.values()))
         retire = dict.fromkeys(ids, int(time.time()))
         self._append_line({"add": {id: group.encode()}, "remove": {}, "retire": retire})
         moved_records = {
@@ -410,15 +411,15 @@ class Dataset:
         }
         self._records |= {text: record._replace(group=id) for text, record in moved_records.items()}
 
-    def _merged_rows(self, groups: Mapping[str, Group], table_name: str) -> Iterator[pa.Table]:
-        """Yield the valid rows of a table of several groups, in parts of a few megabytes."""
+    def _merge_rows(self, groups: Mapping[str, Group], table_name: str) -> Iterator[pa.Table]:
+        """Yield the valid rows of a table of several groups, in parts of at least _BATCH_BYTES except the last."""
         import pyarrow as pa
 
         parts: list[pa.Table] = []
         for id, group in groups.items():
             if table_name != STATES and not group.rows.get(table_name):
                 continue
-            for part in self._valid_rows(id, table_name):
+            for part in self._read_valid_rows(id, table_name):
                 parts.append(part)
                 if sum(part.nbytes for part in parts) >= _BATCH_BYTES:
                     yield pa.concat_tables(parts)
@@ -426,16 +427,16 @@ class Dataset:
         if parts:
             yield pa.concat_tables(parts)
 
-    def _valid_rows(self, id: str, table_name: str) -> Iterator[pa.Table]:
+    def _read_valid_rows(self, id: str, table_name: str) -> Iterator[pa.Table]:
         """Yield the valid rows of a file of a group in batches. Raises DamagedFileError."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         group = self._contents.groups[id]
         schema = arrow_schema(table_name) if table_name != STATES else None
-        removed = array_of(sorted(group.removed), "string")
+        removed = make_array(sorted(group.removed), "string")
         count = 0
-        for table in self._batches(id, table_name):
+        for table in self._read_batches(id, table_name):
             try:
                 part = table if schema is None else _as_schema(table, schema)
                 part = part.filter(pc.invert(pc.is_in(part["model"], value_set=removed))) if group.removed else part
@@ -455,9 +456,10 @@ class Dataset:
         self._contents.apply(json.loads(data))
 
     def _append_bytes(self, data: bytes) -> None:
-        remaining = memoryview(data)
-        while remaining:
-            remaining = remaining[os.write(self._journal, remaining) :]
+        """Append bytes to the journal, and sync it to disk."""
+        remaining_bytes = memoryview(data)
+        while remaining_bytes:
+            remaining_bytes = remaining_bytes[os.write(self._journal, remaining_bytes) :]
         os.fsync(self._journal)
         self._journal_size += len(data)
 
@@ -481,7 +483,7 @@ class Dataset:
             os.close(old_journal)
 
     def _open_journal(self) -> None:
-        """Open, lock and read the journal; create it in an empty folder."""
+        """Open, lock and read the journal, which is created in an empty folder. Truncate an incomplete last line."""
         names = self._root.names()
         if JOURNAL not in names and names:
             raise _foreign_files_error(self.folder)
@@ -494,7 +496,7 @@ class Dataset:
             )
             raise SaveError(errno.EMLINK, reason, os.path.join(self.folder, JOURNAL))
         # Without locks, as on Windows, two concurrent runs leave a journal that the next run rejects.
-        # Another run may have replaced the journal before this one locked it.
+        # Another run may have replaced the journal before this run locked it.
         if not try_lock(self._journal) or not self._root.contains(JOURNAL, identity_of(status)):
             raise SaveError(errno.EAGAIN, "another run writes to this catalog; wait for its end", self.folder)
         with os.fdopen(os.dup(self._journal), "rb") as file:
@@ -533,10 +535,10 @@ class Dataset:
                         folder.unlink(file_name(id))
                     sync_folder(folder)
         for id in due_ids:
-            # 0: announced but never added, so it may be the name of a new journal.
+            # A file with the time 0 was announced but never added, so its id may be that of a new journal.
             if contents.retired[id] == 0 and self._root.status(_journal_name(id)) is not None:
                 self._root.unlink(_journal_name(id))
-            del contents.retired[id]  # the next journal omits the files
+            del contents.retired[id]  # the next shortened journal omits the files
         for id in lost_ids:
             self._replace_with_failures(id)
 
@@ -547,7 +549,7 @@ class Dataset:
         for table_name in (STATES, "models", "failures"):
             if find_existing(self._root, table_name, [id]):
                 try:
-                    for table in self._batches(id, table_name, ["model"]):
+                    for table in self._read_batches(id, table_name, ["model"]):
                         if table["model"].type != "string" or table["model"].null_count:
                             reason = "its column model has other values than onnxwire writes"
                             raise self._damage_error(id, table_name, reason)
@@ -555,7 +557,7 @@ class Dataset:
                 except DamagedFileError as damage:
                     self._rename_damaged(damage)
         models = dict.fromkeys(map(model_name, texts), Failure("SourceError", _LOST_ROWS_ERROR))
-        # There are no names if the only file that contains them is lost.
+        # The names are unknown if every file that contains them is lost.
         failure_groups = self._write_group(models, {})[0] if models else {}
         line = {"add": {failure_id: group.encode() for failure_id, group in failure_groups.items()}, "remove": {}}
         self._append_line({**line, "retire": {id: int(time.time())}})
@@ -581,6 +583,7 @@ def _as_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _encode(line: dict[str, Any]) -> bytes:
+    """Encode a line of the journal as JSON with a newline."""
     return json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 

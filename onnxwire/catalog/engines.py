@@ -27,8 +27,8 @@ _TASKS_PER_WORKER = 2  # maximum number of running and queued tasks per worker
 class _Executor(NamedTuple):
     """The interface of an engine.
 
-    submit: starts a task; returns a handle. result: waits for the result of a handle. workers: returns the number of
-    workers, which may change. lost_errors: the exceptions that `result` raises if a worker ended.
+    submit: starts a task, and returns a handle. result: returns the result of a handle when it is complete. workers:
+    returns the number of workers, which may change. lost_errors: the exceptions that `result` raises if a worker ended.
     """
 
     submit: Callable[[Task], Any]
@@ -40,11 +40,12 @@ class _Executor(NamedTuple):
 def run_tasks(
     tasks: Iterable[Task], engine: str, address: str | None = None, workers: int | None = None
 ) -> Iterator[tuple[Task, Result]]:
-    """Run tasks with an engine: "local", "dask" or "ray"; yields each task with its result, in their order.
+    """Run tasks with an engine: "local", "dask" or "ray". Yield each task with its result, in the order of the tasks.
 
     address: the address of dask's scheduler or of a Ray cluster. workers: the number of processes of the local engine,
     by default one per core.
-    Raises MissingPackageError without the engine's package.
+    Raises FieldValueError for an unknown engine, and for dask without an address; MissingPackageError without the
+    engine's package.
     """
     if engine not in _ENGINES:
         raise FieldValueError(f"there is no engine {engine!r}; the engines are local, dask and ray")
@@ -111,8 +112,8 @@ def _ray_engine(address: str | None, workers: int | None) -> Iterator[_Executor]
         import ray
     except ImportError:
         raise MissingPackageError("the engine ray needs Ray; `pip install ray`") from None
-    is_ours = not ray.is_initialized()
-    if is_ours:
+    must_initialize = not ray.is_initialized()
+    if must_initialize:
         ray.init(address=address, log_to_driver=False)
     try:
         yield _Executor(
@@ -122,7 +123,7 @@ def _ray_engine(address: str | None, workers: int | None) -> Iterator[_Executor]
             (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError, ray.exceptions.NodeDiedError),
         )
     finally:
-        if is_ours:
+        if must_initialize:
             ray.shutdown()
 
 

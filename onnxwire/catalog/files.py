@@ -1,4 +1,4 @@
-"""Reads the folder of a catalog: its journal, and the list of valid files of each table.
+"""Read the folder of a catalog: its journal, and the list of valid files of each table.
 
 A catalog may be hostile. Only names that journal.py accepts are opened, in the catalog's folder and the folders of its
 tables; links are not followed, and only regular files are opened.
@@ -29,8 +29,8 @@ def files_of(folder: str | os.PathLike[str], tables: Collection[str] = TABLE_NAM
 
     tables: names of tables; `problems` is omitted if no model was checked.
     Returns, by table, the path of each file with the models whose rows in the file are no longer valid, because the
-    models were read again or pruned; each model is given as its text in the column `model`. A file that a run replaces
-    later still exists for an hour.
+    models were read again or pruned; each model is represented by its text in the column `model`. A file that a run
+    replaces later still exists for an hour.
     Raises SourceError for a folder without a catalog, a damaged journal, and a missing file.
     """
     folder = os.path.abspath(os.fspath(folder))
@@ -52,7 +52,7 @@ def files_of(folder: str | os.PathLike[str], tables: Collection[str] = TABLE_NAM
 
 
 def _paths_of_table(root: Folder, name: str, contents: Contents) -> dict[str, list[str]]:
-    """Return the paths of the files of a table, with the removed models. Raises SourceError if one is missing."""
+    """Return the paths of the files of a table, with the removed models. Raises SourceError if a file is missing."""
     groups = {id: group for id, group in contents.groups.items() if name in group.rows}
     paths = {id: os.path.join(root.path, name, file_name(id)) for id in groups}
     if missing_ids := paths.keys() - find_existing(root, name, groups):
@@ -94,7 +94,7 @@ def _is_regular(status: os.stat_result | None) -> bool:
 
 
 def read_contents(error_class: type[FileError], file: IO[bytes], folder: str) -> tuple[Contents, int]:
-    """Read a journal; returns the contents, and the number of bytes in its complete lines. Raises `error_class`."""
+    """Return the contents of a journal, and the number of bytes in its complete lines. Raises `error_class`."""
     try:
         return read_journal(file)
     except JournalError as error:

@@ -1,4 +1,4 @@
-"""Reads the journal of a catalog line by line, and validates it: it may come from an attacker.
+"""Read the journal of a catalog line by line, and validate it, because it may come from an attacker.
 
 The journal is a file of JSON objects, one per line. A line takes effect as a whole, once its newline is on the disk:
 
@@ -11,7 +11,7 @@ The journal is a file of JSON objects, one per line. A line takes effect as a wh
 A *group* is a set of models whose rows are in the same files TABLE/ID.parquet; the file _states/ID.parquet names the
 models (states.py). `remove` lists models of a group whose rows are no longer valid, with the number of these rows:
 readers skip them until the group is rewritten. `retire` ends groups, at a time in seconds since 1970. So one line
-replaces the rows of models. A journal that became long is replaced by a shorter one with the same contents.
+replaces the rows of models. A long journal is replaced by a shorter one with the same contents.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     _Item = TypeVar("_Item")
 
 HEADER = b'{"onnxwire catalog": 1}\n'
-MAX_LINE_BYTES = 1 << 27
+MAX_LINE_BYTES = 1 << 27  # including the newline
 _MAX_LINE_NAMES = 10_000  # maximum number of names in a line of `Contents.encode`
 _ID_PATTERN = re.compile(r"[0-9a-f]{32}")
 _REMEDY = "restore it from a copy, or build the catalog again in an empty folder"
@@ -126,6 +126,7 @@ class Contents:
         return dict(sorted((table, rows) for table, rows in counts.items() if rows))
 
     def _add_group(self, id: object, group: dict[str, Any]) -> None:
+        """Add a group, whose files must have been announced. Raises ValueError."""
         if not isinstance(id, str) or self.retired.get(id) != 0:
             refuse(f"the files {id!r:.50} were not announced")
         if group.keys() != {"models", "rows", "size", "checked"}:
@@ -138,6 +139,7 @@ class Contents:
         self.groups[id] = Group(group["models"], _decode_rows(group["rows"]), as_count(group["size"]), group["checked"])
 
     def _remove_models(self, id: str, removal: dict[str, Any]) -> None:
+        """Remove models and their rows from a group. Raises ValueError if the group does not have them."""
         if removal.keys() != {"models", "rows"}:
             refuse("the keys of a removal are models and rows, and it has others")
         group = self.groups.get(id)
@@ -153,6 +155,7 @@ class Contents:
             group.rows[table] -= rows
 
     def _check_new_id(self, id: object) -> str:
+        """Return an id. Raises ValueError for an id that is malformed or not new."""
         if not isinstance(id, str) or not _ID_PATTERN.fullmatch(id):
             refuse(f"{id!r:.50} names no file: it is not 32 hexadecimal digits")
         if id in self.groups or id in self.retired:
@@ -186,6 +189,7 @@ def read_journal(file: IO[bytes]) -> tuple[Contents, int]:
 
 
 def _check_header(line: bytes) -> None:
+    """Raise ValueError if a line is not the first line of a journal of this version."""
     if line != HEADER:
         version = re.fullmatch(rb'\{"onnxwire catalog": (\d{1,9})\}\n', line)
         refuse(
@@ -208,31 +212,32 @@ def refuse(reason: str) -> NoReturn:
 
 
 def as_dict(value: object) -> dict[str, Any]:
-    """Return a JSON value that is an object. Raises ValueError for other values, as do the functions below."""
+    """Return a JSON value that is an object. Raises ValueError for other values."""
     return value if isinstance(value, dict) else refuse("an object is missing")
 
 
 def as_list(value: object, length: int | None = None) -> list[Any]:
-    """Return a JSON value that is a list. length: the required length; None for any length."""
+    """Return a JSON value that is a list. Raises ValueError. length: the required length; None for any length."""
     if not isinstance(value, list) or length not in (None, len(value)):
         refuse("a list is missing, or of another length")
     return value
 
 
 def as_count(value: object) -> int:
-    """Return a JSON value that is an integer from 0 to 2**63 - 1."""
+    """Return a JSON value that is an integer from 0 to 2**63 - 1. Raises ValueError for other values."""
     return value if type(value) is int and 0 <= value < 1 << 63 else refuse(f"{value!r:.50} is not a count")
 
 
 def as_text(value: object) -> str:
-    """Return a JSON value that is a string of valid Unicode."""
+    """Return a JSON value that is a string without lone surrogates. Raises ValueError for other values."""
     if not isinstance(value, str):
         refuse("a string is missing")
-    value.encode()
+    value.encode()  # raises UnicodeEncodeError, a ValueError, for lone surrogates
     return value
 
 
 def _decode_rows(value: object) -> dict[str, int]:
+    """Return the number of rows of each table. Raises ValueError for an unknown table or an invalid number."""
     rows = as_dict(value)
     for table in rows.keys() - set(TABLE_NAMES):
         refuse(f"there is no table {table!r:.50}")

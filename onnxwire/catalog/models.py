@@ -1,4 +1,4 @@
-"""Finds models, and records their states, by which a later run recognizes unchanged models."""
+"""Find models, and record their states, by which a later run recognizes unchanged models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import stat
 from collections import namedtuple
 from typing import TYPE_CHECKING, Any
 
-from onnxwire.arrow.many import plain_text
+from onnxwire.arrow.many import escape_surrogates
 from onnxwire.errors import SourceError
 from onnxwire.io.folder import match_pattern
 from onnxwire.io.remote.address import is_address, parse_address, shown_source
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
     Options = Mapping[str, Any] | None
     FileState = list[Any]
-    """The size of a file, and a mark that changes with its content: its modification time in ns, or its ETag."""
+    """The size of a file, and a mark that changes with its content: its modification time in ns, or on a server its
+    ETag, version or modification date as text, or None."""
     Entry: TypeAlias = "State | Failure"
 
-MAX_REASON_CHARS = 10_000
+MAX_REASON_CHARS = 10_000  # of an error's text in a catalog
 
 
 class State(namedtuple("State", ("size", "mark", "hashed", "checked", "files"))):
@@ -43,10 +44,10 @@ class State(namedtuple("State", ("size", "mark", "hashed", "checked", "files")))
     checked: bool
     files: dict[str, FileState | None]
 
-    def covers(self, file: FileState, hashed: bool, checked: bool) -> bool:
-        """Return whether the file is unchanged, and hashed and checked as far as requested."""
-        is_same = [self.size, self.mark] == file and self.mark is not None
-        return is_same and self.hashed >= hashed and self.checked >= checked
+    def is_current(self, file: FileState, hashed: bool, checked: bool) -> bool:
+        """Return whether the file still has the state, and was hashed and checked as far as requested."""
+        is_unchanged = [self.size, self.mark] == file and self.mark is not None
+        return is_unchanged and self.hashed >= hashed and self.checked >= checked
 
 
 class Failure(namedtuple("Failure", ("error", "reason"))):
@@ -59,7 +60,7 @@ class Failure(namedtuple("Failure", ("error", "reason"))):
     @classmethod
     def of(cls, error: BaseException) -> Self:
         """Make a failure of an error."""
-        return cls(type(error).__name__, plain_text(str(error))[:MAX_REASON_CHARS])
+        return cls(type(error).__name__, escape_surrogates(str(error))[:MAX_REASON_CHARS])
 
 
 def name_of(source: str) -> str:
@@ -130,7 +131,10 @@ def file_states(files: Iterable[tuple[str, str]], options: Options = None) -> di
 
 
 def _find_paths(source_text: str, errors: dict[str, SourceError]) -> list[str]:
-    """Return the absolute paths of the files that an argument names; adds unreadable folders to `errors`."""
+    """Return the absolute paths of the files that an argument names. Add the errors of unreadable folders to `errors`.
+
+    Raises SourceError if the argument names no file.
+    """
     if os.path.isdir(source_text):
         matches = _find_models_below(source_text, errors)
         reason = "there is no .onnx file in this folder"
@@ -144,9 +148,10 @@ def _find_paths(source_text: str, errors: dict[str, SourceError]) -> list[str]:
 
 
 def _find_models_below(top_folder: str, errors: dict[str, SourceError]) -> list[str]:
-    """Return the paths of the .onnx files in a folder and its subfolders; links to folders are not followed.
+    """Return the paths of the .onnx files in a folder and its subfolders. Add the errors of folders to `errors`.
 
-    Hidden files and folders are skipped, as by glob, since they are usually copies and caches.
+    Links to folders are not followed. Hidden files and folders are skipped, as by glob, since they are usually copies
+    and caches.
     os.walk is not used, because in Python 3.11 it is recursive and fails at 1,000 nested folders.
     """
     matches = []
@@ -169,6 +174,7 @@ def _find_models_below(top_folder: str, errors: dict[str, SourceError]) -> list[
 
 
 def _path_state(path: str) -> FileState:
+    """Return the state of a local file. Raises OSError."""
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is a pipe or a device, not a file")
@@ -176,6 +182,7 @@ def _path_state(path: str) -> FileState:
 
 
 def _version_state(version: Version) -> FileState:
+    """Return the state of a file on a server."""
     return [version.size, version.etag or version.version or (version.modified and str(version.modified))]
 
 
@@ -185,7 +192,7 @@ def _add_addresses(
     models: dict[str, tuple[str, FileState]],
     errors: dict[str, SourceError],
 ) -> None:
-    """Find the models that addresses name; add them to `models`, and errors to `errors`."""
+    """Add the models that addresses name to `models`, and errors to `errors`."""
     if not addresses:
         return
     from onnxwire.io.remote.address_listing import find_files

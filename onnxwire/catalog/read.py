@@ -1,4 +1,4 @@
-"""Reads models into the Arrow tables of a catalog; every engine runs `read_models`."""
+"""Read models into the Arrow tables of a catalog. Every engine runs `read_models`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from onnxwire.arrow.arrow_table import ArrowTable, columns_of
-from onnxwire.arrow.many import array_of, model_text, plain_text, with_model
+from onnxwire.arrow.many import add_model_column, escape_surrogates, make_array, model_text
 from onnxwire.arrow.tables import TABLES
 from onnxwire.catalog.models import Failure, file_states, name_of
 from onnxwire.errors import Error, SourceError
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from onnxwire.catalog.models import FileState
     from onnxwire.messages import ModelProto
 
+# pyarrow's names of the types of columns.
 _ARROW_TYPES = {"string": "string", "int64": "int64", "int32": "int32", "bool": "bool"}
 
+# The columns, except `model`, of the tables that `to_arrow` does not make.
 _OWN_COLUMNS = {
     "operators": (("graph", "string"), ("domain", "string"), ("type", "string"), ("version", "int64"), ("n", "int64")),
     "problems": (
@@ -30,8 +32,9 @@ _OWN_COLUMNS = {
     ),
     "failures": (("error", "string"), ("reason", "string")),
 }  # fmt: skip
+# The tables that `to_arrow` makes, by their names in a catalog.
 _ARROW_TABLES = {"models": "model", "values": "values", "metadata": "metadata", "tensors": "tensors"}
-
+# The columns that a catalog adds to tables of `to_arrow`.
 _EXTRA_COLUMNS = {"tensors": (("hash", "string"), ("missing", "bool"))}
 
 TABLE_NAMES = ("models", "operators", "tensors", "values", "metadata", "problems", "failures")
@@ -93,7 +96,7 @@ class Result(namedtuple("Result", ("tables", "outcomes"))):
 
 
 def read_models(task: Task) -> Result:
-    """Read models in their order into tables whose rows name their model; models that can't be read become failures."""
+    """Read models in their order into tables whose rows name their model. A model that can't be read has a Failure."""
     addresses = [model for model in task.models if is_address(model)]
     if len(addresses) < 2:
         return join_results([_read_or_fail(model, task) for model in task.models])
@@ -104,7 +107,7 @@ def read_models(task: Task) -> Result:
 
 
 def join_results(results: list[Result]) -> Result:
-    """Join results in their order into one."""
+    """Join results into one, in their order."""
     import pyarrow as pa
 
     parts: dict[str, list[pa.Table]] = {}
@@ -124,11 +127,12 @@ def failures_table(failures: Mapping[str, Failure]) -> pa.Table:
     rows = [(model_text(name), *failure) for name, failure in failures.items()]
     names = [column for column, _ in columns_of_table("failures")]
     return pa.table(
-        {name: array_of(column, "string") for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+        {name: make_array(column, "string") for name, column in zip(names, zip(*rows, strict=True), strict=True)}
     )
 
 
 def _read_or_fail(model: str, task: Task) -> Result:
+    """Read one model, or return its failure."""
     try:
         return _read_model(model, task)
     except Exception as error:  # an error of one model must not prevent reading the others
@@ -158,34 +162,35 @@ def _read_model(model: str, task: Task) -> Result:
             )
             tables["problems"] = _make_table("problems", rows)
     name = name_of(model)
-    return Result({key: with_model(name, table) for key, table in tables.items() if len(table)}, {model: files})
+    return Result({key: add_model_column(name, table) for key, table in tables.items() if len(table)}, {model: files})
 
 
 def _arrow_table(message: ModelProto, name: str) -> pa.Table:
+    """Return a pyarrow table of `to_arrow` with copied strings."""
     import pyarrow as pa
 
-    # Not pa.table, which would import pandas, see `array_of`.
+    # pa.table would import pandas, see `make_array`.
     return pa.RecordBatchReader.from_stream(ArrowTable(columns_of(message, TABLES[name], True))).read_all()
 
 
 def _make_table(name: str, rows: Iterable[dict[str, Any]]) -> pa.Table:
-    """Make a table of rows, converted in batches: a hostile model may break a rule a million times."""
+    """Make a table of rows. They are converted in batches, because a hostile model may break a rule a million times."""
     import pyarrow as pa
 
     columns = _OWN_COLUMNS[name]
     schema = pa.schema([(column, pa.type_for_alias(_ARROW_TYPES[type_name])) for column, type_name in columns])
     utf8_rows = (
-        {key: plain_text(item) if isinstance(item, str) else item for key, item in row.items()} for row in rows
+        {key: escape_surrogates(item) if isinstance(item, str) else item for key, item in row.items()} for row in rows
     )
     batches = []
     while batch := list(islice(utf8_rows, _BATCH_ROWS)):
-        arrays = [array_of([row[column] for row in batch], type_name) for column, type_name in columns]
+        arrays = [make_array([row[column] for row in batch], type_name) for column, type_name in columns]
         batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
     return pa.Table.from_batches(batches, schema).combine_chunks()
 
 
 def _operators(message: ModelProto) -> Iterator[dict[str, Any]]:
-    """Yield the number of nodes by graph, domain and type, with the version that the model or function imports."""
+    """Yield the rows of `operators`: the number of nodes by graph, domain and type, with the imported version."""
     nodes = _arrow_table(message, "nodes").select(["graph", "domain", "op_type"])
     counts: Counter[tuple[str, str, str | None]] = Counter()
     for batch in nodes.to_batches(_BATCH_ROWS):
@@ -212,7 +217,10 @@ def _normalize_domain(domain: str) -> str:
 def _add_extra_columns(
     table: pa.Table, message: ModelProto, files: dict[str, FileState | None], hashes: bool
 ) -> pa.Table:
-    """Add the columns that `to_arrow` lacks: hash of the payload, and whether its file is missing."""
+    """Add the columns that `to_arrow` lacks: the payload's hash, and whether its file is missing.
+
+    files: the states of the model's external files by location. hashes: whether to hash payloads; else hashes are null.
+    """
     import pyarrow as pa
 
     locations = table["location"].to_pylist()
@@ -227,9 +235,9 @@ def _add_extra_columns(
         open_external(message)
         tensors = [tensor for _, tensor in find_tensors(message)]
         with fetch_in_order((tensor,) for tensor in tensors):
-            digests = array_of(list(map(_hash_payload, tensors)), "string")
+            digests = make_array(list(map(_hash_payload, tensors)), "string")
     is_missing = (
-        array_of(list(map(is_missing_by_location.get, locations)), "bool")
+        make_array(list(map(is_missing_by_location.get, locations)), "bool")
         if is_missing_by_location
         else pa.nulls(len(table), pa.bool_())
     )
@@ -255,7 +263,7 @@ def _is_missing(message: ModelProto, location: str, states: dict[str, FileState 
 def _hash_payload(tensor: Any) -> str | None:
     """Return the XXH3-128 of a payload in the format of raw_data, as hexadecimal digits; None if it can't be read.
 
-    Raises SourceError if a server does not return it.
+    Raises SourceError if a server does not return the payload.
     """
     from xxhash import xxh3_128
 

@@ -1,4 +1,4 @@
-"""Reads a catalog on a server: its journal, and ranges of its Parquet files, which DuckDB opens as files of fsspec.
+"""Read a catalog on a server: its journal, and ranges of its Parquet files, which DuckDB opens as files of fsspec.
 
 The catalog may be hostile. Only names that journal.py accepts are requested, in the catalog's folder and the folders of
 its tables; redirects are checked like those of external data.
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from onnxwire.io.remote.file import RemoteFile
 
-SCHEME = "onnxwire"
+SCHEME = "onnxwire"  # of the addresses by which DuckDB opens the files
 _MAX_JOURNAL_BYTES = 1 << 28
 _HEADER_START = HEADER[:19]  # `{"onnxwire catalog"`
-_TAIL_BYTES = 1 << 16  # size of the end of a Parquet file that is fetched first; it contains the footer
+_TAIL_BYTES = 1 << 16  # size of the end of a Parquet file that is fetched first, because it contains the footer
 _MODIFICATION_TIME = "2000-01-01T00:00:00+00:00"  # reported for each file: names are unique, so a file never changes
 
 
@@ -54,9 +54,9 @@ class RemoteCatalog:
     def files_of(self, tables: Collection[str]) -> dict[str, dict[str, list[str]]]:
         """Open the valid files of `tables`.
 
-        Returns, for each table, the address of each file in `file_system()`, and the models whose rows in it are no
-        longer valid (see `files.files_of`).
-        Raises SourceError for a missing file.
+        Returns, for each table, the address of each file in `file_system()`, and the models whose rows in the file are
+        no longer valid (see `files.files_of`).
+        Raises SourceError for a missing file, and for a server that does not answer.
         """
         files_by_table = {
             name: {
@@ -96,6 +96,8 @@ class RemoteCatalog:
         files = self._files
 
         class CatalogFiles(AbstractFileSystem):  # type: ignore[misc]
+            """The opened files as an fsspec file system."""
+
             protocol = SCHEME
             cachable = False
 
@@ -126,7 +128,7 @@ class RemoteCatalog:
 
 
 class _File(io.RawIOBase):
-    """A file with a position for each thread: threads of DuckDB share it, and call `seek` before each `read`."""
+    """A file with a position for each thread: threads of DuckDB share a file, and call `seek` before each `read`."""
 
     def __init__(self, file: ExternalFile) -> None:
         self._file = file
@@ -156,10 +158,10 @@ class _File(io.RawIOBase):
 
 
 def find_remote_catalog(address: str, options: Mapping[str, Any] | None) -> RemoteCatalog | None:
-    """Open the catalog at an address; None if the address is that of a file. Raises SourceError.
+    """Open the catalog at an address. Return None if the address is that of a file. Raises SourceError.
 
-    An address that ends with .onnx is a file, one that ends with / a catalog; any other is a catalog if it has a
-    journal.
+    An address that ends with .onnx is a file; an address that ends with / is a catalog; any other address is a catalog
+    if a journal exists below it.
     """
     path = address.partition("?")[0]
     if path.lower().endswith(".onnx"):

@@ -34,8 +34,9 @@ _SANDBOX_SETTINGS = (
     "enable_external_access = false",  # no files, no network, no attached databases, no extensions
     "lock_configuration = true",
 )
+# Words in a query that list tables, or read a table whose name the query computes.
 _TABLE_LISTS = re.compile(r"\b(show|information_schema|pg_catalog|duckdb_\w+|pragma\w*|query_table)\b", re.IGNORECASE)
-_READING_STATEMENTS = ("SELECT", "EXPLAIN")
+_READING_STATEMENTS = ("SELECT", "EXPLAIN")  # DuckDB's types of the statements that `read_only` allows
 
 
 def sql(
@@ -131,7 +132,7 @@ def _add_model(
 
 
 class _LazyTable:
-    """A table of a message. Its rows are made when a query reads it; its schema is available before."""
+    """A table of a message. Its schema is available at once; its rows are made when a query reads them."""
 
     def __init__(self, message: Message, name: str) -> None:
         self._message = message
@@ -152,7 +153,10 @@ class _LazyTable:
 
 
 def _add_catalog(connection: duckdb.DuckDBPyConnection, tables: dict[str, dict[str, list[str]]]) -> None:
-    """Add the tables of a catalog. tables: their files, with the removed models of each."""
+    """Add the tables of a catalog as views. tables: for each table, its files with their removed models.
+
+    Raises SourceError for files with other columns than onnxwire writes.
+    """
     from onnxwire.catalog.read import columns_of_table
 
     has_removed_table = False
@@ -192,6 +196,7 @@ def _add_catalog(connection: duckdb.DuckDBPyConnection, tables: dict[str, dict[s
 def _read_parquet(
     connection: duckdb.DuckDBPyConnection, paths: Iterable[str], **options: Any
 ) -> duckdb.DuckDBPyRelation:
+    """Return the rows of Parquet files. Columns that a file lacks are null."""
     # The files are listed instead of a pattern: a concurrent run may have written files that are not valid yet.
     escaped = list(map(_escape_pattern, paths))
     return connection.read_parquet(escaped, hive_partitioning=False, union_by_name=True, **options)

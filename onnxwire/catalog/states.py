@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onnxwire.arrow.many import array_of, model_text
+from onnxwire.arrow.many import make_array, model_text
 from onnxwire.catalog.journal import as_count, as_dict, as_list, as_text, refuse
 from onnxwire.catalog.models import Failure, State
 from onnxwire.catalog.read import TABLE_NAMES
@@ -51,13 +51,13 @@ def states_table(models: Mapping[str, Entry], tables: Mapping[str, pa.Table]) ->
         json.dumps([entry, [counts.get(table, {}).get(name, 0) for table in TABLE_NAMES]], separators=(",", ":"))
         for name, entry in zip(names, models.values(), strict=True)
     ]
-    return pa.table({"model": array_of(names, "string"), "state": array_of(states, "string")})
+    return pa.table({"model": make_array(names, "string"), "state": make_array(states, "string")})
 
 
 def decode_state(group: str, text: str) -> ModelRecord:
     """Return the state of a model of a group. Raises ValueError for a damaged state."""
     entry, counts = as_list(json.loads(text, parse_constant=refuse), 2)
-    # Not strict: an older catalog may have fewer tables.
+    # zip is not strict, because an older catalog may have fewer tables.
     rows = dict(zip(TABLE_NAMES, map(as_count, as_list(counts)), strict=False))
     return ModelRecord(group, _decode_entry(entry), rows)
 
@@ -78,11 +78,13 @@ def _decode_entry(value: object) -> Entry:
 
 
 def _check_location(location: str) -> str:
-    location.encode("utf-8", "surrogateescape")  # raises UnicodeEncodeError for characters that no path has
+    """Return a location. Raises ValueError if no path has such characters."""
+    location.encode("utf-8", "surrogateescape")  # raises UnicodeEncodeError, a ValueError
     return location
 
 
 def _decode_file_state(value: object) -> list[Any]:
+    """Return the FileState that a JSON value describes. Raises ValueError."""
     size, mark = as_list(value, 2)
     is_time = type(mark) is int and -1 << 63 <= mark < 1 << 63
     return [as_count(size), mark if mark is None or is_time else as_text(mark)]

@@ -1,4 +1,4 @@
-"""Runs calls in worker processes on this machine.
+"""Run calls in worker processes on this machine.
 
 A process of multiprocessing would import from the working directory, which may be a folder of untrusted models, and
 run the program's main module again. These processes do neither: they are started in Python's isolated mode, receive
@@ -41,7 +41,10 @@ class WorkerLost(Exception):
 
 
 class Worker:
-    """A process that runs one call at a time; a context manager that kills it at the end."""
+    """A process that runs one call at a time; a context manager that kills the process at the end.
+
+    Raises FieldValueError if the program is not run by a Python interpreter, SourceError if no process can be started.
+    """
 
     def __init__(self) -> None:
         if getattr(sys, "frozen", False) or not sys.executable:
@@ -67,7 +70,7 @@ class Worker:
         return self._process.pid
 
     def call(self, function: Callable[[Any], Any], argument: object) -> Any:
-        """Call a function of a module in the process; returns its result or raises its exception.
+        """Call a function of a module in the process. Return its result or raise its exception.
 
         Raises WorkerLost if the process ends, and FieldValueError for an argument that can't be pickled.
         """
@@ -100,7 +103,7 @@ class Worker:
 class WorkerPool:
     """Workers that share a queue of calls; a context manager.
 
-    attempts: how often a call is tried before it raises WorkerLost.
+    size: the maximum number of workers. attempts: how often a call is tried before it raises WorkerLost.
     """
 
     def __init__(self, size: int, attempts: int) -> None:
@@ -123,11 +126,11 @@ class WorkerPool:
         self._threads.shutdown()
 
     def submit(self, function: Callable[[Any], Any], argument: object) -> Future[Any]:
-        """Submit a call to the pool; returns a Future."""
+        """Submit a call to the pool. Return a Future."""
         return self._threads.submit(self._call, function, argument)
 
     def _call(self, function: Callable[[Any], Any], argument: object) -> Any:
-        """Call a function in a worker; if the worker ends, retry in another worker."""
+        """Call a function in a worker. If the worker ends, retry in another worker."""
         for attempt in range(1, self._attempts + 1):
             worker = self._acquire()
             try:
@@ -177,9 +180,10 @@ def import_path() -> list[str]:
 
 
 def serve() -> NoReturn:
-    """Run the calls that arrive on standard input; the main loop of a worker."""
+    """Run the calls that arrive on standard input, without end: the main loop of a worker."""
+    # Standard output is redirected to standard error, because output of a library must not mix with the results.
     results = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # output that a library prints must not mix with the results
+    os.dup2(2, 1)
     calls: queue.SimpleQueue[tuple[Callable[[Any], Any], Any]] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(calls,), daemon=True).start()
     while True:

@@ -9,7 +9,7 @@ from onnxwire.engine.damage import decode_error_at
 from onnxwire.engine.descriptor import WIRE_END_GROUP, WIRE_LEN, WIRE_START_GROUP
 from onnxwire.engine.nesting_limit import MAX_DEPTH
 from onnxwire.io.remote.address import shown_source
-from onnxwire.io.sniff import best_fitting_type, fits
+from onnxwire.io.sniff import best_fitting_type, can_have_type
 from onnxwire.io.source import open_document
 from onnxwire.messages import SCHEMA
 
@@ -32,7 +32,7 @@ def print_raw(path: str, type_name: str | None, out: IO[str]) -> int:
     descriptor: Descriptor | None = model
     if type_name is not None:
         descriptor = SCHEMA.messages[f"onnx.{type_name}"].DESCRIPTOR if type_name != "none" else None
-    elif not fits(document, model):
+    elif not can_have_type(document, model):
         descriptor = best_fitting_type(document) or model
     document.set_root((descriptor or model)._concrete_class)
     name = f" as {descriptor.full_name}" if descriptor is not None else ""

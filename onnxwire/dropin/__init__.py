@@ -1,4 +1,4 @@
-"""Makes the `onnx` package use the message classes of onnxwire instead of protobuf's."""
+"""Make the `onnx` package use the message classes of onnxwire instead of protobuf's."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -8,7 +8,8 @@ __all__ = ["UnknownOnnxWarning", "install", "is_installed", "uninstall"]
 
 
 def __getattr__(name: str) -> object:
-    # Imported lazily: `python -m onnxwire.dropin` imports this package with the working directory on the path.
+    # The import is lazy, because `python -m onnxwire.dropin` imports this package with the working directory in
+    # sys.path.
     if name in __all__:
         from onnxwire.dropin import switch
 

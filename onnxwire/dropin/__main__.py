@@ -40,25 +40,25 @@ def main(arguments: list[str]) -> None:
         _restart_python(options, arguments)
     install()
     os.environ["ONNXWIRE_DROPIN"] = "1"
-    kind = arguments[0]
-    if kind == "-m":
+    program = arguments[0]
+    if program == "-m":
         _insert_in_path(os.getcwd())
         sys.argv = ["-m", *arguments[2:]]
         _run_module(arguments[1], alter_argv=True)
-    elif kind == "-c":
+    elif program == "-c":
         _insert_in_path("")
         sys.argv = ["-c", *arguments[2:]]
-        _run(_main_module(), arguments[1], "<string>")
-    elif kind == "-":
+        _run(_make_main_module(), arguments[1], "<string>")
+    elif program == "-":
         _insert_in_path("")
         sys.argv = arguments
-        module = _main_module()
+        module = _make_main_module()
         module.__file__ = "<stdin>"
         module.__cached__ = None  # type: ignore[attr-defined]
         _run(module, sys.stdin.buffer.read(), "<stdin>")
     else:
         sys.argv = arguments
-        _run_script(kind)
+        _run_script(program)
 
 
 def split_options(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -91,7 +91,7 @@ def split_options(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _restart_python(options: list[str], arguments: list[str]) -> None:
-    """Run the program in a new interpreter with additional options; does not return."""
+    """Run the program in a new interpreter with additional options. This function does not return."""
     # The options of this interpreter, and -m onnxwire.dropin.
     inherited = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv[1:])]
     command = [sys.executable, *options, *inherited, *arguments]
@@ -105,11 +105,13 @@ def _restart_python(options: list[str], arguments: list[str]) -> None:
 
 
 def _insert_in_path(folder: str) -> None:
+    """Insert the folder that python would insert first in sys.path."""
     if not sys.flags.safe_path:
         sys.path.insert(0, folder)
 
 
-def _main_module() -> ModuleType:
+def _make_main_module() -> ModuleType:
+    """Replace the module `__main__` by an empty one. Return it."""
     import builtins
     from types import ModuleType
 
@@ -125,12 +127,13 @@ def _run(module: ModuleType, code: str | bytes, name: str) -> None:
 def _run_module(name: str, alter_argv: bool) -> None:
     import runpy
 
-    _main_module()
+    _make_main_module()
     # Python itself calls this for -m, and for a folder or archive with a __main__.py.
     runpy._run_module_as_main(name, alter_argv)  # type: ignore[attr-defined]
 
 
 def _run_script(path: str) -> None:
+    """Run a source file, a compiled file, or a folder or archive with a __main__.py. Exit if it can't be read."""
     import zipfile
 
     absolute_path = os.path.join(os.getcwd(), path)
@@ -149,8 +152,9 @@ def _run_script(path: str) -> None:
     _insert_in_path(os.path.dirname(os.path.realpath(path)))
     from importlib import machinery, util
 
+    # A compiled file begins with a magic number of 4 bytes, in a header of 16 bytes (PEP 552).
     is_compiled = data[:4] == util.MAGIC_NUMBER
-    module = _main_module()
+    module = _make_main_module()
     module.__file__ = absolute_path
     loader = machinery.SourcelessFileLoader if is_compiled else machinery.SourceFileLoader
     module.__loader__ = loader("__main__", absolute_path)

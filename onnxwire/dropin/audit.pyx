@@ -11,15 +11,16 @@ cdef extern from "Python.h":
     int PySys_AddAuditHook(AuditHook hook, void* data) except -1
 
 cdef object CALLBACK = None
-cdef int WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
+cdef int WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
 
 
 cdef int hook(const char* event, object arguments, void* data) except -1:
+    """Call CALLBACK for the events `open` and `os.truncate`."""
     if event[0] != c"o":
         return 0
     if strcmp(event, b"open") == 0 and len(arguments) == 3:
         path, mode, flags = arguments
-        if isinstance(flags, int) and flags & WRITING:
+        if isinstance(flags, int) and flags & WRITE_FLAGS:
             # In the event of os.open, mode is None. Only its path may be relative to `dir_fd`.
             CALLBACK(path, flags, mode is None)
     elif strcmp(event, b"os.truncate") == 0 and len(arguments) == 2:

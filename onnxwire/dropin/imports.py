@@ -56,12 +56,12 @@ class Finder(MetaPathFinder):
                 break
         if spec is None or spec.loader is None:
             return None
-        execute = spec.loader.exec_module
+        original_exec_module = spec.loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
             from onnxwire.dropin.replacements import replace_functions
 
-            execute(module)
+            original_exec_module(module)
             if name == POOL:
                 register_files([name for name, file in MODULES.items() if file])
                 return

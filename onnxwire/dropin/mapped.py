@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MAP_ABOVE_BYTES = 1 << 24  # files with more bytes are mapped, unless the program or its environment sets another limit
 VARIABLE = "ONNXWIRE_DROPIN_MAP_ABOVE"
-_MIN_MAPPED_VALUE_BYTES = 1 << 16
+_MIN_MAPPED_VALUE_BYTES = 1 << 16  # shorter values of a mapped model are read into memory with the structure
 _MAX_PARTS = 1 << 13  # parts of all mappings; Linux allows about 65,000 per process
 
 _map_above = MAP_ABOVE_BYTES
@@ -66,10 +66,10 @@ def open_file(
 ) -> Document:
     """Make a document of an open file: mapped, or read into memory if it is small or open for writing.
 
-    descriptor: closed by the caller. cls: the class of the root message, which is then verified; the structure is read
-    into memory, and only values of 64 KiB and more stay mapped, so a later write to the file can damage only these
-    values, and reading them detects it. None: a file of external data.
-    open_for_writing: the result of `files_open_for_writing`.
+    descriptor: closed by the caller. name: the name of the document. cls: the class of the root message, which is then
+    verified, or None for a file of external data. The structure of a message is read into memory, and only values of
+    64 KiB and more stay mapped. So a later write to the file can damage only these values, and reading them detects it.
+    open_for_writing: the result of `files_open_for_writing`, if it is known.
     Raises OSError, and DecodeError for a damaged message.
     """
     status = os.fstat(descriptor)
@@ -85,6 +85,7 @@ def open_file(
 
 
 def _map(descriptor: int, name: str, status: os.stat_result, cls: type[Message] | None) -> Document:
+    """Make a document of a mapped file, and register the mapping. Arguments: as for `open_file`."""
     mapping = map_file(descriptor, status.st_size)
     # Pass the buffer, which owns the mapping: a document would advise a mapping for sequential access.
     document = Document(mapping, name, None, os.dup(descriptor))
@@ -115,6 +116,7 @@ def _verify_and_read(document: Document, mapping: FileMapping | mmap, descriptor
 
 
 def _count_parts(mapping: FileMapping | mmap) -> int:
+    """Return the number of parts that were read into memory, which the limit restricts."""
     return mapping.n_private_ranges if isinstance(mapping, FileMapping) else 0
 
 

@@ -11,7 +11,7 @@ from onnxwire.engine.file_writer import FileWriter
 from onnxwire.engine.message import Message, root_view
 from onnxwire.engine.record_reader import payload_at
 from onnxwire.engine.write import encode_pieces, write_pieces
-from onnxwire.io.load import files_beside
+from onnxwire.io.load import find_external_files
 from onnxwire.messages import ModelProto, TensorProto
 from onnxwire.tensor.dtypes import BY_NUMBER
 
@@ -55,6 +55,7 @@ def _is_binary(onnx: ModuleType, format: str | None, file: object) -> bool:
 
 
 def _make_load_model(onnx: ModuleType) -> Callable[..., Any]:
+    """Return a replacement for `onnx.load_model` that maps files."""
     original = onnx.load_model
 
     @wraps(original)
@@ -76,7 +77,7 @@ def _open_model(path: str) -> ModelProto:
     with open(path, "rb") as file:
         document = open_file(file.fileno(), path, ModelProto)
     try:
-        document.files = files_beside(path, document)
+        document.files = find_external_files(path, document)
         return root_view(document, ModelProto)
     except BaseException:
         document.close()
@@ -84,6 +85,7 @@ def _open_model(path: str) -> ModelProto:
 
 
 def _make_save_model(onnx: ModuleType) -> Callable[..., Any]:
+    """Return a replacement for `onnx.save_model` that copies unedited parts from file to file."""
     original = onnx.save_model
 
     @wraps(original)
@@ -118,7 +120,7 @@ def _write(message: Message, path: str) -> None:
 
 
 class _PayloadFile:
-    """A file object from which `onnx` reads the data of one tensor; it returns a payload instead of a copy."""
+    """A file object from which `onnx` reads the data of one tensor. `read` returns a view of the bytes, not a copy."""
 
     def __init__(self, document: Document, descriptor: int) -> None:
         self.document = document
@@ -140,6 +142,7 @@ class _PayloadFile:
 
 
 def _make_external_data_loader(helper: ModuleType) -> Callable[..., Any]:
+    """Return a replacement for `load_external_data_for_model` that maps files. helper: onnx.external_data_helper."""
     original = helper.load_external_data_for_model
 
     @wraps(original)
@@ -153,13 +156,13 @@ def _make_external_data_loader(helper: ModuleType) -> Callable[..., Any]:
             descriptor = helper._open_external_data_fd(base_dir, info.location, tensor.name, True)
             try:
                 status = os.fstat(descriptor)
-                key = status.st_dev, status.st_ino
-                if key not in documents:
+                identity = status.st_dev, status.st_ino
+                if identity not in documents:
                     open_for_writing = files_open_for_writing() if open_for_writing is None else open_for_writing
                     name = os.path.join(base_dir, info.location)
-                    documents[key] = open_file(descriptor, name, open_for_writing=open_for_writing)
-                window = _PayloadFile(documents[key], descriptor)
-                data = helper._validate_external_data_file_bounds(window, info, tensor.name)
+                    documents[identity] = open_file(descriptor, name, open_for_writing=open_for_writing)
+                payload_file = _PayloadFile(documents[identity], descriptor)
+                data = helper._validate_external_data_file_bounds(payload_file, info, tensor.name)
             finally:
                 os.close(descriptor)
             tensor._share("raw_data", data)
@@ -173,6 +176,8 @@ def _make_external_data_loader(helper: ModuleType) -> Callable[..., Any]:
 
 
 def _make_to_array(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a replacement for `onnx.numpy_helper.to_array` that returns shared memory if possible."""
+
     @wraps(original)
     def to_array(tensor: Any, base_dir: str = "") -> Any:
         array = _shared_array(tensor) if isinstance(tensor, TensorProto) else None

@@ -1,4 +1,4 @@
-"""Installs and uninstalls the switch: changes the classes, the import system, and protobuf's modules."""
+"""Install and uninstall the switch, which changes the classes, the import system, and protobuf's modules."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def install(*, map_above: int | None = None) -> None:
     as protobuf does. No-op if the switch is installed.
     map_above: files with more bytes are mapped, smaller ones are read; by default the variable
     ONNXWIRE_DROPIN_MAP_ABOVE, else 16 MiB.
-    Raises FieldValueError if that is not a number, and ImportError if `onnx` was imported before. Warns with
-    UnknownOnnxWarning, when `onnx` is imported, if its release is newer than 1.23.
+    Raises FieldValueError if this limit is not a number of bytes, and ImportError if `onnx` was imported before. Warns
+    with UnknownOnnxWarning, when `onnx` is imported, if its release is newer than 1.23.
     """
     if _undo_steps:
         return
@@ -90,9 +90,9 @@ def uninstall() -> None:
 
     Modules that imported `onnx` before keep working with the classes of onnxwire. No-op if the switch is not installed.
     """
-    pending = sys.modules.get("onnxwire_dropin")
-    if pending is not None:
-        pending.disarm()
+    lazy_module = sys.modules.get("onnxwire_dropin")
+    if lazy_module is not None:
+        lazy_module.disarm()
     if not _undo_steps:
         return
     while _undo_steps:
@@ -107,6 +107,10 @@ def uninstall() -> None:
 
 
 def _change_class(cls: type[Message], base: type) -> None:
+    """Change the base classes, the module and some methods of a class to those that `onnx` expects.
+
+    base: protobuf's class Message, or its substitute.
+    """
     descriptor = cls.DESCRIPTOR
     _set_bases(cls, (Message, *_EXTRA_BASES.get(descriptor.full_name, ()), base))
     _undo_steps.append(partial(setattr, cls, "__module__", cls.__module__))
@@ -124,6 +128,7 @@ def _set_state(message: Message, state: dict[str, bytes]) -> None:
 
 
 def _set_bases(cls: type, bases: tuple[type, ...]) -> None:
+    """Replace the base classes of a class until the switch is uninstalled."""
     _undo_steps.append(partial(setattr, cls, "__bases__", cls.__bases__))
     cls.__bases__ = bases
 
@@ -136,7 +141,9 @@ def _show_unknown_fields() -> None:
         return  # protobuf is not installed, or is a release whose text_format does not use this module
     original = module.UnknownFieldSet
 
-    class Kind(type):
+    class SubstituteType(type):
+        """The type of the substitute for `UnknownFieldSet`: calls and isinstance refer to the original class."""
+
         def __call__(cls, message: object) -> object:
             if isinstance(message, Message):
                 # The C code accepts only messages of protobuf; a message type without fields has only unknown fields.
@@ -148,10 +155,11 @@ def _show_unknown_fields() -> None:
             return isinstance(instance, original)
 
     _undo_steps.append(partial(setattr, module, "UnknownFieldSet", original))
-    module.UnknownFieldSet = Kind("UnknownFieldSet", (), {"__doc__": original.__doc__})  # type: ignore[attr-defined]
+    module.UnknownFieldSet = SubstituteType("UnknownFieldSet", (), {"__doc__": original.__doc__})  # type: ignore[attr-defined]
 
 
 def _warn_of_version(version: str) -> None:
+    """Warn if a version of `onnx` is newer than the tables."""
     numbers = version.split(".")[:2]
     if all(number.isdigit() for number in numbers) and tuple(map(int, numbers)) > NEWEST_ONNX_VERSION:
         import warnings

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The rows of `tensors()`: descriptions of many tensors in 28 bytes each, plus name and shape."""
+"""The rows of `tensors()`: descriptions of many tensors in 32 bytes each, plus path, name and shape."""
 from cython cimport critical_section, final
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
@@ -14,14 +14,14 @@ from onnxwire.tensor.payload_layout cimport ABSENT, Layout, TensorSlots, find_sl
 from os.path import join
 
 cdef enum:
-    BATCH_ROWS = 1024        # rows that are read without other threads in between
+    BATCH_ROWS = 1024        # rows per call of `read_batch`, during which other threads wait for the lock
 
 
 cdef struct Row:
     int64_t nbytes
     int64_t offset           # -1 for None
     uint32_t path            # number of the path in `paths`
-    uint32_t file            # index in `files`
+    uint32_t file            # index of the file and location in `files`
     int32_t data_type
 
 
@@ -29,8 +29,8 @@ cdef struct Row:
 cdef class TensorRows:
     """The descriptions of tensors, as tuples of the fields of TensorInfo.
 
-    describe: a function that returns the fields except the path, called for the tensors that `read_row` refuses. paths:
-    the Paths of the Search that finds the tensors; None for a single tensor with the path "".
+    describe: a function that returns the fields except the path, called for tensors for which `read_row` returns False.
+    paths: the Paths of the Search that finds the tensors; None for tensors that all have the path "".
     """
     cdef Paths paths
     cdef object describe
@@ -40,7 +40,7 @@ cdef class TensorRows:
     cdef list names
     cdef list shapes
     cdef list files              # the distinct pairs of file and location
-    cdef dict file_numbers       # (file, location) -> index in `files`
+    cdef dict file_indexes       # (file, location) -> index in `files`
     cdef TensorSlots slots
     cdef bint is_readable        # the table of `slots` can be read by `read_row`
     cdef Document document       # the document of the last row of `read_row`, or None
@@ -56,7 +56,7 @@ cdef class TensorRows:
         self.names = []
         self.shapes = []
         self.files = []
-        self.file_numbers = {}
+        self.file_indexes = {}
         self.inline_file = self.no_file = self.last_file = -1
 
     @critical_section
@@ -69,7 +69,7 @@ cdef class TensorRows:
 
     @critical_section
     def read_batch(self, Search search not None):
-        """Add the next tensors of a search; return whether there may be more."""
+        """Add up to BATCH_ROWS tensors of a search. Return whether there may be more."""
         cdef View view
         cdef Py_ssize_t _i
         for _i in range(BATCH_ROWS):
@@ -81,15 +81,16 @@ cdef class TensorRows:
 
     @critical_section
     def add(self, View tensor not None):
-        """Add one tensor."""
+        """Add a tensor. With `paths`, it gets the first path."""
         self.append(tensor, 0)
 
     cdef int append(self, View view, uint32_t path) except -1:
+        """Append the row of a tensor. path: the number of its path."""
         cdef Layout layout
         cdef Row row = Row(0, -1, path, 0, 0)
-        cdef const uint8_t* raw
+        cdef const uint8_t* raw_data
         cdef Py_ssize_t capacity
-        cdef Row* moved
+        cdef Row* new_rows
         if view.table != self.slots.table:
             self.is_readable = find_slots(&self.slots, view.table)
         if self.is_readable and read_row(view, &self.slots, &layout, self.names, self.shapes):
@@ -98,9 +99,9 @@ cdef class TensorRows:
             if layout.location != NULL:
                 row.offset = 0 if layout.offset == ABSENT else max(layout.offset, <int64_t>-1)
             elif layout.has_raw and (<Document>view.document).root is not None:
-                raw = view.slots[self.slots.raw_data].p
-                row.offset = raw - (<Document>view.document).start
-            row.file = <uint32_t>self.file_of(view, &layout)
+                raw_data = view.slots[self.slots.raw_data].p
+                row.offset = raw_data - (<Document>view.document).start
+            row.file = <uint32_t>self.file_index_of(view, &layout)
         else:
             name, data_type, shape, nbytes, file, offset, location = self.describe(view)
             self.names.append(name)
@@ -108,20 +109,20 @@ cdef class TensorRows:
             row.data_type = data_type
             row.nbytes = nbytes
             row.offset = -1 if offset is None else offset
-            row.file = <uint32_t>self.number_of(file, location)
+            row.file = <uint32_t>self.add_file(file, location)
         if self.n == self.capacity:
             capacity = self.capacity + self.capacity // 2 + 16
-            moved = <Row*>realloc(self.rows, <size_t>capacity * sizeof(Row))
-            if moved == NULL:
+            new_rows = <Row*>realloc(self.rows, <size_t>capacity * sizeof(Row))
+            if new_rows == NULL:
                 raise MemoryError
-            self.rows = moved
+            self.rows = new_rows
             self.capacity = capacity
         self.rows[self.n] = row
         self.n += 1
         return 0
 
-    cdef Py_ssize_t file_of(self, View view, const Layout* layout) except -1:
-        """Return the index of the file and location of a tensor that was read by `read_row`."""
+    cdef Py_ssize_t file_index_of(self, View view, const Layout* layout) except -1:
+        """Return the index in `files` for a tensor that was read by `read_row`."""
         cdef Document document = <Document>view.document
         cdef uint64_t n = layout.location_size
         if document is not self.document:
@@ -135,24 +136,25 @@ cdef class TensorRows:
                 self.last_location = (<const char*>layout.location)[:n]
                 location = new_text(<const uint8_t*><const char*>self.last_location, n)
                 folder = getattr(document.files, "folder", None)
-                self.last_file = self.number_of(location if folder is None else join(folder, location), location)
+                self.last_file = self.add_file(location if folder is None else join(folder, location), location)
             return self.last_file
         if layout.has_raw and document.root is not None:
             if self.inline_file < 0:
-                self.inline_file = self.number_of(document.name, None)
+                self.inline_file = self.add_file(document.name, None)
             return self.inline_file
         if self.no_file < 0:
-            self.no_file = self.number_of(None, None)
+            self.no_file = self.add_file(None, None)
         return self.no_file
 
-    cdef Py_ssize_t number_of(self, file, location) except -1:
+    cdef Py_ssize_t add_file(self, file, location) except -1:
+        """Return the index of a file and location in `files`; append them if they are new."""
         pair = (file, location)
-        number = self.file_numbers.get(pair)
-        if number is None:
-            number = len(self.files)
+        file_index = self.file_indexes.get(pair)
+        if file_index is None:
+            file_index = len(self.files)
             self.files.append(pair)
-            self.file_numbers[pair] = number
-        return number
+            self.file_indexes[pair] = file_index
+        return file_index
 
     @critical_section
     def __getitem__(self, Py_ssize_t i):

@@ -29,18 +29,19 @@ if sys.platform != "win32":
 SUFFIX = ".onnxwire-tmp"
 RANDOM_DIGITS = 12  # hexadecimal digits in a temporary name
 _SAFE_NAME_BYTES = 64  # all file systems allow names of this length
-_NONBLOCK = getattr(os, "O_NONBLOCK", 0)
+_NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # opening a pipe does not wait for its other end
 _NO_SPACE_ERRORS = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 # Errors of creating a file in a folder, and of renaming one, after which the old file is overwritten instead.
 CREATE_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS)
 RENAME_ERRORS = (errno.EBUSY, errno.EXDEV, *CREATE_ERRORS)
+# Errors of fsync and fchmod for files and file systems that do not support the call.
 _UNSUPPORTED_ERRORS = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EACCES, getattr(errno, "ENOTSUP", errno.EINVAL))
 
 
 class AtomicFile:
     """A file that is written atomically: `with AtomicFile(path) as target: target.write(data)`.
 
-    path: the file to create or replace; size: its number of bytes, if known, for the error of a full disk; progress:
+    path: the file to create or replace. size: its number of bytes, if known, for the error of a full disk. progress:
     called with the number of bytes written so far. The with statement returns a `FileWriter`.
 
     The data is written to a new file in the same directory. If the block ends without an exception, the new file is
@@ -59,7 +60,7 @@ class AtomicFile:
     If the file can't be replaced, because it is a mount point (as in a container) or its folder is read-only, the new
     contents are copied into the old file at the end. This is not atomic: a kill during the copy leaves the file
     damaged, and its old contents in a file `onnxwire-backup-…` in the temporary directory (`io/in_place.py`).
-    in_place: whether this is allowed.
+    in_place: whether the old file may be overwritten in this case; else the save fails.
     folder: an open folder that contains the file; only the path's last component is then used, and a link there is
     replaced, not followed. The caller closes the folder.
 
@@ -87,8 +88,8 @@ class AtomicFile:
         self._may_overwrite = in_place and sys.platform != "win32"
         self._is_in_temporary_directory = False
         self._target: FileWriter | None = None  # while data is written
-        self._old_status: os.stat_result | None = None
-        self._is_direct = False
+        self._old_status: os.stat_result | None = None  # the status of the file to replace, or None
+        self._is_direct = False  # whether the path is a stream or a device, which is written directly
         self.path = os.fsdecode(path)
         self.name = os.path.basename(self.path)  # the name in the folder
         if folder is None and "://" in self.path:
@@ -168,8 +169,8 @@ class AtomicFile:
         self.name = os.path.basename(path)
 
     @property
-    def is_plain(self) -> bool:
-        """Whether the path is, or will be, a regular file; call `locate` first."""
+    def is_regular(self) -> bool:
+        """Whether the path is, or will be, a regular file or a link that is replaced; call `locate` first."""
         if self.folder is None:
             return False
         status = self.folder.status(self.name)
@@ -261,6 +262,7 @@ class AtomicFile:
             self._descriptor = os.dup(file.fileno())
 
     def _open_nameless(self, folder: Folder, mode: int) -> None:
+        """Create and lock a file without a name. Raise OSError if the system can't create one, or can't name it."""
         if sys.platform != "linux":
             raise OSError
         descriptor = folder.open(os.curdir, os.O_TMPFILE | os.O_RDWR, mode)
@@ -272,6 +274,7 @@ class AtomicFile:
         try_lock(descriptor)
 
     def _open_named(self, mode: int) -> None:
+        """Create and lock a file with a temporary name."""
         assert self.folder is not None
         while True:
             name = self._temporary_name = temporary_name(self.name)
@@ -304,6 +307,7 @@ class AtomicFile:
             self.close()  # an open file can't be renamed
 
     def _replace(self) -> None:
+        """Rename the new file over the old one, or overwrite the old one. No-op for a stream or a device."""
         if self._is_direct:
             return
         assert self.folder is not None
@@ -325,7 +329,7 @@ class AtomicFile:
         self.identity = identity_of(self._old_status)
 
     def _link(self) -> None:
-        """Link a nameless file to a name."""
+        """Link the nameless file to a temporary name, or copy it to a file with such a name."""
         assert self.folder is not None
         nameless = self._descriptor
         self._temporary_name = temporary_name(self.name)
@@ -353,6 +357,7 @@ class AtomicFile:
             self._close_folder()
 
     def _clean_up(self) -> None:
+        """Remove and close the new file. Steps that are done are skipped."""
         # The file is removed before it is closed, which releases the lock. Windows requires the opposite order.
         for _ in range(2):
             if self._temporary_name is not None and self.folder is not None:
@@ -368,23 +373,25 @@ class AtomicFile:
             folder.close()
 
     def _advice(self, error: OSError) -> str:
+        """Return the remedy for an error, and the state of the old file."""
         if self.is_replaced:
             return "the new file is in place, but may be lost if the system stops now; save again"
-        advice = self._advice_for(error)
+        advice = self._remedy(error)
         if self._old_status and not self._is_direct:
             advice += f"{'; ' if advice else ''}the old file is unchanged"
         return advice
 
-    def _folder_name(self) -> str:
-        """Return the folder of the file, with links resolved."""
+    def _folder_path(self) -> str:
+        """Return the path of the file's folder, with links resolved."""
         if self.folder is not None:
             return self.folder.path
         with suppress(OSError):  # there may be no working directory
             return os.path.dirname(os.path.realpath(self.path))
         return os.curdir
 
-    def _advice_for(self, error: OSError) -> str:
-        folder = self._folder_name()
+    def _remedy(self, error: OSError) -> str:
+        """Return the remedy for an error, or ""."""
+        folder = self._folder_path()
         if error.errno in _NO_SPACE_ERRORS and not self._is_direct:
             # The new file is already removed, so its space counts as free.
             if self._is_in_temporary_directory:
@@ -466,23 +473,23 @@ def _remove_stale(folder: Folder, name: str) -> None:
             with suppress(OSError):  # another user's file, or removed in the meantime
                 descriptor = folder.open(entry, os.O_RDWR | _NONBLOCK)
                 try:
-                    if try_lock(descriptor, unsupported=False):
+                    if try_lock(descriptor, result_if_unsupported=False):
                         folder.unlink(entry)
                 finally:
                     os.close(descriptor)
 
 
-def _copy_attributes(descriptor: int, old: os.stat_result, folder: Folder, name: str) -> None:
+def _copy_attributes(descriptor: int, old_status: os.stat_result, folder: Folder, name: str) -> None:
     """Copy owner, permissions, access control list and user attributes of the old file, as far as permitted."""
     if sys.platform == "win32":
         return
-    mode = stat.S_IMODE(old.st_mode)
+    mode = stat.S_IMODE(old_status.st_mode)
     try:
-        os.fchown(descriptor, old.st_uid, old.st_gid)
+        os.fchown(descriptor, old_status.st_uid, old_status.st_gid)
     except OSError:
         mode &= 0o777  # no set-user-ID for a different owner
         try:
-            os.fchown(descriptor, -1, old.st_gid)
+            os.fchown(descriptor, -1, old_status.st_gid)
         except OSError:
             # The file belongs to another group than before, which gets the permissions of others.
             mode = (mode & 0o707) | (mode & 0o007) << 3
@@ -533,6 +540,7 @@ def sync_folder(folder: Folder) -> None:
 
 
 def _free_space(folder: str) -> int:
+    """Return the number of free bytes on the disk of a folder, or 0 if it is unknown."""
     import shutil
 
     try:

@@ -1,9 +1,9 @@
 """Open external data files, and decide which files a model may refer to.
 
-The author of the model chooses the locations, and maybe the folder. Therefore a location is followed component by
-component, each opened relative to the previous folder, and access is decided by the file that was opened, not by its
-path. A file may be read if it is in or below the folder of the model's path, the folder of the file to which the
-model's symbolic link leads, or `external_root`.
+The author of the model chooses the locations, and may have created the folder. Therefore a location is followed
+component by component, each opened relative to the previous folder, and access is decided by the file that was opened,
+not by its path. A file may be read if it is in or below the folder of the model's path, the folder of the file to which
+the model's symbolic link leads, or `external_root`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _MAX_ENTRIES = 10_000  # directory entries searched for the names of one hard-linked file
 _MAX_DEPTH = 32  # levels of folders searched
 
+# Opening a pipe does not wait for a writer, and a terminal does not become the controlling terminal.
 _READ_FLAGS = (
     os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | NO_FOLLOW
 )
@@ -92,7 +93,7 @@ class ExternalFiles:
     def open_temporarily(self, location: str) -> Iterator[ExternalFile]:
         """Open the file of a location for a with block, without mapping it. Close it afterwards if it was not open.
 
-        So any number of files can be visited one by one. Raises the errors of `open`.
+        Only one additional file is open at a time, so any number of files can be visited. Raises the errors of `open`.
         """
         file = self._by_location.get(location) or self._find_data(location)
         if file is not None:
@@ -147,6 +148,7 @@ class ExternalFiles:
         self._by_identity.clear()
 
     def _find_data(self, location: str) -> ExternalFile | None:
+        """Return the data that the caller passed for a location as a file, or None."""
         if self._data is None:
             return None
         if callable(self._data):
@@ -163,6 +165,7 @@ class ExternalFiles:
             raise TypeError(f"external_data for {location!r} is not a contiguous buffer of bytes: {error}") from None
 
     def _open_file(self, location: str) -> ExternalFile:
+        """Open the file of a location, or return the open one if another location leads to the same file."""
         descriptor, name = self._folders.open(location)
         identity = identity_of(os.fstat(descriptor))
         file = self._by_identity.get(identity)
@@ -190,6 +193,7 @@ class AllowedFolders:
         self._model = model_path or ""
         self._allowed: list[_Folder] = []
         self._root_identity: Identity | None = None
+        # The reason why no folder of the model is allowed, if none is.
         self._fault = "the model was not read from a file, so it has no folder"
         if model_path is not None:
             try:
@@ -219,6 +223,7 @@ class AllowedFolders:
         self._allowed = folders
 
     def _add_root(self, root: str) -> None:
+        """Allow `external_root`. Raises SourceError if it is not a folder."""
         try:
             status = os.stat(root)
             if not stat.S_ISDIR(status.st_mode):
@@ -242,17 +247,17 @@ class AllowedFolders:
         self.check(location)
         if not self._allowed:
             raise self._error(location, f"{self._fault}; pass external_root= or external_data=")
-        not_found: list[tuple[OSError, str]] = []
+        missing_errors: list[tuple[OSError, str]] = []  # the error and path of each folder without the file
         for folder in self._allowed:
             name = os.path.join(folder.name, location)
             try:
                 return (self._open_at if _HAS_DIR_FD else self._open_by_path)(folder, location), name
             except (FileNotFoundError, NotADirectoryError) as error:
-                # Without the traceback, whose frames would keep the callers' arrays alive.
-                not_found.append((error.with_traceback(None), name))
+                # The frames of the traceback would keep the callers' arrays alive.
+                missing_errors.append((error.with_traceback(None), name))
             except OSError as error:
                 raise SourceError.from_os_error(error, name, advice_for(error)) from None
-        raise SourceError.from_os_error(*not_found[0], _COPY_ADVICE) from None
+        raise SourceError.from_os_error(*missing_errors[0], _COPY_ADVICE) from None
 
     def _error(self, location: str, reason: str) -> ExternalDataError:
         quoted = repr(location if len(location) <= 200 else location[:200] + "…")
@@ -307,12 +312,16 @@ class AllowedFolders:
         return descriptor
 
     def _check_folder(self, location: str, folder: _Folder, status: os.stat_result) -> None:
+        """Raise ExternalDataError if the folder, which has this status now, was replaced."""
         if identity_of(status) != folder.identity:
             reason = f"the folder {folder.path} was replaced since the model was loaded; load it again"
             raise self._error(location, reason)
 
     def _check_inside(self, location: str, status: os.stat_result, ancestors: Collection[Identity]) -> None:
-        """Raise ExternalDataError for a file outside the allowed folders, and unless it is a regular file."""
+        """Raise ExternalDataError for a file outside the allowed folders, and unless it is a regular file.
+
+        status: the file's. ancestors: the identities of the file's folder and the folders above it.
+        """
         if not any(folder.identity in ancestors for folder in self._allowed):
             raise self._error(location, f"a symbolic link leads out of the model's folder; {_COPY_ADVICE}")
         self._check_type(location, status)
@@ -325,7 +334,11 @@ class AllowedFolders:
     def _check_file(
         self, location: str, descriptor: int, ancestors: Collection[Identity], read_status: Callable[[], os.stat_result]
     ) -> None:
-        """Raise ExternalDataError unless the file is regular and all its hard links are in the allowed folders."""
+        """Raise ExternalDataError unless the file is regular and all its hard links are in the allowed folders.
+
+        Hard links of a file in `external_root` are not checked. ancestors: as for `_check_inside`. read_status: reads
+        the status of the file's path.
+        """
         status = os.fstat(descriptor)
         self._check_type(location, status)
         if self._root_identity in ancestors:
@@ -346,6 +359,7 @@ class AllowedFolders:
         visited: set[Identity] = set()
 
         def search(path: str, parent: int | None, depth: int) -> None:
+            """Count the names in a folder and its subfolders. path: relative to the open folder `parent`, if any."""
             nonlocal n_found, n_entries_left
             folder = os.open(path, LIST_FLAGS | (NO_FOLLOW if depth else 0), dir_fd=parent)
             try:

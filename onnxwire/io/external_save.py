@@ -48,12 +48,16 @@ _MAX_NAME_CHARS = 100  # limit for a tensor's name in a file name
 
 
 class _DataFile:
-    """An external data file that will be written."""
+    """An external data file that will be written.
+
+    location: its path relative to the model's folder. align: the offset of each payload is a multiple of this number of
+    bytes. number: its number among all files of the save, from 1.
+    """
 
     def __init__(self, location: str, align: int, number: int) -> None:
         self.location = location
-        self.number = number  # among all files of the save, from 1
-        self.size = 0
+        self.number = number
+        self.size = 0  # in bytes, after the payloads so far
         self.payloads: list[tuple[int, WriteArgument]] = []  # payloads with their offsets, ascending
         self.atomic: AtomicFile | None = None  # the writer of this file
         self.old_name = ""  # the temporary name of the replaced file
@@ -63,12 +67,12 @@ class _DataFile:
 
     @property
     def folder(self) -> str:
-        """The path of its folder relative to the model's folder; "" for the model's folder."""
+        """The path of the file's folder relative to the model's folder; "" for the model's folder."""
         return posixpath.dirname(self.location)
 
     @property
     def name(self) -> str:
-        """Its name in that folder."""
+        """The file's name in its folder."""
         return posixpath.basename(self.location)
 
     def add(self, argument: WriteArgument, size: int, max_size: float) -> int:
@@ -135,6 +139,7 @@ class Relocation:
         self._source = message._document.files
         self.copy.CopyFrom(snapshot)
         self._plan(snapshot, choice, threshold, align, shard_size or math.inf)
+        # The digests of the files are known after `write`. Until then, placeholders of the same length are used.
         self._set_references(["0" * 40] * len(self._files) if checksum else [None] * len(self._files))
         self.size = sum(file.size for file in self._files)
 
@@ -204,10 +209,11 @@ class Relocation:
             self._close()
 
     def _open_model_folder(self) -> None:
+        """Open the model's folder. Raise FieldTypeError if the model is not saved to a regular file."""
         model = self._model
         if model is not None:
             model.locate(in_path_folder=True)
-        if model is None or model.folder is None or not model.is_plain:
+        if model is None or model.folder is None or not model.is_regular:
             raise FieldTypeError("external data is saved beside a model; save the model to a path of a file")
         self._model_folder = model.folder.copy()
 
@@ -240,16 +246,16 @@ class Relocation:
         """Raise FieldValueError for names that collide with each other or with the model."""
         assert self._model is not None
         # Names are compared in lower case, as some file systems do. A model whose path is a link has two names.
-        model = (os.path.basename(self._model.path), self._model.name)
-        names = {name.casefold(): "the model itself" for name in model}
+        model_names = (os.path.basename(self._model.path), self._model.name)
+        owners_by_name = {name.casefold(): "the model itself" for name in model_names}
         for file in self._files:
-            owner = names.setdefault(file.location.casefold(), file.location)
+            owner = owners_by_name.setdefault(file.location.casefold(), file.location)
             if owner is not file.location:
                 raise _name_error(file.location, f"the name collides with {owner}")
         for file in self._files:
             folder = file.folder
             while folder:
-                if folder.casefold() in names:
+                if folder.casefold() in owners_by_name:
                     raise _name_error(file.location, f"{folder} is also the name of a file")
                 folder = posixpath.dirname(folder)
 
@@ -301,6 +307,7 @@ class Relocation:
             self._write(progress)
 
     def _write(self, progress: Callable[[int], object] | None) -> None:
+        """Write and prepare each file, and set the checksums in the copy."""
         n_written = 0
         digests: list[str | None] = []
         for file in self._files:
@@ -358,9 +365,8 @@ class Relocation:
             file.atomic.folder = folder = self._open_folder_of(file)
             try:
                 if folder.status(file.name) is not None:
-                    file.old_name = (
-                        temporary_name(file.name) + _OLD_SUFFIX
-                    )  # recorded first, so that a KeyboardInterrupt can't lose it
+                    # The name is recorded before the rename, so that a KeyboardInterrupt can't lose it.
+                    file.old_name = temporary_name(file.name) + _OLD_SUFFIX
                     folder.replace(file.name, file.old_name)
                     if not self._overwrite and _file_state(folder.status(file.old_name)) != file.existing_state:
                         raise _not_owned_error(file.atomic.path)
@@ -371,6 +377,7 @@ class Relocation:
             file.atomic.publish()
 
     def _end(self) -> None:
+        """Remove the old files if the new model is in place; else restore them."""
         if self._model_folder is not None and self._model is not None:
             if self._model_folder.contains(self._model.name, self._model.identity):
                 self._remove_old_files()
@@ -388,6 +395,7 @@ class Relocation:
                 self._folder(posixpath.dirname(path)).rmdir(posixpath.basename(path))
 
     def _undo_file(self, file: _DataFile) -> None:
+        """Remove the new file, and give the old one its name again."""
         atomic = file.atomic
         if atomic is None:
             return
@@ -406,13 +414,13 @@ class Relocation:
         prefixes: dict[str, set[str]] = {}
         for file in self._files:
             prefixes.setdefault(file.folder, set()).add(temporary_prefix(file.name))
-        for path, names_to_remove in prefixes.items():
+        for path, folder_prefixes in prefixes.items():
             with suppress(OSError):
                 folder = self._folder(path)
                 for name in folder.names():
                     if (
                         name.endswith(SUFFIX + _OLD_SUFFIX)
-                        and name[: -len(SUFFIX + _OLD_SUFFIX) - RANDOM_DIGITS] in names_to_remove
+                        and name[: -len(SUFFIX + _OLD_SUFFIX) - RANDOM_DIGITS] in folder_prefixes
                     ):
                         with suppress(OSError):
                             folder.unlink(name)
@@ -436,7 +444,7 @@ def _name_error(location: str, reason: str) -> FieldValueError:
 
 
 def _normalize(location: object) -> str:
-    """Return a location in normal form."""
+    """Return a location in normal form. Raises FieldTypeError and FieldValueError for invalid ones."""
     if isinstance(location, os.PathLike):
         location = os.fspath(location)
     if not isinstance(location, str):
@@ -456,7 +464,7 @@ def _number_shards(files: list[_DataFile]) -> None:
 
 
 def _make_chooser(choice: Choice, model: str) -> Callable[[TensorInfo], object]:
-    """Return the function from TensorInfo to file name. model: a name that the function must not return."""
+    """Return the function from TensorInfo to file name, or None for inline. model: a name that it does not return."""
     if choice is None:
         return lambda info: None
     if callable(choice):
@@ -483,8 +491,8 @@ def _make_chooser(choice: Choice, model: str) -> Callable[[TensorInfo], object]:
 def _own_data_files(path: str, cls: type[Message]) -> set[Identity]:
     """Return the files that contain only external data of the model at a path; empty if there is no model.
 
-    That the model refers to a file is not sufficient, since it can refer to any file in its folder. Every byte of the
-    file must belong to a tensor that fits its type and dims, or be zero padding.
+    A reference of the model to a file is not sufficient, since it can refer to any file in its folder. Every byte of
+    the file must belong to a tensor that fits its type and dims, or be zero padding.
     """
     from onnxwire.io.load import load
 

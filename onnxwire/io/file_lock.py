@@ -8,17 +8,17 @@ if sys.platform != "win32":
     import fcntl
 
 
-def try_lock(descriptor: int, *, unsupported: bool = True) -> bool:
-    """Lock an open file exclusively, without waiting. Return False if another descriptor holds the lock.
+def try_lock(descriptor: int, *, result_if_unsupported: bool = True) -> bool:
+    """Lock an open file exclusively, without waiting. Return False if another descriptor has locked the file.
 
-    unsupported: the result on Windows, and on file systems that have no locks.
+    result_if_unsupported: the result on Windows, and on file systems that have no locks.
     """
     if sys.platform == "win32":
-        return unsupported
+        return result_if_unsupported
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
-        return unsupported
+        return result_if_unsupported
     return True

@@ -1,4 +1,4 @@
-"""Open folders, in which files are opened, created, renamed and removed by name; and paths followed link by link.
+"""Open folders, use files in them by name, and follow paths link by link.
 
 The same path, used twice, may lead to two files, because any user who may write to a folder on the path can insert a
 link in between. Therefore a folder is opened once, and names are used relative to it. Systems without such calls, such
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Identity = tuple[int, int]
     """The device and inode of a file or folder, unique while it exists."""
 
+# Whether the system can use names relative to an open folder.
 HAS_DIR_FD = {os.open, os.link, os.mkdir, os.readlink, os.rename, os.rmdir, os.stat, os.unlink} <= os.supports_dir_fd
 HAS_DIR_FD = HAS_DIR_FD and {os.scandir, os.listdir} <= os.supports_fd
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
@@ -58,8 +59,8 @@ def absolute_path(path: str) -> str:
 class Folder:
     """An open folder. Its methods take names in the folder, and none of them follows a symbolic link.
 
-    path: used in errors, and to access the folder where the system can't use names in an open folder. descriptor: the
-    descriptor of the open folder, closed with the object; -1 where paths are used. All methods raise OSError.
+    path: used in errors, and to access the folder if the system can't use names in an open folder. descriptor: the
+    descriptor of the open folder, closed with the object; -1 if paths are used. All methods raise OSError.
     """
 
     def __init__(self, path: str, descriptor: int = -1) -> None:
@@ -184,6 +185,7 @@ def open_parent(path: str) -> tuple[Folder, str] | int:
 
 
 def _open_parent_by_path(path: str) -> tuple[Folder, str] | int:
+    """Return the result of `open_parent` on systems that can't use names relative to an open folder."""
     path = absolute_path(path)
     for _ in range(_MAX_LINKS):
         folder, name = os.path.split(path)

@@ -68,17 +68,17 @@ def load(
     document = open_document(source, mmap, store, storage_options, cache, allow_hosts, untrusted)
     try:
         refuse_empty(document)
-        document.files = files_beside(source, document, root=external_root, data=external_data, mmap=mmap)
+        document.files = find_external_files(source, document, root=external_root, data=external_data, mmap=mmap)
         return _open_root(document, type)
     except BaseException:
-        # The caller may store the error, whose traceback references this frame and the source. So release the source
-        # now.
+        # The caller may store the error, whose traceback references this frame and the source. So the source is
+        # released here.
         document.close()
         raise
 
 
-def files_beside(source: Source, document: Document, **options: Any) -> ExternalFiles:
-    """Return the external data files of a document. options: as for ExternalFiles."""
+def find_external_files(source: Source, document: Document, **options: Any) -> ExternalFiles:
+    """Return the external data files of the document of a source, none of them open. options: as for ExternalFiles."""
     origin = getattr(document.files if document.memory is None else document.memory.source, "origin", None)
     if origin is not None:
         from onnxwire.io.remote.remote_document import RemoteFiles

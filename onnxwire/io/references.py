@@ -46,13 +46,13 @@ def check_references(references: dict[tuple[ExternalFiles, str], str], path: str
         folder = os.path.dirname(absolute_path(path))
     except OSError:
         return ""  # the save itself reports the fault of the path
-    beside_by_files: dict[ExternalFiles, bool] = {}
-    sources: dict[str, tuple[Identity, str]] = {}
+    is_beside_by_files: dict[ExternalFiles, bool] = {}
+    sources: dict[str, tuple[Identity, str]] = {}  # location -> its file, and the path of the first tensor
     advice = ""
     for (files, location), tensor_path in references.items():
-        is_beside = beside_by_files.get(files)
+        is_beside = is_beside_by_files.get(files)
         if is_beside is None:
-            is_beside = beside_by_files[files] = files.is_beside(path)
+            is_beside = is_beside_by_files[files] = files.is_beside(path)
         new_status = _status_of(os.path.join(folder, location))
         old_status = files.status_of(location, if_open=is_beside)
         if old_status is None and is_beside:
@@ -76,7 +76,10 @@ def check_references(references: dict[tuple[ExternalFiles, str], str], path: str
 
 
 def _are_equal_files(old_files: ExternalFiles, new_files: ExternalFiles, location: str) -> bool:
-    """Return whether two files agree in size and in samples: different weights differ nearly everywhere."""
+    """Return whether two files of a location agree in size and in samples: different weights differ nearly everywhere.
+
+    Returns False if a file can't be read.
+    """
     with (
         suppress(Error, OSError),
         old_files.open_temporarily(location) as old_file,
@@ -105,8 +108,10 @@ def _refusal_error(path: str, reason: str) -> SaveError:
 
 
 def refuse_weights(message: Message, path: str, references: dict[tuple[ExternalFiles, str], str] | None = None) -> None:
-    """Raise SaveError if the file to write contains external data of the message. references: those of
-    the message, if known."""
+    """Raise SaveError if the file to write contains external data of a message.
+
+    path: the file to write. references: the references of the message, if they are known.
+    """
     if message._document.files is None or not os.path.isfile(path):
         return
     target = identity_of(os.stat(path))

@@ -87,9 +87,9 @@ def save(
     function from TensorInfo to a file name, or None for inline. Payloads of fewer than `threshold` bytes, and strings,
     are always inline; every other payload begins at a multiple of `align` bytes. shard_size: the size in bytes at which
     another file is started, as weights-00001-of-00003.data. checksum: also store the SHA-1 of each file.
-    overwrite: allow replacing files that contain other data than that of the old model at the path, saving over a file
-    that contains the model's own external data, and referring to external files that were replaced since they were
-    opened.
+    overwrite: allow replacing files that contain other data than that of the old model at the path; allow saving over a
+    file that contains the model's own external data; and allow referring to external files that were replaced since
+    they were opened.
     New files are renamed into place once all data is on disk, the model last; if a rename fails, the old files are
     restored. A kill between these renames can leave the old model with new data files; the old data is then in files
     whose names end with .old, and checksums reveal the mismatch. Ctrl-C always leaves either all old or all new files.
@@ -101,7 +101,7 @@ def save(
     padding that readers skip.
 
     Raises SaveError if a file can't be written, and leaves the old files unchanged; SourceError if a file that contains
-    data of the message can't be read; TensorError for an inconsistent tensor that is to be moved. Warns with
+    data of the message can't be read; TensorError for an inconsistent tensor that must be moved. Warns with
     LargeFileWarning if the file is larger than 2 GiB, and with ExternalDataWarning if external files that the model
     refers to are not in the new file's folder.
     """
@@ -176,7 +176,10 @@ def _save(
     alignment: int,
     threshold: int,
 ) -> int:
-    """Write a message and its moved payloads. Return the size of the message's own file in bytes."""
+    """Write a message and its moved payloads. Return the size of the message's own file in bytes.
+
+    alignment, threshold: as `inline_align` and `threshold` of `save`.
+    """
     from onnxwire.engine.write import write_pieces
     from onnxwire.io.atomic_file import AtomicFile
 
@@ -230,7 +233,10 @@ def _fetch_in_order(pieces: list[bytes | Piece]) -> AbstractContextManager[objec
 def _encode(
     message: Message, deterministic: bool, target: FileWriter | None, alignment: int, threshold: int
 ) -> tuple[int, list[bytes | Piece]]:
-    """Return the size of a message's encoding, and the pieces that still have to be written to the target."""
+    """Return the size of a message's encoding, and the pieces that still have to be written to the target.
+
+    target: the file, to which the encoder may write some pieces; None to return all pieces.
+    """
     from onnxwire.engine.write import encode_pieces
 
     if alignment <= 1:
@@ -266,6 +272,7 @@ def encoded_document(message: Message, deterministic: bool) -> Document:
 def _write_to_object(
     file: IO[bytes], total: int, pieces: list[bytes | Piece], progress: Callable[[int, int], object] | None
 ) -> None:
+    """Write pieces, of `total` bytes, to a file object. Raises SaveError."""
     from onnxwire.engine.write import chunks_of
 
     n_written = 0
@@ -299,6 +306,7 @@ def _write_some(file: IO[bytes], chunk: memoryview, n_written: int, total: int) 
 
 
 def _warn_of_size(size: int) -> None:
+    """Warn if protobuf can't read a file of this size. The warning refers to the caller of `save`."""
     if size > INLINE_LIMIT:
         import warnings
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from onnxwire.engine.document import Document
     from onnxwire.engine.message import Message
 
+# The offset of the magic number in the file, the magic number, and the format's name with a remedy.
 _MAGIC = [
     (0, b"PK\x03\x04", "a zip archive; unpack it, or export the model if it is a PyTorch or Keras file"),
     (0, b"PK\x05\x06", "an empty zip archive"),
@@ -42,13 +43,14 @@ _MAGIC = [
     (0, b"MZ", "a Windows executable"),
     (0, b"\x89PNG", "a PNG image"),
 ]
-_FIRST_BYTES = 512
+_FIRST_BYTES = 512  # of a document, in which formats are recognized
 _MAX_RECORDS = 1024  # records examined for each candidate type
-_MAX_NESTED_BYTES = 1 << 16  # of a nested message that is examined
+_MAX_NESTED_BYTES = 1 << 16  # size of the largest nested message that is examined
 _MAX_DEPTH = 2  # levels of nested messages examined
-_MAX_TEXT_BYTES = 256  # of a string that are examined
-_MAX_NODE_DEF_FIELDS = 64  # examined
+_MAX_TEXT_BYTES = 256  # bytes of a string that are examined
+_MAX_NODE_DEF_FIELDS = 64  # fields of a NodeDef that are examined
 _ATTR_OF_NODE_DEF = 5  # the number of the field `attr`
+# The control characters that text does not contain.
 _CONTROL_BYTES = frozenset(range(32)) - frozenset(b"\t\n\r")
 
 
@@ -128,7 +130,7 @@ def describe_type_mismatch(message: Message) -> str | None:
     return None
 
 
-def fits(document: Document, descriptor: Descriptor) -> bool:
+def can_have_type(document: Document, descriptor: Descriptor) -> bool:
     """Return whether the first records of a document fit a message type."""
     n_hits, n_misfits = _count_fits(document, descriptor)
     return n_hits > 0 and n_misfits == 0

@@ -71,13 +71,14 @@ def _has_buffer(source: object) -> bool:
     return True
 
 
-def _map_path(path: str, mmap: bool) -> Document:
+def _map_path(path: str, may_map: bool) -> Document:
+    """Open the file at a path as a document. Raises SourceError."""
     try:
         descriptor = open_input(path)
     except (OSError, ValueError) as error:
         raise SourceError.from_os_error(error, path, _advice(path)) from None
     try:
-        return _map_descriptor(descriptor, path, mmap)
+        return _map_descriptor(descriptor, path, may_map)
     except SourceError:
         raise
     except OSError as error:
@@ -87,6 +88,7 @@ def _map_path(path: str, mmap: bool) -> Document:
 
 
 def _advice(path: str) -> str:
+    """Return the remedy for a path that can't be opened, or ""."""
     if os.path.isdir(path):
         return "pass the path of the .onnx file in it"
     if not os.path.exists(path):
@@ -106,7 +108,7 @@ def _map_cached(descriptor: int, name: str, may_map: bool) -> Document:
 
 
 def _map_descriptor(descriptor: int, name: str, may_map: bool) -> Document:
-    """Map a regular file. Read any other file, such as a pipe, to its end."""
+    """Return a document of an open file: mapped, if it is regular and may be mapped, else read to its end."""
     from onnxwire.engine.mapping import map_file
 
     status = os.fstat(descriptor)
@@ -123,7 +125,10 @@ def _map_descriptor(descriptor: int, name: str, may_map: bool) -> Document:
 
 
 def _map_file(file: IO[bytes], may_map: bool) -> Document:
-    """Map a file object from its position on, or read it if it can't be mapped."""
+    """Return a document of a file object: mapped, if it is a plain file at its beginning, else read from its position.
+
+    Raises SourceError if reading fails, TypeError if the file object does not return bytes.
+    """
     name = getattr(file, "name", None)
     name = name if isinstance(name, str) else f"<{type(file).__name__}>"
     # Map only a plain file: the descriptor of a GzipFile has the compressed bytes instead of those that `read` returns.

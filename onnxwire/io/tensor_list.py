@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _MAX_SHOWN = 20  # tensors in a repr
 
-_MAX_ALIGNMENT = 1 << 16  # the granularity of mappings on Windows, the largest of all systems
+_MAX_OFFSET_ALIGNMENT = 1 << 16  # the granularity of mappings on Windows, the largest of all systems
 
 
 class TensorInfo(
@@ -53,8 +53,11 @@ class TensorInfo(
 
     @property
     def alignment(self) -> int | None:
-        """The largest power of two, up to 65,536, that divides the offset."""
-        return None if self.offset is None else min(self.offset & -self.offset or _MAX_ALIGNMENT, _MAX_ALIGNMENT)
+        """The largest power of two, up to 65,536, that divides the offset; None without an offset."""
+        if self.offset is None:
+            return None
+        # x & -x is the lowest bit of x that is set.
+        return min(self.offset & -self.offset or _MAX_OFFSET_ALIGNMENT, _MAX_OFFSET_ALIGNMENT)
 
 
 _new_tuple = tuple.__new__  # faster than TensorInfo.__new__, which is a Python function

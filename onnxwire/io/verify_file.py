@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnxwire.engine.message import Message, root_view
 from onnxwire.engine.verify import verify_document
 from onnxwire.errors import ExternalDataError
-from onnxwire.io.load import files_beside
+from onnxwire.io.load import find_external_files
 from onnxwire.io.source import open_document
 from onnxwire.messages import ModelProto
 
@@ -17,16 +17,17 @@ if TYPE_CHECKING:
 def verify(source: Source, type: type[Message] = ModelProto, *, checksums: bool = False) -> None:
     """Check every message, field and packed run of a document, without creating objects for them.
 
-    source, type: as for `load`; zero bytes are a valid, empty message. checksums: also read the external data files
-    whose SHA-1 a tensor contains, and compare.
-    Raises DecodeError at the first fault that a protobuf parser would reject, SourceError like `load`, and
-    ExternalDataError for a file with a different checksum or a location that is not allowed.
+    source, type: as for `load`; an empty buffer is a valid, empty message. checksums: also read the external data files
+    for which a tensor contains a SHA-1, and compare.
+    Raises DecodeError at the first fault that a protobuf parser would reject, and for an empty file; SourceError like
+    `load`; and with `checksums` ExternalDataError for a file with a different checksum or a location that is not
+    allowed, and SourceError for a file that can't be opened.
     """
     document = open_document(source)
     try:
         verify_document(document, type)
         if checksums:
-            document.files = files_beside(source, document, mmap=False)
+            document.files = find_external_files(source, document, mmap=False)
             _verify_checksums(root_view(document, type))
     finally:
         document.close()

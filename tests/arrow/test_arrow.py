@@ -31,17 +31,18 @@ FOREST = DIGITS.parent / "iris_forest.onnx"
 # --- expected rows, made from messages
 
 
-def text(words):
-    """Return the expected value of a string column for a string of a message."""
-    data = words if isinstance(words, bytes) else words.encode("utf-8", "surrogateescape")
+def expected_text(string):
+    """Return the expected value of a string column for a str or bytes of a message."""
+    data = string if isinstance(string, bytes) else string.encode("utf-8", "surrogateescape")
     return data.decode("utf-8", "replace")
 
 
 def optional_value(message, name):
+    """Return the expected value of a column for a singular field; None if the field is absent."""
     if not message.HasField(name):
         return None
     field_value = getattr(message, name)
-    return text(field_value) if isinstance(field_value, str | bytes) else field_value
+    return expected_text(field_value) if isinstance(field_value, str | bytes) else field_value
 
 
 def walk(message, path=(), graph_path=None, parent_step=None):
@@ -65,6 +66,7 @@ def join_path(path):
 
 
 def type_text(type):
+    """Return the expected text of a TypeProto; None without a type."""
     kind = type.WhichOneof("value")
     if kind is None:
         return None
@@ -86,13 +88,18 @@ def type_text(type):
 
 
 def shape_of(type):
+    """Return the expected values of the columns shape and dims for a TypeProto."""
     kind = type.WhichOneof("value")
     if kind not in ("tensor_type", "sparse_tensor_type") or not getattr(type, kind).HasField("shape"):
         return None, None
     shape = getattr(type, kind).shape
     sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in shape.dim]
     dims = [
-        str(dim.dim_value) if dim.HasField("dim_value") else text(dim.dim_param) if dim.HasField("dim_param") else None
+        str(dim.dim_value)
+        if dim.HasField("dim_value")
+        else expected_text(dim.dim_param)
+        if dim.HasField("dim_param")
+        else None
         for dim in shape.dim
     ]
     return sizes, dims
@@ -114,7 +121,10 @@ def expected_rows(root, table):
                 "index": parent_step[2] if parent_step else 0,
                 "attributes": len(message.attribute),
             }
-            row |= {"inputs": list(map(text, message.input)), "outputs": list(map(text, message.output))}
+            row |= {
+                "inputs": list(map(expected_text, message.input)),
+                "outputs": list(map(expected_text, message.output)),
+            }
         elif table == "attributes" and name == "AttributeProto":
             row = {key: optional_value(message, key) for key in ("name", "i", "f", "s", "ref_attr_name")}
             row |= {"graph": join_path(graph_path), "node": None}
@@ -124,7 +134,7 @@ def expected_rows(root, table):
                 )
             row["type"] = onnx.AttributeProto.AttributeType.Name(message.type) if message.HasField("type") else None
             for key, number in LIST_FIELD_TYPES.items():
-                items = [text(item) if key == "strings" else item for item in getattr(message, key)]
+                items = [expected_text(item) if key == "strings" else item for item in getattr(message, key)]
                 row[key] = items if items or message.type == number else None
         elif table == "values" and name == "ValueInfoProto":
             row = {"graph": join_path(graph_path), "kind": field_step, "name": optional_value(message, "name")}
@@ -137,10 +147,13 @@ def expected_rows(root, table):
         elif table == "functions" and name == "FunctionProto":
             row = {key: optional_value(message, key) for key in ("domain", "name", "overload")}
             row |= {"index": parent_step[2] if parent_step else 0, "nodes": len(message.node)}
-            row |= {"inputs": list(map(text, message.input)), "outputs": list(map(text, message.output))}
+            row |= {
+                "inputs": list(map(expected_text, message.input)),
+                "outputs": list(map(expected_text, message.output)),
+            }
             row["attributes"] = [
-                *map(text, message.attribute),
-                *(text(a.name) for a in message.attribute_proto if a.HasField("name")),
+                *map(expected_text, message.attribute),
+                *(expected_text(default.name) for default in message.attribute_proto if default.HasField("name")),
             ]
         elif table == "model" and name == "ModelProto":
             keys = ("ir_version", "producer_name", "producer_version", "domain", "model_version", "doc_string")
@@ -163,9 +176,9 @@ def without_columns(rows, *keys):
 
 
 def assert_equal_rows(rows, expected):
-    """Compare rows; floats by their bits."""
+    """Assert that rows are equal. Floats are compared by their bits."""
 
-    def bits(row):
+    def with_bytes_of_floats(row):
         return {
             key: np.float32(item).tobytes() if key == "f" and item is not None
             else np.array(item, np.float32).tobytes() if key == "floats" and item is not None
@@ -173,7 +186,7 @@ def assert_equal_rows(rows, expected):
             for key, item in sorted(row.items())
         }  # fmt: skip
 
-    assert list(map(bits, rows)) == list(map(bits, expected))
+    assert list(map(with_bytes_of_floats, rows)) == list(map(with_bytes_of_floats, expected))
 
 
 MESSAGE_TABLES = ["nodes", "attributes", "values", "opsets", "metadata", "functions", "model"]
@@ -226,6 +239,7 @@ def test_rows_are_those_of_the_messages(table, strings):
 def test_rows_of_a_long_graph_are_those_of_the_messages():
     """Test columns of a megabyte: without nulls, with a first value after many nulls, and with lists longer than
     expected."""
+    # The fields of a node are input (1), name (3), op_type (4), doc_string (6) and domain (7).
     count = 45_000
     nodes = [
         span(3, b"a name that is not short %d" % index)
@@ -266,13 +280,13 @@ def test_damaged_bytes_raise_or_make_valid_tables(data):
 @pytest.mark.parametrize("table", TABLES)
 def test_pyarrow_reads_the_same_as_python(table):
     data = make_complete_model().SerializeToString()
-    with_views = pa.table(onnxwire.to_arrow(data, table))
-    with_views.validate(full=True)
-    assert_equal_rows(with_views.to_pylist(), rows_of(data, table))
-    with_copies = pa.table(onnxwire.to_arrow(data, table, strings="utf8"))
-    with_copies.validate(full=True)
-    assert_equal_rows(with_copies.to_pylist(), rows_of(data, table))
-    assert {str(field.type) for field in with_copies.schema} <= {
+    table_with_views = pa.table(onnxwire.to_arrow(data, table))
+    table_with_views.validate(full=True)
+    assert_equal_rows(table_with_views.to_pylist(), rows_of(data, table))
+    table_with_copies = pa.table(onnxwire.to_arrow(data, table, strings="utf8"))
+    table_with_copies.validate(full=True)
+    assert_equal_rows(table_with_copies.to_pylist(), rows_of(data, table))
+    assert {str(field.type) for field in table_with_copies.schema} <= {
         "string", "int64", "int32", "float", "list<item: string>", "list<item: int64>", "list<item: float>",
     }  # fmt: skip
 
@@ -286,7 +300,8 @@ def test_offsets_and_sizes_are_those_of_the_records():
     assert rows_of(data, "model")[0]["bytes"] == len(data)
 
 
-def tensors_model():
+def make_model_of_tensors():
+    """Return a model with inline, typed, invalid and external tensors."""
     raw_tensor = numpy_helper.from_array(np.arange(6, dtype=np.float32).reshape(2, 3), "raw")
     typed_tensor = onnx.TensorProto(name="typed", data_type=TensorProto.INT4, dims=[3], int32_data=[1, 2])
     string_tensor = onnx.TensorProto(name="strings", data_type=TensorProto.STRING, dims=[2], string_data=[b"abc", b""])
@@ -296,7 +311,9 @@ def tensors_model():
     tensors = [raw_tensor, typed_tensor, string_tensor, untyped_tensor, tensor_of_unknown_type, huge_tensor]
     for entries in ({"location": "w.data", "offset": "4096", "length": "24"}, {"location": "w.data"}, {"offset": "7"},
                     {"location": "x", "offset": "-1", "length": "9" * 30}):  # fmt: skip
-        tensor = onnx.TensorProto(name="external", data_type=1, dims=[6], data_location=TensorProto.EXTERNAL)
+        tensor = onnx.TensorProto(
+            name="external", data_type=TensorProto.FLOAT, dims=[6], data_location=TensorProto.EXTERNAL
+        )
         for key, item in entries.items():
             tensor.external_data.add(key=key, value=item)
         tensors.append(tensor)
@@ -309,11 +326,13 @@ def tensors_model():
 @pytest.mark.parametrize("n_added", [None, 500, 1 << 24], ids=["unedited", "edited", "edited and large"])
 def test_the_table_of_tensors_agrees_with_the_list_of_tensors(n_added, tmp_path):
     path = tmp_path / "model.onnx"
-    path.write_bytes(tensors_model().SerializeToString())
+    path.write_bytes(make_model_of_tensors().SerializeToString())
     with onnxwire.load(path) as model:
         if n_added:
             model.graph.initializer[2].name = "renamed"
-            model.graph.initializer.add(name="new", data_type=1, dims=[n_added], raw_data=bytes(4 * n_added))
+            model.graph.initializer.add(
+                name="new", data_type=TensorProto.FLOAT, dims=[n_added], raw_data=bytes(4 * n_added)
+            )
         infos = onnxwire.tensors(model)
         rows = rows_of(model, "tensors")
     assert [row["path"] for row in rows] == [info.path for info in infos]
@@ -358,6 +377,7 @@ def test_the_table_of_uses_lists_inputs_outputs_and_captured_names():
 
 
 def inner_use(row):
+    """Return the name and the columns of the inner use."""
     return row["name"], row["inner_graph"], row["inner_node"], row["inner_slot"]
 
 
@@ -375,9 +395,9 @@ def test_a_name_is_captured_from_the_nearest_graph_that_defines_it():
     captured_uses = {(row["graph"], row["name"], row["node"]) for row in rows if row["slot"] is None}
     middle_path = "graph.node[1].attribute[0].g"
     assert captured_uses == {("graph", "x", 1), ("graph", "f", 1), ("graph", "a", 1), (middle_path, "b", 1)}
-    inner = {inner_use(row) for row in rows if row["inner_graph"]}
+    inner_uses = {inner_use(row) for row in rows if row["inner_graph"]}
     inner_path = f"{middle_path}.node[1].attribute[0].g"
-    assert inner == {
+    assert inner_uses == {
         ("x", middle_path, 0, 0),
         ("f", middle_path, 1, 0),
         ("a", inner_path, 0, 0),
@@ -635,23 +655,23 @@ def test_an_unknown_table_is_an_error():
 def test_damage_is_reported_with_its_offset():
     data = make_complete_model().SerializeToString()
     offset = rows_of(data, "nodes")[0]["offset"]
-    damaged = data[:offset] + b"\x07" + data[offset + 1 :]
+    damaged = data[:offset] + b"\x07" + data[offset + 1 :]  # a tag of wire type 7, which does not exist
     with pytest.raises(onnxwire.DecodeError, match=r"graph\.node\[0\]") as error_info:
         onnxwire.to_arrow(damaged, "nodes")
     assert error_info.value.offset == offset
 
 
-def test_graphs_nested_too_deep_are_an_error():
+def test_graphs_and_types_that_are_nested_too_deeply_are_an_error():
     graph = b""
     for _ in range(60):
-        graph = span(1, span(5, span(6, graph)))
+        graph = span(1, span(5, span(6, graph)))  # node.attribute.g
     with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
         onnxwire.to_arrow(span(7, graph), "nodes")
     nested_type = span(1, span(1, b""))
     for _ in range(60):
-        nested_type = span(4, span(1, nested_type))
+        nested_type = span(4, span(1, nested_type))  # sequence_type.elem_type
     with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
-        onnxwire.to_arrow(span(7, span(11, span(2, nested_type))), "values")
+        onnxwire.to_arrow(span(7, span(11, span(2, nested_type))), "values")  # graph.input.type
 
 
 def test_every_column_is_documented():
@@ -663,9 +683,8 @@ def test_every_column_is_documented():
 
 
 def test_messages_of_other_schemas_are_an_error():
-    OtherMessage = EVERYTHING
     with pytest.raises(onnxwire.EditError, match=r"test\.Everything is not an ONNX message"):
-        onnxwire.to_arrow(OtherMessage(), "nodes")
+        onnxwire.to_arrow(EVERYTHING(), "nodes")
     with pytest.raises(TypeError, match="expected a path"):
         onnxwire.to_arrow(3, "nodes")
 
@@ -710,7 +729,9 @@ def test_values_of_equal_types_have_separate_rows():
 
 
 def test_each_repaired_dim_of_equal_types_is_counted():
-    value = b"\x12\x0b\x0a\x09\x08\x01\x12\x05\x0a\x03\x12\x01\xff"
-    model = b"\x3a" + bytes([2 * (len(value) + 2)]) + 2 * (b"\x6a" + bytes([len(value)]) + value)
+    # Two values in graph.value_info, with the type tensor(float) and a dim_param that is not UTF-8.
+    shape = span(1, span(2, b"\xff"))
+    value_info = span(2, span(1, wire.number(1, 1) + span(2, shape)))
+    model = span(7, span(13, value_info) * 2)
     table = onnxwire.to_arrow(model, "values")
     assert (table.to_pydict()["dims"], table.repaired_strings) == ([["\ufffd"], ["\ufffd"]], 2)

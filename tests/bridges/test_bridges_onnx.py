@@ -115,8 +115,10 @@ def test_payloads_below_the_threshold_are_not_left_out(threshold):
     model = model_of(raw_weight(), numpy_helper.from_array(np.float32(1), "s"))
     received_models = []
     result = onnxwire.apply(model, lambda model: received_models.append(model) or model, threshold)
-    left_out = [tensor.name for tensor in received_models[0].graph.initializer if tensor.data_location == EXTERNAL]
-    assert left_out == [name for name, size in (("w", 1600), ("s", 4)) if size >= threshold]
+    names_without_payloads = [
+        tensor.name for tensor in received_models[0].graph.initializer if tensor.data_location == EXTERNAL
+    ]
+    assert names_without_payloads == [name for name, size in (("w", 1600), ("s", 4)) if size >= threshold]
     assert result == model
 
 
@@ -190,7 +192,7 @@ def test_edits_and_shared_arrays_are_in_the_result():
     assert np.shares_memory(arrays_by_name(result)["shared"], arrays_by_name(model)["shared"])
 
 
-def test_unknown_fields_and_the_place_of_elements_are_kept():
+def test_unknown_fields_and_the_field_of_the_elements_do_not_change():
     data = model_of(float_data_weight("v")).graph.initializer[0].SerializeToString()
     tensor = onnxwire.TensorProto.FromString(data + span(3000, b"unknown"))
     model = model_of()
@@ -265,15 +267,15 @@ def test_a_function_may_swap_the_names_of_tensors():
     assert (result["a"][0, 0], result["b"][0, 0]) == (1000, 0)
 
 
-@pytest.mark.parametrize("kept_fields", ["all", "data_location", "external_data", "nothing"])
-def test_elements_that_the_function_assigns_to_a_tensor_are_kept(kept_fields):
+@pytest.mark.parametrize("remaining_fields", ["all", "data_location", "external_data", "nothing"])
+def test_elements_that_the_function_assigns_to_a_tensor_are_in_the_result(remaining_fields):
     def change(argument):
         tensor = argument.graph.initializer[0]
         tensor.raw_data = np.float32([1, 2, 3]).tobytes()
         tensor.dims[:] = [3]
-        if kept_fields not in ("all", "data_location"):
+        if remaining_fields not in ("all", "data_location"):
             tensor.ClearField("data_location")
-        if kept_fields not in ("all", "external_data"):
+        if remaining_fields not in ("all", "external_data"):
             tensor.ClearField("external_data")
 
     result = apply_and_check(change)
@@ -344,7 +346,7 @@ def test_a_tensor_that_does_not_fit_its_payload_is_rejected(change, text):
         onnxwire.apply(model_of(raw_weight()), lambda argument: change(argument.graph.initializer[0]))
 
 
-def test_a_larger_threshold_lets_a_function_convert_elements():
+def test_a_function_can_convert_elements_below_the_threshold():
     def convert(argument):
         for tensor in argument.graph.initializer:
             tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float16), tensor.name))
@@ -406,7 +408,7 @@ def test_locations_in_the_model_that_look_like_those_of_apply_are_not_confused_w
         *locations[:2],
         "#onnxwire/0",
     ]
-    assert len(set(locations)) == 2 + 2 + 2 + 1 - 2
+    assert len(set(locations)) == 5  # two of each call, and "#onnxwire/0"
 
 
 def test_a_model_cannot_refer_to_the_payload_of_another_model():
@@ -424,6 +426,8 @@ def test_a_model_cannot_refer_to_the_payload_of_another_model():
 def write_model(path, size, count=1, operator="Add"):
     """Write a model that combines x with `count` weights by an operator. The weights are holes of `size` bytes in the
     file."""
+    # The fields are dims (1), data_type (2), name (8) and raw_data (9) of the tensor; initializer (5) of the graph;
+    # ir_version (1), graph (7) and opset_import (8) of the model. A weight has rows of 1,024 floats.
     rows = size // 4 >> 10
     names = ["x", *(f"y{i}" for i in range(count))]
     nodes = [helper.make_node(operator, [names[i], f"w{i}"], [names[i + 1]]) for i in range(count)]
@@ -503,7 +507,7 @@ def test_payloads_of_five_gigabytes_are_not_read_and_the_result_equals_that_of_a
 def test_a_model_that_is_too_large_without_payloads_is_rejected_without_reading_it(tmp_path):
     size = 1 << 31
     with open(tmp_path / "m.onnx", "wb") as file:
-        # The size is that of the graph's doc_string.
+        # The fields are ir_version (1), graph (7), and the graph's doc_string (10), which has this size.
         file.write(number(1, 8) + tag(7, LEN) + varint(size + 6) + tag(10, LEN) + varint(size))
         file.seek(size, 1)
         file.truncate()

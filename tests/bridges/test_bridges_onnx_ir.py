@@ -136,7 +136,7 @@ def test_changes_to_the_ir_do_not_change_the_message():
     model.graph.initializers["w"].name = "renamed"
     tensor.doc_string = "text"
     tensor.metadata_props["k"] = "v"
-    tensor.meta["kept"] = object()
+    tensor.meta["key"] = object()
     (result,) = from_ir(model).graph.initializer
     assert (result.name, result.doc_string, result.metadata_props[0].key) == ("renamed", "text", "k")
     assert result.numpy()[-1] == 499
@@ -154,15 +154,14 @@ def test_elements_are_written_to_a_file_without_a_copy(tmp_path):
 def test_tensors_of_other_classes_are_written_by_the_package():
     message = model_of(numpy_helper.from_array(np.arange(500.0), "w"))
     model = to_ir(message)
-    other_tensor = ir.Tensor(
-        np.arange(16, dtype=np.uint8), name="o"
-    )  # has the same length as the placeholder of elements
+    # The tensor has as many bytes as a placeholder.
+    other_tensor = ir.Tensor(np.arange(16, dtype=np.uint8), name="o")
     model.graph.initializers.add(ir.Value(name="o", const_value=other_tensor))
     result = from_ir(model)
     assert {tensor.name: tensor.numpy().tolist()[-1] for tensor in result.graph.initializer} == {"w": 499, "o": 15}
 
 
-def test_a_pass_of_the_package_works_on_it():
+def test_passes_of_the_package_work_on_a_converted_model():
     from onnx_ir.passes import common
 
     model = to_ir(onnxwire.load(DIGITS))
@@ -193,11 +192,11 @@ def test_external_data_is_read_by_the_package_and_stays_external(tmp_path):
 # --- size
 
 
-CODE = """\
+MEMORY_PROGRAM = """\
 import sys
 import onnxwire
-def peak():
-    # Not ru_maxrss, which is at least that of the process that started this one.
+def peak_kilobytes():
+    # ru_maxrss is not used, because it is at least that of the parent process.
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
 from onnxwire.bridges.onnx_ir import from_ir, to_ir
 with onnxwire.load(sys.argv[1]) as message:
@@ -206,14 +205,14 @@ with onnxwire.load(sys.argv[1]) as message:
     value.name = "renamed"
     assert value.const_value.nbytes == 1 << 30
     onnxwire.save(from_ir(model), sys.argv[2])
-print(peak())
+print(peak_kilobytes())
 """
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs holes in files, and /proc")
-def test_of_a_gigabyte_no_byte_is_read(tmp_path):
+def test_a_weight_of_a_gigabyte_is_not_read(tmp_path):
     write_sparse_model(tmp_path / "m.onnx", 1 << 30)
-    command = [sys.executable, "-c", CODE, tmp_path / "m.onnx", tmp_path / "out.onnx"]
+    command = [sys.executable, "-c", MEMORY_PROGRAM, tmp_path / "m.onnx", tmp_path / "out.onnx"]
     assert int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) < 200_000
     (tensor,) = onnxwire.tensors(tmp_path / "out.onnx")
     assert (tensor.name, tensor.nbytes) == ("renamed", 1 << 30)

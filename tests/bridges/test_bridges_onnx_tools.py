@@ -20,8 +20,8 @@ from onnx import TensorProto, checker, helper, numpy_helper, shape_inference, ve
 from onnx.backend.test.case import node
 
 import onnxwire
-from onnxwire.bridges.onnx import apply_keeping
-from onnxwire.bridges.shape_inputs import PROPAGATED_INPUTS, READ_INPUTS, read_tensors
+from onnxwire.bridges.onnx import apply_with_elements
+from onnxwire.bridges.shape_inputs import PROPAGATED_INPUTS, READ_INPUTS, find_read_tensors
 from onnxwire.errors import FieldValueError
 
 MODELS_FOLDER = Path(onnx.__file__).parent / "backend" / "test" / "data"
@@ -137,13 +137,15 @@ def test_tensors_that_inference_and_conversion_read_stay_in_the_model():
             def infer(data, data_prop=data_prop):
                 return shape_inference.infer_shapes(data, strict_mode=True, data_prop=data_prop)
 
-            result = result_of(apply_keeping, model, infer, partial(read_tensors, data_prop=data_prop), 0, "bytes")
+            result = result_of(
+                apply_with_elements, model, infer, partial(find_read_tensors, data_prop=data_prop), 0, "bytes"
+            )
             assert result == result_of(infer, official_model), (case.name, data_prop)
 
         def convert(argument):
             return version_converter.convert_version(argument, 15)
 
-        result = result_of(apply_keeping, model, convert, read_tensors, 0)
+        result = result_of(apply_with_elements, model, convert, find_read_tensors, 0)
         assert result == result_of(convert, official_model), case.name
     assert op_types >= (READ_INPUTS.keys() | PROPAGATED_INPUTS.keys()) - {"Upsample"}  # not in the current version
 
@@ -204,8 +206,8 @@ def test_a_name_applies_only_in_its_scope():
     official_model.graph.node[0].CopyFrom(helper.make_node("Add", ["x", "shape"], ["y"]))
     official_model.graph.initializer[0].CopyFrom(weight)
     official_model.functions.append(helper.make_function("local", "F", ["a"], ["b"], [shape, reshape], opsets))
-    assert read_tensors(to_onnxwire(official_model)) == {"functions[0].node[0].attribute[0].t"}
-    assert read_tensors(to_onnxwire(official_model), data_prop=True) == {"functions[0].node[0].attribute[0].t"}
+    assert find_read_tensors(to_onnxwire(official_model)) == {"functions[0].node[0].attribute[0].t"}
+    assert find_read_tensors(to_onnxwire(official_model), data_prop=True) == {"functions[0].node[0].attribute[0].t"}
 
 
 def test_many_functions_that_call_each_other_take_linear_time():
@@ -224,7 +226,7 @@ def test_many_functions_that_call_each_other_take_linear_time():
     official_model = shape_model(LONG_PADS)
     official_model.functions.extend(functions)
     official_model.graph.node[0].CopyFrom(helper.make_node("F0", ["shape"], ["y"], domain="local"))
-    assert read_tensors(to_onnxwire(official_model)) == {"graph.initializer[0]"}
+    assert find_read_tensors(to_onnxwire(official_model)) == {"graph.initializer[0]"}
 
 
 def test_shapes_in_files_are_read_and_stay_external(tmp_path):
@@ -245,13 +247,13 @@ def test_inference_uses_one_consistent_state_of_a_model_that_is_edited_meanwhile
     official_model.graph.initializer.append(numpy_helper.from_array(np.zeros(N_ELEMENTS, np.float32), "weight"))
     data = official_model.SerializeToString()
     thresholds = gc.get_threshold()
-    for count in range(1, 40, step):
+    for gc_threshold in range(1, 40, step):
         model = onnxwire.ModelProto.FromString(data)
         pending_edits = [model.graph.initializer.reverse]
         edit_once = lambda *_, pending_edits=pending_edits: pending_edits and pending_edits.pop()()  # noqa: E731
         gc.collect()
         gc.callbacks.append(edit_once)
-        gc.set_threshold(count)
+        gc.set_threshold(gc_threshold)
         try:
             result = onnxwire.infer_shapes(model)
         finally:

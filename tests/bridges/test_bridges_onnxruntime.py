@@ -46,6 +46,7 @@ def assert_equal_outputs(outputs, expected):
 
 
 def value(name, type_name="FLOAT", shape=(6000,)):
+    """Return a ValueInfoProto of a tensor."""
     return helper.make_tensor_value_info(name, DATA_TYPES[type_name], shape)
 
 
@@ -61,6 +62,7 @@ def model_of(nodes, *, inputs=(), initializers=(), functions=(), sparse=(), outp
 
 
 def weight(name="w", array=WEIGHT):
+    """Return an official TensorProto of an array."""
     return onnx.numpy_helper.from_array(array, name)
 
 
@@ -264,7 +266,7 @@ def test_a_session_can_be_recreated_after_the_model_is_closed(tmp_path):
         assert np.array_equal(run(session)[0], INPUT + WEIGHT + WEIGHT)
 
 
-def test_memory_of_arrays_is_kept_as_long_as_the_session_options():
+def test_memory_of_arrays_lives_as_long_as_the_session_options():
     session_options = onnxruntime.SessionOptions()
     model = ModelProto.FromString(MODELS_BY_PARENT["initializer"].SerializeToString())
     session = onnxwire.inference_session(model, sess_options=session_options, providers=CPU_PROVIDERS)

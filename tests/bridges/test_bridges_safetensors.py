@@ -60,18 +60,26 @@ def assert_same_arrays(arrays, expected):
 
 
 def write_safetensors(path, header, data=b"", length=None):
-    """Write a .safetensors file, which may be invalid. `header` is a dict or bytes."""
+    """Write a .safetensors file, which may be invalid. Return its path.
+
+    header: a dict or bytes. data: the bytes after the header. length: the length of the header that the file states.
+    """
     header = header if isinstance(header, bytes) else json.dumps(header).encode()
     path.write_bytes((len(header) if length is None else length).to_bytes(8, "little") + header + data)
     return path
 
 
 def header_entry(dtype="U8", shape=(1,), start=0, end=1):
+    """Return the entry of a tensor in a header."""
     return {"dtype": dtype, "shape": list(shape), "data_offsets": [start, end]}
 
 
 def write_sparse_model(path, tensor, size, other_fields=b""):
-    """Write a model whose last initializer has `size` zeros, which take no disk space. Return their offset."""
+    """Write a model whose last initializer has `size` zeros, which take no disk space. Return their offset.
+
+    tensor: the encoded fields of the initializer, except raw_data. other_fields: encoded fields of the model.
+    """
+    # The tags are those of raw_data (9), initializer (5) and graph (7).
     tensor += wire.tag(9, wire.LEN) + wire.varint(size)
     tensor = wire.tag(5, wire.LEN) + wire.varint(len(tensor) + size) + tensor
     graph_field = wire.tag(7, wire.LEN) + wire.varint(len(tensor) + size) + tensor
@@ -127,13 +135,13 @@ def test_pytorch_reads_the_same_bits(tmp_path):
     from safetensors.torch import load_file
 
     type_names = ["BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E5M2", "FLOAT8E4M3FNUZ", "FLOAT8E5M2FNUZ", "COMPLEX64", "UINT16"]
-    stored_by_type = {
+    parts_by_type = {
         type_name: stored_tensors.TensorParts(DATA_TYPES[type_name], [2, 4], list(range(8))) for type_name in type_names
     }
-    model = model_of(*[tensor.inline(type_name)[-1] for type_name, tensor in stored_by_type.items()])
+    model = model_of(*[tensor.inline(type_name)[-1] for type_name, tensor in parts_by_type.items()])
     onnxwire.to_safetensors(model, tmp_path / "w.safetensors")
     for name, tensor in load_file(tmp_path / "w.safetensors").items():
-        assert bytes(tensor.view(torch.uint8).numpy()) == stored_by_type[name].raw
+        assert bytes(tensor.view(torch.uint8).numpy()) == parts_by_type[name].raw
         assert torch.equal(tensor.view(torch.uint8), onnxwire.to_torch(tensors_by_name(model)[name]).view(torch.uint8))
 
 
@@ -176,8 +184,10 @@ def test_a_model_that_is_edited_meanwhile_is_written_in_its_state_at_the_call(tm
         model.graph.initializer.reverse()
 
     onnxwire.to_safetensors(model, tmp_path / "w.safetensors", progress=edit)
-    arrays_read = safetensors.numpy.load_file(tmp_path / "w.safetensors")
-    assert {name: array[0] for name, array in arrays_read.items()} == {name: array[0] for name, array in values.items()}
+    loaded_arrays = safetensors.numpy.load_file(tmp_path / "w.safetensors")
+    assert {name: array[0] for name, array in loaded_arrays.items()} == {
+        name: array[0] for name, array in values.items()
+    }
 
 
 def test_external_and_unmapped_payloads_are_written_too(tmp_path):
@@ -295,10 +305,10 @@ def test_written_tensors_are_read_back(tmp_path):
     model = model_of(*tensors, empty=np.zeros((0, 3)), scalar=np.float32(5))
     path = tmp_path / "w.safetensors"
     onnxwire.to_safetensors(model, path)
-    model_read = ModelProto(graph={"initializer": [{"name": tensor.name} for tensor in model.graph.initializer]})
-    assert onnxwire.from_safetensors(model_read, path) == len(DTYPES_BY_TYPE) + 2
-    assert_same_arrays(arrays_of(model_read), arrays_of(model))
-    assert_same_arrays(arrays_of(ModelProto.FromString(model_read.SerializeToString())), arrays_of(model))
+    filled_model = ModelProto(graph={"initializer": [{"name": tensor.name} for tensor in model.graph.initializer]})
+    assert onnxwire.from_safetensors(filled_model, path) == len(DTYPES_BY_TYPE) + 2
+    assert_same_arrays(arrays_of(filled_model), arrays_of(model))
+    assert_same_arrays(arrays_of(ModelProto.FromString(filled_model.SerializeToString())), arrays_of(model))
 
 
 @pytest.fixture
@@ -421,6 +431,7 @@ def test_a_missing_file_raises_the_error_of_the_system(tmp_path):
 
 # --- headers
 
+# The header, the number of bytes after it, and the length of the header that the file states; None for the true length.
 HOSTILE_FILES = {
     "no bytes": (b"", 0, None),
     "a length that has no header": (b"", 0, 1),

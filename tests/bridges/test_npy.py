@@ -26,7 +26,8 @@ HOSTILE_NAMES = [
 
 
 def tensor(number):
-    return onnxwire.TensorProto(data_type=7, dims=[1], int64_data=[number])
+    """Return an INT64 tensor with one element."""
+    return onnxwire.TensorProto(data_type=onnxwire.TensorProto.INT64, dims=[1], int64_data=[number])
 
 
 def write_npz(tmp_path, names):
@@ -89,7 +90,7 @@ def test_the_name_of_a_tensor_can_be_restored(tmp_path, name):
 
 
 def test_no_two_names_share_a_file():
-    # The characters of which escapes and separators consist, and dots and NUL.
+    # The names consist of the characters of escapes and separators, of dots and of NUL.
     rng = random.Random(3)
     names = {"".join(rng.choices("a.%/\\: 2F\0", k=rng.randrange(7))) for _ in range(30_000)}
     keys = {npz_name(name) for name in names}

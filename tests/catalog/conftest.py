@@ -25,7 +25,7 @@ def one_worker_is_this_process(monkeypatch):
     def run_tasks(tasks, engine, address=None, workers=None):
         if (engine, workers) != ("local", 1):
             return run_tasks_in_workers(tasks, engine, address, workers)
-        # As between processes, tasks and results are pickled.
+        # Tasks and results are pickled, as between processes.
         return ((task, pickled_copy(read_models(pickled_copy(task)))) for task in tasks)
 
     monkeypatch.setattr(module, "run_tasks", run_tasks)

@@ -21,7 +21,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxwire
 from onnxwire import catalog
-from onnxwire.arrow.many import array_of
+from onnxwire.arrow.many import make_array
 from onnxwire.catalog import engines, workers
 from onnxwire.catalog.dataset import Dataset
 from onnxwire.catalog.files import files_of
@@ -36,6 +36,7 @@ build_module = sys.modules["onnxwire.catalog.build"]
 
 
 def simple_model(number, weight=0.0):
+    """Return a model of one node, whose operator and opset depend on the number. weight: the value of its weights."""
     node = helper.make_node(("Relu", "Neg", "Add")[number % 3], ["x", "w"], ["y"], f"node {number}")
     weights = [numpy_helper.from_array(np.full(300, weight, np.float32), "w")]
     graph = helper.make_graph([node], f"g{number}", [value("x", 3)], [value("y", 3)], weights)
@@ -44,6 +45,7 @@ def simple_model(number, weight=0.0):
 
 @pytest.fixture
 def zoo(tmp_path):
+    """Make a folder of ten models, some of them in a subfolder."""
     folder = tmp_path / "zoo"
     (folder / "below").mkdir(parents=True)
     for number in range(9):
@@ -101,7 +103,7 @@ def test_operators_are_counted_with_the_version_that_is_imported(zoo, tmp_path):
 
 def test_equal_payloads_have_equal_hashes_in_any_storage(tmp_path):
     raw_tensor = numpy_helper.from_array(np.arange(600, dtype=np.float32), "raw")
-    typed_tensor = onnx.TensorProto(name="typed", data_type=1, dims=[600], float_data=np.arange(600))
+    typed_tensor = onnx.TensorProto(name="typed", data_type=TensorProto.FLOAT, dims=[600], float_data=np.arange(600))
     different_tensor = numpy_helper.from_array(np.arange(1, 601, dtype=np.float32), "other")
     graph = helper.make_graph([], "g", [], [], [raw_tensor, typed_tensor, different_tensor])
     path = tmp_path / "a.onnx"
@@ -120,7 +122,7 @@ def test_equal_payloads_have_equal_hashes_in_any_storage(tmp_path):
 
 
 def test_missing_external_files_are_marked(tmp_path):
-    tensor = onnx.TensorProto(name="w", data_type=1, dims=[2], data_location=TensorProto.EXTERNAL)
+    tensor = onnx.TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2], data_location=TensorProto.EXTERNAL)
     tensor.external_data.add(key="location", value="not there.data")
     onnx.save(helper.make_model(helper.make_graph([], "g", [], [], [tensor])), tmp_path / "a.onnx")
     catalog.build([tmp_path], tmp_path / "out", hash=True, workers=1)
@@ -139,7 +141,7 @@ def test_catalogs_contain_the_problems_that_check_returns(zoo, tmp_path):
 
 
 def test_an_invalid_file_is_a_failure_and_does_not_end_the_build(zoo, tmp_path, capsys):
-    (zoo / "bad.onnx").write_bytes(b"\x08")
+    (zoo / "bad.onnx").write_bytes(b"\x08")  # a tag without a value
     (zoo / "empty.onnx").write_bytes(b"")
     (zoo / "loop.onnx").symlink_to("loop.onnx")
     assert main(["catalog", str(zoo), "-o", str(tmp_path / "out"), "--workers", "1"]) == 1
@@ -285,6 +287,7 @@ def set_task_size(monkeypatch, n_models):
 
 @pytest.fixture
 def reference_rows(zoo, tmp_path):
+    """Return the rows of a catalog that one process built."""
     catalog.build([zoo], tmp_path / "reference", hash=True, check=True, workers=1)
     return all_rows(tmp_path / "reference")
 
@@ -384,10 +387,10 @@ def test_a_killed_build_is_continued_by_the_next(zoo, tmp_path, reference_rows):
     assert len(worker_pids) == 1
     while any(map(is_running, worker_pids)):  # workers end after the process that started them
         time.sleep(0.01)
-    n_first = len(sorted_rows(out, "models"))
-    assert 0 < n_first < 10
+    n_models_before = len(sorted_rows(out, "models"))
+    assert 0 < n_models_before < 10
     summary = catalog.build([zoo], out, workers=1, hash=True, check=True)
-    assert (summary.unchanged, summary.read) == (n_first, 10 - n_first)
+    assert (summary.unchanged, summary.read) == (n_models_before, 10 - n_models_before)
     assert all_rows(out) == reference_rows
 
 
@@ -476,7 +479,7 @@ def test_sql_queries_a_catalog(zoo, tmp_path, capsys):
 
 def test_empty_tables_can_be_queried(zoo, tmp_path):
     pytest.importorskip("duckdb")
-    (zoo / "bad.onnx").write_bytes(b"\x08")
+    (zoo / "bad.onnx").write_bytes(b"\x08")  # a tag without a value
     catalog.build([zoo], tmp_path / "full", workers=1)
     onnxwire.save(onnxwire.ModelProto(ir_version=10), tmp_path / "bare.onnx")
     catalog.build([tmp_path / "bare.onnx"], tmp_path / "bare", workers=1)
@@ -526,9 +529,9 @@ def test_external_data_that_changes_is_read_again(tmp_path):
 
 def test_invalid_combinations_of_options_are_rejected(zoo, tmp_path):
     for options in (["--scheduler", "x"], ["--address", "x"], ["--workers", "0"]):
-        with pytest.raises(SystemExit) as excinfo:
+        with pytest.raises(SystemExit) as error_info:
             main(["catalog", str(zoo), "-o", str(tmp_path / "out"), *options])
-        assert excinfo.value.code == 2
+        assert error_info.value.code == 2
     assert not os.path.exists(tmp_path / "out")
 
 
@@ -603,7 +606,7 @@ def test_options_of_the_command_are_arguments_of_build(zoo, tmp_path, monkeypatc
     ids=str,
 )
 def test_arrays_equal_those_that_pyarrow_makes(element_type, values) -> None:
-    array = array_of(values, element_type)
+    array = make_array(values, element_type)
     array.validate(full=True)
     assert array.equals(pa.array(values, pa.type_for_alias(element_type)))
 

@@ -52,6 +52,7 @@ class Scenario:
         for path in self.zoo.iterdir():
             path.unlink()
         for name, op_type in op_types.items():
+            # b"\x08" is a tag without a value.
             data = b"\x08" if op_type is None else small_model(int(name[1:]), op_type)
             path = self.zoo / f"{name}.onnx"
             path.write_bytes(data)
@@ -66,6 +67,7 @@ class Scenario:
             shutil.copytree(self.template, self.out)
 
     def build(self):
+        """Bring the catalog up to date."""
         return catalog.build([self.zoo], self.out, prune=True)
 
     def rows(self):
@@ -77,15 +79,15 @@ class Scenario:
             return {}
 
     def check_and_complete(self):
-        """Check the catalog of an interrupted build and that the next build completes it.
+        """Check the catalog of an interrupted build. Assert that the next build completes the catalog.
 
-        Return how many models had their new rows before.
+        Returns how many models had their new rows before the next build.
         """
-        found_rows = self.rows() if not self.is_damaged or self.is_complete() else {}
-        for model, rows in found_rows.items():
+        rows_before = self.rows() if not self.is_damaged or self.is_complete() else {}
+        for model, rows in rows_before.items():
             assert rows in (self.old_rows.get(model), self.new_rows.get(model)) or is_lost(rows), model
-        if found_rows:
-            assert self.old_rows.keys() & self.new_rows.keys() <= found_rows.keys()
+        if rows_before:
+            assert self.old_rows.keys() & self.new_rows.keys() <= rows_before.keys()
         self.build()
         assert self.rows() == self.new_rows
         with Dataset(str(self.out)):  # deletes replaced files, since the tests set no grace period
@@ -94,7 +96,7 @@ class Scenario:
         assert [path.name for path in self.out.glob("*.jsonl")] == [JOURNAL]
         for path in (*self.foreign_paths, self.out.parent / FOREIGN_FILE):
             assert path.read_text() in ("mine", "beside")
-        return sum(rows == self.new_rows.get(model) for model, rows in found_rows.items())
+        return sum(rows == self.new_rows.get(model) for model, rows in rows_before.items())
 
     def is_complete(self):
         """Return whether the catalog refers to no missing file."""
@@ -113,6 +115,7 @@ def is_lost(rows):
 
 @pytest.fixture(params=["first", "update", "update of a damaged one"])
 def scenario(request, tmp_path, monkeypatch):
+    """Make a scenario: the first build, an update, or an update of a catalog without one of its files."""
     monkeypatch.setattr(build_module, "run_tasks", lambda tasks, *_: ((task, read_models(task)) for task in tasks))
     monkeypatch.setattr(build_module, "_TASK_MODELS", 1)
     monkeypatch.setattr(build_module, "_GROUP_MODELS", 3)

@@ -47,7 +47,7 @@ def add_models(data, names, version=0, **change_options):
 
 
 def read_versions(folder):
-    """Return the version of each model. Three ways to read the catalog must give the same result."""
+    """Return the version of each model. Assert that three ways to read the catalog have the same result."""
     rows = [(model_name(row["model"]), row["version"]) for row in rows_of(folder, "operators")]
     queried_rows = onnxwire.sql(folder, "select model, version from operators").fetchall()
     assert sorted((model_name(model), version) for model, version in queried_rows) == sorted(rows)
@@ -101,7 +101,7 @@ def test_a_change_rewrites_at_most_as_much_as_it_adds(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(dataset, "_LEVEL_BYTES", 1)
     monkeypatch.setattr(dataset, "_GROUP_BYTES", 2)  # groups above the limit are not merged
-    names = [f"model {number * 7919 % 4096}" for number in range(4096)]
+    names = [f"model {number * 7919 % 4096}" for number in range(4096)]  # every number up to 4095, in another order
     with Dataset(str(tmp_path)) as data:
         for start in range(0, 4096, 512):
             add_models(data, sorted(names)[start : start + 512])
@@ -161,10 +161,10 @@ def test_a_lock_of_a_journal_that_was_replaced_meanwhile_is_rejected(tmp_path, m
 def test_a_damaged_state_is_a_warning_that_names_the_file(tmp_path, monkeypatch, state):
     monkeypatch.setattr(dataset, "decode_state", lambda *_: states.ModelRecord("", Failure("", ""), {}))
     monkeypatch.setattr(states.json, "dumps", lambda *_, **__: state)
-    original_add = Dataset._write_group
+    write_group = Dataset._write_group
     monkeypatch.setattr(Dataset, "_append_line", lambda data, line: data._contents.apply(line))
     with Dataset(str(tmp_path)) as data:
-        groups, _ = original_add(data, {"a": State(1, 1, False, False, {})}, {})
+        groups, _ = write_group(data, {"a": State(1, 1, False, False, {})}, {})
         monkeypatch.undo()
         data._contents.groups |= groups
         with pytest.warns(UserWarning, match=r"_states.*the file is damaged") as warnings:
@@ -183,6 +183,7 @@ def test_a_model_of_two_groups_is_an_error(tmp_path):
             data.find("ab")
 
 
+# Functions that damage a file.
 DAMAGES = {
     "truncated": lambda file: file.write_bytes(file.read_bytes()[:-20]),
     "garbage": lambda file: file.write_bytes(b"PAR1" + bytes(1000) + b"PAR1"),
@@ -191,6 +192,7 @@ DAMAGES = {
     "other columns": lambda file: pq.write_table(pa.table({"model": ["a", "b", "c"], "x": [1, 2, 3]}), file),
     "other types": lambda file: pq.write_table(pa.table({"model": [1, 2, 3]}), file),
     "other names": lambda file: pq.write_table(pa.table({"model": ["x", "y", None]}), file),
+    # Bytes 8 to 59 have another lowest bit.
     "a damaged page": lambda file: file.write_bytes(
         b"".join(bytes([byte ^ (8 <= i < 60)]) for i, byte in enumerate(file.read_bytes()))
     ),

@@ -48,6 +48,7 @@ def out(models_and_catalog, tmp_path):
 
 @pytest.fixture
 def zoo(models_and_catalog):
+    """Return the folder with the models of the catalog."""
     return models_and_catalog / "zoo"
 
 
@@ -294,7 +295,7 @@ def test_a_folder_with_other_files_is_rejected(zoo, tmp_path, capsys):
     )
 
 
-def test_files_that_no_build_announced_are_kept(zoo, out, monkeypatch):
+def test_files_that_no_build_announced_are_not_deleted(zoo, out, monkeypatch):
     monkeypatch.setattr(dataset, "GRACE_SECONDS", -1)
     foreign_paths = [
         out / "notes.txt",
@@ -314,18 +315,18 @@ def test_files_that_no_build_announced_are_kept(zoo, out, monkeypatch):
 
 
 def test_an_incomplete_last_line_is_ignored(zoo, out):
-    files_before = rows_by_model(out)
+    rows_before = rows_by_model(out)
     for text in (b'{"create":["', b"\0\0\0", b"}"):
         with open(out / JOURNAL, "ab") as journal:
             journal.write(text)
-        assert rows_by_model(out) == files_before
+        assert rows_by_model(out) == rows_before
         assert catalog.build([zoo], out, workers=1).unchanged == 3
         assert not (out / JOURNAL).read_bytes().endswith(text)
 
 
 def test_a_build_that_changes_nothing_writes_nothing(zoo, tmp_path):
     shutil.copytree(zoo, tmp_path / "zoo")
-    (tmp_path / "zoo" / "bad.onnx").write_bytes(b"\x08")
+    (tmp_path / "zoo" / "bad.onnx").write_bytes(b"\x08")  # a tag without a value
     sources = [tmp_path / "zoo", tmp_path / "none.onnx"]
     first_summary = catalog.build(sources, tmp_path / "out", workers=1)
     files_before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
@@ -398,7 +399,8 @@ def damaged_journal(data, rng):
     for _ in range(rng.randint(1, 3)):
         line = rng.choice(lines[1:])
         damage(line, rng)
-    rng.random() < 0.3 and lines.append(rng.choice(lines))
+    if rng.random() < 0.3:
+        lines.append(rng.choice(lines))
     return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 

@@ -27,7 +27,7 @@ MIB = 1 << 20
 
 
 def all_bytes(pieces):
-    """Return the bytes of an object."""
+    """Return the contents of a file."""
     return pieces.read(0, pieces.size)
 
 
@@ -97,14 +97,14 @@ def test_models_on_a_server_have_the_same_rows_as_on_a_disk(zoo, tmp_path):
 
 
 def test_weights_are_not_fetched_unless_they_are_hashed(tmp_path):
-    weights_object = model([20 * MIB] * 4, nodes=200)
-    with ObjectServer({"m.onnx": weights_object}, LATENCY) as server:
+    pieces = model([20 * MIB] * 4, nodes=200)
+    with ObjectServer({"m.onnx": pieces}, LATENCY) as server:
         catalog.build([f"{server.url}/m.onnx"], tmp_path / "out", workers=1)
         assert server.state.sent < MIB
         assert len(server.state.requests) <= 16
         server.state.reset()
         catalog.build([f"{server.url}/m.onnx"], tmp_path / "out", workers=1, hash=True)
-        assert server.state.sent < weights_object.size * 1.05
+        assert server.state.sent < pieces.size * 1.05
     assert len({row["hash"] for row in sorted_rows(tmp_path / "out", "tensors")}) == 1  # all weights are equal
 
 
@@ -165,7 +165,7 @@ def test_a_server_that_fails_for_one_model_does_not_end_the_build(zoo, tmp_path,
     assert not sorted_rows(out, "failures")
 
 
-def test_names_in_a_journal_that_are_not_addresses_of_files_are_kept(zoo, tmp_path):
+def test_names_in_a_journal_that_are_not_addresses_of_files_are_not_pruned(zoo, tmp_path):
     out = tmp_path / "out"
     with ObjectServer(contents_by_path(zoo)) as server:
         sources = [f"{server.url}/with.onnx", "http://[x/m.onnx"]
@@ -185,11 +185,11 @@ def test_no_credential_is_in_a_catalog(zoo, tmp_path):
     out = tmp_path / "out"
     with ObjectServer(contents_by_path(zoo)) as server:
         host = server.url.removeprefix("http://")
-        signed = f"http://user:hunter2@{host}/with.onnx?signature=hunter2"
-        summary = catalog.build([signed, f"http://{host}/?signature=hunter2"], out, workers=1)
+        signed_address = f"http://user:hunter2@{host}/with.onnx?signature=hunter2"
+        summary = catalog.build([signed_address, f"http://{host}/?signature=hunter2"], out, workers=1)
         assert summary.read == 1
         assert [row["model"] for row in sorted_rows(out, "models")] == [f"{server.url}/with.onnx"]
-        assert catalog.build([signed], out, workers=1).unchanged == 1
+        assert catalog.build([signed_address], out, workers=1).unchanged == 1
         similar_addresses = [f"{server.url}/with.onnx?id=1", f"{server.url}/with.onnx?id=2"]
         assert "differ only" in next(
             iter(catalog.build(similar_addresses, tmp_path / "both", workers=1).failures.values())
@@ -290,6 +290,7 @@ def test_a_list_of_deeply_nested_folders_takes_little_memory(tmp_path):
 
 def test_files_in_other_folders_or_on_other_hosts_are_ignored_in_lists(tmp_path):
     """The server's list names files on other servers, is not a list, or would expand to more than the memory."""
+    # Entities a to m, each of which expands to ten of the previous entity.
     entity_bomb = b"".join(
         b'<!ENTITY %c "%s">' % (c, b"&%c;" % (c - 1) * 10 if c > 97 else b"a" * 10) for c in range(97, 110)
     )

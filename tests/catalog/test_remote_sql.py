@@ -36,7 +36,7 @@ def catalog_folder(tmp_path_factory):
         (models / f"{i}.onnx").write_bytes(small_model(i))
     (models / "bad.onnx").write_bytes(b"\xff")
     catalog.build([models], folder / "out", workers=1)
-    (models / "1.onnx").write_bytes(small_model(1, "Neg") + b"\x12\x01x")
+    (models / "1.onnx").write_bytes(small_model(1, "Neg") + b"\x12\x01x")  # with the producer_name "x"
     catalog.build([models], folder / "out", workers=1)
     assert any(removed for removed in catalog.files_of(folder / "out")["models"].values())
     return folder / "out"
@@ -49,6 +49,7 @@ def contents_by_path(folder) -> dict[str, bytes]:
 
 @pytest.fixture
 def server(catalog_folder):
+    """Start a server of the catalog, in the folder zoo."""
     with ObjectServer(contents_by_path(catalog_folder)) as object_server:
         yield object_server
 
@@ -122,9 +123,11 @@ def damage(server, catalog_folder, table, data=None) -> str:
 
 def test_a_missing_file_is_named(server, catalog_folder) -> None:
     name = damage(server, catalog_folder, "models")
-    with pytest.raises(onnxwire.SourceError, match=r"models/[0-9a-f]{32}\.parquet: this file .* is missing") as excinfo:
+    with pytest.raises(
+        onnxwire.SourceError, match=r"models/[0-9a-f]{32}\.parquet: this file .* is missing"
+    ) as error_info:
         onnxwire.sql(f"{server.url}/zoo", "from models")
-    assert excinfo.value.filename.endswith(name)
+    assert error_info.value.filename.endswith(name)
     onnxwire.sql(f"{server.url}/zoo", "from operators")
 
 

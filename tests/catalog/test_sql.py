@@ -27,7 +27,7 @@ duckdb = pytest.importorskip("duckdb")
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
-def model():
+def make_model():
     """Return a model for which every query in the help has a known result."""
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["a"], "conv", kernel_shape=[3, 3]),
@@ -49,6 +49,8 @@ def model():
     return helper.make_model(graph)
 
 
+# The expected value of a column in one row of the result: (value, column, index of the row). If the index is None, the
+# value is the set of the column's values in all rows.
 EXPECTED_RESULTS = {
     "operators by count": ("Cast", "op_type", 0),
     "the largest tensors": ("away", "name", -1),
@@ -67,7 +69,7 @@ EXPECTED_RESULTS = {
 @pytest.mark.parametrize("title", QUERIES)
 def test_queries_in_the_help_return_the_described_rows(title):
     expected, column, index = EXPECTED_RESULTS[title]
-    result = onnxwire.sql(model().SerializeToString(), QUERIES[title])
+    result = onnxwire.sql(make_model().SerializeToString(), QUERIES[title])
     values = [row[result.columns.index(column)] for row in result.fetchall()]
     assert (set(values) if index is None else values[index]) == expected
 
@@ -78,7 +80,7 @@ def test_queries_in_the_help_work_on_subgraphs_and_functions(title):
 
 
 def test_a_query_of_a_message_includes_edits():
-    edited_model = onnxwire.ModelProto.FromString(model().SerializeToString())
+    edited_model = onnxwire.ModelProto.FromString(make_model().SerializeToString())
     edited_model.graph.node[0].op_type = "Changed"
     assert onnxwire.sql(edited_model, "select op_type from nodes where index = 0").fetchall() == [("Changed",)]
 
@@ -260,7 +262,7 @@ def test_a_read_only_query_reads_the_tables():
     for query, rows in READ_ONLY_QUERIES.items():
         assert onnxwire.sql(DIGITS, query, read_only=True).fetchall() == rows, query
     assert onnxwire.sql(DIGITS, "", read_only=True) is None
-    assert onnxwire.sql(model().SerializeToString(), "from opsets", read_only=True).fetchall()
+    assert onnxwire.sql(make_model().SerializeToString(), "from opsets", read_only=True).fetchall()
 
 
 @pytest.mark.parametrize("query", FORBIDDEN_QUERIES)
@@ -398,7 +400,7 @@ def test_a_result_as_parquet_is_written_to_a_named_pipe(tmp_path):
 
     pipe = tmp_path / "pipe.parquet"
     os.mkfifo(pipe)
-    # Opened for reading and writing, so that neither side waits for the other. The result fits into the pipe's buffer.
+    # The pipe is opened for reading and writing, so that neither side waits. The result fits into the pipe's buffer.
     reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
     try:
         assert main(["sql", str(DIGITS), "select 7 as a", "-o", str(pipe)]) == 0

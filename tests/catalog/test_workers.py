@@ -61,6 +61,8 @@ def picklable_sys():
     """Return an object that becomes the module `sys` when it is pickled and unpickled."""
 
     class PickledAsSys:
+        """An object that unpickling replaces by the module `sys`."""
+
         def __reduce__(self):
             return __import__, ("sys",)
 
@@ -76,7 +78,7 @@ def test_the_working_directory_is_searched_last_if_it_contains_onnxwire(monkeypa
     assert import_path().index(str(package_parent)) == len(import_path()) - 1
 
 
-def test_a_call_returns_or_raises_what_its_function_does(capfd):
+def test_a_call_returns_the_result_or_raises_the_exception_of_its_function(capfd):
     with Worker() as worker:
         assert worker.call(len, "four") == 4
         with pytest.raises(ZeroDivisionError):

@@ -28,7 +28,7 @@ from onnx.reference import ReferenceEvaluator
 
 
 def show(title, value):
-    """Print a value; of a message, the digest of its bytes."""
+    """Print a value, or the digest of the bytes of a message."""
     if hasattr(value, "SerializeToString"):
         value = hashlib.sha256(value.SerializeToString(deterministic=True)).hexdigest()
     print(f"{title}: {value}")
@@ -40,7 +40,7 @@ def digest_of(name):
         return hashlib.sha256(file.read()).hexdigest()
 
 
-def failure(call, *arguments):
+def class_of_failure(call, *arguments):
     """Return the name of the first class by which a program could catch the exception of a call, or []."""
     try:
         call(*arguments)
@@ -59,8 +59,12 @@ def failure(call, *arguments):
 def make_model():
     """Return a model with weights, a subgraph, a function, strings, and numbers of several types."""
     weights = np.arange(6000, dtype=np.float32).reshape(60, 100)
+    float_type = onnx.TensorProto.FLOAT
     branch = helper.make_graph(
-        [helper.make_node("Identity", ["y"], ["z"])], "then", [], [helper.make_tensor_value_info("z", 1, ["N", 100])]
+        [helper.make_node("Identity", ["y"], ["z"])],
+        "then",
+        [],
+        [helper.make_tensor_value_info("z", float_type, ["N", 100])],
     )
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["y"], name="first"),
@@ -70,14 +74,17 @@ def make_model():
     graph = helper.make_graph(
         nodes,
         "graph",
-        [helper.make_tensor_value_info("x", 1, ["N", 60]), helper.make_tensor_value_info("c", 9, [])],
-        [helper.make_tensor_value_info("out", 1, [None, 100])],
+        [
+            helper.make_tensor_value_info("x", float_type, ["N", 60]),
+            helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, []),
+        ],
+        [helper.make_tensor_value_info("out", float_type, [None, 100])],
         [
             numpy_helper.from_array(weights, "w"),
             numpy_helper.from_array(np.array(["a", "é"], object), "strings"),
-            helper.make_tensor("halves", 10, [2], [1.5, -2.0]),
-            helper.make_tensor("nibbles", 22, [3], [1, -2, 3]),
-            helper.make_tensor("bytes", 3, [4], [1, -2, 3, 4]),
+            helper.make_tensor("halves", onnx.TensorProto.FLOAT16, [2], [1.5, -2.0]),
+            helper.make_tensor("nibbles", onnx.TensorProto.INT4, [3], [1, -2, 3]),
+            helper.make_tensor("bytes", onnx.TensorProto.INT8, [4], [1, -2, 3, 4]),
         ],
     )
     function = helper.make_function(
@@ -130,16 +137,16 @@ def main(folder):
     show("saved over", digest_of("model.onnx"))
     with open("model.onnx", "rb") as file:
         show("of a file", onnx.load(file))
-    outside = copy.deepcopy(model)
-    onnx.save(outside, "outside.onnx", save_as_external_data=True, location="outside.data", size_threshold=64)
-    show("outside", [outside.graph.initializer[0].external_data, os.path.getsize("outside.data")])
-    show("outside", onnx.load("outside.onnx", load_external_data=False))
-    loaded_model = onnx.load("outside.onnx")
-    show("outside", loaded_model)
-    show("outside", digest_of("outside.data"))
-    os.remove("outside.data")
-    onnx.save(loaded_model, "outside.onnx", save_as_external_data=True, location="outside.data", size_threshold=64)
-    show("again", [os.path.getsize("outside.data"), onnx.load("outside.onnx") == model])
+    external_model = copy.deepcopy(model)
+    onnx.save(external_model, "external.onnx", save_as_external_data=True, location="external.data", size_threshold=64)
+    show("external", [external_model.graph.initializer[0].external_data, os.path.getsize("external.data")])
+    show("external", onnx.load("external.onnx", load_external_data=False))
+    loaded_model = onnx.load("external.onnx")
+    show("external", loaded_model)
+    show("external", digest_of("external.data"))
+    os.remove("external.data")
+    onnx.save(loaded_model, "external.onnx", save_as_external_data=True, location="external.data", size_threshold=64)
+    show("again", [os.path.getsize("external.data"), onnx.load("external.onnx") == model])
     container = model_container.make_large_model(model.graph, {}, opset_imports=model.opset_import, ir_version=8)
     container.save("./container.onnx", True)
     show("container", onnx.load("./container.onnx"))
@@ -156,28 +163,29 @@ def main(folder):
             model.graph.node.remove(loop_node)
     show("removed while iterating", names)
     attribute = onnx.AttributeProto(name="a")
-    absent = attribute.t
+    absent_tensor = attribute.t
     attribute.t.CopyFrom(attribute.t)
-    show("copied to itself", [attribute.HasField("t"), absent is attribute.t])
-    loop_node = onnx.AttributeProto()
-    loop_node.t.name = "t"
-    attribute.MergeFrom(loop_node)
-    show("merged", [absent is attribute.t, absent.name, "t" in attribute, "g" in attribute])
-    show("bytes of numbers", bytes(helper.make_tensor("t", 2, [3], [1, 2, 255]).int32_data))
+    show("copied to itself", [attribute.HasField("t"), absent_tensor is attribute.t])
+    other_attribute = onnx.AttributeProto()
+    other_attribute.t.name = "t"
+    attribute.MergeFrom(other_attribute)
+    show("merged", [absent_tensor is attribute.t, absent_tensor.name, "t" in attribute, "g" in attribute])
+    show("bytes of numbers", bytes(helper.make_tensor("t", onnx.TensorProto.UINT8, [3], [1, 2, 255]).int32_data))
     show("pickled", pickle.loads(pickle.dumps(model)))
     show("class", [type(model).__module__, type(model).__qualname__, type(model.graph.initializer[0]).__module__])
     show("arrays", [hasattr(model.graph.initializer[0], name) for name in ("shape", "dtype", "nbytes", "__array__")])
     show("as an array", np.asarray(model.graph.initializer[:2]).dtype)
+    # The first three encodings end with a varint that has no end: in a node, in the graph, and in the model.
     show("failures", [
-        failure(onnx.ModelProto.FromString, b"\x3a\x04\x0a\x02\xff\xff"),
-        failure(model.ParseFromString, b"\x3a\x02\xff\xff"),
-        failure(onnx.load_model_from_string, b"\xff"),
-        failure(setattr, node, "no_field", 1),
-        failure(setattr, node, "name", 1),
-        failure(node.HasField, "input"),
-        failure(node.attribute.append, model),
-        failure(lambda: node.input[9]),
-        failure(helper.make_attribute, "a", object()),
+        class_of_failure(onnx.ModelProto.FromString, b"\x3a\x04\x0a\x02\xff\xff"),
+        class_of_failure(model.ParseFromString, b"\x3a\x02\xff\xff"),
+        class_of_failure(onnx.load_model_from_string, b"\xff"),
+        class_of_failure(setattr, node, "no_field", 1),
+        class_of_failure(setattr, node, "name", 1),
+        class_of_failure(node.HasField, "input"),
+        class_of_failure(node.attribute.append, model),
+        class_of_failure(lambda: node.input[9]),
+        class_of_failure(helper.make_attribute, "a", object()),
     ])  # fmt: skip
     descriptor = model.DESCRIPTOR
     field = descriptor.fields_by_name["producer_name"]

@@ -65,7 +65,7 @@ SUITES = {
 
 
 def make_environment(folder: Path) -> str:
-    """Make a virtual environment with all packages, unless it exists; return its Python."""
+    """Make a virtual environment with all packages, unless it exists. Return the path of its Python."""
     python = folder / "venv" / "bin" / "python"
     marker = folder / "installed"
     if not marker.exists():
@@ -73,7 +73,7 @@ def make_environment(folder: Path) -> str:
             venv.create(folder / "venv", with_pip=True)
         pip = [str(python), "-m", "pip", "--disable-pip-version-check", "-q", "install"]
         subprocess.run([*pip, ONNX, *TOOLS], check=True)
-        # Installed without their requirements, some of which name older releases of onnx.
+        # The packages are installed without their requirements, because some requirements name older releases of onnx.
         packages = [suite.installed or suite.requirement for suite in SUITES.values()]
         subprocess.run([*pip, "--no-deps", *packages], check=True)
         marker.touch()
@@ -81,7 +81,7 @@ def make_environment(folder: Path) -> str:
 
 
 def fetch(python: str, requirement: str, folder: Path) -> Path:
-    """Download and unpack the sources of a package; return their folder."""
+    """Download and unpack the sources of a package. Return their folder."""
     name, _, version = requirement.partition("==")
     pattern = f"{name.replace('-', '?')}-{version}.tar.gz"
     archives = sorted(folder.glob(pattern))
@@ -96,19 +96,19 @@ def fetch(python: str, requirement: str, folder: Path) -> Path:
     return sources
 
 
-def run(python: str, sources: Path, tests: Path, suite: Suite, on_onnxwire: bool) -> tuple[dict[str, str], float]:
-    """Run a suite; return the outcome of each test, and the CPU seconds of all."""
-    report = sources / ("ours.xml" if on_onnxwire else "protobuf.xml")
+def run(python: str, sources: Path, tests: Path, suite: Suite, uses_onnxwire: bool) -> tuple[dict[str, str], float]:
+    """Run a suite. Return the outcome of each test by its name, and the CPU seconds of all tests."""
+    report = sources / ("ours.xml" if uses_onnxwire else "protobuf.xml")
     report.unlink(missing_ok=True)
-    switch = ["-m", "onnxwire.dropin"] if on_onnxwire else []
+    switch = ["-m", "onnxwire.dropin"] if uses_onnxwire else []
     command = [python, *switch, "-m", "pytest", str(tests), "-q", "-W", "ignore", "--tb=no", "-o", "addopts="]
     command += ["-p", "no:cacheprovider", "--continue-on-collection-errors", f"--rootdir={sources}"]
     command += [f"--ignore={tests / f'test_{name}.py'}" for name in suite.excluded_files]
     if suite.excluded_tests:
         command += ["-k", f"not ({' or '.join(suite.excluded_tests)})"]
     usage_before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    # The working folder does not contain the package, so that the installed package is imported. The outcome of some
-    # tests of onnxslim depends on the order of a set, hence PYTHONHASHSEED.
+    # The working folder does not contain the package, so that the installed package is imported. PYTHONHASHSEED is set,
+    # because the outcome of some tests of onnxslim depends on the order of a set.
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": "0"}
     subprocess.run([*command, f"--junitxml={report}"], cwd=tests, env=environment, check=False)
@@ -134,7 +134,7 @@ def has_another_name(test: str, protobuf_outcomes: dict[str, str], our_outcomes:
 
 
 def main() -> int:
-    """Run the suites; print differences."""
+    """Run the suites, and print the differences. Return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("suites", nargs="*", choices=[*SUITES, []], help="default: all")
@@ -142,25 +142,26 @@ def main() -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     folder = options.folder.resolve()
     python = make_environment(folder)
-    n_lost = 0
+    n_failed = 0
     for name in options.suites or SUITES:
         suite = SUITES[name]
         sources = fetch(python, suite.requirement, folder)
-        protobuf_outcomes, their_time = run(python, sources, sources / suite.tests, suite, False)
-        our_outcomes, our_time = run(python, sources, sources / suite.tests, suite, True)
-        passed = [test for test, outcome in protobuf_outcomes.items() if outcome == "passed"]
-        failed = [
+        protobuf_outcomes, protobuf_seconds = run(python, sources, sources / suite.tests, suite, False)
+        our_outcomes, our_seconds = run(python, sources, sources / suite.tests, suite, True)
+        passed_tests = [test for test, outcome in protobuf_outcomes.items() if outcome == "passed"]
+        failed_tests = [
             test
-            for test in passed
+            for test in passed_tests
             if our_outcomes.get(test) != "passed" and not has_another_name(test, protobuf_outcomes, our_outcomes)
         ]
-        n_passed = len(passed) - len(failed)
-        print(f"{name}: {len(passed):,} of {len(protobuf_outcomes):,} pass on protobuf, {n_passed:,} of those here")
-        print(f"{name}: {their_time:.0f} s of processors on protobuf, {our_time:.0f} s here")
-        for test in failed:
+        n_passed = len(passed_tests) - len(failed_tests)
+        n_tests = len(protobuf_outcomes)
+        print(f"{name}: {len(passed_tests):,} of {n_tests:,} pass on protobuf, {n_passed:,} of those on onnxwire")
+        print(f"{name}: {protobuf_seconds:.0f} CPU seconds on protobuf, {our_seconds:.0f} on onnxwire")
+        for test in failed_tests:
             print(f"  {our_outcomes.get(test, 'missing')}: {test}")
-        n_lost += len(failed)
-    return int(n_lost > 0)
+        n_failed += len(failed_tests)
+    return int(n_failed > 0)
 
 
 if __name__ == "__main__":

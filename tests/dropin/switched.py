@@ -17,8 +17,11 @@ PathFinder.find_spec = classmethod(lambda cls, name, *args: None if name.startsw
 SWITCH = "import onnxwire.dropin; onnxwire.dropin.install()\n"
 
 
-def python(*arguments, status=0, **environment):
-    """Run Python; assert its exit status; return its stdout, or its stderr if the expected status is not 0."""
+def run_python(*arguments, status=0, **environment):
+    """Run Python, and assert its exit status. Return its stdout, or its stderr if the expected status is not 0.
+
+    environment: additional environment variables.
+    """
     environment = {"PYTHONPATH": str(ROOT)} | os.environ | environment
     command = [sys.executable, *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

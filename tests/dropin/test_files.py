@@ -9,14 +9,16 @@ from pathlib import Path
 import onnx
 import pytest
 import wire
-from switched import ROOT, SWITCH, python
+from switched import ROOT, SWITCH, run_python
 
 
 @pytest.fixture
 def large_path(tmp_path):
     """Return the path of a model of 40 MB, which the loader maps instead of reading it."""
     model = onnx.ModelProto(ir_version=8)
-    model.graph.initializer.add(name="w", data_type=2, dims=[40 << 20], raw_data=bytes(range(256)) * (40 << 12))
+    model.graph.initializer.add(
+        name="w", data_type=onnx.TensorProto.UINT8, dims=[40 << 20], raw_data=bytes(range(256)) * (40 << 12)
+    )
     path = tmp_path / "large.onnx"
     path.write_bytes(model.SerializeToString())
     return path
@@ -41,7 +43,7 @@ def code_of_change(change, before="", after=""):
         "path = sys.argv[1]\n"
         f"{before}\n"
         "model = onnx.load(path)\n"
-        "onnx.load(path)\n"  # released at once
+        "onnx.load(path)\n"  # a second mapping, which is released at once
         "array = onnx.numpy_helper.to_array(model.graph.initializer[0])\n"
         "digest = hashlib.sha256(model.graph.initializer[0].raw_data).digest()\n"
         f"{change}\n"
@@ -51,7 +53,7 @@ def code_of_change(change, before="", after=""):
     )
 
 
-# Runs programs on a file of the same name in each of their folders, in one process.
+# A program that runs other programs in one process, each on a file of the same name in its own folder.
 RUN_IN_FOLDERS = """
 import os, sys
 is_absolute, *words = sys.argv[1:]
@@ -79,7 +81,7 @@ def test_a_loaded_model_is_unaffected_by_changes_to_its_file(is_absolute, large_
         words += [folder, code]
         expected_size = {"truncated": 10, "opened": 0, "by another name": 0}.get(change, size)
         expected_lines.append(f"{change} {expected_size} {2 if 'name' in change else 1}")
-    assert python("-c", RUN_IN_FOLDERS, "absolute" if is_absolute else "", *words).splitlines() == expected_lines
+    assert run_python("-c", RUN_IN_FOLDERS, "absolute" if is_absolute else "", *words).splitlines() == expected_lines
 
 
 # Changes through a file that was opened before the model was loaded.
@@ -92,7 +94,7 @@ CHANGES_BY_OPEN_FILE = {
 
 @pytest.mark.parametrize("change", CHANGES_BY_OPEN_FILE)
 def test_a_loaded_model_is_unaffected_by_files_opened_before(change, large_path):
-    python("-c", code_of_change(CHANGES_BY_OPEN_FILE[change], before="writer = open(path, 'r+b')"), large_path)
+    run_python("-c", code_of_change(CHANGES_BY_OPEN_FILE[change], before="writer = open(path, 'r+b')"), large_path)
 
 
 @pytest.fixture
@@ -104,10 +106,12 @@ def structured_path(tmp_path):
         node.input.append(f"w{number}")
         node.output.append(f"y{number}")
         model.graph.initializer.add(
-            name=f"w{number}", data_type=2, dims=[2 << 20], raw_data=bytes([number]) * (2 << 20)
+            name=f"w{number}", data_type=onnx.TensorProto.UINT8, dims=[2 << 20], raw_data=bytes([number]) * (2 << 20)
         )
         model.graph.value_info.add(name=f"v{number}")
-    model.graph.initializer.add(name="last", data_type=7, dims=[1 << 20], int64_data=range(1 << 20))
+    model.graph.initializer.add(
+        name="last", data_type=onnx.TensorProto.INT64, dims=[1 << 20], int64_data=range(1 << 20)
+    )
     model.metadata_props.add(key="after", value="x" * 100_000)
     path = tmp_path / "structured.onnx"
     path.write_bytes(model.SerializeToString())
@@ -144,7 +148,7 @@ def test_the_structure_of_a_model_survives_changes_by_another_process(change, st
         "        assert 'since' in str(error) and 'load it again' in str(error)\n"
         "    except onnxwire.Error as error:\n        print(type(error), error)\n"
     )
-    assert python("-c", code, structured_path) == ""
+    assert run_python("-c", code, structured_path) == ""
 
 
 def test_shape_inference_in_place_does_not_change_a_loaded_model_silently(structured_path):
@@ -160,13 +164,13 @@ def test_shape_inference_in_place_does_not_change_a_loaded_model_silently(struct
         "    print('written to since it was opened' in str(error) or 'truncated' in str(error))\n"
         "assert open(out, 'rb').read() == before\n"
     )
-    assert python("-c", code, structured_path, structured_path.with_name("out.onnx")) == "True\n"
+    assert run_python("-c", code, structured_path, structured_path.with_name("out.onnx")) == "True\n"
 
 
 @pytest.mark.parametrize("option", ["variable", "argument"])
 def test_files_below_the_limit_are_read_into_memory(option, structured_path):
-    start = SWITCH if option == "variable" else SWITCH.replace("install()", "install(map_above=1 << 30)")
-    code = start + (
+    switch_code = SWITCH if option == "variable" else SWITCH.replace("install()", "install(map_above=1 << 30)")
+    code = switch_code + (
         "import onnx, os, subprocess, sys\n"
         "model = onnx.load(sys.argv[1])\n"
         "expected = model.SerializeToString()\n"
@@ -174,11 +178,13 @@ def test_files_below_the_limit_are_read_into_memory(option, structured_path):
         "subprocess.run([sys.executable, '-c', cut, sys.argv[1]], check=True)\n"
         "assert model.SerializeToString() == expected and model.graph.initializer[3].raw_data[-1] == 3"
     )
-    python("-c", code, structured_path, **({"ONNXWIRE_DROPIN_MAP_ABOVE": str(1 << 30)} if option == "variable" else {}))
+    run_python(
+        "-c", code, structured_path, **({"ONNXWIRE_DROPIN_MAP_ABOVE": str(1 << 30)} if option == "variable" else {})
+    )
 
 
 def test_a_limit_that_is_not_a_number_is_reported():
-    stderr_text = python("-c", SWITCH, status=1, ONNXWIRE_DROPIN_MAP_ABOVE="1GB")
+    stderr_text = run_python("-c", SWITCH, status=1, ONNXWIRE_DROPIN_MAP_ABOVE="1GB")
     assert "ONNXWIRE_DROPIN_MAP_ABOVE is a number of bytes, such as 16777216, not '1GB'" in stderr_text
 
 
@@ -186,7 +192,9 @@ def test_a_limit_that_is_not_a_number_is_reported():
 def test_more_files_of_external_data_than_descriptors_are_loaded(tmp_path):
     model = onnx.ModelProto(ir_version=8)
     for number in range(700):
-        tensor = model.graph.initializer.add(name=f"w{number}", data_type=2, dims=[4096], data_location=1)
+        tensor = model.graph.initializer.add(
+            name=f"w{number}", data_type=onnx.TensorProto.UINT8, dims=[4096], data_location=onnx.TensorProto.EXTERNAL
+        )
         tensor.external_data.add(key="location", value=f"w{number}.bin")
         (tmp_path / f"w{number}.bin").write_bytes(number.to_bytes(2, "little") * 2048)
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
@@ -200,7 +208,7 @@ def test_more_files_of_external_data_than_descriptors_are_loaded(tmp_path):
         "assert len(os.listdir('/proc/self/fd')) < 600\n"
         "others = [onnx.load(sys.argv[1]) for _ in range(2)]\n"
     )
-    python("-c", code, tmp_path / "model.onnx")
+    run_python("-c", code, tmp_path / "model.onnx")
 
 
 def test_truncating_a_file_of_the_same_name_elsewhere_has_no_effect(large_path, monkeypatch):
@@ -214,7 +222,7 @@ def test_truncating_a_file_of_the_same_name_elsewhere_has_no_effect(large_path, 
         "os.close(os.open(path, os.O_WRONLY | os.O_TRUNC, dir_fd=os.open('other', os.O_RDONLY)))\n"
         "print(os.path.getsize(path), os.path.getsize('other/' + path))"
     )
-    assert python("-c", code, large_path.name).split() == [str(size), "0"]
+    assert run_python("-c", code, large_path.name).split() == [str(size), "0"]
 
 
 def test_loaded_small_models_have_no_open_files():
@@ -224,7 +232,7 @@ def test_loaded_small_models_have_no_open_files():
         "print(len(os.listdir('/proc/self/fd')))"
     )
     if Path("/proc/self/fd").exists():
-        assert int(python("-c", code, ROOT / "examples" / "digits_cnn.onnx")) < 50
+        assert int(run_python("-c", code, ROOT / "examples" / "digits_cnn.onnx")) < 50
 
 
 def test_a_save_is_visible_to_processes_that_have_the_file_open(tmp_path):
@@ -234,7 +242,7 @@ def test_a_save_is_visible_to_processes_that_have_the_file_open(tmp_path):
         "    onnx.save(onnx.ModelProto(producer_name='p'), file.name)\n"
         "    print(onnx.load(file).producer_name)"
     )
-    assert python("-c", code, tmp_path) == "p\n"
+    assert run_python("-c", code, tmp_path) == "p\n"
 
 
 def test_arrays_of_large_models_share_their_bytes(large_path):
@@ -244,11 +252,13 @@ def test_arrays_of_large_models_share_their_bytes(large_path):
         "assert all(array.shape == (40 << 20,) and array[257] == 1 for array in arrays)\n"
         "print(int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0]))"
     )
-    assert int(python("-c", code, large_path)) < 30 * (40 << 10)
+    assert int(run_python("-c", code, large_path)) < 30 * (40 << 10)
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="files with holes")
 def test_five_gigabytes_are_loaded_changed_and_saved_in_little_memory(tmp_path):
+    # The fields are name (8), data_type (2), dims (1) and raw_data (9) of the tensor; initializer (5) of the graph;
+    # ir_version (1) and graph (7) of the model.
     size = 5 << 30
     tensor_head = wire.span(8, b"w") + wire.number(2, 2) + wire.number(1, size) + wire.tag(9, 2) + wire.varint(size)
     graph = wire.tag(5, 2) + wire.varint(len(tensor_head) + size) + tensor_head
@@ -259,10 +269,10 @@ def test_five_gigabytes_are_loaded_changed_and_saved_in_little_memory(tmp_path):
         file.truncate(len(head) + size)
     code = (
         "import onnx\n"
-        "m = onnx.load('big.onnx')\n"
-        "m.producer_name = 'changed'\n"
-        "m.graph.node.append(onnx.helper.make_node('Relu', ['a'], ['b']))\n"
-        "onnx.save(m, 'out.onnx')\n"
+        "model = onnx.load('big.onnx')\n"
+        "model.producer_name = 'changed'\n"
+        "model.graph.node.append(onnx.helper.make_node('Relu', ['a'], ['b']))\n"
+        "onnx.save(model, 'out.onnx')\n"
         "saved = onnx.load('out.onnx')\n"
         "assert saved.graph.node[0].op_type == 'Relu' and saved.ByteSize() > 5 << 30\n"
         "print(int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0]))"

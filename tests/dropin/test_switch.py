@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import wire
-from switched import HIDE_PROTOBUF, ROOT, SWITCH, python
+from switched import HIDE_PROTOBUF, ROOT, SWITCH, run_python
 
 PROGRAM = Path(__file__).with_name("program.py")
 RUN_PROGRAM = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')\n"
@@ -19,17 +19,17 @@ RUN_PROGRAM = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], r
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
     """Return the program's output with protobuf."""
-    return python(PROGRAM, tmp_path_factory.mktemp("protobuf"))
+    return run_python(PROGRAM, tmp_path_factory.mktemp("protobuf"))
 
 
-@pytest.mark.parametrize("before", ["", HIDE_PROTOBUF], ids=["beside protobuf", "without protobuf"])
-def test_a_program_prints_the_same_with_the_switch(expected, before, tmp_path):
-    assert python("-c", before + SWITCH + RUN_PROGRAM, PROGRAM, tmp_path) == expected
+@pytest.mark.parametrize("prelude", ["", HIDE_PROTOBUF], ids=["beside protobuf", "without protobuf"])
+def test_a_program_prints_the_same_with_the_switch(expected, prelude, tmp_path):
+    assert run_python("-c", prelude + SWITCH + RUN_PROGRAM, PROGRAM, tmp_path) == expected
 
 
 def test_the_program_uses_our_classes(tmp_path):
     code = "import onnx, onnxwire; print(onnx.ModelProto is onnxwire.ModelProto is onnx.onnx_ml_pb2.ModelProto)"
-    assert python("-m", "onnxwire.dropin", "-c", code) == "True\n"
+    assert run_python("-m", "onnxwire.dropin", "-c", code) == "True\n"
 
 
 # --- python -m onnxwire.dropin
@@ -42,19 +42,19 @@ def test_a_program_has_the_command_line_of_python(program_kind, tmp_path):
     (tmp_path / "other_module.py").write_text("")
     arguments = {"script": [tmp_path / "program.py"], "module": ["-m", "program"], "code": ["-c", code]}[program_kind]
     path = os.pathsep.join([str(ROOT), str(tmp_path)]) if program_kind == "module" else str(ROOT)
-    output = python("-m", "onnxwire.dropin", *arguments, "-x", "y", PYTHONPATH=path)
+    output = run_python("-m", "onnxwire.dropin", *arguments, "-x", "y", PYTHONPATH=path)
     assert output == "['-x', 'y'] __main__ True\n"
 
 
 def test_the_exit_status_of_a_failing_program_is_preserved():
-    assert "ZeroDivisionError" in python("-m", "onnxwire.dropin", "-c", "1 / 0", status=1)
-    python("-m", "onnxwire.dropin", "-c", "raise SystemExit(7)", status=7)
+    assert "ZeroDivisionError" in run_python("-m", "onnxwire.dropin", "-c", "1 / 0", status=1)
+    run_python("-m", "onnxwire.dropin", "-c", "raise SystemExit(7)", status=7)
 
 
 def test_a_missing_program_is_reported():
-    assert "usage" in python("-m", "onnxwire.dropin", status=2)
-    assert "needs an argument" in python("-m", "onnxwire.dropin", "-m", status=2)
-    assert "usage" in python("-m", "onnxwire.dropin", "--help")
+    assert "usage" in run_python("-m", "onnxwire.dropin", status=2)
+    assert "needs an argument" in run_python("-m", "onnxwire.dropin", "-m", status=2)
+    assert "usage" in run_python("-m", "onnxwire.dropin", "--help")
 
 
 PRINTING_PROGRAM = """
@@ -104,14 +104,14 @@ def test_a_program_runs_as_python_runs_it(arguments, tmp_path, monkeypatch):
 
 def test_a_script_that_is_absent_fails_with_the_status_of_python(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert "can't open file" in python("-m", "onnxwire.dropin", "absent.py", status=2)
-    assert "can't open file" in python("absent.py", status=2)
+    assert "can't open file" in run_python("-m", "onnxwire.dropin", "absent.py", status=2)
+    assert "can't open file" in run_python("absent.py", status=2)
 
 
 def test_a_traceback_names_the_script(tmp_path):
     (tmp_path / "fails.py").write_text("def f():\n    1 / 0\n\n\nf()\n")
     for switch in ([], ["-m", "onnxwire.dropin"]):
-        stderr_text = python(*switch, tmp_path / "fails.py", status=1)
+        stderr_text = run_python(*switch, tmp_path / "fails.py", status=1)
         assert f'File "{tmp_path / "fails.py"}", line 2, in f\n    1 / 0' in stderr_text
 
 
@@ -137,7 +137,7 @@ def test_nothing_is_imported_from_the_working_directory(tmp_path, monkeypatch):
     script.parent.mkdir()
     script.write_text("import sys, onnx, onnxwire; print(onnx.ModelProto is onnxwire.ModelProto, sys.path[0])")
     monkeypatch.chdir(tmp_path)
-    assert python("-m", "onnxwire.dropin", "elsewhere/script.py") == f"True {script.parent}\n"
+    assert run_python("-m", "onnxwire.dropin", "elsewhere/script.py") == f"True {script.parent}\n"
 
 
 # --- the environment
@@ -146,15 +146,15 @@ START_PROGRAM = "import site, sys; site.addsitedir(sys.argv[1]); import onnx; pr
 
 
 @pytest.mark.parametrize(
-    ("value", "is_on"),
+    ("value", "expected_output"),
     [("1", "True"), ("yes", "True"), (None, "False")]
     + [(value, "False") for value in ("0", "", "false", "False", "no", "OFF", " 0 ")],
 )
-def test_only_the_variable_installs_the_switch(value, is_on, tmp_path, monkeypatch):
+def test_only_the_variable_installs_the_switch(value, expected_output, tmp_path, monkeypatch):
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
     monkeypatch.delenv("ONNXWIRE_DROPIN", raising=False)
     environment = {} if value is None else {"ONNXWIRE_DROPIN": value}
-    assert python("-c", START_PROGRAM, tmp_path, **environment).strip() == is_on
+    assert run_python("-c", START_PROGRAM, tmp_path, **environment).strip() == expected_output
 
 
 @pytest.mark.parametrize("value", ["0", "1"])
@@ -171,7 +171,7 @@ def test_the_pth_file_imports_nothing_before_onnx_is_imported(value, tmp_path):
         "print(sorted(names & {'onnxwire', 'onnx', 'google', 'numpy'}))"
     )
     (tmp_path / "empty").mkdir()
-    assert python("-S", "-c", code, tmp_path / "empty", tmp_path, ONNXWIRE_DROPIN=value) == "[]\n"
+    assert run_python("-S", "-c", code, tmp_path / "empty", tmp_path, ONNXWIRE_DROPIN=value) == "[]\n"
 
 
 def test_protobuf_itself_is_imported_in_an_environment_that_inherits_packages(tmp_path):
@@ -186,23 +186,23 @@ def test_protobuf_itself_is_imported_in_an_environment_that_inherits_packages(tm
         "import onnx, onnxwire\n"
         "print(onnx.ModelProto is onnxwire.ModelProto, issubclass(onnx.ModelProto, message.Message))"
     )
-    assert python("-c", code, tmp_path, ONNXWIRE_DROPIN="1") == "True True\n"
+    assert run_python("-c", code, tmp_path, ONNXWIRE_DROPIN="1") == "True True\n"
 
 
-@pytest.mark.parametrize(("flag", "is_on"), [("-I", "False"), ("-E", "False"), ("-s", "True")])
-def test_a_python_that_ignores_variables_does_not_switch(flag, is_on, tmp_path):
+@pytest.mark.parametrize(("flag", "expected_output"), [("-I", "False"), ("-E", "False"), ("-s", "True")])
+def test_a_python_that_ignores_variables_does_not_switch(flag, expected_output, tmp_path):
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" + START_PROGRAM.replace(
         "import site, sys; ", "import site; "
     )
-    assert python(flag, "-c", code, tmp_path, ONNXWIRE_DROPIN="1").strip() == is_on
+    assert run_python(flag, "-c", code, tmp_path, ONNXWIRE_DROPIN="1").strip() == expected_output
 
 
 def test_uninstalling_before_onnx_is_imported_cancels_the_variable(tmp_path):
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
     code = "import site, sys, onnxwire.dropin; site.addsitedir(sys.argv[1]); onnxwire.dropin.uninstall()\n"
     code += "import onnx, onnxwire; print(onnx.ModelProto is onnxwire.ModelProto)"
-    assert python("-c", code, tmp_path, ONNXWIRE_DROPIN="1") == "False\n"
+    assert run_python("-c", code, tmp_path, ONNXWIRE_DROPIN="1") == "False\n"
 
 
 def test_other_threads_may_import_modules_during_the_installation(tmp_path):
@@ -220,19 +220,19 @@ def test_other_threads_may_import_modules_during_the_installation(tmp_path):
         "for thread in threads:\n    thread.join()\n"
         "import onnx, onnxwire; print(failed, onnx.ModelProto is onnxwire.ModelProto)"
     )
-    assert python("-c", code, tmp_path, ONNXWIRE_DROPIN="1") == "[] True\n"
+    assert run_python("-c", code, tmp_path, ONNXWIRE_DROPIN="1") == "[] True\n"
 
 
 def test_child_processes_inherit_the_variable():
     code = "import os; print(os.environ['ONNXWIRE_DROPIN'])"
-    assert python("-m", "onnxwire.dropin", "-c", code) == "1\n"
+    assert run_python("-m", "onnxwire.dropin", "-c", code) == "1\n"
 
 
 # --- installing and uninstalling
 
 
 def test_installing_after_onnx_was_imported_is_an_error():
-    assert "onnx is already imported" in python("-c", "import onnx\n" + SWITCH, status=1)
+    assert "onnx is already imported" in run_python("-c", "import onnx\n" + SWITCH, status=1)
 
 
 def test_uninstalling_restores_the_classes_of_protobuf():
@@ -250,12 +250,12 @@ def test_uninstalling_restores_the_classes_of_protobuf():
         "first, second = model.graph, model.graph\n"
         "assert first is not second and not onnxwire.dropin.is_installed()\n"
     )
-    python("-c", code)
+    run_python("-c", code)
 
 
 def test_installing_twice_has_no_effect():
     code = SWITCH + SWITCH + "onnxwire.dropin.uninstall(); import onnx; print(onnx.ModelProto is onnxwire.ModelProto)"
-    assert python("-c", code) == "False\n"
+    assert run_python("-c", code) == "False\n"
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_a_newer_onnx_causes_a_warning(version, is_new):
         "    import onnx\n"
         "print([str(w.message) for w in caught if w.category is onnxwire.dropin.UnknownOnnxWarning])"
     )
-    assert (f"onnx {version} is newer" in python("-c", code)) == is_new
+    assert (f"onnx {version} is newer" in run_python("-c", code)) == is_new
 
 
 def test_errors_are_those_that_programs_catch():
@@ -283,8 +283,8 @@ def test_errors_are_those_that_programs_catch():
         "    try:\n        parse(b'graph: {')\n        print('no error')\n"
         "    except kind as error:\n        print(type(error).__name__)\n"
     )
-    for before in "", HIDE_PROTOBUF:
-        assert python("-c", before + code).split() == ["DecodeError", "ParseError", "ParseError"]
+    for prelude in "", HIDE_PROTOBUF:
+        assert run_python("-c", prelude + code).split() == ["DecodeError", "ParseError", "ParseError"]
 
 
 def test_text_and_json_of_protobuf_work_on_our_messages():
@@ -299,11 +299,12 @@ def test_text_and_json_of_protobuf_work_on_our_messages():
         "    assert parsed == model and type(parsed) is onnxwire.ModelProto\n"
         "assert text == onnxwire.to_text(model)\n"
     )
-    python("-c", code, ROOT / "examples" / "digits_cnn.onnx")
+    run_python("-c", code, ROOT / "examples" / "digits_cnn.onnx")
 
 
 def test_text_of_protobuf_shows_unknown_fields():
-    # A number, bytes, a message, a group, and a value that a closed enum does not have.
+    # The data has a number, bytes, a message and a group in unknown fields, an unknown field of a node, and an unknown
+    # value of an enum.
     data = wire.number(99, 7) + wire.span(100, b"\xff") + wire.span(101, wire.number(3, 4)) + b"\x83\x07\x84\x07"
     data += wire.span(7, wire.span(1, wire.number(98, 1)) + wire.span(5, wire.number(14, 9)))
     code = (
@@ -313,14 +314,14 @@ def test_text_of_protobuf_shows_unknown_fields():
         "print(len(unknown_fields.UnknownFieldSet(model)))\n"
         "print(text_format.MessageToString(model, print_unknown_fields=True))"
     )
-    off = "onnxwire.dropin.uninstall()\n"
-    assert python("-c", SWITCH + code) == python("-c", code) == python("-c", SWITCH + off + code)
+    uninstall_code = "onnxwire.dropin.uninstall()\n"
+    assert run_python("-c", SWITCH + code) == run_python("-c", code) == run_python("-c", SWITCH + uninstall_code + code)
 
 
 @pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "dropin.md").read_text(), re.S))
 def test_the_code_of_the_docs_runs(code, monkeypatch):
     monkeypatch.chdir(ROOT)
-    python("-c", code)
+    run_python("-c", code)
 
 
 # --- numpy
@@ -351,7 +352,7 @@ def test_arrays_of_numbers_are_those_of_protobuf():
         "array[0] = 9\n"
         "print(list(tensor.float_data), onnx.numpy_helper.to_array(tensor).tolist())\n"
     )
-    assert python("-c", SWITCH + code) == python("-c", code)
+    assert run_python("-c", SWITCH + code) == run_python("-c", code)
 
 
 # --- protobuf's own modules
@@ -361,16 +362,16 @@ def test_pickles_of_protobuf_and_onnxwire_can_be_loaded_by_each_other(tmp_path):
     load_model = (
         "import onnx, pickle, sys\nmodel = onnx.load(sys.argv[1])\ndata = model.SerializeToString(deterministic=True)\n"
     )
-    write = load_model + "pickle.dump([pickle.dumps(model, n) for n in range(6)], open(sys.argv[2], 'wb'))"
-    read = load_model + (
+    write_code = load_model + "pickle.dump([pickle.dumps(model, n) for n in range(6)], open(sys.argv[2], 'wb'))"
+    read_code = load_model + (
         "loaded = [pickle.loads(pickled) for pickled in pickle.load(open(sys.argv[2], 'rb'))]\n"
         "print([type(model) is onnx.ModelProto and model.SerializeToString(deterministic=True) == data\n"
         "       for model in loaded])"
     )
     path = ROOT / "examples" / "digits_cnn.onnx"
     for writer, reader in [("", SWITCH), (SWITCH, ""), (SWITCH, SWITCH)]:
-        python("-c", writer + write, path, tmp_path / "pickled")
-        assert python("-c", reader + read, path, tmp_path / "pickled") == f"{[True] * 6}\n"
+        run_python("-c", writer + write_code, path, tmp_path / "pickled")
+        assert run_python("-c", reader + read_code, path, tmp_path / "pickled") == f"{[True] * 6}\n"
 
 
 # The calls of a module that protoc generates from a file that imports onnx/onnx-ml.proto.
@@ -405,5 +406,5 @@ def test_messages_of_other_packages_contain_messages_of_onnx(first_import):
         "print(len(fields), fields[0].field_number, isinstance(fields, unknown_fields.UnknownFieldSet))"
     )
     imports = "import onnx\n"
-    assert python("-c", first_import + SWITCH + imports + code) == python("-c", imports + code)
-    assert python("-c", first_import + SWITCH + code) == python("-c", imports + code)
+    assert run_python("-c", first_import + SWITCH + imports + code) == run_python("-c", imports + code)
+    assert run_python("-c", first_import + SWITCH + code) == run_python("-c", imports + code)

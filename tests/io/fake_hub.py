@@ -48,6 +48,8 @@ class HubState:
 
 
 class _Handler(BaseHTTPRequestHandler):
+    """Answers requests to both servers."""
+
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
@@ -62,6 +64,7 @@ class _Handler(BaseHTTPRequestHandler):
         (self._answer_hub if name == "hub" else self._answer_cdn)(hub)
 
     def _answer_hub(self, hub: HubState) -> None:
+        """Answer as the Hub: with a small file, a redirect to a large file, or the list of a repository."""
         path = urlsplit(self.path).path
         if hub.is_private and self.headers.get("Authorization") != f"Bearer {TOKEN}":
             self._reply(401, b"", {"X-Error-Code": "GatedRepo"})
@@ -80,41 +83,46 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_content(data, {"X-Repo-Commit": commit, "ETag": f'"{hashlib.sha1(data).hexdigest()}"'})
             return
         digest = hashlib.sha256(data).hexdigest()
-        key = secrets.token_hex(8)
-        hub.expiry_times[key] = time.monotonic() + hub.lifetime
+        signature = secrets.token_hex(8)
+        hub.expiry_times[signature] = time.monotonic() + hub.lifetime
         headers = {
             "X-Repo-Commit": commit,
             "X-Linked-Etag": f'"{digest}"',
             "X-Linked-Size": str(len(data)),
-            "Location": hub.redirect_target or f"{hub.cdn}/{digest}?signature={key}",
+            "Location": hub.redirect_target or f"{hub.cdn}/{digest}?signature={signature}",
         }
         self._reply(302, b"", {name: value for name, value in (headers | hub.redirect_headers).items() if value})
 
     def _answer_tree(self, hub: HubState, repository: str, revision: str, folder: str) -> None:
+        """Send the list of the files below a folder."""
         if revision not in hub.revisions or repository not in hub.files:
             self._reply(404, b"{}", {"X-Error-Code": "RepoNotFound"})
             return
         names = [name for name in hub.files[repository] if name.startswith(f"{folder}/" if folder else "")]
         entries = [{"type": "directory", "path": "onnx", "size": 0, "oid": "1"}] + [
             {"type": "file", "path": name, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
-            | ({"lfs": _lfs(data)} if len(data) >= _LARGE_FILE_BYTES else {})
+            | ({"lfs": _lfs_entry(data)} if len(data) >= _LARGE_FILE_BYTES else {})
             for name, data in hub.files[repository].items()
             if name in names
         ]
         self._reply(200, json.dumps(entries).encode(), {"Content-Type": "application/json"})
 
     def _answer_cdn(self, hub: HubState) -> None:
+        """Answer as the CDN: with a large file, if the signature is valid."""
         address = urlsplit(self.path)
-        key = parse_qs(address.query).get("signature", [""])[0]
-        if hub.expiry_times.get(key, 0) < time.monotonic():
+        signature = parse_qs(address.query).get("signature", [""])[0]
+        if hub.expiry_times.get(signature, 0) < time.monotonic():
             self._reply(403, b"expired", {})
             return
-        by_digest = {hashlib.sha256(data).hexdigest(): data for files in hub.files.values() for data in files.values()}
+        data_by_digest = {
+            hashlib.sha256(data).hexdigest(): data for files in hub.files.values() for data in files.values()
+        }
         self._send_content(
-            by_digest[address.path[1:]], {"ETag": '"of-the-cdn"', "Last-Modified": "Mon, 02 Jun 2025 10:00:00 GMT"}
+            data_by_digest[address.path[1:]], {"ETag": '"of-the-cdn"', "Last-Modified": "Mon, 02 Jun 2025 10:00:00 GMT"}
         )
 
     def _send_content(self, data: bytes, headers: dict[str, str]) -> None:
+        """Send the requested range of a file, or status 412 if If-Match names another ETag."""
         if self.headers.get("If-Match", headers["ETag"]) != headers["ETag"]:
             self._reply(412, b"", {})
             return
@@ -134,7 +142,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def _lfs(data: bytes) -> dict[str, object]:
+def _lfs_entry(data: bytes) -> dict[str, object]:
+    """Return the description of a large file in a list."""
     return {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130}
 
 

@@ -30,6 +30,7 @@ class Pieces:
             self.size += piece if isinstance(piece, int) else len(piece)
 
     def read(self, start: int, end: int) -> bytes:
+        """Return the bytes from start to end."""
         chunks = []
         while start < end:
             i = bisect.bisect_right(self.starts, start) - 1
@@ -51,11 +52,11 @@ _PATTERN = bytes(range(256)) * 4096
 def _pattern(start: int, end: int) -> bytes:
     """Return bytes whose values are their offsets modulo 256."""
     shift = start % 256
-    out = bytearray()
-    while len(out) < end - start:
-        out += _PATTERN[shift : shift + end - start - len(out)]
+    data = bytearray()
+    while len(data) < end - start:
+        data += _PATTERN[shift : shift + end - start - len(data)]
         shift = 0
-    return bytes(out)
+    return bytes(data)
 
 
 @dataclass
@@ -82,15 +83,15 @@ class State:
     on_request: Callable[[State, int], None] | None = None  # called with the number of each request before its answer
     extra_headers: dict[str, str] = field(default_factory=dict)  # additional headers of files
     folder_list: bytes | None = None  # the answer to PROPFIND
-    date: str | None = None  # the date of each answer; None: now
-    barrier: threading.Barrier | None = None  # requests wait here until as many as its parties have arrived
+    date: str | None = None  # the Date header of each answer; None for the current time
+    barrier: threading.Barrier | None = None  # if set, each request waits at it before the answer
     heeds_conditions: bool = True  # whether If-Match and If-Unmodified-Since are evaluated
     requests: list[Request] = field(default_factory=list)
-    fault: dict[int, str] = field(default_factory=dict)  # number of a request -> its fault
+    fault: dict[int, str] = field(default_factory=dict)  # the fault of a request, by the number of the request
     default_fault: str | None = None  # the fault of requests that are not in `fault`
     retry_after: str | None = None  # sent with 429 and 503
     hides_size: bool = False  # whether Content-Range ends with /*
-    stalled: int = 0  # requests that ended without an answer
+    stalled: int = 0  # number of requests that ended without an answer, after their fault "timeout"
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -99,12 +100,15 @@ class State:
         return sum(request.sent for request in self.requests)
 
     def reset(self) -> None:
+        """Forget the received requests."""
         self.requests.clear()
 
 
 class _Handler(BaseHTTPRequestHandler):
+    """Answers requests by the state of the server."""
+
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # head and body are two packets, of which the second would wait for an answer
+    disable_nagle_algorithm = True  # with it, the packet of the body would wait for an answer to that of the headers
 
     def log_message(self, *args: object) -> None:
         pass
@@ -143,6 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.reply(207, state.folder_list, True, {"Content-Type": "application/xml"})
 
     def answer(self, has_body: bool) -> None:
+        """Answer a request for a file, with the fault that the state has for it. has_body: whether to send the body."""
         state: State = self.server.state  # type: ignore[attr-defined]
         path = unquote(urlsplit(self.path).path)
         range_match = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
@@ -168,7 +173,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if fault in ("500", "503", "429", "404", "403", "401"):
             wait = {} if state.retry_after is None else {"Retry-After": state.retry_after}
-            self.reply(int(fault), b"no, not this time", has_body, wait)
+            self.reply(int(fault), b"injected fault", has_body, wait)
             return
         if fault == "timeout":
             time.sleep(self.server.stall)  # type: ignore[attr-defined]
@@ -241,6 +246,7 @@ class _Handler(BaseHTTPRequestHandler):
                 length -= n_bytes
 
     def reply(self, status: int, body: bytes, has_body: bool, headers: dict[str, str] | None = None) -> None:
+        """Send a complete response. has_body: whether to send the body, or only its length."""
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         for key, value in (headers or {}).items():

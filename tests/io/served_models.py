@@ -17,7 +17,9 @@ VALUES = np.arange(40_000, dtype=np.uint8)
 def model_bytes(location: str = "w.data") -> bytes:
     """Return a model whose only weight, of VALUES, is external data."""
     message = ow.ModelProto(ir_version=9)
-    tensor = message.graph.initializer.add(name="w", data_type=2, dims=[len(VALUES)], data_location=1)
+    tensor = message.graph.initializer.add(
+        name="w", data_type=ow.TensorProto.UINT8, dims=[len(VALUES)], data_location=ow.TensorProto.EXTERNAL
+    )
     tensor.external_data.add(key="location", value=location)
     return message.SerializeToString()
 
@@ -40,12 +42,17 @@ def head(number: int, size: int) -> bytes:
 
 def tensor_head(name: str, size: int) -> bytes:
     """Return the encoding of a uint8 TensorProto up to the start of its raw_data, which has `size` bytes."""
+    # The fields are dims (1), data_type UINT8 (b"\x10\x02"), name (8) and raw_data (9).
     dims = varint(size)
     return head(1, len(dims)) + dims + b"\x10\x02" + head(8, len(name)) + name.encode() + head(9, size)
 
 
 def model(sizes: list[int], *, names: list[str] | None = None, nodes: int = 30) -> Pieces:
-    """Return a model of uint8 initializers of these sizes in bytes."""
+    """Return a model of uint8 initializers of these sizes in bytes.
+
+    names: the names of the initializers. nodes: the number of nodes.
+    """
+    # The fields of the graph are node (1), name (2) and initializer (5).
     graph: list[bytes | int] = []
     for i in range(nodes):
         node = ow.NodeProto(op_type="Relu", name=f"node_{i}", input=[f"x{i}"], output=[f"x{i + 1}"])
@@ -57,4 +64,5 @@ def model(sizes: list[int], *, names: list[str] | None = None, nodes: int = 30) 
         graph += [head(5, len(tensor_start) + size) + tensor_start, size]
     length = sum(piece if isinstance(piece, int) else len(piece) for piece in graph)
     opset = ow.OperatorSetIdProto(version=17).SerializeToString()
+    # The fields of the model are ir_version 9 (b"\x08\x09"), graph (7) and opset_import (8).
     return Pieces(b"\x08\x09" + head(7, length), *graph, head(8, len(opset)) + opset)

@@ -138,14 +138,14 @@ def test_a_write_while_the_file_is_copied_leaves_no_new_file(path: Path, tmp_pat
     wait_for_later_time(path)
     model = onnxwire.load(path)
 
-    def progress(done: int, total: int) -> None:
-        if done < total:
+    def write_to_file(n_written: int, total: int) -> None:
+        if n_written < total:
             with path.open("r+b") as file:
                 file.seek(-1, os.SEEK_END)
                 file.write(b"x")
 
     with pytest.raises(SourceError, match="written to since it was opened"):
-        onnxwire.save(model, tmp_path / "out.onnx", progress=progress)
+        onnxwire.save(model, tmp_path / "out.onnx", progress=write_to_file)
     assert not (tmp_path / "out.onnx").exists()
 
 
@@ -187,13 +187,13 @@ def test_replacing_a_file_is_not_a_change_of_the_open_file(path: Path, tmp_path:
 
 
 def test_external_data_that_was_written_to_is_refused(path: Path, tmp_path: Path) -> None:
-    for mapped in (True, False):
+    for is_mapped in (True, False):
         onnxwire.save(onnxwire.load(path), tmp_path / "out.onnx", external="w.data", overwrite=True)
         wait_for_later_time(tmp_path / "w.data")
-        with onnxwire.load(tmp_path / "out.onnx", mmap=mapped) as model:
+        with onnxwire.load(tmp_path / "out.onnx", mmap=is_mapped) as model:
             assert model.graph.initializer[0].numpy()[0] == 1
             with (tmp_path / "w.data").open("r+b") as file:
-                file.write(np.full(N_ELEMENTS, mapped + 2, np.float32).tobytes())
+                file.write(np.full(N_ELEMENTS, 2, np.float32).tobytes())
             with pytest.raises(SourceError, match=r"w\.data: the file was written to since it was opened"):
                 model.graph.initializer[0].numpy()
             with pytest.raises(SourceError, match=r"w\.data: the file was written to since it was opened"):

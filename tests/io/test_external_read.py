@@ -43,8 +43,8 @@ def tensor_at(location: str, offset: object = None, length: object = None, **opt
     return tensor(*((key, value) for key, value in entries if value is not None), **options)
 
 
-def write(path: Path, *tensors: onnx.TensorProto) -> Path:
-    """Write a model of these tensors; return its path."""
+def write_model(path: Path, *tensors: onnx.TensorProto) -> Path:
+    """Write a model of these tensors. Return its path."""
     path.write_bytes(onnx.ModelProto(ir_version=8, graph={"initializer": tensors}).SerializeToString())
     return path
 
@@ -53,14 +53,16 @@ def write(path: Path, *tensors: onnx.TensorProto) -> Path:
 def path(tmp_path: Path) -> Path:
     """Write a model whose tensor is the 16 bytes from byte 100 of its data file."""
     (tmp_path / "w.bin").write_bytes(DATA)
-    return write(tmp_path / "m.onnx", tensor_at("w.bin", 100, 16))
+    return write_model(tmp_path / "m.onnx", tensor_at("w.bin", 100, 16))
 
 
-def initializer(path: Path, index: int = 0, **options: Any) -> TensorProto:
+def load_initializer(path: Path, index: int = 0, **options: Any) -> TensorProto:
+    """Load a model, and return one of its initializers. options: as for `load`."""
     return onnxwire.load(path, **options).graph.initializer[index]
 
 
-def descriptors() -> int:
+def count_descriptors() -> int:
+    """Return the number of open descriptors of this process."""
     return len(os.listdir("/proc/self/fd"))
 
 
@@ -105,19 +107,19 @@ def test_offset_and_length_are_honoured_to_the_byte(
     folder = tmp_path_factory.mktemp("m")
     (folder / "w.bin").write_bytes(DATA[:200])
     expected = DATA[:200][offset : None if length is None else offset + length]
-    model = write(folder / "m.onnx", tensor_at("w.bin", offset, length, dims=(len(expected),)))
+    model = write_model(folder / "m.onnx", tensor_at("w.bin", offset, length, dims=(len(expected),)))
     if offset > 200 or (length is not None and offset + length > 200):
         with pytest.raises(ExternalDataError, match=r"tensor 'w'.*200 bytes"):
-            initializer(model, mmap=mmap).numpy()
+            load_initializer(model, mmap=mmap).numpy()
     else:
-        assert initializer(model, mmap=mmap).numpy().tobytes() == expected
+        assert load_initializer(model, mmap=mmap).numpy().tobytes() == expected
 
 
 @both_mmap_modes
-def test_an_empty_file_is_read_as_nothing(tmp_path: Path, mmap: bool) -> None:
+def test_an_empty_file_is_read_as_zero_bytes(tmp_path: Path, mmap: bool) -> None:
     (tmp_path / "w.bin").touch()
-    model = write(tmp_path / "m.onnx", tensor_at("w.bin", dims=(0, 3)))
-    assert initializer(model, mmap=mmap).numpy().shape == (0, 3)
+    model = write_model(tmp_path / "m.onnx", tensor_at("w.bin", dims=(0, 3)))
+    assert load_initializer(model, mmap=mmap).numpy().shape == (0, 3)
     file = ExternalFiles(str(model), mmap=mmap).open("w.bin")
     assert (file.size, bytes(file.view(0, 0))) == (0, b"")
     assert file.sha1() == hashlib.sha1().hexdigest()
@@ -129,14 +131,17 @@ def test_offsets_may_be_beyond_4_gib(tmp_path: Path, mmap: bool) -> None:
     with open(tmp_path / "w.bin", "wb") as file:  # the file is a hole, except at its end
         file.seek(offset)
         file.write(DATA[:16])
-    assert initializer(write(tmp_path / "m.onnx", tensor_at("w.bin", offset)), mmap=mmap).numpy().tobytes() == DATA[:16]
+    assert (
+        load_initializer(write_model(tmp_path / "m.onnx", tensor_at("w.bin", offset)), mmap=mmap).numpy().tobytes()
+        == DATA[:16]
+    )
 
 
 # --- opening
 
 
 def test_no_file_is_opened_before_its_first_use(tmp_path: Path) -> None:
-    model = initializer(write(tmp_path / "m.onnx", tensor_at("w.bin")))
+    model = load_initializer(write_model(tmp_path / "m.onnx", tensor_at("w.bin")))
     (tmp_path / "w.bin").write_bytes(DATA[:16])
     assert model.numpy().tobytes() == DATA[:16]
 
@@ -146,7 +151,7 @@ def test_tensors_of_one_file_share_one_mapping(tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(DATA)
     os.symlink("w.bin", tmp_path / "link")
     locations = ["w.bin", "./w.bin", "w.bin", "link"]
-    model = onnxwire.load(write(tmp_path / "m.onnx", *(tensor_at(location, length=16) for location in locations)))
+    model = onnxwire.load(write_model(tmp_path / "m.onnx", *(tensor_at(location, length=16) for location in locations)))
     arrays = [tensor.numpy() for tensor in model.graph.initializer]
     assert all(np.shares_memory(arrays[0], array) for array in arrays)
     assert Path("/proc/self/maps").read_text().count(str(tmp_path / "w.bin")) == 1
@@ -155,32 +160,32 @@ def test_tensors_of_one_file_share_one_mapping(tmp_path: Path) -> None:
 @needs_proc
 @both_mmap_modes
 def test_closing_releases_files_and_mappings(path: Path, mmap: bool) -> None:
-    n_before = descriptors()
+    n_before = count_descriptors()
     with onnxwire.load(path, mmap=mmap) as model:
         assert model.graph.initializer[0].numpy()[0] == 100
-        assert descriptors() > n_before
-    assert descriptors() == n_before
+        assert count_descriptors() > n_before
+    assert count_descriptors() == n_before
     assert str(path.parent) not in Path("/proc/self/maps").read_text()
 
 
 @needs_proc
 @both_mmap_modes
 def test_unreferenced_files_are_released_too(path: Path, mmap: bool) -> None:
-    n_before = descriptors()
-    initializer(path, mmap=mmap).numpy()
-    assert descriptors() == n_before
+    n_before = count_descriptors()
+    load_initializer(path, mmap=mmap).numpy()
+    assert count_descriptors() == n_before
 
 
 def test_no_file_is_closed_while_an_array_refers_to_one(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).write_bytes(DATA)
-    model = onnxwire.load(write(tmp_path / "m.onnx", tensor_at("a", length=16), tensor_at("b", length=16)))
-    first, second = (tensor.numpy() for tensor in model.graph.initializer)
-    del first
+    model = onnxwire.load(write_model(tmp_path / "m.onnx", tensor_at("a", length=16), tensor_at("b", length=16)))
+    first_array, second_array = (tensor.numpy() for tensor in model.graph.initializer)
+    del first_array
     with pytest.raises(InUseError, match=r"b is still in use, by 1 array"):
         model.close()
-    assert second.tobytes() == model.graph.initializer[0].numpy().tobytes() == DATA[:16]
-    del second
+    assert second_array.tobytes() == model.graph.initializer[0].numpy().tobytes() == DATA[:16]
+    del second_array
     model.close()
     with pytest.raises(ClosedError):
         model.graph  # noqa: B018
@@ -209,7 +214,7 @@ def test_the_error_of_a_closed_file_names_the_cause(path: Path) -> None:
 
 def test_the_folder_is_where_the_model_was_loaded_from(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path.parent)
-    tensor = initializer(Path(path.name))
+    tensor = load_initializer(Path(path.name))
     monkeypatch.chdir("/")
     assert tensor.numpy()[0] == 100
 
@@ -217,20 +222,23 @@ def test_the_folder_is_where_the_model_was_loaded_from(path: Path, monkeypatch: 
 def test_files_may_be_in_subfolders_of_the_models_folder(tmp_path: Path) -> None:
     (tmp_path / "a" / "ä b").mkdir(parents=True)
     (tmp_path / "a" / "ä b" / "..w.bin..").write_bytes(DATA[:16])
-    assert initializer(write(tmp_path / "m.onnx", tensor_at("./a//ä b/./..w.bin.."))).numpy().tobytes() == DATA[:16]
+    assert (
+        load_initializer(write_model(tmp_path / "m.onnx", tensor_at("./a//ä b/./..w.bin.."))).numpy().tobytes()
+        == DATA[:16]
+    )
 
 
 @both_mmap_modes
 def test_a_missing_file_is_named_with_its_tensor(tmp_path: Path, mmap: bool) -> None:
-    model = write(tmp_path / "m.onnx", tensor_at("sub/w.bin"))
+    model = write_model(tmp_path / "m.onnx", tensor_at("sub/w.bin"))
     with pytest.raises(SourceNotFoundError, match=r"sub/w.bin: No such file.*external_root=.*tensor 'w'") as error_info:
-        initializer(model, mmap=mmap).numpy()
+        load_initializer(model, mmap=mmap).numpy()
     assert error_info.value.filename == str(tmp_path / "sub/w.bin")
 
 
 def test_a_file_where_a_folder_should_be_is_an_error(path: Path) -> None:
     with pytest.raises(SourceError, match=r"w.bin/x: Not a directory"):
-        initializer(write(path, tensor_at("w.bin/x"))).numpy()
+        load_initializer(write_model(path, tensor_at("w.bin/x"))).numpy()
 
 
 @needs_proc
@@ -250,7 +258,7 @@ def test_the_error_of_too_many_files_contains_a_remedy(tmp_path: Path) -> None:
         "resource.setrlimit(resource.RLIMIT_NOFILE, limits)\n"
         "print(*read())\n"
     )
-    command = [sys.executable, "-c", code, write(tmp_path / "m.onnx", *map(tensor_at, names))]
+    command = [sys.executable, "-c", code, write_model(tmp_path / "m.onnx", *map(tensor_at, names))]
     message, values = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     assert "Too many open files; raise the limit" in message
     assert values.split() == [DATA[:16].hex()] * 40
@@ -270,15 +278,15 @@ def test_folders_need_not_be_readable(tmp_path: Path) -> None:
         "if os.getuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "print(folder, read() == data)\n"
     )
-    model = write(tmp_path / "m.onnx", tensor_at("sub/w.bin")).read_bytes()
+    model = write_model(tmp_path / "m.onnx", tensor_at("sub/w.bin")).read_bytes()
     command = [sys.executable, "-c", code, model.hex(), DATA[:16].hex()]
-    folder, equal = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    folder, is_equal = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     for name in ("", "sub"):
         os.chmod(os.path.join(folder, name), 0o700)
     for name in ("sub/w.bin", "m.onnx"):
         os.unlink(os.path.join(folder, name))
     os.removedirs(os.path.join(folder, "sub"))
-    assert equal == "True"
+    assert is_equal == "True"
 
 
 # --- without a mapping
@@ -289,12 +297,12 @@ def test_only_the_requested_bytes_are_read(path: Path, monkeypatch: pytest.Monke
     reads = []
     preadv = os.preadv
 
-    def recorded(descriptor: int, buffers: list[memoryview], offset: int) -> int:
+    def record_read(descriptor: int, buffers: list[memoryview], offset: int) -> int:
         reads.append((offset, sum(map(len, buffers))))
         return preadv(descriptor, buffers, offset)
 
-    monkeypatch.setattr(os, "preadv", recorded)
-    tensor = initializer(path, mmap=False)
+    monkeypatch.setattr(os, "preadv", record_read)
+    tensor = load_initializer(path, mmap=False)
     assert not reads
     assert tensor.read(slice(3, 5)).tolist() == [103, 104]
     assert reads == [(103, 2)]
@@ -306,12 +314,12 @@ def test_only_the_requested_bytes_are_read(path: Path, monkeypatch: pytest.Monke
 def test_short_reads_are_continued(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     preadv = os.preadv
     monkeypatch.setattr(os, "preadv", lambda fd, buffers, offset: preadv(fd, [buffers[0][:3]], offset))
-    assert initializer(path, mmap=False).numpy().tobytes() == DATA[100:116]
+    assert load_initializer(path, mmap=False).numpy().tobytes() == DATA[100:116]
 
 
 @both_mmap_modes
 def test_reading_a_file_that_was_truncated_raises(path: Path, mmap: bool) -> None:
-    tensor = initializer(path, mmap=mmap)
+    tensor = load_initializer(path, mmap=mmap)
     tensor.numpy()
     os.truncate(path.parent / "w.bin", 110)
     with pytest.raises(SourceError, match=r"w.bin: the file has 110 bytes now.* 10,240 .*truncated"):
@@ -322,7 +330,7 @@ def test_reading_a_file_that_was_truncated_raises(path: Path, mmap: bool) -> Non
 
 @both_mmap_modes
 def test_nothing_is_read_of_a_file_that_was_written_to(path: Path, mmap: bool) -> None:
-    tensor = initializer(path, mmap=mmap)
+    tensor = load_initializer(path, mmap=mmap)
     tensor.numpy()
     os.truncate(path.parent / "w.bin", 116)  # the file still has the bytes of the tensor
     with pytest.raises(SourceError, match="truncated"):
@@ -380,12 +388,12 @@ def test_a_buffer_that_can_not_be_filled_is_refused(path: Path, open_file: Calla
 
 
 def test_data_in_a_file_has_a_descriptor(path: Path) -> None:
-    mapped, read, buffer = (opener(path) for opener in OPENERS.values())
-    for file in (mapped, read):
+    mapped_file, read_file, buffer_file = (opener(path) for opener in OPENERS.values())
+    for file in (mapped_file, read_file):
         assert os.path.sameopenfile(file.descriptor, file.descriptor)
         assert os.fstat(file.descriptor).st_size == file.size == len(DATA)
-    assert buffer.descriptor == -1
-    assert (mapped.document is None, read.document is None, buffer.document is None) == (False, True, False)
+    assert buffer_file.descriptor == -1
+    assert mapped_file.document is not None and read_file.document is None and buffer_file.document is not None
 
 
 # --- data in place of files
@@ -393,17 +401,17 @@ def test_data_in_a_file_has_a_descriptor(path: Path) -> None:
 
 def test_data_has_precedence_over_files_and_is_not_copied(path: Path) -> None:
     data = bytearray(DATA[::-1])
-    array = initializer(path, external_data={"w.bin": data}).numpy()
+    array = load_initializer(path, external_data={"w.bin": data}).numpy()
     assert np.shares_memory(array, np.frombuffer(data, np.uint8))
     assert array.tobytes() == DATA[::-1][100:116]
 
 
 def test_data_may_be_of_any_contiguous_buffer(path: Path) -> None:
     for data in (DATA, memoryview(DATA), np.frombuffer(DATA, np.float32).reshape(-1, 8)):
-        assert initializer(path, external_data={"w.bin": data}).numpy()[0] == 100
+        assert load_initializer(path, external_data={"w.bin": data}).numpy()[0] == 100
     for invalid_data in ("text", 7, np.zeros(400, np.uint8)[::2]):
         with pytest.raises(TypeError, match=r"external_data for 'w.bin' is not a contiguous buffer of bytes"):
-            initializer(path, external_data={"w.bin": invalid_data}).numpy()
+            load_initializer(path, external_data={"w.bin": invalid_data}).numpy()
 
 
 def test_an_argument_that_is_neither_mapping_nor_function_is_refused(path: Path) -> None:
@@ -420,7 +428,7 @@ def test_a_function_is_called_once_and_may_return_none(tmp_path: Path) -> None:
 
     (tmp_path / "b").write_bytes(DATA[16:32])
     model = onnxwire.load(
-        write(tmp_path / "m.onnx", tensor_at("a"), tensor_at("b"), tensor_at("a")), external_data=read_location
+        write_model(tmp_path / "m.onnx", tensor_at("a"), tensor_at("b"), tensor_at("a")), external_data=read_location
     )
     assert [tensor.numpy()[0] for tensor in model.graph.initializer] == [0, 16, 0]
     assert locations == ["a", "b"]
@@ -434,7 +442,7 @@ def test_a_model_without_a_file_may_have_data() -> None:
 
 def test_data_that_is_too_short_is_an_error(path: Path) -> None:
     with pytest.raises(ExternalDataError, match=r"16 bytes from byte 100 of w.bin.*has 101 bytes"):
-        initializer(path, external_data={"w.bin": DATA[:101]}).numpy()
+        load_initializer(path, external_data={"w.bin": DATA[:101]}).numpy()
 
 
 def test_a_file_can_be_assigned_to_a_location(path: Path) -> None:
@@ -475,7 +483,7 @@ def test_a_replaced_folder_is_not_used(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "w.bin").write_bytes(DATA)
-    tensor = initializer(write(tmp_path / "a" / "m.onnx", tensor_at("w.bin")))
+    tensor = load_initializer(write_model(tmp_path / "a" / "m.onnx", tensor_at("w.bin")))
     (tmp_path / "a").rename(tmp_path / "c")
     (tmp_path / "b").rename(tmp_path / "a")
     with pytest.raises(ExternalDataError, match="was replaced since the model was loaded"):

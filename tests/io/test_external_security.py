@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import socket
+import stat
 import subprocess
 import sys
 import warnings
@@ -38,6 +39,7 @@ def tensor(*entries: tuple[str, object], name: str = "w", **fields: Any) -> onnx
 
 
 def encode_tensors(*tensors: onnx.TensorProto) -> bytes:
+    """Return the encoding of a model with these initializers."""
     return onnx.ModelProto(ir_version=8, graph={"initializer": tensors}).SerializeToString()
 
 
@@ -45,11 +47,11 @@ class Case:
     """A model's folder with the model's own file `w.bin`, and a sibling folder with a secret."""
 
     def __init__(self, path: Path) -> None:
-        self.outside = path / "outside"
+        self.outside_folder = path / "outside"
         self.folder = path / "model"
-        for folder in (self.outside, self.folder, self.folder / "sub"):
+        for folder in (self.outside_folder, self.folder, self.folder / "sub"):
             folder.mkdir()
-        self.secret = self.outside / "secret"
+        self.secret = self.outside_folder / "secret"
         self.secret.write_bytes(SECRET)
         (self.folder / "w.bin").write_bytes(DATA)
         self.model = self.folder / "m.onnx"
@@ -59,9 +61,9 @@ class Case:
         pairs = [("location", entry) if isinstance(entry, str) else entry for entry in entries]
         if not self.model.is_symlink():
             self.model.write_bytes(encode_tensors(tensor(*pairs)))
-        return contents(self.model, **options)
+        return read_contents(self.model, **options)
 
-    def refuses(self, *entries: object, match: str | None = None, **options: Any) -> None:
+    def assert_refused(self, *entries: object, match: str | None = None, **options: Any) -> None:
         """Assert that nothing is read, and that the error names the model and tensor."""
         for mmap in (True, False):
             with pytest.raises(ExternalDataError, match=match) as error_info:
@@ -74,7 +76,8 @@ class Case:
         os.symlink(target, self.folder / name)
 
 
-def contents(path: object, **options: Any) -> bytes:
+def read_contents(path: object, **options: Any) -> bytes:
+    """Return the elements of a model's first initializer. options: as for `load`."""
     with onnxwire.load(path, **options) as model:
         return bytes(model.graph.initializer[0].raw_view)
 
@@ -92,7 +95,7 @@ def open_method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.fixture
-def windows(monkeypatch: pytest.MonkeyPatch) -> None:
+def windows_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Apply the rules for names on Windows."""
     monkeypatch.setattr(external_data, "_IS_WINDOWS", True)
 
@@ -102,31 +105,31 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("location", ["/etc/passwd", "//server/share", "///w.bin", "/"])
 def test_absolute_locations_are_refused(case: Case, location: str) -> None:
-    case.refuses(location, match="absolute")
+    case.assert_refused(location, match="absolute")
 
 
 @pytest.mark.parametrize(
     "location", ["..", "../w.bin", "sub/../w.bin", "sub/..", "./../model/w.bin", "a/b/../../w.bin"]
 )
 def test_locations_through_the_parent_folder_are_refused_even_if_they_return(case: Case, location: str) -> None:
-    case.refuses(location, match=r"\.\.")
+    case.assert_refused(location, match=r"\.\.")
 
 
 @pytest.mark.parametrize("location", ["C:", "c:w.bin", "C:/w.bin", "Z:sub/w.bin"])
 def test_drives_are_refused_on_all_systems(case: Case, location: str) -> None:
     (case.folder / "C:").mkdir()
-    case.refuses(location, match="drive")
+    case.assert_refused(location, match="drive")
 
 
 @pytest.mark.parametrize("location", ["w.bin\0", "\0", "w.bin\0/../../outside/secret", "sub/\0w.bin"])
 def test_a_nul_is_refused(case: Case, location: str) -> None:
-    case.refuses(location, match="NUL")
+    case.assert_refused(location, match="NUL")
 
 
 @pytest.mark.parametrize("location", ["\n", "w\x1b[2J.bin", "\x7f", "w\x9b2J.bin", "\x85"])
 def test_characters_that_control_a_terminal_are_refused(case: Case, location: str) -> None:
     (case.folder / location).write_bytes(DATA)
-    case.refuses(location, match="control character")
+    case.assert_refused(location, match="control character")
 
 
 @pytest.mark.parametrize(
@@ -135,21 +138,21 @@ def test_characters_that_control_a_terminal_are_refused(case: Case, location: st
 def test_a_backslash_is_refused_on_all_systems(case: Case, location: str) -> None:
     with contextlib.suppress(OSError):
         (case.folder / location).write_bytes(DATA)
-    case.refuses(location, match="backslash")
+    case.assert_refused(location, match="backslash")
 
 
 @pytest.mark.parametrize("location", ["", ".", "./", "sub/", "sub/.", "w.bin/"])
 def test_a_location_that_names_no_file_is_refused(case: Case, location: str) -> None:
-    case.refuses(location)
+    case.assert_refused(location)
 
 
 def test_a_missing_location_is_refused(case: Case) -> None:
-    case.refuses(match="no location")
-    case.refuses(("offset", 0), match="no location")
+    case.assert_refused(match="no location")
+    case.assert_refused(("offset", 0), match="no location")
 
 
 def test_very_long_locations_are_refused(case: Case) -> None:
-    case.refuses("./" * 2100 + "w.bin", match="longer than 4,096 bytes")
+    case.assert_refused("./" * 2100 + "w.bin", match="longer than 4,096 bytes")
     assert case.read("./" * 2000 + "w.bin") == DATA
 
 
@@ -157,7 +160,7 @@ def test_a_location_that_is_not_text_is_refused(case: Case) -> None:
     case.model.write_bytes(encode_tensors(tensor(("location", "w.bin"))).replace(b"w.bin", b"w.b\xffn"))
     (case.folder / os.fsdecode(b"w.b\xffn")).write_bytes(DATA)
     with pytest.raises(Error):
-        contents(case.model)
+        read_contents(case.model)
     with pytest.raises(ExternalDataError, match="UTF-8"):
         ExternalFiles(str(case.model)).open("w.b\udcffn")
 
@@ -184,16 +187,16 @@ def test_names_that_only_look_dangerous_are_read(case: Case) -> None:
 @pytest.mark.parametrize(
     "location", ["w.bin:stream", "sub/w.bin::$DATA", "NUL", "nul.txt", "sub/Com1", "LPT¹.bin", "con .x", "CONIN$"]
 )
-def test_devices_and_streams_of_windows_are_refused_there(case: Case, windows: None, location: str) -> None:
-    case.refuses(location, match="on Windows")
+def test_devices_and_streams_of_windows_are_refused_there(case: Case, windows_rules: None, location: str) -> None:
+    case.assert_refused(location, match="on Windows")
 
 
 @pytest.mark.parametrize("location", [".. /secret", "... /w.bin", "w.bin.", "w.bin ", "sub./w.bin", "..."])
-def test_names_that_windows_would_shorten_are_refused_there(case: Case, windows: None, location: str) -> None:
-    case.refuses(location, match="on Windows")
+def test_names_that_windows_would_shorten_are_refused_there(case: Case, windows_rules: None, location: str) -> None:
+    case.assert_refused(location, match="on Windows")
 
 
-def test_plain_names_are_read_on_windows_too(case: Case, windows: None) -> None:
+def test_plain_names_are_read_on_windows_too(case: Case, windows_rules: None) -> None:
     (case.folder / "sub" / "console.bin").write_bytes(DATA)
     assert case.read("./sub/console.bin") == DATA
 
@@ -211,7 +214,7 @@ BAD_NUMBERS = [
 @pytest.mark.parametrize("key", ["offset", "length"])
 @pytest.mark.parametrize("number", BAD_NUMBERS, ids=lambda number: repr(number)[:12])
 def test_a_number_that_is_not_a_plain_decimal_below_2_to_the_63_is_refused(case: Case, key: str, number: str) -> None:
-    case.refuses("w.bin", (key, number), match=f"the {key} .* is not a plain decimal")
+    case.assert_refused("w.bin", (key, number), match=f"the {key} .* is not a plain decimal")
 
 
 @pytest.mark.parametrize(
@@ -221,7 +224,7 @@ def test_a_number_that_is_not_a_plain_decimal_below_2_to_the_63_is_refused(case:
 )  # fmt: skip
 def test_a_range_that_the_file_does_not_have_is_refused(case: Case, offset: int, length: int | None) -> None:
     entries = [("offset", offset)] + ([] if length is None else [("length", length)])
-    case.refuses("w.bin", *entries, match="the file has 16 bytes")
+    case.assert_refused("w.bin", *entries, match="the file has 16 bytes")
 
 
 def test_a_range_that_does_not_fit_the_dims_is_an_error(case: Case) -> None:
@@ -245,15 +248,15 @@ def test_links_inside_the_folder_are_followed(case: Case, open_method: str) -> N
     "target", ["../outside/secret", "{outside}/secret", "sub/../../outside/./secret", "/etc/passwd"]
 )
 def test_a_link_to_a_file_outside_is_refused(case: Case, open_method: str, target: str) -> None:
-    case.link("link", target.format(outside=case.outside))
-    case.refuses("link", match="symbolic link leads out")
+    case.link("link", target.format(outside=case.outside_folder))
+    case.assert_refused("link", match="symbolic link leads out")
 
 
 @pytest.mark.parametrize("target", ["../outside", "{outside}", "/", "..", "../outside/"])
 def test_a_link_to_a_folder_outside_is_refused(case: Case, open_method: str, target: str) -> None:
-    case.link("link", target.format(outside=case.outside))
+    case.link("link", target.format(outside=case.outside_folder))
     path_below_link = {"/": str(case.secret)[1:], "..": "outside/secret"}.get(target, "secret")
-    case.refuses(f"link/{path_below_link}", match="symbolic link leads out")
+    case.assert_refused(f"link/{path_below_link}", match="symbolic link leads out")
 
 
 def test_a_chain_of_links_that_ends_outside_is_refused(case: Case, open_method: str) -> None:
@@ -261,11 +264,11 @@ def test_a_chain_of_links_that_ends_outside_is_refused(case: Case, open_method: 
     case.link("b", "sub/c")
     case.link("sub/c", "../d/secret")
     case.link("d", "../outside")
-    case.refuses("sub/a", match="symbolic link leads out")
+    case.assert_refused("sub/a", match="symbolic link leads out")
 
 
 def test_a_link_that_leaves_the_folder_and_returns_is_followed(case: Case, open_method: str) -> None:
-    os.symlink(case.folder, case.outside / "back")
+    os.symlink(case.folder, case.outside_folder / "back")
     case.link("link", "../outside/back/w.bin")
     assert case.read("link") == DATA
 
@@ -298,9 +301,9 @@ def test_links_to_nothing_are_missing_files(case: Case, open_method: str, target
 def test_a_refused_location_is_not_searched_in_another_folder(case: Case) -> None:
     # A location that is refused in the first folder is not searched in the next one.
     case.link("link", case.secret)
-    (case.outside / "root").mkdir()
-    (case.outside / "root" / "link").write_bytes(DATA)
-    case.refuses("link", external_root=case.outside / "root")
+    (case.outside_folder / "root").mkdir()
+    (case.outside_folder / "root" / "link").write_bytes(DATA)
+    case.assert_refused("link", external_root=case.outside_folder / "root")
 
 
 @needs_proc
@@ -308,12 +311,12 @@ def test_links_of_proc_are_not_followed_by_the_kernel(case: Case) -> None:
     # The kernel opens the file itself, regardless of the text of these links.
     with open(case.secret, "rb") as file:
         case.link("fd", f"/proc/self/fd/{file.fileno()}")
-        case.refuses("fd", match="symbolic link leads out")
+        case.assert_refused("fd", match="symbolic link leads out")
     for name in ("environ", "cmdline", "mem", "maps"):
         case.link(name, f"/proc/self/{name}")
-        case.refuses(name, match="symbolic link leads out")
+        case.assert_refused(name, match="symbolic link leads out")
     case.link("root", "/proc/self/root")
-    case.refuses(f"root{case.secret}", match="symbolic link leads out")
+    case.assert_refused(f"root{case.secret}", match="symbolic link leads out")
 
 
 # --- hard links
@@ -321,7 +324,7 @@ def test_links_of_proc_are_not_followed_by_the_kernel(case: Case) -> None:
 
 def test_a_hard_link_to_a_file_outside_is_refused(case: Case, open_method: str) -> None:
     os.link(case.secret, case.folder / "hard")
-    case.refuses("hard", match=r"2 names \(hard links\).*external_root=")
+    case.assert_refused("hard", match=r"2 names \(hard links\).*external_root=")
 
 
 def test_hard_links_inside_the_folder_are_read(case: Case) -> None:
@@ -329,14 +332,14 @@ def test_hard_links_inside_the_folder_are_read(case: Case) -> None:
     for name in ("a", "sub/b", "sub/deep/c"):
         os.link(case.folder / "w.bin", case.folder / name)
         assert case.read(name) == DATA
-    os.link(case.folder / "w.bin", case.outside / "d")
-    case.refuses("w.bin", match="hard links")
+    os.link(case.folder / "w.bin", case.outside_folder / "d")
+    case.assert_refused("w.bin", match="hard links")
 
 
 def test_names_behind_links_do_not_count(case: Case) -> None:
     os.link(case.secret, case.folder / "hard")
-    case.link("there", case.outside)
-    case.refuses("hard", match="hard links")
+    case.link("there", case.outside_folder)
+    case.assert_refused("hard", match="hard links")
 
 
 def test_a_name_in_two_of_the_folders_counts_once(case: Case) -> None:
@@ -344,14 +347,14 @@ def test_a_name_in_two_of_the_folders_counts_once(case: Case) -> None:
     case.model.write_bytes(encode_tensors(tensor(("location", "hard"))))
     case.link("sub/m.onnx", "../m.onnx")  # one folder is inside the other
     with pytest.raises(ExternalDataError, match="hard links"):
-        contents(case.folder / "sub" / "m.onnx")
+        read_contents(case.folder / "sub" / "m.onnx")
 
 
 def test_a_folder_that_is_a_link_is_searched_for_names(case: Case, tmp_path: Path) -> None:
     os.link(case.folder / "w.bin", case.folder / "again")
     case.model.write_bytes(encode_tensors(tensor(("location", "again"))))
     os.symlink(case.folder, tmp_path / "link")
-    assert contents(tmp_path / "link" / "m.onnx") == DATA
+    assert read_contents(tmp_path / "link" / "m.onnx") == DATA
 
 
 def test_the_search_for_names_is_bounded(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,10 +365,10 @@ def test_the_search_for_names_is_bounded(case: Case, monkeypatch: pytest.MonkeyP
     assert case.read("w.bin") == DATA
     # The limits are ten thousand files, and folders nested 32 deep.
     monkeypatch.setattr(external_files, "_MAX_ENTRIES", 20)
-    case.refuses("w.bin", match="hard links")
+    case.assert_refused("w.bin", match="hard links")
     monkeypatch.setattr(external_files, "_MAX_ENTRIES", 10_000)
     monkeypatch.setattr(external_files, "_MAX_DEPTH", 0)
-    case.refuses("w.bin", match="hard links")
+    case.assert_refused("w.bin", match="hard links")
 
 
 # --- anything but regular files
@@ -376,19 +379,19 @@ def test_folders_pipes_sockets_and_devices_are_refused(case: Case, open_method: 
     with socket.socket(socket.AF_UNIX) as server:
         with contextlib.chdir(case.folder):
             server.bind("socket")
-        case.refuses("socket", match="it is a socket")
-    case.refuses("pipe", match="it is a pipe")
-    case.refuses("sub", match="it is a folder")
+        case.assert_refused("socket", match="it is a socket")
+    case.assert_refused("pipe", match="it is a pipe")
+    case.assert_refused("sub", match="it is a folder")
     # Without the root the location would be refused. The file is endless and contains zeros.
-    case.refuses("zero", match="it is a device", external_root="/dev")
+    case.assert_refused("zero", match="it is a device", external_root="/dev")
 
 
 def test_a_device_in_the_models_folder_is_refused(case: Case, open_method: str) -> None:
     case.link("zero", "/dev/zero")
-    case.refuses("zero", match="symbolic link leads out")
+    case.assert_refused("zero", match="symbolic link leads out")
     with contextlib.suppress(PermissionError):  # only root may create a device
-        os.mknod(case.folder / "null", 0o666 | 0o020000, os.makedev(1, 3))
-        case.refuses("null", match="it is a device")
+        os.mknod(case.folder / "null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        case.assert_refused("null", match="it is a device")
 
 
 @needs_proc
@@ -422,7 +425,7 @@ def test_a_cache_of_links_into_a_store_of_blobs_loads(
     store = blobs if is_absolute else os.path.relpath(blobs, snapshot)
     os.symlink(f"{store}/h1", snapshot / "m.onnx")
     os.symlink(f"{store}/h2", snapshot / "m.onnx_data")
-    assert contents(snapshot / "m.onnx") == DATA
+    assert read_contents(snapshot / "m.onnx") == DATA
     # Only the two folders are allowed, not the store of another model nor the folder of the store.
     for target in ("repo2/blobs/h2", "repo/secret", "repo/snapshots/secret"):
         (tmp_path / target).parent.mkdir(parents=True, exist_ok=True)
@@ -430,7 +433,7 @@ def test_a_cache_of_links_into_a_store_of_blobs_loads(
         (snapshot / "m.onnx_data").unlink()
         os.symlink(tmp_path / target, snapshot / "m.onnx_data")
         with pytest.raises(ExternalDataError, match="symbolic link leads out"):
-            contents(snapshot / "m.onnx")
+            read_contents(snapshot / "m.onnx")
 
 
 def test_a_link_to_a_model_finds_the_data_in_the_models_folder(case: Case, tmp_path: Path, open_method: str) -> None:
@@ -438,22 +441,22 @@ def test_a_link_to_a_model_finds_the_data_in_the_models_folder(case: Case, tmp_p
     (tmp_path / "bin").mkdir()
     os.symlink("../model/m.onnx", tmp_path / "bin" / "current")
     os.symlink("current", tmp_path / "bin" / "latest")
-    assert contents(tmp_path / "bin" / "latest") == DATA
+    assert read_contents(tmp_path / "bin" / "latest") == DATA
     (tmp_path / "bin" / "w.bin").write_bytes(DATA[::-1])  # the file in the link's folder has precedence
-    assert contents(tmp_path / "bin" / "latest") == DATA[::-1]
+    assert read_contents(tmp_path / "bin" / "latest") == DATA[::-1]
 
 
 def test_a_link_to_the_folder_is_the_folder(case: Case, tmp_path: Path, open_method: str) -> None:
     case.read("w.bin")
     os.symlink("model", tmp_path / "link")
-    assert contents(tmp_path / "link" / "m.onnx") == DATA
-    assert contents(tmp_path / "model" / "sub" / ".." / "m.onnx") == DATA
+    assert read_contents(tmp_path / "link" / "m.onnx") == DATA
+    assert read_contents(tmp_path / "model" / "sub" / ".." / "m.onnx") == DATA
 
 
 def test_data_alone_in_a_store_of_blobs_is_refused(case: Case, open_method: str) -> None:
     # The model is not a link, so the store does not belong to it.
-    case.link("m.onnx_data", case.outside / "secret")
-    case.refuses("m.onnx_data", match="symbolic link leads out")
+    case.link("m.onnx_data", case.outside_folder / "secret")
+    case.assert_refused("m.onnx_data", match="symbolic link leads out")
 
 
 @needs_proc
@@ -482,22 +485,22 @@ def test_a_model_from_standard_input_can_not_read_devices(case: Case) -> None:
 
 
 def test_external_root_is_an_additional_folder(case: Case, open_method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert case.read("secret", external_root=case.outside) == SECRET
+    assert case.read("secret", external_root=case.outside_folder) == SECRET
     case.link("link", case.secret)
-    assert case.read("link", external_root=str(case.outside)) == SECRET
-    os.link(case.secret, case.outside / "hard")
+    assert case.read("link", external_root=str(case.outside_folder)) == SECRET
+    os.link(case.secret, case.outside_folder / "hard")
     os.link(case.secret, case.folder / "hard2")
-    assert case.read("hard", external_root=case.outside) == SECRET  # its contents are trusted
+    assert case.read("hard", external_root=case.outside_folder) == SECRET  # its contents are trusted
     monkeypatch.chdir(case.folder.parent)
     assert case.read("secret", external_root="outside") == SECRET
 
 
 def test_locations_can_not_leave_external_root_either(case: Case, open_method: str, tmp_path: Path) -> None:
     (tmp_path / "third").write_bytes(SECRET)
-    os.symlink("../third", case.outside / "link")
-    case.refuses("link", external_root=case.outside, match="symbolic link leads out")
-    case.refuses("../third", external_root=case.outside, match=r"\.\.")
-    case.refuses(str(case.secret), external_root=case.outside, match="absolute")
+    os.symlink("../third", case.outside_folder / "link")
+    case.assert_refused("link", external_root=case.outside_folder, match="symbolic link leads out")
+    case.assert_refused("../third", external_root=case.outside_folder, match=r"\.\.")
+    case.assert_refused(str(case.secret), external_root=case.outside_folder, match="absolute")
 
 
 @pytest.mark.parametrize("root", ["nothing", "model/w.bin", ""])
@@ -510,7 +513,7 @@ def test_external_root_must_be_a_folder(case: Case, tmp_path: Path, monkeypatch:
 def test_a_function_receives_only_valid_locations(case: Case) -> None:
     received_locations: list[str] = []
     for location in ("../outside/secret", "/etc/passwd", "C:x", "a\\b", "a\0", "#x"):
-        case.refuses(location, external_data=received_locations.append)
+        case.assert_refused(location, external_data=received_locations.append)
     assert not received_locations
     # A location that the caller lists in external_data is trusted.
     assert case.read("../outside/secret", external_data={"../outside/secret": DATA}) == DATA
@@ -523,15 +526,19 @@ SWAPPING_PROGRAM = """
 import itertools, os, sys
 kind, folder, secret = sys.argv[1:]
 os.chdir(folder)
-def put(name, make):
+def replace(name, make):
     make("new")
     os.rename("new", name)
-def plain(name):
+def make_file(name):
     with open(name, "wb") as file: file.write(b"the model's data")
+def make_symbolic_link(name):
+    os.symlink(secret, name)
+def make_hard_link(name):
+    os.link(secret, name)
 def swap_pipe(i):
-    put("w", [plain, os.mkfifo][i % 2])
+    replace("w", [make_file, os.mkfifo][i % 2])
 def swap_file(i):
-    put("w", [plain, lambda name: os.symlink(secret, name), os.mkfifo, lambda name: os.link(secret, name)][i % 4])
+    replace("w", [make_file, make_symbolic_link, os.mkfifo, make_hard_link][i % 4])
 def swap_folder(i):
     os.rename("d", "away")
     os.rename("real" if i % 2 else "link", "d")
@@ -539,11 +546,11 @@ def swap_folder(i):
 def move_name(i):
     os.rename(*("w", "sub/w") if i % 2 else ("sub/w", "w"))
 if kind == "folder":
-    os.mkdir("d"); plain("d/w"); os.symlink(os.path.dirname(secret), "link")
+    os.mkdir("d"); make_file("d/w"); os.symlink(os.path.dirname(secret), "link")
 elif kind == "name":
     os.link(secret, "sub/w")
 else:
-    plain("w")
+    make_file("w")
 print("ready", flush=True)
 for i in itertools.count():
     {"file": swap_file, "pipe": swap_pipe, "folder": swap_folder, "name": move_name}[kind](i)
@@ -553,9 +560,9 @@ for i in itertools.count():
 @pytest.mark.parametrize(("kind", "location"), [("file", "w"), ("pipe", "w"), ("folder", "d/w"), ("name", "w")])
 def test_a_path_swapped_while_it_is_opened_never_yields_the_secret(case: Case, kind: str, location: str) -> None:
     # onnx/onnx#7790: a path could be changed between its checks and its opening.
-    (case.outside / "w").write_bytes(SECRET)
+    (case.outside_folder / "w").write_bytes(SECRET)
     case.model.write_bytes(encode_tensors(tensor(("location", location))))
-    command = [sys.executable, "-c", SWAPPING_PROGRAM, kind, str(case.folder), str(case.outside / "w")]
+    command = [sys.executable, "-c", SWAPPING_PROGRAM, kind, str(case.folder), str(case.outside_folder / "w")]
     n_read, n_refused, n_rounds = 0, 0, 0
     with subprocess.Popen(command, stdout=subprocess.PIPE) as swapper:
         try:
@@ -585,7 +592,7 @@ def test_a_path_swapped_while_it_is_opened_never_yields_the_secret(case: Case, k
 def test_cve_2022_25882_a_location_that_begins_with_dots_is_refused(case: Case, open_method: str) -> None:
     # https://github.com/onnx/onnx/issues/3991: the location was appended to the folder's name without checks.
     for location in ("../outside/secret", "../../../../../../../../etc/passwd", ".././outside/secret"):
-        case.refuses(location, match=r"\.\.")
+        case.assert_refused(location, match=r"\.\.")
 
 
 def test_cve_2024_27318_a_location_with_dots_inside_is_refused(case: Case, open_method: str) -> None:
@@ -593,51 +600,51 @@ def test_cve_2024_27318_a_location_with_dots_inside_is_refused(case: Case, open_
     # slashes.
     for location in ("sub/../../outside/secret", "nothing/../../outside/secret", "/../outside/secret",
                      "...//../outside/secret", "./sub/./../../outside/secret", ".../../../outside/secret"):  # fmt: skip
-        case.refuses(location)
+        case.assert_refused(location)
 
 
 def test_cve_2026_27489_a_link_among_the_folders_is_refused(case: Case, open_method: str) -> None:
     # GHSA-3r9x-f23j-gc73: only the last component was checked for links.
     case.link("link", "../outside")
-    case.refuses("link/secret", match="symbolic link leads out")
+    case.assert_refused("link/secret", match="symbolic link leads out")
 
 
 def test_cve_2026_34447_a_link_as_the_file_is_refused(case: Case, open_method: str) -> None:
     # GHSA-p433-9wv8-28xj; onnx/onnx#7616: links were followed.
     case.link("weights.bin", case.secret)
-    case.refuses("weights.bin", match="symbolic link leads out")
+    case.assert_refused("weights.bin", match="symbolic link leads out")
 
 
 def test_cve_2026_34446_a_hard_link_as_the_file_is_refused(case: Case, open_method: str) -> None:
     # GHSA-cmw6-hcpp-c6jp: a check for symbolic links does not detect a hard link.
     os.link(case.secret, case.folder / "weights.bin")
-    case.refuses("weights.bin", match="hard links")
+    case.assert_refused("weights.bin", match="hard links")
 
 
 def test_cve_2026_34445_keys_do_not_become_attributes(case: Case) -> None:
     # GHSA-538c-55jv-c5g9, CWE-915: every key was set as an attribute of an object without checks.
     keys = ["__class__", "__dict__", "__init__", "__getattribute__", "_fields", "count", "index", "evil_attr",
             "Location", "location ", "offset\0", "basepath"]  # fmt: skip
-    entries = [(key, str(case.outside)) for key in keys]
+    entries = [(key, str(case.outside_folder)) for key in keys]
     assert case.read(*entries, "w.bin", *entries) == DATA
 
 
 def test_cve_2026_34445_sizes_that_exhaust_memory_are_refused(case: Case) -> None:
     # GHSA-538c-55jv-c5g9, CWE-400: a length of petabytes was allocated; one of -1 read the whole file.
     for entry in (("length", 1 << 60), ("length", -1), ("offset", -1), ("offset", 1 << 60)):
-        case.refuses("w.bin", entry)
+        case.assert_refused("w.bin", entry)
 
 
 def test_a_basepath_in_the_file_is_not_a_folder(case: Case) -> None:
-    # Written by onnx.external_data_helper.set_external_data, which prepends it to the location.
+    # onnx.external_data_helper.set_external_data writes the basepath, which readers prepend to the location.
     with pytest.raises(SourceNotFoundError):
-        case.read("secret", ("basepath", str(case.outside)))
+        case.read("secret", ("basepath", str(case.outside_folder)))
 
 
 def test_two_locations_of_one_tensor_are_refused(case: Case) -> None:
     # onnx uses the last entry of a key, other readers the first.
     for locations in (("w.bin", "../outside/secret"), ("../outside/secret", "w.bin"), ("w.bin", "w.bin")):
-        case.refuses(*locations, match="'location' twice")
+        case.assert_refused(*locations, match="'location' twice")
 
 
 def test_cve_2026_27489_locations_in_the_working_directory_are_restricted(
@@ -651,7 +658,7 @@ def test_cve_2026_27489_locations_in_the_working_directory_are_restricted(
     monkeypatch.chdir(case.folder)
     for path in ("m.onnx", "./m.onnx", Path("m.onnx")):
         with pytest.raises(ExternalDataError, match="symbolic link leads out"):
-            contents(path)
+            read_contents(path)
 
 
 def test_a_location_that_begins_as_a_marker_skips_no_check(case: Case) -> None:
@@ -659,7 +666,7 @@ def test_a_location_that_begins_as_a_marker_skips_no_check(case: Case) -> None:
     for name in ("#", "#sub"):
         (case.folder / name).mkdir()
     for location in ("#", "#/../w.bin", "#/../../outside/secret", "#sub/w.bin", "#w.bin", "#/../../../../etc/passwd"):
-        case.refuses(location)
+        case.assert_refused(location)
 
 
 def test_the_location_of_a_memory_address_is_refused(case: Case) -> None:
@@ -668,11 +675,11 @@ def test_the_location_of_a_memory_address_is_refused(case: Case) -> None:
     (case.folder / "*" / "_ORT_MEM_ADDR_" / "*").write_bytes(DATA)
     secret = bytearray(SECRET)
     address = np.frombuffer(secret, np.uint8).ctypes.data
-    case.refuses("*/_ORT_MEM_ADDR_/*", ("offset", address), ("length", 16), match="memory")
+    case.assert_refused("*/_ORT_MEM_ADDR_/*", ("offset", address), ("length", 16), match="memory")
 
 
-class Named(io.BytesIO):
-    """A file object with a name."""
+class NamedBytesIO(io.BytesIO):
+    """A file object in memory that has a name."""
 
     name = "m.onnx"
 
@@ -688,14 +695,14 @@ def test_a_model_without_a_folder_can_not_read_the_working_directory(
         separate_tensor = onnxwire.TensorProto.FromString(
             onnx.ModelProto.FromString(data).graph.initializer[0].SerializeToString()
         )
-        for source in (data, bytearray(data), io.BytesIO(data), Named(data)):
+        for source in (data, bytearray(data), io.BytesIO(data), NamedBytesIO(data)):
             with pytest.raises(ExternalDataError, match="tensor 'w'"):
-                contents(source)
+                read_contents(source)
         with pytest.raises(ExternalDataError, match="'w'"):
             separate_tensor.numpy()
 
 
-def test_every_field_with_a_tensor_is_guarded(case: Case) -> None:
+def test_the_location_in_every_field_with_a_tensor_is_checked(case: Case) -> None:
     # microsoft/onnxruntime#28709: sparse tensors and tensors of attributes were read by other code than initializers,
     # with fewer checks.
     tensor_outside = tensor(("location", "../outside/secret"))
@@ -730,7 +737,7 @@ def test_every_field_with_a_tensor_is_guarded(case: Case) -> None:
 
 
 def load_and_save(case: Case, *tensors: onnx.TensorProto, **options: Any) -> None:
-    """Load a model of these tensors and save it in a new folder; either an error or a valid file is accepted."""
+    """Load a model of these tensors and save it in a new folder. An error is accepted as well as a valid file."""
     case.model.write_bytes(encode_tensors(*tensors))
     (case.folder / "out").mkdir(exist_ok=True)
     with onnxwire.load(case.model) as model, contextlib.suppress(Error), warnings.catch_warnings():
@@ -743,7 +750,7 @@ def sizes_of_files(path: Path) -> dict[str, int]:
 
 
 @pytest.fixture
-def only_target_written(case: Case, tmp_path: Path) -> Iterator[None]:
+def check_only_target_is_written(case: Case, tmp_path: Path) -> Iterator[None]:
     """Assert after the test that only the target folder of its save changed, and has less than 1 MiB."""
     sizes_before = sizes_of_files(tmp_path)
     yield
@@ -765,32 +772,34 @@ OPTIONS: list[dict[str, Any]] = [
     "location", ["../../outside/secret", "sub/../../../outside/secret", "{outside}/secret", "link"]
 )
 def test_cve_2025_51480_saving_writes_to_no_location_of_the_model(
-    case: Case, only_target_written: None, options: dict[str, Any], location: str
+    case: Case, check_only_target_is_written: None, options: dict[str, Any], location: str
 ) -> None:
     # GHSA-6rq9-53c3-f7vj, onnx/onnx#6959 and #7040: save_external_data wrote raw_data to any path in the model, and
     # through links (VA-26-233-01).
     (case.folder / "out").mkdir()
     os.symlink(case.secret, case.folder / "out" / "link")
-    target = location.format(outside=case.outside)
-    load_and_save(case, tensor(("location", target), raw_data=b"written by a lie"), **options)
+    target = location.format(outside=case.outside_folder)
+    load_and_save(case, tensor(("location", target), raw_data=b"must not be seen"), **options)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_saving_does_not_write_zeros_up_to_an_offset_in_the_model(
-    case: Case, only_target_written: None, options: dict[str, Any]
+    case: Case, check_only_target_is_written: None, options: dict[str, Any]
 ) -> None:
     # onnx/onnx#8055 and #8260: the file was filled with zeros up to the offset.
-    load_and_save(case, tensor(("location", "new.bin"), ("offset", 1 << 50), raw_data=b"written by a lie"), **options)
+    load_and_save(case, tensor(("location", "new.bin"), ("offset", 1 << 50), raw_data=b"must not be seen"), **options)
 
 
 @pytest.mark.parametrize(
     "name", ["../../outside/secret", "{outside}/secret", "..", "a/../../../outside/secret", "link"]
 )
 def test_names_of_tensors_as_file_names_never_leave_the_folder(
-    case: Case, only_target_written: None, name: str
+    case: Case, check_only_target_is_written: None, name: str
 ) -> None:
     # onnx.save_model(all_tensors_to_one_file=False) took the tensor's name as the file's.
     (case.folder / "out").mkdir()
     os.symlink(case.secret, case.folder / "out" / "link")
-    inline = onnx.TensorProto(name=name.format(outside=case.outside), dims=[16], data_type=2, raw_data=DATA)
+    inline = onnx.TensorProto(
+        name=name.format(outside=case.outside_folder), dims=[16], data_type=onnx.TensorProto.UINT8, raw_data=DATA
+    )
     load_and_save(case, inline, external="{name}", threshold=0)

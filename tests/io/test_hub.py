@@ -26,6 +26,7 @@ REPOSITORY = "some-org/some.model"
 
 @pytest.fixture(autouse=True)
 def isolated_home(monkeypatch, tmp_path):
+    """Hide the user's token and cache of the Hub."""
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH", "HF_HUB_CACHE", "HF_HUB_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
@@ -33,8 +34,11 @@ def isolated_home(monkeypatch, tmp_path):
 
 @pytest.fixture
 def fake_hub(monkeypatch):
+    """Start a Hub with models in one repository."""
     message = ow.ModelProto(ir_version=9)
-    tensor = message.graph.initializer.add(name="w", data_type=2, dims=[len(DATA)], data_location=1)
+    tensor = message.graph.initializer.add(
+        name="w", data_type=ow.TensorProto.UINT8, dims=[len(DATA)], data_location=ow.TensorProto.EXTERNAL
+    )
     tensor.external_data.add(key="location", value="w.data")
     files = {
         "m.onnx": DATA,
@@ -48,6 +52,7 @@ def fake_hub(monkeypatch):
 
 
 def read_all(address: str, **options) -> int:
+    """Read all tensors of a model with the bytes DATA. Return the number of requests."""
     with ow.load(address, **options) as message:
         assert [tensor.numpy().nbytes for tensor in message.graph.initializer] == [100_000, 5_000_000, 70_000, 300_000]
         return message._document.memory.source.requests
@@ -201,7 +206,7 @@ def test_a_file_that_changes_behind_a_branch_is_an_error(fake_hub) -> None:
 
 
 def write_hub_cache(tmp_path, files: dict[str, bytes], commit: str = COMMIT, ref: str | None = "main"):
-    """Write files to a local cache in the layout of huggingface_hub; return the repository's folder.
+    """Write files to a local cache in the layout of huggingface_hub. Return the repository's folder.
 
     ref: the branch that refers to the commit, or None.
     """

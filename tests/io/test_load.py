@@ -159,7 +159,7 @@ def test_an_empty_file_is_refused_but_empty_bytes_verify(tmp_path: Path) -> None
 # --- bytes that are not ONNX
 
 
-def zip_bytes() -> bytes:
+def make_zip() -> bytes:
     sink = io.BytesIO()
     with zipfile.ZipFile(sink, "w") as archive:
         archive.writestr("a", "b")
@@ -169,7 +169,7 @@ def zip_bytes() -> bytes:
 SAFETENSORS = b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
 
 FOREIGN_FILES = {
-    "zip": zip_bytes(),
+    "zip": make_zip(),
     "gzip": gzip.compress(b"x" * 100),
     "git-lfs": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n",
     "HTML": b"<!DOCTYPE html><html><body>404</body></html>",
@@ -180,6 +180,7 @@ FOREIGN_FILES = {
     "GGUF": b"GGUF" + bytes(20),
     "zero bytes": bytes(64),
     "plain text": b"hello, this is a text file\n" * 3,
+    # A NodeDef: the name x, the operator Placeholder, and an attribute dtype without a value.
     "TensorFlow graph": b"\x0a\x1b\x0a\x01x\x12\x0bPlaceholder\x2a\x09\x0a\x05dtype\x12\x00",
     "pickle": b"\x80\x04\x95\x0b\0\0\0\0\0\0\0}\x94\x8c\x01a\x94K\x01s.",
     "perhaps a PyTorch checkpoint": b"\x80\x05]\x94.",
@@ -199,15 +200,16 @@ def test_foreign_formats_are_named(name: str, tmp_path: Path) -> None:
 
 def test_a_file_without_a_known_field_is_refused() -> None:
     with pytest.raises(onnxwire.DecodeError, match="no known field of ModelProto"):
-        onnxwire.load(b"\xf8\x07\x01" * 5)
+        onnxwire.load(b"\xf8\x07\x01" * 5)  # the number 1 in field 127
 
 
-def official_messages() -> dict[str, bytes]:
+def encode_official_messages() -> dict[str, bytes]:
+    """Return the encoding of a message of each of some types, by the name of the type."""
     graph = helper.make_graph(
         [helper.make_node("Relu", ["x"], ["y"], name="n")],
         "g",
-        [helper.make_tensor_value_info("x", 1, ["N", 3])],
-        [helper.make_tensor_value_info("y", 1, ["N", 3])],
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["N", 3])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["N", 3])],
         [numpy_helper.from_array(np.arange(3, dtype=np.float32), "w")],
     )
     return {
@@ -221,15 +223,16 @@ def official_messages() -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("actual", ["TensorProto", "GraphProto", "NodeProto", "OperatorSetProto"])
-def test_the_error_of_another_message_loaded_as_a_model_names_its_type(actual: str) -> None:
-    with pytest.raises(onnxwire.DecodeError, match=f"looks like {actual}, not ModelProto; .*type=onnxwire.{actual}"):
-        onnxwire.load(official_messages()[actual])
+@pytest.mark.parametrize("type_name", ["TensorProto", "GraphProto", "NodeProto", "OperatorSetProto"])
+def test_the_error_of_another_message_loaded_as_a_model_names_its_type(type_name: str) -> None:
+    reason = f"looks like {type_name}, not ModelProto; .*type=onnxwire.{type_name}"
+    with pytest.raises(onnxwire.DecodeError, match=reason):
+        onnxwire.load(encode_official_messages()[type_name])
 
 
 def test_the_error_of_a_model_loaded_as_a_tensor_names_its_type() -> None:
     with pytest.raises(onnxwire.DecodeError, match="looks like ModelProto, not TensorProto"):
-        onnxwire.load(official_messages()["ModelProto"], type=onnxwire.TensorProto)
+        onnxwire.load(encode_official_messages()["ModelProto"], type=onnxwire.TensorProto)
 
 
 def test_data_messages_are_distinguished() -> None:
@@ -240,14 +243,14 @@ def test_data_messages_are_distinguished() -> None:
     assert len(onnxwire.load(sequence, type=onnxwire.SequenceProto).tensor_values) == 2
 
 
-@pytest.mark.parametrize("actual", list(official_messages()))
-def test_every_message_loads_as_its_type(actual: str) -> None:
-    data = official_messages()[actual]
-    assert onnxwire.load(data, type=getattr(onnxwire, actual)).SerializeToString() == data
+@pytest.mark.parametrize("type_name", list(encode_official_messages()))
+def test_every_message_loads_as_its_type(type_name: str) -> None:
+    data = encode_official_messages()[type_name]
+    assert onnxwire.load(data, type=getattr(onnxwire, type_name)).SerializeToString() == data
 
 
 def test_a_model_of_a_later_version_loads_with_its_unknown_field() -> None:
-    data = official_messages()["ModelProto"] + b"\xf2\x0f\x03new"
+    data = encode_official_messages()["ModelProto"] + b"\xf2\x0f\x03new"  # 3 bytes in field 254
     model = onnxwire.load(data)
     assert model.graph.node[0].op_type == "Relu"
     assert model.SerializeToString() == data
@@ -264,7 +267,7 @@ def test_the_error_of_a_truncated_file_has_the_expected_length(tmp_path: Path, d
     graph_end = onnxwire.load(data).graph._span[1]
     assert f"expected at least {graph_end:,} bytes" in str(error_info.value)
     assert error_info.value.path == "graph"
-    assert data[error_info.value.offset] == 7 << 3 | 2
+    assert data[error_info.value.offset] == 7 << 3 | 2  # the tag of the field `graph`
 
 
 def test_the_error_of_a_fault_in_a_nested_message_has_its_byte_and_path() -> None:
@@ -287,7 +290,8 @@ def test_the_error_of_a_fault_in_a_nested_message_has_its_byte_and_path() -> Non
 
 
 def test_the_path_of_an_error_counts_only_the_records_of_the_field() -> None:
-    # A record of the field's number with another wire type is not an element of the field.
+    # A record of the field's number with another wire type is not an element of the field. The last record is a node
+    # whose input runs past the end.
     data = b"\x08\x05" + onnx.GraphProto(node=[onnx.NodeProto(name="a")]).SerializeToString() + b"\x0a\x02\x0a\x07"
     with pytest.raises(onnxwire.DecodeError) as error_info:
         onnxwire.verify(data, type=onnxwire.GraphProto)
@@ -295,9 +299,9 @@ def test_the_path_of_an_error_counts_only_the_records_of_the_field() -> None:
 
 
 def test_the_path_of_a_fault_below_many_levels_is_short() -> None:
-    data = b"\x0f"
+    data = b"\x0f"  # a tag of wire type 7, which does not exist
     for _ in range(90):
-        data = b"\x3a" + varint(len(data)) + data
+        data = b"\x3a" + varint(len(data)) + data  # the tag of OptionalProto.optional_value
     with pytest.raises(onnxwire.DecodeError) as error_info:
         onnxwire.verify(data, type=onnxwire.OptionalProto)
     assert "more)" in error_info.value.path
@@ -305,12 +309,12 @@ def test_the_path_of_a_fault_below_many_levels_is_short() -> None:
 
 
 def test_the_error_of_a_packed_run_cut_inside_a_number_names_its_field() -> None:
-    tensor = onnxwire.TensorProto.FromString(b"\x0a\x02\x01\x80")
+    tensor = onnxwire.TensorProto.FromString(b"\x0a\x02\x01\x80")  # packed dims, of which the second is cut
     with pytest.raises(onnxwire.DecodeError, match="ends inside a varint") as error_info:
         list(tensor.dims)
     assert error_info.value.path == "dims"
     with pytest.raises(onnxwire.DecodeError, match="not a multiple of the 4 bytes"):
-        onnxwire.verify(b"\x22\x03\x01\x02\x03", type=onnxwire.TensorProto)
+        onnxwire.verify(b"\x22\x03\x01\x02\x03", type=onnxwire.TensorProto)  # 3 bytes of packed float_data
 
 
 def test_all_errors_are_errors_of_onnxwire() -> None:
@@ -326,7 +330,7 @@ def test_a_decode_error_survives_pickling() -> None:
     import pickle
 
     with pytest.raises(onnxwire.DecodeError) as error_info:
-        onnxwire.verify(b"\x08")
+        onnxwire.verify(b"\x08")  # a tag without a value
     unpickled = pickle.loads(pickle.dumps(error_info.value))
     assert (str(unpickled), unpickled.offset, unpickled.path) == (
         str(error_info.value),
@@ -382,35 +386,36 @@ def test_a_with_block_that_raises_keeps_its_own_error() -> None:
 
 
 def write_sparse_model(path: Path, gigabytes: int) -> int:
-    """Write a model with one initializer of many GiB as a hole; return the length of the payload."""
-    payload = gigabytes << 30
-    tensor = onnx.TensorProto(dims=[payload], data_type=onnx.TensorProto.UINT8, name="w").SerializeToString()
-
-    tensor_start = tensor + b"\x4a" + varint(payload)
+    """Write a model with one initializer of many GiB as a hole. Return the size of the payload in bytes."""
+    n_bytes = gigabytes << 30
+    tensor = onnx.TensorProto(dims=[n_bytes], data_type=onnx.TensorProto.UINT8, name="w").SerializeToString()
+    # The tags are those of raw_data (0x4a), initializer (0x2a) and, after ir_version 8, graph (0x3a).
+    tensor_start = tensor + b"\x4a" + varint(n_bytes)
     graph_end = onnx.GraphProto(doc_string="after").SerializeToString()
-    graph = b"\x2a" + varint(len(tensor_start) + payload) + tensor_start
+    graph = b"\x2a" + varint(len(tensor_start) + n_bytes) + tensor_start
     with path.open("wb") as file:
-        file.write(b"\x08\x08\x3a" + varint(len(graph) + payload + len(graph_end)) + graph)
-        file.seek(payload, os.SEEK_CUR)
+        file.write(b"\x08\x08\x3a" + varint(len(graph) + n_bytes + len(graph_end)) + graph)
+        file.seek(n_bytes, os.SEEK_CUR)
         file.write(graph_end + onnx.ModelProto(domain="end").SerializeToString())
-    return payload
+    return n_bytes
 
 
 @pytest.mark.parametrize("gigabytes", [3, 5, 40])
 def test_files_of_more_than_2_4_and_32_gib_decode(gigabytes: int, tmp_path: Path) -> None:
     path = tmp_path / "big.onnx"
-    payload = write_sparse_model(path, gigabytes)
+    n_bytes = write_sparse_model(path, gigabytes)
     onnxwire.verify(path)
     with onnxwire.load(path) as model:
         assert model.domain == "end"
         assert model.graph.doc_string == "after"
         start, end = model.graph.initializer[0]._payload("raw_data").span
-        assert end - start == payload
+        assert end - start == n_bytes
         assert model.ByteSize() == path.stat().st_size
 
 
 def write_layers(path: Path, sizes: list[int]) -> list[str]:
-    """Write a model whose tensors are holes in the file; return their names."""
+    """Write a model whose tensors are holes in the file. Return their names."""
+    # The tags are those of raw_data (0x4a), initializer (0x2a) and, after ir_version 8, graph (0x3a).
     starts = [
         onnx.TensorProto(name="w" * (k % 7 + 1), dims=[size], data_type=onnx.TensorProto.UINT8).SerializeToString()
         + b"\x4a"

@@ -40,6 +40,7 @@ def bucket():
 
 
 def edited_bytes() -> bytes:
+    """Return the encoding of the model with the edit that the tests make."""
     local = ow.ModelProto.FromString(DATA)
     local.graph.node[2].name = "another, longer name"
     return local.SerializeToString()
@@ -49,7 +50,8 @@ def stored_bytes(client, key: str) -> bytes:
     return client.get_object(Bucket="bucket", Key=key)["Body"].read()
 
 
-def uploads(client) -> list[object]:
+def list_uploads(client) -> list[object]:
+    """Return the uploads that are neither complete nor aborted."""
     return client.list_multipart_uploads(Bucket="bucket").get("Uploads", [])
 
 
@@ -74,13 +76,13 @@ def test_a_rename_sends_only_the_changed_bytes(bucket, sent_sizes) -> None:
     with ow.load("s3://bucket/a b/from.onnx", storage_options=options) as message:
         message.graph.node[2].name = "another, longer name"
         total = ow.save(
-            message, "s3://bucket/to.onnx", storage_options=options, progress=lambda *done: calls.append(done)
+            message, "s3://bucket/to.onnx", storage_options=options, progress=lambda *position: calls.append(position)
         )
         received = message._document.memory.source.received
     assert stored_bytes(client, "to.onnx") == edited_bytes()
     assert sum(sent_sizes) <= 6 * MIB and received <= 6 * MIB
     assert calls[-1] == (total, total) == (len(edited_bytes()),) * 2
-    assert uploads(client) == []
+    assert list_uploads(client) == []
 
 
 def test_a_model_is_saved_over_itself(bucket, sent_sizes) -> None:
@@ -101,35 +103,35 @@ def test_a_changed_source_is_an_error_and_leaves_the_target(bucket) -> None:
         client.put_object(Bucket="bucket", Key="changing.onnx", Body=DATA[:-1] + b"\1")
         with pytest.raises(ow.Error, match="changed"):
             ow.save(message, "s3://bucket/old.onnx", storage_options=options)
-    assert stored_bytes(client, "old.onnx") == b"old" and uploads(client) == []
+    assert stored_bytes(client, "old.onnx") == b"old" and list_uploads(client) == []
 
 
 def test_a_source_that_changes_during_the_copy_is_an_error(bucket) -> None:
     client, options = bucket
     client.put_object(Bucket="bucket", Key="changing.onnx", Body=DATA)
 
-    def change(done: int, total: int) -> None:
+    def change(n_written: int, total: int) -> None:
         client.put_object(Bucket="bucket", Key="changing.onnx", Body=DATA[:-1] + b"\1")
 
     with ow.load("s3://bucket/changing.onnx", storage_options=options) as message:
         message.graph.node[2].name = "another"
         with pytest.raises(ow.SaveError, match="changed"):
             ow.save(message, "s3://bucket/none.onnx", storage_options=options, progress=change)
-    assert uploads(client) == []
+    assert list_uploads(client) == []
     assert "Contents" not in client.list_objects_v2(Bucket="bucket", Prefix="none")
 
 
 def test_a_failed_save_leaves_no_parts(bucket) -> None:
     client, options = bucket
 
-    def fail(done: int, total: int) -> None:
+    def fail(n_written: int, total: int) -> None:
         raise KeyboardInterrupt
 
     with ow.load("s3://bucket/a b/from.onnx", storage_options=options) as message:
         message.graph.node[2].name = "another"
         with pytest.raises(KeyboardInterrupt):
             ow.save(message, "s3://bucket/none.onnx", storage_options=options, progress=fail)
-    assert uploads(client) == []
+    assert list_uploads(client) == []
 
 
 def test_a_killed_save_leaves_no_parts(bucket) -> None:
@@ -145,10 +147,10 @@ with ow.load("s3://bucket/a b/from.onnx", storage_options={options!r}) as messag
     process = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
     assert process.returncode == -9, process.stderr
     for _ in range(600):
-        if not uploads(client):
+        if not list_uploads(client):
             break
         time.sleep(0.05)
-    assert uploads(client) == []
+    assert list_uploads(client) == []
     assert "Contents" not in client.list_objects_v2(Bucket="bucket", Prefix="killed")
 
 
@@ -181,7 +183,10 @@ def test_models_of_other_sources_are_sent_completely(bucket, sent_sizes) -> None
 
 
 class Payload:
-    """A substitute for the payload of a tensor in a remote file: the bytes `span` of `document`."""
+    """A substitute for the payload of a tensor in a remote file: the bytes `span` of `document`.
+
+    The object also represents the document, its memory and the file.
+    """
 
     def __init__(self, start: int, end: int) -> None:
         self.document = self
@@ -202,12 +207,12 @@ class Piece:
 SOURCE = Payload(0, 0)
 
 
-@pytest.mark.parametrize("number", range(50))
-def test_planned_parts_cover_the_encoding_and_have_the_minimum_size(number) -> None:
-    """The segments are random lists of ranges and literals."""
+@pytest.mark.parametrize("seed", range(50))
+def test_planned_parts_cover_the_encoding_and_have_the_minimum_size(seed) -> None:
+    """Segments are random lists of ranges and literals."""
     import random
 
-    rng = random.Random(number)
+    rng = random.Random(seed)
     segments: list[tuple[object, int]] = []
     for _ in range(rng.randrange(1, 12)):
         size = rng.choice((1, 1000, MIB, 5 * MIB - 1, 5 * MIB, 6 * MIB, 40 * MIB, 700 * MIB))
@@ -225,7 +230,8 @@ def test_planned_parts_cover_the_encoding_and_have_the_minimum_size(number) -> N
     assert all(sum(p.size if isinstance(p, CopiedPart) else len(p) for p in part.pieces) == part.size
                for part in parts if isinstance(part, SentPart))  # fmt: skip
 
-    def bytes_in(pieces: list[object]) -> list[tuple[object, ...]]:
+    def merge_pieces(pieces: list[object]) -> list[tuple[object, ...]]:
+        """Return the ranges of the source, adjacent ones merged, and the lengths of the literals."""
         ranges: list[tuple[object, ...]] = []
         for piece in pieces:
             span = (
@@ -243,4 +249,4 @@ def test_planned_parts_cover_the_encoding_and_have_the_minimum_size(number) -> N
                 ranges.append(("range", *span))
         return ranges
 
-    assert bytes_in(flat_parts) == bytes_in([piece for piece, _ in segments])
+    assert merge_pieces(flat_parts) == merge_pieces([piece for piece, _ in segments])

@@ -24,7 +24,7 @@ def payload(pieces: Pieces, info: ow.TensorInfo) -> bytes:
     return pieces.read(info.offset, info.offset + info.nbytes)
 
 
-def test_a_model_on_a_server_reads_as_one_on_the_disk(tmp_path) -> None:
+def test_a_model_on_a_server_has_the_values_of_a_model_on_disk(tmp_path) -> None:
     pieces = model([5 * MIB, 300_000, 70_000, 1000, 0], nodes=3000)
     path = tmp_path / "model.onnx"
     path.write_bytes(pieces.read(0, pieces.size))
@@ -148,8 +148,8 @@ def test_unedited_payloads_are_saved_from_the_server(tmp_path) -> None:
     assert (tmp_path / "object.onnx").read_bytes() == expected.SerializeToString()
 
 
-def test_an_empty_file_and_a_file_of_one_byte_are_read() -> None:
-    with ObjectServer({"empty": b"", "one": b"\x08"}) as server:
+def test_an_empty_file_and_a_file_of_one_byte_raise_decode_error() -> None:
+    with ObjectServer({"empty": b"", "one": b"\x08"}) as server:  # b"\x08": a tag without a value
         for name in ("empty", "one"):
             with pytest.raises(ow.DecodeError):
                 ow.load(f"{server.url}/{name}")
@@ -239,7 +239,7 @@ def test_two_processes_share_a_cache(tmp_path) -> None:
     code = (
         "import sys, onnxwire as ow\n"
         "with ow.load(sys.argv[1], cache=sys.argv[2]) as model:\n"
-        "    print(sum(int(t.numpy().sum()) for t in model.graph.initializer))"
+        "    print(sum(int(tensor.numpy().sum()) for tensor in model.graph.initializer))"
     )
     pieces = model([9 * MIB, 300_000, 100_000])
     with ObjectServer({"m.onnx": pieces}) as server:
@@ -271,7 +271,7 @@ def test_ctrl_c_ends_a_read_at_once(default_interrupt_handler) -> None:
         assert message.graph.initializer[0].numpy().size == 9 * MIB
 
 
-def net_sizes(total: int) -> list[int]:
+def make_net_sizes(total: int) -> list[int]:
     """Return sizes in bytes of initializers like those of a convolutional net.
 
     They are of many different sizes, in an order without repetition, and have at least `total` bytes together.
@@ -293,20 +293,22 @@ def net_sizes(total: int) -> list[int]:
 )
 def test_a_net_of_many_sizes_is_read_in_few_requests(total, max_trips, max_requests, trips, monkeypatch) -> None:
     monkeypatch.setattr(file, "_SMALL_FILE_BYTES", 1 << 25)
-    pieces = model(net_sizes(total), nodes=300)
+    pieces = model(make_net_sizes(total), nodes=300)
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
-        assert len(ow.tensors(message)) == len(net_sizes(total))
+        assert len(ow.tensors(message)) == len(make_net_sizes(total))
         assert trips.count <= max_trips
         assert len(server.state.requests) <= max_requests
         assert server.state.sent <= 1.1 * pieces.size
 
 
-def external_model(sizes: list[int]) -> dict[str, Pieces]:
+def make_external_model(sizes: list[int]) -> dict[str, Pieces]:
     """Return the files of a model with one external file per initializer."""
     message = ow.ModelProto(ir_version=9, graph=ow.GraphProto(name="g"))
     files = {}
     for i, size in enumerate(sizes):
-        tensor = message.graph.initializer.add(name=f"w{i}", data_type=2, dims=[size], data_location=1)
+        tensor = message.graph.initializer.add(
+            name=f"w{i}", data_type=ow.TensorProto.UINT8, dims=[size], data_location=ow.TensorProto.EXTERNAL
+        )
         tensor.external_data.add(key="location", value=f"w{i}.bin")
         files[f"w{i}.bin"] = Pieces(bytes([i % 256]) * size)
     return files | {"m.onnx": Pieces(message.SerializeToString())}
@@ -322,7 +324,7 @@ READ_FUNCTIONS = {
 
 @pytest.mark.parametrize("read", READ_FUNCTIONS.values(), ids=READ_FUNCTIONS)
 def test_external_files_are_opened_together(read, trips) -> None:
-    with ObjectServer(external_model([1000] * 40)) as server, ow.load(f"{server.url}/m.onnx") as message:
+    with ObjectServer(make_external_model([1000] * 40)) as server, ow.load(f"{server.url}/m.onnx") as message:
         trips.count = 0
         read(message)
         assert trips.count == 1
@@ -331,7 +333,7 @@ def test_external_files_are_opened_together(read, trips) -> None:
 
 
 def test_the_remaining_bytes_of_external_files_are_fetched_together(trips) -> None:
-    with ObjectServer(external_model([100_000] * 20)) as server, ow.load(f"{server.url}/m.onnx") as message:
+    with ObjectServer(make_external_model([100_000] * 20)) as server, ow.load(f"{server.url}/m.onnx") as message:
         trips.count = 0
         ow.prefetch(message.graph.initializer)
         assert trips.count == 2
@@ -342,7 +344,7 @@ def test_the_remaining_bytes_of_external_files_are_fetched_together(trips) -> No
 
 
 def test_a_missing_external_file_is_an_error_of_its_tensor_alone() -> None:
-    files = external_model([1000] * 20)
+    files = make_external_model([1000] * 20)
     del files["w7.bin"]
     with ObjectServer(files) as server, ow.load(f"{server.url}/m.onnx") as message:
         with pytest.raises(ow.SourceError, match=r"w7\.bin"):
@@ -353,7 +355,7 @@ def test_a_missing_external_file_is_an_error_of_its_tensor_alone() -> None:
 
 
 def test_locations_that_are_not_allowed_are_not_requested() -> None:
-    files = external_model([1000] * 3)
+    files = make_external_model([1000] * 3)
     message = ow.ModelProto.FromString(files["m.onnx"].read(0, files["m.onnx"].size))
     message.graph.initializer[1].external_data[0].value = "../w1.bin"
     message.graph.initializer[2].external_data[0].value = "w2.bin?x"

@@ -40,16 +40,16 @@ def error_texts(call) -> list[str]:
         try:
             message = call()
         except ow.Error as error:
-            texts, pending = [], [error]
-            while pending:
-                exception = pending.pop()
+            texts, pending_exceptions = [], [error]
+            while pending_exceptions:
+                exception = pending_exceptions.pop()
                 texts += [
                     str(exception),
                     repr(exception),
                     repr(exception.args),
                     repr(getattr(exception, "filename", None)),
                 ]
-                pending += [
+                pending_exceptions += [
                     cause
                     for cause in (
                         exception.__cause__,
@@ -194,7 +194,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_no_command_shows_a_password_or_query(words, tmp_path) -> None:
-    """This holds whether the server answers or fails."""
+    """No command shows them, whether the server answers or fails."""
     with ObjectServer({"m.onnx": model([100_000])}) as server:
         address = f"http://user:{SECRET}@{server.host}/m.onnx?signature={SECRET}"
         for fault in (None, "404"):

@@ -184,7 +184,7 @@ def damage_entry(entry: Path, kind: str, tmp_path: Path) -> None:
         entry.write_bytes(b"\xff" * len(data))
     elif kind == "huge":
         os.truncate(entry, 1 << 40)
-    elif kind == "turned":
+    elif kind == "reversed":
         entry.write_bytes(data[::-1])
     else:
         entry.unlink()
@@ -205,7 +205,7 @@ def damage_entry(entry: Path, kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", [".data", ".sums"])
 @pytest.mark.parametrize(
     "kind",
-    ["empty", "cut", "zeros", "ones", "huge", "turned", "absent", "pipe", "folder", "link", "hard link", "device"],
+    ["empty", "cut", "zeros", "ones", "huge", "reversed", "absent", "pipe", "folder", "link", "hard link", "device"],
 )
 def test_an_entry_that_is_damaged_is_not_used(pieces, tmp_path, kind, suffix) -> None:
     with ObjectServer({"m.onnx": pieces}) as server:

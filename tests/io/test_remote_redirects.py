@@ -22,11 +22,13 @@ NO_RETRIES = {"retry_config": {"max_retries": 0}}
 
 @pytest.fixture
 def servers():
+    """Start a server of a model and its external data, and a second server with the same files."""
     with two_servers() as pair_of_servers:
         yield pair_of_servers
 
 
 def read_weight(address: str, **options) -> np.ndarray:
+    """Load a model, and return a copy of its first weight."""
     with ow.load(address, **options) as message:
         return message.graph.initializer[0].numpy().copy()
 
@@ -78,9 +80,8 @@ def test_redirects_to_allowed_hosts_are_followed(servers, monkeypatch) -> None:
     monkeypatch.setenv("ONNXWIRE_ALLOW_HOSTS", f"cdn.example.com, {second_server.host}")
     np.testing.assert_array_equal(read_weight(f"{model_server.url}/d/m.onnx"), VALUES)
     with pytest.raises(ow.SourceError, match="not followed"):
-        read_weight(
-            f"{model_server.url}/d/m.onnx", allow_hosts=["127.0.0.1"]
-        )  # without a port, only that of http is allowed
+        # Without a port, only the default ports are allowed.
+        read_weight(f"{model_server.url}/d/m.onnx", allow_hosts=["127.0.0.1"])
     for invalid_hosts in (["a b"], ["http://host/"], ["host:port"], [""], ["user@host"]):
         with pytest.raises(ow.SourceError, match="allow_hosts="):
             ow.load(f"{model_server.url}/d/m.onnx", allow_hosts=invalid_hosts)
@@ -178,9 +179,8 @@ def test_a_host_name_that_was_public_may_not_become_private(fake_public_addresse
     monkeypatch.setattr(hosts, "addresses_of", lambda host, port: addresses)
     with ObjectServer(files, host="127.0.0.2") as model_server:
         port = int(model_server.host.rpartition(":")[2])
-        ow.load(
-            f"http://rebinding.example:{port}/d/m.onnx", storage_options=NO_RETRIES
-        )  # the next load uses this connection
+        # The second load uses the connection of the first one.
+        ow.load(f"http://rebinding.example:{port}/d/m.onnx", storage_options=NO_RETRIES)
         with ow.load(f"http://rebinding.example:{port}/d/m.onnx", storage_options=NO_RETRIES) as message:
             addresses[:] = ["127.0.0.1"]
             from onnxwire.io.remote.stores import _STORES
@@ -377,19 +377,20 @@ def test_a_catalog_requests_external_data_from_no_other_host(servers, tmp_path) 
     assert catalog.build([f"{model_server.url}/d/m.onnx"], tmp_path / "two", hash=True, workers=1).unchanged == 1
 
 
-def test_a_large_body_of_a_redirect_is_not_read(servers) -> None:
-    """The server sends 10 GB with each redirect."""
+def test_a_complete_file_that_is_too_long_is_not_read(servers) -> None:
+    """The server answers a range request with the complete file of 10 GB."""
     model_server, _ = servers
     sent_lengths = []
 
-    class Endless(Pieces):
+    class RecordedPieces(Pieces):
+        """Pieces that record the length of each read."""
+
         def read(self, start: int, end: int) -> bytes:
             sent_lengths.append(end - start)
             return super().read(start, end)
 
-    model_server.state.files["/d/big"] = Endless(10**10)
+    model_server.state.files["/d/big"] = RecordedPieces(10**10)
     model_server.state.has_ranges = False
     with pytest.raises(ow.SourceError, match="range requests"):
         ow.load(f"{model_server.url}/d/big", storage_options=NO_RETRIES)
     assert sum(sent_lengths) < 10**8
-    assert model([10]).size

@@ -16,7 +16,7 @@ from onnxwire.tensor.storage import Storage
 TENSOR_BYTES = 100_000
 
 
-def files_of(folder: str, count: int, change: int = 0) -> dict[str, Pieces]:
+def make_files(folder: str, count: int, change: int = 0) -> dict[str, Pieces]:
     """Return the files of a model of `count` initializers.
 
     Each has its own external file, whose bytes are the initializer's number plus `change`.
@@ -24,7 +24,9 @@ def files_of(folder: str, count: int, change: int = 0) -> dict[str, Pieces]:
     message = ow.ModelProto(ir_version=9, graph=ow.GraphProto(name="g"))
     files = {}
     for i in range(count):
-        tensor = message.graph.initializer.add(name=f"w{i}", data_type=2, dims=[TENSOR_BYTES], data_location=1)
+        tensor = message.graph.initializer.add(
+            name=f"w{i}", data_type=ow.TensorProto.UINT8, dims=[TENSOR_BYTES], data_location=ow.TensorProto.EXTERNAL
+        )
         tensor.external_data.add(key="location", value=f"w{i}.bin")
         files[f"{folder}/w{i}.bin"] = Pieces(bytes([i + change]) * TENSOR_BYTES)
     return files | {f"{folder}/m.onnx": Pieces(message.SerializeToString())}
@@ -51,6 +53,7 @@ def save_to_stream(address: str, path) -> list[int]:
 
 
 def diff_folders(address: str, path) -> list[int]:
+    """Return the numbers of the initializers that differ by 1 between the models in the folders a and b."""
     differences = ow.diff(address, address.replace("/a/", "/b/"))
     return [int(difference.distance.max_abs) - 1 + i for i, difference in enumerate(differences)]
 
@@ -66,7 +69,7 @@ READ_FUNCTIONS = [save_inline, save_external, save_to_stream, diff_folders]
 
 @pytest.mark.parametrize("read", READ_FUNCTIONS)
 def test_payloads_of_many_files_are_requested_together(read, tmp_path) -> None:
-    with ObjectServer(files_of("a", 8) | files_of("b", 8, change=1)) as server:
+    with ObjectServer(make_files("a", 8) | make_files("b", 8, change=1)) as server:
 
         def set_barrier(state, number) -> None:
             if state.requests[-1].path.endswith(".bin"):
@@ -81,7 +84,7 @@ def test_payloads_of_many_files_are_requested_together(read, tmp_path) -> None:
 @pytest.mark.parametrize("limit", [1, 3 * TENSOR_BYTES, 1 << 26])
 def test_payloads_may_be_read_in_any_order(order, limit, monkeypatch) -> None:
     monkeypatch.setattr(schedule, "_MAX_BYTES", limit)
-    with ObjectServer(files_of("a", 12)) as server, ow.load(f"{server.url}/a/m.onnx") as message:
+    with ObjectServer(make_files("a", 12)) as server, ow.load(f"{server.url}/a/m.onnx") as message:
         tensors = list(message.graph.initializer)
         open_external(tensors)
         with fetch_in_order((tensor,) for tensor in tensors):
@@ -94,7 +97,7 @@ def test_payloads_may_be_read_in_any_order(order, limit, monkeypatch) -> None:
 
 
 def test_a_missing_payload_is_an_error_of_the_read(tmp_path) -> None:
-    files = files_of("a", 12)
+    files = make_files("a", 12)
     with ObjectServer(files) as server, ow.load(f"{server.url}/a/m.onnx") as message:
         tensors = list(message.graph.initializer)
         open_external(tensors)
@@ -107,7 +110,7 @@ def test_a_missing_payload_is_an_error_of_the_read(tmp_path) -> None:
 
 
 def test_equal_payloads_of_one_file_are_not_fetched_to_be_compared() -> None:
-    with ObjectServer(files_of("a", 8)) as server, ow.load(f"{server.url}/a/m.onnx") as message:
+    with ObjectServer(make_files("a", 8)) as server, ow.load(f"{server.url}/a/m.onnx") as message:
         open_external(message)
         server.state.reset()
         assert list(ow.diff(message, message)) == []

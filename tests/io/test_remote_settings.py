@@ -30,11 +30,13 @@ SECRET = "hunter2"
 
 @pytest.fixture(autouse=True)
 def disable_netrc(monkeypatch, tmp_path):
+    """Hide the .netrc file of the user."""
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
 
 
 @pytest.fixture
 def servers():
+    """Start two servers of one model."""
     with (
         ObjectServer({"d/m.onnx": MODEL_BYTES}) as model_server,
         ObjectServer({"d/m.onnx": MODEL_BYTES}) as second_server,
@@ -42,7 +44,7 @@ def servers():
         yield model_server, second_server
 
 
-def headers_sent(server: ObjectServer) -> list[dict[str, str]]:
+def list_sent_headers(server: ObjectServer) -> list[dict[str, str]]:
     return [request.headers for request in server.state.requests]
 
 
@@ -60,9 +62,9 @@ def test_headers_of_the_environment_are_sent_to_the_server_of_the_address_only(s
     model_server.state.redirects["/d/m.onnx"] = 302, f"{second_server.url}/d/m.onnx"
     monkeypatch.setenv("ONNXWIRE_HTTP_HEADERS", f"Authorization: Bearer {SECRET}\n\nX-Other:  b: c \n")
     ow.load(f"{model_server.url}/d/m.onnx")
-    for headers in headers_sent(model_server):
+    for headers in list_sent_headers(model_server):
         assert headers["authorization"] == f"Bearer {SECRET}" and headers["x-other"] == "b: c"
-    for headers in headers_sent(second_server):
+    for headers in list_sent_headers(second_server):
         assert SECRET not in str(headers) and "x-other" not in headers
 
 
@@ -81,7 +83,7 @@ def test_headers_of_the_options_and_the_user_of_the_address_override(servers, mo
     monkeypatch.setenv("ONNXWIRE_HTTP_HEADERS", "authorization: Bearer a\nX-One: a\nRange: bytes=5-6\nHost: other")
     options = {"client_options": {"default_headers": {"x-one": "b"}}}
     ow.load(f"http://me:you@{model_server.host}/d/m.onnx", storage_options=options)
-    headers = headers_sent(model_server)[0]
+    headers = list_sent_headers(model_server)[0]
     assert headers["authorization"] == basic_authorization("me:you")
     assert headers["x-one"] == "b" and headers["host"] == model_server.host and headers["range"] != "bytes=5-6"
 
@@ -90,7 +92,7 @@ def test_the_command_line_sends_headers(servers) -> None:
     model_server, _ = servers
     command = [sys.executable, "-m", "onnxwire", "info", f"{model_server.url}/d/m.onnx"]
     subprocess.run([*command, "--header", "X-One: a", "--header", "X-Two: b"], check=True, capture_output=True)
-    assert headers_sent(model_server)[0]["x-one"] == "a" and headers_sent(model_server)[0]["x-two"] == "b"
+    assert list_sent_headers(model_server)[0]["x-one"] == "a" and list_sent_headers(model_server)[0]["x-two"] == "b"
     process = subprocess.run([*command, "--header", SECRET], capture_output=True, text=True, check=False)
     assert process.returncode == 2 and "Name: value" in process.stderr and SECRET not in process.stderr
 
@@ -100,17 +102,17 @@ def test_the_user_of_a_host_is_read_from_netrc(servers, monkeypatch, tmp_path) -
     model_server.state.redirects["/d/m.onnx"] = 302, f"{second_server.url.replace('127.0.0.1', 'localhost')}/d/m.onnx"
     write_netrc(tmp_path, monkeypatch, f"machine 127.0.0.1 login me password {SECRET}\ndefault login x password y\n")
     ow.load(f"{model_server.url}/d/m.onnx")
-    assert headers_sent(model_server)[0]["authorization"] == basic_authorization(f"me:{SECRET}")
-    assert all("authorization" not in headers for headers in headers_sent(second_server))
+    assert list_sent_headers(model_server)[0]["authorization"] == basic_authorization(f"me:{SECRET}")
+    assert all("authorization" not in headers for headers in list_sent_headers(second_server))
     write_netrc(tmp_path, monkeypatch, "machine 127.0.0.1 login me password other")
     model_server.state.reset()
     ow.load(f"{model_server.url}/d/m.onnx")
-    assert headers_sent(model_server)[0]["authorization"] == basic_authorization("me:other")
+    assert list_sent_headers(model_server)[0]["authorization"] == basic_authorization("me:other")
     model_server.state.reset()
     ow.load(
         f"{model_server.url}/d/m.onnx", storage_options={"client_options": {"default_headers": {"Authorization": "z"}}}
     )
-    assert headers_sent(model_server)[0]["authorization"] == "z"
+    assert list_sent_headers(model_server)[0]["authorization"] == "z"
 
 
 def test_the_default_entry_of_netrc_and_redirects_send_no_credentials(servers, monkeypatch, tmp_path) -> None:
@@ -118,7 +120,9 @@ def test_the_default_entry_of_netrc_and_redirects_send_no_credentials(servers, m
     model_server.state.redirects["/d/m.onnx"] = 302, f"{second_server.url}/d/m.onnx"
     write_netrc(tmp_path, monkeypatch, f"machine example.com login a password b\ndefault login x password {SECRET}\n")
     ow.load(f"{model_server.url}/d/m.onnx")
-    assert all("authorization" not in headers for headers in headers_sent(model_server) + headers_sent(second_server))
+    assert all(
+        "authorization" not in headers for headers in list_sent_headers(model_server) + list_sent_headers(second_server)
+    )
 
 
 def test_a_damaged_netrc_is_a_warning_without_its_text(servers, monkeypatch, tmp_path) -> None:
@@ -152,11 +156,11 @@ def test_the_client_waits_for_the_time_of_retry_after(servers, monkeypatch) -> N
     waits = []
     sleep = asyncio.sleep
 
-    async def record(seconds: float) -> None:
+    async def record_wait(seconds: float) -> None:
         waits.append((seconds, len(model_server.state.requests)))
         await sleep(0)
 
-    monkeypatch.setattr(asyncio, "sleep", record)
+    monkeypatch.setattr(asyncio, "sleep", record_wait)
     ow.load(f"{model_server.url}/d/m.onnx")
     assert (7, 1) in waits
     assert len(model_server.state.requests) > 1
@@ -199,7 +203,7 @@ def test_a_size_that_content_range_hides_is_requested(servers) -> None:
     with ow.load(f"{model_server.url}/d/m.onnx") as message:
         assert len(message.graph.initializer) == 3
     assert model_server.state.sent < 4_000_000
-    assert headers_sent(model_server)[1]["range"] == "bytes=-1"
+    assert list_sent_headers(model_server)[1]["range"] == "bytes=-1"
 
 
 def test_escapes_are_sent_unchanged(servers) -> None:

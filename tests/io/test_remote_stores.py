@@ -46,15 +46,18 @@ def bytes_of(pieces: Pieces) -> bytes:
 
 
 def save_external_model(folder: Path) -> tuple[bytes, bytes]:
-    """Return a model and its external data."""
+    """Save a model with external data in a folder. Return the bytes of both files."""
     message = ow.ModelProto.FromString(bytes_of(model([5 * MIB, 2 * MIB, 100_000, MIB])))
     ow.save(message, folder / "m.onnx", external="weights.data")
     return (folder / "m.onnx").read_bytes(), (folder / "weights.data").read_bytes()
 
 
 def check_values(message: ow.ModelProto, pieces: Pieces) -> None:
+    """Assert that a model has the names and values of the model in `pieces`."""
     expected_model = ow.ModelProto.FromString(bytes_of(pieces))
-    assert [tensor.name for tensor in message.graph.initializer] == [t.name for t in expected_model.graph.initializer]
+    assert [tensor.name for tensor in message.graph.initializer] == [
+        tensor.name for tensor in expected_model.graph.initializer
+    ]
     for loaded, expected in zip(message.graph.initializer, expected_model.graph.initializer, strict=True):
         assert np.array_equal(loaded.numpy(), expected.numpy())
 
@@ -95,7 +98,9 @@ def test_external_data_is_found_in_the_models_folder(tmp_path, trips) -> None:
 )  # fmt: skip
 def test_no_location_leaves_the_folder(location) -> None:
     message = ow.ModelProto()
-    tensor = message.graph.initializer.add(name="w", data_type=1, dims=[4], data_location=1)
+    tensor = message.graph.initializer.add(
+        name="w", data_type=ow.TensorProto.FLOAT, dims=[4], data_location=ow.TensorProto.EXTERNAL
+    )
     tensor.external_data.add(key="location", value=location)
     with ObjectServer({"d/m.onnx": message.SerializeToString(), "weights.data": bytes(16)}) as server:
         with ow.load(f"{server.url}/d/m.onnx") as loaded_model, pytest.raises((ow.ExternalDataError, ow.SourceError)):
@@ -122,14 +127,16 @@ def test_a_store_object_is_accepted(kind, tmp_path) -> None:
     if kind == "ranges":
         memory_store = store
 
-        class Ranges:
+        class RangeStore:
+            """An object with only two of obstore's methods."""
+
             def head(self, path: str) -> object:
                 return memory_store.head(path)
 
             def get_range(self, path: str, *, start: int, end: int) -> object:
                 return memory_store.get_range(path, start=start, end=end)
 
-        store = Ranges()
+        store = RangeStore()
     with ow.load(name, store=store) as message:
         check_values(message, model([5 * MIB, 2 * MIB, 100_000, MIB]))
     with pytest.raises(ow.SourceError, match="no such file"):
@@ -162,7 +169,7 @@ def test_a_model_is_saved_to_an_address(s3_options) -> None:
             message,
             "s3://bucket/to.onnx",
             storage_options=s3_options,
-            progress=lambda done, size: calls.append((done, size)),
+            progress=lambda n_written, size: calls.append((n_written, size)),
         )
         assert message._document.memory.resident < MIB
     local = ow.ModelProto.FromString(bytes_of(pieces))
@@ -182,8 +189,8 @@ def test_a_failed_upload_leaves_the_old_object_and_no_parts(s3_options) -> None:
             ow.save(message, "s3://bucket/old.onnx", storage_options=s3_options)
         server.state.default_fault = None
 
-        def interrupt(done: int, total: int) -> None:
-            if done > 9 * MIB:
+        def interrupt(n_written: int, total: int) -> None:
+            if n_written > 9 * MIB:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
@@ -278,9 +285,8 @@ def test_one_store_is_made_for_each_server_options_and_environment(monkeypatch) 
         roots.append(address.root)
         return make_store(address, options)
 
-    monkeypatch.setattr(
-        stores, "_make_store", record_root
-    )  # besides these calls, only the time shows whether a store is shared
+    # Besides these calls, only the time of a load shows whether a store is shared.
+    monkeypatch.setattr(stores, "_make_store", record_root)
     data = bytes_of(model([100]))
     with ObjectServer({"a/m.onnx": data, "b/c/m.onnx": data}) as server:
         for _ in range(2):
@@ -303,23 +309,23 @@ EXITING_PROGRAM = """\
 import _thread, sys, time
 import onnxwire
 
-inside = _thread.allocate_lock()
-inside.acquire()
+is_running = _thread.allocate_lock()
+is_running.acquire()
 
-def hand_over():
-    inside.release()
+def run_thread():
+    is_running.release()
     time.sleep(0.05)
-    print("left")
+    print("the thread ends")
 
 onnxwire.load(sys.argv[1])
-_thread.start_new_thread(hand_over, ())
-inside.acquire()
+_thread.start_new_thread(run_thread, ())
+is_running.acquire()
 """
 
 
 def test_a_process_ends_only_after_its_threads_that_return_results() -> None:
-    """A thread of a store that is still inside Python would abort the process."""
+    """A thread of a store that still runs Python code would abort the process."""
     with ObjectServer({"m.onnx": model([100])}) as server:
         command = [sys.executable, "-c", EXITING_PROGRAM, f"{server.url}/m.onnx"]
         process = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (process.returncode, process.stdout) == (0, "left\n"), process.stderr
+    assert (process.returncode, process.stdout) == (0, "the thread ends\n"), process.stderr

@@ -17,8 +17,9 @@ SIZES = [400 * KIB, 5000 * KIB, 300 * KIB]
 MODIFICATION_TIME = datetime.datetime(2025, 6, 2, 10, 0, 0, tzinfo=datetime.UTC)
 
 
-def versioned_model(number: int) -> Pieces:
-    """Return a model of 6 MiB; all versions have the same structure and different weights."""
+def make_version(number: int) -> Pieces:
+    """Return a version of a model of 6 MiB. All versions have the same structure and different weights."""
+    # The fields are initializer (5) of the graph, and ir_version 9 and graph (7) of the model.
     graph = []
     for i, size in enumerate(SIZES):
         tensor_start = tensor_head(f"weight{i}", size)
@@ -29,6 +30,9 @@ def versioned_model(number: int) -> Pieces:
 
 def http_date(seconds: float) -> str:
     return format_datetime(MODIFICATION_TIME + datetime.timedelta(seconds=seconds), usegmt=True)
+
+
+# The following functions change how the server describes the version with a number.
 
 
 def strong_etag(state: State, number: int) -> None:
@@ -84,7 +88,7 @@ VERSION_KINDS = [
 
 
 def read_versions(server: ObjectServer) -> set[int]:
-    """Return the versions to which the weights of a model belong."""
+    """Return the numbers of the versions to which the weights of a model belong."""
     with ow.load(f"{server.url}/m.onnx", storage_options={"retry_config": {"max_retries": 0}}) as message:
         versions = set()
         for i, tensor in enumerate(message.graph.initializer):
@@ -98,7 +102,7 @@ def read_versions(server: ObjectServer) -> set[int]:
 def test_no_two_versions_are_mixed(set_version, heeds_conditions) -> None:
     """The file is replaced by one of the same size before the n-th request, for every n, by a server that heeds the
     conditions of requests, or ignores them."""
-    pieces = [versioned_model(1), versioned_model(2)]
+    pieces = [make_version(1), make_version(2)]
 
     def start_server(change_at: int | None) -> ObjectServer:
         server = ObjectServer({"m.onnx": pieces[0]})
@@ -129,7 +133,7 @@ def test_no_two_versions_are_mixed(set_version, heeds_conditions) -> None:
     [(strong_etag, "if-match"), (weak_etag_and_time, "if-unmodified-since"), (modification_time, None)],
 )
 def test_each_request_contains_the_version(set_version, name) -> None:
-    with ObjectServer({"m.onnx": versioned_model(1)}) as server:
+    with ObjectServer({"m.onnx": make_version(1)}) as server:
         set_version(server.state, 1)
         assert read_versions(server) == {1}
         first_request, *later_requests = server.state.requests
@@ -141,7 +145,7 @@ def test_each_request_contains_the_version(set_version, name) -> None:
 
 def test_a_version_with_a_too_recent_time_is_requested_again() -> None:
     """The file was written in the current second; one second later its time distinguishes it from any later version."""
-    with ObjectServer({"m.onnx": versioned_model(1)}) as server:
+    with ObjectServer({"m.onnx": make_version(1)}) as server:
         server.state.etag, server.state.modified, server.state.date = None, http_date(0), http_date(0)
 
         def advance_date(state: State, number: int) -> None:
@@ -155,7 +159,7 @@ def test_a_version_with_a_too_recent_time_is_requested_again() -> None:
 
 @pytest.mark.parametrize("set_version", [no_version, written_in_current_second, written_in_future])
 def test_without_a_version_a_file_is_read_completely_or_refused(set_version) -> None:
-    with ObjectServer({"m.onnx": versioned_model(1), "large.onnx": Pieces(b"\x08\x09", 300 << 20)}) as server:
+    with ObjectServer({"m.onnx": make_version(1), "large.onnx": Pieces(b"\x08\x09", 300 << 20)}) as server:
         set_version(server.state, 1)
         with (
             pytest.warns(UserWarning, match="identify versions of a file"),
@@ -163,14 +167,14 @@ def test_without_a_version_a_file_is_read_completely_or_refused(set_version) -> 
         ):
             server.state.reset()
             assert message.graph.initializer[1].nbytes == SIZES[1]
-            assert set(message.graph.initializer[1].numpy().tobytes()) == {17}
+            assert set(message.graph.initializer[1].numpy().tobytes()) == {1 * 16 + 1}  # version 1, weight 1
             assert not server.state.requests
         with pytest.raises(ow.SourceError, match="identify versions of a file"):
             ow.load(f"{server.url}/large.onnx")
 
 
 def test_a_file_without_a_strong_version_is_not_cached_on_disk(tmp_path) -> None:
-    with ObjectServer({"m.onnx": versioned_model(1)}) as server:
+    with ObjectServer({"m.onnx": make_version(1)}) as server:
         for set_version, is_cached in (
             (weak_etag, False),
             (weak_etag_and_time, False),
@@ -191,18 +195,18 @@ def test_a_file_without_a_strong_version_is_not_cached_on_disk(tmp_path) -> None
     ["bytes 0-65535/*", "bytes */6241000", "bytes 0-65535", "octets 0-65535/6241000", "", "bytes 0-65535/-1"],
 )
 def test_a_response_without_content_range_is_refused(text) -> None:
-    with ObjectServer({"m.onnx": versioned_model(1)}) as server:
+    with ObjectServer({"m.onnx": make_version(1)}) as server:
         server.state.extra_headers = {"Content-Range": text, "Content-Type": "multipart/byteranges"}
         with pytest.warns(UserWarning, match="complete file was downloaded"):
             assert read_versions(server) == {1}
-        # The last byte is requested because the answer contains the size of the file.
+        # If Content-Range hides the size, the last byte is requested, because its offset reveals the size.
         size_request = ["bytes=-1"] if text.endswith("/*") and not text.endswith("*/*") else []
         ranges = [request.headers.get("range") for request in server.state.requests]
         assert ranges == ["bytes=0-65535", *size_request, None]
 
 
 def test_a_compressed_response_is_refused() -> None:
-    with ObjectServer({"m.onnx": versioned_model(1)}) as server:
+    with ObjectServer({"m.onnx": make_version(1)}) as server:
         server.state.extra_headers = {"Content-Encoding": "gzip"}
         with pytest.raises(ow.SourceError, match="compressed"):
             ow.load(f"{server.url}/m.onnx")

@@ -39,13 +39,13 @@ def path(tmp_path: Path) -> Path:
 
 
 def load_edited(path: Path) -> tuple[onnxwire.ModelProto, bytes]:
-    """Return a loaded model with edits before, between and after its weights, and the official encoding of it."""
+    """Return a loaded model with edits before, between and after its weights, and its official encoding."""
     our_model = onnxwire.load(path)
     official = onnx.load(path)
     for model in (our_model, official):
         model.graph.node[0].name = "a longer name than before"
         model.graph.initializer[1].name = "renamed"
-        model.graph.initializer.add(name="small", dims=[1], data_type=2, raw_data=b"x")
+        model.graph.initializer.add(name="small", dims=[1], data_type=onnx.TensorProto.UINT8, raw_data=b"x")
         model.producer_name = "somebody"
     return our_model, official.SerializeToString()
 
@@ -110,7 +110,7 @@ def test_a_file_object_is_written_to(path):
     assert file.getvalue() == official_model
 
     class SlowFile(io.RawIOBase):
-        """Accepts a thousand bytes at a time, as an unbuffered pipe may."""
+        """A file object that accepts a thousand bytes at a time, as an unbuffered pipe may."""
 
         received = bytearray()
 
@@ -141,7 +141,7 @@ def test_an_error_of_a_file_object_passes_through(path):
     model = onnxwire.load(path)
     with pytest.raises(OSError, match="Input/output error"):
         onnxwire.save(model, FailingFile())
-    model.close()  # no array refers to it any more
+    model.close()  # raises no InUseError, because no array refers to the model
 
 
 def test_a_pipe_is_written_to(path):
@@ -161,7 +161,7 @@ def test_progress_counts_up_to_the_size(path):
 
 
 def test_an_exception_of_progress_leaves_the_old_file(path):
-    def stop(done, total):
+    def stop(n_written, total):
         raise KeyboardInterrupt
 
     bytes_before = path.read_bytes()
@@ -227,7 +227,8 @@ def test_a_source_that_was_truncated_is_an_error_and_leaves_the_target(path):
 
 
 def write_sparse_model(path: Path, n_bytes: int) -> int:
-    """Write a model with one weight of zeros that takes no disk space; return its size."""
+    """Write a model with one weight of zeros that takes no disk space. Return the size of the file in bytes."""
+    # The tags are those of raw_data (0x4a), initializer (0x2a) and, after ir_version 10, graph (0x3a).
     weight = onnxwire.TensorProto(name="big", data_type=onnxwire.TensorProto.UINT8, dims=[n_bytes])
     tensor_start = weight.SerializeToString() + b"\x4a" + varint(n_bytes)
     graph = b"\x2a" + varint(len(tensor_start) + n_bytes) + tensor_start
@@ -254,7 +255,7 @@ def test_a_model_above_2_and_4_gib_is_edited_saved_and_read_back(tmp_path, n_byt
     peak_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.warns(onnxwire.LargeFileWarning, match="external data"):
         n_written = onnxwire.save(model, path)
-    # The peak is in kilobytes: the weight was never in memory.
+    # The peak is in kilobytes. It shows that the weight was never in memory.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < peak_before + 20_000
     assert path.stat().st_size == n_written == model.ByteSize() > n_bytes
     assert path.stat().st_blocks * 512 < 64 * MIB

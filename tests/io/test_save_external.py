@@ -26,7 +26,7 @@ import onnxwire
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EVERY_TYPE = pytest.mark.parametrize("data_type", stored_tensors.DATA_TYPES.values(), ids=stored_tensors.DATA_TYPES)
-BOTH_MMAP_MODES = pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "read"])
+BOTH_MMAP_MODES = pytest.mark.parametrize("is_mapped", [True, False], ids=["mapped", "read"])
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 
 
@@ -44,8 +44,9 @@ CHOICES = {
 EVERY_CHOICE = pytest.mark.parametrize("options", CHOICES.values(), ids=CHOICES)
 
 
-def floats(seed, n=300):
-    return np.arange(n, dtype=np.float32) + seed
+def floats(first, n=300):
+    """Return n floats from `first` on, in steps of 1."""
+    return np.arange(n, dtype=np.float32) + first
 
 
 def make_model(arrays):
@@ -104,8 +105,8 @@ def check_values(path, expected):
     assert actual.keys() == expected.keys()
     for tensor_path, array in expected.items():
         stored_tensors.assert_same_array(actual[tensor_path], array)
-    for mapped in (True, False):
-        with onnxwire.load(path, mmap=mapped) as model:
+    for is_mapped in (True, False):
+        with onnxwire.load(path, mmap=is_mapped) as model:
             for tensor_path, tensor in stored_tensors.tensors_in(model):
                 stored_tensors.assert_same_array(tensor.numpy(), expected[tensor_path])
     onnxwire.verify(path, checksums=True)
@@ -117,6 +118,7 @@ def external_tensors(path):
 
 
 def files(folder):
+    """Return the sorted paths of all files below a folder, relative to the folder."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
 
 
@@ -186,7 +188,7 @@ def test_payloads_move_from_any_storage_and_the_message_does_not_change(path, so
     for tensor_path, array in arrays.items():
         stored_tensors.assert_same_array(array, copies[tensor_path])
     del array, arrays
-    model.close()  # no array refers to it any more
+    model.close()  # raises no InUseError, because no array refers to the model
 
 
 def test_one_file_contains_all_payloads_in_order_and_ends_after_the_last(path):
@@ -252,24 +254,27 @@ def test_the_threshold_is_the_smallest_size_of_a_moved_payload(tmp_path):
 @examples(10)
 @given(data=st.data())
 def test_payloads_of_every_type_except_strings_move_as_raw_bytes(data_type, tmp_path, data):
-    stored = data.draw(stored_tensors.tensor_parts(data_type))
-    for message in stored.inline():
+    stored_tensor = data.draw(stored_tensors.tensor_parts(data_type))
+    for message in stored_tensor.inline():
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        # The fields are ir_version (1), graph (7) and initializer (5).
         source = onnxwire.load(wire.number(1, 10) + wire.span(7, wire.span(5, message)))
         onnxwire.save(source, folder / "m.onnx", external="w.data", threshold=1, align=1)
-        if data_type == stored_tensors.DATA_TYPES["STRING"] or not stored.raw:
+        if data_type == stored_tensors.DATA_TYPES["STRING"] or not stored_tensor.raw:
             assert files(folder) == ["m.onnx"]
             assert onnx.load(folder / "m.onnx").SerializeToString() == source.SerializeToString(deterministic=True)
             continue
-        assert (folder / "w.data").read_bytes() == stored.raw
-        check_values(folder / "m.onnx", {"graph.initializer[0]": stored.array()})
+        assert (folder / "w.data").read_bytes() == stored_tensor.raw
+        check_values(folder / "m.onnx", {"graph.initializer[0]": stored_tensor.array()})
         onnxwire.save(onnxwire.load(folder / "m.onnx"), folder / "m.onnx", external=None)
         tensor = onnx.load(folder / "m.onnx").graph.initializer[0]
-        assert tensor == onnx.TensorProto.FromString(stored.inline()[-1])
+        assert tensor == onnx.TensorProto.FromString(stored_tensor.inline()[-1])
 
 
 def test_a_segment_of_a_tensor_moves_as_a_segment(tmp_path):
-    tensor = onnxwire.TensorProto(name="c", dims=[100, 2], data_type=1, raw_data=floats(3, 50).tobytes())
+    tensor = onnxwire.TensorProto(
+        name="c", dims=[100, 2], data_type=onnx.TensorProto.FLOAT, raw_data=floats(3, 50).tobytes()
+    )
     tensor.segment.begin, tensor.segment.end = 20, 70
     model = onnxwire.ModelProto(graph={"initializer": [tensor]})
     onnxwire.save(model, tmp_path / "m.onnx", external="w.data", threshold=200, align=1)
@@ -283,7 +288,9 @@ def test_data_that_tensors_share_is_written_once(tmp_path):
     (tmp_path / "w.data").write_bytes(floats(1).tobytes())
     model = onnx.ModelProto(ir_version=10)
     for name in "abc":
-        tensor = model.graph.initializer.add(name=name, dims=[300], data_type=1, data_location=1)
+        tensor = model.graph.initializer.add(
+            name=name, dims=[300], data_type=onnx.TensorProto.FLOAT, data_location=onnx.TensorProto.EXTERNAL
+        )
         tensor.external_data.add(key="location", value="w.data")
     path.write_bytes(model.SerializeToString())
     onnxwire.save(onnxwire.load(path), path, external="v.data", checksum=True)
@@ -338,10 +345,10 @@ def test_models_without_checksums_are_valid(path):
 
 @EVERY_CHOICE
 @BOTH_MMAP_MODES
-def test_external_none_restores_the_original_model(path, options, mapped):
+def test_external_none_restores_the_original_model(path, options, is_mapped):
     original = onnx.load(path)
     onnxwire.save(onnxwire.load(path), path, **options)
-    with onnxwire.load(path, mmap=mapped) as model:
+    with onnxwire.load(path, mmap=is_mapped) as model:
         onnxwire.save(model, path, external=None)
         file = io.BytesIO()
         onnxwire.save(model, file, external=None)
@@ -423,8 +430,8 @@ def test_any_sequence_of_saves_over_the_same_files_keeps_every_value(tmp_path, s
     path = Path(tempfile.mkdtemp(dir=tmp_path)) / "m.onnx"
     path.write_bytes(model_with_all_tensor_fields().SerializeToString())
     expected, arrays_of_saves = read_values(path), []
-    for step, (options, mapped, is_edited) in enumerate(saves):
-        model = onnxwire.load(path, mmap=mapped)
+    for step, (options, is_mapped, is_edited) in enumerate(saves):
+        model = onnxwire.load(path, mmap=is_mapped)
         arrays_of_saves.append(
             [(tensor.numpy(), expected[tensor_path]) for tensor_path, tensor in stored_tensors.tensors_in(model)]
         )
@@ -440,6 +447,7 @@ def test_any_sequence_of_saves_over_the_same_files_keeps_every_value(tmp_path, s
 
 
 def check_offsets(path, options):
+    """Assert that each payload is where the options of `save` place it."""
     for info in onnxwire.tensors(path):
         if info.nbytes >= max(options["threshold"], 1):
             if info.location is None:
@@ -454,7 +462,7 @@ def check_offsets(path, options):
 
 
 @pytest.mark.parametrize("align", [8, 64, 4096])
-def test_inline_payloads_are_aligned_for_every_reader_and_the_result_stays_the_same_when_aligned_again(path, align):
+def test_inline_payloads_are_aligned_for_every_reader_and_aligning_again_changes_nothing(path, align):
     expected, model = read_values(path), onnxwire.load(path)
     encoded_before = model.SerializeToString()
     size = onnxwire.save(model, path, inline_align=align)
@@ -474,9 +482,9 @@ def test_inline_payloads_are_aligned_for_every_reader_and_the_result_stays_the_s
 def test_inline_payloads_can_be_aligned_while_others_move(path):
     expected = read_values(path)
     onnxwire.save(onnxwire.load(path), path, external=file_by_size, inline_align=64, threshold=1250)
-    inline = [info for info in onnxwire.tensors(path) if info.location is None]
+    inline_infos = [info for info in onnxwire.tensors(path) if info.location is None]
     assert external_tensors(path)
-    assert {info.offset % 64 for info in inline if info.nbytes >= 1250} == {0}
+    assert {info.offset % 64 for info in inline_infos if info.nbytes >= 1250} == {0}
     check_values(path, expected)
 
 
@@ -659,18 +667,18 @@ def first_elements(path):
     return {tensor.name: numpy_helper.to_array(tensor)[0] for tensor in onnx.load(path).graph.initializer}
 
 
-def numbered(path, **options):
-    """Save a model of tensors w0, w1, w2 whose elements are these numbers; return the numbers by name."""
+def save_numbered_tensors(path, **options):
+    """Save a model of tensors w0, w1, w2 whose elements are these numbers. Return the numbers by name."""
     model = make_model([(f"w{i}", np.full(300, i, np.float32)) for i in range(3)])
     onnxwire.save(onnxwire.ModelProto.FromString(model.SerializeToString()), path, **options)
     return {f"w{i}": i for i in range(3)}
 
 
 @BOTH_MMAP_MODES
-def test_references_to_a_file_that_was_replaced_are_refused(mapped, tmp_path):
+def test_references_to_a_file_that_was_replaced_are_refused(is_mapped, tmp_path):
     path = tmp_path / "m.onnx"
-    expected = numbered(path, external="w.data")
-    with onnxwire.load(path, mmap=mapped) as model:
+    expected = save_numbered_tensors(path, external="w.data")
+    with onnxwire.load(path, mmap=is_mapped) as model:
         model.graph.initializer.reverse()
         onnxwire.save(model, path, external="w.data")
         for target in (path, tmp_path / "other.onnx"):
@@ -685,10 +693,10 @@ def test_references_to_a_file_that_was_replaced_are_refused(mapped, tmp_path):
 
 
 @BOTH_MMAP_MODES
-def test_data_of_deleted_tensors_is_kept_when_its_file_is_replaced(mapped, tmp_path):
+def test_data_of_deleted_tensors_stays_readable_when_its_file_is_replaced(is_mapped, tmp_path):
     path = tmp_path / "m.onnx"
-    expected = numbered(path, external="{name}.data")
-    with onnxwire.load(path, mmap=mapped) as model:
+    expected = save_numbered_tensors(path, external="{name}.data")
+    with onnxwire.load(path, mmap=is_mapped) as model:
         deleted_tensor, copied_model = model.graph.initializer[1], onnxwire.ModelProto()
         copied_model.CopyFrom(model)
         del model.graph.initializer[1]
@@ -702,7 +710,10 @@ def test_data_of_deleted_tensors_is_kept_when_its_file_is_replaced(mapped, tmp_p
 
 @pytest.mark.parametrize("edit", ["reverse", "clear"])
 def test_the_message_is_saved_in_its_state_at_the_call(edit, tmp_path):
-    tensors = [onnxwire.TensorProto(name=f"w{i}", data_type=1, dims=[300], float_data=[i] * 300) for i in range(10)]
+    tensors = [
+        onnxwire.TensorProto(name=f"w{i}", data_type=onnx.TensorProto.FLOAT, dims=[300], float_data=[i] * 300)
+        for i in range(10)
+    ]
     tensors += [onnxwire.from_array(np.full(300, i, np.float32), f"w{i}") for i in range(10, 20)]
     model = onnxwire.ModelProto(ir_version=10, graph=onnxwire.GraphProto(name="g", initializer=tensors))
 
@@ -718,7 +729,10 @@ def test_the_message_is_saved_in_its_state_at_the_call(edit, tmp_path):
 
 
 def save_external_model(folder, name, data="w.data", model="m.onnx"):
-    """Save a model of one tensor with external data; return its path."""
+    """Save a model of one tensor with external data, whose elements depend on its name. Return the model's path.
+
+    data, model: the names of the files.
+    """
     folder.mkdir(exist_ok=True)
     model_to_save = onnxwire.ModelProto(ir_version=10, graph={"name": "g"})
     model_to_save.graph.initializer.append(onnxwire.from_array(floats(sum(map(ord, name))), name))
@@ -726,7 +740,8 @@ def save_external_model(folder, name, data="w.data", model="m.onnx"):
     return folder / model
 
 
-def arrays(model):
+def encode_arrays(model):
+    """Return the bytes of each initializer's elements, by name."""
     return {tensor.name: tensor.numpy().tobytes() for tensor in model.graph.initializer}
 
 
@@ -742,7 +757,7 @@ def test_a_tensor_of_another_folder_does_not_refer_to_a_file_of_the_same_name(tm
     path, other_path = save_external_model(tmp_path / "a", "x"), save_external_model(tmp_path / "b", "y")
     with onnxwire.load(path) as model, onnxwire.load(other_path) as other_model:
         COPY_CALLS[copy_call](model.graph.initializer, other_model.graph.initializer)
-        bytes_before, expected = path.read_bytes(), arrays(model)
+        bytes_before, expected = path.read_bytes(), encode_arrays(model)
         with pytest.raises(
             onnxwire.SaveError, match=r"in two different files named 'w\.data'; give external= to write"
         ):
@@ -750,7 +765,7 @@ def test_a_tensor_of_another_folder_does_not_refer_to_a_file_of_the_same_name(tm
         assert path.read_bytes() == bytes_before
         onnxwire.save(model, path, external="w.data")
     with onnxwire.load(path) as model:
-        assert arrays(model) == expected
+        assert encode_arrays(model) == expected
 
 
 def test_a_different_file_of_the_same_name_in_the_new_folder_causes_a_warning(tmp_path):
@@ -779,20 +794,20 @@ def test_a_tensor_of_another_model_keeps_the_file_that_it_was_opened_with(tmp_pa
     path, other_path = save_external_model(tmp_path, "x"), save_external_model(tmp_path, "y", "k.data", "k.onnx")
     with onnxwire.load(path) as model, onnxwire.load(other_path) as other_model:
         model.graph.initializer.append(other_model.graph.initializer[0])
-        expected = arrays(model)
+        expected = encode_arrays(model)
         save_external_model(tmp_path, "z", "k.data", "k.onnx")
         with pytest.raises(onnxwire.SaveError, match=r"initializer\[1\] has its data in 'k\.data', which was replaced"):
             onnxwire.save(model, path)
-        assert arrays(model) == expected
+        assert encode_arrays(model) == expected
 
 
 def test_data_that_was_removed_while_it_was_open_causes_a_warning(tmp_path):
     path = save_external_model(tmp_path, "x")
     with onnxwire.load(path) as model:
-        expected = arrays(model)
+        expected = encode_arrays(model)
         (tmp_path / "w.data").unlink()
         with pytest.warns(onnxwire.ExternalDataWarning, match=r"'w\.data', which is not in "):
             onnxwire.save(model, path)
         onnxwire.save(model, path, external="w.data")
     with onnxwire.load(path) as model:
-        assert arrays(model) == expected
+        assert encode_arrays(model) == expected

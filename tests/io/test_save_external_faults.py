@@ -58,7 +58,7 @@ def value_of(path):
 
 
 def tree(folder):
-    """Return every file, folder and link below a folder, with its content."""
+    """Return the bytes of each file, the target of each link, and None for each folder, by path below a folder."""
     contents = {}
     for path in sorted(folder.rglob("*")):
         content = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
@@ -67,7 +67,7 @@ def tree(folder):
 
 
 def save_model(folder, value, options):
-    """Save a model of a value in a folder, replacing existing files; return its path."""
+    """Save a model of a value in a folder. Return its path. options: as for `save`."""
     path = folder / "m.onnx"
     onnxwire.save(make_model(value), path, **options)
     return path
@@ -94,10 +94,10 @@ def test_the_models_own_files_are_replaced(tmp_path, old_options, new_options):
     path = save_model(tmp_path, 1, old_options)
     model = onnxwire.load(path)
     arrays = [weight.numpy() for weight in model.graph.initializer]
-    onnxwire.save(make_model(2), path, **new_options)  # they belong to the old model at this path
+    onnxwire.save(make_model(2), path, **new_options)  # the files belong to the old model at this path
     assert value_of(path) == 2
     if old_options:
-        onnxwire.save(model, path, **old_options, overwrite=True)  # the old files no longer belong to any model
+        onnxwire.save(model, path, **old_options, overwrite=True)  # the old files do not belong to the new model
         assert value_of(path) == 1
     assert all((array == 1).all() for array in arrays)
     assert not [name for name in tree(tmp_path) if "tmp" in name]
@@ -238,7 +238,13 @@ def test_the_names_and_locations_in_a_model_never_leave_the_folder(folder_with_l
 @pytest.mark.parametrize("location", ["../victim/file", "file", "folder/file", "/etc/passwd"])
 def test_data_that_may_not_be_read_is_not_copied_into_a_new_file(folder_with_links, location):
     model, entry = make_model(1), {"key": "location", "value": location}
-    model.graph.initializer.add(name="stolen", dims=[8], data_type=2, data_location=1, external_data=[entry])
+    model.graph.initializer.add(
+        name="stolen",
+        dims=[8],
+        data_type=onnx.TensorProto.UINT8,
+        data_location=onnx.TensorProto.EXTERNAL,
+        external_data=[entry],
+    )
     (folder_with_links / "m.onnx").write_bytes(model.SerializeToString())
     tree_before = tree(folder_with_links.parent)
     for external, threshold in itertools.product([None, "w.data"], [1, 1024]):
@@ -263,22 +269,22 @@ for moment in range(1000):
     folder = f"{template}-{moment}"
     shutil.copytree(template, folder)
     if os.fork() == 0:
-        left = moment
-        def killing(real):
+        n_calls_left = moment
+        def count_calls(function):
             def call(*arguments, **keywords):
-                global left
-                if left == 0:
+                global n_calls_left
+                if n_calls_left == 0:
                     os.kill(os.getpid(), signal.SIGKILL)
-                left -= 1
-                return real(*arguments, **keywords)
+                n_calls_left -= 1
+                return function(*arguments, **keywords)
             return call
         for name in ("mkdir", "link", "fsync", "fchmod", "replace", "unlink"):
-            setattr(os, name, killing(getattr(os, name)))
+            setattr(os, name, count_calls(getattr(os, name)))
         model = onnxwire.load(folder + "/m.onnx")
         model.graph.name = "2"
         for weight in model.graph.initializer:
             weight.CopyFrom(onnxwire.from_array(np.full(weight.shape, 2, np.float32), weight.name))
-        onnxwire.save(model, folder + "/m.onnx", progress=killing(lambda *call: None), **options)
+        onnxwire.save(model, folder + "/m.onnx", progress=count_calls(lambda *call: None), **options)
         os._exit(0)
     if os.wait()[1] == 0:
         break
@@ -385,14 +391,19 @@ def test_a_kill_at_some_other_time_leaves_the_old_model_or_the_new_one(tmp_path)
 
 
 class FailingCalls:
-    """Makes the system call with this number fail; calls that only clean up are not counted."""
+    """System calls of which the call with a number fails. Calls that only clean up are not counted.
+
+    failed_call: the name of the call that failed, or None.
+    """
 
     def __init__(self, monkeypatch, number, error):
         self.remaining_calls, self.error, self.failed_call = number, error, None
         for name in ("mkdir", "link", "fsync", "fchmod", "replace"):
-            monkeypatch.setattr(os, name, self.call(name, getattr(os, name)))
+            monkeypatch.setattr(os, name, self.wrap(name, getattr(os, name)))
 
-    def call(self, name, system_call):
+    def wrap(self, name, system_call):
+        """Return a function that counts a call, and then fails or calls the system."""
+
         def call(*arguments, **keywords):
             self.remaining_calls -= 1
             if self.remaining_calls == -1:
@@ -606,12 +617,12 @@ def test_more_files_than_descriptors_are_written(tmp_path):
 
 
 @needs_linux
-@pytest.mark.parametrize("mapped", [True, False])
-def test_data_that_was_truncated_meanwhile_is_an_error_and_changes_no_file(tmp_path, mapped):
+@pytest.mark.parametrize("is_mapped", [True, False])
+def test_data_that_was_truncated_meanwhile_is_an_error_and_changes_no_file(tmp_path, is_mapped):
     path = save_model(tmp_path, 1, {"external": "w.data"})
     for external in (None, "w.data", "{name}"):
         onnxwire.save(make_model(1), path, external="w.data", overwrite=True)
-        with onnxwire.load(path, mmap=mapped) as model:
+        with onnxwire.load(path, mmap=is_mapped) as model:
             assert model.graph.initializer[1].numpy()[0] == 1
             os.truncate(tmp_path / "w.data", 5000)
             tree_before = tree(tmp_path)

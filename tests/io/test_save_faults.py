@@ -38,6 +38,7 @@ SHM = Path("/dev/shm")
 
 
 def save(path: str | os.PathLike[str], data: bytes, **options: Any) -> None:
+    """Write a file with AtomicFile. options: as for AtomicFile."""
     with AtomicFile(path, **options) as target:
         target.write(data)
 
@@ -119,6 +120,7 @@ def old_path(tmp_path: Path) -> Path:
 
 
 def assert_unchanged(old_path: Path) -> None:
+    """Assert that the old file is unchanged and alone in its folder."""
     assert old_path.read_bytes() == b"old"
     assert os.listdir(old_path.parent) == [old_path.name]
 
@@ -220,7 +222,7 @@ def test_ranges_arrive_on_every_file_system_and_across_them(tmp_path: Path, fold
         source.write(data)
         source.flush()
         for _ in range(30):
-            start = rng.randrange(len(data)) & rng.choice([-1, -4096])
+            start = rng.randrange(len(data)) & rng.choice([-1, -4096])  # any offset, or a multiple of a page
             length = rng.randrange(len(data) - start)
             offset = rng.choice([0, 4096, rng.randrange(MIB)])
             target.truncate(0)
@@ -351,11 +353,11 @@ def test_progress_that_writes_is_refused(tmp_path: Path) -> None:
 
 @needs_linux
 def test_a_signal_interrupts_a_write_that_waits() -> None:
-    def handler(*_: object) -> None:
+    def raise_error(*_: object) -> None:
         raise InterruptedError("alarm")
 
     read_end, write_end = os.pipe()
-    previous_handler = signal.signal(signal.SIGALRM, handler)
+    previous_handler = signal.signal(signal.SIGALRM, raise_error)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.05)
         with pytest.raises(InterruptedError, match="alarm"):
@@ -731,6 +733,8 @@ def test_a_group_that_can_not_be_kept_gets_the_permissions_of_others(public_fold
 
 @needs_linux
 def test_extended_attributes_and_acls_are_kept(old_path: Path, creation: str) -> None:
+    # The entries of an access control list, as (tag, permissions, id): owner, user 1234, group, mask, others. The list
+    # begins with the version of the format, 2. Source: linux/posix_acl_xattr.h.
     entries = [(0x01, 6, -1), (0x02, 4, 1234), (0x04, 4, -1), (0x10, 4, -1), (0x20, 0, -1)]
     access_list = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
     try:

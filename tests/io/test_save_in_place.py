@@ -27,16 +27,18 @@ NOBODY_UID = 65534
 
 
 def encode_model(value: float) -> bytes:
+    """Return the encoding of a model whose weight consists of the value."""
     weights = [numpy_helper.from_array(np.full(N_ELEMENTS, value, np.float32), "w")]
     return helper.make_model(helper.make_graph([], "g", [], [], weights)).SerializeToString()
 
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    temporary = tmp_path / "temporary"
-    temporary.mkdir(mode=0o777)
-    temporary.chmod(0o777)
-    monkeypatch.setenv("TMPDIR", str(temporary))
+    """Write a model, and use a temporary directory in which all users may write."""
+    temporary_folder = tmp_path / "temporary"
+    temporary_folder.mkdir()
+    temporary_folder.chmod(0o777)
+    monkeypatch.setenv("TMPDIR", str(temporary_folder))
     monkeypatch.setattr(tempfile, "tempdir", None)
     (tmp_path / "models").mkdir()
     path = tmp_path / "models" / "model.onnx"
@@ -64,7 +66,7 @@ SAVING_PROGRAM = """
 import os, random, shutil, sys, tempfile
 import onnxwire, onnxwire.io.in_place
 if len(sys.argv) > 2:
-    # Imported first, since another user may have no permission to read Python's folder.
+    # Import all modules first, since another user may have no permission to read Python's folder.
     with onnxwire.load(sys.argv[1]) as model:
         model.graph.initializer[0].numpy()
         onnxwire.save(model, sys.argv[1] + ".first")
@@ -89,6 +91,7 @@ assert again.graph.initializer[0].numpy()[-1] == 1
 
 
 def run_python(*command: object) -> None:
+    """Run a command, and assert that it succeeds."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     result = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, env=environment)
     assert result.returncode == 0, result.stderr
@@ -168,7 +171,9 @@ def test_a_failure_restores_the_old_bytes(unreplaceable_path: Path, monkeypatch:
     assert list_entries(unreplaceable_path) == ["model.onnx"]
 
 
-def test_old_bytes_that_can_not_be_restored_are_kept(unreplaceable_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_bytes_that_can_not_be_restored_stay_in_a_backup(
+    unreplaceable_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copy_range, bytes_before = in_place.copy_range, unreplaceable_path.read_bytes()
     calls: list[int] = []
 
@@ -204,11 +209,11 @@ def test_another_file_at_the_path_is_not_written(unreplaceable_path: Path, monke
     other_path.write_bytes(b"other")
     prepare = onnxwire.io.atomic_file.AtomicFile.prepare  # type: ignore[attr-defined]
 
-    def swap(self: Any) -> None:
+    def prepare_and_replace(self: Any) -> None:
         prepare(self)
         os.replace(other_path, unreplaceable_path)
 
-    monkeypatch.setattr("onnxwire.io.atomic_file.AtomicFile.prepare", swap)
+    monkeypatch.setattr("onnxwire.io.atomic_file.AtomicFile.prepare", prepare_and_replace)
     with pytest.raises(SaveError, match="the file was replaced in the meantime; save again"):
         onnxwire.save(onnxwire.ModelProto(producer_name="p"), unreplaceable_path)
     assert unreplaceable_path.read_bytes() == b"other"

@@ -26,7 +26,9 @@ from onnxwire.io.atomic_file import AtomicFile
 def write_reference(folder, dims, **external):
     """Write a model that refers to a file in its folder as external data."""
     model = onnxwire.ModelProto(ir_version=10)
-    model.graph.initializer.add(name="w", dims=dims, data_type=2, data_location=1)
+    model.graph.initializer.add(
+        name="w", dims=dims, data_type=onnx.TensorProto.UINT8, data_location=onnx.TensorProto.EXTERNAL
+    )
     for key, value in external.items():
         model.graph.initializer[0].external_data.add(key=key, value=value)
     (folder / "m.onnx").write_bytes(model.SerializeToString())
@@ -74,16 +76,16 @@ def test_padding_does_not_protect_a_file(tmp_path):
     assert value_of(path) == 2
 
 
-def test_a_file_created_after_the_check_is_kept(tmp_path):
+def test_a_file_created_after_the_check_is_not_replaced(tmp_path):
     path = save_model(tmp_path, 1, {"external": "w.data"})
 
-    def progress(*_):
+    def create_file(*_):
         if (tmp_path / "w.data").read_bytes() != b"precious":
             (tmp_path / "w.data").unlink()
             (tmp_path / "w.data").write_bytes(b"precious")
 
     with pytest.raises(onnxwire.SaveError, match="overwrite=True"):
-        onnxwire.save(make_model(2), path, external="w.data", progress=progress)
+        onnxwire.save(make_model(2), path, external="w.data", progress=create_file)
     assert (tmp_path / "w.data").read_bytes() == b"precious"
     assert sorted(tree(tmp_path)) == ["m.onnx", "w.data"]
 

@@ -22,6 +22,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 def run_command(*words, **options):
+    """Run a command of onnxwire in a new process."""
     return subprocess.run(
         [sys.executable, "-P", "-m", "onnxwire", *map(str, words)],
         capture_output=True, text=True, check=False, timeout=600, cwd=Path(__file__).parents[2], **options,
@@ -126,14 +127,14 @@ def test_a_writer_that_opens_or_writes_late_is_waited_for(tmp_path, monkeypatch)
     path = tmp_path / "m.onnx"
     os.mkfifo(path)
     data = DIGITS.read_bytes()
-    is_opened = threading.Event()
+    opened = threading.Event()
 
     def write():
         # The reader has nothing to read, first without a writer, then with one.
-        while not is_opened.wait(0.01):
+        while not opened.wait(0.01):
             with contextlib.suppress(OSError):
                 os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
-                is_opened.set()
+                opened.set()
         with open(path, "wb", buffering=0) as file:
             for start in range(0, len(data), 100_000):
                 file.write(data[start : start + 100_000])
@@ -149,14 +150,14 @@ def test_a_writer_that_opens_or_writes_late_is_waited_for(tmp_path, monkeypatch)
 def test_process_substitution_and_stdin_are_read(tmp_path):
     text = tmp_path / "m.txt"
     text.write_text(onnxwire.to_text(onnxwire.load(DIGITS)))
-    run = f"{shlex.quote(sys.executable)} -P -m onnxwire"
+    program = f"{shlex.quote(sys.executable)} -P -m onnxwire"
     for line in (
-        f"{run} info <(sleep 0.2; cat {DIGITS})",
-        f"cat {DIGITS} | {run} info /dev/stdin",
-        f"{run} info /dev/stdin < {DIGITS}",
-        f"{run} check <(cat {DIGITS})",
-        f"cat {DIGITS} | {run} check -",
-        f"{run} encode <(cat {text}) -o - | {run} info /dev/stdin",
+        f"{program} info <(sleep 0.2; cat {DIGITS})",
+        f"cat {DIGITS} | {program} info /dev/stdin",
+        f"{program} info /dev/stdin < {DIGITS}",
+        f"{program} check <(cat {DIGITS})",
+        f"cat {DIGITS} | {program} check -",
+        f"{program} encode <(cat {text}) -o - | {program} info /dev/stdin",
     ):
         process = subprocess.run(
             ["bash", "-c", line], capture_output=True, text=True, timeout=60, cwd=DIGITS.parents[1]

@@ -12,10 +12,13 @@ import onnxwire
 from onnxwire.errors import DecodeError
 from onnxwire.io.tensor_list import TensorInfo, _fields_of, describe
 
-DIMS = [b"", number(1, 3) + number(1, 0), span(1, b"\x02\x03") + number(1, 1 << 63), number(1, 1 << 62) * 2]
-NAMES = [b"", span(8, b"w"), span(8, b"\xff") + span(8, b"last"), span(8, b"\xc3")]
-TYPES = [b"", number(2, 1), number(2, 8), number(2, (1 << 64) - 1) + number(2, 77), span(2, b"x"), number(2, 22)]
-PAYLOADS = [
+# Encodings of fields of a TensorProto: valid, absent, repeated, and with other wire types. `number` encodes a varint
+# and `span` bytes, each with a field number: dims 1, data_type 2, segment 3, float_data 4, string_data 6, name 8,
+# raw_data 9, external_data 13, data_location 14.
+DIMS_FIELDS = [b"", number(1, 3) + number(1, 0), span(1, b"\x02\x03") + number(1, 1 << 63), number(1, 1 << 62) * 2]
+NAME_FIELDS = [b"", span(8, b"w"), span(8, b"\xff") + span(8, b"last"), span(8, b"\xc3")]
+TYPE_FIELDS = [b"", number(2, 1), number(2, 8), number(2, (1 << 64) - 1) + number(2, 77), span(2, b"x"), number(2, 22)]
+PAYLOAD_FIELDS = [
     b"",
     span(9, b""),
     span(9, b"abc") + span(9, b"de"),
@@ -27,33 +30,45 @@ PAYLOADS = [
 ]
 
 
-def entry(key: bytes, value: bytes) -> bytes:
+def external_data_entry(key: bytes, value: bytes) -> bytes:
+    """Return the encoding of an entry of external_data."""
     return span(13, span(1, key) + span(2, value))
 
 
-PLACES = [
+LOCATION_FIELDS = [
     b"",
     number(14, 0),
     number(14, 1),
     number(14, 7),
     span(3, number(2, 1)),
     number(50, 1),
-    entry(b"location", b"w.bin"),
-    number(14, 1) + entry(b"location", b"w.bin") + entry(b"offset", b"64") + entry(b"length", b"8"),
-    number(14, 1) + entry(b"location", b"a") + entry(b"location", b"b") + entry(b"offset", b"-1"),
-    number(14, 1) + entry(b"location", b"") + entry(b"length", b"99999999999999999999"),
-    number(14, 1) + entry(b"location", b"\xff") + entry(b"\xff", b"") + entry(b"offset", b"\xd9\xa3"),
+    external_data_entry(b"location", b"w.bin"),
+    number(14, 1)
+    + external_data_entry(b"location", b"w.bin")
+    + external_data_entry(b"offset", b"64")
+    + external_data_entry(b"length", b"8"),
+    number(14, 1)
+    + external_data_entry(b"location", b"a")
+    + external_data_entry(b"location", b"b")
+    + external_data_entry(b"offset", b"-1"),
+    number(14, 1) + external_data_entry(b"location", b"") + external_data_entry(b"length", b"99999999999999999999"),
+    number(14, 1)
+    + external_data_entry(b"location", b"\xff")
+    + external_data_entry(b"\xff", b"")
+    + external_data_entry(b"offset", b"\xd9\xa3"),
     number(14, 1) + span(13, span(2, b"w") + number(1, 1) + span(9, b"x") + span(1, b"location")),
-    number(14, 1) + number(13, 5) + entry(b"location", b"w"),
+    number(14, 1) + number(13, 5) + external_data_entry(b"location", b"w"),
     number(14, 1) + span(13, b""),
-    number(14, 1) + span(3, number(1, 1) + number(2, 2)) + entry(b"location", b"w"),
-    number(14, 1) + entry(b"location", b"l" * 70_000),
+    number(14, 1) + span(3, number(1, 1) + number(2, 2)) + external_data_entry(b"location", b"w"),
+    number(14, 1) + external_data_entry(b"location", b"l" * 70_000),
 ]
 
 
-@pytest.mark.parametrize("place", range(len(PLACES)))
-def test_rows_equal_those_of_messages(tmp_path: Path, place: int) -> None:
-    parts = list(itertools.product(DIMS, NAMES, TYPES, PAYLOADS, [PLACES[place]]))
+@pytest.mark.parametrize("fields_index", range(len(LOCATION_FIELDS)))
+def test_rows_read_from_bytes_equal_rows_read_from_messages(tmp_path: Path, fields_index: int) -> None:
+    parts = list(
+        itertools.product(DIMS_FIELDS, NAME_FIELDS, TYPE_FIELDS, PAYLOAD_FIELDS, [LOCATION_FIELDS[fields_index]])
+    )
     data = number(1, 8) + span(7, b"".join(span(5, b"".join(part)) for part in parts))
     path = tmp_path / "model.onnx"
     path.write_bytes(data)
@@ -69,7 +84,7 @@ def test_rows_equal_those_of_messages(tmp_path: Path, place: int) -> None:
 def test_rows_of_edited_tensors_are_read_from_messages() -> None:
     graph = onnxwire.GraphProto()
     for i in range(3):
-        graph.initializer.add(name=f"t{i}", data_type=1, dims=[i, 2], raw_data=bytes(8 * i))
+        graph.initializer.add(name=f"t{i}", data_type=onnxwire.TensorProto.FLOAT, dims=[i, 2], raw_data=bytes(8 * i))
     graph = onnxwire.GraphProto.FromString(graph.SerializeToString())
     graph.initializer[1].name = "edited"
     graph.initializer[2].dims.append(3)
@@ -98,9 +113,11 @@ def test_a_tensor_in_parts_is_one_row() -> None:
 
 
 def test_files_of_external_tensors_are_in_the_folder_of_the_model(tmp_path: Path) -> None:
-    place = number(14, 1) + entry(b"location", b"deep/w.bin")
+    location_fields = number(14, 1) + external_data_entry(b"location", b"deep/w.bin")
     path = tmp_path / "model.onnx"
-    path.write_bytes(number(1, 8) + span(7, span(5, place) * 2 + span(5, span(9, b"abc")) + span(5, span(4, b""))))
+    path.write_bytes(
+        number(1, 8) + span(7, span(5, location_fields) * 2 + span(5, span(9, b"abc")) + span(5, span(4, b"")))
+    )
     rows = onnxwire.tensors(path)
     assert [(row.file, row.location) for row in rows] == [
         (str(tmp_path / "deep/w.bin"), "deep/w.bin"),
@@ -125,8 +142,9 @@ def test_slices_and_indexes_equal_those_of_a_list() -> None:
             rows[index]
 
 
+# Packed dims longer than the tensor, a tag without a value, a varint that ends too soon, a name longer than the tensor.
 @pytest.mark.parametrize("damage", [b"\x0a\x05\x01", b"\x08", b"\x0a\x01\x80", b"\x42\x05a"])
-def test_a_damaged_tensor_raises(damage: bytes) -> None:
-    graph = onnxwire.GraphProto.FromString(span(5, span(8, b"sound")) + span(5, damage))
+def test_a_damaged_tensor_raises_decode_error(damage: bytes) -> None:
+    graph = onnxwire.GraphProto.FromString(span(5, span(8, b"valid")) + span(5, damage))
     with pytest.raises(DecodeError):
         onnxwire.tensors(graph)

@@ -18,11 +18,13 @@ STATUSES = (301, 302, 303, 307, 308)
 
 @pytest.fixture
 def servers():
+    """Start a server of a model and its external data, and a second server with the same files."""
     with two_servers() as pair_of_servers:
         yield pair_of_servers
 
 
 def read_weight(source, **options) -> np.ndarray:
+    """Load an untrusted model, and return a copy of its first weight."""
     with ow.load(source, untrusted=True, **options) as message:
         return message.graph.initializer[0].numpy().copy()
 
@@ -71,7 +73,7 @@ def test_a_redirect_back_from_an_allowed_host_is_refused(servers) -> None:
         read_weight(f"{model_server.url}/d/m.onnx", allow_hosts=[second_server.host])
 
 
-def test_external_data_that_is_opened_later_is_opened_in_the_same_mode(servers, tmp_path: Path) -> None:
+def test_external_data_of_an_untrusted_model_that_is_opened_later_is_untrusted_too(servers, tmp_path: Path) -> None:
     model_server, second_server = servers
     with ow.load(f"{model_server.url}/d/m.onnx", untrusted=True) as message:
         model_server.state.redirects["/d/w.data"] = 302, f"{second_server.url}/d/w.data"
@@ -96,21 +98,21 @@ def test_external_data_that_is_opened_later_is_opened_in_the_same_mode(servers, 
     assert os.listdir(tmp_path) == []
 
 
-def test_the_environment_sets_the_mode_and_nothing_resets_it(servers, monkeypatch) -> None:
+def test_the_environment_makes_all_models_untrusted_and_no_argument_overrides_it(servers, monkeypatch) -> None:
     model_server, second_server = servers
     model_server.state.redirects["/d/m.onnx"] = 302, f"{second_server.url}/d/m.onnx"
     for value in ("0", ""):
         monkeypatch.setenv("ONNXWIRE_UNTRUSTED", value)
         ow.load(f"{model_server.url}/d/m.onnx").close()
     second_server.state.requests.clear()
-    for value in ("1", "true", "no"):  # any value except 0 turns the mode on, including misspelt ones
+    for value in ("1", "true", "no"):  # any value except 0 makes models untrusted, including misspelt ones
         monkeypatch.setenv("ONNXWIRE_UNTRUSTED", value)
         with pytest.raises(ow.SourceError, match="not followed for untrusted models"):
             ow.load(f"{model_server.url}/d/m.onnx", untrusted=False)
     assert not second_server.state.requests
 
 
-def test_check_opens_its_source_in_the_same_mode(servers) -> None:
+def test_check_of_an_untrusted_source_follows_no_redirect(servers) -> None:
     model_server, second_server = servers
     model_server.state.redirects["/d/m.onnx"] = 302, f"{second_server.url}/d/m.onnx"
     with pytest.raises(ow.SourceError, match="not followed for untrusted models"):
@@ -153,10 +155,10 @@ def test_locations_of_a_local_model_name_no_server(servers, location: str, tmp_p
 @pytest.mark.skipif(sys.platform == "win32", reason="makes links and pipes")
 @pytest.mark.parametrize("kind", ["link", "hard link", "folder link", "pipe", "device", "link to a device", "self"])
 def test_files_outside_of_the_folder_and_special_files_are_refused(kind: str, tmp_path: Path) -> None:
-    folder, outside = tmp_path / "model", tmp_path / "outside"
+    folder, outside_folder = tmp_path / "model", tmp_path / "outside"
     folder.mkdir()
-    outside.mkdir()
-    secret = outside / "w.data"
+    outside_folder.mkdir()
+    secret = outside_folder / "w.data"
     secret.write_bytes(VALUES.tobytes())
     location, data = "w.data", folder / "w.data"
     if kind == "link":
@@ -164,7 +166,7 @@ def test_files_outside_of_the_folder_and_special_files_are_refused(kind: str, tm
     elif kind == "hard link":
         data.hardlink_to(secret)
     elif kind == "folder link":
-        (folder / "sub").symlink_to(outside)
+        (folder / "sub").symlink_to(outside_folder)
         location = "sub/w.data"
     elif kind == "pipe":
         os.mkfifo(data)
@@ -208,7 +210,7 @@ def test_endpoints_whose_redirects_would_be_followed_are_refused(servers, monkey
     ow.load(address, storage_options=keys).close()
 
 
-def test_local_sources_are_read_as_without_the_mode(tmp_path: Path) -> None:
+def test_untrusted_local_sources_are_read(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(model_bytes())
     (tmp_path / "w.data").write_bytes(VALUES.tobytes())
@@ -221,7 +223,9 @@ def test_local_sources_are_read_as_without_the_mode(tmp_path: Path) -> None:
 def test_the_rules_for_untrusted_models_fetch_less_than_a_megabyte() -> None:
     graph = ow.GraphProto(name="g")
     for i in range(20):
-        graph.initializer.add(name=f"w{i}", data_type=1, dims=[1 << 18], float_data=[1.5] * (1 << 18))
+        graph.initializer.add(
+            name=f"w{i}", data_type=ow.TensorProto.FLOAT, dims=[1 << 18], float_data=[1.5] * (1 << 18)
+        )
     typed = ow.ModelProto(ir_version=8, opset_import=[{"version": 17}], graph=graph)
     files = {"raw.onnx": model([8 << 20] * 50, nodes=2000), "typed.onnx": typed.SerializeToString()}
     for name in files:

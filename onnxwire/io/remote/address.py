@@ -23,9 +23,9 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 # A scheme of one letter is a Windows drive.
 _ADDRESS_IN_LINE = re.compile(r"(?<![A-Za-z0-9+.-])([A-Za-z0-9+.-]{2,}):(/+)(\S+)")
-_MAX_CHARS_IN_LINE = 8192
+_MAX_CHARS_IN_LINE = 8192  # of a longer address in a line, only the scheme is shown
 _HOST_NAME = re.compile(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?")
-_PATH_SAFE = "/%:@!$&'()*+,;=~"
+_PATH_SAFE = "/%:@!$&'()*+,;=~"  # signs that are not escaped in a path; % begins an existing escape
 _NO_FILE_NAME_REASON = "the address names no file; it must end with the name of the .onnx file"
 _AMBIGUOUS_REASON = (
     "the address is ambiguous, because it contains an @ after its host; in a password write / as %2F, ? as %3F, # as "
@@ -183,6 +183,7 @@ def without_credentials(line: str) -> str:
 
 
 def _shown_match(match: re.Match[str]) -> str:
+    """Return the replacement for a match of _ADDRESS_IN_LINE."""
     scheme, slashes, word = match.groups()
     # Trailing quotes and punctuation belong to the line.
     address = word.rstrip("'\"`:;,.)}>")

@@ -43,7 +43,7 @@ def versions_of(
 ) -> list[Version | SourceError]:
     """Return the version of each file, or the error of its request.
 
-    models: for external data, the model of each file; redirects of the data may lead to servers to which it was
+    models: for external data, the model of each file; redirects of the data may lead to servers to which the model was
     redirected.
     """
     semaphore = asyncio.Semaphore(_MAX_CONCURRENT)
@@ -63,7 +63,7 @@ def find_files(sources: Iterable[str], options: Options = None) -> list[list[tup
 
 
 async def _gather(requests: Iterable[Awaitable[Any]]) -> list[Any]:
-    """Run coroutines concurrently; return their results in order."""
+    """Run coroutines concurrently. Return their results in order."""
     return await asyncio.gather(*requests)
 
 
@@ -71,15 +71,17 @@ async def _find_or_error(
     source: str, options: Options, semaphore: asyncio.Semaphore
 ) -> list[tuple[str, Version]] | SourceError:
     try:
-        return await _find_one(source, options, semaphore)
+        return await _find_source(source, options, semaphore)
     except SourceError as error:
         return error
 
 
-async def _find_one(source: str, options: Options, semaphore: asyncio.Semaphore) -> list[tuple[str, Version]]:
+async def _find_source(source: str, options: Options, semaphore: asyncio.Semaphore) -> list[tuple[str, Version]]:
+    """Return the (address, version) pairs of the files that an address names. Raises SourceError."""
     is_web = source.partition("://")[0].lower() in WEB_SCHEMES
     path, question_mark, query = source.partition("?") if is_web else (source, "", "")
     names = path.split("/")
+    # The number of parts before the first pattern; the first three are the scheme, an empty part and the host.
     n_fixed = next((i for i, name in enumerate(names) if i > 2 and re.search(r"[*?[]", name)), None)
     if n_fixed is not None:
         return await _list("/".join(names[:n_fixed]) + question_mark + query, names[n_fixed:], options)
@@ -109,6 +111,7 @@ def _is_repository(source: str) -> bool:
 async def _version_or_error(
     address: Address, options: Options, semaphore: asyncio.Semaphore, model: Address | None = None
 ) -> Version | SourceError:
+    """Return the version of a file, or the error of its request. model: as an element of `versions_of`'s models."""
     async with semaphore:
         try:
             if model is None:
@@ -126,6 +129,7 @@ async def _version_or_error(
 
 
 async def _read_version(address: Address, options: Options, hosts: Hosts | None, *, is_model: bool = True) -> Version:
+    """Request the version of a file. Raises SourceError and the errors of the library."""
     # One byte is requested, because servers reject HEAD for an address that is signed for GET.
     reader = reader_of(open_store(address, options), address, hosts, is_model=is_model)
     try:
@@ -164,7 +168,7 @@ def _list_keys_by_boto3(address: Address, options: Options) -> list[tuple[tuple[
     bucket = open_bucket(address, options)
     if bucket is None:
         raise SourceError(errno.EOPNOTSUPP, _EMPTY_NAME_ERROR, address.shown_folder)
-    prefix = key_in_bucket(address).removesuffix("_")
+    prefix = key_in_bucket(address).removesuffix("_")  # without the placeholder of `_list`
     files, n_unreadable = [], 0
     for key, version in list_keys(bucket, prefix):
         names = tuple(key.removeprefix(prefix).split("/"))
@@ -180,6 +184,7 @@ def _list_keys_by_boto3(address: Address, options: Options) -> list[tuple[tuple[
 
 async def _list(folder: str, pattern: list[str] | None, options: Options) -> list[tuple[str, Version]]:
     """Return the files below a folder that match a pattern of names; without a pattern, all .onnx files."""
+    # The file name _ is a placeholder, because an address always names a file.
     address = parse_address(address_below(folder, ["_"]))
     files: list[tuple[str, Version]] = []
     try:

@@ -37,6 +37,7 @@ _CHECKSUM_BYTES = 4
 # O_NONBLOCK: do not wait if the name is a pipe.
 _READ_FLAGS = os.O_RDONLY | NO_FOLLOW | OPEN_FLAGS | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _WRITE_FLAGS = _READ_FLAGS & ~os.O_RDONLY | os.O_RDWR | os.O_CREAT
+# Errors of a full disk or too many open files, after which nothing is cached.
 _NO_RESOURCE_ERRORS = (
     (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE) if hasattr(errno, "EDQUOT") else (errno.ENOSPC,)
 )
@@ -78,7 +79,7 @@ class RangeCache:
         return data[start - first_page * _PAGE_BYTES : end - first_page * _PAGE_BYTES]
 
     def put(self, start: int, data: Buffer) -> None:
-        """Store the complete pages of a range that begins at `start`. No-op if the disk is full."""
+        """Store the complete pages of a range that begins at `start`. Errors, such as a full disk, are ignored."""
         view = memoryview(data)
         n_skipped = -start % _PAGE_BYTES
         stop = start + len(view)
@@ -130,6 +131,7 @@ def open_cache(folder: str, identity: str, version: Version) -> RangeCache | Non
 
 
 def _max_cache_bytes() -> int:
+    """Return the maximum size of the cache in bytes. Raises SourceError for an invalid ONNXWIRE_CACHE_SIZE."""
     text = os.environ.get("ONNXWIRE_CACHE_SIZE") or str(_DEFAULT_MAX_BYTES)
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
         reason = "ONNXWIRE_CACHE_SIZE must be a number of bytes, such as 34359738368"
@@ -210,26 +212,26 @@ def _checksums_of(data: memoryview) -> memoryview:
     return memoryview(array("I", [zlib.crc32(data[page : page + _PAGE_BYTES]) or 1 for page in pages])).cast("B")
 
 
-def _remove_old_entries(cache_folder: int, kept_name: str, max_bytes: int) -> None:
-    """Remove the least recently used entries until the total size is within the limit, except `kept_name`.
+def _remove_old_entries(cache_folder: int, current_name: str, max_bytes: int) -> None:
+    """Remove the least recently used entries, except `current_name`, until the total size is within the limit.
 
     Only regular files whose names this module generates are removed.
     """
-    entries_by_name: dict[str, tuple[int, int]] = {}
+    entries_by_name: dict[str, tuple[int, int]] = {}  # the time of the last use in ns, and the size in bytes
     with os.scandir(cache_folder) as entries:
         for entry in entries:
-            name = _ENTRY_NAME.fullmatch(entry.name)
+            match = _ENTRY_NAME.fullmatch(entry.name)
             with suppress(OSError):
-                if name and stat.S_ISREG((status := entry.stat(follow_symlinks=False)).st_mode):
-                    last_used, size = entries_by_name.get(name[1], (0, 0))
-                    entries_by_name[name[1]] = max(last_used, status.st_mtime_ns), size + status.st_blocks * 512
+                if match and stat.S_ISREG((status := entry.stat(follow_symlinks=False)).st_mode):
+                    last_used, size = entries_by_name.get(match[1], (0, 0))
+                    entries_by_name[match[1]] = max(last_used, status.st_mtime_ns), size + status.st_blocks * 512
     total = sum(size for _, size in entries_by_name.values())
-    for key, (_, size) in sorted(entries_by_name.items(), key=lambda item: item[1]):
+    for name, (_, size) in sorted(entries_by_name.items(), key=lambda item: item[1]):
         if total <= max_bytes:
             return
-        if key != kept_name:
+        if name != current_name:
             for suffix in ("sums", "data"):
                 with suppress(OSError):
-                    if stat.S_ISREG(os.stat(f"{key}.{suffix}", dir_fd=cache_folder, follow_symlinks=False).st_mode):
-                        os.unlink(f"{key}.{suffix}", dir_fd=cache_folder)
+                    if stat.S_ISREG(os.stat(f"{name}.{suffix}", dir_fd=cache_folder, follow_symlinks=False).st_mode):
+                        os.unlink(f"{name}.{suffix}", dir_fd=cache_folder)
             total -= size

@@ -29,14 +29,15 @@ if TYPE_CHECKING:
     from onnxwire.io.remote.stores import Reader
     from onnxwire.io.remote.version import Version
 
-CHUNK_BYTES = 1 << 23  # of one request: round trips dominate smaller requests, and larger ones are expensive to retry
-_MAX_GAP_BYTES = (
-    1 << 15
-)  # between two ranges of one request: reading a gap of this size takes as long as a second request
-_OPEN_BYTES = 1 << 16  # of the beginning of a file, which are read to open it
+# The maximum size of a request. Round trips dominate smaller requests, and larger ones are expensive to retry.
+CHUNK_BYTES = 1 << 23
+# The maximum gap between two ranges of one request. Reading such a gap takes as long as a second request.
+_MAX_GAP_BYTES = 1 << 15
+_OPEN_BYTES = 1 << 16  # size of the beginning of a file, which is read to open the file
 _SMALL_FILE_BYTES = 1 << 25  # a file up to this size is read completely if its first bytes do not suffice
-_MAX_BYTES_WITHOUT_RANGES = 1 << 28  # of a file that is read completely because its server does not support ranges
-_MIN_WINDOW_BYTES = 1 << 12  # that a walk reads from an offset
+# The maximum size of a file that is read completely because its server does not support ranges.
+_MAX_BYTES_WITHOUT_RANGES = 1 << 28
+_MIN_WINDOW_BYTES = 1 << 12  # minimum size of the range that is read from the offset of a walk
 MAX_CONCURRENT_REQUESTS = 16
 
 
@@ -60,7 +61,7 @@ class RemoteFile:
         self._readahead = Readahead()
         self._lock = threading.Condition()
         self._pending_ranges: list[Range] = []
-        self._has_stepped = False
+        self._has_skipped = False  # whether the walk has skipped a value since the last fetch
         self._sequence = (0, _OPEN_BYTES)  # the range that the walk reads sequentially
         self._address = address
         self._cache: RangeCache | None = None
@@ -85,12 +86,14 @@ class RemoteFile:
         return re.fullmatch('"[0-9a-f]{64}"', etag or "") is not None
 
     def _accept(self, first_bytes: Buffer, version: Version) -> None:
+        """Store the results of `_open`. Raises SourceError for a cache folder that can't be used."""
         self.first_bytes, self.version, self.size = first_bytes, version, version.size
         self._cache = self.origin.open_cache(self._address, version)
         if self._cache is not None:
             self._cache.put(0, first_bytes)
 
     async def _open(self) -> tuple[Buffer, Version]:
+        """Read the beginning of the file; the whole file if the server supports no ranges or identifies no versions."""
         self.requests += 1
         try:
             try:
@@ -142,57 +145,64 @@ class RemoteFile:
                 missing_ranges = memory.missing(ranges)
                 if not missing_ranges:
                     return
-                claimed = self._claim(missing_ranges)
-                if not claimed:
+                claimed_ranges = self._claim(missing_ranges)
+                if not claimed_ranges:
                     self._lock.wait()
                     continue
             try:
-                self._read(_split(_merge(claimed)), memory.put)
+                self._read(_split(_merge(claimed_ranges)), memory.put)
             finally:
-                self._release(claimed)
+                self._release(claimed_ranges)
 
     def _claim(self, ranges: list[Range]) -> list[Range]:
         """Claim the ranges that no other thread is fetching, and return them. The caller has the lock."""
-        claimed = [
-            span for span in ranges if not any(_overlap(span, pending_range) for pending_range in self._pending_ranges)
+        claimed_ranges = [
+            span
+            for span in ranges
+            if not any(_is_overlapping(span, pending_range) for pending_range in self._pending_ranges)
         ]
-        self._pending_ranges += claimed
-        return claimed
+        self._pending_ranges += claimed_ranges
+        return claimed_ranges
 
     def _release(self, ranges: list[Range]) -> None:
+        """Release claimed ranges, and wake the threads that wait for them."""
         with self._lock:
             self._pending_ranges = [span for span in self._pending_ranges if span not in ranges]
             self._lock.notify_all()
 
     def fetch_ahead(self, memory: PartialMemory, start: int, end: int, limit: int) -> None:
-        """Fetch the bytes that a walk needs now, and those that it will probably need next."""
+        """Fetch the bytes that a walk needs, from start to end, and the bytes that it will probably need next.
+
+        limit: the end of the bytes that the walk can need.
+        """
         if self.size <= _SMALL_FILE_BYTES:
             self.fetch(memory, [(0, self.size)])
             return
         ranges = [(start, max(end, min(start + self._window(start), limit)))]
-        if self._has_stepped:
+        if self._has_skipped:
             ranges += self._readahead.guess(limit)
             window = self._readahead.window(start, limit)
             if window:
                 ranges = [(start, max(end, start + window))]
-        self._has_stepped = False
+        self._has_skipped = False
         self.fetch(memory, ranges)
 
     def _window(self, start: int) -> int:
         """Return how many bytes to read from an offset: more if the walk has read sequentially up to the offset."""
-        first, end = self._sequence
-        if not self._has_stepped and first <= start <= end + _MIN_WINDOW_BYTES:
-            length = max(start - first, _MIN_WINDOW_BYTES)
+        sequence_start, sequence_end = self._sequence
+        if not self._has_skipped and sequence_start <= start <= sequence_end + _MIN_WINDOW_BYTES:
+            length = max(start - sequence_start, _MIN_WINDOW_BYTES)
+            # The sequence becomes eight times as long; beyond _OPEN_BYTES, three times as long.
             window = 7 * length if length <= _OPEN_BYTES else 2 * length
-            self._sequence = (first, start + window)
+            self._sequence = (sequence_start, start + window)
         else:
             window = self._readahead.run + _MIN_WINDOW_BYTES // 2
             self._sequence = (start, start + window)
         return window
 
     def note_skipped_value(self, start: int, end: int, record: int) -> None:
-        """Record a long value that a walk skips."""
-        self._has_stepped = True
+        """Record a long value that a walk skips. Arguments: as for `Readahead.add`."""
+        self._has_skipped = True
         self._readahead.add(start, end, record)
 
     def chunks(self, start: int, end: int) -> Iterator[Buffer]:
@@ -217,14 +227,15 @@ class RemoteFile:
                 out[:] = data
                 return
 
-        def put(first: int, data: Buffer) -> None:
-            out[first - start : first - start + len(memoryview(data))] = data
+        def put(piece_start: int, data: Buffer) -> None:
+            out[piece_start - start : piece_start - start + len(memoryview(data))] = data
 
         self._read(_split([(start, start + len(out))]), put)
 
     # The following methods send requests.
 
     def _read(self, pieces: list[Range], put: Callable[[int, Buffer], None]) -> None:
+        """Read ranges concurrently. put: called with the offset and bytes of each range."""
         run(_read_all([(self, start, end, put) for start, end in pieces]))
 
     async def read_piece(self, start: int, end: int) -> Buffer:
@@ -286,35 +297,38 @@ def open_files(files: list[RemoteFile]) -> Error | None:
 
 def fetch_all(requests: list[tuple[RemoteFile, PartialMemory, list[Range]]]) -> None:
     """Fetch ranges of several files into their memories, concurrently. Raises the errors of `RemoteFile.fetch`."""
-    claimed_ranges: list[tuple[RemoteFile, list[Range]]] = []
+    claims: list[tuple[RemoteFile, list[Range]]] = []  # the ranges of each file that this thread fetches
     pieces: list[tuple[RemoteFile, int, int, Callable[[int, Buffer], None]]] = []
     try:
         for file, memory, ranges in requests:
             with file._lock:
-                claimed = file._claim(memory.missing(ranges))
-                claimed_ranges.append((file, claimed))
-            pieces += [(file, start, end, memory.put) for start, end in _split(_merge(claimed))]
+                claimed_ranges = file._claim(memory.missing(ranges))
+                claims.append((file, claimed_ranges))
+            pieces += [(file, start, end, memory.put) for start, end in _split(_merge(claimed_ranges))]
         if pieces:
             run(_read_all(pieces))
     finally:
-        for file, ranges in claimed_ranges:
-            file._release(ranges)
+        for file, claimed_ranges in claims:
+            file._release(claimed_ranges)
     for file, memory, ranges in requests:
         file.fetch(memory, ranges)  # waits for ranges that another thread is fetching
 
 
 async def _read_all(pieces: list[tuple[RemoteFile, int, int, Callable[[int, Buffer], None]]]) -> None:
-    """Read pieces of files concurrently. The first error cancels the others."""
+    """Read ranges of files concurrently. The first error cancels all requests.
+
+    pieces: file, start, end, and the function that is called with the start and the bytes.
+    """
     # Short ranges, such as those of readahead, are all requested at once.
     is_short = sum(end - start for _, start, end, _ in pieces) <= CHUNK_BYTES
-    remaining = iter(pieces)
+    remaining_pieces = iter(pieces)
 
-    async def read_remaining() -> None:
-        for file, start, end, put in remaining:
+    async def read_remaining_pieces() -> None:
+        for file, start, end, put in remaining_pieces:
             put(start, await file.read_piece(start, end))
 
     count = min(MAX_GUESSES if is_short else MAX_CONCURRENT_REQUESTS, len(pieces))
-    tasks = [asyncio.ensure_future(read_remaining()) for _ in range(count)]
+    tasks = [asyncio.ensure_future(read_remaining_pieces()) for _ in range(count)]
     try:
         await asyncio.gather(*tasks)
     finally:
@@ -322,8 +336,8 @@ async def _read_all(pieces: list[tuple[RemoteFile, int, int, Callable[[int, Buff
             task.cancel()
 
 
-def _overlap(first: Range, second: Range) -> bool:
-    return first[0] < second[1] and second[0] < first[1]
+def _is_overlapping(span: Range, other_span: Range) -> bool:
+    return span[0] < other_span[1] and other_span[0] < span[1]
 
 
 def _merge(ranges: list[Range]) -> list[Range]:
@@ -338,5 +352,6 @@ def _merge(ranges: list[Range]) -> list[Range]:
 
 
 def _split(ranges: list[Range]) -> list[Range]:
+    """Divide ranges into ranges of at most CHUNK_BYTES."""
     step = CHUNK_BYTES
-    return [(first, min(first + step, end)) for start, end in ranges for first in range(start, end, step)]
+    return [(offset, min(offset + step, end)) for start, end in ranges for offset in range(start, end, step)]

@@ -66,7 +66,10 @@ class Hosts:
         self._reach: int | None = None
 
     def check_redirect(self, source: Site, target: Site, is_model: bool) -> None:
-        """Raise RefusedError if a redirect may not lead to the target."""
+        """Raise RefusedError if a redirect may not lead to the target; UnknownHostError if its host is unknown.
+
+        source: the server that redirects. is_model: whether the request is for the model itself.
+        """
         if source.scheme == "https" and target.scheme == "http":
             raise RefusedError(f"the server redirects from https to http://{target.netloc}, which is not followed")
         if not self._may_redirect:

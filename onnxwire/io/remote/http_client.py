@@ -117,7 +117,7 @@ class _Job:
         self._socket: socket.socket | None = None
         self._timer: threading.Timer | None = None
         self.is_cancelled = False
-        self.is_late = False
+        self.is_late = False  # whether the deadline has passed
 
     def watch(self, open_socket: socket.socket | None) -> None:
         """Shut this socket down when the job is cancelled. Raise OSError if the job is cancelled already."""
@@ -153,7 +153,7 @@ class _Job:
             self.is_cancelled = True
             if self._socket is not None:
                 with suppress(OSError):
-                    # Not SSLSocket.shutdown, which changes state that the thread is using.
+                    # SSLSocket.shutdown would change state that the thread is using.
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
@@ -167,11 +167,11 @@ class _Connection:
         self.socket = connection.sock
         self.reach = reach
         self.uses_proxy = uses_proxy
-        self.is_used = False
+        self.is_used = False  # whether a response was read completely
 
 
 class HttpClient:
-    """Sends requests.
+    """A client that sends HTTP requests.
 
     options: those of obstore's HTTP stores (storage_options). headers: more headers; headers of the options and the
     user of an address override them. uses_netrc: whether users are also read from .netrc. Raises ValueError for invalid
@@ -248,6 +248,7 @@ class HttpClient:
         raise AssertionError
 
     async def _send_once(self, request: Request) -> Response:
+        """Send a request without retries. Raises RequestError, with `is_transient`, and RefusedError."""
         job = _Job()
         # An upload may take long. Only the socket's timeout applies to it; this timeout applies to its response.
         timeout = self._timeout if request.content is None else None
@@ -290,12 +291,12 @@ class HttpClient:
         return answer
 
     def _run(self, job: _Job, request: Request) -> Response:
-        """Send a request and follow redirects."""
+        """Send a request and follow redirects. Raises RequestError, RefusedError, OSError and HTTPException."""
         address, hosts = request.address, request.hosts
         assert address.site is not None
         site, target = address.site, address.target
         chain_reach: int | None = None
-        is_own = True
+        is_own = True  # whether the chain of redirects has only led to the address's own server
         redirect_sites: list[Site] = []
         if request.first_redirect is not None:
             site, target, chain_reach = request.first_redirect
@@ -333,7 +334,11 @@ class HttpClient:
     def _send_request(
         self, job: _Job, request: Request, site: Site, target: str, chain_reach: int | None, is_own: bool
     ) -> tuple[_Connection, HTTPResponse]:
-        """Send one request, and read the status and headers of its response."""
+        """Send a request to a server, and read the status and headers of its response.
+
+        target: the path with the query. chain_reach: as for `Hosts.allowed_addresses`. is_own: whether the request may
+        contain credentials.
+        """
         while True:
             connection = self._connect(job, request.hosts, site, chain_reach)
             is_absolute = connection.uses_proxy and site.scheme == "http"
@@ -359,6 +364,7 @@ class HttpClient:
                 job.release()
 
     def _headers_of(self, request: Request, site: Site, is_own: bool) -> dict[str, str]:
+        """Return the headers to send. is_own: whether they may contain credentials."""
         headers = {"Host": site.netloc, "User-Agent": f"onnxwire/{__version__}", "Accept": "*/*"}
         headers |= {"Accept-Encoding": "identity", **request.headers}
         if request.content is not None:
@@ -386,7 +392,10 @@ class HttpClient:
     def _finish(
         self, job: _Job, request: Request, site: Site, connection: _Connection, response: HTTPResponse
     ) -> Response:
-        """Read the body of a response, and keep the connection open if the body was read completely."""
+        """Read the body of a response. Leave the connection open for reuse if the body was read completely.
+
+        Raises RequestError for an unexpected status or a compressed body.
+        """
         status = response.status
         body: bytearray | None = None
         try:
@@ -410,7 +419,10 @@ class HttpClient:
         return Response(status, response.headers, body, None)
 
     def _connect(self, job: _Job, hosts: Hosts, site: Site, chain_reach: int | None) -> _Connection:
-        """Return an idle connection to a server, or a new one. Raises OSError and RefusedError."""
+        """Return an idle connection to a server, or a new one. Raises OSError and RefusedError.
+
+        chain_reach: as for `Hosts.allowed_addresses`.
+        """
         connection = self._idle_connection(hosts, site, chain_reach) or self._new_connection(
             job, hosts, site, chain_reach
         )
@@ -419,10 +431,11 @@ class HttpClient:
         return connection
 
     def _idle_connection(self, hosts: Hosts, site: Site, chain_reach: int | None) -> _Connection | None:
+        """Return an idle connection to a server with a sufficient reach, or None."""
         # A forked process must not use the connections of its parent.
         idle = self._idle.get((os.getpid(), site), [])
         while idle:
-            with suppress(IndexError):  # another thread took the last connection
+            with suppress(IndexError):  # another thread popped the last connection
                 connection = idle.pop()
                 if connection.reach >= hosts.min_reach(chain_reach):
                     return connection
@@ -436,6 +449,7 @@ class HttpClient:
         return self._connect_directly(job, hosts, site, chain_reach)
 
     def _connect_directly(self, job: _Job, hosts: Hosts, site: Site, chain_reach: int | None) -> _Connection:
+        """Return a connection to the first allowed address of a server that accepts one. Raises OSError."""
         error: OSError = socket.gaierror(socket.EAI_NONAME, "no address")
         for address, reach in hosts.allowed_addresses(site, chain_reach):
             connection = http.client.HTTPConnection(site.host, site.port)
@@ -473,7 +487,11 @@ class HttpClient:
         return connected
 
     def _connect_by_proxy(self, hosts: Hosts, site: Site, chain_reach: int | None, proxy: str) -> _Connection:
-        """Return a connection to a server through a proxy. The proxy resolves names, so all are treated as public."""
+        """Return a connection to a server through a proxy.
+
+        The proxy resolves names, so each name except localhost is treated as that of a public server.
+        Raises RefusedError for an address whose reach is too small.
+        """
         reach = GLOBAL
         for spelling in (site.host, _ipv4_of(site.host)):
             with suppress(ValueError):
@@ -502,6 +520,7 @@ class HttpClient:
         return _Connection(connection, reach, uses_proxy=True)
 
     def _proxy_for(self, site: Site) -> str | None:
+        """Return the proxy for requests to a server, by the options or else the system's settings; or None."""
         from urllib.request import getproxies, proxy_bypass
 
         if self._proxy is not None:
@@ -511,6 +530,7 @@ class HttpClient:
         return None if proxy is None or proxy_bypass(site.host) else proxy
 
     def _ssl_context(self) -> ssl.SSLContext:
+        """Return the TLS context, which is made on first use."""
         if self._context is None:
             import ssl
 
@@ -601,6 +621,7 @@ def _seconds_to_wait(text: str) -> float:
 
 
 def _connection_error(error: OSError) -> RequestError:
+    """Return the error for a failure of a connection or of TLS."""
     import ssl
 
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -629,7 +650,10 @@ def _header_text(value: object) -> str:
 
 
 def _seconds(value: object) -> float:
-    """Return a duration in seconds. value: as for obstore, a timedelta, a number, or a text such as "1m 30s"."""
+    """Return a duration in seconds. Raises ValueError for a text that contains none.
+
+    value: as for obstore, a timedelta, a number of seconds, or a text such as "1m 30s".
+    """
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, int | float):
@@ -643,6 +667,7 @@ def _seconds(value: object) -> float:
 
 
 def _unit_of(word: str) -> str:
+    """Return the key in _SECONDS_BY_UNIT for a long name of a unit. Raises ValueError for an unknown name."""
     names = {"nsec": "ns", "usec": "us", "msec": "ms", "sec": "s", "min": "m", "hr": "h", "hour": "h", "day": "d"}
     names |= {"second": "s", "minute": "m"}
     if word.removesuffix("s") not in names:

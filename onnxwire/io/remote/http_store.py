@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.I)  # *: the size is unknown
 _UNSATISFIED_RANGE = re.compile(r"bytes \*/(\d{1,18})", re.I)
 _VERSION_HEADERS = ("x-amz-version-id", "x-goog-generation", "x-ms-version-id")
-_MAX_LIST_BYTES = 1 << 26  # of a response that lists a folder
+_MAX_LIST_BYTES = 1 << 26  # maximum size of a response that lists a folder
 # Last-Modified identifies a version only if the response is at least one second later, the resolution of the header
 # (RFC 9110, section 8.8.2.2). Without a Date header the difference must be larger, since the clocks may differ.
 _MODIFIED_RESOLUTION_SECONDS = 1.0
 _CLOCK_TOLERANCE_SECONDS = 60.0
-_MAX_WAIT_SECONDS = 2.0
+_MAX_WAIT_SECONDS = 2.0  # before the first request is repeated
 
 
 class HttpStore:
@@ -83,6 +83,7 @@ class HttpStore:
 
 
 def _segments(path: str) -> list[str]:
+    """Return the decoded names of a percent-encoded path."""
     return [unquote(name) for name in path.split("/")]
 
 
@@ -119,6 +120,7 @@ class HttpReader:
         return _check_range(response, start, end, size, is_first=version is None)
 
     async def _read(self, start: int, end: int, version: Version | None) -> Response:
+        """Request a range. version: the version that the file must still have, or None."""
         headers = {"Range": f"bytes={start}-{end - 1}"}
         if version is not None and version.is_strong:
             assert version.etag is not None
@@ -143,6 +145,7 @@ class HttpReader:
 
 
 def _hosts_of(address: Address) -> Hosts:
+    """Return the hosts for a request that does not belong to a model."""
     assert address.site is not None
     return Hosts(address.site, may_redirect=not is_untrusted())
 
@@ -152,7 +155,7 @@ def _has_unknown_size(response: Response) -> bool:
 
 
 def _size_by_last_byte(response: Response) -> int:
-    """Return the size of a file from the response to a request for its last byte."""
+    """Return the size of a file from the response to a request for its last byte. Raises RangeError."""
     match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
     if response.status != 206 or match is None or match[1] != match[2]:
         raise RangeError
@@ -164,7 +167,8 @@ def _check_range(
 ) -> tuple[bytearray, Version]:
     """Return the bytes of the response to a range request, and their version.
 
-    known_size: the file's size for a response that does not contain it.
+    known_size: the file's size for a response that does not contain it. is_first: whether no version is known yet.
+    Raises RangeError for a response without a range, and RequestError for a response with another range.
     """
     text = response.headers.get("Content-Range", "").strip()
     if response.status == 416:
@@ -175,17 +179,17 @@ def _check_range(
     match = _CONTENT_RANGE.fullmatch(text)
     if response.status != 206 or match is None:
         raise RangeError
-    first, last = int(match[1]), int(match[2])
+    first_byte, last_byte = int(match[1]), int(match[2])
     if match[3] == "*" and known_size is None:
         raise RangeError
     size = known_size if match[3] == "*" and known_size is not None else int(match[3])
-    if first != start or last + 1 != min(end, size) or last < first:
+    if first_byte != start or last_byte + 1 != min(end, size) or last_byte < first_byte:
         raise RequestError("the response contains another range than the requested one")
     length = response.headers.get("Content-Length", "")
     n_sent = len(response.body) if response.body is not None else length if length.isdecimal() else "more"
-    if n_sent != last + 1 - first:
+    if n_sent != last_byte + 1 - first_byte:
         sent_text = f"{int(n_sent):,}" if n_sent != "more" else n_sent
-        raise RequestError(f"the server sent {sent_text} bytes instead of {last + 1 - first:,}")
+        raise RequestError(f"the server sent {sent_text} bytes instead of {last_byte + 1 - first_byte:,}")
     assert response.body is not None
     version = _version_of(response.headers, size)
     if is_first and version.etag is None and version.version is None and _time_to_wait(response.headers):

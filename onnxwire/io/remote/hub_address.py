@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 _ENDPOINT = "https://huggingface.co"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}")
-# In a revision, a slash is written as %2F, except in these.
+# Revisions in which a slash need not be written as %2F.
 _REF_REVISION = re.compile(r"refs/(?:pr/[0-9]+|convert/[A-Za-z0-9_]+)(?=/|$)")
 _REVISION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
 _MAX_REVISION_CHARS = 255

@@ -74,6 +74,7 @@ def open_cached(file: HubFile, commit: str) -> int | None:
 
 
 def _open(file: HubFile, name: str) -> int | None:
+    """Open a file by its path in the repository's folder. Return None if it is absent or not in the folder."""
     folder = _folder_of(file)
     if not os.path.isdir(folder):
         return None
@@ -88,6 +89,7 @@ def _open(file: HubFile, name: str) -> int | None:
 
 
 def _folder_of(file: HubFile) -> str:
+    """Return the folder of a file's repository in the cache."""
     return os.path.join(_cache_folder(), "models--" + file.repository.replace("/", "--"))
 
 
@@ -99,6 +101,7 @@ def _cache_folder() -> str:
 
 
 def _home() -> str:
+    """Return the folder of huggingface_hub's files."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
     return os.path.expanduser(os.environ.get("HF_HOME") or os.path.join(base, "huggingface"))
 

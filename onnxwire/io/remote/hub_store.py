@@ -52,7 +52,7 @@ class HubStore(HttpStore):
         return HubReader(self._client, address, hosts, is_model=True)
 
     def put(self, address: Address, data: bytes) -> None:
-        """Raise RequestError: the Hub takes commits, not files."""
+        """Raise RequestError: the Hub accepts commits, not files."""
         raise RequestError("files on the Hub are not written; save to a path, and upload with `hf upload`", "refused")
 
     def open_cached(self, address: Address, hosts: Hosts) -> tuple[int, Address] | None:
@@ -88,6 +88,7 @@ class HubStore(HttpStore):
                 yield ListedFile(tuple(names), Version(entry.size, etag, None, None))
 
     def _list_repository(self, file: HubFile, folder: str) -> list[Any]:
+        """Return the RepoFiles of huggingface_hub in and below a folder of a file's repository."""
         try:
             from huggingface_hub import HfApi
             from huggingface_hub.hf_api import RepoFile
@@ -131,6 +132,7 @@ class HubReader(HttpReader):
         await self._send_to_hub({"Range": "bytes=0-0"}, {206: 1})
 
     async def _send(self, headers: dict[str, str], limits: dict[int, int]) -> Response:
+        """Send a request to the signed address, or to the Hub if there is none or it has expired."""
         if self._is_redirected is False:
             response = await self._send_to_hub(headers, limits)
             if response.redirect is None:

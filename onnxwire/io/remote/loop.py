@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 _LOCK = threading.Lock()
 _MAX_THREADS = 64  # maximum number of concurrent blocking requests
-_MAX_WAIT_MS = 200
+_MAX_WAIT_MS = 200  # for other threads at the end of the process
 _loop: asyncio.AbstractEventLoop | None = None
-_process = 0
+_process = 0  # the id of the process in which `_loop` runs
 
 
-def start(work: Coroutine[Any, Any, T]) -> Future[T]:
-    """Run a coroutine in the event loop; return a Future."""
-    return asyncio.run_coroutine_threadsafe(work, _running_loop())
+def start(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+    """Run a coroutine in the event loop. Return a Future of its result."""
+    return asyncio.run_coroutine_threadsafe(coroutine, _running_loop())
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in the event loop and return its result. Cancel it if waiting is interrupted (Ctrl-C)."""
-    future = start(work)
+    future = start(coroutine)
     try:
         return future.result()
     except BaseException:
@@ -41,11 +41,12 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:
+    """Return the event loop of this process. Start it if it does not run."""
     global _loop, _process
     with _LOCK:
-        # A forked process inherits the loop, but not its thread.
         if _loop is None:
-            atexit.register(_wait_for_others)
+            atexit.register(_wait_for_threads)
+        # A forked process inherits the loop, but not its thread.
         if _loop is None or _process != os.getpid():
             _loop, _process = asyncio.new_event_loop(), os.getpid()
             _loop.set_default_executor(ThreadPoolExecutor(_MAX_THREADS, "onnxwire-request"))
@@ -53,8 +54,8 @@ def _running_loop() -> asyncio.AbstractEventLoop:
         return _loop
 
 
-def _wait_for_others() -> None:
-    """Wait until threads that delivered a result no longer run Python code: the interpreter's exit would abort them."""
+def _wait_for_threads() -> None:
+    """Wait until threads that delivered a result run no Python code: the interpreter's exit would abort them."""
     known_threads = {thread.ident for thread in threading.enumerate()}
     for _ in range(_MAX_WAIT_MS):
         time.sleep(0.001)

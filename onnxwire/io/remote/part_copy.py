@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 _MIN_PART_BYTES = 5 << 20  # this limit and _MAX_PARTS are rules of S3
 _MAX_PARTS = 10_000
-_SENT_PART_BYTES = 1 << 23
+_SENT_PART_BYTES = 1 << 23  # size of the parts into which bytes that are sent are divided
 _COPIED_PART_BYTES = 1 << 28  # longer ranges are divided, since parts are copied concurrently
 _MIN_COPIED_BYTES = 1 << 24  # if fewer bytes can be copied, the whole file is sent
-_MAX_CONCURRENT = 8
+_MAX_CONCURRENT = 8  # requests
 _CHANGED_ERROR = "the file that unchanged ranges are copied from was changed since it was opened; load it again"
 _PRESIGNED_SECONDS = 604_800  # the longest validity of a presigned request
 
@@ -85,37 +85,42 @@ def plan_parts(segments: list[tuple[Any, int]], is_source: Callable[[RemoteFile]
 
     segments: pieces and their sizes in bytes. is_source: whether the server can copy from a file.
     """
+    # First join adjacent pieces; then move bytes between parts until each part except the last has the minimum size.
     runs: list[Part] = []
     for piece, size in segments:
         source_range = _range_of(piece) if not isinstance(piece, bytes) else None
-        last = runs[-1] if runs else None
+        last_part = runs[-1] if runs else None
         if source_range is not None and is_source(source_range.source):
-            if isinstance(last, CopiedPart) and last.source is source_range.source and last.end == source_range.start:
-                runs[-1] = last._replace(end=source_range.end)
+            if (
+                isinstance(last_part, CopiedPart)
+                and last_part.source is source_range.source
+                and last_part.end == source_range.start
+            ):
+                runs[-1] = last_part._replace(end=source_range.end)
             else:
                 runs.append(source_range)
-        elif isinstance(last, SentPart):
-            runs[-1] = SentPart([*last.pieces, piece], last.size + size)
+        elif isinstance(last_part, SentPart):
+            runs[-1] = SentPart([*last_part.pieces, piece], last_part.size + size)
         else:
             runs.append(SentPart([piece], size))
     parts: list[Part] = []
     for part in runs:
-        last = parts[-1] if parts else None
+        last_part = parts[-1] if parts else None
         if isinstance(part, CopiedPart):
             # A part that is sent is filled up to the minimum from the range after it.
-            n_filled = max(_MIN_PART_BYTES - last.size, 0) if isinstance(last, SentPart) else 0
+            n_filled = max(_MIN_PART_BYTES - last_part.size, 0) if isinstance(last_part, SentPart) else 0
             if part.size - n_filled < _MIN_PART_BYTES:
                 n_filled = part.size
             if n_filled:
                 filler = part._replace(end=part.start + n_filled)
-                if isinstance(last, SentPart):
-                    parts[-1] = SentPart([*last.pieces, filler], last.size + n_filled)
+                if isinstance(last_part, SentPart):
+                    parts[-1] = SentPart([*last_part.pieces, filler], last_part.size + n_filled)
                 else:
                     parts.append(SentPart([filler], n_filled))
             if n_filled < part.size:
                 parts.append(part._replace(start=part.start + n_filled))
-        elif isinstance(last, SentPart):
-            parts[-1] = SentPart([*last.pieces, *part.pieces], last.size + part.size)
+        elif isinstance(last_part, SentPart):
+            parts[-1] = SentPart([*last_part.pieces, *part.pieces], last_part.size + part.size)
         else:
             parts.append(part)
     if sum(part.size for part in parts if isinstance(part, CopiedPart)) < _MIN_COPIED_BYTES:
@@ -134,6 +139,7 @@ def _range_of(piece: Piece) -> CopiedPart | None:
 
 
 def _divide(part: CopiedPart) -> list[Part]:
+    """Divide a part into parts of nearly equal size, of at most _COPIED_PART_BYTES."""
     count = -(-part.size // _COPIED_PART_BYTES)
     bounds = [part.start + part.size * i // count for i in range(count + 1)]
     return [part._replace(start=start, end=end) for start, end in pairwise(bounds)]
@@ -148,9 +154,10 @@ def save_by_copies(
 ) -> bool:
     """Save the pieces of an encoding to an address in S3.
 
-    Return False if nothing was saved and the pieces must be sent.
-    The file appears when it is complete; the upload is aborted after an error, and by a second process if this one is
-    killed. Raises SaveError if a source has changed.
+    total: the size of the encoding in bytes. progress: as for `save`.
+    The file appears when it is complete; the upload is aborted after an error, and by a second process if this process
+    is killed. Returns False if nothing was saved and the pieces must be sent.
+    Raises SaveError if a source has changed, or the server reports an error.
     """
     sizes = [len(piece if isinstance(piece, bytes) else piece.payload) for piece in pieces]
 
@@ -167,9 +174,9 @@ def save_by_copies(
     target = {"Bucket": bucket.name, "Key": key_in_bucket(address)}
     try:
         with _upload(bucket, target) as upload:
-            numbers = _send(bucket, {**target, "UploadId": upload}, parts, total, progress)
+            sent_parts = _send(bucket, {**target, "UploadId": upload}, parts, total, progress)
             _check_sources(bucket, parts, address)
-            bucket.client.complete_multipart_upload(**target, UploadId=upload, MultipartUpload={"Parts": numbers})
+            bucket.client.complete_multipart_upload(**target, UploadId=upload, MultipartUpload={"Parts": sent_parts})
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))
         if code in ("PreconditionFailed", "NoSuchKey", "412"):
@@ -194,7 +201,10 @@ def _check_sources(bucket: Bucket, parts: list[Part], address: Address) -> None:
 
 @contextmanager
 def _upload(bucket: Bucket, target: dict[str, str]) -> Iterator[str]:
-    """Begin an upload and yield its id. Abort it after an exception, or if this process is killed."""
+    """Begin an upload and yield its id. Abort the upload after an exception, or if this process is killed.
+
+    target: the arguments of boto3 that name the bucket and key.
+    """
     upload = bucket.client.create_multipart_upload(**target)["UploadId"]
     guard: subprocess.Popen[str] | None = None
     try:
@@ -231,10 +241,13 @@ def _send(
     total: int,
     progress: Callable[[int, int], object] | None,
 ) -> list[dict[str, Any]]:
-    """Copy and send the parts, starting them in order. Return their numbers and ETags."""
+    """Copy and send the parts, starting them in order. Return their numbers and ETags.
+
+    upload: the arguments of boto3 that name the bucket, key and upload.
+    """
     n_done = 0
 
-    def finish(size: int) -> None:
+    def report_part(size: int) -> None:
         nonlocal n_done
         n_done += size
         if progress is not None:
@@ -270,10 +283,10 @@ def _send(
                     if len(jobs) - len(etags) >= _MAX_CONCURRENT:
                         job, size = jobs[len(etags)]
                         etags.append(job.result())
-                        finish(size)
+                        report_part(size)
             for job, size in jobs[len(etags) :]:
                 etags.append(job.result())
-                finish(size)
+                report_part(size)
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
@@ -281,7 +294,7 @@ def _send(
 
 
 def _blocks(part: SentPart) -> Iterator[bytes]:
-    """Yield the bytes of a part in blocks of at least the minimum size, except if it is shorter."""
+    """Yield the bytes of a part in blocks of at least the minimum size; in one block if the part is shorter."""
     block = bytearray()
     n_left = part.size
     for chunk in _chunks(part):
@@ -294,6 +307,7 @@ def _blocks(part: SentPart) -> Iterator[bytes]:
 
 
 def _chunks(part: SentPart) -> Iterator[memoryview]:
+    """Yield the bytes of a part in chunks of any size."""
     for piece in part.pieces:
         if isinstance(piece, CopiedPart):
             data = bytearray(piece.size)

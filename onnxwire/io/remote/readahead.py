@@ -24,7 +24,7 @@ _MAX_GUESSED_BYTES = 1 << 19
 _TRIP_BYTES = 3_000_000  # bytes that could be read in the time of one trip
 _DENSE_BYTES = 1 << 17  # distance of values up to which reading on is as fast as a correctly predicted request
 _MIN_TRIPS = 4  # trips before the first window of a file longer than a window; they reveal the sizes of values
-_FIRST_WINDOW_BYTES, _LAST_WINDOW_BYTES = 1 << 23, 1 << 26  # sizes in bytes
+_FIRST_WINDOW_BYTES, _LAST_WINDOW_BYTES = 1 << 23, 1 << 26  # sizes of the first window and of the largest window
 _MAX_WINDOWS_BYTES = 1 << 28  # maximum size of all windows, which stay in memory
 
 _INITIAL_DEPTH = 4  # values predicted at first; the number is doubled whenever all predictions were right
@@ -48,7 +48,7 @@ class Readahead:
         self._depth = _INITIAL_DEPTH
         self._n_guessed = 0  # the number of values in the last prediction
         self._n_values_before = 0  # the number of values at the last prediction
-        self._start = 0  # the start of the last value at the first prediction since a window
+        self._start = 0  # the end of the second-last value at the first prediction since a window
         self._trips = 0  # number of predictions since then
         self._failures = 0  # number of these predictions that were not completely right
         self._window = 0  # number of bytes to read without gaps, because predictions fail; 0 to predict
@@ -68,7 +68,7 @@ class Readahead:
 
     @property
     def run(self) -> int:
-        """The number of bytes that will probably be read between the last value and the next one."""
+        """The number of bytes between the last value and the next one, as predicted."""
         return self._predict(1)[0][1] if self._sizes else 0
 
     def window(self, start: int, limit: int) -> int:
@@ -181,5 +181,9 @@ class Readahead:
 
 
 def _range_around(position: int, n_ahead: int, run: int) -> Range:
+    """Return the range to fetch for a predicted position. n_ahead: the number of predicted values before it.
+
+    run: the predicted number of bytes from the position to the next value.
+    """
     drift = _DRIFT_BYTES * n_ahead
     return max(position - _BYTES_BEFORE - drift, 0), position + run + _BYTES_AFTER + drift

@@ -36,10 +36,12 @@ _MAX_CONCURRENT_FILES = 256  # files that are opened concurrently
 class Origin:
     """The store and address of a model, from which its external data is also opened.
 
-    store: an existing store, or None to create one with `options` (storage_options). cache: a folder for fetched
-    ranges. allow_hosts, untrusted: servers that redirects may lead to, as for `load`.
+    source: the model's address, or its name in the store. store: an existing store, or None to create one with
+    `options` (storage_options). cache: a folder for fetched ranges. allow_hosts, untrusted: servers that redirects may
+    lead to, as for `load`.
 
-    Raises SourceError for an invalid address, and for an address that needs a library that is not installed.
+    Raises SourceError for an invalid address, and for an address that needs a library that is not installed; TypeError
+    for a cache or allowed hosts together with an existing store.
     """
 
     def __init__(
@@ -152,7 +154,7 @@ def open_remote(
 
 
 def hosts_of(address: Address, allow_hosts: Iterable[str] | None = None, untrusted: bool = False) -> Hosts | None:
-    """Return the servers to which requests for a model may be sent; None if a library reads the address.
+    """Return the servers to which requests for a model may be sent; None if a library, such as obstore, sends them.
 
     allow_hosts: as for `load`; default: the environment variable ONNXWIRE_ALLOW_HOSTS, separated by commas.
     untrusted: as for `load`; ONNXWIRE_UNTRUSTED sets it, too. Raises SourceError for an invalid host.
@@ -196,6 +198,7 @@ def _check_endpoints(address: Address, options: Mapping[str, Any] | None, allow_
 
 
 def _allowed_hosts(allow_hosts: Iterable[str] | None) -> list[str]:
+    """Return the hosts as a list; by default those of ONNXWIRE_ALLOW_HOSTS. Raises TypeError for a str."""
     if isinstance(allow_hosts, str):
         raise TypeError("allow_hosts= is a list of hosts, not one str")
     if allow_hosts is None:
@@ -221,7 +224,10 @@ def remote_document(file: RemoteFile) -> Document:
 
 
 class RemoteFiles(ExternalFiles):
-    """The external data files of a model on a server, which must be in or below the model's folder."""
+    """The external data files of a model on a server, in or below the model's folder.
+
+    origin: the model's store and address. options: as for ExternalFiles; local data and files take precedence.
+    """
 
     def __init__(self, origin: Origin, **options: Any) -> None:
         super().__init__(None, **options)
@@ -239,11 +245,12 @@ class RemoteFiles(ExternalFiles):
             and (batch := list(islice(new_locations, _MAX_CONCURRENT_FILES)))
         ):
             try:
-                self._open_part(batch)
+                self._open_batch(batch)
             except Error:
                 return
 
-    def _open_part(self, locations: list[str]) -> None:
+    def _open_batch(self, locations: list[str]) -> None:
+        """Open files concurrently. Raise the first error after the other files are open."""
         files: list[tuple[str, RemoteFile]] = []
         for location in locations:
             self._check(location)

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from onnxwire.io.remote.address import Address
 
 S3_SCHEMES = ("s3", "s3a")
+# Client options that are ignored; with any other client option, boto3 is not used.
 _CLIENT_OPTIONS = ("allow_http", "timeout", "connect_timeout", "user_agent")
 _NAME_BY_ALIAS = {"token": "session_token", "endpoint_url": "endpoint", "default_region": "region"}
+# obstore's names of the options that have a counterpart in boto3.
 _OPTIONS = (
     "access_key_id", "secret_access_key", "session_token", "region", "endpoint", "virtual_hosted_style_request",
 )  # fmt: skip

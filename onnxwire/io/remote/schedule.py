@@ -22,7 +22,7 @@ _MAX_BYTES = 1 << 26  # maximum number of bytes that are fetched but not yet rea
 
 
 class Schedule:
-    """Fetches ranges of files concurrently, in the order in which they will be read; a context manager.
+    """A context manager that fetches ranges of files concurrently, in the order in which they will be read.
 
     ranges: each is read once, by one call of `RemoteFile.read_into`; ranges of more than 8 MiB, which are fetched in
     concurrent pieces in any case, are omitted. Fetched bytes are in memory until they are read: up to 64 MiB. Reads in
@@ -30,10 +30,12 @@ class Schedule:
     """
 
     def __init__(self, ranges: Iterable[tuple[RemoteFile, int, int]]) -> None:
-        self._ranges = [(file, first, end) for file, first, end in ranges if 0 < end - first <= CHUNK_BYTES]
+        self._ranges = [
+            (file, range_start, end) for file, range_start, end in ranges if 0 < end - range_start <= CHUNK_BYTES
+        ]
         self._numbers: dict[tuple[int, int, int], deque[int]] = {}  # the numbers of ranges that were not read
-        for number, (file, first, end) in enumerate(self._ranges):
-            self._numbers.setdefault((id(file), first, end), deque()).append(number)
+        for number, (file, range_start, end) in enumerate(self._ranges):
+            self._numbers.setdefault((id(file), range_start, end), deque()).append(number)
         self._running: dict[int, Future[Buffer]] = {}  # requests by number, including finished ones
         self._bytes = 0  # total size of these requests
         self._next_number = 0
@@ -53,10 +55,10 @@ class Schedule:
             self._next_number = len(self._ranges)
             self._cancel_requests()
 
-    def read_range(self, file: RemoteFile, first: int, end: int) -> Buffer | None:
+    def read_range(self, file: RemoteFile, range_start: int, end: int) -> Buffer | None:
         """Return the bytes of a requested range, and request the next ranges; else return None. Raises SourceError."""
         with self._lock:
-            numbers = self._numbers.get((id(file), first, end))
+            numbers = self._numbers.get((id(file), range_start, end))
             number = numbers.popleft() if numbers else None
             if number is None:
                 return None
@@ -67,19 +69,19 @@ class Schedule:
             future = self._running.pop(number, None)
             if future is None:
                 return None
-            self._bytes -= end - first
+            self._bytes -= end - range_start
             self._request()
         return future.result()
 
     def _request(self) -> None:
         """Request the next ranges up to the limits, at least one if there is none. The caller has the lock."""
         while self._next_number < len(self._ranges):
-            file, first, end = self._ranges[self._next_number]
-            is_full = len(self._running) >= MAX_CONCURRENT_REQUESTS or self._bytes + end - first > _MAX_BYTES
+            file, range_start, end = self._ranges[self._next_number]
+            is_full = len(self._running) >= MAX_CONCURRENT_REQUESTS or self._bytes + end - range_start > _MAX_BYTES
             if self._running and is_full:
                 return
-            self._running[self._next_number] = start(file.read_piece(first, end))
-            self._bytes += end - first
+            self._running[self._next_number] = start(file.read_piece(range_start, end))
+            self._bytes += end - range_start
             self._next_number += 1
 
     def _cancel_requests(self) -> None:

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
             """
 
         async def read_all(self, limit: int) -> tuple[Buffer | None, Version]:
-            """Return the complete file, or None if it is longer than the limit, and its version."""
+            """Return the complete file, or None if it has more bytes than the limit, and its version."""
 
 
 _INSTALL_REASON = "addresses need obstore: pip install 'onnxwire[remote]'"
-_MAX_STORES = 8
+_MAX_STORES = 8  # in the cache
 _SECRET_HEADER = re.compile("auth|cookie|token|secret|key|password", re.I)
 _STORES: dict[Any, Any] = {}  # ordered: the least recently used store is first
 _SCHEMES = ("http", "https", "s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "memory", "hf")
@@ -108,6 +108,7 @@ def identity_in_store(address: Address, options: Mapping[str, Any] | None) -> st
 
 
 def _describe_options(value: Any) -> Any:
+    """Return options as nested sorted lists with a stable repr; an object is replaced by the name of its class."""
     if isinstance(value, dict):
         return sorted((str(key), _describe_options(item)) for key, item in value.items())
     return value if value is None or isinstance(value, str | bytes | int | float) else type(value).__qualname__
@@ -124,6 +125,7 @@ def _hashable_key(value: Any) -> Any:
 
 
 def _make_store(address: Address, options: Mapping[str, Any] | None) -> Any:
+    """Make a store for an address. Raises SourceError if a library is missing or rejects the options."""
     try:
         if address.scheme == HUB_SCHEME:
             from onnxwire.io.remote.hub_store import HubStore
@@ -175,6 +177,8 @@ def reader_of(store: Any, address: Address, hosts: Hosts | None = None, *, is_mo
 
 
 class _ObstoreReader:
+    """A Reader of a file in a store of obstore, with conditional requests."""
+
     def __init__(self, store: Any, key: str) -> None:
         self._store = store
         self._key = key
@@ -230,6 +234,8 @@ class _ThreadReader:
 
 
 class _RangeReader(_ThreadReader):
+    """A Reader of a file in an object that has obstore's synchronous `head` and `get_range` only."""
+
     def __init__(self, store: Any, key: str) -> None:
         self._store = store
         self._key = key
@@ -242,6 +248,8 @@ class _RangeReader(_ThreadReader):
 
 
 class _FsspecReader(_ThreadReader):
+    """A Reader of a file in an fsspec file system, whose `info` has different keys in each implementation."""
+
     def __init__(self, system: Any, path: str) -> None:
         self._system = system
         self._path = system._strip_protocol(path) if hasattr(system, "_strip_protocol") else path
@@ -266,6 +274,7 @@ _CERTIFICATE_REASON = (
     "the server's certificate is not valid, or its issuer is unknown; add issuers with root_certificate of "
     "client_options"
 )
+# The HTTP status and its phrase in the text of an obstore error.
 _STATUS = re.compile(r"status(?: code)?:? (\d\d\d[A-Za-z ]*)")
 # Words in the texts of obstore's errors and their causes, the more specific ones first.
 _REASON_BY_PHRASE = (
@@ -317,6 +326,7 @@ def is_change(error: BaseException) -> bool:
 
 
 def _kind_of(error: BaseException) -> str:
+    """Return the kind of an error, as in RequestError."""
     return error.kind if isinstance(error, RequestError) else _KIND_BY_ERROR.get(type(error).__name__, "")
 
 

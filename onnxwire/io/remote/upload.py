@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from onnxwire.engine.encoder import Piece
 
-_PART_BYTES = 1 << 23  # larger for files of more than _MAX_PARTS parts; stores allow 10,000
-_MAX_PARTS = 9_000
+_PART_BYTES = 1 << 23  # size of a part, unless a file would have more than _MAX_PARTS parts
+_MAX_PARTS = 9_000  # stores allow 10,000
 _MAX_CONCURRENT = 4  # parts that are uploaded concurrently
 
 
@@ -34,15 +34,17 @@ def upload(
 ) -> None:
     """Upload the pieces of an encoding, of `total` bytes, to an address.
 
+    store, options, progress: as `store`, `storage_options` and `progress` of `save`.
     Only a few parts are in memory at a time; pieces of files on servers are fetched as needed. The file appears when
     the last part is uploaded; on failure the parts are removed, and an old file at the address stays unchanged.
-    Raises SaveError; SourceError if the data to write can't be read.
+    Raises SaveError if the upload fails; SourceError if the data to write can't be read; TypeError for a store without
+    `put`.
     """
     origin = Origin(address, store, options)
     data_error: BaseException | None = None
     n_sent = 0
 
-    def parts() -> Iterator[bytes]:
+    def read_parts() -> Iterator[bytes]:
         nonlocal data_error, n_sent
         try:
             for chunk in chunks_of(pieces, _PART_BYTES):
@@ -61,17 +63,22 @@ def upload(
 
         if save_by_copies(pieces, total, origin.address, options, progress):
             return
-    size = max(_PART_BYTES, -(-total // _MAX_PARTS))
+    part_bytes = max(_PART_BYTES, -(-total // _MAX_PARTS))
     try:
         with Schedule(missing_ranges(pieces)):
             # A plain HTTP server receives a file in one request.
-            is_plain = origin.address.scheme in WEB_SCHEMES or total <= _PART_BYTES
-            data = b"".join(parts()) if is_plain else parts()
+            is_single_request = origin.address.scheme in WEB_SCHEMES or total <= _PART_BYTES
+            data = b"".join(read_parts()) if is_single_request else read_parts()
             if origin.address.site is not None:
                 origin.store.put(origin.address, data)
             else:
-                multipart = {"use_multipart": not is_plain, "chunk_size": size, "max_concurrency": _MAX_CONCURRENT}
-                origin.store.put(origin.address.key, data, **multipart)
+                origin.store.put(
+                    origin.address.key,
+                    data,
+                    use_multipart=not is_single_request,
+                    chunk_size=part_bytes,
+                    max_concurrency=_MAX_CONCURRENT,
+                )
     except BaseException as error:
         if data_error is not None:
             raise data_error from None

@@ -27,7 +27,7 @@ class Version(namedtuple("Version", ("size", "etag", "modified", "version"))):
 
     @property
     def is_known(self) -> bool:
-        """Whether the server reports a validator that reveals a change of the same size."""
+        """Whether the server reports a validator that reveals a change to content of the same size."""
         return self.etag is not None or self.modified is not None or self.version is not None
 
     def is_same(self, other: Version) -> bool:
