@@ -129,7 +129,7 @@ def _write_tensors(options: argparse.Namespace) -> int:
                 to_npz(tensors, out, progress=progress)
             else:
                 to_npy(next(iter(tensors.values())), out, progress=progress)
-        notes: dict[str, str] = {}
+        notes: dict[str, str] = {}  # the first tensor of each note about a changed type
         for name, tensor in tensors.items():
             notes.setdefault(stored_as(tensor), name)
         for note, name in notes.items():

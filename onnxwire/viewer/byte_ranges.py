@@ -17,7 +17,7 @@ from onnxwire.tensor.storage import Storage
 _WIRE_TYPE_NAMES = {WIRE_VARINT: "varint", WIRE_FIXED64: "64 bits", WIRE_LEN: "bytes", WIRE_FIXED32: "32 bits"}
 
 
-def span_of(root: Message, path: str) -> tuple[int, int]:
+def find_span(root: Message, path: str) -> tuple[int, int]:
     """Return the span of a field's value: the offset of its first byte, and the offset after its last byte.
 
     path: the path of a message, a field or an element of a field; "" for the whole file. For a packed field, the span
@@ -55,7 +55,7 @@ def _find_value_span(
 def read_bytes(root: Message, path: str, start: int, count: int, *, payload: bool = False) -> dict[str, Any]:
     """Read a range of a field's bytes.
 
-    path: as for `span_of`. start: the first byte of the range, relative to the field; count: the number of bytes.
+    path: as for `find_span`. start: the first byte of the range, relative to the field; count: the number of bytes.
     payload: read the bytes of a tensor's elements, from the file that contains them.
     Returns file, offset (of the first returned byte in that file), start, length (of the whole field, in bytes) and
     bytes, in hexadecimal digits.
@@ -79,7 +79,7 @@ def read_bytes(root: Message, path: str, start: int, count: int, *, payload: boo
                 "bytes": data.hex(),
             }
         path = f"{path}.{storage.field}" if storage.field else path
-    file_offset, end = span_of(root, path)
+    file_offset, end = find_span(root, path)
     length = end - file_offset
     start = min(max(start, 0), length)
     data = bytes_at(document, file_offset + start, min(file_offset + start + count, end))

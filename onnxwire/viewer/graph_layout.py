@@ -99,7 +99,7 @@ def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]], gap:
     )
 
 
-def grid(sizes: list[tuple[float, float]]) -> Layout:
+def lay_out_grid(sizes: list[tuple[float, float]]) -> Layout:
     """Lay out boxes without edges in a grid that is wider than high."""
     columns = max(math.isqrt(len(sizes) // 2), 1)
     width = max((width for width, _ in sizes), default=0) + _COLUMN_GAP

@@ -10,7 +10,7 @@ import numpy as np
 from onnxwire.analysis.paths import resolve
 from onnxwire.errors import PathError
 from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto
-from onnxwire.viewer.graph_layout import ROW_GAP, grid, lay_out
+from onnxwire.viewer.graph_layout import ROW_GAP, lay_out, lay_out_grid
 from onnxwire.viewer.map_columns import MapColumns
 from onnxwire.viewer.map_groups import Group, Groups
 from onnxwire.viewer.node_boxes import NodeBoxes, short_name
@@ -119,7 +119,7 @@ class ModelMap:
             if i:
                 opened_names.append(name)
                 group, children = self.groups.find(name)
-                if len(self.groups.opens(group)) > 1:
+                if len(self.groups.inner_graphs(group)) > 1:
                     box_number = next((k for k, child in enumerate(children) if child.path == graph), None)
                     if box_number is None:
                         raise PathError("the map shows no more than 240 graphs of one node", graph[:_MAX_NAME_CHARS])
@@ -223,7 +223,7 @@ class ModelMap:
                     entry["label"] = columns.operators[int(columns.op[group.rows[0]])][1][:_MAX_NAME_CHARS]
             if group.kind == "node":
                 entry |= self._node_entry(int(group.rows[0]), scopes)
-                entry["opens"] = bool(self.groups.opens(group))
+                entry["opens"] = bool(self.groups.inner_graphs(group))
             elif group.path:
                 entry |= self._graph_entry(group.path)
             boxes.append(entry)
@@ -400,7 +400,9 @@ def _lay_out_boxes(boxes: list[dict[str, Any]], edges: list[dict[str, Any]], to_
     sizes = [_size(box) for box in boxes]
     layout_sizes = [(height, width) for width, height in sizes] if to_right else sizes
     edge_boxes = [(edge["from"], edge["to"]) for edge in edges]
-    layout = lay_out(layout_sizes, edge_boxes, _COLUMN_GAP if to_right else ROW_GAP) if edges else grid(layout_sizes)
+    layout = (
+        lay_out(layout_sizes, edge_boxes, _COLUMN_GAP if to_right else ROW_GAP) if edges else lay_out_grid(layout_sizes)
+    )
     xs, ys = (layout.y, layout.x) if to_right else (layout.x, layout.y)
     for box, (width, height), x, y, row in zip(boxes, sizes, xs, ys, layout.rows, strict=True):
         box |= {"width": width, "height": height, "x": x, "y": y, "row": row}

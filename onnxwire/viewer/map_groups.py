@@ -16,7 +16,7 @@ import numpy as np
 
 from onnxwire.errors import PathError
 from onnxwire.viewer.map_columns import MapColumns
-from onnxwire.viewer.scope_cycles import scattered_items
+from onnxwire.viewer.scope_cycles import find_scattered_items
 
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
@@ -142,7 +142,7 @@ class Groups:
         rows = np.arange(graph.start, graph.stop, dtype=np.int32)
         return Group("function" if path.startswith("functions[") else "graph", path, rows, path=path)
 
-    def opens(self, group: Group) -> list[str]:
+    def inner_graphs(self, group: Group) -> list[str]:
         """Return the paths of the graphs in a node's attributes, or of the function that it calls."""
         if group.kind != "node":
             return []
@@ -156,7 +156,7 @@ class Groups:
     def contents(self, group: Group) -> list[Group]:
         """Return the groups in a group, up to 240, in order of their first nodes."""
         if group.kind == "node":
-            graph_paths = self.opens(group)
+            graph_paths = self.inner_graphs(group)
             return (
                 self.contents(self.graph(graph_paths[0]))
                 if len(graph_paths) == 1
@@ -267,7 +267,7 @@ class Groups:
         source = source[source >= 0]
         dissolved: set[int] = set()
         for _ in range(_MAX_DISSOLUTIONS):
-            cyclic_items = scattered_items(items, scopes >= 0, source, target)
+            cyclic_items = find_scattered_items(items, scopes >= 0, source, target)
             if not cyclic_items:
                 break
             dissolved.update(scopes[cyclic_items].tolist())

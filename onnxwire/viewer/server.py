@@ -194,7 +194,7 @@ class Server(ThreadingHTTPServer):
             self._queries = type(self._queries)(self.edits.message)
         return self._queries
 
-    def exchange(self, token: str) -> str | None:
+    def exchange_token(self, token: str) -> str | None:
         """Return the key in exchange for the token; None for a wrong or used token."""
         expected = self.token
         if expected is None or not hmac.compare_digest(token.encode(), expected.encode()):
@@ -207,7 +207,7 @@ class Server(ThreadingHTTPServer):
         """Return whether this is the key."""
         return hmac.compare_digest(key.encode(), self._key.encode())
 
-    def expect(self, connection: socket.socket, seconds: float) -> None:
+    def set_deadline(self, connection: socket.socket, seconds: float) -> None:
         """Close a connection after some seconds, unless it sends a complete request. seconds: may be infinite."""
         with self._lock:
             if connection in self._deadlines:
@@ -269,7 +269,7 @@ class Handler(BaseHTTPRequestHandler):
         """Extend the base class: set the connection's time limit for the next request."""
         self._had_key = False
         super().handle_one_request()
-        self.server.expect(self.connection, IDLE_SECONDS if self._had_key else HEAD_SECONDS)
+        self.server.set_deadline(self.connection, IDLE_SECONDS if self._had_key else HEAD_SECONDS)
 
     def parse_request(self) -> bool:
         """Extend the base class: reject requests with two different lengths. Source: RFC 9112, section 6.3."""
@@ -282,7 +282,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer with a page or with JSON."""
-        if self._has_body():
+        if self._discard_body():
             # An unread body would be parsed as the next request.
             self.close_connection = True
             return self._refuse(HTTPStatus.BAD_REQUEST, "a GET request has no body")
@@ -296,13 +296,13 @@ class Handler(BaseHTTPRequestHandler):
             return self._send(HTTPStatus.OK, *self.server.pages[address.path])
         name = address.path.removeprefix("/api/")
         if name == "session":
-            key = self.server.exchange(self.headers.get(KEY_HEADER, ""))
+            key = self.server.exchange_token(self.headers.get(KEY_HEADER, ""))
             if key is None:
                 return self._refuse(
                     HTTPStatus.FORBIDDEN, "the address was already opened; start `onnxwire view` again for a new one"
                 )
             return self._send_json(HTTPStatus.OK, {"key": key})
-        if self.server.start is not None and not self._has_key():
+        if self.server.start is not None and not self._check_key():
             return self._refuse(HTTPStatus.FORBIDDEN, _NO_KEY_REASON)
         try:
             answer, read_queries = self._find_answer(name, parse_qs(address.query))
@@ -310,9 +310,9 @@ class Handler(BaseHTTPRequestHandler):
             return self._refuse(HTTPStatus.NOT_FOUND, str(error))
         if not address.path.startswith("/api/") or answer is None:
             return self._refuse(HTTPStatus.NOT_FOUND, "there is no such page or query")
-        if not self._has_key():
+        if not self._check_key():
             return self._refuse(HTTPStatus.FORBIDDEN, _NO_KEY_REASON)
-        self._answer(lambda: answer(**self._arguments(name, answer, address.query)), read_queries)
+        self._answer(lambda: answer(**self._parse_arguments(name, answer, address.query)), read_queries)
 
     def _find_answer(self, name: str, query: dict[str, list[str]]) -> tuple[Callable[..., Any] | None, list[Any]]:
         """Return the function that answers a query, None for an unknown query, and the queries objects it reads."""
@@ -346,9 +346,9 @@ class Handler(BaseHTTPRequestHandler):
         refusal = self._reason_to_refuse_post()
         if refusal is not None:
             # Closing a connection with unread bytes may lose the answer.
-            self._has_body()
+            self._discard_body()
             return self._refuse(*refusal)
-        name, length = self._action(), int(self.headers["Content-Length"])
+        name, length = self._action_name(), int(self.headers["Content-Length"])
         read_queries = [] if self.server.queries is None else [self.server.queries]
         if name == "upload":
             return self._answer(lambda: self._store_upload(length, closes_connection), read_queries)
@@ -362,7 +362,7 @@ class Handler(BaseHTTPRequestHandler):
         """Return the possible actions."""
         return _ACTIONS if self.server.edits is not None else _START_ACTIONS
 
-    def _action(self) -> str:
+    def _action_name(self) -> str:
         """Return the name of the action, the last part of the address."""
         return self.path.partition("?")[0].removeprefix("/api/")
 
@@ -370,9 +370,9 @@ class Handler(BaseHTTPRequestHandler):
         """Return the status and the reason to reject a POST request before its body is read; None to accept it."""
         if not self._is_for_this_host() or not self._is_own_page():
             return HTTPStatus.FORBIDDEN, "this server answers its own page only"
-        if not self._has_key():
+        if not self._check_key():
             return HTTPStatus.FORBIDDEN, _NO_KEY_REASON
-        name = self._action()
+        name = self._action_name()
         if not self.path.startswith("/api/") or (name not in self._actions() and name != "upload"):
             return HTTPStatus.NOT_FOUND, "there is no such action"
         content_type = _BINARY if name == "upload" else _JSON
@@ -420,7 +420,7 @@ class Handler(BaseHTTPRequestHandler):
         return answer
 
     @staticmethod
-    def _arguments(name: str, method: Callable[..., dict[str, Any]], query: str) -> dict[str, Any]:
+    def _parse_arguments(name: str, method: Callable[..., dict[str, Any]], query: str) -> dict[str, Any]:
         """Parse the arguments of a query for the method that answers it."""
         parsers = _QUERIES.get(name, {})
         arguments = {key: parsers[key](values[-1]) for key, values in parse_qs(query, True).items() if key in parsers}
@@ -462,7 +462,7 @@ class Handler(BaseHTTPRequestHandler):
                 reason = f"{document.name} was modified since it was opened; start `onnxwire view` again"
                 raise _QueryError(reason) from None
 
-    def _has_body(self) -> bool:
+    def _discard_body(self) -> bool:
         """Return whether the request has a body; read it if it is short."""
         length = self.headers.get("Content-Length", "0")
         if "Transfer-Encoding" not in self.headers and length == "0":
@@ -489,11 +489,11 @@ class Handler(BaseHTTPRequestHandler):
             "same-origin",
         )
 
-    def _has_key(self) -> bool:
+    def _check_key(self) -> bool:
         """Return whether the request has the key; if so, the answer has no time limit."""
         self._had_key = self.server.is_key(self.headers.get(KEY_HEADER, ""))
         if self._had_key:
-            self.server.expect(self.connection, math.inf)
+            self.server.set_deadline(self.connection, math.inf)
         return self._had_key
 
     def _refuse(self, status: HTTPStatus, reason: str) -> None:

@@ -132,7 +132,7 @@ def server():
 
 
 def test_a_question_names_its_side_and_needs_the_key(server):
-    key = server.exchange(server.address.partition("#token=")[2])
+    key = server.exchange_token(server.address.partition("#token=")[2])
 
     def get(path, headers):
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=100)) as connection:
