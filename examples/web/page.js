@@ -4,11 +4,11 @@ import {LimitError, listModel, newListing} from "./listing.js";
 
 /** @type {(id: string) => any} */
 const element = (id) => document.getElementById(id);
-const FIRST_ROWS = 200, MORE_ROWS = 1000;
+const FIRST_ROWS = 200, MORE_ROWS = 1000; // numbers of shown rows at first, and added by each click
 const NUMBER_FORMAT = new Intl.NumberFormat("en");
 
 let listing = newListing();
-let tab = "nodes";
+let tab = "nodes"; // or "tensors"
 let maxShownRows = FIRST_ROWS;
 /** Aborts the reading of the current model when another one is opened. @type {AbortController} */
 let current = new AbortController();
@@ -19,7 +19,7 @@ const visible = (text) =>
     `\\u{${c.charCodeAt(0).toString(16)}}`);
 
 /** @param {string} name @param {string} [text] @param {string} [className] */
-function make(name, text = "", className = "") {
+function makeElement(name, text = "", className = "") {
   const result = document.createElement(name);
   result.textContent = visible(text);
   result.className = className;
@@ -43,27 +43,30 @@ const COLUMNS = {
 
 /** @param {import("./listing.js").NodeRow} row */
 function nodeCells(row) {
-  const operator = make("td", "", "name");
-  if (row.domain) operator.append(make("span", `${row.domain}::`, "domain"));
-  operator.append(make("span", row.operator, "operator"));
-  if (row.graph) operator.append(make("div", `in ${row.graph}`, "domain"));
+  const operator = makeElement("td", "", "name");
+  if (row.domain) operator.append(makeElement("span", `${row.domain}::`, "domain"));
+  operator.append(makeElement("span", row.operator, "operator"));
+  if (row.graph) operator.append(makeElement("div", `in ${row.graph}`, "domain"));
   return [
-    make("td", String(row.index), "number soft"), operator, make("td", row.name, "mono name"),
-    make("td", joinNames(row.inputs, row.nInputs), "mono"), make("td", joinNames(row.outputs, row.nOutputs), "mono name"),
+    makeElement("td", String(row.index), "number soft"), operator, makeElement("td", row.name, "mono name"),
+    makeElement("td", joinNames(row.inputs, row.nInputs), "mono"),
+    makeElement("td", joinNames(row.outputs, row.nOutputs), "mono name"),
   ];
 }
 
 /** @param {import("./listing.js").TensorRow} row */
 function tensorCells(row) {
   if (row.problem) {
-    const problem = make("td", row.problem, "bad");
+    const problem = makeElement("td", row.problem, "bad");
     problem.setAttribute("colspan", "4");
-    return [make("td", row.name, "mono name"), problem, make("td", row.where, "soft mono")];
+    return [makeElement("td", row.name, "mono name"), problem, makeElement("td", row.where, "soft mono")];
   }
   return [
-    make("td", row.name, "mono name"), make("td", row.type), make("td", row.dims || "scalar", row.dims ? "mono" : "soft"),
-    make("td", sizeText(row.bytes), "number"), make("td", row.stored, row.stored === "inline" ? "soft" : "mono"),
-    make("td", row.where, "soft mono"),
+    makeElement("td", row.name, "mono name"), makeElement("td", row.type),
+    makeElement("td", row.dims || "scalar", row.dims ? "mono" : "soft"),
+    makeElement("td", sizeText(row.bytes), "number"),
+    makeElement("td", row.stored, row.stored === "inline" ? "soft" : "mono"),
+    makeElement("td", row.where, "soft mono"),
   ];
 }
 
@@ -76,11 +79,11 @@ function show() {
   const words = element("filter").value.trim().toLowerCase();
   /** @type {any[]} */ const all = tab === "nodes" ? listing.nodes : listing.tensors;
   const rows = words ? all.filter((row) => searchText(row).includes(words)) : all;
-  const head = make("tr");
-  head.append(...(tab === "nodes" ? COLUMNS.nodes : COLUMNS.tensors).map((name) => make("th", name, name === "Size" ? "number" : "")));
+  const head = makeElement("tr");
+  head.append(...(tab === "nodes" ? COLUMNS.nodes : COLUMNS.tensors).map((name) => makeElement("th", name, name === "Size" ? "number" : "")));
   element("list").querySelector("thead").replaceChildren(head);
   element("list").querySelector("tbody").replaceChildren(...rows.slice(0, maxShownRows).map((row) => {
-    const line = make("tr");
+    const line = makeElement("tr");
     line.append(...(tab === "nodes" ? nodeCells(row) : tensorCells(row)));
     return line;
   }));
@@ -101,8 +104,8 @@ function showFacts(size) {
     "IR version": listing.irVersion, "Operator sets": listing.opsets.join(", "),
   };
   element("facts").replaceChildren(...Object.entries(facts).filter(([, text]) => text).map(([name, text]) => {
-    const pair = make("div");
-    pair.append(make("dt", name), make("dd", text));
+    const pair = makeElement("div");
+    pair.append(makeElement("dt", name), makeElement("dd", text));
     return pair;
   }));
 }

@@ -91,8 +91,8 @@ def list_records(root: Message, path: str, start: int, count: int) -> dict[str, 
 
     path: the path of the message. start: the index of the first record; count: the number of records.
     Returns total (the number of records in the message) and rows: number, name (None for an unknown field), path (None
-    for an unknown or retired field), wire, offset (of the tag), value (the offset of the value), length (of the value,
-    in bytes), text (the value, truncated if it is long, "" for a message) and is_message.
+    for an unknown or retired field), wire (the name of the wire type), offset (of the tag), value (the offset of the
+    value), length (of the value, in bytes), text (the value, truncated if it is long, "" for a message) and is_message.
     Raises PathError if the path leads to no message, and DecodeError for damaged bytes.
     """
     document = root._document
@@ -104,7 +104,7 @@ def list_records(root: Message, path: str, start: int, count: int) -> dict[str, 
             path,
             document.name,
         )
-    counts: dict[int, int] = {}
+    element_counts: dict[int, int] = {}  # by field number
     rows: list[dict[str, Any]] = []
     total = 0
     for record in walk(document, message.DESCRIPTOR, *span):
@@ -115,7 +115,7 @@ def list_records(root: Message, path: str, start: int, count: int) -> dict[str, 
             if field is not None and record.is_live:
                 is_element = field.is_repeated and field.is_span
                 field_path = (f"{path}." if path else "") + field.name
-                field_path += f"[{counts.get(number, 0)}]" if is_element else ""
+                field_path += f"[{element_counts.get(number, 0)}]" if is_element else ""
             is_message = field_path is not None and field is not None and field.message_type is not None
             rows.append(
                 {
@@ -130,6 +130,6 @@ def list_records(root: Message, path: str, start: int, count: int) -> dict[str, 
                     "is_message": is_message,
                 }
             )
-        counts[number] = counts.get(number, 0) + record.is_live
+        element_counts[number] = element_counts.get(number, 0) + record.is_live
         total += 1
     return {"total": total, "rows": rows}

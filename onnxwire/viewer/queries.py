@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 _MAX_CACHED_ANSWERS = 16  # maximum number of cached searches, connections of graphs and other answers
 _MAX_GRAPHS = 5000  # maximum number of graphs in an outline
 _MAX_ELEMENTS = 16  # maximum number of elements of an attribute, or of a list of consumers
-_MAX_TEXT_CHARS = 400
-_MAX_DOC_CHARS = 8000
-_MAX_HOPS = 6
+_MAX_TEXT_CHARS = 400  # maximum length of an attribute's text
+_MAX_DOC_CHARS = 8000  # maximum length of an operator's documentation
+_MAX_HOPS = 6  # maximum number of steps from the central node of a drawing
 
 
 class Queries(TensorQueries):
@@ -77,8 +77,8 @@ class Queries(TensorQueries):
     def outline(self) -> dict[str, Any]:
         """List the main graph, graphs in attributes, graphs for training, and functions.
 
-        Returns rows, with depth in the tree, path, kind (graph, subgraph, function or training), name, nodes, tensors,
-        and `of`, the node of a subgraph; and left_off, the number of graphs that are not listed.
+        Returns left_off, the number of graphs that are not listed, and rows, with depth in the tree, path, kind (graph,
+        subgraph, function or training), name, nodes and tensors (their numbers), and `of`, the node of a subgraph.
         """
         return self._cached(("outline",), self._make_outline)  # type: ignore[no-any-return]
 
@@ -104,9 +104,9 @@ class Queries(TensorQueries):
             if row["depth"]:
                 owner, _, attribute = path.rpartition(".attribute[")
                 node: NodeProto = resolve(self.model, owner).value
-                field = node.attribute[int(attribute.partition("]")[0])]
+                owner_attribute = node.attribute[int(attribute.partition("]")[0])]
                 row["of"] = f"{node.op_type} {node.name}".strip()
-                row["name"] = f"{field.name}: {message.name}" if message.name else field.name
+                row["name"] = f"{owner_attribute.name}: {message.name}" if message.name else owner_attribute.name
             rows.append(row)
         return {"rows": rows, "left_off": left_off}
 
@@ -242,7 +242,11 @@ class Queries(TensorQueries):
     def _describe_input(
         self, name: str, scope: Scope, path: str, connections: Connections, types: dict[str, str]
     ) -> dict[str, Any]:
-        """Describe an input of a node: its name, type and kind, and the path of its producer or tensor."""
+        """Describe an input of a node.
+
+        scope, path: the graph of the node, and its path; connections, types: those of the graph. Returns name, type,
+        kind (node, weight, input, outer, or none for an omitted input) and the path of the producer or tensor, or "".
+        """
         entry: dict[str, Any] = {"name": name, "type": types.get(name, ""), "kind": "outer", "path": ""}
         if not name:
             return entry | {"kind": "none"}
@@ -342,6 +346,7 @@ class Queries(TensorQueries):
         return target.value, scope, target.element_index
 
     def _connections(self, path: str) -> Connections:
+        """Return the producers and consumers of the values of a graph."""
         connections: Connections = self._cached(("connections", path), lambda: Connections(self._resolve_scope(path)))
         return connections
 

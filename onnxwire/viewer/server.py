@@ -54,11 +54,11 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _JSON, _BINARY = "application/json", "application/octet-stream"
-_MAX_BODY_BYTES = 1 << 22  # maximum size of the body of a change
+_MAX_BODY_BYTES = 1 << 22  # maximum size of the body of an action, except `upload`
 _NO_KEY_REASON = "start `onnxwire view` again, and open the address that it prints"
 IDLE_SECONDS = 60  # maximum time between the requests of a connection that sent the key
 HEAD_SECONDS = 10  # timeout of a request of any other connection
-MAX_CONNECTIONS = 64
+MAX_CONNECTIONS = 64  # maximum number of open connections
 
 
 class _QueryError(ValueError):
@@ -110,7 +110,7 @@ _QUERIES: dict[str, dict[str, Callable[[str], Any]]] = {
     "fields": {"path": str, "start": _parse_number, "count": _parse_number},
     "value": {"path": str},
 }
-"""The public methods of Queries, and the parsers of their arguments."""
+"""The queries that methods of FieldQueries and its subclasses answer, and the parsers of their arguments."""
 
 _EDIT_QUERIES = {"edits": "state", "problems": "problems", "differences": "differences"}
 """The queries about edits, and the methods of Edits that answer them."""
@@ -214,10 +214,10 @@ class Server(ThreadingHTTPServer):
                 self._deadlines[connection] = time.monotonic() + seconds
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a connection in a thread. If there are too many, close the connection whose time ends first.
+        """Answer a connection in a thread. If there are too many, close the connection with the earliest deadline.
 
-        So clients that send nothing, or send slowly, cannot block the page or other clients. If all connections are
-        being answered, the new connection is closed.
+        Therefore clients that send nothing, or send slowly, cannot block the page or other clients. If all connections
+        are being answered, the new connection is closed.
         """
         with self._lock:
             if len(self._deadlines) >= MAX_CONNECTIONS:
@@ -240,7 +240,7 @@ class Server(ThreadingHTTPServer):
                 self._close(connection)
 
     def _close(self, connection: socket.socket) -> None:
-        """Shut a connection down, so that its thread reads the end of the stream. The caller holds `_lock`."""
+        """Shut a connection down, so that its thread reads the end of the stream. The caller must lock `_lock`."""
         del self._deadlines[connection]
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
@@ -345,7 +345,6 @@ class Handler(BaseHTTPRequestHandler):
         closes_connection, self.close_connection = self.close_connection, True
         refusal = self._reason_to_refuse_post()
         if refusal is not None:
-            # Closing a connection with unread bytes may lose the answer.
             self._discard_body()
             return self._refuse(*refusal)
         name, length = self._action_name(), int(self.headers["Content-Length"])
@@ -359,7 +358,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(lambda: self._do_action(edits or start, name, body), read_queries)
 
     def _actions(self) -> dict[str, dict[str, tuple[type, ...]]]:
-        """Return the possible actions."""
+        """Return the possible actions except `upload`, with the types of their arguments."""
         return _ACTIONS if self.server.edits is not None else _START_ACTIONS
 
     def _action_name(self) -> str:
@@ -387,7 +386,7 @@ class Handler(BaseHTTPRequestHandler):
         return None
 
     def _do_action(self, target: Any, name: str, body: bytes) -> dict[str, Any]:
-        """Carry out an action. target: its Edits or StartPage."""
+        """Make an action and return its answer. target: the Edits or StartPage whose method `name` is the action."""
         try:
             arguments = json.loads(body)
         except (ValueError, RecursionError):
@@ -463,11 +462,13 @@ class Handler(BaseHTTPRequestHandler):
                 raise _QueryError(reason) from None
 
     def _discard_body(self) -> bool:
-        """Return whether the request has a body; read it if it is short."""
+        """Read a short body, since closing a connection with unread bytes may lose the answer.
+
+        Returns whether the request has a body.
+        """
         length = self.headers.get("Content-Length", "0")
         if "Transfer-Encoding" not in self.headers and length == "0":
             return False
-        # Closing a connection with unread bytes may lose the answer.
         if length.isascii() and length.isdecimal() and len(length) < 6:
             self.rfile.read(int(length))
         return True
@@ -490,7 +491,7 @@ class Handler(BaseHTTPRequestHandler):
         )
 
     def _check_key(self) -> bool:
-        """Return whether the request has the key; if so, the answer has no time limit."""
+        """Remove the time limit of the answer if the request has the key; returns whether it has."""
         self._had_key = self.server.is_key(self.headers.get(KEY_HEADER, ""))
         if self._had_key:
             self.server.set_deadline(self.connection, math.inf)

@@ -13,8 +13,8 @@ from onnxwire.tensor.dtypes import name_of
 from onnxwire.viewer import tensor_pictures
 from onnxwire.viewer.field_tree import FieldQueries
 
-_MAX_CELLS_PER_AXIS = 512
-_MAX_TEXT_CHARS = 400
+_MAX_CELLS_PER_AXIS = 512  # maximum number of bins, and of rows and columns of cells
+_MAX_TEXT_CHARS = 400  # maximum length of a doc string
 
 
 class TensorQueries(FieldQueries):

@@ -9,10 +9,12 @@ export const SIDE = new URLSearchParams(location.search).get("side");
 export const FILE = new URLSearchParams(location.search).get("file");
 let revision = -1; // the newest revision of the model in any answer
 
+/** Throw the error for a request without an answer. */
 function failUnanswered() {
   throw new Error("The server does not answer: onnxwire view has ended. Start it again, and open the address that it prints.");
 }
 
+/** Send a request, and return its answer. Throws the server's error; `isStale` marks a change for an older revision. */
 async function request(path, key, options = {}) {
   const headers = { [KEY_HEADER]: key, ...options.headers };
   const response = await fetch(path, { ...options, headers }).catch(failUnanswered);
@@ -67,6 +69,7 @@ export function ask(queryName, values = {}) {
   return request(`api/${queryName}?${query}`, sessionStorage.getItem(STORAGE_KEY) ?? "");
 }
 
+/** Add attributes, event listeners (names with "on") and children to an element; null and false are skipped. */
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
@@ -84,9 +87,11 @@ export const setChildren = (element, ...children) => {
   element.replaceChildren();
   return fill(element, {}, children);
 };
+/** Make an SVG element. */
 export const svg = (tag, attributes = {}, ...children) =>
   fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
+/** Format a number of bytes: 1.50 KiB. */
 export function sizeText(bytes) {
   if (bytes < 1024) return `${bytes} B`;
   const power = Math.min(Math.floor(Math.log2(bytes) / 10), 6);
@@ -94,19 +99,23 @@ export function sizeText(bytes) {
   return `${value.toFixed(value < 10 ? 2 : 1)} ${["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"][power - 1]}`;
 }
 
+/** Format a count with separators: 1,000. */
 export const countText = (count) => count.toLocaleString("en");
 
 /** Format a count with its noun: 1 node, 2 nodes. */
 export const nounText = (count, noun) => `${countText(count)} ${noun}${count === 1 ? "" : "s"}`;
 
+/** Format a number with up to five digits, or a short integer with all digits; a dash for null. */
 export function numberText(value) {
   if (value === null || value === undefined) return "–";
   if (Number.isInteger(value) && Math.abs(value) < 1e9) return String(value);
   return Number(value.toPrecision(5)).toString();
 }
 
+/** Format the data type and shape of a tensor: float[64, 3]. */
 export const shapeText = (row) => `${row.data_type.toLowerCase()}[${row.shape.join(", ")}]`;
 
+// The families of operators by their color classes; the first matching family is used.
 const FAMILIES = {
   math: /^(Q?Linear)?(Conv|MatMul|Gemm|Einsum|Attention|FusedMatMul|LSTM|GRU|RNN|Add|Sub|Mul|Div|Pow|Sqrt|Exp|Log|Sin|Cos|Abs|Neg|Sum|Max$|Min$|TreeEnsemble|Scaler)/,
   norm: /Norm|Dropout|Reduce|Pool|Quantize/,
