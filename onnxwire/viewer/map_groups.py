@@ -310,7 +310,7 @@ class Groups:
         return rank[inverse.reshape(-1)], first_indices[by_first], np.where(first_keys < 0, -1, first_keys)
 
     def _hash_items(self, rows: Array, items: Array, order: Array, bounds: Array) -> tuple[Array, Array]:
-        """Return a hash of each item's operators, edges and shapes, and the number of values that cross before the item.
+        """Return for each item a hash of its operators, edges and shapes, and how many values cross before the item.
 
         The hash includes types of weights and of values within the item, but not of values from and to the outside:
         these often lack types at the first and last of several layers. Nodes are compared in the order of the graph.
