@@ -21,7 +21,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 def queries_of(nodes, **options):
-    """Return the queries of a model of these nodes."""
+    """Return the queries of a model of these nodes. options: functions, and arguments of `helper.make_graph`."""
     functions = options.pop("functions", [])
     graph = helper.make_graph(nodes, "g", options.pop("inputs", []), options.pop("outputs", []), **options)
     return Queries(onnxwire.ModelProto.FromString(helper.make_model(graph, functions=functions).SerializeToString()))
@@ -41,11 +41,11 @@ def test_values_without_a_name_are_not_connected():
     tensor.ClearField("name")
     model = helper.make_model(helper.make_graph(nodes, "g", [input_info, nameless_info], [nameless_info], [tensor]))
     columns = MapColumns(onnxwire.ModelProto.FromString(model.SerializeToString()))
-    value = {slot: int(columns.output_value[i]) for i, slot in enumerate(columns.output_row)}
-    assert [columns.types[columns.type[value[row]]] for row in range(4)] == ["", "", "", ""]
+    value_of_row = {row: int(columns.output_value[i]) for i, row in enumerate(columns.output_row)}
+    assert [columns.types[columns.type[value_of_row[row]]] for row in range(4)] == ["", "", "", ""]
     assert columns.is_input.sum() == 1
     assert not columns.is_output.any() and not columns.is_weight.any()
-    assert [int(columns.producer[value[row]]) for row in range(4)] == [0, 1, 2, 3]
+    assert [int(columns.producer[value_of_row[row]]) for row in range(4)] == [0, 1, 2, 3]
     # A graph that has only this input and output, or nothing at all, has an empty map.
     for infos in ([nameless_info], []):
         model = helper.make_model(helper.make_graph([], "g", infos, infos))
@@ -53,6 +53,7 @@ def test_values_without_a_name_are_not_connected():
 
 
 def chain(names, op_type="Relu"):
+    """Return nodes with these names, each of which reads the output of the previous node."""
     return [helper.make_node(op_type, [f"x{i}"], [f"x{i + 1}"], name=name) for i, name in enumerate(names)]
 
 
@@ -249,7 +250,7 @@ def test_edges_list_types():
         lambda queries: queries.route("graph.node[0]", "graph.node[2]"),
     ],
 )
-def test_an_absent_element_is_a_path_error(query):
+def test_an_absent_element_raises_path_error(query):
     queries = queries_of([*chain(["a", "b"]), helper.make_node("Relu", ["p"], ["q"])])
     with pytest.raises(PathError):
         query(queries)
@@ -279,6 +280,7 @@ def test_a_graph_without_nodes_is_empty():
     assert queries_of([]).map()["boxes"] == []
 
 
+# Functions that make the nodes of hostile models.
 HOSTILE = {
     "thousands of nested scopes": lambda: chain(["/".join(map(str, range(i, i + 3000))) for i in range(40)]),
     "nothing but slashes": lambda: chain(["/" * 5000 + str(i) for i in range(300)]),
