@@ -47,6 +47,7 @@ _CSV_HELP = (
 )
 
 _BATCH_ROWS = 1000  # rows that are converted to Python objects at a time
+# Types of DuckDB whose columns are aligned to the right.
 _NUMBER_TYPES = {
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
     "UHUGEINT", "FLOAT", "DOUBLE",

@@ -48,6 +48,7 @@ class CleanTerminal:
             import re
 
             parts = re.split("([\n\t]+|\x1b\\[[0-9;]*m)" if self.allows_colors else "([\n\t]+)", text)
+            # Parts with odd indices are the separators, which are written unchanged.
             text = "".join(part if i % 2 else safe_text(part) for i, part in enumerate(parts))
         return self.stream.write(text)
 

@@ -68,7 +68,7 @@ class Edits:
         self._check_lock = threading.Lock()
         self._changes: list[Change] = []
         self._change_count = 0  # the number of changes in effect; the following changes were undone
-        # The value of _change_count at the last save; -1 if that state is no longer in the history.
+        # The value of _change_count at the last save; -1 if a later change discarded that state.
         self._saved_count = 0
         self._states: dict[int, Message] = {0: original}  # keys: the number of changes in effect
         self._original_problems: _ProblemCounts | None = None
@@ -104,7 +104,7 @@ class Edits:
             }
 
     def unsaved(self) -> list[str]:
-        """Return the texts of the changes that are in effect but not saved."""
+        """Return the texts of the changes since the saved state, and "undo: " with the texts of undone saved changes."""
         with self._lock:
             new_changes = [change.text for change in self._changes[max(self._saved_count, 0) : self._change_count]]
             return new_changes + [
@@ -286,7 +286,8 @@ class Edits:
         """Save the nodes of the main graph that produce some values as a new model; the edited model does not change.
 
         values: one output of each node. path, replace: as for `save`; the opened file is refused. Returns path, bytes,
-        warnings, and nodes, inputs and outputs of the part. Raises the exceptions of `save` and `onnxwire.extract`.
+        warnings, nodes (their number), and the names of inputs and outputs. Raises the exceptions of `save` and
+        `onnxwire.extract`.
         """
         with self._lock:
             self._raise_if_stale(revision)

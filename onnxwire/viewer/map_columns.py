@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 _BATCH_ROWS = 5_000  # rows whose text is in memory at once
 _MAX_DEPTH = 40  # maximum depth of nested scopes
-_MAX_SCOPES = 100_000  # nodes of further scopes are added to existing scopes
+_MAX_SCOPES = 100_000  # nodes of further scopes belong to the nearest existing scope around them
 _MAX_TYPES = 100_000  # further types are unknown
-_MAX_NAME_CHARS = 1_000  # longer names are not split into scopes
+_MAX_NAME_CHARS = 1_000  # only the first characters of a longer name determine its scopes
 _MAX_PARTS = 4 * _MAX_DEPTH  # maximum number of separators at which a name is split
 _MAX_LABEL_CHARS = 200  # maximum length of a label; longer texts are truncated
 _MAX_SHOWN_DIMS = 12  # maximum number of dims in the text of a type

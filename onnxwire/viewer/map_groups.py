@@ -1,7 +1,7 @@
 """The groups of a graph's nodes, computed on demand: by scope, by repetition, and by size.
 
 The contents of a group are first divided into *items*: the scopes directly inside the group's scope, and the nodes
-outside of these scopes. Equal items that follow each other are then combined to a repeat.
+outside of these scopes. Consecutive equal items are then combined into a repeat.
 """
 
 from __future__ import annotations
@@ -173,7 +173,9 @@ class Groups:
             return [members[i] for i in range(len(members))]
         count = min(max(len(members) // _RUN_BOXES, 2), _RUN_BOXES)
         bounds = [len(members) * i // count for i in range(count + 1)]
-        return [_repeat(members.part(start, stop), f"{start + 1:,} to {stop:,}") for start, stop in pairwise(bounds)]
+        return [
+            _make_repeat(members.part(start, stop), f"{start + 1:,} to {stop:,}") for start, stop in pairwise(bounds)
+        ]
 
     def _make_entries(self, group: Group) -> list[Group]:
         """Return the contents of a group. Equal groups or nodes are combined; a long sequence is divided into runs."""
@@ -217,11 +219,12 @@ class Groups:
             if count == 1:
                 entries.append(make_single(start, ordered_rows[bounds[start] : bounds[start + 1]]))
                 continue
-            edges = bounds[start : start + period * count + 1 : period]
+            member_bounds = bounds[start : start + period * count + 1 : period]
             make: Callable[[int, Array], Group] = partial(
                 _make_member, make_single if period == 1 else make_block, start, period
             )
-            entries.append(_repeat(Members(ordered_rows[edges[0] : edges[-1]], edges - edges[0], make)))
+            member_rows = ordered_rows[member_bounds[0] : member_bounds[-1]]
+            entries.append(_make_repeat(Members(member_rows, member_bounds - member_bounds[0], make)))
         return entries
 
     def _divide_into_runs(
@@ -354,7 +357,7 @@ def _make_member(make: Callable[..., Group], start: int, period: int, number: in
     return make(start + number, rows) if period == 1 else make(start + number * period, period, rows)
 
 
-def _repeat(members: Members, label: str = "") -> Group:
+def _make_repeat(members: Members, label: str = "") -> Group:
     """Make the group of a repeat."""
     return Group("repeat", label or members[0].label, np.sort(members.rows), members[0].scope, members)
 

@@ -132,7 +132,7 @@ _START_ACTIONS: dict[str, dict[str, tuple[type, ...]]] = {
 
 
 class Server(ThreadingHTTPServer):
-    """Serve the page of one model, or the start page.
+    """The server of the page of one or two models or one other message, or of the start page.
 
     queries: answers the page's queries. start: serves the start page instead, and the pages of the files that it opens;
     their queries name a file. port: 0 for a free one. edits: allows the page to change the message, None for a
@@ -315,7 +315,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(lambda: answer(**self._parse_arguments(name, answer, address.query)), read_queries)
 
     def _find_answer(self, name: str, query: dict[str, list[str]]) -> tuple[Callable[..., Any] | None, list[Any]]:
-        """Return the function that answers a query, None for an unknown query, and the queries objects it reads."""
+        """Return the function that answers a query, None for an unknown query, and the objects whose files it reads."""
         server = self.server
         if server.start is not None:
             if name == "start":
@@ -429,7 +429,7 @@ class Handler(BaseHTTPRequestHandler):
         return arguments
 
     def _answer(self, make: Callable[[], dict[str, Any]], read_queries: list[FieldQueries]) -> None:
-        """Send the result of a function, or its error. read_queries: the queries objects that it reads."""
+        """Send the result of a function, or its error. read_queries: the objects whose files the function reads."""
         try:
             self._raise_if_changed(read_queries)
             answer = make()

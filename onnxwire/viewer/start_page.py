@@ -65,7 +65,7 @@ class StartPage:
     def open(self, path: str, type: str) -> dict[str, Any]:
         """Open a file by its path; returns `file`, the id of its page. type: the message in it.
 
-        Raises EditError if the path is not that of a regular file, and the errors of `load`.
+        Raises EditError for an unknown type and for a path that is not a regular file's, and the errors of `load`.
         """
         cls = self._find_class(type)
         if "://" in path:

@@ -128,9 +128,9 @@ def test_metadata_of_pytorch_defines_scopes_if_names_do_not():
 
 def test_equal_blocks_are_one_box_that_opens_one_by_one_or_all():
     queries = Queries(onnxwire.ModelProto.FromString(layered_model(layers=12, width=8).SerializeToString()))
-    folded = queries.map("graph")["boxes"][1]
-    assert (folded["kind"], folded["label"], folded["times"]) == ("repeat", "layers.0", 12)
-    assert folded["nodes"] == 12 * 8
+    repeat_box = queries.map("graph")["boxes"][1]
+    assert (repeat_box["kind"], repeat_box["label"], repeat_box["times"]) == ("repeat", "layers.0", 12)
+    assert repeat_box["nodes"] == 12 * 8
     assert [label for _, label, _ in inner_boxes(queries, "graph/1")] == [f"layers.{i}" for i in range(12)]
     for member in (0, 11):
         assert inner_boxes(queries, f"graph/1*{member}")[0][2] == 1
@@ -161,8 +161,13 @@ def test_blocks_without_names_are_found_by_their_period():
     operators = ["MatMul", "Add", "Relu", "Mul", "Sigmoid"]
     nodes = [helper.make_node(operators[i % 5], [f"x{i}"], [f"x{i + 1}"]) for i in range(100)]
     queries = queries_of([helper.make_node("Cast", ["x"], ["x0"], to=1), *nodes])
-    folded = queries.map("graph")["boxes"][1]
-    assert (folded["kind"], folded["of"], folded["times"], folded["nodes"]) == ("repeat", "block", 20, 100)
+    repeat_box = queries.map("graph")["boxes"][1]
+    assert (repeat_box["kind"], repeat_box["of"], repeat_box["times"], repeat_box["nodes"]) == (
+        "repeat",
+        "block",
+        20,
+        100,
+    )
     operators_inside = [box["op_type"] for box in queries.map("graph/1*7")["boxes"] if box["kind"] == "node"]
     assert operators_inside == operators
 

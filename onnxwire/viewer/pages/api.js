@@ -14,7 +14,7 @@ function failUnanswered() {
   throw new Error("The server does not answer: onnxwire view has ended. Start it again, and open the address that it prints.");
 }
 
-/** Send a request, and return its answer. Throws the server's error; `isStale` marks a change for an older revision. */
+/** Send a request, and return its answer. Throws the server's error. */
 async function request(path, key, options = {}) {
   const headers = { [KEY_HEADER]: key, ...options.headers };
   const response = await fetch(path, { ...options, headers }).catch(failUnanswered);
@@ -24,7 +24,7 @@ async function request(path, key, options = {}) {
   revision = Math.max(revision, receivedRevision);
   // Changes by this tab are shown already.
   if (isNewer && (options.method !== "POST" || !response.ok)) document.dispatchEvent(new CustomEvent("foreign-change"));
-  if (!response.ok) throw Object.assign(new Error(answer.error), { isStale: response.status === 409 });
+  if (!response.ok) throw new Error(answer.error);
   return answer;
 }
 

@@ -82,7 +82,7 @@ function drawRow(tree, row, level) {
   const isElement = row.name.endsWith("]");
   const isOpenable = row.kind === "message" || row.kind === "list";
   const group = html("div", { role: "group", hidden: true });
-  const expander = html("span", { class: "twisty", "aria-hidden": "true" }, isOpenable ? "▸" : "");
+  const expander = html("span", { class: "expander", "aria-hidden": "true" }, isOpenable ? "▸" : "");
   const icons = html("span", { class: "icons" });
   const name = row.kind === "unknown" ? html("span", { class: "note" }, `field ${row.number}, unknown`) : html("span", {}, row.name);
   const value = html("span", { class: "tree-value" });

@@ -40,7 +40,7 @@ export class VirtualList {
     this.paint();
   }
 
-  /** Load a page, and return the server's answer; null if the page is loaded already, or loading fails. */
+  /** Load a page, and return the server's answer; null if the page is loaded already, the list was reset, or loading fails. */
   async load(page) {
     if (this.pages.has(page)) return null;
     this.pages.set(page, null);

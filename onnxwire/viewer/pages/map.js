@@ -2,7 +2,7 @@
 
 import { ask, html, nounText } from "./api.js";
 import { MAX_SCALE, MIN_SCALE, cameraOfBeginning, boundsOf, moveClear, cameraOfBox } from "./map_camera.js";
-import { canOpen, describeBox, describeNode, describePath, kindText, legend, opensByMember } from "./map_card.js";
+import { canOpen, describeBox, describeNode, describePath, kindText, makeLegend, opensByMember } from "./map_card.js";
 import { Overview } from "./map_overview.js";
 import { CanvasPen, SvgPen, paint, readColors, titleOf } from "./map_paint.js";
 import { Frame, TITLE_HEIGHT, flatten } from "./map_scene.js";
@@ -20,10 +20,15 @@ const interpolate = (a, b, t) => a + (b - a) * t;
 const [WHEEL_ZOOM, PINCH_ZOOM] = [0.0018, 0.01];
 const MAX_WHEEL_PIXELS = 240; // maximum number of pixels of one event, since some devices report thousands
 const LINE_PIXELS = 16; // pixels of a line, for wheels that report lines
+const ZOOM_STEP = 1.4; // factor of the zoom by a button
 const MIN_DRAG_PIXELS = 4; // a shorter movement of a pressed pointer is a click
 
+/** The map of the model with its buttons, the card of the selection, and the overview. */
 export class MapView {
-  /** element: the container of the map. setAddress(hash): changes the address. reportError(error): shows an error. */
+  /**
+   * element: the container of the map. setAddress(hash, replaceHistory): changes the fragment of the address. reportError(error):
+   * shows an error.
+   */
   constructor(element, { setAddress, reportError }) {
     Object.assign(this, { element, setAddress, reportError });
     this.canvas = html("canvas", { id: "map-canvas", tabindex: 0, role: "application", "aria-label": "Map of the model", "aria-describedby": "map-keys" });
@@ -35,18 +40,18 @@ export class MapView {
     this.card = html("aside", { id: "map-card", "aria-label": "Selection on the map" });
     this.status = html("p", { id: "map-status", class: "unseen", role: "status" });
     this.message = html("p", { id: "map-message" });
-    const button = (text, label, onclick) => html("button", { type: "button", class: "step", title: label, "aria-label": label, onclick }, text);
+    const makeButton = (text, label, onclick) => html("button", { type: "button", class: "step", title: label, "aria-label": label, onclick }, text);
     this.note = html("span", { class: "note" });
     // Stored for this address, so that a reload and other tabs have the same direction.
     this.toRight = localStorage.getItem(DIRECTION_KEY) === "right";
-    this.directionButton = button("", "Edges lead down, or to the right (h)", () => this.toggleDirection());
+    this.directionButton = makeButton("", "Edges lead down, or to the right (h)", () => this.toggleDirection());
     this.directionButton.id = "map-direction";
     this.paintDirectionButton();
     const bar = html("div", { id: "map-bar", role: "toolbar", "aria-label": "Map" }, this.note,
-      button("−", "Zoom out (-)", () => this.zoom(1 / 1.4)), button("+", "Zoom in (+)", () => this.zoom(1.4)), button("Fit", "Show all (0)", () => this.fit()),
+      makeButton("−", "Zoom out (-)", () => this.zoom(1 / ZOOM_STEP)), makeButton("+", "Zoom in (+)", () => this.zoom(ZOOM_STEP)), makeButton("Fit", "Show all (0)", () => this.fit()),
       this.directionButton,
-      button("Close all", "Close all groups (c)", () => this.closeAll()),
-      legend(), button("SVG", "Save the map as SVG", () => this.save("svg")), button("PNG", "Save the map as PNG", () => this.save("png")));
+      makeButton("Close all", "Close all groups (c)", () => this.closeAll()),
+      makeLegend(), makeButton("SVG", "Save the map as SVG", () => this.save("svg")), makeButton("PNG", "Save the map as PNG", () => this.save("png")));
     element.append(this.canvas, bar, this.card, this.overview.element, this.message, this.status,
       html("p", { id: "map-keys", class: "unseen" }, "Arrow keys select a box, Enter opens or closes it, Escape selects the group around it, + and - zoom, 0 shows all, F shows the selection, [ and ] go through equal blocks, A shows them all, P begins or ends a path, C closes all groups, H turns the map."));
     this.pen = new CanvasPen(this.canvas.getContext("2d"));
@@ -80,7 +85,7 @@ export class MapView {
     canvas.addEventListener("pointerdown", (event) => {
       canvas.setPointerCapture(event.pointerId);
       pointers.set(event.pointerId, [event.offsetX, event.offsetY]);
-      press = { x: event.offsetX, y: event.offsetY, moved: false };
+      press = { x: event.offsetX, y: event.offsetY, hasMoved: false };
     });
     canvas.addEventListener("pointermove", (event) => {
       const previousPoint = pointers.get(event.pointerId);
@@ -94,9 +99,9 @@ export class MapView {
         const [otherPoint] = [...pointers].filter(([id]) => id !== event.pointerId).map(([, point]) => point);
         const distance = (a, b) => Math.hypot(a[0] - b[0], a[1] - b[1]) || 1;
         this.zoom(distance([x, y], otherPoint) / distance(previousPoint, otherPoint), (x + otherPoint[0]) / 2, (y + otherPoint[1]) / 2);
-        press.moved = true;
-      } else if (press.moved || Math.hypot(x - press.x, y - press.y) > MIN_DRAG_PIXELS) {
-        press.moved = true;
+        press.hasMoved = true;
+      } else if (press.hasMoved || Math.hypot(x - press.x, y - press.y) > MIN_DRAG_PIXELS) {
+        press.hasMoved = true;
         canvas.style.cursor = "grabbing";
         this.pan(x - previousPoint[0], y - previousPoint[1]);
       }
@@ -104,7 +109,7 @@ export class MapView {
     });
     canvas.addEventListener("pointerup", (event) => {
       pointers.delete(event.pointerId);
-      if (press && !press.moved && !pointers.size) this.handleClick(event);
+      if (press && !press.hasMoved && !pointers.size) this.handleClick(event);
     });
     canvas.addEventListener("pointercancel", (event) => pointers.delete(event.pointerId));
     canvas.addEventListener("keydown", (event) => this.handleKey(event));

@@ -61,7 +61,7 @@ export function describeBox(map, mapBox) {
 }
 
 /** Return a button that shows the meaning of the colors. */
-export function legend() {
+export function makeLegend() {
   const operators = { math: "arithmetic, matrices, convolution", norm: "normalization, pooling, reduction", act: "activation", move: "shapes, copies, constants", other: "other operators" };
   const marks = SIDE === null ? {} : { added: "added", removed: "removed", changed: "changed" };
   return html("details", { id: "map-legend" }, html("summary", { class: "step" }, "Colors"),

@@ -1,4 +1,4 @@
-// Drawing of the map, by the same code for a canvas and for SVG.
+// Draws the map, by the same code on a canvas and as SVG.
 
 import { countText, familyOf, nounText, sizeText } from "./api.js";
 import { FONT, shorten, fitParts, placeLabels, widthOf } from "./map_text.js";
