@@ -104,7 +104,7 @@ class Edits:
             }
 
     def unsaved(self) -> list[str]:
-        """Return the texts of the changes since the saved state, and "undo: " with the texts of undone saved changes."""
+        """Return the texts of unsaved changes in effect, and with "undo: " those of saved changes that were undone."""
         with self._lock:
             new_changes = [change.text for change in self._changes[max(self._saved_count, 0) : self._change_count]]
             return new_changes + [

@@ -66,16 +66,21 @@ class ModelMap:
         to_right: let edges lead to the right, not down; rows are then columns, and bends and spans contain y and x
         coordinates in place of x and y.
         Returns name, kind, label, boxes, edges, left_off (the number of omitted edges) and spans (top and bottom of
-        each row of boxes, in pixels). A box has number (None for an input or output), kind, label, op_type, nodes,
-        operators ([name, count], the most frequent first), parameters, bytes, times (the number of members of a
-        repeat), of (their kind), path (of a node or graph), short (the part of the node's name that differs from the
-        group's) and lines (the node's weights and attributes), type (of an input or output), marks (numbers of marked
-        nodes by mark), opens (whether it has contents), takes and gives (the numbers of values from and to the outside
-        of the group whose edges are omitted), lit (whether the route passes the box), width, height, x and y (of its
-        center) and row. The last boxes may be of kind entry and exit, the ends of
-        edges from and to the outside. An edge has from and to (indices of boxes), count (of its values), types (some of
-        the types), value (the name of the first), lit (whether the route contains it) and bends (the x coordinates
-        where it passes the rows between its ends).
+        each row of boxes, in pixels).
+        A box:
+            number: its index in the group; None for an input, output, entry or exit. kind, label.
+            nodes, parameters, bytes: sums over its nodes. operators: [name, count], the most frequent first.
+            times, of (of a repeat): the number and the kind of its members.
+            path (of a node or graph). type (of an input or output).
+            op_type, short, lines, opens (of a node): its operator; the part of its name that differs from the group's
+                name; its weights and attributes; whether it has contents.
+            marks: the numbers of marked nodes by mark, if models are compared. lit: whether the route passes the box.
+            takes, gives: the numbers of values from and to the outside of the group whose edges are omitted.
+            width, height, x, y (of its center), in pixels. row.
+        The last boxes may be of kind entry and exit: the ends of edges from and to the outside.
+        An edge: from and to (indices of boxes), count (of its values), types (some of the types), value (the name of
+        the first), lit (whether the route contains it) and bends (the x coordinates where it passes the rows between
+        its ends).
         Raises PathError if there is no such group.
         """
         if (

@@ -9,6 +9,7 @@ import { Frame, TITLE_HEIGHT, flatten } from "./map_scene.js";
 
 const ANIMATION_MS = 180;
 const MAX_FREE_NODES = 8; // maximum number of nodes beside a single group that is opened automatically
+const MAX_AUTO_OPENED = 8; // maximum number of nested groups that are opened automatically
 const MAX_PIXELS = 64e6; // maximum number of pixels of a saved picture
 const CARD_WIDTH = 318; // width in pixels of the card with its margins, as in page.css
 const DIRECTION_KEY = "onnxwire map direction";
@@ -62,7 +63,6 @@ export class MapView {
     this.start = null; // the start of a path: {name, path, label}
     this.route = null; // a path: {start, end, nodes}
     this.requestNumber = 0; // answers to earlier requests are ignored
-    this.frames = 0; // the number of drawn frames, for tests
     this.addListeners();
   }
 
@@ -158,7 +158,7 @@ export class MapView {
 
   /** Open a group if its frame contains no other group and few nodes, and repeat this inside the group. */
   async openSingleGroups(frame) {
-    for (let depth = 0, innerFrame = frame; depth < 8; depth += 1) {
+    for (let depth = 0, innerFrame = frame; depth < MAX_AUTO_OPENED; depth += 1) {
       const boxes = innerFrame.answer.boxes.filter((box) => box.number !== null);
       const groupBoxes = boxes.filter((box) => box.kind !== "node");
       const isAlone = groupBoxes.length === 1 && (boxes.length === 1 || (!groupBoxes[0].times && boxes.length <= 1 + MAX_FREE_NODES));
@@ -255,7 +255,7 @@ export class MapView {
     this.animate(oldCamera, newCamera, oldScene, oldBoxes);
   }
 
-  /** Animate the camera, and the boxes from their old positions. */
+  /** Move the camera from one position to another in an animation; with an old scene, also the boxes. */
   animate(from, to, oldScene = null, oldBoxes = null) {
     const startTime = performance.now();
     const scene = this.scene;
@@ -300,7 +300,6 @@ export class MapView {
     context.setTransform(zoom, 0, 0, zoom, -x * zoom, -y * zoom);
     paint(this.pen, scene, this.view(), this.colors, { selected: this.selected, start: this.start?.name, alpha });
     this.overview.drawView(this.view(), this.colors, this.width >= 760);
-    this.frames += 1;
     // For tests: the scale, and the rectangle of the selected box on the canvas.
     const selectedBox = this.byName?.get(this.selected);
     this.canvas.dataset.scale = scale.toFixed(3);
@@ -627,7 +626,7 @@ function groupsAround(name) {
   return { opened, name: last.replace(/\*\d+$/, "") };
 }
 
-/** Return a scene between two scenes, for the animation: common boxes move, new boxes are at their final positions. */
+/** Return a scene of the animation between two scenes: common boxes move, new boxes are at their final positions. */
 function interpolateScene(scene, oldScene, oldBoxes, progress) {
   const boxes = scene.boxes.map((mapBox) => {
     const oldBox = oldBoxes.get(mapBox.name);
