@@ -11,6 +11,7 @@ const MAX_NAME_CHARACTERS = 300;
 const BATCH_ROWS = 2000;
 const TENSOR_CODE = 12; // the ow_code for dims or external data that no program can use
 
+/** Names of the values of TensorProto.DataType. */
 const TYPE_NAMES = [
   "undefined", "float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "string", "bool", "float16", "float64",
   "uint32", "uint64", "complex64", "complex128", "bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2",

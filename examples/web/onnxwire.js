@@ -24,6 +24,7 @@ const END = 0, VALUE = 1, NEEDED = 2; // results of `step` in reader.c
 const FLOAT_TYPES = new Set([1, 2]); // the field types double and float
 const SPAN_TYPES = new Set([9, 11, 12]); // the field types string, message and bytes
 
+/** Descriptions of the values of ow_code. */
 const CODE_TEXTS = [
   "no error", "a damaged tag", "field number 0", "a wire type that does not exist", "a damaged number",
   "a damaged length", "a value that is longer than its message", "a group that is not closed",

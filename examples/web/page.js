@@ -14,19 +14,19 @@ let maxShownRows = FIRST_ROWS;
 let current = new AbortController();
 
 /** Replaces characters that are invisible or change the order of others by their numbers. @param {string} text */
-const visible = (text) =>
+const escapeInvisible = (text) =>
   text.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, (c) =>
     `\\u{${c.charCodeAt(0).toString(16)}}`);
 
-/** @param {string} name @param {string} [text] @param {string} [className] */
+/** Makes an element that contains a text. @param {string} name @param {string} [text] @param {string} [className] */
 function makeElement(name, text = "", className = "") {
   const result = document.createElement(name);
-  result.textContent = visible(text);
+  result.textContent = escapeInvisible(text);
   result.className = className;
   return result;
 }
 
-/** @param {number} bytes */
+/** Formats a number of bytes: 1.5 KiB. @param {number} bytes */
 function sizeText(bytes) {
   let unit = 0;
   for (; bytes >= 1024 && unit < 5; unit++) bytes /= 1024;
@@ -36,6 +36,7 @@ function sizeText(bytes) {
 /** Joins names by commas. "…" stands for names that are not listed. @param {string[]} names @param {number} count */
 const joinNames = (names, count) => names.map((name) => name || "(none)").join(", ") + (count > names.length ? ", …" : "");
 
+/** The headings of the tables. */
 const COLUMNS = {
   nodes: ["", "Operator", "Name", "Inputs", "Outputs"],
   tensors: ["Name", "Type", "Dims", "Size", "Stored", "Where"],
@@ -75,6 +76,7 @@ const searchText = (row) =>
   (tab === "nodes" ? [row.operator, row.domain, row.name, row.graph, ...row.inputs, ...row.outputs]
     : [row.name, row.type, row.dims, row.stored, row.where]).join("\n").toLowerCase();
 
+/** Shows the rows that contain the filter's text, up to `maxShownRows`. */
 function show() {
   const words = element("filter").value.trim().toLowerCase();
   /** @type {any[]} */ const all = tab === "nodes" ? listing.nodes : listing.tensors;
@@ -113,7 +115,7 @@ function showFacts(size) {
 /** Asks a question in the dialog. @param {string} question @returns {Promise<boolean>} */
 function confirm(question) {
   const dialog = element("confirm");
-  element("question").textContent = visible(question);
+  element("question").textContent = escapeInvisible(question);
   dialog.returnValue = "no";
   dialog.showModal();
   return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), {once: true}));
@@ -134,7 +136,7 @@ async function open(name, openSource) {
     if (!isCurrent() || !reader) return;
     listing = rows;
     element("model").hidden = false;
-    element("name").textContent = visible(name);
+    element("name").textContent = escapeInvisible(name);
     showFacts(reader.source.size);
     show();
     const all = sizeText(reader.source.size);
@@ -164,13 +166,14 @@ async function open(name, openSource) {
   report();
   element("stop").hidden = true;
   element("problem").hidden = !problemText;
-  element("problem").textContent = visible(problemText && !problemText.endsWith(".") ? `${problemText}.` : problemText);
+  element("problem").textContent = escapeInvisible(problemText && !problemText.endsWith(".") ? `${problemText}.` : problemText);
   document.body.dataset.state = problemText ? "problem" : "done";
 }
 
 /** @param {File | undefined} file */
 const openFile = (file) => file && open(file.name, async () => new FileSource(file));
 
+/** Opens the address in the form, after a confirmation if it is on another host. */
 async function openAddress() {
   let address;
   try {

@@ -18,8 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import IO
 
-EXIT_OK, EXIT_ERROR = 0, 2
-_STDOUT = "<stdout>"
+EXIT_OK, EXIT_ERROR = 0, 2  # exit statuses
+_STDOUT = "<stdout>"  # the name of stdout in errors
 _COLLECTION_THRESHOLD = 10_000  # objects allocated before a garbage collection
 
 

@@ -165,6 +165,7 @@ def _count_changes(differences: Iterable[Difference]) -> dict[str, dict[str, int
 
 
 def _print_stat(differences: Iterable[Difference], paint: Paint) -> None:
+    """Print a table with the number of changes of each kind of element."""
     change_counts = _count_changes(differences)
     rows = [[kind, *(f"{count:,}" for count in counts.values())] for kind, counts in change_counts.items()]
     if rows:

@@ -69,6 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print(message: Message, options: argparse.Namespace, out: IO[str]) -> None:
+    """Write a message in the format that the options select."""
     if options.json:
         to_json(message, out, max_bytes=options.max_bytes)
         out.write("\n")

@@ -36,6 +36,7 @@ examples:
   onnxwire extract m.onnx --tensor 'layers.0.*' -o layer0.npz
   onnxwire extract m.onnx --tensor '*' -o weights.safetensors
 """
+# The extensions of files of tensors.
 _TENSOR_EXTENSIONS = (".npy", ".npz", ".safetensors")
 
 

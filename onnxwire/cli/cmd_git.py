@@ -40,7 +40,8 @@ examples:
   onnxwire git merge base.onnx ours.onnx theirs.onnx
 """
 _ARGUMENT_COUNTS = {"install": 0, "uninstall": 0, "textconv": 1, "difftool": 2, "merge": 3}
-"""The number of files by action; `merge` also takes the path in the repository, for messages."""
+"""The number of files by action. `merge` also accepts the path of the model in the repository."""
+# The line in the file of attributes, which selects the drivers for models.
 _ATTRIBUTES = "*.onnx diff=onnxwire merge=onnxwire"
 _SETTINGS = {
     "diff.onnxwire.textconv": "{program} git textconv --",
@@ -200,7 +201,7 @@ def _load_versions(shown_name: str, base: str, ours: str, theirs: str) -> list[M
 def _merge(base: str, ours: str, theirs: str, name: str | None = None) -> int:
     """Merge three versions of a model and write the result over ours, unless there are conflicts.
 
-    name: the path of the model in the repository. Returns the exit status.
+    name: the path of the model in the repository, for messages and for Git LFS. Returns the exit status.
     """
     from onnxwire.transforms.merge_changes import merge_changes
 

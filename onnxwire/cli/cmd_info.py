@@ -31,7 +31,7 @@ examples:
   onnxwire info tensor.pb --raw --type TensorProto
 """
 
-_KEY_COLUMN_CHARS = 16
+_KEY_COLUMN_CHARS = 16  # width of the column of keys
 _MAX_TEXT_CHARS = 200  # maximum length of a metadata value or doc string
 _MAX_ENTRIES = 50  # maximum number of metadata entries
 _MIN_VALUE_CHARS = 20  # minimum width of a metadata value beside a long key

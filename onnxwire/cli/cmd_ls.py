@@ -96,6 +96,7 @@ def _select_rows(rows: Iterator[Row], options: argparse.Namespace) -> Iterable[R
 
 
 def _list_rows(message: Message, options: argparse.Namespace) -> Iterator[Row]:
+    """Iterate over the rows of the kind that the options select."""
     if options.nodes:
         return node_rows(message)
     if options.inputs or options.outputs:

@@ -98,7 +98,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print(message: Message, options: argparse.Namespace) -> None:
-    # This is a separate function, since the model can't be closed while a local variable refers to its bytes.
+    """Print the element at the path.
+
+    This is a separate function, since the model can't be closed while a local variable refers to its bytes.
+    """
     target = resolve(message, options.path)
     if options.json:
         print(json.dumps(_as_json(target, options), indent=2, allow_nan=False))
@@ -143,6 +146,7 @@ def _message_json(message: Message) -> Any:
 
 
 def _element_json(value: Any) -> Any:
+    """Return a value of a field for JSON; of bytes, the length and the first bytes."""
     if isinstance(value, Message):
         return _message_json(value)
     if isinstance(value, bytes | Payload | memoryview):

@@ -274,6 +274,7 @@ def _csv_value(value: Any) -> Any:
 
 
 def _table_text(value: Any) -> str:
+    """Return a value as the text of a cell."""
     if value is None:
         return "-"
     if isinstance(value, list):

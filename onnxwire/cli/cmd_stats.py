@@ -52,6 +52,7 @@ examples:
 min, max, mean and std are computed from the finite elements; for complex numbers, from their magnitudes. With --plot or
 --bins the weights are read twice. `onnxwire ls --help` describes PATTERN and --filter.
 """
+# The extensions of files of --plot.
 _PICTURE_EXTENSIONS = (".html", ".png", ".svg")
 _PLOT_BINS = 64  # default number of bins of --plot
 _FIRST_COUNT_COLUMN = 7  # index of the first column of counts: zeros, NaN, Inf

@@ -34,7 +34,8 @@ MAX_CHANGES = 10_000
 MAX_LISTED_CHANGES = 500
 """Maximum number of changes in one answer before the present state, and after it."""
 MAX_PROBLEMS_PER_RULE = 1_000
-_SEVERITIES = ("error", "warning")
+"""Maximum number of problems of one rule that a check lists; further problems are counted."""
+_SEVERITIES = ("error", "warning")  # the severities of reported problems
 MAX_ROWS = 200
 """Maximum number of problems, or differences, in one answer."""
 

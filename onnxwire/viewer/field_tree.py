@@ -15,11 +15,11 @@ from onnxwire.messages import ModelProto, TensorProto
 from onnxwire.viewer import byte_ranges
 from onnxwire.viewer.value_texts import read_value, value_text
 
-MAX_ROWS = 1000
+MAX_ROWS = 1000  # maximum number of rows of one answer
 _MAX_BYTES = 1 << 16  # maximum number of bytes of one answer
 _MAX_RECORDS = 1 << 16  # maximum number of records, or elements of a list, that are scanned for their offsets
 _MAX_NAME_FIELDS = 2  # maximum number of fields in the summary of a message
-_MAX_NAME_CHARS = 60
+_MAX_NAME_CHARS = 60  # maximum length of a string in the summary of a message
 _TYPE_NAMES = {number: name for name, number in TYPES.items()}
 
 
@@ -143,6 +143,7 @@ class FieldQueries:
         }
 
     def _message_row(self, field: FieldDescriptor, path: str, message: Message) -> dict[str, Any]:
+        """Return the row of a message."""
         row = _row(field, path, "message", _summarize(message))
         span = self._span(message)
         if span is not None:

@@ -25,10 +25,8 @@ _COLOR_COUNT = 6  # colors of groups, used in turn
 _CHAR_WIDTH = 7.0  # pixels of a character in common fonts
 _MIN_CHARS = 4  # minimum number of characters of a text that is drawn on a rectangle
 _MIN_GROUP_HEIGHT = 60  # minimum height, in pixels, of a group with a title
-_MIN_NAME_HEIGHT, _MIN_SIZE_HEIGHT = (
-    18,
-    34,
-)  # minimum heights, in pixels, of rectangles with a name, and with a size too
+_MIN_NAME_HEIGHT = 18  # minimum height, in pixels, of a rectangle with a name
+_MIN_SIZE_HEIGHT = 34  # minimum height, in pixels, of a rectangle with a name and, below it, a size
 
 
 def report(model: ModelProto) -> str:
@@ -172,6 +170,7 @@ def _draw_piece(piece: dict[str, Any], start: int, rectangle: Rectangle, total: 
     max_chars = int((width - 8) / _CHAR_WIDTH)
     shown_name = name[start:] if start < len(name) else name
     text = ""
+    # Texts begin 5 pixels from the left; the baselines are 14 and 29 pixels below the top.
     if max_chars >= _MIN_CHARS and height >= _MIN_NAME_HEIGHT:
         shown_name = shown_name if len(shown_name) <= max_chars else shown_name[: max_chars - 1] + "…"
         text = f'<text x="{x + 5:.1f}" y="{y + 14:.1f}">{escape(shown_name)}</text>'

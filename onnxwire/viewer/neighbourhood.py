@@ -19,7 +19,7 @@ _MAX_NODES = 36  # maximum number of drawn nodes besides the central one
 _MAX_WEIGHTS = 8  # maximum number of boxes for the weights of one node
 _MAX_VALUE_BOXES = 24  # maximum number of boxes for the values of one node
 _MAX_PARALLEL_EDGES = 8  # maximum number of edges from one box to another
-_MAX_NAME_CHARS = 200
+_MAX_NAME_CHARS = 200  # maximum length of a label
 
 
 class Connections:

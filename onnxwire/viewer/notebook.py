@@ -101,6 +101,7 @@ def message_html(message: Message) -> str:
 
 
 def _model_html(model: ModelProto) -> str:
+    """Return the properties, inputs, outputs, operators and largest tensors of a model as HTML."""
     graph = model.graph
     opsets = ", ".join(
         f"{opset.domain or 'ai.onnx'} {opset.version}" for opset in islice(model.opset_import, _MAX_ROWS)
@@ -124,6 +125,7 @@ def _model_html(model: ModelProto) -> str:
 
 
 def _graph_html(graph: GraphProto | FunctionProto) -> str:
+    """Return the first nodes of a graph or function as HTML; of a graph also inputs, outputs and initializers."""
     nodes = [[operator_of(node), node.name, _inputs_and_outputs_text(node)] for node in islice(graph.node, _MAX_ROWS)]
     tables = _input_and_output_tables(graph) if isinstance(graph, GraphProto) else []
     tables.append(_table_html("nodes", nodes, len(graph.node)))
@@ -149,6 +151,7 @@ def _input_and_output_tables(graph: GraphProto) -> list[str]:
 
 
 def _node_html(node: NodeProto) -> str:
+    """Return the operator, inputs, outputs and attributes of a node as HTML."""
     attributes = [[attribute.name, _attribute_text(attribute)] for attribute in islice(node.attribute, _MAX_ROWS)]
     tables = [
         _table_html(field, [[str(i), name] for i, name in enumerate(islice(names, _MAX_ROWS))], len(names))
@@ -173,6 +176,7 @@ def _attribute_text(attribute: Message) -> str:
 
 
 def _tensor_html(tensor: TensorProto) -> str:
+    """Return the type, shape and size of a tensor as HTML; of a small tensor also the first elements."""
     size = tensor_bytes(tensor)
     facts = [_truncate(tensor.name), f"{name_of(tensor.data_type)} {_shape_text(tensor.dims)}", size_text(size)]
     if is_external(tensor):

@@ -356,6 +356,7 @@ class Queries(TensorQueries):
         return types
 
     def _list_types(self, path: str) -> dict[str, str]:
+        """Compute the result of `_types`."""
         scope = self._resolve_scope(path)
         values = list(scope.value_info)
         if isinstance(scope, GraphProto):
@@ -444,6 +445,7 @@ def _describe_attribute(attribute: AttributeProto, path: str) -> dict[str, Any]:
 
 
 def _link(message: Any, path: str) -> dict[str, str]:
+    """Return the kind, path and text of a link to a tensor or graph."""
     if isinstance(message, SparseTensorProto):
         message, path = message.values, f"{path}.values"
     if isinstance(message, TensorProto):

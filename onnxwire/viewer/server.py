@@ -53,7 +53,7 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_JSON, _BINARY = "application/json", "application/octet-stream"
+_JSON, _BINARY = "application/json", "application/octet-stream"  # types of bodies of requests
 _MAX_BODY_BYTES = 1 << 22  # maximum size of the body of an action, except `upload`
 _NO_KEY_REASON = "start `onnxwire view` again, and open the address that it prints"
 IDLE_SECONDS = 60  # maximum time between the requests of a connection that sent the key

@@ -22,7 +22,7 @@ MAX_UPLOADS = 256
 """Maximum number of uploaded files."""
 _CHUNK_BYTES = 1 << 20  # number of bytes of an upload that are read at a time
 _MAX_LISTED_TENSORS = 1000  # maximum number of listed tensors of a file
-_FILE_FORMATS = ("npy", "safetensors")
+_FILE_FORMATS = ("npy", "safetensors")  # accepted extensions, without the dot
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 // Requests to the server, and functions that build elements and format values.
 
-const KEY_HEADER = "X-Onnxwire-Key";
-const REVISION_HEADER = "X-Onnxwire-Revision";
-const STORAGE_KEY = "onnxwire key";
+const KEY_HEADER = "X-Onnxwire-Key"; // the header with the key of every request
+const REVISION_HEADER = "X-Onnxwire-Revision"; // the header of answers with the revision of the model
+const STORAGE_KEY = "onnxwire key"; // where the tab stores the key of the server
 /** The number of the shown model, in a frame of the page that compares two models; null on any other page. */
 export const SIDE = new URLSearchParams(location.search).get("side");
 /** The id of the file that this page shows, if the start page opened it; null for the file of the command. */

@@ -5,6 +5,7 @@ import { ask, countText, html, nounText, newestRevision, send, svg } from "./api
 /** The state of the edits on the server; `is_editable` is false for a read-only page. */
 export const session = { is_editable: false, changes: [], first: 0, total: 0, done: 0, is_saved: true, problems: null };
 
+// Paths of the icons in a square of 16 by 16.
 const ICONS = {
   pencil: "M3 13l.7-3L11 2.7l2.3 2.3L6 12.3z",
   cross: "M4 4l8 8 M12 4l-8 8",

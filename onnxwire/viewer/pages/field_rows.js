@@ -148,8 +148,10 @@ function textButton(value, row) {
   }, { "data-key": `text ${row.path}` });
 }
 
+// An empty text in a form stands for the default value, which is null in a request.
 const emptyToNull = (text) => (text === "" ? null : text);
 
+/** Return a button that adds an element to the list of an answer. */
 function addElementButton(answer) {
   return addButton("Add an element", {
     title: `Add to ${answer.path}`,
@@ -158,6 +160,7 @@ function addElementButton(answer) {
   });
 }
 
+/** Return a button that adds an absent field to the message of an answer; null if there is none. */
 function addFieldButton(answer) {
   if (!answer.absent.length) return null;
   const names = answer.absent.map((field) => field.name);

@@ -7,12 +7,12 @@ import { Overview } from "./map_overview.js";
 import { CanvasPen, SvgPen, paint, readColors, titleOf } from "./map_paint.js";
 import { Frame, TITLE_HEIGHT, flatten } from "./map_scene.js";
 
-const ANIMATION_MS = 180;
+const ANIMATION_MS = 180; // duration of an animation in milliseconds
 const MAX_FREE_NODES = 8; // maximum number of nodes beside a single group that is opened automatically
 const MAX_AUTO_OPENED = 8; // maximum number of nested groups that are opened automatically
 const MAX_PIXELS = 64e6; // maximum number of pixels of a saved picture
 const CARD_WIDTH = 318; // width in pixels of the card with its margins, as in page.css
-const DIRECTION_KEY = "onnxwire map direction";
+const DIRECTION_KEY = "onnxwire map direction"; // the key of the direction of edges in the browser's storage
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 // The position of an animation, from 0 to 1, by its time: fast at the start, slow at the end.
 const ease = (t) => t * (2 - t);
@@ -404,6 +404,7 @@ export class MapView {
     return null;
   }
 
+  /** Select the clicked box, and open or close it; a click on the arrows in a title shows another block. */
   handleClick(event) {
     this.canvas.focus({ preventScroll: true });
     const mapBox = this.boxAt(event.offsetX, event.offsetY);
@@ -461,6 +462,7 @@ export class MapView {
     this.selectBox(mapBox.name);
   }
 
+  /** Close all groups. */
   closeAll() {
     this.root.open.clear();
     this.selectBox("");

@@ -4,9 +4,10 @@ import { countText, familyOf, nounText, sizeText } from "./api.js";
 import { FONT, shorten, fitParts, placeLabels, widthOf } from "./map_text.js";
 
 const LABEL_SIZE = 10; // font size of the types at edges
-const MAX_TYPE_WIDTH = 190;
+const MAX_TYPE_WIDTH = 190; // maximum width in pixels of a type at an edge
 const MIN_FONT_PIXELS = 5; // smaller text is not drawn
 const MAX_TYPED_EDGES = 40; // a group with more edges shows types only at the selected box
+// The variables of colors.css that the map uses.
 const COLOR_NAMES = ["ground", "panel", "line", "text", "soft", "accent", "accent-ground", "hover", "mark", "edge", "math", "norm", "act", "move", "other", "added", "added-ground", "removed", "removed-ground", "changed", "changed-ground"];
 
 /** Return the current colors of the page, light or dark. */

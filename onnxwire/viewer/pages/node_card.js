@@ -87,6 +87,7 @@ function deleteNode(node) {
   });
 }
 
+/** Return a card with the inputs of a node, which link to their producers. */
 function inputsCard(node) {
   const nameCell = (value) => renamableName(valueLink(value), value.name, node, "value");
   const valueLink = (value) => {
@@ -98,6 +99,7 @@ function inputsCard(node) {
     html("table", {}, ...node.inputs.map((value) => html("tr", {}, html("td", {}, nameCell(value)), html("td", { class: "note" }, value.type)))));
 }
 
+/** Return a card with the outputs of a node and links to their consumers. */
 function outputsCard(node) {
   const targetCell = (value) => {
     const omittedText = value.count > value.consumers.length ? ` and ${countText(value.count - value.consumers.length)} more` : "";
@@ -109,6 +111,7 @@ function outputsCard(node) {
       html("tr", {}, html("td", {}, renamableName(html("span", {}, ...nameParts(value.name)), value.name, node, "value")), html("td", { class: "note" }, value.type), html("td", { class: "note" }, ...targetCell(value).filter(Boolean))))));
 }
 
+/** Return a card with the attributes of a node. */
 function attributesCard(node) {
   return html("section", { class: "card", id: "attributes" }, html("h2", {}, `Attributes (${node.attributes.length})`),
     html("table", {}, ...node.attributes.map((attribute) =>

@@ -44,6 +44,7 @@ function renamableName(tensor) {
   return editableValue(tensor.name, { label: "name", path: tensor.path, value: tensor.name, toChange: ({ value }) => ["rename_value", { path: scope, name: tensor.name, new: value }] });
 }
 
+/** Return a card with the size, location, consumers and doc string of a tensor. */
 function factsCard(tensor) {
   const elements = tensor.shape.reduce((product, length) => product * length, 1);
   const users = tensor.consumers.flatMap((node, i) => [i ? ", " : "", link("node", node.path, `${node.op_type} ${node.name}`)]);
