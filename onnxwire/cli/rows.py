@@ -38,7 +38,7 @@ def make_row_test(pattern: str | None, is_regex: bool, conditions: Iterable[str]
 
 
 def sort_and_limit(rows: list[Row], options: argparse.Namespace) -> list[Row]:
-    """Sort and limit rows by the options."""
+    """Sort and limit rows by the options that `add_selection` adds."""
     if options.sort is not None:
         rows = sort_rows(rows, options.sort)
     if options.reverse:
@@ -58,7 +58,7 @@ def report_no_rows(options: argparse.Namespace, noun: str) -> int:
 
 
 def describe_location(row: Row, model: str) -> str:
-    """Describe the location of a tensor's payload."""
+    """Describe the location of a tensor's payload. row: the row of the tensor; model: the path of the model."""
     if row["offset"] is None:
         return f"in {row['stored']}" if row["stored"] else "-"
     if row["stored"] == "external_data":

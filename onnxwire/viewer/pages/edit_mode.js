@@ -76,13 +76,17 @@ async function check() {
 
 // Forms
 
-let controlCount = 0;
+let controlCount = 0; // for unique ids
 
-/** Return a labelled control: a select if there are choices, a text area if form is "lines", "message" or "list". */
+/**
+ * Return a labelled control: a select if there are choices, a text area if form is "lines", "message", or "list" with a long text,
+ * a checkbox if it is "check", else a text field. hint: a text below the control.
+ */
 function makeControl({ name, label, value = "", choices = null, form = "text", placeholder = null, hint = "" }) {
   controlCount += 1;
   const id = `field-${controlCount}`;
   const commonAttributes = { id, name, "aria-describedby": hint ? `${id}-hint` : null };
+  // About 70 characters fit in a line of a text area, which has 2 to 14 lines.
   const input = choices?.length
     ? html("select", commonAttributes, ...(choices.includes(value) ? choices : [value, ...choices]).map((option) => html("option", { selected: option === value }, option)))
     : form === "lines" || form === "message" || (form === "list" && value.length > 60)
@@ -95,35 +99,37 @@ function makeControl({ name, label, value = "", choices = null, form = "text", p
   return html("div", { class: form === "check" ? "control check" : "control" }, ...(form === "check" ? [input, labelElement] : [labelElement, input]), hint && html("p", { class: "note", id: `${id}-hint` }, hint));
 }
 
+// The values of a form by the names of its controls.
 const readForm = (form) => Object.fromEntries([...form.elements].filter((element) => element.name).map((element) => [element.name, element.type === "checkbox" ? element.checked : element.value]));
 
 /**
- * Return a form. fields: arguments of `makeControl`. run(values): the action, whose error the form shows. close(): called on
- * cancel. adapt(form): shows and hides controls after each input.
+ * Return a form. fields: arguments of `makeControl`. action: the text of the button that sends the form. run(values): called when
+ * the form is sent; the form shows its error. close(): called on cancel. note: a text above the fields. adapt(form): shows and
+ * hides controls after each input.
  */
 export function makeForm({ title, fields, action, run, close, note = "", adapt = null }) {
-  const problem = html("p", { role: "alert", class: "problem", hidden: true });
-  const save = html("button", { type: "submit", class: "step main" }, action);
+  const errorLine = html("p", { role: "alert", class: "problem", hidden: true });
+  const submitButton = html("button", { type: "submit", class: "step main" }, action);
   const form = html("form", { class: "editing", "aria-label": title },
-    note && html("p", { class: "note" }, note), ...fields.map(makeControl), problem,
-    html("div", { class: "group" }, save, html("button", { type: "button", class: "step", onclick: close }, "Cancel")));
+    note && html("p", { class: "note" }, note), ...fields.map(makeControl), errorLine,
+    html("div", { class: "group" }, submitButton, html("button", { type: "button", class: "step", onclick: close }, "Cancel")));
   if (adapt) {
     form.addEventListener("input", () => adapt(form));
     adapt(form);
   }
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    problem.hidden = true;
-    save.disabled = true;
+    errorLine.hidden = true;
+    submitButton.disabled = true;
     try {
       await run(readForm(form));
     } catch (error) {
-      problem.textContent = error.message;
-      problem.hidden = false;
+      errorLine.textContent = error.message;
+      errorLine.hidden = false;
       adapt?.(form);
       form.querySelector("input, select, textarea")?.focus();
     } finally {
-      save.disabled = false;
+      submitButton.disabled = false;
     }
   });
   form.addEventListener("keydown", (event) => {
