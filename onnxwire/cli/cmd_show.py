@@ -324,7 +324,7 @@ def _node_lines(node: NodeProto, graph: Message | None, paint: Paint) -> list[st
 
 
 def _describe_values(graph: Message, names: set[str]) -> dict[str, tuple[str, str]]:
-    """Return by name the types of some values of a graph, and the paths of their descriptions in the graph."""
+    """Return the types of some values of a graph, and the paths of their descriptions in the graph, by name."""
     descriptions: dict[str, tuple[str, str]] = {}
     if "value_info" not in graph.DESCRIPTOR.fields_by_name:
         return descriptions

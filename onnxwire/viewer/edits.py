@@ -105,7 +105,7 @@ class Edits:
             }
 
     def unsaved(self) -> list[str]:
-        """Return the texts of unsaved changes in effect, and with "undo: " those of saved changes that were undone."""
+        """Return the texts of the unsaved changes; the text of a saved change that was undone begins with "undo: "."""
         with self._lock:
             new_changes = [change.text for change in self._changes[max(self._saved_count, 0) : self._change_count]]
             return new_changes + [

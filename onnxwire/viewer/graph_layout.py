@@ -182,7 +182,7 @@ def _reduce_crossings(
     best_rows, min_crossings = rows, -1
     counts_crossings = sum(map(len, below.values())) <= _MAX_COUNTED_EDGES
     for sweep in range(_MAX_SWEEPS if counts_crossings else _MAX_SWEEPS // 2):
-        # Down and up by turns; the second of two such pairs reverses ties.
+        # Sweeps alternate between down and up; every second pair of sweeps reverses ties.
         _sort_row_by_row(rows, above if sweep % 2 == 0 else below, sweep % 2 == 0, sweep % 4 >= 2)
         if counts_crossings:
             _swap_neighbours(rows, above, below)

@@ -27,7 +27,7 @@ _MAX_TYPES = 3  # maximum number of types listed at an edge
 _BOX_SIZES = {"input": (172, 28), "output": (172, 28), "entry": (2, 2), "exit": (2, 2)}
 _GROUP_SIZE = (212, 62)
 _NODE_WIDTHS = (172, 250)  # minimum and maximum width of the box of a node
-_TITLE_HEIGHT, _LINE_HEIGHT, _MIN_BOX_HEIGHT = 27, 15, 34  # of the box of a node
+_TITLE_HEIGHT, _LINE_HEIGHT, _MIN_BOX_HEIGHT = 27, 15, 34  # for the box of a node
 _COLUMN_GAP = 124  # gap between columns of a map to the right, which contains the types
 # Approximate widths of characters, in pixels; the page measures the text that it draws.
 _TITLE_CHAR_WIDTH, _CHAR_WIDTH = 8, 6

@@ -27,7 +27,7 @@ _MAX_CHARS = 120  # maximum length of a text
 _MAX_COUNTED_NODES = 200_000  # in larger models, operators are not counted
 _MAX_READ_BYTES = 1 << 12  # maximum size of a tensor whose elements are shown
 _MAX_ELEMENTS = 8  # maximum number of shown elements of a tensor
-_STYLE = "text-align:left;vertical-align:top;font-weight:"  # of a cell; the weight follows
+_STYLE = "text-align:left;vertical-align:top;font-weight:"  # the style of a cell; the font's weight is appended
 _DIRECTION_MARKS = {
     *range(0x202A, 0x202F),
     *range(0x2066, 0x206A),

@@ -132,7 +132,7 @@ _START_ACTIONS: dict[str, dict[str, tuple[type, ...]]] = {
 
 
 class Server(ThreadingHTTPServer):
-    """The server of the page of one or two models or one other message, or of the start page.
+    """The server of a page that shows a model, two models or another message, or of the start page.
 
     queries: answers the page's queries. start: serves the start page instead, and the pages of the files that it opens;
     their queries name a file. port: 0 for a free one. edits: allows the page to change the message, None for a
@@ -240,7 +240,7 @@ class Server(ThreadingHTTPServer):
                 self._close(connection)
 
     def _close(self, connection: socket.socket) -> None:
-        """Shut a connection down, so that its thread reads the end of the stream. The caller must lock `_lock`."""
+        """Shut a connection down, so that its thread reads the end of the stream. The caller must hold `_lock`."""
         del self._deadlines[connection]
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
@@ -386,7 +386,7 @@ class Handler(BaseHTTPRequestHandler):
         return None
 
     def _do_action(self, target: Any, name: str, body: bytes) -> dict[str, Any]:
-        """Make an action and return its answer. target: the Edits or StartPage whose method `name` is the action."""
+        """Carry out an action; returns its answer. target: the Edits or StartPage whose method `name` is the action."""
         try:
             arguments = json.loads(body)
         except (ValueError, RecursionError):

@@ -29,7 +29,7 @@ MAX_OPENED = 16
 _CHUNK_BYTES = 1 << 20  # number of bytes of an upload that are read at a time
 _MAX_SCANNED_ENTRIES = 10_000  # maximum number of entries of the folder that are examined
 _MAX_LISTED_FILES = 100  # maximum number of files in the list of the folder
-_MODEL_SUFFIXES = (".onnx", ".pb")  # names with other ends are not listed
+_MODEL_SUFFIXES = (".onnx", ".pb")  # the ends of the names of listed files
 
 
 class StartPage:
