@@ -9,7 +9,9 @@ const MAX_VALUES = 32;
 const MAX_NAME_CHARACTERS = 300;
 /** The number of rows between two calls of `onRows`. */
 const BATCH_ROWS = 2000;
+const TENSOR_CODE = 12; // the ow_code for dims or external data that no program can use
 
+/** Names of the values of TensorProto.DataType. */
 const TYPE_NAMES = [
   "undefined", "float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "string", "bool", "float16", "float64",
   "uint32", "uint64", "complex64", "complex128", "bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2",
@@ -176,7 +178,7 @@ class Lister {
       row.stored = tensor.isExternal ? (await this.text(tensor.location)) || "external" : "inline";
     } catch (error) {
       // Only the elements of this tensor are damaged. The following records can be read.
-      if (!(error instanceof RangeError || (error instanceof DamagedError && error.code === 12))) throw error;
+      if (!(error instanceof RangeError || (error instanceof DamagedError && error.code === TENSOR_CODE))) throw error;
       row.problem = error.message;
     }
   }

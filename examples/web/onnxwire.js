@@ -24,6 +24,7 @@ const END = 0, VALUE = 1, NEEDED = 2; // results of `step` in reader.c
 const FLOAT_TYPES = new Set([1, 2]); // the field types double and float
 const SPAN_TYPES = new Set([9, 11, 12]); // the field types string, message and bytes
 
+/** Descriptions of the values of ow_code. */
 const CODE_TEXTS = [
   "no error", "a damaged tag", "field number 0", "a wire type that does not exist", "a damaged number",
   "a damaged length", "a value that is longer than its message", "a group that is not closed",
@@ -213,8 +214,8 @@ export class Reader {
   /** @type {Map<number, Field>} */
   #fields = new Map();
   #nextBlock = 0; // the block after those that were loaded last
-  #nBlocksAhead = 1;
-  #state = END;
+  #nBlocksAhead = 1; // the number of blocks that the last request loaded
+  #state = END; // the result of the last step
   #text = new Uint8Array(MAX_TEXT_BYTES);
 
   /**
@@ -228,6 +229,7 @@ export class Reader {
     reader.wasm = /** @type {any} */ (instance.exports);
     reader.wasm.open_source(source.size);
     reader.memory = new Uint8Array(reader.wasm.memory.buffer);
+    // The struct `value` of reader.c, whose eight members are doubles except the fifth, an integer.
     reader.value64 = new Float64Array(reader.wasm.memory.buffer, reader.wasm.value_address(), 8);
     reader.integers = new BigInt64Array(reader.wasm.memory.buffer, reader.wasm.value_address(), 8);
     return reader;
@@ -290,7 +292,7 @@ export class Reader {
   /** The field of the current value. @returns {Field} */
   get field() {
     const [table, row] = this.value64;
-    const key = table * 256 + row;
+    const key = table * 256 + row; // unique, since a table has fewer than 256 rows
     let field = this.#fields.get(key);
     if (!field) {
       const address = this.wasm.field_of(table, row);
@@ -361,7 +363,8 @@ export class Reader {
     this.#needed.clear();
     if (state !== VALUE) throw this.#damage();
     const address = this.wasm.tensor_address();
-    const doubles = new Float64Array(this.wasm.memory.buffer, address, 13);
+    // The struct `tensor` of reader.c: 11 doubles, followed by offset, length and 64 dims as 64-bit integers.
+    const doubles = new Float64Array(this.wasm.memory.buffer, address, 11);
     const [nameStart, nameEnd, dataType, rank, bytes, isExternal, hasLength, rawStart, rawEnd, start, end] = doubles;
     const [offset, length, ...dims] = new BigInt64Array(this.wasm.memory.buffer, address + 88, 66);
     return {
@@ -405,7 +408,7 @@ export class Reader {
       throw new RangeError("a value is too long to be read in a browser");
     }
     for (const index of missing) {
-      if (this.#blocks.has(index)) continue; // read ahead
+      if (this.#blocks.has(index)) continue; // loaded in the meantime, together with an earlier block
       this.#nBlocksAhead = index === this.#nextBlock ? Math.min(2 * this.#nBlocksAhead, MAX_BLOCKS_AHEAD) : 1;
       const start = index * BLOCK_BYTES;
       const end = Math.min(start + this.#nBlocksAhead * BLOCK_BYTES, this.source.size);

@@ -4,29 +4,29 @@ import {LimitError, listModel, newListing} from "./listing.js";
 
 /** @type {(id: string) => any} */
 const element = (id) => document.getElementById(id);
-const FIRST_ROWS = 200, MORE_ROWS = 1000;
+const FIRST_ROWS = 200, MORE_ROWS = 1000; // numbers of shown rows at first, and added by each click
 const NUMBER_FORMAT = new Intl.NumberFormat("en");
 
 let listing = newListing();
-let tab = "nodes";
+let tab = "nodes"; // or "tensors"
 let maxShownRows = FIRST_ROWS;
 /** Aborts the reading of the current model when another one is opened. @type {AbortController} */
 let current = new AbortController();
 
 /** Replaces characters that are invisible or change the order of others by their numbers. @param {string} text */
-const visible = (text) =>
+const escapeInvisible = (text) =>
   text.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, (c) =>
     `\\u{${c.charCodeAt(0).toString(16)}}`);
 
-/** @param {string} name @param {string} [text] @param {string} [className] */
-function make(name, text = "", className = "") {
+/** Makes an element that contains a text. @param {string} name @param {string} [text] @param {string} [className] */
+function makeElement(name, text = "", className = "") {
   const result = document.createElement(name);
-  result.textContent = visible(text);
+  result.textContent = escapeInvisible(text);
   result.className = className;
   return result;
 }
 
-/** @param {number} bytes */
+/** Formats a number of bytes: 1.5 KiB. @param {number} bytes */
 function sizeText(bytes) {
   let unit = 0;
   for (; bytes >= 1024 && unit < 5; unit++) bytes /= 1024;
@@ -36,6 +36,7 @@ function sizeText(bytes) {
 /** Joins names by commas. "…" stands for names that are not listed. @param {string[]} names @param {number} count */
 const joinNames = (names, count) => names.map((name) => name || "(none)").join(", ") + (count > names.length ? ", …" : "");
 
+/** The headings of the tables. */
 const COLUMNS = {
   nodes: ["", "Operator", "Name", "Inputs", "Outputs"],
   tensors: ["Name", "Type", "Dims", "Size", "Stored", "Where"],
@@ -43,27 +44,30 @@ const COLUMNS = {
 
 /** @param {import("./listing.js").NodeRow} row */
 function nodeCells(row) {
-  const operator = make("td", "", "name");
-  if (row.domain) operator.append(make("span", `${row.domain}::`, "domain"));
-  operator.append(make("span", row.operator, "operator"));
-  if (row.graph) operator.append(make("div", `in ${row.graph}`, "domain"));
+  const operator = makeElement("td", "", "name");
+  if (row.domain) operator.append(makeElement("span", `${row.domain}::`, "domain"));
+  operator.append(makeElement("span", row.operator, "operator"));
+  if (row.graph) operator.append(makeElement("div", `in ${row.graph}`, "domain"));
   return [
-    make("td", String(row.index), "number soft"), operator, make("td", row.name, "mono name"),
-    make("td", joinNames(row.inputs, row.nInputs), "mono"), make("td", joinNames(row.outputs, row.nOutputs), "mono name"),
+    makeElement("td", String(row.index), "number soft"), operator, makeElement("td", row.name, "mono name"),
+    makeElement("td", joinNames(row.inputs, row.nInputs), "mono"),
+    makeElement("td", joinNames(row.outputs, row.nOutputs), "mono name"),
   ];
 }
 
 /** @param {import("./listing.js").TensorRow} row */
 function tensorCells(row) {
   if (row.problem) {
-    const problem = make("td", row.problem, "bad");
+    const problem = makeElement("td", row.problem, "bad");
     problem.setAttribute("colspan", "4");
-    return [make("td", row.name, "mono name"), problem, make("td", row.where, "soft mono")];
+    return [makeElement("td", row.name, "mono name"), problem, makeElement("td", row.where, "soft mono")];
   }
   return [
-    make("td", row.name, "mono name"), make("td", row.type), make("td", row.dims || "scalar", row.dims ? "mono" : "soft"),
-    make("td", sizeText(row.bytes), "number"), make("td", row.stored, row.stored === "inline" ? "soft" : "mono"),
-    make("td", row.where, "soft mono"),
+    makeElement("td", row.name, "mono name"), makeElement("td", row.type),
+    makeElement("td", row.dims || "scalar", row.dims ? "mono" : "soft"),
+    makeElement("td", sizeText(row.bytes), "number"),
+    makeElement("td", row.stored, row.stored === "inline" ? "soft" : "mono"),
+    makeElement("td", row.where, "soft mono"),
   ];
 }
 
@@ -72,15 +76,16 @@ const searchText = (row) =>
   (tab === "nodes" ? [row.operator, row.domain, row.name, row.graph, ...row.inputs, ...row.outputs]
     : [row.name, row.type, row.dims, row.stored, row.where]).join("\n").toLowerCase();
 
+/** Shows the rows that contain the filter's text, up to `maxShownRows`. */
 function show() {
   const words = element("filter").value.trim().toLowerCase();
   /** @type {any[]} */ const all = tab === "nodes" ? listing.nodes : listing.tensors;
   const rows = words ? all.filter((row) => searchText(row).includes(words)) : all;
-  const head = make("tr");
-  head.append(...(tab === "nodes" ? COLUMNS.nodes : COLUMNS.tensors).map((name) => make("th", name, name === "Size" ? "number" : "")));
+  const head = makeElement("tr");
+  head.append(...(tab === "nodes" ? COLUMNS.nodes : COLUMNS.tensors).map((name) => makeElement("th", name, name === "Size" ? "number" : "")));
   element("list").querySelector("thead").replaceChildren(head);
   element("list").querySelector("tbody").replaceChildren(...rows.slice(0, maxShownRows).map((row) => {
-    const line = make("tr");
+    const line = makeElement("tr");
     line.append(...(tab === "nodes" ? nodeCells(row) : tensorCells(row)));
     return line;
   }));
@@ -101,8 +106,8 @@ function showFacts(size) {
     "IR version": listing.irVersion, "Operator sets": listing.opsets.join(", "),
   };
   element("facts").replaceChildren(...Object.entries(facts).filter(([, text]) => text).map(([name, text]) => {
-    const pair = make("div");
-    pair.append(make("dt", name), make("dd", text));
+    const pair = makeElement("div");
+    pair.append(makeElement("dt", name), makeElement("dd", text));
     return pair;
   }));
 }
@@ -110,7 +115,7 @@ function showFacts(size) {
 /** Asks a question in the dialog. @param {string} question @returns {Promise<boolean>} */
 function confirm(question) {
   const dialog = element("confirm");
-  element("question").textContent = visible(question);
+  element("question").textContent = escapeInvisible(question);
   dialog.returnValue = "no";
   dialog.showModal();
   return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), {once: true}));
@@ -131,7 +136,7 @@ async function open(name, openSource) {
     if (!isCurrent() || !reader) return;
     listing = rows;
     element("model").hidden = false;
-    element("name").textContent = visible(name);
+    element("name").textContent = escapeInvisible(name);
     showFacts(reader.source.size);
     show();
     const all = sizeText(reader.source.size);
@@ -161,13 +166,14 @@ async function open(name, openSource) {
   report();
   element("stop").hidden = true;
   element("problem").hidden = !problemText;
-  element("problem").textContent = visible(problemText && !problemText.endsWith(".") ? `${problemText}.` : problemText);
+  element("problem").textContent = escapeInvisible(problemText && !problemText.endsWith(".") ? `${problemText}.` : problemText);
   document.body.dataset.state = problemText ? "problem" : "done";
 }
 
 /** @param {File | undefined} file */
 const openFile = (file) => file && open(file.name, async () => new FileSource(file));
 
+/** Opens the address in the form, after a confirmation if it is on another host. */
 async function openAddress() {
   let address;
   try {

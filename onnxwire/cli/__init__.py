@@ -18,8 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import IO
 
-EXIT_OK, EXIT_ERROR = 0, 2
-_STDOUT = "<stdout>"
+EXIT_OK, EXIT_ERROR = 0, 2  # exit statuses
+_STDOUT = "<stdout>"  # the name of stdout in errors
 _COLLECTION_THRESHOLD = 10_000  # objects allocated before a garbage collection
 
 
@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     arguments: the words after the program's name, by default sys.argv[1:].
     Returns the exit status: 0 for success; 1 if a difference, a problem or no match was found; 2 for an error; 130
-    after Ctrl-C.
+    after Ctrl-C. Raises SystemExit after printing the help of a command, and for wrong options.
     """
     is_own_process = arguments is None
     if is_own_process:
@@ -64,7 +64,7 @@ def _run_and_report(arguments: list[str] | None) -> int:
             _print_error(str(error))
             return EXIT_ERROR
         except KeyboardInterrupt:
-            return 128 + 2
+            return 128 + 2  # as a shell reports the signal SIGINT
 
 
 def _run(arguments: list[str] | None) -> int:
@@ -81,6 +81,7 @@ def _run(arguments: list[str] | None) -> int:
     name = next((word for word in command_words if not word.startswith("-")), None)
     parser = make_parser([name] if name in SUMMARIES else [])
     if name is not None and name not in SUMMARIES:
+        # Report a wrong option before this word first.
         parser.parse_known_args(command_words[: command_words.index(name)])
         if _is_file(name):
             parser.error(
@@ -111,7 +112,7 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def _is_file(word: str) -> bool:
-    """Return whether the first word of a command line is probably a file instead of a command."""
+    """Return whether the first word of a command line is probably the name of a file, not of a command."""
     return "://" in word or word.endswith(".onnx") or os.path.isfile(word)
 
 

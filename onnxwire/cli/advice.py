@@ -18,11 +18,12 @@ _REPLACEMENTS = {
     "choose the dense ones with names=": "choose the dense ones by their names",
 }
 
+# The start of the advice in errors for a file with another message; the name of the message follows.
 _LOAD_TYPE = "load it with type=onnxwire."
 
 
 def shell_advice(text: str) -> str:
-    """Replace the parameters of Python functions in an error by the options of commands."""
+    """Return the text of an error, with the options of commands in place of parameters of Python functions."""
     for library_text, command_text in _REPLACEMENTS.items():
         text = text.replace(library_text, command_text)
     start, separator, name = text.partition(_LOAD_TYPE)

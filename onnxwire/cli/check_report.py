@@ -6,7 +6,7 @@ import argparse
 from itertools import groupby, islice
 from typing import IO, TYPE_CHECKING, Any
 
-from onnxwire.cli.terminal import painter, safe_text
+from onnxwire.cli.terminal import make_painter, safe_text
 from onnxwire.errors import count_text
 
 if TYPE_CHECKING:
@@ -25,47 +25,48 @@ _MAX_PRINTED_PROBLEMS = {"error": 10, "warning": 10, "note": 1}
 class Reporter:
     """The base class of reports, which prints nothing.
 
-    For each file, `fixes` is called with --fix, and then `add`, or `fault` if the file could not be checked.
+    For each file, `add_fixes` is called with --fix, and then `add_problems`, or `add_fault` if the file could not be
+    checked.
     """
 
-    def fixes(self, file: str, fixes: Fixes) -> None:
+    def add_fixes(self, file: str, fixes: Fixes) -> None:
         """Report the repairs of a file before they are applied."""
 
-    def add(self, file: str, problems: Problems, seconds: float) -> None:
-        """Report the problems of a file, after repairs. seconds: the time of the check."""
+    def add_problems(self, file: str, problems: Problems, seconds: float) -> None:
+        """Report the problems of a file, after repairs. seconds: the duration of the check."""
 
-    def fault(self, file: str, reason: str) -> None:
+    def add_fault(self, file: str, reason: str) -> None:
         """Report that a file could not be checked or written. The caller also prints the error on stderr."""
 
     def finish(self) -> None:
         """Write the end of the report."""
 
 
-def make_reporter(out: IO[str], options: argparse.Namespace, files: int) -> Reporter:
-    """Make the reporter that the options select. files: the number of files."""
+def make_reporter(out: IO[str], options: argparse.Namespace, file_count: int) -> Reporter:
+    """Make the reporter that the options select. file_count: the number of files."""
     if options.quiet:
         return Reporter()
     if options.json:
         return _JsonReporter(out)
     if options.sarif:
         return _SarifReporter(out, options.untrusted)
-    return _TextReporter(out, options, files)
+    return _TextReporter(out, options, file_count)
 
 
 class _TextReporter(Reporter):
     """Prints problems under headings on a terminal; elsewhere each line begins with the file and the severity."""
 
-    def __init__(self, out: IO[str], options: argparse.Namespace, files: int) -> None:
+    def __init__(self, out: IO[str], options: argparse.Namespace, file_count: int) -> None:
         self.out = out
-        self.paint = painter(options.color, out)
+        self.paint = make_painter(options.color, out)
         self.is_grouped = out.isatty()
         self.is_verbose = options.verbose
         self.shows_notes = options.strict or options.select is not None
         self.is_dry_run = options.dry_run
-        self.files = files
+        self.file_count = file_count
         self.totals = dict.fromkeys(_COLORS, 0)
 
-    def fixes(self, file: str, fixes: Fixes) -> None:
+    def add_fixes(self, file: str, fixes: Fixes) -> None:
         if not fixes:
             return
         verb = "would repair" if self.is_dry_run else "repair"
@@ -78,7 +79,7 @@ class _TextReporter(Reporter):
             advice = f"{count_text(len(fixes), 'repair')} at once; run --fix again for {fixes.omitted:,} more problems"
             self._print(f"{prefix}{self.paint(advice, 'dim')}")
 
-    def add(self, file: str, problems: Problems, seconds: float) -> None:
+    def add_problems(self, file: str, problems: Problems, seconds: float) -> None:
         counts = problems.counts()
         hidden = 0 if self.shows_notes else counts["note"]
         for severity, count in counts.items():
@@ -104,6 +105,7 @@ class _TextReporter(Reporter):
 
     def _add_rule(self, file: str, rule: Rule, count: int, problems: Iterator[Problem]) -> None:
         """Print the first problems of a rule, and the number of the other problems."""
+        # Each line is printed when the next problem is known, since the last line also shows the number of the others.
         line = ""
         n_printed = 0
         for problem in problems if self.is_verbose else islice(problems, _MAX_PRINTED_PROBLEMS[rule.severity]):
@@ -132,15 +134,15 @@ class _TextReporter(Reporter):
         return ", ".join(texts) or self.paint("no problem", "green")
 
     def finish(self) -> None:
-        if self.is_grouped and self.files > 1:
-            self._print(f"{self.paint(f'{self.files:,} files', 'bold')}: {self._counts_text(self.totals)}")
+        if self.is_grouped and self.file_count > 1:
+            self._print(f"{self.paint(f'{self.file_count:,} files', 'bold')}: {self._counts_text(self.totals)}")
 
     def _print(self, text: str) -> None:
         self.out.write(text + "\n")
 
 
 def _checked_text(problems: Problems, seconds: float, notes: int) -> str:
-    """Return the numbers of checked elements, and the time."""
+    """Format the numbers of checked elements, the duration in seconds, and the number of hidden notes."""
     counts = [count_text(count, noun.removesuffix("s")) for noun, count in problems.checked.items()]
     if problems.in_baseline:
         counts.append(f"{count_text(problems.in_baseline, 'problem')} of the baseline left out")
@@ -159,16 +161,16 @@ class _JsonReporter(Reporter):
 
         self.encode = dumps
         self.out = out
-        self.start = "["
+        self.start = "["  # the text before the next file
         self.is_begun = False  # whether the repairs of the current file were written
 
-    def fixes(self, file: str, fixes: Fixes) -> None:
+    def add_fixes(self, file: str, fixes: Fixes) -> None:
         self._begin_file(file)
         self._write_list("fixes", fixes, ("rule", "path", "message"))
         self.out.write(f', "omitted_fixes": {fixes.omitted}, ' if fixes.omitted else ", ")
         self.is_begun = True
 
-    def add(self, file: str, problems: Problems, seconds: float) -> None:
+    def add_problems(self, file: str, problems: Problems, seconds: float) -> None:
         self._begin_file(file)
         self._write_list("problems", problems, ("rule", "severity", "path", "offset", "message"))
         if problems.omitted:
@@ -177,7 +179,7 @@ class _JsonReporter(Reporter):
             self.out.write(f', "in_baseline": {problems.in_baseline}')
         self.out.write("}")
 
-    def fault(self, file: str, reason: str) -> None:
+    def add_fault(self, file: str, reason: str) -> None:
         self._begin_file(file)
         self.out.write(f'"error": {self.encode(reason)}}}')
 
@@ -199,15 +201,17 @@ class _JsonReporter(Reporter):
 
 
 class _SarifReporter(Reporter):
+    """Prints a SARIF log of all files."""
+
     def __init__(self, out: IO[str], untrusted: bool) -> None:
         from onnxwire.checker.sarif import SarifWriter
 
         self.writer = SarifWriter(out, untrusted)
 
-    def add(self, file: str, problems: Problems, seconds: float) -> None:
+    def add_problems(self, file: str, problems: Problems, seconds: float) -> None:
         self.writer.add(file, problems)
 
-    def fault(self, file: str, reason: str) -> None:
+    def add_fault(self, file: str, reason: str) -> None:
         self.writer.add_fault(file, reason)
 
     def finish(self) -> None:
@@ -215,7 +219,7 @@ class _SarifReporter(Reporter):
 
 
 def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | None, ignore: list[str] | None) -> None:
-    """List the rules by scope, and the reasons why some are not checked."""
+    """List the rules by scope, and the reasons why some are not checked. select, ignore: as for `choose`."""
     from onnxwire.checker.fixes import fixable
     from onnxwire.checker.registry import checked, rules, unchecked
     from onnxwire.checker.run import choose
@@ -244,7 +248,7 @@ def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | N
         json.dump(entries, out, indent=1)
         out.write("\n")
         return
-    paint = painter(options.color, out)
+    paint = make_painter(options.color, out)
     width = max((len(rule.id) for rule in selected_rules), default=0)
     checked_ids = checked(options.untrusted)
     for scope, scope_rules in groupby(

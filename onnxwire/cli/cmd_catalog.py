@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from onnxwire.cli.options import add_command, add_progress, number_from
+from onnxwire.cli.options import add_command, add_progress, make_number_parser
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import safe_text
 from onnxwire.errors import count_text
@@ -51,7 +51,7 @@ def add_parser(commands: Any) -> None:
     add(
         "--workers",
         metavar="N",
-        type=number_from(1, 1024, "processes"),
+        type=make_number_parser(1, 1024, "processes"),
         help="processes of the local engine; default: one per core",
     )
     add("--hash", action="store_true", help="hash all weights (XXH3-128), to find duplicates")

@@ -12,7 +12,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from onnxwire.cli.advice import shell_advice
-from onnxwire.cli.options import add_command, add_progress, add_type, number_from, refuse_terminal
+from onnxwire.cli.options import add_command, add_progress, add_type, make_number_parser, refuse_terminal
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import add_color
 from onnxwire.errors import DecodeError, FileError, SourceError
@@ -71,7 +71,7 @@ def add_parser(commands: Any) -> None:
     add(
         "--max-elements",
         metavar="N",
-        type=number_from(1, 1 << 62, "elements"),
+        type=make_number_parser(1, 1 << 62, "elements"),
         help="with --untrusted: report values of more elements; default: 134,217,728",
     )
     add(
@@ -141,7 +141,7 @@ def run(options: argparse.Namespace) -> int:
         except (DecodeError, FileError) as error:
             # The error is reported; continue with the other files.
             line = without_credentials(shell_advice(str(error)))
-            reporter.fault(shown_source(path), line)
+            reporter.add_fault(shown_source(path), line)
             sys.stdout.flush()
             print("onnxwire:", line.replace("\n", "\\n"), file=sys.stderr)
             status = 2
@@ -183,7 +183,7 @@ def _refuse_stream(path: str) -> None:
 
 
 def _check(path: str, options: argparse.Namespace, check_options: dict[str, Any], reporter: Reporter) -> int:
-    """Check one file, with --fix after repairing it; returns the exit status."""
+    """Check one file; with --fix, repair it first. Returns the exit status."""
     from onnxwire.checker import check
     from onnxwire.checker.registry import SEVERITIES
     from onnxwire.io.load import load
@@ -196,12 +196,13 @@ def _check(path: str, options: argparse.Namespace, check_options: dict[str, Any]
             problems, seconds = _measure_time(lambda: check(message, **check_options))
     if out != "-" and is_written:
         problems, seconds = _measure_time(lambda: check(out, cls, **check_options))
-    reporter.add(shown_source(out), problems, seconds)
+    reporter.add_problems(shown_source(out), problems, seconds)
     counts = problems.counts()
     return int(any(counts[severity] for severity in SEVERITIES[: SEVERITIES.index(options.fail_on) + 1]))
 
 
 def _measure_time(call: Callable[[], Problems]) -> tuple[Problems, float]:
+    """Return the result of a call, and its duration in seconds."""
     start = time.perf_counter()
     return call(), time.perf_counter() - start
 
@@ -219,7 +220,7 @@ def _repair(
         rule.id for rule in choose(check_options["select"], check_options["ignore"], check_options["untrusted"])
     } & fixable()
     fixes = find_fixes(message, check(message, **{**check_options, "select": rules, "limit": None}))
-    reporter.fixes(shown_source(path), fixes)
+    reporter.add_fixes(shown_source(path), fixes)
     if options.dry_run or not (fixes or options.output is not None):
         return False
     apply_fixes(fixes)

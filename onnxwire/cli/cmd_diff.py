@@ -14,7 +14,7 @@ from onnxwire.analysis.comparison import Difference
 from onnxwire.analysis.diff import diff
 from onnxwire.cli.options import add_command, add_progress
 from onnxwire.cli.progress import progress_bar
-from onnxwire.cli.terminal import Paint, add_color, painter, safe_text, table_lines
+from onnxwire.cli.terminal import Paint, add_color, make_painter, safe_text, table_lines
 
 _DESCRIPTION = """\
 Compare two models: nodes, attributes, inputs and outputs, operator sets, metadata, and the values of weights, with
@@ -32,10 +32,11 @@ examples:
   onnxwire diff old.onnx new.onnx --json | jq '.differences[].path'
   onnxwire diff -q old.onnx new.onnx && echo same
 """
+# The sign and the color of each kind of change.
 _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 _STRUCTURE_SIGNS = {"rewired": ("~", "yellow"), "renamed": ("~", "yellow")}
-_MAX_TEXT_CHARS = 100
-SAME, DIFFERENT = 0, 1
+_MAX_TEXT_CHARS = 100  # maximum length of an old or new value
+SAME, DIFFERENT = 0, 1  # exit statuses
 
 
 def add_parser(commands: Any) -> None:
@@ -61,10 +62,11 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Compare the models; returns the exit status."""
-    paint = painter(options.color)
+    paint = make_painter(options.color)
     with progress_bar("comparing", not (options.no_progress or options.no_weights)) as progress:
-        weights = not options.no_weights
-        difference_iterator = diff(options.old, options.new, weights=weights, match=options.match, progress=progress)
+        difference_iterator = diff(
+            options.old, options.new, weights=not options.no_weights, match=options.match, progress=progress
+        )
         if options.quiet:
             return DIFFERENT if any(True for _ in difference_iterator) else SAME
         # Lines would interrupt the progress bar, so they are printed after the bar has ended.
@@ -128,13 +130,14 @@ def _difference_text(difference: Difference) -> str:
 
 
 def _graph_path(difference: Difference) -> str:
-    """Return the path of the graph or function that contains an element."""
+    """Return the path of the graph or function that contains the element of a difference; "" for the model."""
     fields = {"tensor": "initializer", "sparse tensor": "sparse_initializer", "value": "value_info"}
     field = fields.get(difference.kind, difference.kind)
     return difference.path[: max(difference.path.rfind(f".{field}["), 0)]
 
 
 def _value_text(text: str | None) -> str:
+    """Format an old or new value: escaped and truncated."""
     if not text:
         return "(not set)" if text is None else '""'
     text = safe_text(text)
@@ -162,6 +165,7 @@ def _count_changes(differences: Iterable[Difference]) -> dict[str, dict[str, int
 
 
 def _print_stat(differences: Iterable[Difference], paint: Paint) -> None:
+    """Print a table with the number of changes of each kind of element."""
     change_counts = _count_changes(differences)
     rows = [[kind, *(f"{count:,}" for count in counts.values())] for kind, counts in change_counts.items()]
     if rows:

@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import IO, Any
 
-from onnxwire.cli.options import add_command, add_output, add_type, whole_number
-from onnxwire.cli.output import open_text_output, refuse_same
+from onnxwire.cli.options import add_command, add_output, add_type, parse_whole_number
+from onnxwire.cli.output import open_text_output, refuse_overwriting_input
 from onnxwire.engine.message import Message
 from onnxwire.engine.verify import verify_document
 from onnxwire.io.load import load
@@ -39,7 +39,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--max-bytes",
         metavar="N",
-        type=whole_number,
+        type=parse_whole_number,
         help="omit strings and bytes of more than N bytes and repeated numbers of more than N elements",
     )
     parser.add_argument(
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         if options.output == "-":
             _print(message, options, sys.stdout)
             return 0
-        refuse_same(options.file, options.output)
+        refuse_overwriting_input(options.file, options.output)
         refuse_weights(message, options.output)
         with open_text_output(options.output) as out:
             _print(message, options, out)
@@ -69,6 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print(message: Message, options: argparse.Namespace, out: IO[str]) -> None:
+    """Write a message in the format that the options select."""
     if options.json:
         to_json(message, out, max_bytes=options.max_bytes)
         out.write("\n")

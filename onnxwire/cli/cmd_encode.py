@@ -11,7 +11,7 @@ from io import BytesIO
 from typing import IO, Any
 
 from onnxwire.cli.options import add_command, add_output, add_progress, add_type, refuse_terminal
-from onnxwire.cli.output import refuse_same
+from onnxwire.cli.output import refuse_overwriting_input
 from onnxwire.cli.progress import progress_bar
 from onnxwire.engine.input_file import open_input, read_input
 from onnxwire.engine.message import Message
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     out, path = options.output, options.file
     refuse_terminal(out)
     if path != "-":
-        refuse_same(path, out)
+        refuse_overwriting_input(path, out)
     try:
         with nullcontext(sys.stdin.buffer) if path == "-" else _open(path) as file:
             message = _read(file, options)
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _open(path: str) -> IO[bytes]:
-    """Open a file, or read a pipe or device to its end."""
+    """Open a file for reading. A pipe or device is read to its end first."""
     try:
         file = open(path, "rb", opener=lambda name, _: open_input(name))  # noqa: SIM115
     except (OSError, ValueError) as error:

@@ -36,6 +36,7 @@ examples:
   onnxwire extract m.onnx --tensor 'layers.0.*' -o layer0.npz
   onnxwire extract m.onnx --tensor '*' -o weights.safetensors
 """
+# The extensions of files of tensors.
 _TENSOR_EXTENSIONS = (".npy", ".npz", ".safetensors")
 
 
@@ -129,7 +130,7 @@ def _write_tensors(options: argparse.Namespace) -> int:
                 to_npz(tensors, out, progress=progress)
             else:
                 to_npy(next(iter(tensors.values())), out, progress=progress)
-        notes: dict[str, str] = {}
+        notes: dict[str, str] = {}  # the first tensor of each note about a changed type
         for name, tensor in tensors.items():
             notes.setdefault(stored_as(tensor), name)
         for note, name in notes.items():

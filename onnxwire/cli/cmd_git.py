@@ -40,7 +40,8 @@ examples:
   onnxwire git merge base.onnx ours.onnx theirs.onnx
 """
 _ARGUMENT_COUNTS = {"install": 0, "uninstall": 0, "textconv": 1, "difftool": 2, "merge": 3}
-"""The number of files by action; `merge` also takes the path in the repository, for messages."""
+"""The number of files by action. `merge` also accepts the path of the model in the repository."""
+# The line in the file of attributes, which selects the drivers for models.
 _ATTRIBUTES = "*.onnx diff=onnxwire merge=onnxwire"
 _SETTINGS = {
     "diff.onnxwire.textconv": "{program} git textconv --",
@@ -51,7 +52,7 @@ _SETTINGS = {
     "merge.onnxwire.recursive": "binary",
 }
 """The values of git's settings; {program} is the command that runs onnxwire."""
-_MERGED, _CONFLICTS, _UNREADABLE = 0, 1, 2
+_MERGED, _CONFLICTS, _UNREADABLE = 0, 1, 2  # exit statuses of `merge`
 
 
 def add_parser(commands: Any) -> None:
@@ -87,11 +88,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _set_up(is_install: bool, is_global: bool) -> int:
-    """Write or remove the settings and the attributes."""
+    """Write or remove the settings and the attributes; returns the exit status."""
     if not is_global:
         git_repository.require_repository(os.getcwd())
     scope = "--global" if is_global else "--local"
-    path = git_repository.attributes_file(is_global)
+    path = git_repository.find_attributes_file(is_global)
     if is_install:
         _install(scope)
     # The attributes are written last and removed first: without the settings they would make git merge models as text.
@@ -105,7 +106,7 @@ def _set_up(is_install: bool, is_global: bool) -> int:
 
 def _install(scope: str) -> None:
     """Write the settings. Raises SaveError if a setting has a value that `install` did not write."""
-    settings = {name: git_repository.values_of(scope, name) for name in _SETTINGS}
+    settings = {name: git_repository.read_setting(scope, name) for name in _SETTINGS}
     for name, values in settings.items():
         for value in values:
             if not _is_from_install(name, value):
@@ -125,13 +126,14 @@ def _uninstall(scope: str) -> None:
     for name, template in _SETTINGS.items():
         if not _is_set(scope, name):
             continue
+        # git expects a regular expression. Of its special characters, the templates contain only $.
         pattern = template.replace("{program}", "").replace("$", "[$]")
         git_repository.write_setting(scope, "--unset-all", name, f"{pattern}$")
 
 
 def _is_set(scope: str, name: str) -> bool:
     """Return whether a setting has a value that `install` wrote."""
-    return any(_is_from_install(name, value) for value in git_repository.values_of(scope, name))
+    return any(_is_from_install(name, value) for value in git_repository.read_setting(scope, name))
 
 
 def _is_from_install(name: str, value: str) -> bool:
@@ -155,7 +157,7 @@ def _program_command() -> str:
 
 
 def _print_text(path: str) -> int:
-    """Print a version of a model as text with digests; print one line with the error if it cannot be read."""
+    """Print a version of a model as text with digests, or one line with the error; returns the exit status."""
     from onnxwire.analysis.payload_summary import payload_summary
     from onnxwire.engine.verify import verify_document
     from onnxwire.text.text_writer import to_text
@@ -197,7 +199,10 @@ def _load_versions(shown_name: str, base: str, ours: str, theirs: str) -> list[M
 
 
 def _merge(base: str, ours: str, theirs: str, name: str | None = None) -> int:
-    """Merge three versions of a model and write the result over ours, unless there are conflicts."""
+    """Merge three versions of a model and write the result over ours, unless there are conflicts.
+
+    name: the path of the model in the repository, for messages and for Git LFS. Returns the exit status.
+    """
     from onnxwire.transforms.merge_changes import merge_changes
 
     shown_name = safe_text(name or ours)

@@ -7,7 +7,7 @@ import sys
 from onnxwire.analysis.sizes import size_text
 from onnxwire.analysis.summary import summarize
 from onnxwire.cli.options import add_command, add_type
-from onnxwire.cli.terminal import add_color, cut_middle, painter, safe_text, terminal_width
+from onnxwire.cli.terminal import add_color, cut_middle, make_painter, safe_text, terminal_width
 from onnxwire.errors import count_text
 from onnxwire.io.load import load
 
@@ -31,7 +31,7 @@ examples:
   onnxwire info tensor.pb --raw --type TensorProto
 """
 
-
+_KEY_COLUMN_CHARS = 16  # width of the column of keys
 _MAX_TEXT_CHARS = 200  # maximum length of a metadata value or doc string
 _MAX_ENTRIES = 50  # maximum number of metadata entries
 _MIN_VALUE_CHARS = 20  # minimum width of a metadata value beside a long key
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
 
         print(json.dumps(summary, indent=2))
     else:
-        print("\n".join(_lines(summary, painter(options.color), terminal_width())))
+        print("\n".join(_lines(summary, make_painter(options.color), terminal_width())))
     return 0
 
 
@@ -101,11 +101,13 @@ def _lines(summary: dict[str, Any], paint: Paint, max_width: int | None) -> list
     ]
     rows += [(key, str(summary[key])) for key in ("domain", "model_version") if summary[key]]
     rows.append(("graph", summary["graph"]["name"] or "-"))
-    rows += [("doc", _truncate(summary["doc_string"], max_width and max_width - 16))] if summary["doc_string"] else []
-    lines = [f"{paint(f'{key:<16}', 'cyan')}{safe_text(value)}" for key, value in rows]
+    doc_width = max_width and max_width - _KEY_COLUMN_CHARS
+    rows += [("doc", _truncate(summary["doc_string"], doc_width))] if summary["doc_string"] else []
+    lines = [f"{paint(f'{key:<{_KEY_COLUMN_CHARS}}', 'cyan')}{safe_text(value)}" for key, value in rows]
     entries = summary["metadata_props"]
     is_cut = False
     for entry in entries[:_MAX_ENTRIES]:
+        # 5 characters are the indentation and the equals sign between spaces.
         key = _truncate(entry["key"], max_width and max_width - 5 - _MIN_VALUE_CHARS)
         value = _truncate(entry["value"], max_width and max(max_width - 5 - len(key), _MIN_VALUE_CHARS))
         is_cut |= value != safe_text(entry["value"])
@@ -144,6 +146,7 @@ def _lines(summary: dict[str, Any], paint: Paint, max_width: int | None) -> list
         types = [f"{row['data_type']} {row['shape']}" for row in tensors["largest"]]
         width = min(60, max(len(row["name"]) for row in tensors["largest"]))
         if max_width:
+            # 17 characters are the indentation, the size, and the gaps between columns.
             width = max(min(width, max_width - 17 - max(map(len, types))), _MIN_VALUE_CHARS)
         lines += [
             f"  {size_text(row['bytes']):>11}  {_shorten_name(row['name'], max_width and width):<{width}}  {type_text}"

@@ -19,9 +19,9 @@ from onnxwire.analysis.listing import (
     value_rows,
 )
 from onnxwire.analysis.sizes import size_text
-from onnxwire.cli.options import add_command, add_type, whole_number
-from onnxwire.cli.rows import add_selection, arrange, location_of, report_none, row_test
-from onnxwire.cli.terminal import Paint, add_color, painter, safe_rows, safe_text, table_lines, terminal_width
+from onnxwire.cli.options import add_command, add_type, parse_whole_number
+from onnxwire.cli.rows import add_selection, describe_location, make_row_test, report_no_rows, sort_and_limit
+from onnxwire.cli.terminal import Paint, add_color, make_painter, safe_rows, safe_text, table_lines, terminal_width
 from onnxwire.engine.message import Message
 from onnxwire.errors import count_text
 from onnxwire.io.load import load
@@ -45,7 +45,7 @@ A PATTERN with *, ? or [ matches the whole name, any other PATTERN a part of the
 one of = != < <= > >= ~ !~ (~ finds a regular expression), and a value; K, M, G and T are powers of 1024.
 """
 _BATCH_ROWS = 2_000  # rows that are aligned and written together
-_MAX_NAMES_CHARS = 48
+_MAX_NAMES_CHARS = 48  # maximum length of the joined names of a node's inputs or outputs
 
 
 def add_parser(commands: Any) -> None:
@@ -59,7 +59,9 @@ def add_parser(commands: Any) -> None:
     kinds.add_argument("--outputs", action="store_true", help="list the outputs of the graph")
     kinds.add_argument("--values", action="store_true", help="list all values that have a type")
     kinds.add_argument("--tree", action="store_true", help="sum the sizes of tensors by prefix of their names")
-    parser.add_argument("--depth", metavar="N", type=whole_number, help="with --tree: levels to print; default: all")
+    parser.add_argument(
+        "--depth", metavar="N", type=parse_whole_number, help="with --tree: levels to print; default: all"
+    )
     add_selection(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_type(parser, "the message in the file, such as GraphProto; default: ModelProto")
@@ -75,25 +77,26 @@ def run(options: argparse.Namespace) -> int:
         rows = _select_rows(_list_rows(message, options), options)
         if options.tree:
             tree = name_tree(rows)
-            _print_tree(tree, options, painter(options.color))
+            _print_tree(tree, options, make_painter(options.color))
             count = tree.count
         elif options.json:
             count = _print_json(rows)
         else:
-            count = _print_rows(rows, options, painter(options.color))
-    return report_none(options, _noun_of(options)) if not count else 0
+            count = _print_rows(rows, options, make_painter(options.color))
+    return report_no_rows(options, _noun_of(options)) if not count else 0
 
 
 def _select_rows(rows: Iterator[Row], options: argparse.Namespace) -> Iterable[Row]:
     """Select and sort the rows; all rows are in memory only for sorting."""
     if options.pattern is not None or options.filter:
-        rows = filter(row_test(options.pattern, options.regex, options.filter), rows)
+        rows = filter(make_row_test(options.pattern, options.regex, options.filter), rows)
     if options.sort is not None or options.reverse:
-        return arrange(list(rows), options)
+        return sort_and_limit(list(rows), options)
     return islice(rows, options.limit)
 
 
 def _list_rows(message: Message, options: argparse.Namespace) -> Iterator[Row]:
+    """Iterate over the rows of the kind that the options select."""
     if options.nodes:
         return node_rows(message)
     if options.inputs or options.outputs:
@@ -170,7 +173,7 @@ def _value_cells(row: Row) -> list[str]:
 
 def _tensor_cells(model: str, row: Row) -> list[str]:
     name = row["name"] or row["path"] or "-"
-    return [name, row["type"], str(row["shape"]), size_text(row["bytes"]), location_of(row, model)]
+    return [name, row["type"], str(row["shape"]), size_text(row["bytes"]), describe_location(row, model)]
 
 
 def _join_names(names: list[str]) -> str:
@@ -180,6 +183,7 @@ def _join_names(names: list[str]) -> str:
 
 
 def _print_tree(root: Branch, options: argparse.Namespace, paint: Paint) -> None:
+    """Print a line for each branch of the tree, or the tree as JSON."""
     if options.json:
         print(json.dumps(_limit_depth(root, options.depth).as_dict(), indent=2))
         return

@@ -72,7 +72,10 @@ def run(options: argparse.Namespace) -> int:
 def _change(
     model: ModelProto, message: ModelProto | GraphProto, changes: list[tuple[str, str]], removed_keys: list[str]
 ) -> None:
-    """Set and remove entries; the order of the other entries does not change."""
+    """Set and remove entries; the order of the other entries does not change.
+
+    Raises PathError if an entry to remove does not exist.
+    """
     props = message.metadata_props
     for key in removed_keys:
         indices = [i for i, entry in enumerate(props) if entry.key == key]

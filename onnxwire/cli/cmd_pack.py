@@ -93,11 +93,11 @@ def add_parser(commands: Any) -> None:
 
 def _add_parser(commands: Any, name: str, description: str, examples: str) -> argparse.ArgumentParser:
     """Add a command with the options that `pack` and `unpack` share."""
-    sizes = "Sizes are in bytes; K, M, G and T are powers of 1024."
-    parser = add_command(commands, name, description, f"{examples}\n{sizes}\n")
-    stdout = "; - for stdout" if name == "pack" else ""
+    size_note = "Sizes are in bytes; K, M, G and T are powers of 1024."
+    parser = add_command(commands, name, description, f"{examples}\n{size_note}\n")
+    stdout_note = "; - for stdout" if name == "pack" else ""
     parser.add_argument("file", metavar="MODEL")
-    parser.add_argument("-o", "--output", metavar="OUT", required=True, help=f"the model to write{stdout}")
+    parser.add_argument("-o", "--output", metavar="OUT", required=True, help=f"the model to write{stdout_note}")
     add_external_root(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="list the written files on stderr")
     add_progress(parser)
@@ -138,7 +138,7 @@ def run_pack(options: argparse.Namespace) -> int:
 
 
 def _save(options: argparse.Namespace, out: str | IO[bytes], **save_options: Any) -> int:
-    """Load the model, and save it with some options of `save`; returns the exit status."""
+    """Load the model and save it to `out`. save_options: arguments of `save`. Returns the exit status."""
     with (
         load(options.file, external_root=options.external_root) as model,
         progress_bar(f"writing {shown_source(options.output)}", not options.no_progress) as progress,
@@ -150,7 +150,7 @@ def _save(options: argparse.Namespace, out: str | IO[bytes], **save_options: Any
 
 
 def _list_files(path: str) -> None:
-    """Print a line for each file of a model: its size, and the number of its tensors."""
+    """Print a line on stderr for each file of a model: its size, and the number of its tensors."""
     counts = {path: 0}
     for tensor in tensors(path):
         file = tensor.file or path

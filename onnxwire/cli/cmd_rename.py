@@ -37,7 +37,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Rename; returns the exit status."""
+    """Rename the values or nodes; returns the exit status."""
     old_names, new_names = options.names[::2], options.names[1::2]
     if len(old_names) != len(new_names):
         options.parser.error(f"names come in pairs, OLD NEW; {old_names[-1]!r} has no new name")

@@ -23,10 +23,10 @@ from onnxwire.analysis.listing import tensor_rows
 from onnxwire.analysis.paths import IndexItem, Resolved, resolve
 from onnxwire.analysis.sizes import size_text
 from onnxwire.analysis.statistics import Histogram, Statistics, measure
-from onnxwire.cli.options import add_command, add_external_root, add_progress, add_type, number_from
+from onnxwire.cli.options import add_command, add_external_root, add_progress, add_type, make_number_parser
 from onnxwire.cli.progress import progress_bar
-from onnxwire.cli.rows import location_of
-from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
+from onnxwire.cli.rows import describe_location
+from onnxwire.cli.terminal import Paint, add_color, json_numbers, make_painter, number_text, safe_text, table_lines
 from onnxwire.engine.descriptor import FieldDescriptor
 from onnxwire.engine.message import Message
 from onnxwire.engine.payload import Payload
@@ -61,10 +61,11 @@ function: and a name, optionally in "double quotes". Without a PATH the whole me
 """
 _MAX_ELEMENTS = 20  # maximum number of printed elements of a field in a message
 _MAX_VALUES = 1000  # maximum number of printed elements of a selected part of a tensor
+_MAX_UNSELECTED_VALUES = 64  # maximum size of a tensor whose elements are all printed without an index
 _MAX_BYTES = 256  # maximum number of printed bytes of a field
-_MAX_TEXT_CHARS = 100
+_MAX_TEXT_CHARS = 100  # maximum length of a printed string
 _MAX_JSON_VALUES = 1 << 20  # maximum number of elements of a tensor in JSON
-_BARS = "▏▎▍▌▋▊▉█"
+_BARS = "▏▎▍▌▋▊▉█"  # bars of one to eight eighths of a character
 
 
 def add_parser(commands: Any) -> None:
@@ -74,7 +75,11 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("path", metavar="PATH", nargs="?", default="")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
-        "--bins", metavar="N", type=number_from(0, 4096, "bins"), default=16, help="bins of the histogram; default: 16"
+        "--bins",
+        metavar="N",
+        type=make_number_parser(0, 4096, "bins"),
+        default=16,
+        help="bins of the histogram; default: 16",
     )
     parser.add_argument("--no-stats", action="store_true", help="print only the type, location and some values")
     add_external_root(parser)
@@ -93,12 +98,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print(message: Message, options: argparse.Namespace) -> None:
-    # This is a separate function, since the model can't be closed while a local variable refers to its bytes.
+    """Print the element at the path.
+
+    This is a separate function, since the model can't be closed while a local variable refers to its bytes.
+    """
     target = resolve(message, options.path)
     if options.json:
         print(json.dumps(_as_json(target, options), indent=2, allow_nan=False))
     else:
-        for line in _lines(target, options, painter(options.color)):
+        for line in _lines(target, options, make_painter(options.color)):
             print(line)
 
 
@@ -106,7 +114,7 @@ def _print(message: Message, options: argparse.Namespace) -> None:
 
 
 def _as_json(target: Resolved, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the element as a value for JSON."""
+    """Return the element at a path as a value for JSON."""
     value = target.value
     row: dict[str, Any] = {"path": target.path}
     if isinstance(value, TensorProto):
@@ -138,6 +146,7 @@ def _message_json(message: Message) -> Any:
 
 
 def _element_json(value: Any) -> Any:
+    """Return a value of a field for JSON; of bytes, the length and the first bytes."""
     if isinstance(value, Message):
         return _message_json(value)
     if isinstance(value, bytes | Payload | memoryview):
@@ -150,6 +159,7 @@ def _to_list(array: Any) -> Any:
     """Convert an array to nested lists for JSON; a complex number is [real, imaginary]."""
     if array.dtype.kind == "c":
         return array.view(f"f{array.dtype.itemsize // 2}").reshape([*array.shape, 2]).tolist()
+    # Arrays of ml_dtypes are first converted to a type of numpy.
     if array.dtype.kind == "V" or array.dtype.name.startswith(("bfloat", "float8", "float6", "float4")):
         return array.astype("f4").tolist()
     if array.dtype.name.startswith(("int", "uint")) and array.dtype.kind not in "iu":
@@ -175,7 +185,7 @@ def _lines(target: Resolved, options: argparse.Namespace, paint: Paint) -> list[
         format_index = _make_index_formatter(target)
         if target.field is not None and not target.field.is_span:
             return [describe_number(target.field, entry) for entry in value]
-        return [f"{format_index(i)}{one_line(entry, target.field)}" for i, entry in enumerate(value)]
+        return [f"{format_index(i)}{format_line(entry, target.field)}" for i, entry in enumerate(value)]
     if isinstance(value, str):
         # Text is escaped only on a terminal, so that scripts get the unchanged text.
         return [safe_text(value) if sys.stdout.isatty() else value]
@@ -202,7 +212,7 @@ def _heading(target: Resolved, paint: Paint) -> list[str]:
 
 
 def _field_lines(message: Message, paint: Paint, skip: tuple[str, ...] = ()) -> list[str]:
-    """Format each present field as a line, and each element of repeated messages and strings."""
+    """Format each present field as a line, and each element of repeated messages and strings. skip: omitted fields."""
     lines = []
     for field in message.DESCRIPTOR.fields:
         if field.name in skip:
@@ -211,16 +221,16 @@ def _field_lines(message: Message, paint: Paint, skip: tuple[str, ...] = ()) -> 
         if field.type == field.TYPE_BYTES and not field.is_repeated:
             payload = message._payload(field.name)
             if payload is not None:
-                lines.append(f"{key}{one_line(payload, field)}")
+                lines.append(f"{key}{format_line(payload, field)}")
         elif not field.is_repeated:
             if message.HasField(field.name):
-                lines.append(f"{key}{one_line(getattr(message, field.name), field)}")
+                lines.append(f"{key}{format_line(getattr(message, field.name), field)}")
         elif values := getattr(message, field.name):
             if not field.is_span:
                 lines.append(f"{key}{describe_list(field, values, _MAX_ELEMENTS)}")
                 continue
             lines.append(f"{key}{len(values):,}")
-            lines += [f"  [{i}]  {one_line(value, field)}" for i, value in enumerate(values[:_MAX_ELEMENTS])]
+            lines += [f"  [{i}]  {format_line(value, field)}" for i, value in enumerate(values[:_MAX_ELEMENTS])]
             if len(values) > _MAX_ELEMENTS:
                 lines.append(
                     f"  and {len(values) - _MAX_ELEMENTS:,} more; select some, such as {field.name}[{_MAX_ELEMENTS}:40]"
@@ -228,7 +238,7 @@ def _field_lines(message: Message, paint: Paint, skip: tuple[str, ...] = ()) -> 
     return lines
 
 
-def one_line(value: Any, field: FieldDescriptor | None = None) -> str:
+def format_line(value: Any, field: FieldDescriptor | None = None) -> str:
     """Format a message, or a value of a field, as one line."""
     if isinstance(value, NodeProto):
         text = f"{value.name or '-'}  {describe_call(value)}"
@@ -248,7 +258,7 @@ def one_line(value: Any, field: FieldDescriptor | None = None) -> str:
             member for member in value.DESCRIPTOR.fields if not member.is_repeated and value.HasField(member.name)
         ]
         shown_members = [member for member in fields if member.name != "raw_data"]
-        parts = [f"{member.name}={one_line(getattr(value, member.name), member)}" for member in shown_members]
+        parts = [f"{member.name}={format_line(getattr(value, member.name), member)}" for member in shown_members]
         text = " ".join(parts) or value.DESCRIPTOR.name
     else:
         assert field is not None
@@ -275,13 +285,13 @@ def _attribute_text(attribute: AttributeProto) -> str:
                 parts.append(describe_list(field, values, _MAX_ELEMENTS))
             else:
                 suffix = ", …" if len(values) > _MAX_ELEMENTS else ""
-                parts.append(f"[{', '.join(one_line(value) for value in values[:_MAX_ELEMENTS])}{suffix}]")
+                parts.append(f"[{', '.join(format_line(value) for value in values[:_MAX_ELEMENTS])}{suffix}]")
         elif Message.HasField(attribute, field.name):
             value = getattr(attribute, field.name)
             if field.name == "t":
                 parts.append(f"{_tensor_type(value)}{_few_values(value)}")
             else:
-                parts.append(one_line(value, field))
+                parts.append(format_line(value, field))
     if attribute.ref_attr_name:
         parts.append(f"the attribute {attribute.ref_attr_name} of the function")
     if not parts:
@@ -299,6 +309,7 @@ def _few_values(tensor: TensorProto) -> str:
 
 
 def _node_lines(node: NodeProto, graph: Message | None, paint: Paint) -> list[str]:
+    """Format a node: its operator, its inputs and outputs with their types in `graph`, and its other fields."""
     lines = [f"{paint('operator'.ljust(16), 'cyan')}{safe_text(operator_of(node))}"]
     descriptions = _describe_values(graph, {*node.input, *node.output}) if graph is not None else {}
     for field in ("input", "output"):
@@ -313,7 +324,7 @@ def _node_lines(node: NodeProto, graph: Message | None, paint: Paint) -> list[st
 
 
 def _describe_values(graph: Message, names: set[str]) -> dict[str, tuple[str, str]]:
-    """Return the types of some values of a graph, and the paths of their descriptions."""
+    """Return the types of some values of a graph, and the paths of their descriptions in the graph, by name."""
     descriptions: dict[str, tuple[str, str]] = {}
     if "value_info" not in graph.DESCRIPTOR.fields_by_name:
         return descriptions
@@ -341,7 +352,7 @@ def _byte_lines(data: memoryview) -> list[str]:
 
 
 def _check_index(target: Resolved) -> tuple[list[range], list[int]]:
-    """Return the selected coordinates on each axis, and the shape of the selection."""
+    """Return the selected indices on each axis, and the shape of the selection. Raises PathError for a wrong index."""
     tensor: TensorProto = target.value
     try:
         return expand_index(target.index if target.index is not None else ..., tuple(tensor.dims))
@@ -370,12 +381,13 @@ def _measure(target: Resolved, options: argparse.Namespace) -> Statistics:
 
 
 def _tensor_lines(target: Resolved, options: argparse.Namespace, paint: Paint) -> list[str]:
+    """Format a tensor, or a slice: its type, location, statistics, histogram and first elements."""
     tensor: TensorProto = target.value
     tensor_info: TensorInfo = describe(tensor, target.path)
     row = next(tensor_rows(tensor))
     lines = _heading(target, paint)
     rows = [("type", row["type"]), ("shape", str(list(tensor_info.shape)))]
-    rows += [("bytes", f"{size_text(tensor_info.nbytes)}, {location_of(row, options.file)}")]
+    rows += [("bytes", f"{size_text(tensor_info.nbytes)}, {describe_location(row, options.file)}")]
     if tensor.doc_string:
         rows.append(("doc", tensor.doc_string))
     ranges, shape = _check_index(target)
@@ -423,6 +435,7 @@ def histogram_lines(histogram: Histogram, paint: Paint, width: int = 40, is_disc
     counts = [f"{count:,}" for count in histogram.counts]
     lines = []
     for start, count, text in zip(starts, histogram.counts, counts, strict=False):
+        # Rounded up, so that each bin with elements has a visible bar.
         eighths = -(-count * width * 8 // max_count)
         bar = "█" * (eighths // 8) + (_BARS[eighths % 8 - 1] if eighths % 8 else "")
         lines.append(
@@ -441,11 +454,11 @@ def _value_lines(target: Resolved, ranges: list[range], shape: list[int], paint:
     count = math.prod(shape)
     if not count:
         return []
-    max_values = _MAX_VALUES if target.index is not None else 64
+    max_values = _MAX_VALUES if target.index is not None else _MAX_UNSELECTED_VALUES
     shown_index: Any = target.index if target.index is not None else ...
     title = f"values {_index_text(target.index)}" if target.index is not None else "values"
     if count > max_values:
-        # The last two axes with several elements.
+        # Print up to 4 rows and 8 columns of the last two axes that have several elements.
         shown_axes = [axis for axis, axis_range in enumerate(ranges) if len(axis_range) > 1][-2:]
         sizes_by_axis = dict(zip(shown_axes, (8,) if len(shown_axes) == 1 else (4, 8), strict=True))
         parts: list[IndexItem] = []

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from onnxwire.analysis.csv_writer import write_csv
 from onnxwire.cli.options import add_command, add_type
-from onnxwire.cli.output import open_output, open_text_output, refuse_same
+from onnxwire.cli.output import open_output, open_text_output, refuse_overwriting_input
 from onnxwire.cli.terminal import (
     Paint,
     add_color,
     json_numbers,
+    make_painter,
     number_text,
-    painter,
     safe_text,
     table_lines,
     terminal_width,
@@ -47,6 +47,7 @@ _CSV_HELP = (
 )
 
 _BATCH_ROWS = 1000  # rows that are converted to Python objects at a time
+# Types of DuckDB whose columns are aligned to the right.
 _NUMBER_TYPES = {
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
     "UHUGEINT", "FLOAT", "DOUBLE",
@@ -155,7 +156,7 @@ def run(options: argparse.Namespace) -> int:
         options.parser.error(f"{options.output!r} must end in .parquet, .csv or .json")
     if options.sandbox and output_format == ".parquet":
         options.parser.error("with --sandbox DuckDB writes no files; write .csv or .json")
-    refuse_same(options.file, options.output)
+    refuse_overwriting_input(options.file, options.output)
     source, message_class = options.file, SCHEMA.messages[f"onnx.{options.type}"]
     if options.output != "-" and not os.path.isdir(source) and not is_address(source):
         source = load(source, message_class)
@@ -193,9 +194,12 @@ def _write_parquet(relation: duckdb.DuckDBPyRelation, path: str) -> None:
 
 
 def _print(relation: duckdb.DuckDBPyRelation, options: argparse.Namespace, output_format: str) -> None:
+    """Print the result, or write it to the file of -o. output_format: .json, .csv, or another text for a table."""
     make_parts = {".json": _json_parts, ".csv": _csv_parts}.get(output_format)
     parts = (
-        make_parts(relation) if make_parts else _table_parts(relation, painter(options.color), options.output == "-")
+        make_parts(relation)
+        if make_parts
+        else _table_parts(relation, make_painter(options.color), options.output == "-")
     )
     if options.output == "-":
         is_raw = output_format == ".csv" and sys.stdout.isatty()
@@ -221,6 +225,7 @@ def _json_parts(relation: duckdb.DuckDBPyRelation) -> Iterator[str]:
     is_first = True
     # The C encoder of the standard library cannot indent, so the separators contain line breaks and indentation.
     encode = json.JSONEncoder(allow_nan=False, default=str, separators=(",\n    ", ": ")).encode
+    # Other types with parentheses or brackets, such as STRUCT(a INTEGER) and INTEGER[], contain values.
     is_flat = all(re.fullmatch(r"(DECIMAL|ENUM)\(.*\)|[^(\[]*", str(type), re.DOTALL) for type in relation.types)
     for rows in _batches(relation):
         objects = [dict(zip(relation.columns, map(json_numbers, row), strict=True)) for row in rows]
@@ -235,6 +240,7 @@ def _json_parts(relation: duckdb.DuckDBPyRelation) -> Iterator[str]:
 
 
 def _csv_parts(relation: duckdb.DuckDBPyRelation) -> Iterator[str]:
+    """Yield the text of a CSV file, in batches."""
     heading = [relation.columns]
     for rows in _batches(relation):
         out = io.StringIO()
@@ -245,7 +251,10 @@ def _csv_parts(relation: duckdb.DuckDBPyRelation) -> Iterator[str]:
 
 
 def _table_parts(relation: duckdb.DuckDBPyRelation, paint: Paint, is_shown: bool) -> Iterator[str]:
-    """Yield lines of columns; from batch to batch, columns keep their width or become wider."""
+    """Yield lines of columns; from batch to batch, columns keep their width or become wider.
+
+    is_shown: whether the lines are printed on stdout, where they must fit a terminal.
+    """
     headings = [safe_text(name) for name in relation.columns]
     is_number = [str(type) in _NUMBER_TYPES for type in relation.types]
     widths: list[int] = []
@@ -265,6 +274,7 @@ def _csv_value(value: Any) -> Any:
 
 
 def _table_text(value: Any) -> str:
+    """Return a value as the text of a cell."""
     if value is None:
         return "-"
     if isinstance(value, list):

@@ -13,16 +13,16 @@ from typing import Any
 from onnxwire.analysis.listing import Row, filter_key, tensor_rows
 from onnxwire.analysis.statistics import TensorStatistics, measure_all
 from onnxwire.analysis.statistics_table import statistics_rows, to_csv, write_arrow, write_parquet
-from onnxwire.cli.options import add_command, add_external_root, add_output, add_progress, add_type, number_from
-from onnxwire.cli.output import open_output, refuse_same
+from onnxwire.cli.options import add_command, add_external_root, add_output, add_progress, add_type, make_number_parser
+from onnxwire.cli.output import open_output, refuse_overwriting_input
 from onnxwire.cli.progress import progress_bar
-from onnxwire.cli.rows import add_selection, arrange, report_none, row_test
+from onnxwire.cli.rows import add_selection, make_row_test, report_no_rows, sort_and_limit
 from onnxwire.cli.terminal import (
     Paint,
     add_color,
     json_numbers,
+    make_painter,
     number_text,
-    painter,
     safe_text,
     table_lines,
     terminal_width,
@@ -52,10 +52,11 @@ examples:
 min, max, mean and std are computed from the finite elements; for complex numbers, from their magnitudes. With --plot or
 --bins the weights are read twice. `onnxwire ls --help` describes PATTERN and --filter.
 """
+# The extensions of files of --plot.
 _PICTURE_EXTENSIONS = (".html", ".png", ".svg")
-_PLOT_BINS = 64
+_PLOT_BINS = 64  # default number of bins of --plot
 _FIRST_COUNT_COLUMN = 7  # index of the first column of counts: zeros, NaN, Inf
-_MIN_WIDE_COLUMNS = 110  # minimum width of a terminal on which numbers have six digits
+_MIN_WIDE_COLUMNS = 110  # minimum width, in characters, of a terminal on which numbers have six digits
 
 
 def add_parser(commands: Any) -> None:
@@ -76,11 +77,17 @@ def add_parser(commands: Any) -> None:
         help="write histograms as .html, .png or .svg; .png and .svg need matplotlib",
     )
     parser.add_argument(
-        "--bins", metavar="N", type=number_from(1, 4096, "bins"), help="bins of the histograms of --json and --plot"
+        "--bins",
+        metavar="N",
+        type=make_number_parser(1, 4096, "bins"),
+        help="bins of the histograms of --json and --plot",
     )
     add_selection(parser)
     parser.add_argument(
-        "--threads", metavar="N", type=number_from(1, 1024, "threads"), help="number of threads; default: one per core"
+        "--threads",
+        metavar="N",
+        type=make_number_parser(1, 1024, "threads"),
+        help="number of threads; default: one per core",
     )
     add_external_root(parser)
     add_progress(parser)
@@ -99,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
     """Print or write the statistics; returns the exit status."""
     files = [path for path in (options.arrow, options.parquet, options.plot) if path is not None]
     for path in [*files, options.output]:
-        refuse_same(options.file, path)
+        refuse_overwriting_input(options.file, path)
     if options.plot is not None:
         _require_plot_package(options.plot)
     if options.arrow is not None or options.parquet is not None:
@@ -117,7 +124,7 @@ def run(options: argparse.Namespace) -> int:
         _plot(options.plot, statistics, os.path.basename(shown_source(options.file)))
     if not files or options.json or options.csv or options.output != "-":
         _print(rows, statistics, options)
-    return report_none(options, "tensor") if not rows else 0
+    return report_no_rows(options, "tensor") if not rows else 0
 
 
 def _measure(message: Message, options: argparse.Namespace) -> tuple[list[Row], list[TensorStatistics]]:
@@ -126,7 +133,7 @@ def _measure(message: Message, options: argparse.Namespace) -> tuple[list[Row], 
     first_row = next(tensor_rows(message), {})
     # Check conditions that need no statistics first, so that less is read.
     row_conditions = [text for text in options.filter if filter_key(text) in {*first_row, "rank"}]
-    is_selected = row_test(options.pattern, options.regex, row_conditions)
+    is_selected = make_row_test(options.pattern, options.regex, row_conditions)
     selected_tensors = (tensor for tensor, row in tensors_and_rows if is_selected(row))
     bins = options.bins or (_PLOT_BINS if options.plot is not None else 0)
     with progress_bar(f"reading {os.path.basename(shown_source(options.file))}", not options.no_progress) as progress:
@@ -138,7 +145,9 @@ def _measure(message: Message, options: argparse.Namespace) -> tuple[list[Row], 
         )
     by_path = {entry.info.path: entry for entry in statistics}
     statistics_conditions = [text for text in options.filter if text not in row_conditions]
-    rows = arrange(list(filter(row_test(None, False, statistics_conditions), statistics_rows(statistics))), options)
+    rows = sort_and_limit(
+        list(filter(make_row_test(None, False, statistics_conditions), statistics_rows(statistics))), options
+    )
     return rows, [by_path[row["path"]] for row in rows]
 
 
@@ -154,7 +163,7 @@ def _print(rows: list[Row], statistics: list[TensorStatistics], options: argpars
     elif options.csv:
         to_csv(rows, out)
     else:
-        paint = painter(options.color if options.output == "-" or options.color == "always" else "never")
+        paint = make_painter(options.color if options.output == "-" or options.color == "always" else "never")
         for line in _table(rows, paint, terminal_width() if options.output == "-" else None):
             out.write(line + "\n")
     if options.output == "-":
@@ -187,11 +196,11 @@ def _table(rows: list[Row], paint: Paint, max_width: int | None) -> list[str]:
             ]
         )
     if is_narrow:
-        kept_columns = [
+        shown_columns = [
             i for i in range(len(headings)) if i < _FIRST_COUNT_COLUMN or any(texts[i] != "0" for texts in cells)
         ]
-        headings = [headings[i] for i in kept_columns]
-        cells = [[texts[i] for i in kept_columns] for texts in cells]
+        headings = [headings[i] for i in shown_columns]
+        cells = [[texts[i] for i in shown_columns] for texts in cells]
     lines = table_lines(cells, headings, range(3, len(headings)), ["bold", "cyan"], paint, max_width=max_width)
     has_nonfinite = [bool(row["nan"] or row["inf"]) for row in rows]
     return lines[:1] + [
@@ -209,6 +218,7 @@ def _require_plot_package(path: str) -> None:
 
 
 def _plot(path: str, statistics: list[TensorStatistics], title: str) -> None:
+    """Write histograms to an HTML page or a picture, by the extension of the path."""
     from onnxwire.analysis.statistics_plot import write_html, write_picture
 
     if path.lower().endswith(".html"):
@@ -222,6 +232,7 @@ def _plot(path: str, statistics: list[TensorStatistics], title: str) -> None:
 
 
 def _write(path: str, write: Any, rows: list[Row]) -> None:
+    """Write rows to a file. write: a function of `statistics_table` that writes rows to a binary file."""
     out = io.BytesIO()
     write(rows, out)
     _save(path, out.getvalue())

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxwire.cli.options import add_command
-from onnxwire.cli.output import open_text_output, refuse_same
+from onnxwire.cli.output import open_text_output, refuse_overwriting_input
 from onnxwire.cli.terminal import safe_text
 from onnxwire.errors import InUseError, SourceError, count_text, did_you_mean
 from onnxwire.io.load import load
@@ -136,7 +136,7 @@ def run(options: argparse.Namespace) -> int:
             # The file is removed as soon as the browser has read it, so that a killed process leaves no file.
             server.when_opened = partial(_remove, redirect)
             # Some browser commands return only when the browser is closed.
-            threading.Thread(target=_open, args=(Path(redirect).as_uri(),), daemon=True).start()
+            threading.Thread(target=_open_browser, args=(Path(redirect).as_uri(),), daemon=True).start()
         if not options.json:
             print(
                 "The address works once, in the browser that opens it first. Ctrl-C or SIGTERM ends the page.",
@@ -145,7 +145,7 @@ def run(options: argparse.Namespace) -> int:
         while True:
             with contextlib.suppress(KeyboardInterrupt):
                 server.serve_forever(poll_interval=0.1)
-            if edits is None or edits.is_saved or end_signals.is_second_request():
+            if edits is None or edits.is_saved or end_signals.add_request() > 1:
                 break
             _print_lines(
                 f"{_changes_text(edits)} not saved; save in the page, or press Ctrl-C again to end without saving"
@@ -211,6 +211,7 @@ def _find_class(options: argparse.Namespace) -> type[Message]:
 
 
 def _changes_text(edits: Edits) -> str:
+    """Format the number of unsaved changes with a verb: 1 change is, 2 changes are."""
     count = len(edits.unsaved())
     return f"{count_text(count, 'change')} {'is' if count == 1 else 'are'}"
 
@@ -234,13 +235,13 @@ class _EndSignals:
         signal.signal(signal.SIGTERM, self._previous_handler)
 
     def _terminate(self, *_: object) -> None:
-        self._count += 1  # counts as the first of two requests, so that SIGTERM ends the page at once
+        self._count += 1  # in addition to `add_request`, so that one SIGTERM ends the page with unsaved changes
         raise KeyboardInterrupt
 
-    def is_second_request(self) -> bool:
-        """Return whether this is at least the second request to end."""
+    def add_request(self) -> int:
+        """Count a request to end; returns the number of requests."""
         self._count += 1
-        return self._count > 1
+        return self._count
 
 
 @contextlib.contextmanager
@@ -282,7 +283,7 @@ def _has_screen() -> bool:
     )
 
 
-def _open(address: str) -> None:
+def _open_browser(address: str) -> None:
     import webbrowser
 
     with contextlib.suppress(webbrowser.Error):
@@ -290,9 +291,10 @@ def _open(address: str) -> None:
 
 
 def _write_report(options: argparse.Namespace) -> int:
+    """Write the report of a model; returns the exit status."""
     from onnxwire.viewer.html_report import report
 
-    refuse_same(options.file, options.output)
+    refuse_overwriting_input(options.file, options.output)
     with load(options.file) as model:
         refuse_weights(model, options.output)
         text = report(model)

@@ -39,6 +39,7 @@ GROUPS = {
 }
 """The summary of each command, by group."""
 
+# The width of the column of names in the help.
 NAME_COLUMN_CHARS = 1 + max(len(name) for group in GROUPS.values() for name in group)
 
 SUMMARIES = {name: summary for group in GROUPS.values() for name, summary in group.items()}

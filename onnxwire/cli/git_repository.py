@@ -16,7 +16,9 @@ from onnxwire.messages import ModelProto
 
 _MAX_LOCK_SECONDS = 3  # time to wait while another process changes the same settings
 _MAX_POINTER_BYTES = 1024  # Git LFS treats larger files as content
-_ABSENT_SETTING_STATUS = 5  # of `git config --unset-all`: another process removed the setting in the meantime
+# Exit status of `git config --unset-all` if another process removed the setting in the meantime.
+_ABSENT_SETTING_STATUS = 5
+# The text of a Git LFS pointer, with the SHA-256 and the size of its object.
 _POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\n(?:ext-[^\n]*\n)*oid sha256:([0-9a-f]{64})\nsize (\d{1,18})\n"
 )
@@ -46,7 +48,7 @@ def run_git(*arguments: str, file: IO[bytes] | None = None, may_fail: bool = Fal
 
 
 def load_version(path: str) -> ModelProto:
-    """Load a version of a model that git wrote to a file: a model, a Git LFS pointer to one, or nothing.
+    """Load a version of a model that git wrote to a file: a model, a Git LFS pointer to a model, or nothing.
 
     Raises the errors of `load`, and SourceError for a pointer whose object is not in the local store.
     """
@@ -71,7 +73,7 @@ def resolve(path: str) -> str:
 
 
 def read_pointer(path: str) -> tuple[str, int] | None:
-    """Return the SHA-256 and the size that a Git LFS pointer names; None for another file."""
+    """Return the SHA-256 and the size in bytes that a Git LFS pointer names; None for another file."""
     match = _POINTER.fullmatch(_read_head(path))
     return None if match is None else (match[1].decode(), int(match[2]))
 
@@ -91,7 +93,7 @@ def _lfs_folder() -> Path:
     return repository / (run_git("config", "--type=path", "lfs.storage", may_fail=True) or "lfs")
 
 
-def values_of(scope: str, name: str) -> list[str]:
+def read_setting(scope: str, name: str) -> list[str]:
     """Return the values of a setting in the file of a scope, "--local" or "--global"."""
     return run_git("config", scope, "--null", "--get-all", name, may_fail=True).split("\0")[:-1]
 
@@ -110,7 +112,7 @@ def write_setting(scope: str, *arguments: str) -> None:
             return
 
 
-def attributes_file(is_global: bool) -> Path:
+def find_attributes_file(is_global: bool) -> Path:
     """Return the path of the attributes file of this clone, or of all repositories of this user."""
     if not is_global:
         return Path(run_git("rev-parse", "--git-path", "info/attributes"))
@@ -122,7 +124,7 @@ def attributes_file(is_global: bool) -> Path:
 def edit_line(path: Path, line: str, *, is_present: bool) -> None:
     """Move a line to the end of a text file, append it, or remove it; every other byte is preserved.
 
-    is_present: whether the file then contains the line.
+    is_present: whether the file contains the line afterwards.
     The file is created if necessary, and deleted if it becomes empty.
     """
     if path.exists() and not path.is_file():  # a pipe would wait for a writer

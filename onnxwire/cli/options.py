@@ -91,7 +91,7 @@ def server_settings(options: argparse.Namespace) -> Iterator[None]:
 
 
 def _parse_header_option(text: str) -> str:
-    """Parse --header. The error does not contain the text, which may be a password."""
+    """Check a value of --header and strip it. The error does not contain the text, which may be a password."""
     try:
         parse_header(text.strip())
     except ValueError as error:
@@ -99,14 +99,14 @@ def _parse_header_option(text: str) -> str:
     return text.strip()
 
 
-def whole_number(text: str) -> int:
+def parse_whole_number(text: str) -> int:
     """Parse an option's nonnegative integer."""
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
 
 
-def number_from(low: int, high: int, noun: str) -> Callable[[str], int]:
+def make_number_parser(low: int, high: int, noun: str) -> Callable[[str], int]:
     """Return a function that parses an option's integer from `low` to `high`. noun: a plural noun for errors."""
 
     def parse(text: str) -> int:

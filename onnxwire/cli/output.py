@@ -14,7 +14,7 @@ from onnxwire.io.atomic_file import AtomicFile, RawWriter
 from onnxwire.io.remote.address import shown_source
 
 
-def refuse_same(path: str, output: str) -> None:
+def refuse_overwriting_input(path: str, output: str) -> None:
     """Raise SourceError if the file to write is the input."""
     if "://" in path and path == output:
         reason = "this is the input; name another file after -o"

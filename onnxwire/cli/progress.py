@@ -13,6 +13,7 @@ from onnxwire.cli.terminal import CleanTerminal, safe_text
 def progress_bar(label: str, is_enabled: bool = True) -> Iterator[Callable[[int, int], object] | None]:
     """Return a context manager whose value is a `progress` callback that draws on stderr.
 
+    The callback's arguments are the numbers of processed bytes and of all bytes.
     The value is None if stderr is not a terminal, if `is_enabled` is false, or without rich (the `cli` extra).
     """
     if not is_enabled or not sys.stderr.isatty():

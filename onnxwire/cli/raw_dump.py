@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from onnxwire.engine.document import Document
     from onnxwire.errors import DecodeError
 
-_MAX_VALUE_BYTES = 64
+_MAX_VALUE_BYTES = 64  # maximum number of printed bytes of a string or bytes value
 
 
 def print_raw(path: str, type_name: str | None, out: IO[str]) -> int:
     """Print the tree of tags of a file.
 
     path: the file. type_name: the type of its message; "none" to print no names, None to guess the type.
+    out: the stream to print to.
     Returns 0. Raises DecodeError at the first fault, after printing everything before it.
     """
     document = open_document(path)
@@ -45,9 +46,9 @@ def print_raw(path: str, type_name: str | None, out: IO[str]) -> int:
 class _Level(NamedTuple):
     """A message or group that is being printed."""
 
-    table: Descriptor | None
-    start: int  # offset of its tag
-    end: int
+    table: Descriptor | None  # the message's descriptor; None for fields without names
+    start: int  # offset of its tag; of its first byte for the root
+    end: int  # offset after its last byte; for a group, after the message around it
     group: int | None = None  # the field number of a group, which ends before `end`
     is_cut: bool = False  # whether its length exceeds the enclosing message
 
@@ -120,7 +121,7 @@ class Printer:
         return record_end
 
     def _fault_error(self, offset: int) -> DecodeError:
-        """Return the error for a record, as seen from the start of its outermost group or cut message."""
+        """Return the error at an offset; inside groups and cut messages, at the start of the outermost of them."""
         levels = self.levels
         while levels and (levels[-1].group is not None or levels[-1].is_cut):
             offset = levels.pop().start

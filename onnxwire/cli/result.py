@@ -1,4 +1,4 @@
-"""The common part of commands that change a model: the options for the output, and saving it."""
+"""The common part of commands that change a model: options for the output, loading and saving."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from onnxwire.messages import ModelProto
 
 
 def add_result(parser: argparse.ArgumentParser, is_required: bool = True) -> None:
-    """Add -o and -i, of which one selects the output, and --no-progress."""
+    """Add --no-progress, and the alternatives -o and -i, which select the output."""
     targets = parser.add_mutually_exclusive_group(required=is_required)
     targets.add_argument("-o", "--output", metavar="OUT", help="the model to write, which may be FILE; - for stdout")
     targets.add_argument("-i", "--in-place", action="store_true", help="replace FILE by the changed model, atomically")

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Callable, Iterable
 
 from onnxwire.analysis.listing import Row, name_matcher, row_filter, sort_rows
-from onnxwire.cli.options import whole_number
+from onnxwire.cli.options import parse_whole_number
 from onnxwire.io.remote.address import shown_source
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
-    """Add the options that select and sort rows; see `row_test` and `arrange`."""
+    """Add the options that select and sort rows; see `make_row_test` and `sort_and_limit`."""
     parser.add_argument("-E", "--regex", action="store_true", help="PATTERN is a regular expression, found anywhere")
     parser.add_argument(
         "--filter",
@@ -24,10 +24,10 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--sort", metavar="KEY", help="name, bytes, type or another key of --json; the largest first")
     parser.add_argument("-r", "--reverse", action="store_true", help="reverse the order")
-    parser.add_argument("--limit", metavar="N", type=whole_number, help="list the first N rows")
+    parser.add_argument("--limit", metavar="N", type=parse_whole_number, help="list the first N rows")
 
 
-def row_test(pattern: str | None, is_regex: bool, conditions: Iterable[str]) -> Callable[[Row], bool]:
+def make_row_test(pattern: str | None, is_regex: bool, conditions: Iterable[str]) -> Callable[[Row], bool]:
     """Return a predicate that tests the name and the conditions of a row."""
     tests: list[Callable[[Row], bool]] = [row_filter(text) for text in conditions]
     if pattern is not None:
@@ -37,8 +37,8 @@ def row_test(pattern: str | None, is_regex: bool, conditions: Iterable[str]) -> 
     return lambda row: all(test(row) for test in tests)
 
 
-def arrange(rows: list[Row], options: argparse.Namespace) -> list[Row]:
-    """Sort and limit rows by the options."""
+def sort_and_limit(rows: list[Row], options: argparse.Namespace) -> list[Row]:
+    """Sort and limit rows by the options that `add_selection` adds."""
     if options.sort is not None:
         rows = sort_rows(rows, options.sort)
     if options.reverse:
@@ -46,7 +46,7 @@ def arrange(rows: list[Row], options: argparse.Namespace) -> list[Row]:
     return rows[: options.limit]
 
 
-def report_none(options: argparse.Namespace, noun: str) -> int:
+def report_no_rows(options: argparse.Namespace, noun: str) -> int:
     """Report on stderr that no row was selected; returns the exit status: 1 if a PATTERN or --filter was given."""
     if options.pattern is None and not options.filter:
         return 0
@@ -57,8 +57,8 @@ def report_none(options: argparse.Namespace, noun: str) -> int:
     return 1
 
 
-def location_of(row: Row, model: str) -> str:
-    """Describe the location of a tensor's payload."""
+def describe_location(row: Row, model: str) -> str:
+    """Describe the location of a tensor's payload. row: the row of the tensor; model: the path of the model."""
     if row["offset"] is None:
         return f"in {row['stored']}" if row["stored"] else "-"
     if row["stored"] == "external_data":

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import IO, Any
 
 _MAX_NAMES = 5  # maximum number of names that `join_first_names` prints
-_MAX_NAME_CHARS = 100  # maximum length of these names
+_MAX_NAME_CHARS = 100  # maximum length of a name that `join_first_names` prints
 _MIN_COLUMN_CHARS = 8  # minimum width of a narrowed column, in characters
 
 Paint = Callable[[str, str], str]
@@ -35,19 +35,20 @@ def add_color(parser: argparse.ArgumentParser) -> None:
 class CleanTerminal:
     """A wrapper of a terminal that escapes control characters; used for every command's stdout and stderr.
 
-    stream: the wrapped terminal. takes_color: whether color sequences, which a painter writes, are not escaped.
+    stream: the wrapped terminal. allows_colors: whether color sequences are written unchanged.
     """
 
     def __init__(self, stream: IO[str]) -> None:
         self.stream = stream
-        self.takes_color = False
+        self.allows_colors = False
 
     def write(self, text: str) -> int:
         """Write text with unprintable characters escaped, except line ends and tabs."""
         if not text.isprintable():
             import re
 
-            parts = re.split("([\n\t]+|\x1b\\[[0-9;]*m)" if self.takes_color else "([\n\t]+)", text)
+            parts = re.split("([\n\t]+|\x1b\\[[0-9;]*m)" if self.allows_colors else "([\n\t]+)", text)
+            # Parts with odd indices are the separators, which are written unchanged.
             text = "".join(part if i % 2 else safe_text(part) for i, part in enumerate(parts))
         return self.stream.write(text)
 
@@ -94,7 +95,7 @@ def clean_terminals() -> Iterator[None]:
         sys.stdout, sys.stderr = original_streams
 
 
-def painter(choice: str = "auto", out: IO[str] | None = None) -> Paint:
+def make_painter(choice: str = "auto", out: IO[str] | None = None) -> Paint:
     """Return a function that styles text for a stream; without rich (the `cli` extra) it returns the text unchanged.
 
     choice: the value of --color. With auto only a terminal gets colors, unless NO_COLOR is set or TERM is dumb.
@@ -112,7 +113,7 @@ def painter(choice: str = "auto", out: IO[str] | None = None) -> Paint:
         else:
             stream = out or sys.stdout
             if isinstance(stream, CleanTerminal):
-                stream.takes_color = True
+                stream.allows_colors = True
             return lambda text, style: Style.parse(style).render(text, color_system=ColorSystem.STANDARD)
     return lambda text, style: text
 
@@ -188,6 +189,7 @@ def _fit_widths(widths: list[int], fixed: set[int], max_width: int) -> None:
 
     fixed: indices of columns that keep their width. No column becomes narrower than _MIN_COLUMN_CHARS.
     """
+    # Two spaces separate columns.
     excess = sum(widths) + 2 * (len(widths) - 1) - max_width
     while excess > 0:
         candidates = sorted(

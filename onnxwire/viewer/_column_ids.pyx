@@ -13,12 +13,14 @@ from onnxwire.index.interning cimport Texts, free_texts, intern
 
 
 cdef inline uint64_t mix(uint64_t x) noexcept nogil:
+    """Hash an integer. Source: Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators (2014)."""
     x = (x ^ x >> 30) * <uint64_t>0xBF58476D1CE4E5B9
     x = (x ^ x >> 27) * <uint64_t>0x94D049BB133111EB
     return x ^ x >> 31
 
 
 cdef uint64_t hash_text(const uint8_t* p, uint64_t n, uint64_t seed) noexcept nogil:
+    """Return the hash of `n` bytes. The last 0 to 7 bytes are padded with zeros; the length is hashed, too."""
     cdef uint64_t h = mix(seed ^ n)
     cdef uint64_t word
     while n >= 8:
@@ -32,7 +34,7 @@ cdef uint64_t hash_text(const uint8_t* p, uint64_t n, uint64_t seed) noexcept no
 
 
 cdef uint64_t prefix_length(const uint8_t* p, uint64_t n) noexcept nogil:
-    """Return the length of a name without its last part: the text after the last /, or if it has none, ::, or dot."""
+    """Return the length of a name before the last /; without a slash, before the last ::, else the last dot; or 0."""
     cdef uint64_t colons = 0
     cdef uint64_t dot = 0
     cdef uint64_t i
@@ -49,7 +51,7 @@ cdef uint64_t prefix_length(const uint8_t* p, uint64_t n) noexcept nogil:
 cdef uint64_t hash_value(
     const Block* block, const Values* values, int64_t i, uint64_t seed, uint64_t max_bytes
 ) noexcept nogil:
-    """Return the hash of a string.
+    """Return the hash of the string in row `i`; null has a hash of its own.
 
     max_bytes: if not 0, hash only the first `max_bytes` bytes, without the last part of the name.
     """
@@ -72,7 +74,7 @@ cdef class Ids:
     Strings are compared by a 64-bit hash with a random seed, so that no file can be crafted to collide; the
     probability of a collision among a million strings is 1 in 30 million.
     """
-    cdef Texts hashes  # interned as strings of 8 bytes
+    cdef Texts hashes  # the hashes of the strings, each interned as a text of 8 bytes
 
     @critical_section
     def __cinit__(self):

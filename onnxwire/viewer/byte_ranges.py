@@ -17,7 +17,7 @@ from onnxwire.tensor.storage import Storage
 _WIRE_TYPE_NAMES = {WIRE_VARINT: "varint", WIRE_FIXED64: "64 bits", WIRE_LEN: "bytes", WIRE_FIXED32: "32 bits"}
 
 
-def span_of(root: Message, path: str) -> tuple[int, int]:
+def find_span(root: Message, path: str) -> tuple[int, int]:
     """Return the span of a field's value: the offset of its first byte, and the offset after its last byte.
 
     path: the path of a message, a field or an element of a field; "" for the whole file. For a packed field, the span
@@ -55,7 +55,7 @@ def _find_value_span(
 def read_bytes(root: Message, path: str, start: int, count: int, *, payload: bool = False) -> dict[str, Any]:
     """Read a range of a field's bytes.
 
-    path: as for `span_of`. start: the first byte of the range, relative to the field; count: the number of bytes.
+    path: as for `find_span`. start: the first byte of the range, relative to the field; count: the number of bytes.
     payload: read the bytes of a tensor's elements, from the file that contains them.
     Returns file, offset (of the first returned byte in that file), start, length (of the whole field, in bytes) and
     bytes, in hexadecimal digits.
@@ -79,7 +79,7 @@ def read_bytes(root: Message, path: str, start: int, count: int, *, payload: boo
                 "bytes": data.hex(),
             }
         path = f"{path}.{storage.field}" if storage.field else path
-    file_offset, end = span_of(root, path)
+    file_offset, end = find_span(root, path)
     length = end - file_offset
     start = min(max(start, 0), length)
     data = bytes_at(document, file_offset + start, min(file_offset + start + count, end))
@@ -91,8 +91,8 @@ def list_records(root: Message, path: str, start: int, count: int) -> dict[str, 
 
     path: the path of the message. start: the index of the first record; count: the number of records.
     Returns total (the number of records in the message) and rows: number, name (None for an unknown field), path (None
-    for an unknown or retired field), wire, offset (of the tag), value (the offset of the value), length (of the value,
-    in bytes), text (the value, truncated if it is long, "" for a message) and is_message.
+    for an unknown or retired field), wire (the name of the wire type), offset (of the tag), value (the offset of the
+    value), length (of the value, in bytes), text (the value, truncated if it is long, "" for a message) and is_message.
     Raises PathError if the path leads to no message, and DecodeError for damaged bytes.
     """
     document = root._document
@@ -104,7 +104,7 @@ def list_records(root: Message, path: str, start: int, count: int) -> dict[str, 
             path,
             document.name,
         )
-    counts: dict[int, int] = {}
+    element_counts: dict[int, int] = {}  # by field number
     rows: list[dict[str, Any]] = []
     total = 0
     for record in walk(document, message.DESCRIPTOR, *span):
@@ -115,7 +115,7 @@ def list_records(root: Message, path: str, start: int, count: int) -> dict[str, 
             if field is not None and record.is_live:
                 is_element = field.is_repeated and field.is_span
                 field_path = (f"{path}." if path else "") + field.name
-                field_path += f"[{counts.get(number, 0)}]" if is_element else ""
+                field_path += f"[{element_counts.get(number, 0)}]" if is_element else ""
             is_message = field_path is not None and field is not None and field.message_type is not None
             rows.append(
                 {
@@ -130,6 +130,6 @@ def list_records(root: Message, path: str, start: int, count: int) -> dict[str, 
                     "is_message": is_message,
                 }
             )
-        counts[number] = counts.get(number, 0) + record.is_live
+        element_counts[number] = element_counts.get(number, 0) + record.is_live
         total += 1
     return {"total": total, "rows": rows}

@@ -27,20 +27,24 @@ from onnxwire.transforms.bypass import bypass
 from onnxwire.transforms.rename import rename_values
 from onnxwire.viewer.uploads import Upload, Uploads
 
-MAX_DIMS = 64
-_MAX_TEXT_CHARS = 60
+MAX_DIMS = 64  # maximum number of dims of a shape
+_MAX_TEXT_CHARS = 60  # maximum length of a value or name in the text of a change
 
 
 @dataclass(slots=True)
 class Change:
-    """A change that the page requests; `apply` makes it on a message."""
+    """A change that the page requests, for any message.
+
+    text: the description in the list of changes. path: the path of the changed element. run: makes the change, and
+    returns the path of the element that it affected, or None if that is `path`.
+    """
 
     text: str
     path: str
     run: Callable[[Any], str | None] = field(repr=False)
 
     def apply(self, message: Message) -> None:
-        """Make the change, and set `path` to the path of the element that it affected."""
+        """Make the change on a message, and set `path` to the path of the element that it affected."""
         self.path = self.run(message) or self.path
 
 
@@ -84,7 +88,7 @@ def remove_path(path: str) -> Change:
 
 
 def add_field(path: str, value: str | None = None) -> Change:
-    """Add an element to a repeated field, or make a singular field present."""
+    """Add an element to a repeated field, or make a singular field present. value: None for the default value."""
     value_suffix = "" if value is None else f" = {_truncate(value)}"
     return Change(f"add to {path}{value_suffix}", path, lambda root: add_element(root, path, value))
 
@@ -106,7 +110,7 @@ def rename_node(path: str, name: str) -> Change:
 
 
 def rename_value(path: str, name: str, new: str) -> Change:
-    """Rename a value wherever it is used. path: the path of a graph or function that uses it."""
+    """Rename the value `name` to `new` wherever it is used. path: the path of a graph or function that uses it."""
 
     def run(root: Message) -> str:
         model, scope = _require_model(root), path
@@ -242,7 +246,7 @@ def set_shape(path: str, shape: str, elem_type: str) -> Change:
 def replace_tensor(path: str, upload: Upload, name: str) -> Change:
     """Replace a tensor's elements, type and shape by those of an uploaded file.
 
-    name: the tensor in a .safetensors file.
+    name: the tensor in a .safetensors file; "" if the file contains only one, and for an .npy file.
     """
     if upload.file_format == "safetensors":
         name = name or upload.only_tensor_name
@@ -293,9 +297,10 @@ def _resolve_node(root: Message, path: str) -> Resolved:
 
 
 def make_change(kind: str, arguments: dict[str, Any], uploads: Uploads) -> Change:
-    """Make the change of a kind in KINDS.
+    """Return a change of a kind in KINDS.
 
-    arguments: the arguments by name. Raises EditError for wrong kinds and arguments.
+    arguments: the arguments by name. uploads: the files to which arguments refer. Raises EditError for wrong kinds and
+    arguments.
     """
     if kind not in KINDS:
         raise EditError("there is no such kind of change")

@@ -28,12 +28,14 @@ from onnxwire.viewer.change_kinds import Change, make_change
 from onnxwire.viewer.uploads import MAX_UPLOAD_BYTES, Uploads
 
 MAX_STATES = 8
-"""Maximum number of cached states of the message."""
+"""Maximum number of cached states of the message, besides the original."""
 MAX_CHANGES = 10_000
+"""Maximum number of changes in effect."""
 MAX_LISTED_CHANGES = 500
 """Maximum number of changes in one answer before the present state, and after it."""
 MAX_PROBLEMS_PER_RULE = 1_000
-_SEVERITIES = ("error", "warning")
+"""Maximum number of problems of one rule that a check lists; further problems are counted."""
+_SEVERITIES = ("error", "warning")  # the severities of reported problems
 MAX_ROWS = 200
 """Maximum number of problems, or differences, in one answer."""
 
@@ -67,7 +69,7 @@ class Edits:
         self._check_lock = threading.Lock()
         self._changes: list[Change] = []
         self._change_count = 0  # the number of changes in effect; the following changes were undone
-        # The value of _change_count at the last save; -1 if that state is no longer in the history.
+        # The value of _change_count at the last save; -1 if a later change discarded that state.
         self._saved_count = 0
         self._states: dict[int, Message] = {0: original}  # keys: the number of changes in effect
         self._original_problems: _ProblemCounts | None = None
@@ -79,10 +81,12 @@ class Edits:
         return self._change_count == self._saved_count
 
     def state(self) -> dict[str, Any]:
-        """Return the state of the edits as plain values.
+        """Return the state of the edits as values that json can encode.
 
-        changes: the texts and paths of the last changes in effect and of the first undone changes; first: the index of
-        the first listed change; total: the number of all changes; done: the number of changes in effect.
+        is_editable: True. revision: as above. changes: the texts and paths of the last changes in effect and of the
+        first undone changes; first: the index of the first listed change; total: the number of all changes; done: the
+        number of changes in effect. is_saved, words_for_original: as the properties. folder: the folder of relative
+        file names. max_upload_bytes: the maximum size of an uploaded file.
         """
         with self._lock:
             first_index = max(self._change_count - MAX_LISTED_CHANGES, 0)
@@ -101,7 +105,7 @@ class Edits:
             }
 
     def unsaved(self) -> list[str]:
-        """Return the texts of the changes that are in effect but not saved."""
+        """Return the texts of the unsaved changes; the text of a saved change that was undone begins with "undo: "."""
         with self._lock:
             new_changes = [change.text for change in self._changes[max(self._saved_count, 0) : self._change_count]]
             return new_changes + [
@@ -141,6 +145,7 @@ class Edits:
         return self._move(revision, 1, "there is nothing to redo")
 
     def _move(self, revision: int, step: int, reason: str) -> dict[str, Any]:
+        """Undo (step -1) or redo (step 1) a change. reason: the error if there is no such change."""
         with self._lock:
             self._raise_if_stale(revision)
             count = self._change_count + step
@@ -163,6 +168,7 @@ class Edits:
         """Make a message the present state. count: the number of changes in effect."""
         self._states.pop(count, None)
         self._states[count] = message  # moved to the end: the least recently used state comes first
+        # The original, with key 0, is always cached.
         while len(self._states) > MAX_STATES + 1:
             del self._states[next(cached_count for cached_count in self._states if cached_count)]
         self.message = message
@@ -201,7 +207,7 @@ class Edits:
             )
         original_problems = self._original_problems
         problems = check(message, select=_SEVERITIES, limit=MAX_PROBLEMS_PER_RULE)
-        remaining_counts = Counter(original_problems.keys)
+        remaining_counts = Counter(original_problems.counts)
         rows: list[dict[str, Any]] = []
         total = 0
         for problem in problems:
@@ -229,8 +235,9 @@ class Edits:
     def differences(self) -> dict[str, Any]:
         """Compare the present state with the file as it was opened.
 
-        Returns revision, rows (change, kind, name, part, path, old, new; up to 200) and is_whole. Weights that refer
-        to the same bytes of the file are equal without being read.
+        Returns revision, rows (change, kind, name, part, path, old, new; up to 200) and is_whole (whether the rows are
+        all differences). Weights that refer to the same bytes of the file are equal without being read. Raises
+        EditError for messages that are not models.
         """
         with self._lock:
             revision, message = self.revision, self.message
@@ -245,7 +252,7 @@ class Edits:
         return {"revision": revision, "rows": rows, "is_whole": True}
 
     def save(self, revision: int, path: str, *, replace: bool = False, words: str = "") -> dict[str, Any]:
-        """Save the present state; returns the state, with path, bytes and warnings.
+        """Save the present state; returns `state`, with path and bytes (the size) of the file, and warnings.
 
         path: a name in the folder of the opened file, or an absolute path. replace: allow replacing an existing file
         other than the opened one. words: must be `words_for_original` to replace the opened file.
@@ -280,7 +287,8 @@ class Edits:
         """Save the nodes of the main graph that produce some values as a new model; the edited model does not change.
 
         values: one output of each node. path, replace: as for `save`; the opened file is refused. Returns path, bytes,
-        warnings, and nodes, inputs and outputs of the part. Raises the exceptions of `save` and `onnxwire.extract`.
+        warnings, nodes (their number), and the names of inputs and outputs. Raises the exceptions of `save` and
+        `onnxwire.extract`.
         """
         with self._lock:
             self._raise_if_stale(revision)
@@ -337,11 +345,11 @@ def _with_warnings(call: Callable[[], Any]) -> tuple[Any, list[str]]:
 class _ProblemCounts:
     """The problems of the original file.
 
-    keys: the number of problems by key. omitted: the number of problems beyond the limit, by rule.
+    counts: the number of problems by `_problem_key`. omitted: the number of problems beyond the limit, by rule.
     """
 
     def __init__(self, problems: Problems) -> None:
-        self.keys = Counter(map(_problem_key, problems))
+        self.counts = Counter(map(_problem_key, problems))
         self.omitted = problems.omitted
 
 

@@ -15,11 +15,11 @@ from onnxwire.messages import ModelProto, TensorProto
 from onnxwire.viewer import byte_ranges
 from onnxwire.viewer.value_texts import read_value, value_text
 
-MAX_ROWS = 1000
+MAX_ROWS = 1000  # maximum number of rows of one answer
 _MAX_BYTES = 1 << 16  # maximum number of bytes of one answer
-_MAX_RECORDS = 1 << 16  # maximum number of records of a message that is scanned for the offsets of its numbers
+_MAX_RECORDS = 1 << 16  # maximum number of records, or elements of a list, that are scanned for their offsets
 _MAX_NAME_FIELDS = 2  # maximum number of fields in the summary of a message
-_MAX_NAME_CHARS = 60
+_MAX_NAME_CHARS = 60  # maximum length of a string in the summary of a message
 _TYPE_NAMES = {number: name for name, number in TYPES.items()}
 
 
@@ -48,11 +48,11 @@ class FieldQueries:
 
         path: the path of the message or field, "" for the root. start: the index of the first row; count: the number of
         rows, up to 1,000. A message has a row for each present field, and one for each unknown field.
-        Returns path, type (of the message, or of each element), total, rows and absent. A row: name, number, type,
-        label ("repeated", the name of its oneof, or ""), path, kind ("message", "list", "value" or "unknown"), text,
-        count (of elements), offset (of the value) and length; offset and length are None if the value is not in the
-        file. absent: name, type and label of the absent fields. is_edited: whether the message, or the elements, differ
-        from the file. Raises PathError if there is no message or repeated field at the path.
+        Returns path, type (of the message, or of each element), is_list, total, rows and absent. A row: name, number,
+        type, label ("repeated", the name of its oneof, or ""), path, kind ("message", "list", "value" or "unknown"),
+        text, count (of elements), offset (of the value) and length; offset and length are None if the value is not in
+        the file. absent: name, type and label of the absent fields. is_edited: whether the message, or the elements,
+        differ from the file. Raises PathError if there is no message or repeated field at the path.
         """
         target = resolve(self.message, path)
         first_row, stop_row = max(start, 0), max(start, 0) + min(max(count, 0), MAX_ROWS)
@@ -78,7 +78,7 @@ class FieldQueries:
         """List the fields of a message from one row to another; see `fields`."""
         descriptor = message.DESCRIPTOR
         span = self._span(message)
-        offsets, unknown = self._scan_offsets(message, span)
+        offsets, unknown_records = self._scan_offsets(message, span)
         present: list[FieldDescriptor] = []
         absent: list[FieldDescriptor] = []
         for field in descriptor.fields:
@@ -97,15 +97,15 @@ class FieldQueries:
                 row = _row(field, field_path, "value", value_text(message, field))
                 row["offset"], row["length"] = offsets.get(field.number, (None, None))
             rows.append(row)
-        shown_unknown = unknown[max(first_row - len(present), 0) : max(stop_row - len(present), 0)]
-        for number, offset, length in shown_unknown:
+        shown_records = unknown_records[max(first_row - len(present), 0) : max(stop_row - len(present), 0)]
+        for number, offset, length in shown_records:
             unknown_row = {"name": "", "number": number, "type": "", "label": "", "path": None, "kind": "unknown"}
             rows.append(unknown_row | {"text": "", "count": None, "offset": offset, "length": length})
         return {
             "path": path,
             "type": descriptor.name,
             "is_list": False,
-            "total": len(present) + len(unknown),
+            "total": len(present) + len(unknown_records),
             "rows": rows,
             "absent": [{"name": field.name, "type": _type_of(field), "label": _label_of(field)} for field in absent],
             "is_edited": span is None,
@@ -143,6 +143,7 @@ class FieldQueries:
         }
 
     def _message_row(self, field: FieldDescriptor, path: str, message: Message) -> dict[str, Any]:
+        """Return the row of a message."""
         row = _row(field, path, "message", _summarize(message))
         span = self._span(message)
         if span is not None:
@@ -162,14 +163,14 @@ class FieldQueries:
     def _scan_offsets(
         self, message: Message, span: tuple[int, int] | None
     ) -> tuple[dict[int, tuple[int, int]], list[tuple[int, int, int]]]:
-        """Return the offset and length of the last value by field number, and number, offset, length of unknown fields.
+        """Return the offset and length of each field's last value, and number, offset and length of unknown records.
 
-        Both are empty for a message with too many records to scan.
+        The first result is a dict by field number. Both results are empty for a message with too many records to scan.
         """
         offsets: dict[int, tuple[int, int]] = {}
-        unknown: list[tuple[int, int, int]] = []
+        unknown_records: list[tuple[int, int, int]] = []
         if span is None:
-            return offsets, unknown
+            return offsets, unknown_records
         fields = message.DESCRIPTOR.fields_by_number
         for i, (_, number, wire, value, value_end, _) in enumerate(walk_records(message._document, *span)):
             if i == _MAX_RECORDS:
@@ -178,8 +179,8 @@ class FieldQueries:
             if field is not None and field.accepts(wire):
                 offsets[number] = value, value_end - value
             else:
-                unknown.append((number, value, value_end - value))
-        return offsets, unknown
+                unknown_records.append((number, value, value_end - value))
+        return offsets, unknown_records
 
 
 def _row(field: FieldDescriptor, path: str, kind: str, text: str) -> dict[str, Any]:

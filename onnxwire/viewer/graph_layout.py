@@ -21,6 +21,7 @@ ROW_GAP = 44  # distance in pixels between rows
 _MAX_BENDS = 6_000  # maximum number of bends of all edges together
 _MAX_SWEEPS = 16  # maximum number of passes over all rows that reduce crossings
 _MAX_COUNTED_EDGES = 4_000  # with more edges and bends, crossings are not counted
+_PLACEMENT_SWEEPS = 8  # number of passes over all rows that place boxes
 
 
 @dataclass
@@ -29,7 +30,7 @@ class Layout:
 
     x, y: the center of each box. rows: the row index of each box. spans: top and bottom of each row. bends: for each
     edge the x coordinates where it passes the rows between its ends, from its start to its end; empty for the
-    longest edges if there are more than 6,000 bends.
+    longest edges if there are more than 6,000 bends. width, height: the size of the drawing.
     """
 
     x: list[float]
@@ -48,8 +49,8 @@ def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]], gap:
     distance between rows, in pixels. All edges lead down, except edges that close a cycle.
     """
     rank = _order_topologically(len(sizes), edges)
-    downward = [(start, end) if rank[start] < rank[end] else (end, start) for start, end in edges]
-    row_of_box = _choose_rows(len(sizes), downward, rank)
+    downward_edges = [(start, end) if rank[start] < rank[end] else (end, start) for start, end in edges]
+    row_of_box = _choose_rows(len(sizes), downward_edges, rank)
     rows: list[list[int]] = [[] for _ in range(max(row_of_box) + 1)]
     widths = [width for width, _ in sizes]
     for box in sorted(range(len(sizes)), key=rank.__getitem__):
@@ -59,10 +60,11 @@ def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]], gap:
     below: dict[int, list[int]] = {}
     chains = []  # the boxes and bends of each edge, from the upper end to the lower end
     # If there are too many bends, the longest edges are drawn as straight lines.
-    edges_by_length = sorted(range(len(edges)), key=lambda i: row_of_box[downward[i][1]] - row_of_box[downward[i][0]])
-    lengths = accumulate(row_of_box[downward[i][1]] - row_of_box[downward[i][0]] for i in edges_by_length)
-    straight_edges = {i for i, length in zip(edges_by_length, lengths, strict=True) if length > _MAX_BENDS}
-    for i, (start, end) in enumerate(downward):
+    lengths = [row_of_box[end] - row_of_box[start] for start, end in downward_edges]
+    edges_by_length = sorted(range(len(edges)), key=lengths.__getitem__)
+    total_lengths = accumulate(lengths[i] for i in edges_by_length)
+    straight_edges = {i for i, total in zip(edges_by_length, total_lengths, strict=True) if total > _MAX_BENDS}
+    for i, (start, end) in enumerate(downward_edges):
         if i in straight_edges:
             chains.append([start, end])
             continue
@@ -99,8 +101,8 @@ def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]], gap:
     )
 
 
-def grid(sizes: list[tuple[float, float]]) -> Layout:
-    """Lay out boxes without edges in a grid that is wider than high."""
+def lay_out_grid(sizes: list[tuple[float, float]]) -> Layout:
+    """Lay out boxes without edges in rows and columns. sizes: width and height of each box."""
     columns = max(math.isqrt(len(sizes) // 2), 1)
     width = max((width for width, _ in sizes), default=0) + _COLUMN_GAP
     height = max((height for _, height in sizes), default=0)
@@ -180,6 +182,7 @@ def _reduce_crossings(
     best_rows, min_crossings = rows, -1
     counts_crossings = sum(map(len, below.values())) <= _MAX_COUNTED_EDGES
     for sweep in range(_MAX_SWEEPS if counts_crossings else _MAX_SWEEPS // 2):
+        # Sweeps alternate between down and up; every second pair of sweeps reverses ties.
         _sort_row_by_row(rows, above if sweep % 2 == 0 else below, sweep % 2 == 0, sweep % 4 >= 2)
         if counts_crossings:
             _swap_neighbours(rows, above, below)
@@ -215,14 +218,14 @@ def _sort_row_by_row(
         adjacent_row = rows[i - 1] if is_down else rows[i + 1]
         positions = {box: position / max(len(adjacent_row) - 1, 1) for position, box in enumerate(adjacent_row)}
 
-        def mean(box: int, own_position: float, positions: dict[int, float] = positions) -> float:
+        def mean_position(box: int, own_position: float, positions: dict[int, float] = positions) -> float:
             neighbour_positions = [
                 positions[neighbour] for neighbour in neighbours.get(box, ()) if neighbour in positions
             ]
             return sum(neighbour_positions) / len(neighbour_positions) if neighbour_positions else own_position
 
         row = rows[i]
-        keys = {box: mean(box, position / max(len(row) - 1, 1)) for position, box in enumerate(row)}
+        keys = {box: mean_position(box, position / max(len(row) - 1, 1)) for position, box in enumerate(row)}
         if reverses_ties:
             row.reverse()
         row.sort(key=keys.__getitem__)
@@ -257,7 +260,7 @@ def _place_boxes(
             x[box] = left_x + widths[box] / 2
             left_x += widths[box] + _COLUMN_GAP
     # Use the rows above and below in turn: with both at once, neighbours of different degrees would drift endlessly.
-    for sweep in range(8):
+    for sweep in range(_PLACEMENT_SWEEPS):
         is_down = sweep % 2 == 0
         neighbours = above if is_down else below
         for row in rows if is_down else rows[::-1]:

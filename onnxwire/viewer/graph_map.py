@@ -10,7 +10,7 @@ import numpy as np
 from onnxwire.analysis.paths import resolve
 from onnxwire.errors import PathError
 from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto
-from onnxwire.viewer.graph_layout import ROW_GAP, grid, lay_out
+from onnxwire.viewer.graph_layout import ROW_GAP, lay_out, lay_out_grid
 from onnxwire.viewer.map_columns import MapColumns
 from onnxwire.viewer.map_groups import Group, Groups
 from onnxwire.viewer.node_boxes import NodeBoxes, short_name
@@ -27,14 +27,14 @@ _MAX_TYPES = 3  # maximum number of types listed at an edge
 _BOX_SIZES = {"input": (172, 28), "output": (172, 28), "entry": (2, 2), "exit": (2, 2)}
 _GROUP_SIZE = (212, 62)
 _NODE_WIDTHS = (172, 250)  # minimum and maximum width of the box of a node
-_TITLE_HEIGHT, _LINE_HEIGHT, _MIN_BOX_HEIGHT = 27, 15, 34
+_TITLE_HEIGHT, _LINE_HEIGHT, _MIN_BOX_HEIGHT = 27, 15, 34  # for the box of a node
 _COLUMN_GAP = 124  # gap between columns of a map to the right, which contains the types
 # Approximate widths of characters, in pixels; the page measures the text that it draws.
 _TITLE_CHAR_WIDTH, _CHAR_WIDTH = 8, 6
 MARKS = ("removed", "added", "changed", "rewired", "renamed")
 """The kinds of differences between nodes of two compared models."""
 _MAX_TYPED_VALUES = 100  # maximum number of an edge's values that are searched for types
-_MAX_NAME_CHARS = 200
+_MAX_NAME_CHARS = 200  # maximum length of a label or name
 
 
 class ModelMap:
@@ -66,15 +66,21 @@ class ModelMap:
         to_right: let edges lead to the right, not down; rows are then columns, and bends and spans contain y and x
         coordinates in place of x and y.
         Returns name, kind, label, boxes, edges, left_off (the number of omitted edges) and spans (top and bottom of
-        each row of boxes, in pixels). A box has number (None for an input or output), kind, label, op_type, nodes,
-        operators ([name, count], the most frequent first), parameters, bytes, times (the number of members of a
-        repeat), of (their kind), path (of a node), short (the part of its name that differs from the group's) and lines
-        (its weights), marks (numbers of marked nodes by mark), opens (whether it has contents), takes and gives (the
-        numbers of values from and to the outside of the group whose edges are omitted), lit (whether the route passes
-        it), width, height, x and y (of its center) and row. The last boxes may be of kind entry and exit, the ends of
-        edges from and to the outside. An edge has from and to (indices of boxes), count (of its values), types (some of
-        the types), value (the name of the first), lit (whether the route contains it) and bends (the x coordinates
-        where it passes the rows between its ends).
+        each row of boxes, in pixels).
+        A box:
+            number: its index in the group; None for an input, output, entry or exit. kind, label.
+            nodes, parameters, bytes: sums over its nodes. operators: [name, count], the most frequent first.
+            times, of (of a repeat): the number and the kind of its members.
+            path (of a node or graph). type (of an input or output).
+            op_type, short, lines, opens (of a node): its operator; the part of its name that differs from the group's
+                name; its weights and attributes; whether it has contents.
+            marks: the numbers of marked nodes by mark, if models are compared. lit: whether the route passes the box.
+            takes, gives: the numbers of values from and to the outside of the group whose edges are omitted.
+            width, height, x, y (of its center), in pixels. row.
+        The last boxes may be of kind entry and exit: the ends of edges from and to the outside.
+        An edge: from and to (indices of boxes), count (of its values), types (some of the types), value (the name of
+        the first), lit (whether the route contains it) and bends (the x coordinates where it passes the rows between
+        its ends).
         Raises PathError if there is no such group.
         """
         if (
@@ -98,9 +104,10 @@ class ModelMap:
         return {"name": name, "kind": group.kind, "label": group.label[:_MAX_NAME_CHARS], "left_off": left_off} | layout
 
     def locate(self, path: str) -> dict[str, Any]:
-        """Locate a node: return the names of the enclosing groups, the outermost first, and the name of its box.
+        """Locate a node on the map.
 
-        path: the path of a node. Raises PathError if there is none.
+        path: the path of the node. Returns opened, the names of the enclosing groups, the outermost first, and name,
+        the name of the node's box. Raises PathError if there is no node, or if the map does not show its graph.
         """
         steps = []
         row = self.columns.row_of(path)
@@ -119,7 +126,7 @@ class ModelMap:
             if i:
                 opened_names.append(name)
                 group, children = self.groups.find(name)
-                if len(self.groups.opens(group)) > 1:
+                if len(self.groups.inner_graphs(group)) > 1:
                     box_number = next((k for k, child in enumerate(children) if child.path == graph), None)
                     if box_number is None:
                         raise PathError("the map shows no more than 240 graphs of one node", graph[:_MAX_NAME_CHARS])
@@ -144,7 +151,7 @@ class ModelMap:
     def route(self, start: str, end: str) -> Array:
         """Return the rows of the nodes on a shortest path from one node to another, or else in the opposite direction.
 
-        start, end: paths of nodes of one graph. Raises PathError if there is no path.
+        start, end: paths of nodes of one graph. Raises PathError if there is no such node or no path.
         """
         if self._last_route is not None and self._last_route[0] == (start, end):
             return self._last_route[1]
@@ -162,7 +169,10 @@ class ModelMap:
         raise PathError("there is no path between the two nodes", end[:_MAX_NAME_CHARS])
 
     def _find_route(self, start: int, end: int) -> Array | None:
-        """Search breadth-first from the end against the edges; None if the start is not reached."""
+        """Return the rows of a shortest path between two rows, None if there is none.
+
+        The search is breadth-first, from the end against the edges.
+        """
         columns = self.columns
         # Use lists, since a path may have 100,000 steps, and a call of numpy in each step would be slow.
         producer, values, starts = columns.producer.tolist(), columns.use_value.tolist(), columns.use_start.tolist()
@@ -223,7 +233,7 @@ class ModelMap:
                     entry["label"] = columns.operators[int(columns.op[group.rows[0]])][1][:_MAX_NAME_CHARS]
             if group.kind == "node":
                 entry |= self._node_entry(int(group.rows[0]), scopes)
-                entry["opens"] = bool(self.groups.opens(group))
+                entry["opens"] = bool(self.groups.inner_graphs(group))
             elif group.path:
                 entry |= self._graph_entry(group.path)
             boxes.append(entry)
@@ -253,7 +263,11 @@ class ModelMap:
         return {"path": path, "label": label[:_MAX_NAME_CHARS] or path}
 
     def _sum_weights(self, rows: Array, box_numbers: Array, count: int) -> tuple[Array, Array]:
-        """Return the parameters and bytes of each box: of initializers that its nodes use, and of their attributes."""
+        """Return the numbers of parameters and bytes of each box.
+
+        They are those of the initializers that its nodes use, and of the tensors in the nodes' attributes. rows,
+        box_numbers: the rows of all nodes, and the box of each. count: the number of boxes.
+        """
         columns = self.columns
         box_of_row = np.full(columns.count, -1, np.int64)
         box_of_row[rows] = box_numbers
@@ -271,7 +285,10 @@ class ModelMap:
     def _make_edges(
         self, groups: list[Group], boxes: list[dict[str, Any]], is_graph: bool, route: Array | None
     ) -> tuple[list[dict[str, Any]], int]:
-        """Return the edges between boxes and to the outside; a graph's inputs and outputs are appended to the boxes."""
+        """Return the edges between boxes and to the outside, and the number of omitted edges.
+
+        Boxes for the inputs and outputs of a graph, and for the outside, are appended to `boxes`.
+        """
         columns = self.columns
         box_of_row = np.full(columns.count, -1, np.int64)
         for i, group in enumerate(groups):
@@ -301,8 +318,8 @@ class ModelMap:
         n_ends, n_values = len(boxes) + 1, len(columns.type)
         packed = np.unique(((sources + 1) * n_ends + targets + 1) * n_values + values)
         keys = np.stack([packed // n_values // n_ends - 1, packed // n_values % n_ends - 1, packed % n_values], axis=1)
-        lit_boxes_and_edges = self._find_lit(box_of_row, route)
-        for i in lit_boxes_and_edges[0]:
+        lit_boxes, lit_edges = self._find_lit_elements(box_of_row, route)
+        for i in lit_boxes:
             boxes[i]["lit"] = True
         edge_starts = np.flatnonzero(np.diff(packed // n_values, prepend=-1))
         edge_ends = np.append(edge_starts[1:], len(packed))
@@ -317,7 +334,7 @@ class ModelMap:
                     "count": end - begin,
                     "types": [columns.types[number] for number in types if number][:_MAX_TYPES],
                     "value": self._value_name(first_value),
-                    "lit": (source_box, target_box) in lit_boxes_and_edges[1],
+                    "lit": (source_box, target_box) in lit_edges,
                 }
             )
         for kind, end, opposite_end in (("entry", "from", "to"), ("exit", "to", "from")):
@@ -366,7 +383,7 @@ class ModelMap:
                     {"number": None, "kind": kind, "label": f"{len(combined_values):,} more {kind}s", "type": ""}
                 )
 
-    def _find_lit(self, box_of_row: Array, route: Array | None) -> tuple[set[int], set[tuple[int, int]]]:
+    def _find_lit_elements(self, box_of_row: Array, route: Array | None) -> tuple[set[int], set[tuple[int, int]]]:
         """Return the boxes that a route passes, and the edges of the route between boxes."""
         if route is None:
             return set(), set()
@@ -397,10 +414,12 @@ class ModelMap:
 
 def _lay_out_boxes(boxes: list[dict[str, Any]], edges: list[dict[str, Any]], to_right: bool) -> dict[str, Any]:
     """Add sizes and coordinates to the boxes and bends to the edges; return both, and the spans of the rows."""
-    sizes = [_size(box) for box in boxes]
+    sizes = [_box_size(box) for box in boxes]
     layout_sizes = [(height, width) for width, height in sizes] if to_right else sizes
     edge_boxes = [(edge["from"], edge["to"]) for edge in edges]
-    layout = lay_out(layout_sizes, edge_boxes, _COLUMN_GAP if to_right else ROW_GAP) if edges else grid(layout_sizes)
+    layout = (
+        lay_out(layout_sizes, edge_boxes, _COLUMN_GAP if to_right else ROW_GAP) if edges else lay_out_grid(layout_sizes)
+    )
     xs, ys = (layout.y, layout.x) if to_right else (layout.x, layout.y)
     for box, (width, height), x, y, row in zip(boxes, sizes, xs, ys, layout.rows, strict=True):
         box |= {"width": width, "height": height, "x": x, "y": y, "row": row}
@@ -409,12 +428,12 @@ def _lay_out_boxes(boxes: list[dict[str, Any]], edges: list[dict[str, Any]], to_
     return {"boxes": boxes, "edges": edges, "spans": layout.spans}
 
 
-def _size(box: dict[str, Any]) -> tuple[float, float]:
+def _box_size(box: dict[str, Any]) -> tuple[float, float]:
     """Return the width and height of a box, in pixels."""
     if box["kind"] != "node":
         return _BOX_SIZES.get(box["kind"], _GROUP_SIZE)
     lines = [*filter(None, [box["short"]]), *box["lines"]]
-    # A long name is truncated at its beginning and does not widen the box.
+    # A long name is truncated at its beginning and does not widen the box. 40 and 24 pixels are the margins of texts.
     width = max(
         _TITLE_CHAR_WIDTH * len(box["op_type"]) + 40, *(_CHAR_WIDTH * len(line) + 24 for line in box["lines"]), 0
     )

@@ -18,11 +18,15 @@ from onnxwire.viewer.queries import largest_tensors
 from onnxwire.viewer.treemap import Rectangle, lay_out
 
 _MAX_TENSORS = 150  # maximum number of tensors in the treemap
-_MAX_LISTED_TENSORS = 20
+_MAX_LISTED_TENSORS = 20  # maximum number of rows in the table of tensors
 _WIDTH, _HEIGHT = 960, 460  # size of the treemap, in pixels
 _HEADING_HEIGHT = 20  # pixels of a group's title
 _COLOR_COUNT = 6  # colors of groups, used in turn
 _CHAR_WIDTH = 7.0  # pixels of a character in common fonts
+_MIN_CHARS = 4  # minimum number of characters of a text that is drawn on a rectangle
+_MIN_GROUP_HEIGHT = 60  # minimum height, in pixels, of a group with a title
+_MIN_NAME_HEIGHT = 18  # minimum height, in pixels, of a rectangle with a name
+_MIN_SIZE_HEIGHT = 34  # minimum height, in pixels, of a rectangle with a name and, below it, a size
 
 
 def report(model: ModelProto) -> str:
@@ -39,26 +43,28 @@ def report(model: ModelProto) -> str:
     facts += count_text(summary["tensors"]["count"], "tensor")
     body = f"""<header><h1>{escape(name)}</h1><p>{facts}</p></header>
 <main>
-{_summary(summary)}
-{_treemap(tensors, summary["tensors"])}
+{_summary_html(summary)}
+{_treemap_html(tensors, summary["tensors"])}
 <div class="pair">
-{_operators(summary["nodes"])}
-{_largest(tensors)}
+{_operators_html(summary["nodes"])}
+{_largest_tensors_html(tensors)}
 </div>
 </main>
 <footer>onnxwire {__version__}</footer>"""
     return html_page(name, style, body)
 
 
-def _shape(tensor: dict[str, Any]) -> str:
+def _type_text(tensor: dict[str, Any]) -> str:
+    """Return the data type and shape of a tensor: float[64, 3]."""
     return f"{tensor['data_type'].lower()}[{', '.join(map(str, tensor['shape']))}]"
 
 
-def _rows(rows: Iterable[tuple[str, str]]) -> str:
+def _rows_html(rows: Iterable[tuple[str, str]]) -> str:
     return "".join(f"<tr><th scope='row'>{escape(key)}</th><td>{escape(value)}</td></tr>\n" for key, value in rows)
 
 
-def _summary(summary: dict[str, Any]) -> str:
+def _summary_html(summary: dict[str, Any]) -> str:
+    """Return the tables about the model: its properties, inputs, outputs, data types and functions."""
     tensors = summary["tensors"]
     opsets = ", ".join(f"{opset['domain'] or 'ai.onnx'} {opset['version']}" for opset in summary["opset_import"])
     rows = [
@@ -87,15 +93,18 @@ def _summary(summary: dict[str, Any]) -> str:
         ("Functions", functions),
     ]
     cards = (
-        f"<section><h2>{title}</h2><table class='facts'>\n{_rows(table_rows)}</table></section>"
+        f"<section><h2>{title}</h2><table class='facts'>\n{_rows_html(table_rows)}</table></section>"
         for title, table_rows in tables
         if table_rows
     )
     return '<div class="pair">\n' + "\n".join(cards) + "\n</div>"
 
 
-def _treemap(tensors: list[dict[str, Any]], totals: dict[str, Any]) -> str:
-    """Return a treemap of the largest tensors, grouped by parts of the model; all other tensors are one piece."""
+def _treemap_html(tensors: list[dict[str, Any]], totals: dict[str, Any]) -> str:
+    """Return a treemap of the largest tensors, grouped by parts of the model; all other tensors are one piece.
+
+    totals: the count and bytes of all tensors.
+    """
     groups: dict[str, list[dict[str, Any]]] = {}
     for tensor in tensors:
         if tensor["bytes"]:
@@ -141,7 +150,7 @@ def _draw_group(name: str, pieces: list[dict[str, Any]], rectangle: Rectangle, t
     x, y, width, height = rectangle
     max_chars = int((width - 8) / _CHAR_WIDTH)
     heading = ""
-    if len(pieces) > 1 and max_chars >= 4 and height >= 60:
+    if len(pieces) > 1 and max_chars >= _MIN_CHARS and height >= _MIN_GROUP_HEIGHT:
         group_title = _cut_start(name, max_chars)
         heading = f'<text class="group" x="{x + 5:.1f}" y="{y + 14:.1f}">{escape(group_title)}</text>'
         y, height = y + _HEADING_HEIGHT, height - _HEADING_HEIGHT
@@ -156,15 +165,16 @@ def _draw_group(name: str, pieces: list[dict[str, Any]], rectangle: Rectangle, t
 def _draw_piece(piece: dict[str, Any], start: int, rectangle: Rectangle, total: int) -> str:
     """Return the SVG of a tensor, with its size and its name from index `start` on if there is space for them."""
     name, size = piece["name"] or piece["path"], size_text(piece["bytes"])
-    title = f"{name}\n{_shape(piece)}\n" if piece["path"] else f"{name}\n"
+    title = f"{name}\n{_type_text(piece)}\n" if piece["path"] else f"{name}\n"
     x, y, width, height = (round(value, 1) for value in rectangle)
     max_chars = int((width - 8) / _CHAR_WIDTH)
     shown_name = name[start:] if start < len(name) else name
     text = ""
-    if max_chars >= 4 and height >= 18:
+    # Texts begin 5 pixels from the left; the baselines are 14 and 29 pixels below the top.
+    if max_chars >= _MIN_CHARS and height >= _MIN_NAME_HEIGHT:
         shown_name = shown_name if len(shown_name) <= max_chars else shown_name[: max_chars - 1] + "…"
         text = f'<text x="{x + 5:.1f}" y="{y + 14:.1f}">{escape(shown_name)}</text>'
-        if height >= 34 and max_chars >= len(size):
+        if height >= _MIN_SIZE_HEIGHT and max_chars >= len(size):
             text += f'<text class="size" x="{x + 5:.1f}" y="{y + 29:.1f}">{size}</text>'
     share = 100 * piece["bytes"] / total
     return (
@@ -178,30 +188,33 @@ def _cut_start(text: str, max_chars: int) -> str:
     return text if len(text) <= max_chars else "…" + text[len(text) - max_chars + 1 :]
 
 
-def _operators(nodes: dict[str, Any]) -> str:
+def _operators_html(nodes: dict[str, Any]) -> str:
+    """Return the table of operators with their counts, as numbers and bars."""
     max_count = max([row["count"] for row in nodes["by_operator"]], default=1)
     rows = "".join(
-        f"<tr><th scope='row'>{escape(row['op_type'])}{_domain(row['domain'])}</th>"
-        f"<td class='number'>{row['count']:,}</td><td class='bar'>{_bar(row['count'] / max_count)}</td></tr>\n"
+        f"<tr><th scope='row'>{escape(row['op_type'])}{_domain_html(row['domain'])}</th>"
+        f"<td class='number'>{row['count']:,}</td><td class='bar'>{_bar_svg(row['count'] / max_count)}</td></tr>\n"
         for row in nodes["by_operator"]
     )
     return f"<section><h2>Operators</h2><table>\n{rows}</table></section>"
 
 
-def _domain(domain: str) -> str:
+def _domain_html(domain: str) -> str:
     return f" <small>{escape(domain)}</small>" if domain else ""
 
 
-def _bar(share: float) -> str:
+def _bar_svg(share: float) -> str:
+    """Return a horizontal bar. share: its length as a share of the longest bar."""
     return (
         f'<svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
         f'<rect width="{max(100 * share, 0.5):.1f}" height="8"/></svg>'
     )
 
 
-def _largest(tensors: list[dict[str, Any]]) -> str:
+def _largest_tensors_html(tensors: list[dict[str, Any]]) -> str:
+    """Return the table of the largest tensors, "" if there is none."""
     rows = "".join(
-        f"<tr><th scope='row'>{escape(row['name'] or row['path'])}<br><small>{escape(_shape(row))}</small></th>"
+        f"<tr><th scope='row'>{escape(row['name'] or row['path'])}<br><small>{escape(_type_text(row))}</small></th>"
         f"<td class='number'>{size_text(row['bytes'])}</td></tr>\n"
         for row in tensors[:_MAX_LISTED_TENSORS]
     )

@@ -19,10 +19,15 @@ if TYPE_CHECKING:
 
 _BATCH_ROWS = 5_000  # rows whose text is in memory at once
 _MAX_DEPTH = 40  # maximum depth of nested scopes
-_MAX_SCOPES = 100_000  # nodes of further scopes are added to existing scopes
+_MAX_SCOPES = 100_000  # nodes of further scopes belong to the nearest existing scope around them
 _MAX_TYPES = 100_000  # further types are unknown
-_MAX_NAME_CHARS = 1_000  # longer names are not split into scopes
-_MAX_LABEL_CHARS = 200
+_MAX_NAME_CHARS = 1_000  # only the first characters of a longer name determine its scopes
+_MAX_PARTS = 4 * _MAX_DEPTH  # maximum number of separators at which a name is split
+_MAX_LABEL_CHARS = 200  # maximum length of a label; longer texts are truncated
+_MAX_SHOWN_DIMS = 12  # maximum number of dims in the text of a type
+_MAX_DIM_CHARS = 40  # maximum length of a dim in the text of a type
+_MAX_COMPARED_DIMS = 32  # weights whose types differ only in further dims have the same type
+# Keys of the metadata in which PyTorch's exporter stores the scopes of a node.
 _NAMESPACES = {"pkg.torch.onnx.name_scopes", "namespace"}
 _NO_MODULE = "_empty_nn_module_stack"  # PyTorch's name for "outside all modules"
 # The path is omitted, because it is long for nested tensors; the column `node` suffices here.
@@ -35,12 +40,17 @@ _TENSORS = TABLES["tensors"]._replace(
         ("node", "int64", "node", ""),
     )
 )
+# A string literal of Python, in single or double quotes.
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+# The path of a graph in an attribute: the path of the outer graph, and the index of the node in it.
 _OWNER = re.compile(r"(.*)\.node\[(\d+)\](?:\..*)?", re.DOTALL)
 
 
 class Graph:
-    """A graph or function, whose nodes have the rows from `start` to `stop`."""
+    """A graph or function, whose nodes have the rows from `start` to `stop` (excluded).
+
+    number: its index among the graphs of MapColumns.
+    """
 
     def __init__(self, path: str, number: int) -> None:
         self.path = path
@@ -73,7 +83,10 @@ class Scopes:
         self._scope_by_head: dict[str, int] = {}
 
     def find(self, head: str, parts: Iterable[str]) -> int:
-        """Return the scope with these labels, the outermost first; add it if it is new. head: the joined labels."""
+        """Return the scope with these labels, the outermost first; add it if it is new.
+
+        head: the part of a name or metadata value from which the labels were read; a key of the cache.
+        """
         number = 0
         for part in parts:
             key = number, part[:_MAX_LABEL_CHARS]
@@ -103,7 +116,7 @@ class Scopes:
         if not head:
             return 0
         scope = self._scope_by_head.get(head)
-        return self.find(head, _join_indices(head.split(separator, _MAX_DEPTH * 4))) if scope is None else scope
+        return self.find(head, _join_indices(head.split(separator, _MAX_PARTS))) if scope is None else scope
 
     def of_metadata(self, key: str, value: str) -> int:
         """Return the scope of a node by the metadata that PyTorch's exporter writes.
@@ -132,7 +145,7 @@ class Scopes:
         return self.find(head, parts)
 
     def finish(self) -> Array:
-        """Renumber the scopes in depth-first order; returns the new number of each."""
+        """Renumber the scopes in depth-first order; returns the new number of each scope, by its old number."""
         count = len(self.parent)
         children: list[list[int]] = [[] for _ in range(count)]
         for number in range(1, count):
@@ -173,7 +186,7 @@ class Scopes:
 def split_name(name: str) -> tuple[str, list[str]]:
     """Return the separator in a node's name, and its parts; each index is joined to the part before it: layers.3."""
     separator = _separator(name)
-    return separator, _join_indices(name.split(separator, _MAX_DEPTH * 4))
+    return separator, _join_indices(name.split(separator, _MAX_PARTS))
 
 
 def _separator(name: str) -> str:
@@ -194,9 +207,11 @@ def _join_indices(parts: Iterable[str]) -> list[str]:
 class MapColumns:
     """The nodes of all graphs of a model, one row each; the nodes of a graph are contiguous and in order.
 
-    graphs: the graphs by path. operators: (domain, op_type). op, scope: each row's index into `operators` and `scopes`.
-    use_row, use_value, use_slot: one entry per input of a node, sorted by row; values that the graphs in its attributes
-    capture come last, with slot -1. output_row, output_value, output_slot: the same for outputs.
+    count: the number of rows. graphs: the graphs by path. graph_of: the number of each row's graph. operators: (domain,
+    op_type). op, scope: each row's index into `operators` and `scopes`.
+    use_row, use_value, use_slot: one entry per input of a node, sorted by row; after the inputs of a node come the
+    values that the graphs in its attributes capture, with slot -1. output_row, output_value, output_slot: one entry per
+    output.
     use_start: the first entry of each row. first_use: the first entry of each value, or -1.
     producer: the row that produces a value, or -1; producer_slot: the index of that output. type: each value's index
     into `types`, 0 if unknown. is_weight: whether a value is an initializer; parameters, bytes: the size of that
@@ -256,7 +271,7 @@ class MapColumns:
         scope = np.array([*scope_numbers, 0], np.int32)[name_ids][order]
         is_named = np.array([*has_separator, False])[name_ids][order] & (scope > 0)
         del columns
-        # Metadata of PyTorch has precedence over dots in a name, but not over slashes.
+        # Metadata of PyTorch has precedence over dots in a name, but not over slashes and double colons.
         for path, key, value in _read_table(model, "metadata", "path", "key", "value"):
             if key in _NAMESPACES and value and (row := self.row_of(path or "")) >= 0 and not is_named[row]:
                 scope[row] = self.scopes.of_metadata(key, value) or scope[row]
@@ -295,7 +310,7 @@ class MapColumns:
         self.output_row, self.output_value, self.output_slot = row[output_uses], values[output_uses], slot[output_uses]
 
     def _find_redefined_inputs(self, columns: Columns, graph_of: Array, is_output: Array) -> list[int]:
-        """Return the rows of outputs of nodes in functions that have the name of an input of the function."""
+        """Return the rows, in the table of uses, of nodes' outputs with the name of an input of their function."""
         graphs = list(self.graphs.values())
         has_inputs = np.array([bool(self._inputs_of.get(graph.path)) for graph in graphs], bool)
         rows = np.flatnonzero(is_output & has_inputs[graph_of]).tolist() if has_inputs.any() else []
@@ -318,12 +333,12 @@ class MapColumns:
             )
         n_types = len(self.types)
         # A type without a shape has no dims.
-        types_without_shape, first_rows = _intern_column(Ids(), columns, "type")
+        bare_type_ids, first_rows = _intern_column(Ids(), columns, "type")
         self.types += [_read_cell(columns, "type", row).removeprefix("tensor(").removesuffix(")") for row in first_rows]
         type_numbers = np.where(
             shape_ids >= 0,
             np.where(shape_ids + 1 < n_types, shape_ids + 1, 0),
-            np.where(types_without_shape < 0, 0, types_without_shape + n_types),
+            np.where(bare_type_ids < 0, 0, bare_type_ids + n_types),
         )
         count = len(self._values)
         self.type = np.zeros(count, np.int32)
@@ -350,7 +365,7 @@ class MapColumns:
         dims_ids: dict[Any, int] = {}
         for i, (data_type, dims) in enumerate(_read_rows(columns, "data_type", "dims")):
             if is_weight[i] and not self.type[values[i]]:
-                key = data_type, tuple(dims[:32])
+                key = data_type, tuple(dims[:_MAX_COMPARED_DIMS])
                 number = dims_ids.get(key)
                 if number is None and len(dims_ids) < _MAX_TYPES:
                     number = dims_ids[key] = len(self.types)
@@ -417,8 +432,8 @@ def _join_type_and_dims(type_text: str, dims: list[Any] | None) -> str:
     text = type_text.removeprefix("tensor(").removesuffix(")") if type_text.startswith("tensor(") else type_text
     if dims is None:
         return text
-    shape = ", ".join("?" if dim is None else str(dim)[:40] for dim in dims[:12])
-    return f"{text}[{shape}{', …' if len(dims) > 12 else ''}]"
+    shape = ", ".join("?" if dim is None else str(dim)[:_MAX_DIM_CHARS] for dim in dims[:_MAX_SHOWN_DIMS])
+    return f"{text}[{shape}{', …' if len(dims) > _MAX_SHOWN_DIMS else ''}]"
 
 
 def _make_columns(model: ModelProto, table: str, *names: str) -> Columns:

@@ -1,7 +1,7 @@
 """The groups of a graph's nodes, computed on demand: by scope, by repetition, and by size.
 
 The contents of a group are first divided into *items*: the scopes directly inside the group's scope, and the nodes
-outside of these scopes. Equal items that follow each other are then combined to a repeat.
+outside of these scopes. Consecutive equal items are then combined into a repeat.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from onnxwire.errors import PathError
 from onnxwire.viewer.map_columns import MapColumns
-from onnxwire.viewer.scope_cycles import scattered_items
+from onnxwire.viewer.scope_cycles import find_scattered_items
 
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
@@ -30,6 +30,7 @@ _MAX_REPETITIONS = 1_000  # maximum number of repetitions considered for one per
 _MAX_DISSOLUTIONS = 20  # maximum number of rounds in which scopes of cycles are dissolved
 _MAX_DEPTH = 200  # maximum depth of nested groups
 _MAX_CACHED_NODES = 4_000_000  # maximum number of nodes in all cached groups together
+_GROUP_COST = 100  # nodes that are added to each cached group, for the memory that does not depend on its size
 
 
 class Group:
@@ -79,7 +80,7 @@ class Members(Sequence[Group]):
         return self.make(i, self.rows[self.bounds[i] : self.bounds[i + 1]])
 
     def part(self, start: int, stop: int) -> Members:
-        """Return the members from start to stop."""
+        """Return the members from index `start` to `stop` (excluded)."""
         bounds = self.bounds[start : stop + 1]
         return Members(
             self.rows[bounds[0] : bounds[-1]], bounds - bounds[0], lambda i, rows: self.make(start + i, rows)
@@ -128,10 +129,10 @@ class Groups:
         """Compute and cache the contents of a group; remove the least recently used groups from a full cache."""
         entry = group, self.contents(group)
         self._cached_groups[name] = entry
-        self._cached_nodes += len(group.rows) + 100
+        self._cached_nodes += len(group.rows) + _GROUP_COST
         while self._cached_nodes > _MAX_CACHED_NODES and len(self._cached_groups) > 1:
             _, (oldest_group, _) = self._cached_groups.popitem(last=False)
-            self._cached_nodes -= len(oldest_group.rows) + 100
+            self._cached_nodes -= len(oldest_group.rows) + _GROUP_COST
         return entry
 
     def graph(self, path: str) -> Group:
@@ -142,7 +143,7 @@ class Groups:
         rows = np.arange(graph.start, graph.stop, dtype=np.int32)
         return Group("function" if path.startswith("functions[") else "graph", path, rows, path=path)
 
-    def opens(self, group: Group) -> list[str]:
+    def inner_graphs(self, group: Group) -> list[str]:
         """Return the paths of the graphs in a node's attributes, or of the function that it calls."""
         if group.kind != "node":
             return []
@@ -156,23 +157,25 @@ class Groups:
     def contents(self, group: Group) -> list[Group]:
         """Return the groups in a group, up to 240, in order of their first nodes."""
         if group.kind == "node":
-            graph_paths = self.opens(group)
+            graph_paths = self.inner_graphs(group)
             return (
                 self.contents(self.graph(graph_paths[0]))
                 if len(graph_paths) == 1
                 else [self.graph(path) for path in graph_paths]
             )
         if group.members is not None:
-            return self._parts_of_repeat(group.members)
+            return self._divide_repeat(group.members)
         return self._make_entries(group) if len(group.rows) else []
 
-    def _parts_of_repeat(self, members: Members) -> list[Group]:
+    def _divide_repeat(self, members: Members) -> list[Group]:
         """Return the members of a repeat, or repeats of consecutive members if there are too many."""
         if len(members) <= MAX_BOXES:
             return [members[i] for i in range(len(members))]
         count = min(max(len(members) // _RUN_BOXES, 2), _RUN_BOXES)
         bounds = [len(members) * i // count for i in range(count + 1)]
-        return [_repeat(members.part(start, stop), f"{start + 1:,} to {stop:,}") for start, stop in pairwise(bounds)]
+        return [
+            _make_repeat(members.part(start, stop), f"{start + 1:,} to {stop:,}") for start, stop in pairwise(bounds)
+        ]
 
     def _make_entries(self, group: Group) -> list[Group]:
         """Return the contents of a group. Equal groups or nodes are combined; a long sequence is divided into runs."""
@@ -216,11 +219,12 @@ class Groups:
             if count == 1:
                 entries.append(make_single(start, ordered_rows[bounds[start] : bounds[start + 1]]))
                 continue
-            edges = bounds[start : start + period * count + 1 : period]
+            member_bounds = bounds[start : start + period * count + 1 : period]
             make: Callable[[int, Array], Group] = partial(
                 _make_member, make_single if period == 1 else make_block, start, period
             )
-            entries.append(_repeat(Members(ordered_rows[edges[0] : edges[-1]], edges - edges[0], make)))
+            member_rows = ordered_rows[member_bounds[0] : member_bounds[-1]]
+            entries.append(_make_repeat(Members(member_rows, member_bounds - member_bounds[0], make)))
         return entries
 
     def _divide_into_runs(
@@ -230,6 +234,7 @@ class Groups:
         count = min(max(-(-len(starts) // _RUN_BOXES), 2), _RUN_BOXES)
         width = len(starts) / count
         run_starts = [0]
+        # A run starts up to 35 % of the width before or after the position of an even division.
         for i in range(1, count):
             low_index, high_index = round(width * (i - 0.35)), round(width * (i + 0.35)) + 1
             # Among equal costs, choose the position nearest to the middle.
@@ -253,7 +258,10 @@ class Groups:
     def _dissolve_cycles(
         self, rows: Array, scope: int, items: Array, first_rows: Array, scopes: Array
     ) -> tuple[Array, Array, Array]:
-        """Dissolve scopes whose boxes would form a cycle: the scopes and nodes in such a scope become items."""
+        """Dissolve scopes whose boxes would form a cycle: the scopes and nodes in such a scope become items.
+
+        items, first_rows, scopes: as `_number_items` returns them. Returns them after the dissolution.
+        """
         is_scope = scopes >= 0
         if not is_scope.any():
             return items, first_rows, scopes
@@ -267,7 +275,7 @@ class Groups:
         source = source[source >= 0]
         dissolved: set[int] = set()
         for _ in range(_MAX_DISSOLUTIONS):
-            cyclic_items = scattered_items(items, scopes >= 0, source, target)
+            cyclic_items = find_scattered_items(items, scopes >= 0, source, target)
             if not cyclic_items:
                 break
             dissolved.update(scopes[cyclic_items].tolist())
@@ -275,8 +283,9 @@ class Groups:
         return items, first_rows, scopes
 
     def _number_items(self, rows: Array, scope: int, dissolved: Container[int] = ()) -> tuple[Array, Array, Array]:
-        """Divide rows into items. Return the item of each row, the first row of each item, and its scope (-1: a node).
+        """Divide rows into items.
 
+        Returns the item of each row, the index of the first row of each item, and the scope of each item (-1: a node).
         dissolved: scopes that are replaced by their inner scopes.
         """
         scopes = self.columns.scopes
@@ -304,7 +313,7 @@ class Groups:
         return rank[inverse.reshape(-1)], first_indices[by_first], np.where(first_keys < 0, -1, first_keys)
 
     def _hash_items(self, rows: Array, items: Array, order: Array, bounds: Array) -> tuple[Array, Array]:
-        """Return a hash of operators, connections and shapes of each item, and how many values cross before the item.
+        """Return for each item a hash of its operators, edges and shapes, and how many values cross before the item.
 
         The hash includes types of weights and of values within the item, but not of values from and to the outside:
         these often lack types at the first and last of several layers. Nodes are compared in the order of the graph.
@@ -321,14 +330,14 @@ class Groups:
         source = np.where(producer_row >= 0, local_index[producer_row], -1)
         is_own = (source >= 0) & (items[source] == items[target])
         distance = np.where(is_own, position[target] - position[source], 0).astype(np.int64)
-        wire_hashes = _mix(
+        use_hashes = _mix(
             _mix(distance * 4 + is_own * 2 + columns.is_weight[value])
             + _mix(columns.use_slot[use_indices].astype(np.int64) + 17)
             + _mix(np.where(is_own, columns.producer_slot[value], 0) + 91)
             + _mix(np.where(is_own | columns.is_weight[value], columns.type[value], 0) + 1_009)
         )
         node_hashes = _mix(columns.op[rows].astype(np.int64)) + _mix(columns.inner_node_counts[rows] + 31)
-        node_hashes += _sum_runs(wire_hashes, columns.use_start[rows + 1] - columns.use_start[rows])
+        node_hashes += _sum_runs(use_hashes, columns.use_start[rows + 1] - columns.use_start[rows])
         node_hashes = _mix(node_hashes.view(np.int64) + position.astype(np.int64) * 0x9E3779B9)
         signatures = _sum_runs(node_hashes[order], np.diff(bounds))
         # A value from an item to a later item crosses before the later item, and before each item between the two.
@@ -348,7 +357,7 @@ def _make_member(make: Callable[..., Group], start: int, period: int, number: in
     return make(start + number, rows) if period == 1 else make(start + number * period, period, rows)
 
 
-def _repeat(members: Members, label: str = "") -> Group:
+def _make_repeat(members: Members, label: str = "") -> Group:
     """Make the group of a repeat."""
     return Group("repeat", label or members[0].label, np.sort(members.rows), members[0].scope, members)
 
@@ -409,8 +418,8 @@ def _find_repetitions(signatures: Array, bounds: Array, crossings: Array) -> lis
         is_equal = np.concatenate([[False], signatures[period:] == signatures[:-period], [False]])
         change_positions = np.flatnonzero(is_equal[1:] != is_equal[:-1])
         starts, lengths = change_positions[::2], change_positions[1::2] - change_positions[::2] + period
-        is_nodes = (period == 1) & (bounds[starts + 1] - bounds[starts] == 1)
-        is_long = lengths >= np.where(is_nodes, _MIN_NODES, _MIN_GROUPS) * period
+        is_of_nodes = (period == 1) & (bounds[starts + 1] - bounds[starts] == 1)
+        is_long = lengths >= np.where(is_of_nodes, _MIN_NODES, _MIN_GROUPS) * period
         by_length = np.argsort(-lengths[is_long], kind="stable")[:_MAX_REPETITIONS]
         for start, length in zip(
             starts[is_long][by_length].tolist(), lengths[is_long][by_length].tolist(), strict=True

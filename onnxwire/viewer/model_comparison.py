@@ -13,9 +13,10 @@ from onnxwire.messages import ModelProto, NodeProto
 
 MAX_ROWS = 2_000
 """Maximum number of listed differences; all differences are counted and marked."""
-_MAX_TEXT_CHARS = 300
+_MAX_TEXT_CHARS = 300  # maximum length of a listed text
+# The path of a node, or of an element in it: the node's path is the first group.
 _NODE_PATH = re.compile(r"(.*\.node\[\d+\])(?:\..*)?", re.DOTALL)
-_FIELDS = ("change", "kind", "name", "part", "old", "new")
+_FIELDS = ("change", "kind", "name", "part", "old", "new")  # the listed fields of a Difference
 
 
 class ModelComparison:
@@ -39,7 +40,7 @@ class ModelComparison:
         return self._result()[0]
 
     def marks(self, side: int) -> dict[str, str] | None:
-        """Return the paths of the nodes of a model that differ, and how: added, removed, changed or rewired.
+        """Return the changes of a model's nodes by path: added, removed, changed or rewired; equal nodes are absent.
 
         side: 0 for the first model, 1 for the second. A node also differs if an initializer that it uses
         differs. Returns None until `comparison` has been computed; maps do not wait for it.
@@ -47,6 +48,7 @@ class ModelComparison:
         return None if self._cached_result is None else self._cached_result[1][side]
 
     def _result(self) -> tuple[dict[str, Any], tuple[dict[str, str], dict[str, str]]]:
+        """Return the result of `_compare`, which is computed once."""
         with self._lock:
             if self._cached_result is None:
                 self._cached_result = self._compare()
@@ -118,7 +120,10 @@ def _find_nodes(
 
 
 class _NodesByName:
-    """The nodes of a model by their names, and by the initializers that they use."""
+    """The nodes of a model by name.
+
+    nodes: paths of nodes by their names. users: paths of nodes by the names of the initializers that they use.
+    """
 
     def __init__(self, model: ModelProto) -> None:
         self.nodes: dict[str, list[str]] = {}

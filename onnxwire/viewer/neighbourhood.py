@@ -13,13 +13,13 @@ from onnxwire.viewer.graph_layout import lay_out
 Scope = GraphProto | FunctionProto
 
 _WIDTH, _HEIGHT = 172, 42  # size of a box for a node, in pixels
-_VALUE_HEIGHT = 28  # the height of a box for a value
-_CHAR_WIDTH, _PADDING = 7, 26  # the widths of a character, and of the margins of a name
+_VALUE_HEIGHT = 28  # height of a box for a value, in pixels
+_CHAR_WIDTH, _PADDING = 7, 26  # the widths of a character and of both margins of a name, in pixels
 _MAX_NODES = 36  # maximum number of drawn nodes besides the central one
 _MAX_WEIGHTS = 8  # maximum number of boxes for the weights of one node
 _MAX_VALUE_BOXES = 24  # maximum number of boxes for the values of one node
 _MAX_PARALLEL_EDGES = 8  # maximum number of edges from one box to another
-_MAX_NAME_CHARS = 200
+_MAX_NAME_CHARS = 200  # maximum length of a label
 
 
 class Connections:
@@ -27,14 +27,15 @@ class Connections:
 
     producer, initializers, sparse, inputs: the index of the node, initializer, sparse initializer or input that a name
     refers to, by name. outputs: the outputs of the graph. consumers: the indices of the nodes that use a value, in
-    order, including nodes that use it only inside their subgraphs.
+    order, including nodes that use it only inside their subgraphs. captured: the outer values that the subgraphs of a
+    node use, by index of the node.
     """
 
     def __init__(self, scope: Scope) -> None:
         self.inputs, initializers, self.producer = definitions(scope)
-        dense = len(scope.initializer) if isinstance(scope, GraphProto) else 0
-        self.initializers = {name: index for name, index in initializers.items() if index < dense}
-        self.sparse = {name: index - dense for name, index in initializers.items() if index >= dense}
+        n_dense = len(scope.initializer) if isinstance(scope, GraphProto) else 0
+        self.initializers = {name: index for name, index in initializers.items() if index < n_dense}
+        self.sparse = {name: index - n_dense for name, index in initializers.items() if index >= n_dense}
         self.outputs = {value.name for value in scope.output} if isinstance(scope, GraphProto) else set(scope.output)
         self.consumers: dict[str, list[int]] = {}
         # Cached by node, since scanning a million subgraphs takes a second.
@@ -46,7 +47,10 @@ class Connections:
                 self.consumers.setdefault(name, []).append(index)
 
     def origin(self, name: str, path: str) -> tuple[str, str]:
-        """Return the kind of a value (node, weight, input or outer), and the path of its producer or tensor, or ""."""
+        """Return the kind of a value (node, weight, input or outer), and the path of its producer or tensor, or "".
+
+        path: the path of the graph.
+        """
         for kind, indices, element in (
             ("node", self.producer, "node[{}]"),
             ("weight", self.initializers, "initializer[{}]"),
@@ -68,8 +72,9 @@ class Connections:
 class Box:
     """A box of the drawing.
 
-    kind: node, input, output, weight or outer. x, y: its center, in pixels. hidden: the number of connections that are
-    not drawn.
+    kind: node, input, output, weight or outer. label: the name of the node or value. path: the path of the node or
+    tensor, or "". op_type, index: the operator and the index of a node. width, height, x, y: the size and the center,
+    in pixels. hidden: the number of connections that are not drawn.
     """
 
     kind: str
@@ -88,8 +93,9 @@ class Box:
 class Drawing:
     """Boxes, and edges between them.
 
-    edges: the indices of two boxes, and the value. bends: the points of each edge. values: indices of boxes by kind and
-    name. parallel: the number of edges from one box to another.
+    edges: the indices of two boxes, and the value. bends: the points at which each edge enters and leaves the rows that
+    it passes. width, height: the size, in pixels. values: indices of boxes by kind and name of the value. parallel: the
+    number of edges by the indices of both boxes.
     """
 
     boxes: list[Box] = field(default_factory=list)
@@ -109,7 +115,7 @@ class Drawing:
         self.edges.append((start, end, _truncate(value)))
         return True
 
-    def value_box(self, kind: str, name: str, path: str, limit: int) -> int | None:
+    def add_value_box(self, kind: str, name: str, path: str, limit: int) -> int | None:
         """Return the index of the box for a value; add it if it is new. None if there are `limit` boxes already."""
         number = self.values.get((kind, name))
         if number is None and len(self.boxes) < limit:
@@ -186,7 +192,11 @@ def _connect(
     numbers: dict[int, int],
     is_focus: bool,
 ) -> None:
-    """Add the edges that lead to a box, and boxes for values that no node produces and for outputs."""
+    """Add the edges that lead to a node's box, and boxes for values that no node produces and for outputs.
+
+    index: the index of the node. numbers: the indices of the boxes of nodes, by index of the node. is_focus: whether
+    this is the central node, whose weights are drawn.
+    """
     boxes = drawing.boxes
     node, number = scope.node[index], numbers[index]
     box, limit = boxes[number], len(boxes) + _MAX_VALUE_BOXES
@@ -201,12 +211,12 @@ def _connect(
             box.hidden += is_focus
             continue
         weights += kind == "weight"
-        value_number = drawing.value_box(kind, name, element_path, limit)
+        value_number = drawing.add_value_box(kind, name, element_path, limit)
         box.hidden += value_number is None or not drawing.add_edge(value_number, number, name)
     for name in dict.fromkeys(node.output):
         box.hidden += sum(consumer not in numbers for consumer in connections.consumers.get(name, ()))
         if name in connections.outputs:
-            output_number = drawing.value_box("output", name, "", limit)
+            output_number = drawing.add_value_box("output", name, "", limit)
             box.hidden += output_number is None or not drawing.add_edge(number, output_number, name)
 
 
@@ -221,6 +231,7 @@ def _place(drawing: Drawing) -> None:
     Edges that lead backwards are omitted: only an invalid graph, which is not sorted, has them.
     """
     boxes = drawing.boxes
+    # Inputs and weights are above all nodes, outputs below.
     order = {"input": -1, "weight": -1, "outer": -1, "output": 1 << 62}
     rank = [order.get(box.kind, box.index) for box in boxes]
     drawing.edges = [edge for edge in dict.fromkeys(drawing.edges) if rank[edge[0]] < rank[edge[1]]]
@@ -229,6 +240,6 @@ def _place(drawing: Drawing) -> None:
         box.x, box.y = x, y
     for (start, _, _), bends in zip(drawing.edges, layout.bends, strict=True):
         # Two points per row: an edge passes a row vertically and bends between rows.
-        passed = layout.spans[layout.rows[start] + 1 :]
-        drawing.bends.append([(x, y) for x, span in zip(bends, passed, strict=False) for y in span])
+        passed_spans = layout.spans[layout.rows[start] + 1 :]
+        drawing.bends.append([(x, y) for x, span in zip(bends, passed_spans, strict=False) for y in span])
     drawing.width, drawing.height = layout.width, layout.height

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 MAX_LINES = 4  # maximum number of lines of weights and attributes in one box
 _MAX_ATTRIBUTES = 16  # maximum number of a node's attributes that are considered
 _MAX_TEXT_CHARS = 24  # maximum length of a name or string
-MAX_NAME_CHARS = 200
-_MAX_SPLIT_CHARS = 1_000
-_MAX_SHOWN_ELEMENTS = 4
-_MAX_SHOWN_DIMS = 6
-_MAX_DIM_CHARS = 12
+MAX_NAME_CHARS = 200  # maximum length of a node's name, without the ellipsis in its middle
+_MAX_SPLIT_CHARS = 1_000  # a longer name is shown with its scopes
+_MAX_SHOWN_ELEMENTS = 4  # maximum number of shown elements of a list or tensor
+_MAX_SHOWN_DIMS = 6  # maximum number of shown dims
+_MAX_DIM_CHARS = 12  # maximum length of a dim's name
 
 
 def short_name(name: str, op_type: str, scopes: list[str]) -> str:
@@ -69,8 +69,8 @@ class NodeBoxes:
     def lines(self, row: int, node: NodeProto) -> list[str]:
         """Return the weights that a node uses and its short attributes, or the value of a constant.
 
-        row: the node's row in the columns. Weights are initializers of its own graph, with the operator's names of its
-        inputs: W 64×3×7×7. An attribute is written as strides [2, 2].
+        row: the node's row in the columns. Weights are initializers of the node's own graph. A weight is written with
+        the operator's name of the input, as in W 64×3×7×7, and an attribute as in strides [2, 2].
         """
         columns = self._columns
         weights = [
@@ -116,7 +116,7 @@ def _attribute_lines(node: NodeProto) -> list[str]:
             ):
                 lines.append(f"{attribute.name} {text}")
     except (Error, OSError):
-        pass
+        pass  # a damaged value is shown in the details of the node
     return lines
 
 

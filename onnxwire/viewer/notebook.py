@@ -26,8 +26,8 @@ _MAX_ROWS = 12  # maximum number of rows of a table
 _MAX_CHARS = 120  # maximum length of a text
 _MAX_COUNTED_NODES = 200_000  # in larger models, operators are not counted
 _MAX_READ_BYTES = 1 << 12  # maximum size of a tensor whose elements are shown
-_MAX_ELEMENTS = 8
-_STYLE = "text-align:left;vertical-align:top;font-weight:"
+_MAX_ELEMENTS = 8  # maximum number of shown elements of a tensor
+_STYLE = "text-align:left;vertical-align:top;font-weight:"  # the style of a cell; the font's weight is appended
 _DIRECTION_MARKS = {
     *range(0x202A, 0x202F),
     *range(0x2066, 0x206A),
@@ -38,7 +38,10 @@ _DIRECTION_MARKS = {
 
 
 class View:
-    """A model in a notebook: the report in a frame without scripts. `repr` contains only the name of the model."""
+    """A model in a notebook: the report in a frame without scripts. `repr` contains only the name of the model.
+
+    page: the HTML of the report. name: the name of the model. height: the height of the frame, in pixels.
+    """
 
     def __init__(self, page: str, name: str, height: int) -> None:
         self._page = page
@@ -70,8 +73,8 @@ def view(model: Source | ModelProto, *, height: int = 600) -> View:
         raise FieldTypeError(f"height is a number of pixels, not {type(height).__name__}")
     if isinstance(model, ModelProto):
         return View(report(model), model._document.name, height)
-    with load(model) as loaded:
-        return View(report(loaded), loaded._document.name, height)
+    with load(model) as loaded_model:
+        return View(report(loaded_model), loaded_model._document.name, height)
 
 
 def message_html(message: Message) -> str:
@@ -98,6 +101,7 @@ def message_html(message: Message) -> str:
 
 
 def _model_html(model: ModelProto) -> str:
+    """Return the properties, inputs, outputs, operators and largest tensors of a model as HTML."""
     graph = model.graph
     opsets = ", ".join(
         f"{opset.domain or 'ai.onnx'} {opset.version}" for opset in islice(model.opset_import, _MAX_ROWS)
@@ -110,18 +114,19 @@ def _model_html(model: ModelProto) -> str:
         nodes, tensors = summary["nodes"], summary["tensors"]
         facts += [count_text(nodes["count"], "node"), count_text(tensors["count"], "tensor")]
         operators = [[row["op_type"], f"{row['count']:,}"] for row in nodes["by_operator"]]
-        largest = [
+        tensor_rows = [
             [row["name"], f"{row['data_type']} {_shape_text(row['shape'])}", size_text(row["bytes"])]
             for row in tensors["largest"]
         ]
-        tables += [_table_html("operators", operators), _table_html("largest tensors", largest)]
+        tables += [_table_html("operators", operators), _table_html("largest tensors", tensor_rows)]
     else:
         facts.append(count_text(len(graph.node), "node"))
     return _message_html("ModelProto", " · ".join(filter(None, facts)), tables)
 
 
 def _graph_html(graph: GraphProto | FunctionProto) -> str:
-    nodes = [[operator_of(node), node.name, _inputs_and_outputs(node)] for node in islice(graph.node, _MAX_ROWS)]
+    """Return the first nodes of a graph or function as HTML; of a graph also inputs, outputs and initializers."""
+    nodes = [[operator_of(node), node.name, _inputs_and_outputs_text(node)] for node in islice(graph.node, _MAX_ROWS)]
     tables = _input_and_output_tables(graph) if isinstance(graph, GraphProto) else []
     tables.append(_table_html("nodes", nodes, len(graph.node)))
     facts = [_truncate(graph.name), count_text(len(graph.node), "node")]
@@ -146,6 +151,7 @@ def _input_and_output_tables(graph: GraphProto) -> list[str]:
 
 
 def _node_html(node: NodeProto) -> str:
+    """Return the operator, inputs, outputs and attributes of a node as HTML."""
     attributes = [[attribute.name, _attribute_text(attribute)] for attribute in islice(node.attribute, _MAX_ROWS)]
     tables = [
         _table_html(field, [[str(i), name] for i, name in enumerate(islice(names, _MAX_ROWS))], len(names))
@@ -170,6 +176,7 @@ def _attribute_text(attribute: Message) -> str:
 
 
 def _tensor_html(tensor: TensorProto) -> str:
+    """Return the type, shape and size of a tensor as HTML; of a small tensor also the first elements."""
     size = tensor_bytes(tensor)
     facts = [_truncate(tensor.name), f"{name_of(tensor.data_type)} {_shape_text(tensor.dims)}", size_text(size)]
     if is_external(tensor):
@@ -181,7 +188,8 @@ def _tensor_html(tensor: TensorProto) -> str:
     return _message_html("TensorProto", " · ".join(filter(None, facts)), [])
 
 
-def _inputs_and_outputs(node: NodeProto) -> str:
+def _inputs_and_outputs_text(node: NodeProto) -> str:
+    """Return the first inputs and outputs of a node: a, b → c."""
     sides = [
         ", ".join(_truncate(name, 40) for name in islice(names, 4)) + (", …" if len(names) > 4 else "")
         for names in (node.input, node.output)
@@ -231,12 +239,13 @@ def _table_html(title: str, rows: Iterable[list[str]], count: int = 0) -> str:
 
 
 def _message_html(kind: str, facts: str, tables: list[str]) -> str:
+    """Return the HTML of a message. kind: its type. facts: its main properties as text. tables: HTML."""
     text = f"<b>{escape(kind)}</b> " + (_text_html(facts) if len(facts) <= _MAX_CHARS else _long_text_html(facts))
     return f'<div class="onnxwire" style="overflow:auto">{text}<div>{"".join(tables)}</div></div>'
 
 
 def _long_text_html(text: str) -> str:
-    """Return a long text as HTML, divided into parts of bounded length."""
+    """Return the first 960 characters of a text as HTML, in parts that `_text_html` does not truncate."""
     return _text_html(text[:_MAX_CHARS]) + "".join(
         _text_html(text[i : i + _MAX_CHARS]) for i in range(_MAX_CHARS, min(len(text), 8 * _MAX_CHARS), _MAX_CHARS)
     )

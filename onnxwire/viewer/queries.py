@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 _MAX_CACHED_ANSWERS = 16  # maximum number of cached searches, connections of graphs and other answers
 _MAX_GRAPHS = 5000  # maximum number of graphs in an outline
 _MAX_ELEMENTS = 16  # maximum number of elements of an attribute, or of a list of consumers
-_MAX_TEXT_CHARS = 400
-_MAX_DOC_CHARS = 8000
-_MAX_HOPS = 6
+_MAX_TEXT_CHARS = 400  # maximum length of an attribute's text
+_MAX_DOC_CHARS = 8000  # maximum length of an operator's documentation
+_MAX_HOPS = 6  # maximum number of steps from the central node of a drawing
 
 
 class Queries(TensorQueries):
@@ -77,8 +77,8 @@ class Queries(TensorQueries):
     def outline(self) -> dict[str, Any]:
         """List the main graph, graphs in attributes, graphs for training, and functions.
 
-        Returns rows, with depth in the tree, path, kind (graph, subgraph, function or training), name, nodes, tensors,
-        and `of`, the node of a subgraph; and left_off, the number of graphs that are not listed.
+        Returns left_off, the number of graphs that are not listed, and rows, with depth in the tree, path, kind (graph,
+        subgraph, function or training), name, nodes and tensors (their numbers), and `of`, the node of a subgraph.
         """
         return self._cached(("outline",), self._make_outline)  # type: ignore[no-any-return]
 
@@ -104,9 +104,9 @@ class Queries(TensorQueries):
             if row["depth"]:
                 owner, _, attribute = path.rpartition(".attribute[")
                 node: NodeProto = resolve(self.model, owner).value
-                field = node.attribute[int(attribute.partition("]")[0])]
+                owner_attribute = node.attribute[int(attribute.partition("]")[0])]
                 row["of"] = f"{node.op_type} {node.name}".strip()
-                row["name"] = f"{field.name}: {message.name}" if message.name else field.name
+                row["name"] = f"{owner_attribute.name}: {message.name}" if message.name else owner_attribute.name
             rows.append(row)
         return {"rows": rows, "left_off": left_off}
 
@@ -117,7 +117,7 @@ class Queries(TensorQueries):
         case. start: the index of the first row among the matches; count: the number of rows, up to 1,000.
         Returns total (the number of matches) and rows: index, path, name, op_type, domain.
         """
-        nodes = self._scope(scope).node
+        nodes = self._resolve_scope(scope).node
         indices = self._find_matches(("nodes", scope, search), search, lambda: map(_node_text, nodes))
         matches = indices if indices is not None else range(len(nodes))
         rows = []
@@ -140,7 +140,7 @@ class Queries(TensorQueries):
         The initializers come first, then sparse initializers and tensors in attributes of nodes and in their graphs.
         Returns total and rows: index, path, name, data_type, shape, bytes.
         """
-        initializers = getattr(self._scope(scope), "initializer", ())
+        initializers = getattr(self._resolve_scope(scope), "initializer", ())
         n_initializers = len(initializers)
         paths, other_numbers = self._cached(("tensors", scope), lambda: self._other_tensors(scope))
 
@@ -166,7 +166,7 @@ class Queries(TensorQueries):
     def _other_tensors(self, scope: str) -> tuple[Paths, array[int]]:
         """Return the paths in a graph or function, and the indices of the paths of tensors other than initializers."""
         paths, other_numbers = Paths(), array("q")
-        for number, _ in Search(self._scope(scope), [TensorProto], paths):
+        for number, _ in Search(self._resolve_scope(scope), [TensorProto], paths):
             if not paths[number].startswith("initializer["):
                 other_numbers.append(number)
         return paths, other_numbers
@@ -184,8 +184,8 @@ class Queries(TensorQueries):
 
         path: the path of the node. Raises PathError if there is no node.
         """
-        node, scope_path, index = self._node(path)
-        scope = self._scope(scope_path)
+        node, scope_path, index = self._resolve_node(path)
+        scope = self._resolve_scope(scope_path)
         connections = self._connections(scope_path)
         types = self._types(scope_path)
         span = node._span
@@ -227,7 +227,7 @@ class Queries(TensorQueries):
         """
         from onnxwire.bridges.onnx import import_official
 
-        node, scope, _ = self._node(path)
+        node, scope, _ = self._resolve_node(path)
         function = re.match(r"functions\[\d+\]", scope)
         imports = resolve(self.model, function[0]).value.opset_import if function else self.model.opset_import
         domain = "" if node.domain == "ai.onnx" else node.domain
@@ -242,7 +242,11 @@ class Queries(TensorQueries):
     def _describe_input(
         self, name: str, scope: Scope, path: str, connections: Connections, types: dict[str, str]
     ) -> dict[str, Any]:
-        """Describe an input of a node: its name, type and kind, and the path of its producer or tensor."""
+        """Describe an input of a node.
+
+        scope, path: the graph of the node, and its path; connections, types: those of the graph. Returns name, type,
+        kind (node, weight, input, outer, or none for an omitted input) and the path of the producer or tensor, or "".
+        """
         entry: dict[str, Any] = {"name": name, "type": types.get(name, ""), "kind": "outer", "path": ""}
         if not name:
             return entry | {"kind": "none"}
@@ -255,7 +259,11 @@ class Queries(TensorQueries):
         if ".attribute[" in path:
             outer_path = path.rpartition(".attribute[")[0].rpartition(".node[")[0]
             return self._describe_input(
-                name, self._scope(outer_path), outer_path, self._connections(outer_path), self._types(outer_path)
+                name,
+                self._resolve_scope(outer_path),
+                outer_path,
+                self._connections(outer_path),
+                self._types(outer_path),
             )
         return entry
 
@@ -267,9 +275,9 @@ class Queries(TensorQueries):
         hidden: the number of omitted connections), edges (from and to, indices of boxes, value, points) and focus, the
         index of the node's box. Raises PathError if there is no node.
         """
-        _, scope_path, index = self._node(path)
+        _, scope_path, index = self._resolve_node(path)
         connections = self._connections(scope_path)
-        drawing = around(self._scope(scope_path), scope_path, connections, index, min(max(hops, 0), _MAX_HOPS))
+        drawing = around(self._resolve_scope(scope_path), scope_path, connections, index, min(max(hops, 0), _MAX_HOPS))
         names = ("kind", "label", "path", "op_type", "x", "y", "width", "height", "hidden")
         boxes = [{name: getattr(box, name) for name in names} for box in drawing.boxes]
         return {
@@ -307,7 +315,7 @@ class Queries(TensorQueries):
         result = super().tensor(path)
         match = re.fullmatch(r"(.*)\.(?:initializer\[\d+\]|sparse_initializer\[\d+\]\.values)", path)
         if match is not None:
-            nodes = self._scope(match[1]).node
+            nodes = self._resolve_scope(match[1]).node
             indices = self._connections(match[1]).consumers.get(result["name"], [])
             result["count"] = len(indices)
             result["consumers"] = [
@@ -323,13 +331,13 @@ class Queries(TensorQueries):
 
         return self._cached(("map",), lambda: ModelMap(self.model))  # type: ignore[no-any-return]
 
-    def _scope(self, path: str) -> Scope:
+    def _resolve_scope(self, path: str) -> Scope:
         scope = resolve(self.model, path).value
         if not isinstance(scope, GraphProto | FunctionProto):
             raise PathError("this is neither a graph nor a function", path, self.model._document.name)
         return scope
 
-    def _node(self, path: str) -> tuple[NodeProto, str, int]:
+    def _resolve_node(self, path: str) -> tuple[NodeProto, str, int]:
         """Return the node at a path, the path of its graph, and its index there."""
         target = self._resolve(path, NodeProto, "node")
         scope = target.path.rpartition(".node[")[0]
@@ -338,7 +346,8 @@ class Queries(TensorQueries):
         return target.value, scope, target.element_index
 
     def _connections(self, path: str) -> Connections:
-        connections: Connections = self._cached(("connections", path), lambda: Connections(self._scope(path)))
+        """Return the producers and consumers of the values of a graph."""
+        connections: Connections = self._cached(("connections", path), lambda: Connections(self._resolve_scope(path)))
         return connections
 
     def _types(self, path: str) -> dict[str, str]:
@@ -347,7 +356,8 @@ class Queries(TensorQueries):
         return types
 
     def _list_types(self, path: str) -> dict[str, str]:
-        scope = self._scope(path)
+        """Compute the result of `_types`."""
+        scope = self._resolve_scope(path)
         values = list(scope.value_info)
         if isinstance(scope, GraphProto):
             values += [*scope.input, *scope.output]
@@ -435,6 +445,7 @@ def _describe_attribute(attribute: AttributeProto, path: str) -> dict[str, Any]:
 
 
 def _link(message: Any, path: str) -> dict[str, str]:
+    """Return the kind, path and text of a link to a tensor or graph."""
     if isinstance(message, SparseTensorProto):
         message, path = message.values, f"{path}.values"
     if isinstance(message, TensorProto):

@@ -9,9 +9,9 @@ import os
 from onnxwire.errors import Error
 from onnxwire.io.atomic_file import AtomicFile
 
-MAX_RECENT_FILES = 20
+MAX_RECENT_FILES = 20  # maximum length of the list
 _MAX_BYTES = 1 << 18  # maximum size of the stored list
-_MAX_PATH_CHARS = 4096
+_MAX_PATH_CHARS = 4096  # longer paths are ignored
 
 
 def state_path() -> str:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 _MAX_EDGES = 300_000  # with more edges, cycles are not searched
 
 
-def scattered_items(item: Array, is_scope: Array, start: Array, end: Array) -> list[int]:
-    """Return the items to dissolve so that fewer items form cycles; [] if no item is in a cycle.
+def find_scattered_items(item: Array, is_scope: Array, start: Array, end: Array) -> list[int]:
+    """Return the items to dissolve so that fewer items form cycles; [] if no item is in a cycle, or for too many edges.
 
     item: the item of each row, rows in the order of the graph. is_scope: whether an item is a scope with several rows.
     start, end: the rows of the two ends of each edge. Of each cycle, the scopes whose rows form the most separate runs

@@ -53,12 +53,12 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_JSON, _BINARY = "application/json", "application/octet-stream"
-_MAX_BODY_BYTES = 1 << 22  # maximum size of the body of a change
+_JSON, _BINARY = "application/json", "application/octet-stream"  # types of bodies of requests
+_MAX_BODY_BYTES = 1 << 22  # maximum size of the body of an action, except `upload`
 _NO_KEY_REASON = "start `onnxwire view` again, and open the address that it prints"
 IDLE_SECONDS = 60  # maximum time between the requests of a connection that sent the key
 HEAD_SECONDS = 10  # timeout of a request of any other connection
-MAX_CONNECTIONS = 64
+MAX_CONNECTIONS = 64  # maximum number of open connections
 
 
 class _QueryError(ValueError):
@@ -110,7 +110,7 @@ _QUERIES: dict[str, dict[str, Callable[[str], Any]]] = {
     "fields": {"path": str, "start": _parse_number, "count": _parse_number},
     "value": {"path": str},
 }
-"""The public methods of Queries, and the parsers of their arguments."""
+"""The queries that methods of FieldQueries and its subclasses answer, and the parsers of their arguments."""
 
 _EDIT_QUERIES = {"edits": "state", "problems": "problems", "differences": "differences"}
 """The queries about edits, and the methods of Edits that answer them."""
@@ -132,7 +132,7 @@ _START_ACTIONS: dict[str, dict[str, tuple[type, ...]]] = {
 
 
 class Server(ThreadingHTTPServer):
-    """Serve the page of one model, or the start page.
+    """The server of a page that shows a model, two models or another message, or of the start page.
 
     queries: answers the page's queries. start: serves the start page instead, and the pages of the files that it opens;
     their queries name a file. port: 0 for a free one. edits: allows the page to change the message, None for a
@@ -194,7 +194,7 @@ class Server(ThreadingHTTPServer):
             self._queries = type(self._queries)(self.edits.message)
         return self._queries
 
-    def exchange(self, token: str) -> str | None:
+    def exchange_token(self, token: str) -> str | None:
         """Return the key in exchange for the token; None for a wrong or used token."""
         expected = self.token
         if expected is None or not hmac.compare_digest(token.encode(), expected.encode()):
@@ -207,17 +207,17 @@ class Server(ThreadingHTTPServer):
         """Return whether this is the key."""
         return hmac.compare_digest(key.encode(), self._key.encode())
 
-    def expect(self, connection: socket.socket, seconds: float) -> None:
+    def set_deadline(self, connection: socket.socket, seconds: float) -> None:
         """Close a connection after some seconds, unless it sends a complete request. seconds: may be infinite."""
         with self._lock:
             if connection in self._deadlines:
                 self._deadlines[connection] = time.monotonic() + seconds
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a connection in a thread. If there are too many, close the connection whose time ends first.
+        """Answer a connection in a thread. If there are too many, close the connection with the earliest deadline.
 
-        So clients that send nothing, or send slowly, cannot block the page or other clients. If all connections are
-        being answered, the new connection is closed.
+        Therefore clients that send nothing, or send slowly, cannot block the page or other clients. If all connections
+        are being answered, the new connection is closed.
         """
         with self._lock:
             if len(self._deadlines) >= MAX_CONNECTIONS:
@@ -240,7 +240,7 @@ class Server(ThreadingHTTPServer):
                 self._close(connection)
 
     def _close(self, connection: socket.socket) -> None:
-        """Shut a connection down, so that its thread reads the end of the stream. The caller holds `_lock`."""
+        """Shut a connection down, so that its thread reads the end of the stream. The caller must hold `_lock`."""
         del self._deadlines[connection]
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
@@ -269,7 +269,7 @@ class Handler(BaseHTTPRequestHandler):
         """Extend the base class: set the connection's time limit for the next request."""
         self._had_key = False
         super().handle_one_request()
-        self.server.expect(self.connection, IDLE_SECONDS if self._had_key else HEAD_SECONDS)
+        self.server.set_deadline(self.connection, IDLE_SECONDS if self._had_key else HEAD_SECONDS)
 
     def parse_request(self) -> bool:
         """Extend the base class: reject requests with two different lengths. Source: RFC 9112, section 6.3."""
@@ -282,7 +282,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer with a page or with JSON."""
-        if self._has_body():
+        if self._discard_body():
             # An unread body would be parsed as the next request.
             self.close_connection = True
             return self._refuse(HTTPStatus.BAD_REQUEST, "a GET request has no body")
@@ -296,13 +296,13 @@ class Handler(BaseHTTPRequestHandler):
             return self._send(HTTPStatus.OK, *self.server.pages[address.path])
         name = address.path.removeprefix("/api/")
         if name == "session":
-            key = self.server.exchange(self.headers.get(KEY_HEADER, ""))
+            key = self.server.exchange_token(self.headers.get(KEY_HEADER, ""))
             if key is None:
                 return self._refuse(
                     HTTPStatus.FORBIDDEN, "the address was already opened; start `onnxwire view` again for a new one"
                 )
             return self._send_json(HTTPStatus.OK, {"key": key})
-        if self.server.start is not None and not self._has_key():
+        if self.server.start is not None and not self._check_key():
             return self._refuse(HTTPStatus.FORBIDDEN, _NO_KEY_REASON)
         try:
             answer, read_queries = self._find_answer(name, parse_qs(address.query))
@@ -310,12 +310,12 @@ class Handler(BaseHTTPRequestHandler):
             return self._refuse(HTTPStatus.NOT_FOUND, str(error))
         if not address.path.startswith("/api/") or answer is None:
             return self._refuse(HTTPStatus.NOT_FOUND, "there is no such page or query")
-        if not self._has_key():
+        if not self._check_key():
             return self._refuse(HTTPStatus.FORBIDDEN, _NO_KEY_REASON)
-        self._answer(lambda: answer(**self._arguments(name, answer, address.query)), read_queries)
+        self._answer(lambda: answer(**self._parse_arguments(name, answer, address.query)), read_queries)
 
     def _find_answer(self, name: str, query: dict[str, list[str]]) -> tuple[Callable[..., Any] | None, list[Any]]:
-        """Return the function that answers a query, None for an unknown query, and the queries objects it reads."""
+        """Return the function that answers a query, None for an unknown query, and the objects whose files it reads."""
         server = self.server
         if server.start is not None:
             if name == "start":
@@ -345,10 +345,9 @@ class Handler(BaseHTTPRequestHandler):
         closes_connection, self.close_connection = self.close_connection, True
         refusal = self._reason_to_refuse_post()
         if refusal is not None:
-            # Closing a connection with unread bytes may lose the answer.
-            self._has_body()
+            self._discard_body()
             return self._refuse(*refusal)
-        name, length = self._action(), int(self.headers["Content-Length"])
+        name, length = self._action_name(), int(self.headers["Content-Length"])
         read_queries = [] if self.server.queries is None else [self.server.queries]
         if name == "upload":
             return self._answer(lambda: self._store_upload(length, closes_connection), read_queries)
@@ -359,10 +358,10 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(lambda: self._do_action(edits or start, name, body), read_queries)
 
     def _actions(self) -> dict[str, dict[str, tuple[type, ...]]]:
-        """Return the possible actions."""
+        """Return the possible actions except `upload`, with the types of their arguments."""
         return _ACTIONS if self.server.edits is not None else _START_ACTIONS
 
-    def _action(self) -> str:
+    def _action_name(self) -> str:
         """Return the name of the action, the last part of the address."""
         return self.path.partition("?")[0].removeprefix("/api/")
 
@@ -370,9 +369,9 @@ class Handler(BaseHTTPRequestHandler):
         """Return the status and the reason to reject a POST request before its body is read; None to accept it."""
         if not self._is_for_this_host() or not self._is_own_page():
             return HTTPStatus.FORBIDDEN, "this server answers its own page only"
-        if not self._has_key():
+        if not self._check_key():
             return HTTPStatus.FORBIDDEN, _NO_KEY_REASON
-        name = self._action()
+        name = self._action_name()
         if not self.path.startswith("/api/") or (name not in self._actions() and name != "upload"):
             return HTTPStatus.NOT_FOUND, "there is no such action"
         content_type = _BINARY if name == "upload" else _JSON
@@ -387,7 +386,7 @@ class Handler(BaseHTTPRequestHandler):
         return None
 
     def _do_action(self, target: Any, name: str, body: bytes) -> dict[str, Any]:
-        """Carry out an action. target: its Edits or StartPage."""
+        """Carry out an action; returns its answer. target: the Edits or StartPage whose method `name` is the action."""
         try:
             arguments = json.loads(body)
         except (ValueError, RecursionError):
@@ -420,7 +419,7 @@ class Handler(BaseHTTPRequestHandler):
         return answer
 
     @staticmethod
-    def _arguments(name: str, method: Callable[..., dict[str, Any]], query: str) -> dict[str, Any]:
+    def _parse_arguments(name: str, method: Callable[..., dict[str, Any]], query: str) -> dict[str, Any]:
         """Parse the arguments of a query for the method that answers it."""
         parsers = _QUERIES.get(name, {})
         arguments = {key: parsers[key](values[-1]) for key, values in parse_qs(query, True).items() if key in parsers}
@@ -430,7 +429,7 @@ class Handler(BaseHTTPRequestHandler):
         return arguments
 
     def _answer(self, make: Callable[[], dict[str, Any]], read_queries: list[FieldQueries]) -> None:
-        """Send the result of a function, or its error. read_queries: the queries objects that it reads."""
+        """Send the result of a function, or its error. read_queries: the objects whose files the function reads."""
         try:
             self._raise_if_changed(read_queries)
             answer = make()
@@ -462,12 +461,14 @@ class Handler(BaseHTTPRequestHandler):
                 reason = f"{document.name} was modified since it was opened; start `onnxwire view` again"
                 raise _QueryError(reason) from None
 
-    def _has_body(self) -> bool:
-        """Return whether the request has a body; read it if it is short."""
+    def _discard_body(self) -> bool:
+        """Read a short body, since closing a connection with unread bytes may lose the answer.
+
+        Returns whether the request has a body.
+        """
         length = self.headers.get("Content-Length", "0")
         if "Transfer-Encoding" not in self.headers and length == "0":
             return False
-        # Closing a connection with unread bytes may lose the answer.
         if length.isascii() and length.isdecimal() and len(length) < 6:
             self.rfile.read(int(length))
         return True
@@ -489,11 +490,11 @@ class Handler(BaseHTTPRequestHandler):
             "same-origin",
         )
 
-    def _has_key(self) -> bool:
-        """Return whether the request has the key; if so, the answer has no time limit."""
+    def _check_key(self) -> bool:
+        """Remove the time limit of the answer if the request has the key; returns whether it has."""
         self._had_key = self.server.is_key(self.headers.get(KEY_HEADER, ""))
         if self._had_key:
-            self.server.expect(self.connection, math.inf)
+            self.server.set_deadline(self.connection, math.inf)
         return self._had_key
 
     def _refuse(self, status: HTTPStatus, reason: str) -> None:

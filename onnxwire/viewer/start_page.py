@@ -25,10 +25,11 @@ from onnxwire.viewer.tensor_queries import TensorQueries
 MAX_UPLOAD_BYTES = 1 << 32
 """Maximum size of a file that is dropped on the page; larger files are opened by their path."""
 MAX_OPENED = 16
-_CHUNK_BYTES = 1 << 20
+"""Maximum number of open files."""
+_CHUNK_BYTES = 1 << 20  # number of bytes of an upload that are read at a time
 _MAX_SCANNED_ENTRIES = 10_000  # maximum number of entries of the folder that are examined
 _MAX_LISTED_FILES = 100  # maximum number of files in the list of the folder
-_MODEL_SUFFIXES = (".onnx", ".pb")
+_MODEL_SUFFIXES = (".onnx", ".pb")  # the ends of the names of listed files
 
 
 class StartPage:
@@ -64,7 +65,7 @@ class StartPage:
     def open(self, path: str, type: str) -> dict[str, Any]:
         """Open a file by its path; returns `file`, the id of its page. type: the message in it.
 
-        Raises EditError if the path is not that of a regular file, and the errors of `load`.
+        Raises EditError for an unknown type and for a path that is not a regular file's, and the errors of `load`.
         """
         cls = self._find_class(type)
         if "://" in path:
@@ -142,12 +143,12 @@ class StartPage:
         return cls
 
     def _add(self, message: Message) -> str:
-        """Add an opened file, and remove the oldest of too many; returns the id of its page."""
+        """Add an opened file, and release the least recently used of more than 16; returns the id of the new file."""
         queries = Queries(message) if isinstance(message, ModelProto) else TensorQueries(message)
         id = secrets.token_urlsafe(12)
         with self._lock:
             self._opened[id] = queries
-            # The oldest file is not closed, since a thread may be reading it.
+            # The removed file is not closed, since a thread may be reading it.
             while len(self._opened) > MAX_OPENED:
                 self._opened.popitem(last=False)
         return id

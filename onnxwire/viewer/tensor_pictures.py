@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 MAX_READ_BYTES = 1 << 23  # maximum bytes read for one picture, in whole pages
-_PAGE_BYTES = 4096
+_PAGE_BYTES = 4096  # size of a page of memory
 _BLOCK_ELEMENTS = 1 << 15  # number of elements of a block
-_BLOCK_COUNT = 64  # blocks that represent a big tensor in a histogram
+_BLOCK_COUNT = 64  # number of blocks that represent a big tensor in a histogram
 
 
 def histogram(tensor: TensorProto, bins: int = 64, *, whole: bool = False) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def _choose_elements(
 
 
 def _spread_indices(start: int, end: int, max_count: int) -> Array:
-    """Return up to `max_count` indices from start to end, at equal distances."""
+    """Return up to `max_count` indices from start to end: the middles of parts of equal length."""
     import numpy as np
 
     count = min(max_count, end - start)
@@ -207,11 +207,11 @@ class _Values:
         self.element_bits = self.storage.data_type.bits
         if self.storage.data_type is STRING:
             raise tensor_error(tensor, "strings have no histogram and no heat map", TensorError)
-        # Read from the file if possible, otherwise decode once. Packed sub-byte elements are decoded when they are
-        # drawn.
-        in_place = self.storage.field in ("raw_data", "external_data")
+        # Packed sub-byte elements and payloads that are not mapped are read when they are drawn. All other tensors are
+        # arrays: mapped payloads without a copy, typed fields decoded once.
+        is_payload = self.storage.field in ("raw_data", "external_data")
         self.array: Array | None = None
-        if not self.count or not (in_place and (self.storage.data_type.is_packed or self.storage.is_unmapped)):
+        if not self.count or not (is_payload and (self.storage.data_type.is_packed or self.storage.is_unmapped)):
             self.array = self.storage.array()[0]
 
     def samples(self) -> list[Array]:

@@ -13,8 +13,8 @@ from onnxwire.tensor.dtypes import name_of
 from onnxwire.viewer import tensor_pictures
 from onnxwire.viewer.field_tree import FieldQueries
 
-_MAX_CELLS_PER_AXIS = 512
-_MAX_TEXT_CHARS = 400
+_MAX_CELLS_PER_AXIS = 512  # maximum number of bins, and of rows and columns of cells
+_MAX_TEXT_CHARS = 400  # maximum length of a doc string
 
 
 class TensorQueries(FieldQueries):
@@ -27,7 +27,7 @@ class TensorQueries(FieldQueries):
         bytes, file, offset, location, doc_string, consumers (none) and count (of consumers). Raises PathError if there
         is no tensor.
         """
-        tensor = self._tensor(path)
+        tensor = self._resolve_tensor(path)
         info = describe(tensor, path)
         return tensor_row(tensor, path) | {
             "file": info.file,
@@ -40,7 +40,9 @@ class TensorQueries(FieldQueries):
 
     def histogram(self, path: str, bins: int = 64, *, whole: bool = False) -> dict[str, Any]:
         """Count the values of a tensor in up to 512 bins; see `tensor_pictures.histogram`."""
-        return tensor_pictures.histogram(self._tensor(path), min(max(bins, 1), _MAX_CELLS_PER_AXIS), whole=whole)
+        return tensor_pictures.histogram(
+            self._resolve_tensor(path), min(max(bins, 1), _MAX_CELLS_PER_AXIS), whole=whole
+        )
 
     def heat_map(
         self,
@@ -54,7 +56,7 @@ class TensorQueries(FieldQueries):
     ) -> dict[str, Any]:
         """Draw a slice of a tensor in up to 512 by 512 cells; see `tensor_pictures.heat_map`."""
         height, width = (min(max(length, 1), _MAX_CELLS_PER_AXIS) for length in size)
-        return tensor_pictures.heat_map(self._tensor(path), axes, at, window, (height, width), extreme=extreme)
+        return tensor_pictures.heat_map(self._resolve_tensor(path), axes, at, window, (height, width), extreme=extreme)
 
     def _resolve(self, path: str, cls: type[Message], noun: str) -> Resolved:
         target = resolve(self.message, path)
@@ -62,7 +64,7 @@ class TensorQueries(FieldQueries):
             raise PathError(f"this is not a {noun}", path, self.message._document.name)
         return target
 
-    def _tensor(self, path: str) -> TensorProto:
+    def _resolve_tensor(self, path: str) -> TensorProto:
         tensor: TensorProto = self._resolve(path, TensorProto, "tensor").value
         return tensor
 

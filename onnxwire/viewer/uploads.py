@@ -19,17 +19,18 @@ from onnxwire.errors import EditError, Error
 MAX_UPLOAD_BYTES = 1 << 36
 """Maximum size of an uploaded file."""
 MAX_UPLOADS = 256
-_CHUNK_BYTES = 1 << 20
+"""Maximum number of uploaded files."""
+_CHUNK_BYTES = 1 << 20  # number of bytes of an upload that are read at a time
 _MAX_LISTED_TENSORS = 1000  # maximum number of listed tensors of a file
-_FILE_FORMATS = ("npy", "safetensors")
+_FILE_FORMATS = ("npy", "safetensors")  # accepted extensions, without the dot
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """An uploaded file. name: the user's file name; path: the path of the stored copy. file_format: "npy" or
-    "safetensors".
+    """An uploaded file.
 
-    tensors: the types of the tensors in a .safetensors file by name, such as float[3, 4].
+    id: a random name. name: the user's file name; path: the path of the stored copy. file_format: "npy" or
+    "safetensors". tensors: the types of the tensors in a .safetensors file by name, such as float[3, 4].
     """
 
     id: str
@@ -45,7 +46,7 @@ class Upload:
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
-        """Raise errors as EditError, with the user's file name instead of the path."""
+        """Convert errors to EditError, with the user's file name instead of the path."""
         try:
             yield
         except (Error, OSError) as error:

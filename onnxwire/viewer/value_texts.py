@@ -25,7 +25,7 @@ from onnxwire.transforms.assign import VALUES
 MAX_EDITABLE_ITEMS = 1 << 16
 """Maximum number of characters of a text, or of elements of a list, that can be edited in the page."""
 _MAX_CHARS = 200  # maximum length of a value in a row
-_MAX_BYTES = 24  # maximum number of bytes of a field in a row
+_MAX_BYTES = 24  # maximum number of shown bytes of a field in a row
 
 
 def value_text(message: Message, field: FieldDescriptor, value: Any = None, *, max_chars: int = _MAX_CHARS) -> str:
@@ -49,7 +49,7 @@ def read_value(root: Message, path: str) -> dict[str, Any]:
     value, field = target.value, target.field
     answer: dict[str, Any] = {"path": path, "text": "", "form": "text", "choices": []}
     if field is None or target.parent is None:
-        return _not_editable(answer, "this is the whole message; edit its fields")
+        return _refuse_edit(answer, "this is the whole message; edit its fields")
     if isinstance(value, ValueInfoProto):
         return _read_shape(answer, value)
     if isinstance(value, AttributeProto) and value.type in VALUES:
@@ -61,11 +61,11 @@ def read_value(root: Message, path: str) -> dict[str, Any]:
     if isinstance(value, TensorShapeProto.Dimension):
         return answer | {"text": value.dim_param or (str(value.dim_value) if value.HasField("dim_value") else "")}
     if isinstance(value, TensorProto):
-        return _not_editable(answer, "drop an .npy or .safetensors file on its page, or edit its fields")
+        return _refuse_edit(answer, "drop an .npy or .safetensors file on its page, or edit its fields")
     return _read_field(answer, target.parent, field, value, target.element_index)
 
 
-def _not_editable(answer: dict[str, Any], reason: str) -> dict[str, Any]:
+def _refuse_edit(answer: dict[str, Any], reason: str) -> dict[str, Any]:
     """Return an answer for a value that the page cannot edit."""
     return answer | {"form": "none", "reason": reason}
 
@@ -78,15 +78,13 @@ def _read_field(
     assert parent is not None
     if isinstance(value, Message):
         if value.ByteSize() > MAX_EDITABLE_ITEMS:
-            return _not_editable(
-                answer, f"it has {value.ByteSize():,} bytes, too many to edit as text; edit its fields"
-            )
+            return _refuse_edit(answer, f"it has {value.ByteSize():,} bytes, too many to edit as text; edit its fields")
         return answer | {"form": "message", "text": f"{{\n{to_text(value)}}}"}
     if isinstance(value, Repeated) and element_index is None:
         return _read_list(answer, field, value)
     size = len(value) if field.is_span else 0
     if size > MAX_EDITABLE_ITEMS:
-        return _not_editable(
+        return _refuse_edit(
             answer, f"it has {size:,} characters or bytes, too many to edit here; use `onnxwire set` with @FILE"
         )
     if field.type == field.TYPE_BYTES:
@@ -94,7 +92,7 @@ def _read_field(
         try:
             text = data.decode()
         except UnicodeDecodeError:
-            text = "\0"
+            text = "\0"  # not printable, like other binary data
         if text.isprintable():
             return answer | {"text": text}
         return answer | {"form": "hex", "text": data.hex(" ")}
@@ -102,7 +100,7 @@ def _read_field(
         try:
             value.encode()
         except UnicodeEncodeError:
-            return _not_editable(answer, "it is not valid UTF-8; clear it, then add it again")
+            return _refuse_edit(answer, "it is not valid UTF-8; clear it, then add it again")
         return answer | {"form": "lines" if field.name == "doc_string" or "\n" in value else "text", "text": value}
     if field.enum_type is not None:
         names = [enum_value.name for enum_value in field.enum_type.values]
@@ -118,9 +116,9 @@ def _read_list(answer: dict[str, Any], field: FieldDescriptor, values: Any) -> d
     """Add the values of a repeated field to an answer."""
     count = len(values)
     if field.message_type is not None:
-        return _not_editable(answer, "it contains several messages; edit each of them")
+        return _refuse_edit(answer, "it contains several messages; edit each of them")
     if count > MAX_EDITABLE_ITEMS or (field.is_span and sum(map(len, values)) > MAX_EDITABLE_ITEMS):
-        return _not_editable(answer, f"it has {count:,} elements, too many to edit here; edit single elements")
+        return _refuse_edit(answer, f"it has {count:,} elements, too many to edit here; edit single elements")
     if not field.is_span:
         return answer | {"form": "list", "text": describe_numbers(field, values[:])}
     try:
@@ -128,7 +126,7 @@ def _read_list(answer: dict[str, Any], field: FieldDescriptor, values: Any) -> d
         text = json.dumps(texts, ensure_ascii=False)
         text.encode()
     except UnicodeError:
-        return _not_editable(answer, "an element is not valid UTF-8; edit the elements")
+        return _refuse_edit(answer, "an element is not valid UTF-8; edit the elements")
     return answer | {"form": "list", "text": text}
 
 
@@ -136,7 +134,7 @@ def _read_shape(answer: dict[str, Any], value: ValueInfoProto) -> dict[str, Any]
     """Add the shape and the data type of a value to an answer."""
     type_kind = value.type.WhichOneof("value")
     if type_kind not in (None, "tensor_type", "sparse_tensor_type"):
-        return _not_editable(answer, "it is not a tensor; edit its fields")
+        return _refuse_edit(answer, "it is not a tensor; edit its fields")
     tensor = value.type.sparse_tensor_type if type_kind == "sparse_tensor_type" else value.type.tensor_type
     dims = [str(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or "?" for dim in tensor.shape.dim]
     return answer | {

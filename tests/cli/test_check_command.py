@@ -26,10 +26,11 @@ VALID_MODEL = (
 )
 MODEL_WITH_WARNING = VALID_MODEL.replace("output {", f"value_info {{ {value('gone')} }} output {{")
 MODEL_WITH_NOTE = VALID_MODEL.replace('domain: "com.example"', "")
-BROKEN = MODEL_WITH_WARNING.replace('input: "x"', 'input: "lost"')
+BROKEN_MODEL = MODEL_WITH_WARNING.replace('input: "x"', 'input: "lost"')
 
 
 def write(path, text, type=onnxwire.ModelProto):
+    """Write a message, given in text format, as a binary file; return the path."""
     path.write_bytes(onnxwire.from_text(text, type).SerializeToString())
     return path
 
@@ -37,10 +38,11 @@ def write(path, text, type=onnxwire.ModelProto):
 @pytest.fixture
 def broken_path(tmp_path):
     """Return the path of a model with an error and a warning."""
-    return write(tmp_path / "broken.onnx", BROKEN)
+    return write(tmp_path / "broken.onnx", BROKEN_MODEL)
 
 
 def check(*arguments, stdin=b"", cwd=None, environment=None):
+    """Run the command in a process; return the completed process. environment: additional variables."""
     environment = {**os.environ, **(environment or {})}
     return forked_commands.run("check", *arguments, input=stdin, cwd=cwd, env=environment)
 
@@ -75,7 +77,10 @@ def test_a_valid_file_prints_nothing_in_a_pipe(tmp_path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 def test_a_valid_file_is_one_line_on_a_terminal(tmp_path):
-    valid_path, path_with_note = write(tmp_path / "s.onnx", VALID_MODEL), write(tmp_path / "a.onnx", MODEL_WITH_NOTE)
+    valid_path, path_with_note = (
+        write(tmp_path / "valid.onnx", VALID_MODEL),
+        write(tmp_path / "note.onnx", MODEL_WITH_NOTE),
+    )
     output, status = check_on_terminal(valid_path, "--ignore", "note", "--color", "never")
     assert status == 0
     assert re.fullmatch(rf"{valid_path}: no problem: \d+ rules, 1 node, 0 tensors, \d+\.\d\d s\n", output)
@@ -97,7 +102,7 @@ def test_a_valid_model_of_an_exporter_prints_nothing():
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_a_terminal_shows_groups_under_headings_in_colour(broken_path):
+def test_a_terminal_shows_groups_under_headings_in_color(broken_path):
     output, status = check_on_terminal(broken_path, broken_path.parent / "*.onnx", "examples/digits_cnn.onnx")
     assert status == 1
     lines = output.splitlines()
@@ -109,14 +114,14 @@ def test_a_terminal_shows_groups_under_headings_in_colour(broken_path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 @pytest.mark.parametrize("color_variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {}])
-def test_colour_can_be_switched_off(broken_path, color_variables):
+def test_color_can_be_switched_off(broken_path, color_variables):
     output, _ = check_on_terminal(
         broken_path, *([] if color_variables else ["--color", "never"]), environment=color_variables
     )
     assert "errors\n" in output and "\x1b" not in output
 
 
-def test_colour_can_be_forced_in_a_pipe(broken_path):
+def test_color_can_be_forced_in_a_pipe(broken_path):
     assert (
         b": \x1b[31merror\x1b[0m: byte" in check(broken_path, "--color", "always", environment={"NO_COLOR": "1"}).stdout
     )
@@ -158,7 +163,7 @@ def test_names_of_a_file_are_escaped_on_a_terminal(tmp_path):
     assert len(lines) == 1 and "\x1b" not in lines[0] and "a\\x1b[2Jb\\n.onnx: error" in lines[0]
 
 
-# --- which files, which rules, what status
+# --- selection of files and rules, and the exit status
 
 
 def test_patterns_name_files_and_each_is_checked_once(tmp_path):
@@ -176,8 +181,8 @@ def test_patterns_name_files_and_each_is_checked_once(tmp_path):
 
 def test_fail_on_sets_the_severity_of_exit_status_1(tmp_path, broken_path):
     path_with_warning, valid_path = (
-        write(tmp_path / "warned.onnx", MODEL_WITH_WARNING),
-        write(tmp_path / "sound.onnx", VALID_MODEL),
+        write(tmp_path / "warning.onnx", MODEL_WITH_WARNING),
+        write(tmp_path / "valid.onnx", VALID_MODEL),
     )
     assert main(["check", str(path_with_warning)]) == 0
     assert main(["check", str(path_with_warning), "--fail-on", "warning"]) == 1
@@ -359,7 +364,9 @@ def test_sarif_of_an_untrusted_model_names_weaknesses(tmp_path):
 
 
 def test_sarif_of_several_files_is_one_run_with_the_failures(tmp_path, broken_path):
-    log, process = sarif(broken_path, tmp_path / "absent.onnx", write(tmp_path / "b.onnx", BROKEN), "--select", "error")
+    log, process = sarif(
+        broken_path, tmp_path / "absent.onnx", write(tmp_path / "b.onnx", BROKEN_MODEL), "--select", "error"
+    )
     assert process.returncode == 2
     results = log["runs"][0]["results"]
     assert [result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in results] == [

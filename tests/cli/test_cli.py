@@ -13,7 +13,7 @@ import forked_commands
 import onnx
 import pytest
 from onnx import helper
-from wire import varint
+from wire import number, span
 
 import onnxwire
 from onnxwire.cli import main
@@ -105,20 +105,20 @@ def test_control_characters_of_the_file_are_escaped(tmp_path: Path) -> None:
         assert "\x1b" not in run(*arguments, path).stdout
 
 
-def type_nested(levels: int) -> bytes:
+def encode_nested_type(levels: int) -> bytes:
+    """Return an encoded TypeProto of a sequence of sequences."""
     data = b""
     for _ in range(levels):
-        data = b"\x0a" + varint(len(data)) + data  # elem_type of a sequence
-        data = b"\x22" + varint(len(data)) + data  # sequence_type of a type
+        data = span(1, data)  # elem_type of a sequence
+        data = span(4, data)  # sequence_type of a type
     return data
 
 
 HOSTILE = {
+    # The fields are graph, input and type.
     "types nested without end": onnx.ModelProto(
         ir_version=8, graph=onnx.GraphProto(input=[onnx.ValueInfoProto(name="x")])
-    ).SerializeToString()
-    + b"\x3a" + (lambda t: varint(len(t)) + t)((lambda v: b"\x5a" + varint(len(v)) + v)(
-        (lambda t: b"\x12" + varint(len(t)) + t)(type_nested(3000)))),
+    ).SerializeToString() + span(7, span(11, span(2, encode_nested_type(3000)))),
     "a shape larger than memory": onnx.ModelProto(
         ir_version=8, graph=onnx.GraphProto(initializer=[onnx.TensorProto(name="w", data_type=1, dims=[1 << 62] * 500)])
     ).SerializeToString(),
@@ -199,9 +199,9 @@ def test_raw_prints_a_broken_file_up_to_the_fault(tmp_path: Path) -> None:
     ]
 
 
-def test_retired_fields_of_2017_show_by_name(tmp_path: Path) -> None:
+def test_raw_shows_the_names_of_fields_retired_in_2017(tmp_path: Path) -> None:
     function = onnx.FunctionProto(name="f", output=["y"]).SerializeToString()
-    function += b"\x10\x07\x18\x01"  # since_version = 7, status = STABLE: fields of IR versions 3 to 7
+    function += number(2, 7) + number(3, 1)  # since_version = 7, status = STABLE: fields of IR versions 3 to 7
     path = tmp_path / "function.pb"
     path.write_bytes(function)
     text = run("info", path, "--raw", "--type", "FunctionProto").stdout
@@ -212,10 +212,11 @@ def test_retired_fields_of_2017_show_by_name(tmp_path: Path) -> None:
     assert message.SerializeToString() == function
 
 
-def test_graph_of_the_first_release_decodes_and_shows_its_fields_by_name(tmp_path: Path) -> None:
+def test_a_graph_of_the_first_release_is_decoded_and_raw_shows_the_names_of_its_fields(tmp_path: Path) -> None:
     # In v0.1 a file was a GraphProto, whose inputs were names, with its own ir_version.
     node = onnx.NodeProto(op_type="Relu", input=["x"], output=["y"]).SerializeToString()
-    data = b"\x0a" + bytes([len(node)]) + node + b"\x12\x01g\x1a\x01x\x22\x01y\x30\x01\x38\x02\x42\x03tag\x4a\x03dom"
+    data = span(1, node) + span(2, b"g") + span(3, b"x") + span(4, b"y")
+    data += number(6, 1) + number(7, 2) + span(8, b"tag") + span(9, b"dom")
     path = tmp_path / "first.onnx"
     path.write_bytes(data)
     text = run("info", path, "--raw").stdout
@@ -235,28 +236,28 @@ def test_graph_of_the_first_release_decodes_and_shows_its_fields_by_name(tmp_pat
     assert graph == onnxwire.GraphProto.FromString(data)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"\x4b" * 3000,
-        b"\x4b" * 60 + b"\x4c" * 60,
-        b"\x4b\x00\x0b\x4c",
-        b"\x4c\x12\x01a",
-        b"\x4b\x54\x12\x01a",
-        b"\x4b\x12\x01a",
-        b"\x3a\x03\x4b\x12\x09",
-        b"\x3a\x7f\x0a\x7f\x0a\x7f",
-        b"\x3a\x02\x0a\x7f",
-        b"\xff" * 40,
-        b"\x0e\x01",
-        b"\x08",
-        b"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
-    ],
-    ids=range(13),
-)
-def test_raw_of_hostile_bytes_ends_in_one_line(data: bytes, tmp_path: Path) -> None:
+# 0x4b begins the group of field 9, and 0x4c ends it. 0x3a is the tag of the graph.
+HOSTILE_BYTES = {
+    "3,000 groups that do not end": b"\x4b" * 3000,
+    "60 nested groups": b"\x4b" * 60 + b"\x4c" * 60,
+    "field number 0 in a group": b"\x4b\x00\x0b\x4c",
+    "the end of a group that did not begin": b"\x4c\x12\x01a",
+    "the end of another group": b"\x4b\x54\x12\x01a",
+    "a group that does not end": b"\x4b\x12\x01a",
+    "a group that the end of its message cuts": b"\x3a\x03\x4b\x12\x09",
+    "three nested values that exceed the file": b"\x3a\x7f\x0a\x7f\x0a\x7f",
+    "a node that exceeds its graph": b"\x3a\x02\x0a\x7f",
+    "a varint of more than ten bytes": b"\xff" * 40,
+    "wire type 6": b"\x0e\x01",
+    "a tag without a value": b"\x08",
+    "a length of 2**63 - 1": b"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_BYTES)
+def test_raw_of_hostile_bytes_ends_in_one_line(name: str, tmp_path: Path) -> None:
     path = tmp_path / "hostile"
-    path.write_bytes(b"\x08\x01" + data)
+    path.write_bytes(number(1, 1) + HOSTILE_BYTES[name])  # after an ir_version
     for type_name in ("ModelProto", "none"):
         result = run("info", path, "--raw", "--type", type_name)
         assert result.stderr.count("\n") == (1 if result.returncode else 0)
@@ -286,7 +287,7 @@ def test_errors_are_one_line_on_stderr_and_status_2(tmp_path: Path) -> None:
         assert result.stderr.count("\n") == 1
 
 
-def test_broken_pipe_ends_quietly() -> None:
+def test_a_command_ends_quietly_if_the_reader_of_its_output_closes_the_pipe() -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
     result = run("info", DIGITS, "--raw", stdout=write_end)
@@ -305,8 +306,8 @@ before = gc.get_threshold()[0]
 assert main() == 0
 assert gc.get_threshold()[0] > before and gc.get_freeze_count() > 1000
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-    assert done.stdout.decode().split() == ["onnxwire", onnxwire.__version__]
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert result.stdout.decode().split() == ["onnxwire", onnxwire.__version__]
 
 
 def test_without_arguments_the_help_is_printed() -> None:
@@ -316,7 +317,7 @@ def test_without_arguments_the_help_is_printed() -> None:
     assert run("--version").stdout.startswith("onnxwire 0.")
 
 
-def test_reading_a_pipe_works() -> None:
+def test_info_reads_a_pipe() -> None:
     command = [sys.executable, "-P", "-m", "onnxwire", "info", "/dev/stdin"]
     if not Path("/dev/stdin").exists():
         pytest.skip("needs /dev/stdin")
@@ -347,7 +348,8 @@ def test_every_command_has_examples_and_one_line_for_a_wrong_option(command: str
         assert f"`onnxwire {command} --help`" in result.stderr
 
 
-ABSENT = {
+# The arguments of each command for an absent model; by default only its name.
+ARGUMENTS_OF_ABSENT_FILE = {
     "catalog": ["absent.onnx", "-o", "catalog"],
     "convert-version": ["absent.onnx", "21", "-i"],
     "diff": ["absent.onnx", "absent.onnx"],
@@ -365,7 +367,7 @@ ABSENT = {
 
 @pytest.mark.parametrize("command", [name for name in SUMMARIES if name != "completion"])
 def test_every_command_reports_an_absent_file_in_one_line(command: str) -> None:
-    result = run(command, *ABSENT.get(command, ["absent.onnx"]))
+    result = run(command, *ARGUMENTS_OF_ABSENT_FILE.get(command, ["absent.onnx"]))
     assert (result.returncode, result.stderr.count("\n")) == (2, 1)
     assert result.stderr.startswith("onnxwire: absent.onnx: No such file or directory")
 

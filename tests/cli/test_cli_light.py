@@ -21,7 +21,7 @@ print(*sys.modules)
 """
 
 
-def modules(*arguments: object) -> set[str]:
+def imported_by(*arguments: object) -> set[str]:
     """Run a command in a Python that processes no .pth files; return the names of the imported modules.
 
     A .pth file of an editable install would import modules of its own.
@@ -40,12 +40,13 @@ def lacks(imported: set[str], names: set[str]) -> bool:
 
 
 def imported_commands(imported: set[str]) -> set[str]:
+    """Return the commands whose modules are imported."""
     return {name for name in SUMMARIES if f"onnxwire.cli.cmd_{name.replace('-', '_')}" in imported}
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], []])
-def test_without_a_command_none_is_imported(arguments: list[str]) -> None:
-    imported = modules(*arguments)
+def test_without_a_command_no_command_is_imported(arguments: list[str]) -> None:
+    imported = imported_by(*arguments)
     assert imported_commands(imported) == set()
     assert lacks(
         imported,
@@ -61,23 +62,23 @@ def test_without_a_command_none_is_imported(arguments: list[str]) -> None:
 
 
 def test_the_version_and_info_import_little_of_the_standard_library() -> None:
-    assert lacks(modules("--version"), {"argparse", "re", "typing"})
-    assert lacks(modules("info", DIGITS), {"json", "shutil", "typing"})
+    assert lacks(imported_by("--version"), {"argparse", "re", "typing"})
+    assert lacks(imported_by("info", DIGITS), {"json", "shutil", "typing"})
 
 
 @pytest.mark.parametrize("command", ["info", "ls", "dump"])
 def test_commands_that_read_no_elements_do_not_import_numpy(command: str) -> None:
-    imported = modules(command, DIGITS)
+    imported = imported_by(command, DIGITS)
     assert imported_commands(imported) == {command}
     assert lacks(imported, {"numpy", "ml_dtypes", "rich", "onnxwire.analysis.statistics", "onnxwire.analysis.diff"})
 
 
 def test_info_imports_no_listing_and_no_text_form() -> None:
     assert lacks(
-        modules("info", DIGITS), {"onnxwire.analysis.listing", "onnxwire.text.text_writer", "onnxwire.cli.raw_dump"}
+        imported_by("info", DIGITS), {"onnxwire.analysis.listing", "onnxwire.text.text_writer", "onnxwire.cli.raw_dump"}
     )
 
 
 @pytest.mark.parametrize("command", SUMMARIES)
 def test_no_command_needs_numpy_for_its_help(command: str) -> None:
-    assert lacks(modules(command, "--help"), {"numpy", "ml_dtypes", "rich", "matplotlib", "pyarrow", "shtab"})
+    assert lacks(imported_by(command, "--help"), {"numpy", "ml_dtypes", "rich", "matplotlib", "pyarrow", "shtab"})

@@ -12,12 +12,14 @@ import onnxwire
 from onnxwire import cli
 from onnxwire.cli import cmd_dump
 
+# Commands that write texts.
 COMMANDS = [("dump",), ("dump", "--json"), ("stats", "--csv"), ("stats", "--json"), ("stats",), ("view",)]
 EVERY_COMMAND = pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 
 
 @pytest.fixture
 def model(tmp_path):
+    """Return the path of a model whose weights are in the file "d"."""
     weight = onnxwire.from_array(np.arange(3000, dtype=np.float32), "w")
     path = tmp_path / "m.onnx"
     onnxwire.save(onnxwire.ModelProto(ir_version=10, graph={"name": "g", "initializer": [weight]}), path, external="d")
@@ -43,6 +45,7 @@ def test_the_model_and_its_weights_are_not_overwritten(model, capsys, command, n
     assert {file: file.read_bytes() for file in model.parent.iterdir()} == contents_before
 
 
+# Commands that write models.
 WRITERS = [
     ("pack",), ("unpack",), ("set", "graph.name=new"), ("rm", "graph.name"), ("rename", "w", "v"), ("check", "--fix"),
     ("extract", "--outputs", "w"),
@@ -61,6 +64,7 @@ def test_a_model_does_not_overwrite_the_weights_of_its_input(model, capsys, comm
         assert packed_model.graph.initializer[0].numpy()[-1] == 2999
 
 
+# Commands that remove or replace the tensor, or write other files.
 OTHER_COMMANDS = [
     ("rm", "tensor:w"), ("set", "tensor:w=@{folder}/new.npy"), ("sql", "from nodes", "--csv"),
     ("sql", "from nodes", "--json"), ("extract", "--tensor", "w"),

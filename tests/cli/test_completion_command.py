@@ -27,7 +27,8 @@ printf '%s\\n' "${COMPREPLY[@]}"
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 
 
-def script(capsys, shell: str) -> str:
+def completion_script(capsys, shell: str) -> str:
+    """Return the script that the command prints for a shell."""
     pytest.importorskip("shtab")
     assert main(["completion", shell]) == 0
     return capsys.readouterr().out
@@ -44,7 +45,7 @@ def options() -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_script_contains_all_commands_and_options(shell: str, capsys) -> None:
-    text = script(capsys, shell)
+    text = completion_script(capsys, shell)
     for command, words in options().items():
         assert command in text
         for word in words:
@@ -56,14 +57,14 @@ def test_shells_parse_the_script(shell: str, capsys, tmp_path: Path) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"needs {shell}")
     path = tmp_path / "script"
-    path.write_text(script(capsys, shell))
-    subprocess.run([shell, "-n", path], check=True)
+    path.write_text(completion_script(capsys, shell))
+    subprocess.run([shell, "-n", path], check=True)  # -n: parse the script without running it
 
 
 @needs_bash
 def test_bash_completes_commands_options_choices_and_files(capsys, tmp_path: Path) -> None:
     path = tmp_path / "script"
-    path.write_text(script(capsys, "bash"))
+    path.write_text(completion_script(capsys, "bash"))
 
     def complete(*words: str) -> set[str]:
         command = ["bash", "-c", COMPLETE_SCRIPT, "bash", path, EXAMPLES, "onnxwire", *words]

@@ -27,12 +27,14 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 def save(model, path):
+    """Write an official model; return the path as a string."""
     path.write_bytes(model.SerializeToString())
     return str(path)
 
 
 @pytest.fixture
 def digits():
+    """Return the digits model as an official model."""
     return onnx.load(DIGITS)
 
 

@@ -23,6 +23,7 @@ BYTES = text_format.Parse(TEXT, onnx.ModelProto()).SerializeToString()
 
 
 def encode(*arguments, stdin=b"", stdout=subprocess.PIPE):
+    """Run the command in a process; return the completed process."""
     return forked_commands.run("encode", *arguments, input=stdin, stdout=stdout)
 
 
@@ -45,17 +46,17 @@ def test_stdin_becomes_a_binary_file_on_stdout(text, options, arguments):
 def test_a_file_becomes_a_file(text, options, tmp_path):
     path, out = tmp_path / "model.txt", tmp_path / "model.onnx"
     path.write_text(text, encoding="utf-8")
-    out.write_bytes(b"something older, and longer than what takes its place" * 100)
+    out.write_bytes(b"an older file, which is longer than the new one" * 100)
     result = encode(path, *options, "-o", out)
     assert (result.returncode, result.stdout, result.stderr) == (0, b"", b"")
     assert out.read_bytes() == BYTES
 
 
 def test_unknown_fields_are_ignored_on_request():
-    newer = {"text": TEXT + "newer { thing: 5 }", "json": JSON.replace("{", '{"newer": [{"thing": 5}], ', 1)}
+    newer_inputs = {"text": TEXT + "newer { thing: 5 }", "json": JSON.replace("{", '{"newer": [{"thing": 5}], ', 1)}
     for form, options in (("text", []), ("json", ["--json"])):
-        check_refusal(encode(*options, stdin=newer[form].encode()), "")
-        result = encode(*options, "--ignore-unknown", stdin=newer[form].encode())
+        check_refusal(encode(*options, stdin=newer_inputs[form].encode()), "")
+        result = encode(*options, "--ignore-unknown", stdin=newer_inputs[form].encode())
         assert (result.returncode, result.stderr, result.stdout) == (0, b"", BYTES)
 
 
@@ -162,4 +163,4 @@ def test_a_progress_bar_is_drawn_on_a_terminal(tmp_path, option, is_drawn):
     status, output = run_on_terminal(*words, stream="stderr", cwd=tmp_path)
     assert status == 0
     assert (b"writing m.onnx" in output) == is_drawn
-    assert (tmp_path / "m.onnx").read_bytes() == b"\x08\x0a"
+    assert (tmp_path / "m.onnx").read_bytes() == b"\x08\x0a"  # ir_version = 10

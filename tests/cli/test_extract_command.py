@@ -23,6 +23,7 @@ IMAGE = np.random.default_rng(0).random((3, 1, 8, 8), np.float32)
 
 
 def compute(model, **inputs):
+    """Run a model, or the model at a path, with onnxruntime; return its outputs."""
     path = model if isinstance(model, str) else model.SerializeToString()
     return onnxruntime.InferenceSession(path).run(None, inputs)
 
@@ -207,6 +208,7 @@ def test_a_tensor_becomes_an_npy_file(tmp_path):
 def test_an_npz_has_names_of_any_bytes(tmp_path):
     model = onnxwire.ModelProto()
     model.graph.initializer.add(name="x", data_type=1, dims=[1], raw_data=bytes(4))
+    # Replace the name x, in field 8 of the tensor, by a byte that is not UTF-8.
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString().replace(b"\x42\x01x", b"\x42\x01\xff"))
     assert main(["extract", str(tmp_path / "m.onnx"), "--tensor", "*", "-o", str(tmp_path / "t.npz")]) == 0
     assert np.load(tmp_path / "t.npz").files == ["%FF"]

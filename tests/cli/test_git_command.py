@@ -52,6 +52,7 @@ def git(tmp_path, monkeypatch):
 
 
 def commit(git, model, text="model", path="m.onnx"):
+    """Write a model to a path, and commit it. text: the message of the commit."""
     Path(path).write_bytes(model.SerializeToString())
     git("add", ".")
     git("commit", "-qm", text)
@@ -145,6 +146,7 @@ def test_models_that_both_sides_added_are_a_conflict_unless_they_are_equal(git):
 
 
 def pointer_to(data):
+    """Return the text of the Git LFS pointer to some bytes."""
     return (
         f"version https://git-lfs.github.com/spec/v1\noid sha256:{hashlib.sha256(data).hexdigest()}\nsize {len(data)}\n"
     )
@@ -178,7 +180,7 @@ def test_a_pointer_that_names_no_digest_is_a_damaged_model(git, text):
 def test_a_damaged_model_is_reported_in_one_line_and_a_conflict(git):
     commit(git, onnx.load(DIGITS))
     git("checkout", "-qb", "theirs", "main")
-    Path("m.onnx").write_bytes(b"\x0a\xff\xff\x1b[31m")
+    Path("m.onnx").write_bytes(b"\x0a\xff\xff\x1b[31m")  # a length beyond the end, and a color sequence
     git("commit", "-qam", "damaged")
     assert "+onnxwire: " in git("show")
     assert "\x1b" not in git("show")

@@ -24,12 +24,14 @@ MODEL = onnx.load(DIGITS)
 
 
 def run(capsys, *arguments: object) -> tuple[int, str, str]:
+    """Run the command; return its exit status, stdout and stderr."""
     status = main(["ls", *map(str, arguments)])
     out, err = capsys.readouterr()
     return status, out, err
 
 
 def rows(capsys, *arguments: object) -> list[dict]:
+    """Return the rows that the command prints as JSON."""
     status, out, err = run(capsys, *arguments, "--json")
     assert (status, err) == (0, "")
     return json.loads(out)
@@ -41,7 +43,7 @@ def names(capsys, *arguments: object) -> list[str]:
 
 @pytest.fixture(scope="module")
 def big_path(tmp_path_factory) -> Path:
-    """Return a sparse model of more than 4 GiB."""
+    """Return the path of a sparse model of more than 4 GiB."""
     path = tmp_path_factory.mktemp("big") / "big.onnx"
     command = [sys.executable, str(ROOT / "examples" / "make_big_model.py"), "-o", str(path)]
     subprocess.run(command, check=True, capture_output=True)
@@ -231,7 +233,7 @@ def test_a_model_of_4_gib_is_listed_in_little_memory(big_path) -> None:
     )
     result = subprocess.run([sys.executable, "-c", code, str(big_path)], capture_output=True, text=True, check=True)
     assert "  4.26 GiB      191  total" in result.stdout
-    assert int(result.stderr) < 60_000
+    assert int(result.stderr) < 60_000  # KiB
 
 
 def test_nodes_listed_from_columns_equal_those_of_a_search() -> None:
@@ -252,7 +254,7 @@ def test_nodes_listed_from_columns_equal_those_of_a_search() -> None:
 
 def test_names_that_are_not_utf8_are_listed_as_in_messages(tmp_path, capsys) -> None:
     path = tmp_path / "m.onnx"
-    path.write_bytes(b"\x3a\x05\x0a\x03\x1a\x01\xff")
+    path.write_bytes(b"\x3a\x05\x0a\x03\x1a\x01\xff")  # a graph with a node whose name is the byte 0xff
     status, out, err = run(capsys, path, "--nodes")
     assert (status, err) == (0, "")
     assert "\\udcff" in out or "\udcff" in out

@@ -15,7 +15,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 @pytest.fixture
 def path(tmp_path):
-    """Return a model with two entries."""
+    """Return the path of a model with two entries."""
     model = onnx.load(DIGITS)
     onnx.helper.set_model_props(model, {"author": "me", "note": "two\nlines"})
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
@@ -23,6 +23,7 @@ def path(tmp_path):
 
 
 def entries(path):
+    """Return the entries of a model as a dict."""
     return {entry.key: entry.value for entry in onnx.load(path).metadata_props}
 
 
@@ -36,14 +37,14 @@ def test_one_value_is_printed_unchanged(path, capsys):
     assert capsys.readouterr().out == "two\nlines\n"
 
 
-def test_json_is_an_object(path, capsys):
+def test_json_is_an_object_of_entries(path, capsys):
     assert main(["meta", path, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"author": "me", "note": "two\nlines"}
     assert main(["meta", path, "author", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"author": "me"}
 
 
-def test_the_status_is_1_without_an_entry(path, capsys):
+def test_the_status_is_1_if_an_entry_is_absent(path, capsys):
     assert main(["meta", path, "nope"]) == 1
     assert main(["meta", path, "author", "nope"]) == 1
     assert main(["meta", str(DIGITS)]) == 1
@@ -62,7 +63,7 @@ def test_entries_are_removed(path):
     assert entries(path) == {"x": "1"}
 
 
-def test_the_graph_has_its_own(path, capsys):
+def test_the_graph_has_its_own_entries(path, capsys):
     assert main(["meta", path, "--graph", "key=value", "-i"]) == 0
     assert main(["meta", path, "--graph", "key"]) == 0
     assert capsys.readouterr().out == "value\n"

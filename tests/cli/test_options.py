@@ -70,14 +70,14 @@ def test_every_option_is_documented(command: str) -> None:
         ", ".join(option) for option in OPTIONS[command] if not is_in(option, documentation_of(command))
     ]
     assert undocumented_options == [], (
-        f"docs/command-line.md, or the page of `onnxwire {command}`, does not mention them"
+        f"docs/command-line.md and the page of `onnxwire {command}` do not mention these options"
     )
 
 
 @pytest.mark.parametrize("command", OPTIONS)
 def test_every_option_is_used_by_a_test(command: str) -> None:
     unused_options = [", ".join(option) for option in OPTIONS[command] if not is_in(option, code_of_tests(command))]
-    assert unused_options == [], f"no file of tests/ that names the command {command} uses them"
+    assert unused_options == [], f"no file of tests/ that names the command {command} uses these options"
 
 
 # Arguments with which each command draws a progress bar; OUT is a path in an empty folder.
@@ -102,6 +102,8 @@ DRAWING_ARGUMENTS = {
 
 
 class Terminal(io.StringIO):
+    """A stream in memory that claims to be a terminal."""
+
     def isatty(self) -> bool:
         return True
 

@@ -24,6 +24,7 @@ LARGE_TENSORS = {tensor.name for tensor in MODEL.graph.initializer if len(tensor
 
 
 def run(*arguments, cwd, stdout=subprocess.PIPE):
+    """Run a command in a process; return the completed process."""
     return forked_commands.run(*arguments, cwd=cwd, stdout=stdout)
 
 

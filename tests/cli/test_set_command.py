@@ -32,7 +32,7 @@ def set_fields(tmp_path):
     return change
 
 
-def expected(edit):
+def expected_model(edit):
     """Return the digits model, edited by the official runtime."""
     model = onnx.load(DIGITS)
     edit(model)
@@ -40,6 +40,7 @@ def expected(edit):
 
 
 def attribute(model, name):
+    """Return an attribute of the node node_conv2d."""
     return next(a for a in model.graph.node[2].attribute if a.name == name)
 
 
@@ -82,14 +83,14 @@ def attribute(model, name):
             'graph.node[4]={op_type: "Abs" input: "x" output: "y"}',
             lambda m: m.graph.node[4].CopyFrom(onnx.NodeProto(op_type="Abs", input=["x"], output=["y"])),
         ),
-        ("training_info=", None),
+        ("training_info=", None),  # an error, since several messages cannot be set at once
     ],
 )
 def test_only_the_element_at_the_path_is_set(set_fields, assignment, edit, capsys, tmp_path):
     if edit is None:
         assert main(["set", str(DIGITS), assignment, "-o", str(tmp_path / "out.onnx")]) == 2
     else:
-        assert set_fields(assignment) == expected(edit)
+        assert set_fields(assignment) == expected_model(edit)
 
 
 def test_assignments_are_applied_in_order(set_fields):

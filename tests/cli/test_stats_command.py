@@ -38,7 +38,7 @@ def error_line(capsys, *arguments: object) -> str:
 
 @pytest.fixture
 def odd_model_path(tmp_path) -> Path:
-    """Make a model with a NaN, a name that controls terminals, strings, and a tensor without a name."""
+    """Return the path of a model with a NaN, a name that controls terminals, strings, and a tensor without a name."""
     arrays = {
         "bad": np.array([1, np.nan, -np.inf, 0], np.float32),
         "\x1b[31m<b>": np.arange(5, dtype=np.int64) - 1,
@@ -106,6 +106,7 @@ def test_names_of_any_bytes_are_quoted_and_written(tmp_path, capsys) -> None:
     model = onnxwire.ModelProto()
     for name in names:
         model.graph.initializer.add(name=name, data_type=1, dims=[1], raw_data=bytes(4))
+    # Replace the name x, in field 8 of the tensor, by a byte that is not UTF-8.
     data = model.SerializeToString().replace(b"\x42\x01x", b"\x42\x01\xff")
     (tmp_path / "m.onnx").write_bytes(data)
     run(capsys, tmp_path / "m.onnx", "--csv", "-o", tmp_path / "w.csv")
@@ -233,10 +234,11 @@ def test_weights_in_other_files_are_measured(tmp_path, capsys) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_memory_does_not_grow_with_the_model(tmp_path) -> None:
-    # A sparse file with a tensor of 200 MiB.
+    # A sparse file with a tensor of 200 MiB: dims, data_type, name, and the head of raw_data.
     size = 200 << 20
     head = span(1, varint(size)) + number(2, 3) + span(8, b"lm_head.weight") + tag(9, LEN) + varint(size)
     path = tmp_path / "big.onnx"
+    # The heads of an initializer and of the graph, after ir_version = 10.
     start = tag(5, LEN) + varint(len(head) + size) + head
     path.write_bytes(number(1, 10) + tag(7, LEN) + varint(len(start) + size) + start)
     os.truncate(path, path.stat().st_size + size)
@@ -248,7 +250,7 @@ def test_memory_does_not_grow_with_the_model(tmp_path) -> None:
     command = [sys.executable, "-c", code, str(path), "--threads", "2"]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "lm_head.weight" in result.stdout
-    assert int(result.stderr) < 80_000
+    assert int(result.stderr) < 80_000  # KiB
 
 
 def test_regex_reverse_and_type_select_tensors_order_and_message_type(capsys, tmp_path):

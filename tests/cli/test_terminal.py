@@ -82,7 +82,7 @@ def test_file_names_are_escaped_in_errors(command, folder):
     name, *options = command.split()
     for path in (f"{HOSTILE_TEXT}.onnx", f"no{HOSTILE_TEXT}.onnx"):
         if not path.startswith("no"):
-            (folder / path).write_bytes(b"\x3a\xff" + b"\xff" * 20)
+            (folder / path).write_bytes(b"\x3a\xff" + b"\xff" * 20)  # a graph whose length is not a varint
         _, output = run_on_terminal(name, path, *options, *(["r.html"] if options else []), stream="stderr", cwd=folder)
         assert assert_clean(output).startswith("onnxwire: ") or not output
     _, output = run_on_terminal("info", "m.onnx", f"--{HOSTILE_TEXT}", stream="stderr", cwd=folder)

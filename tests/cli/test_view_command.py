@@ -45,6 +45,7 @@ class PageParser(HTMLParser):
 
 
 def report_of(path, capsys):
+    """Return the report that the command prints."""
     assert main(["view", str(path), "-o", "-"]) == 0
     return capsys.readouterr().out
 
@@ -53,14 +54,14 @@ needs_signals = pytest.mark.skipif(os.name != "posix", reason="needs signals")
 
 
 @needs_signals
-@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
-def test_view_prints_the_address_and_ends_quietly_on_a_signal(number):
+@pytest.mark.parametrize("signal_name", ["SIGINT", "SIGTERM"])
+def test_view_prints_the_address_and_ends_quietly_on_a_signal(signal_name):
     with serving(DIGITS, "--no-browser") as process:
         address = process.stdout.readline().strip()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#token=[\w-]{32}", address)
         with urllib.request.urlopen(address, timeout=100) as page:
             assert b"<title>onnxwire</title>" in page.read()
-        text, status = end(process, getattr(signal, number))
+        text, status = end(process, getattr(signal, signal_name))
     assert status == 0
     assert text == "The address works once, in the browser that opens it first. Ctrl-C or SIGTERM ends the page.\n"
 
@@ -75,7 +76,7 @@ def test_json_prints_the_address_for_programs():
 
 @needs_signals
 def test_the_browser_gets_no_token_in_its_arguments(tmp_path, monkeypatch):
-    argument_path = tmp_path / "seen"
+    argument_path = tmp_path / "argument"
     browser = tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\necho "$1" > {argument_path}.part; mv {argument_path}.part {argument_path}\n')
     browser.chmod(0o755)
@@ -122,19 +123,20 @@ def test_a_message_of_any_type_is_shown(tmp_path):
         "| number | name | type | label | oneof | packed | since | until | doc |\n|-|-|-|-|-|-|-|-|-|\n"
         "| 1 | x | int32 | optional | | | 1 | | To the right. |\n"
     )
-    (tmp_path / "point.pb").write_bytes(b"\x08\x05")
+    (tmp_path / "point.pb").write_bytes(b"\x08\x05")  # x = 5
     for name in ("Point", "a.b.Point"):
         arguments = [tmp_path / "point.pb", "--schema", tmp_path / "point.md", "--type", name, "--no-browser"]
         with serving(*arguments) as process:
-            token = process.stdout.readline().strip().partition("#token=")
-            key = json.loads(_get(f"{token[0]}api/session", token[2]))["key"]
-            summary = json.loads(_get(f"{token[0]}api/about", key))
-            assert (summary["type"], summary["is_model"], summary["bytes"]) == ("Point", False, 2)
-            assert json.loads(_get(f"{token[0]}api/fields?path=", key))["rows"][0]["text"] == "5"
+            base, _, token = process.stdout.readline().strip().partition("#token=")
+            key = json.loads(get(f"{base}api/session", token))["key"]
+            answer = json.loads(get(f"{base}api/about", key))
+            assert (answer["type"], answer["is_model"], answer["bytes"]) == ("Point", False, 2)
+            assert json.loads(get(f"{base}api/fields?path=", key))["rows"][0]["text"] == "5"
             assert end(process)[1] == 0
 
 
-def _get(address, key):
+def get(address, key):
+    """Return the body of the answer to a GET request with a key, or with the token in its place."""
     return urllib.request.urlopen(urllib.request.Request(address, headers={"X-Onnxwire-Key": key}), timeout=100).read()
 
 

@@ -12,6 +12,7 @@ DIGITS = EXAMPLES / "digits_cnn.onnx"
 
 @pytest.fixture(scope="session")
 def driver():
+    """Return the driver of a browser that all tests share."""
     driver = start_driver()
     yield driver
     stop_driver(driver)
@@ -19,6 +20,7 @@ def driver():
 
 @pytest.fixture
 def path(tmp_path):
+    """Return the path of a copy of the digits model."""
     path = tmp_path / "m.onnx"
     path.write_bytes(DIGITS.read_bytes())
     return path

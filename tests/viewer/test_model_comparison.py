@@ -121,6 +121,7 @@ def test_match_requires_two_models(capsys):
 
 @pytest.fixture
 def server():
+    """Run a server of two models in a thread."""
     models = model("Relu", "Add"), model("Gelu", "Add", "Neg")
     comparison = ModelComparison(*models)
     with Server(Queries(models[0]), 0, None, comparison, Queries(models[1])) as server:
@@ -131,17 +132,18 @@ def server():
         thread.join()
 
 
-def test_a_question_names_its_side_and_needs_the_key(server):
-    key = server.exchange(server.address.partition("#token=")[2])
+def test_a_query_names_its_side_and_needs_the_key(server):
+    key = server.exchange_token(server.address.partition("#token=")[2])
 
     def get(path, headers):
+        """Send a request; return the status, the headers and the body of the answer."""
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=100)) as connection:
             connection.request("GET", path, headers=headers)
             response = connection.getresponse()
             return response.status, response.headers, response.read()
 
-    for question, nodes in (("summary", 2), ("summary?side=0", 2), ("summary?side=1", 3), ("summary?side=x", 2)):
-        status, _, body = get(f"/api/{question}", {KEY_HEADER: key})
+    for query, nodes in (("summary", 2), ("summary?side=0", 2), ("summary?side=1", 3), ("summary?side=x", 2)):
+        status, _, body = get(f"/api/{query}", {KEY_HEADER: key})
         assert (status, json.loads(body)["nodes"]["count"]) == (200, nodes)
     status, _, body = get("/api/comparison", {KEY_HEADER: key})
     assert (status, json.loads(body)["total"]) == (200, 2)

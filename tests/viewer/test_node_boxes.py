@@ -12,6 +12,7 @@ from onnxwire.viewer.node_boxes import shape_text, short_name
 from onnxwire.viewer.queries import Queries
 
 LAYER = ["model", "layers.3"]
+# The name and operator of a node, the scopes of the group around its box, and the name in the box.
 NAMES = {
     ("/model/layers.3/attn/MatMul_1", "MatMul", (*LAYER, "attn")): "MatMul_1",
     ("/model/layers.3/attn/MatMul", "MatMul", (*LAYER, "attn")): "",
@@ -36,6 +37,7 @@ def test_a_name_is_shown_without_its_group_and_operator(arguments, expected):
     assert short_name(name, op_type, list(scopes)) == expected
 
 
+# A type of `MapColumns`, and its shape in a box.
 SHAPES = {
     "float[64, 3, 7, 7]": "64×3×7×7", "float[]": "scalar", "float": "float", "": "", "int64[batch]": "batch",
     "float[1, 2, 3, 4, 5, 6, 7]": "1×2×3×4×5×6×…", f"float[{'n' * 40}]": "n" * 12 + "…",
@@ -48,12 +50,14 @@ def test_a_shape_is_written_with_crosses(text, expected):
 
 
 def boxes_of(nodes, initializers=(), **options):
+    """Return the boxes of a graph's nodes. options: arguments of `helper.make_model`."""
     model = helper.make_model(helper.make_graph(nodes, "g", [], [], list(initializers)), **options)
     answer = Queries(onnxwire.ModelProto.FromString(model.SerializeToString())).map()
     return [box for box in answer["boxes"] if box["kind"] == "node"]
 
 
 def tensor(name, *shape):
+    """Return a tensor of zeros."""
     return numpy_helper.from_array(np.zeros(shape, np.float32), name)
 
 
@@ -91,6 +95,7 @@ def test_a_box_has_at_most_four_lines_of_weights():
     assert box["height"] < 110
 
 
+# The attributes of a Constant node, and the lines in its box.
 CONSTANTS = [
     ({"value": numpy_helper.from_array(np.array([0, -1], np.int64))}, ["[0, -1]"]),
     ({"value": numpy_helper.from_array(np.array(0.1, np.float32))}, ["0.1"]),

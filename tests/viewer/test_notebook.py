@@ -17,7 +17,7 @@ from onnxwire.viewer.notebook import message_html
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 HOSTILE_NAME = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>&amp;\u202e\u2066\x1b[2J\0\x07"
-MAX_CHARS = 40_000
+MAX_CHARS = 40_000  # maximum length of the HTML of a message
 ALLOWED_TAGS = {"div", "b", "bdi", "table", "tr", "th", "td"}
 
 
@@ -109,7 +109,7 @@ def test_names_with_any_content_are_text(name):
 
 
 def test_many_elements_are_counted():
-    graph = onnxwire.GraphProto(node=[onnxwire.NodeProto(op_type="Relu")] * 1)
+    graph = onnxwire.GraphProto(node=[onnxwire.NodeProto(op_type="Relu")])
     graph.node.extend([graph.node[0]] * 30_000)
     graph.initializer.extend([onnxwire.TensorProto(name="w")] * 30_000)
     assert "and 29,989 more" in shown_text(graph)
@@ -117,6 +117,7 @@ def test_many_elements_are_counted():
 
 
 def test_damaged_and_closed_messages_show_their_error():
+    # A graph of 4 bytes with a node of 5 bytes.
     assert "past the end" in shown_text(onnxwire.ModelProto.FromString(b"\x3a\x04\x0a\x05ab"))
     model = onnxwire.load(DIGITS)
     model.close()

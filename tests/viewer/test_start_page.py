@@ -38,12 +38,14 @@ DATA = DIGITS.read_bytes()
 
 @pytest.fixture
 def page(tmp_path):
+    """Return the start page of a folder with one model."""
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "m.onnx").write_bytes(DATA)
     return StartPage(str(tmp_path / "models"), RecentFiles(str(tmp_path / "state" / "recent.json")))
 
 
 def receive(page, data=DATA, name="m.onnx", type="ModelProto", length=None):
+    """Upload bytes; return the id of the file. length: the announced length, by default that of the bytes."""
     return page.receive(name, type, len(data) if length is None else length, io.BytesIO(data).read)["file"]
 
 
@@ -84,6 +86,7 @@ def test_external_data_of_uploaded_bytes_is_an_error(page):
         page.queries(receive(page, model.SerializeToString())).histogram("graph.initializer[0]")
 
 
+# Paths and names of message types.
 REFUSED_REQUESTS = [
     ("", "ModelProto"), (".", "ModelProto"), ("nothere.onnx", "ModelProto"), ("/dev/zero", "ModelProto"),
     ("/dev/stdin", "ModelProto"), ("fifo", "ModelProto"), ("m.onnx\0", "ModelProto"), ("x" * 5000, "ModelProto"),
@@ -121,6 +124,8 @@ def test_uploads_that_exceed_the_disk_space_or_the_limit_are_rejected(page, monk
         receive(page, b"")
 
     class FullFile(io.RawIOBase):
+        """A file on a full disk."""
+
         def write(self, _):
             raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -176,6 +181,7 @@ def test_recent_files_are_bounded_and_a_read_only_folder_is_ignored(tmp_path, mo
 
 @pytest.fixture
 def server(page):
+    """Run a server of the start page in a thread."""
     with Server(None, start=page) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -186,6 +192,7 @@ def server(page):
 
 @pytest.fixture
 def key(server):
+    """Return the key of the server, in exchange for its token."""
     return json.loads(request(server, "GET", "session", key=server.token)[1])["key"]
 
 
@@ -206,7 +213,7 @@ def post_action(server, key, action, **values):
     return status, json.loads(body)
 
 
-def test_the_page_of_an_opened_file_names_it_in_each_question(server, key):
+def test_the_page_of_an_opened_file_names_it_in_each_query(server, key):
     first_id = post_action(server, key, "open", path="m.onnx", type="ModelProto")[1]["file"]
     status, body = request(server, "POST", "upload?" + urlencode({"name": "n.onnx", "type": "ModelProto"}), DATA, key)
     second_id = json.loads(body)["file"]
@@ -214,8 +221,8 @@ def test_the_page_of_an_opened_file_names_it_in_each_question(server, key):
     for file, name in ((first_id, "m.onnx"), (second_id, "n.onnx")):
         status, body = request(server, "GET", f"about?file={file}", key=key)
         assert (status, json.loads(body)["file"].endswith(name)) == (200, True)
-    for question in ("about", "about?file=", "about?file=x", f"about?file={quote('../..')}", "comparison", "nothing"):
-        assert request(server, "GET", question, key=key)[0] == 404
+    for query in ("about", "about?file=", "about?file=x", f"about?file={quote('../..')}", "comparison", "nothing"):
+        assert request(server, "GET", query, key=key)[0] == 404
     assert request(server, "GET", f"nothing?file={first_id}", key=key)[0] == 404
 
 
@@ -312,7 +319,7 @@ def test_files_are_opened_in_a_browser(driver, folder, tmp_path):
         page.wait(lambda: "index.html?file=" in driver.current_url)
         page.element("#about", "17 nodes")
         page.wait(lambda: page.element("#map-canvas").get_attribute("data-boxes") == "6")
-        # The link leads back; the file is recent now, and survives a reload.
+        # The page survives a reload. Its link leads back to the start page, which lists the file as recent.
         driver.refresh()
         page.element("#about", "17 nodes")
         page.click("header a", "Open…")
@@ -344,6 +351,7 @@ def test_files_are_opened_in_a_browser(driver, folder, tmp_path):
     assert [entry for entry in errors if "400" not in entry["message"]] == []
 
 
+# Drops a file with content in base64 and a name on the page.
 DROP_SCRIPT = """
 const data = new DataTransfer();
 data.items.add(new File([Uint8Array.from(atob(arguments[0]), (character) => character.charCodeAt(0))], arguments[1]));

@@ -20,6 +20,7 @@ VALUES = np.arange(-500, 500, dtype=np.float32).reshape(50, 20)
 
 @pytest.fixture
 def tensor_file(tmp_path):
+    """Return the path of a file that contains one tensor."""
     path = tmp_path / "output_0.pb"
     path.write_bytes(numpy_helper.from_array(VALUES, "logits").SerializeToString())
     return path

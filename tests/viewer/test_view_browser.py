@@ -18,6 +18,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 @pytest.fixture
 def open_page(driver):
+    """Return a function that serves a model and opens its page."""
     processes = []
     with contextlib.ExitStack() as stack:
 
@@ -40,6 +41,7 @@ def digits_page(driver):
 
 @pytest.fixture
 def page(digits_page):
+    """Return the page in its initial state; assert afterwards that the browser logged no error."""
     digits_page.reopen()
     yield digits_page
     errors = [entry for entry in digits_page.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
@@ -60,7 +62,7 @@ def open_node_and_weight(page, search, operator, neighbour):
     assert page.elements("#heat")
 
 
-def test_a_node_is_found_and_its_neighbours_and_weight_are_seen(page):
+def test_a_search_leads_to_a_node_its_neighbours_and_its_weight(page):
     open_node_and_weight(page, "conv2d_1", "Conv", "BatchNormalization")
     assert page.elements("#trouble[hidden]")
 
@@ -70,7 +72,7 @@ def test_a_model_of_4_gib_opens_and_little_of_it_is_read(open_page, big_model):
     assert "4.26 GiB, 700 nodes" in page.text("#about")
     open_node_and_weight(page, "layers.9 down_proj", "MatMul", "Mul")
     assert "of 45,088,768 elements" in page.text("#histogram")
-    memory, anonymous = page.memory()
+    memory, anonymous = page.memory()  # in MiB
     assert anonymous < 120
     assert memory < 400
 
@@ -166,7 +168,8 @@ def test_bytes_are_shown_with_their_offsets(page):
     page.click("#show-bytes")
     page.click(".records .link", "op_type")
     offset = DIGITS.read_bytes().index(b"Conv")
-    page.element(".hex .offset", str(offset))  # the bytes of the node are shown before, which contain the operator, too
+    # Wait for the offset, since the bytes of the node, which are shown before, contain the operator, too.
+    page.element(".hex .offset", str(offset))
     assert "Conv" in page.text(".hex .text", "Conv")
 
 
@@ -224,15 +227,16 @@ def test_every_control_has_a_name(page):
 def test_text_can_be_read_in_light_and_dark(page, scheme):
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    # Contrasts by the definition of WCAG 2: the ratio of relative luminances.
     contrasts = page.driver.execute_script("""
         const style = getComputedStyle(document.documentElement)
-        const light = (name) => style.getPropertyValue(name).trim().match(/[0-9a-f]{2}/gi)
+        const luminance = (name) => style.getPropertyValue(name).trim().match(/[0-9a-f]{2}/gi)
           .map((part) => parseInt(part, 16) / 255).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
           .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0)
         const pairs = {}
         for (const text of ['text', 'soft', 'accent', 'bad', 'math', 'norm', 'act', 'move', 'other'])
           for (const ground of ['ground', 'panel', 'hover', 'accent-ground']) {
-            const [a, b] = [light('--' + text), light('--' + ground)]
+            const [a, b] = [luminance('--' + text), luminance('--' + ground)]
             pairs[text + ' on ' + ground] = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)
           }
         return pairs
@@ -278,7 +282,7 @@ def test_an_address_that_cannot_be_decoded_is_reported(open_page):
     )
 
 
-def test_the_list_of_tensors_has_those_of_nodes_and_subgraphs(open_page, tmp_path):
+def test_the_list_of_tensors_contains_tensors_of_nodes_and_subgraphs(open_page, tmp_path):
     weight = helper.make_tensor("w", onnx.TensorProto.FLOAT, [2], [0, 1])
     constant = helper.make_node("Constant", [], ["k"], value=helper.make_tensor("", onnx.TensorProto.FLOAT, [1], [2]))
     branch = helper.make_graph([constant], "b", [], [], initializer=[weight])

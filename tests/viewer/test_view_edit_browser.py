@@ -69,20 +69,21 @@ class EditPage(Page):
         words = self.text("#show-changes").split()
         return 0 if words[0] == "No" else int(words[0])
 
-    def fetch_answer(self, question):
-        """Return the server's answer to a question of the page."""
+    def fetch_answer(self, query):
+        """Return the server's answer to a query of the page."""
         return self.driver.execute_async_script(
             """
             const done = arguments[arguments.length - 1];
             const key = sessionStorage.getItem('onnxwire key');
             fetch('api/' + arguments[0], { headers: { 'X-Onnxwire-Key': key } }).then((r) => r.json()).then(done);
             """,
-            question,
+            query,
         )
 
 
 @pytest.fixture
 def open_page(driver):
+    """Return a function that runs `onnxwire view` with arguments and opens its page."""
     with contextlib.ExitStack() as stack:
 
         def start(*arguments):
@@ -95,6 +96,7 @@ def open_page(driver):
 
 @pytest.fixture
 def page(open_page, path):
+    """Return the page of a model in edit mode; assert afterwards that the browser logged only expected errors."""
     page = open_page(path, "--edit")
     yield page
     errors = [entry for entry in page.driver.get_log("browser") if entry["level"] == "SEVERE"]
@@ -110,7 +112,7 @@ def page(open_page, path):
     assert [entry for entry in errors if not any(text in entry["message"] for text in expected_messages)] == []
 
 
-def test_an_edit_is_made_undone_redone_checked_saved_and_read_by_the_official_package(page, path):
+def test_an_edit_is_undone_redone_checked_and_saved_for_the_official_package(page, path):
     page.open_address("node=graph.node[4]", "Relu")
     page.edit("operator graph.node[4].op_type", value="Gelu")
     page.wait_for_title("Gelu")
@@ -301,6 +303,7 @@ def test_changes_of_another_tab_are_shown_or_rejected(page):
     page.driver.switch_to.window(first_tab)
 
 
+# A page of another site that tries to read and change the model; window.outcome has the result of each attempt.
 HOSTILE_PAGE = """
 <!doctype html><title>prize</title>
 <form id="text" method="post" enctype="text/plain" action="{target}/api/undo" target="hole">
@@ -312,7 +315,7 @@ HOSTILE_PAGE = """
 <script>
 const headers = {{ "Content-Type": "application/json", "X-Onnxwire-Key": "guess" }};
 const body = JSON.stringify({{ revision: 1 }});
-const tries = {{
+const attempts = {{
   "no-cors": () => fetch("{target}/api/undo", {{ method: "POST", mode: "no-cors", body }}),
   "cors": () => fetch("{target}/api/undo", {{ method: "POST", headers, body }}),
   "credentials": () => fetch("{target}/api/undo", {{ method: "POST", credentials: "include", headers, body }}),
@@ -343,7 +346,7 @@ const tries = {{
 }};
 (async () => {{
   const outcome = {{}};
-  for (const [name, attempt] of Object.entries(tries)) {{
+  for (const [name, attempt] of Object.entries(attempts)) {{
     try {{
       const answer = await attempt();
       const isAnswer = answer instanceof Response;
@@ -370,6 +373,8 @@ def test_a_page_of_another_site_can_do_nothing(page, tmp_path):
     (tmp_path / "hostile" / "index.html").write_text(HOSTILE_PAGE.format(target=target))
 
     class QuietHandler(http.server.SimpleHTTPRequestHandler):
+        """Serves the hostile page without a log."""
+
         def __init__(self, *arguments):
             super().__init__(*arguments, directory=tmp_path / "hostile")
 
@@ -410,7 +415,8 @@ def test_without_edit_the_page_changes_nothing(open_page, path):
     assert "difference" not in page.driver.current_url
 
 
-def big_model(path):
+def write_big_model(path):
+    """Write a sparse model of more than 4 GiB."""
     spec = importlib.util.spec_from_file_location("make_big_model", EXAMPLES / "make_big_model.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -419,9 +425,9 @@ def big_model(path):
 
 def test_a_model_of_4_gib_is_edited_and_saved_and_little_of_it_is_read(open_page, tmp_path):
     path = tmp_path / "big.onnx"
-    big_model(path)
+    write_big_model(path)
     page = open_page(path, "--edit")
-    _, memory_before = page.memory()
+    _, memory_before = page.memory()  # in MiB
     page.click(".row")
     page.element("[data-key='name graph.node[0]']")
     page.edit("name graph.node[0]", value="first")
@@ -458,7 +464,7 @@ def test_any_message_is_a_tree_that_can_be_edited(open_page, tmp_path):
     page.press(key_code("ARROW_DOWN"), key_code("ARROW_DOWN"), key_code("ARROW_RIGHT"))
     page.element("[data-path='node[1].op_type']", "Squeeze")
     page.edit("op_type node[1].op_type", value="Identity")
-    # The same rows of the tree are open.
+    # After the change, the row is still open.
     page.element("[data-path='node[1].op_type']", "Identity")
     # Unedited fields show their offsets in the file; edited ones have none.
     page.open_address("fields=node[0]", "NodeProto")

@@ -27,6 +27,7 @@ FILE_HEADERS = {"Content-Type": "application/octet-stream"}
 
 @contextlib.contextmanager
 def serving(server):
+    """Run a server in a thread."""
     with server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -41,6 +42,7 @@ def serving(server):
 
 @pytest.fixture
 def server(tmp_path):
+    """Run a server of a model that can be edited."""
     path = tmp_path / "m.onnx"
     path.write_bytes(DIGITS.read_bytes())
     model = onnxwire.load(path)
@@ -66,10 +68,12 @@ def key(server):
 
 
 def key_of(server):
+    """Return the key of a server, in exchange for its token."""
     return request(server, "/api/session", {KEY_HEADER: server.token})[2]["key"]
 
 
 def post(server, key, action, values, **headers):
+    """Send an action with values as JSON, or with bytes; return the status and the answer."""
     body = values if isinstance(values, bytes) else json.dumps(values).encode()
     status, _, answer = request(server, f"/api/{action}", {KEY_HEADER: key} | JSON_HEADERS | headers, "POST", body)
     return status, answer
@@ -81,6 +85,7 @@ def set_request(value="me", revision=0):
 
 
 def is_untouched(server):
+    """Return whether the model is unedited."""
     return server.edits.revision == 0 and server.edits.message.producer_name == "pytorch"
 
 
@@ -105,8 +110,8 @@ def test_without_edit_nothing_can_be_changed():
         for action in ("change", "undo", "redo", "save", "extract", "upload"):
             assert post(server, key, action, set_request())[0] == 405
         assert request(server, "/api/edits", {KEY_HEADER: key})[2] == {"is_editable": False}
-        for question in ("problems", "differences"):
-            assert request(server, f"/api/{question}", {KEY_HEADER: key})[0] == 404
+        for query in ("problems", "differences"):
+            assert request(server, f"/api/{query}", {KEY_HEADER: key})[0] == 404
 
 
 @pytest.mark.parametrize(
@@ -145,7 +150,7 @@ def test_other_methods_are_rejected(server, key, method):
     assert is_untouched(server)
 
 
-def test_a_question_changes_nothing(server, key):
+def test_a_query_changes_nothing(server, key):
     assert request(server, f"/api/change?{quote(json.dumps(set_request()))}", {KEY_HEADER: key})[0] == 404
     assert request(server, "/api/undo?revision=0", {KEY_HEADER: key})[0] == 404
     assert is_untouched(server)
@@ -220,12 +225,13 @@ def test_a_connection_closes_when_the_browser_asks(server, key, action):
 
 
 def npy_bytes():
+    """Return the contents of an .npy file."""
     file = io.BytesIO()
     np.save(file, np.zeros(3, np.float32))
     return file.getvalue()
 
 
-def test_two_tabs_do_not_overwrite_each_other(server, key):
+def test_two_tabs_do_not_overwrite_the_changes_of_each_other(server, key):
     assert post(server, key, "change", set_request("one"))[0] == 200
     status, answer = post(server, key, "change", set_request("two"))
     assert status == 409

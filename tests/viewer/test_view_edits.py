@@ -24,16 +24,19 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 @pytest.fixture
 def edits(path):
+    """Return the edits of a copy of the digits model."""
     edits = Edits(onnxwire.load(path), str(path))
     yield edits
     edits.uploads.close()
 
 
 def make_change(edits, kind, **arguments):
+    """Make a change of the present state; return the new state."""
     return edits.change(edits.revision, kind, arguments)
 
 
 def upload(edits, file):
+    """Upload the file at a path; return the Upload."""
     with open(file, "rb") as file_object:
         return edits.uploads.add(file.name, file.stat().st_size, file_object.read)
 
@@ -59,6 +62,7 @@ def set_input_dims(model):
         setattr(dim, "dim_param" if isinstance(value, str) else "dim_value", value)
 
 
+# The kind and the arguments of a change, and a call of public functions with the same effect.
 CASES = {
     "a node's name": (
         "rename_node",
@@ -189,7 +193,7 @@ def test_an_upload_is_copied_into_the_saved_model(edits, tmp_path, monkeypatch):
 
 
 def npy(header):
-    """Return a file that begins with numpy's magic number and an arbitrary header."""
+    """Return the contents of a file that begins with numpy's magic number and a header."""
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
 
 
@@ -349,19 +353,19 @@ def test_only_one_of_several_simultaneous_changes_is_made(edits):
 
 
 def test_undo_goes_back_to_the_beginning_and_redo_to_the_end(edits):
-    texts = [edits.message.SerializeToString()]
+    encodings = [edits.message.SerializeToString()]
     for i in range(3 * edits_module.MAX_STATES):
         make_change(edits, "set", path=f"graph.node[{i % 17}].doc_string", value=f"note {i}")
-        texts.append(edits.message.SerializeToString())
+        encodings.append(edits.message.SerializeToString())
     assert len(edits._states) <= edits_module.MAX_STATES + 1
-    for text in texts[-2::-1]:
+    for encoding in encodings[-2::-1]:
         edits.undo(edits.revision)
-        assert edits.message.SerializeToString() == text
+        assert edits.message.SerializeToString() == encoding
     with pytest.raises(EditError, match="nothing to undo"):
         edits.undo(edits.revision)
-    for text in texts[1:]:
+    for encoding in encodings[1:]:
         edits.redo(edits.revision)
-        assert edits.message.SerializeToString() == text
+        assert edits.message.SerializeToString() == encoding
     with pytest.raises(EditError, match="nothing to redo"):
         edits.redo(edits.revision)
 

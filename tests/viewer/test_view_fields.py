@@ -55,12 +55,14 @@ A kind.
 
 @pytest.fixture
 def schema(tmp_path):
+    """Return the messages of the table."""
     (tmp_path / "shape.md").write_text(TABLE)
     return onnxwire.load_schema(tmp_path / "shape.md")
 
 
 @pytest.fixture
 def shape(schema):
+    """Return a message with 250 points and an unknown field."""
     message = schema.Shape(name="way", weights=[0.5, 2.0], turns=-3, data=b"\0\xff", kind=2, width=0.1)
     for i in range(250):
         message.point.add(x=i, tag=[b"a", b"\xfe"])
@@ -70,6 +72,7 @@ def shape(schema):
 
 
 def rows_of(answer):
+    """Return the rows of an answer by path."""
     return {row["path"]: row for row in answer["rows"]}
 
 
@@ -129,6 +132,7 @@ def test_edited_fields_have_no_offset(shape, schema):
 
 
 def test_a_message_with_too_many_records_has_no_offsets(shape, schema):
+    # 65,536 points without fields, and the shape.
     long_message = schema.Shape.FromString(b"\x0a\x00" * (1 << 16) + shape.SerializeToString())
     rows = rows_of(FieldQueries(long_message).fields())
     assert (rows["name"]["text"], rows["name"]["offset"]) == ("way", None)

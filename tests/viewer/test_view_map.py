@@ -21,7 +21,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 def queries_of(nodes, **options):
-    """Return the queries of a model of these nodes."""
+    """Return the queries of a model of these nodes. options: functions, and arguments of `helper.make_graph`."""
     functions = options.pop("functions", [])
     graph = helper.make_graph(nodes, "g", options.pop("inputs", []), options.pop("outputs", []), **options)
     return Queries(onnxwire.ModelProto.FromString(helper.make_model(graph, functions=functions).SerializeToString()))
@@ -41,11 +41,11 @@ def test_values_without_a_name_are_not_connected():
     tensor.ClearField("name")
     model = helper.make_model(helper.make_graph(nodes, "g", [input_info, nameless_info], [nameless_info], [tensor]))
     columns = MapColumns(onnxwire.ModelProto.FromString(model.SerializeToString()))
-    value = {slot: int(columns.output_value[i]) for i, slot in enumerate(columns.output_row)}
-    assert [columns.types[columns.type[value[row]]] for row in range(4)] == ["", "", "", ""]
+    value_of_row = {row: int(columns.output_value[i]) for i, row in enumerate(columns.output_row)}
+    assert [columns.types[columns.type[value_of_row[row]]] for row in range(4)] == ["", "", "", ""]
     assert columns.is_input.sum() == 1
     assert not columns.is_output.any() and not columns.is_weight.any()
-    assert [int(columns.producer[value[row]]) for row in range(4)] == [0, 1, 2, 3]
+    assert [int(columns.producer[value_of_row[row]]) for row in range(4)] == [0, 1, 2, 3]
     # A graph that has only this input and output, or nothing at all, has an empty map.
     for infos in ([nameless_info], []):
         model = helper.make_model(helper.make_graph([], "g", infos, infos))
@@ -53,6 +53,7 @@ def test_values_without_a_name_are_not_connected():
 
 
 def chain(names, op_type="Relu"):
+    """Return nodes with these names, each of which reads the output of the previous node."""
     return [helper.make_node(op_type, [f"x{i}"], [f"x{i + 1}"], name=name) for i, name in enumerate(names)]
 
 
@@ -127,9 +128,9 @@ def test_metadata_of_pytorch_defines_scopes_if_names_do_not():
 
 def test_equal_blocks_are_one_box_that_opens_one_by_one_or_all():
     queries = Queries(onnxwire.ModelProto.FromString(layered_model(layers=12, width=8).SerializeToString()))
-    folded = queries.map("graph")["boxes"][1]
-    assert (folded["kind"], folded["label"], folded["times"]) == ("repeat", "layers.0", 12)
-    assert folded["nodes"] == 12 * 8
+    repeat_box = queries.map("graph")["boxes"][1]
+    assert (repeat_box["kind"], repeat_box["label"], repeat_box["times"]) == ("repeat", "layers.0", 12)
+    assert repeat_box["nodes"] == 12 * 8
     assert [label for _, label, _ in inner_boxes(queries, "graph/1")] == [f"layers.{i}" for i in range(12)]
     for member in (0, 11):
         assert inner_boxes(queries, f"graph/1*{member}")[0][2] == 1
@@ -160,8 +161,13 @@ def test_blocks_without_names_are_found_by_their_period():
     operators = ["MatMul", "Add", "Relu", "Mul", "Sigmoid"]
     nodes = [helper.make_node(operators[i % 5], [f"x{i}"], [f"x{i + 1}"]) for i in range(100)]
     queries = queries_of([helper.make_node("Cast", ["x"], ["x0"], to=1), *nodes])
-    folded = queries.map("graph")["boxes"][1]
-    assert (folded["kind"], folded["of"], folded["times"], folded["nodes"]) == ("repeat", "block", 20, 100)
+    repeat_box = queries.map("graph")["boxes"][1]
+    assert (repeat_box["kind"], repeat_box["of"], repeat_box["times"], repeat_box["nodes"]) == (
+        "repeat",
+        "block",
+        20,
+        100,
+    )
     operators_inside = [box["op_type"] for box in queries.map("graph/1*7")["boxes"] if box["kind"] == "node"]
     assert operators_inside == operators
 
@@ -249,7 +255,7 @@ def test_edges_list_types():
         lambda queries: queries.route("graph.node[0]", "graph.node[2]"),
     ],
 )
-def test_an_absent_element_is_a_path_error(query):
+def test_an_absent_element_raises_path_error(query):
     queries = queries_of([*chain(["a", "b"]), helper.make_node("Relu", ["p"], ["q"])])
     with pytest.raises(PathError):
         query(queries)
@@ -279,6 +285,7 @@ def test_a_graph_without_nodes_is_empty():
     assert queries_of([]).map()["boxes"] == []
 
 
+# Functions that make the nodes of hostile models.
 HOSTILE = {
     "thousands of nested scopes": lambda: chain(["/".join(map(str, range(i, i + 3000))) for i in range(40)]),
     "nothing but slashes": lambda: chain(["/" * 5000 + str(i) for i in range(300)]),

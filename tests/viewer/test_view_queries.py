@@ -20,11 +20,12 @@ MODEL = onnx.load(DIGITS)
 
 @pytest.fixture
 def digits():
+    """Return the queries of the digits model."""
     return Queries(onnxwire.load(DIGITS))
 
 
 def queries_of(nodes, **options):
-    """Return queries of a model of the given nodes."""
+    """Return the queries of a model of these nodes. options: functions, and arguments of `helper.make_graph`."""
     functions = options.pop("functions", [])
     graph = helper.make_graph(nodes, "g", options.pop("inputs", []), options.pop("outputs", []), **options)
     model = helper.make_model(graph, functions=functions)
@@ -32,12 +33,13 @@ def queries_of(nodes, **options):
 
 
 def chain(length):
+    """Return nodes named relu_0, relu_1 and so on, each of which reads the output of the previous node."""
     return [helper.make_node("Relu", [f"x{i}"], [f"x{i + 1}"], name=f"relu_{i}") for i in range(length)]
 
 
 @pytest.fixture
 def nested():
-    """Return a model with a function and with an If whose branches read an outer value."""
+    """Return the queries of a model with a function and with an If whose branches read an outer value."""
     value = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
     then_branch = helper.make_graph([helper.make_node("Neg", ["x1"], ["y"], name="inner")], "then", [], [value])
     else_branch = helper.make_graph([helper.make_node("Abs", ["x1"], ["y"])], "else", [], [value])
@@ -260,7 +262,7 @@ def test_records_have_their_offsets(digits):
 
 
 def test_unknown_fields_have_records_too():
-    data = bytes([15 << 3 | 2, 2, 104, 105]) + onnx.ModelProto(ir_version=8).SerializeToString()
+    data = bytes([15 << 3 | 2, 2]) + b"hi" + onnx.ModelProto(ir_version=8).SerializeToString()
     rows = Queries(onnxwire.ModelProto.FromString(data)).records("")["rows"]
     assert (rows[0]["path"], rows[0]["text"], rows[1]["name"]) == (None, '"hi"', "ir_version")
 
@@ -279,7 +281,7 @@ def test_unknown_fields_have_records_too():
         lambda queries: queries.raw("graph", payload=True),
     ],
 )
-def test_an_absent_element_is_a_path_error(digits, query):
+def test_an_absent_element_raises_path_error(digits, query):
     with pytest.raises(PathError):
         query(digits)
 
@@ -288,12 +290,12 @@ def test_many_threads_may_ask_at_once():
     queries = queries_of(chain(3000))
     answers = [[] for _ in range(4)]
 
-    def work(thread_answers):
+    def run_queries(thread_answers):
         for i in range(20):
             thread_answers.append(queries.nodes(search=f"relu_{i}")["total"])
             thread_answers.append(len(queries.around(f"graph.node[{i + 10}]", 1)["boxes"]))
 
-    threads = [threading.Thread(target=work, args=(thread_answers,)) for thread_answers in answers]
+    threads = [threading.Thread(target=run_queries, args=(thread_answers,)) for thread_answers in answers]
     for thread in threads:
         thread.start()
     for thread in threads:

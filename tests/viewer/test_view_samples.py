@@ -23,11 +23,11 @@ def tensor_of(array, name="w"):
     return onnxwire.TensorProto.FromString(onnxwire.from_array(array, name).SerializeToString())
 
 
-def block_means(table, height, width):
-    """Compute the means of the blocks of a picture without the code under test."""
-    rows = np.linspace(0, table.shape[0], height + 1).astype(int)
-    columns = np.linspace(0, table.shape[1], width + 1).astype(int)
-    return [table[a:b, c:d].mean() for a, b in pairwise(rows) for c, d in pairwise(columns)]
+def block_means(matrix, height, width):
+    """Compute the means of the blocks that `height` by `width` cells represent, without the code under test."""
+    rows = np.linspace(0, matrix.shape[0], height + 1).astype(int)
+    columns = np.linspace(0, matrix.shape[1], width + 1).astype(int)
+    return [matrix[a:b, c:d].mean() for a, b in pairwise(rows) for c, d in pairwise(columns)]
 
 
 def test_histogram_counts_every_element():
@@ -92,9 +92,9 @@ def test_any_two_axes_can_be_drawn(axes, dtype):
     array = RANDOM.integers(-8, 8, size=(4, 5, 6)).astype(dtype)
     at = (2, 3, 4)
     index = [slice(None) if axis in axes else at[axis] for axis in range(3)]
-    table = array[tuple(index)]
-    table = table.T if axes[0] > axes[1] else table
-    assert heat_map(tensor_of(array), axes, at)["values"] == table.astype(float).ravel().tolist()
+    matrix = array[tuple(index)]
+    matrix = matrix.T if axes[0] > axes[1] else matrix
+    assert heat_map(tensor_of(array), axes, at)["values"] == matrix.astype(float).ravel().tolist()
 
 
 def test_a_window_restricts_the_heat_map():
@@ -140,8 +140,8 @@ def test_a_big_slice_is_read_partially(monkeypatch, axes, shape):
     picture = np.reshape(result["values"], (result["height"], result["width"]))
     picture = picture if axes == (0, 1) else picture.T
     # Samples represent each block.
-    exact = np.reshape(block_means(array, *picture.shape), picture.shape)
-    np.testing.assert_allclose(picture, exact, atol=shape[0] / 30)
+    means = np.reshape(block_means(array, *picture.shape), picture.shape)
+    np.testing.assert_allclose(picture, means, atol=shape[0] / 30)
 
 
 def test_areas_of_a_treemap_are_sizes():

@@ -24,6 +24,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 @pytest.fixture
 def server():
+    """Run a server of the digits model in a thread."""
     with Server(Queries(onnxwire.load(DIGITS))) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -54,8 +55,9 @@ def key(server):
     return json.loads(body)["key"]
 
 
-def ask(server, key, question):
-    status, _, body = get(server, f"/api/{question}", {KEY_HEADER: key})
+def ask(server, key, query):
+    """Send a query; return the status and the answer as JSON."""
+    status, _, body = get(server, f"/api/{query}", {KEY_HEADER: key})
     return status, json.loads(body)
 
 
@@ -99,7 +101,7 @@ def test_another_token_returns_no_key(server, token):
     assert get(server, "/api/session", {KEY_HEADER: token_of(server)})[0] == 200
 
 
-def test_questions_need_the_key(server, key):
+def test_queries_need_the_key(server, key):
     for headers in ({}, {KEY_HEADER: "x"}, {KEY_HEADER: token_of(server)}, {"Cookie": f"key={key}"}):
         assert get(server, "/api/summary", headers)[0] == 403
     assert ask(server, key, "summary")[1]["nodes"]["count"] == 17
@@ -132,7 +134,7 @@ def test_other_addresses_are_not_found(server, key, path):
     assert get(server, path, {KEY_HEADER: key})[0] == 404
 
 
-def test_questions_are_answered(server, key):
+def test_queries_are_answered(server, key):
     assert ask(server, key, "nodes?search=conv&count=1")[1]["rows"][0]["op_type"] == "Conv"
     node = quote("graph.node[2]")
     assert ask(server, key, f"around?path={node}&hops=1")[1]["focus"] == 0
@@ -143,7 +145,7 @@ def test_questions_are_answered(server, key):
 
 
 @pytest.mark.parametrize(
-    ("question", "status"),
+    ("query", "status"),
     [
         ("node?path=graph.node[99]", 404),
         ("node", 400),
@@ -157,30 +159,30 @@ def test_questions_are_answered(server, key):
         ("histogram?path=graph", 404),
     ],
 )
-def test_the_answer_to_a_malformed_question_is_an_error(server, key, question, status):
-    response_status, answer = ask(server, key, question)
+def test_the_answer_to_a_malformed_query_is_an_error(server, key, query, status):
+    response_status, answer = ask(server, key, query)
     assert (response_status, list(answer)) == (status, ["error"])
 
 
 @pytest.mark.parametrize(
-    "question",
+    "query",
     [
         "nodes?count=1000000000&start=-5",
         "raw?path=&count=999999999",
         "heat_map?path=graph.initializer[0]&size=9999999,-4",
     ],
 )
-def test_no_answer_is_longer_than_a_page(server, key, question):
-    status, answer = ask(server, key, question)
+def test_no_answer_is_longer_than_a_page(server, key, query):
+    status, answer = ask(server, key, query)
     assert status == 200
     assert len(json.dumps(answer)) < 200_000
 
 
-def test_a_question_with_a_body_is_rejected_once(server, key):
-    hidden = f"GET /api/summary HTTP/1.1\r\nHost: localhost\r\n{KEY_HEADER}: {key}\r\n\r\n"
+def test_a_query_with_a_body_is_rejected_once(server, key):
+    hidden_request = f"GET /api/summary HTTP/1.1\r\nHost: localhost\r\n{KEY_HEADER}: {key}\r\n\r\n"
     for head, body in (
-        (f"Content-Length: {len(hidden)}", hidden),
-        ("Transfer-Encoding: chunked", "0\r\n\r\n" + hidden),
+        (f"Content-Length: {len(hidden_request)}", hidden_request),
+        ("Transfer-Encoding: chunked", "0\r\n\r\n" + hidden_request),
     ):
         answer = answer_to(server.server_port, f"GET / HTTP/1.1\r\nHost: localhost\r\n{head}\r\n\r\n{body}")
         assert answer.count(b"HTTP/1.1 ") == 1
@@ -189,10 +191,10 @@ def test_a_question_with_a_body_is_rejected_once(server, key):
 
 
 def test_a_request_with_two_lengths_is_rejected(server, key):
-    hidden = f"GET /api/summary HTTP/1.1\r\nHost: localhost\r\n{KEY_HEADER}: {key}\r\n\r\n"
-    for lengths in ((0, len(hidden)), (len(hidden), 0)):
+    hidden_request = f"GET /api/summary HTTP/1.1\r\nHost: localhost\r\n{KEY_HEADER}: {key}\r\n\r\n"
+    for lengths in ((0, len(hidden_request)), (len(hidden_request), 0)):
         head = "".join(f"Content-Length: {length}\r\n" for length in lengths)
-        answer = answer_to(server.server_port, f"GET / HTTP/1.1\r\nHost: localhost\r\n{head}\r\n{hidden}")
+        answer = answer_to(server.server_port, f"GET / HTTP/1.1\r\nHost: localhost\r\n{head}\r\n{hidden_request}")
         assert answer.count(b"HTTP/1.1 ") == 1
         assert answer.startswith(b"HTTP/1.1 400 ")
 
@@ -211,8 +213,8 @@ def test_an_answer_does_not_wait_for_the_browser_to_confirm_its_head(server, mon
 
 
 def test_internal_errors_reveal_no_details(server, key, monkeypatch):
-    for question in ("node", "raw", "records", "heat_map"):
-        status, answer = ask(server, key, question)
+    for query in ("node", "raw", "records", "heat_map"):
+        status, answer = ask(server, key, query)
         assert (status, answer) == (400, {"error": "the argument path is missing"})
 
     def fail(**_):
@@ -260,8 +262,8 @@ def connect(server):
     return socket.create_connection(("127.0.0.1", server.server_port), timeout=30)
 
 
-def is_closed(connection):
-    """Return whether the server closes a connection before this times out."""
+def wait_for_close(connection):
+    """Wait until the server has closed a connection, and return True; raises TimeoutError after its timeout."""
     with contextlib.suppress(ConnectionResetError):
         while connection.recv(4096):
             pass
@@ -295,7 +297,8 @@ def test_connections_that_send_half_a_request_do_not_block_others(server, key):
         assert get(server, "/")[0] == 200
         assert ask(server, key, "about")[0] == 200
         # The server has closed the oldest connections.
-        assert all(map(is_closed, incomplete_connections[: 200 - MAX_CONNECTIONS]))
+        assert all(map(wait_for_close, incomplete_connections[: 200 - MAX_CONNECTIONS]))
+        # Threads of closed connections may need some time to end.
         assert threading.active_count() <= threads_before + MAX_CONNECTIONS + 20
 
 
@@ -320,7 +323,7 @@ def test_an_answer_may_take_longer_than_a_request(server, key, monkeypatch):
         # While it is computed, the time limit for request heads passes, and other connections fill the server.
         monkeypatch.setattr("onnxwire.viewer.server.HEAD_SECONDS", 0.01)
         for _ in range(2 * MAX_CONNECTIONS):
-            assert is_closed(stack.enter_context(connect(server)))
+            assert wait_for_close(stack.enter_context(connect(server)))
         return {"made": True}
 
     monkeypatch.setattr(Queries, "about", about)
@@ -337,6 +340,6 @@ def test_a_connection_with_the_key_stays_open_between_requests(server, key, monk
         assert connection.getresponse().read()
         monkeypatch.setattr("onnxwire.viewer.server.HEAD_SECONDS", 0.01)
         with connect(server) as other_connection:
-            assert is_closed(other_connection)
+            assert wait_for_close(other_connection)
     connection.close()
     assert len(ports) == 1

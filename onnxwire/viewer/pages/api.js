@@ -1,18 +1,20 @@
 // Requests to the server, and functions that build elements and format values.
 
-const KEY_HEADER = "X-Onnxwire-Key";
-const REVISION_HEADER = "X-Onnxwire-Revision";
-const STORAGE_KEY = "onnxwire key";
+const KEY_HEADER = "X-Onnxwire-Key"; // the header with the key of every request
+const REVISION_HEADER = "X-Onnxwire-Revision"; // the header of answers with the revision of the model
+const STORAGE_KEY = "onnxwire key"; // where the tab stores the key of the server
 /** The number of the shown model, in a frame of the page that compares two models; null on any other page. */
 export const SIDE = new URLSearchParams(location.search).get("side");
 /** The id of the file that this page shows, if the start page opened it; null for the file of the command. */
 export const FILE = new URLSearchParams(location.search).get("file");
 let revision = -1; // the newest revision of the model in any answer
 
+/** Throw the error for a request without an answer. */
 function failUnanswered() {
   throw new Error("The server does not answer: onnxwire view has ended. Start it again, and open the address that it prints.");
 }
 
+/** Send a request, and return its answer. Throws the server's error. */
 async function request(path, key, options = {}) {
   const headers = { [KEY_HEADER]: key, ...options.headers };
   const response = await fetch(path, { ...options, headers }).catch(failUnanswered);
@@ -22,7 +24,7 @@ async function request(path, key, options = {}) {
   revision = Math.max(revision, receivedRevision);
   // Changes by this tab are shown already.
   if (isNewer && (options.method !== "POST" || !response.ok)) document.dispatchEvent(new CustomEvent("foreign-change"));
-  if (!response.ok) throw Object.assign(new Error(answer.error), { isStale: response.status === 409 });
+  if (!response.ok) throw new Error(answer.error);
   return answer;
 }
 
@@ -67,6 +69,7 @@ export function ask(queryName, values = {}) {
   return request(`api/${queryName}?${query}`, sessionStorage.getItem(STORAGE_KEY) ?? "");
 }
 
+/** Add attributes, event listeners (names with "on") and children to an element; null and false are skipped. */
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
@@ -84,9 +87,11 @@ export const setChildren = (element, ...children) => {
   element.replaceChildren();
   return fill(element, {}, children);
 };
+/** Make an SVG element. */
 export const svg = (tag, attributes = {}, ...children) =>
   fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
+/** Format a number of bytes: 1.50 KiB. */
 export function sizeText(bytes) {
   if (bytes < 1024) return `${bytes} B`;
   const power = Math.min(Math.floor(Math.log2(bytes) / 10), 6);
@@ -94,19 +99,23 @@ export function sizeText(bytes) {
   return `${value.toFixed(value < 10 ? 2 : 1)} ${["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"][power - 1]}`;
 }
 
+/** Format a count with separators: 1,000. */
 export const countText = (count) => count.toLocaleString("en");
 
 /** Format a count with its noun: 1 node, 2 nodes. */
 export const nounText = (count, noun) => `${countText(count)} ${noun}${count === 1 ? "" : "s"}`;
 
+/** Format a number with up to five digits, or a short integer with all digits; a dash for null. */
 export function numberText(value) {
   if (value === null || value === undefined) return "–";
   if (Number.isInteger(value) && Math.abs(value) < 1e9) return String(value);
   return Number(value.toPrecision(5)).toString();
 }
 
+/** Format the data type and shape of a tensor: float[64, 3]. */
 export const shapeText = (row) => `${row.data_type.toLowerCase()}[${row.shape.join(", ")}]`;
 
+// The families of operators by their color classes; the first matching family is used.
 const FAMILIES = {
   math: /^(Q?Linear)?(Conv|MatMul|Gemm|Einsum|Attention|FusedMatMul|LSTM|GRU|RNN|Add|Sub|Mul|Div|Pow|Sqrt|Exp|Log|Sin|Cos|Abs|Neg|Sum|Max$|Min$|TreeEnsemble|Scaler)/,
   norm: /Norm|Dropout|Reduce|Pool|Quantize/,

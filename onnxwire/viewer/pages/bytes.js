@@ -18,12 +18,13 @@ export function bytesCard(path, tensorPath = null) {
     toggle.textContent = isOpen ? "Hide" : "Show";
     body.replaceChildren();
     // The query fails, for example, for an edited field, which has no bytes in the file.
-    if (isOpen) await open(body, path, tensorPath).catch((error) => body.replaceChildren(html("p", { class: "note", role: "alert" }, error.message)));
+    if (isOpen) await showBytes(body, path, tensorPath).catch((error) => body.replaceChildren(html("p", { class: "note", role: "alert" }, error.message)));
   });
   return html("section", { class: "card", id: "bytes" }, html("div", { class: "bar" }, html("h2", {}, "Bytes in the file"), toggle), body);
 }
 
-async function open(body, path, tensorPath) {
+/** Show the first records of a message, and below them bytes. */
+async function showBytes(body, path, tensorPath) {
   const recordsBox = html("div", { class: "scroll" });
   const hexBox = html("div");
   body.append(recordsBox, hexBox);
@@ -32,6 +33,7 @@ async function open(body, path, tensorPath) {
   else await showHex(hexBox, path, 0, false);
 }
 
+/** List records from index `start` on; their buttons show bytes in `hexBox`. */
 async function listRecords(recordsBox, hexBox, path, start) {
   const answer = await ask("records", { path, start, count: PAGE_ROWS });
   const rows = answer.rows.map((row) =>
@@ -49,11 +51,12 @@ async function listRecords(recordsBox, hexBox, path, start) {
     html("table", { class: "records" },
       html("tr", {}, html("th", { class: "number" }, "offset"), html("th", {}, "field"), html("th", {}, "stored as"), html("th", { class: "number" }, "bytes"), html("th", {}, "value")),
       ...rows),
-    pager(start, answer.total, PAGE_ROWS, nounText(answer.total, "record"), (newStart) => listRecords(recordsBox, hexBox, path, newStart)),
+    makePager(start, answer.total, PAGE_ROWS, nounText(answer.total, "record"), (newStart) => listRecords(recordsBox, hexBox, path, newStart)),
   );
 }
 
-function pager(start, total, step, text, show) {
+/** Return buttons for the previous and next page, "" for one page. text: all rows; show(start): shows a page. */
+function makePager(start, total, step, text, show) {
   if (total <= step) return "";
   return html("div", { class: "group" },
     html("button", { type: "button", class: "step", disabled: start <= 0, onclick: () => show(Math.max(start - step, 0)), "aria-label": "Back" }, "←"),
@@ -61,6 +64,7 @@ function pager(start, total, step, text, show) {
     html("span", { class: "note" }, `${countText(start)} to ${countText(Math.min(start + step, total))} of ${text}`));
 }
 
+/** Show a page of a field's bytes in hexadecimal and as text. isPayload: show the elements of a tensor. */
 async function showHex(hexBox, path, start, isPayload) {
   const answer = await ask("raw", { path, start, count: PAGE_BYTES, payload: isPayload || null });
   const digits = answer.bytes;
@@ -80,7 +84,7 @@ async function showHex(hexBox, path, start, isPayload) {
   hexBox.replaceChildren(
     html("p", { class: "note" }, `${isPayload ? "elements of " : ""}${path || "the file"}: ${sizeText(answer.length)} from byte ${countText(answer.offset - answer.start)} of ${answer.file}`),
     html("pre", { class: "hex mono", tabindex: 0, "aria-label": "Offsets, bytes and text" }, ...lines),
-    html("div", { class: "bar" }, pager(start, answer.length, PAGE_BYTES, nounText(answer.length, "byte"), (newStart) => showHex(hexBox, path, newStart, isPayload)),
+    html("div", { class: "bar" }, makePager(start, answer.length, PAGE_BYTES, nounText(answer.length, "byte"), (newStart) => showHex(hexBox, path, newStart, isPayload)),
       answer.length > PAGE_BYTES ? html("label", { class: "group" }, "from ", offsetInput) : ""),
   );
 }

@@ -20,6 +20,7 @@ export function addToolbar(header) {
   paintToolbar();
 }
 
+/** Update the buttons of the toolbar to the state of the edits. */
 export function paintToolbar() {
   const elementById = (id) => document.getElementById(id);
   if (!elementById("bar")) return;
@@ -31,17 +32,19 @@ export function paintToolbar() {
   elementById("save").classList.toggle("main", !session.is_saved);
 }
 
-const stem = () => session.name.replace(/\.[^.]*$/, "");
-const extension = () => /\.[^.]*$/.exec(session.name)?.[0] ?? "";
+// The name of the opened file without its extension, and the extension with its dot.
+const fileStem = () => session.name.replace(/\.[^.]*$/, "");
+const fileExtension = () => /\.[^.]*$/.exec(session.name)?.[0] ?? "";
 const fileHint = () => `A file name in ${session.folder}, or an absolute path.`;
 
+/** Open the dialog that saves the message. */
 function saveAs() {
   const revision = displayedRevisionNow();
   openDialog({
     title: "Save as",
     action: "Save",
     fields: [
-      { name: "path", label: "file", value: `${stem()}-edited${extension()}`, hint: fileHint() },
+      { name: "path", label: "file", value: `${fileStem()}-edited${fileExtension()}`, hint: fileHint() },
       { name: "replace", label: "replace an existing file", form: "check" },
       { name: "words", label: `${session.name} is the opened file; to overwrite it, type: ${session.words_for_original}`, placeholder: session.words_for_original },
     ],
@@ -54,11 +57,12 @@ function saveAs() {
       const state = await send("save", { revision, ...values });
       Object.assign(session, state);
       paintToolbar();
-      notice(`Saved ${state.path} (${sizeText(state.bytes)}).`, state.warnings);
+      showNotice(`Saved ${state.path} (${sizeText(state.bytes)}).`, state.warnings);
     },
   });
 }
 
+/** Open the dialog that saves the marked nodes as a model. */
 function extractMarked() {
   const revision = displayedRevisionNow();
   openDialog({
@@ -66,20 +70,20 @@ function extractMarked() {
     action: "Extract",
     note: `${[...marks.values()].slice(0, 6).join(", ")}${marks.size > 6 ? ", …" : ""} become a new model with their inputs and outputs; this model stays unchanged.`,
     fields: [
-      { name: "path", label: "file", value: `${stem()}-part${extension()}`, hint: fileHint() },
+      { name: "path", label: "file", value: `${fileStem()}-part${fileExtension()}`, hint: fileHint() },
       { name: "replace", label: "replace an existing file", form: "check" },
     ],
     run: async (values) => {
       const part = await send("extract", { revision, values: [...marks.keys()], ...values });
       marks.clear();
       paintToolbar();
-      notice(`Saved ${part.path} (${nounText(part.nodes, "node")}, ${sizeText(part.bytes)}) from ${part.inputs.join(", ") || "nothing"} to ${part.outputs.join(", ")}.`, part.warnings);
+      showNotice(`Saved ${part.path} (${nounText(part.nodes, "node")}, ${sizeText(part.bytes)}) from ${part.inputs.join(", ") || "nothing"} to ${part.outputs.join(", ")}.`, part.warnings);
     },
   });
 }
 
 /** Show a message until the user closes it. */
-function notice(text, warnings = []) {
+function showNotice(text, warnings = []) {
   document.getElementById("notice")?.remove();
   const box = html("div", { id: "notice", role: "status" }, html("p", {}, text), ...warnings.map((warning) => html("p", { class: "note" }, warning)));
   box.append(html("button", { type: "button", class: "step", onclick: () => box.remove() }, "Close"));
@@ -128,6 +132,7 @@ export function dropCard() {
 
 // Pages of the details
 
+/** Show the list of changes, and their new problems. isCurrent: as for `showFields`. */
 export async function showChanges(details, isCurrent) {
   const state = await ask("edits");
   if (!isCurrent()) return;
@@ -162,6 +167,7 @@ function paintNewProblems() {
 
 document.addEventListener("problems", paintNewProblems);
 
+/** Return a link to the node, tensor or field that has a problem. */
 function problemLink(path) {
   const node = /^(.*\.node\[\d+\])/.exec(path)?.[1];
   if (node) return link("node", node, path);
@@ -169,6 +175,7 @@ function problemLink(path) {
   return tensor ? link("tensor", tensor, path) : link("fields", path, path || "the model");
 }
 
+/** Show the differences between the message and the opened file. isCurrent: as for `showFields`. */
 export async function showDifference(details, isCurrent) {
   setChildren(details, html("div", { class: "head" }, html("h1", {}, "Compared with the file")), html("p", { class: "note", role: "status" }, "comparing…"));
   const answer = await ask("differences").catch((error) => ({ rows: [], is_whole: true, error }));

@@ -5,7 +5,7 @@ import { ask, startSession, countText, html, nounText } from "./api.js";
 const MAX_SHOWN_ROWS = 500; // rows of the table at a time
 const elementById = (id) => document.getElementById(id);
 const signs = { added: "+", removed: "−", changed: "~", rewired: "~", renamed: "~" };
-let rows = [];
+let rows = []; // the differences
 
 function showError(error) {
   elementById("trouble").textContent = error.message;
@@ -25,6 +25,7 @@ function select(side, path) {
   if (path) frameWindow.location.hash = `map=${encodeURIComponent(path)}`;
 }
 
+/** Select a line of the table, and its node in both frames. */
 function selectDifference(line, row) {
   for (const selectedLine of elementById("table").querySelectorAll("[aria-selected]")) selectedLine.removeAttribute("aria-selected");
   line.setAttribute("aria-selected", "true");
@@ -32,6 +33,7 @@ function selectDifference(line, row) {
   select("1", row.right);
 }
 
+/** Return the line of the table for a difference; one of a node can be selected. */
 function makeLine(row) {
   const nameParts = row.change === "renamed" ? [row.name] : [`${row.kind} `, html("bdi", {}, row.name)];
   const isNode = Boolean(row.left || row.right);
@@ -53,6 +55,7 @@ function makeLine(row) {
   return line;
 }
 
+/** Show the differences that contain all words of the search. */
 function paint() {
   const searchWords = elementById("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const text = (row) => `${row.change} ${row.kind} ${row.name} ${row.part} ${row.old} ${row.new}`.toLowerCase();

@@ -5,12 +5,13 @@ import { ask, countText, html, nounText, newestRevision, send, svg } from "./api
 /** The state of the edits on the server; `is_editable` is false for a read-only page. */
 export const session = { is_editable: false, changes: [], first: 0, total: 0, done: 0, is_saved: true, problems: null };
 
+// Paths of the icons in a square of 16 by 16.
 const ICONS = {
   pencil: "M3 13l.7-3L11 2.7l2.3 2.3L6 12.3z",
   cross: "M4 4l8 8 M12 4l-8 8",
   plus: "M8 3v10 M3 8h10",
 };
-let refresh = async () => {};
+let refresh = async () => {}; // reloads the page's contents; set by `beginEdits`
 let displayedRevision = -1; // the displayed revision, to which changes apply; another tab may have made a newer revision
 let focusKey = ""; // the key of the control to focus after a change
 
@@ -25,7 +26,10 @@ export function actionButton(text, onClick, attributes = {}) {
   return session.is_editable ? html("button", { type: "button", class: "step", "data-key": text, onclick: onClick, ...attributes }, text) : null;
 }
 
-/** Make a change. address: the address to open afterwards, or null. */
+/**
+ * Make a change. revision: the revision to which it applies. address: the fragment of the address to open afterwards, or null.
+ * key: the key of the control to focus afterwards.
+ */
 export async function change(kind, values, { revision = displayedRevision, address = null, key = "" } = {}) {
   await showState(await send("change", { revision, kind, arguments: values }), { address, key });
 }
@@ -44,6 +48,7 @@ async function showForeignChanges() {
   if (displayedRevision !== newestRevision() && !document.querySelector("form.editing")) await update();
 }
 
+/** Show the page after a change, and check the model. */
 async function showState(state, { address = null, key = "" } = {}) {
   Object.assign(session, state);
   session.problems = null;
@@ -71,13 +76,17 @@ async function check() {
 
 // Forms
 
-let controlCount = 0;
+let controlCount = 0; // for unique ids
 
-/** Return a labelled control: a select if there are choices, a text area if form is "lines", "message" or "list". */
-function control({ name, label, value = "", choices = null, form = "text", placeholder = null, hint = "" }) {
+/**
+ * Return a labelled control: a select if there are choices, a text area if form is "lines", "message", or "list" with a long text,
+ * a checkbox if it is "check", else a text field. hint: a text below the control.
+ */
+function makeControl({ name, label, value = "", choices = null, form = "text", placeholder = null, hint = "" }) {
   controlCount += 1;
   const id = `field-${controlCount}`;
   const commonAttributes = { id, name, "aria-describedby": hint ? `${id}-hint` : null };
+  // About 70 characters fit in a line of a text area, which has 2 to 14 lines.
   const input = choices?.length
     ? html("select", commonAttributes, ...(choices.includes(value) ? choices : [value, ...choices]).map((option) => html("option", { selected: option === value }, option)))
     : form === "lines" || form === "message" || (form === "list" && value.length > 60)
@@ -90,35 +99,37 @@ function control({ name, label, value = "", choices = null, form = "text", place
   return html("div", { class: form === "check" ? "control check" : "control" }, ...(form === "check" ? [input, labelElement] : [labelElement, input]), hint && html("p", { class: "note", id: `${id}-hint` }, hint));
 }
 
+// The values of a form by the names of its controls.
 const readForm = (form) => Object.fromEntries([...form.elements].filter((element) => element.name).map((element) => [element.name, element.type === "checkbox" ? element.checked : element.value]));
 
 /**
- * Return a form. fields: arguments of `control`. run(values): the action, whose error the form shows. close(): called on
- * cancel. adapt(form): shows and hides controls after each input.
+ * Return a form. fields: arguments of `makeControl`. action: the text of the button that sends the form. run(values): called when
+ * the form is sent; the form shows its error. close(): called on cancel. note: a text above the fields. adapt(form): shows and
+ * hides controls after each input.
  */
 export function makeForm({ title, fields, action, run, close, note = "", adapt = null }) {
-  const problem = html("p", { role: "alert", class: "problem", hidden: true });
-  const save = html("button", { type: "submit", class: "step main" }, action);
+  const errorLine = html("p", { role: "alert", class: "problem", hidden: true });
+  const submitButton = html("button", { type: "submit", class: "step main" }, action);
   const form = html("form", { class: "editing", "aria-label": title },
-    note && html("p", { class: "note" }, note), ...fields.map(control), problem,
-    html("div", { class: "group" }, save, html("button", { type: "button", class: "step", onclick: close }, "Cancel")));
+    note && html("p", { class: "note" }, note), ...fields.map(makeControl), errorLine,
+    html("div", { class: "group" }, submitButton, html("button", { type: "button", class: "step", onclick: close }, "Cancel")));
   if (adapt) {
     form.addEventListener("input", () => adapt(form));
     adapt(form);
   }
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    problem.hidden = true;
-    save.disabled = true;
+    errorLine.hidden = true;
+    submitButton.disabled = true;
     try {
       await run(readForm(form));
     } catch (error) {
-      problem.textContent = error.message;
-      problem.hidden = false;
+      errorLine.textContent = error.message;
+      errorLine.hidden = false;
       adapt?.(form);
       form.querySelector("input, select, textarea")?.focus();
     } finally {
-      save.disabled = false;
+      submitButton.disabled = false;
     }
   });
   form.addEventListener("keydown", (event) => {
@@ -131,7 +142,8 @@ export function makeForm({ title, fields, action, run, close, note = "", adapt =
   return form;
 }
 
-function focusIn(form) {
+/** Focus the first control of a form. */
+function focusFirstControl(form) {
   const firstControl = form.querySelector("input, select, textarea");
   firstControl?.focus();
   firstControl?.select?.();
@@ -153,7 +165,7 @@ export function openDialog(options) {
   });
   document.body.append(box);
   box.showModal();
-  focusIn(form);
+  focusFirstControl(form);
 }
 
 /** Replace an element by a form until the form is closed. */
@@ -166,12 +178,13 @@ export function openInline(element, options) {
   };
   const form = makeForm({ ...options, close });
   element.replaceWith(form);
-  focusIn(form);
+  focusFirstControl(form);
 }
 
 /**
  * Return a displayed value with a button that opens a form for the value.
- * label: the name of the value; path: its path; toChange(values): returns [kind, arguments], by default of "set".
+ * label: the name of the value; path: its path; toChange(values): returns [kind, arguments], by default of "set". value: the text
+ * to edit, null to load it from the server. removal: the path to remove by a second button, or null.
  */
 export function editableValue(content, { label, path, toChange = null, value = null, removal = null }) {
   const children = [content].flat();
@@ -184,7 +197,7 @@ export function editableValue(content, { label, path, toChange = null, value = n
   return box;
 }
 
-/** Replace an element by a form for the value at a path. value: null to load it from the server. */
+/** Replace an element by a form for the value at a path. Arguments as for `editableValue`; key: of the control to focus later. */
 export async function openEditor(box, { label, path, toChange = null, value = null, key }) {
   const revision = displayedRevision;
   const answer = value === null ? await ask("value", { path }).catch((error) => ({ form: "none", reason: error.message })) : { form: "text", text: value, choices: [] };
@@ -218,6 +231,7 @@ export const addMetadataButton = (path) => addButton("Add metadata", {
   toChange: (values) => ["add_metadata", { path, ...values }],
 });
 
+/** Show an error on the page. */
 export const reportError = (error) => document.dispatchEvent(new CustomEvent("trouble", { detail: error }));
 
 /** Return a card with the new problems at a path, which is filled when the check is done. */
@@ -227,6 +241,7 @@ export function problemsCard(path) {
   return session.is_editable ? card : null;
 }
 
+/** Show the new problems at the path of a card. */
 function paintProblems(card) {
   const path = card.dataset.problems;
   const isAtPath = (problem) => problem.path === path || (problem.path.startsWith(path) && ".[".includes(problem.path[path.length]));
@@ -235,6 +250,7 @@ function paintProblems(card) {
   card.replaceChildren(html("h2", {}, "New problems"), ...rows.map(problemLine));
 }
 
+/** Return a line with the severity, message and rule of a problem. */
 export function problemLine(problem) {
   return html("p", { class: "problem-line" }, html("span", { class: `severity ${problem.severity}` }, problem.severity), " ", problem.message, html("span", { class: "note mono" }, ` ${problem.rule}`));
 }
@@ -247,10 +263,10 @@ export function problemMark(path) {
   return hasProblem ? html("span", { class: "problem-mark", title: "a new problem" }, "!") : null;
 }
 
-// Marks: the nodes of the main graph to extract, by one of their outputs.
-
+/** The labels of the nodes of the main graph to extract, by one of their outputs. */
 export const marks = new Map();
 
+/** Return a button that marks a node for extraction; null for a node that cannot be extracted. */
 export function markButton(node) {
   const value = node.outputs.find((output) => output.name)?.name;
   if (!session.is_editable || node.scope !== "graph" || !value) return null;
@@ -309,5 +325,7 @@ async function handleForeignChange() {
   check().catch(reportError);
 }
 
+/** Format the number of changes in effect. */
 export const changesText = () => (session.done ? nounText(session.done, "change") : "No changes");
+/** Format the number of new problems; "" if there is none, or before the check is done. */
 export const newProblemsText = () => (session.problems?.total ? `${countText(session.problems.total)} new ${session.problems.total === 1 ? "problem" : "problems"}` : "");

@@ -9,8 +9,8 @@ let openPaths = new Set(); // paths of the open rows, which stay open when the t
 
 /**
  * Show the fields of a message or list in the element `details`.
- * path: of the message or list, "" for the whole file. isCurrent: returns whether the page still shows this view; if not, the
- * answer of the server is dropped.
+ * path: the path of the message or list, "" for the whole file. isCurrent(): returns whether the page still shows this view; if
+ * it does not, the server's answer is ignored.
  */
 export async function showFields(path, details, isCurrent) {
   const answer = await ask("fields", { path, start: 0, count: PAGE_ROWS });
@@ -19,7 +19,7 @@ export async function showFields(path, details, isCurrent) {
   const bytes = html("div");
   setChildren(details,
     html("div", { class: "head" }, html("h1", {}, answer.type), html("span", { class: "sub mono" }, pathLinks(path)), answer.is_edited ? html("span", { class: "note" }, "edited; only unchanged fields have an offset in the file") : ""),
-    pathForm(path, answer.rows[0]?.path),
+    makePathForm(path, answer.rows[0]?.path),
     html("section", { class: "card" }, html("div", { class: "tree-head", "aria-hidden": "true" }, html("span", {}, "field"), html("span", {}, "type"), html("span", {}, "value"), html("span", {}, "offset"), html("span", {}, "bytes")), body),
     bytes,
   );
@@ -40,7 +40,8 @@ function pathLinks(path) {
   }));
 }
 
-function pathForm(path, example) {
+/** Return a form for the path of another field. */
+function makePathForm(path, example) {
   const input = html("input", { type: "search", value: path, class: "mono", "aria-label": "Path of a field", placeholder: example ? `a path, such as ${example}` : "a path", spellcheck: "false", autocomplete: "off" });
   const form = html("form", { class: "path" }, input, html("button", { type: "submit", class: "step" }, "Go"));
   form.addEventListener("submit", (event) => {
@@ -50,7 +51,7 @@ function pathForm(path, example) {
   return form;
 }
 
-/** Add the rows of a message or repeated field to a group, and a button that adds an element or field. */
+/** Add a page of rows to a group, from row `start` on, and to the first page a button that adds an element or field. */
 function fillChildren(tree, group, answer, level, start) {
   if (!start) group.replaceChildren();
   const existingButton = group.querySelector(":scope > .adder");
@@ -64,22 +65,24 @@ function fillChildren(tree, group, answer, level, start) {
       moreButton.parentElement.remove();
       fillChildren(tree, group, nextAnswer, level, next);
     });
-    insert(indented(html("div", { class: "tree-row" }, moreButton), level));
-  } else if (!answer.total) insert(indented(html("div", { class: "tree-row note" }, "empty"), level));
+    insert(indent(html("div", { class: "tree-row" }, moreButton), level));
+  } else if (!answer.total) insert(indent(html("div", { class: "tree-row note" }, "empty"), level));
   const button = answer.is_list ? addElementButton(answer) : addFieldButton(answer);
-  if (button && !start) group.append(indented(button, level));
+  if (button && !start) group.append(indent(button, level));
 }
 
-function indented(element, level) {
+/** Indent an element to a level of the tree, and return it. */
+function indent(element, level) {
   element.style.setProperty("--level", level);
   return element;
 }
 
+/** Return the item of the tree for a row. Its method `toggle` opens or closes the item. */
 function drawRow(tree, row, level) {
   const isElement = row.name.endsWith("]");
   const isOpenable = row.kind === "message" || row.kind === "list";
   const group = html("div", { role: "group", hidden: true });
-  const expander = html("span", { class: "twisty", "aria-hidden": "true" }, isOpenable ? "▸" : "");
+  const expander = html("span", { class: "expander", "aria-hidden": "true" }, isOpenable ? "▸" : "");
   const icons = html("span", { class: "icons" });
   const name = row.kind === "unknown" ? html("span", { class: "note" }, `field ${row.number}, unknown`) : html("span", {}, row.name);
   const value = html("span", { class: "tree-value" });
@@ -96,7 +99,7 @@ function drawRow(tree, row, level) {
     }, { "data-key": `remove ${row.path}` }));
     value.append(icons);
   }
-  const line = indented(html("div", { class: "tree-row" },
+  const line = indent(html("div", { class: "tree-row" },
     html("span", { class: "tree-name" }, expander, name, isElement ? "" : html("span", { class: "note" }, ` ${row.number}`)),
     html("span", { class: "note" }, row.type, row.label && !isElement ? ` ${row.label}` : ""), value,
     html("span", { class: "number mono", title: row.offset === null ? "" : "offset in the file" }, row.offset === null ? "–" : bytesLink(tree, row)),
@@ -145,8 +148,10 @@ function textButton(value, row) {
   }, { "data-key": `text ${row.path}` });
 }
 
+// An empty text in a form stands for the default value, which is null in a request.
 const emptyToNull = (text) => (text === "" ? null : text);
 
+/** Return a button that adds an element to the list of an answer. */
 function addElementButton(answer) {
   return addButton("Add an element", {
     title: `Add to ${answer.path}`,
@@ -155,6 +160,7 @@ function addElementButton(answer) {
   });
 }
 
+/** Return a button that adds an absent field to the message of an answer; null if there is none. */
 function addFieldButton(answer) {
   if (!answer.absent.length) return null;
   const names = answer.absent.map((field) => field.name);

@@ -40,6 +40,7 @@ export class VirtualList {
     this.paint();
   }
 
+  /** Load a page, and return the server's answer; null if the page is loaded already, the list was reset, or loading fails. */
   async load(page) {
     if (this.pages.has(page)) return null;
     this.pages.set(page, null);
@@ -57,6 +58,7 @@ export class VirtualList {
     }
   }
 
+  /** Return a row; undefined until its page is loaded. */
   row(index) {
     return this.pages.get(Math.floor(index / PAGE_ROWS))?.[index % PAGE_ROWS];
   }
@@ -69,6 +71,7 @@ export class VirtualList {
     return Math.floor(scrolledShare * Math.max(this.total - this.box.clientHeight / ROW_HEIGHT, 0));
   }
 
+  /** Draw the visible rows; load pages that are missing. */
   paint() {
     const first = this.firstVisible();
     const last = Math.min(first + Math.ceil(this.box.clientHeight / ROW_HEIGHT) + 2, this.total);
@@ -99,6 +102,7 @@ export class VirtualList {
     else this.box.removeAttribute("aria-activedescendant");
   }
 
+  /** Scroll to a row, unless it is visible. */
   reveal(index) {
     if (this.total * ROW_HEIGHT > MAX_SCROLL_HEIGHT) {
       this.box.scrollTop = (index / this.total) * (MAX_SCROLL_HEIGHT - this.box.clientHeight);

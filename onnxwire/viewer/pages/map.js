@@ -2,22 +2,34 @@
 
 import { ask, html, nounText } from "./api.js";
 import { MAX_SCALE, MIN_SCALE, cameraOfBeginning, boundsOf, moveClear, cameraOfBox } from "./map_camera.js";
-import { canOpen, describeBox, describeNode, describePath, kindText, legend, opensByMember } from "./map_card.js";
+import { canOpen, describeBox, describeNode, describePath, kindText, makeLegend, opensByMember } from "./map_card.js";
 import { Overview } from "./map_overview.js";
 import { CanvasPen, SvgPen, paint, readColors, titleOf } from "./map_paint.js";
 import { Frame, TITLE_HEIGHT, flatten } from "./map_scene.js";
 
-const ANIMATION_MS = 180;
+const ANIMATION_MS = 180; // duration of an animation in milliseconds
 const MAX_FREE_NODES = 8; // maximum number of nodes beside a single group that is opened automatically
+const MAX_AUTO_OPENED = 8; // maximum number of nested groups that are opened automatically
 const MAX_PIXELS = 64e6; // maximum number of pixels of a saved picture
 const CARD_WIDTH = 318; // width in pixels of the card with its margins, as in page.css
-const DIRECTION_KEY = "onnxwire map direction";
+const DIRECTION_KEY = "onnxwire map direction"; // the key of the direction of edges in the browser's storage
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
+// The position of an animation, from 0 to 1, by its time: fast at the start, slow at the end.
 const ease = (t) => t * (2 - t);
-const mix = (a, b, t) => a + (b - a) * t;
+const interpolate = (a, b, t) => a + (b - a) * t;
+// Factors of the zoom by the wheel, per pixel of scrolling; the pinch gesture reports fewer pixels.
+const [WHEEL_ZOOM, PINCH_ZOOM] = [0.0018, 0.01];
+const MAX_WHEEL_PIXELS = 240; // maximum number of pixels of one event, since some devices report thousands
+const LINE_PIXELS = 16; // pixels of a line, for wheels that report lines
+const ZOOM_STEP = 1.4; // factor of the zoom by a button
+const MIN_DRAG_PIXELS = 4; // a shorter movement of a pressed pointer is a click
 
+/** The map of the model with its buttons, the card of the selection, and the overview. */
 export class MapView {
-  /** element: the container of the map. setAddress(hash): changes the address. reportError(error): shows an error. */
+  /**
+   * element: the container of the map. setAddress(hash, replaceHistory): changes the fragment of the address. reportError(error):
+   * shows an error.
+   */
   constructor(element, { setAddress, reportError }) {
     Object.assign(this, { element, setAddress, reportError });
     this.canvas = html("canvas", { id: "map-canvas", tabindex: 0, role: "application", "aria-label": "Map of the model", "aria-describedby": "map-keys" });
@@ -29,29 +41,28 @@ export class MapView {
     this.card = html("aside", { id: "map-card", "aria-label": "Selection on the map" });
     this.status = html("p", { id: "map-status", class: "unseen", role: "status" });
     this.message = html("p", { id: "map-message" });
-    const button = (text, label, onclick) => html("button", { type: "button", class: "step", title: label, "aria-label": label, onclick }, text);
+    const makeButton = (text, label, onclick) => html("button", { type: "button", class: "step", title: label, "aria-label": label, onclick }, text);
     this.note = html("span", { class: "note" });
     // Stored for this address, so that a reload and other tabs have the same direction.
     this.toRight = localStorage.getItem(DIRECTION_KEY) === "right";
-    this.directionButton = button("", "Edges lead down, or to the right (h)", () => this.toggleDirection());
+    this.directionButton = makeButton("", "Edges lead down, or to the right (h)", () => this.toggleDirection());
     this.directionButton.id = "map-direction";
     this.paintDirectionButton();
     const bar = html("div", { id: "map-bar", role: "toolbar", "aria-label": "Map" }, this.note,
-      button("−", "Zoom out (-)", () => this.zoom(1 / 1.4)), button("+", "Zoom in (+)", () => this.zoom(1.4)), button("Fit", "Show all (0)", () => this.fit()),
+      makeButton("−", "Zoom out (-)", () => this.zoom(1 / ZOOM_STEP)), makeButton("+", "Zoom in (+)", () => this.zoom(ZOOM_STEP)), makeButton("Fit", "Show all (0)", () => this.fit()),
       this.directionButton,
-      button("Close all", "Close all groups (c)", () => this.closeAll()),
-      legend(), button("SVG", "Save the map as SVG", () => this.save("svg")), button("PNG", "Save the map as PNG", () => this.save("png")));
+      makeButton("Close all", "Close all groups (c)", () => this.closeAll()),
+      makeLegend(), makeButton("SVG", "Save the map as SVG", () => this.save("svg")), makeButton("PNG", "Save the map as PNG", () => this.save("png")));
     element.append(this.canvas, bar, this.card, this.overview.element, this.message, this.status,
       html("p", { id: "map-keys", class: "unseen" }, "Arrow keys select a box, Enter opens or closes it, Escape selects the group around it, + and - zoom, 0 shows all, F shows the selection, [ and ] go through equal blocks, A shows them all, P begins or ends a path, C closes all groups, H turns the map."));
     this.pen = new CanvasPen(this.canvas.getContext("2d"));
     this.camera = { x: 0, y: 0, scale: 1 };
-    this.root = null;
-    this.scene = null;
-    this.selected = "";
+    this.root = null; // the frame of the shown graph
+    this.scene = null; // the positions of all boxes, from `flatten`
+    this.selected = ""; // the name of the selected box
     this.start = null; // the start of a path: {name, path, label}
     this.route = null; // a path: {start, end, nodes}
-    this.requestNumber = 0;
-    this.frames = 0; // the number of drawn frames, for tests
+    this.requestNumber = 0; // answers to earlier requests are ignored
     this.addListeners();
   }
 
@@ -62,16 +73,19 @@ export class MapView {
     canvas.addEventListener("wheel", (event) => {
       event.preventDefault();
       // Browsers report the pinch gesture of a trackpad as wheel events with Ctrl.
-      const unit = event.deltaMode === 1 ? 16 : 1;
+      const unit = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? LINE_PIXELS : 1;
       if (event.shiftKey) this.pan(-(event.deltaX || event.deltaY) * unit, 0);
-      else this.zoom(Math.exp(-Math.max(Math.min(event.deltaY * unit, 240), -240) * (event.ctrlKey ? 0.01 : 0.0018)), event.offsetX, event.offsetY);
+      else {
+        const distance = Math.max(Math.min(event.deltaY * unit, MAX_WHEEL_PIXELS), -MAX_WHEEL_PIXELS);
+        this.zoom(Math.exp(-distance * (event.ctrlKey ? PINCH_ZOOM : WHEEL_ZOOM)), event.offsetX, event.offsetY);
+      }
     }, { passive: false });
-    let press = null;
-    const pointers = new Map();
+    let press = null; // the start of the last press, and whether the pointer has moved
+    const pointers = new Map(); // the last points of the pressed pointers, by id
     canvas.addEventListener("pointerdown", (event) => {
       canvas.setPointerCapture(event.pointerId);
       pointers.set(event.pointerId, [event.offsetX, event.offsetY]);
-      press = { x: event.offsetX, y: event.offsetY, moved: false };
+      press = { x: event.offsetX, y: event.offsetY, hasMoved: false };
     });
     canvas.addEventListener("pointermove", (event) => {
       const previousPoint = pointers.get(event.pointerId);
@@ -85,9 +99,9 @@ export class MapView {
         const [otherPoint] = [...pointers].filter(([id]) => id !== event.pointerId).map(([, point]) => point);
         const distance = (a, b) => Math.hypot(a[0] - b[0], a[1] - b[1]) || 1;
         this.zoom(distance([x, y], otherPoint) / distance(previousPoint, otherPoint), (x + otherPoint[0]) / 2, (y + otherPoint[1]) / 2);
-        press.moved = true;
-      } else if (press.moved || Math.hypot(x - press.x, y - press.y) > 4) {
-        press.moved = true;
+        press.hasMoved = true;
+      } else if (press.hasMoved || Math.hypot(x - press.x, y - press.y) > MIN_DRAG_PIXELS) {
+        press.hasMoved = true;
         canvas.style.cursor = "grabbing";
         this.pan(x - previousPoint[0], y - previousPoint[1]);
       }
@@ -95,7 +109,7 @@ export class MapView {
     });
     canvas.addEventListener("pointerup", (event) => {
       pointers.delete(event.pointerId);
-      if (press && !press.moved && !pointers.size) this.handleClick(event);
+      if (press && !press.hasMoved && !pointers.size) this.handleClick(event);
     });
     canvas.addEventListener("pointercancel", (event) => pointers.delete(event.pointerId));
     canvas.addEventListener("keydown", (event) => this.handleKey(event));
@@ -135,6 +149,7 @@ export class MapView {
     this.root = this.route = this.start = null;
   }
 
+  /** Return the frame of a group. */
   async load(name) {
     const { toRight } = this;
     const values = this.route ? { start: this.route.start, end: this.route.end } : {};
@@ -143,7 +158,7 @@ export class MapView {
 
   /** Open a group if its frame contains no other group and few nodes, and repeat this inside the group. */
   async openSingleGroups(frame) {
-    for (let depth = 0, innerFrame = frame; depth < 8; depth += 1) {
+    for (let depth = 0, innerFrame = frame; depth < MAX_AUTO_OPENED; depth += 1) {
       const boxes = innerFrame.answer.boxes.filter((box) => box.number !== null);
       const groupBoxes = boxes.filter((box) => box.kind !== "node");
       const isAlone = groupBoxes.length === 1 && (boxes.length === 1 || (!groupBoxes[0].times && boxes.length <= 1 + MAX_FREE_NODES));
@@ -184,6 +199,7 @@ export class MapView {
     if (this.selected) this.reveal(this.selected, false);
   }
 
+  /** Open a box of a frame by its index. name: the group or member that the box then shows. */
   async openBox(frame, index, name) {
     const innerFrame = await this.load(name);
     frame.open.set(index, innerFrame);
@@ -239,14 +255,14 @@ export class MapView {
     this.animate(oldCamera, newCamera, oldScene, oldBoxes);
   }
 
-  /** Animate the camera, and the boxes from their old positions. */
+  /** Move the camera from one position to another in an animation; with an old scene, also the boxes. */
   animate(from, to, oldScene = null, oldBoxes = null) {
     const startTime = performance.now();
     const scene = this.scene;
     const drawFrame = (this.animation = (now) => {
       if (this.animation !== drawFrame) return;
       const progress = ease(Math.min(Math.max((now - startTime) / ANIMATION_MS, 0), 1));
-      this.camera = { x: mix(from.x, to.x, progress), y: mix(from.y, to.y, progress), scale: mix(from.scale, to.scale, progress) };
+      this.camera = { x: interpolate(from.x, to.x, progress), y: interpolate(from.y, to.y, progress), scale: interpolate(from.scale, to.scale, progress) };
       this.draw(progress < 1 && oldBoxes ? interpolateScene(scene, oldScene, oldBoxes, progress) : scene, progress < 1 && oldBoxes ? (name) => (oldBoxes.has(name) ? 1 : progress) : null);
       if (progress < 1) requestAnimationFrame(drawFrame);
       else this.animation = null;
@@ -254,6 +270,7 @@ export class MapView {
     requestAnimationFrame(drawFrame);
   }
 
+  /** Draw the map in the next frame of the browser. */
   redraw() {
     if (this.animation) return;
     if (this.isDrawScheduled) return;
@@ -264,11 +281,13 @@ export class MapView {
     });
   }
 
+  /** Return the visible part of the map, in coordinates of the map, and the scale. */
   view() {
     const { x, y, scale } = this.camera;
     return { left: x, top: y, right: x + this.width / scale, bottom: y + this.height / scale, scale };
   }
 
+  /** Draw a scene. alpha: as for `paint`. */
   draw(scene, alpha = null) {
     if (!this.width) return;
     const { context } = this.pen;
@@ -281,13 +300,13 @@ export class MapView {
     context.setTransform(zoom, 0, 0, zoom, -x * zoom, -y * zoom);
     paint(this.pen, scene, this.view(), this.colors, { selected: this.selected, start: this.start?.name, alpha });
     this.overview.drawView(this.view(), this.colors, this.width >= 760);
-    this.frames += 1;
     // For tests: the scale, and the rectangle of the selected box on the canvas.
     const selectedBox = this.byName?.get(this.selected);
     this.canvas.dataset.scale = scale.toFixed(3);
     this.canvas.dataset.selected = selectedBox ? [(selectedBox.x - x) * scale, (selectedBox.y - y) * scale, selectedBox.width * scale, selectedBox.height * scale].map(Math.round).join(" ") : "";
   }
 
+  /** Adapt the canvas to the size of its container. */
   resize() {
     const [width, height] = [this.element.clientWidth, this.element.clientHeight];
     const density = devicePixelRatio || 1;
@@ -302,6 +321,7 @@ export class MapView {
     if (this.scene) this.draw(this.scene);
   }
 
+  /** Draw the map in the present colors of the page. */
   recolor() {
     this.colors = readColors();
     if (!this.scene) return;
@@ -309,6 +329,7 @@ export class MapView {
     this.redraw();
   }
 
+  /** Move the map by pixels of the screen. */
   pan(dx, dy) {
     this.animation = null;
     this.camera.x -= dx / this.camera.scale;
@@ -316,6 +337,7 @@ export class MapView {
     this.redraw();
   }
 
+  /** Change the scale by a factor; the point x, y of the canvas keeps its position. */
   zoom(factor, x = this.width / 2, y = this.height / 2) {
     this.animation = null;
     const { camera } = this;
@@ -382,6 +404,7 @@ export class MapView {
     return null;
   }
 
+  /** Select the clicked box, and open or close it; a click on the arrows in a title shows another block. */
   handleClick(event) {
     this.canvas.focus({ preventScroll: true });
     const mapBox = this.boxAt(event.offsetX, event.offsetY);
@@ -403,6 +426,7 @@ export class MapView {
     else if (mapBox.box.path) this.setAddress(`node=${encodeURIComponent(mapBox.box.path)}`);
   }
 
+  /** Open or close a group. member: the block that is shown first, of equal blocks. */
   async toggle(mapBox, member = 0) {
     this.animation = null;
     const ownNumber = this.requestNumber;
@@ -438,6 +462,7 @@ export class MapView {
     this.selectBox(mapBox.name);
   }
 
+  /** Close all groups. */
   closeAll() {
     this.root.open.clear();
     this.selectBox("");
@@ -445,6 +470,7 @@ export class MapView {
     this.showBeginning();
   }
 
+  /** Select a box by its name, "" for none. isAddressed: whether to change the address. */
   selectBox(name, isAddressed = true) {
     this.selected = this.byName?.has(name) ? name : "";
     const mapBox = this.byName?.get(this.selected);
@@ -485,6 +511,7 @@ export class MapView {
     event.preventDefault();
   }
 
+  /** Select a box, and move the camera to it. */
   selectAndReveal(mapBox) {
     if (!mapBox) return;
     this.selectBox(mapBox.name);
@@ -513,6 +540,7 @@ export class MapView {
     return null;
   }
 
+  /** Begin a path at a node, or end the begun path there; at its start, cancel it. */
   setPathEnd(mapBox) {
     if (!this.start || this.start.path === mapBox.box.path) return this.setStart(this.start ? null : mapBox);
     const { path } = this.start;
@@ -520,6 +548,7 @@ export class MapView {
     return this.setRoute({ start: path, end: mapBox.box.path });
   }
 
+  /** Set the node at which a path begins; null for none. */
   setStart(mapBox) {
     this.start = mapBox && { name: mapBox.name, path: mapBox.box.path, label: mapBox.box.label };
     this.showCard(this.byName.get(this.selected));
@@ -543,6 +572,7 @@ export class MapView {
     this.selectBox(this.selected);
   }
 
+  /** Show the card of the selected box, and of the path. */
   showCard(mapBox) {
     const children = [...(mapBox ? describeBox(this, mapBox) : []), ...describePath(this)];
     this.card.replaceChildren(...children);
@@ -550,7 +580,7 @@ export class MapView {
     if (mapBox?.box.kind === "node") this.addNode(mapBox.box.path);
   }
 
-  /** Add attributes, inputs and outputs of the selected node to the card, if it is still selected after 120 ms. */
+  /** Add attributes, inputs and outputs of the selected node to the card, if the node is still selected after 120 ms. */
   async addNode(path) {
     const ownNumber = (this.cardNumber = (this.cardNumber ?? 0) + 1);
     await new Promise((resolve) => setTimeout(resolve, 120));
@@ -588,7 +618,7 @@ export class MapView {
   }
 }
 
-/** Return the names of the groups to open for a group (graph, graph/3*7, …), and the name of the box of the group. */
+/** Return the names of the groups to open for a group, such as graph and graph/3*7, and the name of the box of the group. */
 function groupsAround(name) {
   const steps = name.split("/");
   const opened = steps.map((_, i) => steps.slice(0, i + 1).join("/"));
@@ -598,19 +628,19 @@ function groupsAround(name) {
   return { opened, name: last.replace(/\*\d+$/, "") };
 }
 
-/** Return a scene between two scenes, for the animation: common boxes move, new boxes are at their final positions. */
+/** Return a scene of the animation between two scenes: common boxes move, new boxes are at their final positions. */
 function interpolateScene(scene, oldScene, oldBoxes, progress) {
   const boxes = scene.boxes.map((mapBox) => {
     const oldBox = oldBoxes.get(mapBox.name);
     if (!oldBox) return mapBox;
-    return { ...mapBox, x: mix(oldBox.x, mapBox.x, progress), y: mix(oldBox.y, mapBox.y, progress), width: mix(oldBox.width, mapBox.width, progress), height: mix(oldBox.height, mapBox.height, progress) };
+    return { ...mapBox, x: interpolate(oldBox.x, mapBox.x, progress), y: interpolate(oldBox.y, mapBox.y, progress), width: interpolate(oldBox.width, mapBox.width, progress), height: interpolate(oldBox.height, mapBox.height, progress) };
   });
   const edges = new Map([...scene.edges].map(([frame, list]) => {
     const oldEdges = oldScene.edges.get(frame);
     return [frame, list.map((mapEdge, i) => {
       const points = oldEdges?.[i].points;
       if (points?.length !== mapEdge.points.length) return mapEdge;
-      return { ...mapEdge, points: mapEdge.points.map(([x, y], pointIndex) => [mix(points[pointIndex][0], x, progress), mix(points[pointIndex][1], y, progress)]) };
+      return { ...mapEdge, points: mapEdge.points.map(([x, y], pointIndex) => [interpolate(points[pointIndex][0], x, progress), interpolate(points[pointIndex][1], y, progress)]) };
     })];
   }));
   return { ...scene, boxes, edges };

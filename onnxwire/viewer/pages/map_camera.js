@@ -1,19 +1,23 @@
 // Cameras that show the map, its beginning, or one box, beside the card of the selection.
-// A camera: x and y of the left upper corner, and scale. A viewport: width and height of the canvas, and the width of its left part that the card covers, in pixels.
+// A camera: the coordinates x and y of the left upper corner, and the scale. A viewport, in pixels: width and height of the canvas,
+// and covered, the width of its left part that the card covers.
 
-export const [MIN_SCALE, MAX_SCALE] = [0.01, 3];
+export const [MIN_SCALE, MAX_SCALE] = [0.01, 3]; // pixels of the screen per unit of the map
 const LEGIBLE_SCALE = 0.62; // minimum scale at which text is legible
 const MAX_FITTED_SCALE = 1.15; // maximum scale of a small map that is shown as a whole
 const BAR_HEIGHT = 44; // height of the buttons above the map
-const [MARGIN_X, MARGIN_Y] = [48, 72];
+const [MARGIN_X, MARGIN_Y] = [48, 72]; // free pixels of both sides together
+const CENTER_SHIFT = 12; // pixels by which the center is lower than half the height, because of the buttons above the map
+const MAX_FIRST_SCALE = 0.85; // maximum scale of a large map that is shown from its beginning
 
+/** Return the bounds of a scene as a box. */
 export const boundsOf = ({ bounds }) => ({ x: bounds.left, y: bounds.top, width: bounds.width, height: bounds.height });
 
 /** Return the camera that shows a whole box. */
 export function cameraOfBox(viewport, box) {
   const freeWidth = viewport.width - viewport.covered;
   const scale = Math.min(Math.max(Math.min((freeWidth - MARGIN_X) / box.width, (viewport.height - MARGIN_Y) / box.height), MIN_SCALE), MAX_FITTED_SCALE);
-  return { scale, x: box.x + box.width / 2 - (viewport.covered + freeWidth / 2) / scale, y: box.y + box.height / 2 - (viewport.height / 2 + 12) / scale };
+  return { scale, x: box.x + box.width / 2 - (viewport.covered + freeWidth / 2) / scale, y: box.y + box.height / 2 - (viewport.height / 2 + CENTER_SHIFT) / scale };
 }
 
 /** Return the camera that shows the whole scene if its text is then legible, else its beginning at a legible scale. */
@@ -24,12 +28,12 @@ export function cameraOfBeginning(viewport, scene) {
   const freeWidth = viewport.width - covered;
   const [scaleX, scaleY] = [(freeWidth - MARGIN_X) / width, (viewport.height - MARGIN_Y) / height];
   if (Math.min(scaleX, scaleY) >= LEGIBLE_SCALE) return cameraOfBox(viewport, boundsOf(scene));
-  const scale = Math.min(Math.max(toRight ? scaleY : scaleX, LEGIBLE_SCALE), 0.85);
+  const scale = Math.min(Math.max(toRight ? scaleY : scaleX, LEGIBLE_SCALE), MAX_FIRST_SCALE);
   const firstMapBox = firstBox(scene);
   const [isTooWide, isTooHigh] = [scaleX < scale, scaleY < scale];
   // In the direction of the edges, show the beginning; across it, the center, or the first box if the map is too wide.
   const x = toRight && isTooWide ? left - (covered + MARGIN_X / 2) / scale : (isTooWide ? firstMapBox.x + firstMapBox.width / 2 : left + width / 2) - (covered + freeWidth / 2) / scale;
-  const y = !toRight && isTooHigh ? top - BAR_HEIGHT / scale : (isTooHigh ? firstMapBox.y + firstMapBox.height / 2 : top + height / 2) - (viewport.height / 2 + 12) / scale;
+  const y = !toRight && isTooHigh ? top - BAR_HEIGHT / scale : (isTooHigh ? firstMapBox.y + firstMapBox.height / 2 : top + height / 2) - (viewport.height / 2 + CENTER_SHIFT) / scale;
   return { scale, x, y };
 }
 

@@ -3,10 +3,12 @@
 import { SIDE, countText, html, link, nounText, sizeText } from "./api.js";
 import { marksText, operatorsOf, titleOf } from "./map_paint.js";
 
+/** Whether a box has contents. */
 export const canOpen = (box) => box.number !== null && (box.kind !== "node" || box.opens);
 /** Whether opening a box shows one of several equal blocks; a box of equal nodes shows all of them. */
 export const opensByMember = (box) => Boolean(box.times) && box.of !== "node";
 
+/** Return the kind of a box in words. */
 export function kindText(box) {
   if (box.times) return `${countText(box.times)} equal ${box.of === "node" ? "nodes" : "blocks"}`;
   return { scope: "group", run: "part", block: "block", node: "node", graph: "graph", function: "function", input: "graph input", output: "graph output" }[box.kind] ?? box.kind;
@@ -23,7 +25,7 @@ function enclosingTitles(scene, mapBox) {
   return names.length ? ` in ${names.join(" › ")}` : "";
 }
 
-const button = (text, onclick, key) => html("button", { type: "button", class: "step", onclick, title: key && `Key: ${key}` }, text);
+const makeButton = (text, onclick, key) => html("button", { type: "button", class: "step", onclick, title: key && `Key: ${key}` }, text);
 const factRow = (name, value) => (value ? [html("dt", {}, name), html("dd", {}, value)] : []);
 
 /** Return the contents of the card for a box. Its buttons call methods of the map. */
@@ -32,12 +34,12 @@ export function describeBox(map, mapBox) {
   const edges = map.scene.edges.get(mapBox.frame);
   const types = (list) => [...new Set(list.flatMap(({ edge }) => edge.types))].slice(0, 3).join(", ");
   const actions = html("p", { class: "group" });
-  if (canOpen(box)) actions.append(button(mapBox.innerFrame ? "Close" : opensByMember(box) ? "Open one" : "Open", () => map.toggle(mapBox), "Enter"));
-  if (opensByMember(box) && mapBox.innerFrame?.name !== mapBox.name) actions.append(button(`Show all ${countText(box.times)}`, () => map.showAllMembers(mapBox), "A"));
-  if (mapBox.member !== undefined) actions.append(button("‹", () => map.showNextMember(mapBox, -1), "["), button("›", () => map.showNextMember(mapBox, 1), "]"));
+  if (canOpen(box)) actions.append(makeButton(mapBox.innerFrame ? "Close" : opensByMember(box) ? "Open one" : "Open", () => map.toggle(mapBox), "Enter"));
+  if (opensByMember(box) && mapBox.innerFrame?.name !== mapBox.name) actions.append(makeButton(`Show all ${countText(box.times)}`, () => map.showAllMembers(mapBox), "A"));
+  if (mapBox.member !== undefined) actions.append(makeButton("‹", () => map.showNextMember(mapBox, -1), "["), makeButton("›", () => map.showNextMember(mapBox, 1), "]"));
   if (box.kind === "node") {
     actions.append(link("node", box.path, "Details"));
-    actions.append(button(map.start ? (map.start.path === box.path ? "No path" : "Path to here") : "Path from here", () => map.setPathEnd(mapBox), "P"));
+    actions.append(makeButton(map.start ? (map.start.path === box.path ? "No path" : "Path to here") : "Path from here", () => map.setPathEnd(mapBox), "P"));
   }
   return [
     html("h2", {}, titleOf(box)),
@@ -59,7 +61,7 @@ export function describeBox(map, mapBox) {
 }
 
 /** Return a button that shows the meaning of the colors. */
-export function legend() {
+export function makeLegend() {
   const operators = { math: "arithmetic, matrices, convolution", norm: "normalization, pooling, reduction", act: "activation", move: "shapes, copies, constants", other: "other operators" };
   const marks = SIDE === null ? {} : { added: "added", removed: "removed", changed: "changed" };
   return html("details", { id: "map-legend" }, html("summary", { class: "step" }, "Colors"),
@@ -88,6 +90,6 @@ export function describeNode(node) {
 export function describePath(map) {
   const parts = [];
   if (map.start) parts.push(html("p", { class: "note" }, `A path begins at ${map.start.label}: select its end.`));
-  if (map.route) parts.push(html("p", { class: "group" }, html("span", { class: "note" }, `Path of ${nounText(map.route.nodes, "node")}`), button("Clear", () => map.setRoute(null))));
+  if (map.route) parts.push(html("p", { class: "group" }, html("span", { class: "note" }, `Path of ${nounText(map.route.nodes, "node")}`), makeButton("Clear", () => map.setRoute(null))));
   return parts;
 }

@@ -1,12 +1,13 @@
-// Drawing of the map, by the same code for a canvas and for SVG.
+// Draws the map, by the same code on a canvas and as SVG.
 
 import { countText, familyOf, nounText, sizeText } from "./api.js";
 import { FONT, shorten, fitParts, placeLabels, widthOf } from "./map_text.js";
 
 const LABEL_SIZE = 10; // font size of the types at edges
-const MAX_TYPE_WIDTH = 190;
+const MAX_TYPE_WIDTH = 190; // maximum width in pixels of a type at an edge
 const MIN_FONT_PIXELS = 5; // smaller text is not drawn
 const MAX_TYPED_EDGES = 40; // a group with more edges shows types only at the selected box
+// The variables of colors.css that the map uses.
 const COLOR_NAMES = ["ground", "panel", "line", "text", "soft", "accent", "accent-ground", "hover", "mark", "edge", "math", "norm", "act", "move", "other", "added", "added-ground", "removed", "removed-ground", "changed", "changed-ground"];
 
 /** Return the current colors of the page, light or dark. */
@@ -23,6 +24,7 @@ export function shortCount(count) {
   return `${value.toFixed(value < 10 ? 1 : 0)} ${["k", "M", "G", "T"][power - 1]}`;
 }
 
+/** Return the title of a box. */
 export const titleOf = (box) => {
   if (box.kind === "node") return box.op_type || "(no operator)";
   return box.label || box.kind;
@@ -48,6 +50,7 @@ export function markOf(box) {
 /** Return the numbers of nodes that differ, as a text. */
 export const marksText = (box) => Object.entries(box.marks ?? {}).map(([mark, count]) => `${countText(count)} ${mark}`).join(", ");
 
+// The number of equal blocks that a box represents.
 const blocksOf = (box) => (box.times && box.of !== "node" ? box.times : 1);
 
 /** Return the operators of a group, or of each of several equal blocks, with their numbers. */
@@ -56,6 +59,7 @@ export function operatorsOf(box) {
   return box.operators.map(([name, count]) => (count > blocks ? `${name} ${countText(count / blocks)}` : name)).join(", ");
 }
 
+/** Draws on a canvas; SvgPen has the same methods. */
 export class CanvasPen {
   constructor(context) {
     this.context = context;
@@ -77,6 +81,7 @@ export class CanvasPen {
     }
   }
 
+  /** Draw an edge through points. toRight: as for `trace`. */
   curve(points, color, lineWidth, toRight) {
     const { context } = this;
     context.beginPath();
@@ -105,11 +110,14 @@ export class CanvasPen {
   }
 }
 
+// Characters that XML does not allow are replaced.
 const escapeText = (text) => text.replace(/[&<>"]/g, (letter) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[letter])
   // eslint-disable-next-line no-control-regex
   .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ud800-\udfff\ufffe\uffff]/gu, "\ufffd");
+// One digit after the point is enough for coordinates, and keeps the file small.
 const round = (number) => Math.round(number * 10) / 10;
 
+/** Collects the elements of an SVG document. */
 export class SvgPen {
   constructor() {
     this.parts = [];
@@ -158,6 +166,7 @@ function typesText({ edge }) {
   return shorten(edge.types[0], MAX_TYPE_WIDTH, LABEL_SIZE, { keep: "both" }) + suffix;
 }
 
+/** Draw the arrow at the end of an edge. */
 function drawArrow(pen, points, color, toRight) {
   const [x, y] = points[points.length - 1];
   const previous = points[points.length - 2];
@@ -178,7 +187,7 @@ export function paint(pen, scene, view, colors, { selected, start, alpha } = {})
   const isVisible = (x, y, width, height) => x < view.right && x + width > view.left && y < view.bottom && y + height > view.top;
   const minLineWidth = 1 / Math.min(view.scale, 1);
   const context = pen.context;
-  const isTiny = view.scale < 0.12;
+  const isTiny = view.scale < 0.12; // arrows and labels are too small to see
   const fade = (name) => {
     if (context && alpha) context.globalAlpha = alpha(name);
   };
@@ -228,6 +237,7 @@ export function paint(pen, scene, view, colors, { selected, start, alpha } = {})
   if (context) context.globalAlpha = 1;
 }
 
+/** Draw the background and the title of an open group. Sets mapBox.stepAt, the rectangle of the arrows to other blocks. */
 function drawFrame(pen, mapBox, view, colors, isSelected, minLineWidth) {
   const { x, y, width, height, box, depth } = mapBox;
   pen.rect(x, y, width, height, 9, depth % 2 ? colors.panel : colors.ground, isSelected ? colors.accent : box.lit ? colors.accent : colors.line, (isSelected ? 2.2 : 1.4) * minLineWidth);
@@ -249,6 +259,7 @@ function drawFrame(pen, mapBox, view, colors, isSelected, minLineWidth) {
   } else if (factsWidth > 50) pen.text(fitParts(factsOf(box).split(" · "), factsWidth, 11, " · "), factsX, y + 21, 11, colors.soft);
 }
 
+/** Draw a closed box. */
 function drawBox(pen, mapBox, view, colors, isSelected, isStart, minLineWidth) {
   const { x, y, width, height, box } = mapBox;
   const isValue = box.kind === "input" || box.kind === "output";

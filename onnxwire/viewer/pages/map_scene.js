@@ -76,6 +76,7 @@ export function measure(frame) {
   return frame;
 }
 
+/** Return the points of an edge: its start, two points in each row that it passes, and its end. */
 function edgePoints(frame, edge) {
   const { boxes } = frame.answer;
   const { along, across, length } = frame;
@@ -96,6 +97,7 @@ function rowCrossing(frame, row, bend, direction) {
   return direction > 0 ? ends : ends.reverse();
 }
 
+// The name of a box: as in the server's `Groups`; for a box without a number, unique within the frame.
 const boxName = (frame, i) => {
   const { number, kind } = frame.answer.boxes[i];
   return number === null ? `${frame.name}:${kind}${i}` : `${frame.name}/${number}`;

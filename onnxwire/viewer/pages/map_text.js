@@ -2,7 +2,7 @@
 
 export const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", Arial, sans-serif';
 const MEASURE_SIZE = 20; // font size in pixels at which letters are measured
-const LABEL = { size: 10, height: 12, gap: 5 };
+const LABEL = { size: 10, height: 12, gap: 5 }; // in pixels; gap: the distance from the edge
 const ARROW = [8, 10]; // width and length in pixels of the space of an arrow, which labels do not cover
 const MAX_LABEL_SEGMENTS = 6; // maximum number of segments of an edge that are tried for its label
 const CURVE_SAMPLES = 20; // number of points per segment that labels must not cover
@@ -71,9 +71,9 @@ function samplesOf(points, toRight) {
 }
 
 /**
- * Place labels next to their edges, within the frame, so that they cover no boxes, edges and other labels.
+ * Place labels next to their edges, within the frame, so that they cover no boxes, edges or other labels.
  * edges: the edges of a frame, as in `flatten`. labelledEdges: the edges that get labels; textOf(edge): returns the label.
- * isForced: let a label cover edges if there is no free position, instead of omitting it. Returns a list of
+ * isForced: allow a label to cover edges if there is no free position, instead of omitting it. Returns a list of
  * {mapEdge, text, x, y, width}; y is the baseline.
  */
 export function placeLabels(frame, edges, labelledEdges, textOf, isForced = false) {

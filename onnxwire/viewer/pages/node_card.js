@@ -5,11 +5,11 @@ import { bytesCard } from "./bytes.js";
 import { actionButton, addButton, change, editableValue, markButton, addMetadataButton, openDialog, problemsCard, session } from "./edit_mode.js";
 import { fieldsButton } from "./field_rows.js";
 
-let hops = 2;
+let hops = 2; // number of steps from the node in the drawing; kept for the next node
 const TEXT_TYPES = ["FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS"]; // types of attributes that can be typed as text
 
 /** Return a card with the documentation of an operator, which is fetched when the card is opened. */
-function documentation(path, opType) {
+function documentationCard(path, opType) {
   const text = html("p", { class: "documentation" }, "reading…");
   const card = html("details", { class: "card" }, html("summary", {}, `Documentation of ${opType || "the operator"}`), text);
   card.addEventListener("toggle", async () => {
@@ -20,6 +20,7 @@ function documentation(path, opType) {
   return card;
 }
 
+/** Show the details of a node, and return the node. isCurrent: as for `showFields`. */
 export async function showNode(path, details, isCurrent) {
   const [node, drawing] = await Promise.all([ask("node", { path }), ask("around", { path, hops })]);
   if (!isCurrent()) return null;
@@ -49,7 +50,7 @@ export async function showNode(path, details, isCurrent) {
       html("span", { class: "actions" }, markButton(node), fieldsButton(path), actionButton("Delete…", () => deleteNode(node))),
     ),
     problemsCard(path),
-    documentation(path, node.op_type),
+    documentationCard(path, node.op_type),
     html("section", { class: "card", "aria-label": "Graph around the node" },
       html("div", { class: "bar" }, html("h2", {}, "Around this node"), html("span", { class: "note" }, "steps"), stepButtons), picture),
     html("div", { class: "pair" }, inputsCard(node), outputsCard(node)),
@@ -61,12 +62,13 @@ export async function showNode(path, details, isCurrent) {
   return node;
 }
 
-/** Return the name of a value with a form that renames the value wherever it is used. noun: a noun for the value. */
-function renamableName(shown, name, node, noun) {
-  if (!name) return shown;
-  return editableValue(shown, { label: `${noun} ${name}`, path: node.path, value: name, toChange: ({ value }) => ["rename_value", { path: node.scope, name, new: value }] });
+/** Return the name of a value, shown by an element, with a form that renames the value wherever it is used. */
+function renamableName(element, name, node, noun) {
+  if (!name) return element;
+  return editableValue(element, { label: `${noun} ${name}`, path: node.path, value: name, toChange: ({ value }) => ["rename_value", { path: node.scope, name, new: value }] });
 }
 
+/** Open the dialog that deletes a node. */
 function deleteNode(node) {
   const inputTexts = node.inputs.flatMap((value, i) => (value.name ? [`${i}: ${value.name}`] : []));
   const output = node.outputs[0]?.name;
@@ -85,6 +87,7 @@ function deleteNode(node) {
   });
 }
 
+/** Return a card with the inputs of a node, which link to their producers. */
 function inputsCard(node) {
   const nameCell = (value) => renamableName(valueLink(value), value.name, node, "value");
   const valueLink = (value) => {
@@ -96,6 +99,7 @@ function inputsCard(node) {
     html("table", {}, ...node.inputs.map((value) => html("tr", {}, html("td", {}, nameCell(value)), html("td", { class: "note" }, value.type)))));
 }
 
+/** Return a card with the outputs of a node and links to their consumers. */
 function outputsCard(node) {
   const targetCell = (value) => {
     const omittedText = value.count > value.consumers.length ? ` and ${countText(value.count - value.consumers.length)} more` : "";
@@ -107,6 +111,7 @@ function outputsCard(node) {
       html("tr", {}, html("td", {}, renamableName(html("span", {}, ...nameParts(value.name)), value.name, node, "value")), html("td", { class: "note" }, value.type), html("td", { class: "note" }, ...targetCell(value).filter(Boolean))))));
 }
 
+/** Return a card with the attributes of a node. */
 function attributesCard(node) {
   return html("section", { class: "card", id: "attributes" }, html("h2", {}, `Attributes (${node.attributes.length})`),
     html("table", {}, ...node.attributes.map((attribute) =>
@@ -123,6 +128,7 @@ function attributesCard(node) {
     }));
 }
 
+/** Return a card with the doc string, overload and metadata of a node; "" if it has none of them. */
 function notesCard(node) {
   const rows = [
     ["doc", node.doc_string, `${node.path}.doc_string`, null],
@@ -140,6 +146,7 @@ function cutStart(text, maxChars) {
   return text.length <= maxChars ? text : `…${text.slice(text.length - maxChars + 1)}`;
 }
 
+/** Return the answer to the query `around` as an SVG element. */
 function drawGraph(drawing) {
   const margin = 26;
   const edges = drawing.edges.map((edge) => {
@@ -172,6 +179,7 @@ function drawGraph(drawing) {
   return picture;
 }
 
+/** Return the element of a box, which links to its node or tensor. isFocus: whether this is the central node. */
 function drawBox(box, isFocus) {
   const kinds = { input: "graph input", output: "graph output", weight: "weight", outer: "value from outside" };
   const isNode = box.kind === "node";
@@ -232,6 +240,7 @@ function moveFocus(event, drawing, groups) {
   if (nearest >= 0) groups[nearest].focus();
 }
 
+/** Scroll a drawing so that the central node is in the middle. */
 function scrollToFocus(picture) {
   const focus = picture.querySelector(".focus");
   if (!focus) return;

@@ -5,20 +5,21 @@ import { bytesCard } from "./bytes.js";
 import { addButton, editableValue, addMetadataButton, problemsCard, session } from "./edit_mode.js";
 import { fieldsButton } from "./field_rows.js";
 
+/** Show the overview of the model. isCurrent: as for `showFields`. */
 export async function showOverview(details, isCurrent) {
   const summary = await ask("summary");
   if (!isCurrent()) return;
   const facts = [
     ["size", sizeText(summary.bytes)],
-    ["IR version", field("IR version", summary.ir_version, "ir_version")],
-    ["operator sets", opsets(summary.opset_import)],
+    ["IR version", editableField("IR version", summary.ir_version, "ir_version")],
+    ["operator sets", opsetItems(summary.opset_import)],
     ["producer", session.is_editable
-      ? [field("producer", summary.producer_name, "producer_name"), " ", field("producer version", summary.producer_version, "producer_version")]
+      ? [editableField("producer", summary.producer_name, "producer_name"), " ", editableField("producer version", summary.producer_version, "producer_version")]
       : `${summary.producer_name} ${summary.producer_version}`.trim() || "–"],
-    ["graph", field("graph", summary.graph.name, "graph.name")],
+    ["graph", editableField("graph", summary.graph.name, "graph.name")],
     ["nodes", countText(summary.nodes.count)],
     ["tensors", `${countText(summary.tensors.count)} (${sizeText(summary.tensors.bytes)})${summary.tensors.external ? `, ${countText(summary.tensors.external)} in other files` : ""}`],
-    ["doc", summary.doc_string || session.is_editable ? field("doc", summary.doc_string, "doc_string") : ""],
+    ["doc", summary.doc_string || session.is_editable ? editableField("doc", summary.doc_string, "doc_string") : ""],
     ...summary.metadata_props.map((entry, i) => [entry.key, editableValue(entry.value, { label: entry.key, path: `metadata_props[${i}]`, removal: `metadata_props[${i}]` })]),
   ].filter(([, value]) => value);
   setChildren(details,
@@ -26,19 +27,20 @@ export async function showOverview(details, isCurrent) {
     problemsCard(""),
     html("div", { class: "pair" },
       html("section", { class: "card" }, html("h2", {}, "Model"), html("dl", {}, ...facts.flatMap(([key, value]) => [html("dt", {}, key), html("dd", {}, ...[value].flat())])), addMetadataButton("")),
-      html("section", { class: "card" }, values("Inputs", summary.graph.inputs, "graph.input"), html("p", {}), values("Outputs", summary.graph.outputs, "graph.output"))),
-    html("div", { class: "pair" }, operators(summary.nodes.by_operator), largest(summary.tensors.largest)),
+      html("section", { class: "card" }, valuesTable("Inputs", summary.graph.inputs, "graph.input"), html("p", {}), valuesTable("Outputs", summary.graph.outputs, "graph.output"))),
+    html("div", { class: "pair" }, operatorsCard(summary.nodes.by_operator), largestTensorsCard(summary.tensors.largest)),
     bytesCard(""),
   );
 }
 
-const field = (label, value, path) => editableValue(String(value || "–"), { label, path });
+/** Return the value of a field, with a form in edit mode. */
+const editableField = (label, value, path) => editableValue(String(value || "–"), { label, path });
 
-function opsets(imports) {
+/** Return the imported operator sets, and a button that imports another. */
+function opsetItems(imports) {
   const items = imports.flatMap((opset, i) => {
     const name = opset.domain || "ai.onnx";
-    const shown = `${name} ${opset.version}`;
-    return [i ? ", " : "", editableValue(shown, { label: `version of ${name}`, path: `opset_import[${i}]`, removal: `opset_import[${i}]` })];
+    return [i ? ", " : "", editableValue(`${name} ${opset.version}`, { label: `version of ${name}`, path: `opset_import[${i}]`, removal: `opset_import[${i}]` })];
   });
   const button = addButton("Import an operator set", {
     fields: [{ name: "domain", label: "domain", hint: "Empty for ai.onnx." }, { name: "version", label: "version" }],
@@ -47,28 +49,34 @@ function opsets(imports) {
   return [...(items.length ? items : ["–"]), button];
 }
 
-function values(title, list, path) {
+/** Return a heading and a table of the names and types of inputs or outputs. path: of the list. */
+function valuesTable(title, list, path) {
   const name = (value) => editableValue(value.name, { label: `value ${value.name}`, path: value.path ?? path, value: value.name, toChange: ({ value: text }) => ["rename_value", { path: "graph", name: value.name, new: text }] });
   return [html("h2", {}, `${title} (${list.length})`), html("table", {}, ...list.map((value) => html("tr", {}, html("td", {}, name(value)), html("td", { class: "note mono" }, editableValue(value.type || "–", { label: `type of ${value.name}`, path: value.path })))))];
 }
 
-function meter(share) {
+/** Return a cell with a bar. share: the length of the bar as a share of the cell's width. */
+function barCell(share) {
   const bar = html("div", { class: "meter" });
   bar.style.width = `${100 * share}%`;
   return html("td", { class: "bars" }, bar);
 }
 
-function operators(rows) {
+const MAX_LISTED_OPERATORS = 24;
+
+/** Return a card with the operators and their counts, the most frequent first. */
+function operatorsCard(rows) {
   const maxCount = Math.max(...rows.map((row) => row.count), 1);
-  return html("section", { class: "card", id: "operators" }, html("h2", {}, "Operators"), html("table", {}, ...rows.slice(0, 24).map((row) =>
-    html("tr", {}, html("td", {}, html("span", { class: familyOf(row.op_type) }, row.op_type), row.domain ? html("span", { class: "note" }, ` ${row.domain}`) : ""), html("td", { class: "number" }, countText(row.count)), meter(row.count / maxCount)))),
-    rows.length > 24 ? html("p", { class: "note" }, `and ${nounText(rows.length - 24, "more operator")}`) : "");
+  return html("section", { class: "card", id: "operators" }, html("h2", {}, "Operators"), html("table", {}, ...rows.slice(0, MAX_LISTED_OPERATORS).map((row) =>
+    html("tr", {}, html("td", {}, html("span", { class: familyOf(row.op_type) }, row.op_type), row.domain ? html("span", { class: "note" }, ` ${row.domain}`) : ""), html("td", { class: "number" }, countText(row.count)), barCell(row.count / maxCount)))),
+    rows.length > MAX_LISTED_OPERATORS ? html("p", { class: "note" }, `and ${nounText(rows.length - MAX_LISTED_OPERATORS, "more operator")}`) : "");
 }
 
-function largest(rows) {
+/** Return a card with links to the largest tensors. */
+function largestTensorsCard(rows) {
   const maxBytes = Math.max(...rows.map((row) => row.bytes), 1);
   return html("section", { class: "card" }, html("h2", {}, "Largest tensors"), html("table", {}, ...rows.map((row) =>
-    html("tr", {}, html("td", {}, link("tensor", row.path, row.name || row.path), html("div", { class: "note mono" }, shapeText(row))), html("td", { class: "number" }, sizeText(row.bytes)), meter(row.bytes / maxBytes)))));
+    html("tr", {}, html("td", {}, link("tensor", row.path, row.name || row.path), html("div", { class: "note mono" }, shapeText(row))), html("td", { class: "number" }, sizeText(row.bytes)), barCell(row.bytes / maxBytes)))));
 }
 
 /** Show a graph or function of the outline. */

@@ -15,7 +15,7 @@ const details = elementById("details");
 const search = elementById("search");
 const state = { scope: "graph", kind: "nodes", outline: [], view: "details", node: "" };
 let viewNumber = 0; // the number of the current view; answers to requests of earlier views are ignored
-let timer = 0;
+let timer = 0; // of the delayed search or selection in the list
 
 function showError(error) {
   elementById("trouble").textContent = error.message;
@@ -34,6 +34,7 @@ const map = new MapView(elementById("map"), {
   reportError: showError,
 });
 
+// The path of the node that a fragment of the address names, or "".
 const nodeOf = (hash) => /^(?:map|node)=(.+\.node\[\d+\])$/.exec(decodePart(hash.replace(/^#/, "")))?.[1] ?? "";
 
 const list = new VirtualList(elementById("list"), elementById("rows"), {
@@ -63,6 +64,7 @@ const list = new VirtualList(elementById("list"), elementById("rows"), {
   reportError: showError,
 });
 
+/** Set the kind and the graph of the list, without loading it; returns whether they are new. */
 function setList(kind, scope) {
   const isNew = kind !== state.kind || scope !== state.scope;
   state.kind = kind;
@@ -78,6 +80,7 @@ function setList(kind, scope) {
   return isNew;
 }
 
+/** Draw the tree of graphs. */
 function paintOutline() {
   elementById("outline").replaceChildren(...state.outline.map((row, i) => {
     const isChosen = row.path === state.scope;
@@ -100,6 +103,7 @@ function openGraph(row) {
   location.hash = `${state.view === "map" ? "map" : "graph"}=${encodeURIComponent(row.path)}`;
 }
 
+/** Show the view "map" or "details". */
 function setView(view) {
   state.view = view;
   elementById("map").hidden = view !== "map";
@@ -192,9 +196,9 @@ for (const kind of ["nodes", "tensors"]) {
   });
   elementById(`tab-${kind}`).addEventListener("keydown", (event) => {
     if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
-    const other = elementById(kind === "nodes" ? "tab-tensors" : "tab-nodes");
-    other.click();
-    other.focus();
+    const otherTab = elementById(kind === "nodes" ? "tab-tensors" : "tab-nodes");
+    otherTab.click();
+    otherTab.focus();
   });
 }
 

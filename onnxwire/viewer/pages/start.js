@@ -24,6 +24,7 @@ async function openAndShow(name, action) {
 
 const openPath = (path, type = elementById("type").value) => openAndShow(path, () => send("open", { path, type }));
 
+/** Upload a file and show it; null for no file. */
 function openFile(file) {
   if (!file) return null;
   return openAndShow(file.name, async () => {
@@ -40,6 +41,7 @@ function openFile(file) {
 
 const fileLink = (path) => html("button", { type: "button", class: "link", onclick: () => openPath(path) }, html("bdi", {}, path));
 
+/** Show the lists of the page. state: the answer to the query `start`. */
 function paint(state) {
   elementById("limit").textContent = `Up to ${sizeText(state.limit)}, without files of external data. It is copied to a temporary file until the page ends.`;
   elementById("folder").textContent = state.folder;

@@ -9,6 +9,7 @@ import { fieldsButton } from "./field_rows.js";
 const BINS = 64; // number of bins of the histogram
 const CELLS = 96; // maximum number of rows and of columns of cells of the heat map
 
+/** Show the details of a tensor, and return the tensor. isCurrent: as for `showFields`. */
 export async function showTensor(path, details, isCurrent) {
   const tensor = await ask("tensor", { path });
   if (!isCurrent()) return null;
@@ -43,6 +44,7 @@ function renamableName(tensor) {
   return editableValue(tensor.name, { label: "name", path: tensor.path, value: tensor.name, toChange: ({ value }) => ["rename_value", { path: scope, name: tensor.name, new: value }] });
 }
 
+/** Return a card with the size, location, consumers and doc string of a tensor. */
 function factsCard(tensor) {
   const elements = tensor.shape.reduce((product, length) => product * length, 1);
   const users = tensor.consumers.flatMap((node, i) => [i ? ", " : "", link("node", node.path, `${node.op_type} ${node.name}`)]);
@@ -57,6 +59,7 @@ function factsCard(tensor) {
   return html("section", { class: "card" }, html("dl", {}, ...rows.flatMap(([key, value]) => [html("dt", {}, key), html("dd", {}, ...[value].flat())])));
 }
 
+/** Show a histogram in a card. readsAll: read all elements, not only samples. */
 async function showHistogram(card, tensor, readsAll) {
   card.replaceChildren(html("h2", {}, "Histogram"), html("p", { class: "note", role: "status" }, "reading…"));
   const answer = await ask("histogram", { path: tensor.path, bins: BINS, whole: readsAll || null });
@@ -64,13 +67,14 @@ async function showHistogram(card, tensor, readsAll) {
   const statistics = [["min", answer.min], ["max", answer.max], ["mean", answer.mean], ["std", answer.std], ["zeros", answer.zeros], ["NaN", answer.nan], ["Inf", answer.infinite]];
   card.replaceChildren(
     html("div", { class: "bar" }, html("h2", {}, "Histogram"), isPart ? html("button", { type: "button", class: "step", onclick: () => showHistogram(card, tensor, true) }, `Read all ${sizeText(tensor.bytes)}`) : ""),
-    answer.min === null ? html("p", { class: "note" }, answer.elements ? "No element is finite." : "There are no elements.") : bars(answer),
+    answer.min === null ? html("p", { class: "note" }, answer.elements ? "No element is finite." : "There are no elements.") : drawBars(answer),
     html("p", { class: "values" }, ...statistics.map(([name, value]) => html("span", {}, html("b", {}, name), typeof value === "number" && name.match(/zeros|NaN|Inf/) ? countText(value) : numberText(value)))),
     html("p", { class: "note" }, isPart ? `From ${countText(answer.read)} of ${countText(answer.elements)} elements, in blocks at equal distances.` : `All ${countText(answer.elements)} elements.`),
   );
 }
 
-function bars(answer) {
+/** Return the bars of a histogram as an SVG element. */
+function drawBars(answer) {
   const [width, height, axisHeight] = [480, 150, 20];
   const maxCount = Math.max(...answer.counts, 1);
   const step = width / answer.counts.length;
@@ -91,6 +95,7 @@ function bars(answer) {
     isNearEdge ? "" : text(zero, "middle", "0"));
 }
 
+/** The heat map of two axes of a tensor in a card, with controls for the axes, the slice and the zoom. */
 class HeatMap {
   constructor(card, tensor) {
     this.card = card;
@@ -100,14 +105,14 @@ class HeatMap {
     // Use the two longest axes: the last two axes of a convolution's weight would only be a few cells.
     const longest = [...this.shape.keys()].sort((a, b) => this.shape[b] - this.shape[a] || b - a);
     this.axes = longest.slice(0, 2).sort((a, b) => a - b);
-    this.at = this.shape.map(() => 0);
-    this.windows = [];
+    this.at = this.shape.map(() => 0); // the index of the slice on each axis
+    this.windows = []; // the windows of the zoom, each inside the previous one
     this.isExtreme = false;
-    this.cell = [0, 0];
+    this.cell = [0, 0]; // row and column of the selected cell
     this.canvas = html("canvas", { id: "heat", tabindex: 0, role: "img" });
-    this.canvas.addEventListener("mousemove", (event) => this.point(event));
-    this.canvas.addEventListener("click", (event) => { this.point(event); this.zoom(); });
-    this.canvas.addEventListener("keydown", (event) => this.key(event));
+    this.canvas.addEventListener("mousemove", (event) => this.selectCellAt(event));
+    this.canvas.addEventListener("click", (event) => { this.selectCellAt(event); this.zoomIn(); });
+    this.canvas.addEventListener("keydown", (event) => this.handleKey(event));
     this.status = html("p", { class: "note mono", role: "status", id: "cell" });
     this.bar = html("div", { class: "bar" });
     this.legend = html("div", { class: "scale" });
@@ -115,6 +120,7 @@ class HeatMap {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.answer && this.paint());
   }
 
+  /** Load and draw the heat map. */
   async show() {
     const { axes, at, isExtreme } = this;
     this.answer = await ask("heat_map", { path: this.tensor.path, axes, at, window: this.windows.at(-1), size: [CELLS, CELLS], extreme: isExtreme || null });
@@ -136,6 +142,7 @@ class HeatMap {
     this.showStatus();
   }
 
+  /** Draw the controls. */
   drawBar() {
     // role: 0 for the axis of the rows, 1 for the axis of the columns.
     const choose = (role) => {
@@ -159,11 +166,12 @@ class HeatMap {
       });
       return [html("label", { class: "group" }, `axis ${axis} at `, input, ` of ${length}`)];
     });
-    const back = html("button", { type: "button", class: "step", onclick: () => this.back(), disabled: !this.windows.length }, "Zoom out");
+    const back = html("button", { type: "button", class: "step", onclick: () => this.zoomOut(), disabled: !this.windows.length }, "Zoom out");
     const extremesButton = html("button", { type: "button", class: "step", "aria-pressed": String(this.isExtreme), title: "Show the value farthest from 0 in each cell, not the mean", onclick: () => { this.isExtreme = !this.isExtreme; this.show(); } }, "Extremes");
     this.bar.replaceChildren(html("h2", {}, "Heat map"), choose(0), choose(1), ...otherAxes, extremesButton, back);
   }
 
+  /** Draw the cells and the scale of colors. */
   paint() {
     const { height, width, values, low, high } = this.answer;
     const style = getComputedStyle(document.documentElement);
@@ -191,7 +199,8 @@ class HeatMap {
     this.canvas.setAttribute("aria-label", `Heat map of ${height} by ${width} cells, from ${numberText(low)} to ${numberText(high)}`);
   }
 
-  point(event) {
+  /** Select the cell at the mouse pointer. */
+  selectCellAt(event) {
     const { height, width } = this.answer;
     const index = (share, count) => Math.min(Math.max(Math.floor(share * count), 0), count - 1);
     this.cell = [index(event.offsetY / this.canvas.clientHeight, height), index(event.offsetX / this.canvas.clientWidth, width)];
@@ -206,6 +215,7 @@ class HeatMap {
     return [edge(top, bottom, height, row), edge(left, right, width, column), edge(top, bottom, height, row + 1), edge(left, right, width, column + 1)];
   }
 
+  /** Show the indices and the value of the selected cell. */
   showStatus() {
     const [top, left, bottom, right] = this.block();
     const span = (start, end) => (end - start > 1 ? `${countText(start)}–${countText(end - 1)}` : countText(start));
@@ -215,7 +225,8 @@ class HeatMap {
     this.status.textContent = `row ${span(top, bottom)}, column ${span(left, right)}: ${meaning}${value === null ? "not finite" : numberText(value)}`;
   }
 
-  zoom() {
+  /** Show a quarter of each axis around the selected cell, but at least 8 elements. */
+  zoomIn() {
     const { window: [top, left, bottom, right] } = this.answer;
     const [cellTop, cellLeft, cellBottom, cellRight] = this.block();
     const zoomedRange = (start, end, center) => {
@@ -229,21 +240,22 @@ class HeatMap {
     this.show();
   }
 
-  back() {
+  /** Show the previous window. */
+  zoomOut() {
     if (this.windows.pop()) this.show();
   }
 
-  key(event) {
+  handleKey(event) {
     const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
     const step = steps[event.key];
     if (step) {
       const { height, width } = this.answer;
       this.cell = [Math.min(Math.max(this.cell[0] + step[0], 0), height - 1), Math.min(Math.max(this.cell[1] + step[1], 0), width - 1)];
       this.showStatus();
-    } else if (event.key === "Enter") this.zoom();
+    } else if (event.key === "Enter") this.zoomIn();
     else if (event.key === "Escape" && this.windows.length) {
       event.stopPropagation();
-      this.back();
+      this.zoomOut();
     } else return;
     event.preventDefault();
   }
