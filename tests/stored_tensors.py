@@ -12,7 +12,7 @@ import onnx
 import onnx.numpy_helper
 from hypothesis import strategies as st
 from onnx import onnx_data_pb2, onnx_ml_pb2, onnx_operators_ml_pb2  # noqa: F401  (they fill the default pool)
-from wire import FIXED32, LEN, VARINT, number, span, tag, varint, wire_of
+from wire import FIXED32, LEN, VARINT, number, span, tag, varint, wire_type_of
 
 import onnxwire
 from onnxwire.engine.descriptor import FieldDescriptor as F
@@ -46,7 +46,7 @@ class TensorParts(NamedTuple):
 
     def entries(self):
         """Return the wire bytes of each value of the typed field."""
-        bits, elements, wire = BITS[self.data_type], self.elements, wire_of(self.field)
+        bits, elements, wire = BITS[self.data_type], self.elements, wire_type_of(self.field)
         if wire == LEN:
             return [varint(len(element)) + element for element in elements]
         if bits in (2, 4):
@@ -61,7 +61,7 @@ class TensorParts(NamedTuple):
         """Return the records of the typed field."""
         if packed and self.field.type != F.TYPE_BYTES:
             return span(self.field.number, b"".join(self.entries())) if self.elements else b""
-        return b"".join(tag(self.field.number, wire_of(self.field)) + entry for entry in self.entries())
+        return b"".join(tag(self.field.number, wire_type_of(self.field)) + entry for entry in self.entries())
 
     def message(self, data=b"", name="w"):
         """Return the bytes of the TensorProto; `data`: the records of its elements."""

@@ -231,7 +231,7 @@ def test_an_array_of_numbers_is_read_only(name):
         np.asarray(getattr(EVERYTHING.FromString(wire.span(field_of(name).number, b"\0" * 8)), name))[0] = 1
 
 
-@pytest.mark.parametrize("name", [name for name in NUMERIC_FIELDS if wire.wire_of(field_of(name)) != wire.VARINT])
+@pytest.mark.parametrize("name", [name for name in NUMERIC_FIELDS if wire.wire_type_of(field_of(name)) != wire.VARINT])
 def test_an_array_of_one_packed_run_of_fixed_numbers_shares_the_memory_of_the_file(name):
     data = np.frombuffer(wire.span(field_of(name).number, bytes(range(64))), np.uint8)
     array = np.asarray(getattr(onnxwire.load(data, EVERYTHING), name))
