@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 import wire
 from edit_programs import ProgramGenerator
-from test_varint import DTYPES, plain_decode, value_of
+from test_varint import DTYPES, decode_in_python, value_of
 from worlds import World, classes
 
 import onnxwire
@@ -213,7 +213,7 @@ def packed(data: bytes) -> None:
     """
     integer_types = list(DTYPES)
     integer_type, run = integer_types[data[0] % len(integer_types)] if data else integer_types[0], data[1:]
-    expected = [value_of(integer_type, varint) for varint in plain_decode(run)]
+    expected = [value_of(integer_type, varint) for varint in decode_in_python(run)]
     for level in packed_levels():
         assert np.frombuffer(decode_packed(run, integer_type, level), DTYPES[integer_type]).tolist() == expected
 

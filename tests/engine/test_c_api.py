@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from budget import IS_LONG
 from graphs import write_sparse_model
-from partial import partial_document
+from partial_documents import partial_document
 
 import onnxwire as ow
 from onnxwire.engine.document import keep_bytes_of

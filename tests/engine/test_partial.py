@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from partial import partial_document
+from partial_documents import partial_document
 from wire import varint
 
 import onnxwire as ow
