@@ -50,13 +50,13 @@ DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
 
 # --- calls on models
 #
-# A call is a function of the path of a file and a folder for output. It returns the size of its output that is neither
-# in the folder nor printed, or None.
+# A call is a function of the path of a file and a folder for output. It returns the size of its output without printed
+# text, in bytes or characters, or None if that is 0.
 
 
 def model_call(function):
-    """Return a call of `function` on the loaded model. If `function` returns an int or a text, that is the size of the
-    output or the output."""
+    """Return a call of `function` on the loaded model. The size of the output is the int that `function` returns, the
+    length of the str that it returns, or 0."""
 
     def call(path, folder):
         with onnxwire.load(path) as model:
@@ -125,6 +125,7 @@ def count_chars(differences):
 
 
 def diff_with_nothing(model):
+    """Compare a model with an empty model, in both directions."""
     return count_chars(onnxwire.diff(model, ModelProto())) + count_chars(onnxwire.diff(ModelProto(), model))
 
 
@@ -175,7 +176,7 @@ def from_text(model):
 
 
 def from_json(model):
-    """Write a model as JSON and parse the JSON; return it."""
+    """Write a model as JSON and parse the JSON; return the JSON."""
     text = onnxwire.to_json(model)
     onnxwire.from_json(text, ModelProto)
     return text
@@ -200,6 +201,7 @@ def to_arrow(model, table):
 
 
 def edited_to_arrow(model):
+    """Edit all nodes and tensors, and export the nodes."""
     edit_names(model)
     return to_arrow(model, "nodes") + model.ByteSize()
 
@@ -233,6 +235,7 @@ def store_of(folder):
 
 
 def load_from_store(path, folder):
+    """Load a model from an object store; list its tensors and nodes."""
     with onnxwire.load(os.path.basename(path), store=store_of(os.path.dirname(path))) as model:
         exhaust(onnxwire.tensors(model))
         exhaust(model.graph.node)
@@ -244,7 +247,8 @@ def save_to_store(path, folder):
 
 
 def foreign_call(function):
-    """Return a call of a function of another package, whose errors are ignored."""
+    """Return a call of `function`, which calls another package, on the loaded model and an output folder; ignore its
+    errors."""
 
     def call(path, folder):
         with contextlib.suppress(Exception), onnxwire.load(path) as model:
@@ -419,13 +423,13 @@ def peak_bytes():
 @functools.cache
 def round_time():
     """Return the processor time of one round of an empty loop, in seconds."""
-    best = 1.0
+    min_seconds = 1.0
     for _ in range(5):
         start = time.process_time()
         for _ in range(300_000):
             pass
-        best = min(best, (time.process_time() - start) / 300_000)
-    return best
+        min_seconds = min(min_seconds, (time.process_time() - start) / 300_000)
+    return min_seconds
 
 
 def measure(call, path, size, round_seconds, address_space):
