@@ -21,7 +21,7 @@ from setuptools.errors import CompileError, PlatformError
 ROOT = Path(__file__).parent
 MODULES = sorted(path.relative_to(ROOT) for path in (ROOT / "onnxwire").rglob("*.pyx"))
 HEADERS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "onnxwire").rglob("*.h"))
-# The code that Cython generates for typed memoryviews, compiled once instead of in each module that uses them.
+# The module with the code that Cython generates for typed memoryviews, instead of a copy in each module that uses them.
 SHARED = "onnxwire._cython"
 # Modules with loops over bytes, which -O3 makes faster: `verify` by a quarter, packed runs by a tenth. The other
 # modules are compiled with -O2, in a fifth less time.

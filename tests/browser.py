@@ -84,6 +84,7 @@ class Page:
         self._open(address)
 
     def _open(self, address):
+        """Open an address, and forget the logs of the previous page."""
         self.driver.get_log("browser")
         self.driver.get_log("performance")
         self.driver.get(address)

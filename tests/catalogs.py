@@ -66,6 +66,8 @@ def interrupt_at(number: int, callback) -> None:
             callback()
 
     def count_calls(function, condition=lambda *args: True):
+        """Return the function with a step before each call whose arguments meet the condition."""
+
         def call(*args, **keywords):
             if condition(*args):
                 count_step()

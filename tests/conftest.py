@@ -23,6 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Register the mark `long`, select the short or the long run, and set defaults of xdist."""
     config.addinivalue_line("markers", "long: a test that takes more than a few seconds; run with --long")
     if config.getoption("--long"):
         missing_packages = [name for name in LONG_PACKAGES if not find_spec(name)]

@@ -204,6 +204,7 @@ def run_threads(source, leader, trace) -> None:
     errors, is_over = [], threading.Event()
 
     def run_role(role):
+        """Run the lines of the editor EDITOR_ROUNDS times, or those of the reader until the editor has finished."""
         world = leader.copy()
         try:
             while not is_over.is_set():
@@ -239,7 +240,7 @@ def check_own_result(line, result) -> None:
 
 
 def is_python_error(error) -> bool:
-    """Return whether Python itself raises the error: a dict display with an unhashable key."""
+    """Return whether Python raises the error without a call of onnxwire, as for an unhashable key of a dict."""
     return isinstance(error, TypeError) and "unhashable" in str(error)
 
 

@@ -107,7 +107,10 @@ def call_at_event(number, function):
 
 
 class Scenario:
-    """A folder with a saved model; each trial saves another model over a copy of it."""
+    """A folder with a saved model. Each trial saves another model over a copy of the folder.
+
+    size: the number of elements of each weight.
+    """
 
     def __init__(self, base, layout, size=WEIGHT_ELEMENTS):
         self.base, self.size = base, size

@@ -113,7 +113,7 @@ class Trials:
         del state, run_operation
         files = sorted(os.listdir(self.folder))
         if files != self.files:
-            faults.append(f"left {sorted({*files} ^ {*self.files})}")
+            faults.append(f"added or removed the files {sorted({*files} ^ {*self.files})}")
             self.files = files
         return Outcome(faults, n_failed > 0)
 

@@ -122,6 +122,7 @@ def _insert_identity(graph: onnx.GraphProto, rng: random.Random) -> bool:
 
 
 def _change_attribute(graph: onnx.GraphProto, rng: random.Random) -> bool:
+    """Increase a random integer attribute."""
     attributes = [attribute for node in graph.node for attribute in node.attribute if attribute.HasField("i")]
     if attributes:
         rng.choice(attributes).i += rng.randrange(1, 5)
@@ -129,6 +130,7 @@ def _change_attribute(graph: onnx.GraphProto, rng: random.Random) -> bool:
 
 
 def _replace_weight(graph: onnx.GraphProto, rng: random.Random) -> bool:
+    """Replace the elements of a random float initializer by random numbers."""
     types = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
     tensors = [tensor for tensor in graph.initializer if tensor.data_type in types and 0 not in tensor.dims]
     if tensors:

@@ -322,6 +322,7 @@ def damaged_wire(draw, descriptor):
 
 
 def official_accepts(cls, data):
+    """Return whether an official class can parse the bytes."""
     try:
         cls.FromString(data)
     except message.DecodeError:
@@ -330,6 +331,7 @@ def official_accepts(cls, data):
 
 
 def accepts(cls, data):
+    """Return whether `verify` accepts the bytes for one of onnxwire's classes."""
     try:
         onnxwire.verify(data, cls)
     except onnxwire.DecodeError:
@@ -446,6 +448,7 @@ def walk_all_fields(view):
     errors = []
 
     def collect_error(function, *arguments):
+        """Call the function; return its result, or None after a DecodeError."""
         try:
             return function(*arguments)
         except onnxwire.DecodeError as error:

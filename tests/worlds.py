@@ -26,7 +26,7 @@ DIFFERENCES = {
     "detached": "`Clear`, `ClearField`, `CopyFrom` and `ParseFromString` detach parts of the message that variables"
     " refer to, in both runtimes. Two variables of one official sequence remain one list; those of onnxwire become"
     " independent, with the content of their last access. The official `Clear` of a new message may also leave absent"
-    " parts attached. Programs no longer compare such parts (they are excluded), but continue to read them.",
+    " parts attached. Programs exclude such parts from the comparison, but continue to read them.",
     "absent members": "If a variable refers to an absent member of a oneof, then after `CopyFrom` the official runtime"
     " confuses it with the member that is present, and ClearField of one member clears the other. `clear_field` calls"
     " SetInParent instead.",

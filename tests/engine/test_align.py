@@ -102,6 +102,7 @@ def tensor_record(data, number=5):
 
 @st.composite
 def tensors(draw):
+    """Draw a float tensor, or a tensor of bytes with a short or long payload and name."""
     if draw(st.integers(0, 3)) == 0:
         return numpy_helper.from_array(np.arange(draw(st.integers(0, 40)), dtype=np.float32))
     raw = draw(st.binary(max_size=8) | st.sampled_from([b"x" * 126, b"y" * 128, bytes(4096), b"z" * 17000]))
@@ -111,6 +112,7 @@ def tensors(draw):
 
 @st.composite
 def attributes(draw, depth):
+    """Draw an attribute with tensors, with a sparse tensor, or, if `depth` is positive, with subgraphs."""
     name, kind = "a", draw(st.integers(0, 5 if depth else 3))
     if kind < 2:
         return onnx.AttributeProto(name=name, tensors=draw(st.lists(tensors(), max_size=2)), t=draw(tensors()))
@@ -132,6 +134,7 @@ def nodes(draw, depth):
 
 @st.composite
 def graphs(draw, depth=2):
+    """Draw a graph with at most `depth` levels of subgraphs."""
     return onnx.GraphProto(
         name="g",
         node=draw(st.lists(nodes(depth), max_size=2)),

@@ -215,7 +215,7 @@ def test_an_element_of_a_message_in_many_pieces_is_found():
     for i, node in enumerate(model.graph.node):
         node.doc_string = "edited"
         assert model.graph.node[i].name == str(i)
-    assert model._document._cache_sizes()[3] == 1  # the pieces are searched once
+    assert model._document._cache_sizes()[3] == 1  # the document caches the positions of the pieces
     assert [node.name for node in ModelProto.FromString(model.SerializeToString()).graph.node] == [
         *map(str, range(300))
     ]

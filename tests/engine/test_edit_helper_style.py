@@ -110,6 +110,7 @@ def test_arguments_of_keywords_are_copied():
 
 
 def make_value_info(api, name, elem_type, shape):
+    """Return the ValueInfoProto of a tensor. shape: sizes and names of dimensions."""
     info = api.ValueInfoProto(name=name)
     info.type.tensor_type.elem_type = elem_type
     info.type.tensor_type.shape.dim.extend([])
@@ -119,6 +120,7 @@ def make_value_info(api, name, elem_type, shape):
 
 
 def make_attribute(api, name, value):
+    """Return an attribute whose type follows from the Python type of its value."""
     message = api.AttributeProto(name=name)
     if isinstance(value, api.TensorProto):
         message.type = "TENSOR"
@@ -139,12 +141,14 @@ def make_attribute(api, name, value):
 
 
 def make_node(api, op_type, inputs, outputs, **attributes):
+    """Return a node with attributes in alphabetical order."""
     message = api.NodeProto(op_type=op_type, input=inputs, output=outputs)
     message.attribute.extend(make_attribute(api, *pair) for pair in sorted(attributes.items()))
     return message
 
 
 def make_tensor(api, name, array):
+    """Return a tensor whose elements are in raw_data, or, up to four elements, in the typed field."""
     message = api.TensorProto(name=name, dims=array.shape)
     message.data_type = api.TensorProto.DataType.Value({"f": "FLOAT", "i": "INT64"}[array.dtype.kind])
     if array.size > 4:
@@ -232,6 +236,7 @@ def freeze_batch(model):
 
 
 def sort_model(model):
+    """Sort nodes, initializers and attributes, and reverse the metadata."""
     model.graph.node.sort(key=lambda message: message.op_type, reverse=True)
     model.graph.initializer.sort(key=lambda message: message.name)
     model.metadata_props.reverse()

@@ -144,23 +144,23 @@ def test_a_closed_enum_accepts_the_same_values_as_the_official_one(name, high_bi
 @pytest.mark.parametrize("values", [(1, 1), (1, (1 << 32) + 1), (-3, (1 << 32) - 3), (1, 3), (70, (1 << 32) + 70)])
 @pytest.mark.parametrize("name", ["one_shade", "many_shade", "packed_shade"])
 def test_unknown_enum_values_compare_as_the_official_ones_do(name, values):
-    first, second = (wire.number(field_of(name).number, value) for value in values)
-    wire.check_equality(*PAIRS["test.Everything"], first, second)
+    first_record, second_record = (wire.number(field_of(name).number, value) for value in values)
+    wire.check_equality(*PAIRS["test.Everything"], first_record, second_record)
 
 
 @pytest.mark.parametrize("values", [(1, 1), (1, (1 << 32) + 1), (-3, (1 << 32) - 3), (1, 3)])
 @pytest.mark.parametrize("name", ["many_shade", "packed_shade"])
 def test_unknown_enum_values_of_packed_runs_are_equal_where_the_official_ones_are(name, values):
-    first, second = (wire.span(field_of(name).number, wire.varint(value)) for value in values)
-    wire.check_equality(*PAIRS["test.Everything"], first, second)
+    first_record, second_record = (wire.span(field_of(name).number, wire.varint(value)) for value in values)
+    wire.check_equality(*PAIRS["test.Everything"], first_record, second_record)
 
 
 @pytest.mark.parametrize("value", [1, -3, (1 << 32) + 1, (1 << 63) + 1])
 @pytest.mark.parametrize("name", ["many_shade", "packed_shade"])
 def test_unknown_enum_values_packed_and_unpacked_are_equal_where_the_official_ones_are(name, value):
     number = field_of(name).number
-    first, second = wire.span(number, wire.varint(value)), wire.number(number, value)
-    wire.check_equality(*PAIRS["test.Everything"], first, second)
+    packed_record, unpacked_record = wire.span(number, wire.varint(value)), wire.number(number, value)
+    wire.check_equality(*PAIRS["test.Everything"], packed_record, unpacked_record)
 
 
 def test_an_unknown_enum_value_does_not_change_the_oneof():

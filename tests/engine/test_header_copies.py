@@ -175,9 +175,9 @@ def test_listing_maps_no_pages_of_long_values(tmp_path: Path) -> None:
     with ow.load(path) as model:
         assert {(tensor.name, tuple(tensor.dims)) for tensor in model.graph.initializer} == {("name", (1 << 20,))}
         with open("/proc/self/smaps") as file:
-            parts = file.read().split(str(path))[1:]
+            mappings = file.read().split(str(path))[1:]
         # The first read maps the pages around it, up to a large page. Reads of the 39 other headers map none.
-        assert sum(int(re.search(r"Rss: +(\d+) kB", part)[1]) for part in parts) <= 2048
+        assert sum(int(re.search(r"Rss: +(\d+) kB", mapping)[1]) for mapping in mappings) <= 2048
 
 
 @pytest.mark.skipif(os.name != "posix", reason="mapped files are closed on Windows")

@@ -149,8 +149,9 @@ def test_concurrent_readers_read_existing_values_and_do_not_disturb_an_editor(se
     counts = dict.fromkeys(READ_FUNCTIONS, 0)
 
     def read_repeatedly(first_function: int) -> None:
+        """Call all READ_FUNCTIONS, from one with this index, until the editor has finished and each was completed."""
         try:
-            while not (is_over.is_set() and all(counts.values())):  # also if the editor has finished
+            while not (is_over.is_set() and all(counts.values())):
                 for read in READ_FUNCTIONS[first_function:] + READ_FUNCTIONS[:first_function]:
                     try:
                         if not read(model):

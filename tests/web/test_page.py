@@ -39,6 +39,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     """
 
     def do_GET(self):
+        """Send a redirect, the range of the request, or the whole file."""
         server = self.server
         server.received_requests.append((self.path, dict(self.headers)))
         redirect = server.redirects.get(self.path)
