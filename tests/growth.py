@@ -55,6 +55,7 @@ def check(model):
 
 
 def edit(model):
+    """Rename every node and encode the model."""
     for node in model.graph.node:
         node.name += "_edited"
     model.SerializeToString()
@@ -183,7 +184,8 @@ def tensor_of(records):
 
 
 def renamed_pair(nodes):
-    """Return two models that differ in all names and in one operator: a chain, and `nodes` readers of one value."""
+    """Return two models that differ in the names of nodes and in one operator. Each is a chain of `nodes` nodes with
+    as many additional readers of its input."""
     pair = []
     for prefix in ("old", "new"):
         model = load_chain(nodes)
@@ -222,8 +224,11 @@ EDITS_OF_ONE_MODEL, EDITS_OF_LARGER_MODELS = "edits of one model", "edits of lar
 
 
 def measure(count: Counter, sizes: list[int]) -> dict[str, list[int]]:
-    """Return the number of instructions of each call at each size, by label. EDITS_OF_ONE_MODEL counts edits of
-    different numbers of nodes; EDITS_OF_LARGER_MODELS edits of one number of nodes in models of different sizes."""
+    """Return the number of instructions of each call at each size, by label.
+
+    EDITS_OF_ONE_MODEL counts edits of different numbers of nodes in one model. EDITS_OF_LARGER_MODELS counts edits of
+    one number of nodes in models of different sizes.
+    """
 
     def instructions_of(call, call_arguments):
         with count:

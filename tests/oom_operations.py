@@ -240,7 +240,7 @@ def names_of(graph: Any) -> object:
     return [n.name for i, n in enumerate(graph.node) if n.name not in ("x", f"node {i}")]
 
 
-def add_90(graph: Any) -> None:
+def add_90_nodes(graph: Any) -> None:
     """Add so many nodes that the engine freezes those without a reference."""
     for i in range(90):
         graph.node.add(name=f"node {i}")
@@ -295,7 +295,7 @@ add_edit("assign bytes", lambda t: setattr(t, "raw_data", b"12345678"), lambda: 
 add_edit("assign float", lambda t: setattr(t, "f", 1.5), lambda: AttributeProto.FromString(ATTRIBUTE_A))
 add_edit("add", lambda m: m.graph.node.add())
 add_edit("add with fields", lambda m: m.graph.node.add(**node(9)))
-add_edit("add many", add_90, lambda: GraphProto(), read_content=names_of)
+add_edit("add many", add_90_nodes, lambda: GraphProto(), read_content=names_of)
 MANY_NODES = model(80).SerializeToString()  # more than OW_MAX_FULL_OVERLAYS
 add_edit("add to many messages", add_to_all, message_maker(MANY_NODES), read_content=unexpected_values)
 add_edit("append to many messages", append_to_all, message_maker(MANY_NODES), read_content=unexpected_values)

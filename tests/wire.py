@@ -79,7 +79,7 @@ _EDGE_NUMBERS = [
     (1 << 64) - 1,
 ]
 _uints = st.sampled_from(_EDGE_NUMBERS) | st.integers(0, (1 << 64) - 1) | st.integers(0, 300)
-# The number of bytes by which a tag or a length, or another varint, is longer than necessary; usually 0.
+# The number of bytes by which a tag or length (_tag_pads) or another varint (_pads) is longer than necessary.
 _tag_pads = st.sampled_from([0] * 9 + [1, 2, 3, 4])
 _pads = st.sampled_from([0] * 9 + [1, 4, 9])
 _fixed32 = st.binary(min_size=4, max_size=4) | st.sampled_from(
@@ -108,7 +108,7 @@ def _varints(draw, values=_uints):
     return varint(value, min(draw(_pads), 10 - len(varint(value))))
 
 
-# Varints of 10 bytes; bit 0 of the last byte is bit 63 of the number, and parsers ignore its other bits.
+# Varints of 10 bytes. Bit 0 of the last byte is bit 63 of the number, and parsers ignore the other bits of that byte.
 _varints_above_64_bits = st.integers(0, 127).map(lambda last_byte: b"\xff" * 9 + bytes([last_byte]))
 
 
