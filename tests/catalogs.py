@@ -55,7 +55,7 @@ STEPS.append((pq.ParquetWriter, "write_table"))
 
 
 def interrupt_at(number: int, callback) -> None:
-    """Call `callback` at step `number` of the catalog writes that this process makes from now on.
+    """Replace the functions of STEPS in this process, so that `callback` is called at step `number` of catalog writes.
 
     A step is the time before, in the middle of, or after a call of a function of STEPS.
     """

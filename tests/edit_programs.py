@@ -406,7 +406,7 @@ class ProgramGenerator:
         return self.leader.length_of(variable.name)
 
     def draw_index(self, variable) -> str:
-        """Draw an index of a sequence, which is rarely out of range or no integer."""
+        """Draw an index of a sequence: mostly one in its range, rarely one out of range or of another type."""
         n = self.length_of(variable)
         if n and self.rng.random() < 0.9:
             return str(self.rng.randrange(-n, n))

@@ -26,7 +26,7 @@ TESTS = Path(__file__).parent
 sys.path[:0] = [str(TESTS), str(TESTS / "engine")]
 
 CORPUS = TESTS / "corpus"
-WORK = Path("build") / "fuzz"
+WORK = Path("build") / "fuzz"  # the folder of new inputs, logs and findings
 MAX_CORPUS_BYTES = 1024  # maximum size of one input
 # Options of libFuzzer: seconds for one input, MiB of memory, bytes of an input, statistics, and coverage of compared
 # values.

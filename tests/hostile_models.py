@@ -54,17 +54,19 @@ def elements_of(path, make_element):
     return make
 
 
-def nested_messages(path_numbers, content=b"", limit=1 << 60):
-    """Return a function that nests a message in itself along a path of field numbers, as deep as `size` and `limit`
-    allow."""
+def nested_messages(start_numbers, step_numbers, content=b"", limit=1 << 60):
+    """Return a function that makes a model with a message that is nested in messages of its own type.
+
+    start_numbers: the field numbers from the model to the outermost message. step_numbers: those from a message to the
+    next one. content: the bytes of the innermost message. limit: the maximum depth.
+    """
 
     def make(size):
         data, depth = content, 0
         while len(data) < size and depth < limit:
-            for number in reversed(path_numbers):
-                data = span(number, data)
+            data = wrap(step_numbers, data)
             depth += 1
-        return span(7, span(1, data)) if path_numbers[0] != 7 else data
+        return wrap(start_numbers, data)
 
     return make
 
@@ -205,9 +207,9 @@ MODELS = {
     "shapes of an empty name": copies_of(
         ["graph", "input"], span(2, span(1, span(2, span(1, b"\x12\x00"))))
     ),
-    "graphs nested": nested_messages([1, 5, 6]),
-    "graphs nested thirty deep": nested_messages([1, 5, 6], span(1, node([b"x"], [b"y"])) * 100, 30),
-    "types nested": lambda size: span(7, span(11, span(2, nested_messages([4, 1])(size)))),
+    "graphs nested": nested_messages([7], [1, 5, 6]),
+    "graphs nested thirty deep": nested_messages([7], [1, 5, 6], span(1, node([b"x"], [b"y"])) * 100, 30),
+    "types nested": nested_messages([7, 11, 2], [4, 1]),
     "attributes of ints": copies_of(["graph", "node", "attribute"], span(8, b"\x01\x02\x03")),
     "ints": lambda size: span(7, span(1, span(5, b"\xa0\x01\x07" + span(8, b"\x01" * size)))),
     "texts": lambda size: span(7, span(1, span(5, span(9, b"") * (size // 2)))),
