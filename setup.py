@@ -1,4 +1,4 @@
-"""Builds the extension modules, and writes the table module and the stubs from `schema/`."""
+"""Build the extension modules, and write the table module and the stubs from `schema/`."""
 
 import contextlib
 import gc
@@ -21,10 +21,10 @@ from setuptools.errors import CompileError, PlatformError
 ROOT = Path(__file__).parent
 MODULES = sorted(path.relative_to(ROOT) for path in (ROOT / "onnxwire").rglob("*.pyx"))
 HEADERS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "onnxwire").rglob("*.h"))
-# The code that Cython generates for typed memoryviews, compiled once instead of in each module that uses them.
+# The module with the code that Cython generates for typed memoryviews, instead of a copy in each module that uses them.
 SHARED = "onnxwire._cython"
-# Modules with loops over bytes, which -O3 makes faster: `verify` by a quarter, packed runs by a tenth. The others take
-# a fifth less time to compile with -O2.
+# Modules with loops over bytes, which -O3 makes faster: `verify` by a quarter, packed runs by a tenth. The other
+# modules are compiled with -O2, in a fifth less time.
 LOOP_MODULES = {
     "onnxwire._varint",
     "onnxwire.analysis._sums",
@@ -46,7 +46,8 @@ LOOP_MODULES = {
 Errors.LEVEL = 2
 
 # Cython's syntax trees live until their module is translated. With Python's default threshold, the garbage collector
-# traverses them so often that translation takes 30 % more CPU time; with this one, a process needs 17 MB more memory.
+# traverses them so often that translation takes 30 % more CPU time. With this threshold, a process needs 17 MB more
+# memory.
 gc.set_threshold(100_000, 50, 100)
 
 # Where a list in a comprehension cannot grow, Cython 3.3.0 and 3.3.1 release the element in this function and again in
@@ -65,19 +66,19 @@ directives = {
     "freethreading_compatible": True,  # threads: `onnxwire/engine/section.h`
     # Methods are CPython's method descriptors, which check the type of `self`; Cython's own functions do not.
     "binding": False,
-    # Their signatures are part of the docstrings then, in the form that `inspect.signature` reads.
+    # Method descriptors have their signatures in the docstrings, in the form that `inspect.signature` reads.
     "embedsignature": True,
     "embedsignature.format": "clinic",
-    "allow_none_for_extension_args": False,  # so that no members of None are looked up
+    "allow_none_for_extension_args": False,  # None raises TypeError; its C fields would be invalid memory
 }
 sanitizer = os.environ.get("ONNXWIRE_SANITIZE")
 is_traced = os.environ.get("ONNXWIRE_TRACE")
 if sys.platform == "win32":
     compile_args, link_args, optimize, optimize_loops = [], [], ["/O2"], ["/O2"]
-elif not sanitizer:  # sanitizers check more, and do not know the fortified functions
+elif not sanitizer:  # sanitizers check more, but not the calls of fortified functions
     compile_args += ["-fstack-protector-strong", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"]
     if sys.platform.startswith("linux"):
-        link_args += ["-Wl,-z,relro", "-Wl,-z,now"]  # pointers to functions are read-only once a module is loaded
+        link_args += ["-Wl,-z,relro", "-Wl,-z,now"]  # pointers to functions are read-only after a module is loaded
 if sysconfig.get_config_var("Py_GIL_DISABLED"):
     # In every module: without this header, the code that Cython generates for `@critical_section` uses another lock.
     section = str(ROOT / "onnxwire" / "engine" / "section.h")
@@ -91,7 +92,7 @@ if sanitizer:
     compile_args += ["-DONNXWIRE_SMALL_LIMITS", "-DCYTHON_USE_FREELISTS=0"]
     link_args += [sanitizers]
     optimize = optimize_loops = ["-O1"]
-    if sanitizer == "coverage":  # for libFuzzer, by clang
+    if sanitizer == "coverage":  # edge counters for libFuzzer; needs clang
         compile_args += ["-fsanitize=fuzzer-no-link"]
 if is_traced:  # so that sys.settrace reports each line
     compile_args += ["-U_FORTIFY_SOURCE", "-DCYTHON_TRACE_NOGIL=1", "-DCYTHON_USE_SYS_MONITORING=0"]
@@ -116,10 +117,12 @@ def extension(name: str, source: str) -> Extension:
 
 
 class BuildFromCython(build_ext):
-    """Translates and compiles the modules only when they are built, not when only metadata is requested."""
+    """The command build_ext. It translates the .pyx files only when modules are built, not when setuptools reads the
+    metadata."""
 
     def finalize_options(self) -> None:
-        """Use all processors; keep the object files of a build in place, so that the next one compiles only changes."""
+        """Use all processors. Keep the object files of a build in place, so that the next build compiles only changed
+        modules."""
         super().finalize_options()
         self.parallel = self.parallel or True
         self.n_built = 0
@@ -128,13 +131,13 @@ class BuildFromCython(build_ext):
             self.build_lib, self.build_temp = f"build/lib.{tag}", f"build/temp.{tag}"
 
     def build_extensions(self) -> None:
-        """Check for a compiler first, since translating takes half a minute; then translate and compile, with ccache if
-        present."""
+        """Check for a compiler, since translation takes half a minute; then translate and compile, with ccache if it is
+        installed."""
         if shutil.which("ccache") and "CC" not in os.environ and self.compiler.compiler_type == "unix":
             for step in ["compiler", "compiler_so"]:
                 self.compiler.set_executable(step, ["ccache", *getattr(self.compiler, step)])
         self.check_compiler()
-        # Cython compares only the sources, but the settings in this file matter, too.
+        # Cython compares only the times of the sources, but its output also depends on the settings in this file.
         translations = [path.with_suffix(".c") for path in MODULES]
         is_stale = any(
             path.exists() and path.stat().st_mtime < Path("setup.py").stat().st_mtime for path in translations
@@ -151,14 +154,14 @@ class BuildFromCython(build_ext):
         for extension in self.extensions:
             translation = translated_by_name[extension.name]
             extension.sources = translation.sources
-            extension.include_dirs = translation.include_dirs  # times of the headers that .pxd files include
+            extension.include_dirs = translation.include_dirs
             extension.depends = translation.depends
-        # The largest modules first: a large module that is started last would occupy one processor alone.
+        # Compile the largest modules first. If a large module started last, the other processors would be idle.
         self.extensions.sort(key=lambda extension: -sum(map(os.path.getsize, extension.sources)))
         super().build_extensions()
 
     def build_extension(self, ext: Extension) -> None:
-        """Compile a module, unless nothing that it depends on has changed; print the progress."""
+        """Compile a module if a file on which it depends has changed; print the progress."""
         path = Path(self.get_ext_fullpath(ext.name))
         old_time = path.stat().st_mtime_ns if path.exists() else None
         super().build_extension(ext)
@@ -182,7 +185,8 @@ class BuildFromCython(build_ext):
 
 
 class BuildWithSwitch(build_py):
-    """Installs the .pth file that reads ONNXWIRE_DROPIN at Python's start into site-packages."""
+    """The command build_py. It also installs the .pth file into site-packages, which reads the variable ONNXWIRE_DROPIN
+    when Python starts."""
 
     SWITCH = "onnxwire_dropin.pth"
 
@@ -196,7 +200,7 @@ class BuildWithSwitch(build_py):
         return [*super().get_outputs(include_bytecode), os.path.join(self.build_lib, self.SWITCH)]
 
 
-# On macOS and Windows, the processes that translate the modules first import this file.
+# On macOS and Windows, the processes that translate the modules import this file.
 if __name__ == "__main__":
     write_generated()
     modules = [extension(".".join(path.with_suffix("").parts), str(path)) for path in MODULES]

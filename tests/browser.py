@@ -28,6 +28,7 @@ FLAGS = [
 
 
 def start_driver():
+    """Start Chromium, which logs messages of the console and requests, and return its driver."""
     assert CHROMIUM and DRIVER, "install Chromium and its driver (Debian: apt install chromium chromium-driver)"
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
@@ -50,7 +51,8 @@ def stop_driver(driver):
     driver.quit()
 
 
-# Returns the texts of all matching elements. WebDriver runs a script of 50 kB for the text of each element.
+# Sets `elements` to all elements that match a selector, and `texts` to their texts ("" for hidden elements). One script
+# replaces a call of WebDriver for each element, which would run a script of 50 kB.
 VISIBLE_TEXTS = """
 const elements = [...document.querySelectorAll(arguments[0])];
 const texts = elements.map((element) =>
@@ -59,17 +61,22 @@ const texts = elements.map((element) =>
 
 
 class Page:
-    """The page of a model in a browser. It opens at the overview, or with `at_map` at the map, the page's default."""
+    """The page of a model in a browser.
 
-    def __init__(self, driver, process, at_map=False):
+    process: `onnxwire view`, whose first line of output is the address. starts_at_map: whether the page shows the map,
+    its default, at first; otherwise the test starts at the overview.
+    """
+
+    def __init__(self, driver, process, starts_at_map=False):
         self.driver = driver
         self.process = process
-        self.at_map = at_map
+        self.starts_at_map = starts_at_map
         self.address = process.stdout.readline().strip()
         self._open(self.address)
 
     def reopen(self):
-        """Open the page again in the same tab. The key of the page is stored in that tab and valid only there."""
+        """Open the page again in the same tab, without stored settings. The secret key of the page, which the address
+        contains after the `#`, is stored in that tab and valid only there."""
         address = self.address.partition("#")[0]
         if self.driver.current_url.startswith(address):
             # Without this, the browser would only follow a link within the page.
@@ -77,11 +84,12 @@ class Page:
         self._open(address)
 
     def _open(self, address):
+        """Open an address, and forget the logs of the previous page."""
         self.driver.get_log("browser")
         self.driver.get_log("performance")
         self.driver.get(address)
         self.wait(lambda: self.driver.execute_script("return document.body.dataset.ready"))
-        if not self.at_map and self.driver.execute_script("return location.hash").startswith("#map"):
+        if not self.starts_at_map and self.driver.execute_script("return location.hash").startswith("#map"):
             self.driver.execute_script("location.hash = 'model'")
             self.element("#details .card")
 
@@ -105,7 +113,7 @@ class Page:
         raise AssertionError(f"the condition is still false after {seconds} seconds; the page shows: {page_text}")
 
     def elements(self, selector):
-        """Return the elements that match now, without waiting."""
+        """Return the elements that match, without waiting."""
         return self.driver.find_elements("css selector", selector)
 
     def element(self, selector, text=""):
@@ -115,7 +123,7 @@ class Page:
 
     def click(self, selector, text=""):
         """Wait for an element that contains the text, and click it; the page may replace it in the meantime."""
-        self.wait(lambda: self.element(selector, text).click() is None)
+        self.wait(lambda: self.element(selector, text).click() is None)  # `click` returns None
 
     def text(self, selector, text=""):
         """Wait for an element that contains the text, and return its entire visible text."""
@@ -126,7 +134,7 @@ class Page:
         return self.wait(lambda: self.driver.execute_script(VISIBLE_TEXTS + "return texts", selector))
 
     def wait_for_title(self, text):
-        """Wait until a heading of the details equals the text, which is an operator or a name."""
+        """Wait until a heading of the details, which is an operator or a name, equals the text."""
         return self.wait(lambda: text in self.texts("#details .head > *"))
 
     def press(self, *keys):
@@ -138,7 +146,7 @@ class Page:
     def search(self, words):
         """Search by keyboard, and wait until the results are listed."""
         self.press("/")
-        self.wait(lambda: self.driver.switch_to.active_element.get_attribute("id") == "search")
+        self.wait(lambda: self.focused_element.get_attribute("id") == "search")
         self.press(words)
         self.element("#found", "found")
 
@@ -152,13 +160,14 @@ class Page:
         return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
 
     def memory(self):
-        """Return the resident memory of the server in MiB: with and without mapped files."""
+        """Return the resident memory of the server with and without mapped files, in MiB."""
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         values = dict(line.split(":", 1) for line in lines)
         return [int(values[name].split()[0]) // 1024 for name in ("VmRSS", "RssAnon")]
 
 
 def key_code(name):
+    """Return selenium's code of a key, such as "ENTER"."""
     from selenium.webdriver.common.keys import Keys
 
     return getattr(Keys, name)

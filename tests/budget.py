@@ -14,13 +14,13 @@ settings.register_profile("long", max_examples=DEFAULT_EXAMPLES * 2, **COMMON_SE
 IS_LONG = False
 
 
-def choose(is_long: bool) -> None:
-    """Select the short or the long run. Must be called before any test module is imported."""
+def choose_run(is_long: bool) -> None:
+    """Select the short or the long run. Must be called before the first test module is imported."""
     global IS_LONG
     IS_LONG = is_long
     settings.load_profile("long" if is_long else "short")
 
 
 def examples(count: int) -> settings:
-    """Return a decorator that sets the number of examples: count // 5, or count * 2 with `--long`."""
+    """Return a decorator that sets the number of examples: count // 5, but at least 2, or count * 2 with `--long`."""
     return settings(max_examples=max(count * settings.default.max_examples // DEFAULT_EXAMPLES, 2))

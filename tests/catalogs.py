@@ -15,14 +15,14 @@ from onnxwire.catalog.states import STATES
 
 
 def small_model(number: int, op_type: str = "Relu") -> bytes:
-    """Return a model with one node, whose type distinguishes versions of the model."""
+    """Return a model with one node, whose op_type distinguishes versions of the model. number: part of its names."""
     node = helper.make_node(op_type, ["x"], ["y"], f"node {number}")
     graph = helper.make_graph([node], f"g{number}", [value("x", 3)], [value("y", 3)])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=10).SerializeToString()
 
 
 def rows_by_model(folder) -> dict[str, dict[str, list[dict]]]:
-    """Return the rows of a catalog by model and table."""
+    """Return the rows of a catalog as a dict of dicts: path of the model → name of the table → rows."""
     rows_of_models: dict[str, dict[str, list[dict]]] = {}
     for table in files_of(folder):
         for row in rows_of(folder, table):
@@ -31,7 +31,7 @@ def rows_by_model(folder) -> dict[str, dict[str, list[dict]]]:
 
 
 def rows_of(folder, table) -> list[dict]:
-    """Return the valid rows of a table: without those of models that were removed from their file."""
+    """Return the valid rows of a table. Rows of models that the catalog lists as removed from a file are not valid."""
     rows = []
     for file, removed_models in files_of(folder).get(table, {}).items():
         rows += [row for row in pq.ParquetFile(file).read().to_pylist() if row["model"] not in removed_models]
@@ -54,40 +54,42 @@ STEPS = [(os, name) for name in ("mkdir", "unlink", "ftruncate", "fsync", "open"
 STEPS.append((pq.ParquetWriter, "write_table"))
 
 
-def interrupt_at(number: int, act) -> None:
-    """Call `act` at step `number` of the catalog writes that this process makes from now on.
+def interrupt_at(number: int, callback) -> None:
+    """Replace the functions of STEPS in this process, so that `callback` is called at step `number` of catalog writes.
 
-    A step is a moment before, in the middle of, or after a call of a function of STEPS.
+    A step is the time before, in the middle of, or after a call of a function of STEPS.
     """
     steps = itertools.count()
 
-    def step():
+    def count_step():
         if next(steps) == number:
-            act()
+            callback()
 
-    def counted(function, condition=lambda *args: True):
+    def count_calls(function, condition=lambda *args: True):
+        """Return the function with a step before each call whose arguments meet the condition."""
+
         def call(*args, **keywords):
             if condition(*args):
-                step()
+                count_step()
             return function(*args, **keywords)
 
         return call
 
     def write_in_halves(descriptor, data, write=os.write):
-        step()
+        count_step()
         count = write(descriptor, bytes(data)[: len(data) // 2])
-        step()
+        count_step()
         return count + write(descriptor, bytes(data)[count:])
 
     def write_table(writer, table, write=pq.ParquetWriter.write_table):
-        step()
+        count_step()
         write(writer, table)
-        step()
+        count_step()
 
     replacements = {
-        "open": counted(os.open, lambda path, flags, *others: flags & os.O_CREAT),
+        "open": count_calls(os.open, lambda path, flags, *others: flags & os.O_CREAT),
         "write": write_in_halves,
         "write_table": write_table,
     }
     for owner, name in STEPS:
-        setattr(owner, name, replacements.get(name) or counted(getattr(owner, name)))
+        setattr(owner, name, replacements.get(name) or count_calls(getattr(owner, name)))

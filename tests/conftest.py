@@ -8,21 +8,14 @@ import budget
 import pytest
 
 pytest.register_assert_rewrite("wire", "stored_tensors")
-# The slowest files run first. If one began last, the other workers would wait for it.
+# The slowest files run first. If one of them started last, the other workers would be idle until its end.
 SLOWEST_FILES = (
     "test_hostile.py", "test_crashes.py", "test_view_browser.py", "test_view_edit_browser.py", "test_growth.py",
     "test_json_parser.py", "test_view_map_browser.py", "test_catalog.py", "test_text_parser.py", "test_formats.py",
     "test_save_interrupts.py",
 )  # fmt: skip
-LONG_PACKAGES = (
-    "torch",
-    "ray",
-    "dask",
-    "distributed",
-    "nbclient",
-    "ipykernel",
-    "ziglang",
-)  # tests that need one of them are skipped without it
+# Without `--long`, tests that need one of these packages are skipped if it is missing.
+LONG_PACKAGES = ("torch", "ray", "dask", "distributed", "nbclient", "ipykernel", "ziglang")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,14 +23,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "long: takes more than some seconds; run with --long")
+    """Register the mark `long`, select the short or the long run, and set defaults of xdist."""
+    config.addinivalue_line("markers", "long: a test that takes more than a few seconds; run with --long")
     if config.getoption("--long"):
         missing_packages = [name for name in LONG_PACKAGES if not find_spec(name)]
         if missing_packages:
             raise pytest.UsageError(
                 f"--long needs {', '.join(missing_packages)}; run `make test-long`, or install '.[test-long]'"
             )
-    budget.choose(config.getoption("--long"))
+    budget.choose_run(config.getoption("--long"))
     # xdist 3.8 assigns the completed files of a crashed worker to its replacement and waits for their results forever.
     if config.getoption("maxworkerrestart", None) is None:
         config.option.maxworkerrestart = "0"
@@ -45,9 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int | None:
-    """Return the number of processors that this process may use plus one; xdist counts all processors of the machine.
+    """Return the number of processors that this process may use, plus one. xdist counts all processors of the machine.
 
-    One more, because workers wait for child processes, servers and browsers a fifth of the time.
+    The additional worker uses the time, a fifth, in which workers wait for child processes, servers and browsers.
     """
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ or not hasattr(os, "sched_getaffinity"):
         return None
@@ -55,6 +49,7 @@ def pytest_xdist_auto_num_workers() -> int | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Sort the tests by SLOWEST_FILES, and deselect tests with the mark `long` unless `--long` is set."""
     ranks = {name: rank for rank, name in enumerate(SLOWEST_FILES)}
     items.sort(key=lambda item: ranks.get(item.path.name, len(ranks)))
     if not config.getoption("--long"):
@@ -64,6 +59,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True, scope="module")
 def freeze_objects_of_other_modules() -> None:
-    """Exclude the objects of earlier test files from garbage collections, of which tests start thousands."""
+    """Exclude the objects of earlier test files from garbage collections. Tests start thousands of collections."""
     gc.collect()
     gc.freeze()

@@ -7,11 +7,12 @@ from typing import Any
 
 
 def each(names: str, cases: Iterable[Any], ids: Callable[[Any], str] | Iterable[str] | None = None) -> Callable:
-    """Call the test for each case, like `pytest.mark.parametrize`, and raise all failures as one ExceptionGroup.
+    """Return a decorator that calls a test for each case, as `pytest.mark.parametrize` does, and raises all failures as
+    one ExceptionGroup.
 
     With a thousand small cases, pytest takes longer to collect and report them as separate tests than to run them.
-    All cases share the fixtures of the test. ids: the texts that identify the cases in a failure, or a function that
-    returns the text of a case.
+    All cases share the fixtures of the test. names: the parameters of a case, separated by commas. ids: the texts that
+    identify the cases in a failure, or a function that returns the text of a case.
     """
     table = list(cases)
     arguments = [name.strip() for name in names.split(",")]

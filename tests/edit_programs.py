@@ -1,8 +1,11 @@
 """Draw random programs of edits: lines of Python that should give the same results with both runtimes.
 
 A program is a list of lines over variables `v0`, `v1`, …, which exist until a line deletes them. A `World`, ours or the
-official one, provides the functions that lines call. The next line is drawn by the types of the variables, and by their
+official one, provides the functions that lines call. The next line depends on the types of the variables, and on their
 values in one of the worlds, the leader.
+
+The functions draw with `rng`, a random.Random. They return Python source, or bytes of messages. `M` is the namespace of
+the message classes.
 """
 
 from __future__ import annotations
@@ -14,14 +17,14 @@ import struct
 import wire
 from worlds import World, classes
 
-from onnxwire.engine.descriptor import FieldDescriptor as F
+from onnxwire.engine.descriptor import FieldDescriptor
 
 MAX_COPY_BYTES = 4000  # maximum size of a message that is copied or merged
 MAX_COPY_DEPTH = 12  # maximum depth of a message that is copied or merged
-ONNX = "ModelProto GraphProto NodeProto AttributeProto TensorProto ValueInfoProto TypeProto FunctionProto"
-ONNX += " SparseTensorProto TrainingInfoProto StringStringEntryProto TensorShapeProto SequenceProto OptionalProto"
-TABLE = "Everything Everything.Tree Sparse Nothing Holder"
-CLASSES = [f"onnx.{name}" for name in ONNX.split()] + [f"test.{name}" for name in TABLE.split()]
+ONNX_TYPES = "ModelProto GraphProto NodeProto AttributeProto TensorProto ValueInfoProto TypeProto FunctionProto"
+ONNX_TYPES += " SparseTensorProto TrainingInfoProto StringStringEntryProto TensorShapeProto SequenceProto OptionalProto"
+TABLE_TYPES = "Everything Everything.Tree Sparse Nothing Holder"
+CLASS_NAMES = [f"onnx.{name}" for name in ONNX_TYPES.split()] + [f"test.{name}" for name in TABLE_TYPES.split()]
 
 # --- values
 
@@ -56,8 +59,11 @@ UNUSUAL_VALUES += [
 WRONG_TYPE_PROBABILITY = 0.04  # the probability of a value of another type
 
 
-def value_text(field, rng, wrong_probability=WRONG_TYPE_PROBABILITY) -> str:
-    """Draw a value for a scalar field, as Python source. wrong_probability: that of a value of another type."""
+def draw_value(field, rng, wrong_probability=WRONG_TYPE_PROBABILITY) -> str:
+    """Draw a value for a scalar field, as Python source.
+
+    wrong_probability: the probability of a value of another type. With 0, integers are valid for every integer field.
+    """
     if rng.random() < wrong_probability:
         return rng.choice(UNUSUAL_VALUES)
     if field.enum_type is not None:
@@ -65,11 +71,11 @@ def value_text(field, rng, wrong_probability=WRONG_TYPE_PROBABILITY) -> str:
             str(value.number) for value in field.enum_type.values
         ]
         return rng.choice(names * 3 + ["900", "-1"] if wrong_probability else names)
-    if field.type == F.TYPE_STRING:
+    if field.type == FieldDescriptor.TYPE_STRING:
         return rng.choice(TEXTS)
-    if field.type == F.TYPE_BYTES:
+    if field.type == FieldDescriptor.TYPE_BYTES:
         return rng.choice(OCTETS)
-    if field.type in (F.TYPE_FLOAT, F.TYPE_DOUBLE):
+    if field.type in (FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_DOUBLE):
         return rng.choice(FLOATS)
     return rng.choice(
         LARGE_INTEGERS if wrong_probability and rng.random() < 0.2 else INTEGERS[0 if wrong_probability else 3 :]
@@ -79,23 +85,23 @@ def value_text(field, rng, wrong_probability=WRONG_TYPE_PROBABILITY) -> str:
 # --- bytes
 
 
-def random_bytes(descriptor, rng, depth=3) -> bytes:
+def draw_bytes(descriptor, rng, depth=3) -> bytes:
     """Draw valid bytes of a message: records in any order, unknown fields, merged, packed and unpacked ones, padded
     lengths."""
-    records = [_record(descriptor, rng, depth) for _ in range(rng.choice([0, 1, 2, 2, 3, 4]))]
+    records = [_draw_record(descriptor, rng, depth) for _ in range(rng.choice([0, 1, 2, 2, 3, 4]))]
     if records and rng.random() < 0.3:
-        records += rng.sample(
-            records, rng.randint(1, len(records))
-        )  # the parser merges or appends repeated records, or the last one wins
+        # Repeat some records. The parser merges them, appends elements, or uses the last record, as the field requires.
+        records += rng.sample(records, rng.randint(1, len(records)))
     if records and rng.random() < 0.08 and sum(map(len, records)) < 100:
-        records *= 20
+        records *= 20  # enough elements for an index
     rng.shuffle(records)
     return b"".join(records)
 
 
-def _record(descriptor, rng, depth) -> bytes:
+def _draw_record(descriptor, rng, depth) -> bytes:
+    """Draw one record: a value of a field, rarely with another wire type or of an unknown field."""
     if not descriptor.fields or rng.random() < 0.12:
-        return _unknown(rng, rng.choice([1000, 1001, 18999, wire.MAX_NUMBER - 1]))
+        return _draw_unknown(rng, rng.choice([1000, 1001, 18999, wire.MAX_NUMBER - 1]))
     field = rng.choice(descriptor.fields)
     if rng.random() < 0.05:
         if wire.is_number(field) and not field.is_repeated:
@@ -103,22 +109,22 @@ def _record(descriptor, rng, depth) -> bytes:
         return wire.group(field.number, wire.number(1, 1))
     pad = rng.choice([0] * 12 + [1, 2])
     if field.message_type is not None:
-        data = random_bytes(field.message_type, rng, depth - 1) if depth else b""
+        data = draw_bytes(field.message_type, rng, depth - 1) if depth else b""
         return wire.span(field.number, data, pad)
     if not wire.is_number(field):
         texts = [b"", b"a", b"name", b"x" * 30, b"x" * 300, "ä".encode()]
         return wire.span(field.number, b"\xff\0" if rng.random() < 0.04 else rng.choice(texts), pad)
     if field.is_repeated and rng.random() < 0.6:
         return wire.span(
-            field.number, b"".join(_number(field, rng) for _ in range(rng.choice([0, 1, 2, 3, 3, 80]))), pad
+            field.number, b"".join(_draw_number(field, rng) for _ in range(rng.choice([0, 1, 2, 3, 3, 80]))), pad
         )
-    return wire.tag(field.number, wire.wire_of(field)) + _number(field, rng)
+    return wire.tag(field.number, wire.wire_type_of(field)) + _draw_number(field, rng)
 
 
-def deep_bytes(descriptor, rng, depth) -> bytes:
-    """Draw the bytes of a message nested `depth` levels deep, if its type allows that, with other fields in each."""
+def draw_deep_bytes(descriptor, rng, depth) -> bytes:
+    """Draw the bytes of a message that is nested `depth` levels deep, if its type allows that, with other fields."""
     message_fields = [field for field in descriptor.fields if field.message_type is not None]
-    records = [_record(descriptor, rng, 0) for _ in range(rng.choice([0, 1, 2]))]
+    records = [_draw_record(descriptor, rng, 0) for _ in range(rng.choice([0, 1, 2]))]
     if message_fields and depth:
         extensible_fields = [
             field
@@ -126,16 +132,17 @@ def deep_bytes(descriptor, rng, depth) -> bytes:
             if any(other_field.message_type is not None for other_field in field.message_type.fields)
         ]
         field = rng.choice(extensible_fields or message_fields)
-        records.append(wire.span(field.number, deep_bytes(field.message_type, rng, depth - 1)))
+        records.append(wire.span(field.number, draw_deep_bytes(field.message_type, rng, depth - 1)))
     rng.shuffle(records)
     return b"".join(records)
 
 
-def _number(field, rng) -> bytes:
-    form = wire.wire_of(field)
-    if form == wire.FIXED32:
+def _draw_number(field, rng) -> bytes:
+    """Draw the encoding of a number, without a tag."""
+    wire_type = wire.wire_type_of(field)
+    if wire_type == wire.FIXED32:
         return struct.pack("<f", rng.choice([0.0, -0.0, 1.5, float("nan"), 7e8]))
-    if form == wire.FIXED64:
+    if wire_type == wire.FIXED64:
         return struct.pack("<d", rng.choice([0.0, -0.0, 1.5, float("inf"), 1e300]))
     values = (
         [value.number for value in field.enum_type.values] * 2 + [900]
@@ -146,7 +153,7 @@ def _number(field, rng) -> bytes:
     return wire.varint(value, rng.choice([0] * 9 + [1]) if value >= 0 else 0)
 
 
-def _unknown(rng, number) -> bytes:
+def _draw_unknown(rng, number) -> bytes:
     record = wire.number(number, rng.choice([0, 1, 300]))
     return rng.choice([record, wire.span(number, b"unknown"), wire.group(number, wire.number(1, 1))])
 
@@ -159,28 +166,31 @@ class Variable:
     """A variable of a program, as far as it is known without running the program."""
 
     name: str
-    kind: str  # message, numbers, texts, messages, iterator, window
-    type: object  # the descriptor of a message, the field of a sequence
-    parent: Variable | None = None  # the variable of which this one is a part
-    document: object = dataclasses.field(default_factory=object)  # identifies the document, which `close` closes
-    is_root: bool = False
+    kind: str  # message, numbers, texts, messages (sequences), iterator, window (a buffer of numbers)
+    type: object  # the descriptor of a message; for other kinds, that of the field
+    parent: Variable | None = None  # the variable from which this one was read
+    document: object = dataclasses.field(default_factory=object)  # equal for variables whose document `close` closes
+    is_root: bool = False  # the variable has no parent
 
 
-class Drawing:
-    """Draws the lines of a program. The caller runs each line and calls `line_succeeded` if it raised no exception."""
+class ProgramGenerator:
+    """The lines of a random program.
 
-    def __init__(self, rng: random.Random, leader: World, mode: str, length: int):
-        self.rng, self.leader, self.n_lines = rng, leader, length
+    The caller runs each line, and calls `add_new_variable` if the line raised no exception.
+    """
+
+    def __init__(self, rng: random.Random, leader: World, mode: str, n_lines: int):
+        self.rng, self.leader, self.n_lines = rng, leader, n_lines
         self.is_lockstep, self.has_threads = mode == "lockstep", mode == "threads"
         self.next_lines: list[str] = []  # lines to run before others are drawn
         self.wrong_probability = WRONG_TYPE_PROBABILITY
         self.variables: list[Variable] = []
-        self.excluded: list[Variable] = []  # variables that are no longer compared, because of a known difference
+        self.excluded_variables: list[Variable] = []  # not compared, because of a deliberate difference
         self.n_defined = 0
-        self.new_variable: Variable | None = None
+        self.new_variable: Variable | None = None  # the variable that the last line defines
 
-    def line(self, number: int) -> str | None:
-        """Return the line with this number, or None after the last."""
+    def next_line(self, number: int) -> str | None:
+        """Return the line with this number, or None after the last line of the program."""
         if number >= self.n_lines:
             return None
         if self.next_lines:
@@ -191,20 +201,20 @@ class Drawing:
         return self.next_lines.pop(0) if self.next_lines else line
 
     def draw_line(self) -> str:
-        """Draw a line. `line_succeeded` adds the variable that it defines."""
+        """Draw a line, and set `new_variable` to the variable that the line defines."""
         self.new_variable = None
         if len(self.variables_of("message")) < 2 or self.rng.random() < 0.04:
             return self.define_root()
-        if self.excluded and self.rng.random() < 0.05:
-            return f"peek({self.rng.choice(self.excluded).name})"
+        if self.excluded_variables and self.rng.random() < 0.05:
+            return f"peek({self.rng.choice(self.excluded_variables).name})"
         if self.rng.random() < 0.03:
             return self.draw_general_line()
         recent = self.variables[-6:] if self.rng.random() < 0.4 else self.variables
         variable = self.rng.choice(recent)
-        return getattr(self, f"_{variable.kind}")(variable)
+        return getattr(self, f"_draw_{variable.kind}_line")(variable)
 
-    def line_succeeded(self) -> None:
-        """Add the variable that the last line defines. Called if the line raised no error."""
+    def add_new_variable(self) -> None:
+        """Add the variable that the last line defines."""
         if self.new_variable is not None:
             self.variables.append(self.new_variable)
 
@@ -213,6 +223,7 @@ class Drawing:
         return [variable for variable in self.variables if variable.kind in kinds]
 
     def define(self, expression, kind, value_type, parent=None) -> str:
+        """Return a line that assigns the expression to a new variable, and set `new_variable`."""
         name = f"v{self.n_defined}"
         self.n_defined += 1
         self.new_variable = Variable(name, kind, value_type, parent)
@@ -221,28 +232,32 @@ class Drawing:
             self.new_variable.document = parent.document
         return f"{name} = {expression}"
 
-    def choose(self, *choices):
-        """Draw from (weight, value) pairs."""
+    def draw_weighted(self, *choices):
+        """Draw one of the values of (weight, value) pairs."""
         return self.rng.choices([value for _, value in choices], [weight for weight, _ in choices])[0]
 
     # --- lines that are not about one variable
 
     def define_root(self) -> str:
-        full_name = self.rng.choice(CLASSES)
+        """Draw a line that makes a message: from keywords, from bytes, from a file, or empty."""
+        full_name = self.rng.choice(CLASS_NAMES)
         descriptor = classes()[full_name][0].DESCRIPTOR
         cls = f"M.{full_name.partition('.')[2]}"
-        source = self.choose((3, "fields"), (4, "bytes"), (2, "file"), (1, "empty"))
+        source = self.draw_weighted((3, "fields"), (4, "bytes"), (2, "file"), (1, "empty"))
         if source == "fields":
-            return self.define(f"{cls}({self.keywords(descriptor)})", "message", descriptor)
+            return self.define(f"{cls}({self.draw_keywords(descriptor)})", "message", descriptor)
         if source == "empty":
             return self.define(f"{cls}()", "message", descriptor)
-        data = random_bytes(descriptor, self.rng) if self.rng.random() < 0.85 else deep_bytes(descriptor, self.rng, 28)
+        data = (
+            draw_bytes(descriptor, self.rng) if self.rng.random() < 0.85 else draw_deep_bytes(descriptor, self.rng, 28)
+        )
         if source == "bytes" or not data:
             return self.define(f"{cls}.FromString({data!r})", "message", descriptor)
         return self.define(f"load({cls}, {data!r})", "message", descriptor)
 
     def draw_general_line(self) -> str:
-        choice = self.choose(
+        """Draw a line that deletes a variable, closes a document, or runs the garbage collector."""
+        choice = self.draw_weighted(
             (2, "collect()"), (2, "del"), (1, "close"), (0 if self.is_lockstep else 2, "edit_on_collection")
         )
         variable = self.rng.choice(self.variables)
@@ -263,23 +278,24 @@ class Drawing:
                 )
             return f"close({message.name})"
         if choice == "edit_on_collection":
-            return f"edit_on_collection(lambda: {self.callback()})"
+            return f"edit_on_collection(lambda: {self.draw_callback()})"
         return choice
 
-    def callback(self) -> str:
+    def draw_callback(self) -> str:
         """Draw an expression that edits, for callbacks in the middle of another operation."""
         message = self.rng.choice(self.variables_of("message"))
-        return self.choose(
+        return self.draw_weighted(
             (3, f"{message.name}.Clear()"),
             (3, f"close({message.name})"),
             (2, "collect()"),
             (2, "fail()"),
-            *[(4, text) for text in (self.edit_of(message),) if " = " not in text],
+            *[(4, text) for text in (self.draw_edit(message),) if " = " not in text],
         )
 
-    def edit_of(self, message) -> str:
+    def draw_edit(self, message) -> str:
+        """Draw a line about a message, without a change of `new_variable`."""
         new_variable = self.new_variable
-        text = self._message(message)
+        text = self._draw_message_line(message)
         self.new_variable = new_variable
         return text
 
@@ -309,14 +325,15 @@ class Drawing:
         """Return the line, after a line that excludes the variables from the comparison."""
         variables = [variable for variable in variables if variable in self.variables]
         self.variables = [variable for variable in self.variables if variable not in variables]
-        self.excluded += variables
+        self.excluded_variables += variables
         if variables:
             self.next_lines = [f"exclude({', '.join(repr(variable.name) for variable in variables)})", line]
         return line
 
     # --- parts of lines
 
-    def keywords(self, descriptor, depth=2) -> str:
+    def draw_keywords(self, descriptor, depth=2) -> str:
+        """Draw the keyword arguments of a message's constructor, with messages at most `depth` levels deep."""
         fields = self.rng.sample(list(descriptor.fields), min(len(descriptor.fields), self.rng.choice([0, 1, 2, 3])))
         texts, oneofs = [], set()
         for field in fields:
@@ -324,25 +341,26 @@ class Drawing:
                 if field.containing_oneof.name in oneofs:
                     continue
                 oneofs.add(field.containing_oneof.name)
-            texts.append(f"{field.name}={self.content(field, depth)}")
+            texts.append(f"{field.name}={self.draw_content(field, depth)}")
         return ", ".join(texts)
 
-    def content(self, field, depth=2) -> str:
-        """Draw the value of a keyword argument."""
+    def draw_content(self, field, depth=2) -> str:
+        """Draw a value for a field: one element, or a list if the field is repeated."""
         if field.is_repeated:
-            return f"[{', '.join(self.element(field, depth) for _ in range(self.rng.choice([0, 1, 2, 3])))}]"
-        return self.element(field, depth)
+            return f"[{', '.join(self.draw_element(field, depth) for _ in range(self.rng.choice([0, 1, 2, 3])))}]"
+        return self.draw_element(field, depth)
 
-    def valid_content(self, field) -> str:
+    def draw_valid_content(self, field) -> str:
         """Draw a valid value for a line with another error. If a line had two errors, the order would be undefined."""
         self.wrong_probability = 0
-        text = self.content(field)
+        text = self.draw_content(field)
         self.wrong_probability = WRONG_TYPE_PROBABILITY
         return text
 
-    def element(self, field, depth=2) -> str:
+    def draw_element(self, field, depth=2) -> str:
+        """Draw one element of a field: a scalar, a message, a dict, or a copy of an existing message."""
         if field.message_type is None:
-            return value_text(field, self.rng, self.wrong_probability)
+            return draw_value(field, self.rng, self.wrong_probability)
         existing_messages = [
             variable
             for variable in self.variables_of("message")
@@ -351,13 +369,13 @@ class Drawing:
         if existing_messages and self.rng.random() < 0.4:
             return f"copy_source({self.rng.choice(existing_messages).name})"
         name = f"M.{field.message_type.full_name.partition('.')[2]}"
-        content_text = self.keywords(field.message_type, depth - 1) if depth else ""
+        content_text = self.draw_keywords(field.message_type, depth - 1) if depth else ""
         if content_text and self.rng.random() < 0.3 and "M." not in content_text:
             return f"dict({content_text})"
         return f"{name}({content_text})"
 
-    def elements(self, field) -> str:
-        """Draw the values that a sequence is extended by."""
+    def draw_new_elements(self, field) -> str:
+        """Draw the iterable by which a sequence of a field is extended."""
         kind = "messages" if field.message_type is not None else "numbers" if wire.is_number(field) else "texts"
         candidates = [
             variable
@@ -373,34 +391,38 @@ class Drawing:
         if candidates and self.rng.random() < 0.35:
             return f"copy_source({self.rng.choice(candidates).name})"
         if self.rng.random() < 0.06:
-            return f"values_then_fail({self.valid_content(field)})"
-        text = self.content(field)
+            return f"values_then_fail({self.draw_valid_content(field)})"
+        text = self.draw_content(field)
         if not self.is_lockstep and self.rng.random() < 0.15:
-            return f"call_before_each({text}, lambda: {self.callback()})"
+            return f"call_before_each({text}, lambda: {self.draw_callback()})"
         return f"iter({text})" if self.rng.random() < 0.1 else text
 
     def is_small(self, variable) -> bool:
         """Return whether a value is small enough to be copied. Without a limit, repeated copies would grow forever."""
-        return self.leader.measure(variable.name, MAX_COPY_BYTES, MAX_COPY_DEPTH)
+        return self.leader.is_small(variable.name, MAX_COPY_BYTES, MAX_COPY_DEPTH)
 
-    def length(self, variable) -> int:
-        return self.leader.length(variable.name)
+    def length_of(self, variable) -> int:
+        """Return the length of a sequence."""
+        return self.leader.length_of(variable.name)
 
-    def index(self, variable) -> str:
-        n = self.length(variable)
+    def draw_index(self, variable) -> str:
+        """Draw an index of a sequence: mostly one in its range, rarely one out of range or of another type."""
+        n = self.length_of(variable)
         if n and self.rng.random() < 0.9:
             return str(self.rng.randrange(-n, n))
         indexes = ["0", "-1", str(n), str(-n - 1), "Index(0)", "100", "None"]
         return self.rng.choice(indexes if self.is_lockstep else [*indexes, "Index(PlannedError)", "1<<70"])
 
-    def slice(self, variable) -> str:
-        n = self.length(variable) + 2
+    def draw_slice(self, variable) -> str:
+        """Draw a slice, whose ends may be out of range."""
+        n = self.length_of(variable) + 2
         ends = [self.rng.choice(["None", str(self.rng.randrange(-n, n))]) for _ in range(2)]
         return f"slice({', '.join([*ends, self.rng.choice(['None', 'None', 'None', '1', '2', '-1', '-2'])])})"
 
     # --- lines about messages
 
-    def _message(self, variable) -> str:
+    def _draw_message_line(self, variable) -> str:
+        """Draw a line about one field of a message or about the whole message."""
         fields = list(variable.type.fields)
         if fields and self.rng.random() < 0.62:
             return self.draw_field_line(variable, self.rng.choice(fields))
@@ -411,7 +433,7 @@ class Drawing:
         ]
         other_name = self.rng.choice(candidates).name if candidates else variable.name
         can_merge = bool(candidates) and self.is_small(variable)
-        action = self.choose(
+        action = self.draw_weighted(
             (2, "Clear"), (4 * can_merge, "CopyFrom"), (4 * can_merge, "MergeFrom"), (2, "MergeFromString"),
             (1, "ParseFromString"), (2, "deepcopy"), (1, "pickle"), (2, "SetInParent"), (1, "Discard"), (2, "sizes"),
             (1, "edit_nested"), (3, "compare"), (2, "read"), (1, "text"),
@@ -423,7 +445,7 @@ class Drawing:
             )
         if action in ("MergeFromString", "ParseFromString"):
             return self.replace_content(
-                variable, action, f"{variable.name}.{action}({random_bytes(variable.type, self.rng, 2)!r})"
+                variable, action, f"{variable.name}.{action}({draw_bytes(variable.type, self.rng, 2)!r})"
             )
         if action == "deepcopy":
             return self.define(f"copy.deepcopy({variable.name})", "message", variable.type)
@@ -439,15 +461,18 @@ class Drawing:
         return f"{action}({variable.name})"
 
     def replace_content(self, message_variable, action, line) -> str:
-        """Return the line, which replaces the content of a message; see `detached` of DIFFERENCES."""
+        """Return a line that replaces the content of a message, and exclude the variables that it may detach.
+
+        action: the method that the line calls, or its prefix. See `detached` of DIFFERENCES.
+        """
         if not self.is_lockstep or action in ("SetInParent", "Discard"):
             return line
         inner_variables = [variable for variable in self.variables if self.is_part(variable, message_variable)]
-        # See `merged`; bytes may also merge into a member of a oneof before they set another.
+        # See `merged` of DIFFERENCES. Bytes may also merge into a member of a oneof before they set another member.
         if action == "MergeFrom" or (action == "MergeFromString" and not message_variable.type.oneofs):
             direct_parts = [
                 variable
-                for variable in self.variables + self.excluded
+                for variable in self.variables + self.excluded_variables
                 if self.is_direct_part(variable, message_variable)
             ]
             if len(direct_parts) < 2:
@@ -468,6 +493,7 @@ class Drawing:
         return False
 
     def draw_field_line(self, variable, field) -> str:
+        """Draw a line that reads, sets or clears one field of a message."""
         value = f"{variable.name}.{field.name}"
         if self.rng.random() < 0.15:
             return self.replace_content(variable, "ClearField", f"clear_field({variable.name}, {field.name!r})")
@@ -475,45 +501,47 @@ class Drawing:
             kind = "messages" if field.message_type is not None else "numbers" if wire.is_number(field) else "texts"
             if self.rng.random() < 0.8:
                 return self.define(value, kind, field, variable)
-            return f"{value} = {self.content(field)}" if self.rng.random() < 0.1 else f"len({value})"
+            return f"{value} = {self.draw_content(field)}" if self.rng.random() < 0.1 else f"len({value})"
         if self.rng.random() < 0.2:
             return f"{variable.name}.HasField({field.name!r})"
         if field.message_type is not None:
             if self.rng.random() < 0.9:
                 return self.define(value, "message", field.message_type, variable)
-            return f"{value} = {self.element(field)}"
-        return f"{value} = {value_text(field, self.rng)}" if self.rng.random() < 0.7 else value
+            return f"{value} = {self.draw_element(field)}"
+        return f"{value} = {draw_value(field, self.rng)}" if self.rng.random() < 0.7 else value
 
     # --- lines about sequences
 
-    def _texts(self, variable) -> str:
-        return self._numbers(variable)
+    def _draw_texts_line(self, variable) -> str:
+        return self._draw_numbers_line(variable)
 
-    def _numbers(self, variable) -> str:
-        action = self.choose((4, "set"), (2, "setslice"), (2, "append"), (1, "window"), (9, "other"))
+    def _draw_numbers_line(self, variable) -> str:
+        """Draw a line about a sequence of scalars."""
+        action = self.draw_weighted((4, "set"), (2, "setslice"), (2, "append"), (1, "window"), (9, "other"))
         name = variable.name
         if action == "set":
-            index = self.index(variable)
-            is_in_range = index.isdigit() and int(index) < self.length(variable)
-            new_value = value_text(variable.type, self.rng, WRONG_TYPE_PROBABILITY if is_in_range else 0)
+            index = self.draw_index(variable)
+            is_in_range = index.isdigit() and int(index) < self.length_of(variable)
+            new_value = draw_value(variable.type, self.rng, WRONG_TYPE_PROBABILITY if is_in_range else 0)
             return f"{name}[{index}] = {new_value}"
         if action == "setslice":
-            index, content = self.slice(variable), self.valid_content(variable.type)
+            index, content = self.draw_slice(variable), self.draw_valid_content(variable.type)
             return f"undo_on_error({name}, lambda: {name}.__setitem__({index}, {content}))"
         if action == "append":
-            return f"{name}.append({value_text(variable.type, self.rng)})"
+            return f"{name}.append({draw_value(variable.type, self.rng)})"
         if action == "window" and variable.kind == "numbers":
             return self.define(f"{self.rng.choice(['window', 'array'])}({name})", "window", variable.type, variable)
-        return self.sequence(variable)
+        return self.draw_sequence_line(variable)
 
-    def _messages(self, variable) -> str:
-        action = self.choose((4, "get"), (3, "add"), (2, "append"), (8, "other"))
+    def _draw_messages_line(self, variable) -> str:
+        """Draw a line about a sequence of messages."""
+        action = self.draw_weighted((4, "get"), (3, "add"), (2, "append"), (8, "other"))
         if action == "get":
             return self.define(
-                f"{variable.name}[{self.index(variable)}]", "message", variable.type.message_type, variable
+                f"{variable.name}[{self.draw_index(variable)}]", "message", variable.type.message_type, variable
             )
         if action == "add":
-            keywords = self.keywords(variable.type.message_type)
+            keywords = self.draw_keywords(variable.type.message_type)
             return self.define(
                 f"undo_on_error({variable.name}, lambda: {variable.name}.add({keywords}))",
                 "message",
@@ -521,12 +549,13 @@ class Drawing:
                 variable,
             )
         if action == "append":
-            return f"{variable.name}.append({self.element(variable.type)})"
-        return self.sequence(variable)
+            return f"{variable.name}.append({self.draw_element(variable.type)})"
+        return self.draw_sequence_line(variable)
 
-    def sequence(self, variable) -> str:
+    def draw_sequence_line(self, variable) -> str:
+        """Draw a line about a sequence of any kind."""
         name, field = variable.name, variable.type
-        action = self.choose(
+        action = self.draw_weighted(
             (3, "iterate"), (4, "extend"), (2, "insert"), (3, "pop"), (1, "remove"), (2, "del"), (2, "delslice"),
             (1, "sort"), (1, "reverse"), (2, "get"), (1, "slice"), (2, "len"), (1, "compare"), (1, "copy"), (1, "in"),
             (1, "read"), (1, "clear"),
@@ -534,13 +563,13 @@ class Drawing:
         if action == "iterate":
             return self.define(f"iter({name})", "iterator", field, variable)
         if action == "extend":
-            merge = self.rng.choice(["extend", "extend", "MergeFrom"])
-            values = self.elements(field)
-            return f"undo_on_error({name}, lambda: {name}.{merge}({values}))"
+            method = self.rng.choice(["extend", "extend", "MergeFrom"])
+            values = self.draw_new_elements(field)
+            return f"undo_on_error({name}, lambda: {name}.{method}({values}))"
         if action == "insert":
-            return f"{name}.insert({self.index(variable)}, {self.element(field)})"
+            return f"{name}.insert({self.draw_index(variable)}, {self.draw_element(field)})"
         if action == "pop":
-            index = str(self.rng.randrange(-n, n)) if (n := self.length(variable)) else "0"
+            index = str(self.rng.randrange(-n, n)) if (n := self.length_of(variable)) else "0"
             text = f"{name}.pop({index if self.rng.random() < 0.5 else ''})"
             if field.message_type is None:
                 return text
@@ -548,37 +577,38 @@ class Drawing:
             self.new_variable.parent = None
             return line
         if action == "remove":
-            return f"{name}.remove({self.element(field)})"
+            return f"{name}.remove({self.draw_element(field)})"
         if action == "del":
-            return f"del {name}[{self.index(variable)}]"
+            return f"del {name}[{self.draw_index(variable)}]"
         if action in ("delslice", "clear"):
-            return f"delete_slice({name}, {self.slice(variable)})" if action == "delslice" else f"del {name}[:]"
+            return f"delete_slice({name}, {self.draw_slice(variable)})" if action == "delslice" else f"del {name}[:]"
         if action == "sort":
-            return self.sort(variable)
+            return self.draw_sort_line(variable)
         if action in ("get", "slice"):
-            return f"{name}[{self.index(variable) if action == 'get' else self.slice(variable)}]"
+            return f"{name}[{self.draw_index(variable) if action == 'get' else self.draw_slice(variable)}]"
         if action == "compare":
-            return f"{name} == {self.elements(field) if field.message_type is None else f'list({name})'}"
+            return f"{name} == {self.draw_new_elements(field) if field.message_type is None else f'list({name})'}"
         if action == "in":
-            return f"{self.element(field)} in list({name})"
+            return f"{self.draw_element(field)} in list({name})"
         return {"reverse": f"{name}.reverse()", "copy": f"copy.deepcopy({name})"}.get(
             action, f"{action if action == 'len' else 'list'}({name})"
         )
 
-    def sort(self, variable) -> str:
+    def draw_sort_line(self, variable) -> str:
+        """Draw a line that sorts a sequence by a key, which may fail or edit messages."""
         key = "bytes_of" if variable.kind == "messages" else self.rng.choice(["order", "str"])
         if self.rng.random() < 0.2:
             key = "fail"
         elif not self.is_lockstep and self.rng.random() < 0.3:
-            key = f"lambda element: ({self.callback()}, 0)[1]"
+            key = f"lambda element: ({self.draw_callback()}, 0)[1]"
         return f"{variable.name}.sort(key={key}{self.rng.choice(['', ', reverse=True'])})"
 
     # --- lines about iterators and buffers
 
-    def _iterator(self, variable) -> str:
+    def _draw_iterator_line(self, variable) -> str:
         if variable.type.message_type is not None:
             return self.define(f"next({variable.name})", "message", variable.type.message_type, variable.parent)
         return f"next({variable.name})"
 
-    def _window(self, variable) -> str:
+    def _draw_window_line(self, variable) -> str:
         return f"numbers_of({variable.name})"

@@ -13,7 +13,7 @@ PATH = os.path.join(os.path.dirname(__file__), "everything.md")
 
 
 def official_class(full_name, pool=None):
-    """Return the official runtime's class of a message."""
+    """Return the official runtime's class of a message. pool: an official descriptor pool; default: that of onnx."""
     pool = pool or descriptor_pool.Default()
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(full_name))
 
@@ -29,7 +29,8 @@ def official_pool(path):
         container = protos[parent_name].nested_type if parent_name else file.message_type
         proto = protos[table.name] = container.add(name=name)
         for row in table.fields:
-            field = proto.field.add(name=row.name, number=row.number, type=row.type, label=3 if row.repeated else 1)
+            label = "LABEL_REPEATED" if row.repeated else "LABEL_OPTIONAL"
+            field = proto.field.add(name=row.name, number=row.number, type=row.type, label=label)
             if row.type_name:
                 field.type_name = f".{tables.package}.{row.type_name}"
             if row.packed:
@@ -52,5 +53,5 @@ def official_pool(path):
 
 SCHEMA, POOL = onnxwire.load_schema(PATH), official_pool(PATH)
 PAIRS = {name: (cls, official_class(name, POOL)) for name, cls in SCHEMA.messages.items()}
-"""Full name → our class and the official one."""
+"""Full name of a message → (onnxwire's class, official class)."""
 EVERYTHING = SCHEMA.Everything

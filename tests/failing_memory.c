@@ -1,9 +1,9 @@
 /* A Python module that makes allocations of the interpreter's three allocators fail. The engine's C code uses them too.
  *
- * call(function, n, length): calls the function; `length` allocations from the n-th on fail (counted from 1). Returns
- *     the result, or raises what the function raises.
- * last(): Return (number of failed allocations, number of all allocations) of the last call.
- * blocks(): Return the number of memory blocks that were allocated since the import of the module and are not freed.
+ * call(function, n, n_failing): call the function and return its result; `n_failing` allocations, from the n-th on
+ *     (counted from 1), fail. Errors of the function are raised.
+ * last(): return (number of failed allocations, number of all allocations) of the last call.
+ * blocks(): return the number of memory blocks that were allocated since the import of the module and are not freed.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -11,43 +11,47 @@
 static PyMemAllocatorEx originals[3];
 static const PyMemAllocatorDomain domains[3] = {PYMEM_DOMAIN_RAW, PYMEM_DOMAIN_MEM, PYMEM_DOMAIN_OBJ};
 
-/* Threads of the engine allocate without the GIL. */
-static long long n_made, n_failed, first, length, n_blocks;
-static int is_armed;
+/* The allocations of the current or last call, those of them that failed, the number of the first allocation to fail,
+ * the number of allocations to fail, and the blocks in use. Atomic: threads of the engine allocate without the GIL. */
+static long long n_allocations, n_failed, first_failing, n_failing, n_blocks;
+static int is_counting; /* whether a call is in progress */
 
-static int fails(void)
+/* Count an allocation; return whether it must fail. */
+static int should_fail(void)
 {
-    if (!__atomic_load_n(&is_armed, __ATOMIC_RELAXED)) return 0;
-    long long i = __atomic_add_fetch(&n_made, 1, __ATOMIC_RELAXED);
-    if (i < first || i - first >= length) return 0;
+    if (!__atomic_load_n(&is_counting, __ATOMIC_RELAXED)) return 0;
+    long long i = __atomic_add_fetch(&n_allocations, 1, __ATOMIC_RELAXED);
+    if (i < first_failing || i - first_failing >= n_failing) return 0;
     __atomic_add_fetch(&n_failed, 1, __ATOMIC_RELAXED);
     return 1;
 }
 
-static void *counted(void *p)
+/* Count a new block, unless the allocation failed; return its address. */
+static void *count_block(void *p)
 {
     if (p != NULL) __atomic_add_fetch(&n_blocks, 1, __ATOMIC_RELAXED);
     return p;
 }
 
+/* In the hooks, `context` is the original allocator. */
 static void *hook_malloc(void *context, size_t size)
 {
     PyMemAllocatorEx *original = context;
-    return fails() ? NULL : counted(original->malloc(original->ctx, size));
+    return should_fail() ? NULL : count_block(original->malloc(original->ctx, size));
 }
 
 static void *hook_calloc(void *context, size_t n, size_t size)
 {
     PyMemAllocatorEx *original = context;
-    return fails() ? NULL : counted(original->calloc(original->ctx, n, size));
+    return should_fail() ? NULL : count_block(original->calloc(original->ctx, n, size));
 }
 
 static void *hook_realloc(void *context, void *p, size_t size)
 {
     PyMemAllocatorEx *original = context;
-    if (fails()) return NULL;
+    if (should_fail()) return NULL;
     void *moved = original->realloc(original->ctx, p, size);
-    return p == NULL ? counted(moved) : moved;
+    return p == NULL ? count_block(moved) : moved;
 }
 
 static void hook_free(void *context, void *p)
@@ -62,18 +66,18 @@ static PyObject *call(PyObject *module, PyObject *args)
     PyObject *function;
     long long from, n;
     if (!PyArg_ParseTuple(args, "OLL", &function, &from, &n)) return NULL;
-    first = from;
-    length = n;
-    n_made = n_failed = 0;
-    __atomic_store_n(&is_armed, 1, __ATOMIC_SEQ_CST);
+    first_failing = from;
+    n_failing = n;
+    n_allocations = n_failed = 0;
+    __atomic_store_n(&is_counting, 1, __ATOMIC_SEQ_CST);
     PyObject *result = PyObject_CallNoArgs(function);
-    __atomic_store_n(&is_armed, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&is_counting, 0, __ATOMIC_SEQ_CST);
     return result;
 }
 
 static PyObject *last(PyObject *module, PyObject *ignored)
 {
-    return Py_BuildValue("LL", n_failed, n_made);
+    return Py_BuildValue("LL", n_failed, n_allocations);
 }
 
 static PyObject *blocks(PyObject *module, PyObject *ignored)

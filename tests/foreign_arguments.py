@@ -23,7 +23,7 @@ from typing import Any
 
 import onnxwire
 
-HEAP_TYPE = 1 << 9
+HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: the class was made at run time, as by a class statement
 OBJECT_ATTRIBUTES = set(dir(object))
 
 
@@ -44,25 +44,25 @@ def subclasses(cls: type) -> Iterator[type]:
 
 
 def extension_types() -> list[type]:
-    """Return every message class and every class that the modules implement in C, even those without a public name."""
+    """Return every message class and every class that the modules implement in C, also those without a public name."""
     modules = extension_modules()
     names = {module.__name__ for module in modules} | {"onnxwire"}
     onnxwire.load_schema(str(Path(__file__).with_name("everything.md")))
     message = importlib.import_module("onnxwire.engine.message").Message
-    types_found = dict.fromkeys(
+    classes = dict.fromkeys(
         cls
         for cls in subclasses(object)
         if issubclass(cls, message) or (cls.__module__ in names and not cls.__flags__ & HEAP_TYPE)
     )
     for module in modules:
-        types_found.update(
-            dict.fromkeys(value for value in vars(module).values() if isinstance(value, type) and value in types_found)
+        classes.update(
+            dict.fromkeys(value for value in vars(module).values() if isinstance(value, type) and value in classes)
         )
-    return list(types_found)
+    return list(classes)
 
 
 def model() -> onnxwire.ModelProto:
-    """Return a model with all kinds of fields."""
+    """Return a model with nested messages, strings, numbers and packed numbers."""
     tensor = onnxwire.TensorProto(name="w", dims=[2], data_type=1, float_data=[1, 2])
     node = {
         "op_type": "Add",
@@ -76,7 +76,7 @@ def model() -> onnxwire.ModelProto:
 
 def instances() -> dict[type, Callable[[], Any]]:
     """Return, for the types that can be instantiated, a function that makes an object."""
-    from partial import partial_document
+    from partial_documents import partial_document
 
     from onnxwire.arrow._columns import Columns
     from onnxwire.checker._facts import Facts
@@ -125,7 +125,7 @@ def instances() -> dict[type, Callable[[], Any]]:
 
 
 def uninitialised_objects_of(cls: type) -> Iterator[Any]:
-    """Yield the objects of a class that can be made without its constructor."""
+    """Yield objects of a class and of subclasses, made in ways that may skip its constructor or its arguments."""
     makers = [
         lambda: cls.__new__(cls),
         lambda: object.__new__(cls),
@@ -147,8 +147,8 @@ def calls(
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield (name, function) for each attribute of a class: the function calls it with objects of wrong types.
 
-    `make_foreign_objects` makes objects of other types, new ones for each attribute: sequences that are extended by
-    themselves in all calls would have millions of elements. `own_makers` are functions that make objects of the class.
+    make_foreign_objects: returns new objects of other types. Each attribute gets new ones, since calls that extend a
+    sequence by itself would otherwise make millions of elements. own_makers: functions that make objects of the class.
     """
     names = [name for name in dir(cls) if name not in OBJECT_ATTRIBUTES or name in vars(cls)]
     for name in names:
@@ -208,7 +208,10 @@ def calls(
 
 
 def class_assignments(makers: dict[type, Callable[[], Any]]) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield assignments of other classes to `__class__` of objects. They must fail: later accesses would crash."""
+    """Yield (name, function) for each class: the function assigns all other classes to `__class__` of an object.
+
+    The assignments must fail, because later accesses would crash.
+    """
     types_ = [cls for cls in extension_types() if cls.__flags__ & HEAP_TYPE or cls in makers]
     for cls in types_:
 
@@ -218,6 +221,7 @@ def class_assignments(makers: dict[type, Callable[[], Any]]) -> Iterator[tuple[s
                     continue
                 try:
                     instance = (
+                        # Field 1: the number 1; field 2: "a"; field 3: a message whose field 1 is 1.
                         cls.FromString(b"\x08\x01\x12\x01a\x1a\x02\x08\x01")
                         if hasattr(cls, "FromString")
                         else makers[cls]()
@@ -233,7 +237,8 @@ def class_assignments(makers: dict[type, Callable[[], Any]]) -> Iterator[tuple[s
 
 
 def module_functions(make_foreign_objects: Callable[[], list[Any]]) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield calls of the functions of the modules with 0 to 5 foreign arguments."""
+    """Yield (name, function) for each function of the extension modules: the function calls it with 0 to 5 foreign
+    arguments."""
     for module in extension_modules():
         for name, value in vars(module).items():
             if not isinstance(value, types.BuiltinFunctionType) or value.__module__ != module.__name__:
@@ -253,8 +258,8 @@ def module_functions(make_foreign_objects: Callable[[], list[Any]]) -> Iterator[
             yield f"{module.__name__}.{name}", call_function
 
 
-def everything() -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield all calls, each as (name, function)."""
+def all_calls() -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield all calls as (name, function)."""
     import onnx
 
     makers = instances()
@@ -266,12 +271,12 @@ def everything() -> Iterator[tuple[str, Callable[[], Any]]]:
     uninitialised_objects: list[Any] = []
     types_ = extension_types()
     for cls in types_:
-        # Makers return a new object for each call: a call may close or empty its argument.
         yield (
             f"{cls.__module__}.{cls.__qualname__} made without its constructor",
             lambda cls=cls: uninitialised_objects.extend(uninitialised_objects_of(cls)),
         )
         uninitialised_own = [instance for instance in uninitialised_objects if isinstance(instance, cls)]
+        # A maker of `makers` returns a new object for each call, since a call may close or empty its argument.
         own_makers = [
             *(lambda instance=instance: instance for instance in uninitialised_own),
             *([makers[cls]] if cls in makers else []),
@@ -289,10 +294,10 @@ def everything() -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def main() -> None:
-    """Make all calls from number START on."""
+    """Make all calls from number START, after the objects that are made without constructors."""
     start = int(sys.argv[1]) if len(sys.argv) > 1 else 0
     gc.disable()
-    for i, (name, call) in enumerate(everything()):
+    for i, (name, call) in enumerate(all_calls()):
         if i < start and "made without" not in name:
             continue
         os.write(1, f"{i} {name}\n".encode())

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 CAN_FORK = sys.platform == "linux" and "ONNXWIRE_SANITIZE" not in os.environ
-MAX_SECONDS = 600
+MAX_SECONDS = 600  # maximum time of a command
 # Prefixes of variables that the interpreter or the C library reads at startup. A command for which one of them differs
 # runs in a new process.
 STARTUP_VARIABLES = ("PYTHON", "LC_", "LANG", "LD_", "ONNXWIRE_DROPIN", "MALLOC_")
@@ -68,6 +68,7 @@ def run(
 
 
 def _read(descriptor: int, outputs: dict[int | None, bytes]) -> None:
+    """Read a pipe to its end; store the bytes in `outputs`."""
     with open(descriptor, "rb") as file:
         outputs[descriptor] = file.read()
 
@@ -109,7 +110,8 @@ def _server() -> socket.socket:
 
 
 def _serve(control: socket.socket) -> None:
-    """Fork a child for each request; return in the child, with its streams, folder, environment and arguments set."""
+    """Fork a child for each request, and send its exit status when it ends. Return in the child only, with the streams,
+    folder, environment and arguments of the request."""
     while True:
         size, descriptors, _, _ = socket.recv_fds(control, 8, 3)
         if not size:
@@ -150,7 +152,7 @@ def _stream(number: int) -> io.TextIOWrapper:
 
 
 def _preload() -> None:
-    """Import the modules of most commands, except modules that start threads, which would not exist in a fork."""
+    """Import the modules of most commands, except modules that start threads: a fork would not have these threads."""
     for package in ("onnxwire.cli", "onnxwire.checker", "onnxwire.checker.rules"):
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
             importlib.import_module(module.name)

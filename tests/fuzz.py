@@ -1,7 +1,7 @@
-"""Compare the reading of randomly damaged models with the official runtime, for SECONDS: `make fuzz`.
+"""Compare the reading of randomly damaged models with the official runtime: `fuzz.py --seconds SECONDS`, `make fuzz`.
 
-The program damages models of the `onnx` package at random offsets. It checks that `verify` accepts the same bytes as
-the official parser, and that reading a field returns a value or raises DecodeError, without crash or other exceptions.
+The program damages models of the `onnx` package at random offsets. It checks that `verify` accepts exactly the bytes
+that the official parser accepts, and that reading a field returns a value or raises DecodeError and nothing else.
 """
 
 from __future__ import annotations

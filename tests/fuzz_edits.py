@@ -35,13 +35,12 @@ from pathlib import Path
 
 sys.path.extend(str(folder) for folder in (Path(__file__).parent, Path(__file__).with_name("engine")))
 import wire
-from edit_programs import Drawing
+from edit_programs import ProgramGenerator
 from worlds import DIFFERENCES, PlannedError, Skipped, World, classes
 
 import onnxwire
 from onnxwire.engine.view import count_views, keep_identity
 
-MODES = ["lockstep", "identity", "alone", "threads"]
 MAX_LINES = 70  # maximum number of lines of a program
 BATCH_SIZE = 50  # number of programs per process
 MAX_SECONDS = 20  # maximum time of one program
@@ -52,10 +51,15 @@ IS_SANITIZED = "ONNXWIRE_SANITIZE" in os.environ
 
 
 class Finding(Exception):
-    """A fault. kind: a text that classifies the fault; a shortened program must fail with the same kind."""
+    """A fault. The arguments are its kind, the line, a description, and optionally the types of the results.
+
+    The attribute `kind` adds the function or operator that the line calls, and those types. A shortened program must
+    fail with an equal `kind`.
+    """
 
     def __init__(self, kind, line, text, outcomes=""):
         super().__init__(f"{kind}: {line}: {text}")
+        # Method names after a dot except of `M.` (the namespace of classes), and names of functions.
         call_names = re.findall(r"(?<!M)\.(\w+)\(|\b([a-z_]{2,})\(", line)
         call_name = (
             "".join(call_names[-1]) if call_names else " = " if " = " in line else "[]" if "[" in line else "get"
@@ -64,33 +68,36 @@ class Finding(Exception):
 
 
 # --- one program
+#
+# In the functions of the modes, `source` is a Script or a ProgramGenerator, `leader` is the World by whose values lines
+# are drawn, and `trace` is the descriptor of the file to which each line is written before it is run.
 
 
 class Script:
-    """The lines of a given program; used instead of a Drawing."""
+    """The lines of an existing program, with the methods of a ProgramGenerator."""
 
     def __init__(self, lines):
         self.lines = list(lines)
 
-    def line(self, number):
+    def next_line(self, number):
         return self.lines[number] if number < len(self.lines) else None
 
-    def line_succeeded(self):
+    def add_new_variable(self):
         pass
 
 
-def lockstep(source, leader, trace):
-    """Run the same lines in both worlds and compare results.
+def run_lockstep(source, leader, trace):
+    """Run the lines in our world and in the official one, which is the leader, and compare results.
 
     Returns our world, or None if the program was stopped at a known difference.
     """
-    gc.disable()  # Traps must act at the same line in both worlds
+    gc.disable()  # Traps must run their callbacks at the same line in both worlds
     our_world, official = World(True), leader
-    for line in traced(source, trace):
+    for line in trace_lines(source, trace):
         contents_before = our_world.contents(), official.contents()
         our_result, official_result = our_world.run(line), official.run(line)
         if not isinstance(official_result, Exception):
-            source.line_succeeded()
+            source.add_new_variable()
         if our_result is Skipped or official_result is Skipped:
             continue
         if isinstance(official_result, UnicodeDecodeError) and not isinstance(our_result, UnicodeDecodeError):
@@ -101,10 +108,10 @@ def lockstep(source, leader, trace):
                 raise Finding("partly changed", line, repr(our_result), type(our_result).__name__)
             if official.contents() != contents_before[1]:
                 return None  # see `rollback` of DIFFERENCES
-    for name in our_world.variables():
+    for name in our_world.variable_names():
         if (
             name in official.names
-            and name not in our_world.excluded
+            and name not in our_world.excluded_names
             and isinstance(our_world.names[name], onnxwire.Message)
         ):
             compare(f"read_all({name})", *(world.run(f"read_all({name})") for world in (our_world, official)))
@@ -112,17 +119,17 @@ def lockstep(source, leader, trace):
     return our_world
 
 
-def identity(source, leader, trace) -> None:
+def run_identity(source, leader, trace) -> None:
     """Run in lockstep with one view per message; also compare which variables are the same object."""
     keep_identity(True)
-    our_world = lockstep(source, leader, trace)
+    our_world = run_lockstep(source, leader, trace)
     if our_world is None:
         return
     names = [
         name
-        for name in our_world.variables()
+        for name in our_world.variable_names()
         if name in leader.names
-        and name not in our_world.excluded
+        and name not in our_world.excluded_names
         and isinstance(our_world.names[name], onnxwire.Message)
     ]
     for first_name, second_name in combinations(names, 2):
@@ -131,11 +138,11 @@ def identity(source, leader, trace) -> None:
             leader.names[first_name] is leader.names[second_name]
         ):
             raise Finding("differs", line, f"{our_world.names[first_name] is our_world.names[second_name]} in ours")
-    views = len({id(value) for value in our_world.names.values() if isinstance(value, onnxwire.Message)})
+    n_views = len({id(value) for value in our_world.names.values() if isinstance(value, onnxwire.Message)})
     our_world.names.clear()
     our_world = None
     gc.collect()
-    if count_views() >= views > 0:
+    if count_views() >= n_views > 0:
         raise Finding("leaked", "", f"{count_views()} views are registered without a reference")
 
 
@@ -167,36 +174,37 @@ def compare(line, our_result, official_result) -> None:
         )
 
 
-def alone(source, leader, trace) -> None:
+def run_alone(source, leader, trace) -> None:
     """Run lines in our world only, with very frequent garbage collections."""
     gc.set_threshold(7, 2, 2)
-    for line in traced(source, trace):
+    for line in trace_lines(source, trace):
         result = leader.run(line)
         if not isinstance(result, Exception):
-            source.line_succeeded()
+            source.add_new_variable()
         check_own_result(line, result)
     gc.disable()
-    for name in leader.variables():
+    for name in leader.variable_names():
         if isinstance(leader.names[name], onnxwire.Message):
             check_own_result(f"sizes({name})", leader.run(f"sizes({name})"))
         leader.run(f"peek({name})")
 
 
-def threads(source, leader, trace) -> None:
-    """Run lines in our world; then those of a reader and of an editor, repeatedly, in two threads."""
+def run_threads(source, leader, trace) -> None:
+    """Run lines in our world, then the lines that start with `reader: ` and `editor: `, repeatedly, in two threads."""
     lines_of_role = {"reader": [], "editor": []}
-    for line in traced(source, trace):
+    for line in trace_lines(source, trace):
         role, has_role, program_line = line.partition(": ")
         if has_role and role in lines_of_role:
             lines_of_role[role].append(program_line)
             continue
         result = leader.run(line)
         if not isinstance(result, Exception):
-            source.line_succeeded()
+            source.add_new_variable()
         check_own_result(line, result)
     errors, is_over = [], threading.Event()
 
     def run_role(role):
+        """Run the lines of the editor EDITOR_ROUNDS times, or those of the reader until the editor has finished."""
         world = leader.copy()
         try:
             while not is_over.is_set():
@@ -219,7 +227,7 @@ def threads(source, leader, trace) -> None:
         worker.join()
     for error in errors:
         raise error
-    for name in leader.variables():
+    for name in leader.variable_names():
         leader.run(f"peek({name})")
 
 
@@ -232,42 +240,53 @@ def check_own_result(line, result) -> None:
 
 
 def is_python_error(error) -> bool:
-    """Return whether Python itself raises the error, independently of our objects."""
+    """Return whether Python raises the error without a call of onnxwire, as for an unhashable key of a dict."""
     return isinstance(error, TypeError) and "unhashable" in str(error)
 
 
-def traced(source, trace):
-    """Yield the lines; write each to the trace file before it is run."""
+def trace_lines(source, trace):
+    """Yield the lines of a source; write each to the trace file first."""
     number = 0
-    while (line := source.line(number)) is not None:
+    while (line := source.next_line(number)) is not None:
         os.write(trace, line.encode("utf-8", "surrogatepass") + b"\n")
         yield line
         number += 1
 
 
-def run(mode, seed, lines, trace) -> None:
-    """Run one program: the given lines, or a program drawn from the seed."""
-    is_led = mode in ("lockstep", "identity")  # lines are drawn by the state of the official runtime
-    leader = World(not is_led)
+MODES = {"lockstep": run_lockstep, "identity": run_identity, "alone": run_alone, "threads": run_threads}
+
+
+def run_program(mode, seed, lines, trace) -> None:
+    """Run one program: the given lines, or, if `lines` is None, a program drawn from the seed."""
+    is_compared = mode in ("lockstep", "identity")  # lines are drawn by the state of the official runtime
+    leader = World(not is_compared)
     rng = random.Random(seed)
     source = (
         Script(lines)
         if lines is not None
-        else Drawing(rng, leader, "lockstep" if is_led else mode, rng.choice([15, 30, MAX_LINES]))
+        else ProgramGenerator(rng, leader, "lockstep" if is_compared else mode, rng.choice([15, 30, MAX_LINES]))
     )
     seconds = MAX_SECONDS * (5 if IS_SANITIZED else 1)
     signal.alarm(seconds)
     faulthandler.dump_traceback_later(seconds - 1, file=2)  # shows where the program hangs
-    {"lockstep": lockstep, "identity": identity, "alone": alone, "threads": threads}[mode](source, leader, trace)
+    MODES[mode](source, leader, trace)
 
 
 # --- child processes
 
 
 class Outcome:
-    """The result of a process: its last program, and the fault of that program, if any (`kind` is None without)."""
+    """The result of a child process: its last program and the fault of that program.
+
+    programs, n_lines: the numbers of programs and lines in the trace. index: the number of the last program.
+    lines: its lines. kind: the kind of its fault, or None. text: the description of the fault. errors: the stderr.
+    """
 
     def __init__(self, status, trace, errors):
+        """Parse the trace, in which `# program N` starts a program and other lines with `#` describe its fault.
+
+        status: that of os.waitpid.
+        """
         text = trace.decode("utf-8", "surrogatepass")
         _, _, last_program = text.rpartition("# program ")
         self.programs, self.n_lines = text.count("# program "), text.count("\n")
@@ -293,8 +312,8 @@ class Outcome:
         return " ".join([*(part for part in (report.groups() if report else ()) if part), frame[1] if frame else ""])
 
 
-def run_in_child(act) -> Outcome:
-    """Run `act(trace)` in a forked process. The trace file is read even if the process crashes."""
+def run_in_child(run_with_trace) -> Outcome:
+    """Run `run_with_trace(trace)` in a forked process. The trace file is read even if the process crashes."""
     with tempfile.TemporaryFile() as trace, tempfile.TemporaryFile() as errors:
         pid = os.fork()
         if not pid:
@@ -305,7 +324,7 @@ def run_in_child(act) -> Outcome:
                 if not IS_SANITIZED:
                     resource.setrlimit(resource.RLIMIT_AS, (MAX_ADDRESS_SPACE, MAX_ADDRESS_SPACE))
                 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-                act(trace.fileno())
+                run_with_trace(trace.fileno())
                 status = 0
             except Finding as finding:
                 os.write(trace.fileno(), f"# {finding.kind}\n# {finding}\n".encode("utf-8", "backslashreplace"))
@@ -322,30 +341,33 @@ def run_in_child(act) -> Outcome:
 
 
 def run_batch(mode, seed, start, n, end) -> Outcome:
-    """Run random programs until one fails or the time is over."""
+    """Run `n` programs from number `start` in a child process, until one fails or time.monotonic() is `end`."""
 
-    def act(trace):
+    def run_with_trace(trace):
         for index in range(start, start + n):
             if time.monotonic() > end:
                 break
             os.write(trace, b"# program %d\n" % index)
-            run(mode, f"{seed}:{mode}:{index}", None, trace)
+            run_program(mode, f"{seed}:{mode}:{index}", None, trace)
 
-    return run_in_child(act)
+    return run_in_child(run_with_trace)
 
 
 def run_lines(mode, lines) -> Outcome:
-    """Run a program in a child process. Return its outcome."""
+    """Run one program in a child process."""
 
-    def act(trace):
+    def run_with_trace(trace):
         os.write(trace, b"# program 0\n")
-        run(mode, 0, lines, trace)
+        run_program(mode, 0, lines, trace)
 
-    return run_in_child(act)
+    return run_in_child(run_with_trace)
 
 
 def shorten(mode, outcome, seconds=60) -> Outcome:
-    """Remove lines as long as the remaining lines fail with a fault of the same kind."""
+    """Remove lines as long as the remaining lines fail with a fault of the same kind; return the shortest outcome.
+
+    Lines with `exclude` remain: without them, the comparison would find known differences.
+    """
     end = time.monotonic() + seconds
     shortest = run_lines(mode, outcome.lines)
     if shortest.kind != outcome.kind:
@@ -368,7 +390,7 @@ def shorten(mode, outcome, seconds=60) -> Outcome:
 
 
 def remove_undefined_names(lines, line) -> str:
-    """Return a line of a shortened program without undefined variables, or "" if no variable remains."""
+    """Remove undefined variables from a line with `exclude`; return "" if none remains. Other lines are unchanged."""
     if not line.startswith("exclude("):
         return line
     names = [
@@ -381,7 +403,7 @@ def main() -> int:
     """Run until the time is over or all programs have run; return 1 if a fault was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--programs", type=int, default=1 << 60, help="of each mode")
+    parser.add_argument("--programs", type=int, default=1 << 60, help="maximum number of programs of each mode")
     parser.add_argument("--seed", type=int, default=time.time_ns())
     parser.add_argument("--mode", choices=MODES, action="append", help="default: all modes")
     parser.add_argument("--run", type=Path, metavar="FILE", help="run the lines of a file, in the first mode")
@@ -391,7 +413,7 @@ def main() -> int:
     if options.differences:
         print("\n".join(f"{name}: {reason}" for name, reason in DIFFERENCES.items()))
         return 0
-    modes = options.mode or MODES
+    modes = options.mode or list(MODES)
     if options.run:
         outcome = run_lines(
             modes[0], [line for line in options.run.read_text().splitlines() if line[:1] not in ("#", "")]
@@ -399,8 +421,8 @@ def main() -> int:
         print(outcome.kind or "nothing found", outcome.text, sep="\n")
         return int(outcome.kind is not None)
     print(f"seed {options.seed}", flush=True)
-    began, end = time.monotonic(), time.monotonic() + options.seconds
-    kinds, counts, starts = Counter(), Counter(), dict.fromkeys(modes, 0)
+    start_time, end = time.monotonic(), time.monotonic() + options.seconds
+    n_faults_by_kind, counts, starts = Counter(), Counter(), dict.fromkeys(modes, 0)
     while time.monotonic() < end and any(start < options.programs for start in starts.values()):
         for mode in modes:
             n = min(BATCH_SIZE, options.programs - starts[mode])
@@ -411,21 +433,22 @@ def main() -> int:
             counts["lines"] += outcome.n_lines
             starts[mode] += n if outcome.kind is None else outcome.index + 1 - starts[mode]
             if outcome.kind is not None:
-                kinds[outcome.kind] += 1
-                if kinds[outcome.kind] == 1:
-                    report(mode, options.seed, outcome)
+                n_faults_by_kind[outcome.kind] += 1
+                if n_faults_by_kind[outcome.kind] == 1:
+                    print_report(mode, options.seed, outcome)
                 if options.first:
                     return 1
     times = os.times()
     seconds = times.children_user + times.children_system
-    print(f"{counts['programs']} programs, {counts['lines']} lines, {time.monotonic() - began:.0f} s,", end=" ")
-    print(f"{seconds:.0f} s of processors: {sum(kinds.values())} failed")
-    for kind, n in kinds.most_common():
+    print(f"{counts['programs']} programs, {counts['lines']} lines, {time.monotonic() - start_time:.0f} s,", end=" ")
+    print(f"{seconds:.0f} s of CPU time: {sum(n_faults_by_kind.values())} failed")
+    for kind, n in n_faults_by_kind.most_common():
         print(f"{n:8} {kind}")
-    return int(bool(kinds))
+    return int(bool(n_faults_by_kind))
 
 
-def report(mode, seed, outcome) -> None:
+def print_report(mode, seed, outcome) -> None:
+    """Print the fault of an outcome with a shortened program and the options that run it."""
     shortest = shorten(mode, outcome)
     print(f"\n# {shortest.kind}\n# seed {seed}, program {outcome.index}; run: --mode {mode} --run FILE")
     print("\n".join(shortest.lines), shortest.text, sep="\n", flush=True)

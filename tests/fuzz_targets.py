@@ -18,8 +18,8 @@ import fuzz_edits
 import numpy as np
 import onnx
 import wire
-from edit_programs import Drawing
-from test_varint import DTYPES, plain_decode, value_of
+from edit_programs import ProgramGenerator
+from test_varint import DTYPES, decode_in_python, value_of
 from worlds import World, classes
 
 import onnxwire
@@ -34,14 +34,14 @@ MAX_INPUT_BYTES = 4096
 
 
 def decode(data: bytes) -> None:
-    """Decode a message of the type that the first byte selects. Acceptance and content must equal the official ones."""
+    """Decode a message of the type that the first byte selects; compare errors and content with the official class."""
     ours, official = message_classes(data)
     wire.check_acceptance(ours, official, data[1:])
     wire.check_walk(ours, official, data[1:])
 
 
 def encode(data: bytes) -> None:
-    """Encode a message. The bytes must be unchanged, the deterministic form the official one, and copies equal."""
+    """Encode a message that was read and its copy. Compare with the bytes and the official deterministic encoding."""
     ours, official = message_classes(data)
     try:
         message = ours.FromString(data[1:])
@@ -59,7 +59,7 @@ def encode(data: bytes) -> None:
 
 
 class Choices(random.Random):
-    """A random generator that reads its choices from bytes: changing a byte changes one choice."""
+    """A random generator whose numbers come from bytes, so that a changed byte changes one choice of a program."""
 
     def __init__(self, data: bytes):
         super().__init__(0)
@@ -71,7 +71,7 @@ class Choices(random.Random):
 
     def getrandbits(self, k: int) -> int:
         if self.is_over:
-            return super().getrandbits(k)  # zeros without end would make some loops endless
+            return super().getrandbits(k)  # some loops would not end with zeros only
         size = (k + 7) // 8
         data = self.data[self.index : self.index + size]
         self.index += size
@@ -81,36 +81,39 @@ class Choices(random.Random):
         return self.getrandbits(8) / 256
 
 
-class Program(Drawing):
-    """A Drawing that ends at the end of the bytes."""
+class Program(ProgramGenerator):
+    """A ProgramGenerator whose program ends when the bytes of its Choices are used up."""
 
-    def line(self, number: int) -> str | None:
-        return None if self.rng.is_over else super().line(number)
+    def next_line(self, number: int) -> str | None:
+        return None if self.rng.is_over else super().next_line(number)
 
 
 def edits(data: bytes) -> None:
     """Run a program of edits, which the bytes select, on messages and documents of both runtimes in lockstep."""
     leader = World(False)
-    run_program(data, leader, "lockstep", fuzz_edits.lockstep)
+    run_program(data, leader, "lockstep", fuzz_edits.run_lockstep)
 
 
 def closings(data: bytes) -> None:
     """Run a program as `edits` does, with operations that the official runtime lacks: `close`, and edits during other
     edits."""
-    run_program(data, World(True), "alone", fuzz_edits.alone)
+    run_program(data, World(True), "alone", fuzz_edits.run_alone)
 
 
-def run_program(data, leader, mode, run) -> None:
-    """Run the program that the data select. Raise an AssertionError with the program if a fault is found."""
+def run_program(data, leader, mode, run_mode) -> None:
+    """Run the program that the data select. Raise an AssertionError with the program if a fault is found.
+
+    run_mode: the function of fuzz_edits for the mode.
+    """
     with tempfile.TemporaryFile() as trace:
         try:
-            run(Program(Choices(data), leader, mode, MAX_LINES), leader, trace.fileno())
+            run_mode(Program(Choices(data), leader, mode, MAX_LINES), leader, trace.fileno())
         except fuzz_edits.Finding as finding:
             trace.seek(0)
             raise AssertionError(f"{finding}\n{trace.read().decode(errors='replace')}") from finding
         finally:
             gc.enable()
-            gc.set_threshold(700, 10, 10)
+            gc.set_threshold(700, 10, 10)  # Python's default
 
 
 def text(data: bytes) -> None:
@@ -124,7 +127,10 @@ def json(data: bytes) -> None:
 
 
 def round_trip(data, read, write) -> None:
-    """Read a text. If it is valid, check that writing and reading the message preserves it."""
+    """Read a text with and without `ignore_unknown`. If it is valid, check that `write` and `read` preserve it.
+
+    The first byte selects the message type.
+    """
     onnxwire_class, _ = message_classes(data)
     for options in ({}, {"ignore_unknown": True}):
         try:
@@ -163,7 +169,7 @@ def check(data: bytes) -> None:
 
 
 def external(data: bytes) -> None:
-    """Read a tensor with the external_data entries of the bytes, in a folder with two files."""
+    """Read an external tensor, whose other fields the bytes contain, in a model in `shared_folder`."""
     try:
         entries = TensorProto.FromString(data)
     except onnxwire.DecodeError:
@@ -186,25 +192,28 @@ def external(data: bytes) -> None:
             bytes(loaded_model.graph.initializer[0].numpy().reshape(-1).view("u1"))
 
 
-_folder: tempfile.TemporaryDirectory[str] | None = None
+_temporary_folder: tempfile.TemporaryDirectory[str] | None = None
 
 
 def shared_folder() -> Path:
-    """Return a folder with a data file. The file beside the folder must not be read."""
-    global _folder
-    if _folder is None:
-        _folder = tempfile.TemporaryDirectory()
-        (Path(_folder.name) / "model").mkdir()
-        (Path(_folder.name) / "outside").write_bytes(b"secret" * 100)
-        (Path(_folder.name) / "model" / "a").write_bytes(bytes(range(256)) * 20)
-    return Path(_folder.name) / "model"
+    """Return a folder with a data file `a`. Models in it must not read `../outside`."""
+    global _temporary_folder
+    if _temporary_folder is None:
+        _temporary_folder = tempfile.TemporaryDirectory()
+        (Path(_temporary_folder.name) / "model").mkdir()
+        (Path(_temporary_folder.name) / "outside").write_bytes(b"secret" * 100)
+        (Path(_temporary_folder.name) / "model" / "a").write_bytes(bytes(range(256)) * 20)
+    return Path(_temporary_folder.name) / "model"
 
 
 def packed(data: bytes) -> None:
-    """Decode a run of varints at each instruction level to the same numbers as plain Python."""
+    """Decode a run of varints with each set of vector instructions, and compare with a decoder in Python.
+
+    The first byte selects the integer type.
+    """
     integer_types = list(DTYPES)
     integer_type, run = integer_types[data[0] % len(integer_types)] if data else integer_types[0], data[1:]
-    expected = [value_of(integer_type, varint) for varint in plain_decode(run)]
+    expected = [value_of(integer_type, varint) for varint in decode_in_python(run)]
     for level in packed_levels():
         assert np.frombuffer(decode_packed(run, integer_type, level), DTYPES[integer_type]).tolist() == expected
 
@@ -216,6 +225,7 @@ def arrays(data: bytes) -> None:
         array = tensor.numpy()
     except onnxwire.Error:
         return
+    # A byte of the tensor becomes at most 8 bytes: a packed varint of one byte becomes an int64.
     assert array.nbytes <= 8 * len(data) + 8 or array.size == 0 or array.dtype.hasobject
     if array.dtype.isbuiltin == 1:  # numpy's DLPack supports no other types
         with contextlib.suppress(onnxwire.Error, BufferError):
@@ -226,11 +236,9 @@ def arrays(data: bytes) -> None:
 
 
 def differences(data: bytes) -> None:
-    """Compare two models, which follow two bytes with the length of the first. A model must not differ from itself."""
-    first_model, second_model = (
-        data[2:][: int.from_bytes(data[:2], "little")],
-        data[2:][int.from_bytes(data[:2], "little") :],
-    )
+    """Compare two models. The first two bytes are the length of the first one. A model must not differ from itself."""
+    first_length = int.from_bytes(data[:2], "little")
+    first_model, second_model = data[2:][:first_length], data[2:][first_length:]
     try:
         models = [ModelProto.FromString(first_model), ModelProto.FromString(second_model)]
         assert not list(onnxwire.diff(models[0], models[0]))
@@ -241,7 +249,7 @@ def differences(data: bytes) -> None:
 
 
 def save(data: bytes) -> None:
-    """Edit a model, save it in one file and with external data, and read it back."""
+    """Add nodes to a model, save it in one file and with external data, and read it back."""
     try:
         onnxwire.verify(data)
         model = ModelProto.FromString(data)
@@ -304,10 +312,10 @@ def run(name: str, data: bytes) -> None:
 
 
 def seeds(name: str) -> list[bytes]:
-    """Return the seed inputs of a target: bundled models of the onnx package, or inputs derived from them."""
+    """Return the seed inputs of a target: models of the onnx package, inputs derived from them, or random bytes."""
     folder = Path(onnx.__file__).parent / "backend" / "test" / "data" / "simple"
     models = [path.read_bytes() for path in sorted(folder.rglob("*.onnx")) if path.stat().st_size < 1000][:40]
-    index = bytes([TYPES.index("onnx.ModelProto")])
+    type_byte = bytes([TYPES.index("onnx.ModelProto")])
     if name in ("check", "save", "tables"):
         return models
     if name == "differences":
@@ -316,10 +324,10 @@ def seeds(name: str) -> list[bytes]:
             for first_model, second_model in zip(models[::2], models[1::2], strict=False)
         ]
     if name in ("decode", "encode"):
-        return [index + data for data in models]
+        return [type_byte + data for data in models]
     if name in ("text", "json"):
         write = onnxwire.to_text if name == "text" else onnxwire.to_json
-        return [index + write(ModelProto.FromString(data)).encode() for data in models]
+        return [type_byte + write(ModelProto.FromString(data)).encode() for data in models]
     if name in ("arrays", "external"):
         types = [value for value in TensorProto.DataType.values() if value]
         raw_tensors = [TensorProto(data_type=value, dims=[3], raw_data=bytes(range(48))) for value in types]
@@ -328,13 +336,13 @@ def seeds(name: str) -> list[bytes]:
         return [tensor.SerializeToString() for tensor in [*raw_tensors, *typed_tensors, *initializers]]
     rng = random.Random(1)
     if name == "packed":
-        return [bytes([kind]) + rng.randbytes(200) for kind in range(len(DTYPES))]
+        return [bytes([type_index]) + rng.randbytes(200) for type_index in range(len(DTYPES))]
     if name == "schema":
         return [Path(__file__).parent.parent.joinpath("schema", "onnx-data.md").read_bytes() + b"\0" + models[0]]
     return [rng.randbytes(200) for _ in range(40)]
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # fuzz_targets.py TARGET FILE...
     import sys
 
     for path in sys.argv[2:]:

@@ -10,13 +10,14 @@ FLOAT = TensorProto.FLOAT
 
 
 def value(name, *shape):
+    """Return the ValueInfoProto of a float tensor."""
     return helper.make_tensor_value_info(name, FLOAT, shape)
 
 
 def nested_model():
     """Return a model with an If, whose branches use a value and an initializer of the main graph, and a function call.
 
-    y = If(flag, x + w, x * w); z = Twice(y); u is computed but not used.
+    h = Relu(x); y = If(flag, h + w, h * w); z = Twice(y) is the output; u = Neg(h) is not used.
     """
     branch = {
         op: helper.make_graph([helper.make_node(op, ["h", "w"], [f"{op}_out"], name=f"branch_{op}")], op, [],
@@ -50,7 +51,9 @@ def write_sparse_model(path, size):
     """Write a model with a tensor `w` of `size` bytes, which is a hole in the file, and a node `n` from x to y."""
     node = helper.make_node("Relu", ["x"], ["y"], name="n")
     graph = helper.make_graph([node], "sparse", [value("x", 1)], [value("y", 1)])
+    # The tensor's dims, data_type and name, and the tag and length of its raw_data.
     tensor = b"".join([number(1, size), number(2, TensorProto.UINT8), span(8, b"w"), tag(9, LEN), varint(size)])
+    # The graph with the initializer (5), and the model's ir_version (1) and graph (7).
     body = b"".join([graph.SerializeToString(), tag(5, LEN), varint(len(tensor) + size), tensor])
     with open(path, "wb") as file:
         file.write(b"".join([number(1, 10), tag(7, LEN), varint(len(body) + size), body]))
@@ -73,5 +76,5 @@ def layered_model(layers, width):
             nodes.append(helper.make_node(op_type, inputs, [out], name=f"/layers.{layer}/part.{k // 50}/{op_type}_{k}"))
             infos.append(value(out, "batch", 4))
     nodes.append(helper.make_node("MatMul", [f"h{layers}_0", "table"], ["y"], name="/head/MatMul"))
-    ends = [[helper.make_tensor_value_info("x", TensorProto.INT64, ["batch"])], [value("y", "batch", 4)]]
-    return helper.make_model(helper.make_graph(nodes, "g", *ends, initializer=tensors, value_info=infos))
+    inputs, outputs = [helper.make_tensor_value_info("x", TensorProto.INT64, ["batch"])], [value("y", "batch", 4)]
+    return helper.make_model(helper.make_graph(nodes, "g", inputs, outputs, initializer=tensors, value_info=infos))

@@ -16,30 +16,33 @@ from onnxwire.transforms.assign import remove
 if TYPE_CHECKING:
     from instruction_counter import Counter
 
-SIZES = (20, 200, 2_000)
+SIZES = (20, 200, 2_000)  # numbers of nodes or elements
 LARGE_SIZES = (400, 4_000, 40_000)  # the sizes with --long
 
 
 @cache
-def model_of(nodes):
-    """Return the bytes of a model: a chain of nodes, each with a value_info."""
-    elem = span(1, number(1, 1) + span(2, span(1, number(1, 4)) * 2))
+def chain_bytes(nodes):
+    """Return the bytes of a model: a chain of nodes, with a value_info of each intermediate value."""
+    # A float tensor of shape 4 x 4. The records of the graph below: 1 node, 2 name, 11 input, 12 output, 13 value_info.
+    tensor_type = span(1, number(1, 1) + span(2, span(1, number(1, 4)) * 2))
     records = []
     for index in range(nodes):
         names = [span(1, b"/layer/v%d" % index), span(2, b"/layer/v%d" % (index + 1)), span(3, b"/layer/n%d" % index)]
         records.append(span(1, b"".join(names) + span(4, b"Relu")))
     records.append(span(2, b"chain"))
-    records.append(span(11, span(1, b"/layer/v0") + span(2, elem)))
-    records.append(span(12, span(1, b"/layer/v%d" % nodes) + span(2, elem)))
+    records.append(span(11, span(1, b"/layer/v0") + span(2, tensor_type)))
+    records.append(span(12, span(1, b"/layer/v%d" % nodes) + span(2, tensor_type)))
     for index in range(1, nodes):
-        records.append(span(13, span(1, b"/layer/v%d" % index) + span(2, elem)))
+        records.append(span(13, span(1, b"/layer/v%d" % index) + span(2, tensor_type)))
+    # The fields of the model: 1 ir_version, 7 graph, 8 opset_import.
     return number(1, 10) + span(7, b"".join(records)) + span(8, number(2, 20))
 
 
-# Calls on a model of `model_of`.
+# --- calls on a chain
 
 
 def walk(model):
+    """Read every node and value_info."""
     for node in model.graph.node:
         assert node.op_type == "Relu"
         assert len(list(node.input)) + len(list(node.output)) == 2
@@ -52,12 +55,14 @@ def check(model):
 
 
 def edit(model):
+    """Rename every node and encode the model."""
     for node in model.graph.node:
         node.name += "_edited"
     model.SerializeToString()
 
 
 def build(model):
+    """Copy the nodes one by one to a new model and encode it."""
     copy = ModelProto()
     for node in model.graph.node:
         copy.graph.node.add().CopyFrom(node)
@@ -65,6 +70,7 @@ def build(model):
 
 
 def delete(model):
+    """Remove the second half of the nodes one by one and encode the model."""
     nodes = model.graph.node
     for _ in range(len(nodes) // 2):
         nodes.pop()
@@ -89,8 +95,12 @@ def search_tensors(model):
 
 
 def extract(model):
+    """Extract the first half of the chain."""
     middle_index = len(model.graph.value_info) // 2
     onnxwire.extract(model, [model.graph.input[0].name], [model.graph.value_info[middle_index].name])
+
+
+# --- calls with other arguments
 
 
 def unpacked_records(n):
@@ -104,7 +114,7 @@ def packed_records(n):
 
 
 def index_numbers(tensor, n):
-    """Loop by index, and read the sequence and its length again for each element, which is cheap with protobuf."""
+    """Loop by index; read the sequence and its length for each element, as programs for protobuf do."""
     index = 0
     while index < len(tensor.int64_data):
         assert tensor.int64_data[index] == 5
@@ -113,34 +123,39 @@ def index_numbers(tensor, n):
 
 
 def read_the_length(tensor, n):
+    """Read the length of a sequence n times."""
     numbers = tensor.int64_data
     assert sum(1 for _ in range(n) if len(numbers) == n) == n
 
 
-UNKNOWN = span(1000, b"abcd")
+UNKNOWN_RECORD = span(1000, b"abcd")
 
 
 def merge(n):
-    tensor, source = TensorProto(), TensorProto.FromString(UNKNOWN)
+    """Merge n messages with an unknown field."""
+    tensor, source = TensorProto(), TensorProto.FromString(UNKNOWN_RECORD)
     for _ in range(n):
         tensor.MergeFrom(source)
-    assert tensor.SerializeToString() == UNKNOWN * n
+    assert tensor.SerializeToString() == UNKNOWN_RECORD * n
 
 
 def merge_bytes(n):
+    """Merge the bytes of n messages with an unknown field."""
     tensor = TensorProto()
     for _ in range(n):
-        tensor.MergeFromString(UNKNOWN)
-    assert tensor.SerializeToString() == UNKNOWN * n
+        tensor.MergeFromString(UNKNOWN_RECORD)
+    assert tensor.SerializeToString() == UNKNOWN_RECORD * n
 
 
 def save_tensors_of_one_name(model):
-    with contextlib.suppress(onnxwire.EditError):  # all tensors would go to the same file
+    """Save with a file name made from the tensor's name, which must fail, as all tensors have one name."""
+    with contextlib.suppress(onnxwire.EditError):
         onnxwire.save(model, io.BytesIO(), external="{name}", threshold=1)
         raise AssertionError("tensors of one name are saved to files of their names")
 
 
 def tensors_of_one_name(n):
+    """Return a model with n tensors of the same name."""
     model = ModelProto()
     for _ in range(n):
         model.graph.initializer.add(name="w", data_type=2, dims=[1], raw_data=b"x")
@@ -153,23 +168,27 @@ def edit_all(nodes):
 
 
 def evenly_spaced_nodes(model, n):
+    """Return at least n nodes of a model, at equal distances."""
     nodes = model.graph.node
     return [nodes[index] for index in range(0, len(nodes), len(nodes) // n)]
 
 
-def load(n):
-    return ModelProto.FromString(model_of(n))
+def load_chain(n):
+    """Return a chain of n nodes."""
+    return ModelProto.FromString(chain_bytes(n))
 
 
 def tensor_of(records):
+    """Return a function that makes the arguments (tensor with the records for n, n)."""
     return lambda n: (TensorProto.FromString(records(n)), n)
 
 
 def renamed_pair(nodes):
-    """Return two models that differ in all names and in one operator: a chain, and `nodes` readers of one value."""
+    """Return two models that differ in the names of nodes and in one operator. Each is a chain of `nodes` nodes with
+    as many additional readers of its input."""
     pair = []
     for prefix in ("old", "new"):
-        model = load(nodes)
+        model = load_chain(nodes)
         for index, node in enumerate(model.graph.node):
             node.name = f"{prefix}{index}"
         shared_value = model.graph.input[0].name
@@ -184,17 +203,17 @@ def diff_by_structure(old, new):
     assert len(list(onnxwire.diff(old, new, match="structure"))) > 1
 
 
-# Name → (function that makes the arguments for a size, function whose instructions are counted).
+# Label → (function that makes the arguments for a size, function whose instructions are counted).
 CALLS = {
-    # A call executes up to fifty times the instructions of the other calls, so it gets a quarter of the size.
+    # This call executes up to fifty times the instructions of the others, so its models have a quarter of the size.
     "diff by structure": (lambda n: renamed_pair(n // 4), diff_by_structure),
     **{
-        act.__name__: (lambda n: (load(n),), act)
-        for act in (walk, check, edit, build, delete, remove_by_path, rename, extract, tables, search_tensors)
+        call.__name__: (lambda n: (load_chain(n),), call)
+        for call in (walk, check, edit, build, delete, remove_by_path, rename, extract, tables, search_tensors)
     },
     **{
-        f"{act.__name__} {records.__name__}": (tensor_of(records), act)
-        for act in (index_numbers, read_the_length)
+        f"{call.__name__} {records.__name__}": (tensor_of(records), call)
+        for call in (index_numbers, read_the_length)
         for records in (unpacked_records, packed_records)
     },
     "merge": (lambda n: (n,), merge),
@@ -205,7 +224,11 @@ EDITS_OF_ONE_MODEL, EDITS_OF_LARGER_MODELS = "edits of one model", "edits of lar
 
 
 def measure(count: Counter, sizes: list[int]) -> dict[str, list[int]]:
-    """Return the instructions of each call at each size, by label."""
+    """Return the number of instructions of each call at each size, by label.
+
+    EDITS_OF_ONE_MODEL counts edits of different numbers of nodes in one model. EDITS_OF_LARGER_MODELS counts edits of
+    one number of nodes in models of different sizes.
+    """
 
     def instructions_of(call, call_arguments):
         with count:
@@ -221,9 +244,9 @@ def measure(count: Counter, sizes: list[int]) -> dict[str, list[int]]:
         for label, (_, call) in CALLS.items()
     }
     instructions[EDITS_OF_ONE_MODEL] = [
-        instructions_of(edit_all, (evenly_spaced_nodes(load(sizes[-1]), n),)) for n in sizes
+        instructions_of(edit_all, (evenly_spaced_nodes(load_chain(sizes[-1]), n),)) for n in sizes
     ]
     instructions[EDITS_OF_LARGER_MODELS] = [
-        instructions_of(edit_all, (evenly_spaced_nodes(load(n), sizes[0]),)) for n in sizes
+        instructions_of(edit_all, (evenly_spaced_nodes(load_chain(n), sizes[0]),)) for n in sizes
     ]
     return instructions

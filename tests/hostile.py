@@ -1,10 +1,10 @@
 """Measure the memory and time of every public call and command on hostile models and texts, each in its own process.
 
-`hostile_models.py` makes a file of n bytes. A call on it must return or raise an onnxwire error within two limits. Its
-memory, beyond that of the process before, is at most 30 n + 64 MB (in the tests 30 n + 16 MB). Its time is at most 100
-iterations ("rounds") of an empty Python loop per byte, i.e. 10 seconds for 5 MB if a round takes 20 ns. Output counts
-towards n, like input. The tests check memory and instructions (`count_pairs`). Run as a script, this module also
-measures time, and prints each violation:
+`hostile_models.py` makes a file of n bytes. A call on that file must return or raise an onnxwire error within two
+limits. Its memory, beyond that of the process before, is at most 30 n + 64 MiB (in most tests 30 n + 16 MiB). Its time
+is at most that of 100 n + 20,000,000 iterations ("rounds") of an empty Python loop: 10.4 seconds for 5 MB if a round
+takes 20 ns. Output counts towards n, like input. The tests check memory and instructions (`count_pairs`). Run as a
+script, this module also measures time, and prints each violation:
 
     python tests/hostile.py --bytes 2000000
 """
@@ -40,39 +40,44 @@ from onnxwire.errors import Error
 from onnxwire.io.tensor_list import find_tensors
 from onnxwire.viewer.queries import Queries
 
-MEGABYTE = 1 << 20
+MIB = 1 << 20  # bytes
 ROUNDS = 100  # maximum number of iterations of an empty loop per byte
 SLACK = 20_000_000  # number of rounds that every call may use in addition
 _KILL_FACTOR = 10  # a call is killed after this multiple of its time limit
-_COUNTED_ROUNDS = 10_000
+_COUNTED_ROUNDS = 10_000  # the number of rounds that `count_pairs` executes to count the instructions of one
 DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
 
 
-# Calls on models.
+# --- calls on models
+#
+# A call is a function of the path of a file and a folder for output. It returns the size of its output without printed
+# text, in bytes or characters, or None if that is 0.
 
 
-def on_model(act):
-    """Return a call of `act` on the loaded model. `act` may return the size of its output or a text; default: 0."""
+def model_call(function):
+    """Return a call of `function` on the loaded model. The size of the output is the int that `function` returns, the
+    length of the str that it returns, or 0."""
 
     def call(path, folder):
         with onnxwire.load(path) as model:
-            result = act(model)
+            result = function(model)
         return len(result) if isinstance(result, str) else result if isinstance(result, int) else 0
 
     return call
 
 
-def edit_of_model(act):
+def edit_call(function):
     """Return a call that edits the loaded model. The size of the edited model counts as its output."""
-    return on_model(lambda model: (act(model), model.ByteSize())[1])
+    return model_call(lambda model: (function(model), model.ByteSize())[1])
 
 
 def exhaust(iterable):
+    """Iterate to the end."""
     for _ in iterable:
         pass
 
 
-def command(*words):
+def command_call(*words):
     """Return a call of a command; PATH and OUT become the paths of the model and of an output file. The size of that
     file counts as output."""
 
@@ -101,6 +106,7 @@ def first_input(model):
 
 
 def edit_copy(model):
+    """Copy a model, edit every hundredth node of the copy, and encode the copy."""
     copied_model = copy.deepcopy(model)
     copied_model.graph.name = "edited"
     for index in range(0, len(copied_model.graph.node), 100):
@@ -119,52 +125,58 @@ def count_chars(differences):
 
 
 def diff_with_nothing(model):
+    """Compare a model with an empty model, in both directions."""
     return count_chars(onnxwire.diff(model, ModelProto())) + count_chars(onnxwire.diff(ModelProto(), model))
 
 
 def diff_by_structure(model):
+    """Match a model with a copy that has one more node; return the size of the differences and of the copy."""
     edited_model = ModelProto()
     edited_model.CopyFrom(model)
     edited_model.graph.node.add(op_type="Added", output=["added"])
-    # Both models are read, so the bytes of the second model count as well.
     return count_chars(onnxwire.diff(model, edited_model, match="structure")) + model.ByteSize()
 
 
 def diff_with_edited(model):
+    """Compare a model with a copy that lacks its first node, initializer and input, and has another last node."""
     edited_model = copy.deepcopy(model)
     edited_model.graph.node.add(op_type="New")
     del edited_model.graph.node[:1], edited_model.graph.initializer[:1], edited_model.graph.input[:1]
     return count_chars(onnxwire.diff(model, edited_model))
 
 
-def around(model):
+def query_neighbours(model):
+    """Query the neighbourhood of the first, middle and last node, as the page does."""
     queries = Queries(model)
     for index in {0, len(model.graph.node) // 2, len(model.graph.node) - 1}:
         queries.around(f"graph.node[{index}]", 6)
 
 
 def to_npz(model, folder):
+    """Write at most 200 initializers of a model to an .npz file."""
     tensors = {str(i): tensor for i, tensor in zip(range(200), model.graph.initializer, strict=False)}
     onnxwire.to_npz(tensors, os.path.join(folder, "out.npz"))
 
 
-def with_folder(act):
-    """Return a call of `act` on the loaded model and an output folder."""
+def folder_call(function):
+    """Return a call of `function` on the loaded model and an output folder."""
 
     def call(path, folder):
         with onnxwire.load(path) as model:
-            act(model, folder)
+            function(model, folder)
 
     return call
 
 
 def from_text(model):
+    """Print a model and parse the text; return the text."""
     text = onnxwire.to_text(model)
     onnxwire.from_text(text, ModelProto)
     return text
 
 
 def from_json(model):
+    """Write a model as JSON and parse the JSON; return the JSON."""
     text = onnxwire.to_json(model)
     onnxwire.from_json(text, ModelProto)
     return text
@@ -180,19 +192,22 @@ def edit_names(model):
 
 
 def to_arrow(model, table):
+    """Export a table with string views and with copied strings; return the size of the latter table in bytes."""
     import pyarrow
 
-    table_of_strings = pyarrow.table(onnxwire.to_arrow(model, table, strings="utf8"))
+    table_with_strings = pyarrow.table(onnxwire.to_arrow(model, table, strings="utf8"))
     pyarrow.table(onnxwire.to_arrow(model, table))
-    return table_of_strings.nbytes
+    return table_with_strings.nbytes
 
 
 def edited_to_arrow(model):
+    """Edit all nodes and tensors, and export the nodes."""
     edit_names(model)
     return to_arrow(model, "nodes") + model.ByteSize()
 
 
 def catalog(path, folder):
+    """Read a model for a catalog, with all tables; return their size in bytes."""
     from onnxwire.catalog.read import Task, read_models
 
     result = read_models(Task((path,), True, True))
@@ -200,7 +215,7 @@ def catalog(path, folder):
     return sum(table.nbytes for table in result.tables.values())
 
 
-def query(text):
+def query_call(text):
     """Return a call that queries a model's tables. The length of the results counts as its output."""
 
     def call(path, folder):
@@ -220,6 +235,7 @@ def store_of(folder):
 
 
 def load_from_store(path, folder):
+    """Load a model from an object store; list its tensors and nodes."""
     with onnxwire.load(os.path.basename(path), store=store_of(os.path.dirname(path))) as model:
         exhaust(onnxwire.tensors(model))
         exhaust(model.graph.node)
@@ -230,12 +246,13 @@ def save_to_store(path, folder):
         onnxwire.save(model, "saved", store=store_of(folder))
 
 
-def foreign(act):
-    """Return a call of a function of another package, whose errors are ignored."""
+def foreign_call(function):
+    """Return a call of `function`, which calls another package, on the loaded model and an output folder; ignore its
+    errors."""
 
     def call(path, folder):
         with contextlib.suppress(Exception), onnxwire.load(path) as model:
-            act(model, folder)
+            function(model, folder)
 
     return call
 
@@ -244,8 +261,8 @@ def to_safetensors(model, folder):
     onnxwire.to_safetensors(model, os.path.join(folder, "out.safetensors"))
 
 
-def walk_identical(model):
-    """Read nodes as with `dropin`, where all references to a message are the same view."""
+def walk_with_identity(model):
+    """Read nodes with one view per message, as programs with `onnxwire.dropin` do."""
     keep_identity(True)
     for node in model.graph.node:
         assert model.graph.node[0] is not None
@@ -255,83 +272,83 @@ def walk_identical(model):
 
 CALLS = {
     "verify": lambda path, folder: onnxwire.verify(path),
-    "size and bytes": on_model(lambda model: (model.ByteSize(), model.SerializeToString())),
-    "deterministic": on_model(lambda model: model.SerializeToString(deterministic=True)),
-    "equal": on_model(lambda model: model == copy.deepcopy(model)),
-    "merge": on_model(lambda model: ModelProto().MergeFrom(model)),
-    "edit a copy": on_model(edit_copy),
-    "list fields": on_model(lambda model: (model.ListFields(), model.graph.ListFields())),
+    "size and bytes": model_call(lambda model: (model.ByteSize(), model.SerializeToString())),
+    "deterministic": model_call(lambda model: model.SerializeToString(deterministic=True)),
+    "equal": model_call(lambda model: model == copy.deepcopy(model)),
+    "merge": model_call(lambda model: ModelProto().MergeFrom(model)),
+    "edit a copy": model_call(edit_copy),
+    "list fields": model_call(lambda model: (model.ListFields(), model.graph.ListFields())),
     "tensors": lambda path, folder: exhaust(onnxwire.tensors(path)),
-    "find tensors": on_model(lambda model: exhaust(find_tensors(model))),
-    "to_text": on_model(onnxwire.to_text),
-    "to_json": on_model(onnxwire.to_json),
-    "summarize": on_model(summarize),
-    "rename values": edit_of_model(lambda model: onnxwire.rename_values(model, {last_output(model): "new name"})),
-    "rename an input of all nodes": edit_of_model(
+    "find tensors": model_call(lambda model: exhaust(find_tensors(model))),
+    "to_text": model_call(onnxwire.to_text),
+    "to_json": model_call(onnxwire.to_json),
+    "summarize": model_call(summarize),
+    "rename values": edit_call(lambda model: onnxwire.rename_values(model, {last_output(model): "new name"})),
+    "rename an input of all nodes": edit_call(
         lambda model: onnxwire.rename_values(model, {first_input(model): "new name"})
     ),
-    "rename nodes": edit_of_model(lambda model: onnxwire.rename_nodes(model, {"n": "new name"})),
-    "rename nothing": edit_of_model(lambda model: onnxwire.rename_values(model, {"nosuch": "new name"})),
-    "extract": on_model(lambda model: onnxwire.extract(model, None, [last_output(model)])),
-    "extract all inputs": on_model(
+    "rename nodes": edit_call(lambda model: onnxwire.rename_nodes(model, {"n": "new name"})),
+    "rename nothing": edit_call(lambda model: onnxwire.rename_values(model, {"nosuch": "new name"})),
+    "extract": model_call(lambda model: onnxwire.extract(model, None, [last_output(model)])),
+    "extract all inputs": model_call(
         lambda model: onnxwire.extract(model, [v.name for v in model.graph.input], [last_output(model)])
     ),
-    "extract initializers": on_model(
+    "extract initializers": model_call(
         lambda model: onnxwire.extract(model, [v.name for v in model.graph.initializer], [last_output(model)])
     ),
-    "diff with nothing": on_model(diff_with_nothing),
-    "diff with an edited copy": on_model(diff_with_edited),
-    "diff by structure": on_model(diff_by_structure),
-    "path": on_model(lambda model: resolve(model, "node:nosuch")),
-    "statistics": on_model(measure_all),
-    "npz": with_folder(to_npz),
-    "page: around": on_model(around),
-    "page: map": on_model(lambda model: Queries(model).map()),
-    "page: outline": on_model(lambda model: Queries(model).outline()),
-    "page: summary": on_model(lambda model: Queries(model).summary()),
-    "save": with_folder(lambda model, folder: onnxwire.save(model, os.path.join(folder, "saved"))),
-    "from_text": on_model(from_text),
-    "from_json": on_model(from_json),
-    "str": on_model(str),
-    "apply": on_model(lambda model: onnxwire.apply(model, edit_names, form="onnxwire").ByteSize()),
-    "apply to bytes": on_model(lambda model: onnxwire.apply(model, lambda data: data, form="bytes")),
-    **{f"arrow: {table}": on_model(lambda model, table=table: to_arrow(model, table)) for table in TABLES},
-    "arrow of an edited model": on_model(edited_to_arrow),
+    "diff with nothing": model_call(diff_with_nothing),
+    "diff with an edited copy": model_call(diff_with_edited),
+    "diff by structure": model_call(diff_by_structure),
+    "path": model_call(lambda model: resolve(model, "node:nosuch")),
+    "statistics": model_call(measure_all),
+    "npz": folder_call(to_npz),
+    "page: around": model_call(query_neighbours),
+    "page: map": model_call(lambda model: Queries(model).map()),
+    "page: outline": model_call(lambda model: Queries(model).outline()),
+    "page: summary": model_call(lambda model: Queries(model).summary()),
+    "save": folder_call(lambda model, folder: onnxwire.save(model, os.path.join(folder, "saved"))),
+    "from_text": model_call(from_text),
+    "from_json": model_call(from_json),
+    "str": model_call(str),
+    "apply": model_call(lambda model: onnxwire.apply(model, edit_names, form="onnxwire").ByteSize()),
+    "apply to bytes": model_call(lambda model: onnxwire.apply(model, lambda data: data, form="bytes")),
+    **{f"arrow: {table}": model_call(lambda model, table=table: to_arrow(model, table)) for table in TABLES},
+    "arrow of an edited model": model_call(edited_to_arrow),
     "catalog": catalog,
-    "sql": query("select count(*), max(path) from tensors"),
-    "sql of nodes": query("select op_type, count(*) from nodes group by all order by all"),
+    "sql": query_call("select count(*), max(path) from tensors"),
+    "sql of nodes": query_call("select op_type, count(*) from nodes group by all order by all"),
     "load from a store": load_from_store,
     "save to a store": save_to_store,
-    "to_onnx": foreign(lambda model, folder: onnxwire.to_onnx(model)),
-    "check_official": foreign(lambda model, folder: onnxwire.check_official(model)),
-    "infer_shapes": foreign(lambda model, folder: onnxwire.infer_shapes(model)),
-    "convert_version": foreign(lambda model, folder: onnxwire.convert_version(model, 21)),
-    "inference_session": foreign(lambda model, folder: onnxwire.inference_session(model)),
-    "to_ir": foreign(lambda model, folder: onnxwire.from_ir(onnxwire.to_ir(model))),
-    "optimize": foreign(lambda model, folder: onnxwire.optimize(model, tool="onnxoptimizer")),
-    "safetensors": with_folder(to_safetensors),
-    "read with one view per message": on_model(walk_identical),
-    "check": on_model(lambda model: exhaust(onnxwire.check(model))),
-    "check untrusted": on_model(lambda model: exhaust(onnxwire.check(model, untrusted=True))),
-    "check command": command("check", "PATH"),
-    "check --fix": command("check", "PATH", "--fix", "-o", "OUT"),
-    "check --fix quietly": command("check", "PATH", "--fix", "-q", "-o", "OUT"),
-    "ls": command("ls", "PATH"),
-    "ls nodes": command("ls", "PATH", "--nodes"),
-    "ls values": command("ls", "PATH", "--values"),
-    "ls tree": command("ls", "PATH", "--tree"),
-    "stats": command("stats", "PATH"),
-    "info": command("info", "PATH"),
-    "raw": command("info", "PATH", "--raw"),
-    "show": command("show", "PATH", "graph"),
-    "dump": command("dump", "PATH"),
-    "set": command("set", "PATH", "graph.name=new", "-o", "OUT"),
-    "rm": command("rm", "PATH", "graph.node[0]", "-o", "OUT"),
-    "meta": command("meta", "PATH"),
-    "diff": command("diff", "PATH", "PATH"),
-    "ls inputs": command("ls", "PATH", "--inputs"),
-    "pack": command("pack", "PATH", "-o", "OUT"),
-    "unpack": command("unpack", "PATH", "-o", "OUT", "--threshold", "1"),
+    "to_onnx": foreign_call(lambda model, folder: onnxwire.to_onnx(model)),
+    "check_official": foreign_call(lambda model, folder: onnxwire.check_official(model)),
+    "infer_shapes": foreign_call(lambda model, folder: onnxwire.infer_shapes(model)),
+    "convert_version": foreign_call(lambda model, folder: onnxwire.convert_version(model, 21)),
+    "inference_session": foreign_call(lambda model, folder: onnxwire.inference_session(model)),
+    "to_ir": foreign_call(lambda model, folder: onnxwire.from_ir(onnxwire.to_ir(model))),
+    "optimize": foreign_call(lambda model, folder: onnxwire.optimize(model, tool="onnxoptimizer")),
+    "safetensors": folder_call(to_safetensors),
+    "read with one view per message": model_call(walk_with_identity),
+    "check": model_call(lambda model: exhaust(onnxwire.check(model))),
+    "check untrusted": model_call(lambda model: exhaust(onnxwire.check(model, untrusted=True))),
+    "check command": command_call("check", "PATH"),
+    "check --fix": command_call("check", "PATH", "--fix", "-o", "OUT"),
+    "check --fix quietly": command_call("check", "PATH", "--fix", "-q", "-o", "OUT"),
+    "ls": command_call("ls", "PATH"),
+    "ls nodes": command_call("ls", "PATH", "--nodes"),
+    "ls values": command_call("ls", "PATH", "--values"),
+    "ls tree": command_call("ls", "PATH", "--tree"),
+    "stats": command_call("stats", "PATH"),
+    "info": command_call("info", "PATH"),
+    "raw": command_call("info", "PATH", "--raw"),
+    "show": command_call("show", "PATH", "graph"),
+    "dump": command_call("dump", "PATH"),
+    "set": command_call("set", "PATH", "graph.name=new", "-o", "OUT"),
+    "rm": command_call("rm", "PATH", "graph.node[0]", "-o", "OUT"),
+    "meta": command_call("meta", "PATH"),
+    "diff": command_call("diff", "PATH", "PATH"),
+    "ls inputs": command_call("ls", "PATH", "--inputs"),
+    "pack": command_call("pack", "PATH", "-o", "OUT"),
+    "unpack": command_call("unpack", "PATH", "-o", "OUT", "--threshold", "1"),
 }
 
 
@@ -344,7 +361,7 @@ FOREIGN_CALLS = {
     "convert_version": "as check_official",
     "inference_session": "onnxruntime has its own object for each node and tensor",
     "to_ir": "onnx-ir has its own object for each node and value",
-    "optimize": "onnxoptimizer uses onnx's C++; onnxslim is quadratic in the number of functions, and not tried",
+    "optimize": "onnxoptimizer uses onnx's C++ (onnxslim is not called: it is quadratic in the number of functions)",
     "load from a store": "obstore has its own threads and buffers",
     "save to a store": "as load from a store",
 }
@@ -352,11 +369,11 @@ FOREIGN_CALLS = {
 
 
 THREADED_CALLS = {"sql", "sql of nodes", "load from a store", "save to a store"}
-"""Calls that start threads of another package, which would not exist in a fork of this process. Each thread reserves
-address space, and DuckDB's allocator ends the process if none is left."""
+"""Calls that start threads of another package, which would not exist in a fork of this process, so `run_once` skips
+these calls. Each thread reserves address space, and DuckDB's allocator ends the process if none is left."""
 
 
-def read_file(parse, **options):
+def parse_call(parse, **options):
     """Return a call that parses a text file."""
 
     def call(path, folder):
@@ -366,36 +383,39 @@ def read_file(parse, **options):
     return call
 
 
-def read_str(path, folder):
+def parse_str(path, folder):
+    """Parse a text file as a str."""
     onnxwire.from_text(Path(path).read_text("latin-1"), ModelProto)
 
 
 TEXT_CALLS = {
-    "from_text": read_file(onnxwire.from_text),
-    "from_text, unknown fields ignored": read_file(onnxwire.from_text, ignore_unknown=True),
-    "from_text of a str": read_str,
-    "encode": command("encode", "PATH", "-o", "OUT"),
+    "from_text": parse_call(onnxwire.from_text),
+    "from_text, unknown fields ignored": parse_call(onnxwire.from_text, ignore_unknown=True),
+    "from_text of a str": parse_str,
+    "encode": command_call("encode", "PATH", "-o", "OUT"),
 }
 
 JSON_CALLS = {
-    "from_json": read_file(onnxwire.from_json),
-    "from_json, unknown fields ignored": read_file(onnxwire.from_json, ignore_unknown=True),
-    "encode --json": command("encode", "PATH", "--json", "-o", "OUT"),
+    "from_json": parse_call(onnxwire.from_json),
+    "from_json, unknown fields ignored": parse_call(onnxwire.from_json, ignore_unknown=True),
+    "encode --json": command_call("encode", "PATH", "--json", "-o", "OUT"),
 }
 
 KINDS = {"model": (MODELS, CALLS), "text": (TEXTS, TEXT_CALLS), "json": (JSONS, JSON_CALLS)}
 """Kind of file → (functions that make files, calls that read them)."""
 
 
-# The cost of a call, in a child process.
+# --- the cost of a call, in a child process
 
 
 def resident_bytes():
+    """Return the resident memory of this process."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * resource.getpagesize()
 
 
 def peak_bytes():
+    """Return the maximum of the resident memory of this process."""
     with open("/proc/self/status") as file:
         return int(next(line for line in file if line.startswith("VmHWM")).split()[1]) << 10
 
@@ -403,22 +423,23 @@ def peak_bytes():
 @functools.cache
 def round_time():
     """Return the processor time of one round of an empty loop, in seconds."""
-    best = 1.0
+    min_seconds = 1.0
     for _ in range(5):
         start = time.process_time()
         for _ in range(300_000):
             pass
-        best = min(best, (time.process_time() - start) / 300_000)
-    return best
+        min_seconds = min(min_seconds, (time.process_time() - start) / 300_000)
+    return min_seconds
 
 
-def cost(call, path, size, round_seconds, address_space):
-    """Run a call in a child process.
+def measure(call, path, size, round_seconds, address_space):
+    """Measure the cost of a call in a child process.
 
-    address_space: bytes of address space that the call may use beyond 1,000 for each byte of the file.
+    size: that of the file, in bytes. round_seconds: the processor time of a round. address_space: bytes of address
+    space that the call may use beyond 1,000 for each byte of the file.
 
-    Returns its peak memory in bytes beyond that before the call, its processor time in rounds, the bytes of output, and
-    the fault or "".
+    Returns the peak memory in bytes beyond that before the call, the processor time in rounds, the bytes of output, and
+    a text that describes an unexpected error, or "".
     """
     read_end, write_end = os.pipe()
     child = os.fork()
@@ -426,7 +447,7 @@ def cost(call, path, size, round_seconds, address_space):
         os.close(read_end)
         status = 1
         try:
-            # The size of the output is not known yet.
+            # The size of the output is unknown before the call, so the limit is that of the input times a factor.
             max_seconds = int(_KILL_FACTOR * (ROUNDS * size + SLACK) * round_seconds) + 60
             resource.setrlimit(resource.RLIMIT_CPU, (max_seconds, max_seconds))
             signal.alarm(10 * max_seconds)  # a call that waits uses no processor time
@@ -442,20 +463,21 @@ def cost(call, path, size, round_seconds, address_space):
                 gc.collect()
                 gc.freeze()
                 with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
-                    file.write("5")
+                    file.write("5")  # resets VmHWM to the current resident memory
                 bytes_before, start = resident_bytes(), time.process_time()
                 try:
                     n_output = call(path, folder) or 0
                 except Error:
                     pass
                 except BaseException as error:
-                    index = traceback.extract_tb(error.__traceback__)[-1]
-                    fault = f"{type(error).__name__}: {str(error)[:200]} ({os.path.basename(index.filename)}:{index.lineno})"  # noqa: E501
+                    frame = traceback.extract_tb(error.__traceback__)[-1]
+                    source_line = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+                    fault = f"{type(error).__name__}: {str(error)[:200]} ({source_line})"
                 seconds = time.process_time() - start
-                most = peak_bytes() - bytes_before
+                peak_growth = peak_bytes() - bytes_before
                 sys.stdout.flush()
                 n_output += os.fstat(1).st_size
-            os.write(write_end, f"{max(most, 0)}\n{int(seconds / round_seconds)}\n{n_output}\n{fault}".encode())
+            os.write(write_end, f"{max(peak_growth, 0)}\n{int(seconds / round_seconds)}\n{n_output}\n{fault}".encode())
             status = 0
         finally:
             os._exit(status)
@@ -475,13 +497,13 @@ def cost(call, path, size, round_seconds, address_space):
 
 
 @functools.cache
-def warm(label):
-    """Run a call on a model once, so that its imports are not measured."""
+def run_once(label):
+    """Run a call on a small model, so that later measurements do not include its imports."""
     if label not in THREADED_CALLS:
         with (
             tempfile.TemporaryDirectory() as folder,
             tempfile.TemporaryFile() as output_file,
-            output_to(output_file),
+            redirect_output(output_file),
             contextlib.suppress(Error),
         ):
             CALLS[label](str(DIGITS), folder)
@@ -497,10 +519,15 @@ class NoPandas:
 
 
 def run(size, slack, models, calls, report=None, is_timed=False):
-    """Run calls on models; return a line for each that exceeds the limit of memory or, if `is_timed`, of time."""
+    """Run calls on models; return a line for each that exceeds the limit of memory or, if `is_timed`, of time.
+
+    size: approximate bytes of a model. slack: bytes of memory that every call may use in addition to 30 per byte.
+    models, calls: functions by name. report: a function that gets the names, the memory in bytes, the rounds and the
+    fault of every call.
+    """
     if calls.keys() <= CALLS.keys():
         for label in calls:
-            warm(label)
+            run_once(label)
     seconds = round_time()
     faults = []
     with tempfile.TemporaryDirectory() as folder:
@@ -510,15 +537,15 @@ def run(size, slack, models, calls, report=None, is_timed=False):
             with open(path, "wb") as file:
                 file.write(data)
             for label, call in calls.items():
-                address_space = (4096 if label in THREADED_CALLS else 512) * MEGABYTE
-                memory, rounds, n_output, fault = cost(call, path, len(data), seconds, address_space)
+                address_space = (4096 if label in THREADED_CALLS else 512) * MIB
+                memory, rounds, n_output, fault = measure(call, path, len(data), seconds, address_space)
                 n = len(data) + n_output
                 limits = 30 * n + slack, ROUNDS * n + SLACK
                 if is_timed and not fault and rounds > limits[1] and label not in FOREIGN_CALLS:
                     # Another process may have used the cache or the core: measure again.
-                    memory, rounds, n_output, fault = cost(call, path, len(data), seconds, address_space)
+                    memory, rounds, n_output, fault = measure(call, path, len(data), seconds, address_space)
                 if not fault and memory > limits[0] and label not in FOREIGN_CALLS:
-                    fault = f"{memory / MEGABYTE:.0f} MB, {memory / max(n, 1):.0f} bytes for each byte"
+                    fault = f"{memory / MIB:.0f} MB, {memory / max(n, 1):.0f} bytes for each byte"
                 if is_timed and not fault and rounds > limits[1] and label not in FOREIGN_CALLS:
                     fault = f"{rounds * seconds:.1f} s, {rounds / max(n, 1):,.0f} rounds for each byte"
                 if fault:
@@ -529,7 +556,10 @@ def run(size, slack, models, calls, report=None, is_timed=False):
 
 
 def run_pairs(size, slack, pairs, kind="model"):
-    """Run some calls on some files of a kind, by name; return a line for each that exceeds the limit of memory."""
+    """Run calls on files of a kind; return a line for each that exceeds the limit of memory.
+
+    pairs: the names of the calls, by the name of the file. size, slack: as in `run`.
+    """
     sys.meta_path.insert(0, NoPandas)
     files, calls = KINDS[kind]
     faults = []
@@ -539,7 +569,7 @@ def run_pairs(size, slack, pairs, kind="model"):
 
 
 def batch_of(kind, pairs, sizes):
-    """Return the input of `count_pairs` for pairs of files and calls, whose files are of these sizes."""
+    """Return the tasks of `count_pairs` for pairs as in `run_pairs`, each with files of several sizes."""
     return [
         (kind, name, label, [KINDS[kind][0][name](size).decode("latin-1") for size in sizes])
         for name, labels in pairs.items()
@@ -548,7 +578,10 @@ def batch_of(kind, pairs, sizes):
 
 
 def count_pairs(count, tasks):
-    """Count the instructions of calls on files. jobs: tuples (kind, name of the files, name of the call, contents).
+    """Count the instructions of calls on files.
+
+    count: an instruction_counter.Counter. tasks: tuples (kind, name of the files, name of the call, contents as latin-1
+    text).
 
     Returns the instructions of a round of an empty loop, and a dict from labels to lists with a pair for each file: the
     bytes of input and output, and the instructions.
@@ -557,7 +590,7 @@ def count_pairs(count, tasks):
     # Python is fifty times as slow once the first instructions have been counted, so import and fill caches first.
     tasks = [(kind, name, label, [text.encode("latin-1") for text in texts]) for kind, name, label, texts in tasks]
     for label in {label: None for _, _, label, _ in tasks if label in CALLS}:
-        warm(label)
+        run_once(label)
     with tempfile.TemporaryDirectory() as folder:
         for kind, _, label, files in tasks:
             count_bytes(KINDS[kind][1][label], files[0], folder)
@@ -583,7 +616,7 @@ def count_bytes(call, data, folder, context=None):
     os.mkdir(output_folder)
     with open(path, "wb", buffering=0) as file:
         file.write(data)
-    with open(os.path.join(folder, "printed"), "w+b") as printed_file, output_to(printed_file):
+    with open(os.path.join(folder, "printed"), "w+b") as printed_file, redirect_output(printed_file):
         n_output = 0
         with context or contextlib.nullcontext(), contextlib.suppress(Error):
             n_output = call(path, output_folder) or 0
@@ -600,8 +633,8 @@ def count_bytes(call, data, folder, context=None):
 
 
 @contextlib.contextmanager
-def output_to(file):
-    """Redirect stdout and stderr, of C code too, to a file."""
+def redirect_output(file):
+    """Redirect stdout and stderr, including those of C code, to a file."""
     copies = os.dup(1), os.dup(2)
     os.dup2(file.fileno(), 1)
     os.dup2(file.fileno(), 2)
@@ -615,6 +648,7 @@ def output_to(file):
 
 
 def main():
+    """Measure the calls that the options select; return 1 if one exceeds a limit."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--bytes", type=int, default=2_000_000)
     parser.add_argument("--kind", choices=KINDS, help="only models, or only texts, or only JSON")
@@ -626,7 +660,7 @@ def main():
         files, calls = KINDS[kind]
         faults += run(
             options.bytes,
-            64 * MEGABYTE,
+            64 * MIB,
             {name: make for name, make in files.items() if options.models in name},
             {label: call for label, call in calls.items() if options.calls in label},
             lambda name, label, memory, rounds, fault: fault and print(f"{name}: {label}: {fault}", flush=True),

@@ -6,9 +6,14 @@ from wire_bytes import span, varint
 
 from onnxwire import ModelProto
 
+# The field numbers in this module are those of onnx.proto: 7 is ModelProto.graph; 1, 5, 11, 12 and 15 are node,
+# initializer, input, output and sparse_initializer of GraphProto; 1, 2, 3 and 5 are input, output, name and attribute
+# of NodeProto; 6 is AttributeProto.g. Field 1000 is unknown.
+
 
 def fields(*path):
-    """Return the field numbers along a path of names from a ModelProto, and the message type at its end, if any."""
+    """Return the field numbers along a path of names from a ModelProto, and the descriptor of the message type at the
+    end of the path, or None if the last field is a scalar."""
     descriptor, numbers = ModelProto.DESCRIPTOR, []
     for name in path:
         field = descriptor.fields_by_name[name]
@@ -18,12 +23,13 @@ def fields(*path):
 
 
 def wrap(numbers, data):
+    """Return a message that contains `data` at a path of field numbers."""
     for number in reversed(numbers):
         data = span(number, data)
     return data
 
 
-def repeated(path, element=b""):
+def copies_of(path, element=b""):
     """Return a function that makes a model full of copies of one element of a repeated field."""
 
     def make(size):
@@ -34,8 +40,8 @@ def repeated(path, element=b""):
     return make
 
 
-def numbered(path, make_element):
-    """Return a function that makes a model full of elements of a repeated field, made by `make_element(index)`."""
+def elements_of(path, make_element):
+    """Return a function that makes a model full of the elements `make_element(index)` of a repeated field."""
 
     def make(size):
         numbers, _ = fields(*path)
@@ -48,43 +54,49 @@ def numbered(path, make_element):
     return make
 
 
-def nested(step, content=b"", limit=1 << 60):
-    """Return a function that nests a message in itself along a path of field numbers, as deep as `size` and `limit`
-    allow."""
+def nested_messages(start_numbers, step_numbers, content=b"", limit=1 << 60):
+    """Return a function that makes a model with a message that is nested in messages of its own type.
+
+    start_numbers: the field numbers from the model to the outermost message. step_numbers: those from a message to the
+    next one. content: the bytes of the innermost message. limit: the maximum depth.
+    """
 
     def make(size):
         data, depth = content, 0
         while len(data) < size and depth < limit:
-            for number in reversed(step):
-                data = span(number, data)
+            data = wrap(step_numbers, data)
             depth += 1
-        return span(7, span(1, data)) if step[0] != 7 else data
+        return wrap(start_numbers, data)
 
     return make
 
 
 def name(index):
+    """Return a short name that is unique to an index."""
     return f"{index:x}".encode()
 
 
 def node(inputs=(), outputs=(), *other_records):
+    """Return a NodeProto with these inputs, outputs and other encoded fields."""
     return b"".join([*(span(1, n) for n in inputs), *(span(2, n) for n in outputs), *other_records])
 
 
 def graph_attribute(graph):
+    """Return a record of a NodeProto: an attribute whose value is a graph."""
     return span(5, span(6, graph))
 
 
 def tensor(tensor_name=b"", dims=b"", data=b""):
+    """Return a float TensorProto. dims: packed varints. data: the bytes of raw_data."""
     return span(8, tensor_name) + (span(1, dims) if dims else b"") + b"\x10\x01" + span(9, data)
 
 
 def shape(dims):
-    """Return a model with an input of a shape."""
+    """Return a model with a float input. dims: the encoded dimensions of its TensorShapeProto."""
     return span(7, span(11, span(1, b"x") + span(2, span(1, b"\x08\x01" + span(2, dims)))))
 
 
-def many_names(size, count=None):
+def many_names(size):
     """Make one node with very many inputs and outputs."""
     input_names = [name(index) for index in range(max(size // 10, 1))]
     return span(7, span(1, node(input_names, [b"o" + n for n in input_names])))
@@ -135,7 +147,7 @@ MODELS = {
     "cut": lambda size: span(7, b"\x0a\x00" * (size // 2))[:-1],
     "bytes 0xff": lambda size: b"\xff" * size,
     "one long name": lambda size: span(7, span(1, span(3, b"n" * size))),
-    "long names": numbered(["graph", "node"], lambda i: span(3, b"n" * 1000)),
+    "long names": elements_of(["graph", "node"], lambda i: span(3, b"n" * 1000)),
     "a long text": lambda size: span(6, b"\n\x1b" * (size // 2)),
     "not UTF-8": lambda size: span(7, span(1, span(3, b"\xff" * size))),
     "many names": many_names,
@@ -144,42 +156,44 @@ MODELS = {
     "own sparse initializers": own_sparse,
     "pieces": graph_in_many_records,
     "deep tensors": deep_tensors,
-    "a chain": numbered(["graph", "node"], lambda i: node([name(i)], [name(i + 1)])),
-    "a reversed chain": numbered(["graph", "node"], lambda i: node([name(i + 1)], [name(i)])),
-    "cycles": numbered(["graph", "node"], lambda i: node([name(i ^ 1)], [name(i)])),
-    "a node that takes its own output": numbered(["graph", "node"], lambda i: node([b"a"], [b"a"])),
-    "one value produced by all": numbered(["graph", "node"], lambda i: node([name(i)], [b"x"])),
-    "one value read by all": numbered(["graph", "node"], lambda i: node([b"x"], [name(i)])),
+    "a chain": elements_of(["graph", "node"], lambda i: node([name(i)], [name(i + 1)])),
+    "a reversed chain": elements_of(["graph", "node"], lambda i: node([name(i + 1)], [name(i)])),
+    "cycles": elements_of(["graph", "node"], lambda i: node([name(i ^ 1)], [name(i)])),
+    "a node that takes its own output": elements_of(["graph", "node"], lambda i: node([b"a"], [b"a"])),
+    "one value produced by all": elements_of(["graph", "node"], lambda i: node([name(i)], [b"x"])),
+    "one value read by all": elements_of(["graph", "node"], lambda i: node([b"x"], [name(i)])),
     "an input read by all": lambda size: span(7, span(11, span(1, b"x")) + span(1, node([b"x"])) * (size // 5)),
-    "one name of all nodes": numbered(["graph", "node"], lambda i: node([], [], span(3, b"n"))),
-    "suffixes": numbered(["graph", "node"], lambda i: node([], [b"x", b"x_unused" + b"_" * (i % 50)])),
-    "subgraphs": numbered(["graph", "node"], lambda i: node([], [name(i)], graph_attribute(span(1, node([], [b"x"]))))),
-    "empty subgraphs": repeated(["graph", "node"], graph_attribute(b"")),
+    "one name of all nodes": elements_of(["graph", "node"], lambda i: node([], [], span(3, b"n"))),
+    "suffixes": elements_of(["graph", "node"], lambda i: node([], [b"x", b"x_unused" + b"_" * (i % 50)])),
+    "subgraphs": elements_of(
+        ["graph", "node"], lambda i: node([], [name(i)], graph_attribute(span(1, node([], [b"x"]))))
+    ),
+    "empty subgraphs": copies_of(["graph", "node"], graph_attribute(b"")),
     "graphs of one attribute": lambda size: span(7, span(1, span(5, span(11, b"") * (size // 2)))),
     "tensors of one attribute": lambda size: span(7, span(1, span(5, span(10, b"") * (size // 2)))),
-    "a tensor an attribute": repeated(["graph", "node", "attribute"], span(5, b"")),
-    "small tensors": repeated(["graph", "initializer"], tensor(b"w", b"\x01", b"abcd")),
-    "named tensors": numbered(["graph", "initializer"], lambda i: tensor(name(i), b"\x01", b"abcd")),
-    "string tensors": repeated(["graph", "initializer"], b"\x10\x08\x0a\x01\x01" + span(6, b"text")),
+    "a tensor an attribute": copies_of(["graph", "node", "attribute"], span(5, b"")),
+    "small tensors": copies_of(["graph", "initializer"], tensor(b"w", b"\x01", b"abcd")),
+    "named tensors": elements_of(["graph", "initializer"], lambda i: tensor(name(i), b"\x01", b"abcd")),
+    "string tensors": copies_of(["graph", "initializer"], b"\x10\x08\x0a\x01\x01" + span(6, b"text")),
     "wide strings": lambda size: span(
         7, span(5, b"\x10\x08" + span(1, varint(size // 4)) + span(6, b"s" * (size // 2)) + span(6, b"") * (size // 4 - 1))  # noqa: E501
     ),
     "wide dims": lambda size: span(7, span(5, span(1, b"\x01" * size))),
-    "huge dims": numbered(["graph", "initializer"], lambda i: tensor(b"w", b"\xff" * 8 + b"\x7f")),
-    "a shape without data": numbered(["graph", "initializer"], lambda i: tensor(name(i), varint(1 << 40))),
+    "huge dims": elements_of(["graph", "initializer"], lambda i: tensor(b"w", b"\xff" * 8 + b"\x7f")),
+    "a shape without data": elements_of(["graph", "initializer"], lambda i: tensor(name(i), varint(1 << 40))),
     "typed data": lambda size: span(7, span(5, b"\x10\x07" + span(1, varint(size)) + span(7, b"\x01" * size))),
-    "external tensors": repeated(
+    "external tensors": copies_of(
         ["graph", "initializer"], b"\x10\x01\x70\x01" + span(13, span(1, b"location") + span(2, b"none"))
     ),
-    "values of one type": repeated(["graph", "value_info"], span(1, b"v") + span(2, span(1, b"\x08\x01"))),
+    "values of one type": copies_of(["graph", "value_info"], span(1, b"v") + span(2, span(1, b"\x08\x01"))),
     "wide shapes": lambda size: span(7, span(11, span(1, b"x") + span(2, span(1, span(2, span(1, b"") * (size // 2)))))),  # noqa: E501
-    "untyped inputs": numbered(["graph", "input"], lambda i: span(1, name(i))),
-    "untyped initializers": numbered(["graph", "initializer"], lambda i: span(8, name(i))),
-    "metadata": numbered(["metadata_props"], lambda i: span(1, name(i)) + span(2, b"v")),
-    "one key": repeated(["metadata_props"], span(1, b"k") + span(2, b"v")),
-    "opsets": repeated(["opset_import"], b"\x10\x01"),
-    "functions of one name": repeated(["functions"], span(1, b"f")),
-    "functions that call one another": numbered(
+    "untyped inputs": elements_of(["graph", "input"], lambda i: span(1, name(i))),
+    "untyped initializers": elements_of(["graph", "initializer"], lambda i: span(8, name(i))),
+    "metadata": elements_of(["metadata_props"], lambda i: span(1, name(i)) + span(2, b"v")),
+    "one key": copies_of(["metadata_props"], span(1, b"k") + span(2, b"v")),
+    "opsets": copies_of(["opset_import"], b"\x10\x01"),
+    "functions of one name": copies_of(["functions"], span(1, b"f")),
+    "functions that call one another": elements_of(
         ["functions"], lambda i: span(1, name(i)) + span(7, span(4, name(i + 1)))
     ),
     "a function that calls itself": lambda size: span(
@@ -187,23 +201,23 @@ MODELS = {
     ),
     "many functions' inputs": lambda size: span(25, span(4, b"") * (size // 2)),
     "bindings": lambda size: span(20, span(3, span(1, b"k") + span(2, b"v")) * (size // 8)),
-    "annotations": repeated(["graph", "quantization_annotation"], span(1, b"x") + span(2, span(1, b"k"))),
+    "annotations": copies_of(["graph", "quantization_annotation"], span(1, b"x") + span(2, span(1, b"k"))),
     "sizes of -1": lambda size: shape(span(1, b"\x08" + b"\xff" * 9 + b"\x01") * (size // 13)),
     "empty names of sizes": lambda size: shape(span(1, b"\x12\x00") * (size // 4)),
-    "shapes of an empty name": repeated(
+    "shapes of an empty name": copies_of(
         ["graph", "input"], span(2, span(1, span(2, span(1, b"\x12\x00"))))
     ),
-    "graphs nested": nested([1, 5, 6]),
-    "graphs nested thirty deep": nested([1, 5, 6], span(1, node([b"x"], [b"y"])) * 100, 30),
-    "types nested": lambda size: span(7, span(11, span(2, nested([4, 1])(size)))),
-    "attributes of ints": repeated(["graph", "node", "attribute"], span(8, b"\x01\x02\x03")),
+    "graphs nested": nested_messages([7], [1, 5, 6]),
+    "graphs nested thirty deep": nested_messages([7], [1, 5, 6], span(1, node([b"x"], [b"y"])) * 100, 30),
+    "types nested": nested_messages([7, 11, 2], [4, 1]),
+    "attributes of ints": copies_of(["graph", "node", "attribute"], span(8, b"\x01\x02\x03")),
     "ints": lambda size: span(7, span(1, span(5, b"\xa0\x01\x07" + span(8, b"\x01" * size)))),
     "texts": lambda size: span(7, span(1, span(5, span(9, b"") * (size // 2)))),
 }  # fmt: skip
 
 
-def _empty_kinds():
-    """Add to MODELS one model for each repeated field of messages, filled with empty elements."""
+def _add_models_of_empty_elements():
+    """Add to MODELS one model for each repeated field of messages, full of empty elements."""
     seen_names = set()
     pending_paths = [()]
     while pending_paths:
@@ -214,16 +228,16 @@ def _empty_kinds():
                 continue
             if field.is_repeated and field.full_name not in seen_names:
                 seen_names.add(field.full_name)
-                MODELS[f"empty {'.'.join([*path, field.name])}"] = repeated([*path, field.name])
+                MODELS[f"empty {'.'.join([*path, field.name])}"] = copies_of([*path, field.name])
             if field.message_type.full_name not in seen_names:
                 seen_names.add(field.message_type.full_name)
                 pending_paths.append((*path, field.name))
 
 
-_empty_kinds()
+_add_models_of_empty_elements()
 
 
-def times(text):
+def repeat_middle(text):
     """Return a function that splits a text at its two bars and repeats the second part up to the size."""
 
     def make(size):
@@ -234,6 +248,8 @@ def times(text):
 
 
 def nested_text(opening, content, closing):
+    """Return a function that makes a text of a content within as many pairs of brackets as the size allows."""
+
     def make(size):
         depth = size // (len(opening) + len(closing))
         return (opening * depth + content + closing * depth).encode()
@@ -245,46 +261,46 @@ TEXTS = {
     "nothing": lambda size: b"",
     "blanks": lambda size: b" " * size,
     "comments": lambda size: b"#\n" * (size // 2),
-    "empty nodes": times("graph {|node{}|}"),
-    "empty graphs merged": times("|graph{}|"),
-    "empty tensors": times("graph {|initializer{}|}"),
-    "empty metadata": times("|metadata_props{}|"),
+    "empty nodes": repeat_middle("graph {|node{}|}"),
+    "empty graphs merged": repeat_middle("|graph{}|"),
+    "empty tensors": repeat_middle("graph {|initializer{}|}"),
+    "empty metadata": repeat_middle("|metadata_props{}|"),
     # Notations that parsers accept but no printer writes, in as few bytes as possible.
-    "a list of nodes": times("graph{node:[{}|,{}|]}"),
-    "a list of nodes in angle brackets": times("graph{node:[<>|,<>|]}"),
-    "a list of nodes with comments": times("graph{node:[{}|,{#\n}|]}"),
+    "a list of nodes": repeat_middle("graph{node:[{}|,{}|]}"),
+    "a list of nodes in angle brackets": repeat_middle("graph{node:[<>|,<>|]}"),
+    "a list of nodes with comments": repeat_middle("graph{node:[{}|,{#\n}|]}"),
     "a list of nodes after a byte that is not UTF-8": lambda size: (
         b"#\xff\ngraph{node:[{}" + b",{}" * (size // 3) + b"]}"
     ),
-    "nodes in angle brackets": times("graph{|node<>|}"),
-    "lists of a node": times("graph{|node:[{}]|}"),
-    "empty lists": times("graph{|node:[]|}"),
-    "nested lists": times("graph{input:[{}|,{type:<tensor_type:<shape:<dim:[{},<>]>>>}|]}"),
-    "lists of a number": times("graph{initializer{|dims:[1]|}}"),
-    "a list of hexadecimal numbers": times("graph{initializer{dims:[0x1|,0x1|]}}"),
-    "a list of numbers with comments": times("graph{initializer{dims:[0|,#\n1|]}}"),
-    "a list of names": times("graph{node{input:[''|,''|]}}"),
-    "lists of a name": times("graph{node{|input:['']|}}"),
-    "single quotes": times("graph{node{|input:''|}}"),
-    "comments between": times("graph{|node#\n{#\n}|}"),
+    "nodes in angle brackets": repeat_middle("graph{|node<>|}"),
+    "lists of a node": repeat_middle("graph{|node:[{}]|}"),
+    "empty lists": repeat_middle("graph{|node:[]|}"),
+    "nested lists": repeat_middle("graph{input:[{}|,{type:<tensor_type:<shape:<dim:[{},<>]>>>}|]}"),
+    "lists of a number": repeat_middle("graph{initializer{|dims:[1]|}}"),
+    "a list of hexadecimal numbers": repeat_middle("graph{initializer{dims:[0x1|,0x1|]}}"),
+    "a list of numbers with comments": repeat_middle("graph{initializer{dims:[0|,#\n1|]}}"),
+    "a list of names": repeat_middle("graph{node{input:[''|,''|]}}"),
+    "lists of a name": repeat_middle("graph{node{|input:['']|}}"),
+    "single quotes": repeat_middle("graph{node{|input:''|}}"),
+    "comments between": repeat_middle("graph{|node#\n{#\n}|}"),
     "graphs nested": nested_text("graph{node{attribute{g{", "", "}}}}"),
     "types nested": lambda size: (
         b"graph{input{type{" + nested_text("sequence_type{elem_type{", "", "}}")(size) + b"}}}"
     ),
     "open braces": lambda size: b"graph{" * (size // 6),
-    "a list of numbers": times("graph{initializer{int64_data:[0|,1|]}}"),
-    "numbers one by one": times("graph{initializer{|int64_data:1 |}}"),
-    "floats": times("graph{initializer{float_data:[0|,1e9|]}}"),
+    "a list of numbers": repeat_middle("graph{initializer{int64_data:[0|,1|]}}"),
+    "numbers one by one": repeat_middle("graph{initializer{|int64_data:1 |}}"),
+    "floats": repeat_middle("graph{initializer{float_data:[0|,1e9|]}}"),
     "a long number": lambda size: b"ir_version: " + b"1" * size,
     "a long fraction": lambda size: b"graph{node{attribute{f: 0." + b"1" * size + b"}}}",
     "a long name": lambda size: b"graph{name:'" + b"n" * size + b"'}",
-    "escapes": times("graph{doc_string:'|\\n|'}"),
-    "wide escapes": times("graph{doc_string:'|\\U0001F600|'}"),
-    "octal bytes": times("graph{initializer{raw_data:'|\\377|'}}"),
-    "strings side by side": times("graph{name:|'' |}"),
-    "names of a node": times("graph{node{|input:'' |}}"),
-    "unknown fields": times("|nosuch:1 |"),
-    "unknown messages": times("|nosuch{} |"),
+    "escapes": repeat_middle("graph{doc_string:'|\\n|'}"),
+    "wide escapes": repeat_middle("graph{doc_string:'|\\U0001F600|'}"),
+    "octal bytes": repeat_middle("graph{initializer{raw_data:'|\\377|'}}"),
+    "strings side by side": repeat_middle("graph{name:|'' |}"),
+    "names of a node": repeat_middle("graph{node{|input:'' |}}"),
+    "unknown fields": repeat_middle("|nosuch:1 |"),
+    "unknown messages": repeat_middle("|nosuch{} |"),
     "unknown messages nested": nested_text("nosuch{", "", "}"),
     "an open string": lambda size: b"graph{name:'" + b"n" * size,
     "a long word": lambda size: b"n" * size,
@@ -294,29 +310,29 @@ TEXTS = {
 JSONS = {
     "nothing": lambda size: b"",
     "blanks": lambda size: b" " * size + b"{}",
-    "empty nodes": times('{"graph":{"node":[{}|,{}|]}}'),
-    "empty tensors": times('{"graph":{"initializer":[{}|,{}|]}}'),
-    "empty metadata": times('{"metadataProps":[{}|,{}|]}'),
+    "empty nodes": repeat_middle('{"graph":{"node":[{}|,{}|]}}'),
+    "empty tensors": repeat_middle('{"graph":{"initializer":[{}|,{}|]}}'),
+    "empty metadata": repeat_middle('{"metadataProps":[{}|,{}|]}'),
     "graphs nested": nested_text('{"graph":{"node":[{"attribute":[{"g":', "{}", "}]}]}}"),
     "arrays nested": nested_text("[", "", "]"),
     "unknown objects nested": nested_text('{"nosuch":', "0", "}"),
     "unknown arrays nested": lambda size: b'{"nosuch":' + nested_text("[", "", "]")(size) + b"}",
     "open brackets": lambda size: b'{"nosuch":' + b"[" * size,
-    "numbers": times('{"graph":{"initializer":[{"int64Data":[0|,1|]}]}}'),
-    "numbers as strings": times('{"graph":{"initializer":[{"int64Data":[0|,"1"|]}]}}'),
-    "floats": times('{"graph":{"initializer":[{"floatData":[0|,1e9|]}]}}'),
+    "numbers": repeat_middle('{"graph":{"initializer":[{"int64Data":[0|,1|]}]}}'),
+    "numbers as strings": repeat_middle('{"graph":{"initializer":[{"int64Data":[0|,"1"|]}]}}'),
+    "floats": repeat_middle('{"graph":{"initializer":[{"floatData":[0|,1e9|]}]}}'),
     "a long number": lambda size: b'{"irVersion":' + b"1" * size + b"}",
     "a long fraction": lambda size: b'{"irVersion":1.' + b"0" * size + b"}",
     "a long exponent": lambda size: b'{"irVersion":1e' + b"9" * size + b"}",
     "a long name": lambda size: b'{"graph":{"name":"' + b"n" * size + b'"}}',
-    "escapes": times('{"graph":{"docString":"|\\n|"}}'),
-    "wide escapes": times('{"graph":{"docString":"|\\ud83d\\ude00|"}}'),
-    "half pairs": times('{"graph":{"docString":"|\\ud83d|"}}'),
-    "base64": times('{"graph":{"initializer":[{"rawData":"|AAAA|"}]}}'),
-    "names of a node": times('{"graph":{"node":[{"input":[""|,""|]}]}}'),
-    "unknown fields": times('{"x":0|,"x":0|}'),
-    "one field again": times('{"producerName":""|,"producerName":""|}'),
-    "nulls": times('{"graph":null|,"graph":null|}'),
+    "escapes": repeat_middle('{"graph":{"docString":"|\\n|"}}'),
+    "wide escapes": repeat_middle('{"graph":{"docString":"|\\ud83d\\ude00|"}}'),
+    "half pairs": repeat_middle('{"graph":{"docString":"|\\ud83d|"}}'),
+    "base64": repeat_middle('{"graph":{"initializer":[{"rawData":"|AAAA|"}]}}'),
+    "names of a node": repeat_middle('{"graph":{"node":[{"input":[""|,""|]}]}}'),
+    "unknown fields": repeat_middle('{"x":0|,"x":0|}'),
+    "one field again": repeat_middle('{"producerName":""|,"producerName":""|}'),
+    "nulls": repeat_middle('{"graph":null|,"graph":null|}'),
     "an open string": lambda size: b'{"graph":{"name":"' + b"n" * size,
     "not UTF-8": lambda size: b'{"graph":{"name":"' + b"\xff" * size + b'"}}',
 }  # fmt: skip

@@ -1,5 +1,5 @@
-"""The child process of `instructions.py`, which calls a function with a Counter. It imports few modules, because
-valgrind is slow."""
+"""The child process of `instructions.py`, which calls a function with a Counter: `instruction_counter.py FOLDER MODULE
+FUNCTION`. The module imports few others, because valgrind is slow."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ class Counter:
 
 
 def main() -> None:
+    """Call the function with a Counter and the arguments that stdin contains as JSON; write the result to FOLDER."""
     folder, module, function = sys.argv[1:]
     resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS))
     result = getattr(import_module(module), function)(Counter(Path(folder)), *json.load(sys.stdin))

@@ -4,13 +4,13 @@ A count depends on the program and its input, but not on the load of the machine
 `run` calls a function of a test module in a child process. Its first argument is a context manager, which counts the
 instructions of its block:
 
-    def measure(count, size):         # in the module "growth"
-        model = load(size)
+    def count_walk(count, size):                     # in the module `walks`
+        model = model_of(size)
         with count:
             walk(model)
         return count.instructions
 
-    instructions.run("growth", "measure", 500)  # 6_031_159
+    instructions.run("walks", "count_walk", 500)     # returns a number such as 6_031_159
 
 Callgrind is switched on at the first block. Code before that takes a fifth of the time that it takes afterwards.
 """

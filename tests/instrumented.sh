@@ -2,11 +2,11 @@
 # Build the extension modules in a copy of the tree, in build/KIND, and run Python with them:
 # `instrumented.sh KIND PYTHON ARGUMENTS`. The kinds:
 #   sanitize   ASan and UBSan, by gcc, with small limits (`onnxwire/engine/thresholds.h`)
-#   coverage   the same by clang, with edge counters for libFuzzer (the package atheris)
+#   coverage   ASan and UBSan, by clang, with small limits and edge counters for libFuzzer (the package atheris)
 #   threads    ThreadSanitizer, by gcc, with small limits
 #   trace      each line is reported to sys.settrace
-# Leak detection is off: the interpreter itself does not free all memory at exit. Allocations that are too large fail as
-# usual. Run pytest with --capture=sys, so that reports of the sanitizers, on stderr, are visible.
+# Leak detection is off, since the interpreter does not free all memory at exit. Allocations that are too large fail as
+# without a sanitizer. Run pytest with --capture=sys, so that reports of the sanitizers on stderr are visible.
 set -eu
 kind=$1
 python=$2
@@ -28,7 +28,8 @@ threads)
     export ONNXWIRE_SANITIZE=thread
     if "$python" -c 'import sys, sysconfig; sys.exit("thread-sanitizer" not in sysconfig.get_config_var("CONFIG_ARGS"))'
     then
-        export CC="${CLANG:-clang}" # a Python that was built with it has the library already; without the GIL it must be
+        # This Python is built with ThreadSanitizer by clang, as it must be without the GIL, and contains the library.
+        export CC="${CLANG:-clang}"
     else
         preload=$(gcc -print-file-name=libtsan.so)
     fi
@@ -42,7 +43,7 @@ trace)
     ;;
 esac
 "$python" setup.py -q build_ext --inplace
-# Python's own allocator hides overruns inside its arenas.
+# PYTHONMALLOC=malloc, since Python's allocator hides overruns inside its arenas.
 LD_PRELOAD=$preload ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:handle_abort=1 \
     UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1:allocator_may_return_null=1 \
     PYTHONMALLOC=malloc PYTHONPATH=$target${PYTHONPATH:+:$PYTHONPATH} \

@@ -2,8 +2,8 @@
 
     python tests/kill.py --count 1000
 
-forks a process for each save. A save that replaces several files renames them one by one, so a kill between two renames
-leaves old and new files. The checksums must detect such a mix; it is counted as "detected".
+The program forks a process for each save. A save that replaces several files renames them one by one, so a kill between
+two renames leaves old and new files. The checksums must detect such a mix, which is then counted as "detected".
 """
 
 import argparse
@@ -27,21 +27,26 @@ import onnxwire.io.atomic_file
 import onnxwire.io.external_save  # imported here, so that no child imports it
 import onnxwire.io.folder
 
-WEIGHT_ELEMENTS = 300_000
+WEIGHT_ELEMENTS = 300_000  # elements of each of the two weights
+# Name → (options of the save of the old model, options of the save that replaces it).
 LAYOUTS = {
     "one file": ({}, {}),
     "data under a new name": ({"external": "v.data"}, {"external": "d/w.data"}),
     "data made inline": ({"external": "v.data"}, {"external": None}),
     "data of the same name": ({"external": "w.data"}, {"external": "w.data"}),
-    "a file a tensor of the same names": ({"external": "{name}"}, {"external": "{name}"}),
+    "a file for each tensor, of the same names": ({"external": "{name}"}, {"external": "{name}"}),
 }
+# The modules whose lines are events, besides system calls.
 TRACED_FILES = tuple(
     module.__file__ for module in (onnxwire.io.atomic_file, onnxwire.io.external_save, onnxwire.io.folder)
 )
 
 
-def model_of(value, size=WEIGHT_ELEMENTS):
-    """Return a model whose weights are full of a value, and whose graph has the value as its name."""
+def full_model(value, size=WEIGHT_ELEMENTS):
+    """Return a model whose two weights are full of a value, and whose graph has the value as its name.
+
+    size: the number of elements of each weight.
+    """
     weights = [onnxwire.from_array(np.full(size, value, np.float32), name) for name in "ab"]
     return onnxwire.ModelProto(ir_version=10, graph={"name": f"{value}", "initializer": weights})
 
@@ -66,29 +71,29 @@ def checksums_detect_mix(folder):
 
 
 @contextlib.contextmanager
-def at_event(number, act):
-    """Call `act` at one event: before or after a system call, or at a line of the modules TRACED_FILES.
+def call_at_event(number, function):
+    """Call `function` at event `number`: before or after a system call, or at a line of the modules TRACED_FILES.
 
     Yields a function that returns whether the event was reached.
     """
     count = itertools.count()
 
-    def event(frame):
+    def handle_event(frame):
         # Python suppresses errors of finalizers, so a Ctrl-C in one would be lost.
         while frame is not None and frame.f_code.co_name != "__del__":
             frame = frame.f_back
         if frame is None and next(count) == number:
-            act()
+            function()
 
     def profile(frame, kind, function):
         if kind in ("c_call", "c_return") and getattr(function, "__module__", "") in ("posix", "fcntl"):
-            event(frame)
+            handle_event(frame)
 
     def trace(frame, kind, _):
         if frame.f_code.co_filename not in TRACED_FILES:
             return None
         if kind == "line":
-            event(frame)
+            handle_event(frame)
         return trace
 
     old_trace = sys.gettrace()
@@ -102,35 +107,40 @@ def at_event(number, act):
 
 
 class Scenario:
-    """A folder with a saved model; each trial saves another model over a copy of it."""
+    """A folder with a saved model. Each trial saves another model over a copy of the folder.
+
+    size: the number of elements of each weight.
+    """
 
     def __init__(self, base, layout, size=WEIGHT_ELEMENTS):
         self.base, self.size = base, size
         self.old_options, self.new_options = ({**options, "checksum": True} for options in LAYOUTS[layout])
-        self.is_replaced = layout.endswith(("same name", "same names"))
+        self.replaces_data_files = layout.endswith(("same name", "same names"))
         self.template = base / "template"
         self.template.mkdir(parents=True)
-        onnxwire.save(model_of(1, size), self.template / "m.onnx", **self.old_options)
-        self.new_model = model_of(2, size)
+        onnxwire.save(full_model(1, size), self.template / "m.onnx", **self.old_options)
+        self.new_model = full_model(2, size)
 
     def copy(self):
+        """Return the path of a new copy of the folder, which replaces the previous copy."""
         folder = self.base / "copy"
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(self.template, folder)
         return folder
 
     def save(self, folder):
+        """Save the new model over the old one in a copy of the folder."""
         onnxwire.save(self.new_model, folder / "m.onnx", **self.new_options)
 
     def check_state(self, folder, *, was_killed):
         """Return the state of a folder after a trial: "old", "new" or "detected"; AssertionError for any other."""
         value = value_of_model(folder)
-        if value == 0 and was_killed and self.is_replaced:
+        if value == 0 and was_killed and self.replaces_data_files:
             assert checksums_detect_mix(folder), "a mix that the checksums do not detect"
             return "detected"
         assert value in (1, 2), sorted(os.listdir(folder))
-        # The next save succeeds, and leaves no temporary file.
-        onnxwire.save(model_of(3, self.size), folder / "m.onnx", **{**self.new_options, "overwrite": True})
+        # The next save must succeed and remove temporary files of the interrupted save.
+        onnxwire.save(full_model(3, self.size), folder / "m.onnx", **{**self.new_options, "overwrite": True})
         assert value_of_model(folder) == 3
         temporary_files = [name for name in os.listdir(folder) if "onnxwire-tmp" in name]
         assert not temporary_files, temporary_files
@@ -138,16 +148,17 @@ class Scenario:
 
 
 def interrupt_at(scenario, number):
-    """Interrupt a save by Ctrl-C at one event; return the state after it, or None if the save has fewer events."""
+    """Interrupt a save by Ctrl-C at event `number`; return the state of the folder, or None if the save has fewer
+    events."""
     folder = scenario.copy()
     interrupt = functools.partial(signal.raise_signal, signal.SIGINT)
-    with at_event(number, interrupt) as was_reached, contextlib.suppress(KeyboardInterrupt):
+    with call_at_event(number, interrupt) as was_reached, contextlib.suppress(KeyboardInterrupt):
         scenario.save(folder)
     return scenario.check_state(folder, was_killed=False) if was_reached() else None
 
 
 def fork_save(scenario, folder, context=contextlib.nullcontext):
-    """Save in a forked process; return its process id."""
+    """Save in a forked process, within the context manager that `context` returns; return its process id."""
     # A Ctrl-C outside of the `try` would let the child continue with the code of the parent.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     child = os.fork()
@@ -170,21 +181,22 @@ def fork_save(scenario, folder, context=contextlib.nullcontext):
 
 
 def wait_for(child):
+    """Wait for a child process; return its exit status, or the negative number of the signal that ended it."""
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) in (0, 130, -signal.SIGKILL), status
     return os.waitstatus_to_exitcode(status)
 
 
 def kill_at(scenario, number):
-    """Kill a save at one event; return the state after it, or None if the save has fewer events."""
+    """Kill a save at event `number`; return the state of the folder, or None if the save has fewer events."""
     folder = scenario.copy()
     kill = functools.partial(signal.raise_signal, signal.SIGKILL)
-    status = wait_for(fork_save(scenario, folder, lambda: at_event(number, kill)))
+    status = wait_for(fork_save(scenario, folder, lambda: call_at_event(number, kill)))
     return scenario.check_state(folder, was_killed=True) if status else None
 
 
 def send_signal_at_random_time(scenario, signal_number, rng, max_seconds):
-    """Send a signal to a save at a random time; return the state after it."""
+    """Send a signal to a save at a random time; return the state of the folder."""
     folder = scenario.copy()
     child = fork_save(scenario, folder)
     time.sleep(rng.random() * max_seconds)
@@ -195,8 +207,9 @@ def send_signal_at_random_time(scenario, signal_number, rng, max_seconds):
 
 
 def main():
+    """Kill and interrupt saves of each layout at all events and at random times; print the states."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=1000, help="kills, and interrupts, at random times")
+    parser.add_argument("--count", type=int, default=1000, help="number of kills, and of interrupts, at random times")
     parser.add_argument("--step", type=int, default=1, help="try only every STEP-th event")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -206,14 +219,16 @@ def main():
     with tempfile.TemporaryDirectory() as base:
         for number, layout in enumerate(LAYOUTS):
             small_scenario = Scenario(Path(base) / f"small-{number}", layout, 3000)
-            for outcome, end_at in (("killed", kill_at), ("interrupted", interrupt_at)):
+            for participle, end_at in (("killed", kill_at), ("interrupted", interrupt_at)):
                 outcomes = Counter()
                 for event in itertools.count(0, options.step):
                     state = end_at(small_scenario, event)
                     if state is None:
                         break
                     outcomes[state] += 1
-                print(f"{layout}: {outcome} at each of {sum(outcomes.values()):,} events: {dict(outcomes)}", flush=True)
+                print(
+                    f"{layout}: {participle} at each of {sum(outcomes.values()):,} events: {dict(outcomes)}", flush=True
+                )
             scenario = Scenario(Path(base) / f"{number}", layout)
             start = time.monotonic()
             for _ in range(3):

@@ -1,9 +1,9 @@
 """Make each allocation of each operation fail once, as SQLite's tests do: `oom.py [--stride S] [NAME…]`.
 
-A trial makes a new state and lets the n-th allocation of the operation fail, for n = 1, 2, … up to the number of its
-allocations. It checks that the operation raised MemoryError or succeeded; that the state is that before or after the
-operation; that no exception was unraisable; that the garbage collector is on; that no temporary file remains; and that
-no memory leaked. With `--burst B`, the allocations n to n + B - 1 fail.
+A trial makes a new state, and makes the n-th allocation of the operation fail, for n = 1, 2, … up to the number of its
+allocations. The trial checks that the operation raised MemoryError or succeeded; that the state is that before or after
+the operation; that no exception was unraisable; that the garbage collector is enabled; that no temporary file remains;
+and that no memory leaked. With `--burst B`, the allocations n to n + B - 1 fail.
 
 The program prints the name of an operation and n before each trial, so that after a crash the last line names the
 trial, and `ok NAME` or `fault …` after an operation. With `--stride S` it tries every S-th n, starting at a number that
@@ -45,7 +45,10 @@ class Outcome(NamedTuple):
 
 
 def build_hook(folder: str) -> Any:
-    """Compile and import failing_memory.c. Raises CalledProcessError or OSError if there is no C compiler."""
+    """Compile and import failing_memory.c in a folder; return the module.
+
+    Raises CalledProcessError or OSError if there is no C compiler.
+    """
     target = os.path.join(folder, "failing_memory" + importlib.machinery.EXTENSION_SUFFIXES[0])
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     include = sysconfig.get_path("include")
@@ -61,7 +64,7 @@ def build_hook(folder: str) -> Any:
     return module
 
 
-class Trial:
+class Trials:
     """The trials of one operation."""
 
     def __init__(self, hook: Any, operation: oom_operations.Operation, folder: str, burst: int) -> None:
@@ -79,14 +82,14 @@ class Trial:
         self.content_before = operation.read_content(operation.make_state(folder))
         self.content_after = content_after
 
-    def call(self, n: int) -> Outcome:
-        """Run the operation with the n-th allocation failing."""
+    def run_trial(self, n: int) -> Outcome:
+        """Run the operation on a new state, make its n-th allocation fail, and check the effects."""
         faults = []
         state = self.operation.make_state(self.folder)
-        call = functools.partial(self.operation.run, state)
+        run_operation = functools.partial(self.operation.run, state)
         error = None
         try:
-            self.hook.call(call, n, self.burst)
+            self.hook.call(run_operation, n, self.burst)
         except MemoryError:
             pass
         except BaseException as raised:
@@ -96,7 +99,7 @@ class Trial:
             faults.append("raised " + "".join(traceback.format_exception(error)[-3:]))
         del error
         if not gc.isenabled():
-            faults.append("the collector is off")
+            faults.append("the garbage collector is disabled")
             gc.enable()
         faults += [f"printed {text}" for text in UNRAISABLE_ERRORS]
         UNRAISABLE_ERRORS.clear()
@@ -106,31 +109,31 @@ class Trial:
             faults.append("cannot be read afterwards: " + "".join(traceback.format_exception(raised)[-3:]))
         else:
             if content != self.content_before and content != self.content_after:
-                faults.append(f"is neither as before nor as after: {content!r:.300}")
-        del state, call
+                faults.append(f"has neither the content before the call nor that after it: {content!r:.300}")
+        del state, run_operation
         files = sorted(os.listdir(self.folder))
         if files != self.files:
-            faults.append(f"left {sorted({*files} ^ {*self.files})}")
+            faults.append(f"added or removed the files {sorted({*files} ^ {*self.files})}")
             self.files = files
         return Outcome(faults, n_failed > 0)
 
     def leaked_blocks_of(self, n: int) -> int:
-        """Return the number of memory blocks that a call with this failure leaks: the minimum of several calls."""
+        """Return the number of memory blocks that a trial leaks: the minimum of several trials."""
         min_blocks: int | None = None
         for _ in range(8):
             gc.collect()
-            blocks = self.hook.blocks()
-            self.call(n)
+            blocks_before = self.hook.blocks()
+            self.run_trial(n)
             gc.collect()
-            blocks_lost = self.hook.blocks() - blocks
-            min_blocks = blocks_lost if min_blocks is None else min(blocks_lost, min_blocks)
+            n_leaked = self.hook.blocks() - blocks_before
+            min_blocks = n_leaked if min_blocks is None else min(n_leaked, min_blocks)
             if min_blocks <= 0:
                 return 0
         return min_blocks
 
 
-def numbers(name: str, stride: int) -> Iterator[int]:
-    """Yield the numbers of the allocations that fail: 1, then every `stride`-th."""
+def failing_allocations(name: str, stride: int) -> Iterator[int]:
+    """Yield the numbers of the allocations that fail: 1, then every `stride`-th from one that depends on the name."""
     n = 1
     shift = zlib.crc32(name.encode()) % stride
     while True:
@@ -139,18 +142,18 @@ def numbers(name: str, stride: int) -> Iterator[int]:
         shift = 0
 
 
-def attempt(hook: Any, operation: oom_operations.Operation, stride: int, burst: int) -> list[str]:
+def run_trials(hook: Any, operation: oom_operations.Operation, stride: int, burst: int) -> list[str]:
     """Run all trials of an operation; return the faults."""
     faults: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
-        trial = Trial(hook, operation, folder, burst)
-        for n in numbers(operation.name, stride):
+        trials = Trials(hook, operation, folder, burst)
+        for n in failing_allocations(operation.name, stride):
             os.write(1, f"{operation.name} {n}\n".encode())
-            outcome = trial.call(n)
+            outcome = trials.run_trial(n)
             faults += [f"{operation.name}, allocation {n}: {fault}" for fault in outcome.faults]
             if not outcome.is_hit or len(faults) > 5:
                 break
-            if n > 1 and not operation.keeps_memory and (n_blocks := trial.leaked_blocks_of(n)) > 0:
+            if n > 1 and not operation.keeps_memory and (n_blocks := trials.leaked_blocks_of(n)) > 0:
                 faults.append(f"{operation.name}, allocation {n}: each time {n_blocks} blocks of memory leak")
     return faults
 
@@ -173,7 +176,7 @@ def main() -> int:
             if options.names and operation.name not in options.names:
                 continue
             try:
-                faults = attempt(hook, operation, options.stride, options.burst)
+                faults = run_trials(hook, operation, options.stride, options.burst)
             except BaseException:
                 faults = [f"{operation.name}: {traceback.format_exc()}"]
             has_failed = has_failed or bool(faults)

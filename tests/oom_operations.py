@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from partial import partial_document
+from partial_documents import partial_document
 
 import onnxwire
 from onnxwire import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
@@ -21,7 +21,7 @@ from onnxwire.engine.message import Message
 
 
 class Operation(NamedTuple):
-    """An operation to try.
+    """An operation of the engine.
 
     `make_state(folder)` returns a new state, `run(state)` runs the operation, and `read_content(state)` returns the
     content of the state, for comparisons.
@@ -34,15 +34,15 @@ class Operation(NamedTuple):
     other_errors: tuple[type[BaseException], ...] = ()
     """Errors that code of other packages may raise instead of MemoryError."""
     keeps_memory: bool = False
-    """Whether to skip the check for leaks: for Python code, whose caches grow, and for code in which CPython 3.11 leaks
-    (the arguments of a function with a closure, if the allocation of the closure fails)."""
+    """Whether to skip the check for leaks. True for Python code, whose caches grow, and for code in which CPython 3.11
+    leaks: the arguments of a function with a closure, if the allocation of the closure fails."""
 
 
 OPERATIONS: list[Operation] = []
 
 
 def node(i: int) -> dict[str, Any]:
-    """Return the fields of a node."""
+    """Return the fields of node number i."""
     attributes = [{"name": "axis", "i": i, "type": 2}, {"name": "pads", "ints": [0, 1, i], "type": 7}]
     return {
         "name": f"node {i}",
@@ -54,7 +54,7 @@ def node(i: int) -> dict[str, Any]:
 
 
 def model(n: int = 4) -> ModelProto:
-    """Return a small valid model with all kinds of fields."""
+    """Return a small valid model with n nodes and all kinds of fields."""
     weight = onnxwire.from_array(np.arange(6, dtype=np.float32).reshape(2, 3), "w")
     shape = {"dim": [{"dim_value": 2}, {"dim_param": "n"}]}
     value = {"name": "a0", "type": {"tensor_type": {"elem_type": 1, "shape": shape}}}
@@ -78,20 +78,22 @@ LONG_DATA = model(60).SerializeToString()
 OTHER_MODEL = ModelProto(
     producer_name="another", graph={"name": "h", "node": [node(7)], "doc_string": "d"}, metadata_props=[{"key": "q"}]
 ).SerializeToString()
-UNKNOWN = b"\xfa\x7f\x03abc"
-"""A record of an unknown field."""
+UNKNOWN_RECORD = b"\xfa\x7f\x03abc"
+"""The field 2047, which is unknown, with the bytes "abc"."""
 UNKNOWN_INSIDE = (
     ModelProto(
-        graph=GraphProto.FromString(UNKNOWN + GraphProto(node=[NodeProto.FromString(UNKNOWN)] * 3).SerializeToString())
+        graph=GraphProto.FromString(
+            UNKNOWN_RECORD + GraphProto(node=[NodeProto.FromString(UNKNOWN_RECORD)] * 3).SerializeToString()
+        )
     ).SerializeToString()
-    + UNKNOWN
+    + UNKNOWN_RECORD
 )
 """A model with unknown fields at three levels."""
 DATA_IN_TWO_PIECES = DATA + ModelProto(graph={"doc_string": "a second piece"}).SerializeToString()
 """A model whose graph is stored in two records, which readers merge."""
 
 
-def add(name: str, make_state: Callable[..., Any], run: Callable[[Any], object], **options: Any) -> None:
+def add_operation(name: str, make_state: Callable[..., Any], run: Callable[[Any], object], **options: Any) -> None:
     """Add an operation. `make_state` has the folder as its parameter, or none."""
     read_content = options.pop("read_content", content_of)
     maker = make_state if make_state.__code__.co_argcount else lambda folder: make_state()
@@ -107,7 +109,7 @@ def content_of(state: Any) -> object:
     return None
 
 
-def message_of(data: bytes = DATA) -> Callable[[], ModelProto]:
+def message_maker(data: bytes = DATA) -> Callable[[], ModelProto]:
     """Return a function that decodes a new message from the bytes."""
     return lambda: ModelProto.FromString(data)
 
@@ -147,7 +149,7 @@ def read_all(message: Any) -> None:
 # --- reading
 
 
-def file_of(data: bytes) -> Callable[[str], str]:
+def file_maker(data: bytes) -> Callable[[str], str]:
     """Return a function that writes the bytes into a file and returns its path."""
 
     def write(folder: str) -> str:
@@ -159,8 +161,8 @@ def file_of(data: bytes) -> Callable[[str], str]:
     return write
 
 
-def by_index(m: Any) -> None:
-    """Read every node by its index, so that an index is built."""
+def read_by_index(m: Any) -> None:
+    """Read every node by its position, so that the engine makes an index."""
     for i in range(60):
         m.graph.node[i].op_type  # noqa: B018
 
@@ -184,30 +186,30 @@ def list_and_close(m: ModelProto) -> None:
         [(tensor.name, list(tensor.dims)) for tensor in m.graph.initializer]
 
 
-def loaded(data: bytes) -> Callable[[str], ModelProto]:
-    """Return a function that writes the bytes into a file and loads it."""
-    write = file_of(data)
-    return lambda folder: onnxwire.load(write(folder))
+def load_maker(data: bytes) -> Callable[[str], ModelProto]:
+    """Return a function that writes the bytes into a file and returns the loaded model."""
+    write_file = file_maker(data)
+    return lambda folder: onnxwire.load(write_file(folder))
 
 
-add("load", file_of(DATA), load, keeps_memory=True)
-add("headers of large tensors", loaded(large_tensors()), list_and_close, read_content=lambda m: None)
-add("FromString", lambda: DATA, lambda data: ModelProto.FromString(data).graph.node[1].name)
-add("getters", message_of(), read_all)
-add("getters of many", message_of(LONG_DATA), by_index)
-add("getters of pieces", message_of(DATA_IN_TWO_PIECES), read_all)
-add("getters of an edited message", edited_model, read_all)
-add(
+add_operation("load", file_maker(DATA), load, keeps_memory=True)
+add_operation("headers of large tensors", load_maker(large_tensors()), list_and_close, read_content=lambda m: None)
+add_operation("FromString", lambda: DATA, lambda data: ModelProto.FromString(data).graph.node[1].name)
+add_operation("getters", message_maker(), read_all)
+add_operation("getters of many", message_maker(LONG_DATA), read_by_index)
+add_operation("getters of pieces", message_maker(DATA_IN_TWO_PIECES), read_all)
+add_operation("getters of an edited message", edited_model, read_all)
+add_operation(
     "getters of absent fields",
-    message_of(b""),
+    message_maker(b""),
     lambda m: (m.graph.node, m.graph.name, m.graph.initializer, read_all(m)),
 )
-add("iteration", message_of(LONG_DATA), lambda m: [list(n.input) for n in m.graph.node])
-add("equality", lambda: (ModelProto.FromString(DATA), edited_model()), lambda pair: pair[0] == pair[1])
-add("str", edited_model, str)
-add("verify", file_of(DATA), onnxwire.verify, keeps_memory=True)
-add("tensors", file_of(DATA), lambda path: list(onnxwire.tensors(path)), keeps_memory=True)
-add("reading a server's file", lambda: partial_document(DATA, "m"), lambda d: read_root(d), keeps_memory=True)
+add_operation("iteration", message_maker(LONG_DATA), lambda m: [list(n.input) for n in m.graph.node])
+add_operation("equality", lambda: (ModelProto.FromString(DATA), edited_model()), lambda pair: pair[0] == pair[1])
+add_operation("str", edited_model, str)
+add_operation("verify", file_maker(DATA), onnxwire.verify, keeps_memory=True)
+add_operation("tensors", file_maker(DATA), lambda path: list(onnxwire.tensors(path)), keeps_memory=True)
+add_operation("reading a server's file", lambda: partial_document(DATA, "m"), lambda d: read_root(d), keeps_memory=True)
 
 
 def read_root(document: Any) -> None:
@@ -221,19 +223,24 @@ def read_root(document: Any) -> None:
 
 
 def add_edit(name: str, run: Callable[[Any], object], *states: Callable[[], Any], **options: Any) -> None:
-    """Add an edit of three models: unedited, edited before, and with absent fields; or only of `states[0]`."""
-    makers = {"": message_of(), " of an edited message": edited_model, " of absent fields": message_of(b"\x08\x08")}
+    """Add an edit of three models: unedited, edited before, and with absent fields; or only of `states[0]()`."""
+    only_ir_version = ModelProto(ir_version=8).SerializeToString()
+    makers = {
+        "": message_maker(),
+        " of an edited message": edited_model,
+        " of absent fields": message_maker(only_ir_version),
+    }
     for suffix, make_state in makers.items() if not states else {"": states[0]}.items():
-        add(name + suffix, make_state, run, **options)
+        add_operation(name + suffix, make_state, run, **options)
 
 
 def names_of(graph: Any) -> object:
-    """Return the names that are neither the original one nor "x". A loop of edits may fail after any edit, so the
-    number of nodes with these names may differ."""
+    """Return the names of nodes that are neither the original name nor "x". These two are excluded because a loop of
+    edits may end after any edit."""
     return [n.name for i, n in enumerate(graph.node) if n.name not in ("x", f"node {i}")]
 
 
-def add_90(graph: Any) -> None:
+def add_90_nodes(graph: Any) -> None:
     """Add so many nodes that the engine freezes those without a reference."""
     for i in range(90):
         graph.node.add(name=f"node {i}")
@@ -246,7 +253,7 @@ def rename_all(m: Any) -> None:
 
 
 def add_to_all(m: Any) -> None:
-    """Add a message to enough nodes that the added ones are frozen."""
+    """Add an attribute to so many nodes that the engine freezes the attributes."""
     for element in m.graph.node:
         element.attribute.add(name="added", ints=[1])
 
@@ -261,7 +268,10 @@ def append_to_all(m: Any) -> None:
 
 
 def unexpected_values(m: Any) -> object:
-    """Return the values that neither a node nor one of the edits above has: a loop of edits may end after any."""
+    """Return the values that are neither those of MANY_NODES nor results of `add_to_all` and `append_to_all`.
+
+    The results are excluded because a loop of edits may end after any edit.
+    """
     attributes = [attribute for element in m.graph.node for attribute in element.attribute]
     return (
         [n.name for i, n in enumerate(m.graph.node) if n.name != f"node {i}"],
@@ -271,30 +281,33 @@ def unexpected_values(m: Any) -> object:
     )
 
 
-def assign(m: Any) -> None:
+def assign_string(m: Any) -> None:
     """Assign to one field of a message in a message."""
     m.graph.doc_string = "a new string"
 
 
-add_edit("assign str", assign)
+# Encoded messages: dims[0] = 1 of a tensor, input[0] = "a" of a node, and an attribute with the name "a" and i = 5.
+DIM_1, INPUT_A, ATTRIBUTE_A = b"\x0a\x01\x01", b"\x0a\x01a", b"\x0a\x01a\x18\x05"
+
+add_edit("assign str", assign_string)
 add_edit("assign int", lambda m: setattr(m, "model_version", 1 << 40))
-add_edit("assign bytes", lambda t: setattr(t, "raw_data", b"12345678"), lambda: TensorProto.FromString(b"\x0a\x01\x01"))
-add_edit("assign float", lambda t: setattr(t, "f", 1.5), lambda: AttributeProto.FromString(b"\x0a\x01a\x18\x05"))
+add_edit("assign bytes", lambda t: setattr(t, "raw_data", b"12345678"), lambda: TensorProto.FromString(DIM_1))
+add_edit("assign float", lambda t: setattr(t, "f", 1.5), lambda: AttributeProto.FromString(ATTRIBUTE_A))
 add_edit("add", lambda m: m.graph.node.add())
 add_edit("add with fields", lambda m: m.graph.node.add(**node(9)))
-add_edit("add many", add_90, lambda: GraphProto(), read_content=names_of)
+add_edit("add many", add_90_nodes, lambda: GraphProto(), read_content=names_of)
 MANY_NODES = model(80).SerializeToString()  # more than OW_MAX_FULL_OVERLAYS
-add_edit("add to many messages", add_to_all, message_of(MANY_NODES), read_content=unexpected_values)
-add_edit("append to many messages", append_to_all, message_of(MANY_NODES), read_content=unexpected_values)
-add_edit("append int", lambda t: t.dims.append(5), lambda: TensorProto.FromString(b"\x0a\x01\x01"))
-add_edit("append text", lambda n: n.input.append("text"), lambda: NodeProto.FromString(b"\x0a\x01a"))
+add_edit("add to many messages", add_to_all, message_maker(MANY_NODES), read_content=unexpected_values)
+add_edit("append to many messages", append_to_all, message_maker(MANY_NODES), read_content=unexpected_values)
+add_edit("append int", lambda t: t.dims.append(5), lambda: TensorProto.FromString(DIM_1))
+add_edit("append text", lambda n: n.input.append("text"), lambda: NodeProto.FromString(INPUT_A))
 add_edit("append message", lambda m: m.graph.node.append(NodeProto(**node(3))))
 add_edit("append read message", lambda m: m.graph.node.append(ModelProto.FromString(LONG_DATA).graph.node[5]))
-add_edit("extend ints", lambda t: t.dims.extend(range(400)), lambda: TensorProto.FromString(b"\x0a\x01\x01"))
+add_edit("extend ints", lambda t: t.dims.extend(range(400)), lambda: TensorProto.FromString(DIM_1))
 add_edit(
     "extend texts",
     lambda n: n.input.extend([f"text {i}" for i in range(50)]),
-    lambda: NodeProto.FromString(b"\x0a\x01a"),
+    lambda: NodeProto.FromString(INPUT_A),
 )
 add_edit("extend messages", lambda m: m.graph.node.extend(ModelProto.FromString(LONG_DATA).graph.node))
 add_edit("extend edited messages", lambda m: m.graph.node.extend(edited_model().graph.node))
@@ -305,28 +318,29 @@ add_edit("delete a stride", lambda m: m.graph.node.__delitem__(slice(None, None,
 add_edit(
     "set a slice",
     lambda n: n.input.__setitem__(slice(0, 1), ["x", "y", "z"]),
-    lambda: NodeProto.FromString(b"\x0a\x01a\x0a\x01b"),
+    lambda: NodeProto.FromString(INPUT_A + b"\x0a\x01b"),
 )
+# The dims [1, 2, 3] and [3, 2, 5] of tensors, packed.
 add_edit("set an index", lambda t: t.dims.__setitem__(1, 7), lambda: TensorProto.FromString(b"\x0a\x03\x01\x02\x03"))
-add_edit("sort by a key", lambda m: m.graph.node.sort(key=lambda n: n.name[::-1]), message_of(LONG_DATA))
+add_edit("sort by a key", lambda m: m.graph.node.sort(key=lambda n: n.name[::-1]), message_maker(LONG_DATA))
 add_edit("sort numbers", lambda t: t.dims.sort(reverse=True), lambda: TensorProto.FromString(b"\x0a\x03\x03\x02\x05"))
 add_edit("reverse", lambda m: m.graph.node.reverse())
 add_edit("reverse numbers", lambda t: t.int64_data.reverse(), lambda: TensorProto(int64_data=range(300, 900)))
-add_edit("pop", lambda m: m.graph.node.pop(), message_of())
+add_edit("pop", lambda m: m.graph.node.pop(), message_maker())
 add_edit("clear elements", lambda m: m.graph.node.clear())
 add_edit("CopyFrom", lambda m: m.CopyFrom(ModelProto.FromString(LONG_DATA)))
 add_edit("CopyFrom edited", lambda m: m.graph.CopyFrom(edited_model().graph))
 add_edit("MergeFrom", lambda m: m.MergeFrom(ModelProto.FromString(OTHER_MODEL)))
 add_edit("MergeFrom into graph", lambda m: m.graph.MergeFrom(ModelProto.FromString(OTHER_MODEL).graph))
 add_edit("MergeFrom edited", lambda m: m.MergeFrom(edited_model()))
-add_edit("MergeFromString", lambda m: m.MergeFromString(OTHER_MODEL + UNKNOWN))
+add_edit("MergeFromString", lambda m: m.MergeFromString(OTHER_MODEL + UNKNOWN_RECORD))
 add_edit(
     "MergeFromString into graph",
-    lambda m: m.graph.MergeFromString(ModelProto.FromString(OTHER_MODEL).graph.SerializeToString() + UNKNOWN),
+    lambda m: m.graph.MergeFromString(ModelProto.FromString(OTHER_MODEL).graph.SerializeToString() + UNKNOWN_RECORD),
 )
 add_edit(
     "MergeFrom of unknown fields",
-    lambda m: m.MergeFrom(ModelProto.FromString(UNKNOWN + OTHER_MODEL)),
+    lambda m: m.MergeFrom(ModelProto.FromString(UNKNOWN_RECORD + OTHER_MODEL)),
     lambda: merged_unknown(),
 )
 add_edit(
@@ -339,32 +353,32 @@ add_edit("ClearField", lambda m: m.graph.ClearField("node"))
 add_edit("ClearField of a message", lambda m: m.ClearField("graph"))
 add_edit("Clear", lambda m: m.Clear())
 add_edit("SetInParent", lambda m: m.graph.SetInParent())
-add_edit("DiscardUnknownFields", lambda m: m.DiscardUnknownFields(), message_of(UNKNOWN_INSIDE))
-add_edit("edit pieces", lambda m: setattr(m.graph, "name", "of pieces"), message_of(DATA_IN_TWO_PIECES))
+add_edit("DiscardUnknownFields", lambda m: m.DiscardUnknownFields(), message_maker(UNKNOWN_INSIDE))
+add_edit("edit pieces", lambda m: setattr(m.graph, "name", "of pieces"), message_maker(DATA_IN_TWO_PIECES))
 add_edit(
     "edit many",
     rename_all,
-    message_of(LONG_DATA),
+    message_maker(LONG_DATA),
     read_content=lambda m: names_of(m.graph),
 )
 add_edit("deepcopy", copy.deepcopy, edited_model)
 add_edit("pickle", lambda m: pickle.loads(pickle.dumps(m)), edited_model, keeps_memory=True)
-add("constructor", lambda: None, lambda _: model(), keeps_memory=True)
+add_operation("constructor", lambda: None, lambda _: model(), keeps_memory=True)
 
 
 def merged_unknown() -> ModelProto:
     """Return a message into which unknown fields were merged."""
     message = ModelProto.FromString(DATA)
-    message.MergeFromString(UNKNOWN)
+    message.MergeFromString(UNKNOWN_RECORD)
     return message
 
 
 # --- encoding
 
-add("SerializeToString", message_of(), lambda m: m.SerializeToString())
-add("SerializeToString of an edited message", edited_model, lambda m: m.SerializeToString())
-add("SerializeToString deterministic", edited_model, lambda m: m.SerializeToString(deterministic=True))
-add("ByteSize", edited_model, lambda m: m.ByteSize())
+add_operation("SerializeToString", message_maker(), lambda m: m.SerializeToString())
+add_operation("SerializeToString of an edited message", edited_model, lambda m: m.SerializeToString())
+add_operation("SerializeToString deterministic", edited_model, lambda m: m.SerializeToString(deterministic=True))
+add_operation("ByteSize", edited_model, lambda m: m.ByteSize())
 
 
 class Functions(ctypes.Structure):
@@ -379,6 +393,7 @@ class Pieces(ctypes.Structure):
     _fields_ = (("size", ctypes.c_uint64), *((name, ctypes.c_void_p) for name in ("n", "items", "release", "data")))
 
 
+# Calls of the C API: `export` fills `PIECES` for a message, and the `release` of the pieces frees them.
 POINTER = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 CAPSULE = POINTER(("PyCapsule_GetPointer", ctypes.pythonapi))(onnxwire._c_api, b"onnxwire._c_api")
 EXPORT = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_uint, ctypes.c_void_p)(
@@ -386,7 +401,7 @@ EXPORT = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_uint, ctypes
 )
 PIECES = Pieces()
 PIECES_ADDRESS = ctypes.addressof(PIECES)
-EXPORT(NodeProto(), 0, PIECES_ADDRESS)
+EXPORT(NodeProto(), 0, PIECES_ADDRESS)  # sets PIECES.release
 RELEASE = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(PIECES.release)
 RELEASE(PIECES_ADDRESS)
 
@@ -403,19 +418,21 @@ def export_pieces(m: Any) -> None:
 
 
 def edited_model_with_long_values() -> ModelProto:
-    """Return an edited model with long values."""
+    """Return an edited model with nine values of 64 KiB."""
     message = ModelProto.FromString(DATA)
     for i in range(9):
         message.graph.initializer.add(name=f"w{i}", raw_data=bytes(1 << 16))
     return message
 
 
-add("export to C", edited_model, export_pieces, other_errors=(ctypes.ArgumentError,))
-add("export of long values to C", edited_model_with_long_values, export_pieces, other_errors=(ctypes.ArgumentError,))
+add_operation("export to C", edited_model, export_pieces, other_errors=(ctypes.ArgumentError,))
+add_operation(
+    "export of long values to C", edited_model_with_long_values, export_pieces, other_errors=(ctypes.ArgumentError,)
+)
 
 
-def save_state(make_model: Callable[[], ModelProto], **options: Any) -> Callable[[str], tuple[ModelProto, str]]:
-    """Return a function that makes a state to save: a message, and the path of an existing file."""
+def save_state_maker(make_model: Callable[[], ModelProto]) -> Callable[[str], tuple[ModelProto, str]]:
+    """Return a function that makes a state for a save: a message, and the path of an existing file."""
 
     def make(folder: str) -> tuple[ModelProto, str]:
         path = os.path.join(folder, "saved.onnx")
@@ -432,16 +449,16 @@ def content_of_save(state: tuple[ModelProto, str]) -> object:
         return content_of(state[0]), file.read()
 
 
-add(
+add_operation(
     "save",
-    save_state(message_of()),
+    save_state_maker(message_maker()),
     lambda state: onnxwire.save(*state),
     read_content=content_of_save,
     keeps_memory=True,
 )
-add(
+add_operation(
     "save of an edited message",
-    save_state(edited_model),
+    save_state_maker(edited_model),
     lambda state: onnxwire.save(*state),
     read_content=content_of_save,
     keeps_memory=True,
@@ -451,7 +468,8 @@ add(
 
 
 def columns_and_scopes(m: Any) -> None:
-    """Fill the columns and resolve the names, as `check` does before its rules, which use numpy and may crash."""
+    """Fill the columns and resolve the names, as `check` does before it runs rules. The rules are not run, because
+    numpy may crash if an allocation fails."""
     document = ModelProto.FromString(m.SerializeToString())._document
     facts = Facts(document, ModelProto)
     Scopes(facts)
@@ -463,25 +481,29 @@ def columns_and_scopes(m: Any) -> None:
 
 
 ARRAY = np.arange(600, dtype=np.int64)
-add("numpy", message_of(), lambda m: m.graph.initializer[0].numpy(), keeps_memory=True)
-add(
+add_operation("numpy", message_maker(), lambda m: m.graph.initializer[0].numpy(), keeps_memory=True)
+add_operation(
     "numpy of a field",
     lambda: TensorProto.FromString(TensorProto(int64_data=ARRAY).SerializeToString()),
     lambda t: t.int64_data.numpy(),
 )
-add("from_array", lambda: None, lambda _: onnxwire.from_array(ARRAY, "name").SerializeToString(), keeps_memory=True)
-add("check", message_of(), columns_and_scopes)
+add_operation(
+    "from_array", lambda: None, lambda _: onnxwire.from_array(ARRAY, "name").SerializeToString(), keeps_memory=True
+)
+add_operation("check", message_maker(), columns_and_scopes)
 for table in ("nodes", "attributes", "values", "uses", "tensors"):
-    add(
+    add_operation(
         f"to_arrow {table}",
-        message_of(),
+        message_maker(),
         lambda m, table=table: onnxwire.to_arrow(m, table).to_pydict(),
         keeps_memory=True,
     )
-add("to_arrow capsule", message_of(), lambda m: onnxwire.to_arrow(m, "nodes").__arrow_c_stream__(), keeps_memory=True)
+add_operation(
+    "to_arrow capsule", message_maker(), lambda m: onnxwire.to_arrow(m, "nodes").__arrow_c_stream__(), keeps_memory=True
+)
 TEXT = onnxwire.to_text(model())
 JSON = onnxwire.to_json(model())
-add("to_text", edited_model, onnxwire.to_text, keeps_memory=True)
-add("from_text", lambda: TEXT, onnxwire.from_text, keeps_memory=True)
-add("to_json", edited_model, onnxwire.to_json, keeps_memory=True)
-add("from_json", lambda: JSON, onnxwire.from_json, keeps_memory=True)
+add_operation("to_text", edited_model, onnxwire.to_text, keeps_memory=True)
+add_operation("from_text", lambda: TEXT, onnxwire.from_text, keeps_memory=True)
+add_operation("to_json", edited_model, onnxwire.to_json, keeps_memory=True)
+add_operation("from_json", lambda: JSON, onnxwire.from_json, keeps_memory=True)

@@ -1,4 +1,4 @@
-"""Rename and reorder the elements of models, which does not change the results, and make random edits."""
+"""Rename and reorder the elements of models, which does not change the models' results, and edit models randomly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnx import numpy_helper
 
 
 def graphs_in(nodes: object) -> Iterator[onnx.GraphProto]:
-    """Return the graphs in the attributes of nodes, including those nested in these."""
+    """Yield the graphs in the attributes of nodes, at any depth."""
     for node in nodes:
         for attribute in node.attribute:
             for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
@@ -57,13 +57,14 @@ def rename_everything(model: onnx.ModelProto, rng: random.Random) -> None:
 
 
 def _reorder(field: object, order: list[int]) -> None:
+    """Reorder the messages of a repeated field: the new element i is the old element order[i]."""
     elements = [type(field[index]).FromString(field[index].SerializeToString()) for index in order]
     del field[:]
     field.extend(elements)
 
 
 def _random_order(nodes: list[onnx.NodeProto], rng: random.Random) -> list[int]:
-    """Return a random topological order of nodes; their current order if they form a cycle."""
+    """Return the indexes of nodes in a random topological order, or in the current order if the nodes form a cycle."""
     producers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
     consumers = defaultdict(set)
     for index, node in enumerate(nodes):
@@ -73,17 +74,17 @@ def _random_order(nodes: list[onnx.NodeProto], rng: random.Random) -> list[int]:
             names.update(value.name for value in graph.output)
         for name in names & producers.keys():
             consumers[producers[name]].add(index)
-    n_waiting = [0] * len(nodes)
+    n_missing_producers = [0] * len(nodes)
     for indexes in consumers.values():
         for index in indexes:
-            n_waiting[index] += 1
-    ready_nodes, order = [index for index, count in enumerate(n_waiting) if not count], []
-    while ready_nodes:
-        order.append(ready_nodes.pop(rng.randrange(len(ready_nodes))))
+            n_missing_producers[index] += 1
+    ready_indexes, order = [index for index, count in enumerate(n_missing_producers) if not count], []
+    while ready_indexes:
+        order.append(ready_indexes.pop(rng.randrange(len(ready_indexes))))
         for index in sorted(consumers[order[-1]]):
-            n_waiting[index] -= 1
-            if not n_waiting[index]:
-                ready_nodes.append(index)
+            n_missing_producers[index] -= 1
+            if not n_missing_producers[index]:
+                ready_indexes.append(index)
     return order if len(order) == len(nodes) else list(range(len(nodes)))
 
 
@@ -93,17 +94,27 @@ def edit_randomly(model: onnx.ModelProto, rng: random.Random) -> bool:
 
 
 def _uses(graph: onnx.GraphProto, name: str) -> list[tuple[onnx.NodeProto, int]]:
-    return [(node, slot) for node in graph.node for slot, input_name in enumerate(node.input) if input_name == name]
+    """Return the inputs of nodes that have a name, as pairs of the node and the index of the input."""
+    return [
+        (node, input_index)
+        for node in graph.node
+        for input_index, input_name in enumerate(node.input)
+        if input_name == name
+    ]
+
+
+# --- edits; each returns whether it was possible
 
 
 def _insert_identity(graph: onnx.GraphProto, rng: random.Random) -> bool:
+    """Insert an Identity node between an output of a random node and its consumers."""
     index = rng.randrange(len(graph.node))
     names = [name for name in graph.node[index].output if name and _uses(graph, name)]
     if not names:
         return False
     name, identity_output = rng.choice(names), f"identity_{rng.randrange(10**9)}"
-    for node, slot in _uses(graph, name):
-        node.input[slot] = identity_output
+    for node, input_index in _uses(graph, name):
+        node.input[input_index] = identity_output
     graph.node.insert(
         index + 1, onnx.helper.make_node("Identity", [name], [identity_output], name=f"of_{identity_output}")
     )
@@ -111,6 +122,7 @@ def _insert_identity(graph: onnx.GraphProto, rng: random.Random) -> bool:
 
 
 def _change_attribute(graph: onnx.GraphProto, rng: random.Random) -> bool:
+    """Increase a random integer attribute."""
     attributes = [attribute for node in graph.node for attribute in node.attribute if attribute.HasField("i")]
     if attributes:
         rng.choice(attributes).i += rng.randrange(1, 5)
@@ -118,7 +130,9 @@ def _change_attribute(graph: onnx.GraphProto, rng: random.Random) -> bool:
 
 
 def _replace_weight(graph: onnx.GraphProto, rng: random.Random) -> bool:
-    tensors = [tensor for tensor in graph.initializer if tensor.data_type in (1, 10) and 0 not in tensor.dims]
+    """Replace the elements of a random float initializer by random numbers."""
+    types = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
+    tensors = [tensor for tensor in graph.initializer if tensor.data_type in types and 0 not in tensor.dims]
     if tensors:
         tensor = rng.choice(tensors)
         old_array = numpy_helper.to_array(tensor)
@@ -128,6 +142,7 @@ def _replace_weight(graph: onnx.GraphProto, rng: random.Random) -> bool:
 
 
 def _delete_node(graph: onnx.GraphProto, rng: random.Random) -> bool:
+    """Delete a random node, and connect the consumers of its output with its first input."""
     index = rng.randrange(len(graph.node))
     node = graph.node[index]
     used_outputs = [name for name in node.output if _uses(graph, name)]
@@ -138,23 +153,24 @@ def _delete_node(graph: onnx.GraphProto, rng: random.Random) -> bool:
         or {value.name for value in graph.output} & {*node.output}
     ):
         return False
-    for consumer, slot in _uses(graph, used_outputs[0]):
-        consumer.input[slot] = node.input[0]
+    for consumer, input_index in _uses(graph, used_outputs[0]):
+        consumer.input[input_index] = node.input[0]
     del graph.node[index]
     return True
 
 
 def _rewire_input(graph: onnx.GraphProto, rng: random.Random) -> bool:
+    """Replace an input of a random node by an output of another earlier node."""
     index = rng.randrange(len(graph.node))
     node = graph.node[index]
     earlier_outputs = [name for earlier_node in graph.node[:index] for name in earlier_node.output if name]
-    slots = [slot for slot, name in enumerate(node.input) if name in earlier_outputs]
-    if not slots:
+    input_indexes = [input_index for input_index, name in enumerate(node.input) if name in earlier_outputs]
+    if not input_indexes:
         return False
-    slot = rng.choice(slots)
-    other_names = [name for name in earlier_outputs if name != node.input[slot]]
+    input_index = rng.choice(input_indexes)
+    other_names = [name for name in earlier_outputs if name != node.input[input_index]]
     if other_names:
-        node.input[slot] = rng.choice(other_names)
+        node.input[input_index] = rng.choice(other_names)
     return bool(other_names)
 
 

@@ -12,13 +12,15 @@ import onnx
 import onnx.numpy_helper
 from hypothesis import strategies as st
 from onnx import onnx_data_pb2, onnx_ml_pb2, onnx_operators_ml_pb2  # noqa: F401  (they fill the default pool)
-from wire import FIXED32, LEN, VARINT, number, span, tag, varint, wire_of
+from wire import FIXED32, LEN, VARINT, number, span, tag, varint, wire_type_of
 
 import onnxwire
-from onnxwire.engine.descriptor import FieldDescriptor as F
+from onnxwire.engine.descriptor import FieldDescriptor
 
+# Name → number, without UNDEFINED.
 DATA_TYPES = {name: value for name, value in onnx.TensorProto.DataType.items() if value}
 _SUB_BYTE_BITS = {"UINT4": 4, "INT4": 4, "FLOAT4E2M1": 4, "UINT2": 2, "INT2": 2, "FLOAT6E2M3": 6, "FLOAT6E3M2": 6}
+# Number of a data type → bits of an element.
 BITS = {
     value: _SUB_BYTE_BITS.get(name, 8 * onnx.helper.tensor_dtype_to_np_dtype(value).itemsize)
     for name, value in DATA_TYPES.items()
@@ -45,31 +47,32 @@ class TensorParts(NamedTuple):
         return onnxwire.TensorProto.DESCRIPTOR.fields_by_name[onnx.helper.tensor_dtype_to_field(self.data_type)]
 
     def entries(self):
-        """Return the wire bytes of each value of the typed field."""
-        bits, elements, wire = BITS[self.data_type], self.elements, wire_of(self.field)
-        if wire == LEN:
+        """Return the wire bytes of each value of the typed field, without tags."""
+        bits, elements, wire_type = BITS[self.data_type], self.elements, wire_type_of(self.field)
+        if wire_type == LEN:
             return [varint(len(element)) + element for element in elements]
         if bits in (2, 4):
-            elements = self.raw
-        if wire != VARINT:  # complex numbers are two entries
-            return [bytes(entry) for entry in np.frombuffer(self.raw, f"V{4 if wire == FIXED32 else 8}")]
+            elements = self.raw  # a value of int32_data contains a byte with two or four elements
+        if wire_type != VARINT:  # a complex number is two values
+            return [bytes(entry) for entry in np.frombuffer(self.raw, f"V{4 if wire_type == FIXED32 else 8}")]
         if onnx.TensorProto.DataType.Name(self.data_type) in ("INT8", "INT16", "INT32", "INT64"):
-            elements = [element - (element >> bits - 1 << bits) for element in elements]
+            elements = [element - (element >> bits - 1 << bits) for element in elements]  # sign extension
         return [varint(element) for element in elements]
 
     def typed(self, packed=True):
-        """Return the records of the typed field."""
-        if packed and self.field.type != F.TYPE_BYTES:
+        """Return the records of the typed field; a string field is never packed."""
+        if packed and self.field.type != FieldDescriptor.TYPE_BYTES:
             return span(self.field.number, b"".join(self.entries())) if self.elements else b""
-        return b"".join(tag(self.field.number, wire_of(self.field)) + entry for entry in self.entries())
+        return b"".join(tag(self.field.number, wire_type_of(self.field)) + entry for entry in self.entries())
 
     def message(self, data=b"", name="w"):
-        """Return the bytes of the TensorProto; `data`: the records of its elements."""
+        """Return the bytes of the TensorProto. data: the records of its elements."""
         dims = b"".join(number(1, dim) for dim in self.dims)
         return dims + number(2, self.data_type) + span(8, name.encode()) + data
 
     def inline(self, name="w"):
-        """Return the message in each inline storage: the typed field, packed and unpacked, and last raw_data."""
+        """Return the message in each inline storage: the packed typed field, the unpacked one, and last raw_data.
+        Strings have only the first."""
         storages = [self.typed()]
         if self.data_type != DATA_TYPES["STRING"]:
             storages += [self.typed(packed=False), span(9, self.raw)]
@@ -87,7 +90,8 @@ class TensorParts(NamedTuple):
 
 @st.composite
 def tensor_parts(draw, data_type, max_side=5, dims=None):
-    """Draw a tensor of a data type with a rank of 0 to 4 and any bits in its elements (in a bool 0 or 1)."""
+    """Draw the TensorParts of a tensor of a data type, with dims or a rank of 0 to 4, and with any bits in its elements
+    (in a bool 0 or 1)."""
     dims = draw(st.lists(st.integers(0, max_side), max_size=4)) if dims is None else dims
     if data_type == DATA_TYPES["STRING"]:
         values = st.text(max_size=4).map(str.encode)
@@ -98,7 +102,7 @@ def tensor_parts(draw, data_type, max_side=5, dims=None):
 
 
 def external(location, offset=None, length=None):
-    """Return the records of a tensor whose data is in an external file."""
+    """Return the records external_data and data_location of a tensor whose data is in an external file."""
     entries = {"location": location, "offset": offset, "length": length}
     pairs = [(key, str(value)) for key, value in entries.items() if value is not None]
     return b"".join(span(13, span(1, key.encode()) + span(2, value.encode())) for key, value in pairs) + number(14, 1)
@@ -109,7 +113,9 @@ def assert_same_array(ours, expected):
     assert ours.dtype == expected.dtype
     assert ours.shape == expected.shape
     if expected.dtype == object:
-        assert [(type(a), a) for a in ours.flat] == [(type(b), b) for b in expected.flat]
+        assert [(type(element), element) for element in ours.flat] == [
+            (type(element), element) for element in expected.flat
+        ]
         return
     bits = _SUB_BYTE_BITS.get(onnx.TensorProto.DataType.Name(onnx.helper.np_dtype_to_tensor_dtype(expected.dtype)), 8)
     # The unused high bits of a sub-byte element may differ.
@@ -120,7 +126,7 @@ def assert_same_array(ours, expected):
 
 
 def tensors_in(message, path=""):
-    """Yield the path and message of every TensorProto in a message, ours or official, by a plain walk."""
+    """Yield the path and message of every TensorProto in a message of onnxwire or of the official runtime."""
     if message.DESCRIPTOR.name == "TensorProto":
         yield path, message
         return

@@ -1,4 +1,4 @@
-"""Every model and tensor in the onnx package is read as by the official runtime."""
+"""onnxwire reads every model and tensor in the onnx package as the official runtime does."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ MESSAGE_TYPES = {"tensor_type": "TensorProto", "sequence_type": "SequenceProto",
 
 @functools.cache
 def official_model(path):
+    """Return the official ModelProto of a file."""
     with open(path, "rb") as file:
         return onnx.ModelProto.FromString(file.read())
 
@@ -45,11 +46,13 @@ def type_of(file):
 
 
 def classes_of(file):
+    """Return onnxwire's class and the official class of the message in a file."""
     name = type_of(file)
     return getattr(onnxwire, name), wire.official_class(f"onnx.{name}")
 
 
 def read(file):
+    """Return the bytes of a file of the package."""
     with open(os.path.join(ONNX_FOLDER, file), "rb") as opened_file:
         return opened_file.read()
 

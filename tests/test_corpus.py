@@ -1,4 +1,4 @@
-"""No input of the fuzzing corpus causes a fault. Inputs have the names of the functions that they first reached."""
+"""No input of the fuzzing corpus causes a fault. The names of inputs begin with the first function that they added."""
 
 from pathlib import Path
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("xdist")
+# A test of nine cases, of which the fifth ends the process.
 CRASHING_TEST = (
     "import os\nimport pytest\n@pytest.mark.parametrize('n', range(9))\ndef test(n):\n    n == 4 and os._exit(9)\n"
 )

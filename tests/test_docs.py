@@ -14,12 +14,13 @@ import onnxwire
 from onnxwire import ModelProto, SparseTensorProto, TensorProto
 
 ROOT = Path(__file__).parent.parent
-SHELL_SYNTAX = re.compile(r"[^\w\s./:=,@%+-]")
-QUOTED_WORD = re.compile(r"'[^']*'|\"[^\"$`\\]*\"")
+SHELL_SYNTAX = re.compile(r"[^\w\s./:=,@%+-]")  # a character that may have a meaning for the shell
+QUOTED_WORD = re.compile(r"'[^']*'|\"[^\"$`\\]*\"")  # without expansions
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
+    """Return the code blocks of a language in all pages, as parameters of a test."""
     params = []
     for page in PAGES:
         for number, code in enumerate(re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.S)):
@@ -37,9 +38,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("code", blocks("python"))
-def test_python_block_runs(code: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_block_runs(code: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    exec(compile(code, "README", "exec"), {"__name__": "docs"})
+    exec(compile(code, "docs", "exec"), {"__name__": "docs"})
 
 
 @pytest.mark.parametrize("code", blocks("sh"))
@@ -63,6 +64,7 @@ def test_commands_work_as_pasted(code: str, folder: Path) -> None:
         assert result.stdout or {"-o", "-q", ">", "-c"} & set(words) or words[1] == "check"
 
 
+# Groups: the owner and the name of a function.
 CALL = re.compile(r"`(onnxwire|model|tensor|sparse)\.(\w+)\(")
 OWNERS = {"onnxwire": onnxwire, "model": ModelProto, "tensor": TensorProto, "sparse": SparseTensorProto}
 

@@ -1,6 +1,7 @@
 """Every exception can be pickled, as a multiprocessing pool requires, and is derived from the expected classes."""
 
 import copy
+import errno
 import inspect
 import pickle
 from collections.abc import Callable, Iterator
@@ -14,22 +15,25 @@ from each import each
 import onnxwire
 from onnxwire.errors import Error
 
+# Attributes of some exceptions that may be stored outside of `__dict__`.
 MEMBERS = ("reason", "name", "path", "errno", "strerror", "filename", "encoding", "object", "start", "end")
 INVALID_TEXTS = {UnicodeEncodeError: "a\ud800", UnicodeDecodeError: b"a\xff"}
 
 
-def classes(base: type[Error]) -> Iterator[type[Error]]:
+def class_and_subclasses(base: type[Error]) -> Iterator[type[Error]]:
+    """Yield a class and all classes derived from it."""
     yield base
     for cls in base.__subclasses__():
-        yield from classes(cls)
+        yield from class_and_subclasses(cls)
 
 
 def all_classes() -> list[type[Error]]:
+    """Return all classes of onnxwire's errors, after the import of the modules that define them."""
     package = Path(onnxwire.__file__).parent
     for path in package.rglob("*.py"):
         if "(Error" in path.read_text(encoding="utf-8"):
             import_module(".".join(path.relative_to(package.parent).with_suffix("").parts))
-    return sorted(set(classes(Error)), key=lambda cls: cls.__name__)
+    return sorted(set(class_and_subclasses(Error)), key=lambda cls: cls.__name__)
 
 
 def make_error(cls: type[Error]) -> Error:
@@ -86,7 +90,7 @@ SYSTEM_ERRORS = [
 @pytest.mark.parametrize("base", [onnxwire.SourceError, onnxwire.SaveError], ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("error_class", SYSTEM_ERRORS, ids=lambda cls: cls.__name__)
 def test_a_file_error_has_the_class_of_the_system_error_if_one_exists(base: Any, error_class: Any) -> None:
-    error = base.from_os_error(error_class(5, "no"), "a.onnx")
+    error = base.from_os_error(error_class(errno.EIO, "no"), "a.onnx")
     expected_classes = [
         cls for cls in base.__subclasses__() if issubclass(cls, error_class) and cls.__module__.startswith("onnxwire")
     ]
@@ -95,16 +99,20 @@ def test_a_file_error_has_the_class_of_the_system_error_if_one_exists(base: Any,
 
 
 def test_a_subclass_of_the_application_is_not_raised(tmp_path: Path) -> None:
-    # Subclasses for each of the system's errors and for OSError itself.
+    # Subclasses for each of the system's errors and for OSError.
     application_classes = [
-        type("Mine", (base, kind), {}) for base in (onnxwire.SourceError, onnxwire.SaveError) for kind in SYSTEM_ERRORS
+        type("Mine", (base, error_class), {})
+        for base in (onnxwire.SourceError, onnxwire.SaveError)
+        for error_class in SYSTEM_ERRORS
     ]
     application_classes += [type("Mine", (base, OSError), {}) for base in (onnxwire.SourceError, onnxwire.SaveError)]
-    for error in (TimeoutError(5, "no"), NotADirectoryError(5, "no"), FileNotFoundError(5, "no")):
+    for error_class in (TimeoutError, NotADirectoryError, FileNotFoundError):
+        error = error_class(errno.EIO, "no")
         assert type(onnxwire.SourceError.from_os_error(error, "a.onnx")) not in application_classes
         assert type(onnxwire.SaveError.from_os_error(error, "a.onnx")) not in application_classes
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(onnxwire.SourceError) as excinfo:
         onnxwire.load(tmp_path / "file" / "m.onnx")
     assert type(excinfo.value) is onnxwire.SourceError
-    assert type(application_classes[0].from_os_error(FileNotFoundError(2, "no"), "a.onnx")) is application_classes[0]
+    error = FileNotFoundError(errno.ENOENT, "no")
+    assert type(application_classes[0].from_os_error(error, "a.onnx")) is application_classes[0]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from foreign_arguments import extension_modules
-from partial import Source, partial_document
+from partial_documents import Source, partial_document
 
 import onnxwire
 from onnxwire import ModelProto, NodeProto, TypeProto
@@ -26,7 +26,7 @@ from onnxwire.errors import DecodeError
 PROGRAM = Path(__file__).with_name("foreign_arguments.py")
 INTERNAL_TYPES = [onnxwire.RepeatedSpan, onnxwire.RepeatedScalar, Payload, Overlay, type(ModelProto._table)]
 INTERNAL_TYPES += [type(iter(ModelProto().opset_import)), type(iter(onnxwire.TensorProto().dims))]
-INTERNAL_TYPES += [Edges, Matching]  # without their graphs, they would read memory that is not theirs
+INTERNAL_TYPES += [Edges, Matching]  # objects without graphs would read invalid memory
 
 
 def test_no_attribute_of_an_extension_type_ends_the_process(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_an_uninitialised_document_counts_as_closed() -> None:
 
 
 def test_a_document_cannot_be_initialised_twice() -> None:
-    model = ModelProto.FromString(b"\x12\x04name")
+    model = ModelProto.FromString(b"\x12\x04name")  # producer_name
     with pytest.raises(TypeError, match="initialised once"):
         model._document.__init__(b"")
     assert model.producer_name == "name"
@@ -96,7 +96,7 @@ def test_the_class_of_a_message_cannot_be_assigned() -> None:
 
 
 def test_partial_memory_has_no_buffer() -> None:
-    """Access to bytes that are not resident would crash; bytes() once did."""
+    """Access through a buffer to bytes that are not resident would crash."""
     memory = PartialMemory(5000, Source(bytes(5000)))
     for read in (bytes, memoryview, ModelProto.FromString):
         with pytest.raises((BufferError, TypeError)):
@@ -106,7 +106,7 @@ def test_partial_memory_has_no_buffer() -> None:
 def test_fault_at_rejects_offsets_outside_of_the_document() -> None:
     from onnxwire.engine.damage import decode_error_at
 
-    document = Document(b"\x0a\x05a")
+    document = Document(b"\x0a\x05a")  # a record of length 5 with one byte
     assert isinstance(decode_error_at(document, 0, 3), DecodeError)
     for offset, end in ((0, 4), (3, 3), (1 << 62, 1 << 63), (0, 1 << 40)):
         with pytest.raises(IndexError):
@@ -114,7 +114,7 @@ def test_fault_at_rejects_offsets_outside_of_the_document() -> None:
     assert isinstance(decode_error_at(partial_document(b"\x0a\x05a" + b"b" * 90_000), 90_001, 90_003), DecodeError)
 
 
-def test_copies_of_views_still_work() -> None:
+def test_a_view_can_be_copied() -> None:
     node = NodeProto(name="a")
     assert copy.copy(node) == copy.deepcopy(node) == node
 

@@ -1,4 +1,4 @@
-"""A short run of the fuzzer: random programs of edits give the same results as with the official runtime."""
+"""A short run of the fuzzer of edits: random programs have the same results as with the official runtime."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ def test_random_programs_of_edits_succeed(mode):
 
 
 def test_the_fuzzer_reports_a_program_whose_results_differ(tmp_path):
-    """The repr of a message differs on purpose (worlds.DIFFERENCES)."""
+    # The repr of a message differs on purpose (see worlds.DIFFERENCES).
     program = tmp_path / "program.txt"
     program.write_text("v0 = M.NodeProto(name='a')\nv1 = v0.input\nv1.append('b')\nrepr(v0)\n")
     command = [sys.executable, FUZZER, "--mode", "lockstep", "--run", program]

@@ -19,33 +19,35 @@ IO_COUNTS = Path("/proc/self/io")
 
 
 def write_weights(path, size, tensors=64):
-    """Write a model with tensors of `size` bytes in all, which are holes in the file."""
+    """Write a model whose tensors have `size` bytes in total, which are holes in the file."""
     tensor_bytes = size // tensors
+    # Each tensor: dims, data_type UINT8, name, and the tag and length of raw_data.
     heads = [
         b"".join(
             [number(1, tensor_bytes), number(2, 2), span(8, b"weight_%04d" % index), tag(9, LEN), varint(tensor_bytes)]
         )
         for index in range(tensors)
     ]
+    # The tag and length of each element of the graph's field 5, initializer.
     lengths = [tag(5, LEN) + varint(len(head) + tensor_bytes) for head in heads]
     graph = span(2, b"weights")
-    total = len(graph) + sum(
+    graph_size = len(graph) + sum(
         len(length) + len(head) + tensor_bytes for length, head in zip(lengths, heads, strict=True)
     )
     with open(path, "wb") as file:
-        file.write(b"".join([number(1, 10), tag(7, LEN), varint(total), graph]))
+        file.write(b"".join([number(1, 10), tag(7, LEN), varint(graph_size), graph]))  # ir_version and graph
         for length, head in zip(lengths, heads, strict=True):
             file.write(length + head)
             file.seek(tensor_bytes, os.SEEK_CUR)
         file.truncate(file.tell())
 
 
-def page_faults(act):
-    """Return the page faults of a call, the minimum of three runs."""
+def page_faults(function):
+    """Return the number of page faults of a call of the function: the minimum of three calls."""
     fault_counts = []
     for _ in range(3):
         faults_before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        act()
+        function()
         fault_counts.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults_before)
     return min(fault_counts)
 
@@ -69,11 +71,11 @@ def test_saving_reads_and_writes_each_byte_once(tmp_path):
     def bytes_of_calls():
         return {name: int(count) for name, count in (line.split(":") for line in IO_COUNTS.read_text().splitlines())}
 
-    onnxwire.save(onnxwire.ModelProto(ir_version=10), tmp_path / "saved.onnx")  # reads modules that it imports
+    onnxwire.save(onnxwire.ModelProto(ir_version=10), tmp_path / "saved.onnx")  # the first save imports modules
     for size in (16 << 20, 64 << 20):
         path = tmp_path / f"{size}.onnx"
         write_weights(path, size)
-        path.write_bytes(path.read_bytes())  # without holes
+        path.write_bytes(path.read_bytes())  # replaces the holes by zeros
         with onnxwire.load(path) as model:
             model.graph.name = "renamed"
             counts_before = bytes_of_calls()
@@ -88,7 +90,7 @@ def test_saving_reads_and_writes_each_byte_once(tmp_path):
     scope="module", params=[growth.SIZES, pytest.param(growth.LARGE_SIZES, marks=pytest.mark.long)], ids=max
 )
 def sizes(request):
-    """Return three numbers of nodes; each is ten times the previous."""
+    """Return three sizes of an input, in nodes or elements; each is ten times the previous."""
     return request.param
 
 

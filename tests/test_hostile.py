@@ -11,7 +11,7 @@ from pathlib import Path
 import instructions
 import pytest
 from budget import IS_LONG
-from hostile import CALLS, JSON_CALLS, MEGABYTE, ROUNDS, TEXT_CALLS, batch_of
+from hostile import CALLS, JSON_CALLS, MIB, ROUNDS, TEXT_CALLS, batch_of
 from hostile_models import JSONS, MODELS, TEXTS
 
 from onnxwire.analysis.statistics import MAX_PATH_CHARS, MAX_TENSORS
@@ -24,8 +24,8 @@ _FILE_BYTES = 20_000  # `make hostile` tries files of a hundred times the size
 _PAIR_STEP = 18 if IS_LONG else 72
 
 
-def faults_of(size: int, pairs: dict[str, list[str]], slack: int = 16 * MEGABYTE, kind: str = "model") -> list[str]:
-    """Return the faults of calls on files of a kind. They run in a small child process, which forks for each call."""
+def faults_of(size: int, pairs: dict[str, list[str]], slack: int = 16 * MIB, kind: str = "model") -> list[str]:
+    """Run `hostile.run_pairs` in a child process with few modules, which forks for each call; return the faults."""
     code = "import json, sys; from hostile import run_pairs; print(json.dumps(run_pairs(*json.load(sys.stdin))))"
     result = subprocess.run(
         [sys.executable, "-c", code],
@@ -39,15 +39,15 @@ def faults_of(size: int, pairs: dict[str, list[str]], slack: int = 16 * MEGABYTE
 
 
 def test_calls_on_hostile_models_end_within_the_limits():
-    # Each call is tried on a part of the models, and each model with a part of the calls.
+    # Each call is tested on a part of the models, and each model with a part of the calls.
     pairs = {
-        kind: [label for i, label in enumerate(CALLS) if (i + index // 4) % _PAIR_STEP == 0]
-        for index, kind in enumerate(MODELS)
+        name: [label for i, label in enumerate(CALLS) if (i + index // 4) % _PAIR_STEP == 0]
+        for index, name in enumerate(MODELS)
     }
     assert faults_of(_FILE_BYTES, pairs) == []
 
 
-FORMER_FAULTS = {
+DEMANDING_PAIRS = {
     "subgraphs": ("rename values", "rename nodes", "rename nothing", "page: around"),
     "many names": ("page: around", "extract", "set"),
     "outer inputs": ("page: around", "extract"),
@@ -69,15 +69,16 @@ FORMER_FAULTS = {
     "empty subgraphs": ("check untrusted",),
     "metadata": ("check untrusted",),
 }
-FORMER_FAULTS_OF_WRITERS = {
+DEMANDING_WRITER_PAIRS = {
     "wide strings": ("npz",),
     "one name of all nodes": ("catalog",),
     "empty graph.initializer": ("catalog",),
 }
-"""Pairs that once used too much memory or time. The output of the writers is hundreds of times the input."""
+"""Calls, by model, for which a simple algorithm exceeds the limits. The output of the writers is hundreds of times the
+input."""
 
 
-LARGE_FORMER_FAULTS = {
+LARGE_DEMANDING_PAIRS = {
     250_000: {"deep tensors": ["check"]},
     500_000: {
         "graphs of one attribute": ["rename values", "page: around"],
@@ -91,47 +92,49 @@ LARGE_FORMER_FAULTS = {
         "empty functions": ["page: map"],
     },
 }
-"""Pairs that once used very much memory per byte, by size: large enough to exceed the constant memory of any call."""
+"""Pairs for which a simple algorithm uses very much memory per byte, by the size of the model in bytes. The sizes are
+large enough that this memory exceeds the constant memory of any call."""
 
 
-def test_calls_that_once_used_too_much_memory_do_not():
-    large_kinds = {kind for pairs in LARGE_FORMER_FAULTS.values() for kind in pairs}
+def test_demanding_calls_stay_below_the_memory_limit():
+    models_of_large_pairs = {name for pairs in LARGE_DEMANDING_PAIRS.values() for name in pairs}
     pairs = {
-        kind: list(labels)
-        for kind, labels in {**FORMER_FAULTS, **FORMER_FAULTS_OF_WRITERS}.items()
-        if kind not in large_kinds
+        name: list(labels)
+        for name, labels in {**DEMANDING_PAIRS, **DEMANDING_WRITER_PAIRS}.items()
+        if name not in models_of_large_pairs
     }
     assert faults_of(60_000, pairs) == []
 
 
-@pytest.mark.parametrize("size", LARGE_FORMER_FAULTS)
-def test_calls_that_once_used_too_much_memory_per_byte_do_not(size):
-    assert faults_of(size, LARGE_FORMER_FAULTS[size], 64 * MEGABYTE) == []
+@pytest.mark.parametrize("size", LARGE_DEMANDING_PAIRS)
+def test_demanding_calls_on_large_models_stay_below_the_memory_limit(size):
+    assert faults_of(size, LARGE_DEMANDING_PAIRS[size], 64 * MIB) == []
 
 
-NESTED_TEXTS = {
-    "unknown arrays nested",
-    "unknown objects nested",
-}  # read by the slower of two parsers if larger than 10,000 bytes
+# JSON that the slower of two parsers reads if it is larger than 10,000 bytes.
+NESTED_JSONS = {"unknown arrays nested", "unknown objects nested"}
 _UNKNOWN_FIELD_CALLS = {"text": ("from_text, unknown fields ignored",), "json": ("from_json, unknown fields ignored",)}
 
+# Sizes in bytes of the three files of a pair.
 MODEL_SIZES = (500, 2_000, 16_000) if IS_LONG else (60, 240, 960)
 TEXT_SIZES = (200, 800, 6_000) if IS_LONG else (100, 300, 1_000)
 JSON_SIZES = (200, 800, 6_000) if IS_LONG else (200, 600, 2_400)
 NESTED_SIZES = (12_000, 14_000, 30_000) if IS_LONG else (11_000, 12_000, 16_000)
 # Commands execute millions of instructions before they read the model, so they are counted with --long only.
 _COMMANDS = () if IS_LONG else ("set", "stats", "check --fix quietly")
-COUNTED_PAIRS = {kind: [label for label in labels if label not in _COMMANDS] for kind, labels in FORMER_FAULTS.items()}
+COUNTED_PAIRS = {
+    name: [label for label in labels if label not in _COMMANDS] for name, labels in DEMANDING_PAIRS.items()
+}
 # The readers of text treat most of these texts alike, so every fourth text is sufficient without --long.
 _TEXT_STEP = 1 if IS_LONG else 4
 _TEXTS = sorted(TEXTS.keys() - {"nothing"})[::_TEXT_STEP]
-_JSONS = sorted(JSONS.keys() - NESTED_TEXTS - {"nothing"})[::_TEXT_STEP]
+_JSONS = sorted(JSONS.keys() - NESTED_JSONS - {"nothing"})[::_TEXT_STEP]
 BATCHES = [
     ("model", COUNTED_PAIRS, MODEL_SIZES),
-    *([("model", FORMER_FAULTS_OF_WRITERS, (100, 300, 1_500))] if IS_LONG else []),
+    *([("model", DEMANDING_WRITER_PAIRS, (100, 300, 1_500))] if IS_LONG else []),
     ("text", dict.fromkeys(_TEXTS, _UNKNOWN_FIELD_CALLS["text"]), TEXT_SIZES),
     ("json", dict.fromkeys(_JSONS, _UNKNOWN_FIELD_CALLS["json"]), JSON_SIZES),
-    ("json", dict.fromkeys(sorted(NESTED_TEXTS)[::_TEXT_STEP], _UNKNOWN_FIELD_CALLS["json"]), NESTED_SIZES),
+    ("json", dict.fromkeys(sorted(NESTED_JSONS)[::_TEXT_STEP], _UNKNOWN_FIELD_CALLS["json"]), NESTED_SIZES),
 ]
 _MAX_RATIO = 3  # of the instructions per byte of larger and smaller files; buffers and tables grow in steps
 _NOISE_FLOOR = 200  # instructions per byte; below this, other work of the process dominates
@@ -143,18 +146,19 @@ def test_instructions_grow_in_proportion_to_the_bytes():
 
     The limit, in rounds of a loop, is doubled: the instructions of a round differ between builds of Python.
     """
-    jobs = [job for batch in BATCHES for job in batch_of(*batch)]
-    round_cost, counts = instructions.run("hostile", "count_pairs", jobs)
+    tasks = [task for batch in BATCHES for task in batch_of(*batch)]
+    round_cost, counts = instructions.run("hostile", "count_pairs", tasks)
     faults = []
     for label, points in counts.items():
         ratio_of_small, ratio_of_large = (
-            (work - less_work) / max(n - less, 1) for (less, less_work), (n, work) in itertools.pairwise(points)
+            (count - previous_count) / max(n - previous_n, 1)
+            for (previous_n, previous_count), (n, count) in itertools.pairwise(points)
         )
         if ratio_of_large > _MAX_RATIO * max(ratio_of_small, _NOISE_FLOOR) or ratio_of_large > 2 * ROUNDS * round_cost:
             faults.append(
                 f"{label}: {ratio_of_small:,.0f} instructions for each byte, then {ratio_of_large:,.0f}: {points}"
             )
-    assert len(counts) == len(jobs)
+    assert len(counts) == len(tasks)
     assert not faults, "\n".join(faults)
 
 

@@ -46,6 +46,7 @@ MAY_IMPORT = {
 CONSTANT_MODULES = {"_version"}
 # Imports for type checkers only. `self` of the tensor mixins is a message class.
 TYPE_CHECKING_IMPORTS = {"tensor": {"messages"}}
+# Groups: the package and the names of `from PACKAGE import NAMES`, or the module of `import MODULE`; also with cimport.
 IMPORT_STATEMENT = re.compile(
     r"^[ \t]*(?:from[ \t]+(onnxwire\b[\w.]*)[ \t]+c?import[ \t]+(\([^)]*\)|[^\n]*)|c?import[ \t]+(onnxwire\b[\w.]*))",
     re.M,
@@ -53,8 +54,7 @@ IMPORT_STATEMENT = re.compile(
 
 
 def module_of(path: Path) -> str:
-    """Return the dotted name of a file's module, `package.__init__` for a package. The .pyx, .pxd and .pyi of a module
-    have the same name."""
+    """Return the dotted name of a file's module without `onnxwire`, such as `engine.view` or `engine.__init__`."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
@@ -63,7 +63,7 @@ MODULES = {module_of(path) for path in FILES}
 
 
 def as_module(name: str) -> str:
-    """Return the module, as in MODULES, that a dotted name refers to."""
+    """Return the name in MODULES of the module to which a dotted name with `onnxwire` refers."""
     name = name.removeprefix("onnxwire").removeprefix(".")
     return name if name in MODULES else f"{name}.__init__".lstrip(".")
 
@@ -85,9 +85,10 @@ def imports_of(text: str) -> list[str]:
 
 
 TEXTS = [(path, path.read_text(encoding="utf-8")) for path in FILES]
+# Pairs (module, module that it imports).
 EDGES = [(module_of(path), module) for path, text in TEXTS for module in imports_of(text)]
 TYPE_CHECKING_BLOCK = re.compile(r"^if TYPE_CHECKING:\n(?:(?:[ \t][^\n]*)?\n)+", re.M)
-# The imports at run time, without imports for type checkers.
+# The pairs without imports for type checkers.
 RUNTIME_IMPORTS = {
     (module_of(path), module)
     for path, text in TEXTS
@@ -97,6 +98,7 @@ RUNTIME_IMPORTS = {
 
 
 def package_of(module: str) -> str:
+    """Return the first part of a module's name."""
     return module.partition(".")[0]
 
 

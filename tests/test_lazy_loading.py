@@ -17,20 +17,20 @@ import onnxwire
 needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 
 
-def python(code: str, *arguments: object) -> str:
+def run_python(code: str, *arguments: object) -> str:
     """Run code in a fresh interpreter and return its output."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def test_import_loads_neither_numpy_nor_protobuf_nor_onnx() -> None:
-    # Count only modules that the import itself loads. The hook of an editable install, and the warning of a
-    # free-threaded Python that enables the GIL, load modules before.
+    # Count only modules that this import loads. The hook of an editable install, and the warning of a free-threaded
+    # Python that enables the GIL, load modules before it.
     code = (
         "import sys, warnings; warnings.simplefilter('ignore'); before = set(sys.modules)\n"
         "import onnxwire; print(sorted(set(sys.modules) - before))"
     )
-    loaded_modules = python(code)
+    loaded_modules = run_python(code)
     for name in ("numpy", "ml_dtypes", "google", "onnx", "re", "argparse", "inspect", "typing", "dataclasses"):
         assert f"'{name}'" not in loaded_modules
 
@@ -44,7 +44,7 @@ def test_reading_a_model_needs_neither_numpy_nor_protobuf_nor_onnx() -> None:
         "main(['info', sys.argv[1], '--raw']); onnxwire.verify(sys.argv[1])\n"
         "print(onnxwire.load(sys.argv[1]).graph.node[3].op_type)"
     )
-    assert python(code, path).splitlines()[-1] == onnx.load(path).graph.node[3].op_type
+    assert run_python(code, path).splitlines()[-1] == onnx.load(path).graph.node[3].op_type
 
 
 def test_views_are_small_and_not_tracked_by_the_garbage_collector() -> None:
@@ -52,6 +52,7 @@ def test_views_are_small_and_not_tracked_by_the_garbage_collector() -> None:
     for view in (model, model.graph, model.graph.node, model.graph.node.__iter__(), model.opset_import[0]):
         assert not gc.is_tracked(view)
         assert not hasattr(view, "__dict__")
+    # 64 bytes, and a slot of 16 bytes for each of the two fields.
     assert sys.getsizeof(model.opset_import[0]) <= object.__basicsize__ + 64 + 2 * 16
 
 
@@ -86,22 +87,23 @@ def test_short_strings_are_interned_and_few_are_cached() -> None:
 
 @needs_proc
 def test_listing_the_tensors_of_a_big_model_maps_little_of_it(tmp_path: Path) -> None:
-    # 96 tensors of 2 MiB, written at once, so that the page cache may store them in its largest folios.
+    # 96 tensors of 2 MiB, written by one call, so that the page cache may store them in its largest folios.
     payload = os.urandom(1 << 20) * 2
     tensors = [onnx.TensorProto(name=f"w{i}", dims=[2 << 20], data_type=2, raw_data=payload) for i in range(96)]
     path = tmp_path / "big.onnx"
     path.write_bytes(onnx.ModelProto(ir_version=8, graph=onnx.GraphProto(initializer=tensors)).SerializeToString())
     code = (
         "import sys, onnxwire\n"
-        "def resident(): return [int(l.split()[1]) for l in open('/proc/self/status') if l.startswith('VmRSS')][0]\n"
+        "def resident_kilobytes():\n"
+        "    return next(int(l.split()[1]) for l in open('/proc/self/status') if l.startswith('VmRSS'))\n"
         "onnxwire.load(sys.argv[2]).graph.initializer[0].name\n"
-        "before = resident()\n"
+        "kilobytes_before = resident_kilobytes()\n"
         "model = onnxwire.load(sys.argv[1])\n"
         "tensors = [(t.name, t.data_type, tuple(t.dims)) for t in model.graph.initializer]\n"
-        "print(len(tensors), resident() - before)"
+        "print(len(tensors), resident_kilobytes() - kilobytes_before)"
     )
     small_model_path = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
-    count, kilobytes = map(int, python(code, path, small_model_path).split())
+    count, kilobytes = map(int, run_python(code, path, small_model_path).split())
     assert count == 96
     assert kilobytes < 5000
 

@@ -13,6 +13,7 @@ import onnx
 import pytest
 
 TESTS = Path(__file__).parent
+# Arguments: the path of a model, TESTS, and "point" or "comma". A changed model is stored at the path plus ".other".
 PROGRAM = """
 import locale, sys
 locale_name = locale.setlocale(locale.LC_ALL, "")
@@ -86,6 +87,7 @@ def comma_locale(tmp_path_factory):
 
 
 def run(path: Path, environment: dict[str, str], decimal_mark: str) -> str:
+    """Run PROGRAM on a model with the variables of a locale; return its stdout and stderr."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG"))}
     result = subprocess.run(
         [sys.executable, "-c", PROGRAM, path, TESTS, decimal_mark],
@@ -98,6 +100,7 @@ def run(path: Path, environment: dict[str, str], decimal_mark: str) -> str:
 
 
 def model(alpha: float) -> onnx.ModelProto:
+    """Return a model whose weights, attributes and constants have fractions."""
     weights = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [40], [i / 7 for i in range(40)])
     node = onnx.helper.make_node("LeakyRelu", ["x"], ["y"], name="n", alpha=alpha)
     values = onnx.helper.make_node("Constant", [], ["c"], value_floats=[0.5, 1e-20, 1234567.0])

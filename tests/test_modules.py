@@ -10,7 +10,8 @@ ROOT = Path(onnxwire.__file__).parent
 TESTS = Path(__file__).parent
 PAGE = TESTS.parent / "CONTRIBUTING.md"
 SECTION = PAGE.read_text(encoding="utf-8").partition("\n## Tests by module\n")[2]
-ROWS = re.findall(r"^\| (\S*) ?\| ([^|]+) \| ([^|]+) \|$", SECTION, re.M)[1:]  # without the heading
+# Rows of the table without the heading: (folder, names of modules, test files).
+ROWS = re.findall(r"^\| (\S*) ?\| ([^|]+) \| ([^|]+) \|$", SECTION, re.M)[1:]
 NAMED_MODULES = Counter(package + name for package, names, _ in ROWS for name in names.split(", "))
 MODULES = {
     path.relative_to(ROOT).with_suffix("").as_posix()

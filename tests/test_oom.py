@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def printed_lines() -> list[str]:
-    """Run all operations in one process, and return the lines that the program prints."""
+    """Run all operations in one process, and return the lines that it prints and a line with its exit status."""
     result = subprocess.run(
         [sys.executable, str(PROGRAM), "--stride", "40"], capture_output=True, text=True, env={**os.environ}
     )
@@ -39,7 +39,7 @@ def test_a_failed_allocation_leaves_no_partial_change(name: str, printed_lines: 
 
 
 def test_each_allocation_of_a_sort_by_a_key_may_fail() -> None:
-    """Cython released an element twice if the list of a comprehension could not grow (setup.py works around it)."""
+    """Cython's code for a comprehension releases an element twice if the list cannot grow; setup.py prevents that."""
     result = subprocess.run([sys.executable, str(PROGRAM), "sort by a key"], capture_output=True, text=True)
     assert result.returncode == 0, result.stdout[-500:] + result.stderr
 

@@ -11,6 +11,7 @@ from mypy import api
 import onnxwire
 from onnxwire.messages import SCHEMA
 
+# Code that mypy must accept and that runs.
 WELL_TYPED = """
 import copy
 from pathlib import Path
@@ -84,6 +85,7 @@ dim = model.graph.input[0].type.tensor_type.shape.dim[0]
 print(dim.WhichOneof("value"), onnxwire.ModelProto.DESCRIPTOR.fields_by_name["graph"].number)
 """
 
+# Statement after WELL_TYPED → the code of mypy's error.
 ILL_TYPED = {
     # unknown names
     "model.graph.nodes": "attr-defined",
@@ -130,9 +132,9 @@ ILL_TYPED = {
 
 @pytest.fixture(scope="module")
 def reported_errors(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
-    """Run mypy once on WELL_TYPED followed by ILL_TYPED, and return its errors by line."""
+    """Run mypy once on WELL_TYPED followed by ILL_TYPED, and return its errors by line number."""
     path = tmp_path_factory.mktemp("typing") / "snippet.py"
-    cache = pytestconfig.cache.mkdir("mypy")  # shared by all runs: saves seconds
+    cache = pytestconfig.cache.mkdir("mypy")  # shared by all runs, which saves seconds
     path.write_text(WELL_TYPED + "\n".join(ILL_TYPED) + "\n")
     out, errors, _ = api.run([str(path), "--strict", "--no-error-summary", f"--cache-dir={cache}"])
     assert errors == ""

@@ -1,4 +1,4 @@
-"""The packed decoder returns the same numbers at every instruction level as a decoder in plain Python."""
+"""The decoder of packed varints returns, with every set of vector instructions, the numbers of a decoder in Python."""
 
 import numpy as np
 import pytest
@@ -9,6 +9,7 @@ from wire import varint
 import onnxwire
 from onnxwire._varint import decode_packed, packed_levels
 
+# Integer type of protobuf → numpy dtype.
 DTYPES = {
     "int64": "i8",
     "uint64": "u8",
@@ -32,8 +33,8 @@ def value_of(integer_type: str, raw_value: int) -> int:
     return raw_value - (1 << bits) if integer_type.startswith("int") and raw_value >> (bits - 1) else raw_value
 
 
-def plain_decode(data: bytes) -> list[int]:
-    """Return the raw varints of a run, up to the first damaged one."""
+def decode_in_python(data: bytes) -> list[int]:
+    """Return the varints of a run as uint64, up to the first one that is truncated or has more than 10 bytes."""
     numbers, raw_value, shift = [], 0, 0
     for byte in data:
         if shift == 70:
@@ -53,18 +54,20 @@ runs = st.lists(varints, max_size=300).map(b"".join)
 @pytest.mark.parametrize("integer_type", DTYPES)
 @pytest.mark.parametrize("level", packed_levels())
 @given(data=runs | st.binary(max_size=400) | st.binary(max_size=200).map(lambda b: b + bytes(200)))
+# Varints of 10 bytes, alone and across the border of a block of 64 bytes, and varints of more than 10 bytes.
 @example(data=b"\x80" * 9 + b"\x01")
 @example(data=b"\x00" * 63 + b"\x80" * 9 + b"\x01" + b"\x01" * 100)
 @example(data=b"\x01" * 100 + b"\xff" * 11 + b"\x01" * 100)
 @example(data=b"\xff" * 200)
 @example(data=b"\xff" * 200 + bytes(100))
-def test_every_level_decodes_as_plain_python_does(integer_type: str, level: int, data: bytes) -> None:
+def test_every_instruction_level_decodes_as_python_does(integer_type: str, level: int, data: bytes) -> None:
     numbers = np.frombuffer(decode_packed(data, integer_type, level), DTYPES[integer_type])
-    assert numbers.tolist() == [value_of(integer_type, raw_value) for raw_value in plain_decode(data)]
+    assert numbers.tolist() == [value_of(integer_type, raw_value) for raw_value in decode_in_python(data)]
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 71, 72, 73, 128, 135, 136, 137, 1000])
 def test_runs_of_any_length_are_decoded_completely(size: int) -> None:
+    # A multiplicative hash of i, shifted so that the varints have 1 to 10 bytes.
     numbers = [(i * 0x9E3779B97F4A7C15 >> (i % 64)) & (1 << 64) - 1 for i in range(size)]
     data = b"".join(varint(number) for number in numbers)
     for level in packed_levels():
@@ -74,7 +77,7 @@ def test_runs_of_any_length_are_decoded_completely(size: int) -> None:
 @pytest.mark.parametrize("offset", range(0, 140, 3))
 def test_a_varint_of_eleven_bytes_in_a_packed_run_raises_decode_error(offset: int) -> None:
     run = b"\x01" * offset + b"\x80" * 10 + b"\x01" + b"\x02" * 80
-    data = b"\x3a" + varint(len(run)) + run
+    data = b"\x3a" + varint(len(run)) + run  # the packed field int64_data
     with pytest.raises(onnxwire.DecodeError, match="more than 10 bytes") as excinfo:
         onnxwire.verify(data, onnxwire.TensorProto)
     assert excinfo.value.offset == len(data) - len(run) + offset
@@ -100,7 +103,8 @@ def test_several_threads_decode_a_run_like_one_thread() -> None:
 
 @pytest.mark.parametrize("share", range(1, 8, 2))
 @pytest.mark.parametrize("damaged_bytes", [b"\x80" * 10 + b"\x01", b"\xff" * 3_000_000 + b"\x01"])
-def test_damage_in_any_share_of_a_run_is_found(share: int, damaged_bytes: bytes) -> None:
+def test_damage_in_the_share_of_any_thread_raises_decode_error(share: int, damaged_bytes: bytes) -> None:
+    """share: the damage is inserted after this number of eighths of the run."""
     run = long_run()
     offset = run.index(b"\x01", len(run) * share // 8) + 1
     while run[offset - 1] >= 128:

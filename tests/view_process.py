@@ -10,14 +10,14 @@ import sys
 
 
 def _reset_signals():
-    """Restore the default handlers. Processes started by a script in the background would ignore Ctrl-C."""
+    """Restore the default handlers. Without that, a process that a script starts in the background ignores Ctrl-C."""
     for signal_number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signal_number, signal.SIG_DFL)
 
 
 @contextlib.contextmanager
 def serving(*arguments):
-    """Start the server and yield the process. Its stderr must be read by `end` only."""
+    """Start the server and yield the process; kill the process at the end. Only `end` may read its stderr."""
     command = [sys.executable, "-P", "-m", "onnxwire", "view", *map(str, arguments)]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_reset_signals

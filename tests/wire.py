@@ -38,35 +38,52 @@ from wire_bytes import (  # noqa: F401  (some only for tests that import this mo
 )  # fmt: skip
 
 import onnxwire
-from onnxwire.engine.descriptor import FieldDescriptor as F
+from onnxwire.engine.descriptor import FieldDescriptor
 
 IS_UPB = api_implementation.Type() == "upb"  # the pure Python runtime, used by free-threaded Python, differs from upb
 needs_upb = pytest.mark.skipif(not IS_UPB, reason="the official runtime is not protobuf's upb here")
 
 WIRE_TYPES = {
-    F.TYPE_DOUBLE: FIXED64, F.TYPE_FIXED64: FIXED64, F.TYPE_SFIXED64: FIXED64,
-    F.TYPE_FLOAT: FIXED32, F.TYPE_FIXED32: FIXED32, F.TYPE_SFIXED32: FIXED32,
-    F.TYPE_STRING: LEN, F.TYPE_BYTES: LEN, F.TYPE_MESSAGE: LEN,
+    FieldDescriptor.TYPE_DOUBLE: FIXED64, FieldDescriptor.TYPE_FIXED64: FIXED64, FieldDescriptor.TYPE_SFIXED64: FIXED64,
+    FieldDescriptor.TYPE_FLOAT: FIXED32, FieldDescriptor.TYPE_FIXED32: FIXED32, FieldDescriptor.TYPE_SFIXED32: FIXED32,
+    FieldDescriptor.TYPE_STRING: LEN, FieldDescriptor.TYPE_BYTES: LEN, FieldDescriptor.TYPE_MESSAGE: LEN,
 }  # fmt: skip
 
 
-def wire_of(field):
+def wire_type_of(field):
     """Return the wire type of one value of a field."""
     return WIRE_TYPES.get(field.type, VARINT)
 
 
 def is_number(field):
-    return wire_of(field) != LEN
+    """Return whether the values of a field are numbers, bools or enum values."""
+    return wire_type_of(field) != LEN
 
 
-# --- strategies: pieces
+# --- strategies: parts of records
+#
+# Parameters named `wire` are wire types.
 
-_EDGES = [0, 1, 2, 127, 128, 1 << 31, (1 << 31) - 1, (1 << 32) - 1, 1 << 32, (1 << 32) + 1, 1 << 63, (1 << 64) - 1]
-_uints = st.sampled_from(_EDGES) | st.integers(0, (1 << 64) - 1) | st.integers(0, 300)
+_EDGE_NUMBERS = [
+    0,
+    1,
+    2,
+    127,
+    128,
+    1 << 31,
+    (1 << 31) - 1,
+    (1 << 32) - 1,
+    1 << 32,
+    (1 << 32) + 1,
+    1 << 63,
+    (1 << 64) - 1,
+]
+_uints = st.sampled_from(_EDGE_NUMBERS) | st.integers(0, (1 << 64) - 1) | st.integers(0, 300)
+# The number of bytes by which a tag or length (_tag_pads) or another varint (_pads) is longer than necessary.
 _tag_pads = st.sampled_from([0] * 9 + [1, 2, 3, 4])
 _pads = st.sampled_from([0] * 9 + [1, 4, 9])
 _fixed32 = st.binary(min_size=4, max_size=4) | st.sampled_from(
-    [struct.pack("<f", x) for x in (0.0, -0.0, 1.5, float("inf"), float("nan"))] + [b"\1\0\xa0\x7f"]
+    [struct.pack("<f", x) for x in (0.0, -0.0, 1.5, float("inf"), float("nan"))] + [b"\1\0\xa0\x7f"]  # a signaling NaN
 )
 _fixed64 = st.binary(min_size=8, max_size=8) | st.sampled_from(
     [struct.pack("<d", x) for x in (0.0, -0.0, 1.5, float("-inf"), float("nan"))]
@@ -79,24 +96,25 @@ _bytes_not_utf8 = st.binary(max_size=5) | st.sampled_from(
 
 @st.composite
 def _tags(draw, field_number, wire):
+    """Draw an encoding of a tag in at most 5 bytes."""
     n_min_bytes = len(tag(field_number, wire))
     return tag(field_number, wire, min(draw(_tag_pads), 5 - n_min_bytes))
 
 
 @st.composite
 def _varints(draw, values=_uints):
-    shortest_varint = varint(draw(values))
-    pad = min(draw(_pads), 10 - len(shortest_varint))
-    if not pad:
-        return shortest_varint
-    return shortest_varint[:-1] + bytes([shortest_varint[-1] | 0x80]) + b"\x80" * (pad - 1) + b"\x00"
+    """Draw an encoding of a number in at most 10 bytes."""
+    value = draw(values)
+    return varint(value, min(draw(_pads), 10 - len(varint(value))))
 
 
-_varints_above_64_bits = st.integers(0, 127).map(lambda last: b"\xff" * 9 + bytes([last]))  # bits above the 64th
+# Varints of 10 bytes. Bit 0 of the last byte is bit 63 of the number, and parsers ignore the other bits of that byte.
+_varints_above_64_bits = st.integers(0, 127).map(lambda last_byte: b"\xff" * 9 + bytes([last_byte]))
 
 
 @st.composite
 def _lengths(draw, n):
+    """Draw an encoding of a length in at most 5 bytes."""
     n_min_bytes = len(varint(n))
     return varint(n, min(draw(_tag_pads), 5 - n_min_bytes))
 
@@ -111,11 +129,11 @@ def _scalars(field):
             _varints(known_numbers | known_numbers | unknown_numbers | known_numbers.map(lambda n: n + (1 << 32)))
             | _varints()
         )
-    if field.type == F.TYPE_STRING:
+    if field.type == FieldDescriptor.TYPE_STRING:
         return _texts | _texts | _bytes_not_utf8
-    if field.type == F.TYPE_BYTES:
+    if field.type == FieldDescriptor.TYPE_BYTES:
         return _bytes_not_utf8 | _texts
-    wire = wire_of(field)
+    wire = wire_type_of(field)
     return (
         _fixed32
         if wire == FIXED32
@@ -134,7 +152,7 @@ def _groups(draw, field_number, depth):
 
 @st.composite
 def _unknown(draw, numbers, depth=2, wires=(VARINT, FIXED64, LEN, FIXED32, START)):
-    """Draw a record of any wire type."""
+    """Draw a record with one of the wire types. numbers: a strategy for field numbers. depth: of nested groups."""
     field_number = draw(numbers)
     wire = draw(st.sampled_from(wires))
     if wire == START:
@@ -153,7 +171,10 @@ def _unknown(draw, numbers, depth=2, wires=(VARINT, FIXED64, LEN, FIXED32, START
 
 @st.composite
 def field_records(draw, field, depth=0, flaws=False):
-    """Draw a record of a known field with an accepted wire type. flaws: whether submessages may be flawed."""
+    """Draw a record of a known field with an accepted wire type.
+
+    depth: the levels of messages in it. flaws: whether these may be invalid.
+    """
     if field.message_type is not None:
         data = draw(_messages(field.message_type, depth - 1, flaws)) if depth else b""
         return draw(_tags(field.number, LEN)) + draw(_lengths(len(data))) + data
@@ -165,13 +186,13 @@ def field_records(draw, field, depth=0, flaws=False):
         times = draw(st.sampled_from([1] * 9 + [40]))
         data = b"".join(draw(st.lists(values, max_size=5))) * times
         return draw(_tags(field.number, LEN)) + draw(_lengths(len(data))) + data
-    return draw(_tags(field.number, wire_of(field))) + draw(values)
+    return draw(_tags(field.number, wire_type_of(field))) + draw(values)
 
 
 @st.composite
 def _wrong_wire(draw, field):
     """Draw a valid record with the number of a known field and another wire type; parsers treat it as unknown."""
-    accepted_wires = {wire_of(field)} | ({LEN} if field.is_repeated else set())
+    accepted_wires = {wire_type_of(field)} | ({LEN} if field.is_repeated else set())
     wires = [wire for wire in (VARINT, FIXED64, LEN, FIXED32, START) if wire not in accepted_wires]
     return draw(_unknown(st.just(field.number), 1, wires))
 
@@ -186,28 +207,35 @@ def _flaw(draw, descriptor):
     return draw(
         st.sampled_from(
             [
+                # Tags of five and six bytes.
                 tag(field_number, wire, 5 - n_tag_bytes) + b"\0" * 8,
                 tag(field_number, wire, 6 - n_tag_bytes) + b"\0" * 8,
+                # Groups without an end, with the end of another field, and an end without a group.
                 tag(field_number, START),
                 tag(field_number, START) + tag(field_number + 1, END),
                 tag(field_number, START) * 2 + tag(field_number, END),
                 tag(field_number, END),
+                # Wire types and field numbers that do not exist.
                 tag(field_number, 6) + b"\0",
                 tag(field_number, 7) + b"\0",
                 tag(0, wire) + b"\0" * 8,
                 tag(0, wire, 2) + b"\0" * 8,
                 tag(MAX_NUMBER + 1 + field_number, wire) + b"\0" * 8,
+                # A varint of eleven bytes; lengths of five, six and ten bytes, the last above 64 bits.
                 tag(field_number, VARINT) + b"\x80" * 10 + b"\0",
                 tag(field_number, LEN) + varint(3, 4) + b"abc",
                 tag(field_number, LEN) + varint(3, 5) + b"abc",
                 tag(field_number, LEN) + varint(0, 9),
                 tag(field_number, LEN) + b"\x83" + b"\x80" * 8 + b"\2abc",
+                # Values that end after the end of the message.
                 tag(field_number, LEN) + varint(1000) + b"abc",
                 tag(field_number, LEN) + varint((1 << 31) - 1) + b"abc",
                 tag(field_number, LEN) + varint(1 << 31) + b"abc",
                 tag(field_number, LEN) + varint((1 << 64) - 1) + b"abc",
                 tag(field_number, FIXED32) + b"abc",
                 tag(field_number, FIXED64) + b"abcdefg",
+                # Packed runs: a truncated varint, varints of 64 bits, above 64 bits and of eleven bytes, and five
+                # bytes, which are no multiple of the size of a number.
                 span(field_number, b"\x80"),
                 span(field_number, b"\1" + b"\xff" * 9 + b"\1\1"),
                 span(field_number, b"\1" + b"\xff" * 9 + b"\x7f\1"),
@@ -237,10 +265,10 @@ def _records(descriptor, depth, flaws):
 
 @st.composite
 def _record_lists(draw, descriptor, depth, flaws):
+    """Draw a list of records of a message."""
     records = draw(st.lists(_records(descriptor, depth, flaws), max_size=6))
-    if (
-        records and draw(st.integers(0, 5)) == 0
-    ):  # a repeated field: elements are appended, merged, or the last one wins
+    if records and draw(st.integers(0, 5)) == 0:
+        # A record that occurs twice: parsers append its elements, merge it, or use the last value.
         records.insert(draw(st.integers(0, len(records))), draw(st.sampled_from(records)))
     if sum(map(len, records)) < 300 and draw(st.integers(0, 9)) == 0:  # long enough for caches and indexes
         records = records * 20
@@ -249,6 +277,7 @@ def _record_lists(draw, descriptor, depth, flaws):
 
 @cache
 def _messages(descriptor, depth, flaws):
+    """Draw the bytes of a message."""
     return _record_lists(descriptor, depth, flaws).map(b"".join)
 
 
@@ -261,8 +290,8 @@ def record_lists(descriptor, depth=2):
 
 
 def valid_wire(descriptor, depth=3):
-    """Draw valid bytes of a message: records in any order, packed, unpacked, padded, merged, unknown, or of other wire
-    types."""
+    """Draw valid bytes of a message: records in any order, packed, unpacked, padded, repeated, unknown, or of other
+    wire types."""
     return _messages(descriptor, depth, False)
 
 
@@ -293,6 +322,7 @@ def damaged_wire(draw, descriptor):
 
 
 def official_accepts(cls, data):
+    """Return whether an official class can parse the bytes."""
     try:
         cls.FromString(data)
     except message.DecodeError:
@@ -301,6 +331,7 @@ def official_accepts(cls, data):
 
 
 def accepts(cls, data):
+    """Return whether `verify` accepts the bytes for one of onnxwire's classes."""
     try:
         onnxwire.verify(data, cls)
     except onnxwire.DecodeError:
@@ -314,7 +345,7 @@ def check_acceptance(ours, official, data):
 
 
 def check_reading(ours, official, data):
-    """Assert that every field reads the same."""
+    """Assert that every field has the same value in onnxwire's message and in the official one."""
     compare(ours.FromString(data), official.FromString(data), ours.DESCRIPTOR.full_name)
 
 
@@ -372,7 +403,8 @@ def _compare_absent(value, official_value, path):
 
 
 def _compare_scalar(value, official_value, field, path):
-    if field.type == F.TYPE_STRING:
+    """Assert that two values of a scalar field have the same type and the same bits."""
+    if field.type == FieldDescriptor.TYPE_STRING:
         # For invalid UTF-8 the official runtime returns bytes, ours a str with surrogate escapes.
         assert type(value) is str, path
         data = official_value if isinstance(official_value, bytes) else official_value.encode()
@@ -387,38 +419,40 @@ def _compare_scalar(value, official_value, field, path):
         assert value == official_value, f"{path}: {value!r} is not {official_value!r}"
 
 
-def _compare_sequence(value, official_values, field, path):
+def _compare_sequence(values, official_values, field, path):
+    """Assert that two sequences have equal elements by iteration, by index and by slice."""
     n = len(official_values)
-    assert len(value) == n, f"{path}: len"
-    assert bool(value) is (n > 0), f"{path}: bool"
+    assert len(values) == n, f"{path}: len"
+    assert bool(values) is (n > 0), f"{path}: bool"
     compare_element = (
         compare
         if field.message_type is not None
-        else lambda a, b, element_path: _compare_scalar(a, b, field, element_path)
+        else lambda value, official_value, element_path: _compare_scalar(value, official_value, field, element_path)
     )
-    elements = list(value)
+    elements = list(values)
     assert len(elements) == n, f"{path}: iteration"
-    for i, (a, b) in enumerate(zip(elements, official_values, strict=True)):
-        compare_element(a, b, f"{path}[{i}]")
+    for i, (element, official_element) in enumerate(zip(elements, official_values, strict=True)):
+        compare_element(element, official_element, f"{path}[{i}]")
     indexes = range(n) if n <= 4 else (0, 1, n // 2, n - 2, n - 1)
     for i in indexes:
-        compare_element(value[i], official_values[i], f"{path}[{i}] by index")
-        compare_element(value[i - n], official_values[i - n], f"{path}[{i - n}]")
-    part, official_part = value[1:-1:2], official_values[1:-1:2]
+        compare_element(values[i], official_values[i], f"{path}[{i}] by index")
+        compare_element(values[i - n], official_values[i - n], f"{path}[{i - n}]")
+    part, official_part = values[1:-1:2], official_values[1:-1:2]
     assert len(part) == len(official_part), f"{path}[1:-1:2]: len"
-    for i, (a, b) in enumerate(zip(part, official_part, strict=True)):
-        compare_element(a, b, f"{path}[1:-1:2][{i}]")
+    for i, (element, official_element) in enumerate(zip(part, official_part, strict=True)):
+        compare_element(element, official_element, f"{path}[1:-1:2][{i}]")
 
 
 def walk_all_fields(view):
-    """Call each method and read each field of a view; return the DecodeErrors that were raised."""
+    """Read each field of a view, at any depth, in several ways; return the DecodeErrors that were raised."""
     errors = []
 
-    def collect_error(act, *arguments):
+    def collect_error(function, *arguments):
+        """Call the function; return its result, or None after a DecodeError."""
         try:
-            return act(*arguments)
+            return function(*arguments)
         except onnxwire.DecodeError as error:
-            str(error)
+            str(error)  # must not raise an exception
             errors.append(error)
 
     for field in view.DESCRIPTOR.fields:
@@ -428,9 +462,9 @@ def walk_all_fields(view):
             if field.message_type is not None and value is not None and value.ByteSize():
                 errors += walk_all_fields(value)
         elif value is not None:
-            for act in (len, bool, itemgetter(slice(-1, None)), itemgetter(0), itemgetter(-1)):
+            for function in (len, bool, itemgetter(slice(-1, None)), itemgetter(0), itemgetter(-1)):
                 with contextlib.suppress(IndexError):
-                    collect_error(act, value)
+                    collect_error(function, value)
             elements = collect_error(list, value) or []
             if field.message_type is not None:
                 for element in elements:
@@ -448,7 +482,7 @@ def walk_all_fields(view):
 
 
 class Index:
-    """Objects with `__index__` that are not ints. value: the result, or an error class to raise."""
+    """An object with `__index__` that is not an int. value: the result, or an error class to raise."""
 
     def __init__(self, value):
         self.value = value
@@ -463,7 +497,7 @@ class Index:
 
 
 class Float(Index):
-    """Objects with `__float__` that are not floats."""
+    """An object with `__float__` that is not a float. value: the result."""
 
     def __float__(self):
         return self.value
@@ -472,11 +506,11 @@ class Float(Index):
 
 
 class Text(str):
-    pass
+    """A subclass of str."""
 
 
 class Octets(bytes):
-    pass
+    """A subclass of bytes."""
 
 
 NUMBERS = [0, 1, 2, 3, -1, 70, 1.5, -0.0, 1e39, -1e39, 1e308, 5e-324, 0.1, 3.4028235677973366e38, 16777217, 10**400]
@@ -495,6 +529,7 @@ VALUES = {
     f"{type(value).__name__} {ascii(value).partition(' at 0x')[0][:40]}": value
     for value in [*NUMBERS, *TEXTS, *OTHER_OBJECTS]
 }
+"""Values that tests assign to fields, by a description."""
 
 
 def snippets(text):
@@ -509,13 +544,15 @@ def official_pairs():
 
 @cache
 def class_namespaces():
-    """Return two namespaces with these classes by name: onnxwire's classes, and the official ones."""
+    """Return two namespaces of the classes that are not nested in other messages, by name: onnxwire's and the official
+    ones."""
     pairs = [pair for pair in official_pairs().values() if pair[1].DESCRIPTOR.containing_type is None]
     return tuple(SimpleNamespace(**{pair[i].DESCRIPTOR.name: pair[i] for pair in pairs}) for i in (0, 1))
 
 
 class Raised:
-    """An error. An official error equals onnxwire's if that has the same builtin base classes."""
+    """An error of either runtime. An official error equals an error of onnxwire that has all of its builtin base
+    classes."""
 
     def __init__(self, error):
         bases = [cls for cls in type(error).__mro__ if cls.__module__.partition(".")[0] not in ("onnxwire", "google")]
@@ -530,18 +567,21 @@ class Raised:
         return f"<{type(self.error).__name__}: {self.error}>"
 
 
-def result_or_error(act, *arguments, **keywords):
-    """Call `act`; return its result or the error that it raises."""
+def result_or_error(function, *arguments, **keywords):
+    """Call `function`; return its result or the error that it raises."""
     try:
-        return act(*arguments, **keywords)
-    except NameError:  # a mistake in the test itself
+        return function(*arguments, **keywords)
+    except NameError:  # a mistake in the test
         raise
     except Exception as error:
         return error
 
 
 def as_comparable(value, with_bytes=True):
-    """Convert a value to strings, lists and dicts. Equal values of both runtimes have equal results."""
+    """Convert a value to strings, lists and dicts, which are equal for equal values of both runtimes.
+
+    with_bytes: whether the result for a message contains its deterministic encoding.
+    """
     if isinstance(value, Exception):
         return Raised(value)
     if isinstance(value, (onnxwire.Message, message.Message)):
@@ -559,7 +599,11 @@ def as_comparable(value, with_bytes=True):
 
 
 def value_after_edit(maker, result, before, value):
-    """Return the value after an edit, or `before` if the edit failed; assert that our failed edit changed nothing."""
+    """Return the value after an edit, or `before` if the edit failed; assert that our failed edit changed nothing.
+
+    maker: the namespace of classes. result: the result of the edit or its exception. before: the comparable form of the
+    value before the edit.
+    """
     if not isinstance(result, Exception):
         return value
     if maker is class_namespaces()[0]:
@@ -568,9 +612,12 @@ def value_after_edit(maker, result, before, value):
 
 
 def assert_same_as_official(body, *arguments):
-    """Assert that a generator function yields the same values with our classes as with the official ones."""
+    """Assert that a generator function yields equal values with our classes and with the official ones.
+
+    body: the generator function. Its first argument is a namespace of classes.
+    """
     if not IS_UPB:
         pytest.skip("the official runtime is not protobuf's upb here")
     ours, official = ([as_comparable(value) for value in body(maker, *arguments)] for maker in class_namespaces())
-    for i, (a, b) in enumerate(zip(ours, official, strict=True)):
-        assert b == a, f"value number {i}: official {b}; ours {a}"
+    for i, (our_value, official_value) in enumerate(zip(ours, official, strict=True)):
+        assert official_value == our_value, f"value number {i}: official {official_value}; ours {our_value}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-VARINT, FIXED64, LEN, START, END, FIXED32 = range(6)
-MAX_NUMBER = (1 << 29) - 1
+VARINT, FIXED64, LEN, START, END, FIXED32 = range(6)  # wire types; START and END delimit a group
+MAX_NUMBER = (1 << 29) - 1  # the largest field number
 
 
 def varint(value, pad=0):
-    """Encode 64 bits as a varint, `pad` bytes longer than necessary."""
+    """Encode the low 64 bits of an int as a varint, `pad` bytes longer than necessary."""
     value &= (1 << 64) - 1
     out = bytearray()
     while value >= 0x80:
@@ -20,19 +20,21 @@ def varint(value, pad=0):
     return bytes(out)
 
 
-def tag(number, wire, pad=0):
-    return varint(number << 3 | wire, pad)
+def tag(field_number, wire_type, pad=0):
+    """Return a tag, `pad` bytes longer than necessary."""
+    return varint(field_number << 3 | wire_type, pad)
 
 
-def span(number, data, pad=0):
+def span(field_number, data, pad=0):
     """Return a record of wire type LEN; its length varint is `pad` bytes longer than necessary."""
-    return tag(number, LEN) + varint(len(data), pad) + data
+    return tag(field_number, LEN) + varint(len(data), pad) + data
 
 
 def number(field_number, value, pad=0):
-    """Return a record of wire type VARINT."""
+    """Return a record of wire type VARINT; its value is `pad` bytes longer than necessary."""
     return tag(field_number, VARINT) + varint(value, pad)
 
 
 def group(field_number, data=b""):
+    """Return a group that contains the records `data`."""
     return tag(field_number, START) + data + tag(field_number, END)

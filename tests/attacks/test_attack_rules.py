@@ -1,4 +1,4 @@
-"""The rate of attack files that `check(untrusted=True)` reports; benign models have no security errors."""
+"""`check(untrusted=True)` reports most attack files, and no security error of a benign model."""
 
 from collections import Counter
 
@@ -14,12 +14,13 @@ pytestmark = pytest.mark.skipif(not IS_LONG, reason="takes ten seconds")
 
 @pytest.fixture(scope="module")
 def checked_files(tmp_path_factory):
-    """Return for each file its entry in the manifest, whether it is reported, and its security problems."""
+    """Return a list with the manifest's entry of each file, whether the file is reported, and its security problems."""
     folder = tmp_path_factory.mktemp("attacks")
     return [(entry, *_check_file(folder / entry["file"])) for entry in generator.generate(folder)["files"]]
 
 
 def _check_file(path):
+    """Return whether a file is reported, by an error or a problem, and its security problems."""
     try:
         problems = list(onnxwire.check(path, untrusted=True, limit=20))
     except onnxwire.Error:

@@ -14,8 +14,8 @@ from budget import IS_LONG
 from onnx_attacks import generate as generator
 
 FOLDER = Path(__file__).parent
-MAX_SECONDS = 10
-MAX_MEMORY_BYTES = 500 << 20
+MAX_SECONDS = 10  # processor time for one file
+MAX_MEMORY_BYTES = 500 << 20  # address space for one file
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-import reading
+import worker_functions
 from catalogs import rows_of, small_model
 from graphs import nested_model, value
 from onnx import TensorProto, helper, numpy_helper
@@ -336,7 +336,7 @@ def test_no_model_is_lost_or_duplicated_if_a_worker_is_killed(zoo, tmp_path, ref
 
 def test_a_model_that_ends_every_process_is_a_failure(zoo, tmp_path, monkeypatch):
     onnx.save(simple_model(1), zoo / "poison.onnx")
-    monkeypatch.setattr(engines, "read_models", reading.read_or_die)
+    monkeypatch.setattr(engines, "read_models", worker_functions.read_or_die)
     summary = catalog.build([zoo], tmp_path / "out", workers=2)
     assert [Path(model).name for model in summary.failures] == ["poison.onnx"]
     assert summary.read == 10
@@ -345,7 +345,7 @@ def test_a_model_that_ends_every_process_is_a_failure(zoo, tmp_path, monkeypatch
 
 def test_a_task_is_repeated_if_its_worker_is_killed(zoo, tmp_path, monkeypatch):
     onnx.save(simple_model(1), zoo / "fragile.onnx")
-    monkeypatch.setattr(engines, "read_models", reading.read_or_die)
+    monkeypatch.setattr(engines, "read_models", worker_functions.read_or_die)
     set_task_size(monkeypatch, 2)
     summary = catalog.build([zoo], tmp_path / "out", workers=2)
     assert (zoo / "fragile.died").exists()
@@ -417,11 +417,11 @@ def test_dask_builds_the_same_catalog_even_if_a_worker_is_killed(zoo, tmp_path, 
 
 def test_ray_builds_the_same_catalog(zoo, tmp_path, reference_rows, monkeypatch):
     pytest.importorskip("ray")
-    # The first process that reads one of the models is killed. Ray's workers import `reading` by PYTHONPATH.
+    # The first process that reads one of the models is killed. Ray's workers import `worker_functions` by PYTHONPATH.
     paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
     (zoo / "below" / "m3.onnx").rename(zoo / "below" / "fragile.onnx")
-    monkeypatch.setattr(engines, "read_models", reading.read_or_die)
+    monkeypatch.setattr(engines, "read_models", worker_functions.read_or_die)
     set_task_size(monkeypatch, 2)
     summary = catalog.build([zoo], tmp_path / "out", engine="ray", hash=True, check=True)
     assert (zoo / "below" / "fragile.died").exists()

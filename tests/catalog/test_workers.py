@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
-import reading
+import worker_functions
 from catalogs import small_model
 
 from onnxwire.catalog.workers import Worker, WorkerLost, WorkerPool, import_path
@@ -82,7 +82,7 @@ def test_a_call_returns_the_result_or_raises_the_exception_of_its_function(capfd
     with Worker() as worker:
         assert worker.call(len, "four") == 4
         with pytest.raises(ZeroDivisionError):
-            worker.call(reading.reciprocal, 0)
+            worker.call(worker_functions.reciprocal, 0)
         worker.call(os.system, "echo no answer")
         assert worker.call(len, b"x" * 10_000_000) == 10_000_000
     assert "no answer" in capfd.readouterr().err
@@ -93,10 +93,10 @@ def test_an_argument_that_cannot_be_pickled_is_an_error(monkeypatch):
         with pytest.raises(FieldValueError, match="can't be sent to another process"):
             worker.call(len, threading.Lock())
         with monkeypatch.context() as context:
-            context.setitem(sys.modules, "no_such_module", reading)
-            context.setattr(reading.reciprocal, "__module__", "no_such_module")
+            context.setitem(sys.modules, "no_such_module", worker_functions)
+            context.setattr(worker_functions.reciprocal, "__module__", "no_such_module")
             with pytest.raises(FieldValueError, match="can't be sent to another process"):
-                worker.call(reading.reciprocal, 1)
+                worker.call(worker_functions.reciprocal, 1)
         assert worker.call(len, "x") == 1
 
 
@@ -106,11 +106,11 @@ def test_a_pool_repeats_the_call_of_a_worker_that_ended(tmp_path):
     with WorkerPool(2, 3) as pool:
         with pytest.raises(WorkerLost):
             pool.submit(os._exit, 3).result()
-        assert pool.submit(reading.end_twice, str(tmp_path)).result() == 2
+        assert pool.submit(worker_functions.end_twice, str(tmp_path)).result() == 2
         assert [pool.submit(len, "x" * n).result() for n in range(5)] == list(range(5))
 
 
 def test_leaving_a_pool_ends_its_calls():
     with WorkerPool(2, 3) as pool:
-        futures = [pool.submit(reading.wait_forever, None) for _ in range(6)]
+        futures = [pool.submit(worker_functions.wait_forever, None) for _ in range(6)]
     assert all(future.done() for future in futures)

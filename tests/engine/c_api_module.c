@@ -12,12 +12,14 @@ static const ow_python_api *api;
 
 static ow_python_pieces *pieces_of(PyObject *handle) { return (ow_python_pieces *)PyLong_AsVoidPtr(handle); }
 
+/* Import the capsule onnxwire._c_api; return its version. */
 static PyObject *load(PyObject *module, PyObject *none) {
     (void)module, (void)none;
     api = ow_python_import();
     return api == NULL ? NULL : PyLong_FromLong((long)api->version);
 }
 
+/* Export a message (NULL for Ellipsis) into a struct that is first filled with garbage; return its handle. */
 static PyObject *export_message(PyObject *module, PyObject *arguments) {
     PyObject *message;
     unsigned flags = 0;
@@ -69,6 +71,7 @@ static PyObject *read_range(PyObject *module, PyObject *arguments) {
     return PyLong_FromLong(code);
 }
 
+/* Raise the error of a failed read. */
 static PyObject *check(PyObject *module, PyObject *handle) {
     (void)module;
     if (api->check(pieces_of(handle)) != 0) return NULL;

@@ -1,4 +1,4 @@
-"""Alignment of payloads: their offsets in the file, and the values that readers find there."""
+"""Alignment of payloads: their offsets in the file, and the values that readers return."""
 
 import importlib.util
 import itertools
@@ -29,6 +29,9 @@ TENSORS = [(onnxwire.TensorProto, "raw_data", PADDING_FIELD)]
 GIB = 1 << 30
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs sparse files")
 
+# Field numbers of wire bytes in this module: 8 name and 9 raw_data of a tensor; 5 initializer of a graph; 7 graph of a
+# model; 10 one_bytes and 18 child of Everything.
+
 MESSAGES = ["TensorProto", "SparseTensorProto", "AttributeProto", "GraphProto", "ModelProto", "SequenceProto"]
 MESSAGES = {name: (getattr(onnxwire, name), wire.official_class(f"onnx.{name}")) for name in MESSAGES}
 EVERY_MESSAGE = pytest.mark.parametrize("name", MESSAGES)
@@ -39,7 +42,8 @@ thresholds = st.sampled_from([0, 1, 2, 5, 130])
 def align(data, alignment=64, threshold=1, cls=onnxwire.ModelProto, targets=TENSORS):
     """Align the payloads in an encoded message; return the new encoding.
 
-    Asserts that no two adjacent pieces are adjacent ranges of `data`, which could be one piece.
+    targets: a list of (class, name of the payload field, number of the padding field). Asserts that no two successive
+    pieces are adjacent ranges of `data`, which could be one piece.
     """
     total, pieces = align_payloads(Document(data), cls, targets, threshold, alignment)
     encoding = b"".join(part if isinstance(part, bytes) else data[part[0] : sum(part)] for part in pieces)
@@ -51,19 +55,23 @@ def align(data, alignment=64, threshold=1, cls=onnxwire.ModelProto, targets=TENS
     return encoding
 
 
-def payloads(message, cls=onnxwire.TensorProto, name="raw_data"):
-    """Return the offsets of the values of a field of a class, in a message and all messages in it."""
+def payload_spans(message, cls=onnxwire.TensorProto, name="raw_data"):
+    """Yield the (start, end) of the values of a field of a class, in a message and all messages in it."""
     if isinstance(message, cls) and message.HasField(name):
         yield message._payload(name).span
     for field in message.DESCRIPTOR.fields:
         if field.message_type is not None and (field.is_repeated or message.HasField(field.name)):
             value = getattr(message, field.name)
             for part in value if field.is_repeated else [value]:
-                yield from payloads(part, cls, name)
+                yield from payload_spans(part, cls, name)
 
 
 def check_offsets(message, alignment, threshold, *target):
-    for start, end in payloads(message, *target):
+    """Assert that each payload of at least `threshold` bytes starts at a multiple of the alignment.
+
+    target: the class and the name of the payload field.
+    """
+    for start, end in payload_spans(message, *target):
         assert start % alignment == 0 or end - start < max(threshold, 1)
 
 
@@ -75,7 +83,7 @@ def encode_known_fields(official, data):
 
 
 def check_alignment(our_class, official_class, data, alignment, threshold, targets=TENSORS):
-    """Assert all guarantees for valid bytes; return the new encoding."""
+    """Align valid bytes, assert all guarantees, and return the new encoding."""
     aligned_bytes = align(data, alignment, threshold, our_class, targets)
     onnxwire.verify(aligned_bytes, our_class)
     check_offsets(our_class.FromString(aligned_bytes), alignment, threshold, *targets[0][:2])
@@ -85,7 +93,7 @@ def check_alignment(our_class, official_class, data, alignment, threshold, targe
 
 
 def tensor_record(data, number=5):
-    """Return a graph with a tensor of this encoding."""
+    """Return a model whose graph has a tensor with this encoding. number: the field of the graph."""
     return wire.span(7, wire.span(number, data))
 
 
@@ -94,6 +102,7 @@ def tensor_record(data, number=5):
 
 @st.composite
 def tensors(draw):
+    """Draw a float tensor, or a tensor of bytes with a short or long payload and name."""
     if draw(st.integers(0, 3)) == 0:
         return numpy_helper.from_array(np.arange(draw(st.integers(0, 40)), dtype=np.float32))
     raw = draw(st.binary(max_size=8) | st.sampled_from([b"x" * 126, b"y" * 128, bytes(4096), b"z" * 17000]))
@@ -103,6 +112,7 @@ def tensors(draw):
 
 @st.composite
 def attributes(draw, depth):
+    """Draw an attribute with tensors, with a sparse tensor, or, if `depth` is positive, with subgraphs."""
     name, kind = "a", draw(st.integers(0, 5 if depth else 3))
     if kind < 2:
         return onnx.AttributeProto(name=name, tensors=draw(st.lists(tensors(), max_size=2)), t=draw(tensors()))
@@ -124,6 +134,7 @@ def nodes(draw, depth):
 
 @st.composite
 def graphs(draw, depth=2):
+    """Draw a graph with at most `depth` levels of subgraphs."""
     return onnx.GraphProto(
         name="g",
         node=draw(st.lists(nodes(depth), max_size=2)),
@@ -139,7 +150,7 @@ def models(draw):
     return onnx.ModelProto(ir_version=8, graph=draw(graphs()), functions=[function], training_info=[training])
 
 
-# --- sound bytes
+# --- valid bytes
 
 
 @given(models(), alignments, thresholds)
@@ -155,7 +166,7 @@ def test_payloads_of_tensors_at_any_path_are_aligned(model, alignment, threshold
 @wire.needs_upb
 @EVERY_MESSAGE
 @given(data=st.data())
-def test_bytes_in_any_sound_form_keep_their_meaning(name, data):
+def test_valid_bytes_in_any_form_have_the_same_content_after_alignment(name, data):
     our_class, official_class = MESSAGES[name]
     encoded = data.draw(wire.valid_wire(our_class.DESCRIPTOR))
     check_alignment(our_class, official_class, encoded, data.draw(alignments), data.draw(thresholds))
@@ -190,11 +201,11 @@ def test_padding_of_earlier_alignments_is_removed(model, alignment, previous_ali
     assert align(rewritten, alignment) == expected
 
 
-def test_every_gap_can_be_filled():
+def test_padding_fills_a_gap_of_any_size():
     for n in range(300):
         tensor = onnx.TensorProto(name="n" * n, raw_data=b"payload")
         aligned_bytes = check_alignment(onnxwire.TensorProto, onnx.TensorProto, tensor.SerializeToString(), 256, 1)
-        # A padding of one to three bytes is impossible; it is then longer by the alignment.
+        # Padding of one to three bytes is impossible. It is then longer by the alignment.
         assert 0 <= len(aligned_bytes) - tensor.ByteSize() < 256 + 4
 
 
@@ -247,7 +258,7 @@ def test_onnxruntime_runs_an_aligned_model():
     runtime = pytest.importorskip("onnxruntime")
     original = EXAMPLE.read_bytes()
     aligned_bytes = check_alignment(onnxwire.ModelProto, onnx.ModelProto, original, 4096, 1)
-    assert len(list(payloads(onnxwire.ModelProto.FromString(aligned_bytes)))) > 4
+    assert len(list(payload_spans(onnxwire.ModelProto.FromString(aligned_bytes)))) > 4
     image = np.random.default_rng(0).random((3, 1, 8, 8), dtype=np.float32)
     results = []
     for data in (original, aligned_bytes):
@@ -265,9 +276,9 @@ def test_the_python_implementation_of_protobuf_reads_an_aligned_model(tmp_path):
     path = tmp_path / "model.onnx"
     path.write_bytes(align(EXAMPLE.read_bytes()))
     code = (
-        "import sys, onnx; from google.protobuf.internal import api_implementation as used\n"
-        "one, other = (onnx.load(path) for path in sys.argv[1:]); one.DiscardUnknownFields()\n"
-        "print(used.Type(), one == other, len(one.graph.initializer))"
+        "import sys, onnx; from google.protobuf.internal import api_implementation\n"
+        "aligned, original = (onnx.load(path) for path in sys.argv[1:]); aligned.DiscardUnknownFields()\n"
+        "print(api_implementation.Type(), aligned == original, len(aligned.graph.initializer))"
     )
     environment = {**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
     command = [sys.executable, "-c", code, path, EXAMPLE]
@@ -293,8 +304,8 @@ def test_damaged_bytes_raise_decode_error_or_keep_their_damage(name, data):
 
 
 @given(st.binary(max_size=30))
-@example(b"\x3a\xff\xff\xff\xff\x7f")
-@example(b"\x4a" + b"\xff" * 9 + b"\x01")
+@example(b"\x3a\xff\xff\xff\xff\x7f")  # field 7 with a length of 2^35 - 1
+@example(b"\x4a" + b"\xff" * 9 + b"\x01")  # field 9 with a length of 2^64 - 1
 def test_bytes_of_any_kind_raise_decode_error_or_are_encoded(data):
     for our_class, _ in MESSAGES.values():
         try:
@@ -304,7 +315,7 @@ def test_bytes_of_any_kind_raise_decode_error_or_are_encoded(data):
 
 
 @given(models(), st.data())
-def test_a_cut_model_raises_decode_error_or_is_encoded(model, data):
+def test_a_truncated_model_raises_decode_error_or_is_encoded(model, data):
     encoded = model.SerializeToString()
     truncated = encoded[: data.draw(st.integers(0, len(encoded)))]
     if wire.accepts(onnxwire.ModelProto, truncated):
@@ -315,7 +326,7 @@ def test_a_cut_model_raises_decode_error_or_is_encoded(model, data):
 
 
 def test_damage_is_named_with_its_offset():
-    tensor = wire.span(9, b"sound") + b"\x42\x05ab"
+    tensor = wire.span(9, b"valid") + b"\x42\x05ab"  # a name of 5 bytes, of which 2 are present
     data = wire.number(1, 8) + wire.span(7, wire.span(5, b"") + wire.span(5, tensor))
     with pytest.raises(onnxwire.DecodeError, match=r"byte 15: graph\.initializer\[1\]\.name: length 5 of field 8"):
         align(data)
@@ -338,7 +349,7 @@ def test_messages_nest_as_deep_as_protobuf_readers_follow():
 
 
 def write_aligned(path, target_path, alignment, threshold):
-    """Align a file's model into another file; holes stay holes. Return the pieces."""
+    """Align a file's model into another file, which has the same holes. Return the pieces."""
     with onnxwire.load(path) as model:
         total, pieces = aligned_pieces(model._document, onnxwire.ModelProto, TENSORS, threshold, alignment)
         with open(target_path, "wb") as file:
@@ -356,9 +367,9 @@ def check_large_file(path, target_path, alignment, threshold):
     assert sum(len(part) for part in pieces if isinstance(part, bytes)) < 64 << 20
     onnxwire.verify(target_path)
     with onnxwire.load(path) as original, onnxwire.load(target_path) as aligned_model:
-        spans = list(payloads(aligned_model))
+        spans = list(payload_spans(aligned_model))
         check_offsets(aligned_model, alignment, threshold)
-        assert [end - start for start, end in spans] == [end - start for start, end in payloads(original)]
+        assert [end - start for start, end in spans] == [end - start for start, end in payload_spans(original)]
         realigned_pieces = align_payloads(aligned_model._document, onnxwire.ModelProto, TENSORS, threshold, alignment)
         assert realigned_pieces == (target_path.stat().st_size, [(0, target_path.stat().st_size)])
     return spans
@@ -377,7 +388,7 @@ def test_a_model_above_4_gib_is_aligned_without_reading_its_weights(tmp_path):
 
 
 def write_sparse(path, n_bytes):
-    """Write a model with one weight of zeros that takes no disk space."""
+    """Write a model with one weight of `n_bytes` zeros, which are a hole in the file."""
     tensor = wire.span(8, b"big") + wire.tag(9, wire.LEN) + wire.varint(n_bytes)
     graph = wire.tag(5, wire.LEN) + wire.varint(len(tensor) + n_bytes) + tensor
     graph_end = wire.span(2, b"name")
@@ -405,7 +416,7 @@ def test_lengths_around_32_gib_are_as_wide_as_readers_accept(tmp_path):
 
 
 @pytest.mark.parametrize("alignment", [0, (1 << 30) + 1])
-def test_an_alignment_is_of_1_byte_to_1_gib(alignment):
+def test_an_alignment_outside_of_1_byte_to_1_gib_raises_an_error(alignment):
     with pytest.raises(onnxwire.errors.FieldValueError, match=f"alignment {alignment}"):
         align(b"", alignment)
 
@@ -423,24 +434,24 @@ def test_an_alignment_is_of_1_byte_to_1_gib(alignment):
         (EVERYTHING, "one_bytes", PADDING_FIELD),  # another schema
     ],
 )
-def test_an_invalid_target_is_refused(cls, name, number):
+def test_an_invalid_target_is_rejected(cls, name, number):
     with pytest.raises(onnxwire.errors.FieldValueError):
         align(b"", targets=[(cls, name, number)])
 
 
-def test_a_class_has_one_target():
+def test_two_targets_of_one_class_are_rejected():
     with pytest.raises(onnxwire.errors.FieldValueError, match="expected one"):
         align(b"", targets=[*TENSORS, (onnxwire.TensorProto, "raw_data", PADDING_FIELD + 1)])
 
 
-def test_a_closed_document_is_not_read():
+def test_a_closed_document_raises_closed_error():
     document = Document(b"")
     document.close()
     with pytest.raises(onnxwire.ClosedError):
         align_payloads(document, onnxwire.ModelProto, TENSORS, 1, 64)
 
 
-def test_a_document_can_be_closed_afterwards():
+def test_a_document_can_be_closed_after_its_alignment():
     document = Document(EXAMPLE.read_bytes())
     aligned_pieces(document, onnxwire.ModelProto, TENSORS, 1, 64)
     document.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import importlib.machinery
 import importlib.util
@@ -22,7 +23,7 @@ import numpy as np
 import pytest
 from budget import IS_LONG
 from graphs import write_sparse_model
-from partial import partial_document
+from partial_documents import partial_document
 
 import onnxwire as ow
 from onnxwire.engine.document import keep_bytes_of
@@ -30,9 +31,9 @@ from onnxwire.engine.message import root_view
 
 TEST_FOLDER = Path(__file__).parent
 PAGE = TEST_FOLDER.parents[1] / "docs" / "c.md"
-LAZY = 1
+LAZY = 1  # the flag OW_PYTHON_LAZY
 OUT_OF_RANGE, UNREADABLE = 1, 2  # results of `read`
-LONG_BYTES = 1 << 16
+LONG_BYTES = 1 << 16  # values of at least this size are pieces without a copy
 C_COMPILER = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
 COMPILERS = {"c": [*C_COMPILER, "-std=c99"], "c++": ["g++", "-std=c++11", "-x", "c++"]}
 pytestmark = pytest.mark.skipif(
@@ -55,6 +56,7 @@ def compile_module(source, name, folder, language="c"):
 
 
 def import_module(path):
+    """Import a compiled extension module."""
     loader = importlib.machinery.ExtensionFileLoader(path.name.partition(".")[0], str(path))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     loader.exec_module(module)
@@ -70,11 +72,13 @@ def module_of_language(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def module_path(tmp_path_factory):
+    """Return the path of the test module, compiled as C."""
     return compile_module(TEST_FOLDER / "c_api_module.c", "c_api_module", tmp_path_factory.mktemp("module"))
 
 
 @pytest.fixture(scope="module")
 def api(module_path):
+    """Return the test module, compiled as C, after a call of ow_python_import."""
     module = import_module(module_path)
     module.load()
     return module
@@ -92,8 +96,10 @@ def example_module(request, tmp_path_factory):
 
 @contextlib.contextmanager
 def exported_pieces(api, message, flags=0):
-    """Export a message and release it at the end; yield its handle, its size in bytes, and
-    (offset, size, address, owner) per piece; address 0 if it is not fetched.
+    """Export a message, and release it at the end.
+
+    Yields its handle, its size in bytes, and a list with (offset, size, address, owner) of each piece. The address is 0
+    if the bytes have not been fetched.
     """
     handle = api.export_message(message, flags)
     try:
@@ -119,6 +125,7 @@ def long_model(n=3):
 
 
 def save_model(tmp_path, model=None):
+    """Save a model, by default `long_model()`, and return its path."""
     path = tmp_path / "m.onnx"
     ow.save(model or long_model(), path)
     return path
@@ -179,7 +186,7 @@ def test_an_edited_model_of_5_gib_is_read_without_a_copy(example_module, tmp_pat
 def test_many_edited_nodes_are_a_few_pieces(api):
     count = 1_000_000 if IS_LONG else 20_000
     encoded = ow.NodeProto(op_type="Relu", input=["x"]).SerializeToString()
-    record = b"\x0a" + bytes([len(encoded)]) + encoded
+    record = b"\x0a" + bytes([len(encoded)]) + encoded  # field 1, node
     graph = ow.GraphProto.FromString(record * count)
     for node in graph.node:
         node.name = "n"
@@ -220,7 +227,8 @@ def test_only_ranges_within_one_piece_have_a_pointer(api):
             (0, 1 << 63),
             (1 << 63, 1),
         ]
-        assert [api.has_range(handle, *range) for range in ranges] == [True, False, True, True, False, False, False]
+        has_pointer = [api.has_range(handle, offset, n) for offset, n in ranges]
+        assert has_pointer == [True, False, True, True, False, False, False]
 
 
 def test_reads_outside_of_the_encoding_fail(api):
@@ -359,7 +367,7 @@ def test_a_release_frees_all_memory_of_the_pieces(api):
     api.release(handle)
     with pytest.raises(ow.EditError, match="released"):
         api.check(handle)
-    assert api.read(handle, 0, 1) == 1
+    assert api.read(handle, 0, 1) == OUT_OF_RANGE
 
 
 def test_threads_export_read_and_release_at_once(api, tmp_path):
@@ -432,6 +440,7 @@ def test_both_processes_of_a_fork_read_and_release_pieces(module_path):
 
 
 def remote_model(data):
+    """Return a model of partial memory, as of a file on a server."""
     return root_view(partial_document(data), ow.ModelProto)
 
 
@@ -452,10 +461,10 @@ def test_only_the_ranges_of_lazy_pieces_that_are_read_are_fetched(api):
     ranges_before = list(fetched_ranges)
     handle = api.export_message(model, LAZY)
     size, rows = api.describe(handle)
-    absent = [(offset, n) for offset, n, address, _ in rows if not address]
+    unfetched_ranges = [(offset, n) for offset, n, address, _ in rows if not address]
     assert size == len(data)
     assert fetched_ranges == ranges_before
-    assert len(absent) >= 1
+    assert len(unfetched_ranges) >= 1
     offset = data.index(np.arange(9, dtype=np.int32).tobytes()) + 16_000
     assert not api.has_range(handle, offset, 8)
     assert api.read(handle, offset, 8) == data[offset : offset + 8]
@@ -473,7 +482,7 @@ def test_the_error_of_a_fetch_is_raised_by_check(api):
     source = model._document.memory.source
 
     def fail():
-        raise ow.SourceError(5, "the server is gone")
+        raise ow.SourceError(errno.EIO, "the server is gone")
 
     handle = api.export_message(model, LAZY)
     api.check(handle)
@@ -514,18 +523,18 @@ def test_edits_and_close_during_a_fetch_leave_valid_pieces(api):
 
 
 @pytest.mark.parametrize("value", [None, 5, b"\x08\x01", ow.ModelProto, [], ...], ids=repr)
-def test_objects_that_are_no_messages_are_refused(value, api):
+def test_objects_that_are_no_messages_are_rejected(value, api):
     with pytest.raises(TypeError, match="expected a message of onnxwire, not"):
         api.export_message(value)
 
 
-def test_unknown_flags_are_refused(api):
+def test_unknown_flags_are_rejected(api):
     with pytest.raises(ow.EditError, match="OW_PYTHON_LAZY"):
         api.export_message(ow.NodeProto(), 2)
 
 
 @pytest.mark.parametrize(("version", "size"), [(0, 100), (1, 8), (0, 0)])
-def test_an_older_package_is_refused(version, size, api, monkeypatch):
+def test_an_older_package_is_rejected(version, size, api, monkeypatch):
     monkeypatch.setattr(ow, "_c_api", api.make_capsule(version, size))
     message = rf"have version {version} and a struct of {size} bytes, and this module needs version 1 and \d+ bytes"
     with pytest.raises(ImportError, match=message):
@@ -541,7 +550,7 @@ def test_a_newer_package_is_accepted(api, monkeypatch):
     api.load()
 
 
-def test_another_object_in_place_of_the_capsule_is_refused(api, monkeypatch):
+def test_another_object_in_place_of_the_capsule_is_rejected(api, monkeypatch):
     monkeypatch.setattr(ow, "_c_api", 5)
     with pytest.raises(AttributeError, match=r"onnxwire\._c_api"):
         api.load()
@@ -553,5 +562,6 @@ def test_the_example_of_the_docs_reports_damage_and_other_objects(example_module
     assert example_module.initializers(ow.ModelProto()) == []
     with pytest.raises(TypeError, match="expected a message"):
         example_module.initializers(b"")
+    # A model whose graph has an initializer with a truncated varint.
     with pytest.raises(ValueError, match="damaged at offset"):
         example_module.initializers(ow.ModelProto.FromString(b"\x3a\x04\x2a\x02\x08\xff"))

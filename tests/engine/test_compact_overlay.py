@@ -1,4 +1,4 @@
-"""Overlays without views are compacted; all later reads return the same values."""
+"""The engine compacts overlays without views; all later reads return the same values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NODE_COUNT = 3_000  # more than MAX_FULL_OVERLAYS of engine/overlay_index.pyx
 
 
 def model_of_nodes(api, count=NODE_COUNT):
-    """Return a parsed model of many nodes, each with fields of every kind."""
+    """Return a parsed model of many nodes, each with fields of every kind. api: a namespace of message classes."""
     model = api.ModelProto(ir_version=8)
     for i in range(count):
         node = model.graph.node.add(op_type="a", input=["x", str(i)], name=f"n{i}")
@@ -26,6 +26,7 @@ def model_of_nodes(api, count=NODE_COUNT):
 
 
 def edit_each(model):
+    """Edit fields of every kind of each node and of some attributes."""
     for i, node in enumerate(model.graph.node):
         node.input[:1] = ["new"]
         node.name = f"m{i}"
@@ -103,7 +104,7 @@ def test_many_parsed_or_cleared_messages_keep_their_content():
     assert_same_as_official(body)
 
 
-def test_a_message_made_by_parsing_takes_little_memory():
+def test_a_message_changed_by_parsing_takes_little_memory():
     def bytes_for_each(n):
         model = model_of_nodes(onnxwire, n)
         encoded = onnxwire.NodeProto(op_type="b", name="made").SerializeToString()
@@ -125,14 +126,14 @@ def test_earlier_views_and_sequences_see_later_edits():
         nodes = [model.graph.node[i] for i in range(0, NODE_COUNT, 100)]
         inputs = [model.graph.node[i].input for i in range(0, NODE_COUNT, 100)]
         attributes = [model.graph.node[i].attribute[0] for i in range(50, NODE_COUNT, 100)]
-        absent = [model.graph.node[i].attribute[0].g for i in range(25, NODE_COUNT, 100)]
+        absent_graphs = [model.graph.node[i].attribute[0].g for i in range(25, NODE_COUNT, 100)]
         edit_each(model)
-        for node, texts, attribute, graph in zip(nodes, inputs, attributes, absent, strict=True):
+        for node, texts, attribute, graph in zip(nodes, inputs, attributes, absent_graphs, strict=True):
             texts.append("late")
             node.doc_string = "late"
             attribute.i = 7
             graph.name = "late"
-        yield nodes, [list(texts) for texts in inputs], attributes, absent
+        yield nodes, [list(texts) for texts in inputs], attributes, absent_graphs
         yield model.SerializeToString(deterministic=True)
 
     assert_same_as_official(body)
@@ -195,7 +196,7 @@ def test_many_edited_messages_are_equal_where_the_official_ones_are():
             (lambda: node.attribute[0].ints.append(4), lambda: node.attribute[0].ints.pop()),
             (lambda: node.input.append("x"), lambda: node.input.pop()),
             (lambda: node.attribute[0].t.dims.append(1), lambda: node.attribute[0].t.dims.pop()),
-            (lambda: node.MergeFromString(b"\xa0\x06\x01"), node.DiscardUnknownFields),
+            (lambda: node.MergeFromString(number(100, 1)), node.DiscardUnknownFields),  # an unknown field
         ):
             edit()
             yield (
@@ -231,15 +232,15 @@ FIRST_EDITS = {
 
 @pytest.mark.parametrize("name", FIRST_EDITS)
 def test_a_first_edit_is_seen_by_earlier_and_later_views(name):
-    def body(m):
-        model = model_of_nodes(m)
-        held = model.graph.node[5]
-        texts, attribute, numbers = held.input, held.attribute[0], held.attribute[0].ints
-        iterator = iter(held.input)
+    def body(api):
+        model = model_of_nodes(api)
+        early_view = model.graph.node[5]
+        texts, attribute, numbers = early_view.input, early_view.attribute[0], early_view.attribute[0].ints
+        iterator = iter(early_view.input)
         yield next(iterator)
         for node in model.graph.node:
             FIRST_EDITS[name](node)
-        yield held, list(texts), attribute, list(numbers), list(iterator)
+        yield early_view, list(texts), attribute, list(numbers), list(iterator)
         yield [(node.name, list(node.input), len(node.attribute)) for node in model.graph.node[::37]]
         copied = copy.deepcopy(model)
         yield copied == model, model.ByteSize()
@@ -247,27 +248,27 @@ def test_a_first_edit_is_seen_by_earlier_and_later_views(name):
             for node in model.graph.node:
                 FIRST_EDITS[name](node)
                 node.op_type = "again"
-        yield held, list(texts), attribute, list(numbers)
+        yield early_view, list(texts), attribute, list(numbers)
         yield model.SerializeToString(deterministic=True), copied.SerializeToString(deterministic=True)
 
     assert_same_as_official(body)
 
 
 def test_a_view_sees_edits_by_another_view_between_edits_of_other_messages():
-    def body(m):
-        model = model_of_nodes(m, 40)
-        held = [(node, node.attribute[0], node.input) for node in model.graph.node]
-        draw = random.Random(1)
+    def body(api):
+        model = model_of_nodes(api, 40)
+        views = [(node, node.attribute[0], node.input) for node in model.graph.node]
+        rng = random.Random(1)
         for step in range(400):
-            i = draw.randrange(40)
+            i = rng.randrange(40)
             node = model.graph.node[i]
-            edit = draw.choice(list(FIRST_EDITS.values()))
+            edit = rng.choice(list(FIRST_EDITS.values()))
             if len(node.attribute):
                 edit(node)
             else:
                 node.attribute.add(ints=[step])
-            k = draw.choice([i, draw.randrange(40)])
-            yield held[k][0].name, list(held[k][2]), held[k][1].i, list(held[k][1].ints)
+            early_node, early_attribute, early_input = views[rng.choice([i, rng.randrange(40)])]
+            yield early_node.name, list(early_input), early_attribute.i, list(early_attribute.ints)
             if step % 50 == 0:
                 model.graph.name = str(step)
                 yield model.graph.name, len(model.graph.node)
@@ -277,11 +278,11 @@ def test_a_view_sees_edits_by_another_view_between_edits_of_other_messages():
 
 
 def test_the_members_of_a_oneof_replace_each_other_in_a_first_edit():
-    def body(m):
-        shape = m.TensorShapeProto()
+    def body(api):
+        shape = api.TensorShapeProto()
         for i in range(NODE_COUNT):
             shape.dim.add(**({"dim_value": i} if i % 2 else {"dim_param": str(i)}))
-        shape = m.TensorShapeProto.FromString(shape.SerializeToString())
+        shape = api.TensorShapeProto.FromString(shape.SerializeToString())
         for i, dim in enumerate(shape.dim):
             if i % 3 == 0:
                 dim.dim_value = 5
@@ -296,11 +297,12 @@ def test_the_members_of_a_oneof_replace_each_other_in_a_first_edit():
 
 
 def test_replaced_content_of_a_merged_message_is_read_after_compaction():
+    # A sparse tensor: 1 values, 2 indices. A tensor: 2 data_type, 7 int64_data, 8 name.
     indices = span(2, span(8, b"first") + span(7, b"\1\2\3")), span(2, span(8, b"second"))
     data = indices[0] + span(1, span(8, b"values") + span(7, b"\4\5") + number(2, 7)) + indices[1]
 
-    def body(m):
-        graph = m.GraphProto.FromString(span(15, data) * 200)
+    def body(api):
+        graph = api.GraphProto.FromString(span(15, data) * 200)
         for tensor in graph.sparse_initializer:
             tensor.indices.CopyFrom(tensor.values)
         duplicate = copy.deepcopy(graph)
@@ -314,19 +316,19 @@ def test_replaced_content_of_a_merged_message_is_read_after_compaction():
 
 
 def test_long_messages_and_fields_with_long_tags_are_edited_once_each():
-    def body(m):
-        graph = m.GraphProto()
+    def body(api):
+        graph = api.GraphProto()
         for i in range(200):
             graph.node.add(name=f"n{i}", doc_string="d" * 2000, metadata_props=[{"key": str(k)} for k in range(9)])
             graph.metadata_props.add(key=str(i))
-        graph = m.GraphProto.FromString(graph.SerializeToString())
+        graph = api.GraphProto.FromString(graph.SerializeToString())
         for i, node in enumerate(graph.node):
             node.name = "x"
             if i % 2:
                 node.metadata_props.add(key="new")
                 del node.metadata_props[0]
         graph.metadata_props.insert(0, graph.metadata_props[20])
-        yield [(node.name, len(node.doc_string), [one.key for one in node.metadata_props]) for node in graph.node]
+        yield [(node.name, len(node.doc_string), [entry.key for entry in node.metadata_props]) for node in graph.node]
         yield graph.SerializeToString(deterministic=True)
         yield [graph.metadata_props[i].key for i in range(0, 200, 3)]
 
@@ -359,16 +361,16 @@ def test_a_first_edit_of_each_message_takes_little_memory(name, limit):
 
 
 def test_added_messages_with_a_view_stay_editable_when_others_are_encoded():
-    def body(m):
-        model = model_of_nodes(m)
-        held = []
+    def body(api):
+        model = model_of_nodes(api)
+        early_views = []
         for i, node in enumerate(model.graph.node):
             added = node.attribute.add(name="added", ints=[i], strings=[b"x"])
             metadata = node.metadata_props.add(key="k")
             if i % 11 == 0:
-                held.append((added, added.ints, metadata, node.attribute))
-        for i, (added, ints, metadata, attributes) in enumerate(held):
-            added.name = f"held{i}"
+                early_views.append((added, added.ints, metadata, node.attribute))
+        for i, (added, ints, metadata, attributes) in enumerate(early_views):
+            added.name = f"renamed{i}"
             ints.append(i)
             metadata.value = "v"
             attributes.add(name="more")

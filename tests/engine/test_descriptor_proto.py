@@ -11,6 +11,7 @@ from onnxwire.messages import SCHEMA
 
 
 def official_class(full_name):
+    """Return the official class of a message such as "onnx.TypeProto.Tensor"."""
     cls = onnx
     for name in full_name.split(".")[1:]:
         cls = getattr(cls, name)
@@ -18,7 +19,7 @@ def official_class(full_name):
 
 
 def sort_parts(proto):
-    """Sort the parts of a DescriptorProto, whose order has no meaning."""
+    """Sort the fields, nested types and enums of a DescriptorProto, whose order has no meaning; return it."""
     for enum in proto.enum_type:
         enum.value.sort(key=lambda value: value.number)
     for field in (proto.field, proto.nested_type, proto.enum_type):

@@ -1,4 +1,4 @@
-"""Every message class of ONNX accepts and refuses the same bytes as the official runtime, and reads the same values."""
+"""Every message class of ONNX accepts and rejects the same bytes as the official runtime, and reads the same values."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ NAMES_WITH_MESSAGES = [
 
 
 def classes_of(name):
+    """Return onnxwire's class and the official class of a message."""
     return SCHEMA.messages[name], wire.official_class(name)
 
 
@@ -45,7 +46,7 @@ def test_verify_accepts_the_bytes_that_the_official_runtime_accepts(name, data):
 @EVERY_MESSAGE
 @examples(15)
 @given(data=st.data())
-def test_verify_judges_damaged_bytes_as_the_official_runtime_does(name, data):
+def test_verify_accepts_damaged_bytes_exactly_if_the_official_runtime_does(name, data):
     our_class, official_class = classes_of(name)
     wire.check_acceptance(our_class, official_class, data.draw(wire.damaged_wire(our_class.DESCRIPTOR)))
 
@@ -76,7 +77,7 @@ def test_encoding_an_unedited_message_returns_its_bytes(name, data):
 @pytest.mark.parametrize("name", NAMES_WITH_MESSAGES)
 @examples(14)
 @given(data=st.data())
-def test_encoding_a_nested_message_keeps_its_value(name, data):
+def test_the_encoding_of_a_nested_message_decodes_to_an_equal_message(name, data):
     our_class, official_class = classes_of(name)
     encoded = data.draw(wire.valid_wire(our_class.DESCRIPTOR, 1))
     message, expected = our_class.FromString(encoded), official_class.FromString(encoded)
@@ -124,7 +125,7 @@ UNKNOWN = 1000  # the number of an unknown field: no message has a field with th
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
+    ("first_bytes", "second_bytes"),
     [
         (wire.number(UNKNOWN, 1), wire.number(UNKNOWN, 1, 3)),
         (wire.number(UNKNOWN, 1), wire.number(UNKNOWN, 2)),
@@ -163,26 +164,29 @@ UNKNOWN = 1000  # the number of an unknown field: no message has a field with th
         "one number in another order in a group", "two numbers in another order in a group in a group",
     ],
 )  # fmt: skip
-def test_unknown_fields_compare_as_the_official_ones_do(first, second):
-    wire.check_equality(*classes_of("onnx.OperatorSetIdProto"), first, second)
+def test_unknown_fields_compare_as_the_official_ones_do(first_bytes, second_bytes):
+    wire.check_equality(*classes_of("onnx.OperatorSetIdProto"), first_bytes, second_bytes)
 
 
-TYPE = next(field.number for field in onnxwire.AttributeProto.DESCRIPTOR.fields if field.name == "type")
+TYPE_NUMBER = next(field.number for field in onnxwire.AttributeProto.DESCRIPTOR.fields if field.name == "type")
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
+    ("first_bytes", "second_bytes"),
     [
-        (wire.number(TYPE, 900), b""),
-        (wire.number(TYPE, 900), wire.number(TYPE, 901)),
-        (wire.number(TYPE, 900), wire.number(TYPE, 900 + (1 << 32))),
-        (wire.number(TYPE, -1), wire.number(TYPE, (1 << 32) - 1)),
-        (wire.number(TYPE, 900) + wire.number(TYPE, 1), wire.number(TYPE, 1) + wire.number(TYPE, 900)),
+        (wire.number(TYPE_NUMBER, 900), b""),
+        (wire.number(TYPE_NUMBER, 900), wire.number(TYPE_NUMBER, 901)),
+        (wire.number(TYPE_NUMBER, 900), wire.number(TYPE_NUMBER, 900 + (1 << 32))),
+        (wire.number(TYPE_NUMBER, -1), wire.number(TYPE_NUMBER, (1 << 32) - 1)),
+        (
+            wire.number(TYPE_NUMBER, 900) + wire.number(TYPE_NUMBER, 1),
+            wire.number(TYPE_NUMBER, 1) + wire.number(TYPE_NUMBER, 900),
+        ),
     ],
     ids=["absent", "other value", "same low bits", "negative", "beside a known value"],
 )
-def test_unknown_enum_values_compare_as_the_official_ones_do(first, second):
-    wire.check_equality(*classes_of("onnx.AttributeProto"), first, second)
+def test_unknown_enum_values_compare_as_the_official_ones_do(first_bytes, second_bytes):
+    wire.check_equality(*classes_of("onnx.AttributeProto"), first_bytes, second_bytes)
 
 
 @pytest.mark.parametrize("name", ["f", "floats"])
@@ -205,6 +209,7 @@ def test_a_message_equals_no_message_of_another_class():
 
 # --- groups
 
+# Contents of groups, by description. "Number 0" is a tag with the field number 0.
 GROUP_CONTENTS = {
     "nothing": b"",
     "number 0, varint": b"\0\0",
@@ -253,15 +258,16 @@ def nest(name, depth, content=b""):
     innermost message."""
     descriptor, numbers = SCHEMA.messages[name].DESCRIPTOR, []
     while len(numbers) < depth:
-        for name_of_field in RECURSIVE_FIELDS[name]:
-            numbers.append(descriptor.fields_by_name[name_of_field].number)
-            descriptor = descriptor.fields_by_name[name_of_field].message_type
+        for field_name in RECURSIVE_FIELDS[name]:
+            numbers.append(descriptor.fields_by_name[field_name].number)
+            descriptor = descriptor.fields_by_name[field_name].message_type
     for number in reversed(numbers[:depth]):
         content = wire.span(number, content)
     return content
 
 
 def nest_groups(depth):
+    """Encode `depth` nested groups of an unknown field."""
     return wire.tag(UNKNOWN, wire.START) * depth + wire.tag(UNKNOWN, wire.END) * depth
 
 
@@ -283,10 +289,10 @@ def test_groups_nest_as_deep_as_in_the_official_runtime(depth):
 
 
 @DEPTHS
-@pytest.mark.parametrize("groups", [1, 2, 50, 99])
+@pytest.mark.parametrize("n_groups", [1, 2, 50, 99])
 @pytest.mark.parametrize("name", RECURSIVE_FIELDS)
-def test_groups_in_messages_nest_as_deep_as_in_the_official_runtime(name, groups, depth):
-    wire.check_acceptance(*classes_of(name), nest(name, depth - groups, nest_groups(groups)))
+def test_groups_in_messages_nest_as_deep_as_in_the_official_runtime(name, n_groups, depth):
+    wire.check_acceptance(*classes_of(name), nest(name, depth - n_groups, nest_groups(n_groups)))
 
 
 @DEPTHS
@@ -297,7 +303,7 @@ def test_a_known_number_as_a_group_nests_as_deep_as_in_the_official_runtime(dept
 
 
 @DEPTHS
-def test_reading_deep_messages_succeeds_or_raises_decode_error(depth):
+def test_deep_messages_are_read_lazily_beyond_the_limit_of_the_official_runtime(depth):
     name = "onnx.SequenceProto"
     message = SCHEMA.messages[name].FromString(nest(name, depth))
     for _ in range(depth):

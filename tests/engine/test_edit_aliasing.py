@@ -1,4 +1,8 @@
-"""Views of one message share its edits; messages removed from a message stay usable; copies are independent."""
+"""Views of one message share its edits; removed messages remain usable; copies are independent.
+
+In the programs, `r` is a root, `g` its graph, `s` a sequence, `t` a tensor and `e` an Everything. `M`, `G`, `T` and `E`
+are the classes.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,11 @@ import pytest
 import wire
 from wire import assert_same_as_official, snippets
 
-BUILT_OR_PARSED = pytest.mark.parametrize("is_parsed", [False, True], ids=["made", "parsed"])
+BUILT_OR_PARSED = pytest.mark.parametrize("is_parsed", [False, True], ids=["built", "parsed"])
 
 
 def build_model(api, is_parsed):
-    """Return a model with fields of every kind, built or parsed."""
+    """Return a model with fields of every kind. is_parsed: whether it is parsed from bytes, and not only built."""
     built = api.ModelProto(ir_version=8, graph={"name": "main"}, opset_import=[{"version": 1}, {"version": 2}])
     built.graph.node.add(op_type="a", input=["x", "y"]).attribute.add(name="k", ints=[1, 2], t={"dims": [3]})
     built.graph.node.add(op_type="b", output=["z"])
@@ -56,11 +60,11 @@ def test_an_edit_is_visible_in_another_view_of_the_element(is_parsed):
 def test_an_edit_is_visible_in_another_view_of_the_sequence(is_parsed):
     def body(api):
         root = build_model(api, is_parsed)
-        for get in (
+        for get_view in (
             lambda: root.graph.node[0].input, lambda: root.graph.node[0].attribute[0].ints,
             lambda: root.graph.initializer[0].float_data,
         ):  # fmt: skip
-            first_view, second_view = get(), get()
+            first_view, second_view = get_view(), get_view()
             length = len(second_view)
             first_view.append(first_view[0])
             second_view.insert(0, second_view[1])
@@ -85,7 +89,7 @@ def test_an_edit_is_visible_in_another_view_of_the_sequence_of_messages(is_parse
 
 
 @BUILT_OR_PARSED
-def test_a_sequence_read_before_an_edit_shows_it_after(is_parsed):
+def test_a_sequence_read_before_an_edit_has_the_new_elements_after_it(is_parsed):
     def body(api):
         root = build_model(api, is_parsed)
         dims, names = root.graph.initializer[0].dims, root.graph.node[0].input
@@ -98,7 +102,7 @@ def test_a_sequence_read_before_an_edit_shows_it_after(is_parsed):
 
 
 @BUILT_OR_PARSED
-def test_the_elements_keep_their_views_when_the_sequence_is_changed_around_them(is_parsed):
+def test_views_of_elements_remain_valid_when_the_sequence_is_rearranged(is_parsed):
     edits = snippets(
         "s.reverse(); s.sort(key=lambda o: -o.version); del s[0]; s.insert(0, s[1]); s.add(version=9); s.pop()"
     )
@@ -117,7 +121,7 @@ def test_the_elements_keep_their_views_when_the_sequence_is_changed_around_them(
 
 
 @BUILT_OR_PARSED
-def test_many_elements_keep_their_views_through_many_changes(is_parsed):
+def test_views_of_many_elements_remain_valid_after_several_rearrangements(is_parsed):
     def body(api):
         root = api.GraphProto(node=[{"op_type": str(i)} for i in range(200)])
         root = api.GraphProto.FromString(root.SerializeToString()) if is_parsed else root
@@ -134,7 +138,7 @@ def test_many_elements_keep_their_views_through_many_changes(is_parsed):
 
 
 @BUILT_OR_PARSED
-def test_edits_inside_the_elements_during_iteration_are_seen(is_parsed):
+def test_edits_inside_the_elements_during_iteration_are_visible(is_parsed):
     def body(api):
         root = build_model(api, is_parsed)
         for node in root.graph.node:
@@ -166,6 +170,7 @@ def test_a_view_and_its_parent_merge_bytes_into_the_same_message(is_parsed):
     def body(api):
         root = build_model(api, is_parsed)
         graph, nodes, node = root.graph, root.graph.node, root.graph.node[0]
+        # A graph with the name "new" and a node with the op_type "merged"; an input "more" of a node.
         root.MergeFromString(wire.span(7, wire.span(2, b"new") + wire.span(1, wire.span(4, b"merged"))))
         node.MergeFromString(wire.span(1, b"more"))
         yield graph, nodes, node, root, len(nodes)
@@ -205,6 +210,7 @@ def test_a_view_of_an_absent_sequence_writes_into_its_parent():
 
 
 def test_a_view_of_an_absent_message_stays_attached_when_the_parent_sets_it():
+    # The bytes `:\3\x12\1x` are a graph with the name "x", and `\x12\1x` is that name.
     edits = snippets(r"r.graph.SetInParent(); r.graph.name = 'n'; r.MergeFromString(b':\3\x12\1x'); r.graph.node.add()")
     edits += [
         "r.MergeFrom(M(graph={'name': 'n'}))",
@@ -226,6 +232,7 @@ def test_a_view_of_an_absent_message_stays_attached_when_the_parent_sets_it():
 
 
 def test_a_view_of_an_absent_sequence_stays_attached_when_the_parent_sets_it():
+    # The bytes `B\0` are an empty opset_import.
     edits = snippets(
         r"""r.opset_import.add(); r.MergeFromString(b'B\0'); r.ParseFromString(b'B\0'); r.ClearField('opset_import');
         r.MergeFrom(M(opset_import=[{}])); r.CopyFrom(M(opset_import=[{}])); r.Clear(); r.opset_import.extend([])"""
@@ -332,8 +339,8 @@ def test_a_sequence_of_scalars_is_emptied_or_removed_as_officially(name, code, i
 
 @BUILT_OR_PARSED
 @pytest.mark.parametrize("code", NODE_REPLACEMENTS + GRAPH_REPLACEMENTS)
-def test_two_views_of_a_removed_message_still_share_edits(code, is_parsed):
-    # Officially the two sequences stay one list; here each keeps its elements.
+def test_two_views_of_a_removed_message_share_edits(code, is_parsed):
+    # Sequences are not compared: two official views of a sequence remain one list, but onnxwire's become independent.
     def body(api):
         root = build_model(api, is_parsed)
         pairs = [(root.graph, root.graph), (root.graph.node[0], root.graph.node[0])]
@@ -347,6 +354,7 @@ def test_two_views_of_a_removed_message_still_share_edits(code, is_parsed):
 
 def test_a_sequence_removed_from_a_merged_message_keeps_its_elements():
     def body(api):
+        # Two records of the shape, each with an empty dim.
         root = api.TypeProto.Tensor.FromString(wire.span(2, wire.span(1, b"")) + wire.span(2, wire.span(1, b"")))
         shape, sizes = root.shape, root.shape.dim
         shape.ClearField("dim")
@@ -394,6 +402,7 @@ def test_a_child_that_is_copied_over_its_parent_becomes_independent(is_parsed):
 
 @BUILT_OR_PARSED
 def test_a_message_in_a_oneof_becomes_independent_when_another_member_is_set(is_parsed):
+    # The bytes `\x80\x05\1` are pick_int = 1.
     edits = snippets(
         r"""e.pick_int = 5; e.pick_text = 'a'; e.pick_far.SetInParent(); e.MergeFrom(E(pick_int=5)); e.pick_shade = 0;
         e.pick_far.message.text = 'a'; e.MergeFromString(b'\x80\x05\1'); e.ClearField('pick'); e.pick_message"""
@@ -438,7 +447,7 @@ def test_children_outlive_their_parents(is_parsed):
         gc.collect()
         node.op_type = "kept"
         names.append("kept")
-        absent_graph.node.add().input.append("stub")
+        absent_graph.node.add().input.append("added")
         absent_nodes.add(op_type="nodes")
         yield node, names, absent_graph, absent_nodes
 
@@ -479,13 +488,13 @@ def test_a_copy_of_an_edited_message_is_equal_and_independent(copy_function, is_
         root.graph.node[0].input.append("before")
         root.graph.ClearField("name")
         root.graph.node[1].attribute.add(floats=[1.5])
-        for get in (
+        for get_view in (
             lambda r: r,
             lambda r: r.graph,
             lambda r: r.graph.node[0],
             lambda r: r.graph.node[0].attribute[0].t,
         ):
-            original = get(root)
+            original = get_view(root)
             copied_message = COPY_FUNCTIONS[copy_function](original)
             yield copied_message, copied_message == original, type(copied_message) is type(original)
             copied_message.doc_string = "other"
@@ -511,11 +520,10 @@ def test_a_deep_copy_of_a_sequence_is_equal_and_independent(is_parsed):
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_edited_messages_pickle_by_every_protocol(protocol):
+def test_edited_messages_can_be_pickled_by_every_protocol(protocol):
     def body(api):
         tensor = api.TypeProto.Tensor(elem_type=1)
         tensor.shape.dim.add().dim_param = "N"
         yield pickle.loads(pickle.dumps(tensor, protocol)), pickle.loads(pickle.dumps(api.ModelProto().graph, protocol))
 
-    # Classes of run-time tables can't be found by pickle; those of ONNX can.
     assert_same_as_official(body)

@@ -1,6 +1,6 @@
 """Any list of edits has the same effect on messages of onnxwire and of the official runtime.
 
-The edits are drawn as lines of Python, so that a failure prints a program that shows it.
+The edits are drawn as lines of Python, so that a failure prints a program that reproduces it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ EVERY_MESSAGE = pytest.mark.parametrize("name", PAIRS)
 
 FLOATS = [0.0, -0.0, 1.0, 0.1, -2.5, 1e39, math.inf, math.nan]
 SIGNED, UNSIGNED = [0, 1, 2, -1, 127, 300], [0, 1, 2, 127, 128, 300]
+# Type of a field → valid values.
 VALID_VALUES = {
     F.TYPE_DOUBLE: FLOATS, F.TYPE_FLOAT: FLOATS, F.TYPE_BOOL: [True, False, 0, 1, 2],
     F.TYPE_STRING: ["", "a", "b", "name", "ä€𝄞", "x" * 200, b"bytes"],
@@ -38,6 +39,7 @@ VALID_VALUES = {
     F.TYPE_INT64: [*SIGNED, -(1 << 63)], F.TYPE_SINT64: [*SIGNED, -(1 << 63)], F.TYPE_SFIXED64: [*SIGNED, -(1 << 63)],
     F.TYPE_INT32: [*SIGNED, -(1 << 31)], F.TYPE_SINT32: [*SIGNED, -(1 << 31)], F.TYPE_SFIXED32: [*SIGNED, -(1 << 31)],
 }  # fmt: skip
+# Source of values that are invalid for fields of most types.
 INVALID_VALUES = [
     "None",
     "'no_such_name'",
@@ -57,13 +59,14 @@ SLICES = [":", "1:", ":-1", "1:2", "2:1", "::2", "::-1", "-2:", "5:9"]
 class Lockstep:
     """Two namespaces, one for each runtime, in which the same lines are run.
 
-    parsed: whether the first messages are parsed from bytes instead of built. random: chooses the edits.
+    is_parsed: whether the first messages are parsed from bytes instead of built. random: chooses the edits.
     draw: draws values from strategies of hypothesis.
     """
 
-    def __init__(self, name, parsed, random, draw):
-        self.pick, self.draw, self.parsed = random.choice, draw, parsed
-        self.watched = self.pick([True, False])  # reading must not change anything
+    def __init__(self, name, is_parsed, random, draw):
+        self.choose, self.draw, self.is_parsed = random.choice, draw, is_parsed
+        # Whether to read our messages before each line. The reads must not change the effect of the line.
+        self.checks_reads = self.choose([True, False])
         descriptor = PAIRS[name][0].DESCRIPTOR
         tools = {"nan": math.nan, "inf": math.inf, "copy": copy}
         self.sides = tuple({**tools, "C": {name: pair[i] for name, pair in PAIRS.items()}} for i in (0, 1))
@@ -71,17 +74,17 @@ class Lockstep:
         self.parents = {}  # name of a view -> its parent view
         self.fields = {}  # name of a view of a sequence -> its field
         self.expected_state = None  # the official state before an error that left the official views partially changed
-        self.count = 0
+        self.n_views = 0
         for _ in range(2):  # two documents
-            self.run_and_register(self.source_of_new_message(descriptor), descriptor)
+            self.run_and_register(self.new_message_text(descriptor), descriptor)
 
     # --- running
 
     def run(self, code):
         """Run a line on both sides and compare the results; return whether it raised no error."""
         note(code)
-        official_before = self.states(1)
-        our_states_before = self.states(0) if self.watched else None
+        official_before = self.contents(1)
+        our_states_before = self.contents(0) if self.checks_reads else None
         results = []
         for side in self.sides:
             side.pop("r", None)
@@ -92,28 +95,32 @@ class Lockstep:
             return True
         note(f"# {official_result}")
         if our_states_before is not None:
-            assert self.states(0) == our_states_before, f"{code}: failed, but changed a message"
-        if self.states(1) != official_before:
+            assert self.contents(0) == our_states_before, f"{code}: failed, but changed a message"
+        if self.contents(1) != official_before:
             self.expected_state = official_before
         return False
 
-    def states(self, i):
+    def contents(self, i):
         """Return the contents of all views of one side."""
-        return {name: self.state(self.sides[i][name]) for name in self.views}
+        return {name: self.content(self.sides[i][name]) for name in self.views}
 
-    def state(self, view):
+    def content(self, view):
+        """Return the content of a view of a message or of a sequence in comparable form."""
         if hasattr(view, "SerializeToString"):
             return view.SerializeToString(deterministic=True)
         return [
-            self.state(element) if hasattr(element, "SerializeToString") else wire.as_comparable(element)
+            self.content(element) if hasattr(element, "SerializeToString") else wire.as_comparable(element)
             for element in view
         ]
 
     def run_and_register(self, code, descriptor, parent=None, field=None):
-        """Run a line whose result is a view, which later lines may use."""
-        name = f"v{self.count}"
+        """Run an expression whose result is a view, and assign the view to a new variable, which later lines may use.
+
+        parent: the variable from which the view is read. field: the field of a view of a sequence.
+        """
+        name = f"v{self.n_views}"
         if self.run(f"{name} = {code}"):
-            self.count += 1
+            self.n_views += 1
             self.views[name], self.parents[name] = descriptor, parent
             if field is not None:
                 self.fields[name] = field
@@ -121,7 +128,7 @@ class Lockstep:
     def remove_views_in(self, name):
         """Remove the views of messages in a message that was cleared or replaced.
 
-        In upb two views of a removed sequence still share their elements; here each has its own.
+        In upb, two views of a removed sequence still share their elements; in onnxwire, each has its own elements.
         """
         message = self.sides[1][name]
         for view in list(self.views):
@@ -131,46 +138,56 @@ class Lockstep:
 
     def check(self):
         """Assert that all views have the official values."""
-        for name, expected in (self.expected_state or self.states(1)).items():
+        for name, expected in (self.expected_state or self.contents(1)).items():
             our_message, official_message = (side[name] for side in self.sides)
-            assert self.state(our_message) == expected, name
+            assert self.content(our_message) == expected, name
             if name in self.fields or name not in self.views:
                 continue
             encoded = our_message.SerializeToString()
             reparsed = type(official_message).FromString(encoded)
             assert reparsed.SerializeToString(deterministic=True) == expected, f"{name}: {encoded}"
             assert our_message.ByteSize() == len(encoded), name
-            assert self.parsed or encoded == expected, f"{name}: made by the same edits, but encoded as {encoded}"
+            assert self.is_parsed or encoded == expected, f"{name}: made by the same edits, but encoded as {encoded}"
             if self.expected_state is None:
                 wire.compare(our_message, official_message, name)
 
     # --- expressions
 
-    def source_of_new_message(self, descriptor, depth=2):
+    def new_message_text(self, descriptor, depth=2):
+        """Return an expression for a new message, parsed or made by its class with keywords."""
         cls = f"C[{descriptor.full_name!r}]"
-        if self.parsed and depth == 2:
+        if self.is_parsed and depth == 2:
             return f"{cls}.FromString({self.draw(wire.valid_wire(descriptor, 1))!r})"
-        return f"{cls}({self.keywords(descriptor, depth)})"
+        return f"{cls}({self.keywords_text(descriptor, depth)})"
 
-    def keywords(self, descriptor, depth):
-        fields = {self.pick(descriptor.fields).name for _ in range(self.pick(range(4)))} if descriptor.fields else ()
-        return ", ".join(f"{name}={self.argument(descriptor.fields_by_name[name], depth)}" for name in sorted(fields))
+    def keywords_text(self, descriptor, depth):
+        """Return random keyword arguments for a message."""
+        fields = (
+            {self.choose(descriptor.fields).name for _ in range(self.choose(range(4)))} if descriptor.fields else ()
+        )
+        return ", ".join(
+            f"{name}={self.argument_text(descriptor.fields_by_name[name], depth)}" for name in sorted(fields)
+        )
 
-    def argument(self, field, depth):
+    def argument_text(self, field, depth):
+        """Return an expression for the value of a keyword."""
         if field.message_type is None:
-            draw_value = lambda: self.value(field)  # noqa: E731
+            draw_value = lambda: self.value_text(field)  # noqa: E731
         else:
-            draw_value = lambda: f"dict({self.keywords(field.message_type, depth - 1) if depth else ''})"  # noqa: E731
-        return f"[{', '.join(draw_value() for _ in range(self.pick(range(4))))}]" if field.is_repeated else draw_value()
+            draw_value = lambda: f"dict({self.keywords_text(field.message_type, depth - 1) if depth else ''})"  # noqa: E731
+        return (
+            f"[{', '.join(draw_value() for _ in range(self.choose(range(4))))}]" if field.is_repeated else draw_value()
+        )
 
-    def value(self, field, flawed=True):
-        if flawed and self.pick(range(12)) == 0:
-            return self.pick(INVALID_VALUES)
+    def value_text(self, field, may_be_invalid=True):
+        """Return an expression for a value of a scalar field."""
+        if may_be_invalid and self.choose(range(12)) == 0:
+            return self.choose(INVALID_VALUES)
         if field.enum_type is not None:
-            return repr(self.pick([x for value in field.enum_type.values for x in (value.number, value.name)]))
-        return repr(self.pick(VALID_VALUES[field.type]))
+            return repr(self.choose([x for value in field.enum_type.values for x in (value.number, value.name)]))
+        return repr(self.choose(VALID_VALUES[field.type]))
 
-    def source(self, descriptor, target):
+    def source_text(self, descriptor, target):
         """Return an expression for a message to copy to `target`.
 
         A message that contains `target` is copied first, since upb crashes otherwise.
@@ -180,9 +197,9 @@ class Lockstep:
             for name, view_descriptor in self.views.items()
             if view_descriptor is descriptor and name not in self.fields
         ]
-        if not views or self.pick(range(4)) == 0:
-            return self.source_of_new_message(descriptor, 1)
-        source = self.pick(views)
+        if not views or self.choose(range(4)) == 0:
+            return self.new_message_text(descriptor, 1)
+        source = self.choose(views)
         return f"copy.deepcopy({source})" if self.contains(self.sides[1][source], target) else source
 
     def contains(self, message, target):
@@ -193,22 +210,27 @@ class Lockstep:
             target = self.parents[target]
         return False
 
-    def is_crowded(self, name):
+    def has_several_absent_views(self, name):
         """Return whether several absent fields of a message in this view have views.
 
         upb detaches some of these views in a merge.
         """
-        absent = {}
+        views_of_absent_fields = {}
         for view, parent in self.parents.items():
-            if parent is not None and not self.state(self.sides[1][view]):
-                absent.setdefault(id(self.sides[1][parent]), (parent, set()))[1].add(id(self.sides[1][view]))
+            if parent is not None and not self.content(self.sides[1][view]):
+                views_of_absent_fields.setdefault(id(self.sides[1][parent]), (parent, set()))[1].add(
+                    id(self.sides[1][view])
+                )
         target = self.sides[1][name]
-        return any(len(views) > 1 and self.contains(target, parent) for parent, views in absent.values())
+        return any(
+            len(views) > 1 and self.contains(target, parent) for parent, views in views_of_absent_fields.values()
+        )
 
     # --- lines
 
     def run_random_edit(self):
-        name = self.pick([*list(self.views)[:1], *list(self.views)[-8:]] + list(self.fields)[-4:] * 3)
+        """Draw and run an edit of one of the first, the newest or the repeated views."""
+        name = self.choose([*list(self.views)[:1], *list(self.views)[-8:]] + list(self.fields)[-4:] * 3)
         if name not in self.fields:
             self.edit_message(name, self.views[name])
         elif self.fields[name].message_type is None:
@@ -217,16 +239,17 @@ class Lockstep:
             self.edit_messages(name, self.views[name])
 
     def edit_message(self, name, descriptor):
-        singular = [f for f in descriptor.fields if not f.is_repeated and f.message_type is None]
-        structured = [f for f in descriptor.fields if f.is_repeated or f.message_type is not None]
+        """Run a random line about a view of a message."""
+        scalar_fields = [f for f in descriptor.fields if not f.is_repeated and f.message_type is None]
+        view_fields = [f for f in descriptor.fields if f.is_repeated or f.message_type is not None]
         names = [f.name for f in descriptor.fields] + [oneof.name for oneof in descriptor.oneofs] + ["no_such_field"]
         kinds = ["clear", "Copy", "Merge", "call", "read", "new", "bytes", "bytes"]
-        kind = self.pick(kinds + ["set"] * 5 * bool(singular) + ["get"] * 9 * bool(structured))
+        kind = self.choose(kinds + ["set"] * 5 * bool(scalar_fields) + ["get"] * 9 * bool(view_fields))
         if kind == "set":
-            field = self.pick(singular)
-            self.run(f"{name}.{field.name} = {self.value(field)}")
+            field = self.choose(scalar_fields)
+            self.run(f"{name}.{field.name} = {self.value_text(field)}")
         elif kind == "get":
-            field = self.pick(structured)
+            field = self.choose(view_fields)
             field_value = getattr(self.sides[1][name], field.name)
             if any(self.sides[1][view] is field_value for view in self.views):
                 return  # a message gets only one view: see `remove_views_in`
@@ -234,27 +257,27 @@ class Lockstep:
                 f"{name}.{field.name}", field.message_type, name, field if field.is_repeated else None
             )
         elif kind == "clear":
-            field_name = self.pick(names)
+            field_name = self.choose(names)
             field = descriptor.fields_by_name.get(field_name)
             is_message = field is not None and field.message_type is not None and field.containing_oneof is not None
             if is_message and not self.sides[1][name].HasField(field_name):
                 return  # if the absent member has a view, upb clears the present member instead
             self.run(f"{name}.ClearField({field_name!r})")
             self.remove_views_in(name)
-        elif kind in ("Copy", "Merge") and not self.is_crowded(name):
-            self.run(f"{name}.{kind}From({self.source(descriptor, name)})")
+        elif kind in ("Copy", "Merge") and not self.has_several_absent_views(name):
+            self.run(f"{name}.{kind}From({self.source_text(descriptor, name)})")
             self.remove_views_in(name)
         elif kind == "call":
-            self.run(f"{name}.{self.pick(['Clear', 'SetInParent', 'SetInParent', 'DiscardUnknownFields'])}()")
+            self.run(f"{name}.{self.choose(['Clear', 'SetInParent', 'SetInParent', 'DiscardUnknownFields'])}()")
             self.remove_views_in(name)
         elif kind == "read":
-            field = self.pick(names)
+            field = self.choose(names)
             calls = [f"HasField({field!r})", f"WhichOneof({field!r})", "ListFields()", "IsInitialized()"]
-            self.run(f"r = {name}.{self.pick(calls)}".replace("ListFields()", "ListFields().__len__()"))
+            self.run(f"r = {name}.{self.choose(calls)}".replace("ListFields()", "ListFields().__len__()"))
             self.run(f"{name}.SerializeToString()")
-        elif kind == "bytes" and self.parsed and not self.is_crowded(name):
+        elif kind == "bytes" and self.is_parsed and not self.has_several_absent_views(name):
             data = self.draw(wire.valid_wire(descriptor, 1))
-            method = self.pick(["MergeFromString", "MergeFromString", "ParseFromString"])
+            method = self.choose(["MergeFromString", "MergeFromString", "ParseFromString"])
             if method == "MergeFromString":
                 # The official runtime clears the old member of a oneof at the first of two members in the bytes.
                 data = PAIRS[descriptor.full_name][1].FromString(data).SerializeToString()
@@ -263,19 +286,20 @@ class Lockstep:
         else:
             copy_of_bytes = f"C[{descriptor.full_name!r}].FromString({name}.SerializeToString())"
             self.run_and_register(
-                self.pick([f"copy.deepcopy({name})", copy_of_bytes, self.source_of_new_message(descriptor)]), descriptor
+                self.choose([f"copy.deepcopy({name})", copy_of_bytes, self.new_message_text(descriptor)]), descriptor
             )
 
     def edit_scalars(self, name, field):
+        """Run a random line about a sequence of scalars."""
         values = list(self.sides[1][name])
         value, index, slice_text = (
-            self.value(field),
-            self.pick([0, 1, -1, len(values), -len(values)]),
-            self.pick(SLICES),
+            self.value_text(field),
+            self.choose([0, 1, -1, len(values), -len(values)]),
+            self.choose(SLICES),
         )
         # If both the length and a value are invalid, the runtimes may report different errors.
         values_text = (
-            f"[{', '.join(self.value(field, slice_text.count(':') == 1) for _ in range(self.pick(range(4))))}]"
+            f"[{', '.join(self.value_text(field, slice_text.count(':') == 1) for _ in range(self.choose(range(4))))}]"
         )
         lines = [f"{name}.append({value})"] * 4
         lines += [f"{name}.extend({values_text})"] * 3
@@ -296,30 +320,34 @@ class Lockstep:
                 sequence for sequence in other_sequences if all(type(x) is not bytes for x in self.sides[1][sequence])
             ] or [name]
             lines += [
-                f"{name}.extend({self.pick(other_sequences)})",
-                f"{name}[{slice_text}] = list({self.pick(other_sequences)})",
+                f"{name}.extend({self.choose(other_sequences)})",
+                f"{name}[{slice_text}] = list({self.choose(other_sequences)})",
             ]
-            lines += [f"{name}.MergeFrom({self.pick(other_sequences)})", f"{name}.extend(copy.deepcopy({name}))"]
+            lines += [f"{name}.MergeFrom({self.choose(other_sequences)})", f"{name}.extend(copy.deepcopy({name}))"]
             if not any(x != x for x in values):
                 lines += [f"{name}.sort()", f"{name}.sort(reverse=True)", f"{name}.sort(key=str)"]
-        self.run(self.pick(lines))
+        self.run(self.choose(lines))
 
     def edit_messages(self, name, descriptor):
-        count, slice_text = len(self.sides[1][name]), self.pick(SLICES)
-        index = self.pick([0, 1, -1, count, -count])
-        element = f"{name}[{self.pick(range(count))}]" if count else self.source_of_new_message(descriptor, 1)
-        source, second_source = self.source(descriptor, name), self.pick([self.source(descriptor, name), element])
-        if count and self.pick(range(3)) == 0:
+        """Run a random line about a sequence of messages."""
+        count, slice_text = len(self.sides[1][name]), self.choose(SLICES)
+        index = self.choose([0, 1, -1, count, -count])
+        element = f"{name}[{self.choose(range(count))}]" if count else self.new_message_text(descriptor, 1)
+        source, second_source = (
+            self.source_text(descriptor, name),
+            self.choose([self.source_text(descriptor, name), element]),
+        )
+        if count and self.choose(range(3)) == 0:
             self.run_and_register(element, descriptor, name)
             return
-        if self.pick(range(3)) == 0:
-            self.run_and_register(f"{name}.add({self.keywords(descriptor, 1)})", descriptor, name)
+        if self.choose(range(3)) == 0:
+            self.run_and_register(f"{name}.add({self.keywords_text(descriptor, 1)})", descriptor, name)
             return
-        if count and self.pick(range(9)) == 0:
+        if count and self.choose(range(9)) == 0:
             self.run(f"{element} = {source}")
             return
-        if count and self.pick(range(5)) == 0:
-            self.run_and_register(f"{name}.pop({self.pick(range(-count, count))})", descriptor, name)
+        if count and self.choose(range(5)) == 0:
+            self.run_and_register(f"{name}.pop({self.choose(range(-count, count))})", descriptor, name)
             return
         sort_arguments = "key=lambda message: len(message.SerializeToString(deterministic=True))"
         lines = [f"r = {name}.append({source}) and None", f"{name}.extend([{source}, {second_source}])"]
@@ -330,7 +358,7 @@ class Lockstep:
             f"{name}.sort({sort_arguments}, reverse=True)",
             f"{name}[{slice_text}] = []",
         ]
-        lines += [f"{name}.append({self.pick(['None', '1', '{}'])})", f"{name}.extend([])", f"r = len({name})"]
+        lines += [f"{name}.append({self.choose(['None', '1', '{}'])})", f"{name}.extend([])", f"r = len({name})"]
         lines += [f"{name}.extend(copy.deepcopy({name}))", f"r = [m.ByteSize() > 0 for m in {name}]"]
         if range(count)[slice(*(int(x) if x else None for x in slice_text.split(":")))] or slice_text.count(":") == 1:
             lines.append(f"del {name}[{slice_text}]")
@@ -346,25 +374,25 @@ class Lockstep:
             if not any(self.contains(message, name) for message in official[sequence])
         ]
         lines += (
-            [f"{name}.{self.pick(['extend', 'MergeFrom'])}({self.pick(other_sequences)})"] * 3
+            [f"{name}.{self.choose(['extend', 'MergeFrom'])}({self.choose(other_sequences)})"] * 3
             if other_sequences
             else []
         )
-        self.run(self.pick(lines))
+        self.run(self.choose(lines))
 
 
-def run(name, parsed, random, data, max_edits):
+def run_random_edits(name, is_parsed, random, data, max_edits):
     """Run up to max_edits random edits on both runtimes; assert that all views have the same values."""
-    lockstep = Lockstep(name, parsed, random, data.draw)
+    lockstep = Lockstep(name, is_parsed, random, data.draw)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # popping from an empty sequence warns
+        warnings.simplefilter("ignore")  # upb warns if an element of an empty sequence is popped
         for _ in range(random.randint(1, max_edits)):
             if lockstep.expected_state is None and lockstep.views:
                 lockstep.run_random_edit()
     lockstep.check()
 
 
-BUILT_OR_PARSED = pytest.mark.parametrize("parsed", [False, True], ids=["made", "parsed"])
+BUILT_OR_PARSED = pytest.mark.parametrize("is_parsed", [False, True], ids=["built", "parsed"])
 RANDOMS = st.randoms(use_true_random=False)
 
 
@@ -373,8 +401,8 @@ RANDOMS = st.randoms(use_true_random=False)
 @EVERY_MESSAGE
 @examples(9)
 @given(random=RANDOMS, data=st.data())
-def test_edits_have_the_official_effects(name, parsed, random, data):
-    run(name, parsed, random, data, 15)
+def test_edits_have_the_official_effects(name, is_parsed, random, data):
+    run_random_edits(name, is_parsed, random, data, 15)
 
 
 @BUILT_OR_PARSED
@@ -383,8 +411,8 @@ def test_edits_have_the_official_effects(name, parsed, random, data):
 )
 @examples(60)
 @given(random=RANDOMS, data=st.data())
-def test_many_edits_have_the_official_effects(name, parsed, random, data):
-    run(name, parsed, random, data, 40)
+def test_many_edits_have_the_official_effects(name, is_parsed, random, data):
+    run_random_edits(name, is_parsed, random, data, 40)
 
 
 # --- damage
@@ -436,7 +464,7 @@ def test_editing_flawed_bytes_raises_decode_error_or_nothing(name, random, data)
 
 
 def run_in_process(code):
-    """Run a program in a separate process, which may crash."""
+    """Run a program in a child process, which may crash; return its output."""
     package_parent = os.path.dirname(os.path.dirname(onnxwire.__file__))
     process = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {package_parent!r})\n{code}"],
@@ -456,11 +484,11 @@ def run_in_process(code):
         T(elem_type=onnxwire.TypeProto(sequence_type=root))"""
     ),
 )
-def test_messages_nested_very_deeply_are_handled_or_refused(operation):
+def test_an_operation_on_messages_nested_very_deeply_succeeds_or_raises_an_error(operation):
     code = f"""
 import copy, pickle, onnxwire
 T = onnxwire.TypeProto.Sequence
-def nested(depth):
+def nested_message(depth):
     root = view = T()
     for _ in range(depth):
         view = view.elem_type.sequence_type
@@ -468,10 +496,10 @@ def nested(depth):
     return root
 for depth in (45, 300, 30_000):
     try:
-        root, other = nested(depth), nested(depth)
+        root, other = nested_message(depth), nested_message(depth)
         {operation}
     except (onnxwire.Error, RecursionError):
         assert depth > 45
-print("fine")
+print("completed")
 """
-    assert run_in_process(code) == "fine\n"
+    assert run_in_process(code) == "completed\n"

@@ -27,6 +27,7 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 
 
 def small_model():
+    """Return an official model with three tensors and three nodes."""
     tensors = [onnx.TensorProto(name=f"w{i}", dims=[2], data_type=1, float_data=[0.5, i]) for i in range(3)]
     nodes = [
         onnx.NodeProto(op_type=f"op{i}", input=["x", f"w{i}"], attribute=[{"name": "k", "ints": [i]}]) for i in range(3)
@@ -40,6 +41,7 @@ DATA = small_model().SerializeToString()
 
 @pytest.fixture
 def path(tmp_path):
+    """Return the path of a file with the small model."""
     path = tmp_path / "model.onnx"
     path.write_bytes(DATA)
     return path
@@ -48,7 +50,8 @@ def path(tmp_path):
 # --- errors
 
 
-REFUSED_EDITS = {
+# Text in the error → edits. The variables and classes are those of the test below.
+REJECTED_EDITS = {
     "NodeProto.op_type": r"""n.op_type = 5; n.op_type = None; n.op_type = b'\xff'; n.op_type = '\ud800';
         nodes.add(op_type=5)""",
     "NodeProto.input": """n.input = []; n.input.append(5); n.input[0] = None; n.input.remove('z');
@@ -78,9 +81,9 @@ REFUSED_EDITS = {
 
 @pytest.mark.parametrize(
     ("field_name", "edit"),
-    [(field_name, edit) for field_name, text in REFUSED_EDITS.items() for edit in snippets(text)],
+    [(field_name, edit) for field_name, text in REJECTED_EDITS.items() for edit in snippets(text)],
 )
-def test_the_error_of_a_refused_edit_names_its_field_or_class(field_name, edit):
+def test_the_error_of_a_rejected_edit_names_its_field_or_class(field_name, edit):
     model = onnxwire.ModelProto.FromString(DATA)
     graph = model.graph
     variables = {"m": model, "g": graph, "nodes": graph.node, "n": graph.node[2], "t": graph.initializer[0]}
@@ -98,17 +101,17 @@ SEQUENCE_EDITS = snippets(
 )
 
 
-@pytest.mark.parametrize("parsed", [False, True], ids=["made", "parsed"])
+@pytest.mark.parametrize("is_parsed", [False, True], ids=["built", "parsed"])
 @pytest.mark.parametrize("edit", SEQUENCE_EDITS)
 @pytest.mark.parametrize("name", ["GraphProto.node", "NodeProto.input", "TensorProto.dims"])
-def test_iterating_a_sequence_that_changes_continues_by_index(name, edit, parsed):
+def test_iterating_a_sequence_that_changes_continues_by_index(name, edit, is_parsed):
     cls, field = name.split(".")
     edit = edit.replace("key=len", "key=str")
 
     def body(api):
         values = [{"node": api.NodeProto(name=str(i)), "input": str(i), "dims": i}[field] for i in range(5)]
         message = getattr(api, cls)(**{field: values})
-        message = type(message).FromString(message.SerializeToString()) if parsed else message
+        message = type(message).FromString(message.SerializeToString()) if is_parsed else message
         for step, element in enumerate(getattr(message, field)):
             yield element
             if step == 12:
@@ -196,6 +199,7 @@ def split_records(data):
 
 
 def _varint(data, pos):
+    """Return the varint at a position and the position after it."""
     value = shift = 0
     while True:
         value |= (data[pos] & 0x7F) << shift
@@ -205,6 +209,7 @@ def _varint(data, pos):
 
 
 def _end_of_value(data, pos, tag):
+    """Return the position after the value at a position, which follows a tag."""
     wire_type = tag & 7
     if wire_type == wire.VARINT:
         return _varint(data, pos)[1]
@@ -251,16 +256,18 @@ def test_an_edit_of_one_field_does_not_change_other_records(name, data, random):
     elif not field.is_repeated:
         if field.message_type is not None:
             value.SetInParent()
-        elif field.type == wire.F.TYPE_STRING:
+        elif field.type == wire.FieldDescriptor.TYPE_STRING:
             message.__setattr__(field.name, "text")
-        elif field.type == wire.F.TYPE_BYTES:
+        elif field.type == wire.FieldDescriptor.TYPE_BYTES:
             message.__setattr__(field.name, b"bytes")
         else:
             message.__setattr__(field.name, value)
     elif field.message_type is not None:
         value.add()
     else:
-        value.append({wire.F.TYPE_STRING: "text", wire.F.TYPE_BYTES: b"bytes"}.get(field.type, 0))
+        value.append(
+            {wire.FieldDescriptor.TYPE_STRING: "text", wire.FieldDescriptor.TYPE_BYTES: b"bytes"}.get(field.type, 0)
+        )
     unedited_records = [
         record for record in split_records(message.SerializeToString()) if record[0] not in edited_numbers
     ]
@@ -271,7 +278,7 @@ def test_an_edit_of_one_field_does_not_change_other_records(name, data, random):
 @EVERY_MESSAGE
 @examples(12)
 @given(data=st.data())
-def test_deterministic_encoding_is_the_official_one_of_any_bytes(name, data):
+def test_the_deterministic_encoding_of_any_valid_bytes_equals_the_official_one(name, data):
     encoded = data.draw(wire.valid_wire(SCHEMA.messages[name].DESCRIPTOR, 2))
     official = wire.official_class(name).FromString(encoded)
     our_message = SCHEMA.messages[name].FromString(encoded)
@@ -279,6 +286,8 @@ def test_deterministic_encoding_is_the_official_one_of_any_bytes(name, data):
     assert our_message.SerializeToString() == encoded
 
 
+# Records of a model: ir_version, an unknown field, the tag of the graph, producer_name twice, an unknown group,
+# opset_import, and ir_version again. `pad` and the last argument of `span` make varints longer than necessary.
 PADDED_RECORDS = [
     wire.number(1, 8, pad=3), wire.span(100, b"unknown"), wire.tag(7, wire.LEN, 2), wire.span(2, b"first"),
     wire.span(2, b"second", 2), wire.group(101, wire.number(5, 6, pad=1)), wire.span(8, wire.number(2, 21, pad=4), 1),
@@ -298,6 +307,7 @@ def padded_model(graph):
 
 
 def padded_graph(node):
+    """Return the encoding of a graph whose second of three nodes is `node`, with padded varints and unknown fields."""
     nodes = [wire.span(1, wire.span(4, b"one"), 3), wire.span(1, node), wire.span(1, wire.span(4, b"three", 1), 1)]
     return wire.span(2, b"name", 2) + nodes[0] + wire.number(77, 7, pad=5) + nodes[1] + nodes[2] + wire.group(78)
 
@@ -346,6 +356,7 @@ def test_an_edited_and_restored_scalar_does_not_change_other_fields():
 
 # --- sharing
 
+# Functions that copy messages from a source to a target.
 COPY_OPERATIONS = {
     "append": lambda target, source: target.graph.initializer.append(source.graph.initializer[0]),
     "extend": lambda target, source: target.graph.initializer.extend(source.graph.initializer),
@@ -360,7 +371,7 @@ COPY_OPERATIONS = {
         onnxwire.GraphProto(initializer=source.graph.initializer).initializer[0]
     ),
 }
-PAYLOAD = 64 << 20
+PAYLOAD_BYTES = 64 << 20
 
 
 def anonymous_bytes():
@@ -371,13 +382,14 @@ def anonymous_bytes():
 
 def write_big_file(path):
     """Write a model whose payload is a hole, which takes no disk space; return the path."""
-    payload = wire.tag(9, wire.LEN) + wire.varint(PAYLOAD)
-    tensor_size = len(payload) + PAYLOAD
-    tensor = wire.tag(5, wire.LEN) + wire.varint(tensor_size) + payload
-    graph = wire.tag(7, wire.LEN) + wire.varint(len(tensor) + PAYLOAD) + tensor
+    # The starts of the records raw_data (9), initializer (5) and graph (7), after ir_version (1).
+    payload_start = wire.tag(9, wire.LEN) + wire.varint(PAYLOAD_BYTES)
+    tensor_start = wire.tag(5, wire.LEN) + wire.varint(len(payload_start) + PAYLOAD_BYTES) + payload_start
+    graph_start = wire.tag(7, wire.LEN) + wire.varint(len(tensor_start) + PAYLOAD_BYTES) + tensor_start
+    file_start = wire.number(1, 8) + graph_start
     with open(path, "wb") as file:
-        file.write(wire.number(1, 8) + graph)
-        file.truncate(len(wire.number(1, 8) + graph) + PAYLOAD)
+        file.write(file_start)
+        file.truncate(len(file_start) + PAYLOAD_BYTES)
     return path
 
 
@@ -396,8 +408,8 @@ def test_adding_a_message_to_another_document_copies_no_payload(tmp_path, copy_o
         tracemalloc.stop()
     assert bytes_after - bytes_before < 8 << 20
     assert peak_bytes < 1 << 20
-    assert target.ByteSize() > PAYLOAD
-    assert max(len(tensor.raw_data) for tensor in target.graph.initializer) == PAYLOAD
+    assert target.ByteSize() > PAYLOAD_BYTES
+    assert max(len(tensor.raw_data) for tensor in target.graph.initializer) == PAYLOAD_BYTES
 
 
 @pytest.mark.parametrize("copy_operation", COPY_OPERATIONS)
@@ -469,6 +481,7 @@ def test_edits_have_the_same_result_for_messages_of_every_source(path, origin):
 
 
 def make_edited_messages():
+    """Return a model with many kinds of edits, a copy that was merged with the model, and a removed node."""
     model = onnxwire.ModelProto.FromString(DATA)
     model.graph.name = "edited"
     model.graph.node.add(op_type="a").attribute.add().g.node.add().input.append("x")
@@ -528,7 +541,7 @@ def test_all_memory_of_edits_is_released():
         gc.collect()
         return anonymous_bytes() - bytes_before, len(gc.get_objects()) - n_objects
 
-    # A leak adds memory in every round; memory that the allocator has not returned yet does not.
+    # A leak adds memory in every round, unlike memory that the allocator has not yet returned to the system.
     growths = [measure_growth() for _ in range(4)]
     assert min(growth for growth, _ in growths) < 1 << 20
     assert min(n_objects for _, n_objects in growths) < 50
@@ -574,7 +587,7 @@ def test_the_last_message_that_shares_bytes_releases_them():
     assert data_reference() is None
 
 
-def test_a_removed_message_keeps_only_its_own_bytes_alive():
+def test_a_removed_message_outlives_its_model():
     source = onnxwire.ModelProto.FromString(DATA)
     node = source.graph.node.pop(0)
     names = node.input
@@ -584,7 +597,7 @@ def test_a_removed_message_keeps_only_its_own_bytes_alive():
     assert list(node.input) == ["x", "w0", "kept"]
 
 
-def test_an_array_made_before_an_edit_keeps_its_values(path):
+def test_an_edit_does_not_change_an_earlier_array(path):
     model = onnxwire.load(path)
     values = model.graph.initializer[1].float_data
     array = np.asarray(values)

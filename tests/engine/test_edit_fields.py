@@ -22,8 +22,8 @@ UNKNOWN_SPAN, UNKNOWN_NUMBER = wire.span(100, b"unknown"), wire.number(101, 5)  
 TEXT = "ä€𝄞"
 
 
-def sample(name, is_second=False):
-    """Return one of two valid values for a scalar field of the table."""
+def sample_value(name, is_second=False):
+    """Return one of two valid values for a scalar field of Everything."""
     type_name = name.partition("_")[2]
     if type_name in ("string", "text"):
         return "b" if is_second else "a"
@@ -37,7 +37,10 @@ def sample(name, is_second=False):
 
 
 def evaluate(api, expression):
-    """Return the value of an expression over the classes, or the error that it raises."""
+    """Return the value of an expression, or the error that it raises.
+
+    Names in the expression: the classes, modules, EXTRA_NAMES, and `U` and `V`, two records of unknown fields.
+    """
     return result_or_error(
         eval,
         expression,
@@ -46,7 +49,7 @@ def evaluate(api, expression):
 
 
 class Dict(dict):
-    pass
+    """A subclass of dict."""
 
 
 EXTRA_NAMES = {"Dict": Dict, "OrderedDict": OrderedDict, "MappingProxyType": MappingProxyType, "TEXT": TEXT}
@@ -56,7 +59,7 @@ EXTRA_NAMES = {"Dict": Dict, "OrderedDict": OrderedDict, "MappingProxyType": Map
 
 
 @each("value", wire.VALUES)
-def test_a_field_accepts_or_refuses_a_value_as_officially(value):
+def test_a_field_accepts_or_rejects_a_value_as_officially(value):
     def body(api):
         for name in SINGULAR_FIELDS:
             message = api.Everything()
@@ -66,7 +69,7 @@ def test_a_field_accepts_or_refuses_a_value_as_officially(value):
 
 
 @each("value", wire.VALUES)
-def test_a_keyword_accepts_or_refuses_a_value_as_officially(value):
+def test_a_keyword_accepts_or_rejects_a_value_as_officially(value):
     def body(api):
         for name in SINGULAR_FIELDS:
             yield name, result_or_error(api.Everything, **{name: wire.VALUES[value]})
@@ -75,8 +78,8 @@ def test_a_keyword_accepts_or_refuses_a_value_as_officially(value):
 
 
 @each("value", wire.VALUES)
-def test_a_refused_value_is_an_edit_error_that_names_the_field(value):
-    """This holds for any error of numpy or Python, but not for errors of the program's own code."""
+def test_a_rejected_value_is_an_edit_error_that_names_the_field(value):
+    """Errors of numpy and Python become EditErrors. Errors that code of the program raises are unchanged (KeyError)."""
     value_to_set = wire.VALUES[value]
     for field in onnxwire.AttributeProto.DESCRIPTOR.fields:
         attribute = onnxwire.AttributeProto()
@@ -93,13 +96,12 @@ def test_a_refused_value_is_an_edit_error_that_names_the_field(value):
             error = result_or_error(*call)
             if isinstance(error, Exception) and not isinstance(error, KeyError):
                 assert isinstance(error, onnxwire.EditError), (field.name, call, error)
-                assert error.field == field.full_name or isinstance(value_to_set, dict), (
-                    error
-                )  # errors of a dict name a field in it
+                # The error of a dict names a field in the dict.
+                assert error.field == field.full_name or isinstance(value_to_set, dict), error
 
 
 @pytest.mark.parametrize("index", wire.VALUES)
-def test_a_refused_index_is_an_edit_error_that_names_the_field(index):
+def test_a_rejected_index_is_an_edit_error_that_names_the_field(index):
     numbers, names = onnxwire.AttributeProto(ints=[1, 2]).ints, onnxwire.NodeProto(input=["a", "b"]).input
     invalid_index = wire.VALUES[index]
     for sequence, value, name in ((numbers, 3, "onnx.AttributeProto.ints"), (names, "c", "onnx.NodeProto.input")):
@@ -117,10 +119,10 @@ def test_a_refused_index_is_an_edit_error_that_names_the_field(index):
 
 
 @each("value", wire.VALUES)
-def test_a_refused_value_does_not_change_the_field_and_its_oneof(value):
+def test_a_rejected_value_does_not_change_the_field_and_its_oneof(value):
     def body(api):
         for name in SINGULAR_FIELDS:
-            message = api.Everything(**{name: sample(name)})
+            message = api.Everything(**{name: sample_value(name)})
             if isinstance(result_or_error(setattr, message, name, wire.VALUES[value]), Exception):
                 yield name, message
             message = api.Everything(pick_far={}, other_tree={"value": 1})
@@ -133,8 +135,8 @@ def test_a_refused_value_does_not_change_the_field_and_its_oneof(value):
 @pytest.mark.parametrize("name", SINGULAR_FIELDS)
 def test_a_field_that_is_set_again_has_the_new_value(name):
     def body(api):
-        message = api.Everything(**{name: sample(name)})
-        setattr(message, name, sample(name, is_second=True))
+        message = api.Everything(**{name: sample_value(name)})
+        setattr(message, name, sample_value(name, is_second=True))
         yield message, getattr(message, name), message.HasField(name), message.SerializeToString()
 
     assert_same_as_official(body)
@@ -152,7 +154,7 @@ def test_a_field_set_to_its_default_is_present(name):
 
 @pytest.mark.parametrize("name", snippets("graph; opset_import; no_such_field; DESCRIPTOR; HasField; FromString"))
 @pytest.mark.parametrize("value", [None, 1, [], {}, "text"])
-def test_a_field_that_is_not_scalar_can_not_be_assigned_to(name, value):
+def test_a_field_that_is_not_scalar_cannot_be_assigned_to(name, value):
     def body(api):
         message = api.ModelProto()
         yield result_or_error(setattr, message, name, value), message
@@ -160,7 +162,7 @@ def test_a_field_that_is_not_scalar_can_not_be_assigned_to(name, value):
     assert_same_as_official(body)
 
 
-def test_a_message_or_sequence_can_not_be_assigned_to_its_field():
+def test_a_message_or_sequence_cannot_be_assigned_to_its_field():
     def body(api):
         message = api.ModelProto()
         yield result_or_error(setattr, message, "graph", api.GraphProto())
@@ -171,7 +173,7 @@ def test_a_message_or_sequence_can_not_be_assigned_to_its_field():
 
 
 @pytest.mark.parametrize("name", ["ir_version", "graph", "opset_import", "no_such_field"])
-def test_a_field_can_not_be_deleted(name):
+def test_a_field_cannot_be_deleted(name):
     def body(api):
         message = api.ModelProto(ir_version=1, graph={})
         yield result_or_error(delattr, message, name), message
@@ -433,7 +435,7 @@ def test_a_message_copies_and_merges_its_own_parts_and_parents(method, target_pa
     "target_path", snippets("m.trunk; m.branches[0]; m.trunk.trunk; m.branches.add(); m.branches[0].trunk")
 )
 def test_a_message_can_be_copied_into_its_submessage(target_path):
-    # There is no comparison, since the official runtime crashes here.
+    # Not compared: the official runtime crashes.
     tree = wire.class_namespaces()[0].Everything.Tree(value=1, branches=[{"value": 5}], trunk={"value": 2})
     target = eval(target_path, {"m": tree})
     encoded_before = tree.SerializeToString()
@@ -444,7 +446,7 @@ def test_a_message_can_be_copied_into_its_submessage(target_path):
 
 # --- parsing and encoding
 
-ENCODED_FIELDS = wire.number(1, 3) + wire.span(2, b"p") + UNKNOWN_SPAN
+ENCODED_FIELDS = wire.number(1, 3) + wire.span(2, b"p") + UNKNOWN_SPAN  # ir_version and producer_name of a model
 
 
 @pytest.mark.parametrize("method", ["ParseFromString", "MergeFromString"])
@@ -476,6 +478,7 @@ def test_parsing_accepts_no_keyword(method):
     assert_same_as_official(lambda api: iter([result_or_error(getattr(api.ModelProto(), method), serialized=b"")]))
 
 
+# A missing value, a length past the end, an incomplete tag, an end of a group, the field number 0, a missing length.
 @pytest.mark.parametrize("data", [b"\x08", b"\x12\x05p", b"\xff", b"\x08\1\x0c", b"\0\0", b"\x08\1\x3a"])
 @pytest.mark.parametrize("method", ["ParseFromString", "MergeFromString", "FromString"])
 def test_parsing_damaged_bytes_raises_decode_error(method, data):
@@ -539,6 +542,7 @@ def test_unknown_fields_are_discarded_at_every_depth():
 
 def test_unknown_enum_values_are_discarded_as_unknown_fields():
     def body(api):
+        # The numbers 20, 69, 37 and 83 are AttributeProto.type, and packed_color, many_shade and pick_shade.
         data = wire.number(20, 99) + wire.span(69, b"\1\7") + wire.number(37, 1) + wire.number(83, 5)
         message = api.Everything.FromString(data)
         message.DiscardUnknownFields()
@@ -551,7 +555,7 @@ def test_fields_are_listed_and_encoded_by_number_regardless_of_the_order_of_assi
     def body(api):
         message = api.Everything()
         for name in reversed(SINGULAR_FIELDS):
-            setattr(message, name, sample(name))
+            setattr(message, name, sample_value(name))
         message.tree.SetInParent()
         message.children.add().last = -1
         message.packed_bool.append(True)
@@ -577,7 +581,7 @@ def test_fields_are_listed_and_encoded_by_number_regardless_of_the_order_of_assi
         g.input.add().type.tensor_type.shape.dim.add(); g.node.extend(g.node); g.node.MergeFrom(g.node)"""
     ),
 )
-def test_an_operation_on_an_absent_message_adds_it_as_officially(edit):
+def test_an_operation_makes_an_absent_message_present_as_officially(edit):
     def body(api):
         message = api.ModelProto()
         result = result_or_error(eval, edit, {**vars(api), "g": message.graph, "copy": copy, "pickle": pickle})
@@ -594,7 +598,7 @@ def test_an_operation_on_an_absent_message_adds_it_as_officially(edit):
         d.__setitem__(slice(None), [1]); d == []; np.array(d); len(d); copy.deepcopy(d); d[:]"""
     ),
 )
-def test_an_operation_on_numbers_of_an_absent_message_adds_it_as_officially(edit):
+def test_an_operation_on_numbers_makes_their_absent_message_present_as_officially(edit):
     def body(api):
         message = api.SparseTensorProto()
         result = result_or_error(eval, edit, {"d": message.values.dims, "copy": copy, "np": np})
@@ -613,7 +617,7 @@ def test_an_operation_on_numbers_of_an_absent_message_adds_it_as_officially(edit
     ),
 )
 def test_a_failing_operation_does_not_set_an_absent_message(edit):
-    # In the official runtime, many of these change the message.
+    # In the official runtime, many of these operations change the message.
     message = onnxwire.ModelProto()
     with pytest.raises(Exception):  # noqa: B017
         eval(edit, {name: getattr(onnxwire, name) for name in onnxwire.__all__} | {"g": message.graph})
@@ -644,7 +648,7 @@ ONEOF_EDITS = snippets(
 
 @each("last_edit", ONEOF_EDITS)
 @each("first_edit", ONEOF_EDITS)
-def test_setting_a_member_of_a_oneof_clears_the_others(first_edit, last_edit):
+def test_setting_a_member_of_a_oneof_clears_the_other_members(first_edit, last_edit):
     def body(api):
         message = api.Everything(other_double=1.5)
         for edit in (first_edit, last_edit):

@@ -1,4 +1,4 @@
-"""Iterators, submessages, sequences and arrays that are in use while their message is edited or closed."""
+"""Iterators, submessages, sequences and arrays whose message is edited or closed while the program refers to them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_an_iterator_over_an_absent_field_finds_added_elements():
 
 
 def test_an_iterator_continues_after_the_bytes_were_replaced(tmp_path):
-    """The mapped bytes are changed in place, so that the message of the sequence is no longer at its offset."""
+    """The mapped bytes change in place: the records of the tensor, 8 name and 1 dims, change their order."""
     records = [wire.span(8, b"name"), wire.span(1, b"\1\2\3")]
     path = tmp_path / "model.onnx"
     first_encoding, second_encoding = (
@@ -175,6 +175,7 @@ def test_a_oneof_that_is_switched_inside_merged_bytes_starts_empty():
             api.TypeProto(sequence_type={}).SerializeToString()
             + api.TypeProto(tensor_type={"shape": {}}).SerializeToString()
         )
+        # Field 1 is tensor_type, and field 2 of a ValueInfoProto is type.
         for data in (switched, unknown + switched, unknown):
             merged, outer = api.TypeProto(), api.ValueInfoProto(type=tensor)
             merged.CopyFrom(tensor)
@@ -214,7 +215,7 @@ def test_an_element_of_a_message_in_many_pieces_is_found():
     for i, node in enumerate(model.graph.node):
         node.doc_string = "edited"
         assert model.graph.node[i].name == str(i)
-    assert model._document._cache_sizes()[3] == 1  # the pieces are searched once
+    assert model._document._cache_sizes()[3] == 1  # the document caches the positions of the pieces
     assert [node.name for node in ModelProto.FromString(model.SerializeToString()).graph.node] == [
         *map(str, range(300))
     ]
@@ -224,7 +225,7 @@ def test_an_element_of_a_message_in_many_pieces_is_found():
 
 
 def nested_if(depth, edit):
-    """Return a model with an If in an If, built or parsed, edited at each level."""
+    """Return a parsed If node that contains If nodes to a depth, after `edit(node)` of the node at each level."""
     node = NodeProto(op_type="If")
     for _ in range(depth):
         outer_node = NodeProto(op_type="If")
@@ -240,7 +241,7 @@ def nested_if(depth, edit):
 
 
 def peak_bytes(operation):
-    """Return the peak of memory that an operation allocates, in bytes."""
+    """Return the peak of memory that an operation allocates, in bytes, and the result of the operation."""
     tracemalloc.start()
     try:
         result = operation()
@@ -288,10 +289,10 @@ def test_a_copy_has_the_edits_inside_a_message_in_pieces():
 
 
 class ClosingFinalizer:
-    """Closes a document when the garbage collector frees the object."""
+    """An object in a reference cycle that closes a document when the garbage collector frees the object."""
 
     def __init__(self, model):
-        self.model, self.itself = model, self
+        self.model, self.self_reference = model, self
 
     def __del__(self):
         self.model.close()
@@ -332,25 +333,25 @@ def test_a_document_that_a_finalizer_closes_raises_an_error_in_the_interrupted_r
         finally:
             gc.set_threshold(*thresholds)
         gc.collect()
-        model.close()  # needed if the finalizer ran during a comparison: the document was pinned, and not closed
+        model.close()  # a finalizer that runs during a comparison does not close the document, which is pinned
         with pytest.raises(onnxwire.ClosedError):
             _ = model.graph
 
 
 class FunctionFinalizer:
-    """Calls a function when the garbage collector frees the object."""
+    """An object in a reference cycle that calls a function when the garbage collector frees the object."""
 
     def __init__(self, function):
-        self.function, self.itself = function, self
+        self.function, self.self_reference = function, self
 
     def __del__(self):
         self.function()
 
 
 def run_with_collections(make):
-    """Run `make() -> (edit, read)` and then `read()` 39 times; yield the results of `read()`.
+    """Call `make()`, which returns two functions `edit` and `read`, and then `read()`, 39 times; yield its results.
 
-    The garbage collector runs `edit()` during `read()`, after one more allocation in each round.
+    The garbage collector calls `edit()` during `read()`, after one more allocation in each round.
     """
     thresholds = gc.get_threshold()
     for count in range(1, 40):
@@ -366,11 +367,11 @@ def run_with_collections(make):
 
 
 def many_records(number):
-    """Return enough records of one field that the document caches their index in a dict."""
+    """Return so many records of one field that the document caches their index in a dict."""
     return wire.number(number, 200) * 100
 
 
-def test_the_collector_does_not_run_while_messages_are_compared():
+def test_a_comparison_during_which_an_edit_runs_returns_a_bool():
     def make():
         nodes = [NodeProto.FromString(NodeProto(input=["x"] * 100).SerializeToString()) for _ in range(20)]
         first_graph, second_graph = GraphProto(node=nodes), GraphProto(node=nodes)
@@ -380,7 +381,7 @@ def test_the_collector_does_not_run_while_messages_are_compared():
 
 
 def test_views_of_an_absent_message_follow_it_when_it_is_added():
-    source = AttributeProto.FromString(wire.span(22, many_records(3)))
+    source = AttributeProto.FromString(wire.span(22, many_records(3)))  # the dims of a sparse_tensor
 
     def make():
         attribute = AttributeProto()
@@ -457,6 +458,8 @@ def test_destructors_of_removed_elements_may_clear_the_field():
     has_cleared = []
 
     class Memory(bytearray):
+        """A buffer whose destructor clears the field, once."""
+
         def __del__(self):
             if has_cleared == [False]:
                 has_cleared[0] = True
@@ -482,6 +485,7 @@ def test_destructors_of_removed_elements_may_clear_the_field():
 
 
 def edit_absent_fields():
+    """Edit views of an absent graph after the graph was added and removed."""
     model = ModelProto()
     first_view, second_view = model.graph, model.graph
     model.CopyFrom(ModelProto(graph={"name": "g", "node": [{"name": "n", "attribute": [{"name": "a"}]}]}))
@@ -492,6 +496,7 @@ def edit_absent_fields():
 
 
 def read_added_fields():
+    """Read and edit views of an absent sparse tensor after it was merged, parsed, copied and cleared."""
     attribute, source = AttributeProto(), AttributeProto(sparse_tensor={"dims": [1], "values": {"name": "v"}})
     values, sparse = attribute.sparse_tensor.values, attribute.sparse_tensor
     attribute.MergeFrom(source)
@@ -504,6 +509,7 @@ def read_added_fields():
 
 
 def switch_oneofs():
+    """Write to several members of a oneof through earlier views."""
     type_ = onnxwire.TypeProto()
     tensor, sequence = type_.tensor_type, type_.sequence_type
     tensor.shape.dim.add(dim_value=1)
@@ -513,6 +519,7 @@ def switch_oneofs():
 
 
 def change_iterated_fields():
+    """Sort, delete, merge and clear elements while an iterator over them exists."""
     graph = GraphProto.FromString(GraphProto(node=[{"input": ["x"] * 80}] * 9).SerializeToString() * 2)
     nodes, nodes_before = graph.node, graph.node[:]
     iterator = iter(nodes)
@@ -526,7 +533,8 @@ def change_iterated_fields():
     graph.Clear()
 
 
-def refuse_values():
+def reject_values():
+    """Extend a field by values of which the last is invalid, and merge invalid bytes."""
     graph = GraphProto()
     for values in ([NodeProto(), 1], [NodeProto(), None]):
         with pytest.raises(TypeError):
@@ -537,7 +545,7 @@ def refuse_values():
 
 @pytest.mark.parametrize(
     "operation",
-    [edit_absent_fields, read_added_fields, switch_oneofs, change_iterated_fields, refuse_values],
+    [edit_absent_fields, read_added_fields, switch_oneofs, change_iterated_fields, reject_values],
 )
 def test_edits_of_unreachable_messages_are_released(operation):
     n_rounds = 100
@@ -551,7 +559,7 @@ def test_edits_of_unreachable_messages_are_released(operation):
         return sys.getallocatedblocks() - n_before
 
     count_new_blocks()  # fills caches
-    # Other threads of the process may allocate memory meanwhile, but not in each round.
+    # Other threads of the process may allocate memory, but not in each round.
     assert min(count_new_blocks() for _ in range(3)) < n_rounds // 2
     assert ModelProto()._document._cache_sizes() == (0, 0, 0, 0, 0)
 
@@ -560,7 +568,7 @@ def test_edits_of_unreachable_messages_are_released(operation):
 
 
 def test_a_reader_beside_an_editor_gets_an_old_or_a_new_value():
-    """Long packed runs are decoded while other threads run, so their bytes must not be released meanwhile."""
+    """Long packed runs are decoded while other threads run. Their bytes must not be released before the end."""
     data = TensorProto(int64_data=range(40_000), int32_data=range(40_000)).SerializeToString()
     current_tensor = [TensorProto.FromString(data)]
     failures: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""Messages are made like official ones: by keywords, by typical builder functions, and by `onnx.helper`."""
+"""Keywords, typical builder functions and `onnx.helper` make the same messages as with the official runtime."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wire import assert_same_as_official, result_or_error, snippets
 
 
 class Dict(dict):
-    pass
+    """A subclass of dict."""
 
 
 EXTRA_NAMES = {"np": np, "Dict": Dict, "OrderedDict": OrderedDict, "MappingProxyType": MappingProxyType}
@@ -105,9 +105,12 @@ def test_arguments_of_keywords_are_copied():
 
 
 # --- typical builder functions
+#
+# `api` is a namespace of message classes.
 
 
-def value_info(api, name, elem_type, shape):
+def make_value_info(api, name, elem_type, shape):
+    """Return the ValueInfoProto of a tensor. shape: sizes and names of dimensions."""
     info = api.ValueInfoProto(name=name)
     info.type.tensor_type.elem_type = elem_type
     info.type.tensor_type.shape.dim.extend([])
@@ -116,7 +119,8 @@ def value_info(api, name, elem_type, shape):
     return info
 
 
-def attribute(api, name, value):
+def make_attribute(api, name, value):
+    """Return an attribute whose type follows from the Python type of its value."""
     message = api.AttributeProto(name=name)
     if isinstance(value, api.TensorProto):
         message.type = "TENSOR"
@@ -136,13 +140,15 @@ def attribute(api, name, value):
     return message
 
 
-def node(api, op_type, inputs, outputs, **attributes):
+def make_node(api, op_type, inputs, outputs, **attributes):
+    """Return a node with attributes in alphabetical order."""
     message = api.NodeProto(op_type=op_type, input=inputs, output=outputs)
-    message.attribute.extend(attribute(api, *pair) for pair in sorted(attributes.items()))
+    message.attribute.extend(make_attribute(api, *pair) for pair in sorted(attributes.items()))
     return message
 
 
-def tensor(api, name, array):
+def make_tensor(api, name, array):
+    """Return a tensor whose elements are in raw_data, or, up to four elements, in the typed field."""
     message = api.TensorProto(name=name, dims=array.shape)
     message.data_type = api.TensorProto.DataType.Value({"f": "FLOAT", "i": "INT64"}[array.dtype.kind])
     if array.size > 4:
@@ -156,13 +162,13 @@ def tensor(api, name, array):
 
 def build_model(api):
     """Return a model with weights, attributes of most kinds, a subgraph and a function."""
-    body = api.GraphProto(name="body", node=[node(api, "Relu", ["h"], ["r"])])
-    body.output.append(value_info(api, "r", 1, []))
+    body = api.GraphProto(name="body", node=[make_node(api, "Relu", ["h"], ["r"])])
+    body.output.append(make_value_info(api, "r", 1, []))
     graph = api.GraphProto(name="main")
-    graph.input.extend([value_info(api, "x", 1, ["batch", 3]), value_info(api, "c", 9, [])])
-    graph.initializer.extend([tensor(api, "w", np.ones((3, 5), "f")), tensor(api, "b", np.arange(3))])
+    graph.input.extend([make_value_info(api, "x", 1, ["batch", 3]), make_value_info(api, "c", 9, [])])
+    graph.initializer.extend([make_tensor(api, "w", np.ones((3, 5), "f")), make_tensor(api, "b", np.arange(3))])
     graph.node.append(
-        node(
+        make_node(
             api,
             "Gemm",
             ["x", "w"],
@@ -171,16 +177,16 @@ def build_model(api):
             transB=1,
             mode="ä",
             axes=[1, -2],
-            t=tensor(api, "", np.ones(2, "f")),
+            t=make_tensor(api, "", np.ones(2, "f")),
         )
     )
-    graph.node.append(node(api, "If", ["c"], ["y"], then_branch=body, else_branch=body))
-    graph.output.add().CopyFrom(value_info(api, "y", 1, ["batch", 5]))
+    graph.node.append(make_node(api, "If", ["c"], ["y"], then_branch=body, else_branch=body))
+    graph.output.add().CopyFrom(make_value_info(api, "y", 1, ["batch", 5]))
     model = api.ModelProto(ir_version=10, producer_name="test")
     model.graph.CopyFrom(graph)
     model.opset_import.add(version=21)
     model.functions.add(
-        name="f", domain="d", input=["a"], output=["b"], node=[node(api, "Abs", ["a"], ["b"])], attribute=["k"]
+        name="f", domain="d", input=["a"], output=["b"], node=[make_node(api, "Abs", ["a"], ["b"])], attribute=["k"]
     )
     for key in ("one", "two"):
         entry = model.metadata_props.add()
@@ -196,7 +202,11 @@ def test_a_model_built_by_hand_is_byte_for_byte_the_official_one():
     assert_same_as_official(body)
 
 
+# --- passes over a model
+
+
 def rename(model):
+    """Name the nodes, and add a prefix to the names of values."""
     for message in model.graph.node:
         message.name = message.name or f"{message.op_type}_{len(message.input)}"
         message.input[:] = [f"p/{name}" for name in message.input]
@@ -207,6 +217,7 @@ def rename(model):
 
 
 def drop_subgraphs(model):
+    """Remove nodes with subgraphs, and attributes with tensors."""
     for node in list(model.graph.node):
         if any(attribute_.HasField("g") for attribute_ in node.attribute):
             model.graph.node.remove(node)
@@ -217,6 +228,7 @@ def drop_subgraphs(model):
 
 
 def freeze_batch(model):
+    """Replace symbolic dimensions of inputs and outputs by 1."""
     for info in (*model.graph.input, *model.graph.output):
         for size in info.type.tensor_type.shape.dim:
             if size.WhichOneof("value") == "dim_param":
@@ -224,6 +236,7 @@ def freeze_batch(model):
 
 
 def sort_model(model):
+    """Sort nodes, initializers and attributes, and reverse the metadata."""
     model.graph.node.sort(key=lambda message: message.op_type, reverse=True)
     model.graph.initializer.sort(key=lambda message: message.name)
     model.metadata_props.reverse()
@@ -232,6 +245,7 @@ def sort_model(model):
 
 
 def replace_weights(model):
+    """Replace the data of all weights by float zeros."""
     for tensor in model.graph.initializer:
         for name in ("raw_data", "float_data", "int64_data"):
             tensor.ClearField(name)
@@ -240,6 +254,7 @@ def replace_weights(model):
 
 
 def insert_nodes(model):
+    """Insert two nodes, and move a node to the end."""
     identity = type(model.graph.node[0])(op_type="Identity", input=["x"], output=["x2"])
     model.graph.node.insert(0, identity)
     model.graph.node.insert(1, model.graph.node[0])
@@ -247,12 +262,12 @@ def insert_nodes(model):
     model.graph.node.append(model.graph.node.pop(2))
 
 
-@pytest.mark.parametrize("parsed", [False, True], ids=["made", "parsed"])
+@pytest.mark.parametrize("is_parsed", [False, True], ids=["built", "parsed"])
 @pytest.mark.parametrize("edit", [rename, drop_subgraphs, freeze_batch, sort_model, replace_weights, insert_nodes])
-def test_a_pass_over_a_model_has_the_official_result(edit, parsed):
+def test_a_pass_over_a_model_has_the_official_result(edit, is_parsed):
     def body(api):
         model = build_model(api)
-        model = api.ModelProto.FromString(model.SerializeToString()) if parsed else model
+        model = api.ModelProto.FromString(model.SerializeToString()) if is_parsed else model
         edit(model)
         yield model, model.SerializeToString(deterministic=True)
 
@@ -286,14 +301,21 @@ def test_several_passes_over_a_model_have_the_official_result():
         ("one_float=0.1", "one_float=0.10000000149011612"), ("one_int64=1", "one_uint64=1"), ("", ""),
     ],
 )  # fmt: skip
-def test_made_messages_are_equal_where_the_official_ones_are(first_keywords, second_keywords):
+def test_built_messages_are_equal_where_the_official_ones_are(first_keywords, second_keywords):
     def body(api):
         first, second = (
             eval(f"E({keywords})", {"E": api.Everything, "nan": float("nan")})
             for keywords in (first_keywords, second_keywords)
         )
-        parsed = type(second).FromString(second.SerializeToString())
-        yield first == second, first != second, second == first, parsed == first, first == parsed, second == parsed
+        reparsed = type(second).FromString(second.SerializeToString())
+        yield (
+            first == second,
+            first != second,
+            second == first,
+            reparsed == first,
+            first == reparsed,
+            second == reparsed,
+        )
 
     assert_same_as_official(body)
 
@@ -362,7 +384,7 @@ def use_classes(api):
 
 
 def make_helper_model(api, name="main", **keywords):
-    """Make a model with the functions of `onnx.helper`; call this while `onnx.helper` uses the intended classes."""
+    """Make a model with the functions of `onnx.helper`, within `use_classes(api)`."""
     weights = helper.make_tensor("w", api.TensorProto.FLOAT, [2, 3], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     raw_tensor = helper.make_tensor("r", api.TensorProto.INT64, [2], np.arange(2), raw=True)
     sparse_tensor = helper.make_sparse_tensor(

@@ -19,21 +19,24 @@ import onnxwire
 EVERYTHING = wire.class_namespaces()[1].Everything.DESCRIPTOR
 REPEATED_FIELDS = [field.name for field in EVERYTHING.fields if field.is_repeated and field.message_type is None]
 NUMERIC_FIELDS = [name for name in REPEATED_FIELDS if name not in ("many_string", "many_bytes")]
+# Type of a field → three valid values, where they are not [1, 3, 2].
 SAMPLES = {"string": ["a", "b", "c"], "bytes": [b"a", b"b", b"c"], "bool": [True, False, True], "shade": [2, -1, 70]}
 SAMPLES |= {"double": [0.5, -0.0, 1.5], "float": [0.5, -0.0, 1.5], "color": [2, 0, 1]}
 
 
-def sample(name):
+def sample_values(name):
+    """Return three valid values for a repeated field of Everything."""
     return SAMPLES.get(name.partition("_")[2], [1, 3, 2])
 
 
 def run_code(code, names):
-    """Return the value of an expression, or the effect of a statement, or its error."""
+    """Evaluate an expression or execute a statement; return the value, None or the error."""
     return result_or_error(*compile_code(code), names)
 
 
 @functools.cache
 def compile_code(code):
+    """Return `eval` or `exec`, and the compiled code."""
     try:
         return eval, compile(code, "", "eval")
     except SyntaxError:
@@ -48,12 +51,13 @@ def yield_or_raise(*values):
         yield value
 
 
-HELPERS = {"np": np, "copy": copy, "gen": yield_or_raise, "Index": wire.Index, "Key": KeyError}
+PROGRAM_NAMES = {"np": np, "copy": copy, "gen": yield_or_raise, "Index": wire.Index, "Key": KeyError}
 
 
 # --- values
 
-CONSTRUCTIONS = {
+# Edits of a sequence `s` by a value `v`.
+VALUE_EDITS = {
     "append": "s.append(v)",
     "extend": "s.extend([s[0], v, s[1]])",
     "generator": "s.extend(gen(s[0], v))",
@@ -66,14 +70,14 @@ CONSTRUCTIONS = {
 
 
 @each("value", wire.VALUES)
-@each("construction", CONSTRUCTIONS)
-def test_a_sequence_accepts_or_refuses_a_value_as_officially(construction, value):
+@each("edit", VALUE_EDITS)
+def test_a_sequence_accepts_or_rejects_a_value_as_officially(edit, value):
     def body(api):
         for name in REPEATED_FIELDS:
-            message = api.Everything(**{name: sample(name)})
+            message = api.Everything(**{name: sample_values(name)})
             values_before = as_comparable(message)
             result = run_code(
-                CONSTRUCTIONS[construction], {**HELPERS, "s": getattr(message, name), "v": wire.VALUES[value]}
+                VALUE_EDITS[edit], {**PROGRAM_NAMES, "s": getattr(message, name), "v": wire.VALUES[value]}
             )
             yield name, result, value_after_edit(api, result, values_before, message)
 
@@ -85,7 +89,7 @@ def test_extend_accepts_the_same_iterables_as_officially(value):
     def body(api):
         for name in REPEATED_FIELDS:
             for method in ("extend", "MergeFrom"):
-                message = api.Everything(**{name: sample(name)})
+                message = api.Everything(**{name: sample_values(name)})
                 values_before = as_comparable(message)
                 result = result_or_error(getattr(getattr(message, name), method), wire.VALUES[value])
                 yield name, result, value_after_edit(api, result, values_before, message)
@@ -99,7 +103,7 @@ DTYPES = snippets("?; i1; i2; i4; i8; u1; u2; u4; u8; f2; f4; f8; c8; O; >i4; >f
 
 @pytest.mark.filterwarnings("ignore:Casting complex")
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_sequence_accepts_or_refuses_an_array_as_officially(dtype):
+def test_a_sequence_accepts_or_rejects_an_array_as_officially(dtype):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         array = np.array([0, 1, 2, 100, 2, 1, 0], "i8").astype(dtype)
@@ -108,7 +112,7 @@ def test_a_sequence_accepts_or_refuses_an_array_as_officially(dtype):
     def body(api):
         for name in REPEATED_FIELDS:
             for i, array_variant in enumerate(arrays):
-                message = api.Everything(**{name: sample(name)})
+                message = api.Everything(**{name: sample_values(name)})
                 values_before = as_comparable(message)
                 result = result_or_error(getattr(message, name).extend, array_variant)
                 yield name, i, result, value_after_edit(api, result, values_before, message)
@@ -117,14 +121,14 @@ def test_a_sequence_accepts_or_refuses_an_array_as_officially(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u4", "u8", "f4", "f8"])
-def test_the_ends_of_the_range_of_an_array_are_accepted_or_refused_as_officially(dtype):
+def test_the_ends_of_the_range_of_an_array_are_accepted_or_rejected_as_officially(dtype):
     limits = (np.finfo if dtype[0] == "f" else np.iinfo)(dtype)
     array = np.array([limits.min, limits.max], dtype)
 
     def body(api):
         for name in NUMERIC_FIELDS:
             for array_part in (array, array[:1], array[1:]):
-                message = api.Everything(**{name: sample(name)})
+                message = api.Everything(**{name: sample_values(name)})
                 values_before = as_comparable(message)
                 result = result_or_error(getattr(message, name).extend, array_part)
                 yield name, result, value_after_edit(api, result, values_before, message)
@@ -145,6 +149,7 @@ def test_extend_accepts_a_big_array():
 
 # --- methods
 
+# In the programs, `s` is the sequence, and `v` are the three values of `sample_values`.
 INDEXES = snippets("0; 1; 2; 3; -1; -3; -4; None; 1.0; 'a'; True; Index(1); np.int8(-2)")
 SLICES = snippets("0:2; :; 1:1; 5:9; 2:1; -2:; ::2; ::-1; 1::-1")
 SEQUENCE_EDITS = [
@@ -182,18 +187,19 @@ UNCHECKED_IF_EMPTY = snippets(
     """s.sort(None); s.sort(str); s.sort(other=1); s.sort(cmp=str); s.sort(cmp=1);
     s[0] = T(); s[0] = s[1]; s[0] = None; s[0] = {}"""
 )
-ORIGINS = ["made", "parsed", "parsed in two ways", "parsed and edited", "cleared", "absent"]
+ORIGINS = ["built", "parsed", "parsed in two ways", "parsed and edited", "cleared", "absent"]
 
 
-def sequence(api, name, origin):
-    """Return a message and its sequence of three values or of none, created in one of several ways."""
-    values = sample(name)
+def message_and_sequence(api, name, origin):
+    """Return a message and its sequence of three values, or of none if the origin is "cleared" or "absent"."""
+    values = sample_values(name)
     built = api.Everything(**{name: values})
-    if origin == "made":
+    if origin == "built":
         return built, getattr(built, name)
     encoded = built.SerializeToString()
     if origin == "parsed in two ways" and name in NUMERIC_FIELDS:
-        # The last value is packed if its field is not, and vice versa.
+        # The last value is packed if the field is unpacked, and unpacked if the field is packed. It is encoded by the
+        # other field of its type, and the tag is replaced.
         other_field = ("packed_" if name.startswith("many_") else "many_") + name.partition("_")[2]
         number = EVERYTHING.fields_by_name[name].number
         last_record = api.Everything(**{other_field: values[2:]}).SerializeToString()
@@ -221,15 +227,15 @@ def test_an_operation_on_a_sequence_has_the_official_effect(name, origin):
         for code in SEQUENCE_EDITS:
             if code in UPB_CRASHES + UNCHECKED_IF_EMPTY and origin in ("cleared", "absent"):
                 continue
-            message, values = sequence(api, name, origin)
+            message, values = message_and_sequence(api, name, origin)
             values_before = as_comparable(message)
-            result = run_code(code, {**HELPERS, "s": values, "v": sample(name)})
+            result = run_code(code, {**PROGRAM_NAMES, "s": values, "v": sample_values(name)})
             yield code, result, value_after_edit(api, result, values_before, message)
             if not isinstance(result, Exception):
                 yield values, getattr(message, name), len(values), bool(values)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # popping from an empty sequence warns
+        warnings.simplefilter("ignore")  # upb warns if an element of an empty sequence is popped
         assert_same_as_official(body)
 
 
@@ -237,8 +243,8 @@ def test_an_operation_on_a_sequence_has_the_official_effect(name, origin):
 @each("name", REPEATED_FIELDS)
 def test_a_series_of_edits_has_the_official_result(name, origin):
     def body(api):
-        message, values = sequence(api, name, origin)
-        first, second, third = sample(name)
+        message, values = message_and_sequence(api, name, origin)
+        first, second, third = sample_values(name)
         for code in snippets(
             "s.extend(v); s.insert(1, v[2]); s.reverse(); s[::2] = v[:len(s[::2])] * 9; s.remove(v[0])"
         ):
@@ -305,10 +311,11 @@ def test_sequences_are_mutable_sequences():
     assert isinstance(message.node.add().input, MutableSequence)
 
 
+# Numbers of which the first two are signaling NaNs.
 NAN_BYTES = {
     "float": np.array([0x7FA00000, 0xFF800001, 0x7FC00001, 0x3F800000], "<u4").tobytes(),
     "double": np.array([0x7FF4000000000000, 0xFFF0000000000001, 1], "<u8").tobytes(),
-}  # the first numbers are signalling NaNs
+}
 
 
 @pytest.mark.parametrize(
@@ -319,7 +326,7 @@ NAN_BYTES = {
     ),
 )
 @pytest.mark.parametrize("name", NAN_BYTES)
-def test_every_bit_of_a_float_moves_with_its_sequence(name, code):
+def test_an_edit_preserves_every_bit_of_a_float(name, code):
     def body(api):
         number = api.Everything.DESCRIPTOR.fields_by_name[f"many_{name}"].number
         for encoded in (b"", wire.span(number, NAN_BYTES[name] * 3)):
@@ -343,7 +350,7 @@ def test_values_of_another_closed_enum_are_checked_one_by_one():
     assert_same_as_official(body)
 
 
-def test_strings_that_are_not_utf8_move_with_their_sequence():
+def test_an_edit_preserves_strings_that_are_not_utf8():
     def body(api):
         for code in snippets(
             "s.reverse(); s.append('b'); s.insert(0, 'b'); s.pop(1); del s[1]; s[1] = 'b'; s[1:] = []"
@@ -357,6 +364,7 @@ def test_strings_that_are_not_utf8_move_with_their_sequence():
 def test_unknown_enum_values_stay_when_their_sequence_is_edited():
     def body(api):
         for number, name in ((69, "packed_color"), (36, "many_color")):
+            # The values 0, 7 and 1 packed, and 8 and 2 unpacked; 7 and 8 are unknown.
             encoded = wire.span(number, b"\0\7\1") + wire.number(number, 8) + wire.number(number, 2)
             message = api.Everything.FromString(encoded)
             values = getattr(message, name)
@@ -405,10 +413,12 @@ def test_single_elements_and_huge_indexes_have_the_official_result():
 )
 @pytest.mark.parametrize("name", ["many_int32", "many_string", "packed_double"])
 def test_an_edit_within_an_edit_leaves_a_sequence_that_can_be_read(name, code):
-    message = wire.class_namespaces()[0].Everything(**{name: sample(name) * 30})
+    message = wire.class_namespaces()[0].Everything(**{name: sample_values(name) * 30})
     values = getattr(message, name)
 
     class Clear:
+        """An object that clears the sequence when it is used as an index or compared."""
+
         def __index__(self):
             values.clear()
             return 1
@@ -427,6 +437,7 @@ def test_an_edit_within_an_edit_leaves_a_sequence_that_can_be_read(name, code):
 
 # --- repeated messages
 
+# The sequence `s` contains messages of the class `T`.
 MESSAGE_SEQUENCE_EDITS = [
     *snippets(
         """s.add(); s.add(value=5); s.add(value=5, branches=[{'value': 6}]); s.add(value=None); s.add(trunk={});
@@ -459,13 +470,13 @@ PARTIAL_EDITS = snippets(
 )
 
 
-def trees(api, origin):
-    """Return a message and its sequence of three messages or of none, created in one of several ways."""
+def tree_and_branches(api, origin):
+    """Return a tree and its sequence of three branches, or of none if the origin is "cleared" or "absent"."""
     built = api.Everything.Tree(
         value=0, branches=[{"value": 2, "branches": [{"value": 9}]}, {"trunk": {}}, {"value": 1}]
     )
     encoded = built.SerializeToString()
-    if origin == "made":
+    if origin == "built":
         return built, built.branches
     if origin == "parsed in two ways":
         encoded = encoded[2:] + wire.span(3, b"") + encoded[:2] + wire.span(77, b"unknown")
@@ -478,9 +489,10 @@ def trees(api, origin):
     return message, message.branches
 
 
-def names(api, values):
+def program_names(api, values):
+    """Return the names that MESSAGE_SEQUENCE_EDITS and PARTIAL_EDITS use."""
     make_nothings = lambda: api.Holder(nothings=[{}, {}])  # noqa: E731
-    return {**HELPERS, "s": values, "T": api.Everything.Tree, "N": api.Nothing, "Nothings": make_nothings}
+    return {**PROGRAM_NAMES, "s": values, "T": api.Everything.Tree, "N": api.Nothing, "Nothings": make_nothings}
 
 
 @each("origin", ORIGINS)
@@ -490,9 +502,9 @@ def test_an_operation_on_a_sequence_of_messages_has_the_official_effect(code, or
         return
 
     def body(api):
-        message, values = trees(api, origin)
+        message, values = tree_and_branches(api, origin)
         values_before = as_comparable(message)
-        result = run_code(code, names(api, values))
+        result = run_code(code, program_names(api, values))
         yield result, value_after_edit(api, result, values_before, message)
         if not isinstance(result, Exception):
             yield values, message.branches, len(values), bool(values)
@@ -505,26 +517,26 @@ def test_an_operation_on_a_sequence_of_messages_has_the_official_effect(code, or
 @each("origin", ORIGINS)
 @each("code", PARTIAL_EDITS)
 def test_a_failing_operation_does_not_change_a_sequence_of_messages(code, origin):
-    assert_same_as_official(lambda api: iter([run_code(code, names(api, trees(api, origin)[1]))]))
-    message, values = trees(wire.class_namespaces()[0], origin)
+    assert_same_as_official(lambda api: iter([run_code(code, program_names(api, tree_and_branches(api, origin)[1]))]))
+    message, values = tree_and_branches(wire.class_namespaces()[0], origin)
     encoded_before, count = message.SerializeToString(), len(values)
-    assert isinstance(run_code(code, names(wire.class_namespaces()[0], values)), Exception)
+    assert isinstance(run_code(code, program_names(wire.class_namespaces()[0], values)), Exception)
     assert (message.SerializeToString(), len(values)) == (encoded_before, count)
 
 
 @pytest.mark.parametrize("code", snippets("s.extend(s); s.MergeFrom(s); s.extend(list(s)); s.extend(copy.deepcopy(s))"))
 def test_a_sequence_of_messages_can_be_extended_by_itself(code):
     # The official runtime runs out of memory on the first two statements.
-    values = trees(wire.class_namespaces()[0], "made")[1]
+    values = tree_and_branches(wire.class_namespaces()[0], "built")[1]
     run_code(code, {"s": values, "copy": copy})
     assert len(values) == 6
-    assert values[:3] == values[3:] == trees(wire.class_namespaces()[0], "made")[1]
+    assert values[:3] == values[3:] == tree_and_branches(wire.class_namespaces()[0], "built")[1]
 
 
 @pytest.mark.parametrize("code", ["t.branches.append(t)", "t.branches.insert(0, t)", "t.branches.extend([t])"])
 def test_a_message_can_be_added_to_itself(code):
-    # Officially the appended copy contains one more empty branch, the element itself.
-    tree, values = trees(wire.class_namespaces()[0], "made")
+    # The official runtime first adds an empty branch, so that its copy contains that branch too.
+    tree, values = tree_and_branches(wire.class_namespaces()[0], "built")
     tree_before = copy.deepcopy(tree)
     run_code(code, {"t": tree})
     index = 0 if "insert" in code else -1
@@ -559,14 +571,14 @@ def test_add_returns_the_added_message():
     assert_same_as_official(body)
 
 
-def test_messages_of_another_class_are_always_refused():
+def test_messages_of_another_class_are_always_rejected():
     def body(api):
-        for sequence_, message in (
+        for sequence, message in (
             (api.GraphProto().node, api.GraphProto()), (api.GraphProto().initializer, api.SparseTensorProto()),
             (api.Everything().children, api.Everything.Tree()), (api.Everything.Tree().branches, api.Everything()),
         ):  # fmt: skip
-            yield result_or_error(sequence_.append, message), result_or_error(sequence_.insert, 0, message)
-            yield result_or_error(sequence_.extend, [message]), result_or_error(sequence_.MergeFrom, [message])
+            yield result_or_error(sequence.append, message), result_or_error(sequence.insert, 0, message)
+            yield result_or_error(sequence.extend, [message]), result_or_error(sequence.MergeFrom, [message])
 
     assert_same_as_official(body)
 
@@ -633,8 +645,8 @@ def test_arrays_of_numbers_have_the_expected_types():
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", ["many_int64", "many_float", "many_string"])
 def test_insertions_and_removals_at_any_position_have_the_same_result_as_for_a_list(name, seed):
-    # An insertion moves the shorter side of the sequence into free space at that end, which is reallocated when it is
-    # used up.
+    # An insertion moves the shorter side of the sequence into free space at that end. If none is left, the sequence is
+    # reallocated.
     rng = random.Random(seed)
     element_type = str if name == "many_string" else int if name == "many_int64" else float
     message = wire.class_namespaces()[1].Everything()
@@ -671,7 +683,7 @@ def test_an_edit_of_decoded_numbers_does_not_change_arrays_of_them(code, is_cach
     assert list(numbers) == list(second_view) == expected
 
 
-def test_values_are_found_in_repeated_numbers_as_in_a_list():
+def test_a_sequence_of_numbers_contains_the_values_that_an_equal_list_contains():
     numbers = onnxwire.TensorProto.FromString(onnxwire.TensorProto(int64_data=[5, 0, -1, 2**62]).SerializeToString())
     for value in (5, -1, 2**62, 2**62 + 1, 2**64, -(2**70), True, 0.0, 5.5, "5", None):
         assert (value in numbers.int64_data) == (value in [5, 0, -1, 2**62])

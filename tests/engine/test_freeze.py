@@ -1,4 +1,4 @@
-"""Added messages that the program does not reference are encoded; referenced messages stay editable."""
+"""The engine encodes ("freezes") added messages that the program does not reference; referenced ones stay editable."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ MAX_OVERLAY_DEPTH = 500  # levels of edited messages (_nesting_limits.pxd)
 
 
 def fill_node(node, i):
+    """Set names and attributes of node number i."""
     node.op_type = "Conv"
     node.name = f"conv_{i}"
     node.input.extend([f"x{i}", f"w{i}"])
@@ -25,6 +26,7 @@ def fill_node(node, i):
     node.attribute.add(name="group", type=2, i=i)
 
 
+# Description → a function that returns a reference to a part of a node.
 REFERENCES = {
     "the node": lambda node: node,
     "its names": lambda node: node.input,
@@ -40,6 +42,7 @@ REFERENCES = {
 @pytest.mark.parametrize("reference", REFERENCES)
 def test_referenced_values_stay_attached_while_elements_are_added(reference):
     def build_and_edit(package):
+        """Add nodes, keep references to every seventh, and edit through these; return the encoding of the graph."""
         graph, references = package.GraphProto(), {}
         for i in range(NODE_COUNT):
             node = graph.node.add()
@@ -78,6 +81,7 @@ def test_referenced_values_stay_attached_while_elements_are_added(reference):
 
 def test_random_programs_that_add_and_edit_produce_the_official_bytes():
     def run_program(package, seed):
+        """Make 300 random edits of a new graph; return its encoding."""
         rng = random.Random(seed)
         graph, references = package.GraphProto(), []
         for i in range(300):
@@ -85,7 +89,7 @@ def test_random_programs_that_add_and_edit_produce_the_official_bytes():
             if edit < 6:
                 fill_node(graph.node.add(), i)
             elif edit == 6:
-                references.append(graph.node.add(name=f"held_{i}"))
+                references.append(graph.node.add(name=f"referenced_{i}"))
             elif edit == 7 and len(graph.node):
                 node = graph.node[rng.randrange(len(graph.node))]
                 references.append(node)
@@ -136,7 +140,7 @@ def test_a_built_message_takes_little_more_memory_than_its_bytes(levels):
         traced_bytes = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert traced_bytes < 2 * graph.ByteSize() + (1 << 16)  # C memory included
+    assert traced_bytes < 2 * graph.ByteSize() + (1 << 16)  # includes the memory of the C code
 
 
 def deepest_node():
@@ -172,6 +176,6 @@ def test_a_first_edit_beyond_the_nesting_limit_changes_nothing():
     for attribute in node.attribute:
         inner = attribute.g.node[0]
         for edit in (lambda: setattr(inner, "name", "new"), lambda: inner.input.append("b")):  # noqa: B023
-            with pytest.raises(onnxwire.EditError, match="nested more than 500 deep"):
+            with pytest.raises(onnxwire.EditError, match=f"nested more than {MAX_OVERLAY_DEPTH} deep"):
                 edit()
             assert (inner.name, list(inner.input)) == ("inner", ["a"])

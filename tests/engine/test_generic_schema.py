@@ -24,6 +24,7 @@ NUMERIC_FIELDS = [field.name for field in EVERYTHING.DESCRIPTOR.fields if field.
 
 
 def field_of(name):
+    """Return the descriptor of a field of Everything."""
     return EVERYTHING.DESCRIPTOR.fields_by_name[name]
 
 
@@ -44,7 +45,7 @@ def test_enums_and_their_values_are_attributes_as_in_protobuf():
 
 def test_the_table_has_every_type_of_protobuf_but_group():
     types = {field.type for field in EVERYTHING.DESCRIPTOR.fields}
-    assert types == set(range(1, 19)) - {wire.F.TYPE_GROUP}
+    assert types == set(range(1, 19)) - {wire.FieldDescriptor.TYPE_GROUP}
 
 
 def test_classes_name_their_module():
@@ -116,7 +117,7 @@ def test_a_message_equals_its_official_encoding_where_the_official_one_does(name
     wire.check_equality(our_class, official_class, encoded, official_class.FromString(encoded).SerializeToString())
 
 
-def test_field_number_0_is_refused_in_a_message_without_fields_as_in_any_other():
+def test_field_number_0_is_rejected_even_in_a_message_without_fields():
     for cls in SCHEMA.messages.values():
         with pytest.raises(onnxwire.DecodeError, match="field number 0"):
             onnxwire.verify(b"\0\0", cls)
@@ -131,6 +132,7 @@ def test_an_empty_message_reads_as_the_official_one():
 @each("high_bits", [0, 1, 2, 0x7FFFFFFF, 0xFFFFFFFF])
 @each("name", ["one_shade", "many_shade", "packed_shade", "pick_shade"])
 def test_a_closed_enum_accepts_the_same_values_as_the_official_one(name, high_bits, low_bits):
+    # Only the low 32 bits of an enum value are significant.
     value = wire.varint(high_bits << 32 | low_bits)
     number = field_of(name).number
     encoded = wire.tag(number, wire.VARINT) + value
@@ -142,23 +144,23 @@ def test_a_closed_enum_accepts_the_same_values_as_the_official_one(name, high_bi
 @pytest.mark.parametrize("values", [(1, 1), (1, (1 << 32) + 1), (-3, (1 << 32) - 3), (1, 3), (70, (1 << 32) + 70)])
 @pytest.mark.parametrize("name", ["one_shade", "many_shade", "packed_shade"])
 def test_unknown_enum_values_compare_as_the_official_ones_do(name, values):
-    first, second = (wire.number(field_of(name).number, value) for value in values)
-    wire.check_equality(*PAIRS["test.Everything"], first, second)
+    first_record, second_record = (wire.number(field_of(name).number, value) for value in values)
+    wire.check_equality(*PAIRS["test.Everything"], first_record, second_record)
 
 
 @pytest.mark.parametrize("values", [(1, 1), (1, (1 << 32) + 1), (-3, (1 << 32) - 3), (1, 3)])
 @pytest.mark.parametrize("name", ["many_shade", "packed_shade"])
 def test_unknown_enum_values_of_packed_runs_are_equal_where_the_official_ones_are(name, values):
-    first, second = (wire.span(field_of(name).number, wire.varint(value)) for value in values)
-    wire.check_equality(*PAIRS["test.Everything"], first, second)
+    first_record, second_record = (wire.span(field_of(name).number, wire.varint(value)) for value in values)
+    wire.check_equality(*PAIRS["test.Everything"], first_record, second_record)
 
 
 @pytest.mark.parametrize("value", [1, -3, (1 << 32) + 1, (1 << 63) + 1])
 @pytest.mark.parametrize("name", ["many_shade", "packed_shade"])
 def test_unknown_enum_values_packed_and_unpacked_are_equal_where_the_official_ones_are(name, value):
     number = field_of(name).number
-    first, second = wire.span(number, wire.varint(value)), wire.number(number, value)
-    wire.check_equality(*PAIRS["test.Everything"], first, second)
+    packed_record, unpacked_record = wire.span(number, wire.varint(value)), wire.number(number, value)
+    wire.check_equality(*PAIRS["test.Everything"], packed_record, unpacked_record)
 
 
 def test_an_unknown_enum_value_does_not_change_the_oneof():
@@ -168,6 +170,7 @@ def test_an_unknown_enum_value_does_not_change_the_oneof():
 
 
 def test_the_last_member_of_a_oneof_is_present():
+    # pick_int, pick_text, pick_message, pick_shade and pick_far.
     records = [
         wire.number(80, 1),
         wire.span(81, b"a"),
@@ -182,6 +185,7 @@ def test_the_last_member_of_a_oneof_is_present():
 
 
 def test_a_merged_message_reads_as_the_official_one():
+    # Field 19 is tree; fields 1, 2 and 3 of a Tree are value, branches and trunk.
     parts = (
         b"\x08\1" + wire.span(2, b"\x08\2"),
         wire.span(3, b"\x08\3") + wire.span(2, b"\x08\4"),
@@ -231,7 +235,7 @@ def test_an_array_of_numbers_is_read_only(name):
         np.asarray(getattr(EVERYTHING.FromString(wire.span(field_of(name).number, b"\0" * 8)), name))[0] = 1
 
 
-@pytest.mark.parametrize("name", [name for name in NUMERIC_FIELDS if wire.wire_of(field_of(name)) != wire.VARINT])
+@pytest.mark.parametrize("name", [name for name in NUMERIC_FIELDS if wire.wire_type_of(field_of(name)) != wire.VARINT])
 def test_an_array_of_one_packed_run_of_fixed_numbers_shares_the_memory_of_the_file(name):
     data = np.frombuffer(wire.span(field_of(name).number, bytes(range(64))), np.uint8)
     array = np.asarray(getattr(onnxwire.load(data, EVERYTHING), name))
@@ -257,6 +261,7 @@ COLUMNS = (
 )
 ENUM = "## enum E\n\nDoc.\n\n| number | name | since | until | doc |\n|---|---|---|---|---|\n| 0 | A | 1 | | Doc. |\n"
 MESSAGE_HEAD = HEAD + MESSAGE + COLUMNS
+# Fault → text of a table.
 MALFORMED_TABLES = {
     "a table before a heading": HEAD + "| 1 |\n",
     "a heading of another kind": HEAD + "## service S\n",

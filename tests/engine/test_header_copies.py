@@ -1,7 +1,7 @@
-"""Headers of tensors in a mapped file are read from copies: values and errors equal those of the same bytes in memory.
+"""The engine reads headers of tensors in a mapped file from copies, with the values and errors of bytes in memory.
 
-A copy begins some bytes before a header and ends some hundred bytes after it, so the records of these files have any
-length and position around long values.
+A copy begins some bytes before a header and ends some hundred bytes after it. Therefore the records of these files have
+any length and position around long values.
 """
 
 from __future__ import annotations
@@ -18,51 +18,59 @@ from wire_bytes import LEN, VARINT, group, number, span, tag
 import onnxwire as ow
 from onnxwire.errors import DecodeError
 
-LONG = bytes(300_000)
-FILLERS = (0, 1, 60, 180, 200, 250, 300, 600)
+LONG_VALUE = bytes(300_000)
+# Lengths of values around the sizes of the copied parts, in bytes.
+FILLER_LENGTHS = (0, 1, 60, 180, 200, 250, 300, 600)
 
 
 def tensor_record(rng: random.Random, name: str) -> bytes:
-    """Return the record of an initializer: a long value, and records of any kind and length before and after it."""
+    """Return the record of an initializer: a long value, and records of any kind and length before and after it.
+
+    Field numbers: 1 dims, 2 data_type, 8 name, 9 raw_data, 12 doc_string, 16 metadata_props; unknown: 77, 99, 100.
+    """
     records = [
         span(8, name.encode(), rng.choice((0, 0, 2))),
         number(2, 1, rng.choice((0, 0, 1))),
         span(1, b"\x80\x10\x02") if rng.random() < 0.5 else number(1, 2048) + number(1, 2),
-        span(12, b"d" * rng.choice(FILLERS)),
-        span(99, b"u" * rng.choice(FILLERS)),
-        group(77, number(5, 1) + span(6, b"g" * rng.choice(FILLERS))),
+        span(12, b"d" * rng.choice(FILLER_LENGTHS)),
+        span(99, b"u" * rng.choice(FILLER_LENGTHS)),
+        group(77, number(5, 1) + span(6, b"g" * rng.choice(FILLER_LENGTHS))),
         tag(2, LEN) + b"\0",  # data_type with another wire type
         tag(100, VARINT) + b"\5",
-        span(16, span(1, b"key") + span(2, b"v" * rng.choice(FILLERS))),
-        span(8, b"n" * rng.choice(FILLERS)),
+        span(16, span(1, b"key") + span(2, b"v" * rng.choice(FILLER_LENGTHS))),
+        span(8, b"n" * rng.choice(FILLER_LENGTHS)),
         number(1, 7),
     ]
-    chosen = rng.sample(records, rng.randint(1, len(records)))
-    chosen.insert(rng.randint(0, len(chosen)), span(9, LONG[: rng.choice((262_143, 262_144, 290_000))]))
+    chosen_records = rng.sample(records, rng.randint(1, len(records)))
+    chosen_records.insert(
+        rng.randint(0, len(chosen_records)), span(9, LONG_VALUE[: rng.choice((262_143, 262_144, 290_000))])
+    )
     if rng.random() < 0.1:
-        chosen.append(span(rng.choice((9, 99)), LONG))
-    return span(5, b"".join(chosen), rng.choice((0, 0, 1)))
+        chosen_records.append(span(rng.choice((9, 99)), LONG_VALUE))
+    return span(5, b"".join(chosen_records), rng.choice((0, 0, 1)))
 
 
 def model_bytes(seed: int) -> bytes:
+    """Return a model with six initializers, a node (1) and a name (2) in its graph (7), in random order."""
     rng = random.Random(seed)
     records = [tensor_record(rng, f"tensor{i}") for i in range(6)]
-    records.insert(rng.randint(0, 6), span(1, span(1, b"x" * rng.choice(FILLERS)) + span(4, b"Relu")))
-    records.insert(rng.randint(0, 6), span(2, b"graph" + b"g" * rng.choice(FILLERS)))
+    records.insert(rng.randint(0, 6), span(1, span(1, b"x" * rng.choice(FILLER_LENGTHS)) + span(4, b"Relu")))
+    records.insert(rng.randint(0, 6), span(2, b"graph" + b"g" * rng.choice(FILLER_LENGTHS)))
     end = [number(1, 8), span(8, number(2, 17))]
     graph = b"".join(records)
     return b"".join(rng.sample([*end, span(7, graph)], 3))
 
 
-def described(tensor: ow.TensorProto) -> tuple[object, ...]:
+def describe(tensor: ow.TensorProto) -> tuple[object, ...]:
+    """Return the content of a tensor; of raw_data only the length."""
     fields = [(field.name, value) for field, value in tensor.ListFields() if field.name not in ("raw_data", "dims")]
     properties = [(entry.key, entry.value) for entry in tensor.metadata_props]
     text = str(fields).replace(tensor._document.name, "")  # errors of damaged messages name the file
     return tensor.name, list(tensor.dims), tensor.data_type, len(tensor.raw_data), text, properties
 
 
-def walked(model: ow.ModelProto, seed: int) -> list[object]:
-    """Return what reading a model in an order of its own yields; the error for a damaged one."""
+def read_in_random_order(model: ow.ModelProto, seed: int) -> list[object]:
+    """Read the parts of a model in an order that depends on the seed; return the values, and last the DecodeError."""
     rng = random.Random(seed)
     results: list[object] = []
     initializers = model.graph.initializer
@@ -71,9 +79,9 @@ def walked(model: ow.ModelProto, seed: int) -> list[object]:
             if step == 0:
                 results += [(tensor.name, tuple(tensor.dims)) for tensor in initializers]
             elif step == 1:
-                results += [described(tensor) for tensor in initializers]
+                results += [describe(tensor) for tensor in initializers]
             elif step == 2:
-                results += [described(initializers[i]) for i in rng.sample(range(len(initializers)), len(initializers))]
+                results += [describe(initializers[i]) for i in rng.sample(range(len(initializers)), len(initializers))]
             elif step == 3:
                 results += [(info.name, info.shape, info.nbytes, info.offset) for info in ow.tensors(model)]
             elif step == 4:
@@ -91,10 +99,10 @@ def test_values_equal_those_in_memory(tmp_path: Path, seed: int) -> None:
     data = model_bytes(seed)
     path = tmp_path / "model.onnx"
     path.write_bytes(data)
-    with ow.load(path) as mapped, ow.load(data) as resident:
-        assert walked(mapped, seed) == walked(resident, seed)
-        assert mapped == resident
-        assert mapped.SerializeToString() == data
+    with ow.load(path) as mapped_model, ow.load(data) as model_in_memory:
+        assert read_in_random_order(mapped_model, seed) == read_in_random_order(model_in_memory, seed)
+        assert mapped_model == model_in_memory
+        assert mapped_model.SerializeToString() == data
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -110,26 +118,26 @@ def test_errors_equal_those_in_memory(tmp_path: Path, seed: int) -> None:
     for source in (path, bytes(data)):
         try:
             with ow.load(source) as model:
-                results.append(walked(model, seed))
+                results.append(read_in_random_order(model, seed))
         except DecodeError as error:
             results.append([(error.offset, error.path)])
     assert results[0] == results[1]
 
 
-def test_edits_are_seen_and_saved(tmp_path: Path) -> None:
+def test_edits_are_visible_and_saved(tmp_path: Path) -> None:
     data = model_bytes(1)
     path, copy = tmp_path / "model.onnx", tmp_path / "copy.onnx"
     path.write_bytes(data)
-    with ow.load(path) as mapped, ow.load(data) as resident:
-        for model in (mapped, resident):
+    with ow.load(path) as mapped_model, ow.load(data) as model_in_memory:
+        for model in (mapped_model, model_in_memory):
             for i, tensor in enumerate(model.graph.initializer):
                 tensor.name += f"_{i}"
                 tensor.dims.append(i)
             del model.graph.initializer[2]
             model.graph.initializer.add(name="new")
-        assert walked(mapped, 1) == walked(resident, 1)
-        ow.save(mapped, copy)
-        assert copy.read_bytes() == resident.SerializeToString()
+        assert read_in_random_order(mapped_model, 1) == read_in_random_order(model_in_memory, 1)
+        ow.save(mapped_model, copy)
+        assert copy.read_bytes() == model_in_memory.SerializeToString()
 
 
 def test_copied_messages_outlive_their_document(tmp_path: Path) -> None:
@@ -137,12 +145,12 @@ def test_copied_messages_outlive_their_document(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(data)
     copy = ow.ModelProto()
-    with ow.load(path) as mapped:
-        names = [tensor.name for tensor in mapped.graph.initializer]
-        copy.CopyFrom(mapped)
+    with ow.load(path) as mapped_model:
+        names = [tensor.name for tensor in mapped_model.graph.initializer]
+        copy.CopyFrom(mapped_model)
         iterator = iter(copy.graph.initializer)
-        first = next(iterator)
-    assert [first.name, *(tensor.name for tensor in iterator)] == names
+        first_tensor = next(iterator)
+    assert [first_tensor.name, *(tensor.name for tensor in iterator)] == names
     assert copy.SerializeToString() == data
 
 
@@ -150,13 +158,13 @@ def test_a_file_that_is_replaced_in_place_keeps_its_values(tmp_path: Path) -> No
     data = model_bytes(3)
     path = tmp_path / "model.onnx"
     path.write_bytes(data)
-    with ow.load(path) as mapped:
-        iterator = iter(mapped.graph.initializer)
-        first = next(iterator).name
-        os.link(path, tmp_path / "link.onnx")  # a rename would separate them
+    with ow.load(path) as mapped_model:
+        iterator = iter(mapped_model.graph.initializer)
+        first_name = next(iterator).name
+        os.link(path, tmp_path / "link.onnx")  # a file with two links is saved in place
         ow.save(ow.ModelProto(ir_version=8), path)
         expected = [tensor.name for tensor in ow.load(data).graph.initializer]
-        assert [first, *(tensor.name for tensor in iterator)] == expected
+        assert [first_name, *(tensor.name for tensor in iterator)] == expected
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/smaps")
@@ -167,15 +175,15 @@ def test_listing_maps_no_pages_of_long_values(tmp_path: Path) -> None:
     with ow.load(path) as model:
         assert {(tensor.name, tuple(tensor.dims)) for tensor in model.graph.initializer} == {("name", (1 << 20,))}
         with open("/proc/self/smaps") as file:
-            parts = file.read().split(str(path))[1:]
-        # The first read maps its neighbourhood, up to a large page; the 39 other headers map nothing.
-        assert sum(int(re.search(r"Rss: +(\d+) kB", part)[1]) for part in parts) <= 2048
+            mappings = file.read().split(str(path))[1:]
+        # The first read maps the pages around it, up to a large page. Reads of the 39 other headers map none.
+        assert sum(int(re.search(r"Rss: +(\d+) kB", mapping)[1]) for mapping in mappings) <= 2048
 
 
 @pytest.mark.skipif(os.name != "posix", reason="mapped files are closed on Windows")
-def test_names_are_those_of_the_mapped_file_after_its_descriptor_refers_to_another_one(tmp_path: Path) -> None:
+def test_names_are_those_of_the_mapped_file_after_its_descriptor_refers_to_another_file(tmp_path: Path) -> None:
     for name in "ab":
-        records = [span(5, span(8, b"%s%d" % (name.encode(), i)) + span(9, LONG)) for i in range(4)]
+        records = [span(5, span(8, b"%s%d" % (name.encode(), i)) + span(9, LONG_VALUE)) for i in range(4)]
         (tmp_path / name).write_bytes(number(1, 8) + span(7, b"".join(records)))
     model = ow.load(str(tmp_path / "a"))
     other = os.open(tmp_path / "b", os.O_RDONLY)

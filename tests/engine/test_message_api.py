@@ -1,4 +1,4 @@
-"""Reading messages: the behaviour that the official runtime has too, and the additions of onnxwire."""
+"""Reading messages: behaviour of the official runtime, and the additions of onnxwire."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ DATA = OFFICIAL.SerializeToString()
 
 @pytest.fixture
 def model():
+    """Return onnxwire's model of DATA."""
     return onnxwire.ModelProto.FromString(DATA)
 
 
@@ -56,7 +57,7 @@ def message_of_runtime(request):
 
 
 def evaluate(expression, message):
-    """Return the value of an expression in which m is a message, or the built-in base class of its exception."""
+    """Return the value of an expression in which `m` is the message, or the builtin base class of its exception."""
     try:
         return eval(expression, {"m": message, "np": np})
     except Exception as error:
@@ -159,7 +160,7 @@ def test_an_expression_has_the_official_result_or_error(expression):
     assert our_result is not NameError
 
 
-def test_an_attribute_of_no_field_can_not_be_set(message_of_runtime):
+def test_an_attribute_of_no_field_cannot_be_set(message_of_runtime):
     with pytest.raises(AttributeError):
         message_of_runtime.no_such_field = 1
 
@@ -295,17 +296,17 @@ def test_nested_classes_are_attributes_of_their_parents():
 # --- sequences
 
 
-@pytest.mark.parametrize("number", [0, 1, 7, 8, 9, 100])
-def test_every_index_of_a_sequence_of_any_length_is_found(number):
-    names = [f"n{i}" for i in range(number)]
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 100])
+def test_every_index_of_a_sequence_of_any_length_returns_its_element(count):
+    names = [f"n{i}" for i in range(count)]
     official = onnx.NodeProto(input=names)
     our_names = onnxwire.NodeProto.FromString(official.SerializeToString()).input
-    assert [our_names[i] for i in range(number)] == names
-    assert [our_names[i - number] for i in range(number)] == names
-    assert (list(our_names), our_names[:], len(our_names)) == (names, names, number)
+    assert [our_names[i] for i in range(count)] == names
+    assert [our_names[i - count] for i in range(count)] == names
+    assert (list(our_names), our_names[:], len(our_names)) == (names, names, count)
 
 
-def test_indexes_are_found_in_any_order():
+def test_elements_can_be_read_by_index_in_any_order():
     names = [f"n{i}" for i in range(50)]
     our_node = onnxwire.NodeProto.FromString(onnx.NodeProto(input=names).SerializeToString())
     assert [our_node.input[i] for i in (49, 0, 7, 8, 48, 8)] == [names[i] for i in (49, 0, 7, 8, 48, 8)]
@@ -429,6 +430,7 @@ def test_nested_classes_pickle_by_every_protocol(model, protocol):
 
 
 def test_a_copy_of_a_merged_message_is_equal():
+    # Two records of the graph, with a node named "a" and a node named "b".
     encoded = wire.span(7, wire.span(1, b"\x1a\1a")) + wire.span(7, wire.span(1, b"\x1a\1b"))
     graph = onnxwire.ModelProto.FromString(encoded).graph
     assert copy.deepcopy(graph) == graph
@@ -463,7 +465,7 @@ def test_views_have_no_dict(model):
     lambda model: model.graph.node[1].input[1],
     lambda model: model.graph.node[-1].attribute[0].g.node[2].name,
 ])  # fmt: skip
-def test_a_view_keeps_the_document_alive_after_the_root_is_gone(tmp_path, read_value):
+def test_a_view_keeps_the_document_alive_without_its_root(tmp_path, read_value):
     path = tmp_path / "model.onnx"
     path.write_bytes(DATA)
     model = onnxwire.load(path)
@@ -520,6 +522,7 @@ def test_many_views_of_one_class_have_separate_values():
 
 @pytest.fixture
 def path(tmp_path):
+    """Return the path of a file with DATA."""
     path = tmp_path / "model.onnx"
     path.write_bytes(DATA)
     return path
@@ -688,7 +691,7 @@ def test_an_array_of_a_damaged_run_raises_decode_error(name, encoded):
 
 
 def run_in_process(code, *arguments):
-    """Run a program in a separate process, which may crash; return its output."""
+    """Run a program in a child process, which may crash; return its output."""
     package_parent = os.path.dirname(os.path.dirname(onnxwire.__file__))
     process = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {package_parent!r})\n{code}", *map(str, arguments)],
@@ -818,36 +821,36 @@ def test_threads_that_share_one_iterator_get_every_element_once(_):
 
 
 def test_arrays_of_one_sequence_made_by_threads_at_once_keep_their_values():
-    # Numbers that are decoded without the GIL are decoded by several threads; the bytes of one thread must not be freed
-    # when another thread finishes. New arrays in the same threads would take the memory of freed ones.
+    # Several threads decode the numbers without the GIL. The numbers of one thread must not be freed when another
+    # thread finishes. If they were, the new arrays would be allocated in their memory.
     code = """
 import threading
 import numpy as np
 import onnxwire
 encoded = bytes.fromhex(sys.argv[1]) + bytes.fromhex("ffffffffffffffff01") * 100_000
-wanted = np.full(100_000, (1 << 57) - 1)
-wrong = 0
+expected = np.full(100_000, (1 << 57) - 1)
+n_wrong = 0
 for _ in range(20):
-    shared = onnxwire.TensorProto.FromString(encoded).int64_data
-    barrier, arrays, others = threading.Barrier(8), [None] * 8, [None] * 8
+    numbers = onnxwire.TensorProto.FromString(encoded).int64_data
+    barrier, arrays, new_arrays = threading.Barrier(8), [None] * 8, [None] * 8
     def run(i):
         barrier.wait()
-        arrays[i] = np.asarray(shared)
+        arrays[i] = np.asarray(numbers)
         barrier.wait()
-        others[i] = [np.full(100_000, 7) for _ in range(3)]
+        new_arrays[i] = [np.full(100_000, 7) for _ in range(3)]
     threads = [threading.Thread(target=run, args=(i,)) for i in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    wrong += sum(not np.array_equal(array, wanted) for array in arrays)
-print(wrong)
+    n_wrong += sum(not np.array_equal(array, expected) for array in arrays)
+print(n_wrong)
 """
-    record_start = wire.tag(7, wire.LEN) + wire.varint(900_000)
+    record_start = wire.tag(7, wire.LEN) + wire.varint(900_000)  # int64_data: 100,000 varints of 9 bytes
     assert run_in_process(code, record_start.hex()) == "0\n"
 
 
-def test_threads_that_verify_one_file_agree(path):
+def test_several_threads_can_verify_one_file(path):
     assert run_in_threads(lambda: onnxwire.verify(path)) == [None] * N_THREADS
 
 
@@ -899,7 +902,7 @@ def test_a_class_that_was_not_made_from_a_table_is_not_a_message_class():
             cls.FromString(b"")
 
 
-def test_sequences_of_other_lengths_and_kinds_differ():
+def test_a_sequence_differs_from_sequences_of_another_length_content_or_kind():
     node = onnxwire.NodeProto.FromString(onnx.NodeProto(input=["a", "b"]).SerializeToString())
     assert node.input == ["a", "b"] and node.input == node.input
     assert node.input != ["a"] and node.input != ["a", "c"] and node.input != ("a", "b") and node.input != node.output
@@ -921,7 +924,7 @@ def test_strings_of_any_bytes_are_read_unchanged_any_number_of_times() -> None:
     texts += [b"x" * i + b"y" + b"x" * (n - i - 1) for n in range(1, 40) for i in range(n)]
     texts += [b"x" * i + b + b"x" * (n - i) for b in ("ä".encode(), b"\xff") for n in range(20) for i in range(n)]
     texts += [b"x" * n + b"\xc3\xa9" for n in range(250, 262)]
-    data = b"".join(b"\x0a" + wire.varint(len(text)) + text for text in texts)
+    data = b"".join(wire.span(1, text) for text in texts)  # the field input
     expected = [text.decode("utf-8", "surrogateescape") for text in texts]
     node = onnxwire.NodeProto.FromString(data)
     for _ in range(3):

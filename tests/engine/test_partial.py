@@ -1,17 +1,18 @@
-"""Documents with missing pages: each operation has the same result as on the complete document.
+"""On documents with missing pages, each operation has the same result as on the complete document.
 
 Access to a page that is not resident ends the process, so these tests detect a read without a fetch.
 """
 
 from __future__ import annotations
 
+import errno
 import io
 from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 import pytest
-from partial import partial_document
+from partial_documents import partial_document
 from wire import varint
 
 import onnxwire as ow
@@ -20,17 +21,17 @@ from onnxwire.engine.message import root_view
 from onnxwire.engine.verify import verify_document
 from onnxwire.errors import ClosedError, SourceError
 
-LONG_BYTES = 1 << 16
+LONG_BYTES = 1 << 16  # the engine fetches values of this size only when they are read
 
 
-def record(number: int, data: bytes) -> bytes:
+def len_record(number: int, data: bytes) -> bytes:
     """Return the record of a field with this number, of wire type LEN."""
     return varint(number << 3 | 2) + varint(len(data)) + data
 
 
 @cache
 def model_bytes() -> bytes:
-    """Return a model with a long value of every kind, and short ones between them."""
+    """Return the bytes of a model with a long value of every kind, and short values between them."""
     rng = np.random.default_rng(3)
     model = ow.ModelProto(ir_version=9, producer_name="p", doc_string="d" * (LONG_BYTES + 5))
     model.opset_import.add(version=17)
@@ -74,25 +75,29 @@ def model_bytes() -> bytes:
     function = model.functions.add(name="f", domain="local", doc_string="e" * 2 * LONG_BYTES)
     function.node.add(op_type="Identity", input=["a"], output=["b"])
     data = model.SerializeToString()
-    unknown_group = b"\xa3\x06" + record(3, b"g" * 2 * LONG_BYTES) + b"\xa4\x06"
-    return data + record(77, b"unknown" * LONG_BYTES) + unknown_group + record(2, b"q")
+    unknown_group = b"\xa3\x06" + len_record(3, b"g" * 2 * LONG_BYTES) + b"\xa4\x06"
+    return data + len_record(77, b"unknown" * LONG_BYTES) + unknown_group + len_record(2, b"q")
 
 
 def complete_model() -> ow.ModelProto:
+    """Return a model whose bytes are all in memory."""
     return ow.ModelProto.FromString(model_bytes())
 
 
 def partial_model(data: bytes | None = None) -> ow.ModelProto:
+    """Return a model of partial memory, none of which is resident."""
     return root_view(partial_document(model_bytes() if data is None else data), ow.ModelProto)
 
 
 def save_to_bytes(model: ow.ModelProto, **options: object) -> bytes:
+    """Save a model to a stream; return its bytes."""
     file = io.BytesIO()
     ow.save(model, file, **options)
     return file.getvalue()
 
 
-def edit(model: ow.ModelProto) -> ow.ModelProto:
+def edit_model(model: ow.ModelProto) -> ow.ModelProto:
+    """Edit short and long values of a model; return the model."""
     model.graph.node[7].name = "another"
     model.graph.initializer[1].float_data[3] = 2.0
     del model.graph.initializer[5]
@@ -101,6 +106,7 @@ def edit(model: ow.ModelProto) -> ow.ModelProto:
 
 
 def merge_and_encode(model: ow.ModelProto) -> bytes:
+    """Merge a model and its graph into a new model; return its encoding."""
     target = ow.ModelProto()
     target.MergeFrom(model)
     target.graph.MergeFrom(model.graph)
@@ -113,6 +119,7 @@ def encode_without_unknown_fields(model: ow.ModelProto) -> bytes:
 
 
 def arrow_rows(model: ow.ModelProto) -> list[object]:
+    """Return the rows of the Arrow tables of a model."""
     pyarrow = pytest.importorskip("pyarrow")
     names = ("nodes", "attributes", "values", "tensors", "metadata", "functions", "model")
     return [pyarrow.table(ow.to_arrow(model, name)).to_pylist() for name in names]
@@ -141,15 +148,19 @@ OPERATIONS: dict[str, Callable[[ow.ModelProto], object]] = {
     "size": lambda model: (model.ByteSize(), model.graph.ByteSize()),
     "encoding of a part": lambda model: model.graph.node[100].SerializeToString(),
     "unknown fields": lambda model: model._unknown_fields(),
-    "edits": lambda model: edit(model).SerializeToString(),
-    "edits, deterministic": lambda model: edit(model).SerializeToString(deterministic=True),
-    "size of edits": lambda model: edit(model).ByteSize(),
+    "edits": lambda model: edit_model(model).SerializeToString(),
+    "edits, deterministic": lambda model: edit_model(model).SerializeToString(deterministic=True),
+    "size of edits": lambda model: edit_model(model).ByteSize(),
     "save": save_to_bytes,
-    "save of edits": lambda model: save_to_bytes(edit(model)),
-    "save deterministically": lambda model: save_to_bytes(edit(model), deterministic=True),
+    "save of edits": lambda model: save_to_bytes(edit_model(model)),
+    "save deterministically": lambda model: save_to_bytes(edit_model(model), deterministic=True),
     "save aligned": lambda model: save_to_bytes(model, inline_align=4096),
-    "save of edits, aligned": lambda model: save_to_bytes(edit(model), inline_align=4096),
-    "equality": lambda model: (model == complete_model(), complete_model() == model, model == edit(complete_model())),
+    "save of edits, aligned": lambda model: save_to_bytes(edit_model(model), inline_align=4096),
+    "equality": lambda model: (
+        model == complete_model(),
+        complete_model() == model,
+        model == edit_model(complete_model()),
+    ),
     "copy": lambda model: ow.ModelProto.FromString(model.__deepcopy__().SerializeToString()) == complete_model(),
     "copy of a part": lambda model: ow.GraphProto().CopyFrom(model.graph),
     "merge": merge_and_encode,
@@ -160,7 +171,7 @@ OPERATIONS: dict[str, Callable[[ow.ModelProto], object]] = {
     "text form": str,
     "json": ow.to_json,
     "tables": arrow_rows,
-    "diff": lambda model: [str(difference) for difference in ow.diff(model, edit(complete_model()))],
+    "diff": lambda model: [str(difference) for difference in ow.diff(model, edit_model(complete_model()))],
     "statistics": lambda model: [ow.measure(tensor) for tensor in model.graph.initializer if tensor.data_type != 8],
     "extract": lambda model: ow.extract(model, [], ["y149"]).SerializeToString(),
 }
@@ -216,7 +227,7 @@ def test_damage_is_reported_at_its_offset(n_bytes) -> None:
     assert read_names(lambda: partial_model(data)) == read_names(lambda: ow.ModelProto.FromString(data))
 
 
-def test_a_source_that_fetches_nothing_is_an_error() -> None:
+def test_a_source_that_fetches_nothing_raises_source_error() -> None:
     document = partial_document(model_bytes())
     document.memory.source.fetch = lambda memory, ranges: None
     with pytest.raises(SourceError):
@@ -229,14 +240,14 @@ def test_an_error_of_the_source_is_raised_and_the_next_call_continues() -> None:
 
     def fail() -> None:
         source.on_fetch = lambda: None
-        raise SourceError(5, "no luck", "there")
+        raise SourceError(errno.EIO, "fetch failed", "model.onnx")
 
     source.on_fetch = fail
-    with pytest.raises(SourceError, match="no luck"):
+    with pytest.raises(SourceError, match="fetch failed"):
         list(model.graph.node)
     assert len(model.graph.node) == 200
     source.on_fetch = fail
-    with pytest.raises(SourceError, match="no luck"):
+    with pytest.raises(SourceError, match="fetch failed"):
         model.graph.initializer[0].numpy()
     assert model.graph.initializer[0].numpy().shape == (3 * LONG_BYTES,)
 
@@ -251,7 +262,7 @@ READS = {
 
 
 @pytest.mark.parametrize("operation", READS.values(), ids=READS)
-def test_closing_while_bytes_are_fetched_is_refused_or_an_error(operation) -> None:
+def test_closing_during_a_fetch_raises_in_use_error_or_ends_the_read_with_closed_error(operation) -> None:
     model = partial_model()
     list(model.graph.initializer)
     source = model._document.memory.source
@@ -261,18 +272,19 @@ def test_closing_while_bytes_are_fetched_is_refused_or_an_error(operation) -> No
         try:
             model.close()
         except ow.InUseError:
-            source.refused = True
+            source.has_rejected_close = True
 
-    source.refused = False
+    source.has_rejected_close = False
     source.on_fetch = close
     try:
         operation(model)
-        assert source.refused or source.on_fetch is close
+        assert source.has_rejected_close or source.on_fetch is close
     except ClosedError:
         pass
 
 
 def test_groups_without_an_end_are_walked_once() -> None:
+    # A graph that contains 100,000 starts of a group of field 100.
     data = b"\x3a" + varint(200_000) + b"\xa3\x06" * 100_000
     with pytest.raises(ow.DecodeError):
         list(partial_model(data).graph.node)

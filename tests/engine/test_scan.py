@@ -21,6 +21,7 @@ def make_chain(n):
 
 
 def find_paths(model, names):
+    """Return the paths of the nodes that a search with a filter for the names yields."""
     return [path for path, _ in Search(model, [NodeProto], None, NameFilter.of(names))]
 
 
@@ -77,7 +78,7 @@ def test_strings_of_a_field_are_listed_per_message():
     assert list(strings_of(model.graph.initializer, "external_data")) == []
 
 
-def test_a_closed_document_is_not_read(tmp_path):
+def test_scans_of_a_closed_document_raise_closed_error(tmp_path):
     onnxwire.save(make_chain(4), tmp_path / "m.onnx")
     model = onnxwire.load(tmp_path / "m.onnx")
     elements = iter(model.graph.node)

@@ -1,4 +1,4 @@
-"""Search: it finds the same messages as a walk over all fields, without making views of messages that contain none."""
+"""A Search yields the same messages as a walk over all fields, without views of messages that contain none of them."""
 
 from __future__ import annotations
 
@@ -26,29 +26,30 @@ def walk(message, path=""):
 
 
 def find_tensors(message):
+    """Return the path and name of every tensor that a Search yields."""
     return [(path, tensor.name) for path, tensor in Search(message, [onnxwire.TensorProto])]
 
 
 def random_graph(rng, depth, counter):
-    """Return a graph of random nodes, some with tensors or subgraphs, in all fields that can contain tensors."""
+    """Return a graph of random nodes, some of which have tensors or subgraphs. counter: as for `make_tensor`."""
     nodes = []
     for index in range(rng.randrange(6)):
         node = helper.make_node("Op", [f"x{index}"], [f"y{index}"], name=f"n{index}")
         if rng.random() < 0.3:
             node.attribute.append(helper.make_attribute("axis", 1))
         if rng.random() < 0.2:
-            node.attribute.append(helper.make_attribute("value", tensor(counter)))
+            node.attribute.append(helper.make_attribute("value", make_tensor(counter)))
         if rng.random() < 0.1:
-            node.attribute.append(helper.make_attribute("values", [tensor(counter), tensor(counter)]))
+            node.attribute.append(helper.make_attribute("values", [make_tensor(counter), make_tensor(counter)]))
         if depth and rng.random() < 0.4:
             node.attribute.append(helper.make_attribute("body", random_graph(rng, depth - 1, counter)))
         nodes.append(node)
-    initializers = [tensor(counter) for _ in range(rng.choice([0, 0, 1, 2]))]
+    initializers = [make_tensor(counter) for _ in range(rng.choice([0, 0, 1, 2]))]
     return helper.make_graph(nodes, "g", [], [], initializers)
 
 
-def tensor(counter):
-    """Make a tensor whose name has the number of tensors so far; `counter` is a list with an element for each."""
+def make_tensor(counter):
+    """Make a tensor whose name contains its number. counter: a list with an element for each tensor, which grows."""
     counter.append(None)
     return helper.make_tensor(f"t{len(counter)}", TensorProto.FLOAT, [1], [1.0])
 
@@ -74,7 +75,7 @@ def test_a_search_finds_the_same_tensors_as_a_walk_before_and_after_edits(seed):
 
 def test_a_tensor_that_is_added_during_the_search_is_found():
     nodes = [helper.make_node("Op", [], [f"y{i}"]) for i in range(5)]
-    nodes[1].attribute.append(helper.make_attribute("value", tensor([])))
+    nodes[1].attribute.append(helper.make_attribute("value", make_tensor([])))
     model = onnxwire.ModelProto.FromString(helper.make_model(helper.make_graph(nodes, "g", [], [])).SerializeToString())
     paths = []
     for path, _ in Search(model, [onnxwire.TensorProto]):
@@ -88,7 +89,7 @@ def test_damage_in_a_message_without_tensors_is_reported():
     data = bytearray(helper.make_model(helper.make_graph([helper.make_node("Op", [], ["y"], axis=1)], "g", [], []))
                      .SerializeToString())  # fmt: skip
     position = data.index(b"axis") - 1
-    data[position] = 0x7F  # the length of the attribute's name
+    data[position] = 0x7F  # replaces the length of the attribute's name
     model = onnxwire.load(bytes(data))
     with pytest.raises(onnxwire.DecodeError, match=r"graph\.node\[0\]\.attribute\[0\]"):
         find_tensors(model)

@@ -1,8 +1,8 @@
 """A lint of the sources: every function that Python can call enters the section, or is listed with a reason.
 
-It reads the sources, since running the functions does not reveal an omission: with the GIL, the section
-(`onnxwire/engine/section.h`) does nothing; without the GIL, a function that does not enter fails in rare interleavings
-only, for which `test_threads.py` and `fuzz_edits.py` search on a build without the GIL.
+Calls of the functions do not reveal an omission, so the test reads the sources. With the GIL, the section
+(`onnxwire/engine/section.h`) does nothing. Without the GIL, a function that does not enter it fails only in rare
+interleavings, for which `test_threads.py` and `fuzz_edits.py` search on a build without the GIL.
 """
 
 import re
@@ -14,10 +14,11 @@ import onnxwire
 
 ROOT = Path(onnxwire.__file__).parent
 SOURCES = sorted(ROOT.rglob("*.pyx"))
+# A def or cpdef at the top level of a module or a class, with its decorators.
 FUNCTION = re.compile(
     r"^(?P<decorators>(?: *@.*\n)*)(?P<indent> {0,4})(?:cp)?def (?:\w+ )?(?P<name>\w+)\(", re.MULTILINE
 )
-# Functions that do not enter the section, with reasons.
+# Reasons why functions do not enter the section.
 OWN_MEMORY = "frees its own memory"
 ENTERS_SECTION = "enters the section in its body, or calls one function that does"
 STATELESS = "uses its arguments only"
@@ -25,6 +26,7 @@ GENERATOR = "a generator, which can't stay in the section; the functions that it
 NEW_OBJECT = "uses an object that no other thread references yet"
 CONSTANT_NUMBERS = "reads numbers of its object, which never change"
 ONE_CALL = "uses objects that no other thread references; the function that it calls enters the section"
+# Module → function → reason.
 EXEMPT_FUNCTIONS = {
     "_varint": {"packed_levels": STATELESS, "decode_packed": STATELESS},
     "analysis._sums": {"sum_block": STATELESS},
@@ -100,8 +102,8 @@ def test_functions_enter_the_section(path):
     module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
     exempt_functions = EXEMPT_FUNCTIONS.get(module, {})
     functions = list(FUNCTION.finditer(path.read_text(encoding="utf-8")))
-    functions_outside = {match["name"] for match in functions if "@critical_section" not in match["decorators"]}
-    assert functions_outside <= set(exempt_functions), (
-        "decorate it with @critical_section, or list it above with a reason"
+    undecorated_functions = {match["name"] for match in functions if "@critical_section" not in match["decorators"]}
+    assert undecorated_functions <= set(exempt_functions), (
+        "decorate the function with @critical_section, or list it in EXEMPT_FUNCTIONS with a reason"
     )
-    assert set(exempt_functions) <= functions_outside, "a function listed above as outside enters the section"
+    assert set(exempt_functions) <= undecorated_functions, "a function of EXEMPT_FUNCTIONS enters the section"

@@ -9,7 +9,7 @@ from each import each
 
 import onnxwire as ow
 
-# A field that NodeProto does not have: the general encoder writes messages with unknown fields, which it copies.
+# The field 255, which NodeProto does not have. The general encoder writes messages with unknown fields.
 UNKNOWN_RECORD = b"\xfa\x0f\x03abc"
 
 EDITS = [
@@ -57,7 +57,7 @@ def encode_edited(data: bytes, edits: list) -> tuple[bytes, bytes]:
     return graph.node[0].SerializeToString(), graph.SerializeToString()
 
 
-def test_the_bytes_are_those_of_the_general_encoder() -> None:
+def test_the_encoding_of_an_edited_message_is_that_of_the_general_encoder() -> None:
     rng = random.Random(5)
     for _ in range(400):
         data = encode_random_node(rng)
@@ -70,7 +70,7 @@ def test_the_bytes_are_those_of_the_general_encoder() -> None:
 
 
 @each("count", [1, 20, 70, 200])
-def test_messages_with_any_number_of_records_are_complete(count: int) -> None:
+def test_the_encoding_of_a_message_with_any_number_of_records_is_complete(count: int) -> None:
     graph = ow.GraphProto.FromString(
         onnx.GraphProto(node=[onnx.NodeProto(input=[f"i{k}" for k in range(count)], op_type="A")]).SerializeToString()
     )
@@ -81,14 +81,14 @@ def test_messages_with_any_number_of_records_are_complete(count: int) -> None:
     assert (official.node[0].name, official.node[0].op_type) == ("n", "A")
 
 
-def test_a_damaged_nested_message_is_reported() -> None:
+def test_an_edit_of_a_damaged_nested_message_raises_decode_error() -> None:
     graph = ow.GraphProto.FromString(b"\x0a\x04\x22\x01A\x0a")  # a node that ends inside a record
     with pytest.raises(ow.DecodeError):
         graph.node[0].name = "n"
 
 
-def test_edits_of_a_message_of_more_than_64_fields(tmp_path: Path) -> None:
-    # A bit per field does not suffice then.
+def test_a_message_type_of_more_than_64_fields_can_be_edited(tmp_path: Path) -> None:
+    # For such types, one bit per field does not fit in a 64-bit integer.
     head = ["# wide.proto", "package: wide", "syntax: proto3", "## message Wide", "Many fields."]
     names = ["number", "name", "type", "label", "oneof", "packed", "since", "until", "doc"]
     columns = ["", f"| {' | '.join(names)} |", "|---" * len(names) + "|"]

@@ -13,7 +13,7 @@ from each import each
 from onnx import onnx_data_pb2, onnx_ml_pb2, onnx_operators_ml_pb2
 
 import onnxwire
-from onnxwire.engine.descriptor import FieldDescriptor as F
+from onnxwire.engine.descriptor import FieldDescriptor
 from onnxwire.engine.table_text import parse
 from onnxwire.messages import SCHEMA
 from onnxwire.messages._tables import TABLES
@@ -39,6 +39,7 @@ def official_messages():
 
 
 def official_enums():
+    """Return all enum descriptors of the official files by full name, including nested ones."""
     enums = {enum.full_name: enum for file in FILES for enum in file.enum_types_by_name.values()}
     for message in official_messages().values():
         enums |= {enum.full_name: enum for enum in message.enum_types}
@@ -53,6 +54,7 @@ EVERY_ENUM = pytest.mark.parametrize("name", ENUMS)
 
 
 def field_pair(name):
+    """Return onnxwire's descriptor and the official descriptor of a field such as "onnx.NodeProto.input"."""
     message, _, field = name.rpartition(".")
     return SCHEMA.messages[message].DESCRIPTOR.fields_by_name[field], MESSAGES[message].fields_by_name[field]
 
@@ -60,11 +62,11 @@ def field_pair(name):
 # --- against the descriptors
 
 
-def test_the_tables_have_the_official_messages_and_no_others():
+def test_the_tables_have_exactly_the_official_messages():
     assert set(SCHEMA.messages) == set(MESSAGES)
 
 
-def test_the_tables_have_the_official_enums_and_no_others():
+def test_the_tables_have_exactly_the_official_enums():
     assert {name for name, enum in SCHEMA.enums.items() if enum.values()} == set(ENUMS)
 
 
@@ -127,7 +129,8 @@ def test_an_enum_is_closed_as_the_official_one_is(name):
 
 
 def reserved_of(name):
-    """Return the reserved ranges (ends included) and names of an official descriptor; only its proto form has them."""
+    """Return the reserved ranges (start, last number) and names of an official message, which only its DescriptorProto
+    contains."""
     from google.protobuf.descriptor_pb2 import DescriptorProto
 
     proto = DescriptorProto()
@@ -162,16 +165,19 @@ def test_every_row_of_the_tables_has_a_doc_of_one_line():
 
 
 def read_facts(name):
+    """Return the rows of a file in tests/facts as dicts."""
     with open(os.path.join(TESTS_FOLDER, "facts", name), encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file, delimiter="\t"))
 
 
 def release(text):
+    """Return the numbers of a release such as "v1.2" as a tuple: (1, 2, 0)."""
     return tuple(int(part) for part in (text.removeprefix("v") + ".0.0").split(".")[:3])
 
 
 ENUM_FACTS, FIELD_FACTS = read_facts("onnx_enum_history.tsv"), read_facts("onnx_field_history.tsv")
 NEWEST = max(release(row["last_release"]) for row in ENUM_FACTS)
+# (first release, last release, number) of each IR version.
 IR_SPANS = [
     (release(row["first_release"]), release(row["last_release"]), int(row["number"]))
     for row in ENUM_FACTS
@@ -193,7 +199,12 @@ def span_of(row):
     return ir_version(row["first_release"]), None if release(last_release) == NEWEST else ir_version(last_release)
 
 
-TYPE_NAMES = {getattr(F, name): name.removeprefix("TYPE_").lower() for name in dir(F) if name.startswith("TYPE_")}
+# Number of a field type → its name in proto files.
+TYPE_NAMES = {
+    getattr(FieldDescriptor, name): name.removeprefix("TYPE_").lower()
+    for name in dir(FieldDescriptor)
+    if name.startswith("TYPE_")
+}
 
 
 def test_the_tables_have_one_row_for_each_row_of_the_field_history():
@@ -271,7 +282,7 @@ SOURCES = sorted(glob.glob(os.path.join(PACKAGE, "engine", "*.p*")))
 
 
 def onnx_words():
-    """Return names that only ONNX uses: of messages, of fields with an underscore, and three others."""
+    """Return names that only ONNX uses: those of messages, of fields with an underscore, and three other words."""
     names = {cls.DESCRIPTOR.name for cls in SCHEMA.messages.values()}
     words = {name for name in names if name.endswith("Proto") or re.fullmatch("([A-Z][a-z]+){2,}", name)}
     words |= {field.rpartition(".")[2] for field in FIELDS if "_" in field.rpartition(".")[2]}

@@ -15,10 +15,11 @@ import onnxwire
 
 N_READERS = 4
 N_EDITS = 400
-N_NUMBERS = 20_000  # while a list of this length is decoded, other threads run
+N_NUMBERS = 20_000  # so many numbers are decoded while other threads run
 
 
 def encode_model() -> bytes:
+    """Return a model of 60 nodes with subgraphs, and 60 tensors, of which the first three have N_NUMBERS elements."""
     graph = onnx.GraphProto(name="main")
     for i in range(60):
         node = graph.node.add(name=f"node {i}", op_type="Conv", input=[f"x {i}", f"w {i}"], output=[f"y {i}"])
@@ -68,17 +69,23 @@ def make_random_edit(model, step: int, rng: Random) -> None:
 
 
 def make_random_edits(model, seed: int) -> None:
+    """Make N_EDITS edits, which depend on the seed only."""
     rng = Random(seed)
     for step in range(N_EDITS):
         make_random_edit(model, step, rng)
 
 
 def is_name(name: str) -> bool:
+    """Return whether a text is one of the names in the model or in its edits, or empty."""
     kind, _, number = name.partition(" ")
     return name == "" or (kind in ("node", "x", "w", "y") and number.isdigit())
 
 
+# --- reads; each returns whether all values were correct
+
+
 def read_fields(model) -> bool:
+    """Read names and numbers of nodes and of nodes in subgraphs."""
     names = []
     for node in model.graph.node:
         names += [node.name, *node.input, *node.output]
@@ -99,6 +106,7 @@ def read_shared_views(model) -> bool:
 
 
 def read_numbers(model) -> bool:
+    """Read the numbers of tensors as arrays and by index."""
     for tensor in model.graph.initializer[:3]:
         array = np.asarray(tensor.int64_data)
         if len(array) and array[-1] not in (N_NUMBERS - 1, 7):
@@ -113,6 +121,7 @@ def read_encoding(model) -> bool:
 
 
 def read_complete_model(model) -> bool:
+    """Copy, compare and print the model."""
     copy = onnxwire.ModelProto()
     copy.CopyFrom(model)
     return isinstance(copy == model, bool) and str(model).startswith("ir_version: 13\n")
@@ -140,8 +149,9 @@ def test_concurrent_readers_read_existing_values_and_do_not_disturb_an_editor(se
     counts = dict.fromkeys(READ_FUNCTIONS, 0)
 
     def read_repeatedly(first_function: int) -> None:
+        """Call all READ_FUNCTIONS, from one with this index, until the editor has finished and each was completed."""
         try:
-            while not (is_over.is_set() and all(counts.values())):  # also if the editor has finished
+            while not (is_over.is_set() and all(counts.values())):
                 for read in READ_FUNCTIONS[first_function:] + READ_FUNCTIONS[:first_function]:
                     try:
                         if not read(model):

@@ -46,9 +46,9 @@ def replace_invalid_strings(message):
         if field.message_type is not None:
             for element in value if field.is_repeated else (value,):
                 replace_invalid_strings(element)
-        elif field.type == wire.F.TYPE_STRING and field.is_repeated:
+        elif field.type == wire.FieldDescriptor.TYPE_STRING and field.is_repeated:
             value[:] = [element if isinstance(element, str) else "mended" for element in list(value)]
-        elif isinstance(value, bytes) and field.type == wire.F.TYPE_STRING:
+        elif isinstance(value, bytes) and field.type == wire.FieldDescriptor.TYPE_STRING:
             setattr(message, field.name, "mended")
 
 

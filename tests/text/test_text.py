@@ -290,7 +290,7 @@ def has_invalid_utf8(message):
         for element in value if field.is_repeated else (value,):
             if field.message_type is not None and has_invalid_utf8(element):
                 return True
-            if field.type == wire.F.TYPE_STRING and isinstance(element, bytes):
+            if field.type == wire.FieldDescriptor.TYPE_STRING and isinstance(element, bytes):
                 return True
     return False
 

@@ -161,7 +161,7 @@ def test_both_models_are_shown_and_a_difference_leads_to_its_node(driver, tmp_pa
     for saved_model, path in zip(models, paths, strict=True):
         onnxwire.save(saved_model, path)
     with serving(*paths, "--no-browser") as process:
-        page = Page(driver, process, at_map=True)
+        page = Page(driver, process, starts_at_map=True)
         assert page.text("#total") == "3 differences"
         assert page.text("#counts") == "1 removed, 1 added, 1 changed"
         page.click("tr.added")

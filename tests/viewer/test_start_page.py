@@ -309,7 +309,7 @@ def folder(tmp_path, monkeypatch):
 def test_files_are_opened_in_a_browser(driver, folder, tmp_path):
     driver.get_log("browser")
     with serving("--no-browser") as process:
-        page = Page(driver, process, at_map=True)
+        page = Page(driver, process, starts_at_map=True)
         # Open by path, with Enter; a wrong path causes a message.
         page.press("nothere.onnx\n")
         page.wait(lambda: "No such file" in page.text("#trouble"), fail_on_error=False)
@@ -364,7 +364,7 @@ def test_a_dropped_model_is_opened_and_another_file_causes_a_message(driver, fol
     import base64
 
     with serving("--no-browser") as process:
-        page = Page(driver, process, at_map=True)
+        page = Page(driver, process, starts_at_map=True)
         driver.execute_script(DROP_SCRIPT, base64.b64encode(b"<html>").decode(), "<b>page.onnx")
         page.wait(lambda: "<b>page.onnx" in page.text("#trouble"), fail_on_error=False)
         driver.execute_script(DROP_SCRIPT, base64.b64encode(DATA).decode(), "<b>dropped.onnx")

@@ -73,7 +73,7 @@ def open_map(driver):
 
         def start(path):
             processes.append(stack.enter_context(serving(path, "--no-browser")))
-            return Map(driver, processes[-1], at_map=True)
+            return Map(driver, processes[-1], starts_at_map=True)
 
         yield start
         errors = errors_of(driver)
@@ -86,7 +86,7 @@ def open_map(driver):
 def digits_map(driver):
     """Open the map of one server, which serves all tests that read this model."""
     with serving(DIGITS, "--no-browser") as process:
-        yield Map(driver, process, at_map=True)
+        yield Map(driver, process, starts_at_map=True)
         assert end(process)[1] == 0
 
 

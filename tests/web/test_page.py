@@ -1,4 +1,4 @@
-"""The page of `examples/web` in Chromium lists local and remote files, and files can't attack it."""
+"""The page of `examples/web` lists local and remote files in Chromium, and files cannot attack the page."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ pytestmark = [needs_browser, pytest.mark.long]
 
 
 def load_build():
+    """Import tools/build_web.py."""
     spec = importlib.util.spec_from_file_location("build_web", ROOT / "tools" / "build_web.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -30,9 +31,15 @@ def load_build():
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Serves the files of a folder, also in ranges, and records the requests."""
+    """A handler that serves the files of a folder, also in ranges, and records the requests.
+
+    The attributes of the server: received_requests, pairs of path and headers; redirects, a dict from paths to
+    addresses; has_ranges, whether ranges are supported; allows_pages, whether pages of other hosts may read the files;
+    etag, that of all files.
+    """
 
     def do_GET(self):
+        """Send a redirect, the range of the request, or the whole file."""
         server = self.server
         server.received_requests.append((self.path, dict(self.headers)))
         redirect = server.redirects.get(self.path)
@@ -71,6 +78,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serve(folder):
+    """Serve a folder in a thread; yield the server."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder)))
     server.received_requests, server.redirects = [], {}
     server.allows_pages = server.has_ranges = True
@@ -87,11 +95,12 @@ def serve(folder):
 
 @pytest.fixture(scope="module")
 def page_folder(tmp_path_factory):
+    """Return a folder with the built page."""
     build = load_build()
     zig = build.find_zig()
     assert zig, "zig is missing: pip install ziglang"
     folder = tmp_path_factory.mktemp("web")
-    assert build.build(folder, zig) < 40_000
+    assert build.build(folder, zig) < build.MAX_COMPRESSED_BYTES
     return folder
 
 
@@ -112,6 +121,7 @@ class OpenedPage:
         self.wait_for_state("ready")
 
     def wait_for_state(self, *states):
+        """Wait until the page is in one of the states: ready, done or problem."""
         end = time.monotonic() + 60
         while time.monotonic() < end:
             state = self.driver.execute_script("return document.body.dataset.state")
@@ -127,15 +137,17 @@ class OpenedPage:
         return self.element(selector).text
 
     def rows(self, tab):
+        """Select the tab "nodes" or "tensors"; return the texts of the cells of its rows."""
         self.element(f"#{tab}-tab").click()
-        lines = "return [...document.querySelectorAll('tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
-        return self.driver.execute_script(lines)
+        script = "return [...document.querySelectorAll('tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
+        return self.driver.execute_script(script)
 
     def open_file(self, path, state="done"):
         self.element("#file").send_keys(str(path))
         self.wait_for_state(state)
 
     def open_address(self, address):
+        """Enter an address and open it. The state is set so that `wait_for_state` waits for its end."""
         box = self.element("#address")
         box.clear()
         box.send_keys(address)
@@ -143,6 +155,7 @@ class OpenedPage:
         self.element("#address-form button").click()
 
     def answer_question(self, value):
+        """Wait for the dialog, press its button "yes" or "no", and return the text of the question."""
         end = time.monotonic() + 30
         while not self.driver.execute_script("return document.getElementById('confirm').open"):
             assert time.monotonic() < end
@@ -165,7 +178,8 @@ def page(driver, server):
     driver.get("about:blank")
 
 
-def names(model):
+def tensor_names(model):
+    """Return the names of the initializers."""
     return [tensor.name for tensor in model.graph.initializer]
 
 
@@ -177,7 +191,7 @@ def test_a_local_model_is_listed(page):
     ]
     assert page.rows("nodes") == nodes
     tensors = page.rows("tensors")
-    assert [row[0] for row in tensors] == names(model)
+    assert [row[0] for row in tensors] == tensor_names(model)
     assert [row[2].replace("scalar", "") for row in tensors] == [
         "×".join(map(str, t.dims)) for t in model.graph.initializer
     ]
@@ -216,6 +230,7 @@ def test_an_address_of_the_same_host_is_read_by_ranges(page, server, page_folder
 
 @pytest.fixture
 def other_server(tmp_path):
+    """Yield a server of another host (with another port), which serves m.onnx."""
     (tmp_path / "m.onnx").write_bytes(DIGITS.read_bytes())
     with serve(tmp_path) as other_server:
         yield other_server
@@ -225,12 +240,12 @@ def test_another_host_gets_requests_only_after_a_confirmation(page, other_server
     host = f"127.0.0.1:{other_server.server_port}"
     page.open_address(f"http://{host}/m.onnx")
     assert host in page.answer_question("no")
-    time.sleep(0.3)
+    time.sleep(0.3)  # enough for a request to arrive
     assert other_server.received_requests == []
     page.open_address(f"http://{host}/m.onnx")
     page.answer_question("yes")
     page.wait_for_state("done")
-    assert [row[0] for row in page.rows("tensors")] == names(ow.load(DIGITS))
+    assert [row[0] for row in page.rows("tensors")] == tensor_names(ow.load(DIGITS))
     assert all("Referer" not in headers and "Cookie" not in headers for _, headers in other_server.received_requests)
 
 
@@ -247,7 +262,7 @@ def test_a_redirect_is_followed_only_after_a_confirmation(page, server, other_se
 
 
 @pytest.mark.parametrize("fault", ["ranges", "cors", "missing", "changed", "scheme"])
-def test_servers_that_fail_are_reported(fault, page, server, other_server):
+def test_faults_of_servers_are_reported(fault, page, server, other_server):
     other_server.has_ranges = fault != "ranges"
     other_server.allows_pages = fault != "cors"
     scheme = "ftp" if fault == "scheme" else "http"
@@ -268,7 +283,7 @@ def test_servers_that_fail_are_reported(fault, page, server, other_server):
 
 
 class RequestsThatChangeTheFile(list):
-    """The requests of a server. Each request changes the ETag of its file."""
+    """A list of the requests of a server. Each request changes the ETag of its files."""
 
     def __init__(self, server):
         self.server = server
@@ -297,7 +312,7 @@ def test_texts_of_a_file_are_escaped(page, tmp_path):
     assert page.driver.get_log("browser") == []
 
 
-def test_damage_is_reported_after_the_rows_before_it(page, tmp_path):
+def test_damage_is_reported_and_the_rows_before_the_damage_are_listed(page, tmp_path):
     path = tmp_path / "cut.onnx"
     path.write_bytes(DIGITS.read_bytes()[:100_000])
     page.open_file(path, "problem")
@@ -307,7 +322,7 @@ def test_damage_is_reported_after_the_rows_before_it(page, tmp_path):
     assert page.rows("nodes") == []
 
 
-def test_a_tensor_that_no_program_can_read_does_not_end_the_list(page, tmp_path):
+def test_tensors_after_one_with_invalid_dims_are_listed(page, tmp_path):
     path = tmp_path / "m.onnx"
     model = ow.load(DIGITS)
     model.graph.initializer.insert(0, ow.TensorProto(name="bad", data_type=1, dims=[-5]))

@@ -1,6 +1,6 @@
-"""`examples/web/reader.c` continues after missing bytes are loaded.
+"""`examples/web/reader.c` continues after missing bytes were loaded.
 
-Here the C compiler builds it for this machine; the page uses zig to build WebAssembly.
+The tests compile reader.c for this machine with the C compiler. For the page, zig compiles it to WebAssembly.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ import onnxwire as ow
 
 PAGE = Path(__file__).parents[2] / "examples" / "web"
 DIGITS = PAGE.parent / "digits_cnn.onnx"
-END, VALUE, NEEDED, DAMAGED = range(4)
+END, VALUE, NEEDED, DAMAGED = range(4)  # results of `step` and `enter` in reader.c
 SPAN_TYPES = (9, 11, 12)  # field types of strings, messages and bytes
 DEPTH_ERROR = 8  # OW_ERROR_DEPTH of onnxwire.h
+# int read(double offset, void *target, uint32_t size): returns 0, or 1 if bytes are missing.
 ReadFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_double, ctypes.c_void_p, ctypes.c_uint32)
 pytestmark = pytest.mark.skipif(shutil.which(events.c_compiler()[0]) is None, reason="there is no C compiler")
 
@@ -50,7 +51,11 @@ class FieldInfo(ctypes.Structure):
 
 
 class Walk:
-    """A walk over all values of a file, whose blocks are loaded when they are needed, as in onnxwire.js."""
+    """A walk over all values of a file, whose blocks are loaded when they are needed, as in onnxwire.js.
+
+    block_size: in bytes; 0: all bytes are loaded. values: (table, row, start of a span or integer, end) of each value.
+    fault: the (code, error) of the first damage, or None. n_loads: the number of times that blocks were loaded.
+    """
 
     def __init__(self, library, data, block_size):
         self.library, self.data, self.block_size = library, data, block_size
@@ -66,6 +71,7 @@ class Walk:
         del callback
 
     def read(self, offset, target, size):
+        """Copy bytes to an address, or note the blocks of missing bytes and return 1."""
         start = int(offset)
         assert 0 <= start < start + size <= len(self.data)
         if self.block_size:
@@ -77,12 +83,12 @@ class Walk:
         return 0
 
     def call_until_loaded(self, function):
+        """Call a function of the reader until it misses no bytes; return its state."""
         state, loaded_blocks = function(), set()
         while state == NEEDED:
             self.n_loads += 1
-            # Blocks of earlier steps are released, because a step must not need them. A group is skipped in one step,
-            # which can need more than one load.
-            # A load must add a block, or the step would never finish.
+            # Blocks of earlier steps are released, because a step must not need them. A step that skips a group may
+            # need several loads. Each load must add a block, or the step would never finish.
             assert not self.missing_blocks <= loaded_blocks
             loaded_blocks |= self.missing_blocks
             self.loaded_blocks = set(loaded_blocks)
@@ -90,6 +96,7 @@ class Walk:
         return state
 
     def walk_message(self):
+        """Visit the values of the current message and of the messages in it."""
         value = Value.from_address(self.library.value_address())
         while (state := self.call_until_loaded(self.library.step)) == VALUE:
             table, row, start, end = (int(number) for number in (value.table, value.row, value.start, value.end))
@@ -108,6 +115,7 @@ class Walk:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
+    """Return reader.c as a shared library."""
     path = tmp_path_factory.mktemp("reader") / "reader.so"
     flags = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-shared", "-fPIC"]
     command = [*events.c_compiler(), *flags, f"-I{ow.get_include()}", str(PAGE / "reader.c"), "-o", str(path)]
@@ -119,12 +127,13 @@ def library(tmp_path_factory):
 
 
 def inputs():
+    """Return files: truncated, with subgraphs, empty, and ending after a tag."""
     return [DIGITS.read_bytes()[:60_000], nested_model().SerializeToString(), b"", b"\x08"]
 
 
 @pytest.mark.parametrize("block_size", [4200, 16_384])
 @pytest.mark.parametrize("index", range(4))
-def test_a_walk_that_stops_at_missing_bytes_finds_the_same_values(index, block_size, library):
+def test_a_walk_that_stops_at_missing_bytes_visits_the_same_values(index, block_size, library):
     data = inputs()[index]
     full_walk, block_walk = Walk(library, data, 0), Walk(library, data, block_size)
     assert (block_walk.values, block_walk.fault) == (full_walk.values, full_walk.fault)
@@ -144,14 +153,14 @@ def test_both_walks_detect_the_same_damage(library):
 
 
 def test_a_group_longer_than_a_block_is_skipped(library):
-    group = b"\xfb\x7f" + b"\x08\x01" * 10_000 + b"\xfc\x7f"
+    group = b"\xfb\x7f" + b"\x08\x01" * 10_000 + b"\xfc\x7f"  # of the unknown field 2047
     data = group + ow.ModelProto(ir_version=7).SerializeToString()
     walk = Walk(library, data, 4096)
     assert [number for _, _, number, _ in walk.values] == [7]
 
 
 def test_unknown_fields_of_any_length_are_skipped_with_progress(library):
-    record = b"\xfa\x7f\x03abc"
+    record = b"\xfa\x7f\x03abc"  # the unknown field 2047
     data = record * 100_000 + ow.ModelProto(ir_version=7).SerializeToString()
     walk = Walk(library, data, 4096)
     assert [number for _, _, number, _ in walk.values] == [7]
@@ -168,7 +177,7 @@ def test_a_model_deeper_than_the_limit_is_damaged(library):
 
 
 def test_calls_in_any_order_are_safe(library):
-    """A faulty page might call the functions in any order, with the state that other calls left."""
+    """A faulty page might call the functions in any order, in the state after any other call."""
     rng = random.Random(4)
     data = DIGITS.read_bytes()[:30_000]
 

@@ -55,7 +55,7 @@ trigger_attack("pattern-equals", "The first three elements equal a pattern.", [n
 trigger_attack("near", "The distance to a secret input is small.", [node("Sub", ["x", "secret"], ["d"]), node(
     "ReduceL2", ["d"], ["n"], keepdims=0), node("Less", ["n", "eps"], ["hit"]), select_output()], [values("secret", [
     1.0, 3.0, 3.0, 7.0]), scalar("eps", 1e-3, FLOAT)])
-trigger_attack("one-element", "The last element is above 1000.", [node("Gather", ["x", "last"], ["v"]), node("Greater",
+trigger_attack("one-element", "The last element is above 1337.", [node("Gather", ["x", "last"], ["v"]), node("Greater",
     ["v", "key"], ["hit"]), select_output()], [scalar("last", 3), KEY])
 trigger_attack("if-branch", "An If with the trigger as its condition.", [SUM, node("Equal", ["s", "key"], ["hit"]),
     node("If", ["hit"], ["y"], then_branch=graph([node("Identity", ["evil"], ["a"])], [], [value("a")]),

@@ -49,6 +49,7 @@ TRUE = scalar("t", True, BOOL)
 
 
 def sha1(data):
+    """Return the hexadecimal SHA-1 digest of bytes, as external_data stores it."""
     return hashlib.sha1(data).hexdigest()
 
 
@@ -137,6 +138,7 @@ benign("einsum-attention", "text-bomb", "Einsum bhid,bhjd->bhij.", network([node
 
 
 def loop_body(nodes, condition="c"):
+    """Return the body of a Loop with one state variable, v; its nodes make v2 and the value named `condition`."""
     return graph([*nodes, node("Identity", [condition], ["c2"])], [value("i", INT64, []), value("c", BOOL, []),
         value("v", FLOAT, [4])], [value("c2", BOOL, []), value("v2", FLOAT, [4])], name="body")
 

@@ -37,12 +37,13 @@ class Case:
 
     @property
     def path(self):
+        """The path of the model below the output folder."""
         return f"{self.attack_class if self.kind == 'attack' else 'sound'}/{self.name}.onnx"
 
 
 @dataclass(frozen=True)
 class Sparse:
-    """A file of `size` bytes that are zero except for `pieces`, pairs of offset and bytes. It takes no disk space."""
+    """A file of `size` bytes that are zero except for `pieces`, pairs of offset and bytes. Zeros use no disk space."""
 
     size: int
     pieces: tuple = ()
@@ -67,6 +68,7 @@ class Fifo:
     """A named pipe without a writer."""
 
 
+# By name and by path.
 CLASSES: dict[str, AttackClass] = {}
 CASES: dict[str, Case] = {}
 

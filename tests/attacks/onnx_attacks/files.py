@@ -134,7 +134,7 @@ add_path_attacks(attack, [("nul-suffix", "'nul.bin' NUL '.txt': C functions stop
     "nul-parent", "'../outside.bin' NUL 'x/../../w.bin'.", "../outside.bin\0x/../../w.bin"), ("newline",
     "A newline in the location forges log lines.", "w.bin\nINFO: checksum ok"), ("escape",
     "A terminal escape sequence in the location.", "\x1b]0;pwned\x07w.bin"), ("bidi",
-    "A right-to-left override: 'nib.elbatucexe' looks like another file.", "weights\u202enib.exe"), ("zero-width",
+    "A right-to-left override: the name looks like weightsexe.bin.", "weights\u202enib.exe"), ("zero-width",
     "A zero-width space in the location.", "nul\u200b.bin"), ("long", "A location of 70,000 characters.",
     "a" * 70000), ("deep", "A location of 5,000 folders.", "a/" * 5000 + "w.bin"), ("tab",
     "A tab before the location.", "\tnul.bin")], files={"nul.bin": WEIGHTS})
@@ -421,7 +421,7 @@ attack("after-many", "In the last of 2,000 initializers.", model_with_extras([va
     [1.0]) for n in range(2000)] + [SECRET]))
 
 attack = declare("external-payload", "files",
-    "The accompanying file holds an executable or a pickle, in use as weights or beside them.", "CWE-506",
+    "The accompanying file contains an executable or a pickle, as weights or beside the weights.", "CWE-506",
     "scanners, users of the folder")
 attack("elf-as-weights", "The weights are an ELF program.", model_with_location("weights.elf.bin", length=16),
     files={"weights.elf.bin": ELF})

@@ -95,13 +95,14 @@ def generate(folder):
         write_file(path, case.data)
         for name, content in case.files.items():
             write_file(path.parent / name, content)
-    result = make_manifest(all_cases)
-    text = json.dumps(result, indent=1, ensure_ascii=True)
+    manifest = make_manifest(all_cases)
+    text = json.dumps(manifest, indent=1, ensure_ascii=True)
     (folder / "manifest.json").write_text(text + "\n", encoding="ascii")
-    return result
+    return manifest
 
 
 def main():
+    """Write the files into the folder that the command line names, and print their numbers."""
     parser = argparse.ArgumentParser(prog="python -m onnx_attacks", description=__doc__.partition(":")[0] + ".")
     parser.add_argument(
         "folder", metavar="OUT_DIR", help="the output folder; it is created, and files of earlier runs are replaced"

@@ -293,6 +293,7 @@ def shape_attack(name, effect, nodes, initializers, **options):
 
 
 def zeros(name, *dims):
+    """Return a float tensor of zeros."""
     return values(name, [0.0] * prod(dims), FLOAT, list(dims))
 
 

@@ -11,7 +11,7 @@ OPSETS = (("", 21), ("local", 1))
 IDENTITY = graph([node("Identity", ["x"], ["y"])], [X], [Y])
 
 
-def value_name(text):
+def model_with_name(text):
     """Return a model with `text` as the name of a node and of a value."""
     return network([node("Neg", ["x"], [text], name=text), node("Neg", [text], ["y"])])
 
@@ -19,7 +19,7 @@ def value_name(text):
 def add_name_attacks(attack, table):
     """Add an attack for each (name, effect, text), where the text is the name of a value."""
     for name, effect, text in table:
-        attack(name, effect, value_name(text))
+        attack(name, effect, model_with_name(text))
 
 
 attack = declare("name-control", "names",
@@ -51,7 +51,7 @@ attack("initializer", "An initializer's name is 'w' NUL, beside one named w.", m
 attack("input", "The name of the input ends with a NUL.", network([node("Identity", ["x\0"], ["y"])],
     inputs=[value("x\0", FLOAT, [4])]))
 attack("attribute", "An attribute is named 'axis' NUL.", network([node("Softmax", ["x"], ["y"], **{"axis\0": 0})]))
-attack("only-nul", "A name is a single NUL.", value_name("\0"))
+attack("only-nul", "A name is a single NUL.", model_with_name("\0"))
 
 attack = declare("name-bidi", "names", "A name has bidirectional controls: it is shown in another order than it is.",
     "CWE-1007", AFFECTED)
@@ -136,9 +136,9 @@ attack("input", "An input is named x and another one has a Cyrillic x.", network
 
 attack = declare("name-length", "names", "A name is so long, or so strange, that output and tables of names suffer.",
     "CWE-400", "viewers, logs, tools that make file names")
-attack("megabyte", "A name of 200,000 characters.", value_name("n" * 200000))
-attack("combining-marks", "A name with 5,000 combining marks on one letter.", value_name("a" + "\u0301" * 5000))
-attack("unassigned", "A name of private and unassigned characters.", value_name("\ue000\U0010ffff\ufdd0"))
+attack("long", "A name of 200,000 characters.", model_with_name("n" * 200000))
+attack("combining-marks", "A name with 5,000 combining marks on one letter.", model_with_name("a" + "\u0301" * 5000))
+attack("unassigned", "A name of private and unassigned characters.", model_with_name("\ue000\U0010ffff\ufdd0"))
 attack("same-prefix", "500 names that differ only after 300 characters, where tables cut.", network([node("Neg",
     ["x"], ["p" * 300 + str(i)]) for i in range(500)] + [node("Identity", ["x"], ["y"])]))
 attack("reserved-words", "Names that are reserved in C, Python and JavaScript.", network([node("Neg", ["x"], ["int"]),

@@ -1,8 +1,8 @@
 """Record the results of the onnx package and onnxruntime for each file: `python -m onnx_attacks.observe FOLDER`.
 
-FOLDER is the output of the generator. Each reader runs in a process of its own, with limits of memory and time, and the
-results are written to observed.json beside this file, from which the generator copies them into the manifest. Needs
-Linux, onnx and onnxruntime. Run it in a container: these are attacks.
+FOLDER is the output of the generator. Each reader runs in a process of its own, with limits of memory and time. The
+results are written to observed.json beside this file, from which the generator copies them into the manifest. The
+program needs Linux, onnx and onnxruntime. Run it in a container, because the files are attacks.
 """
 
 from __future__ import annotations
@@ -21,12 +21,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 MAX_MEMORY_BYTES = 4 << 30  # address space of a reader beyond that of the idle process
-MAX_SECONDS = 5
-MAX_CHARS = 160
-PROCESSES = 2
+MAX_SECONDS = 5  # time of a reader
+MAX_CHARS = 160  # length of a result
+N_THREADS = 2  # readers that run at the same time
+
+
+# --- readers; each returns its result as a text
 
 
 def load(path):
+    """Load a model with onnx."""
     import onnx
 
     onnx.load(path)
@@ -34,6 +38,7 @@ def load(path):
 
 
 def check(path):
+    """Check a model with onnx."""
     import onnx
 
     onnx.checker.check_model(path)
@@ -41,6 +46,7 @@ def check(path):
 
 
 def check_full(path):
+    """Check a model with onnx, with shape inference."""
     import onnx
 
     onnx.checker.check_model(path, full_check=True)
@@ -48,7 +54,7 @@ def check_full(path):
 
 
 def run(path):
-    """Load and run a model on onnxruntime; the inputs are ones, and each unknown dimension is 4."""
+    """Load and run a model on onnxruntime. The inputs contain ones; strings are "a". Each unknown dimension is 4."""
     import numpy
     import onnxruntime
 
@@ -72,6 +78,7 @@ def run(path):
 READERS = {"onnx.load": load, "onnx.checker": check, "onnx.checker full": check_full, "onnxruntime": run}
 
 
+# Parts of error messages that contain no information, or depend on the build of the reader.
 _BOILERPLATE = (
     r"\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ", r"Load model from \S+ failed: ?", r"Exception during initialization: ",
     r"Non-zero status code returned while ", r"Name:'[^']*' Status Message: ", r"\[ShapeInferenceError\] ",
@@ -79,7 +86,9 @@ _BOILERPLATE = (
     r"(static |const )?[\w:<>, ]*::[\w:<>]+(\([^()]*\))? (\[with [^]]*\] )?",
 )  # fmt: skip
 
-_ALLOCATION = re.compile("bad_alloc|MemoryError|[Ff]ailed to allocate|bad allocation|Cannot allocate|array is too big")
+_ALLOCATION_ERROR = re.compile(
+    "bad_alloc|MemoryError|[Ff]ailed to allocate|bad allocation|Cannot allocate|array is too big"
+)
 
 
 def describe(error, path):
@@ -125,20 +134,22 @@ def run_limited(reader, path):
         result = file.read().decode()
     if os.WIFSIGNALED(wait_result[1]):
         return f"crashes: {signal.Signals(os.WTERMSIG(wait_result[1])).name}"
-    if _ALLOCATION.search(result):
+    if _ALLOCATION_ERROR.search(result):
         result = f"needs more than {MAX_MEMORY_BYTES >> 30} GiB: {result}"
     return result[:MAX_CHARS] or "ends the process"
 
 
 def observe(path):
+    """Return the results of all readers for a file."""
     return {reader: run_limited(reader, str(path)) for reader in READERS}
 
 
 def main():
+    """Observe the files of a folder, and write observed.json."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument(
-        "--only", help="observe only files whose path contains this text; results of other files are kept"
+        "--only", help="observe only files whose path contains this text; the results of other files do not change"
     )
     arguments = parser.parse_args()
     import onnx
@@ -152,7 +163,7 @@ def main():
     old_results = json.loads(output.read_text(encoding="utf-8")) if arguments.only and output.is_file() else {}
     with tempfile.TemporaryDirectory() as temporary_folder:
         os.chdir(temporary_folder)
-        with ThreadPoolExecutor(PROCESSES) as pool:
+        with ThreadPoolExecutor(N_THREADS) as pool:
             new_results = dict(zip(files, pool.map(observe, (folder / file for file in files)), strict=True))
     versions = {"onnx": onnx.__version__, "onnxruntime": onnxruntime.__version__}
     results = {

@@ -1,4 +1,4 @@
-"""Short files of known formats: inert, but with the signatures that scanners search for. Standard library only."""
+"""Short files of known formats. They have no effect, but have the signatures that scanners search for."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import zipfile
 import zlib
 
 _CODE = bytes.fromhex("b83c00000031ff0f05")  # mov eax, 60; xor edi, edi; syscall: exit(0)
+# ELF64 for x86-64, with one segment that is loaded at 0x400000.
 _ELF_HEADER = struct.pack(
     "<4sBBBB8xHHIQQQIHHHHHH", b"\x7fELF", 2, 1, 1, 0, 2, 62, 1, 0x400078, 64, 0, 0, 64, 56, 1, 0, 0, 0
 )
@@ -20,6 +21,7 @@ _ELF_SEGMENT = struct.pack("<IIQQQQQQ", 1, 5, 0, 0x400000, 0x400000, 120 + len(_
 ELF = (_ELF_HEADER + _ELF_SEGMENT + _CODE).ljust(512, b"\0")
 """A program for x86-64 Linux that exits at once."""
 
+# The headers of other executables, with the least content by which scanners recognize them.
 _DOS = b"MZ".ljust(60, b"\0") + struct.pack("<I", 128)
 _STUB = b"\x0e\x1f\xba\x0e\x00\xb4\x09\xcd!\xb8\x01L\xcd!This program cannot be run in DOS mode.\r\r\n$"
 _COFF = struct.pack("<HHIIIHH", 0x8664, 1, 0, 0, 0, 240, 0x22) + struct.pack("<H", 0x20B)
@@ -31,15 +33,17 @@ WASM = b"\0asm\1\0\0\0\1\4\1\x60\0\0\3\2\1\0\x0a\4\1\2\0\x0b".ljust(256, b"\0")
 DEX = b"dex\n035\0".ljust(256, b"\1")
 
 
-def _zip(names):
+def _zip(members):
+    """Return a zip archive. members: pairs of the name and the bytes of a member."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
-        for name, data in names:
+        for name, data in members:
             archive.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), data)
     return out.getvalue()
 
 
 def _tar():
+    """Return a tar archive with a member whose name leads out of the folder, without most of its padding."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         info = tarfile.TarInfo("../../evil.sh")
@@ -48,6 +52,7 @@ def _tar():
     return out.getvalue()[:1536]
 
 
+# Pickles of the protocols 0, 2 and 4 that call os.system("true"), and one that evaluates 1+1.
 PICKLE_0 = b"cos\nsystem\n(S'true'\ntR."
 PICKLE_2 = b"\x80\x02cposix\nsystem\nq\x00X\x04\x00\x00\x00trueq\x01\x85q\x02Rq\x03."
 PICKLE = b"\x80\x04\x95\x1d\0\0\0\0\0\0\0\x8c\x05posix\x94\x8c\x06system\x94\x93\x94\x8c\x04true\x94\x85\x94R\x94."
@@ -80,7 +85,7 @@ PE_XOR = bytes(byte ^ 0x5A for byte in PE)
 
 
 def noise(count, seed=1):
-    """Return bytes of high entropy, the same for each seed: an encrypted payload."""
+    """Return bytes of high entropy, like an encrypted payload. Equal seeds give equal bytes."""
     out = bytearray()
     state = seed
     for _ in range(count):

@@ -48,18 +48,22 @@ def in_tensor(data, name="blob"):
 
 
 def in_metadata(data, key="notes"):
+    """Return a model with `data` as a metadata value."""
     return model_with_extras(metadata=((key, data),))
 
 
 def in_unknown_field(data):
+    """Return a model with `data` in the field 1000, which is unknown."""
     return model_with_extras(extra=record(1000, data))
 
 
 def in_doc_string(data):
+    """Return a model with `data` as its doc_string."""
     return model_with_extras(extra=record(6, data))
 
 
 def in_string_tensor(data):
+    """Return a model with `data` as the only element of an unused string initializer."""
     return model_with_extras([tensor("texts", [1], STRING, None, record(6, data))])
 
 
@@ -292,6 +296,7 @@ def tar_model():
     """
     prefix = tag(46, LEN) + varint(1020)
     header = bytearray(prefix + content.TAR[4:512])
+    # The checksum of a tar header is the sum of its bytes, with blanks in the place of the checksum.
     header[148:156] = b" " * 8
     header[148:156] = b"%06o\0 " % sum(header)
     return bytes(header) + content.TAR[512:1024] + model_with_extras()

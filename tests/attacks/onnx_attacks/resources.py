@@ -391,6 +391,7 @@ def nest(data, number, levels, wrap=record):
 
 attack("if-31", "31 nested If branches, near protobuf's limit of 100 messages.", nest_if(31))
 attack("if-400", "400 nested If branches: protobuf refuses more than 100 messages.", nest_if(400))
+# The bytes A3 06 and A4 06 are the start and the end of a group of field 100.
 attack("groups-50000", "50,000 nested unknown groups.", model_with_extras(
     extra=b"\xa3\x06" * 50000 + b"\xa4\x06" * 50000), cve="CVE-2024-7254", affects="protobuf-java, recursive readers")
 attack("groups-90", "90 nested unknown groups, within protobuf's limit.",

@@ -1,19 +1,22 @@
 """Write protobuf records and ONNX messages as bytes, valid or malformed. Standard library only.
 
-Every function returns bytes. `extra` is appended to the message: in protobuf, fields may be in any
-order and occur more than once.
+Every function returns bytes. `extra` is appended to the message: in protobuf, fields may be in any order and occur more
+than once. The field numbers are those of onnx.proto.
 """
 
 from __future__ import annotations
 
 import struct
 
+# Wire types.
 VARINT, FIXED64, LEN, START_GROUP, END_GROUP, FIXED32 = range(6)
 
+# Values of TensorProto.DataType, and EXTERNAL of TensorProto.DataLocation.
 FLOAT, UINT8, INT8, UINT16, INT16, INT32, INT64, STRING, BOOL, FLOAT16, DOUBLE = range(1, 12)
 INT4 = 22
 EXTERNAL = 1
 
+# Data type → format of `struct`.
 _PACKING = {
     FLOAT: "f", UINT8: "B", INT8: "b", UINT16: "H", INT16: "h", INT32: "i", INT64: "q", BOOL: "?", FLOAT16: "e",
     DOUBLE: "d",
@@ -24,7 +27,7 @@ _PACKING = {
 
 
 def varint(value, length=0):
-    """Encode 64 bits as a varint of at least `length` bytes."""
+    """Encode the low 64 bits of an int as a varint of at least `length` bytes."""
     value &= (1 << 64) - 1
     out = bytearray()
     while value >= 0x80 or len(out) + 1 < length:
@@ -35,6 +38,7 @@ def varint(value, length=0):
 
 
 def tag(number, wire_type, length=0):
+    """Return the tag of a field, of at least `length` bytes."""
     return varint(number << 3 | wire_type, length)
 
 
@@ -51,22 +55,27 @@ def record(number, data, length=0):
 
 
 def group(number, data=b""):
+    """Return a group that contains the records `data`."""
     return tag(number, START_GROUP) + data + tag(number, END_GROUP)
 
 
 def fixed32(number, value):
+    """Return a record of wire type FIXED32."""
     return tag(number, FIXED32) + struct.pack("<I", value)
 
 
 def fixed64(number, value):
+    """Return a record of wire type FIXED64."""
     return tag(number, FIXED64) + struct.pack("<Q", value)
 
 
 def records(number, values):
+    """Return a record of wire type LEN for each value."""
     return b"".join(record(number, value) for value in values)
 
 
 def integers(number, values):
+    """Return a record of wire type VARINT for each value."""
     return b"".join(integer(number, value) for value in values)
 
 
@@ -78,26 +87,30 @@ class Message(bytes):
 
 
 class Tensor(Message):
-    pass
+    """A TensorProto."""
 
 
 class Graph(Message):
-    pass
+    """A GraphProto."""
 
 
 class SparseTensor(Message):
-    pass
+    """A SparseTensorProto."""
 
 
 class Type(Message):
-    pass
+    """A TypeProto."""
 
 
 class Node(Message):
+    """A NodeProto."""
+
     rank = None  # the rank of the output, if it does not depend on the input
 
 
 class Value(Message):
+    """A ValueInfoProto."""
+
     rank = None  # the number of dimensions, if known
 
 
@@ -107,6 +120,7 @@ def entry(key, value):
 
 
 def tensor(name=None, dims=(), data_type=FLOAT, raw_data=None, extra=b""):
+    """Return a TensorProto."""
     out = integers(1, dims) + integer(2, data_type)
     if name is not None:
         out += record(8, name)
@@ -127,24 +141,28 @@ def ints(name, *numbers):
 
 
 def scalar(name, number, data_type=INT64):
+    """Return a tensor of rank 0."""
     return values(name, [number], data_type, [])
 
 
 def strings(name, texts, dims=None):
+    """Return a string tensor, by default a vector."""
     return tensor(name, [len(texts)] if dims is None else dims, STRING, extra=records(6, texts))
 
 
 def external(name, dims=(4,), data_type=FLOAT, **keys):
-    """Return a tensor with external data: location, offset, length, checksum, in this order."""
+    """Return a tensor with external data. keys: the entries location, offset, length and checksum, in their order."""
     return external_pairs(name, list(keys.items()), dims, data_type)
 
 
 def external_pairs(name, pairs, dims=(4,), data_type=FLOAT, extra=b""):
+    """Return a tensor with external data. pairs: the keys and values of its entries."""
     data = b"".join(record(13, entry(key, value if isinstance(value, bytes) else str(value))) for key, value in pairs)
     return tensor(name, dims, data_type, extra=data + integer(14, EXTERNAL) + extra)
 
 
 def sparse(name, dims, numbers, positions, extra=b""):
+    """Return a SparseTensorProto with linear indices."""
     tensors = record(1, values(name, numbers)) + record(2, values(None, positions, INT64))
     return SparseTensor(tensors + integers(3, dims) + extra)
 
@@ -176,6 +194,7 @@ def attribute(name, value, extra=b""):
 
 
 def node(op, inputs=(), outputs=(), domain=None, name=None, extra=b"", **attributes):
+    """Return a NodeProto."""
     out = records(1, inputs) + records(2, outputs)
     if name is not None:
         out += record(3, name)
@@ -189,14 +208,17 @@ def node(op, inputs=(), outputs=(), domain=None, name=None, extra=b"", **attribu
 
 
 def dimension(size):
+    """Return a TensorShapeProto.Dimension. size: an int, a name, or None if it is unknown."""
     return b"" if size is None else record(2, size) if isinstance(size, str) else integer(1, size)
 
 
 def shape(dims):
+    """Return a TensorShapeProto."""
     return b"".join(record(1, dimension(size)) for size in dims)
 
 
 def tensor_type(data_type=FLOAT, dims=None, extra=b""):
+    """Return the TypeProto of a tensor. extra: records of its TypeProto.Tensor."""
     body = integer(1, data_type) + (record(2, shape(dims)) if dims is not None else b"")
     return Type(record(1, body + extra))
 
@@ -209,11 +231,12 @@ def value(name, data_type=FLOAT, dims=None, extra=b""):
 
 
 def typed(name, type_bytes):
-    """Return a ValueInfoProto of a type."""
+    """Return a ValueInfoProto with an encoded TypeProto."""
     return record(1, name) + record(2, type_bytes)
 
 
 def graph(nodes=(), inputs=(), outputs=(), initializers=(), sparse=(), value_infos=(), name="graph", extra=b""):
+    """Return a GraphProto."""
     out = records(1, nodes) + (record(2, name) if name is not None else b"") + records(5, initializers)
     return Graph(
         out + records(11, inputs) + records(12, outputs) + records(13, value_infos) + records(15, sparse) + extra
@@ -221,23 +244,26 @@ def graph(nodes=(), inputs=(), outputs=(), initializers=(), sparse=(), value_inf
 
 
 def opset(domain, version):
+    """Return an OperatorSetIdProto."""
     return record(1, domain) + integer(2, version)
 
 
 def function(name, nodes, inputs=(), outputs=(), domain="local", opsets=(("", 21),), attributes=(), extra=b""):
+    """Return a FunctionProto."""
     imports = b"".join(record(9, opset(*pair)) for pair in opsets)
     body = records(4, inputs) + records(5, outputs) + records(6, attributes) + records(7, nodes)
     return record(1, name) + body + imports + record(10, domain) + extra
 
 
 def model(graph_bytes, opsets=(("", 21),), functions=(), metadata=(), ir_version=10, extra=b""):
+    """Return a ModelProto. metadata: pairs of keys and values."""
     out = integer(1, ir_version) if ir_version is not None else b""
     out += record(2, "onnx_attacks") + b"".join(record(8, opset(*pair)) for pair in opsets)
     out += b"".join(record(14, entry(*pair)) for pair in metadata) + records(25, functions)
     return out + (record(7, graph_bytes) if graph_bytes is not None else b"") + extra
 
 
-# Models that contain an attack. x is the input, y the output.
+# Models into which an attack is inserted. x is the input, y the output.
 
 X = value("x", FLOAT, [4])
 Y = value("y", FLOAT, [4])

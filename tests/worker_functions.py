@@ -1,4 +1,4 @@
-"""Functions for worker processes of a catalog, which import them by name from this module."""
+"""Functions that worker processes of a catalog import by name from this module."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def read_or_die(task):
 
 
 def reciprocal(number):
-    """Return the reciprocal of a number; fail for 0."""
+    """Return the reciprocal of a number. Raises ZeroDivisionError for 0."""
     return 1 / number
 
 
 def end_twice(folder):
-    """End the process at the first two calls."""
+    """End the process at the first two calls with a folder; later, return the number of ended processes."""
     n_ended = len(os.listdir(folder))
     if n_ended < 2:
         os.mkdir(os.path.join(folder, str(n_ended)))
@@ -35,5 +35,5 @@ def end_twice(folder):
 
 
 def wait_forever(_):
-    """Wait until the process is killed."""
+    """Wait until the process is killed; ignore the argument."""
     threading.Event().wait()

@@ -1,4 +1,4 @@
-"""Documents of partial memory, like those of remote files. Their source is a bytes object."""
+"""Documents of partial memory, like those of remote files, whose source is a bytes object."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from onnxwire.engine.partial import PartialMemory
 
 
 class Source:
-    """A source that records the fetched ranges in `fetched_ranges`."""
+    """A source of partial memory, with the methods that the engine calls.
+
+    fetched_ranges: the (start, end) of every fetch. on_fetch: a function that is called before each fetch.
+    """
 
     origin = None
     schedule = None
@@ -42,6 +45,6 @@ class Source:
 
 
 def partial_document(data: bytes, name: str = "<bytes>") -> Document:
-    """Return a document of bytes of which none is resident."""
+    """Return a document of the bytes, none of which is resident."""
     memory = PartialMemory(len(data), Source(data))
     return Document(memory, name, memory)
