@@ -1,7 +1,8 @@
-"""Lower bounds of the sizes of outputs of ai.onnx.ml and com.microsoft, and of buffers that kernels allocate.
+"""Computes lower bounds of the sizes of outputs and of buffers that kernels allocate; complements `shape_operators.py`.
 
-The operators of ONNX itself are in `shape_operators.py`. Sources: docs/Operators-ml.md of onnx 1.23.2 and
-docs/ContribOperators.md of onnxruntime 1.32.
+Most operators here are those of ai.onnx.ml and com.microsoft. A function of an operator returns the Value of its first
+output, or of a buffer; None if nothing is known.
+Sources: docs/Operators.md and docs/Operators-ml.md of onnx 1.23.2, docs/ContribOperators.md of onnxruntime 1.32.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from onnxwire.checker.shape_values import Value
 
 _SEQUENCE_TENSOR_ELEMENTS = 64  # memory overhead of a tensor in a sequence, in elements
 _PIXEL_CHANNELS = 3
-# A value with more elements that constants require is no value whose size follows that of an input.
+# If constants alone require this number of elements, the size does not count as dependent on an input.
 _MAX_CONSTANT_ELEMENTS = 1 << 20
+# The header of a PBM, PGM or PPM image: comments, width and height.
 _PORTABLE_MAP = re.compile(rb"P[1-7]\s+(?:#[^\n]*\n\s*)*(\d{1,18})\s+(\d{1,18})")
+# The segment of a JPEG image that begins a frame of 8 bits per sample: height and width.
 _JPEG_FRAME = re.compile(rb"\xff[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf]..\x08(..)(..)", re.S)
 
 
 def _dims(call: Call, index: int, rank: int | None = None) -> tuple[int | None, ...] | None:
-    """Return the dims of an input, if it has the rank."""
+    """Return the dims of an input; None if they are unknown or their number is not `rank`."""
     value = call.value(index)
     if value is None or value.shape is None or (rank is not None and len(value.shape) != rank):
         return None
@@ -34,12 +37,12 @@ def _depends_on_input(call: Call) -> bool:
 
 
 def _value_of_dims(call: Call, *dims: int | None, n_constant: int = 0) -> Value:
-    """Return a value of some dims. n_constant: a number of elements that an attribute or constant requires."""
+    """Return a value with these dims. n_constant: the number of elements that an attribute or constant requires."""
     return Value(dims, None, _depends_on_input(call) and n_constant < _MAX_CONSTANT_ELEMENTS)
 
 
 def _number(call: Call, index: int, default: int = 1) -> int:
-    """Return a constant integer input, or the default if it is unknown."""
+    """Return a constant integer input, at least 1, or the default if it is unknown."""
     value = call.value(index)
     if value is None or value.data is None or len(value.data) != 1 or not math.isfinite(value.data[0]):
         return default
@@ -119,7 +122,7 @@ def _fused_matmul(call: Call) -> Value | None:
     return _value_of_dims(call, *max(left[:-2], right[:-2], key=len), rows, columns)
 
 
-def _by_attribute(name: str) -> Callable[[Call], Value | None]:
+def _operator_by_attribute(name: str) -> Callable[[Call], Value | None]:
     """Return the function of operators whose last dimension is an attribute."""
 
     def function(call: Call) -> Value | None:
@@ -174,7 +177,10 @@ def _sequence_cost(call: Call) -> Value | None:
 
 
 def _image(call: Call) -> Value | None:
-    """Return the size of a decoded image, as stated in the header of the constant image file."""
+    """Return the size of a decoded image, as stated in the header of the constant image file.
+
+    Only the number of elements matters, so width and height are in any order.
+    """
     first_bytes = call.head(0)
     sides: tuple[int, int] | None = None
     if first_bytes[:8] == b"\x89PNG\r\n\x1a\n" and first_bytes[12:16] == b"IHDR":
@@ -218,15 +224,15 @@ OPERATORS_OF_LIBRARIES: dict[str, Callable[[Call], Value | None]] = {
     "FusedMatMulActivation": _fused_matmul,
     "FusedGemm": OPERATORS["Gemm"],
     "GemmFastGelu": OPERATORS["MatMul"],
-    "MatMulNBits": _by_attribute("N"),
-    "MatMulBnb4": _by_attribute("N"),
-    "MatMulFpQ4": _by_attribute("N"),
+    "MatMulNBits": _operator_by_attribute("N"),
+    "MatMulBnb4": _operator_by_attribute("N"),
+    "MatMulFpQ4": _operator_by_attribute("N"),
     "BeamSearch": _beam_search,
     "WhisperBeamSearch": _beam_search,
     "GreedySearch": _beam_search,
     "Sampling": _beam_search,
     "RelativePositionBias": _position_bias,
-    "UnfoldTensor": _by_attribute("size"),
+    "UnfoldTensor": _operator_by_attribute("size"),
     "STFT": _stft,
     "ImageDecoder": _image,
     "DecodeImage": _image,

@@ -1,7 +1,8 @@
-"""Lower bounds of the sizes of operators' outputs, and the elements of small constants, for `shape_bounds.py`.
+"""Computes lower bounds of the sizes of operators' outputs, and the elements of small constants.
 
-Each function returns the Value of the first output. An operator without a function has unknown outputs. Source:
-docs/Operators.md of onnx 1.23.2.
+Each function of `OPERATORS` returns the Value of the first output, or None if it is unknown. An operator without a
+function has unknown outputs.
+Source: docs/Operators.md of onnx 1.23.2.
 """
 
 from __future__ import annotations
@@ -15,9 +16,18 @@ from typing import Any, Protocol
 import numpy as np
 
 from onnxwire.checker.shape_values import Dims, Value, broadcast, elementwise, wrap
+from onnxwire.checker.small_constants import MAX_ELEMENTS
 
 _MAX_RANK = 64
-_MAX_SEQUENCE_TENSORS = 64
+_MAX_SEQUENCE_TENSORS = 64  # maximum number of elements of a sequence that are known
+# If constants enlarge an axis by such a factor, or by such a number of elements, the size does not count as dependent
+# on an input.
+_LARGE_FACTOR = 1024
+_LARGE_PAD = 1 << 20
+_LARGE_WINDOW_PAD = 1 << 16
+# Numbers of TensorProto.DataType.
+_FLOAT_TYPES, _BOOL = (1, 10, 11), 9
+_INTEGER_TYPES = (2, 3, 4, 5, 6, 7, 12, 13)
 
 
 class Call(Protocol):
@@ -25,7 +35,7 @@ class Call(Protocol):
 
     @property
     def inputs(self) -> list[Value]:
-        """Values of the inputs; an unknown one for an omitted input."""
+        """The Values of the inputs; OMITTED for an omitted input."""
 
     @property
     def op_type(self) -> str:
@@ -38,28 +48,28 @@ class Call(Protocol):
         """Return the AttributeProto with a name, or None."""
 
     def ints(self, name: str, input: int | None = None) -> list[int] | None:
-        """Return the integers of an input, or of an attribute."""
+        """Return the integers of an input, or of an attribute where the node has no such input; None if unknown."""
 
     def floats(self, name: str) -> list[float] | None:
-        """Return the numbers of an attribute."""
+        """Return the numbers of an attribute, or None."""
 
     def int(self, name: str, default: int) -> int:
-        """Return the integer of an attribute."""
+        """Return the integer of an attribute, or the default if it has none."""
 
     def text(self, name: str) -> str:
-        """Return the string of an attribute."""
+        """Return the string of an attribute, or ""."""
 
     def extent(self, index: builtins.int) -> tuple[builtins.int, builtins.int] | None:
-        """Return the least and the greatest number of an input that is a stored tensor of integers."""
+        """Return the least and the greatest number of an input that is a stored tensor of integers, or None."""
 
     def count(self, name: str) -> builtins.int:
-        """Return the number of elements of a list of an attribute."""
+        """Return the number of integers or strings of an attribute."""
 
     def head(self, index: builtins.int) -> bytes:
-        """Return the first bytes of an input that is a stored tensor."""
+        """Return the first bytes of an input that is a stored tensor, or b""."""
 
     def constant(self) -> Value | None:
-        """Return the value of the attributes of Constant."""
+        """Return the value of Constant, or the element that ConstantOfShape repeats; None if it is unknown."""
 
 
 Operator = Callable[[Call], "Value | None"]
@@ -70,6 +80,7 @@ def _first_input(call: Call) -> Value:
 
 
 def _axis(axis: int, rank: int) -> int:
+    """Return an axis counted from the first one; it may be out of range."""
     return axis + rank if axis < 0 else axis
 
 
@@ -83,14 +94,15 @@ def _unchanged_shape(call: Call) -> Value:
 
 
 def _cast(call: Call) -> Value:
+    """Return the size of Cast, and the elements if the target is a number type or bool."""
     value, target = _first_input(call), call.int("to", 1)
-    if target == 9 and value.data is not None:
+    if target == _BOOL and value.data is not None:
         return Value(value.shape, [bool(number) for number in value.data], value.depends_on_input)
     if value.data is None:
         return Value(value.shape, None, value.depends_on_input)
-    is_integer = target in (2, 3, 4, 5, 6, 7, 12, 13)
+    is_integer = target in _INTEGER_TYPES
     try:
-        data = [int(number) if is_integer else float(number) if target in (1, 10, 11) else number
+        data = [int(number) if is_integer else float(number) if target in _FLOAT_TYPES else number
                 for number in value.data]  # fmt: skip
     except (ValueError, OverflowError, TypeError):
         return Value(value.shape, None, value.depends_on_input)
@@ -139,11 +151,12 @@ def _expand(call: Call) -> Value | None:
 
 
 def _constant_of_shape(call: Call) -> Value | None:
+    """Return the size of ConstantOfShape, and the elements if they are few; they are 0 by default."""
     value = _by_shape(0)(call)
-    if value is not None and value.size <= 64 and call.constant() is not None:
-        filler = call.constant()
-        value.data = (filler.data or []) * value.size if filler is not None and filler.data else None
-    elif value is not None and value.size <= 64:
+    if value is not None and value.size <= MAX_ELEMENTS and call.constant() is not None:
+        element = call.constant()
+        value.data = (element.data or []) * value.size if element is not None and element.data else None
+    elif value is not None and value.size <= MAX_ELEMENTS:
         value.data = [0] * value.size
     return value
 
@@ -156,9 +169,11 @@ def _tile(call: Call) -> Value:
     shape = tuple(
         count if dim is None else dim * max(count, 0) for dim, count in zip(value.shape, repeats, strict=True)
     )
-    data = value.data * repeats[0] if value.data and len(shape) == 1 and 0 <= repeats[0] <= 64 else None
+    data = value.data * repeats[0] if value.data and len(shape) == 1 and 0 <= repeats[0] <= MAX_ELEMENTS else None
     return Value(
-        shape, data if data is not None and len(data) <= 64 else None, value.depends_on_input and max(repeats) < 1024
+        shape,
+        data if data is not None and len(data) <= MAX_ELEMENTS else None,
+        value.depends_on_input and max(repeats) < _LARGE_FACTOR,
     )
 
 
@@ -172,7 +187,7 @@ def _range(call: Call) -> Value | None:
         count = max(math.ceil((limit - start) / delta), 0)
     except (ArithmeticError, ValueError, TypeError):
         return None
-    data = [start + i * delta for i in range(count)] if count <= 64 else None
+    data = [start + i * delta for i in range(count)] if count <= MAX_ELEMENTS else None
     return Value((count,), data, depends_on_input)
 
 
@@ -187,7 +202,7 @@ def _pad(call: Call) -> Value:
         index = _axis(axis, len(shape))
         if 0 <= index < len(shape):
             shape[index] = max((shape[index] or 0) + pads[i] + pads[i + n], 0)
-    return Value(tuple(shape), None, value.depends_on_input and max(pads, default=0) < 1 << 20)
+    return Value(tuple(shape), None, value.depends_on_input and max(pads, default=0) < _LARGE_PAD)
 
 
 def _resize(call: Call) -> Value:
@@ -216,7 +231,7 @@ def _resize(call: Call) -> Value:
             shape[index] = max(int(factor) if sizes else math.floor(old_size * factor), 0)
         except (ValueError, OverflowError):
             continue
-        is_large |= (shape[index] or 0) > old_size * 1024
+        is_large |= (shape[index] or 0) > old_size * _LARGE_FACTOR
     return Value(tuple(shape), None, value.depends_on_input and not is_large)
 
 
@@ -224,7 +239,7 @@ def _concat(call: Call) -> Value | None:
     values = call.inputs
     shapes = [value.shape for value in values if value.shape is not None]
     if not shapes:
-        # The axis of values of unknown rank has one element of each at least.
+        # Each value of unknown rank has at least one element along the axis.
         axis = call.int("axis", 0)
         if not values or not -_MAX_RANK <= axis < _MAX_RANK:
             return None
@@ -242,7 +257,7 @@ def _concat(call: Call) -> Value | None:
     data: list[Any] | None = None
     if rank == 1 and len(shapes) == len(values) and all(value.data is not None for value in values):
         data = [number for value in values for number in value.data or ()]
-    return Value(tuple(shape), data if data is not None and len(data) <= 64 else None, depends_on_input)
+    return Value(tuple(shape), data if data is not None and len(data) <= MAX_ELEMENTS else None, depends_on_input)
 
 
 def _reshape(call: Call) -> Value:
@@ -330,7 +345,7 @@ def _slice(call: Call) -> Value | None:
 
 
 def _rearrange(value: Value, operation: Callable[[Any], Any]) -> Value | None:
-    """Return a small known value after an operation on an array of the positions of its elements."""
+    """Return a known value whose elements are rearranged as `operation` rearranges an array of their indices."""
     if value.data is None or value.shape is None or None in value.shape or value.size != len(value.data):
         return None
     positions = operation(np.arange(len(value.data)).reshape([dim or 0 for dim in value.shape]))
@@ -394,7 +409,10 @@ def _einsum(call: Call) -> Value | None:
 
 
 def _convolution(call: Call) -> Value | None:
-    """Return the size of a convolution or pool with padding; without it, the output is not larger than the input."""
+    """Return the size of a convolution or pool with padding; without padding, the output is not larger than the input.
+
+    The sizes of the batch and channels are not computed.
+    """
     value, pads = _first_input(call), call.ints("pads")
     if not pads:
         return None
@@ -407,11 +425,11 @@ def _convolution(call: Call) -> Value | None:
         input_size = value.shape[i + 2] if value.shape is not None and len(value.shape) == n + 2 else 1
         kernel_extent = max(kernel[i] - 1, 0) * max(dilations[i], 0)
         shape.append(max(((input_size or 1) + pads[i] + pads[i + n] - kernel_extent) // strides[i], 1))
-    return Value(tuple(shape), None, value.depends_on_input and max(pads) < 1 << 16)
+    return Value(tuple(shape), None, value.depends_on_input and max(pads) < _LARGE_WINDOW_PAD)
 
 
 def _transposed_convolution(call: Call) -> Value | None:
-    """Return the size of ConvTranspose: by output_shape, or by strides and padding."""
+    """Return the size of ConvTranspose from output_shape, or from strides and output_padding."""
     value, shape = _first_input(call), call.ints("output_shape")
     if shape:
         return Value((1, 1, *(max(dim, 0) for dim in shape)))
@@ -419,7 +437,7 @@ def _transposed_convolution(call: Call) -> Value | None:
     if value.shape is None or not strides:
         return Value(tuple(max(dim, 1) for dim in output_padding)) if output_padding else None
     dims = [(dim or 1) * stride for dim, stride in zip(value.shape[2:], strides, strict=False)]
-    is_large = max(strides) > 1024 or max(output_padding, default=0) > 1 << 16
+    is_large = max(strides) > _LARGE_FACTOR or max(output_padding, default=0) > _LARGE_WINDOW_PAD
     dims = [dim + extra for dim, extra in zip(dims, output_padding or [0] * len(dims), strict=False)]
     return Value((1, 1, *dims), None, value.depends_on_input and not is_large)
 
@@ -459,29 +477,32 @@ def _where(call: Call) -> Value:
     if condition.data is not None and len(condition.data) > 1:
         return elementwise(lambda test, if_true, if_false: if_true if test else if_false, [condition, *values])
     if condition.data is not None and len(condition.data) == 1:
-        chosen = values[0] if condition.data[0] else values[1]
-        return Value(elementwise(None, [condition, *values]).shape, chosen.data, chosen.depends_on_input)
+        selected = values[0] if condition.data[0] else values[1]
+        return Value(elementwise(None, [condition, *values]).shape, selected.data, selected.depends_on_input)
     return elementwise(None, [condition, *values])
 
 
 def _divide(left: Any, right: Any) -> Any:
+    """Return a quotient; that of integers is truncated towards 0."""
     if isinstance(left, int) and isinstance(right, int):
         return abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
     return left / right
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    # An integer of more than 64 bits is not represented; values computed from it are unknown.
+    """Return a power. Raises OverflowError for an integer of more than 4096 bits, which takes long to compute."""
     if isinstance(base, int) and isinstance(exponent, int) and abs(base).bit_length() * max(exponent, 0) > 4096:
         raise OverflowError
     return base**exponent
 
 
 def _elementwise(operation: Callable[..., Any] | None) -> Operator:
+    """Return the function of an elementwise operator; operation: None if the elements are not computed."""
     return lambda call: elementwise(operation, call.inputs)
 
 
 def _sequence(items: list[Value] | None) -> Value:
+    """Return the Value of a sequence; items: its elements, or None if they are unknown."""
     value = Value()
     value.sequence = items if items is not None and len(items) <= _MAX_SEQUENCE_TENSORS else None
     return value
@@ -508,9 +529,9 @@ def _concat_sequence(call: Call) -> Value | None:
     if not items:
         return None
     axis = call.int("axis", 0)
-    if any(one.shape is None for one in items):
-        is_named = -_MAX_RANK <= axis < _MAX_RANK
-        return Value((*[None] * axis, len(items), *[None] * (-axis - 1))) if is_named else None
+    if any(item.shape is None for item in items):
+        is_possible = -_MAX_RANK <= axis < _MAX_RANK
+        return Value((*[None] * axis, len(items), *[None] * (-axis - 1))) if is_possible else None
     shape = list(items[0].shape or ())
     if call.int("new_axis", 0):
         return Value((len(items), *shape))
@@ -527,7 +548,7 @@ def _shift(call: Call) -> Value:
 
 
 def _logical_operator(deciding: bool, operation: Callable[..., Any]) -> Operator:
-    """Return the function of a logical operator whose result is `deciding` if one operand is."""
+    """Return the function of a logical operator whose result is `deciding` if one of the operands is `deciding`."""
 
     def function(call: Call) -> Value:
         for value in call.inputs:
@@ -539,7 +560,7 @@ def _logical_operator(deciding: bool, operation: Callable[..., Any]) -> Operator
 
 
 def _comparison(operation: Callable[..., Any]) -> Operator:
-    """Return the function of a comparison, which is false if one operand is NaN."""
+    """Return the function of a comparison, whose result is False if one of the operands is NaN."""
 
     def function(call: Call) -> Value:
         for value in call.inputs:
@@ -559,6 +580,7 @@ def _clip(call: Call) -> Value:
     return Value(value.shape, data, value.depends_on_input)
 
 
+# Operators whose output has the shape of their first input.
 _UNARY = (
     "Relu Sigmoid Tanh "
     "Erf Softmax LogSoftmax LeakyRelu Elu Selu Celu HardSigmoid HardSwish Gelu Mish Softplus Softsign "
@@ -568,6 +590,7 @@ _UNARY = (
     "Shrink ThresholdedRelu QuantizeLinear DequantizeLinear ReverseSequence ScatterElements ScatterND Scatter Hardmax "
     "EyeLike QuickGelu FastGelu BiasGelu"
 )
+# Elementwise operators whose elements are not computed.
 _BROADCAST = "PRelu BitwiseAnd BitwiseOr BitwiseXor"
 OPERATORS: dict[str, Operator] = {
     **dict.fromkeys(_UNARY.split(), _unchanged_shape),

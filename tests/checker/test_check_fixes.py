@@ -14,7 +14,7 @@ from check_case import OPSET, float_type, model, node, value
 
 import onnxwire
 from onnxwire import AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
-from onnxwire.checker.fixes import apply_fixes, find_fixes, fixable
+from onnxwire.checker.fixes import apply_fixes, find_fixes, fixable_rules
 from onnxwire.checker.registry import checked
 from onnxwire.cli import main
 
@@ -237,8 +237,8 @@ def read_state(path):
 
 
 def test_every_rule_that_can_be_repaired_has_a_case():
-    assert CASES.keys() == fixable()
-    assert fixable() <= checked()
+    assert CASES.keys() == fixable_rules()
+    assert fixable_rules() <= checked()
 
 
 @pytest.mark.parametrize(("rule", "number"), [(rule, i) for rule in CASES for i in range(len(CASES[rule]))])

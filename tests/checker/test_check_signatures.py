@@ -11,7 +11,7 @@ from check_case import OPSET, graph_attribute, model, node, value
 from onnx import AttributeProto, helper
 
 import onnxwire
-from onnxwire.checker.operator_table import counts, load_operators, operators
+from onnxwire.checker.operator_table import count_limits, load_operators, operators
 from onnxwire.checker.registry import rules
 
 ROOT = Path(__file__).parents[2]
@@ -63,11 +63,11 @@ def test_the_parsed_table_equals_the_definitions_of_the_official_package():
                     official_parameter.type_str in types and official_parameter.is_homogeneous
                 )
                 assert parameter.option == ("", "?", "*")[official_parameter.option.value]
-        assert counts(signature.inputs) == (
+        assert count_limits(signature.inputs) == (
             schema.min_input,
             None if schema.max_input == 2**31 - 1 else schema.max_input,
         )
-        assert counts(signature.outputs) == (
+        assert count_limits(signature.outputs) == (
             schema.min_output,
             None if schema.max_output == 2**31 - 1 else schema.max_output,
         )

@@ -180,7 +180,7 @@ def test_a_loop_that_multiplies_a_size_is_found():
     grow = [_node("Resize", ["v", "", "scale"], "u"), _node("Constant", [], "scale", value_floats=[1.1])][::-1]
     assert not _bounds(_loop_model(grow, 60)).elements
     bounds = _bounds(_loop_model([*grow, _node("Less", ["i", "far"], "e")], 400, "e"))
-    assert not bounds.endless
+    assert not bounds.endless_loops
     wide = _loop_model(grow, 400)
     model = onnx.load_from_string(wide)
     model.graph.node.add(op_type="Tile", input=["y", "two"], output=["z"])
@@ -189,9 +189,12 @@ def test_a_loop_that_multiplies_a_size_is_found():
 
 
 def test_a_loop_is_endless_if_its_condition_is_known_to_hold():
-    assert _bounds(_loop_model([RELU_NODE, _node("Less", ["i", "far"], "e")], None, "e")).endless
-    assert not _bounds(_loop_model([RELU_NODE, _node("Greater", ["x", "far"], "e")], None, "e")).endless
-    assert _bounds(_loop_model([RELU_NODE], None)).endless and not _bounds(_loop_model([RELU_NODE], 100)).endless
+    assert _bounds(_loop_model([RELU_NODE, _node("Less", ["i", "far"], "e")], None, "e")).endless_loops
+    assert not _bounds(_loop_model([RELU_NODE, _node("Greater", ["x", "far"], "e")], None, "e")).endless_loops
+    assert (
+        _bounds(_loop_model([RELU_NODE], None)).endless_loops
+        and not _bounds(_loop_model([RELU_NODE], 100)).endless_loops
+    )
 
 
 def test_the_cost_is_linear_in_nested_loops():

@@ -23,7 +23,9 @@ _MAX_INLINED_NODES = 1_000_000
 _MAX_INLINED_FACTOR = 100  # maximum ratio of the inlined nodes to the nodes in the file
 _MAX_CALL_DEPTH = 64
 _MAX_GRAPH_DEPTH = 10
-_MAX_TYPE_DEPTH = 3 * _MAX_GRAPH_DEPTH + 3 + 2 * 15  # of messages: nested graphs, and two for each level of a type
+# The nesting depth in messages: three for each nested graph, three around a type, and two for each of 15 levels of it.
+_MAX_TYPE_DEPTH = 3 * _MAX_GRAPH_DEPTH + 3 + 2 * 15
+# By type and field: the maximum number of elements, or the maximum number.
 _MAX_COUNTS = {
     "ModelProto": {"opset_import": 256, "metadata_props": 4096, "configuration": 1024},
     "GraphProto": {"input": 20_000, "output": 20_000, "metadata_props": 4096},
@@ -33,8 +35,9 @@ _MAX_COUNTS = {
 }
 _EXPRESSION_NAME = re.compile(r"pattern|regex|tokenexp|(?:^|_)re$", re.I)
 _MAX_EXPRESSION_BYTES = 1 << 12
-_MIN_LARGE_REPEAT_COUNT = 10
-_MIN_ADJACENT_REPEATS = 3  # equal tokens that repeat, one after the other: cubic time
+_MIN_LARGE_REPEAT_COUNT = 10  # repeats of fewer times are ignored
+_MIN_ADJACENT_REPEATS = 3  # repeats of equal tokens in succession that are reported: they take cubic time
+# A quantifier of a regular expression, and any other token of one.
 _REPEAT = re.compile(r"[*+?]|\{(\d*)(,?)(\d*)\}")
 _TOKEN = re.compile(r"\\.?|\((?:\?(?:P?<\w+>|<?[=!]|[:>|]|\w+[:)]?))?|\[\^?\]?[^\]]*\]?|.", re.S)
 
@@ -53,7 +56,7 @@ def elements(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-overflow", "NodeProto")
 def overflow(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with a size beyond 64 bits."""
+    """Yield nodes with a size of 2**63 elements or more, and declared shapes that are too large."""
     yield facts.NodeProto.at(
         facts.derive(ShapeBounds).overflows,
         "the output of {op_type!r} has 2**63 elements or more, so that programs which multiply its dims allocate too "
@@ -91,7 +94,7 @@ def text(facts: Facts) -> Iterator[Finding]:
 
 
 @rule("security-resource-total", "NodeProto")
-def node_and_total(facts: Facts) -> Iterator[Finding]:
+def total_elements(facts: Facts) -> Iterator[Finding]:
     """Yield the first node at which the constants have too many elements together."""
     node_and_total = facts.derive(ShapeBounds).total
     if node_and_total is not None:
@@ -104,7 +107,7 @@ def node_and_total(facts: Facts) -> Iterator[Finding]:
 @rule("security-resource-hidden", "NodeProto")
 def hidden_size(facts: Facts) -> Iterator[Finding]:
     """Yield nodes with a size that operators which `ShapeBounds` does not evaluate compute from constants."""
-    positions = facts.derive(ShapeBounds).hidden
+    positions = facts.derive(ShapeBounds).hidden_sizes
     yield facts.NodeProto.at(
         positions,
         "the size of {op_type!r}, its input {position}, is computed from constants by operators that are not evaluated "
@@ -132,7 +135,7 @@ def count(facts: Facts) -> Iterator[Finding]:
 @rule("security-resource-loop", "NodeProto")
 def endless_loop(facts: Facts) -> Iterator[Finding]:
     """Yield loops whose condition is always true and whose trip count is absent or too great."""
-    iteration_counts = facts.derive(ShapeBounds).endless
+    iteration_counts = facts.derive(ShapeBounds).endless_loops
     yield facts.NodeProto.at(
         iteration_counts,
         "the condition of {op_type!r} is always true: it runs {count}; do not run the model",
@@ -169,7 +172,7 @@ def division(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-argument", "NodeProto")
 def argument(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with a constant that their kernel cannot compute with."""
+    """Yield nodes with a constant that their kernel does not support."""
     faults = facts.derive(ShapeBounds).faults.get(ARGUMENT, {})
     yield facts.NodeProto.at(faults, "{op_type!r} has {fault}; do not run the model", fault=faults)
 
@@ -177,7 +180,7 @@ def argument(facts: Facts) -> Iterator[Finding]:
 @rule("security-resource-shape", "NodeProto", "ValueInfoProto")
 def contradicted_shapes(facts: Facts) -> Iterator[Finding]:
     """Yield values whose declared shape differs from the shape that their node produces."""
-    shapes = facts.derive(ShapeBounds).contradicted
+    shapes = facts.derive(ShapeBounds).contradicted_shapes
     yield facts.ValueInfoProto.at(
         shapes, "value {name!r} has the shape {shape}, and another is declared; do not run the model", shape=shapes
     )
@@ -194,12 +197,12 @@ def body_sizes(facts: Facts) -> Iterator[Finding]:
         for graph in bounds.bodies(node).values():
             inputs, outputs = int(n_graph_inputs[graph]), int(n_graph_outputs[graph])
             # A Scan of operator set 8 has the lengths of the sequences as its first input.
-            fits = {
+            do_counts_fit = {
                 "If": inputs == 0 and outputs >= n_outputs,
                 "Loop": inputs == max(n_inputs, 2) and outputs > n_outputs,
                 "Scan": inputs in (n_inputs, n_inputs - 1) and outputs >= n_outputs,
             }
-            if not fits[op_type]:
+            if not do_counts_fit[op_type]:
                 sizes[node] = f"{count_text(inputs, 'input')} and {count_text(outputs, 'output')}"
     yield nodes.at(
         sizes, "a graph of {op_type!r} has {size}, which the node does not fit; do not run the model", size=sizes
@@ -212,7 +215,9 @@ def branch_types(facts: Facts) -> Iterator[Finding]:
     bounds, declared = facts.derive(ShapeBounds), facts.derive(DeclaredTypes)
     fields = facts.TypeProto.fields
     # A value of an optional type may be declared by the type of its element.
-    compared = [i for i, field in enumerate(fields) if field not in ("optional_type", "opaque_type", "denotation")]
+    compared_kinds = [
+        i for i, field in enumerate(fields) if field not in ("optional_type", "opaque_type", "denotation")
+    ]
     output_names = {}
     for node, op_type in bounds.nodes_with_bodies("If", "Loop", "Scan"):
         graphs = list(bounds.bodies(node).values())
@@ -224,15 +229,15 @@ def branch_types(facts: Facts) -> Iterator[Finding]:
         else:
             # A state is an input of the body, after the iteration and the condition of Loop, and then an output.
             counterparts = bounds.graph_rows("ValueInfoProto", "GraphProto.input", graphs[0])
-            skipped = int(op_type == "Loop")
+            n_skipped = int(op_type == "Loop")
             n_states = int(facts.NodeProto.input[node]) - 2
             if op_type == "Scan":
-                scanned = bounds.constants.attributes(node).get("num_scan_inputs")
-                n_states = len(counterparts) - scanned.i if scanned is not None else 0
-            outputs, counterparts = outputs[skipped : skipped + max(n_states, 0)], counterparts[2 * skipped :]
+                n_scanned_attribute = bounds.constants.attributes(node).get("num_scan_inputs")
+                n_states = len(counterparts) - n_scanned_attribute.i if n_scanned_attribute is not None else 0
+            outputs, counterparts = outputs[n_skipped : n_skipped + max(n_states, 0)], counterparts[2 * n_skipped :]
         for left, right in zip(outputs, counterparts, strict=False):
             types = [(int(declared.kind[row]), int(declared.elem_type[row])) for row in (left, right)]
-            if all(kind in compared for kind, _ in types) and (
+            if all(kind in compared_kinds for kind, _ in types) and (
                 types[0][0] != types[1][0] or (types[0][1] != types[1][1] and types[0][1] and types[1][1])
             ):
                 output_names[node] = facts.text(facts.ValueInfoProto.name[left])
@@ -263,7 +268,7 @@ class InlinedSizes:
     """The sizes of functions and of the model after all calls are inlined, by `facts.derive(InlinedSizes)`.
 
     sizes, depths: for each FunctionProto, the number of nodes and the depth of calls; math.inf if it is recursive.
-    main, depth: the same numbers for the nodes outside of functions. n_stored_nodes: the number of nodes in the file.
+    main, depth: such numbers for the nodes outside of functions. n_stored_nodes: the number of nodes in the file.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -281,6 +286,7 @@ class InlinedSizes:
 
 
 def _rows_above(numbers: list[float], limit: float) -> dict[int, float]:
+    """Return the finite numbers above a limit, by row."""
     return {row: number for row, number in enumerate(numbers) if limit < number < math.inf}
 
 
@@ -315,7 +321,7 @@ def function_depth(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-nesting")
 def nesting(facts: Facts) -> Iterator[Finding]:
-    """Yield deeply nested graphs."""
+    """Yield deeply nested graphs, and the first deeply nested type."""
     graphs = facts.GraphProto
     yield graphs.at(
         graphs.depth > 3 * _MAX_GRAPH_DEPTH + 1,
@@ -350,12 +356,12 @@ def declared(facts: Facts) -> Iterator[Finding]:
     """Yield tensors whose dims are far larger than their message, or than any file."""
     tensors = facts.TensorProto
     lengths = tensors.length.tolist()
-    external = (tensors.external_data > 0).tolist()
+    is_external = (tensors.external_data > 0).tolist()
     sizes = _products(facts, "TensorProto")
     large_tensors = {
         row: size
         for row, size in enumerate(sizes)
-        if size > facts.max_elements and size > (facts.max_elements * 64 if external[row] else lengths[row] * 8)
+        if size > facts.max_elements and size > (facts.max_elements * 64 if is_external[row] else lengths[row] * 8)
     }
     dims = facts.lists("TensorProto.dims")
     products: dict[int, int] = {}
@@ -384,7 +390,7 @@ def _products(facts: Facts, name: str) -> list[int]:
 
 @rule("security-resource-expression", "AttributeProto")
 def expression(facts: Facts) -> Iterator[Finding]:
-    """Yield regular expressions with nested repeats."""
+    """Yield regular expressions with nested or adjacent repeats."""
     attributes = facts.AttributeProto
     is_expression = facts.matching(lambda name: _EXPRESSION_NAME.search(name) is not None, attributes.name)
     offsets, lengths = attributes.span("s")
