@@ -1,4 +1,4 @@
-"""`check(baseline=...)` reports only problems that a trusted model does not have, regardless of names."""
+"""Tests that `check(baseline=...)` reports only problems that a trusted model does not have, regardless of names."""
 
 import json
 import subprocess
@@ -34,13 +34,14 @@ def rules_of_new_problems(baseline, candidate, **options):
 
 
 def edit(original, edit_copy):
+    """Return a copy of a model on which a function was called."""
     copied_model = onnxwire.ModelProto.FromString(original.SerializeToString())
     edit_copy(copied_model)
     return copied_model
 
 
 def rename_all(original):
-    """Return a copy in which every node and value has another name and nodes are stored in reverse."""
+    """Return a copy in which every node and value has another name."""
     copied_model = onnxwire.ModelProto.FromString(original.SerializeToString())
     values = {name for node in copied_model.graph.node for name in [*node.input, *node.output] if name}
     onnxwire.rename_values(copied_model, {name: f"v{i}" for i, name in enumerate(sorted(values))})
@@ -68,7 +69,7 @@ def test_an_added_attack_is_reported_and_the_known_one_is_not():
     def add_attack(model):
         model.graph.node[2].input[0] = "c"
         node = model.graph.node.add(op_type="PyOp", domain="my.ops", name="evil", input=["b"], output=["c"])
-        node.attribute.add(name="module", type=3, s=b"os")
+        node.attribute.add(name="module", type=onnxwire.AttributeProto.STRING, s=b"os")
 
     model = rename_all(edit(parse_model(), add_attack))
     problems = [
@@ -124,7 +125,7 @@ def test_texts_and_names_with_known_problems_are_compared_exactly():
 
 
 def test_records_are_compared_by_their_bytes():
-    trusted_bytes = parse_model().SerializeToString() + bytes.fromhex("fa3e04") + b"abcd"
+    trusted_bytes = parse_model().SerializeToString() + bytes.fromhex("fa3e04") + b"abcd"  # field 1007, 4 bytes
     changed_bytes = trusted_bytes[:-4] + b"efgh"
     assert (
         rules_of_new_problems(
@@ -167,7 +168,13 @@ def test_nested_graphs_and_functions_are_compared():
     assert onnxwire.check(trusted_model, untrusted=True, select="security-code-operator").counts()["error"] == 3
     assert rules_of_new_problems(trusted_model, trusted_model) == []
     attack = edit(
-        trusted_model, lambda model: model.graph.node[0].attribute[1].g.node[0].attribute.add(name="m", type=3, s=b"os")
+        trusted_model,
+        lambda model: (
+            model.graph.node[0]
+            .attribute[1]
+            .g.node[0]
+            .attribute.add(name="m", type=onnxwire.AttributeProto.STRING, s=b"os")
+        ),
     )
     assert rules_of_new_problems(trusted_model, attack, select="security-code-operator") == ["security-code-operator"]
 

@@ -1,4 +1,4 @@
-"""The columns that rules read agree with the messages, for any bytes."""
+"""Tests that the columns that rules read agree with the messages, for any bytes."""
 
 import pytest
 import wire
@@ -19,6 +19,7 @@ def _facts(data, cls=ModelProto):
 
 
 def _compare(facts, name, row, message):
+    """Assert that a row of the sheet of a type, and the rows below it, agree with a message."""
     message_facts = facts[name]
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)
