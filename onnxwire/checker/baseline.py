@@ -358,6 +358,7 @@ def _texts_of(value: Any, message: str) -> list[bytes]:
 
 
 def _digest(*parts: bytes) -> bytes:
+    """Return a digest of byte strings and their lengths."""
     digest = blake2b(digest_size=16)
     for part in parts:
         digest.update(len(part).to_bytes(8, "little"))

@@ -50,6 +50,7 @@ def _number(call: Call, index: int, default: int = 1) -> int:
 
 
 def _gather_nd(call: Call) -> Value | None:
+    """Return the size of GatherND."""
     value, indices = _dims(call, 0), _dims(call, 1)
     if value is None or not indices or indices[-1] is None:
         return None
@@ -57,6 +58,7 @@ def _gather_nd(call: Call) -> Value | None:
 
 
 def _feature_extractor(call: Call) -> Value | None:
+    """Return the size of ArrayFeatureExtractor."""
     value, indices = _dims(call, 0), call.value(1)
     if value is None or indices is None or indices.shape is None:
         return None
@@ -64,12 +66,14 @@ def _feature_extractor(call: Call) -> Value | None:
 
 
 def _one_hot_encoder(call: Call) -> Value | None:
+    """Return the size of OneHotEncoder, with the number of categories as last dim."""
     value = _dims(call, 0)
     categories = max(call.count("cats_int64s"), call.count("cats_strings"), 1)
     return _value_of_dims(call, *(value or ()), categories)
 
 
 def _tfidf(call: Call) -> Value | None:
+    """Return the size of TfIdfVectorizer, whose last dim is above the greatest index of an n-gram."""
     indexes, value = call.attribute("ngram_indexes"), _dims(call, 0)
     if indexes is None or not len(indexes.ints):
         return None
@@ -78,6 +82,7 @@ def _tfidf(call: Call) -> Value | None:
 
 
 def _crop_and_resize(call: Call) -> Value | None:
+    """Return the size of CropAndResize: an image of the size crop_size for each box."""
     image, boxes, size = _dims(call, 0), _dims(call, 1), call.ints("crop_size", 3)
     if size is None or len(size) != 2:
         return None
@@ -86,6 +91,7 @@ def _crop_and_resize(call: Call) -> Value | None:
 
 
 def _roi_align(call: Call) -> Value | None:
+    """Return the size of RoiAlign: an image of output_height and output_width for each box."""
     value, boxes = _dims(call, 0, 4), _dims(call, 1, 2)
     channels = value[1] if value is not None else 1
     size = call.int("output_height", 1), call.int("output_width", 1)
@@ -94,6 +100,7 @@ def _roi_align(call: Call) -> Value | None:
 
 
 def _grid_sample(call: Call) -> Value | None:
+    """Return the size of GridSample."""
     value, grid = _dims(call, 0), _dims(call, 1)
     if value is None or grid is None or len(value) < 3 or len(grid) != len(value):
         return None
@@ -101,6 +108,7 @@ def _grid_sample(call: Call) -> Value | None:
 
 
 def _recurrent(call: Call) -> Value | None:
+    """Return the size of the first output of RNN, GRU or LSTM."""
     value = _dims(call, 0, 3)
     if value is None:
         return None
@@ -109,11 +117,13 @@ def _recurrent(call: Call) -> Value | None:
 
 
 def _distances(call: Call) -> Value | None:
+    """Return the size of CDist: a number for each pair of rows."""
     left, right = _dims(call, 0, 2), _dims(call, 1, 2)
     return None if left is None or right is None else _value_of_dims(call, left[0], right[0])
 
 
 def _fused_matmul(call: Call) -> Value | None:
+    """Return the size of a product of matrices, either of which may be transposed."""
     left, right = _dims(call, 0), _dims(call, 1)
     if left is None or right is None or len(left) < 2 or len(right) < 2:
         return None
@@ -142,6 +152,7 @@ def _beam_search(call: Call) -> Value:
 
 
 def _stft(call: Call) -> Value | None:
+    """Return the size of STFT: frames, frequencies and complex numbers."""
     signal, step = _dims(call, 0), _number(call, 1)
     window = _dims(call, 2, 1)
     length = _number(call, 3, (window[0] or 1) if window is not None else 1)

@@ -32,6 +32,7 @@ def _nonnegative_axis(axis: int, rank: int) -> int | None:
 
 
 def _flatten(call: Call) -> Value | None:
+    """Return the size of Flatten, and the known elements of its input."""
     first_input = _first_with_shape(call)
     if first_input is None:
         return None
@@ -42,6 +43,7 @@ def _flatten(call: Call) -> Value | None:
 
 
 def _global_pool(call: Call) -> Value | None:
+    """Return the size of a pool over all axes of an image."""
     first_input = _first_with_shape(call)
     if first_input is None or len(first_input[1]) < 2:
         return None

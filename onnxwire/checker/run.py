@@ -55,7 +55,7 @@ def check(
     operators: the path of a table of further operators, in the notation of checker/operators.tsv.
     untrusted: whether to also apply the rules of security, which detect known attacks on programs that read models, and
     to open `source` with untrusted=True of `load`; a message that is already open is not affected.
-    max_elements: the number of elements from which these rules report a value.
+    max_elements: the number of elements above which the rules of security report a value.
     baseline: a trusted model, or a source of one, which is opened like `source`. Only problems that it does not have at
     the matching part are reported; parts are matched by structure, as for `diff`. See docs/untrusted.md.
     Returns a sequence of problems: errors, then warnings, then notes, each sorted by rule and path. They are stored as

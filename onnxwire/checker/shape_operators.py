@@ -110,6 +110,7 @@ def _cast(call: Call) -> Value:
 
 
 def _shape(call: Call) -> Value | None:
+    """Return the vector of the dims that Shape selects; its elements if all dims are known."""
     value = _first_input(call)
     if value.shape is None:
         return None
@@ -143,6 +144,7 @@ def _by_shape(input: int | None, name: str = "shape") -> Operator:
 
 
 def _expand(call: Call) -> Value | None:
+    """Return the size of Expand, at least that of its input."""
     target = _by_shape(1)(call)
     value = _first_input(call)
     if target is None or target.shape is None:
@@ -162,6 +164,7 @@ def _constant_of_shape(call: Call) -> Value | None:
 
 
 def _tile(call: Call) -> Value:
+    """Return the size of Tile, and the elements of a short repeated vector."""
     value, repeats = _first_input(call), call.ints("repeats", 1)
     if value.shape is None or repeats is None or len(repeats) != len(value.shape):
         # Without the shape the repeats alone are a lower bound.
@@ -178,6 +181,7 @@ def _tile(call: Call) -> Value:
 
 
 def _range(call: Call) -> Value | None:
+    """Return the size of Range, and the elements if they are few; None if a bound is unknown."""
     bounds = [call.value(i) for i in range(3)]
     if any(bound is None or bound.data is None or len(bound.data) != 1 for bound in bounds):
         return None
@@ -192,6 +196,7 @@ def _range(call: Call) -> Value | None:
 
 
 def _pad(call: Call) -> Value:
+    """Return the size of Pad; an unknown dim counts as 0."""
     value, pads = _first_input(call), call.ints("pads", 1) or call.ints("paddings")
     if pads is None:
         return Value(value.shape, None, value.depends_on_input)
@@ -206,6 +211,7 @@ def _pad(call: Call) -> Value:
 
 
 def _resize(call: Call) -> Value:
+    """Return the size of Resize or Upsample by sizes or scales; an unknown dim counts as 1."""
     value = _first_input(call)
     sizes = call.ints("sizes", 3) if call.op_type == "Resize" else None
     axes = call.ints("axes")
@@ -236,6 +242,7 @@ def _resize(call: Call) -> Value:
 
 
 def _concat(call: Call) -> Value | None:
+    """Return the size of Concat, and the elements of short known vectors."""
     values = call.inputs
     shapes = [value.shape for value in values if value.shape is not None]
     if not shapes:
@@ -261,6 +268,7 @@ def _concat(call: Call) -> Value | None:
 
 
 def _reshape(call: Call) -> Value:
+    """Return the size of Reshape, and the known elements of its input."""
     value, dims = _first_input(call), call.ints("shape", 1)
     if dims is None:
         return Value(None if value.shape is None else (value.size,), None, value.depends_on_input)
@@ -281,6 +289,7 @@ def _reshape(call: Call) -> Value:
 
 
 def _unsqueeze(call: Call) -> Value | None:
+    """Return the size of Unsqueeze, and the known elements of its input."""
     value, axes = _first_input(call), call.ints("axes", 1)
     if value.shape is None or axes is None or len(value.shape) + len(axes) > _MAX_RANK:
         return None
@@ -292,6 +301,7 @@ def _unsqueeze(call: Call) -> Value | None:
 
 
 def _squeeze(call: Call) -> Value | None:
+    """Return the size of Squeeze, and the known elements of its input."""
     value, axes = _first_input(call), call.ints("axes", 1)
     if value.shape is None:
         return None
@@ -305,6 +315,7 @@ def _squeeze(call: Call) -> Value | None:
 
 
 def _transpose(call: Call) -> Value | None:
+    """Return the size of Transpose, and the known elements in their new order."""
     value = _first_input(call)
     if value.shape is None:
         return None
@@ -316,6 +327,7 @@ def _transpose(call: Call) -> Value | None:
 
 
 def _gather(call: Call) -> Value | None:
+    """Return the size of Gather, and the elements that are selected from a known vector."""
     value, indices = _first_input(call), call.value(1)
     axis = call.int("axis", 0)
     if indices is None or indices.shape is None:
@@ -333,6 +345,7 @@ def _gather(call: Call) -> Value | None:
 
 
 def _slice(call: Call) -> Value | None:
+    """Return the known elements that Slice selects; None if some are unknown."""
     value, starts, ends = _first_input(call), call.ints("starts", 1), call.ints("ends", 2)
     if value.data is None or value.shape is None or starts is None or ends is None:
         return None
@@ -354,6 +367,7 @@ def _rearrange(value: Value, operation: Callable[[Any], Any]) -> Value | None:
 
 
 def _matmul(call: Call) -> Value | None:
+    """Return the size of a product of matrices or vectors."""
     left, right = _first_input(call), call.value(1)
     if right is None or left.shape is None or right.shape is None or not left.shape or not right.shape:
         return None
@@ -364,6 +378,7 @@ def _matmul(call: Call) -> Value | None:
 
 
 def _gemm(call: Call) -> Value | None:
+    """Return the size of a product of two matrices, either of which may be transposed."""
     left, right = _first_input(call), call.value(1)
     if right is None or left.shape is None or right.shape is None or len(left.shape) != 2 or len(right.shape) != 2:
         return None
@@ -372,6 +387,7 @@ def _gemm(call: Call) -> Value | None:
 
 
 def _one_hot(call: Call) -> Value | None:
+    """Return the size of OneHot, with the depth as last dim."""
     indices, depth = _first_input(call), call.value(1)
     if depth is None or not depth.data:
         return None
@@ -394,6 +410,7 @@ def _mel_weights(call: Call) -> Value | None:
 
 
 def _einsum(call: Call) -> Value | None:
+    """Return the size of Einsum; a letter has the greatest size among the inputs."""
     equation = call.text("equation").replace(" ", "")
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
@@ -473,6 +490,7 @@ def _reduction(operation: Callable[[list[Any]], Any]) -> Operator:
 
 
 def _where(call: Call) -> Value:
+    """Return the size of Where, and the elements that a known condition selects."""
     condition, *values = (call.inputs + [Value()] * 3)[:3]
     if condition.data is not None and len(condition.data) > 1:
         return elementwise(lambda test, if_true, if_false: if_true if test else if_false, [condition, *values])
@@ -572,6 +590,7 @@ def _comparison(operation: Callable[..., Any]) -> Operator:
 
 
 def _clip(call: Call) -> Value:
+    """Return the size of Clip, and the known elements after they are limited."""
     value, lower, upper = (call.inputs + [Value()] * 3)[:3]
     data = value.data
     for bound, choose in ((lower, max), (upper, min)):

@@ -170,7 +170,8 @@ def test_nodes_of_functions_are_checked_against_the_version_that_the_function_im
 
 
 def test_a_reference_without_type_has_the_type_of_the_parameter():
-    def function(kind, field):
+    def call_model(kind, field):
+        """Return a model that calls a function whose attribute a has a default in the given field."""
         axis = 'attribute { name: "axis" ref_attr_name: "a" }'
         default = f'attribute_proto {{ name: "a" type: {kind} {field}: 1 }}'
         head = 'name: "f" domain: "a.b" input: "p" output: "q" opset_import { version: 17 }'
@@ -181,8 +182,8 @@ def test_a_reference_without_type_has_the_type_of_the_parameter():
             fields=f"functions {{ {head} {default} {node('p', 'q', axis, op='Softmax')} }}",
         )
 
-    assert rules_and_paths(function("INT", "i")) == []
-    assert rules_and_paths(function("FLOAT", "f")) == [("attribute-type", "functions[0].node[0].attribute[0]")]
+    assert rules_and_paths(call_model("INT", "i")) == []
+    assert rules_and_paths(call_model("FLOAT", "f")) == [("attribute-type", "functions[0].node[0].attribute[0]")]
 
 
 def test_a_call_of_a_local_function_is_checked_against_the_function():

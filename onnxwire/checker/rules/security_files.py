@@ -109,22 +109,25 @@ class Extents:
 
     def __init__(self, facts: Facts) -> None:
         ranges, entries = facts.derive(Ranges), facts.derive(External).entry_of("location")
-        size = np.where(ranges.length >= 0, ranges.length, ranges.nbytes)
-        rows = true_rows((entries >= 0) & (ranges.offset >= 0) & (size > 0))
+        sizes = np.where(ranges.length >= 0, ranges.length, ranges.nbytes)
+        rows = true_rows((entries >= 0) & (ranges.offset >= 0) & (sizes > 0))
         locations = facts.StringStringEntryProto.value[entries[rows]]
-        numbers: dict[str, int] = {}
+        numbers_by_name: dict[str, int] = {}
         location_ids, id_positions = np.unique(locations, return_inverse=True)
-        file_numbers = [numbers.setdefault(_normalized(facts.text(id)), len(numbers)) for id in location_ids.tolist()]
+        file_numbers = [
+            numbers_by_name.setdefault(_normalized(facts.text(id)), len(numbers_by_name))
+            for id in location_ids.tolist()
+        ]
         files = np.array(file_numbers, np.int64)[id_positions] if len(rows) else rows
         starts = ranges.offset[rows]
-        max_size = np.iinfo(np.int64).max - starts
-        self.is_overflow = size[rows] > max_size
-        ends = starts + np.minimum(size[rows], max_size)
+        max_sizes = np.iinfo(np.int64).max - starts
+        self.is_overflow = sizes[rows] > max_sizes
+        ends = starts + np.minimum(sizes[rows], max_sizes)
         order = np.lexsort((ends, starts, files))
         self.rows, self.files, self.start, self.end = rows[order], files[order], starts[order], ends[order]
         self.is_overflow = self.is_overflow[order]
         self.entries, self.locations = entries[self.rows], locations[order]
-        self.names = list(numbers)
+        self.names = list(numbers_by_name)
         n = len(rows)
         self.is_same = np.zeros(n, bool)
         self.overlaps = np.zeros(n, bool)

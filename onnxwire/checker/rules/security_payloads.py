@@ -100,11 +100,11 @@ _INSIDE = re.compile(
     rb"|EICAR-STANDARD-ANTIVIRUS-TEST"
 )
 _WORD_END = re.compile(rb"[\s(]|[\x00-\x08\x80-\xff]")
-# A list of at least _VOCABULARY strings may be a vocabulary, whose tokens have at most _MAX_TOKEN_BYTES bytes.
-_VOCABULARY, _MAX_TOKEN_BYTES = 64, 24
+# A list of at least _MIN_VOCABULARY strings may be a vocabulary, whose tokens have at most _MAX_TOKEN_BYTES bytes.
+_MIN_VOCABULARY, _MAX_TOKEN_BYTES = 64, 24
 # Words of letters, digits, _ and - that are shorter than a match of _ENCODED may only begin with the signatures MZ,
 # MSCF, hsqs, KDMV or 070701.
-_MIN_ENCODED, _FIRST_LETTERS = 12, b"MhK0"
+_MIN_ENCODED_BYTES, _FIRST_LETTERS = 12, b"MhK0"
 # All bytes except letters, digits, _ and -.
 _NON_WORD = bytes(byte for byte in range(256) if not (chr(byte).isascii() and (chr(byte).isalnum() or byte in b"_-")))
 # The first characters of programs and archives in base64.
@@ -350,7 +350,7 @@ def _typed_payloads(facts: Facts) -> dict[int, str]:
 def _text_kind(strings: list[bytes]) -> str:
     """Return the kind of program or archive that a list of strings contains; "" for none."""
     # A single word, such as the label `os.system` or the token `<script>`, is not a command.
-    min_bytes = _MAX_TOKEN_BYTES if len(strings) >= _VOCABULARY else 0
+    min_bytes = _MAX_TOKEN_BYTES if len(strings) >= _MIN_VOCABULARY else 0
     texts = [text for text in strings if len(text) >= min_bytes and _WORD_END.search(text)]
     kind = next(filter(None, map(text_signature, texts)), "") or next(
         filter(None, map(_decoded_signature, strings)), ""
@@ -363,7 +363,7 @@ def _byte_kind(numbers: Any) -> str:
     first_numbers = numbers[:PREFIX_BYTES]
     if first_numbers.dtype.kind not in "iuf" or len(first_numbers) < _MIN_TYPED_BYTES:
         return ""
-    first_numbers = first_numbers[: PREFIX_BYTES // 4] if len(first_numbers) > PREFIX_BYTES // 4 else first_numbers
+    first_numbers = first_numbers[: PREFIX_BYTES // 4]
     if (
         not np.isfinite(first_numbers).all()
         or (first_numbers < 0).any()
@@ -432,7 +432,7 @@ def text_payload(facts: Facts) -> Iterator[Finding]:
     kinds: dict[int, str] = {}
     texts = facts.derive(TextBytes)
     is_short = (facts.traits & IDENTIFIER != 0) & (texts.lengths < MIN_CODED_BYTES)
-    is_word = ~texts.have(_NON_WORD) & (texts.lengths < _MIN_ENCODED) & ~texts.have_at(0, _FIRST_LETTERS)
+    is_word = ~texts.have(_NON_WORD) & (texts.lengths < _MIN_ENCODED_BYTES) & ~texts.have_at(0, _FIRST_LETTERS)
     for id in true_rows(~is_short & ~is_word).tolist():
         text = facts.columns.raw_text(id)[:_MAX_TEXT_BYTES]
         kind = _decoded_signature(text) if facts.traits[id] & IDENTIFIER else text_signature(text)
@@ -476,7 +476,7 @@ def _divided_texts(facts: Facts) -> Iterator[Finding]:
     for start, part in enumerate(parts):
         if len(part) >= MIN_CODED_BYTES or not _BASE64.fullmatch(part):
             continue
-        joined = b"".join(parts[start : start + 64])[:_MAX_CODED_BYTES]
+        joined = b"".join(parts[start : start + _MAX_PARTS])[:_MAX_CODED_BYTES]
         kind = _decoded_signature(joined) if joined != previous else ""  # a hostile file has many equal values
         previous = joined
         if kind:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -190,20 +189,20 @@ def contradicted_shapes(facts: Facts) -> Iterator[Finding]:
 def body_sizes(facts: Facts) -> Iterator[Finding]:
     """Yield nodes whose graphs have a number of inputs or outputs that does not fit the node."""
     bounds, nodes = facts.derive(ShapeBounds), facts.NodeProto
-    n_graph_inputs, n_graph_outputs = facts.GraphProto.input, facts.GraphProto.output
+    input_counts, output_counts = facts.GraphProto.input, facts.GraphProto.output
     sizes = {}
     for node, op_type in bounds.nodes_with_bodies("If", "Loop", "Scan"):
         n_inputs, n_outputs = int(nodes.input[node]), int(nodes.output[node])
         for graph in bounds.bodies(node).values():
-            inputs, outputs = int(n_graph_inputs[graph]), int(n_graph_outputs[graph])
+            n_body_inputs, n_body_outputs = int(input_counts[graph]), int(output_counts[graph])
             # A Scan of operator set 8 has the lengths of the sequences as its first input.
             do_counts_fit = {
-                "If": inputs == 0 and outputs >= n_outputs,
-                "Loop": inputs == max(n_inputs, 2) and outputs > n_outputs,
-                "Scan": inputs in (n_inputs, n_inputs - 1) and outputs >= n_outputs,
+                "If": n_body_inputs == 0 and n_body_outputs >= n_outputs,
+                "Loop": n_body_inputs == max(n_inputs, 2) and n_body_outputs > n_outputs,
+                "Scan": n_body_inputs in (n_inputs, n_inputs - 1) and n_body_outputs >= n_outputs,
             }
             if not do_counts_fit[op_type]:
-                sizes[node] = f"{count_text(inputs, 'input')} and {count_text(outputs, 'output')}"
+                sizes[node] = f"{count_text(n_body_inputs, 'input')} and {count_text(n_body_outputs, 'output')}"
     yield nodes.at(
         sizes, "a graph of {op_type!r} has {size}, which the node does not fit; do not run the model", size=sizes
     )
@@ -236,10 +235,10 @@ def branch_types(facts: Facts) -> Iterator[Finding]:
                 n_states = len(counterparts) - n_scanned_attribute.i if n_scanned_attribute is not None else 0
             outputs, counterparts = outputs[n_skipped : n_skipped + max(n_states, 0)], counterparts[2 * n_skipped :]
         for left, right in zip(outputs, counterparts, strict=False):
-            types = [(int(declared.kind[row]), int(declared.elem_type[row])) for row in (left, right)]
-            if all(kind in compared_kinds for kind, _ in types) and (
-                types[0][0] != types[1][0] or (types[0][1] != types[1][1] and types[0][1] and types[1][1])
-            ):
+            kinds = [int(declared.kind[row]) for row in (left, right)]
+            elem_types = [int(declared.elem_type[row]) for row in (left, right)]
+            do_types_differ = kinds[0] != kinds[1] or (elem_types[0] != elem_types[1] and all(elem_types))
+            if do_types_differ and all(kind in compared_kinds for kind in kinds):
                 output_names[node] = facts.text(facts.ValueInfoProto.name[left])
     yield facts.NodeProto.at(
         output_names,
@@ -407,6 +406,23 @@ def expression(facts: Facts) -> Iterator[Finding]:
     )
 
 
+class _OpenGroup:
+    """A group of a regular expression, up to the current position.
+
+    has_repeat: whether it contains a repeat. first_tokens: the first token of each alternative, "" for an empty one and
+    for one that begins with a group. is_at_start: whether the next token is the first one of an alternative.
+    """
+
+    def __init__(self) -> None:
+        self.has_repeat = False
+        self.first_tokens = [""]
+        self.is_at_start = True
+
+    def has_equal_alternatives(self) -> bool:
+        """Return whether two alternatives have the same first token."""
+        return len(set(self.first_tokens)) < len(self.first_tokens)
+
+
 def has_nested_repeat(expression: str) -> bool:
     """Return whether a regular expression has repeats that take exponential or cubic time in engines that backtrack.
 
@@ -414,10 +430,8 @@ def has_nested_repeat(expression: str) -> bool:
     repeats of the same token in succession.
     """
     position = 0
-    # For each open group: whether it contains a repeat, the first tokens of its alternatives, and whether the next
-    # token is the first one of an alternative.
-    groups: list[list[Any]] = [[False, [""], True]]
-    last_group: list[Any] | None = None  # the group that ends directly before the position
+    groups = [_OpenGroup()]  # the whole expression, and the open groups in it
+    last_group: _OpenGroup | None = None  # the group that ends directly before the position
     last_token, repeated_tokens = "", [""]  # the last token, and the equal tokens with repeats before it
     while position < len(expression):
         repeat = _REPEAT.match(expression, position)
@@ -428,12 +442,12 @@ def has_nested_repeat(expression: str) -> bool:
             assert max_count is not None
             is_many = max_count == "" or int(max_count[:9]) >= _MIN_LARGE_REPEAT_COUNT
             if is_many:
-                if last_group is not None and (last_group[0] or len(set(last_group[1])) < len(last_group[1])):
+                if last_group is not None and (last_group.has_repeat or last_group.has_equal_alternatives()):
                     return True
                 repeated_tokens = [*repeated_tokens, last_token] if last_token == repeated_tokens[-1] else [last_token]
                 if len(repeated_tokens) >= _MIN_ADJACENT_REPEATS and last_group is None:
                     return True
-                groups[-1][0] = True
+                groups[-1].has_repeat = True
             position = repeat.end()
             continue
         token = _TOKEN.match(expression, position)
@@ -442,15 +456,15 @@ def has_nested_repeat(expression: str) -> bool:
             repeated_tokens = [""]
         position, last_token, last_group = token.end(), token[0], None
         if last_token[0] == "(":
-            groups.append([False, [""], True])
+            groups.append(_OpenGroup())
         elif last_token == ")" and len(groups) > 1:
             last_group = groups.pop()
-            groups[-1][0] |= last_group[0]
-            groups[-1][2] = False
+            groups[-1].has_repeat |= last_group.has_repeat
+            groups[-1].is_at_start = False
         elif last_token == "|":
-            groups[-1][1].append("")
-            groups[-1][2] = True
-        elif groups[-1][2]:
-            groups[-1][1][-1] = last_token
-            groups[-1][2] = False
+            groups[-1].first_tokens.append("")
+            groups[-1].is_at_start = True
+        elif groups[-1].is_at_start:
+            groups[-1].first_tokens[-1] = last_token
+            groups[-1].is_at_start = False
     return False
