@@ -64,6 +64,7 @@ class _Side:
         self.is_placed: bool = facts.columns.is_placed
 
     def make_graph(self, intern: Interner) -> FlatGraph:
+        """Return the flat form of the model."""
         return FlatGraph(self.model, intern, _small_payload_key)
 
     def record_at(self, offset: int) -> bytes | None:
@@ -264,6 +265,7 @@ class Baseline:
 
     @cached_property
     def _graphs(self) -> _Graphs:
+        """The graphs of both models."""
         return _Graphs(*self._sides)
 
     def _keys(self, side: int, rule: str, finding: Finding, row: int) -> list[bytes]:

@@ -278,6 +278,7 @@ class Sheet(Table):
         return measures[:, 0], measures[:, 1], measures[:, 2], measures[:, 3]
 
     def _own(self, name: str) -> Rows:
+        """Return a column that the type of the sheet has besides its fields."""
         payload, dtype = self.facts.columns.own_column(self.type_name, name)
         return np.frombuffer(payload, dtype)
 
@@ -340,6 +341,7 @@ class List(Table):
         self.n = len(self.value)
 
     def _column(self, name: str) -> Rows:
+        """Return a column of the list."""
         payload, dtype = self.facts.columns.list_column(self.owner, self.field, name)
         return np.frombuffer(payload, dtype)
 

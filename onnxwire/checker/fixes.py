@@ -171,6 +171,7 @@ def base_path(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
 
 
 def _set_type(number: int, attribute: Any) -> None:
+    """Set the type of an attribute."""
     attribute.type = number
 
 

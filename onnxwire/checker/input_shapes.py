@@ -68,6 +68,7 @@ def find_misfit(call: Call) -> str:
 
 
 def _meets_condition(call: Call, condition: str) -> bool:
+    """Return whether a node meets the condition of a row."""
     if condition[:1] in ("+", "-"):
         return (call.attribute(condition[1:]) is not None) == (condition[0] == "+")
     name, _, number = condition.partition("=")

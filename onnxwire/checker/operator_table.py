@@ -282,4 +282,5 @@ def _parameters(row: _Row, cell: str, variables: dict[str, frozenset[str]]) -> t
 
 
 def _fault(row: _Row, reason: str) -> DecodeError:
+    """Return the error of a row of a table."""
     return DecodeError(f"line {row.line}: {reason}", source=row.source)

@@ -116,6 +116,7 @@ class Payloads:
         return elements
 
     def _count_bytes(self, elements: Any) -> Any:
+        """Return the number of bytes of each number of elements."""
         return np.frombuffer(byte_column(elements, self.numbers), np.int64)
 
     def _count_stored(self) -> Any:

@@ -146,9 +146,11 @@ class Problems(Sequence[Problem]):
 
 
 def _are_equal(left: NDArray[np.int32], right: NDArray[np.int32]) -> bool:
+    """Return whether two columns are equal."""
     return len(left) == len(right) and bool((left == right).all())
 
 
 def _chain(groups: Iterable[_Group]) -> Iterator[Problem]:
+    """Yield the problems of several groups."""
     for group in groups:
         yield from group.read(0, len(group.rows))

@@ -194,12 +194,14 @@ def rules(untrusted: bool = False) -> dict[str, Rule]:
 def _rule(
     id: str, severity: str, since: str, until: str, scope: str, text: str, fields: str, source: str, reason: str
 ) -> Rule:
+    """Return a rule, from the cells of a row of rules.tsv."""
     return Rule(id, severity, _version(since), _version(until), scope, text, fields, source, reason)
 
 
 def _security_rule(
     id: str, severity: str, fields: str, weaknesses: str, source: str, text: str, explanation: str
 ) -> Rule:
+    """Return a rule of security, from the cells of a row of security.tsv."""
     return Rule(
         id, severity, None, None, "security", text, fields, source, "", tuple(weaknesses.split("; ")), explanation
     )
@@ -244,4 +246,5 @@ def read_table(name: str) -> list[list[str]]:
 
 
 def _version(cell: str) -> int | None:
+    """Return the version in a cell, None for an empty cell."""
     return int(cell) if cell else None

@@ -287,16 +287,16 @@ class ShapeBounds:
 
     def _run_function(self, function: int, arguments: list[Value], scope: Scope) -> list[Value]:
         """Evaluate a function and return the Values of its outputs; a missing argument is unknown."""
-        inputs, nodes, outputs = (
+        (first_input, n_inputs), (first_node, n_nodes), (first_output, n_outputs) = (
             (first_rows[function], counts[function]) for first_rows, counts in self._function_fields
         )
-        names = self.constants.elements("FunctionProto.input") if inputs[1] else ()
-        for i in range(inputs[1]):
-            scope.values[names[inputs[0] + i]] = arguments[i] if i < len(arguments) else UNKNOWN
-        self.budget -= inputs[1] + outputs[1]
-        self._run_nodes(range(nodes[0], sum(nodes)), scope)
-        names = self.constants.elements("FunctionProto.output") if outputs[1] else ()
-        return [self._value_of_name(scope, name) for name in names[outputs[0] : sum(outputs)]]
+        names = self.constants.elements("FunctionProto.input") if n_inputs else ()
+        for i in range(n_inputs):
+            scope.values[names[first_input + i]] = arguments[i] if i < len(arguments) else UNKNOWN
+        self.budget -= n_inputs + n_outputs
+        self._run_nodes(range(first_node, first_node + n_nodes), scope)
+        names = self.constants.elements("FunctionProto.output") if n_outputs else ()
+        return [self._value_of_name(scope, name) for name in names[first_output : first_output + n_outputs]]
 
     def _run_nodes(self, nodes: range, scope: Scope) -> None:
         """Evaluate nodes in order, or reuse the results of equal ones, and store the Values of their outputs."""
@@ -366,12 +366,12 @@ class ShapeBounds:
         self._recorded_faults = []
         total_before = self._total
         results: Any = None
-        buffer = self._buffers.get(op_type)
+        buffer_of = self._buffers.get(op_type)
         try:
             if function < 0:
                 self._inspect(self._inspectors.get(op_type), call)
-                if buffer is not None and (size := buffer(call)) is not None:
-                    self._accept(call.node, call.op_type, size)
+                if buffer_of is not None and (buffer := buffer_of(call)) is not None:
+                    self._accept(call.node, call.op_type, buffer)
             results = self._run(self._operators.get(op_type), function, call)
         except (ArithmeticError, ValueError, TypeError, IndexError):
             results = None  # arguments that the operator does not accept; other rules report them
@@ -453,7 +453,7 @@ class ShapeBounds:
         return None
 
     def _run_bodies(self, node: int, scope: Scope) -> None:
-        """Evaluate the graphs of a node whose operator may run them in any way."""
+        """Evaluate the graphs of a node with unknown arguments."""
         for i in range(self._body_starts[node], self._body_starts[node + 1]):
             if self._n_nodes[self._bodies[i]]:
                 self._run_graph(self._bodies[i], Scope(scope), [UNKNOWN] * _N_UNKNOWN_ARGUMENTS)
@@ -578,7 +578,7 @@ class ShapeBounds:
             self.endless_loops.setdefault(call.node, "without end" if trips is None else f"{trips:,} times")
         elif is_huge:
             self.unbounded_loops.append(call.node)
-        elif trips is not None and not is_huge and outer_trips * trips > MAX_ITERATIONS and is_true:
+        elif trips is not None and outer_trips * trips > MAX_ITERATIONS and is_true:
             self.iterations.setdefault(call.node, outer_trips * trips)
         n = len(carried)
         scans = [self._stack(value, trips) for value in results[n + 1 :]]
@@ -646,6 +646,7 @@ class ShapeBounds:
 
 
 def _has_tensor(values: Sequence[Value | None]) -> bool:
+    """Return whether a value is a stored tensor."""
     return any(value is not None and value.tensor >= 0 for value in values)
 
 

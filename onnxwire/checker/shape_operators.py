@@ -76,6 +76,7 @@ Operator = Callable[[Call], "Value | None"]
 
 
 def _first_input(call: Call) -> Value:
+    """Return the first input, an unknown Value if the node has none."""
     return call.value(0) or Value()
 
 
@@ -85,10 +86,12 @@ def _axis(axis: int, rank: int) -> int:
 
 
 def _depends_on_input(call: Call) -> bool:
+    """Return whether an input of the node depends on an input of the model."""
     return any(value.depends_on_input for value in call.inputs)
 
 
 def _unchanged_shape(call: Call) -> Value:
+    """Return the size of operators whose output has the shape of the first input."""
     value = _first_input(call)
     return Value(value.shape, None, value.depends_on_input)
 
@@ -121,6 +124,7 @@ def _shape(call: Call) -> Value | None:
 
 
 def _size(call: Call) -> Value:
+    """Return the result of Size."""
     value = _first_input(call)
     is_known = value.shape is not None and None not in value.shape
     return Value((), [wrap(value.size)] if is_known else None, value.depends_on_input)
@@ -396,6 +400,7 @@ def _one_hot(call: Call) -> Value | None:
 
 
 def _window(call: Call) -> Value | None:
+    """Return the size of window operators, such as HannWindow."""
     size = call.value(0)
     if size is None or not size.data:
         return None
@@ -403,6 +408,7 @@ def _window(call: Call) -> Value | None:
 
 
 def _mel_weights(call: Call) -> Value | None:
+    """Return the size of MelWeightMatrix."""
     bins, length = call.value(0), call.value(1)
     if bins is None or length is None or not bins.data or not length.data:
         return None
@@ -460,10 +466,12 @@ def _transposed_convolution(call: Call) -> Value | None:
 
 
 def _crop_pad(call: Call) -> Value | None:
+    """Return the size of CenterCropPad."""
     return _by_shape(1)(call)
 
 
 def _dft(call: Call) -> Value | None:
+    """Return the least size of DFT: the length of the transform."""
     length = call.value(1)
     if length is None or not length.data:
         return None
@@ -471,6 +479,7 @@ def _dft(call: Call) -> Value | None:
 
 
 def _multinomial(call: Call) -> Value:
+    """Return the least size of Multinomial."""
     return Value((1, call.int("sample_size", 1)))
 
 
@@ -527,16 +536,19 @@ def _sequence(items: list[Value] | None) -> Value:
 
 
 def _insert(call: Call) -> Value:
+    """Return the result of SequenceInsert."""
     items = _first_input(call).sequence
     return _sequence(None if items is None or len(call.inputs) < 2 else [*items, call.inputs[1]])
 
 
 def _erase(call: Call) -> Value:
+    """Return the result of SequenceErase; its elements are unknown unless those of the input are the same."""
     items = _first_input(call).sequence
     return _sequence(items[:-1] if items and all(item.same_as(items[0]) for item in items) else None)
 
 
 def _element_at(call: Call) -> Value | None:
+    """Return the result of SequenceAt, None unless all elements of the sequence are the same."""
     items = _first_input(call).sequence
     return items[0] if items and all(item.same_as(items[0]) for item in items) else None
 
@@ -560,6 +572,7 @@ def _concat_sequence(call: Call) -> Value | None:
 
 
 def _shift(call: Call) -> Value:
+    """Return the result of BitShift."""
     if call.text("direction") == "LEFT":
         return elementwise(lambda left, right: left << min(max(right, 0), 64), call.inputs)
     return elementwise(lambda left, right: left >> min(max(right, 0), 64), call.inputs)

@@ -109,6 +109,7 @@ class SmallConstants:
 
     @cached_property
     def _raw_lengths(self) -> Sequence[int]:
+        """The length of raw_data of each TensorProto."""
         return np.ascontiguousarray(self.facts.TensorProto.span("raw_data")[1]).data
 
     def extent(self, tensor: int) -> tuple[int, int] | None:
@@ -168,6 +169,7 @@ class SmallConstants:
 
     @cached_property
     def _attribute_columns(self) -> tuple[Sequence[int], ...]:
+        """For each node, its first attribute and their number; for each attribute, its start and length."""
         columns = self.column("AttributeProto", "start"), self.column("AttributeProto", "length")
         return *self.ranges("NodeProto", "attribute"), *columns
 

@@ -24,6 +24,7 @@ GRAPH = f"""
 
 
 def parse_model(graph=GRAPH, opset=OPSETS, fields=""):
+    """Return a model with a graph in text format."""
     return onnxwire.from_text(model(graph, opset=opset, fields=fields))
 
 
@@ -67,6 +68,7 @@ def test_a_check_without_a_baseline_has_no_count_of_baseline_problems():
 
 def test_an_added_attack_is_reported_and_the_known_one_is_not():
     def add_attack(model):
+        """Add a call of a Python operator."""
         model.graph.node[2].input[0] = "c"
         node = model.graph.node.add(op_type="PyOp", domain="my.ops", name="evil", input=["b"], output=["c"])
         node.attribute.add(name="module", type=onnxwire.AttributeProto.STRING, s=b"os")
@@ -103,6 +105,7 @@ def test_a_problem_far_downstream_of_a_change_is_not_reported():
 
 def test_a_second_copy_of_a_known_attack_is_reported():
     def copy_attack(model):
+        """Append a copy of the node of the known attack."""
         model.graph.node.append(model.graph.node[1])
         model.graph.node[3].output[0] = "unused"
 
@@ -143,6 +146,7 @@ def test_payloads_of_any_size_are_compared():
     graph = GRAPH + "initializer { name: 'w' data_type: 2 dims: 300008 }"
 
     def with_payload(raw_data):
+        """Return the model with other data in its tensor."""
         return edit(parse_model(graph), lambda model: model.graph.initializer[0].__setattr__("raw_data", raw_data))
 
     trusted_model = with_payload(program)
@@ -181,6 +185,7 @@ def test_nested_graphs_and_functions_are_compared():
 
 def test_a_limit_applies_to_new_problems():
     def add_attacks(candidate):
+        """Add five calls of a Python operator."""
         for i in range(5):
             candidate.graph.node.add(op_type="PyOp", domain="my.ops", input=["a"], output=[f"u{i}"])
 

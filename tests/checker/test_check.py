@@ -61,6 +61,7 @@ def test_an_edited_message_of_any_size_is_checked_without_memory_for_it(monkeypa
 @pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="needs the kernel's counters")
 def test_the_weights_of_an_edited_model_are_not_written_to_check_it():
     def count_written_bytes():
+        """Return the number of bytes that this process has written."""
         return int(Path("/proc/self/io").read_text().split("wchar:")[1].split()[0])
 
     message = onnxwire.ModelProto(ir_version=10)

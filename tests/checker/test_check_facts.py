@@ -15,6 +15,7 @@ ROOTS = [getattr(onnxwire, name) for name in ("ModelProto", "TypeProto", "Attrib
 
 
 def _facts(data, cls=ModelProto):
+    """Return the Facts of a document in bytes."""
     return Facts(Document(data), cls)
 
 

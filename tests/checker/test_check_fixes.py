@@ -230,6 +230,7 @@ def set_type(message, name):
 
 
 def write_model(path, text):
+    """Write a model in text format to a file as bytes."""
     path.write_bytes(onnxwire.from_text(text).SerializeToString())
     return path
 

@@ -158,6 +158,7 @@ def test_nodes_of_nested_graphs_use_the_version_of_the_model_and_outer_types():
 
 def test_nodes_of_functions_are_checked_against_the_version_that_the_function_imports():
     def function_text(version):
+        """Return a function that imports a version of the default domain, in text format."""
         function_head = f'name: "f" domain: "a.b" input: "p" output: "q" opset_import {{ version: {version} }}'
         return f"functions {{ {function_head} {node('p', 'q', op='Gelu')} }}"
 

@@ -38,11 +38,13 @@ def _bounds(*arguments, **options):
 
 
 def _function(name, nodes, inputs=(), outputs=(), attributes=()):
+    """Return a function of the domain of the tests."""
     opsets = [helper.make_opsetid("", 20), helper.make_opsetid(DOMAIN, 1)]
     return helper.make_function(DOMAIN, name, inputs, outputs, nodes, opsets, attributes)
 
 
 def _call(name, inputs, outputs, **attributes):
+    """Return a node that calls a function."""
     return helper.make_node(name, inputs, outputs, domain=DOMAIN, **attributes)
 
 

@@ -24,17 +24,20 @@ def _node(op, inputs, output, **attributes):
 
 
 def _graph(nodes, output="y", inputs=(), initializers=(), name="g"):
+    """Return a graph with one output, whose values are floats."""
     values = [helper.make_tensor_value_info(value, TensorProto.FLOAT, None) for value in (*inputs, output)]
     return helper.make_graph(nodes, name, values[:-1], values[-1:], list(initializers))
 
 
 def _model(nodes, *initializers, functions=()):
+    """Return a model with input x, output y, the weight and other initializers."""
     domains = [helper.make_opsetid("", 17), helper.make_opsetid("f", 1)]
     graph = _graph(nodes, "y", ["x"], [WEIGHT, *initializers])
     return helper.make_model(graph, opset_imports=domains, functions=functions)
 
 
 def _function(name, inputs, nodes):
+    """Return a function with output r."""
     return helper.make_function("f", name, inputs, ["r"], nodes, [helper.make_opsetid("", 17)])
 
 
@@ -80,10 +83,12 @@ DEAD_WEIGHT_MODELS = {
 
 
 def _liveness(model):
+    """Return the Liveness of a model."""
     return Facts(Document(model.SerializeToString()), onnxwire.ModelProto).derive(Liveness)
 
 
 def _problems(model):
+    """Return the problems of unused payloads."""
     return list(onnxwire.check(model.SerializeToString(), untrusted=True, select="security-payload-unused"))
 
 

@@ -22,6 +22,7 @@ def _model(nodes, constants=(), inputs=(X,)):
 
 
 def _node(op, inputs, output="y", **attributes):
+    """Return a node with one output."""
     return helper.make_node(op, inputs, [output], **attributes)
 
 
@@ -138,6 +139,7 @@ ORDINARY_MODELS = {
 
 
 def _bounds(data):
+    """Return the ShapeBounds of a model in bytes."""
     return Facts(Document(data), onnxwire.ModelProto).derive(ShapeBounds)
 
 

@@ -132,14 +132,17 @@ RULES = {
 
 
 def _list_field(kind: int) -> str:
+    """Return the field of SequenceProto for elements of a kind."""
     return f"{_FIELD_PREFIXES[kind]}_values"
 
 
 def _value_field(kind: int) -> str:
+    """Return the field of OptionalProto for an element of a kind."""
     return f"{_FIELD_PREFIXES[kind]}_value"
 
 
 def _is_kind(elem_type: Any) -> Any:
+    """Return whether each elem_type is a known kind."""
     return (elem_type >= _TENSOR) & (elem_type <= _OPTIONAL)
 
 

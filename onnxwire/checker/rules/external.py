@@ -212,10 +212,12 @@ def _has_location(facts: Facts) -> Any:
 
 
 def _is_absolute(location: str) -> bool:
+    """Return whether a location is absolute on some system."""
     return re.match(r"[/\\]|[A-Za-z]:", location) is not None
 
 
 def _has_parent_step(location: str) -> bool:
+    """Return whether a location has a component ".."."""
     return ".." in re.split(r"[/\\]", location)
 
 
@@ -312,6 +314,7 @@ def _at_locations(facts: Facts, messages: dict[int, str]) -> Any:
 
 
 def _is_not_number(text: str) -> bool:
+    """Return whether a text is no plain decimal number."""
     return plain_number(text) is None
 
 
@@ -398,6 +401,7 @@ def _offset_entries(entries: Sheet, is_wrong: Callable[[Any], Any]) -> Any:
 
 
 def _is_digest(text: str) -> bool:
+    """Return whether a text is a SHA-1 digest in hexadecimal."""
     return re.fullmatch(r"[0-9A-Fa-f]{40}", text) is not None
 
 

@@ -239,6 +239,7 @@ def producer_paths(inputs: List) -> Any:
 
 
 def _is_in_nested(elements: List) -> Any:
+    """Return whether each element is of a nested graph."""
     return is_nested(elements.facts, _graphs_of(elements))
 
 
@@ -294,6 +295,7 @@ def _is_undefined_output(infos: Any) -> Any:
 
 
 def _is_algorithm(facts: Facts, graphs: Any) -> Any:
+    """Return whether each graph is a training algorithm."""
     return facts.derive(Scopes).is_algorithm[graphs]
 
 
@@ -303,6 +305,7 @@ def sparse_names(facts: Facts) -> Any:
 
 
 def _is_quantization_entry(entries: Any) -> Any:
+    """Return whether each entry names a parameter of quantization."""
     return entries.under("TensorAnnotation.quant_parameter_tensor_names")
 
 

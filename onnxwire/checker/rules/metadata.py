@@ -117,6 +117,7 @@ def _is_list(text: str) -> bool:
 
 
 def _is_license(text: str) -> bool:
+    """Return whether a text is a URL or names a license."""
     return re.fullmatch(_URL, text.strip()) is not None or re.match(_LICENSE, text) is not None
 
 

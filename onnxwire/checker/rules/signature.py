@@ -103,6 +103,7 @@ def _check_counts(facts: Facts, field: str, fault: int) -> Iterator[Finding]:
 
 
 def _count_of(column: Any, noun: str) -> Any:
+    """Return a function that returns a count with its noun, by the row."""
     return lambda row: count_text(int(column[row]), noun)
 
 
@@ -211,6 +212,7 @@ def attribute_known(facts: Facts) -> Iterator[Finding]:
 
 
 def _attributes_of(check: SignatureCheck, node: int) -> str:
+    """Return the advice for an attribute that the operator of a node does not have."""
     names = sorted(check.signature(node).attributes)
     return f"remove it, or use {_join_names(names)}" if names else "remove it"
 

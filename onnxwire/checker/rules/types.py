@@ -132,6 +132,7 @@ RULES = {
 
 
 def _is_unknown(elem_types: Any) -> Any:
+    """Return whether each elem_type is no data type of ONNX."""
     return (elem_types < 0) | (elem_types > _DATA_TYPES[-1])
 
 
