@@ -34,6 +34,7 @@ def _normalized_name(name: str) -> str:
 
 
 _NORMALIZED_CODE_OPERATORS = frozenset(map(_normalized_name, _CODE_OPERATORS))
+# Operators that read or write a file of the machine.
 _FILE_OPERATORS = ("ReadFile", "ImageReader", "LoadImage", "WriteFile", "FileReader", "AudioReader", "LoadFile")
 # Words in the names of attributes that name a file.
 _FILE_WORDS = ("file", "path", "filename", "library", "lib", "dll", "module", "url", "uri", "plugin", "script")
