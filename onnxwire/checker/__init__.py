@@ -1,4 +1,4 @@
-"""Checks a document against the rules of the ONNX IR: one module per scope, rules registered by id."""
+"""Checks documents against the rules of the ONNX IR. `rules/` has one module per scope; it registers rules by id."""
 
 from onnxwire.checker._problem import Problem
 from onnxwire.checker.problems import Problems

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A whole document as columns of numbers: one sheet for each message type, one row for each message."""
+"""Declares `Facts`, a whole document as columns of numbers: a sheet for each message type, a row for each message."""
 from cython cimport final
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -22,12 +22,14 @@ cdef enum Column:        # what one row of a field's column contains
     PAYLOAD              # Records: numbers or bytes that are not read
 
 cdef struct Run:
-    int32_t first
+    # The elements of a repeated field in one message.
+    int32_t first        # row of the first element; arbitrary if n is 0
     int32_t n
 
 cdef struct Records:
+    # The records of a payload field in one message.
     int64_t first        # offset of the first record's tag
-    int64_t records
+    int64_t records      # number of records
     int64_t items        # number of elements; -1 if it is unknown, since packed varints were not counted
     int64_t size         # number of bytes of the values
 
@@ -42,8 +44,8 @@ cdef struct List:
 
 cdef struct Part:
     # A further piece of a message that is encoded in several pieces.
-    const uint8_t* p
-    uint64_t n
+    const uint8_t* p     # the first byte
+    uint64_t n           # number of bytes
     int32_t next         # the index of the next part of the message, -1 for none
     int32_t last         # in the first part of a message: the index of its last part
 
@@ -52,8 +54,8 @@ cdef struct Sheet:
     int32_t n
     int32_t capacity
     int32_t n_scanned    # the number of scanned rows
-    const uint8_t** p
-    uint64_t* length
+    const uint8_t** p    # first byte of the message
+    uint64_t* length     # number of bytes
     int32_t* parent      # row in the sheet of the parent's type; -1 for the root
     int32_t* index       # index in the repeated field; 0 for a singular field
     int16_t* edge        # the number of the parent's field; -1 for the root
@@ -82,8 +84,8 @@ cdef enum:
 
 cdef struct QueuedString:
     # A string whose id is not yet stored in its column.
-    const uint8_t* p
-    uint64_t n
+    const uint8_t* p     # the first byte
+    uint64_t n           # number of bytes
     Sheet* sheet
     uint32_t slot
     uint32_t hash
@@ -94,7 +96,7 @@ cdef struct QueuedString:
 cdef class Facts:
     cdef Document document
     cdef readonly object root           # class of the root message
-    cdef readonly bint is_placed        # offsets refer to the caller's bytes
+    cdef readonly bint is_placed        # whether offsets refer to the caller's bytes
     cdef Sheet* sheets
     cdef Py_ssize_t n_sheets
     cdef object tables                  # keeps the C tables alive

@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Turns a document into columns of numbers, without a Python object for each message and without reading payloads.
 
-Every message becomes a row of its type's sheet. The scan goes level by level: the children of a message get consecutive
-rows, before any grandchildren. So there is no recursion, and rows are in the order of the document. Every string
-becomes an id; equal strings have equal ids.
+Every message becomes a row of its type's sheet. The scan needs no recursion: when a message is scanned, its children
+get rows, which are scanned later. The rows of a repeated field's elements are in the order of the document. Every
+string becomes an id; equal strings have equal ids.
 
-The rules of presence are those of `scan_slots`: the last value wins, the last member of a oneof wins, and the two
+The rules of presence are those of `scan_slots`: the last value is used, the last member of a oneof is used, and all
 pieces of a split singular message share one row.
 """
 from cython cimport critical_section, final
@@ -33,12 +33,14 @@ from onnxwire.engine.verify import verify_document
 cdef enum Outcome:
     DECODED
     DAMAGED
-    OVER_LIMIT             # no memory, or more than 2**31 rows
+    OVER_LIMIT             # memory or row numbers are exhausted
 
 cdef enum:
     BATCH_ROWS = 256       # rows that are initialized at a time
+    # A sheet or array with this capacity or more is not enlarged: row numbers have 32 bits.
+    MAX_CAPACITY = 1 << 29
 
-# Packed numbers and bytes are payload and are not read, except these fields, whose numbers the rules compare.
+# Packed numbers and bytes are payload and are not read, except these fields, whose values the rules compare.
 _LISTED_FIELDS = frozenset({
     "TensorProto.dims", "SparseTensorProto.dims", "ShardingSpecProto.device", "IntIntListEntryProto.value",
     "MapProto.keys", "MapProto.string_keys",
@@ -46,7 +48,7 @@ _LISTED_FIELDS = frozenset({
 
 
 cdef inline size_t element_bytes(Column kind) noexcept nogil:
-    """Return the size of an element of a column."""
+    """Return the size in bytes of an element of a column."""
     if kind == NUMBER or kind == CHILDREN or kind == LIST:
         return 8
     if kind == SPAN:
@@ -61,7 +63,7 @@ cdef int widen_sheet(Sheet* sheet) noexcept nogil:
     cdef int32_t capacity
     cdef uint32_t i
     cdef int32_t old_capacity = sheet.capacity
-    if old_capacity >= 1 << 29:
+    if old_capacity >= MAX_CAPACITY:
         return -1
     capacity = old_capacity + old_capacity // 2 + 4
     if (
@@ -83,7 +85,7 @@ cdef int widen_sheet(Sheet* sheet) noexcept nogil:
 
 
 cdef inline void clear_rows(Sheet* sheet, uint32_t slot, int32_t first, int32_t last) noexcept nogil:
-    """Mark the field as absent in the rows from first to last - 1."""
+    """Mark the field as absent in the rows from first to last - 1: all values are 0, or -1 in a column of rows."""
     cdef size_t size = element_bytes(sheet.kinds[slot])
     memset(
         <uint8_t*>sheet.columns[slot] + <size_t>first * size, 0xFF if sheet.kinds[slot] == CHILD else 0,
@@ -150,7 +152,7 @@ cdef int add_element(List* elements, int32_t parent, int32_t index, int64_t star
     cdef int32_t capacity
     cdef int32_t old_capacity = elements.capacity
     if elements.n == old_capacity:
-        if old_capacity >= 1 << 29:
+        if old_capacity >= MAX_CAPACITY:
             return -1
         capacity = old_capacity + old_capacity // 2 + 16
         if (
@@ -174,7 +176,7 @@ cdef int add_part(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, uint6
     cdef int32_t i = self.n_parts
     cdef int32_t capacity
     if i == self.parts_capacity:
-        if i >= 1 << 29:
+        if i >= MAX_CAPACITY:
             return -1
         capacity = i * 2 if i else 16
         if grow_array(<void**>&self.parts, capacity, sizeof(Part)):
@@ -203,7 +205,7 @@ cdef int add_unknown(Facts self, Sheet* sheet, int32_t row, const Record* record
     cdef int32_t i = self.n_unknown
     cdef int32_t capacity
     if i == self.unknown_capacity:
-        if i >= 1 << 29:
+        if i >= MAX_CAPACITY:
             return -1
         capacity = i * 2 if i else 16
         if grow_array(<void**>&self.unknown, capacity, sizeof(Unknown)):
@@ -256,7 +258,7 @@ cdef Outcome queue_string(Facts self, Sheet* sheet, uint32_t slot, int32_t row, 
 
 
 cdef int intern_oldest(Facts self) noexcept nogil:
-    """Store the id of the oldest queued string in its column; -1 if memory is exhausted."""
+    """Store the id of the oldest queued string in its column. Return -1 if memory is exhausted."""
     cdef QueuedString* queued = &self.queued[self.n_interned % QUEUE_LENGTH]
     cdef int32_t id = intern(&self.texts, queued.p, queued.n, queued.hash)
     if queued.sheet.kinds[queued.slot] == TEXT:
@@ -268,7 +270,7 @@ cdef int intern_oldest(Facts self) noexcept nogil:
 
 
 cdef int intern_all_queued(Facts self) noexcept nogil:
-    """Store the ids of all queued strings."""
+    """Store the ids of all queued strings. Return -1 if memory is exhausted."""
     while self.n_interned != self.n_queued:
         if intern_oldest(self):
             return -1
@@ -334,7 +336,7 @@ cdef void count_record(
 cdef Outcome store_value(
     Facts self, Sheet* sheet, int32_t row, const Field* field, const Record* record, const uint8_t* end
 ) noexcept nogil:
-    """Put the value of a record into the field's column; end: the end of the record."""
+    """Store the value of a record in the field's column; end: the end of the record."""
     cdef uint32_t slot = field.slot
     cdef Column kind = sheet.kinds[slot]
     if kind == NUMBER:
@@ -359,7 +361,7 @@ cdef Outcome store_value(
 
 
 cdef Outcome scan_span(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Fill a row from one span."""
+    """Fill a row from one piece of its message."""
     cdef Record record
     cdef Field* field
     cdef uint32_t i
@@ -487,8 +489,8 @@ cdef class Facts:
     """The columns of a document.
 
     document, root: the bytes, and the class of the message that they encode. The document may be closed afterwards:
-    everything except `numbers` is copied. is_placed: whether offsets refer to the bytes that the caller passed. Raises
-    DecodeError for damaged bytes.
+    only `_payload_scan` and `_wire_audit` read its bytes again. is_placed: whether offsets refer to the bytes that the
+    caller passed. Raises DecodeError for damaged bytes, and MemoryError if there are more messages than memory.
     """
 
     @critical_section
@@ -589,27 +591,32 @@ cdef class Facts:
     # Access for Cython passes over the columns, by name.
 
     cdef Sheet* sheet(self, str name) except NULL:
+        """Return the sheet of a message type, such as "TypeProto.Tensor"."""
         return &self.sheets[<Py_ssize_t>self.sheet_numbers[name]]
 
     cdef int slot(self, Sheet* sheet, str name) except -1:
+        """Return the slot of a field."""
         return (<dict><object>sheet.table.names)[name]
 
     cdef void* column(self, str sheet_name, str field) except NULL:
+        """Return the column of a field, an array of the elements that `Column` describes."""
         cdef Sheet* sheet = self.sheet(sheet_name)
         cdef void* data = sheet.columns[self.slot(sheet, field)]
         return data if data != NULL else <void*>self.sheets  # a sheet without rows: never read
 
     cdef List* list_of(self, str sheet_name, str field) except NULL:
+        """Return the list of a field whose kind is LIST."""
         cdef Sheet* sheet = self.sheet(sheet_name)
         return &sheet.lists[self.slot(sheet, field)]
 
     cdef int edge(self, str name) except -1:
+        """Return the number of a message field such as "GraphProto.node" in `edge` columns."""
         cdef Sheet* sheet
         sheet_name, _, field = name.rpartition(".")
         sheet = self.sheet(sheet_name)
         return sheet.edges[self.slot(sheet, field)]
 
-    # Access for Python. Buffers are (payload, dtype); `onnxwire.checker.facts` makes arrays of them.
+    # Access for Python. A column is (payload, dtype); `onnxwire.checker.facts` makes an array from it.
 
     @property
     @critical_section
@@ -643,9 +650,9 @@ cdef class Facts:
     @critical_section
     def count(self, str name):
         """Return the number of rows of a sheet ("NodeProto"), a list ("NodeProto.input") or "UnknownFields"."""
-        sheet = self.sheet_numbers.get(name)
-        if sheet is not None:
-            return self.sheets[<Py_ssize_t>sheet].n
+        sheet_number = self.sheet_numbers.get(name)
+        if sheet_number is not None:
+            return self.sheets[<Py_ssize_t>sheet_number].n
         if name == "UnknownFields":
             return self.n_unknown
         sheet_name, _, field = name.rpartition(".")
@@ -673,7 +680,7 @@ cdef class Facts:
 
     @critical_section
     def own_column(self, str name, str column_name):
-        """Return a column that every sheet has.
+        """Return a column that every sheet has: (payload, dtype); the dtype of `start` is "pointer".
 
         column_name: start, length, parent, index, edge, depth, flags or present.
         """
@@ -714,7 +721,7 @@ cdef class Facts:
 
     @critical_section
     def list_column(self, str name, str field, str column_name):
-        """Return a column of a field's list. column_name: parent, index, start or value."""
+        """Return a column of a field's list: (payload, dtype). column_name: parent, index, start or value."""
         cdef Sheet* sheet = self.sheet(name)
         cdef List* elements = self.list_of(name, field)
         if sheet.kinds[self.slot(sheet, field)] != LIST:
@@ -751,6 +758,7 @@ cdef class Facts:
         return <size_t>self.sheets[self.sheet_numbers[self.root.DESCRIPTOR.full_name.partition(".")[2]]].p[0]
 
     cdef object buffer(self, const void* p, Py_ssize_t n, int size):
+        """Return a payload of n elements of `size` bytes each, over memory of this object."""
         return new_payload(None, <const uint8_t*>p, n * size, 1, b"B", self)
 
     @critical_section

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Scans payloads of messages for counts, extremes, last values and strings.
 
-All functions take a bool column that selects the rows to scan. The number of scanned bytes is limited, for each message
-and for all of them together.
+Each function that Python calls has an argument `is_selected`: a bool column of the rows to scan. The number of scanned
+bytes is limited for each message and for all messages together.
 """
 from cython cimport critical_section
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -31,6 +31,7 @@ cdef struct Walk:
 
 
 cdef struct Value:
+    # The value of a record.
     const uint8_t* p     # the start of a varint, or of a length-delimited value
     const uint8_t* end
 
@@ -87,8 +88,10 @@ cdef uint32_t payload_slot(Facts facts, Sheet* sheet, str field) except? 0xFFFFF
 def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] is_selected):
     """Return the count, minimum, maximum and last value of a varint field.
 
-    Returns four columns of int64 and one of bool: the count, -1 where counting would take too long; the three numbers,
-    uint64 reinterpreted as int64, 0 for an empty field; and whether all values were scanned, not only the first 64 KiB.
+    Returns two buffers. The first has four columns of int64, one after the other: the count, -1 where counting would
+    take too long; the minimum, maximum and last value, 0 for an empty field and for a row that is not scanned. Values
+    of uint64 are reinterpreted as int64. The second buffer is a column of bool: whether all values were scanned, and
+    not only the first 64 KiB.
     """
     cdef Sheet* sheet = facts.sheet(name)
     cdef uint32_t slot = payload_slot(facts, sheet, field)
@@ -101,7 +104,7 @@ def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] is_sele
     cdef int64_t* maxima = minima + n
     cdef int64_t* last_values = maxima + n
     cdef uint8_t* is_complete = <uint8_t*><char*>flags
-    cdef int64_t total_left = MAX_TOTAL_BYTES
+    cdef int64_t total_bytes_left = MAX_TOTAL_BYTES
     cdef int64_t bytes_left, size, n_scanned
     cdef uint64_t raw = 0
     cdef int64_t number
@@ -125,12 +128,12 @@ def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] is_sele
                     counts[row] = 0
                 continue
             size = records.size
-            bytes_left = min(MAX_SCANNED_BYTES, total_left)
-            if records.items < 0 and size <= MAX_COUNTED_BYTES and size <= total_left:
+            bytes_left = min(MAX_SCANNED_BYTES, total_bytes_left)
+            if records.items < 0 and size <= MAX_COUNTED_BYTES and size <= total_bytes_left:
                 counts[row] = 0
             elif bytes_left <= 0:
                 continue
-            total_left -= size if counts[row] == 0 else min(bytes_left, size)
+            total_bytes_left -= size if counts[row] == 0 else min(bytes_left, size)
             n_scanned = 0
             start_walk(facts, sheet, <int32_t>row, slot, &walk)
             while next_value(&walk, WIRE_VARINT, &value):
@@ -168,8 +171,8 @@ def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] is_sele
 def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] is_selected, const int64_t[::1] ends):
     """Return the greatest byte in the first 64 KiB of a bytes field, and its last used byte.
 
-    ends: for each row, the number of used bytes; 0 for a row whose last byte is not needed. Returns two columns of
-    uint8, 0 where there is no such byte.
+    ends: for each row, the number of used bytes; 0 for a row whose last byte is not needed. Returns a buffer of two
+    columns of uint8, one after the other; 0 where there is no such byte.
     """
     cdef Sheet* sheet = facts.sheet(name)
     cdef Slot* spans = <Slot*>facts.column(name, field)
@@ -177,7 +180,7 @@ def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] is_select
     cdef bytearray columns = bytearray(n * 2)
     cdef uint8_t* max_bytes = <uint8_t*><char*>columns
     cdef uint8_t* last_bytes = max_bytes + n
-    cdef int64_t total_left = MAX_TOTAL_BYTES
+    cdef int64_t total_bytes_left = MAX_TOTAL_BYTES
     cdef const uint8_t* p
     cdef const uint8_t* stop
     cdef uint8_t max_byte
@@ -196,9 +199,9 @@ def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] is_select
                 continue
             if 0 < ends[row] <= size:
                 last_bytes[row] = p[ends[row] - 1]
-            if is_selected[row] and total_left > 0:
-                size = min(size, min(MAX_SCANNED_BYTES, total_left))
-                total_left -= size
+            if is_selected[row] and total_bytes_left > 0:
+                size = min(size, min(MAX_SCANNED_BYTES, total_bytes_left))
+                total_bytes_left -= size
                 stop = p + size
                 max_byte = 0
                 while p < stop:
@@ -213,15 +216,16 @@ def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] is_select
 def measure_strings(Facts facts, str name, str field, const uint8_t[::1] is_selected):
     """Return the first string that is not valid UTF-8, and the first one with a byte-order mark or a trailing NUL.
 
-    Scans the first 1 MiB of the field. Returns two columns of int64, the indices of the strings; -1 for none.
+    Scans the first 1 MiB of the field. Returns a buffer of two columns of int64, one after the other: the indices of
+    these strings, -1 for none.
     """
     cdef Sheet* sheet = facts.sheet(name)
     cdef uint32_t slot = payload_slot(facts, sheet, field)
     cdef Py_ssize_t n = sheet.n
     cdef bytearray columns = bytearray(n * 16)
     cdef int64_t* first_invalid = <int64_t*><char*>columns
-    cdef int64_t* first_odd = first_invalid + n
-    cdef int64_t total_left = MAX_TOTAL_BYTES
+    cdef int64_t* first_bom_or_nul = first_invalid + n
+    cdef int64_t total_bytes_left = MAX_TOTAL_BYTES
     cdef int64_t bytes_left, index, size
     cdef const uint8_t* p
     cdef Walk walk
@@ -234,8 +238,8 @@ def measure_strings(Facts facts, str name, str field, const uint8_t[::1] is_sele
     facts.document.pins += 1
     with nogil:
         for row in range(n):
-            first_invalid[row] = first_odd[row] = -1
-            bytes_left = min(MAX_COUNTED_BYTES, total_left)
+            first_invalid[row] = first_bom_or_nul[row] = -1
+            bytes_left = min(MAX_COUNTED_BYTES, total_bytes_left)
             if not is_selected[row] or bytes_left <= 0:
                 continue
             index = -1
@@ -246,19 +250,19 @@ def measure_strings(Facts facts, str name, str field, const uint8_t[::1] is_sele
                 size = value.end - p
                 if memory is not None and not memory.has(p, <uint64_t>size):
                     continue
-                if first_odd[row] < 0 and (
+                if first_bom_or_nul[row] < 0 and (
                     (size >= 1 and p[size - 1] == 0)
                     or (size >= 3 and p[0] == 0xEF and p[1] == 0xBB and p[2] == 0xBF)
                 ):
-                    first_odd[row] = index
+                    first_bom_or_nul[row] = index
                 # An empty string is also an element.
                 bytes_left -= size + 1
-                total_left -= size + 1
+                total_bytes_left -= size + 1
                 if bytes_left < 0:
                     break
                 if first_invalid[row] < 0 and not is_utf8(p, value.end):
                     first_invalid[row] = index
-                if first_invalid[row] >= 0 and first_odd[row] >= 0:
+                if first_invalid[row] >= 0 and first_bom_or_nul[row] >= 0:
                     break
     facts.document.pins -= 1
     return columns

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""One violation of a rule by one message.
+"""Defines `Problem`, the violation of a rule by one message.
 
-`Problems` stores columns and makes instances on request; path and message are computed when they are read.
+`Problems` stores columns and makes instances on request. Path and message are computed when they are read.
 """
 cimport cython
 from cpython.object cimport PyTypeObject
@@ -21,7 +21,7 @@ cdef class Problem:
     cdef readonly str rule
     cdef readonly str severity
     cdef int64_t byte_offset     # -1 for None
-    cdef object finding          # computes path and message; None afterwards
+    cdef object finding          # computes path and message; None when they are computed
     cdef int64_t row
     cdef object cached_path
     cdef object cached_message
@@ -60,6 +60,7 @@ cdef class Problem:
         return self.cached_message
 
     cdef tuple content(self):
+        """Return the five attributes."""
         self.format_message()
         return self.rule, self.severity, self.cached_path, self.offset, self.cached_message
 

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Resolves the names of node inputs, graph outputs and definitions of a document, with `index/names`.
+"""Resolves the names of node inputs, outputs of graphs and functions, and value_info, with `index/names`.
 
-It walks over the graphs once, in the order of their nodes. A name is the id of a string, so that resolving it is one
-array access.
+`Scopes.walk` visits each graph once, in the order of its nodes. A name is the id of a string, so that resolving a name
+is one array access.
 """
 from cython cimport critical_section, final
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -14,19 +14,21 @@ from onnxwire.engine.memory cimport calloc, free
 from onnxwire.index.names cimport INITIALIZER, INPUT, NODE, Definition, Kind, Names
 
 cdef enum:
-    UNSEEN = 0           # meanings of a use; `checker/scopes.py` has the same numbers
+    # Meanings of a name at its use; `checker/scopes.py` has the same numbers.
+    UNSEEN = 0           # the walk does not reach the use
     OMITTED = 1          # the empty name
     # INPUT, INITIALIZER and NODE are 2, 3 and 4, as in `index/names`
-    OUTER = 5            # a value of any kind of an enclosing graph
-    MADE_LATER = 6       # the output of a later node of the same graph, or of the node itself
-    MADE_AFTER_OWNER = 7  # the output of the node that owns this graph, or of a node after the owner
-    NOWHERE = 8
+    OUTER = 5            # a value of an enclosing graph, of any kind
+    PRODUCED_LATER = 6       # the output of a later node of the same graph, or of the node itself
+    PRODUCED_AFTER_OWNER = 7  # the output of the node that owns this graph, or of a node after the owner
+    NOWHERE = 8          # no visible value has the name
 
-    SEEN = 128           # the definition has been visited
+    SEEN = 128           # a flag of definitions that the walk has visited
 
 cdef struct OpenScope:
+    # A graph or function that the walk has entered and not yet left.
     int32_t graph        # row of GraphProto, -1 for a function
-    int32_t function
+    int32_t function     # row of FunctionProto, -1 for a graph
     int32_t level        # an entry of `Names.levels`
     int32_t node         # the next node
     int32_t nodes_end
@@ -39,32 +41,35 @@ cdef struct OpenScope:
 cdef struct NamedField:
     # A field of graphs whose elements have names.
     const Run* runs          # the field's run in each graph
-    const Sheet* sheet       # parent of each element; elements of other fields may be between them
-    int edge
-    const int32_t* names     # names of the sheet's rows; if `values` is not NULL, of the rows that it maps them to
-    const int32_t* values
+    const Sheet* sheet       # the sheet of the elements; elements of other fields may be between them
+    int edge                 # the number of the field
+    const int32_t* names     # the name of each row; for sparse tensors, indexed by `values` of the row
+    const int32_t* values    # for sparse tensors, the row of the values in TensorProto; otherwise NULL
 
 
 @final
 cdef class Scopes:
-    """The meanings of names.
+    """The meanings of names; 0 for a name that the walk does not reach.
 
-    uses: the meaning of each element of NodeProto.input. functions: that of each element of FunctionProto.output.
-    outputs, named: that of each row of ValueInfoProto that is a graph output, or a value_info of a graph or function.
-    defined: the earlier meanings of the name of each element of NodeProto.output; inputs, initializers, sparse: the
-    same for rows of ValueInfoProto, TensorProto and SparseTensorProto.
-    maker_of: for each element of NodeProto.input, the node that produces the value, or -1. definition_of: its
-    definition, which is an element of NodeProto.output, or in the same numbering a row of ValueInfoProto, or a row of
-    TensorProto, or -1 for anything else. scope_of: the row of the graph that defines the value (functions are numbered
-    after all graphs), or -1.
+    uses: the meaning of each element of NodeProto.input. function_output_meanings: the meaning of each element of
+    FunctionProto.output. output_meanings, value_info_meanings: the meanings of rows of ValueInfoProto that are outputs
+    of graphs, or value_info of graphs or functions.
+    node_output_flags: for each element of NodeProto.output, flags of the earlier meanings of its name, and SEEN.
+    graph_input_flags, initializer_flags, sparse_initializer_flags: such flags for rows of ValueInfoProto, TensorProto
+    and SparseTensorProto.
+    producer_of: for each element of NodeProto.input, the node that produces the value, or -1. definition_of: the
+    definition of that value: an element of NodeProto.output; then, in the same numbering, a row of ValueInfoProto; then
+    a row of TensorProto; -1 for any other value. scope_of: the row of the graph that defines the value, or -1;
+    functions are numbered after all graphs.
     described_outputs: for each row of ValueInfoProto that is an output or value_info of a graph or function, the
     element of NodeProto.output that it describes, or -1.
     """
     cdef Facts facts
-    cdef readonly bytearray uses, outputs, defined, inputs, initializers, sparse, functions, named
+    cdef readonly bytearray uses, output_meanings, value_info_meanings, function_output_meanings
+    cdef readonly bytearray node_output_flags, graph_input_flags, initializer_flags, sparse_initializer_flags
     cdef Py_ssize_t n_uses
     cdef Py_ssize_t n_described
-    cdef int32_t* maker_of
+    cdef int32_t* producer_of
     cdef int32_t* definition_of
     cdef int32_t* described_outputs
     cdef int32_t first_value, first_tensor, n_graphs
@@ -86,13 +91,13 @@ cdef class Scopes:
         cdef List* input_list = facts.list_of("NodeProto", "input")
         self.facts = facts
         self.uses = bytearray(input_list.n)
-        self.defined = bytearray(facts.list_of("NodeProto", "output").n)
-        self.inputs = bytearray(facts.sheet("ValueInfoProto").n)
-        self.outputs = bytearray(facts.sheet("ValueInfoProto").n)
-        self.named = bytearray(facts.sheet("ValueInfoProto").n)
-        self.initializers = bytearray(facts.sheet("TensorProto").n)
-        self.sparse = bytearray(facts.sheet("SparseTensorProto").n)
-        self.functions = bytearray(facts.list_of("FunctionProto", "output").n)
+        self.node_output_flags = bytearray(facts.list_of("NodeProto", "output").n)
+        self.graph_input_flags = bytearray(facts.sheet("ValueInfoProto").n)
+        self.output_meanings = bytearray(facts.sheet("ValueInfoProto").n)
+        self.value_info_meanings = bytearray(facts.sheet("ValueInfoProto").n)
+        self.initializer_flags = bytearray(facts.sheet("TensorProto").n)
+        self.sparse_initializer_flags = bytearray(facts.sheet("SparseTensorProto").n)
+        self.function_output_meanings = bytearray(facts.list_of("FunctionProto", "output").n)
         self.n_uses = input_list.n
         self.n_described = facts.sheet("ValueInfoProto").n
         if self.defined_count() > 0x7FFFFFFF:
@@ -111,16 +116,16 @@ cdef class Scopes:
         self.function_input_names = facts.list_of("FunctionProto", "input").value
         self.node_outputs = <Run*>facts.column("NodeProto", "output")
         self.output_list = facts.list_of("NodeProto", "output")
-        self.maker_of = <int32_t*>calloc(input_list.n + 1, 4)
+        self.producer_of = <int32_t*>calloc(input_list.n + 1, 4)
         self.definition_of = <int32_t*>calloc(input_list.n + 1, 4)
         self.described_outputs = <int32_t*>calloc(self.n_described + 1, 4)
         self.scope_of = <int32_t*>calloc(input_list.n + 1, 4)
         if (
-            self.maker_of == NULL or self.definition_of == NULL or self.described_outputs == NULL
+            self.producer_of == NULL or self.definition_of == NULL or self.described_outputs == NULL
             or self.scope_of == NULL
         ):
             raise MemoryError
-        memset(self.maker_of, 0xFF, input_list.n * 4)
+        memset(self.producer_of, 0xFF, input_list.n * 4)
         memset(self.definition_of, 0xFF, input_list.n * 4)
         memset(self.described_outputs, 0xFF, self.n_described * 4)
         memset(self.scope_of, 0xFF, input_list.n * 4)
@@ -128,16 +133,16 @@ cdef class Scopes:
         self.names.reserve(<int32_t>facts.texts.n)
 
     def __dealloc__(self):
-        free(self.maker_of)
+        free(self.producer_of)
         free(self.definition_of)
         free(self.described_outputs)
         free(self.scope_of)
         free(self.frames)
 
     @critical_section
-    def maker_column(self):
-        """Return the makers, as a payload of int32."""
-        return self.facts.buffer_of(<size_t>self.maker_of, self.n_uses * 4, self)
+    def producer_column(self):
+        """Return the producers, as a payload of int32."""
+        return self.facts.buffer_of(<size_t>self.producer_of, self.n_uses * 4, self)
 
     @critical_section
     def definition_column(self):
@@ -156,15 +161,15 @@ cdef class Scopes:
 
     cdef NamedField named_field(self, str field, str sheet) except *:
         """Return the columns of a field of GraphProto whose elements are rows of a sheet."""
-        cdef NamedField named
-        named.runs = <Run*>self.facts.column("GraphProto", field)
-        named.sheet = self.facts.sheet(sheet)
-        named.edge = self.facts.edge(f"GraphProto.{field}")
+        cdef NamedField columns
+        columns.runs = <Run*>self.facts.column("GraphProto", field)
+        columns.sheet = self.facts.sheet(sheet)
+        columns.edge = self.facts.edge(f"GraphProto.{field}")
         # A sparse tensor has the name of its values.
         is_sparse = sheet == "SparseTensorProto"
-        named.names = <int32_t*>self.facts.column("TensorProto" if is_sparse else sheet, "name")
-        named.values = <int32_t*>self.facts.column(sheet, "values") if is_sparse else NULL
-        return named
+        columns.names = <int32_t*>self.facts.column("TensorProto" if is_sparse else sheet, "name")
+        columns.values = <int32_t*>self.facts.column(sheet, "values") if is_sparse else NULL
+        return columns
 
     cdef int64_t defined_count(self):
         """Return the number of values that `definition_of` can refer to."""
@@ -173,10 +178,10 @@ cdef class Scopes:
 
     @critical_section
     def walk(self, int32_t main_graph, list algorithms, list graphs, list functions):
-        """Walk over the scopes of a document, given as rows; main_graph: -1 if there is none.
+        """Record the meanings of all names in the scopes of a document.
 
-        algorithms: graphs in which the main graph's values are visible; graphs, functions: scopes that see only their
-            own values.
+        main_graph: the row of the main graph, -1 if there is none. algorithms: rows of graphs in which the main graph's
+            values are visible. graphs, functions: rows of graphs and functions that see only their own values.
         """
         if main_graph >= 0:
             self.enter(main_graph, -1)
@@ -193,12 +198,15 @@ cdef class Scopes:
             self.walk_scope(False)
 
     cdef int enter(self, int32_t graph, int32_t function) except -1:
-        """Open a scope: define its inputs, initializers and node outputs, and record the earlier meanings of names."""
+        """Enter a scope: define its inputs, initializers and node outputs, and record the earlier meanings of names.
+
+        graph, function: the row of either; the other is -1.
+        """
         cdef OpenScope* frame
         cdef Run nodes
         cdef int32_t i, k, name
         cdef const Run* run
-        cdef uint8_t* defined = self.defined
+        cdef uint8_t* node_output_flags = self.node_output_flags
         if self.n_frames == self.frames_capacity:
             if grow_array(<void**>&self.frames, self.frames_capacity * 2 or 16, sizeof(OpenScope)):
                 raise MemoryError
@@ -213,9 +221,9 @@ cdef class Scopes:
         frame.nested = frame.nested_end = 0
         if graph >= 0:
             nodes = self.graph_nodes[graph]
-            self.define_field(graph, &self.graph_inputs, self.inputs, INPUT, self.first_value)
-            self.define_field(graph, &self.graph_initializers, self.initializers, INITIALIZER, self.first_tensor)
-            self.define_field(graph, &self.graph_sparse_initializers, self.sparse, INITIALIZER, -1)
+            self.define_field(graph, &self.graph_inputs, self.graph_input_flags, INPUT, self.first_value)
+            self.define_field(graph, &self.graph_initializers, self.initializer_flags, INITIALIZER, self.first_tensor)
+            self.define_field(graph, &self.graph_sparse_initializers, self.sparse_initializer_flags, INITIALIZER, -1)
         else:
             nodes = self.function_nodes[function]
             run = &self.function_inputs[function]
@@ -230,7 +238,7 @@ cdef class Scopes:
             run = &self.node_outputs[i]
             for k in range(run.first, run.first + run.n):
                 if self.output_list.value[k]:
-                    defined[k] = self.names.define(<int32_t>self.output_list.value[k], NODE, i, k) | SEEN
+                    node_output_flags[k] = self.names.define(<int32_t>self.output_list.value[k], NODE, i, k) | SEEN
         return 0
 
     cdef int define_field(
@@ -256,7 +264,7 @@ cdef class Scopes:
         return 0
 
     cdef int walk_scope(self, bint keeps_values) except -1:
-        """Walk over the nodes of the innermost scope and of its nested scopes, and close it.
+        """Resolve the inputs of the nodes of the innermost scope and of its nested scopes, and leave it.
 
         keeps_values: whether the definitions of the scope remain visible.
         """
@@ -301,57 +309,62 @@ cdef class Scopes:
                 i = frame.node
                 for k in range(input_runs[i].first, input_runs[i].first + input_runs[i].n):
                     uses[k] = self.resolve(
-                        <int32_t>input_list.value[k], &self.maker_of[k], &self.definition_of[k], &self.scope_of[k]
+                        <int32_t>input_list.value[k], &self.producer_of[k], &self.definition_of[k], &self.scope_of[k]
                     )
                 frame.attribute = attribute_runs[i].first
                 frame.attributes_end = attribute_runs[i].first + attribute_runs[i].n
                 continue
-            self.leave(frame)
+            self.resolve_outputs(frame)
             if not keeps_values or self.n_frames > depth:
                 self.names.leave()
             self.n_frames -= 1
         return 0
 
-    cdef int resolve(self, int32_t text, int32_t* maker, int32_t* definition, int32_t* scope) noexcept:
-        """Return the meaning of a name in the innermost scope."""
+    cdef int resolve(self, int32_t text, int32_t* producer, int32_t* definition, int32_t* scope) noexcept:
+        """Return the meaning of a name in the innermost scope.
+
+        producer, definition, scope: set to the row of the node, the definition and the scope of the value, or to -1.
+        """
         cdef Definition* value
         cdef bint is_own
-        maker[0] = definition[0] = scope[0] = -1
+        producer[0] = definition[0] = scope[0] = -1
         if text == 0:
             return OMITTED
         value = self.names.find(text)
         if value == NULL:
             return NOWHERE
-        maker[0] = value.node
+        producer[0] = value.node
         definition[0] = value.source
         scope[0] = self.names.levels[value.level].owner
         is_own = value.level == self.names.n_levels - 1
         if self.names.is_produced(value):
             return value.kind if is_own else OUTER
-        return MADE_LATER if is_own else MADE_AFTER_OWNER
+        return PRODUCED_LATER if is_own else PRODUCED_AFTER_OWNER
 
-    cdef int leave(self, OpenScope* frame) except -1:
-        """Resolve the outputs and value_info of a scope whose names are all defined."""
+    cdef int resolve_outputs(self, OpenScope* frame) except -1:
+        """Record the meanings of the outputs and value_info of a scope whose names are all defined."""
         cdef Facts facts = self.facts
         cdef const int32_t* names = self.graph_value_infos.names
         cdef List* output_names
-        cdef uint8_t* named = self.named
-        cdef uint8_t* functions = self.functions
-        cdef int32_t maker, definition, scope
+        cdef uint8_t* value_info_meanings = self.value_info_meanings
+        cdef uint8_t* function_output_meanings = self.function_output_meanings
+        cdef int32_t producer, definition, scope
         cdef int32_t row
         cdef Run run
         if frame.graph >= 0:
-            self.resolve_field(frame, &self.graph_outputs, self.outputs)
-            self.resolve_field(frame, &self.graph_value_infos, named)
+            self.resolve_field(frame, &self.graph_outputs, self.output_meanings)
+            self.resolve_field(frame, &self.graph_value_infos, value_info_meanings)
             return 0
         output_names = facts.list_of("FunctionProto", "output")
         run = (<Run*>facts.column("FunctionProto", "output"))[frame.function]
         for row in range(run.first, run.first + run.n):
-            functions[row] = self.resolve(<int32_t>output_names.value[row], &maker, &definition, &scope)
+            function_output_meanings[row] = self.resolve(
+                <int32_t>output_names.value[row], &producer, &definition, &scope
+            )
         run = (<Run*>facts.column("FunctionProto", "value_info"))[frame.function]
         for row in range(run.first, run.first + run.n):
-            named[row] = self.resolve(names[row], &maker, &definition, &scope)
-            if named[row] == NODE:
+            value_info_meanings[row] = self.resolve(names[row], &producer, &definition, &scope)
+            if value_info_meanings[row] == NODE:
                 self.described_outputs[row] = definition
         return 0
 
@@ -359,11 +372,11 @@ cdef class Scopes:
         """Record the meanings of the names of a field's elements."""
         cdef int32_t row = field.runs[frame.graph].first
         cdef int32_t n_remaining = field.runs[frame.graph].n
-        cdef int32_t maker, definition, scope
+        cdef int32_t producer, definition, scope
         while n_remaining:
             if field.sheet.edge[row] == field.edge:
                 n_remaining -= 1
-                meanings[row] = self.resolve(field.names[row], &maker, &definition, &scope)
+                meanings[row] = self.resolve(field.names[row], &producer, &definition, &scope)
                 if meanings[row] == NODE:
                     self.described_outputs[row] = definition
             row += 1

@@ -12,9 +12,9 @@ from onnxwire.checker._facts cimport Facts, List, Run
 from onnxwire.index.interning cimport Texts
 
 cdef enum:
-    MAX_VARIABLES = 64                # maximum number of an operator's type variables, and of its attributes
+    MAX_VARIABLES = 64       # maximum number of an operator's type variables, and of its attributes
 
-    # Faults of a node; `signature.py` has the same numbers.
+    # Faults of a node; `signatures.py` has the same numbers for all faults.
     TOO_FEW_OR_MANY_INPUTS = 1
     TOO_FEW_OR_MANY_OUTPUTS = 2
     LACKS_ATTRIBUTE = 4
@@ -26,28 +26,30 @@ cdef enum:
     UNKNOWN = 1
     WRONG_KIND = 2
 
+    # Options of a parameter.
     SINGLE = 0
     OPTIONAL = 1
     VARIADIC = 2
 
 # Rows of the tables that the pass reads, all of int32.
 cdef struct Signature:
+    # The first rows of the parameters and attributes in their tables, and the numbers of rows.
     int32_t inputs, n_inputs, outputs, n_outputs, attributes, n_attributes
     int32_t min_inputs, max_inputs, min_outputs, max_outputs  # a maximum of -1: no limit
     int32_t disallowed       # the first index in the table of disallowed counts: those of inputs, then of outputs
     int32_t n_inputs_disallowed, n_outputs_disallowed
-    int32_t variables
+    int32_t variables        # the number of type variables
     int32_t is_open          # undeclared attributes are allowed
 
 cdef struct Parameter:
     int32_t types            # row of `type_sets`
-    int32_t variable         # -1 for none
-    int32_t option
+    int32_t variable         # the number of the type variable in its signature, -1 for none
+    int32_t option           # SINGLE, OPTIONAL or VARIADIC
     int32_t only_type        # the only allowed type, or 0 if there are several
 
 cdef struct Attribute:
     int32_t name             # id of the string, -1 if the document does not contain it
-    int32_t kind
+    int32_t kind             # a number of AttributeProto.AttributeType
     int32_t is_required
 
 
@@ -74,13 +76,14 @@ cdef inline bint allows(
 
 
 cdef inline bint has_type(const Tables* tables, const Parameter* parameter, int32_t kind) noexcept nogil:
+    """Return whether a parameter allows a type."""
     return kind < tables.width and tables.type_sets[<Py_ssize_t>parameter.types * tables.width + kind]
 
 
 cdef inline uint8_t check_type(
     const Tables* tables, const Parameter* parameter, int32_t kind, int32_t* bound_types
 ) noexcept nogil:
-    """Return the fault of a known type; bind an unbound type variable to it."""
+    """Return the fault of a value of a known type, or 0; bind the parameter's type variable to the type if unbound."""
     if not has_type(tables, parameter, kind):
         return WRONG_TYPE
     if parameter.variable >= 0:
@@ -94,7 +97,7 @@ cdef inline uint8_t check_type(
 cdef inline bint is_internal(const Texts* texts, int32_t id) noexcept nogil:
     """Return whether a name begins with two underscores, as the internal attributes of tools do."""
     cdef uint64_t start = texts.start[id]
-    return texts.start[id + 1] - start >= 2 and texts.arena[start] == 95 and texts.arena[start + 1] == 95
+    return texts.start[id + 1] - start >= 2 and texts.arena[start] == c"_" and texts.arena[start + 1] == c"_"
 
 
 cdef uint8_t check_attributes(
@@ -145,8 +148,10 @@ def check_signatures(
 
     signature_of_node: the signature of each node, below 0 for none. signatures, parameters, attributes,
     disallowed_counts, type_sets: tables, each with one unused row at the end. definitions: see `Scopes`. declared: for
-    each attribute without a type, the type of the parameter that it refers to; or empty. types: the known type of each
-    definition, node outputs first.
+    each attribute without a type, the type of the parameter that it refers to, or 0; an empty column if all are 0.
+    types: the known type of each definition, node outputs first. node_faults, input_faults, output_faults,
+    attribute_faults: the columns of faults, one for each row of NodeProto, NodeProto.input, NodeProto.output and
+    AttributeProto. Raises ValueError for columns of wrong lengths.
     """
     cdef List* input_list = facts.list_of("NodeProto", "input")
     cdef List* output_list = facts.list_of("NodeProto", "output")
@@ -159,7 +164,7 @@ def check_signatures(
     cdef Tables tables
     cdef const Signature* signature
     cdef const Parameter* parameter
-    cdef int32_t[64] bound_types
+    cdef int32_t[MAX_VARIABLES] bound_types
     cdef int32_t node, i, element, kind
     cdef int32_t n_nodes = <int32_t>signature_of_node.shape[0]
     # An empty buffer has no first element; its pointer is never read.

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Finds records that readers of protobuf interpret differently, for checks of untrusted models.
 
-This is another pass over the tags of a document, after the scan for its columns; it reads no payload except packed
+The audit is another pass over the tags of a document, after the scan for its columns. It reads no payload except packed
 numbers of up to MAX_RUN_BYTES, and at most 4 KiB of an unknown field. `check` calls it only with untrusted=True.
 """
 from cython cimport critical_section
@@ -20,7 +20,7 @@ from onnxwire.engine.table cimport BOOL, ENUM, INT32, MESSAGE, UINT32, Field, fi
 cdef enum:
     # An unknown field of zeros is padding; only its first bytes are compared.
     MAX_UNKNOWN_PREFIX_BYTES = 4096
-    MAX_RUN_BYTES = 1 << 16  # maximum size of packed numbers of a tensor that are read
+    MAX_RUN_BYTES = 1 << 16  # maximum size of a record of packed numbers that are read
 
 cdef enum Kind:              # wire_records.py has the same numbers; the comments name the rules that report the kinds
     LONG_TAG = 1             # security-wire-tag-length
@@ -102,7 +102,7 @@ cdef int find_anomaly_in_run(const Field* field, const uint8_t* p, const uint8_t
 
 
 cdef inline bint is_short_run(const Record* record, PartialMemory memory) noexcept nogil:
-    """Return whether a packed run of weights is short, and resident."""
+    """Return whether a record of packed numbers is short enough to be read, and resident."""
     return record.n <= MAX_RUN_BYTES and (memory is None or memory.has(record.value, record.n))
 
 
@@ -123,7 +123,8 @@ cdef int audit_span(
 ) noexcept nogil:
     """Add the anomalies of one span of a message. Returns -1 if memory is exhausted.
 
-    seen: the fields that occurred before; packed: of these, repeated fields of which the last record is packed.
+    seen: bits of the fields that occurred before, by slot; packed: bits of repeated fields whose last record is packed.
+    memory: the memory of a remote file, otherwise None.
     """
     cdef Sheet* columns = &facts.sheets[sheet]
     cdef Record record

@@ -11,24 +11,25 @@ from onnxwire.engine.record_reader import bytes_at
 from onnxwire.messages import AttributeProto
 from onnxwire.tensor.dtypes import EXTERNAL
 
-MAX_ATTRIBUTE_BYTES = 1 << 26  # maximum size of an attribute that is read
+MAX_ATTRIBUTE_BYTES = 1 << 26  # maximum encoded size of an attribute that is read
 
 
 class AttributeNumbers:
-    """Attributes of a document, decoded on request, by `facts.derive(AttributeNumbers)`."""
+    """The attributes of nodes, by `facts.derive(AttributeNumbers)`. They are decoded on request."""
 
     def __init__(self, facts: Facts) -> None:
         self._document = facts.document
-        self._text, self._find = facts.text, facts.find
+        self._text = facts.text
         nodes, attributes = facts.NodeProto, facts.AttributeProto
         self._first, self._count = nodes.first("attribute"), nodes.attribute
         self._names, self._starts, self._lengths = attributes.name, attributes.start, attributes.length
         self._flags = attributes.flags
 
     def arrays_of(self, node: int, names: set[str]) -> dict[str, Any]:
-        """Return arrays of the attributes of a node that have these names, where they have numbers or strings.
+        """Return the attributes of a node that have one of the names, by name, as one-dimensional arrays.
 
-        A number is an array of one element. Strings are 0 for `LEAF`, the mode of a leaf in a tree, and 1 for others.
+        A number becomes an array of one element. A string becomes 0 if it is `LEAF`, the mode of a leaf in a tree, and
+        otherwise 1. Attributes without numbers or strings are omitted.
         """
         arrays = {}
         start = int(self._first[node])

@@ -31,14 +31,19 @@ if TYPE_CHECKING:
     from onnxwire.checker.problems import Problems
     from onnxwire.engine.document import Document
 
+# A step of a path whose message belongs to a vertex of the flat graph.
 _PATH_STEP = re.compile(r"\.?(?<![a-z_])(node|input|output|initializer|sparse_initializer|value_info)\[(\d+)\]")
+# The kinds of vertices by the field of their message.
 _KINDS = {"node": "node", "input": "input", "output": "output", "initializer": "tensor", "sparse_initializer": "tensor"}
+# Groups: the path of the outer graph, the indices of the node and its attribute, and the field of the attribute.
 _NESTED_GRAPH = re.compile(r"(.*)\.node\[(\d+)\]\.attribute\[(\d+)\]\.(g|graphs\[\d+\])", re.S)
 _LIST_INDEX = re.compile(r"\[\d+\]")
+# A Python string literal in a message.
 _QUOTED_NAME = re.compile(r"(?<!\w)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
+# The beginnings of paths below a node whose content is part of the label of the node's vertex.
 _LABELLED_PATHS = (".attribute", ".input[", ".output[")
-"""The beginnings of paths below a node whose content is part of the label of the node's vertex."""
 _WEIGHT_FIELDS = ("initializer", "sparse_initializer")
+# Prefixes of the ids of rules whose findings are compared by the texts, the payload or the record that they report.
 _NAME_RULES = ("security-name-",)
 _PAYLOAD_RULES = ("security-payload-",)
 _RECORD_RULES = ("security-wire-", "security-payload-unknown")
@@ -46,7 +51,7 @@ _CONTAINER_TYPES = (ModelProto, GraphProto, FunctionProto, TrainingInfoProto)
 _UNCHANGED_STEPS = 2  # number of steps along the inputs of a node that must be unchanged
 # The maximum size of compared tensors; longer remote values are not fetched with the structure.
 _MAX_COMPARED_BYTES = 1 << 16
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 20  # bytes that are hashed at a time
 MAX_KNOWN_PROBLEMS = 100_000  # maximum number of the trusted model's problems of one rule that are compared
 
 
@@ -59,6 +64,7 @@ class _Side:
         self.is_placed: bool = facts.columns.is_placed
 
     def make_graph(self, intern: Interner) -> FlatGraph:
+        """Return the flat form of the model."""
         return FlatGraph(self.model, intern, _small_payload_key)
 
     def record_at(self, offset: int) -> bytes | None:
@@ -223,12 +229,12 @@ class Baseline:
         self.omitted = 0
 
     def add_known(self, problems: Problems) -> None:
-        """Add the problems of the trusted model. Their paths are read later, so the model stays open."""
+        """Add the problems of the trusted model. Their paths are read later, so the model must stay open."""
         for rule, finding, rows in problems.findings():
             self._trusted_findings.setdefault(rule.id, []).append((finding, rows))
 
     def compare_with(self, model: ModelProto, facts: Facts) -> None:
-        """Set the model whose findings are selected."""
+        """Set the model whose findings `select` filters."""
         self._sides[1:] = [_Side(model, facts)]
 
     def select(self, rule: str, findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -259,6 +265,7 @@ class Baseline:
 
     @cached_property
     def _graphs(self) -> _Graphs:
+        """The graphs of both models."""
         return _Graphs(*self._sides)
 
     def _keys(self, side: int, rule: str, finding: Finding, row: int) -> list[bytes]:
@@ -353,6 +360,7 @@ def _texts_of(value: Any, message: str) -> list[bytes]:
 
 
 def _digest(*parts: bytes) -> bytes:
+    """Return a digest of byte strings and their lengths."""
     digest = blake2b(digest_size=16)
     for part in parts:
         digest.update(len(part).to_bytes(8, "little"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 
+# Tables by ASCII character: the code points of characters that look like it, in hexadecimal.
 _PAIRS = {
     # Cyrillic
     "a": "0430", "c": "0441", "e": "0435", "o": "043e", "p": "0440", "x": "0445", "y": "0443", "i": "0456",
@@ -31,6 +32,7 @@ _TABLE = {
     for letter, codes in table.items()
     for code in codes.split()
 }
+# One representative for ASCII characters that look alike.
 _ASCII = str.maketrans({"0": "o", "O": "o", "1": "l", "I": "l", "|": "l", "5": "s", "$": "s"})
 
 

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
     Faults = Iterator[tuple[str, str]]
 
+# Kinds of faults.
 INDEX, DIVISION, ARGUMENT, RANK, TRAINING = "index", "division", "argument", "rank", "training"
 MAX_RANK = 64  # numpy's limit
-_MAX_INDEX = 1 << 31  # no axis of an unknown size is longer
-# By integer data type: n and m of the range from -2**n, or from 0 if n is 0, to 2**m; n is stored negated.
+_MAX_INDEX = 1 << 31  # size of an axis whose size is unknown, for tests of indices
+# By integer data type: (0, m) for the range from 0 to 2**m - 1, (-n, n) for the range from -2**n to 2**n - 1.
 _INTEGER_BITS = {2: (0, 8), 3: (-7, 7), 4: (0, 16), 5: (-15, 15), 6: (-31, 31), 7: (-63, 63), 12: (0, 32), 13: (0, 64)}
 
 # Operators that select by an index: the input with the indices; the input that they refer to; the axis, or the name and
@@ -63,8 +64,11 @@ def integers_of(call: Call, index: int) -> list[int]:
     return value.data
 
 
-def _stated_integers(call: Call, name: str, index: int) -> list[int] | None:
-    """Return the integers of an input that are no bounds, or of an attribute where the node has no such input."""
+def _exact_integers(call: Call, name: str, index: int) -> list[int] | None:
+    """Return the integers of an input, or of an attribute where the node has no such input.
+
+    Returns None if they are unknown, or computed from a bound of a size.
+    """
     value = value_of(call, index)
     return None if value is not None and value.is_lower_bound else call.ints(name, index)
 
@@ -102,7 +106,7 @@ def _index_numbers(call: Call, index: int) -> list[int] | tuple[int, ...]:
 
 
 def _test_elements(call: Call) -> Faults:
-    """Test the indices of GatherElements: they have the rank of the value, and no other axis is longer than its."""
+    """Test that the indices of GatherElements are in range, have the rank of the value, and fit its other axes."""
     yield from _test_selected(call)
     value, indices = value_of(call, 0), value_of(call, 1)
     if value is None or indices is None or value.shape is None or indices.shape is None:
@@ -120,7 +124,7 @@ def _test_elements(call: Call) -> Faults:
 
 
 def _test_sequence(call: Call) -> Faults:
-    """Test that the first input is a sequence, and the index into it."""
+    """Test that the first input is a sequence, and that an index into it is in range."""
     sequence = value_of(call, 0)
     if sequence is None:
         return
@@ -161,7 +165,10 @@ def _test_index_tuples(call: Call) -> Faults:
 
 
 def _test_updates(call: Call, dims: tuple[int | None, ...]) -> Faults:
-    """Test the shape of the updates of a scatter operator: its kernel copies as many of them as the indices require."""
+    """Test the shape of the updates of a scatter operator: its kernel copies as many updates as the indices require.
+
+    dims: the shape that the indices require.
+    """
     updates = value_of(call, 2)
     if updates is None or updates.shape is None or updates.is_lower_bound:
         return
@@ -172,6 +179,7 @@ def _test_updates(call: Call, dims: tuple[int | None, ...]) -> Faults:
 
 
 def _test_scatter(call: Call) -> Faults:
+    """Test the indices and updates of ScatterElements."""
     yield from _test_elements(call)
     indices = value_of(call, 1)
     if indices is not None and indices.shape is not None and not indices.is_lower_bound:
@@ -181,7 +189,7 @@ def _test_scatter(call: Call) -> Faults:
 def _test_pad(call: Call) -> Faults:
     """Test the pads of Pad: two for each axis; a reflected or removed pad is at most as long as the axis."""
     rank, value = rank_of(call), value_of(call, 0)
-    pads = _stated_integers(call, "pads", 1)
+    pads = _exact_integers(call, "pads", 1)
     axes = integers_of(call, 3)
     yield from _test_axis_numbers(axes, rank)
     if pads is None or rank is None or value is None or value.shape is None:
@@ -215,12 +223,14 @@ def _test_one_hot(call: Call) -> Faults:
 
 
 def _test_window(call: Call) -> Faults:
+    """Test the size of HannWindow and similar operators."""
     sizes = [number for number in integers_of(call, 0) if number < 0]
     if sizes:
         yield ARGUMENT, f"a size of {sizes[0]:,}"
 
 
 def _test_mel_weights(call: Call) -> Faults:
+    """Test the number of bins and the frequencies of MelWeightMatrix."""
     yield from _test_window(call)
     rate, upper = value_of(call, 2), value_of(call, 4)
     if rate is not None and upper is not None and rate.data and upper.data and upper.data[0] > rate.data[0]:
@@ -228,6 +238,7 @@ def _test_mel_weights(call: Call) -> Faults:
 
 
 def _test_constant(call: Call) -> Faults:
+    """Test that a Constant has only one value."""
     names = ("value", "value_float", "value_floats", "value_int", "value_ints", "value_string", "value_strings")
     present = [name for name in (*names, "sparse_value") if call.attribute(name) is not None]
     if len(present) > 1:
@@ -235,6 +246,7 @@ def _test_constant(call: Call) -> Faults:
 
 
 def _test_labels(call: Call) -> Faults:
+    """Test that ZipMap has a label for each column of its input."""
     columns = size_of(value_of(call, 0), -1)
     labels = max(call.count("classlabels_int64s"), call.count("classlabels_strings"))
     if columns is not None and labels and columns != labels:
@@ -242,20 +254,24 @@ def _test_labels(call: Call) -> Faults:
 
 
 def _test_joined_features(call: Call) -> Faults:
-    sizes = call.count("inputdimensions")
-    if sizes and sizes != len(call.inputs):
-        yield ARGUMENT, f"{sizes:,} sizes for {count_text(len(call.inputs), 'input')}"
+    """Test that FeatureVectorizer has a size for each input, at most that of the input."""
+    n_sizes = call.count("inputdimensions")
+    if n_sizes and n_sizes != len(call.inputs):
+        yield ARGUMENT, f"{n_sizes:,} sizes for {count_text(len(call.inputs), 'input')}"
     for index, size in enumerate((call.ints("inputdimensions") or ())[: len(call.inputs)]):
-        known = size_of(value_of(call, index), -1)
-        if known is not None and size > known:
-            yield ARGUMENT, f"a size of {size:,} for an input of {known:,}"
+        input_size = size_of(value_of(call, index), -1)
+        if input_size is not None and size > input_size:
+            yield ARGUMENT, f"a size of {size:,} for an input of {input_size:,}"
             return
 
 
 def _test_max_unpool(call: Call) -> Faults:
-    """Test the indices of MaxUnpool, which are positions in its output without padding, or of the size in input 2."""
+    """Test the indices of MaxUnpool, which are positions in its output.
+
+    The size of the output is that of input 2, or follows from the attributes without padding.
+    """
     value, kernel, output_shape = value_of(call, 0), call.ints("kernel_shape"), integers_of(call, 2)
-    size = 1 << 63
+    size = 1 << 63  # no index is above an unknown size
     if output_shape:
         size = math.prod(max(dim, 0) for dim in output_shape)
     elif kernel and value is not None and value.shape and None not in value.shape and len(call.inputs) < 3:
@@ -271,6 +287,7 @@ def _test_max_unpool(call: Call) -> Faults:
 
 
 def _test_roi_pool(call: Call) -> Faults:
+    """Test the image index of each region of MaxRoiPool, the first of five numbers."""
     size, regions = size_of(value_of(call, 0), 0), value_of(call, 1)
     for number in (regions.data or ())[::5] if regions is not None and size is not None else ():
         if not 0 <= number < (size or 0):
@@ -279,14 +296,16 @@ def _test_roi_pool(call: Call) -> Faults:
 
 
 def _test_compress(call: Call) -> Faults:
-    condition, value = size_of(value_of(call, 1), 0), value_of(call, 0)
-    if call.attribute("axis") is not None and condition is not None:
+    """Test that the condition of Compress is not longer than the axis."""
+    condition_length, value = size_of(value_of(call, 1), 0), value_of(call, 0)
+    if call.attribute("axis") is not None and condition_length is not None:
         size = size_of(value, call.int("axis", 0))
-        if size is not None and condition > size:
-            yield INDEX, f"{condition - 1:,}"
+        if size is not None and condition_length > size:
+            yield INDEX, f"{condition_length - 1:,}"
 
 
 def _test_division(call: Call) -> Faults:
+    """Test for an integer division by 0, and for the one that overflows."""
     divisors = integers_of(call, 1)
     if 0 in divisors:
         yield DIVISION, "0"
@@ -319,7 +338,7 @@ def test_axes(call: Call) -> Faults:
 
 
 def _test_reshape(call: Call) -> Faults:
-    """Test the dims of Reshape: their number, one -1 at most, and no dim that is copied from a missing one."""
+    """Test the dims of Reshape: their number and product, at most one -1, and that each copied dim exists."""
     dims = integers_of(call, 1)
     yield from _test_rank(call)
     if call.int("allowzero", 0) and 0 in dims and -1 in dims:
@@ -332,22 +351,26 @@ def _test_reshape(call: Call) -> Faults:
 
 
 def _test_stft(call: Call) -> Faults:
+    """Test that the step of STFT is positive."""
     if any(step <= 0 for step in integers_of(call, 1)):
         yield ARGUMENT, "a step of 0"
 
 
 def _test_image_blocks(call: Call) -> Faults:
+    """Test that the sizes of the image and blocks of Col2Im are positive."""
     if any(size <= 0 for size in (*integers_of(call, 1), *integers_of(call, 2))):
         yield ARGUMENT, "a block of size 0"
 
 
 def _test_shift(call: Call) -> Faults:
+    """Test the numbers of bits of BitShift."""
     invalid_shifts = [number for number in integers_of(call, 1) if not 0 <= number < 64]
     if invalid_shifts:
         yield ARGUMENT, f"a shift by {invalid_shifts[0]:,} bits"
 
 
 def _test_resize(call: Call) -> Faults:
+    """Test that the scales of Upsample and Resize are positive and finite."""
     for index in (1, 2):
         scales = value_of(call, index)
         invalid_scales = [] if scales is None else [scale for scale in scales.data or () if not 0 < scale < math.inf]
@@ -402,7 +425,7 @@ def _test_split(call: Call) -> Faults:
     if any(number < 0 for number in integers_of(call, 1)):
         yield ARGUMENT, "a part of negative size"
     yield from test_axes(call)
-    parts, size = _stated_integers(call, "split", 1) or [], size_of(value_of(call, 0), call.int("axis", 0))
+    parts, size = _exact_integers(call, "split", 1) or [], size_of(value_of(call, 0), call.int("axis", 0))
     split_input = value_of(call, 1)
     if call.op_type == "SplitToSequence" and split_input is not None and split_input.shape == ():
         if parts == [0]:  # a scalar is the size of each part
@@ -414,7 +437,7 @@ def _test_split(call: Call) -> Faults:
 
 def _test_top_k(call: Call) -> Faults:
     """Test that k is a 32-bit number, and not greater than the axis."""
-    counts = _stated_integers(call, "k", 1) or ([call.int("k", 0)] if call.attribute("k") is not None else [])
+    counts = _exact_integers(call, "k", 1) or ([call.int("k", 0)] if call.attribute("k") is not None else [])
     invalid_counts = [k for k in counts if not 0 <= k < 1 << 31]
     if invalid_counts:
         yield ARGUMENT, f"k of {invalid_counts[0]:,}"
@@ -426,6 +449,7 @@ def _test_top_k(call: Call) -> Faults:
 
 
 def _test_fill(call: Call) -> Faults:
+    """Test the sizes and the value of ConstantOfShape."""
     if any(number < 0 for number in integers_of(call, 0)):
         yield ARGUMENT, "a negative size"
     fill_value = call.attribute("value")
@@ -544,7 +568,10 @@ def _test_reverse_sequence(call: Call) -> Faults:
 
 
 def _shape_test(index: int, rank: int | None = None) -> Callable[[Call], Faults]:
-    """Return the test of an operator whose output has the shape that an input contains."""
+    """Return the test of an operator whose output has the shape that an input contains.
+
+    index: the index of that input. rank: the number of sizes if there is no attribute `axes`; one more is allowed.
+    """
 
     def inspect(call: Call) -> Faults:
         dims = integers_of(call, index)
@@ -558,12 +585,13 @@ def _shape_test(index: int, rank: int | None = None) -> Callable[[Call], Faults]
 
 
 def _test_box_count(call: Call) -> Faults:
+    """Test the maximum number of boxes of NonMaxSuppression."""
     if any(number < 0 for number in integers_of(call, 2)):
         yield ARGUMENT, f"a number of boxes of {integers_of(call, 2)[0]:,}"
 
 
 def _test_coefficients(call: Call) -> Faults:
-    """Test the coefficients and vectors of linear models and support vector machines, each of all features."""
+    """Test that linear models and support vector machines have a coefficient for each feature of each row."""
     size = size_of(value_of(call, 0), -1)
     if not size:
         return
@@ -606,7 +634,8 @@ _AXES_INPUT_OPERATORS = (
 _AXIS_OPERATORS = (
     "Transpose Concat Softmax LogSoftmax Hardmax ArgMax ArgMin Flatten LayerNormalization LpNormalization Unique"
 )
-_EQUATION = re.compile(r"[A-Za-z.,]*(?:->[A-Za-z.]*)?")
+_EQUATION = re.compile(r"[A-Za-z.,]*(?:->[A-Za-z.]*)?")  # of Einsum, without spaces
+# The tests by operator; network_inputs.py has more.
 INSPECTORS: dict[str, Callable[[Any], Faults]] = {
     **dict.fromkeys(_INDEX_OPERATORS, _test_selected),
     **dict.fromkeys(_AXES_INPUT_OPERATORS.split(), _test_axes_input),

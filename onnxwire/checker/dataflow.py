@@ -1,4 +1,4 @@
-"""The nodes and constants whose values each node reads, as columns."""
+"""Finds the nodes and constants whose values each node reads, as columns."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class Dataflow:
     """The inputs of all nodes, by `facts.derive(Dataflow)`.
 
-    inputs: the elements of NodeProto.input; makers: for each of them, the row of the node that produces it, or -1;
-    tensors: the row of its initializer in TensorProto, or a negative number; is_constant: whether it is an initializer
-    or the output of a Constant.
+    inputs: the elements of NodeProto.input. For each element, producers: the row of the node that produces the value,
+    or -1; tensors: the row of its initializer in TensorProto, or a negative number; is_constant: whether the value is
+    an initializer or the output of a Constant.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -27,7 +27,7 @@ class Dataflow:
         self._facts = facts
         self._n_nodes = nodes.n
         self.inputs = facts.lists("NodeProto.input")
-        self.makers = scopes.makers
+        self.producers = scopes.producers
         n_other_definitions = facts.lists("NodeProto.output").n + facts.ValueInfoProto.n
         self.tensors = scopes.definitions - n_other_definitions
         self._is_from_constant = self.are_from(facts.are_among(nodes.op_type, ("Constant",)))
@@ -36,37 +36,43 @@ class Dataflow:
 
     def are_from(self, is_source: Any) -> Any:
         """Return whether each input is an output of a selected node. is_source: whether each node is selected."""
-        return np.append(is_source, False)[self.makers]
+        return np.append(is_source, False)[self.producers]
 
-    def has_input(self, is_chosen: Any) -> Any:
-        """Return whether each node has a selected input. is_chosen: whether each input is selected."""
-        has_chosen = np.zeros(self._n_nodes, bool)
-        has_chosen[self.inputs.parent[is_chosen]] = True
-        return has_chosen
+    def has_input(self, is_selected: Any) -> Any:
+        """Return whether each node has a selected input. is_selected: whether each input is selected."""
+        has_selected = np.zeros(self._n_nodes, bool)
+        has_selected[self.inputs.parent[is_selected]] = True
+        return has_selected
 
     def reads(self, is_source: Any) -> Any:
-        """Return whether each node reads an output of a selected node."""
+        """Return whether each node reads an output of a selected node. is_source: whether each node is selected."""
         return self.has_input(self.are_from(is_source))
 
     def reads_data_beside(self, is_source: Any) -> Any:
-        """Return whether each node has an input that is neither a constant nor an output of a selected node."""
+        """Return whether each node has an input that is neither a constant nor an output of a selected node.
+
+        is_source: whether each node is selected.
+        """
         return self.has_input(self._is_data & ~self.are_from(is_source))
 
     def are_read_by(self, is_reader: Any) -> Any:
         """Return whether a selected node reads an output of each node. is_reader: whether each node is selected."""
         is_read = np.zeros(self._n_nodes + 1, bool)
-        is_read[self.makers[is_reader[self.inputs.parent]]] = True
+        is_read[self.producers[is_reader[self.inputs.parent]]] = True
         return is_read[:-1]
 
     def scalar(self, index: int) -> float | None:
-        """Return an input that is a constant of one number; None for any other. index: in `inputs`."""
+        """Return the number of an input that is a constant of one number; None for any other.
+
+        index: the index of the input in `inputs`.
+        """
         constants = self._facts.derive(SmallConstants)
         if self.tensors[index] >= 0:
             numbers = constants.numbers(int(self.tensors[index]))
             return numbers[0] if numbers and len(numbers) == 1 else None
         if not self._is_from_constant[index]:
             return None
-        attributes = constants.attributes(int(self.makers[index]))
+        attributes = constants.attributes(int(self.producers[index]))
         if "value_float" in attributes:
             return float(attributes["value_float"].f)
         if "value_int" in attributes:

@@ -1,4 +1,4 @@
-"""Types and shapes of values that the document declares, in ValueInfoProto and in initializers."""
+"""Reads the types and shapes of values that the document declares, in ValueInfoProto and in initializers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class DeclaredTypes:
 
     graph: the row of the graph that an entry is in, -1 in a function. kind: the index of the type's kind among the
     fields of TypeProto, or -1. elem_type: the element type of a tensor or sparse tensor, 0 if unknown. shape: the row
-    of its shape in TensorShapeProto, or -1. is_input, is_output, is_info: whether the entry is in that field of the
-    graph.
+    of its shape in TensorShapeProto, or -1. is_input, is_output, is_info: whether the entry is in the field `input`,
+    `output` or `value_info` of a graph. type_kind: the kind of each row of TypeProto, and a last element -1.
     """
 
     def __init__(self, facts: Facts) -> None:

@@ -1,11 +1,12 @@
-"""The input of rules: the columns of a document as numpy arrays, by message type and field.
+"""Gives rules the columns of a document as numpy arrays, by message type and field.
 
 facts.NodeProto.op_type                     int32, the string id of each node's operator name; 0 if it is absent
 facts.NodeProto.has("name")                 bool, whether each node has the field
 facts.NodeProto.under("GraphProto.node")    bool, whether each node is an element of that field
-facts["TypeProto.Tensor"].elem_type         int64
-facts.lists("NodeProto.input").value int32, the string ids of all inputs of all nodes; .parent is the row of the node
-facts.text(id) str
+facts["TypeProto.Tensor"].elem_type         int64, the element type of each tensor type
+facts.lists("NodeProto.input").value        int64, the string ids of all inputs of all nodes
+facts.lists("NodeProto.input").parent       int32, the row of the node of each input
+facts.text(id)                              str, the string of an id
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ if TYPE_CHECKING:
 LATEST_IR_VERSION = max(Version.values())
 EMPTY = 0  # the id of the empty string and of an absent string
 
-# Flags of a row.
+# Flags of a row; see `_facts.pxd`.
 CLASH, MERGED, UNKNOWN = 1, 2, 4
-# Traits of a string.
+# Traits of a string, as flags.
 IDENTIFIER, ASCII, UTF8, HAS_ANGLE_BRACKET, HAS_DOT = 1, 2, 4, 8, 16
 
 # Columns of every sheet.
 _COMMON_COLUMNS = ("length", "parent", "index", "edge", "depth", "flags", "present")
-# dtypes of columns, in the byte order of the machine
+# The dtypes of columns, by the kind of the column, in the byte order of the machine.
 _DTYPES = {"TEXT": "i4", "NUMBER": "i8", "CHILD": "i4"}
 _MAX_CACHED_ROWS = 4096  # longer columns that are quick to compute are not cached
 _UNKNOWN_RECORD = np.dtype(
@@ -52,13 +53,12 @@ _UNKNOWN_RECORD = np.dtype(
 
 
 class Finding:
-    """Rows that break a rule, and the message about each. Rules yield findings.
+    """Rows that break a rule, and the message about each row. Rules yield findings.
 
-    table: the sheet or list; rows: row numbers. template: the message, such as "{name!r} has rank {rank}": a name is a
-    key of `columns` or a column of the table; {facts.ir_version} is the IR version that the document is checked
-    against.
-    columns: a mapping from names to columns: an array, dict or `Texts` indexed by row number, or a function of the row
-    number.
+    table: the sheet or list. rows: the numbers of the rows. template: the message, such as "{name!r} has rank {rank}".
+    A name in braces is a key of `columns` or a column of the table; {facts.ir_version} is the IR version that the
+    document is checked against. columns: by name, an array, dict or `Texts` indexed by row number, or a function of the
+    row number.
     """
 
     __slots__ = ("columns", "rows", "table", "template")
@@ -70,7 +70,7 @@ class Finding:
         self.columns = columns
 
     def release_rows(self) -> None:
-        """Drop the row numbers, of which the caller has a copy."""
+        """Release the array of row numbers, which the caller has copied."""
         self.rows = np.zeros(0, np.int64)  # a slice would keep the whole array alive
 
     def message(self, row: int) -> str:
@@ -132,7 +132,7 @@ class Table:
     def at(self, rows: Any, template: str, **columns: Any) -> Finding:
         """Return a finding about rows of this table.
 
-        rows: a bool for each row or for all, or row numbers in an array or any iterable. template, columns: see
+        rows: a bool column, one bool for all rows, or an array or iterable of row numbers. template, columns: see
         `Finding`.
         """
         if isinstance(rows, np.ndarray):
@@ -144,7 +144,7 @@ class Table:
         return Finding(self, array, template, columns)
 
     def each(self, messages: dict[int, str]) -> Finding:
-        """Return a finding whose rows have different messages."""
+        """Return a finding whose rows have different messages. messages: the message by row number."""
         return self.at(messages, "{message}", message=messages)
 
     def derive(self, make: Callable[[Facts], Any]) -> Any:
@@ -168,7 +168,7 @@ class Table:
         raise NotImplementedError
 
     def by_field(self, rows: Rows) -> Iterator[FieldRows]:
-        """Group rows by the field of one message that they are elements of."""
+        """Yield the rows in groups: those of one group are elements of one field of one message."""
         owners, indices, edges = self.positions(rows)
         if np.any(owners[1:] < owners[:-1]) or np.any(edges[1:] != edges[:-1]):
             order = np.lexsort((owners, edges))
@@ -198,7 +198,8 @@ class Sheet(Table):
 
     Columns of every sheet: length (bytes), parent (row in the sheet of the parent's type), index (in the repeated
     field), edge (number of the parent's field), depth, flags, present (bit = index of the field). The column of a field
-    contains the number, the id of the string, the row of the message (-1: absent), or the count of a repeated field.
+    contains the number, the id of the string, the length of bytes, the row of the message (-1: absent), or the number
+    of elements of a repeated field; for a repeated field of numbers that are not read, the number of records.
     """
 
     if TYPE_CHECKING:
@@ -277,11 +278,12 @@ class Sheet(Table):
         return measures[:, 0], measures[:, 1], measures[:, 2], measures[:, 3]
 
     def _own(self, name: str) -> Rows:
+        """Return a column that the type of the sheet has besides its fields."""
         payload, dtype = self.facts.columns.own_column(self.type_name, name)
         return np.frombuffer(payload, dtype)
 
     def _field(self, name: str) -> Rows:
-        """Return the column of a field: its values, or the counts or lengths that `Sheet` describes."""
+        """Return the column of a field: its values, the counts of a repeated field, or the lengths of bytes."""
         payload, kind = self.facts.columns.field_column(self.type_name, name)
         if kind in _DTYPES:
             return np.frombuffer(payload, _DTYPES[kind])
@@ -322,7 +324,11 @@ class Sheet(Table):
 
 
 class List(Table):
-    """The elements of one repeated field in all messages: parent (row), index, start (offset), value (id or number)."""
+    """The elements of one repeated field of strings or numbers, in all messages.
+
+    parent: the row of the message. index: the index in the field. start: the offset of the value. value: the number, or
+    the id of the string.
+    """
 
     def __init__(self, facts: Facts, name: str) -> None:
         self.facts = facts
@@ -335,6 +341,7 @@ class List(Table):
         self.n = len(self.value)
 
     def _column(self, name: str) -> Rows:
+        """Return a column of the list."""
         payload, dtype = self.facts.columns.list_column(self.owner, self.field, name)
         return np.frombuffer(payload, dtype)
 
@@ -368,7 +375,11 @@ class List(Table):
 
 
 class UnknownFields(Table):
-    """Records that the schema has no field for: start (of the tag), value (of a varint), row, number, sheet, wire."""
+    """Records that the schema has no field for.
+
+    start: the offset of the tag. value: the value of a varint. row, sheet: the message that contains the record.
+    number: the field number. wire: the wire type.
+    """
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -431,8 +442,8 @@ class Facts:
         ir_version: the version to check against, or None for the document's own. checksums: whether rules may read
         whole files. is_placed: whether offsets refer to the caller's bytes. saved_document: the document whose file
         external data is relative to, if it is not `document`. operators: the operators that nodes are checked against;
-        by default those of ONNX.
-        max_elements: the limit of a value's size in untrusted models. Raises DecodeError for damaged bytes.
+        by default those of ONNX. max_elements: the limit of a value's size in untrusted models, in elements.
+        Raises DecodeError for damaged bytes.
         """
         self.columns = Sheets(document, root, is_placed)
         self.checksums = checksums
@@ -454,7 +465,7 @@ class Facts:
         self.ir_version = self.declared_ir_version if ir_version is None else ir_version
 
     def release(self) -> None:
-        """Drop derived columns and the documents. Each `Finding` references its table, which keeps its columns."""
+        """Release derived columns and the documents. Each `Finding` references its table, which keeps its columns."""
         for name in self._sheets:
             self.__dict__.pop(name, None)
         for derived in (self._sheets, self._lists, self._tables, self._derived):
@@ -508,7 +519,7 @@ class Facts:
         return np.frombuffer(self.columns.trait_column(), np.uint8)
 
     def derive(self, make: Callable[[Facts], Any]) -> Any:
-        """Return the result of a function of the facts. It is called once, since several rules share the columns."""
+        """Return the result of a function of the facts, which is called once: several rules share the columns."""
         if make not in self._derived:
             self._derived[make] = make(self)
         return self._derived[make]
@@ -526,7 +537,7 @@ class Facts:
         return is_one_of(ids, [id for text in texts if (id := self.find(text)) >= 0])
 
     def matching(self, accepts: Callable[[str], bool], ids: Rows) -> Rows:
-        """Return whether a predicate accepts each string of a column of ids; it is called once for each id."""
+        """Return whether a predicate accepts each string of a column of ids. It is called once for each id."""
         if not len(ids):
             return np.zeros(0, bool)
         is_accepted = np.zeros(self.columns.text_count(), bool)

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
-PREFIX_BYTES = 512
+PREFIX_BYTES = 512  # number of first bytes that are compared
+# The header of .lzma: the usual properties and dictionary size, then an unknown size or one of less than 4 GiB.
 _OLD_LZMA = re.compile(rb"\x5d\0\0.\0\xff{8}|\x5d\0\0.\0.{4}\0{4}", re.S)
+# The opcode PROTO with a version, then the first opcodes of a protocol: FRAME of version 4 or 5, or others.
 _PICKLE = re.compile(
     rb"\x80[\4\5]\x95.{5}\0{3}"
     rb"|\x80[\2-\5](?:c[\w.]+\n|[}\](][(q.XcKl\x8c\x94]|\x8c.[ -~]{2}|X.{2}\0\0[ -~]|\x8a\nl\xfc)",
@@ -25,7 +27,8 @@ _FIRST_PAIRS = frozenset((
     b"#!", b"@e", b"%P", b"{\\", b"\xed\xab", b"xa", b"hs", b"KD", b"07", b"!<", b"\x5d\0", b"\xd0\xcf", b"L\0",
     b"\x1bL", b"SQ", b"<?", b"\x93N",
 ))  # fmt: skip
-_MASKED_PAIRS = tuple(magic[0] ^ magic[1] for magic in (b"\x7fE", b"PK", b"MZ"))  # unchanged by XOR with one byte
+# The XOR of the first two bytes of some formats, which does not change if all bytes are combined with a mask by XOR.
+_MASKED_PAIRS = tuple(magic[0] ^ magic[1] for magic in (b"\x7fE", b"PK", b"MZ"))
 _TAR_MAGIC = slice(257, 262)
 
 
@@ -97,7 +100,7 @@ def _masked_signature(prefix: bytes) -> str:
 
 
 def _is_deflated(prefix: bytes) -> bool:
-    """Return whether bytes begin with the header of zlib and can be inflated, which other bytes rarely can."""
+    """Return whether bytes begin with the header of zlib and can be inflated; other bytes rarely can."""
     if len(prefix) < 16 or prefix[0] != 0x78 or int.from_bytes(prefix[:2], "big") % 31:
         return False
     try:
@@ -107,9 +110,9 @@ def _is_deflated(prefix: bytes) -> bool:
 
 
 def may_have_signature(prefixes: Any) -> Any:
-    """Return whether each row of a matrix of bytes may begin with a format; False where `signature_of` returns "".
+    """Return whether each row of a matrix of bytes may begin with a format; False only where `signature_of` returns "".
 
-    prefixes: (n, length) uint8; at least 3 and less than 262 bytes of each.
+    prefixes: (n, length) uint8, with 3 <= length < 262.
     """
     assert 3 <= prefixes.shape[1] < _TAR_MAGIC.stop
     first, second, third = prefixes[:, 0], prefixes[:, 1], prefixes[:, 2]
@@ -120,6 +123,7 @@ def may_have_signature(prefixes: Any) -> Any:
 
 @cache
 def _pair_table() -> Any:
+    """Return whether each pair of bytes is in `_FIRST_PAIRS`, indexed by the big-endian number of the pair."""
     table = np.zeros(1 << 16, bool)
     table[[pair[0] << 8 | pair[1] for pair in _FIRST_PAIRS]] = True
     return table

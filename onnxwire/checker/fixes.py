@@ -1,7 +1,7 @@
-"""Repairs of faults that have one safe repair: one function per repair, registered under the ids of its rules.
+"""Repairs faults for which exactly one safe repair exists. Each repair is a function, registered by ids of rules.
 
 A repair does not change the meaning of a model for any reader: it removes exact repetitions and entries without effect,
-and adds a value where only one is possible. Other problems are left to the user.
+and adds a value where only one is possible. The user must correct other problems.
 """
 
 from __future__ import annotations
@@ -56,10 +56,11 @@ Chooser = Callable[[Any, "FieldRows", "Table"], Iterator[int]]
 
 @dataclass(frozen=True, slots=True)
 class _Remover:
-    """A removal of elements from a repeated field.
+    """A kind of removals of elements from a repeated field.
 
-    template: the description of each removal, formatted with its `detail`. choose: a function of the elements and of
-    the rows that break the rule; it returns the indices of removable elements.
+    template: the description of a removal, formatted with the result of `detail` for the element. choose: a function of
+    all elements of the field, the elements that break the rule, and their table; it returns the indices of the elements
+    to remove.
     """
 
     template: str
@@ -67,8 +68,8 @@ class _Remover:
     choose: Chooser
 
 
-# A function of a message that breaks a rule. It returns the description, its detail and the change, or None if there is
-# no single safe repair.
+# A function of a message that breaks a rule. It returns a template of the description, the detail to insert, and a
+# function that changes a message; or None if there is no single safe repair.
 Editor = Callable[[Any], tuple[str, str, Callable[[Any], object]] | None]
 
 _removers: dict[str, _Remover] = {}
@@ -95,12 +96,13 @@ def edits(*rules: str) -> Callable[[Editor], Editor]:
     return register
 
 
-def fixable() -> set[str]:
+def fixable_rules() -> set[str]:
     """Return the ids of rules that have repairs for some violations."""
     return _removers.keys() | _editors.keys()
 
 
 def _key_of(element: Any) -> str:
+    """Return the string that identifies an element of a repeated field."""
     if not isinstance(element, Message):
         return str(element)
     key: str = getattr(element, _KEYS[element.DESCRIPTOR.name])
@@ -123,7 +125,7 @@ def _key_of(element: Any) -> str:
     "quant-annotation-tensor-unique",
 )
 def repeated_entry(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
-    """Choose repeated entries if all with the same key are equal; otherwise readers may use the last one."""
+    """Choose repeated entries if all entries with their key are equal; otherwise readers may use the last one."""
     first_indices = dict.fromkeys((_key_of(siblings[index]) for index in _numbers(field.indices)), -1)
     ambiguous: set[str] = set()
     for index, element in enumerate(siblings):
@@ -169,20 +171,21 @@ def base_path(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
 
 
 def _set_type(number: int, attribute: Any) -> None:
+    """Set the type of an attribute."""
     attribute.type = number
 
 
-# The field that sets the type of an attribute, by the type.
-_SET_TYPE = {number: functools.partial(_set_type, number) for number in NAMES}
+# The functions that set the type of an attribute, by the type.
+_TYPE_SETTERS = {number: functools.partial(_set_type, number) for number in NAMES}
 
 
 @edits("attribute-type-present")
 def missing_type(attribute: Any) -> tuple[str, str, Callable[[Any], object]] | None:
     """Set a missing type to the type of the value, if the attribute has one value and no reference."""
-    present = [VALUES[name] for name in attribute._present() if name in VALUES]
-    if attribute.ref_attr_name or len(present) != 1:
+    present_types = [VALUES[name] for name in attribute._present() if name in VALUES]
+    if attribute.ref_attr_name or len(present_types) != 1:
         return None
-    return f"set the type of {{0!r}} to {NAMES[present[0]]}", attribute.name, _SET_TYPE[present[0]]
+    return f"set the type of {{0!r}} to {NAMES[present_types[0]]}", attribute.name, _TYPE_SETTERS[present_types[0]]
 
 
 @edits("attribute-type-valid")
@@ -193,7 +196,7 @@ def undefined_type(attribute: Any) -> tuple[str, str, Callable[[Any], object]] |
 
 @edits("shape-dim-param-empty")
 def empty_dim_param(dimension: Any) -> tuple[str, str, Callable[[Any], object]] | None:
-    """Clear an empty variable, an old spelling of an unknown size."""
+    """Clear an empty dim_param, which old exporters write for an unknown size."""
     return "clear the empty dim_param: an unknown size is an unset one", "", _clear_dim_param
 
 
@@ -215,7 +218,7 @@ def _clear_dim_value(dimension: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows of a table that break a rule and that a change or a removal repairs."""
+    """Rows of a table that break a rule, and that an edit or a removal repairs."""
 
     rule: str
     table: Table
@@ -223,11 +226,11 @@ class _Rows:
 
 
 class Fixes(Collection[Fix]):
-    """The possible repairs of a message. Iterate over them before they are applied.
+    """The possible repairs of a message. They can be iterated over until they are applied.
 
     Repairs are stored as row numbers of the findings, since a damaged file may need a million repairs.
-    omitted: violations that were not examined because of `limits.MAX_CHANGES`. After these repairs, `check` and
-    `find_fixes` find the next ones.
+    omitted: the number of violations that were not examined because of `limits.MAX_CHANGES`. After these repairs,
+    `check` and `find_fixes` find the next ones.
     """
 
     __slots__ = ("_edits", "_is_applied", "_message", "_removals", "omitted")
@@ -239,7 +242,7 @@ class Fixes(Collection[Fix]):
         self._edits: list[_Rows] = []
         self._removals: list[_Rows] = []
         removed_rows: dict[int, NDArray[np.bool_]] = {}  # the removed rows of each table
-        for rule, table, rows in problems.rows(fixable()):
+        for rule, table, rows in problems.rows(fixable_rules()):
             if rule in _editors:
                 self._edits.append(_Rows(rule, table, self._editable(rule, table, rows)))
                 continue
@@ -273,7 +276,7 @@ class Fixes(Collection[Fix]):
         return np.frombuffer(removable_rows, np.int32)
 
     def _fields(self, table: Table, rows: NDArray[np.int32]) -> Iterator[tuple[FieldRows, Any]]:
-        """Yield the fields of rows, with their elements."""
+        """Yield the fields that contain the rows, each with all its elements."""
         views = _Views(self._message, table)
         for field in table.by_field(rows):
             yield field, views.elements(field)
@@ -297,6 +300,7 @@ class Fixes(Collection[Fix]):
                     yield Fix(fix_rows.rule, path, self._text(fix_rows.rule, siblings[index]))
 
     def _text(self, rule: str, element: Any) -> str:
+        """Return the description of the repair of an element."""
         if rule in _removers:
             return _removers[rule].template.format(_removers[rule].detail(element))
         edit = _editors[rule](element)
@@ -321,7 +325,7 @@ class Fixes(Collection[Fix]):
                 siblings._arrange(true_rows(is_kept).tolist(), len(siblings))
 
     def _by_depth(self) -> Iterator[tuple[Table, NDArray[np.int32]]]:
-        """Yield rows to remove, by table, innermost first, so that the paths of the others do not change."""
+        """Yield the rows to remove, by table, innermost first: a removal does not change the paths of later ones."""
         tables = {id(fix_rows.table): fix_rows.table for fix_rows in self._removals}
         rows = {
             number: np.sort(
@@ -355,7 +359,7 @@ class _Views:
         self._last: dict[str, tuple[int, Any]] = {}
 
     def elements(self, field: FieldRows) -> Any:
-        """Return the elements of a field; a list of the root for the root itself."""
+        """Return the elements of a field; for the root message, which is in no field, a list of it."""
         if not field.field:
             return [self._message]
         return getattr(self._view(field.type_name, field.owner), field.field)

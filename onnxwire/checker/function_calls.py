@@ -1,4 +1,4 @@
-"""The calls between the functions of a model, as a graph."""
+"""Builds the graph of calls between the functions of a model."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from onnxwire.checker.facts import Facts
 
-MAIN = 0
+MAIN = 0  # the vertex for the nodes outside of functions
 
 
 class FunctionCalls:
-    """The calls by function, by `facts.derive(FunctionCalls)`.
+    """The calls of each function, by `facts.derive(FunctionCalls)`.
 
     Vertices are MAIN, for the nodes outside of functions, and 1 + row for each FunctionProto. The vertices that v calls
     are callees[starts[v]:starts[v + 1]], each once, with the number of calls in `counts`.
@@ -41,7 +41,7 @@ class FunctionCalls:
         self.order = self._callees_first()
 
     def _callees_first(self) -> Any:
-        """Return the vertices in the order in which a depth-first search leaves them."""
+        """Return the vertices in the order in which a depth-first search finishes them."""
         order = np.zeros(self.n, np.int64)
         n_finished = 0
         is_visited = bytearray(self.n)

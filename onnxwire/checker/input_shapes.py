@@ -1,9 +1,10 @@
-"""Tests whether the inputs of a node fit one another and the attributes: kernels compute addresses from some of them.
+"""Tests whether the shapes of a node's inputs fit one another and its attributes: kernels compute addresses from them.
 
-A row of input_shapes.tsv has operators, a condition, and the dims of each input. A dim is the name of an attribute, or
+A row of input_shapes.tsv has operators, a condition, and the dims of each input. A dim is the name of an attribute or
 of a size that several inputs share, a number, a product such as 4*hidden_size, alternatives such as c/1, or _ for any
-size; ... means any number of dims, and - an input that is not tested. The condition is name=value of an attribute (0 by
-default), +name if it must exist, or -name if it must not. `directions` is 2 for bidirectional operators, else 1.
+size. ... means any number of dims, and - an input that is not tested. The condition is name=value of an attribute (0 if
+it is absent), +name if the attribute must exist, or -name if it must not exist. The name `directions` means 2 for
+bidirectional operators and 1 for others.
 Sources: docs/Operators.md of onnx 1.23.2, docs/ContribOperators.md of onnxruntime 1.32.
 """
 
@@ -32,6 +33,7 @@ def _parse_dims(dims: str) -> list[Alternatives | None]:
 
 
 def _read_rows() -> dict[str, list[tuple[str, list[list[Alternatives | None]]]]]:
+    """Return the rows of input_shapes.tsv by operator: the condition, and the dims of each input."""
     rows_by_operator: dict[str, list[tuple[str, list[list[Alternatives | None]]]]] = {}
     for operators, condition, inputs in read_table("input_shapes.tsv"):
         row = condition, [_parse_dims(dims) if dims.strip() != _UNTESTED else [] for dims in inputs.split(";")]
@@ -66,6 +68,7 @@ def find_misfit(call: Call) -> str:
 
 
 def _meets_condition(call: Call, condition: str) -> bool:
+    """Return whether a node meets the condition of a row."""
     if condition[:1] in ("+", "-"):
         return (call.attribute(condition[1:]) is not None) == (condition[0] == "+")
     name, _, number = condition.partition("=")
@@ -113,5 +116,6 @@ def _sizes(call: Call, known_sizes: list[tuple[int, int, Alternatives, int]]) ->
 
 
 def _product(names: tuple[str, ...], sizes: dict[str, int]) -> int | None:
+    """Return the product of named sizes and numbers; None if a size is unknown."""
     factors = [int(name) if name.isdecimal() else sizes.get(name) for name in names]
     return None if None in factors else math.prod(factor for factor in factors if factor is not None)

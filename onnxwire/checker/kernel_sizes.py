@@ -1,7 +1,8 @@
-"""Lower bounds of the sizes of outputs of ai.onnx.ml and com.microsoft, and of buffers that kernels allocate.
+"""Computes lower bounds of the sizes of outputs and of buffers that kernels allocate; complements `shape_operators.py`.
 
-The operators of ONNX itself are in `shape_operators.py`. Sources: docs/Operators-ml.md of onnx 1.23.2 and
-docs/ContribOperators.md of onnxruntime 1.32.
+Most operators here are those of ai.onnx.ml and com.microsoft. A function of an operator returns the Value of its first
+output, or of a buffer; None if nothing is known.
+Sources: docs/Operators.md and docs/Operators-ml.md of onnx 1.23.2, docs/ContribOperators.md of onnxruntime 1.32.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from onnxwire.checker.shape_values import Value
 
 _SEQUENCE_TENSOR_ELEMENTS = 64  # memory overhead of a tensor in a sequence, in elements
 _PIXEL_CHANNELS = 3
-# A value with more elements that constants require is no value whose size follows that of an input.
+# If constants alone require this number of elements, the size does not count as dependent on an input.
 _MAX_CONSTANT_ELEMENTS = 1 << 20
+# The header of a PBM, PGM or PPM image: comments, width and height.
 _PORTABLE_MAP = re.compile(rb"P[1-7]\s+(?:#[^\n]*\n\s*)*(\d{1,18})\s+(\d{1,18})")
+# The segment of a JPEG image that begins a frame of 8 bits per sample: height and width.
 _JPEG_FRAME = re.compile(rb"\xff[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf]..\x08(..)(..)", re.S)
 
 
 def _dims(call: Call, index: int, rank: int | None = None) -> tuple[int | None, ...] | None:
-    """Return the dims of an input, if it has the rank."""
+    """Return the dims of an input; None if they are unknown or their number is not `rank`."""
     value = call.value(index)
     if value is None or value.shape is None or (rank is not None and len(value.shape) != rank):
         return None
@@ -30,16 +33,17 @@ def _dims(call: Call, index: int, rank: int | None = None) -> tuple[int | None, 
 
 
 def _depends_on_input(call: Call) -> bool:
+    """Return whether an input of the node depends on an input of the model."""
     return any(value.depends_on_input for value in call.inputs)
 
 
 def _value_of_dims(call: Call, *dims: int | None, n_constant: int = 0) -> Value:
-    """Return a value of some dims. n_constant: a number of elements that an attribute or constant requires."""
+    """Return a value with these dims. n_constant: the number of elements that an attribute or constant requires."""
     return Value(dims, None, _depends_on_input(call) and n_constant < _MAX_CONSTANT_ELEMENTS)
 
 
 def _number(call: Call, index: int, default: int = 1) -> int:
-    """Return a constant integer input, or the default if it is unknown."""
+    """Return a constant integer input, at least 1, or the default if it is unknown."""
     value = call.value(index)
     if value is None or value.data is None or len(value.data) != 1 or not math.isfinite(value.data[0]):
         return default
@@ -47,6 +51,7 @@ def _number(call: Call, index: int, default: int = 1) -> int:
 
 
 def _gather_nd(call: Call) -> Value | None:
+    """Return the size of GatherND."""
     value, indices = _dims(call, 0), _dims(call, 1)
     if value is None or not indices or indices[-1] is None:
         return None
@@ -54,6 +59,7 @@ def _gather_nd(call: Call) -> Value | None:
 
 
 def _feature_extractor(call: Call) -> Value | None:
+    """Return the size of ArrayFeatureExtractor."""
     value, indices = _dims(call, 0), call.value(1)
     if value is None or indices is None or indices.shape is None:
         return None
@@ -61,12 +67,14 @@ def _feature_extractor(call: Call) -> Value | None:
 
 
 def _one_hot_encoder(call: Call) -> Value | None:
+    """Return the size of OneHotEncoder, with the number of categories as last dim."""
     value = _dims(call, 0)
     categories = max(call.count("cats_int64s"), call.count("cats_strings"), 1)
     return _value_of_dims(call, *(value or ()), categories)
 
 
 def _tfidf(call: Call) -> Value | None:
+    """Return the size of TfIdfVectorizer, whose last dim is above the greatest index of an n-gram."""
     indexes, value = call.attribute("ngram_indexes"), _dims(call, 0)
     if indexes is None or not len(indexes.ints):
         return None
@@ -75,6 +83,7 @@ def _tfidf(call: Call) -> Value | None:
 
 
 def _crop_and_resize(call: Call) -> Value | None:
+    """Return the size of CropAndResize: an image of the size crop_size for each box."""
     image, boxes, size = _dims(call, 0), _dims(call, 1), call.ints("crop_size", 3)
     if size is None or len(size) != 2:
         return None
@@ -83,6 +92,7 @@ def _crop_and_resize(call: Call) -> Value | None:
 
 
 def _roi_align(call: Call) -> Value | None:
+    """Return the size of RoiAlign: an image of output_height and output_width for each box."""
     value, boxes = _dims(call, 0, 4), _dims(call, 1, 2)
     channels = value[1] if value is not None else 1
     size = call.int("output_height", 1), call.int("output_width", 1)
@@ -91,6 +101,7 @@ def _roi_align(call: Call) -> Value | None:
 
 
 def _grid_sample(call: Call) -> Value | None:
+    """Return the size of GridSample."""
     value, grid = _dims(call, 0), _dims(call, 1)
     if value is None or grid is None or len(value) < 3 or len(grid) != len(value):
         return None
@@ -98,6 +109,7 @@ def _grid_sample(call: Call) -> Value | None:
 
 
 def _recurrent(call: Call) -> Value | None:
+    """Return the size of the first output of RNN, GRU or LSTM."""
     value = _dims(call, 0, 3)
     if value is None:
         return None
@@ -106,11 +118,13 @@ def _recurrent(call: Call) -> Value | None:
 
 
 def _distances(call: Call) -> Value | None:
+    """Return the size of CDist: a number for each pair of rows."""
     left, right = _dims(call, 0, 2), _dims(call, 1, 2)
     return None if left is None or right is None else _value_of_dims(call, left[0], right[0])
 
 
 def _fused_matmul(call: Call) -> Value | None:
+    """Return the size of a product of matrices, either of which may be transposed."""
     left, right = _dims(call, 0), _dims(call, 1)
     if left is None or right is None or len(left) < 2 or len(right) < 2:
         return None
@@ -119,7 +133,7 @@ def _fused_matmul(call: Call) -> Value | None:
     return _value_of_dims(call, *max(left[:-2], right[:-2], key=len), rows, columns)
 
 
-def _by_attribute(name: str) -> Callable[[Call], Value | None]:
+def _operator_by_attribute(name: str) -> Callable[[Call], Value | None]:
     """Return the function of operators whose last dimension is an attribute."""
 
     def function(call: Call) -> Value | None:
@@ -139,6 +153,7 @@ def _beam_search(call: Call) -> Value:
 
 
 def _stft(call: Call) -> Value | None:
+    """Return the size of STFT: frames, frequencies and complex numbers."""
     signal, step = _dims(call, 0), _number(call, 1)
     window = _dims(call, 2, 1)
     length = _number(call, 3, (window[0] or 1) if window is not None else 1)
@@ -174,7 +189,10 @@ def _sequence_cost(call: Call) -> Value | None:
 
 
 def _image(call: Call) -> Value | None:
-    """Return the size of a decoded image, as stated in the header of the constant image file."""
+    """Return the size of a decoded image, as stated in the header of the constant image file.
+
+    Only the number of elements matters, so width and height are in any order.
+    """
     first_bytes = call.head(0)
     sides: tuple[int, int] | None = None
     if first_bytes[:8] == b"\x89PNG\r\n\x1a\n" and first_bytes[12:16] == b"IHDR":
@@ -218,15 +236,15 @@ OPERATORS_OF_LIBRARIES: dict[str, Callable[[Call], Value | None]] = {
     "FusedMatMulActivation": _fused_matmul,
     "FusedGemm": OPERATORS["Gemm"],
     "GemmFastGelu": OPERATORS["MatMul"],
-    "MatMulNBits": _by_attribute("N"),
-    "MatMulBnb4": _by_attribute("N"),
-    "MatMulFpQ4": _by_attribute("N"),
+    "MatMulNBits": _operator_by_attribute("N"),
+    "MatMulBnb4": _operator_by_attribute("N"),
+    "MatMulFpQ4": _operator_by_attribute("N"),
     "BeamSearch": _beam_search,
     "WhisperBeamSearch": _beam_search,
     "GreedySearch": _beam_search,
     "Sampling": _beam_search,
     "RelativePositionBias": _position_bias,
-    "UnfoldTensor": _by_attribute("size"),
+    "UnfoldTensor": _operator_by_attribute("size"),
     "STFT": _stft,
     "ImageDecoder": _image,
     "DecodeImage": _image,

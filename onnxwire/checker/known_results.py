@@ -10,12 +10,16 @@ from onnxwire.checker.shape_values import OMITTED, UNKNOWN, UNKNOWN_CONSTANT, Va
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-_MAX_RESULTS = 4096
+_MAX_RESULTS = 4096  # maximum number of cached results, and of contents with a kind
 
 
 class Result(NamedTuple):
-    """values: the Values of the outputs, None for an unknown one; outputs may be missing at the end. faults: the faults
-    of a node, each with the dict that contains it by the row of the node. total: the elements of the constants."""
+    """The result of a node or a function call.
+
+    values: the Values of the outputs, None for an unknown one; outputs may be missing at the end. faults: the faults of
+    a node, each with the dict that contains it by the row of the node. total: the number of elements that the result
+    adds to the total of the model; see `ShapeBounds.total`.
+    """
 
     values: Sequence[Value | None]
     faults: Sequence[tuple[dict[int, Any], Any]]
@@ -26,7 +30,8 @@ class KnownResults:
     """A cache of results. A key contains the kinds of the inputs: equal Values have equal kinds.
 
     The row of a stored tensor is not a part of its kind. So a result is not cached if the evaluation read the contents
-    of a tensor: n_reads counts these reads, and n_stopped the calls that were not evaluated because of a limit.
+    of a tensor. n_reads: the number of these reads. n_stopped: the number of calls that were not evaluated because of a
+    limit.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """Tests constant inputs and attributes of the operators of networks: convolution, quantization, attention, search.
 
-The inspectors are like those of constant_inputs.py, for operators of ONNX and of com.microsoft.
+It complements constant_inputs.py, with inspectors of the same kind, for operators of ONNX and of com.microsoft.
 Sources: docs/Operators.md of onnx 1.23.2, docs/ContribOperators.md of onnxruntime 1.32.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from onnxwire.checker.shape_operators import Call
 
 _MAX_SEARCH_STEPS = 1 << 20  # maximum number of tokens that a search generates
-# The inputs of operators on quantized numbers that are scales.
+# By operator on quantized numbers: the indices of the inputs that are scales.
 _SCALES = {
     "QLinearMatMul": (1, 4, 6),
     "QLinearConv": (1, 4, 6),
@@ -57,7 +57,7 @@ def _test_rotary_positions(call: Call) -> Faults:
 
 
 def _test_cache_lengths(call: Call) -> Faults:
-    """Test the lengths of GroupQueryAttention, which are at most those of the cache and of the new values."""
+    """Test the lengths of GroupQueryAttention, at most the length of the cache plus the number of new values."""
     past_keys, n_new = value_of(call, 3), size_of(value_of(call, 0), 1)
     cache_length = size_of(past_keys, 2)
     is_empty = past_keys is None or (past_keys.shape is None and not past_keys.is_constant and len(call.inputs) <= 4)
@@ -123,7 +123,7 @@ def _test_convolution(call: Call) -> Faults:
 
 
 def _test_window_lists(call: Call) -> Faults:
-    """Test the lists of attributes of convolutions and pools, which have a number or two for each axis of the image."""
+    """Test the attributes of convolutions and pools that are lists of one or two numbers for each axis of the image."""
     rank = rank_of(call)
     kernel = call.ints("kernel_shape") or []
     n = rank - 2 if rank is not None else len(kernel)
@@ -175,6 +175,7 @@ def _test_heads(call: Call) -> Faults:
 
 
 def _test_experts(call: Call) -> Faults:
+    """Test that MoE and QMoE have at least the number of experts that they select."""
     experts = size_of(value_of(call, 1), -1)
     if experts is not None and call.int("k", 1) > experts:
         yield ARGUMENT, f"a choice of {call.int('k', 1):,} of {experts:,} experts"

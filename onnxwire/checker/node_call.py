@@ -1,4 +1,4 @@
-"""A node with the known Values of its inputs, and the scope that names refer to."""
+"""Defines a node with the known Values of its inputs, and the scope that resolves names."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import builtins
 from typing import TYPE_CHECKING
 
 from onnxwire.checker.shape_values import OMITTED, Value
+from onnxwire.checker.small_constants import MAX_ELEMENTS
 
 if TYPE_CHECKING:
     from onnxwire.checker.shape_bounds import ShapeBounds
     from onnxwire.messages import AttributeProto
 
-_MAX_HEAD_BYTES = 4096
+_MAX_HEAD_BYTES = 4096  # maximum number of first bytes of a tensor that are read
 
 
 class Scope:
-    """The values of one graph or function by the id of their name. Rows of tensors and inputs are decoded on demand."""
+    """The values of one graph or function.
+
+    values: the known Values by the id of the name. tensors, inputs: the rows of initializers in TensorProto, and of
+    inputs in ValueInfoProto, by the id of the name; they are decoded on demand. attributes: in a function, the
+    attributes of its call.
+    """
 
     __slots__ = ("attributes", "inputs", "parent", "tensors", "values")
 
@@ -56,30 +62,33 @@ class NodeCall:
         return self.inputs[index] if index < len(self.inputs) else None
 
     def ints(self, name: str, input: int | None = None) -> list[int] | None:
-        """Return integers of an input, or of an attribute where the node has no such input."""
+        """Return the integers of an input, or the first ones of an attribute where the node has no such input.
+
+        Returns None if they are unknown, absent or not integers.
+        """
         if input is not None and input < len(self.inputs) and self.inputs[input] is not OMITTED:
             data = self.inputs[input].data
             return None if data is None or not all(isinstance(number, int) for number in data) else data
         attribute = self.attribute(name)
-        return list(attribute.ints)[:64] if attribute is not None and len(attribute.ints) else None
+        return list(attribute.ints)[:MAX_ELEMENTS] if attribute is not None and len(attribute.ints) else None
 
     def floats(self, name: str) -> list[float] | None:
-        """Return the numbers of an attribute."""
+        """Return the first numbers of an attribute, or None if it has none."""
         attribute = self.attribute(name)
-        return list(attribute.floats)[:64] if attribute is not None and len(attribute.floats) else None
+        return list(attribute.floats)[:MAX_ELEMENTS] if attribute is not None and len(attribute.floats) else None
 
     def int(self, name: str, default: int) -> int:
-        """Return the integer of an attribute."""
+        """Return the integer of an attribute, or the default if it has none."""
         attribute = self.attribute(name)
         return attribute.i if attribute is not None and attribute.HasField("i") else default
 
     def text(self, name: str) -> str:
-        """Return the string of an attribute."""
+        """Return the string of an attribute, "" if it is absent."""
         attribute = self.attribute(name)
         return attribute.s.decode("utf-8", "replace") if attribute is not None else ""
 
     def extent(self, index: builtins.int) -> tuple[builtins.int, builtins.int] | None:
-        """Return the least and the greatest number of an input that is a stored tensor of integers."""
+        """Return the least and the greatest number of an input that is a stored tensor of integers, otherwise None."""
         tensor = self._tensor(index)
         return None if tensor < 0 else self.owner.constants.extent(tensor)
 
@@ -92,14 +101,14 @@ class NodeCall:
         return max(builtins.int(self.owner.constants.column("AttributeProto", column)[row]) for column in columns)
 
     def head(self, index: builtins.int) -> bytes:
-        """Return the first bytes of an input that is a stored tensor."""
+        """Return the first bytes of an input that is a stored tensor, otherwise b""."""
         tensor = self._tensor(index)
         return b"" if tensor < 0 else self.owner.constants.head(tensor, _MAX_HEAD_BYTES)
 
     def _tensor(self, index: builtins.int) -> builtins.int:
         """Return the row of an input that is a stored tensor, or -1.
 
-        Counts the read, since the result of the node then depends on the contents of that tensor.
+        Counts the read, since the result of the node depends on the contents of the tensor.
         """
         value = self.value(index)
         if value is None or value.tensor < 0:
@@ -125,7 +134,7 @@ class NodeCall:
                 return value
             if name in ("value_ints", "value_floats"):
                 numbers = list(attribute.ints if name == "value_ints" else attribute.floats)
-                return Value((len(numbers),), numbers if len(numbers) <= 64 else None)
+                return Value((len(numbers),), numbers if len(numbers) <= MAX_ELEMENTS else None)
             return Value((), [attribute.i if name == "value_int" else attribute.f])
         tensor = self._own_tensor()
         if tensor >= 0:

@@ -1,4 +1,4 @@
-"""Cycles of nodes that depend on each other."""
+"""Finds cycles of nodes that depend on each other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxwire.checker.facts import true_rows
-from onnxwire.checker.scopes import MADE_AFTER_OWNER, MADE_LATER, Scopes
+from onnxwire.checker.scopes import PRODUCED_AFTER_OWNER, PRODUCED_LATER, Scopes
 from onnxwire.index.components import cyclic_components
 
 if TYPE_CHECKING:
@@ -20,21 +20,21 @@ def cycles(facts: Facts) -> list[list[int]]:
     The inputs of nodes in a nested graph count as inputs of the node that owns the graph. Sorted graphs have no cycles.
     """
     scopes = facts.derive(Scopes)
-    if not ((scopes.uses == MADE_LATER) | (scopes.uses == MADE_AFTER_OWNER)).any():
+    if not ((scopes.uses == PRODUCED_LATER) | (scopes.uses == PRODUCED_AFTER_OWNER)).any():
         return []
     return cyclic_components(*_edges(facts, scopes))
 
 
 def _edges(facts: Facts, scopes: Scopes) -> tuple[Rows, Rows]:
     """Return edges between nodes of one graph: the node that reads a value, and the node that produces it."""
-    makers = true_rows(scopes.makers >= 0)
-    readers, makers = facts.lists("NodeProto.input").parent[makers].copy(), scopes.makers[makers]
-    maker_graphs = scopes.node_graph[makers]
-    nested_readers = true_rows(scopes.node_graph[readers] != maker_graphs)
+    inputs = true_rows(scopes.producers >= 0)
+    readers, producers = facts.lists("NodeProto.input").parent[inputs].copy(), scopes.producers[inputs]
+    producer_graphs = scopes.node_graph[producers]
+    nested_readers = true_rows(scopes.node_graph[readers] != producer_graphs)
     while nested_readers.size:
         graphs = scopes.node_graph[readers[nested_readers]]
         readers[nested_readers] = np.where(graphs >= 0, scopes.owner[graphs], -1)
         nested_readers = nested_readers[readers[nested_readers] >= 0]
-        nested_readers = nested_readers[scopes.node_graph[readers[nested_readers]] != maker_graphs[nested_readers]]
-    has_both_nodes = (readers >= 0) & (maker_graphs >= 0)
-    return readers[has_both_nodes], makers[has_both_nodes]
+        nested_readers = nested_readers[scopes.node_graph[readers[nested_readers]] != producer_graphs[nested_readers]]
+    has_both_nodes = (readers >= 0) & (producer_graphs >= 0)
+    return readers[has_both_nodes], producers[has_both_nodes]

@@ -1,4 +1,4 @@
-"""Signatures of operators: tables of text, one row for each version of an operator.
+"""Reads signatures of operators from tables of text, which have a row for each version of an operator.
 
 `operators.tsv` has the operators that ONNX itself defines; a user's table has the same notation, with tabs between
 cells:
@@ -6,10 +6,10 @@ cells:
     domain  operator  since  inputs  outputs  attributes  types  notes
 
 since: the version of the domain's operator set that introduced this signature. inputs, outputs: `name:type` each,
-separated by spaces; a suffix `?` means optional, `*2` variadic with 2 or more values (last parameter only), `~` values
-of different types. attributes: `name:INT` each; a suffix `!` means required. types: the allowed types of each type
-variable, `T=float` or `T=@3`. notes: `deprecated`; `attributes...`: undeclared attributes are allowed; `inputs!=3`,
-`outputs!=2`: a count that is not allowed although it is between the minimum and the maximum.
+separated by spaces. A suffix `?` means optional, `*2` variadic with 2 or more values (last parameter only), and `~`
+values of different types. attributes: `name:INT` each; a suffix `!` means required. types: the allowed types of each
+type variable, `T=float` or `T=@3`. notes: `deprecated`; `attributes...`: undeclared attributes are allowed;
+`inputs!=3`, `outputs!=2`: a count that is not allowed although it is between the minimum and the maximum.
 A row `@3<tab>float double seq(int64)` names a set of types before its first use. A tensor type is written as its
 element type, other types as `seq(T)`, `optional(T)`, `map(int64,T)` or `sparse_tensor(T)`. Lines that begin with # are
 comments. Empty cells at the end may be omitted.
@@ -39,10 +39,11 @@ _ATTRIBUTE_TYPES = dict(AttributeProto.AttributeType.items())
 
 
 class Parameter(NamedTuple):
-    """A formal parameter. types: the allowed types; variable: the type variable that it shares with others, or "".
+    """A formal parameter of an operator.
 
-    option: "" for a required parameter, "?" for an optional one, "*" for a variadic one. min_values: the minimum number
-    of values of a variadic parameter.
+    types: the allowed types. variable: the type variable that the parameter shares with other ones, or "". option: ""
+    for a required parameter, "?" for an optional one, "*" for a variadic one. min_values: the minimum number of values
+    of a variadic parameter.
     """
 
     name: str
@@ -62,8 +63,8 @@ class Attribute(NamedTuple):
 class Signature(NamedTuple):
     """The signature of an operator, valid from a version of its domain on.
 
-    is_open: whether undeclared attributes are allowed. refused_*: counts between minimum and maximum that are not
-        allowed.
+    since: that version. is_open: whether undeclared attributes are allowed. disallowed_inputs, disallowed_outputs:
+        numbers of inputs or outputs that are not allowed although they are between the minimum and the maximum.
     """
 
     domain: str
@@ -74,12 +75,12 @@ class Signature(NamedTuple):
     attributes: dict[str, Attribute]
     is_deprecated: bool
     is_open: bool
-    refused_inputs: tuple[int, ...]
-    refused_outputs: tuple[int, ...]
+    disallowed_inputs: tuple[int, ...]
+    disallowed_outputs: tuple[int, ...]
 
 
-def counts(parameters: tuple[Parameter, ...]) -> tuple[int, int | None]:
-    """Return the least and the greatest number of values for formal parameters; None for no limit."""
+def count_limits(parameters: tuple[Parameter, ...]) -> tuple[int, int | None]:
+    """Return the least and the greatest number of values for formal parameters; None for no upper limit."""
     min_count = 0
     for i, parameter in enumerate(parameters):
         if parameter.option == "":
@@ -90,7 +91,10 @@ def counts(parameters: tuple[Parameter, ...]) -> tuple[int, int | None]:
 
 
 class _Row(NamedTuple):
-    """A line of a table, parsed when its operator is first needed; sets: the text of the named sets of types above."""
+    """A line of a table, which is parsed when its operator is first needed.
+
+    source: the name of the table. line: the line number, from 1 on. sets: the types of each set by its name, as text.
+    """
 
     source: str
     line: int
@@ -115,7 +119,7 @@ class Operators:
     def add(self, text: str, source: str) -> None:
         """Add a table, replacing signatures that are already known. Raises DecodeError with the line number."""
         sets: dict[str, str] = {}
-        added: dict[tuple[str, str], list[int]] = {}
+        new_versions: dict[tuple[str, str], list[int]] = {}
         for number, line in enumerate(text.splitlines(), 1):
             cells = line.split("\t")
             if line.startswith("@"):
@@ -128,12 +132,12 @@ class Operators:
                 raise _fault(row, "a row has domain, operator, since, inputs, outputs, attributes, types, notes")
             domain, name, since = "" if cells[0] == "ai.onnx" else cells[0], cells[1], int(cells[2])
             self._rows[domain, name, since] = row
-            if (domain, name) in added:
-                added[domain, name].append(since)
+            if (domain, name) in new_versions:
+                new_versions[domain, name].append(since)
             else:
-                added[domain, name] = [since]
+                new_versions[domain, name] = [since]
         self._steps.clear()
-        for (domain, name), versions in added.items():
+        for (domain, name), versions in new_versions.items():
             for since in versions:
                 self._signatures.pop((domain, name, since), None)
             self.versions[domain, name] = tuple(sorted({*versions, *self.versions.get((domain, name), ())}))
@@ -152,7 +156,7 @@ class Operators:
         return self._steps[domain]
 
     def since_version(self, domain: str, name: str, opset: int) -> int | None:
-        """Return the version of an operator in a version of its domain, or None if it is not in it."""
+        """Return the version of an operator in a version of its domain, or None if that does not have the operator."""
         versions = self.versions.get((domain, name), ())
         i = bisect_right(versions, opset)
         return versions[i - 1] if i else None
@@ -161,7 +165,7 @@ class Operators:
         """Return the signature that a version of the domain introduced. Raises DecodeError for a malformed row."""
         key = (domain, name, since)
         if key not in self._signatures:
-            self._signatures[key] = _read(self._rows[key], key)
+            self._signatures[key] = _parse_row(self._rows[key], key)
         return self._signatures[key]
 
     @cached_property
@@ -171,7 +175,11 @@ class Operators:
 
     @cached_property
     def periods(self) -> tuple[list[NDArray[np.int64]], list[int]]:
-        """The steps of each of `domain_names`, and the sums of len(steps) + 1 before each and after the last."""
+        """The steps of each domain, and the number of its first period; `domain_names` has the domains.
+
+        A period is a range of versions between two steps, before the first one or from the last one on. Periods are
+        numbered through all domains; the list of first periods has a further element, the number of all periods.
+        """
         steps = [np.array(self.steps(name), np.int64) for name in self.domain_names]
         return steps, list(accumulate((len(domain_steps) + 1 for domain_steps in steps), initial=0))
 
@@ -199,7 +207,7 @@ def operators() -> Operators:
 def load_operators(path: str | os.PathLike[str]) -> Operators:
     """Return the operators of ONNX and of a further table.
 
-    Raises SourceError for a file that can't be read and DecodeError, with the line, for one that is not such a table.
+    Raises SourceError for a file that can't be read, and DecodeError with the line number for a malformed table.
     """
     table = Operators()
     standard = operators()
@@ -211,8 +219,8 @@ def load_operators(path: str | os.PathLike[str]) -> Operators:
     return table
 
 
-def _read(row: _Row, key: tuple[str, str, int]) -> Signature:
-    """Return the signature of a row. Raises DecodeError if the row is malformed."""
+def _parse_row(row: _Row, key: tuple[str, str, int]) -> Signature:
+    """Return the signature of a row. key: domain, operator, since. Raises DecodeError if the row is malformed."""
     inputs, outputs, attributes, types, notes = (row.cells[3:] + [""] * _MAX_CELLS)[: _MAX_CELLS - 3]
     variables: dict[str, frozenset[str]] = {}
     for constraint in types.split():
@@ -235,11 +243,11 @@ def _read(row: _Row, key: tuple[str, str, int]) -> Signature:
         attributes_by_name[name] = Attribute(_ATTRIBUTE_TYPES[kind], text.endswith("!"))
     if len(attributes_by_name) > _MAX_ATTRIBUTES or len(variables) > _MAX_ATTRIBUTES:
         raise _fault(row, f"an operator has at most {_MAX_ATTRIBUTES} attributes and {_MAX_ATTRIBUTES} type variables")
-    refused: dict[str, list[int]] = {"inputs": [], "outputs": []}
+    disallowed: dict[str, list[int]] = {"inputs": [], "outputs": []}
     for note in notes.split():
         parameter_kind, sign, count = note.partition("!=")
-        if sign and parameter_kind in refused and count.isdecimal():
-            refused[parameter_kind].append(int(count))
+        if sign and parameter_kind in disallowed and count.isdecimal():
+            disallowed[parameter_kind].append(int(count))
         elif note not in ("deprecated", "attributes..."):
             raise _fault(row, f"{note!r} is not one of deprecated, attributes..., inputs!=N, outputs!=N")
     return Signature(
@@ -249,8 +257,8 @@ def _read(row: _Row, key: tuple[str, str, int]) -> Signature:
         attributes_by_name,
         "deprecated" in notes.split(),
         "attributes..." in notes.split(),
-        tuple(refused["inputs"]),
-        tuple(refused["outputs"]),
+        tuple(disallowed["inputs"]),
+        tuple(disallowed["outputs"]),
     )
 
 
@@ -274,4 +282,5 @@ def _parameters(row: _Row, cell: str, variables: dict[str, frozenset[str]]) -> t
 
 
 def _fault(row: _Row, reason: str) -> DecodeError:
+    """Return the error of a row of a table."""
     return DecodeError(f"line {row.line}: {reason}", source=row.source)

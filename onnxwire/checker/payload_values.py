@@ -1,7 +1,4 @@
-"""Reads payloads of many tensors at once, and only small ones.
-
-Only small payloads such as indices are read, within `limits.py`; weights are not.
-"""
+"""Reads the small payloads of many tensors at once, such as indices, within the limits of `limits.py`."""
 
 from __future__ import annotations
 
@@ -26,8 +23,11 @@ _MAX_HEADER_BYTES = 16  # maximum bytes of a tag and a length
 
 
 class Portion(NamedTuple):
-    """The payloads of some tensors. rows: rows of TensorProto; lengths: the positive sizes; data: all bytes, as
-    uint8."""
+    """The payloads of some tensors.
+
+    rows: the rows of TensorProto. lengths: the size of each payload in bytes, positive. data: the bytes of all
+    payloads, uint8.
+    """
 
     rows: Rows
     lengths: Rows
@@ -35,7 +35,7 @@ class Portion(NamedTuple):
 
 
 def payload_sizes(facts: Facts, field: str) -> Rows:
-    """Return the bytes of the values in a field of TensorProto, for every tensor."""
+    """Return the number of bytes of the values in a field of TensorProto, for every tensor."""
     tensors = facts.TensorProto
     return tensors.span(field)[1] if field == "raw_data" else tensors.records(field)[3]
 
@@ -43,7 +43,7 @@ def payload_sizes(facts: Facts, field: str) -> Rows:
 def portions(facts: Facts, field: str, rows: Rows) -> Iterator[Portion]:
     """Yield the bytes of raw_data, or of the numbers of another field, of some tensors, a portion at a time.
 
-    Tensors with too many bytes in the field, or none, are left out.
+    Tensors with too many bytes in the field, or none, are omitted.
     """
     tensors, sizes = facts.TensorProto, payload_sizes(facts, field)
     rows = rows[(sizes[rows] > 0) & (sizes[rows] <= MAX_READ_BYTES)]
@@ -69,7 +69,10 @@ def portions(facts: Facts, field: str, rows: Rows) -> Iterator[Portion]:
 
 
 def _read_ranges(facts: Facts, starts: Rows, lengths: Rows) -> tuple[Rows, Rows]:
-    """Return an array with some ranges of the document, and their offsets in it; the document if resident."""
+    """Return an array that contains some ranges of the document, and the offset of each range in the array.
+
+    The array is the whole document if it is resident.
+    """
     if facts.document.memory is None:
         return np.frombuffer(memoryview(payload_at(facts.document, 0, len(facts.document))), np.uint8), starts
     ends = np.minimum(starts + lengths, len(facts.document))
@@ -80,7 +83,10 @@ def _read_ranges(facts: Facts, starts: Rows, lengths: Rows) -> tuple[Rows, Rows]
 
 
 def _find_packed(facts: Facts, document: Rows, offsets: Rows, field: str, rows: Rows) -> tuple[Rows, Rows]:
-    """Return the offset of each tensor's numbers, and whether they are one packed record; offsets: those of tags."""
+    """Return the offset of each tensor's numbers in `document`, and whether the numbers are one packed record.
+
+    offsets: the offset of the first record's tag in `document`, for each tensor.
+    """
     _, records, _, _ = facts.TensorProto.records(field)
     tag = TensorProto.DESCRIPTOR.fields_by_name[field].number << 3 | _WIRE_LEN
     is_packed = (records[rows] == 1) & (document[offsets] == tag)
@@ -95,7 +101,7 @@ def _find_packed(facts: Facts, document: Rows, offsets: Rows, field: str, rows: 
 
 
 def _gather(document: Rows, rows: Rows, starts: Rows, lengths: Rows) -> Iterator[Portion]:
-    """Yield the bytes from `starts` on, in portions of about MAX_READ_BYTES bytes."""
+    """Yield ranges of the array `document`, in portions of at most MAX_READ_BYTES bytes or one range."""
     ends = np.cumsum(lengths)
     start_row = 0
     while start_row < len(rows):
@@ -110,7 +116,7 @@ def _gather(document: Rows, rows: Rows, starts: Rows, lengths: Rows) -> Iterator
 
 
 def _spans(facts: Facts, field: str, row: int) -> list[tuple[int, int]]:
-    """Return the ranges of the values of a field's records; none if the tensor is in several pieces."""
+    """Return the start and end of each value of a field of a tensor; none if the tensor is in several pieces."""
     tensors = facts.TensorProto
     if tensors.flags[row] & MERGED:
         return []
@@ -153,8 +159,8 @@ def varints(portion: Portion, kind: str = "int64") -> tuple[Rows, Rows]:
     number_arrays = []
     for i, (start, length) in enumerate(zip(starts.tolist(), portion.lengths.tolist(), strict=True)):
         run_numbers = np.frombuffer(decode_packed(portion.data[start : start + length].data, kind), dtype)
-        is_sound = len(run_numbers) == counts[i] and last_bytes[i] < 0x80
-        counts[i] = len(run_numbers) if is_sound else 0
+        is_complete = len(run_numbers) == counts[i] and last_bytes[i] < 0x80
+        counts[i] = len(run_numbers) if is_complete else 0
         number_arrays.append(run_numbers[: counts[i]])
     return counts, np.concatenate(number_arrays)
 

@@ -1,4 +1,4 @@
-"""The contents of tensors as columns: the element count by dims, the field that stores them, and the actual count."""
+"""Measures tensors, as columns: the number of elements by dims, the field that stores them, and its actual length."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # Fields that store elements; a location is an index into this tuple.
 LOCATIONS = (*FIELDS, "raw_data")
 RAW = LOCATIONS.index("raw_data")
+# Names of data types with less than 8 bits.
 FLOAT6 = ("FLOAT6E2M3", "FLOAT6E3M2")
 FOUR_BITS = ("UINT4", "INT4", "FLOAT4E2M1")
 TWO_BITS = ("UINT2", "INT2")
@@ -30,6 +31,7 @@ _ROWS = DATA_TYPES[-1].number + 2
 
 
 def _by_number(property_of: Callable[[Any], int], unknown_value: int, dtype: Any = np.int8) -> Any:
+    """Return a property of each data type by its number; `unknown_value` for other numbers."""
     column = np.full(_ROWS, unknown_value, dtype)
     for data_type in DATA_TYPES:
         column[data_type.number] = property_of(data_type)
@@ -62,11 +64,15 @@ def is_filled(tensors: Sheet, location: str, rows: Any = slice(None)) -> Any:
 class Payloads:
     """Columns for TensorProto, by `facts.derive(Payloads)`.
 
-    elements: the product of dims; -1 if a dim is negative, or if elements or bytes are 2**63 or more. is_inline:
-    whether the elements are in the message. stored: the number of elements that the message has to store, which is
-    smaller if it has a segment; -1 if unknown. filled: the number of nonempty locations; location: the only nonempty
-    one, as index of LOCATIONS, or -1. own_location: the list for elements of the type, -1 for an unknown type. entries,
-    size: the expected length of that list and of raw_data, -1 where `stored` is -1.
+    numbers: the number of the data type, or a number of its own for all unknown types. bits: the bits of an element; 0
+    if unknown. elements: the product of dims; -1 if a dim is negative, or if elements or bytes are 2**63 or more.
+    is_negative: whether a dim is negative. exceeds_63_bits: whether elements or bytes are 2**63 or more. is_inline:
+    whether the elements are in the message. has_segment: whether the message has a segment. n_stored: the number of
+    elements that the message has to store, which is smaller if it has a segment; -1 if unknown.
+    n_filled_fields: the number of nonempty fields for elements. location: the only nonempty field, as index of
+    LOCATIONS, or -1. own_location: the list for elements of the type, -1 for an unknown type. n_entries, size: the
+    expected length of that list, and of raw_data in bytes; -1 where `n_stored` is -1. last_bits: the number of used
+    bits of a last byte that is not full, otherwise 0.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -81,27 +87,27 @@ class Payloads:
         self.elements = self._count_elements()
         self.is_inline = tensors.data_location != EXTERNAL
         self.has_segment = tensors.segment >= 0
-        self.stored = self._count_stored()
-        self.filled = np.zeros(tensors.n, np.int8)
+        self.n_stored = self._count_stored()
+        self.n_filled_fields = np.zeros(tensors.n, np.int8)
         self.location = np.full(tensors.n, -1, np.int8)
         for location, field in enumerate(LOCATIONS):
             has_field = is_filled(tensors, field)
-            self.filled += has_field
+            self.n_filled_fields += has_field
             self.location[has_field] = location
-        self.location[self.filled != 1] = -1
-        self.size = self._count_bytes(self.stored)
+        self.location[self.n_filled_fields != 1] = -1
+        self.size = self._count_bytes(self.n_stored)
         is_packed = (self.bits == 2) | (self.bits == 4)
         is_complex = _NUMBERS_PER_ELEMENT[self.numbers] == 2
-        self.entries = self.stored
+        self.n_entries = self.n_stored
         if is_packed.any() or is_complex.any():
-            self.entries = np.where(is_packed, self.size, self.stored)
-            self.entries[is_complex & (self.stored > 0)] *= 2
-        # The number of used bits in a last byte that is not full, otherwise 0.
+            self.n_entries = np.where(is_packed, self.size, self.n_stored)
+            self.n_entries[is_complex & (self.n_stored > 0)] *= 2
         self.last_bits = np.zeros(tensors.n, np.int8)
-        is_narrow = (self.stored > 0) & (self.bits < 8)
-        self.last_bits[is_narrow] = self.stored[is_narrow] % 8 * self.bits[is_narrow] % 8
+        is_narrow = (self.n_stored > 0) & (self.bits < 8)
+        self.last_bits[is_narrow] = self.n_stored[is_narrow] % 8 * self.bits[is_narrow] % 8
 
     def _count_elements(self) -> Any:
+        """Return the column `elements`, and set `is_negative` and `exceeds_63_bits`."""
         tensors, dims = self.facts.TensorProto, self.facts.lists("TensorProto.dims")
         elements = products(tensors.dims, tensors.first("dims"), dims.value)
         self.is_negative[dims.parent[dims.value < 0]] = True
@@ -110,18 +116,19 @@ class Payloads:
         return elements
 
     def _count_bytes(self, elements: Any) -> Any:
+        """Return the number of bytes of each number of elements."""
         return np.frombuffer(byte_column(elements, self.numbers), np.int64)
 
     def _count_stored(self) -> Any:
-        """Return the column `stored`."""
+        """Return the column `n_stored`."""
         if not self.has_segment.any():
             return self.elements
         segments = self.facts["TensorProto.Segment"]
         rows = self.facts.TensorProto.segment
         begin, end = np.append(segments.begin, 0)[rows], np.append(segments.end, 0)[rows]
         is_stated = np.append(segments.has("begin") & segments.has("end"), False)[rows]
-        is_sound = is_stated & (begin >= 0) & (begin <= end) & (end <= self.elements)
-        return np.where(self.has_segment, np.where(is_sound, end - begin, -1), self.elements)
+        is_valid = is_stated & (begin >= 0) & (begin <= end) & (end <= self.elements)
+        return np.where(self.has_segment, np.where(is_valid, end - begin, -1), self.elements)
 
     def has_type(self, *names: str) -> Any:
         """Return whether each tensor is of one of the data types."""
@@ -166,9 +173,9 @@ class Payloads:
         if not is_listed.any():
             return is_listed
         # A number takes from one to ten bytes.
-        is_surely_wrong = (self.count_bytes < self.entries) | (self.count_bytes // 10 > self.entries)
-        is_wrong = np.where(self.count >= 0, self.count != self.entries, is_surely_wrong)
-        return is_wrong & (self.entries >= 0) & is_listed
+        is_surely_wrong = (self.count_bytes < self.n_entries) | (self.count_bytes // 10 > self.n_entries)
+        is_wrong = np.where(self.count >= 0, self.count != self.n_entries, is_surely_wrong)
+        return is_wrong & (self.n_entries >= 0) & is_listed
 
     @cached_property
     def is_wrong_size(self) -> Any:
@@ -181,8 +188,8 @@ class Numbers:
     """The values in lists of varints, as columns for TensorProto.
 
     count: the number of entries, -1 for a list of more than 1 MiB, which is not counted. low, high, last: the minimum,
-    the maximum and the last value of the first 64 KiB of a tensor; 0 for an empty list. is_whole: whether these were
-    all values. At most 16 MiB of a document are scanned.
+    the maximum and the last value in the first 64 KiB of a list; 0 for an empty list. is_whole: whether these were all
+    values. At most 16 MiB of a document are scanned.
     """
 
     def __init__(self, facts: Facts, field: str) -> None:
@@ -214,8 +221,7 @@ def uint64_numbers(facts: Facts) -> Numbers:
 
 
 def raw_bytes(facts: Facts) -> tuple[Any, Any]:
-    """Return the greatest of the first 64 KiB of booleans in raw_data, and the last byte if some of its bits are
-    unused.
+    """Return two columns: the greatest of the first 64 KiB of booleans in raw_data, and a last byte with unused bits.
 
     Both are 0 where there is no such byte. At most 16 MiB of a document are scanned.
     """
@@ -232,15 +238,18 @@ def raw_bytes(facts: Facts) -> tuple[Any, Any]:
 
 
 def is_scanned(tensor: TensorProto) -> bool:
-    """Return whether `raw_bytes` scans raw_data of any size: booleans, and the bits after the last element."""
-    kind = BY_NUMBER.get(tensor.data_type)
-    if kind is None:
+    """Return whether `raw_bytes` reads raw_data: for booleans, and for a last byte with unused bits."""
+    data_type = BY_NUMBER.get(tensor.data_type)
+    if data_type is None:
         return False
-    return kind.name == "BOOL" or (kind.is_packed and count_elements(tensor.dims)[0] * kind.bits % 8 != 0)
+    return data_type.name == "BOOL" or (
+        data_type.is_packed and count_elements(tensor.dims)[0] * data_type.bits % 8 != 0
+    )
 
 
 def strings(facts: Facts) -> tuple[Any, Any]:
-    """Return the first string that is not UTF-8, and the first with a byte-order mark or a trailing NUL, or -1.
+    """Return two columns: the index of the first string that is not UTF-8, and that of the first string with a
+    byte-order mark or a trailing NUL; -1 for none.
 
     The first 1 MiB of a tensor is scanned, and 16 MiB of a document.
     """
@@ -248,5 +257,5 @@ def strings(facts: Facts) -> tuple[Any, Any]:
     if not has_strings.any():
         return (np.broadcast_to(np.int64(-1), len(has_strings)),) * 2
     columns = measure_strings(facts.columns, "TensorProto", "string_data", has_strings.view(np.uint8))
-    first_invalid, first_odd = np.frombuffer(columns, np.int64).reshape(2, -1)
-    return first_invalid, first_odd
+    first_invalid, first_bom_or_nul = np.frombuffer(columns, np.int64).reshape(2, -1)
+    return first_invalid, first_bom_or_nul

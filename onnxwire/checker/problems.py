@@ -1,4 +1,4 @@
-"""The problems of a document, as columns: an object for each would dominate the memory of a hostile model."""
+"""Stores the problems of a document as columns: an object for each would take too much memory for a hostile model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _MIN_SHARED_ROWS = 64  # minimum length of arrays that are compared with those o
 
 
 class _Group(NamedTuple):
-    """One finding of a rule. rows: the rows of `finding.table` within the limit, int32."""
+    """One finding of a rule.
+
+    rows: the rows of `finding.table` within the limit, int32. is_placed: whether offsets refer to the caller's bytes.
+    """
 
     rule: Rule
     finding: Finding
@@ -42,8 +45,8 @@ class Problems(Sequence[Problem]):
     """The findings of `check`: a sequence of Problem, each created on access. It equals a list of the same problems.
 
     omitted: the number of violations beyond the limit of `check`, by rule; only nonzero numbers. checked: the numbers
-    of applied "rules" and of checked "nodes" and "tensors". in_baseline: the number of violations that are
-    omitted because the trusted model has them, too; None for a check without a baseline.
+    of applied "rules" and of checked "nodes" and "tensors". in_baseline: the number of violations that are omitted
+    because the trusted model also has them; None for a check without a baseline.
     """
 
     __slots__ = ("_groups", "_n", "checked", "in_baseline", "omitted")
@@ -121,6 +124,7 @@ class Problems(Sequence[Problem]):
         return next(self._from(index))
 
     def _from(self, start: int) -> Iterator[Problem]:
+        """Yield the problems from an index on."""
         for group in self._groups:
             if start < len(group.rows):
                 yield from group.read(start, len(group.rows))
@@ -142,9 +146,11 @@ class Problems(Sequence[Problem]):
 
 
 def _are_equal(left: NDArray[np.int32], right: NDArray[np.int32]) -> bool:
+    """Return whether two columns are equal."""
     return len(left) == len(right) and bool((left == right).all())
 
 
 def _chain(groups: Iterable[_Group]) -> Iterator[Problem]:
+    """Yield the problems of several groups."""
     for group in groups:
         yield from group.read(0, len(group.rows))

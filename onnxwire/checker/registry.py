@@ -1,4 +1,4 @@
-"""The rules: `rules.tsv` has the metadata, one row for each rule; `rules/` has the checks, one module for each scope.
+"""Registers rules. `rules.tsv` has the metadata, a row for each rule; `rules/` has the checks, a module for each scope.
 
 Most checks are entries of a module's table `RULES`, keyed by the sheet or list whose rows are checked, then by the id
 of the rule:
@@ -14,9 +14,9 @@ of the rule:
 
 A third element, {name: function of the sheet that returns a column}, adds names to the message. Messages are
 formatted after the check, so the function of a column must not call `derive` or read the document. A list of entries
-describes several faults of one rule. The key ("NodeProto", "NodeProto.domain") checks nodes of documents in which some
-node has a domain, and ("NodeProto.input", "FunctionProto") node inputs of documents that have functions: conditions are
-not called for documents that cannot meet them. A check that does not fit the table is a function with the decorator
+describes several faults of one rule. A key may also be a tuple, whose further names the document must contain, so that
+conditions are not called for documents that cannot meet them. For example, ("NodeProto", "NodeProto.domain") checks
+nodes of documents in which some node has a domain. A check that does not fit the table is a function with the decorator
 `rule`.
 """
 
@@ -42,7 +42,8 @@ _BOOL = np.dtype(bool)
 
 SEVERITIES = ("error", "warning", "note")
 
-# The modules of `rules/`, one for each scope. A module is imported when a document has rows of one of its sheets.
+# The modules of `rules/`, one for each scope, with names of sheets. A module is imported for a document that has rows
+# of one of its sheets; a module without sheets is always imported.
 MODULES = {
     "model": (),
     "opset_import": ("ModelProto", "OperatorSetIdProto"),
@@ -68,7 +69,7 @@ MODULES = {
     "operator_set": ("OperatorSetProto", "OperatorProto"),
     "data_value": ("SequenceProto", "MapProto", "OptionalProto"),
 }  # fmt: skip
-# Modules of rules that run only for untrusted models; their rows are in `security.tsv`.
+# Modules of rules that run only for untrusted models; `security.tsv` has their metadata.
 SECURITY_MODULES: dict[str, tuple[str, ...]] = {
     "security_wire": (),
     "security_files": ("TensorProto",),
@@ -85,9 +86,11 @@ SECURITY_MODULES: dict[str, tuple[str, ...]] = {
 class Rule(NamedTuple):
     """A row of `rules.tsv` or `security.tsv`.
 
-    since_ir, until_ir: the first and last IR version that the rule applies to, or None. reason: why the severity is
-    lower than the wording of the specification implies (must: error, should: warning), or "". weaknesses: those of a
-    security rule, the entries of CWE and CVE; explanation: a paragraph about the attack.
+    since_ir, until_ir: the first and last IR version that the rule applies to, or None. scope: the name of the module,
+    or "security". text: the rule as a sentence. fields: the fields that the rule is about. source: the document that
+    states the rule. reason: why the severity is lower than the wording of the specification implies (must: error,
+    should: warning), or "". weaknesses: for a security rule, its entries of CWE and CVE. explanation: for a security
+    rule, a paragraph about the attack.
     """
 
     id: str
@@ -112,7 +115,7 @@ class Rule(NamedTuple):
 
 
 class Check(NamedTuple):
-    """One function that finds breaches of a rule. tables: the names that `Facts.present` must contain for it to run."""
+    """A function that finds breaches of a rule. It is called if `Facts.present` contains all names in `tables`."""
 
     tables: tuple[str, ...]
     find: Find
@@ -138,7 +141,7 @@ _loading = Lock()
 
 
 def _load(name: str) -> None:
-    """Import a module of `rules/` and register its table, once; other threads wait until that is done."""
+    """Import a module of `rules/` and register its table, once; other threads wait for the import."""
     if name in _loaded:
         return
     with _loading:
@@ -165,7 +168,7 @@ def _register(name: str) -> None:
 def _find_rows(
     table: str, condition: Callable[[Any], Any], message: str, columns: dict[str, Any], facts: Facts
 ) -> Sequence[Finding]:
-    """Return the rows of a table that meet the condition of an entry of `RULES`, as no or one finding."""
+    """Return one finding about the rows of a table that meet the condition of an entry of `RULES`, or no finding."""
     sheet = facts.table(table)
     condition_result = condition(sheet)
     if isinstance(condition_result, np.ndarray) and condition_result.dtype is _BOOL:
@@ -182,7 +185,7 @@ def _find_rows(
 
 @cache
 def rules(untrusted: bool = False) -> dict[str, Rule]:
-    """Return all rows of `rules.tsv` by id, in the order of the file; with untrusted, those of `security.tsv`, too."""
+    """Return the rows of `rules.tsv` by id, in the order of the file; with untrusted, also those of `security.tsv`."""
     if untrusted:
         return rules() | {row[0]: _security_rule(*row) for row in read_table("security.tsv")}
     return {row[0]: _rule(*row) for row in read_table("rules.tsv")}
@@ -191,12 +194,14 @@ def rules(untrusted: bool = False) -> dict[str, Rule]:
 def _rule(
     id: str, severity: str, since: str, until: str, scope: str, text: str, fields: str, source: str, reason: str
 ) -> Rule:
+    """Return a rule, from the cells of a row of rules.tsv."""
     return Rule(id, severity, _version(since), _version(until), scope, text, fields, source, reason)
 
 
 def _security_rule(
     id: str, severity: str, fields: str, weaknesses: str, source: str, text: str, explanation: str
 ) -> Rule:
+    """Return a rule of security, from the cells of a row of security.tsv."""
     return Rule(
         id, severity, None, None, "security", text, fields, source, "", tuple(weaknesses.split("; ")), explanation
     )
@@ -228,7 +233,7 @@ def checks_of(id: str, present: frozenset[str]) -> list[Find]:
 
 @cache
 def checked(untrusted: bool = False) -> frozenset[str]:
-    """Return the ids of the rules that have a check; imports all modules, with untrusted those of security, too."""
+    """Import all modules and return the ids of the rules that have a check; with untrusted, also rules of security."""
     for name in MODULES | SECURITY_MODULES if untrusted else MODULES:
         _load(name)
     return frozenset(_checks) & rules(untrusted).keys()
@@ -241,4 +246,5 @@ def read_table(name: str) -> list[list[str]]:
 
 
 def _version(cell: str) -> int | None:
+    """Return the version in a cell, None for an empty cell."""
     return int(cell) if cell else None

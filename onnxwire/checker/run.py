@@ -48,20 +48,22 @@ def check(
     """Check a document against every rule that applies to its IR version.
 
     source, type: as for `load`; source may also be a message, whose own type is used. ir_version: the version to check
-    against, instead of the document's own. select, ignore: ids of rules, or severities ("error", "warning", "note");
-    only rules that are selected and not ignored are reported. checksums: whether to read files of external data and
-    compare their digests.
+    against, instead of the document's own. select, ignore: ids of rules, severities ("error", "warning", "note"), or
+    with untrusted=True "security" for all rules of security; only rules that are selected and not ignored are applied.
+    checksums: whether to read files of external data and compare their digests.
     limit: the maximum number of problems of one rule, None for all; further ones are counted in `Problems.omitted`.
     operators: the path of a table of further operators, in the notation of checker/operators.tsv.
-    untrusted: whether to apply also the rules of security, which detect known attacks on programs that read models, and
+    untrusted: whether to also apply the rules of security, which detect known attacks on programs that read models, and
     to open `source` with untrusted=True of `load`; a message that is already open is not affected.
-    max_elements: the number of elements from which these rules report a value.
+    max_elements: the number of elements above which the rules of security report a value.
     baseline: a trusted model, or a source of one, which is opened like `source`. Only problems that it does not have at
     the matching part are reported; parts are matched by structure, as for `diff`. See docs/untrusted.md.
     Returns a sequence of problems: errors, then warnings, then notes, each sorted by rule and path. They are stored as
-    columns, a few bytes for each problem until it is read. No weight above 256 KiB is read. Raises DecodeError for
-    damaged bytes and SourceError as `load` does; ValueError for an unknown rule id and for a limit below 1; DecodeError
-    and SourceError for an unreadable table of operators. The same errors are raised for the baseline.
+    columns, a few bytes for each problem until it is read. No weight above 256 KiB is read.
+    Raises DecodeError for damaged bytes and SourceError as `load` does, also for the baseline; DecodeError and
+    SourceError for an unreadable table of operators; ValueError for an unknown rule id, for a rule of security without
+    `untrusted`, and for a limit or max_elements below 1; TypeError for a selector that is no string, and for a baseline
+    or a document compared with it that is no ModelProto.
     """
     select, ignore = _as_selectors(select), _as_selectors(ignore)
     _choose(select, ignore, untrusted)  # called only to raise its errors
@@ -99,7 +101,7 @@ def check(
 
 
 def _facts_of(message: Message, ir_version: int | None, checksums: bool, operators: Operators | None) -> Facts:
-    """Return the facts of a message in its current state; it is encoded unless it is an unedited document."""
+    """Return the facts of a message in its current state. A message is encoded unless it is an unedited document."""
     document = message._document
     size = message.ByteSize()
     if document.root is message.__class__ and size == len(document) and not document.is_edited:
@@ -144,7 +146,7 @@ def _run(
     untrusted: bool,
     baseline: Baseline | None = None,
 ) -> Problems:
-    """Apply the rules to a document and release its facts. baseline: selects the findings, if there is one."""
+    """Apply the rules to a document and release its facts. baseline: filters the findings, if it is not None."""
     problems = Problems()
     n_rules, plan = _plan(select, ignore, facts.ir_version, facts.present, untrusted)
     problems.checked |= {"rules": n_rules, "nodes": facts.count("NodeProto"), "tensors": facts.count("TensorProto")}
@@ -165,14 +167,16 @@ def _run(
 def _plan(
     select: _Selectors, ignore: _Selectors, ir_version: int | None, present: frozenset[str], untrusted: bool
 ) -> tuple[int, list[tuple[Rule, list[Find]]]]:
-    """Return the number of rules that apply, and the functions to call; present: see `Facts`."""
+    """Return the number of rules that apply, and the functions to call for each rule; present: see `Facts`."""
     load_for(present, untrusted)
-    chosen = [
+    applicable_rules = [
         rule
         for rule in _choose(select, ignore, untrusted)
         if rule.id not in unchecked() and rule.applies_to(ir_version)
     ]
-    return len(chosen), [(rule, find_functions) for rule in chosen if (find_functions := checks_of(rule.id, present))]
+    return len(applicable_rules), [
+        (rule, find_functions) for rule in applicable_rules if (find_functions := checks_of(rule.id, present))
+    ]
 
 
 def choose(
@@ -187,6 +191,7 @@ def choose(
 
 @lru_cache(256)
 def _choose(select: _Selectors, ignore: _Selectors, untrusted: bool) -> tuple[Rule, ...]:
+    """Return the rules that `choose` returns, for hashable arguments."""
     table = rules(untrusted)
     chosen_ids = _expand(select, untrusted) if select is not None else set(table)
     chosen_ids -= _expand(ignore or (), untrusted)
@@ -196,6 +201,7 @@ def _choose(select: _Selectors, ignore: _Selectors, untrusted: bool) -> tuple[Ru
 
 
 def _as_selectors(selectors: Iterable[str] | str | None) -> _Selectors:
+    """Return selectors in a hashable form; a value of a wrong type is returned unchanged."""
     return (
         selectors
         if selectors is None or isinstance(selectors, str) or not isinstance(selectors, Iterable)
@@ -204,7 +210,10 @@ def _as_selectors(selectors: Iterable[str] | str | None) -> _Selectors:
 
 
 def _expand(words: Iterable[str] | str, untrusted: bool) -> set[str]:
-    """Return the ids of the rules that ids of rules, severities and "security" select."""
+    """Return the ids of the selected rules. words: ids of rules, severities and "security".
+
+    Raises FieldTypeError for a word that is no string, and FieldValueError for an unknown word.
+    """
     table = rules(untrusted)
     ids: set[str] = set()
     for word in [words] if isinstance(words, str) or not isinstance(words, Iterable) else words:

@@ -1,4 +1,4 @@
-"""Problems in the format SARIF 2.1.0, which code hosts and editors read.
+"""Writes problems in the format SARIF 2.1.0, which code hosts and editors read.
 
 Source: Static Analysis Results Interchange Format (SARIF) Version 2.1.0, OASIS Standard, 27 March 2020.
 """
@@ -24,7 +24,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 class SarifWriter:
-    """Writes a log with one run, one result at a time, so that memory does not grow with the number of results."""
+    """Writes a log of one run, one result at a time, so that memory does not grow with the number of results."""
 
     def __init__(self, out: IO[str], untrusted: bool = False) -> None:
         self.out = out
@@ -37,6 +37,7 @@ class SarifWriter:
         out.write(f'{head}, "runs": [{{\n"tool": {json.dumps({"driver": self._driver()})},\n"results": [')
 
     def _driver(self) -> dict[str, Any]:
+        """Return the toolComponent object of onnxwire."""
         return {
             "name": "onnxwire",
             "version": __version__,
@@ -102,8 +103,10 @@ def _rule_descriptor(rule: Rule) -> dict[str, Any]:
 
 
 def uri_of(path: str) -> str:
-    """Return the URI of a file; it is relative for a relative path, so that logs of different machines can be
-    compared."""
+    """Return the URI of a file.
+
+    The URI is relative for a relative path, so that logs of different machines can be compared.
+    """
     if os.path.isabs(path):
         return Path(path).as_uri()
     return quote(os.fsencode(Path(path).as_posix()))

@@ -1,4 +1,4 @@
-"""The meanings of names, as columns: the results of the walk in `_scopes.pyx`."""
+"""Resolves names, as columns: the results of the walk in `_scopes.pyx`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts
 
 # Meanings of a name at its use.
-UNSEEN, OMITTED, INPUT, INITIALIZER, NODE, OUTER, MADE_LATER, MADE_AFTER_OWNER, NOWHERE = range(9)
+UNSEEN, OMITTED, INPUT, INITIALIZER, NODE, OUTER, PRODUCED_LATER, PRODUCED_AFTER_OWNER, NOWHERE = range(9)
 # Earlier meanings of a name at its definition, as flags.
 IS_INPUT, IS_INITIALIZER, IS_NODE, SHADOWS = 2, 4, 8, 16
 
@@ -26,20 +26,23 @@ MAIN, NESTED, INITIALIZATION, ALGORITHM = range(4)
 class Scopes:
     """Columns for the sheets, by `facts.derive(Scopes)`.
 
-    uses, makers: for each element of NodeProto.input, its meaning, and the node that produces the value or -1.
+    uses, producers: for each element of NodeProto.input, its meaning, and the node that produces the value, or -1.
     definitions: for each element of NodeProto.input, the definition of its value: an element of NodeProto.output; then,
-    in the same numbering, a row of ValueInfoProto; then a row of TensorProto; -1 for anything else. defining_scopes:
+    in the same numbering, a row of ValueInfoProto; then a row of TensorProto; -1 for any other value. defining_scopes:
     for each element of NodeProto.input, the graph that defines its value, or -1; functions are numbered after all
     graphs.
-    described: for each ValueInfoProto, the element of NodeProto.output that it describes, or -1.
-    outputs, named: for each ValueInfoProto that is a graph's output or value_info, its meaning.
-    function_outputs: the meaning of each element of FunctionProto.output. defined: for each element of
-    NodeProto.output, the earlier meanings of its name; all_defined: the bitwise or of these flags; inputs,
-    initializers, sparse: the earlier meanings for each ValueInfoProto, TensorProto and SparseTensorProto.
+    described_outputs: for each ValueInfoProto, the element of NodeProto.output that it describes, or -1.
+    output_meanings, value_info_meanings: the meaning of each ValueInfoProto that is an output of a graph, or value_info
+    of a graph or function. function_output_meanings: the meaning of each element of FunctionProto.output.
+    node_output_flags: for each element of NodeProto.output, flags of the earlier meanings of its name;
+    all_node_output_flags: the bitwise or of these flags. graph_input_flags, initializer_flags,
+    sparse_initializer_flags: such flags for each ValueInfoProto, TensorProto and SparseTensorProto.
     is_main, is_algorithm, is_nested: whether each GraphProto is of that kind; a further last element, False, is for the
     index -1, which means no graph.
-    graph_kind, graph_function: for each GraphProto, MAIN ... ALGORITHM, and the function that contains it, or -1.
-    node_graph_kind, node_function: the same for the graph of a node; MAIN for nodes directly in functions.
+    graph_kind, graph_function, owner: for each GraphProto, its kind (MAIN to ALGORITHM), the function that contains it,
+    or -1, and the node that has it in an attribute, or -1.
+    node_graph, node_function: for each NodeProto, the graph that has it in the field `node`, or -1, and the function
+    that contains it at any depth, or -1.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -58,18 +61,18 @@ class Scopes:
         )
         self._uses = walk.uses
         self.uses = np.frombuffer(walk.uses, np.uint8)
-        self.makers: NDArray[Any] = np.frombuffer(walk.maker_column(), np.int32)
+        self.producers: NDArray[Any] = np.frombuffer(walk.producer_column(), np.int32)
         self.definitions: NDArray[Any] = np.frombuffer(walk.definition_column(), np.int32)
         self.defining_scopes: NDArray[Any] = np.frombuffer(walk.scope_column(), np.int32)
-        self.described: NDArray[Any] = np.frombuffer(walk.described_column(), np.int32)
-        self.outputs = np.frombuffer(walk.outputs, np.uint8)
-        self.named = np.frombuffer(walk.named, np.uint8)
-        self.function_outputs = np.frombuffer(walk.functions, np.uint8)
-        self.defined = np.frombuffer(walk.defined, np.uint8)
-        self.all_defined = int(np.bitwise_or.reduce(self.defined))
-        self.inputs = np.frombuffer(walk.inputs, np.uint8)
-        self.initializers = np.frombuffer(walk.initializers, np.uint8)
-        self.sparse = np.frombuffer(walk.sparse, np.uint8)
+        self.described_outputs: NDArray[Any] = np.frombuffer(walk.described_column(), np.int32)
+        self.output_meanings = np.frombuffer(walk.output_meanings, np.uint8)
+        self.value_info_meanings = np.frombuffer(walk.value_info_meanings, np.uint8)
+        self.function_output_meanings = np.frombuffer(walk.function_output_meanings, np.uint8)
+        self.node_output_flags = np.frombuffer(walk.node_output_flags, np.uint8)
+        self.all_node_output_flags = int(np.bitwise_or.reduce(self.node_output_flags))
+        self.graph_input_flags = np.frombuffer(walk.graph_input_flags, np.uint8)
+        self.initializer_flags = np.frombuffer(walk.initializer_flags, np.uint8)
+        self.sparse_initializer_flags = np.frombuffer(walk.sparse_initializer_flags, np.uint8)
         kinds = np.full(graphs.n + 1, NESTED, np.uint8)
         self.graph_kind = kinds[:-1]
         self.graph_kind[main_graphs] = MAIN

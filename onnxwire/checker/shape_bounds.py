@@ -2,7 +2,7 @@
 
 Each graph is walked once in the order of its nodes. Sizes that do not depend on data are computed with integers of any
 size; constants of a few elements are folded. Bodies of loops are evaluated a few times, and functions with the
-arguments of their calls, until the budget of the model is used up, which is proportional to its number of nodes.
+arguments of their calls, until the budget of the model is exhausted, which is proportional to its number of nodes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from onnxwire.checker.shape_operators import (
     SIZE_INPUTS,
 )
 from onnxwire.checker.shape_values import OMITTED, UNKNOWN, UNKNOWN_CONSTANT, Value
-from onnxwire.checker.small_constants import SmallConstants
+from onnxwire.checker.small_constants import MAX_ELEMENTS, MAX_TENSOR_BYTES, SmallConstants
 from onnxwire.tensor.dtypes import EXTERNAL
 
 if TYPE_CHECKING:
@@ -47,23 +47,28 @@ if TYPE_CHECKING:
     from onnxwire.messages import TensorProto
 
 MAX_ITERATIONS = 10_000_000  # maximum product of the iterations of all loops around a node
-MAX_TOTAL_FACTOR = 16  # limit of the elements of all constants together, as multiple of max_elements
+MAX_TOTAL_FACTOR = 16  # limit of the sum of the elements of all constants, as multiple of max_elements
 # The limit of a value whose size depends on an input's declared shape, as multiple of max_elements.
 MAX_INPUT_DEPENDENT_FACTOR = 64
 MAX_STORED_FACTOR = 16  # limit of a value derived from a stored weight, as multiple of the weight's elements
-_MAX_BODY_RUNS = 64
-_MAX_CALL_DEPTH = 48
+_MIN_REPORTED_ELEMENTS = 1 << 20  # smaller values are accepted for every max_elements
+_MAX_BODY_RUNS = 64  # maximum number of evaluations of a loop's body
+_MAX_CALL_DEPTH = 48  # maximum number of nested calls that are evaluated
+_N_UNKNOWN_ARGUMENTS = 64  # number of arguments for graphs whose inputs are unknown
 # The budget of evaluated nodes and values: the number of those in the model, times the factor, plus the minimum.
 _BUDGET_FACTOR, _MIN_BUDGET = 1, 20_000
 _STRING = 8  # TensorProto.STRING
-_MAX_EXPONENT = 63
+_MAX_EXPONENT = 63  # sizes of 2**63 and more are equal
+# All operators that are evaluated, and those of them whose computed size may be less than the actual one.
 _ALL_OPERATORS: dict[str, Any] = OPERATORS | LAYOUT_OPERATORS | OPERATORS_OF_LIBRARIES
 _ALL_INEXACT = INEXACT_SIZE_OPERATORS | frozenset((*INEXACT_SIZE_LIBRARY_OPERATORS, *INEXACT_LAYOUTS))
+# Operators that accept a sequence as an input.
 _SEQUENCE_OPERATORS = frozenset(
     ("SequenceAt", "SequenceErase", "SequenceInsert", "SequenceLength", "SequenceConstruct", "SequenceMap")
     + ("ConcatFromSequence", "Identity", "If", "Loop", "Scan", "SplitToSequence")
     + ("Optional", "OptionalHasElement", "OptionalGetElement")
 )
+# Operators that make values of a size that constants can determine.
 _SIZING_OPERATORS = frozenset(
     ("ConstantOfShape", "Expand", "Tile", "Range", "OneHot", "RandomNormal", "RandomUniform", "Pad", "Resize")
 )
@@ -73,12 +78,13 @@ class ShapeBounds:
     """The findings about sizes and loops, by `facts.derive(ShapeBounds)`.
 
     elements: for nodes with an output that is too large, the lower bound of its element count. overflows: the nodes
-    whose bound is 2**63 or more. texts: for nodes whose strings are too long, the lower bound of their bytes.
-    endless: nodes of loops that do not end. unbounded: loops that only a condition on data ends. iterations: the number
-    of iterations of loops that run too often. hidden: nodes with a size that operators which are not evaluated compute
-    from constants, and the index of that input. faults: by kind (see constant_inputs.py) and row of the node, a text
-    about the fault. contradicted: for each ValueInfoProto that declares another shape than its node produces, the
-    produced shape.
+    whose bound is 2**63 or more, and the bound. texts: for nodes whose strings are too long, the lower bound of their
+    bytes. endless_loops: the nodes of loops that do not end, and a text about the number of iterations.
+    unbounded_loops: the nodes of loops that only a condition on data ends. iterations: the number of iterations of
+    loops that run too often. hidden_sizes: nodes with a size that is constant but unknown, because operators that are
+    not evaluated compute it, and the index of that input. faults: by kind (see constant_inputs.py) and row of the node,
+    a text about the fault. contradicted_shapes: for each ValueInfoProto that declares another shape than its node
+    produces, the produced shape.
     total: the first node at which the sum of the constants' elements exceeds the limit, and the sum; or None.
     """
 
@@ -89,16 +95,16 @@ class ShapeBounds:
         self.elements: dict[int, int] = {}
         self.overflows: dict[int, int] = {}
         self.texts: dict[int, int] = {}
-        self.endless: dict[int, str] = {}
-        self.unbounded: list[int] = []
+        self.endless_loops: dict[int, str] = {}
+        self.unbounded_loops: list[int] = []
         self.iterations: dict[int, int] = {}
         self.faults: dict[str, dict[int, str]] = {}
-        self.hidden: dict[int, int] = {}
+        self.hidden_sizes: dict[int, int] = {}
         self.total: tuple[int, int] | None = None
         self._total = 0
         self.results_cache = KnownResults()
         self.budget = 0
-        self._recorded: list[tuple[dict[int, Any], Any]] = []  # faults of the node that is evaluated
+        self._recorded_faults: list[tuple[dict[int, Any], Any]] = []  # faults of the node that is evaluated
         self._op_types = constants.column("NodeProto", "op_type")
         self._first_inputs, self._n_inputs = constants.ranges("NodeProto", "input")
         self._first_outputs, self._n_outputs = constants.ranges("NodeProto", "output")
@@ -122,7 +128,7 @@ class ShapeBounds:
         self._random = {facts.find(name) for name in RANDOM_OPERATORS}
         self._constant = facts.find("Constant")
         self._body_starts, self._bodies, self._body_names = self._find_bodies()
-        self.contradicted: dict[int, list[int | None]] = {}
+        self.contradicted_shapes: dict[int, list[int | None]] = {}
         self._is_compared = bytearray(facts.GraphProto.n)
         self._depth = 0
         self._trips = 1  # product of the iterations of the enclosing loops
@@ -145,9 +151,10 @@ class ShapeBounds:
             self._run_graph(graph, Scope(None), [])
 
     def _find_bodies(self) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-        """Return the graphs in attributes by node, the first one of each attribute name, and these names.
+        """Return the graphs in attributes of nodes, the first graph of each attribute name: (starts, rows, names).
 
-        The graphs of node i, and the ids of their names, are elements starts[i] to starts[i + 1] of the other columns.
+        rows[starts[i]:starts[i + 1]] are the rows of the graphs of node i, and names[starts[i]:starts[i + 1]] the ids
+        of the attributes' names.
         """
         graphs, attributes = self.facts.GraphProto, self.facts.AttributeProto
         rows = true_rows(graphs.under("AttributeProto.g", "AttributeProto.graphs"))
@@ -178,13 +185,13 @@ class ShapeBounds:
 
     def tensor_of(self, tensor: TensorProto) -> Value:
         """Return the Value of a tensor of an attribute."""
-        if tensor.data_location == EXTERNAL or tensor.ByteSize() > 1024:
+        if tensor.data_location == EXTERNAL or tensor.ByteSize() > MAX_TENSOR_BYTES:
             return Value(tuple(tensor.dims))
         try:
             array = tensor.numpy()
         except Exception:  # a damaged tensor, which other rules report
             return Value(tuple(tensor.dims))
-        is_number = array.dtype.kind in "iufb" and array.size <= 64
+        is_number = array.dtype.kind in "iufb" and array.size <= MAX_ELEMENTS
         return Value(tuple(tensor.dims), array.reshape(-1).tolist() if is_number else None)
 
     def value_of_row(self, tensor: int) -> Value:
@@ -214,6 +221,7 @@ class ShapeBounds:
         return UNKNOWN
 
     def _declared(self, info: int) -> Value:
+        """Return the Value that a row of ValueInfoProto declares."""
         dims = self.facts.derive(DeclaredTypes).dims(info)
         value = Value(None if dims is None else tuple(size for size, _ in dims), None, True)
         value.is_exact = True
@@ -255,7 +263,7 @@ class ShapeBounds:
         return rows[starts[graph] : starts[graph + 1]]
 
     def _compare_with_declared(self, graph: int, scope: Scope, names: Sequence[int]) -> None:
-        """Record the declared types of a graph's values that contradict the shapes that its nodes produce."""
+        """Record the values of a graph whose declared shapes contradict the shapes that its nodes produce."""
         for field in ("GraphProto.output", "GraphProto.value_info"):
             for info in self.graph_rows("ValueInfoProto", field, graph):
                 value, shape = scope.values.get(names[info]), None
@@ -268,7 +276,7 @@ class ShapeBounds:
                     None not in (dim, declared_dim) and dim != declared_dim
                     for dim, declared_dim in zip(shape, declared, strict=True)
                 ):
-                    self.contradicted.setdefault(info, list(shape[:8]))
+                    self.contradicted_shapes.setdefault(info, list(shape[:8]))
 
     def _run_with_unknown_arguments(self, function: int) -> None:
         """Evaluate a function with unknown arguments, and cache the result for calls with such arguments."""
@@ -279,16 +287,16 @@ class ShapeBounds:
 
     def _run_function(self, function: int, arguments: list[Value], scope: Scope) -> list[Value]:
         """Evaluate a function and return the Values of its outputs; a missing argument is unknown."""
-        inputs, nodes, outputs = (
+        (first_input, n_inputs), (first_node, n_nodes), (first_output, n_outputs) = (
             (first_rows[function], counts[function]) for first_rows, counts in self._function_fields
         )
-        names = self.constants.elements("FunctionProto.input") if inputs[1] else ()
-        for i in range(inputs[1]):
-            scope.values[names[inputs[0] + i]] = arguments[i] if i < len(arguments) else UNKNOWN
-        self.budget -= inputs[1] + outputs[1]
-        self._run_nodes(range(nodes[0], sum(nodes)), scope)
-        names = self.constants.elements("FunctionProto.output") if outputs[1] else ()
-        return [self._value_of_name(scope, name) for name in names[outputs[0] : sum(outputs)]]
+        names = self.constants.elements("FunctionProto.input") if n_inputs else ()
+        for i in range(n_inputs):
+            scope.values[names[first_input + i]] = arguments[i] if i < len(arguments) else UNKNOWN
+        self.budget -= n_inputs + n_outputs
+        self._run_nodes(range(first_node, first_node + n_nodes), scope)
+        names = self.constants.elements("FunctionProto.output") if n_outputs else ()
+        return [self._value_of_name(scope, name) for name in names[first_output : first_output + n_outputs]]
 
     def _run_nodes(self, nodes: range, scope: Scope) -> None:
         """Evaluate nodes in order, or reuse the results of equal ones, and store the Values of their outputs."""
@@ -355,15 +363,15 @@ class ShapeBounds:
 
     def _evaluate(self, call: NodeCall, op_type: int, function: int, names: Sequence[int], is_constant: bool) -> Result:
         """Return the result of a node, and record its faults."""
-        self._recorded = []
+        self._recorded_faults = []
         total_before = self._total
         results: Any = None
-        buffer = self._buffers.get(op_type)
+        buffer_of = self._buffers.get(op_type)
         try:
             if function < 0:
                 self._inspect(self._inspectors.get(op_type), call)
-                if buffer is not None and (size := buffer(call)) is not None:
-                    self._accept(call.node, call.op_type, size)
+                if buffer_of is not None and (buffer := buffer_of(call)) is not None:
+                    self._accept(call.node, call.op_type, buffer)
             results = self._run(self._operators.get(op_type), function, call)
         except (ArithmeticError, ValueError, TypeError, IndexError):
             results = None  # arguments that the operator does not accept; other rules report them
@@ -372,11 +380,12 @@ class ShapeBounds:
             values = self._outputs_of(
                 call, function, names, results if isinstance(results, list) else [results], is_constant
             )
-        return Result(values, self._recorded, self._total - total_before)
+        return Result(values, self._recorded_faults, self._total - total_before)
 
     def _record_fault(self, faults: dict[int, Any], node: int, fault: Any) -> None:
+        """Record a fault of a node in one of the attributes of this class, unless the node has one there."""
         faults.setdefault(node, fault)
-        self._recorded.append((faults, fault))
+        self._recorded_faults.append((faults, fault))
 
     def _inspect(self, inspector: Any, call: NodeCall) -> None:
         """Record the faults of a node, and an unknown size that is computed from constants."""
@@ -387,7 +396,7 @@ class ShapeBounds:
         for position in SIZE_INPUTS.get(call.op_type, ()):
             size = call.value(position)
             if size is not None and size is not OMITTED and size.is_constant and size.data is None:
-                self._record_fault(self.hidden, call.node, position)
+                self._record_fault(self.hidden_sizes, call.node, position)
         if call.op_type in OPERATORS and call.op_type not in _SEQUENCE_OPERATORS:
             for value in call.inputs:
                 if value.sequence is not None:
@@ -422,16 +431,20 @@ class ShapeBounds:
             value.is_constant |= is_constant
             value.is_lower_bound |= is_lower_bound or call.op_type in _ALL_INEXACT
             if call.op_type in TEXT_OPERATORS:
-                value.min_text_bytes = max(value.min_text_bytes, self._text(call))
+                value.min_text_bytes = max(value.min_text_bytes, self._min_text_bytes(call))
             values.append(value if self._accept(call.node, call.op_type, value) else UNKNOWN)
         return values
 
-    def _text(self, call: NodeCall) -> int:
+    def _min_text_bytes(self, call: NodeCall) -> int:
         """Return a lower bound of the bytes of each string that a node produces."""
         texts = [value.min_text_bytes for value in call.inputs]
         return sum(text or 1 for text in texts) if call.op_type == "StringConcat" else max(texts, default=0)
 
     def _run(self, operator: Any, function: int, call: NodeCall) -> Any:
+        """Return the result of a node: a Value, a list of Values, or None.
+
+        operator: the function of its operator, or None. function: the row of the called function, or -1.
+        """
         if function >= 0:
             return self._run_call(function, call)
         if operator is not None:
@@ -440,15 +453,15 @@ class ShapeBounds:
         return None
 
     def _run_bodies(self, node: int, scope: Scope) -> None:
-        """Evaluate the graphs of a node whose operator may run them in any way."""
+        """Evaluate the graphs of a node with unknown arguments."""
         for i in range(self._body_starts[node], self._body_starts[node + 1]):
             if self._n_nodes[self._bodies[i]]:
-                self._run_graph(self._bodies[i], Scope(scope), [UNKNOWN] * 64)
+                self._run_graph(self._bodies[i], Scope(scope), [UNKNOWN] * _N_UNKNOWN_ARGUMENTS)
 
     def _run_call(self, function: int, call: NodeCall) -> Sequence[Value | None] | None:
         """Return the Values of a call's outputs; None for a recursive function, or beyond the limits."""
         if function + 1 in self._recursive:
-            return None  # no runtime accepts it
+            return None  # no runtime accepts recursion
         cache = self.results_cache
         key = self._call_key(function, call)
         result = cache.get(key) if key is not None else None
@@ -476,7 +489,7 @@ class ShapeBounds:
         return values
 
     def _call_key(self, function: int, call: NodeCall) -> Hashable:
-        """Return the key of a call in the cache of results, or None. Unknown arguments at the end are left out."""
+        """Return the key of a call in the cache of results, or None. Unknown arguments at the end are omitted."""
         attributes = self._attribute_key(call.node, call.scope)
         if attributes is None or self._trips > 1:
             return None
@@ -494,7 +507,7 @@ class ShapeBounds:
         ):
             self._record_fault(self.texts, node, value.min_text_bytes * max(size, 1))
             return False
-        if size < 1 << 20:
+        if size < _MIN_REPORTED_ELEMENTS:
             # An empty value has no elements, but programs multiply its other dims.
             if size or not value.shape or math.prod(dim or 1 for dim in value.shape) < 1 << 63:
                 return True
@@ -511,6 +524,7 @@ class ShapeBounds:
         return True
 
     def _add_total(self, node: int, size: int) -> None:
+        """Add elements of a constant to the sum; record the first node at which the sum exceeds the limit."""
         self._total += size
         if size and self._total > self.max_elements * MAX_TOTAL_FACTOR and self.total is None:
             self.total = node, self._total
@@ -518,7 +532,7 @@ class ShapeBounds:
     # Control flow
 
     def _run_if(self, call: NodeCall) -> list[Value]:
-        """Return the outputs of the branch that a known condition selects, otherwise the larger of each two."""
+        """Return the outputs of the branch that a known condition selects; otherwise the larger output of each pair."""
         bodies = self.bodies(call.node)
         results = [self._run_graph(graph, Scope(call.scope), []) for graph in bodies.values()]
         condition = call.value(0)
@@ -561,10 +575,10 @@ class ShapeBounds:
             self._trips = outer_trips
         is_huge = count is OMITTED or (trips is not None and trips > MAX_ITERATIONS)
         if is_huge and is_initially_true and is_true:
-            self.endless.setdefault(call.node, "without end" if trips is None else f"{trips:,} times")
+            self.endless_loops.setdefault(call.node, "without end" if trips is None else f"{trips:,} times")
         elif is_huge:
-            self.unbounded.append(call.node)
-        elif trips is not None and not is_huge and outer_trips * trips > MAX_ITERATIONS and is_true:
+            self.unbounded_loops.append(call.node)
+        elif trips is not None and outer_trips * trips > MAX_ITERATIONS and is_true:
             self.iterations.setdefault(call.node, outer_trips * trips)
         n = len(carried)
         scans = [self._stack(value, trips) for value in results[n + 1 :]]
@@ -573,7 +587,10 @@ class ShapeBounds:
     def _repeat(
         self, body: int, scope: Scope, carried: list[Value], trips: int | None, is_initially_true: bool
     ) -> tuple[list[Value], bool]:
-        """Evaluate a body several times; return its last outputs, and whether the loop always continues."""
+        """Evaluate a body several times; return its last outputs, and whether the loop always continues.
+
+        carried: the values that an iteration passes to the next one. trips: the trip count, or None.
+        """
         n = len(carried)
         history = [carried]
         results: list[Value] = []
@@ -604,6 +621,7 @@ class ShapeBounds:
         return results, is_true
 
     def _stack(self, value: Value, trips: int | None) -> Value:
+        """Return the concatenation of an output of all iterations along a new first axis."""
         return Value((trips, *(value.shape or ())), None, value.depends_on_input)
 
     def _run_scan(self, call: NodeCall) -> list[Value]:
@@ -628,6 +646,7 @@ class ShapeBounds:
 
 
 def _has_tensor(values: Sequence[Value | None]) -> bool:
+    """Return whether a value is a stored tensor."""
     return any(value is not None and value.tensor >= 0 for value in values)
 
 
@@ -639,7 +658,10 @@ def _trip_count(value: Value) -> int | None:
 
 
 def _extrapolate(first: Value, before: Value, after: Value, n_further: int) -> Value:
-    """Return a value after further iterations, if each adds as much as the last one, or multiplies a size as it did."""
+    """Return a value after further iterations, each of which changes a size as the last iteration did.
+
+    first, before, after: the value after the last three iterations.
+    """
     if before.shape is None or after.shape is None or len(before.shape) != len(after.shape):
         return Value(after.shape, None, after.depends_on_input)
     first_dims = first.shape if first.shape is not None and len(first.shape) == len(after.shape) else before.shape
@@ -651,7 +673,10 @@ def _extrapolate(first: Value, before: Value, after: Value, n_further: int) -> V
 
 
 def _extrapolate_dim(first: int | None, before: int, after: int, n_further: int) -> int:
-    """Return a size that grows from iteration to iteration, at most 2**63."""
+    """Return a size after further iterations, at most 2**63.
+
+    The size grows by the factor of the last iteration if its increments grow, otherwise by the last increment.
+    """
     if first is not None and 0 < first < before and after - before > before - first:
         exponent = math.log2(after) + math.log2(after / before) * n_further
         return round(2**exponent) if exponent < _MAX_EXPONENT else 1 << 63
@@ -659,7 +684,7 @@ def _extrapolate_dim(first: int | None, before: int, after: int, n_further: int)
 
 
 def _advance(before: Value, after: Value) -> Value:
-    """Return a counter after MAX_ITERATIONS iterations."""
+    """Return a counter after MAX_ITERATIONS iterations. before, after: its values before and after the first one."""
     if before.data is None or after.data is None or len(before.data) != len(after.data):
         return Value(after.shape)
     if not all(type(old) is int and type(new) is int for old, new in zip(before.data, after.data, strict=True)):

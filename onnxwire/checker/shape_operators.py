@@ -1,7 +1,8 @@
-"""Lower bounds of the sizes of operators' outputs, and the elements of small constants, for `shape_bounds.py`.
+"""Computes lower bounds of the sizes of operators' outputs, and the elements of small constants.
 
-Each function returns the Value of the first output. An operator without a function has unknown outputs. Source:
-docs/Operators.md of onnx 1.23.2.
+Each function of `OPERATORS` returns the Value of the first output, or None if it is unknown. An operator without a
+function has unknown outputs.
+Source: docs/Operators.md of onnx 1.23.2.
 """
 
 from __future__ import annotations
@@ -15,9 +16,18 @@ from typing import Any, Protocol
 import numpy as np
 
 from onnxwire.checker.shape_values import Dims, Value, broadcast, elementwise, wrap
+from onnxwire.checker.small_constants import MAX_ELEMENTS
 
 _MAX_RANK = 64
-_MAX_SEQUENCE_TENSORS = 64
+_MAX_SEQUENCE_TENSORS = 64  # maximum number of elements of a sequence that are known
+# If constants enlarge an axis by such a factor, or by such a number of elements, the size does not count as dependent
+# on an input.
+_LARGE_FACTOR = 1024
+_LARGE_PAD = 1 << 20
+_LARGE_WINDOW_PAD = 1 << 16
+# Numbers of TensorProto.DataType.
+_FLOAT_TYPES, _BOOL = (1, 10, 11), 9
+_INTEGER_TYPES = (2, 3, 4, 5, 6, 7, 12, 13)
 
 
 class Call(Protocol):
@@ -25,7 +35,7 @@ class Call(Protocol):
 
     @property
     def inputs(self) -> list[Value]:
-        """Values of the inputs; an unknown one for an omitted input."""
+        """The Values of the inputs; OMITTED for an omitted input."""
 
     @property
     def op_type(self) -> str:
@@ -38,59 +48,64 @@ class Call(Protocol):
         """Return the AttributeProto with a name, or None."""
 
     def ints(self, name: str, input: int | None = None) -> list[int] | None:
-        """Return the integers of an input, or of an attribute."""
+        """Return the integers of an input, or of an attribute where the node has no such input; None if unknown."""
 
     def floats(self, name: str) -> list[float] | None:
-        """Return the numbers of an attribute."""
+        """Return the numbers of an attribute, or None."""
 
     def int(self, name: str, default: int) -> int:
-        """Return the integer of an attribute."""
+        """Return the integer of an attribute, or the default if it has none."""
 
     def text(self, name: str) -> str:
-        """Return the string of an attribute."""
+        """Return the string of an attribute, or ""."""
 
     def extent(self, index: builtins.int) -> tuple[builtins.int, builtins.int] | None:
-        """Return the least and the greatest number of an input that is a stored tensor of integers."""
+        """Return the least and the greatest number of an input that is a stored tensor of integers, or None."""
 
     def count(self, name: str) -> builtins.int:
-        """Return the number of elements of a list of an attribute."""
+        """Return the number of integers or strings of an attribute."""
 
     def head(self, index: builtins.int) -> bytes:
-        """Return the first bytes of an input that is a stored tensor."""
+        """Return the first bytes of an input that is a stored tensor, or b""."""
 
     def constant(self) -> Value | None:
-        """Return the value of the attributes of Constant."""
+        """Return the value of Constant, or the element that ConstantOfShape repeats; None if it is unknown."""
 
 
 Operator = Callable[[Call], "Value | None"]
 
 
 def _first_input(call: Call) -> Value:
+    """Return the first input, an unknown Value if the node has none."""
     return call.value(0) or Value()
 
 
 def _axis(axis: int, rank: int) -> int:
+    """Return an axis counted from the first one; it may be out of range."""
     return axis + rank if axis < 0 else axis
 
 
 def _depends_on_input(call: Call) -> bool:
+    """Return whether an input of the node depends on an input of the model."""
     return any(value.depends_on_input for value in call.inputs)
 
 
 def _unchanged_shape(call: Call) -> Value:
+    """Return the size of operators whose output has the shape of the first input."""
     value = _first_input(call)
     return Value(value.shape, None, value.depends_on_input)
 
 
 def _cast(call: Call) -> Value:
+    """Return the size of Cast, and the elements if the target is a number type or bool."""
     value, target = _first_input(call), call.int("to", 1)
-    if target == 9 and value.data is not None:
+    if target == _BOOL and value.data is not None:
         return Value(value.shape, [bool(number) for number in value.data], value.depends_on_input)
     if value.data is None:
         return Value(value.shape, None, value.depends_on_input)
-    is_integer = target in (2, 3, 4, 5, 6, 7, 12, 13)
+    is_integer = target in _INTEGER_TYPES
     try:
-        data = [int(number) if is_integer else float(number) if target in (1, 10, 11) else number
+        data = [int(number) if is_integer else float(number) if target in _FLOAT_TYPES else number
                 for number in value.data]  # fmt: skip
     except (ValueError, OverflowError, TypeError):
         return Value(value.shape, None, value.depends_on_input)
@@ -98,6 +113,7 @@ def _cast(call: Call) -> Value:
 
 
 def _shape(call: Call) -> Value | None:
+    """Return the vector of the dims that Shape selects; its elements if all dims are known."""
     value = _first_input(call)
     if value.shape is None:
         return None
@@ -108,6 +124,7 @@ def _shape(call: Call) -> Value | None:
 
 
 def _size(call: Call) -> Value:
+    """Return the result of Size."""
     value = _first_input(call)
     is_known = value.shape is not None and None not in value.shape
     return Value((), [wrap(value.size)] if is_known else None, value.depends_on_input)
@@ -131,6 +148,7 @@ def _by_shape(input: int | None, name: str = "shape") -> Operator:
 
 
 def _expand(call: Call) -> Value | None:
+    """Return the size of Expand, at least that of its input."""
     target = _by_shape(1)(call)
     value = _first_input(call)
     if target is None or target.shape is None:
@@ -139,16 +157,18 @@ def _expand(call: Call) -> Value | None:
 
 
 def _constant_of_shape(call: Call) -> Value | None:
+    """Return the size of ConstantOfShape, and the elements if they are few; they are 0 by default."""
     value = _by_shape(0)(call)
-    if value is not None and value.size <= 64 and call.constant() is not None:
-        filler = call.constant()
-        value.data = (filler.data or []) * value.size if filler is not None and filler.data else None
-    elif value is not None and value.size <= 64:
+    if value is not None and value.size <= MAX_ELEMENTS and call.constant() is not None:
+        element = call.constant()
+        value.data = (element.data or []) * value.size if element is not None and element.data else None
+    elif value is not None and value.size <= MAX_ELEMENTS:
         value.data = [0] * value.size
     return value
 
 
 def _tile(call: Call) -> Value:
+    """Return the size of Tile, and the elements of a short repeated vector."""
     value, repeats = _first_input(call), call.ints("repeats", 1)
     if value.shape is None or repeats is None or len(repeats) != len(value.shape):
         # Without the shape the repeats alone are a lower bound.
@@ -156,13 +176,16 @@ def _tile(call: Call) -> Value:
     shape = tuple(
         count if dim is None else dim * max(count, 0) for dim, count in zip(value.shape, repeats, strict=True)
     )
-    data = value.data * repeats[0] if value.data and len(shape) == 1 and 0 <= repeats[0] <= 64 else None
+    data = value.data * repeats[0] if value.data and len(shape) == 1 and 0 <= repeats[0] <= MAX_ELEMENTS else None
     return Value(
-        shape, data if data is not None and len(data) <= 64 else None, value.depends_on_input and max(repeats) < 1024
+        shape,
+        data if data is not None and len(data) <= MAX_ELEMENTS else None,
+        value.depends_on_input and max(repeats) < _LARGE_FACTOR,
     )
 
 
 def _range(call: Call) -> Value | None:
+    """Return the size of Range, and the elements if they are few; None if a bound is unknown."""
     bounds = [call.value(i) for i in range(3)]
     if any(bound is None or bound.data is None or len(bound.data) != 1 for bound in bounds):
         return None
@@ -172,11 +195,12 @@ def _range(call: Call) -> Value | None:
         count = max(math.ceil((limit - start) / delta), 0)
     except (ArithmeticError, ValueError, TypeError):
         return None
-    data = [start + i * delta for i in range(count)] if count <= 64 else None
+    data = [start + i * delta for i in range(count)] if count <= MAX_ELEMENTS else None
     return Value((count,), data, depends_on_input)
 
 
 def _pad(call: Call) -> Value:
+    """Return the size of Pad; an unknown dim counts as 0."""
     value, pads = _first_input(call), call.ints("pads", 1) or call.ints("paddings")
     if pads is None:
         return Value(value.shape, None, value.depends_on_input)
@@ -187,10 +211,11 @@ def _pad(call: Call) -> Value:
         index = _axis(axis, len(shape))
         if 0 <= index < len(shape):
             shape[index] = max((shape[index] or 0) + pads[i] + pads[i + n], 0)
-    return Value(tuple(shape), None, value.depends_on_input and max(pads, default=0) < 1 << 20)
+    return Value(tuple(shape), None, value.depends_on_input and max(pads, default=0) < _LARGE_PAD)
 
 
 def _resize(call: Call) -> Value:
+    """Return the size of Resize or Upsample by sizes or scales; an unknown dim counts as 1."""
     value = _first_input(call)
     sizes = call.ints("sizes", 3) if call.op_type == "Resize" else None
     axes = call.ints("axes")
@@ -216,15 +241,16 @@ def _resize(call: Call) -> Value:
             shape[index] = max(int(factor) if sizes else math.floor(old_size * factor), 0)
         except (ValueError, OverflowError):
             continue
-        is_large |= (shape[index] or 0) > old_size * 1024
+        is_large |= (shape[index] or 0) > old_size * _LARGE_FACTOR
     return Value(tuple(shape), None, value.depends_on_input and not is_large)
 
 
 def _concat(call: Call) -> Value | None:
+    """Return the size of Concat, and the elements of short known vectors."""
     values = call.inputs
     shapes = [value.shape for value in values if value.shape is not None]
     if not shapes:
-        # The axis of values of unknown rank has one element of each at least.
+        # Each value of unknown rank has at least one element along the axis.
         axis = call.int("axis", 0)
         if not values or not -_MAX_RANK <= axis < _MAX_RANK:
             return None
@@ -242,10 +268,11 @@ def _concat(call: Call) -> Value | None:
     data: list[Any] | None = None
     if rank == 1 and len(shapes) == len(values) and all(value.data is not None for value in values):
         data = [number for value in values for number in value.data or ()]
-    return Value(tuple(shape), data if data is not None and len(data) <= 64 else None, depends_on_input)
+    return Value(tuple(shape), data if data is not None and len(data) <= MAX_ELEMENTS else None, depends_on_input)
 
 
 def _reshape(call: Call) -> Value:
+    """Return the size of Reshape, and the known elements of its input."""
     value, dims = _first_input(call), call.ints("shape", 1)
     if dims is None:
         return Value(None if value.shape is None else (value.size,), None, value.depends_on_input)
@@ -266,6 +293,7 @@ def _reshape(call: Call) -> Value:
 
 
 def _unsqueeze(call: Call) -> Value | None:
+    """Return the size of Unsqueeze, and the known elements of its input."""
     value, axes = _first_input(call), call.ints("axes", 1)
     if value.shape is None or axes is None or len(value.shape) + len(axes) > _MAX_RANK:
         return None
@@ -277,6 +305,7 @@ def _unsqueeze(call: Call) -> Value | None:
 
 
 def _squeeze(call: Call) -> Value | None:
+    """Return the size of Squeeze, and the known elements of its input."""
     value, axes = _first_input(call), call.ints("axes", 1)
     if value.shape is None:
         return None
@@ -290,6 +319,7 @@ def _squeeze(call: Call) -> Value | None:
 
 
 def _transpose(call: Call) -> Value | None:
+    """Return the size of Transpose, and the known elements in their new order."""
     value = _first_input(call)
     if value.shape is None:
         return None
@@ -301,6 +331,7 @@ def _transpose(call: Call) -> Value | None:
 
 
 def _gather(call: Call) -> Value | None:
+    """Return the size of Gather, and the elements that are selected from a known vector."""
     value, indices = _first_input(call), call.value(1)
     axis = call.int("axis", 0)
     if indices is None or indices.shape is None:
@@ -318,6 +349,7 @@ def _gather(call: Call) -> Value | None:
 
 
 def _slice(call: Call) -> Value | None:
+    """Return the known elements that Slice selects; None if some are unknown."""
     value, starts, ends = _first_input(call), call.ints("starts", 1), call.ints("ends", 2)
     if value.data is None or value.shape is None or starts is None or ends is None:
         return None
@@ -330,7 +362,7 @@ def _slice(call: Call) -> Value | None:
 
 
 def _rearrange(value: Value, operation: Callable[[Any], Any]) -> Value | None:
-    """Return a small known value after an operation on an array of the positions of its elements."""
+    """Return a known value whose elements are rearranged as `operation` rearranges an array of their indices."""
     if value.data is None or value.shape is None or None in value.shape or value.size != len(value.data):
         return None
     positions = operation(np.arange(len(value.data)).reshape([dim or 0 for dim in value.shape]))
@@ -339,6 +371,7 @@ def _rearrange(value: Value, operation: Callable[[Any], Any]) -> Value | None:
 
 
 def _matmul(call: Call) -> Value | None:
+    """Return the size of a product of matrices or vectors."""
     left, right = _first_input(call), call.value(1)
     if right is None or left.shape is None or right.shape is None or not left.shape or not right.shape:
         return None
@@ -349,6 +382,7 @@ def _matmul(call: Call) -> Value | None:
 
 
 def _gemm(call: Call) -> Value | None:
+    """Return the size of a product of two matrices, either of which may be transposed."""
     left, right = _first_input(call), call.value(1)
     if right is None or left.shape is None or right.shape is None or len(left.shape) != 2 or len(right.shape) != 2:
         return None
@@ -357,6 +391,7 @@ def _gemm(call: Call) -> Value | None:
 
 
 def _one_hot(call: Call) -> Value | None:
+    """Return the size of OneHot, with the depth as last dim."""
     indices, depth = _first_input(call), call.value(1)
     if depth is None or not depth.data:
         return None
@@ -365,6 +400,7 @@ def _one_hot(call: Call) -> Value | None:
 
 
 def _window(call: Call) -> Value | None:
+    """Return the size of window operators, such as HannWindow."""
     size = call.value(0)
     if size is None or not size.data:
         return None
@@ -372,6 +408,7 @@ def _window(call: Call) -> Value | None:
 
 
 def _mel_weights(call: Call) -> Value | None:
+    """Return the size of MelWeightMatrix."""
     bins, length = call.value(0), call.value(1)
     if bins is None or length is None or not bins.data or not length.data:
         return None
@@ -379,6 +416,7 @@ def _mel_weights(call: Call) -> Value | None:
 
 
 def _einsum(call: Call) -> Value | None:
+    """Return the size of Einsum; a letter has the greatest size among the inputs."""
     equation = call.text("equation").replace(" ", "")
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
@@ -394,7 +432,10 @@ def _einsum(call: Call) -> Value | None:
 
 
 def _convolution(call: Call) -> Value | None:
-    """Return the size of a convolution or pool with padding; without it, the output is not larger than the input."""
+    """Return the size of a convolution or pool with padding; without padding, the output is not larger than the input.
+
+    The sizes of the batch and channels are not computed.
+    """
     value, pads = _first_input(call), call.ints("pads")
     if not pads:
         return None
@@ -407,11 +448,11 @@ def _convolution(call: Call) -> Value | None:
         input_size = value.shape[i + 2] if value.shape is not None and len(value.shape) == n + 2 else 1
         kernel_extent = max(kernel[i] - 1, 0) * max(dilations[i], 0)
         shape.append(max(((input_size or 1) + pads[i] + pads[i + n] - kernel_extent) // strides[i], 1))
-    return Value(tuple(shape), None, value.depends_on_input and max(pads) < 1 << 16)
+    return Value(tuple(shape), None, value.depends_on_input and max(pads) < _LARGE_WINDOW_PAD)
 
 
 def _transposed_convolution(call: Call) -> Value | None:
-    """Return the size of ConvTranspose: by output_shape, or by strides and padding."""
+    """Return the size of ConvTranspose from output_shape, or from strides and output_padding."""
     value, shape = _first_input(call), call.ints("output_shape")
     if shape:
         return Value((1, 1, *(max(dim, 0) for dim in shape)))
@@ -419,16 +460,18 @@ def _transposed_convolution(call: Call) -> Value | None:
     if value.shape is None or not strides:
         return Value(tuple(max(dim, 1) for dim in output_padding)) if output_padding else None
     dims = [(dim or 1) * stride for dim, stride in zip(value.shape[2:], strides, strict=False)]
-    is_large = max(strides) > 1024 or max(output_padding, default=0) > 1 << 16
+    is_large = max(strides) > _LARGE_FACTOR or max(output_padding, default=0) > _LARGE_WINDOW_PAD
     dims = [dim + extra for dim, extra in zip(dims, output_padding or [0] * len(dims), strict=False)]
     return Value((1, 1, *dims), None, value.depends_on_input and not is_large)
 
 
 def _crop_pad(call: Call) -> Value | None:
+    """Return the size of CenterCropPad."""
     return _by_shape(1)(call)
 
 
 def _dft(call: Call) -> Value | None:
+    """Return the least size of DFT: the length of the transform."""
     length = call.value(1)
     if length is None or not length.data:
         return None
@@ -436,6 +479,7 @@ def _dft(call: Call) -> Value | None:
 
 
 def _multinomial(call: Call) -> Value:
+    """Return the least size of Multinomial."""
     return Value((1, call.int("sample_size", 1)))
 
 
@@ -455,49 +499,56 @@ def _reduction(operation: Callable[[list[Any]], Any]) -> Operator:
 
 
 def _where(call: Call) -> Value:
+    """Return the size of Where, and the elements that a known condition selects."""
     condition, *values = (call.inputs + [Value()] * 3)[:3]
     if condition.data is not None and len(condition.data) > 1:
         return elementwise(lambda test, if_true, if_false: if_true if test else if_false, [condition, *values])
     if condition.data is not None and len(condition.data) == 1:
-        chosen = values[0] if condition.data[0] else values[1]
-        return Value(elementwise(None, [condition, *values]).shape, chosen.data, chosen.depends_on_input)
+        selected = values[0] if condition.data[0] else values[1]
+        return Value(elementwise(None, [condition, *values]).shape, selected.data, selected.depends_on_input)
     return elementwise(None, [condition, *values])
 
 
 def _divide(left: Any, right: Any) -> Any:
+    """Return a quotient; that of integers is truncated towards 0."""
     if isinstance(left, int) and isinstance(right, int):
         return abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
     return left / right
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    # An integer of more than 64 bits is not represented; values computed from it are unknown.
+    """Return a power. Raises OverflowError for an integer of more than 4096 bits, which takes long to compute."""
     if isinstance(base, int) and isinstance(exponent, int) and abs(base).bit_length() * max(exponent, 0) > 4096:
         raise OverflowError
     return base**exponent
 
 
 def _elementwise(operation: Callable[..., Any] | None) -> Operator:
+    """Return the function of an elementwise operator; operation: None if the elements are not computed."""
     return lambda call: elementwise(operation, call.inputs)
 
 
 def _sequence(items: list[Value] | None) -> Value:
+    """Return the Value of a sequence; items: its elements, or None if they are unknown."""
     value = Value()
     value.sequence = items if items is not None and len(items) <= _MAX_SEQUENCE_TENSORS else None
     return value
 
 
 def _insert(call: Call) -> Value:
+    """Return the result of SequenceInsert."""
     items = _first_input(call).sequence
     return _sequence(None if items is None or len(call.inputs) < 2 else [*items, call.inputs[1]])
 
 
 def _erase(call: Call) -> Value:
+    """Return the result of SequenceErase; its elements are unknown unless those of the input are the same."""
     items = _first_input(call).sequence
     return _sequence(items[:-1] if items and all(item.same_as(items[0]) for item in items) else None)
 
 
 def _element_at(call: Call) -> Value | None:
+    """Return the result of SequenceAt, None unless all elements of the sequence are the same."""
     items = _first_input(call).sequence
     return items[0] if items and all(item.same_as(items[0]) for item in items) else None
 
@@ -508,9 +559,9 @@ def _concat_sequence(call: Call) -> Value | None:
     if not items:
         return None
     axis = call.int("axis", 0)
-    if any(one.shape is None for one in items):
-        is_named = -_MAX_RANK <= axis < _MAX_RANK
-        return Value((*[None] * axis, len(items), *[None] * (-axis - 1))) if is_named else None
+    if any(item.shape is None for item in items):
+        is_possible = -_MAX_RANK <= axis < _MAX_RANK
+        return Value((*[None] * axis, len(items), *[None] * (-axis - 1))) if is_possible else None
     shape = list(items[0].shape or ())
     if call.int("new_axis", 0):
         return Value((len(items), *shape))
@@ -521,13 +572,14 @@ def _concat_sequence(call: Call) -> Value | None:
 
 
 def _shift(call: Call) -> Value:
+    """Return the result of BitShift."""
     if call.text("direction") == "LEFT":
         return elementwise(lambda left, right: left << min(max(right, 0), 64), call.inputs)
     return elementwise(lambda left, right: left >> min(max(right, 0), 64), call.inputs)
 
 
 def _logical_operator(deciding: bool, operation: Callable[..., Any]) -> Operator:
-    """Return the function of a logical operator whose result is `deciding` if one operand is."""
+    """Return the function of a logical operator whose result is `deciding` if one of the operands is `deciding`."""
 
     def function(call: Call) -> Value:
         for value in call.inputs:
@@ -539,7 +591,7 @@ def _logical_operator(deciding: bool, operation: Callable[..., Any]) -> Operator
 
 
 def _comparison(operation: Callable[..., Any]) -> Operator:
-    """Return the function of a comparison, which is false if one operand is NaN."""
+    """Return the function of a comparison, whose result is False if one of the operands is NaN."""
 
     def function(call: Call) -> Value:
         for value in call.inputs:
@@ -551,6 +603,7 @@ def _comparison(operation: Callable[..., Any]) -> Operator:
 
 
 def _clip(call: Call) -> Value:
+    """Return the size of Clip, and the known elements after they are limited."""
     value, lower, upper = (call.inputs + [Value()] * 3)[:3]
     data = value.data
     for bound, choose in ((lower, max), (upper, min)):
@@ -559,6 +612,7 @@ def _clip(call: Call) -> Value:
     return Value(value.shape, data, value.depends_on_input)
 
 
+# Operators whose output has the shape of their first input.
 _UNARY = (
     "Relu Sigmoid Tanh "
     "Erf Softmax LogSoftmax LeakyRelu Elu Selu Celu HardSigmoid HardSwish Gelu Mish Softplus Softsign "
@@ -568,6 +622,7 @@ _UNARY = (
     "Shrink ThresholdedRelu QuantizeLinear DequantizeLinear ReverseSequence ScatterElements ScatterND Scatter Hardmax "
     "EyeLike QuickGelu FastGelu BiasGelu"
 )
+# Elementwise operators whose elements are not computed.
 _BROADCAST = "PRelu BitwiseAnd BitwiseOr BitwiseXor"
 OPERATORS: dict[str, Operator] = {
     **dict.fromkeys(_UNARY.split(), _unchanged_shape),

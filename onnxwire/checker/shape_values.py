@@ -1,4 +1,4 @@
-"""Properties of values known before the model runs: a lower bound of the size, and the elements if they are few."""
+"""Describes values before the model runs, by a lower bound of their size, and by their elements if they are few."""
 
 from __future__ import annotations
 
@@ -6,23 +6,21 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from onnxwire.checker.small_constants import MAX_ELEMENTS
-
 Dims = tuple["int | None", ...]
-_INT64 = 1 << 63
+_INT64 = 1 << 63  # the least integer that int64 does not represent
 
 
 class Value:
     """The known properties of a value.
 
-    shape: its dims, None for an unknown dim; None if the rank is unknown. data: its elements in order if there are few
-    and all are known. depends_on_input: whether its size depends on the declared shape of a graph's input.
-    is_lower_bound: whether its dims may be larger than stated. is_exact: whether the known dims are those of every run,
-    and not an estimate. is_constant: whether it depends on constants only. stored_elements: the number of elements of
-    the largest stored tensor that it is computed from. tensor: the row of the stored tensor if it is one, otherwise -1.
-    sequence: the elements of a sequence; None if it is no sequence or they are unknown. min_text_bytes: a lower bound
-    of the bytes of each string, 0 for numbers. kind: a number that equal Values share, 0 until it is needed
-    (known_results.py).
+    shape: the dims, None for an unknown dim; None if the rank is unknown. data: the elements in order if there are few
+    and all are known. depends_on_input: whether the size depends on the declared shape of a graph's input.
+    is_lower_bound: whether the dims may be larger than `shape`. is_exact: whether the known dims are those of every
+    run, and not an estimate. is_constant: whether the value depends on constants only. stored_elements: the number of
+    elements of the largest stored tensor from which the value is computed. tensor: the row of a stored tensor,
+    otherwise -1. sequence: the elements of a sequence; None if they are unknown, and for any other value.
+    min_text_bytes: a lower bound of the bytes of each string, 0 for numbers. kind: a number that equal Values share, 0
+    until it is needed (known_results.py).
     """
 
     __slots__ = (
@@ -68,7 +66,7 @@ class Value:
 
     @property
     def size(self) -> int:
-        """A lower bound of the number of elements, if it is not empty: unknown dims count as 1."""
+        """A lower bound of the number of elements of a value that is not empty: unknown dims count as 1."""
         return 0 if self.shape is None else math.prod(1 if dim is None else dim for dim in self.shape)
 
     def same_as(self, other: Value) -> bool:
@@ -81,11 +79,6 @@ OMITTED, UNKNOWN, UNKNOWN_CONSTANT = Value(), Value(), Value()
 UNKNOWN_CONSTANT.is_constant = True
 
 
-def vector(data: list[Any], depends_on_input: bool = False) -> Value:
-    """Return a one-dimensional value with known elements."""
-    return Value((len(data),), data if len(data) <= MAX_ELEMENTS else None, depends_on_input)
-
-
 def wrap(number: float) -> int | float:
     """Return an integer wrapped to 64 bits, as in int64 arithmetic; return floats unchanged."""
     if isinstance(number, int) and not -_INT64 <= number < _INT64:
@@ -94,7 +87,7 @@ def wrap(number: float) -> int | float:
 
 
 def broadcast(shapes: Sequence[Dims]) -> Dims:
-    """Return the shape of an elementwise operation; the greater of two unequal dims."""
+    """Return the shape of the result of an elementwise operation; of unequal dims, the result has the greatest."""
     if shapes and shapes.count(shapes[0]) == len(shapes):
         return shapes[0]
     rank = max(map(len, shapes), default=0)
@@ -108,7 +101,10 @@ def broadcast(shapes: Sequence[Dims]) -> Dims:
 
 
 def elementwise(operation: Callable[..., Any] | None, values: Sequence[Value]) -> Value:
-    """Return the result of an elementwise operation of any number of values."""
+    """Return the result of an elementwise operation on any number of values.
+
+    operation: a function of one element of each value; None if the elements of the result are not computed.
+    """
     depends_on_input = True in [value.depends_on_input for value in values]
     known_shapes = [value.shape for value in values if value.shape is not None]
     if len(known_shapes) < len(values):

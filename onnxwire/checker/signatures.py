@@ -10,11 +10,11 @@ import numpy as np
 from onnxwire.checker._signatures import check_signatures
 from onnxwire.checker.facts import EMPTY, is_one_of, lookup, true_rows, unique
 from onnxwire.checker.limits import MAX_HINTS
-from onnxwire.checker.operator_table import counts
+from onnxwire.checker.operator_table import count_limits
 from onnxwire.checker.rules.attribute import parameters_with_type, references
 from onnxwire.checker.rules.function import Imports
 from onnxwire.checker.rules.node import Calls
-from onnxwire.checker.rules.opset_import import plain_domains
+from onnxwire.checker.rules.opset_import import normalized_domains
 from onnxwire.checker.scopes import Scopes
 from onnxwire.tensor.dtypes import DATA_TYPES
 
@@ -35,14 +35,14 @@ WITHDRAWN = (
     "ParametricSoftplus", "Scale", "ScaledTanh",
 )  # fmt: skip
 
-# Faults that `_signatures.pyx` finds: of nodes, of inputs and outputs, of attributes.
+# Flags of faults that `_signatures.pyx` finds: of nodes; of inputs and outputs; of attributes.
 INPUT_COUNT, OUTPUT_COUNT, LACKS_ATTRIBUTE = 1, 2, 4
 OMITTED, WRONG_TYPE, OTHER_TYPE = 1, 2, 4
 UNKNOWN, WRONG_KIND = 1, 2
 # Values of `signature_indices` for nodes without a signature: the operator is unknown, or is not checked.
 _MISSING, _UNCHECKED = -1, -2
 
-_OPTIONS = {"": 0, "?": 1, "*": 2}
+_OPTIONS = {"": 0, "?": 1, "*": 2}  # SINGLE, OPTIONAL and VARIADIC of `_signatures.pyx`, by `Parameter.option`
 # Numbers of the types of elements by text, and by data type.
 _DATA_TYPE_NUMBERS = {text: number for number, text in enumerate(["", *(kind.name.lower() for kind in DATA_TYPES)])}
 _ELEMENTS = lookup(256, np.array([kind.number for kind in DATA_TYPES]), range(1, len(DATA_TYPES) + 1), 0)
@@ -51,8 +51,8 @@ _ELEMENTS = lookup(256, np.array([kind.number for kind in DATA_TYPES]), range(1,
 class Versions:
     """The version of its domain that applies to each node, by `facts.derive(Versions)`.
 
-    domains: for each node, an index of `names`, -1 for a domain whose operators are unknown. versions: 0 where no
-    version is imported.
+    names: the domains whose operators are known. domains: for each node, an index of `names`, -1 for any other domain.
+    versions: for each node, the imported version of its domain, 0 if there is none.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -62,11 +62,11 @@ class Versions:
         for number, name in enumerate(self.names):
             if (id := facts.find(name)) >= 0:
                 domain_of[id] = number
-        self.domains = domain_of[plain_domains(facts, nodes.domain)]
+        self.domains = domain_of[normalized_domains(facts, nodes.domain)]
         # If a domain has several entries, which another rule reports, the last one counts.
         models = true_rows(imports.under("ModelProto.opset_import"))
         imported = np.zeros(len(self.names) + 1, np.int64)
-        imported[domain_of[plain_domains(facts, imports.domain[models])]] = imports.version[models]
+        imported[domain_of[normalized_domains(facts, imports.domain[models])]] = imports.version[models]
         if not len(models) and facts.root == "ModelProto" and facts.ir_version is not None and facts.ir_version < 3:
             imported[domain_of[EMPTY]] = 1
         imported[-1] = 0  # unknown domains
@@ -74,9 +74,9 @@ class Versions:
         if "FunctionProto" in facts.present:
             function_imports, functions = facts.derive(Imports), facts.derive(Scopes).node_function
             in_functions = true_rows((functions >= 0) & (self.domains >= 0))
-            last_first = (function_imports.functions[::-1], function_imports.domains[::-1])
+            reversed_keys = (function_imports.functions[::-1], function_imports.domains[::-1])
             positions = facts.join(
-                (functions[in_functions], plain_domains(facts, nodes.domain[in_functions])), last_first
+                (functions[in_functions], normalized_domains(facts, nodes.domain[in_functions])), reversed_keys
             )
             function_versions = np.append(imports.version[function_imports.rows][::-1], 0)
             self.versions[in_functions] = function_versions[positions].clip(0, 0x7FFFFFFF)
@@ -84,7 +84,7 @@ class Versions:
 
 
 class Types:
-    """Assigns numbers to types; 0 is an unknown type. The text of a type is as in tables of operators."""
+    """Assigns numbers to types; 0 is an unknown type. A type is written as in tables of operators."""
 
     def __init__(self) -> None:
         self.texts = list(_DATA_TYPE_NUMBERS)
@@ -98,7 +98,7 @@ class Types:
         return self.numbers[text]
 
     def of_elements(self, template: str = "{}") -> Column:
-        """Return the numbers of types by element type; 0 for invalid data types."""
+        """Return the numbers of types by element type; 0 for invalid data types. template: the type, {} its element."""
         if template == "{}":
             return _ELEMENTS
         column = np.zeros(256, np.int32)
@@ -144,7 +144,11 @@ class Types:
         return result
 
     def _of_nested(self, field: str, child_types: Column, keys: Column) -> Column:
-        """Return the types of sequences, optionals or maps with known element types."""
+        """Return the types of sequences, optionals or maps.
+
+        field: the field of TypeProto. child_types: the number of each element type. keys: the data type of each map's
+        keys, 0 for sequences and optionals.
+        """
         codes, code_of_row = np.unique(child_types.astype(np.int64) << 8 | keys, return_inverse=True)
         elements = self.of_elements()
         numbers = np.zeros(len(codes), np.int32)
@@ -168,8 +172,9 @@ class SignatureCheck:
     """The results of the pass over the nodes, by `facts.derive(SignatureCheck)`.
 
     signature_indices: for each node, an index of `signatures`, -1 for an unknown operator, -2 for an operator that is
-    not checked. nodes, inputs, outputs, attributes: faults of the rows of NodeProto, NodeProto.input, NodeProto.output
-    and AttributeProto. known_types: the numbers of types of node outputs, then of ValueInfoProto and TensorProto.
+    not checked. nodes, inputs, outputs, attributes: flags of the faults of each row of NodeProto, NodeProto.input,
+    NodeProto.output and AttributeProto. known_types: the type of each definition, as a number of `types`; see
+    `Scopes.definitions`. declared: see `_declared`. names, domains, versions: see `Versions`.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -194,8 +199,8 @@ class SignatureCheck:
         of_types = self.types.of_values(facts)
         infos = of_types[facts.ValueInfoProto.type] if facts.ValueInfoProto.n else of_types[:0]
         self.known_types = np.zeros(n_outputs + facts.ValueInfoProto.n + facts.TensorProto.n, np.int32)
-        described = true_rows((scopes.described >= 0) & (infos != 0))
-        self.known_types[scopes.described[described]] = infos[described]
+        rows = true_rows((scopes.described_outputs >= 0) & (infos != 0))
+        self.known_types[scopes.described_outputs[rows]] = infos[rows]
         self.known_types[n_outputs : n_outputs + len(infos)] = infos
         if facts.TensorProto.n:
             self.known_types[n_outputs + len(infos) :] = self.types.of_elements()[
@@ -208,9 +213,8 @@ class SignatureCheck:
         )  # fmt: skip
 
     def _choose(self, facts: Facts) -> Column:
-        """Return the signature of each node; each operator and version is looked up once."""
+        """Return the index of each node's signature; each operator is looked up once for each period."""
         nodes, operators = facts.NodeProto, self.operators
-        # A period is a range of versions between two changes of the domain.
         steps, bases = operators.periods
         periods = np.full(nodes.n, bases[-1], np.int32)
         is_checked = (self.versions > 0) & (nodes.op_type != EMPTY) & (facts.derive(Calls).function < 0)
@@ -239,10 +243,10 @@ class SignatureCheck:
                 if since is not None:
                     table[k, column] = len(self.signatures)
                     self.signatures.append(operators.signature(self.names[number], name, since))
-        chosen: Column = table[row_of[nodes.op_type], periods]
+        indices: Column = table[row_of[nodes.op_type], periods]
         if facts.derive(withdrawn):
-            chosen[is_withdrawn(facts)] = _UNCHECKED
-        return chosen
+            indices[is_withdrawn(facts)] = _UNCHECKED
+        return indices
 
     def text_of(self, id: int) -> str:
         """Return the string of an id."""
@@ -253,7 +257,10 @@ class SignatureCheck:
         return self.signatures[int(self.signature_indices[node])]
 
     def kind_of(self, attribute: int, kinds: Column) -> int:
-        """Return the type of an attribute: its own, or that of the parameter that it refers to."""
+        """Return the type of an attribute: its own, or that of the function's parameter to which it refers.
+
+        kinds: the column AttributeProto.type.
+        """
         return int(kinds[attribute]) or (int(self.declared[attribute]) if len(self.declared) else 0)
 
     def title(self, node: int) -> str:
@@ -280,25 +287,27 @@ def is_withdrawn(facts: Facts) -> Column:
     """Return whether each node has an operator that was experimental."""
     nodes = facts.NodeProto
     result: Column = is_one_of(nodes.op_type, facts.derive(withdrawn))
-    result &= (plain_domains(facts, nodes.domain) == EMPTY) & (facts.derive(Calls).function < 0)
+    result &= (normalized_domains(facts, nodes.domain) == EMPTY) & (facts.derive(Calls).function < 0)
     return result
 
 
 def _tables(
     facts: Facts, signatures: Sequence[Signature], types: Types
 ) -> tuple[Column, Column, Column, Column, Column]:
-    """Return the input tables of the pass, each with an unused last row: signatures, parameters, attributes, counts,
-    types."""
+    """Return the tables that the pass reads: signatures, parameters, attributes, disallowed counts, and sets of types.
+
+    The rows are the structs of `_signatures.pyx`, followed by an unused last row.
+    """
     signature_rows: list[tuple[int, ...]] = []
     parameter_rows: list[tuple[int, ...]] = []
     attribute_rows: list[tuple[int, ...]] = []
-    refused_counts: list[int] = []
+    disallowed_counts: list[int] = []
     type_sets: dict[frozenset[str], int] = {}
     for signature in signatures:
         variables: dict[str, int] = {}
-        firsts = []
+        parameter_ranges = []
         for parameters in (signature.inputs, signature.outputs):
-            firsts += [len(parameter_rows), len(parameters)]
+            parameter_ranges += [len(parameter_rows), len(parameters)]
             for parameter in parameters:
                 variable = parameter.variable
                 parameter_rows.append(
@@ -309,19 +318,19 @@ def _tables(
                         types.number(next(iter(parameter.types))) if len(parameter.types) == 1 else 0,
                     )
                 )
-        min_inputs, max_inputs = counts(signature.inputs)
-        min_outputs, max_outputs = counts(signature.outputs)
+        min_inputs, max_inputs = count_limits(signature.inputs)
+        min_outputs, max_outputs = count_limits(signature.outputs)
         signature_rows.append(
             (
-                *firsts,
+                *parameter_ranges,
                 *(len(attribute_rows), len(signature.attributes)),
                 *(min_inputs, -1 if max_inputs is None else max_inputs),
                 *(min_outputs, -1 if max_outputs is None else max_outputs),
-                *(len(refused_counts), len(signature.refused_inputs), len(signature.refused_outputs)),
+                *(len(disallowed_counts), len(signature.disallowed_inputs), len(signature.disallowed_outputs)),
                 *(len(variables), signature.is_open),
             )
         )
-        refused_counts += [*signature.refused_inputs, *signature.refused_outputs]
+        disallowed_counts += [*signature.disallowed_inputs, *signature.disallowed_outputs]
         attribute_rows += [
             (facts.find(name), attribute.type, attribute.is_required)
             for name, attribute in signature.attributes.items()
@@ -334,7 +343,7 @@ def _tables(
         np.array([*signature_rows, (0,) * 15], np.int32),
         np.array([*parameter_rows, (0,) * 4], np.int32),
         np.array([*attribute_rows, (0,) * 3], np.int32),
-        np.array([*refused_counts, 0], np.int32),
+        np.array([*disallowed_counts, 0], np.int32),
         allowed,
     )
 
@@ -356,8 +365,8 @@ def _declared(facts: Facts) -> Column:
     )
 
 
-def formal(parameters: tuple[Parameter, ...], index: int) -> Parameter:
-    """Return the formal parameter of an input or output by its index."""
+def formal_parameter(parameters: tuple[Parameter, ...], index: int) -> Parameter:
+    """Return the formal parameter of the input or output with an index; further ones belong to the last parameter."""
     return parameters[min(index, len(parameters) - 1)]
 
 
@@ -380,7 +389,7 @@ class Hints:
         return self.hints[domain, name]
 
     def _look_up(self, domain: str, name: str) -> str:
-        """Return the domain that has an operator of this name, or a similar name of the domain, as a remedy."""
+        """Return a remedy: another domain that has the operator, or a similar name in the domain."""
         other_domains = [other_domain for other_domain, other_name in self.operators.versions if other_name == name]
         if other_domains:
             return f"{other_domains[0] or 'the default domain'} has it; set that domain"

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     Numbers = list[int] | list[float]
 
 MAX_ELEMENTS = 64  # maximum number of elements of a constant that is read
-MAX_TENSOR_BYTES = 1024
-_MAX_NUMBER_BYTES = 8 * MAX_ELEMENTS + 7  # maximum length of raw_data with so many elements
-MAX_ATTRIBUTE_BYTES = 1 << 16
+MAX_TENSOR_BYTES = 1024  # maximum encoded size of a tensor that is read
+_MAX_NUMBER_BYTES = 8 * MAX_ELEMENTS + 7  # maximum length of raw_data with MAX_ELEMENTS elements
+MAX_ATTRIBUTE_BYTES = 1 << 16  # maximum encoded size of an attribute that is read
 MAX_KEY_BYTES = 1024  # maximum length of attributes that are compared with those of other nodes
 MAX_EXTENT_BYTES = 1 << 16  # longer values of a remote file are not resident
+# Format characters of `struct` by data type.
 _FORMATS = {1: "f", 2: "B", 3: "b", 4: "H", 5: "h", 6: "i", 7: "q", 9: "?", 10: "e", 11: "d", 12: "I", 13: "Q"}
 
 
@@ -52,7 +53,7 @@ class SmallConstants:
         return cached
 
     def ranges(self, type_name: str, field: str) -> tuple[Sequence[int], Sequence[int]]:
-        """Return, for each row of a sheet, the row of the first element of a repeated field, and their number."""
+        """Return, for each row of a sheet, the row of a repeated field's first element, and the number of elements."""
         return self.column(type_name, f"first.{field}"), self.column(type_name, field)
 
     def elements(self, name: str) -> Sequence[int]:
@@ -108,6 +109,7 @@ class SmallConstants:
 
     @cached_property
     def _raw_lengths(self) -> Sequence[int]:
+        """The length of raw_data of each TensorProto."""
         return np.ascontiguousarray(self.facts.TensorProto.span("raw_data")[1]).data
 
     def extent(self, tensor: int) -> tuple[int, int] | None:
@@ -126,7 +128,10 @@ class SmallConstants:
         return self._extents[tensor]
 
     def head(self, tensor: int, n: int) -> bytes:
-        """Return at most n first bytes of a row of TensorProto, if they are in raw_data, or if it is short."""
+        """Return at most n first bytes of a tensor that has raw_data or is short; b"" for any other.
+
+        tensor: the row of TensorProto.
+        """
         offsets, lengths = self.facts.TensorProto.span("raw_data")
         start, length = int(offsets[tensor]), min(int(lengths[tensor]), n)
         if length > 0:
@@ -137,7 +142,7 @@ class SmallConstants:
         return b""
 
     def attributes(self, node: int) -> dict[str, AttributeProto]:
-        """Return the attributes of a row of NodeProto that are not long, without their graphs."""
+        """Return the attributes of a row of NodeProto by name, except long ones."""
         start = self.column("NodeProto", "first.attribute")[node]
         attributes = {}
         for row in range(start, start + self.column("NodeProto", "attribute")[node]):
@@ -150,7 +155,7 @@ class SmallConstants:
     def attribute_bytes(self, node: int) -> tuple[int, bytes] | None:
         """Return a key that rows of NodeProto with equal attributes share; None if the attributes are long.
 
-        It is the length of the first attribute, and the bytes from its first byte to the last byte of the last one.
+        The key is the length of the first attribute, and the bytes from the first to the last attribute.
         """
         first_rows, counts, starts, lengths = self._attribute_columns
         n = counts[node]
@@ -164,6 +169,7 @@ class SmallConstants:
 
     @cached_property
     def _attribute_columns(self) -> tuple[Sequence[int], ...]:
+        """For each node, its first attribute and their number; for each attribute, its start and length."""
         columns = self.column("AttributeProto", "start"), self.column("AttributeProto", "length")
         return *self.ranges("NodeProto", "attribute"), *columns
 
@@ -175,7 +181,7 @@ class SmallConstants:
         return {self.facts.text(names[row]): row for row in range(start, stop)}
 
     def _message(self, name: str, row: int, cls: Any) -> Any:
-        """Return a decoded short message, or None if it is encoded in several pieces."""
+        """Return the decoded message of a row, or None if it is encoded in several pieces. name, cls: its type."""
         if self.column(name, "flags")[row] & MERGED:
             return None
         start = self.column(name, "start")[row]

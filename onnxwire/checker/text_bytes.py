@@ -1,4 +1,4 @@
-"""Tests the bytes of all strings of a document at once, so that rules match expressions with few of them."""
+"""Tests the bytes of all strings of a document at once, so that rules match regular expressions with few strings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts, Rows
 
 NON_ASCII = bytes(range(128, 256))
-_FACTOR = 0x9E3779B97F4A7C15
+_FACTOR = 0x9E3779B97F4A7C15  # an odd number near 2**64 divided by the golden ratio, for hashes
 
 
 class TextBytes:
@@ -47,42 +47,43 @@ class TextBytes:
         result = np.zeros(len(ids), np.uint64)
         table = np.frombuffer(translation, np.uint8)
         factor = 1
-        for place in range(n):
-            rows = (self.lengths[ids] > place).nonzero()[0]
+        for index in range(n):
+            rows = (self.lengths[ids] > index).nonzero()[0]
             if not len(rows):
                 break
             factor = factor * _FACTOR % (1 << 64)
-            letters = table[self._bytes[self._starts[ids[rows]] + place]].astype(np.uint64)
+            letters = table[self._bytes[self._starts[ids[rows]] + index]].astype(np.uint64)
             result[rows] += (letters + np.uint64(1)) * np.uint64(factor)
         return result
 
     def contain(self, words: Iterable[bytes]) -> Rows:
-        """Return whether each string contains one of some words of lower case letters, in any case."""
+        """Return whether each string contains one of some words, which have lower case letters, in any case."""
         result = np.zeros(len(self.lengths), bool)
         text = self._bytes.tobytes().lower()
         for word in words:
-            at = text.find(word)
-            while at >= 0:
-                id = int(np.searchsorted(self._starts, at, "right")) - 1
+            start = text.find(word)
+            while start >= 0:
+                id = int(np.searchsorted(self._starts, start, "right")) - 1
                 stop = int(self._starts[id + 1])
-                result[id] |= at + len(word) <= stop
-                at = text.find(word, max(stop - len(word) + 1, at + 1))
+                result[id] |= start + len(word) <= stop
+                start = text.find(word, max(stop - len(word) + 1, start + 1))
         return result
 
     def begin_like(self, words: Iterable[bytes]) -> Rows:
         """Return whether each string begins with one of some words of ASCII letters, in any case."""
         result = np.zeros(len(self.lengths), bool)
         for word in words:
-            found = self.have_at(0, word[:1].lower() + word[:1].upper())
+            is_match = self.have_at(0, word[:1].lower() + word[:1].upper())
             for i, letter in enumerate(word[1:], 1):
-                if not found.any():
+                if not is_match.any():
                     break
-                found &= self.have_at(i, bytes([letter]).lower() + bytes([letter]).upper())
-            result |= found
+                is_match &= self.have_at(i, bytes([letter]).lower() + bytes([letter]).upper())
+            result |= is_match
         return result
 
 
 def _is_member(members: bytes) -> Rows:
+    """Return whether each of the 256 bytes is one of some bytes."""
     table = np.zeros(256, bool)
     table[list(members)] = True
     return table

@@ -1,4 +1,4 @@
-"""The records that readers of protobuf understand differently, as a table: the results of `_wire_audit.pyx`."""
+"""Lists the records that readers of protobuf interpret differently, as a table: the results of `_wire_audit.pyx`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _ANOMALY = np.dtype(
 
 
 class WireRecords(Table):
-    """A row per anomaly, by `facts.derive(WireRecords)`.
+    """A table with a row for each anomaly, by `facts.derive(WireRecords)`.
 
-    start: offset of the record's tag; value: its raw number, or its length in bytes; row, sheet: the message that
-    contains it; number: the field number; kind: LONG_TAG, …
+    start: the offset of the record's tag. value: the raw number of the record, or its length in bytes. row, sheet: the
+    message that contains the record. number: the field number. kind: LONG_TAG to MIXED_PACKING.
     """
 
     type_name = "wire records"
@@ -47,6 +47,7 @@ class WireRecords(Table):
         return int(getattr(self, name)[row])
 
     def _field(self, sheet: int, number: int) -> str:
+        """Return the name of a field by its number, or its number as text if it is unknown."""
         key = sheet, number
         if key not in self._names:
             fields = self.facts.columns.numbers_of(self.facts.columns.sheet_names[sheet])

@@ -220,7 +220,7 @@ class _SarifReporter(Reporter):
 
 def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | None, ignore: list[str] | None) -> None:
     """List the rules by scope, and the reasons why some are not checked. select, ignore: as for `choose`."""
-    from onnxwire.checker.fixes import fixable
+    from onnxwire.checker.fixes import fixable_rules
     from onnxwire.checker.registry import checked, rules, unchecked
     from onnxwire.checker.run import choose
 
@@ -237,7 +237,7 @@ def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | N
                 "text": rule.text,
                 "source": rule.source,
                 "reason": rule.reason,
-                "fix": rule.id in fixable(),
+                "fix": rule.id in fixable_rules(),
                 "unchecked": unchecked().get(rule.id),
             }
             | ({"weaknesses": rule.weaknesses, "explanation": rule.explanation} if rule.weaknesses else {})
@@ -258,7 +258,7 @@ def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | N
         for rule in scope_rules:
             severity = paint(f"{rule.severity:<7}", _COLORS[rule.severity])
             versions = f" (IR {rule.since_ir or 1}-{rule.until_ir or ''})" if rule.since_ir or rule.until_ir else ""
-            repair = " (--fix)" if rule.id in fixable() else ""
+            repair = " (--fix)" if rule.id in fixable_rules() else ""
             reason = f" ({rule.reason or '; '.join(rule.weaknesses)})" if rule.reason or rule.weaknesses else ""
             out.write(f"  {rule.id:<{width}}  {severity}  {rule.text}{paint(versions + reason + repair, 'dim')}\n")
     unchecked_rules = [rule for rule in selected_rules if rule.id in unchecked()]

@@ -212,13 +212,13 @@ def _repair(
 ) -> bool:
     """Report the repairs of a message, apply them, and write it; returns whether it was written."""
     from onnxwire.checker import check
-    from onnxwire.checker.fixes import apply_fixes, find_fixes, fixable
+    from onnxwire.checker.fixes import apply_fixes, find_fixes, fixable_rules
     from onnxwire.checker.run import choose
     from onnxwire.io.save import LargeFileWarning, save
 
     rules = {
         rule.id for rule in choose(check_options["select"], check_options["ignore"], check_options["untrusted"])
-    } & fixable()
+    } & fixable_rules()
     fixes = find_fixes(message, check(message, **{**check_options, "select": rules, "limit": None}))
     reporter.add_fixes(shown_source(path), fixes)
     if options.dry_run or not (fixes or options.output is not None):

@@ -6,19 +6,20 @@ from typing import Any
 import onnxwire
 
 OPSET = "opset_import { version: 17 }"
+# A type of two floats.
 FLOAT = "type { tensor_type { elem_type: 1 shape { dim { dim_value: 2 } } } }"
 
 
 @dataclass(frozen=True)
 class Case:
-    """A document that breaks one rule, and a document that does not.
+    """A document that breaks one rule, and a document that does not break it.
 
-    broken, sound: the text form of a message of the type, or its bytes. paths: the paths of all problems that `check`
-    reports for the broken document, in order. options: additional arguments of `check`.
+    broken, valid: the text form of a message of the type, or its bytes. paths: the paths of all problems of that rule
+    in the broken document, in order. type: the class of the message. options: additional arguments of `check`.
     """
 
     broken: str | bytes
-    sound: str | bytes
+    valid: str | bytes
     paths: tuple[str, ...] = ("",)
     type: type = onnxwire.ModelProto
     options: dict[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""`check(baseline=...)` reports only problems that a trusted model does not have, regardless of names."""
+"""Tests that `check(baseline=...)` reports only problems that a trusted model does not have, regardless of names."""
 
 import json
 import subprocess
@@ -24,6 +24,7 @@ GRAPH = f"""
 
 
 def parse_model(graph=GRAPH, opset=OPSETS, fields=""):
+    """Return a model with a graph in text format."""
     return onnxwire.from_text(model(graph, opset=opset, fields=fields))
 
 
@@ -34,13 +35,14 @@ def rules_of_new_problems(baseline, candidate, **options):
 
 
 def edit(original, edit_copy):
+    """Return a copy of a model on which a function was called."""
     copied_model = onnxwire.ModelProto.FromString(original.SerializeToString())
     edit_copy(copied_model)
     return copied_model
 
 
 def rename_all(original):
-    """Return a copy in which every node and value has another name and nodes are stored in reverse."""
+    """Return a copy in which every node and value has another name."""
     copied_model = onnxwire.ModelProto.FromString(original.SerializeToString())
     values = {name for node in copied_model.graph.node for name in [*node.input, *node.output] if name}
     onnxwire.rename_values(copied_model, {name: f"v{i}" for i, name in enumerate(sorted(values))})
@@ -66,9 +68,10 @@ def test_a_check_without_a_baseline_has_no_count_of_baseline_problems():
 
 def test_an_added_attack_is_reported_and_the_known_one_is_not():
     def add_attack(model):
+        """Add a call of a Python operator."""
         model.graph.node[2].input[0] = "c"
         node = model.graph.node.add(op_type="PyOp", domain="my.ops", name="evil", input=["b"], output=["c"])
-        node.attribute.add(name="module", type=3, s=b"os")
+        node.attribute.add(name="module", type=onnxwire.AttributeProto.STRING, s=b"os")
 
     model = rename_all(edit(parse_model(), add_attack))
     problems = [
@@ -102,6 +105,7 @@ def test_a_problem_far_downstream_of_a_change_is_not_reported():
 
 def test_a_second_copy_of_a_known_attack_is_reported():
     def copy_attack(model):
+        """Append a copy of the node of the known attack."""
         model.graph.node.append(model.graph.node[1])
         model.graph.node[3].output[0] = "unused"
 
@@ -124,7 +128,7 @@ def test_texts_and_names_with_known_problems_are_compared_exactly():
 
 
 def test_records_are_compared_by_their_bytes():
-    trusted_bytes = parse_model().SerializeToString() + bytes.fromhex("fa3e04") + b"abcd"
+    trusted_bytes = parse_model().SerializeToString() + bytes.fromhex("fa3e04") + b"abcd"  # field 1007, 4 bytes
     changed_bytes = trusted_bytes[:-4] + b"efgh"
     assert (
         rules_of_new_problems(
@@ -142,6 +146,7 @@ def test_payloads_of_any_size_are_compared():
     graph = GRAPH + "initializer { name: 'w' data_type: 2 dims: 300008 }"
 
     def with_payload(raw_data):
+        """Return the model with other data in its tensor."""
         return edit(parse_model(graph), lambda model: model.graph.initializer[0].__setattr__("raw_data", raw_data))
 
     trusted_model = with_payload(program)
@@ -167,13 +172,20 @@ def test_nested_graphs_and_functions_are_compared():
     assert onnxwire.check(trusted_model, untrusted=True, select="security-code-operator").counts()["error"] == 3
     assert rules_of_new_problems(trusted_model, trusted_model) == []
     attack = edit(
-        trusted_model, lambda model: model.graph.node[0].attribute[1].g.node[0].attribute.add(name="m", type=3, s=b"os")
+        trusted_model,
+        lambda model: (
+            model.graph.node[0]
+            .attribute[1]
+            .g.node[0]
+            .attribute.add(name="m", type=onnxwire.AttributeProto.STRING, s=b"os")
+        ),
     )
     assert rules_of_new_problems(trusted_model, attack, select="security-code-operator") == ["security-code-operator"]
 
 
 def test_a_limit_applies_to_new_problems():
     def add_attacks(candidate):
+        """Add five calls of a Python operator."""
         for i in range(5):
             candidate.graph.node.add(op_type="PyOp", domain="my.ops", input=["a"], output=[f"u{i}"])
 

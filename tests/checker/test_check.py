@@ -1,4 +1,4 @@
-"""`onnxwire.check`: arguments and results, scopes of names, damage, agreement with the official checker."""
+"""Tests of `onnxwire.check`: arguments and results, scopes of names, damage, agreement with the official checker."""
 
 import os
 import pickle
@@ -23,6 +23,7 @@ BUNDLED_FILES = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data"
 
 
 def _check(text, **options):
+    """Return the problems of a model in text form."""
     return onnxwire.check(onnxwire.from_text(text).SerializeToString(), **options)
 
 
@@ -53,13 +54,14 @@ def test_an_edited_message_of_any_size_is_checked_without_memory_for_it(monkeypa
     message = onnxwire.load(onnxwire.from_text(model(node("lost", "a"))).SerializeToString())
     message.graph.node[0].name = "edited"
     problems = onnxwire.check(message)
-    monkeypatch.setattr("onnxwire.io.save._MAX_BYTES_IN_MEMORY", 0)  # every encoding is now written to a file
+    monkeypatch.setattr("onnxwire.io.save._MAX_BYTES_IN_MEMORY", 0)  # every encoding is written to a file
     assert onnxwire.check(message) == problems
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="needs the kernel's counters")
 def test_the_weights_of_an_edited_model_are_not_written_to_check_it():
     def count_written_bytes():
+        """Return the number of bytes that this process has written."""
         return int(Path("/proc/self/io").read_text().split("wchar:")[1].split()[0])
 
     message = onnxwire.ModelProto(ir_version=10)
@@ -68,11 +70,11 @@ def test_the_weights_of_an_edited_model_are_not_written_to_check_it():
     message.graph.initializer.append(onnxwire.from_array(np.zeros(3, np.int64), "short"))
     message.graph.initializer[1].dims[0] = 4
     problems = onnxwire.check(message, select="error")
-    n_before = count_written_bytes()
+    n_bytes_before = count_written_bytes()
     assert onnxwire.check(message, select="error") == problems
-    assert count_written_bytes() - n_before < 1 << 20
+    assert count_written_bytes() - n_bytes_before < 1 << 20
     assert any("short" in problem.message or "[1]" in problem.path for problem in problems)
-    # The message contains no part of the removed field.
+    # The check replaces weights only in a copy of the message.
     assert message.graph.initializer[0].numpy().nbytes == 80 << 20
 
 
@@ -131,7 +133,7 @@ def test_a_graph_by_itself_is_checked_as_a_main_graph():
     ]
 
 
-def test_a_problem_is_a_value():
+def test_a_problem_is_immutable_and_can_be_compared_hashed_and_pickled():
     problem, equal_problem = (_check(model(node("lost", "a")), select="error")[0] for _ in range(2))
     assert problem == equal_problem and hash(problem) == hash(equal_problem)
     assert pickle.loads(pickle.dumps(problem)) == problem
@@ -140,7 +142,7 @@ def test_a_problem_is_a_value():
         problem.rule = "other"
 
 
-def test_damaged_bytes_raise_as_load_does():
+def test_damaged_bytes_raise_decode_error():
     data = onnxwire.from_text(model(node("a", "b"))).SerializeToString()
     with pytest.raises(onnxwire.DecodeError):
         onnxwire.check(data[:-3])
@@ -161,6 +163,7 @@ def test_a_graph_that_is_encoded_in_pieces_is_checked_as_one_graph():
 
 
 def _rules(problems):
+    """Return the ids of the rules of some problems."""
     return {problem.rule for problem in problems}
 
 
@@ -213,7 +216,7 @@ def test_many_equal_names_are_checked_without_pairwise_comparison(kind):
     assert max(Counter(problem.rule for problem in problems).values()) >= count - 1
 
 
-def test_a_limit_keeps_the_first_problems_of_each_rule_and_counts_the_others():
+def test_a_limit_selects_the_first_problems_of_each_rule_and_counts_the_others():
     data = onnxwire.from_text(model(node("lost", "a", op="") * 5 + node("lost", "b"))).SerializeToString()
     all_problems, limited_problems = onnxwire.check(data), onnxwire.check(data, limit=2)
     counts = Counter(problem.rule for problem in all_problems)
@@ -279,6 +282,7 @@ def test_problems_need_less_than_16_bytes_per_row():
     data = ModelProto(graph={"initializer": [onnxwire.TensorProto()] * n_tensors}).SerializeToString()
 
     def measure(select=None):
+        """Return the number of problems, and the number of bytes that they take in memory."""
         onnxwire.check(data, select=select)
         tracemalloc.start()
         try:
@@ -300,9 +304,10 @@ def test_rules_have_the_three_severities():
 
 def test_a_file_of_more_than_two_gib_is_reported_without_being_read(tmp_path):
     tensor_head = b"\x4a" + varint(1 << 31)  # raw_data
-    tensor = b"\x2a" + varint(len(tensor_head) + (1 << 31)) + tensor_head
+    tensor = b"\x2a" + varint(len(tensor_head) + (1 << 31)) + tensor_head  # initializer
     path = tmp_path / "big.onnx"
     with path.open("wb") as file:
+        # ir_version 8, and the graph
         file.write(b"\x08\x08\x3a" + varint(len(tensor) + (1 << 31)) + tensor)
         file.truncate(file.tell() + (1 << 31))
     (problem,) = onnxwire.check(path, select="model-protobuf-size")

@@ -1,4 +1,4 @@
-"""Models that the official checker rejects by a rule of the IR are rejected here too, except for those in the docs."""
+"""Tests that `check` rejects models that break rules of the official checker, except for differences in the docs."""
 
 import re
 from importlib import import_module
@@ -13,35 +13,41 @@ import onnxwire
 from onnxwire import ModelProto
 from onnxwire.checker.registry import MODULES, rules
 
+# Fields of a graph: an input, an output, and a node between them.
 X = f"input {{ {value('x')} }}"
 Y = f"output {{ {value('y')} }}"
 IDENTITY = node("x", "y", op="Identity")
 
 
 def initializer(tensor_fields):
+    """Return a model with an initializer."""
     return model(f"initializer {{ {tensor_fields} }}")
 
 
-def sparse_initializer(values="dims: 1 float_data: 1", indices="dims: 1 int64_data: 0", dims="dims: 4", kind=7):
+def sparse_initializer(values="dims: 1 float_data: 1", indices="dims: 1 int64_data: 0", dims="dims: 4", index_type=7):
+    """Return a model with a sparse initializer. index_type: the data_type of the indices, INT64 by default."""
     return model(
         f'sparse_initializer {{ values {{ name: "s" data_type: 1 {values} }} '
-        f"indices {{ data_type: {kind} {indices} }} {dims} }}"
+        f"indices {{ data_type: {index_type} {indices} }} {dims} }}"
     )
 
 
 def attribute(attribute_fields):
+    """Return a model with a node that has an attribute."""
     # The node is of a domain without schemas, so that only rules of the IR can be broken.
     fields = f'domain: "com.example" attribute {{ {attribute_fields} }}'
     return model(X + node("x", "y", fields), opset=f'{OPSET} opset_import {{ domain: "com.example" version: 1 }}')
 
 
 def model_with_input_type(type):
+    """Return a model with an input of a type in text form."""
     return model(f'input {{ name: "x" type {{ {type} }} }}')
 
 
 def function(
     function_fields="", body="", head='name: "f" domain: "com.example"', imports=OPSET, other_fields="", ir_version=8
 ):
+    """Return a model with a function and a call of it. other_fields: further fields of the model."""
     call = node("x", "y", 'domain: "com.example"', op="f")
     return model(
         X + call,
@@ -118,12 +124,12 @@ FAULTY_MODELS = {
         "sorted",
     ),
     "a node that reads itself": ("graph-acyclic", model(node("y", "y", op="Identity")), "sorted"),
-    "a circle of nodes": (
+    "a cycle of nodes": (
         "graph-acyclic",
         model(node("b", "a", op="Identity") + node("a", "b", op="Identity")),
         "sorted",
     ),
-    "a name made twice": ("node-output-ssa", model(X + IDENTITY + IDENTITY), "SSA"),
+    "a name produced twice": ("node-output-ssa", model(X + IDENTITY + IDENTITY), "SSA"),
     "a name produced twice by one node": (
         "node-output-ssa",
         model(X + node("x", "y y", op="Split", fields='attribute { name: "axis" type: INT i: 0 }')),
@@ -248,7 +254,7 @@ FAULTY_MODELS = {
     ),
     "sparse indices that are not int64": (
         "sparse-indices-dtype",
-        sparse_initializer(indices="dims: 1 int32_data: 0", kind=6),
+        sparse_initializer(indices="dims: 1 int32_data: 0", index_type=6),
         "INT64",
     ),
     "a sparse index out of range": (
@@ -344,11 +350,12 @@ def test_a_broken_model_is_rejected_by_both_for_the_same_reason(fault, tmp_path)
     assert rule in {problem.rule for problem in onnxwire.check(tmp_path / "model.onnx", select="error")}
 
 
+# The documents of all cases of rules that are models.
 CASES = {
     f"{id}-{kind}": (id, getattr(case, kind))
     for name in MODULES
     for id, case in import_module(f"cases.{name}").CASES.items()
-    for kind in ("broken", "sound")
+    for kind in ("broken", "valid")
     if case.type is ModelProto and not case.options
 }
 
@@ -358,8 +365,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "check.md").read_text(encoding="utf
 PROTOS = sorted(Path(onnx.__file__).parent.glob("*.proto"))
 
 
-def rows(heading):
-    """Return the rows of the table under a heading: rule ids, the accepted or rejected model, and the source."""
+def table_rows(heading):
+    """Return the rows of a table of PAGE: rule ids, the accepted or rejected model, and the source."""
     lines = PAGE.partition(f"### {heading}\n")[2].partition("\n#")[0].strip().splitlines()
     cells = [re.split(r" (?<!\\)\| ", line.strip("| ")) for line in lines[2:]]
     return [
@@ -368,8 +375,8 @@ def rows(heading):
     ]
 
 
-REJECTED_BY_US = {id for ids, _, _ in rows("Errors here, accepted there") for id in ids}
-REJECTED_BY_ONNX = {id for ids, _, _ in rows("Rejected there, no error here") for id in ids}
+REJECTED_BY_US = {id for ids, _, _ in table_rows("Errors here, accepted there") for id in ids}
+REJECTED_BY_ONNX = {id for ids, _, _ in table_rows("Rejected there, no error here") for id in ids}
 
 
 def test_the_tables_name_existing_rules():
@@ -397,7 +404,7 @@ def test_quotations_from_the_proto_files_are_exact():
     text = " ".join(text.split())
     n_quotes = 0
     for heading in ("Errors here, accepted there", "Rejected there, no error here"):
-        for _, _, source in rows(heading):
+        for _, _, source in table_rows(heading):
             for source_part in source.split("; "):
                 # The name of a file also applies to the following rows that contain "the same".
                 if not source_part.startswith(("onnx-ml.proto", "onnx-data.proto", "the same")):

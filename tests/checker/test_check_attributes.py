@@ -1,4 +1,4 @@
-"""More tests of the rules of attributes: many attributes, long strings, references outside of a model."""
+"""Further tests of the rules of attributes: many attributes, long strings, references outside of a model."""
 
 import pytest
 from check_case import model, node
@@ -8,6 +8,7 @@ from onnxwire import AttributeProto, GraphProto, ModelProto, NodeProto
 
 
 def _model(*attributes):
+    """Return the bytes of a model whose only node has these attributes."""
     nodes = [NodeProto(op_type="A", output=["o"], attribute=list(attributes))]
     return ModelProto(ir_version=8, graph=GraphProto(name="g", node=nodes)).SerializeToString()
 
@@ -26,7 +27,7 @@ def test_different_nodes_may_have_attributes_of_the_same_name():
 
 
 @pytest.mark.parametrize(
-    ("string", "is_sound"),
+    ("string", "is_valid"),
     [
         ("é".encode() * 40_000, True),
         (b"a" * 65_535 + "é".encode(), True),
@@ -37,9 +38,9 @@ def test_different_nodes_may_have_attributes_of_the_same_name():
     ],
     ids=["long", "cut in a character", "ends in a character", "broken", "broken after"],
 )
-def test_the_first_64_kib_of_a_string_are_scanned(string, is_sound):
+def test_the_first_64_kib_of_a_string_are_scanned(string, is_valid):
     data = _model(AttributeProto(name="a", type=AttributeProto.STRING, s=string))
-    assert (onnxwire.check(data, select="attribute-string-utf8") == []) == is_sound
+    assert (onnxwire.check(data, select="attribute-string-utf8") == []) == is_valid
 
 
 def test_the_message_names_the_fields_that_have_values():

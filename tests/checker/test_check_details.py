@@ -1,4 +1,4 @@
-"""Rules of types, devices and operator sets in unusual documents: other root messages, functions, large numbers."""
+"""Tests of rules of types, devices and operator sets in unusual documents: other roots, functions, large numbers."""
 
 import onnxwire
 from onnxwire import GraphProto, ModelProto, OperatorSetProto, ShardingSpecProto, TypeProto
@@ -7,16 +7,19 @@ _CONFIGURATION = 'configuration { name: "c" num_devices: 2 }'
 
 
 def _rules_and_paths(text, type=ModelProto, select="error"):
+    """Return the rule and path of each problem of a message in text form."""
     problems = onnxwire.check(onnxwire.from_text(text, type).SerializeToString(), type, select=select)
     return [(problem.rule, problem.path) for problem in problems]
 
 
 def _sharded_node(dims):
+    """Return a node that divides x on two devices. dims: the entries sharded_dim."""
     spec = f'sharding_spec {{ tensor_name: "x" device: [0, 1] {dims} }}'
     return f'node {{ op_type: "A" input: "x" device_configurations {{ configuration_id: "c" {spec} }} }}'
 
 
 def _value_info(sizes):
+    """Return the value_info of x with these sizes."""
     dims = " ".join(f"dim {{ dim_value: {size} }}" for size in sizes)
     return f'value_info {{ name: "x" type {{ tensor_type {{ elem_type: 1 shape {{ {dims} }} }} }} }}'
 

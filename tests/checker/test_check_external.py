@@ -1,4 +1,4 @@
-"""The rules of external data that examine files."""
+"""Tests of the rules of external data that examine files."""
 
 import hashlib
 import os
@@ -37,15 +37,18 @@ def _write_model(path, *tensors):
 
 
 def _rules_and_paths(path, select=FILE_RULES, **options):
+    """Return the rule and path of each problem of a model."""
     return [(problem.rule, problem.path) for problem in onnxwire.check(path, select=select, **options)]
 
 
 def _entry_path(tensor, entry):
+    """Return the path of an entry of external_data, by the index of its tensor and its own index."""
     return f"graph.initializer[{tensor}].external_data[{entry}]"
 
 
 @pytest.fixture
 def path(tmp_path):
+    """Return the path of a model to write, in a folder with the file w.bin of DATA."""
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "w.bin").write_bytes(DATA)

@@ -1,4 +1,4 @@
-"""The columns that rules read agree with the messages, for any bytes."""
+"""Tests that the columns that rules read agree with the messages, for any bytes."""
 
 import pytest
 import wire
@@ -15,10 +15,12 @@ ROOTS = [getattr(onnxwire, name) for name in ("ModelProto", "TypeProto", "Attrib
 
 
 def _facts(data, cls=ModelProto):
+    """Return the Facts of a document in bytes."""
     return Facts(Document(data), cls)
 
 
 def _compare(facts, name, row, message):
+    """Assert that a row of the sheet of a type, and the rows below it, agree with a message."""
     message_facts = facts[name]
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)

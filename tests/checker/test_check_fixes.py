@@ -1,4 +1,4 @@
-"""`onnxwire check --fix` repairs faults that have one safe repair, and makes no other changes."""
+"""Tests that `onnxwire check --fix` repairs faults with exactly one safe repair, and makes no other changes."""
 
 import errno
 import json
@@ -14,19 +14,18 @@ from check_case import OPSET, float_type, model, node, value
 
 import onnxwire
 from onnxwire import AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
-from onnxwire.checker.fixes import apply_fixes, find_fixes, fixable
+from onnxwire.checker.fixes import apply_fixes, find_fixes, fixable_rules
 from onnxwire.checker.registry import checked
 from onnxwire.cli import main
 
 ROOT = Path(__file__).parents[2]
-
-
 FUNCTION = (
     f'functions {{ name: "f" domain: "d" input: "x" output: "y" opset_import {{ version: 17 }} {node("x", "y")} }}'
 )
 
 
 def attribute(attribute_fields, other_attributes=""):
+    """Return a model with a node that has an attribute with these fields."""
     return model(
         f"input {{ {value('x')} }} value_info {{ {value('y')} }}"
         + node("x", "y", f"attribute {{ {attribute_fields} }} {other_attributes}")
@@ -34,6 +33,7 @@ def attribute(attribute_fields, other_attributes=""):
 
 
 def function(function_fields, ir=10):
+    """Return a model with a function that has these additional fields."""
     return model(
         ir=ir,
         fields=f'functions {{ name: "f" domain: "d.e" input: "x" output: "y" opset_import {{ version: 17 }} '
@@ -43,6 +43,7 @@ def function(function_fields, ir=10):
 
 
 def nested_info(name, graph_fields=""):
+    """Return a model with a nested graph whose value_info describes a name. graph_fields: fields of the outer graph."""
     branch = f"g {{ name: 'b' {node('x', 'i')} output {{ {value('i')} }} value_info {{ {value(name)} }} }}"
     return model(
         f"input {{ {value('c')} }} input {{ {value('x')} }} {graph_fields}"
@@ -52,16 +53,18 @@ def nested_info(name, graph_fields=""):
 
 
 def entry(key, value_text):
+    """Return a StringStringEntryProto in braces."""
     return f'{{ key: "{key}" value: "{value_text}" }}'
 
 
 def external_model(entries):
+    """Return a model with an external tensor. entries: the entries of external_data."""
     return model(f'initializer {{ name: "w" data_type: 1 dims: 1 data_location: EXTERNAL {entries} }}')
 
 
 LOCATION = f"external_data {entry('location', 'w.bin')}"
 
-# By rule: models that break it, and the equivalent repair with the official runtime.
+# By rule: models that break the rule, each with a function that makes the same repair with the official runtime.
 CASES = {
     "attribute-name-unique": [
         (
@@ -222,10 +225,12 @@ UNREPAIRABLE = {
 
 
 def set_type(message, name):
+    """Set the type of the first attribute of the first node, in a message of the official runtime."""
     message.graph.node[0].attribute[0].type = onnx.AttributeProto.AttributeType.Value(name)
 
 
 def write_model(path, text):
+    """Write a model in text format to a file as bytes."""
     path.write_bytes(onnxwire.from_text(text).SerializeToString())
     return path
 
@@ -237,8 +242,8 @@ def read_state(path):
 
 
 def test_every_rule_that_can_be_repaired_has_a_case():
-    assert CASES.keys() == fixable()
-    assert fixable() <= checked()
+    assert CASES.keys() == fixable_rules()
+    assert fixable_rules() <= checked()
 
 
 @pytest.mark.parametrize(("rule", "number"), [(rule, i) for rule in CASES for i in range(len(CASES[rule]))])
@@ -324,7 +329,7 @@ def test_onnx_ir_reads_the_types_of_functions_that_it_wrote():
 
 
 def test_faults_of_several_rules_are_repaired_together(tmp_path):
-    # Indexes refer to the list before any removal, whichever rule reports them.
+    # The indices of all rules refer to the list before any removal.
     shape = 'attribute { name: "shape" type: INTS ints: 2 }'
     text = model(
         "".join(f"value_info {{ {value(name)} }}" for name in ("gone", "y", "y", "gone", "z"))

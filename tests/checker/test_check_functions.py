@@ -1,4 +1,4 @@
-"""Rules of functions, in addition to their cases: long chains of calls, and one rule per fault."""
+"""Further tests of the rules of functions: long chains of calls, and exactly one rule that reports each fault."""
 
 import pytest
 from check_case import graph_attribute, model, node, value
@@ -15,11 +15,12 @@ _SIGNATURE = [id for id in rules() if id.startswith("signature-")]
 
 
 def _errors(text):
+    """Return the rule and path of each error of a model in text form."""
     data = onnxwire.from_text(text).SerializeToString()
     return [(problem.rule, problem.path) for problem in onnxwire.check(data, select="error", ignore=_SIGNATURE)]
 
 
-def _calls(callees):
+def _model_with_calls(callees):
     """Return a model whose function number i calls function number callees[i]."""
     functions = [
         FunctionProto(
@@ -35,11 +36,11 @@ def _calls(callees):
 
 
 def test_a_long_chain_of_calls_is_not_a_cycle():
-    assert onnxwire.check(_calls(range(1, 20_001)).SerializeToString(), select="function-no-recursion") == []
+    assert onnxwire.check(_model_with_calls(range(1, 20_001)).SerializeToString(), select="function-no-recursion") == []
 
 
 def test_a_cycle_of_many_functions_is_one_problem():
-    data = _calls([*range(1, 20_000), 0]).SerializeToString()
+    data = _model_with_calls([*range(1, 20_000), 0]).SerializeToString()
     (problem,) = onnxwire.check(data, select="function-no-recursion")
     assert problem.path == "functions[0]"
     assert "19,996 more" in problem.message

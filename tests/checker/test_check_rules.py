@@ -1,4 +1,4 @@
-"""Every rule of the table reports a document that breaks it, and accepts a document that does not."""
+"""Tests that every rule reports a document that breaks it, and accepts a document that does not break it."""
 
 from importlib import import_module
 
@@ -18,6 +18,7 @@ for _name in MODULES | SECURITY_MODULES:
 
 
 def _document(case, content):
+    """Return the bytes of a document of a case."""
     return content if isinstance(content, bytes) else onnxwire.from_text(content, case.type).SerializeToString()
 
 
@@ -29,10 +30,11 @@ def _missing_parts(id):
         in checked(untrusted=True) | unchecked().keys(),
         "Case in tests/checker/cases/": id in CASES.keys() | TESTED_ELSEWHERE | unchecked().keys(),
     }
-    return [f"{id} has no {part}" for part, is_there in parts.items() if not is_there]
+    return [f"{id} has no {part}" for part, is_present in parts.items() if not is_present]
 
 
 def _check(id, content):
+    """Return the problems of a rule in one of the documents of its case."""
     case = CASES[id]
     is_security = id.startswith("security-")
     return onnxwire.check(_document(case, content), case.type, select=id, untrusted=is_security, **case.options)
@@ -51,9 +53,9 @@ def test_a_broken_document_is_reported_at_its_paths(id):
 
 
 @each("id", CASES)
-def test_a_sound_document_is_not_reported(id):
+def test_a_valid_document_is_not_reported(id):
     assert _missing_parts(id) == []
-    assert _check(id, CASES[id].sound) == []
+    assert _check(id, CASES[id].valid) == []
 
 
 def test_every_rule_has_a_row_a_function_and_a_case_or_a_reason_to_have_none():

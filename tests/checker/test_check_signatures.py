@@ -1,4 +1,4 @@
-"""Signatures of operators: the table, the messages, and agreement with the official checker on modified nodes."""
+"""Tests of signatures of operators: the table, the messages, and agreement with the official checker."""
 
 import importlib.util
 import random
@@ -11,7 +11,7 @@ from check_case import OPSET, graph_attribute, model, node, value
 from onnx import AttributeProto, helper
 
 import onnxwire
-from onnxwire.checker.operator_table import counts, load_operators, operators
+from onnxwire.checker.operator_table import count_limits, load_operators, operators
 from onnxwire.checker.registry import rules
 
 ROOT = Path(__file__).parents[2]
@@ -24,11 +24,13 @@ needs_table_release = pytest.mark.skipif(onnx.defs.onnx_opset_version() != 28, r
 
 
 def rules_and_paths(text, **options):
+    """Return each problem with a signature, in a model in text form: its rule without the prefix, and its path."""
     problems = onnxwire.check(onnxwire.from_text(text).SerializeToString(), select=SIGNATURE, **options)
     return [(problem.rule.removeprefix("signature-"), problem.path) for problem in problems]
 
 
 def message_of(text, **options):
+    """Return the message of the only problem with a signature."""
     (problem,) = onnxwire.check(onnxwire.from_text(text).SerializeToString(), select=SIGNATURE, **options)
     return problem.message
 
@@ -63,11 +65,11 @@ def test_the_parsed_table_equals_the_definitions_of_the_official_package():
                     official_parameter.type_str in types and official_parameter.is_homogeneous
                 )
                 assert parameter.option == ("", "?", "*")[official_parameter.option.value]
-        assert counts(signature.inputs) == (
+        assert count_limits(signature.inputs) == (
             schema.min_input,
             None if schema.max_input == 2**31 - 1 else schema.max_input,
         )
-        assert counts(signature.outputs) == (
+        assert count_limits(signature.outputs) == (
             schema.min_output,
             None if schema.max_output == 2**31 - 1 else schema.max_output,
         )
@@ -79,13 +81,12 @@ def test_the_parsed_table_equals_the_definitions_of_the_official_package():
 
 
 def table_notation(name):
-    """Return a type in the notation of the table."""
-    for kind in ("tensor",):
-        name = name.replace(" ", "").replace(f"sparse_{kind}(", "sparse(")
-        while f"{kind}(" in name:
-            start = name.index(f"{kind}(")
-            end = name.index(")", start)
-            name = name[:start] + name[start + len(kind) + 1 : end] + name[end + 1 :]
+    """Return a type in the notation of the table: without spaces, and tensor(T) as T."""
+    name = name.replace(" ", "").replace("sparse_tensor(", "sparse(")
+    while "tensor(" in name:
+        start = name.index("tensor(")
+        end = name.index(")", start)
+        name = name[:start] + name[start + len("tensor(") : end] + name[end + 1 :]
     return name.replace("sparse(", "sparse_tensor(")
 
 
@@ -157,6 +158,7 @@ def test_nodes_of_nested_graphs_use_the_version_of_the_model_and_outer_types():
 
 def test_nodes_of_functions_are_checked_against_the_version_that_the_function_imports():
     def function_text(version):
+        """Return a function that imports a version of the default domain, in text format."""
         function_head = f'name: "f" domain: "a.b" input: "p" output: "q" opset_import {{ version: {version} }}'
         return f"functions {{ {function_head} {node('p', 'q', op='Gelu')} }}"
 
@@ -169,7 +171,8 @@ def test_nodes_of_functions_are_checked_against_the_version_that_the_function_im
 
 
 def test_a_reference_without_type_has_the_type_of_the_parameter():
-    def function(kind, field):
+    def call_model(kind, field):
+        """Return a model that calls a function whose attribute a has a default in the given field."""
         axis = 'attribute { name: "axis" ref_attr_name: "a" }'
         default = f'attribute_proto {{ name: "a" type: {kind} {field}: 1 }}'
         head = 'name: "f" domain: "a.b" input: "p" output: "q" opset_import { version: 17 }'
@@ -180,8 +183,8 @@ def test_a_reference_without_type_has_the_type_of_the_parameter():
             fields=f"functions {{ {head} {default} {node('p', 'q', axis, op='Softmax')} }}",
         )
 
-    assert rules_and_paths(function("INT", "i")) == []
-    assert rules_and_paths(function("FLOAT", "f")) == [("attribute-type", "functions[0].node[0].attribute[0]")]
+    assert rules_and_paths(call_model("INT", "i")) == []
+    assert rules_and_paths(call_model("FLOAT", "f")) == [("attribute-type", "functions[0].node[0].attribute[0]")]
 
 
 def test_a_call_of_a_local_function_is_checked_against_the_function():
@@ -218,8 +221,7 @@ def test_standalone_nodes_are_not_checked():
 
 
 def test_values_of_unknown_type_are_not_reported():
-    # Cast produces the type in its attribute, a list of tensors is a sequence of unknown type, `late` is produced
-    # later.
+    # The type of `c` is in an attribute of Cast, and `late` is produced after the node that reads it.
     text = model(
         X
         + node("x", "c", 'attribute { name: "to" type: INT i: 7 }', op="Cast")
@@ -283,6 +285,7 @@ com.example\tOld\t2\tX:int64\tY:int64\t\t\tdeprecated
 
 
 def vendor_model(version, *arguments, **keywords):
+    """Return a model with a node, which imports a version of com.example. arguments, keywords: those of `node`."""
     return model(
         X + node(*arguments, **keywords), opset=f'{OPSET} opset_import {{ domain: "com.example" version: {version} }}'
     )
@@ -352,7 +355,8 @@ def modifications(rng, node):
     """Yield names and functions; each function modifies the node so that it may violate its operator's signature."""
     attributes = list(node.attribute)
 
-    def other_type(attribute):
+    def set_other_value(attribute):
+        """Set a value of a random type; only set its type if the attribute is a reference."""
         name, reference = attribute.name, attribute.ref_attr_name
         attribute.CopyFrom(helper.make_attribute(name, rng.choice([1, 0.5, "s", [1, 2], [0.5], ["s"]])))
         if reference:
@@ -380,7 +384,7 @@ def modifications(rng, node):
     yield "a tool's own attribute", lambda: node.attribute.append(helper.make_attribute("__of_a_tool", 1))
     if attributes:
         attribute = rng.choice(attributes)
-        yield "an attribute of another type", lambda: other_type(attribute)
+        yield "an attribute of another type", lambda: set_other_value(attribute)
         yield "an attribute removed", lambda: node.attribute.remove(attribute)
         yield "an attribute without type", lambda: attribute.ClearField("type")
         yield "a misspelt attribute", lambda: setattr(attribute, "name", attribute.name + "s")
@@ -472,7 +476,7 @@ def test_every_signature_agrees_with_the_official_checker_about_modified_nodes()
 
 
 def is_lenient(node):
-    """Return whether the official checker ignores the operators of a domain."""
+    """Return whether the official checker ignores the operators of the node's domain."""
     return node.domain.startswith("ai.onnx.preview")
 
 

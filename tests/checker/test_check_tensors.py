@@ -1,4 +1,4 @@
-"""The rules of tensors, in addition to their cases: encodings of elements, positions of tensors, limits of scans."""
+"""Further tests of the rules of tensors: encodings of elements, positions of tensors, limits of scans."""
 
 import random
 
@@ -12,21 +12,26 @@ from onnxwire import AttributeProto, TensorProto
 from onnxwire.tensor.dtypes import BY_NUMBER, FIELDS
 
 COUNT_RULE = "tensor-typed-data-count"
+# Field numbers of TensorProto and AttributeProto.
+INT32_DATA, INT64_DATA, DOC_STRING = 5, 7, 12
+TENSOR, TENSORS = 5, 10
 
 
 def _rules(data, type=TensorProto, **options):
+    """Return the ids of the rules that a message breaks."""
     return {problem.rule for problem in onnxwire.check(data, type, **options)}
 
 
 def _int64(dims, *records):
+    """Return the bytes of a tensor of type INT64. records: encoded records after its type and dims."""
     return TensorProto(dims=dims, data_type=TensorProto.INT64).SerializeToString() + b"".join(records)
 
 
 def test_packed_and_single_numbers_are_counted_alike():
     packed_run, single_number, unrelated_record = (
-        span(7, varint(1) + varint(300)),
-        varint(7 << 3) + varint(5),
-        span(12, b"doc"),
+        span(INT64_DATA, varint(1) + varint(300)),
+        varint(INT64_DATA << 3) + varint(5),
+        span(DOC_STRING, b"doc"),
     )
     assert COUNT_RULE not in _rules(_int64([5], packed_run, single_number, unrelated_record, packed_run))
     assert COUNT_RULE not in _rules(_int64([2], single_number, unrelated_record, single_number))
@@ -35,21 +40,21 @@ def test_packed_and_single_numbers_are_counted_alike():
 
 
 def test_a_tensor_that_is_encoded_in_pieces_is_checked_as_one_tensor():
-    numbers = [span(7, varint(1)), span(7, varint(2) + varint(3))]
+    numbers = [span(INT64_DATA, varint(1)), span(INT64_DATA, varint(2) + varint(3))]
     attribute = AttributeProto(name="a", type=AttributeProto.TENSOR).SerializeToString()
-    pieces = [span(5, piece) for piece in (_int64([3]), *numbers)]
+    pieces = [span(TENSOR, piece) for piece in (_int64([3]), *numbers)]
     assert COUNT_RULE not in _rules(attribute + b"".join(pieces), AttributeProto)
     assert COUNT_RULE in _rules(attribute + b"".join(pieces[:2]), AttributeProto)
 
 
 def test_an_empty_packed_run_has_no_elements():
-    assert "tensor-single-storage" in _rules(_int64([1], span(7, b"")))
-    assert _rules(_int64([0], span(7, b"")), select="error") == set()
+    assert "tensor-single-storage" in _rules(_int64([1], span(INT64_DATA, b"")))
+    assert _rules(_int64([0], span(INT64_DATA, b"")), select="error") == set()
 
 
 def test_the_count_of_a_very_long_list_is_estimated_from_its_bytes():
     n = 1 << 20
-    run = span(7, varint(300) * n)
+    run = span(INT64_DATA, varint(300) * n)
     assert COUNT_RULE not in _rules(_int64([n], run))
     assert COUNT_RULE in _rules(_int64([2 * n + 1], run))
     assert COUNT_RULE in _rules(_int64([n // 10], run))
@@ -69,8 +74,8 @@ def test_only_the_first_values_are_scanned():
 def test_a_document_of_many_tensors_is_scanned_up_to_a_limit():
     rule = "tensor-int32-data-range"
     encoded = TensorProto(dims=[1 << 16], data_type=TensorProto.UINT8).SerializeToString()
-    encoded += span(5, bytes((1 << 16) - 2) + varint(256))
-    data = b"".join(span(10, encoded) for _ in range(300))
+    encoded += span(INT32_DATA, bytes((1 << 16) - 2) + varint(256))
+    data = b"".join(span(TENSORS, encoded) for _ in range(300))
     assert 250 <= len(onnxwire.check(data, AttributeProto, select=rule)) <= 256
 
 
@@ -98,6 +103,7 @@ def test_tensors_are_checked_at_any_position():
 
 
 def _random_tensor(rng):
+    """Return a tensor of the official runtime that may have an invalid type, invalid dims or wrong data."""
     tensor = onnx.TensorProto(data_type=rng.randrange(30), dims=rng.choices([0, 1, 2, 3, 5, -1], k=2))
     kind = BY_NUMBER.get(tensor.data_type)
     n_elements = tensor.dims[0] * tensor.dims[1]

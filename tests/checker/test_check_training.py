@@ -1,4 +1,4 @@
-"""More tests of the rules of training: an algorithm extends the main graph, and each fault is reported by one rule."""
+"""Further tests of the rules of training: an algorithm extends the main graph, and one rule reports each fault."""
 
 import pytest
 from check_case import model, node, tensor, value
@@ -14,6 +14,7 @@ _MAIN = f"initializer {{ {tensor('w')} }} {node('w', 'y')} output {{ {value('y')
 
 
 def _errors(training, main=_MAIN, ir=8):
+    """Return the rule and path of each error of a model. training, main: the fields of training_info and the graph."""
     data = onnxwire.from_text(model(main, ir, fields=f"training_info {{ {training} }}")).SerializeToString()
     return [(problem.rule, problem.path) for problem in onnxwire.check(data, select="error", ignore=_SIGNATURE)]
 

@@ -1,4 +1,4 @@
-"""Constant inputs and attributes that a kernel cannot compute with are found, and ordinary ones are accepted."""
+"""Tests that constant inputs and attributes that a kernel does not support are found, and ordinary ones accepted."""
 
 import numpy as np
 from each import each
@@ -12,7 +12,11 @@ IMAGE = np.zeros((1, 4, 8, 8), np.float32)
 
 
 def _model(op, inputs=(), domain="", declared=None, **attributes):
-    """Return a model of one node whose inputs are constants: i0, i1 ...; declared: the type and shape of input x."""
+    """Return the bytes of a model of one node.
+
+    inputs: arrays, which become the constants i0, i1, ...; None for an omitted input. declared: the dims of an input x
+    of the graph, which the node reads first.
+    """
     names = [f"i{i}" if array is not None else "" for i, array in enumerate(inputs)]
     tensors = [
         numpy_helper.from_array(np.asarray(array), name) for name, array in zip(names, inputs, strict=True) if name
@@ -26,12 +30,14 @@ def _model(op, inputs=(), domain="", declared=None, **attributes):
     return helper.make_model(graph, opset_imports=OPSETS).SerializeToString()
 
 
-def _security(data):
+def _broken_security_rules(data):
+    """Return the rules of security that a model breaks."""
     return [problem.rule for problem in onnxwire.check(data, untrusted=True, select="security")]
 
 
 ML = {"domain": "ai.onnx.ml"}
-WRONG = {
+# By the number or shape that is invalid, or valid.
+INVALID_MODELS = {
     "index of unknown": _model("Gather", [[1 << 40]], declared=["a", "b"], axis=0),
     "many indices of unknown": _model("Gather", [np.full(1000, 1 << 40)], declared=["a", "b"]),
     "many tuples": _model("GatherND", [FLOATS, np.full((100, 2), 3)]),
@@ -70,7 +76,7 @@ WRONG = {
     "weights of leaves": _model("TreeEnsembleRegressor", [FLOATS], target_weights=[float("nan")], **ML),
     "length of a gram": _model("NGramRepeatBlock", [[[1]], FLOATS[0]], ngram_size=0, domain="com.microsoft"),
 }  # fmt: skip
-SOUND = {
+VALID_MODELS = {
     "index": _model("Gather", [np.full(1000, -5)], declared=["a", "b"]),
     "last index": _model("Gather", [[(1 << 31) - 1]], declared=["a", "b"]),
     "tuples": _model("GatherND", [FLOATS, np.full((100, 2), 1)]),
@@ -97,15 +103,15 @@ SOUND = {
 }  # fmt: skip
 
 
-@each("name", WRONG)
-def test_a_number_that_a_kernel_cannot_compute_with_is_reported(name):
-    assert set(_security(WRONG[name])) & {
+@each("name", INVALID_MODELS)
+def test_a_number_that_a_kernel_does_not_support_is_reported(name):
+    assert set(_broken_security_rules(INVALID_MODELS[name])) & {
         "security-resource-index",
         "security-resource-argument",
         "security-attribute-range",
     }
 
 
-@each("name", SOUND)
+@each("name", VALID_MODELS)
 def test_an_ordinary_number_is_accepted(name):
-    assert _security(SOUND[name]) == []
+    assert _broken_security_rules(VALID_MODELS[name]) == []

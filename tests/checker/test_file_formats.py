@@ -1,4 +1,4 @@
-"""The test of first bytes that covers many prefixes at once misses no format that `signature_of` recognizes."""
+"""Tests that the fast tests of many prefixes miss no format that `signature_of` recognizes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from each import each
 from onnxwire.checker.file_formats import PREFIX_BYTES, may_have_signature, signature_of
 from onnxwire.checker.rules.security_payloads import _kind_of_floats, _may_carry_bytes
 
+# The first bytes of a file by its format.
 FORMATS = {
     "ELF": b"\x7fELF\x02\x01\x01" + bytes(60), "PE": b"MZ" + bytes(62) + b"DOS mode",
     "PE text": b"MZ\x90\0" + bytes(20),
@@ -37,20 +38,21 @@ FORMATS = {
 
 
 def _matrix(prefixes, length):
+    """Return prefixes as rows of a matrix of bytes, shortened or padded to a length."""
     return np.frombuffer(b"".join(prefix[:length].ljust(length, b"\0") for prefix in prefixes), np.uint8).reshape(
         -1, length
     )
 
 
 @each("name", FORMATS)
-def test_a_format_may_have_a_signature(name):
+def test_a_format_is_recognized_by_both_tests(name):
     prefix = FORMATS[name]
     assert signature_of(prefix)
     assert may_have_signature(_matrix([prefix], 3)).all()
     assert may_have_signature(_matrix([prefix], 128)).all()
 
 
-def test_prefixes_that_have_no_signature_are_few():
+def test_few_random_prefixes_may_have_a_signature():
     rng = random.Random(2)
     prefixes = [rng.randbytes(128) for _ in range(20_000)]
     prefixes += [bytes([rng.choice(prefix), *prefix[1:]]) for prefix in FORMATS.values() for _ in range(20)]
@@ -60,7 +62,11 @@ def test_prefixes_that_have_no_signature_are_few():
 
 
 def _floats(content, kind):
-    """Return a tensor of floats that carries bytes."""
+    """Return the bytes of floats that contain other bytes.
+
+    kind: where they are: in NaNs ("NaN"), in whole elements ("elements"), or in the lowest bits, with the most
+    significant bit first ("big") or last ("little").
+    """
     data = np.random.default_rng(3).random(128, np.float32)
     bits = data.view(np.uint32)
     if kind == "NaN":
@@ -75,7 +81,7 @@ def _floats(content, kind):
 
 
 @each("kind", ["NaN", "elements", "big", "little"])
-def test_floats_that_carry_bytes_may_carry_bytes(kind):
+def test_floats_that_contain_a_program_are_recognized_by_both_tests(kind):
     content = b"\x7fELF\x02\x01\x01" + bytes(57)
     data = _floats(content, kind)
     n_bytes = 256  # of a shorter tensor
@@ -83,7 +89,7 @@ def test_floats_that_carry_bytes_may_carry_bytes(kind):
     assert _may_carry_bytes(_matrix([data, data[:n_bytes]], PREFIX_BYTES)).all()
 
 
-def test_ordinary_floats_are_rarely_tested():
+def test_few_ordinary_floats_may_contain_bytes():
     rng = np.random.default_rng(4)
     prefixes = [rng.standard_normal(int(rng.integers(32, 129)), np.float32).tobytes() for _ in range(2000)]
     may_carry = _may_carry_bytes(_matrix(prefixes, PREFIX_BYTES))

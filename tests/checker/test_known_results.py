@@ -1,4 +1,4 @@
-"""Results that are reused for equal nodes and calls are those that each of them would have on its own."""
+"""Tests that results which are reused for equal nodes and calls are the results of a separate evaluation."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from onnxwire.checker.shape_bounds import ShapeBounds
 from onnxwire.checker.shape_values import OMITTED, UNKNOWN, UNKNOWN_CONSTANT, Value
 from onnxwire.engine.document import Document
 
-LARGE = 1 << 40
+LARGE = 1 << 40  # a size that is reported
 DOMAIN = "own"
 
 
 def _model(nodes, constants=(), functions=(), inputs=("x",)):
+    """Return the bytes of a model. constants: arrays by name."""
     graph = helper.make_graph(
         nodes,
         "g",
@@ -32,15 +33,18 @@ def _model(nodes, constants=(), functions=(), inputs=("x",)):
 
 
 def _bounds(*arguments, **options):
+    """Return the ShapeBounds of a model; for the arguments, see `_model`."""
     return Facts(Document(_model(*arguments, **options)), onnxwire.ModelProto).derive(ShapeBounds)
 
 
 def _function(name, nodes, inputs=(), outputs=(), attributes=()):
+    """Return a function of the domain of the tests."""
     opsets = [helper.make_opsetid("", 20), helper.make_opsetid(DOMAIN, 1)]
     return helper.make_function(DOMAIN, name, inputs, outputs, nodes, opsets, attributes)
 
 
 def _call(name, inputs, outputs, **attributes):
+    """Return a node that calls a function."""
     return helper.make_node(name, inputs, outputs, domain=DOMAIN, **attributes)
 
 
@@ -50,7 +54,7 @@ def test_a_fault_is_reported_for_each_of_equal_nodes():
 
 
 @each("order", ["ab", "ba"])
-def test_tensors_of_one_shape_are_read_each(order):
+def test_each_tensor_of_one_shape_is_read(order):
     arrays = {"a": np.zeros(1000, np.int64), "b": np.full(1000, 9)}
     nodes = [helper.make_node("Gather", ["x", name], [f"y{name}"]) for name in order]
     assert list(_bounds(nodes, arrays).faults[INDEX]) == [order.index("b")]
@@ -65,7 +69,7 @@ def test_tensors_that_a_function_reads_are_read_for_each_call(order):
 
 
 @each("order", ["ab", "ba"])
-def test_a_tensor_that_a_function_returns_is_that_of_each_call(order):
+def test_a_call_returns_its_own_tensor(order):
     arrays = {"a": np.zeros(1000, np.int64), "b": np.full(1000, 9)}
     function = _function("f", [helper.make_node("Identity", ["i"], ["o"])], ["i"], ["o"])
     nodes = [_call("f", [name], [f"i{name}"]) for name in order]
@@ -82,9 +86,11 @@ def test_a_function_is_evaluated_for_each_kind_of_arguments():
 
 
 def test_attributes_of_a_call_are_used():
-    made = helper.make_node("Constant", [], ["s"])
-    made.attribute.append(onnx.AttributeProto(name="value_ints", ref_attr_name="size", type=onnx.AttributeProto.INTS))
-    function = _function("f", [made, helper.make_node("ConstantOfShape", ["s"], ["o"])], [], ["o"], ["size"])
+    constant_node = helper.make_node("Constant", [], ["s"])
+    constant_node.attribute.append(
+        onnx.AttributeProto(name="value_ints", ref_attr_name="size", type=onnx.AttributeProto.INTS)
+    )
+    function = _function("f", [constant_node, helper.make_node("ConstantOfShape", ["s"], ["o"])], [], ["o"], ["size"])
     nodes = [_call("f", [], [f"y{size}"], size=[size]) for size in (1, LARGE)]
     assert list(_bounds(nodes, functions=[function]).elements.values()) == [LARGE]
 
@@ -93,17 +99,17 @@ def test_constants_count_for_each_equal_node_and_call():
     size = {"s": np.array([1 << 27])}
     nodes = [helper.make_node("ConstantOfShape", ["s"], [f"y{i}"]) for i in range(20)]
     assert _bounds(nodes, size).total is not None and _bounds(nodes[:10], size).total is None
-    filled = [
+    function_nodes = [
         helper.make_node("Constant", [], ["s"], value_ints=[1 << 27]),
         helper.make_node("ConstantOfShape", ["s"], ["o"]),
     ]
     calls = [_call("f", [], [f"y{i}"]) for i in range(20)]
-    function = _function("f", filled, [], ["o"])
+    function = _function("f", function_nodes, [], ["o"])
     assert _bounds(calls, functions=[function]).total is not None
     assert _bounds(calls[:10], functions=[function]).total is None
 
 
-def test_more_different_nodes_than_are_cached():
+def test_more_nodes_than_the_cache_stores_are_evaluated():
     n = _MAX_RESULTS + 100
     nodes = [
         helper.make_node("Concat", ["x"] * 2 if not i else [f"v{i - 1}", "x"], [f"v{i}"], axis=0) for i in range(n)
@@ -114,16 +120,16 @@ def test_more_different_nodes_than_are_cached():
 
 
 def test_kinds_distinguish_what_operators_distinguish():
-    known = KnownResults()
+    results = KnownResults()
     values = [Value((1,), [number]) for number in (1, True, 1.0, 0.0, -0.0)] + [Value(None), Value(()), Value((None,))]
     values += [Value((1,), [1], depends_on_input=True), UNKNOWN, OMITTED, UNKNOWN_CONSTANT]
     for name in ("is_lower_bound", "is_exact", "is_constant", "stored_elements", "min_text_bytes"):
         values.append(Value((1,), [1]))
-        setattr(values[-1], name, 7 if name in ("stored", "text") else True)
-    kinds = [known.kind(value) for value in values]
-    assert kinds.index(known.kind(Value())) == 5 and kinds[5] == known.kind(UNKNOWN)
+        setattr(values[-1], name, 7 if name in ("stored_elements", "min_text_bytes") else True)
+    kinds = [results.kind(value) for value in values]
+    assert kinds.index(results.kind(Value())) == 5 and kinds[5] == results.kind(UNKNOWN)
     assert len(set(kinds)) == len(kinds) - 1
-    assert [known.kind(value.copy()) for value in values if value is not OMITTED] == [
+    assert [results.kind(value.copy()) for value in values if value is not OMITTED] == [
         kind for kind, value in zip(kinds, values, strict=True) if value is not OMITTED
     ]
 
@@ -154,8 +160,8 @@ def test_the_order_of_functions_is_callees_first():
     assert calls.order.tolist() == [3, 2, 1, 0] and not calls.recursive
 
 
-def test_a_convolution_covers_its_padding():
-    """A chain of convolutions that keep the size has few kinds of values, and no size that grows."""
+def test_a_chain_of_convolutions_with_padding_does_not_grow():
+    """A chain of convolutions whose outputs are as large as their inputs has few kinds of values."""
     n = 200
     weight = {"w": np.zeros((4, 4, 3, 3), np.float32)}
     attributes = {"kernel_shape": [3, 3], "pads": [1] * 4}

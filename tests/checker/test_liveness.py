@@ -1,4 +1,4 @@
-"""Which nodes and tensors no output depends on, through nested graphs, functions and readers without effect."""
+"""Tests of nodes and tensors without effect on an output, through nested graphs, functions and readers of shapes."""
 
 import numpy as np
 import onnx
@@ -14,39 +14,46 @@ WEIGHT = numpy_helper.from_array(np.zeros(1 << 14, np.float32), "w")  # 64 KiB
 
 
 def _tensor(number, name="c", shape=()):
+    """Return a tensor whose elements are all equal."""
     return numpy_helper.from_array(np.full(shape, number, np.float32), name)
 
 
 def _node(op, inputs, output, **attributes):
+    """Return a node. inputs: names separated by spaces."""
     return helper.make_node(op, inputs.split(), [output], **attributes)
 
 
 def _graph(nodes, output="y", inputs=(), initializers=(), name="g"):
+    """Return a graph with one output, whose values are floats."""
     values = [helper.make_tensor_value_info(value, TensorProto.FLOAT, None) for value in (*inputs, output)]
     return helper.make_graph(nodes, name, values[:-1], values[-1:], list(initializers))
 
 
 def _model(nodes, *initializers, functions=()):
+    """Return a model with input x, output y, the weight and other initializers."""
     domains = [helper.make_opsetid("", 17), helper.make_opsetid("f", 1)]
     graph = _graph(nodes, "y", ["x"], [WEIGHT, *initializers])
     return helper.make_model(graph, opset_imports=domains, functions=functions)
 
 
 def _function(name, inputs, nodes):
+    """Return a function with output r."""
     return helper.make_function("f", name, inputs, ["r"], nodes, [helper.make_opsetid("", 17)])
 
 
-def _branching(*nodes, condition="x"):
+def _if_node(*nodes, condition="x"):
+    """Return an If whose then_branch has these nodes and the output t."""
     return _node(
         "If", condition, "y", then_branch=_graph(nodes, "t"), else_branch=_graph([_node("Neg", "x", "e")], "e")
     )
 
 
-READ = {
+# By the reader of the weight w.
+LIVE_WEIGHT_MODELS = {
     "directly": _model([_node("Add", "x w", "y")]),
     "through nodes": _model([_node("Neg", "w", "a"), _node("Add", "x a", "y")]),
-    "by a nested graph": _model([_branching(_node("Neg", "w", "t"))]),
-    "as the output of a nested graph": _model([_node("Neg", "w", "t"), _branching()]),
+    "by a nested graph": _model([_if_node(_node("Neg", "w", "t"))]),
+    "as the output of a nested graph": _model([_node("Neg", "w", "t"), _if_node()]),
     "by a function": _model([_node("F", "x w", "y", domain="f")],
                             functions=[_function("F", ["a", "b"], [_node("Add", "a b", "r")])]),
     "by a nested graph of a function": _model(
@@ -54,10 +61,10 @@ READ = {
         functions=[_function("F", ["a", "b"], [
             _node("If", "a", "r", then_branch=_graph([_node("Neg", "b", "t")], "t"),
                   else_branch=_graph([_node("Neg", "a", "e")], "e"))])]),
-    "by a branch that is selected": _model([_branching(_node("Neg", "w", "t"), condition="c")], _tensor(1)),
+    "by a branch that is selected": _model([_if_node(_node("Neg", "w", "t"), condition="c")], _tensor(1)),
     "times one": _model([_node("Mul", "w c", "a"), _node("Add", "x a", "y")], _tensor(1)),
 }  # fmt: skip
-UNREAD = {
+DEAD_WEIGHT_MODELS = {
     "by nothing": _model([_node("Neg", "x", "y")]),
     "by a node without effect": _model([_node("Neg", "w", "a"), _node("Relu", "a", "b"), _node("Neg", "x", "y")]),
     "by a nested graph of a node without effect": _model(
@@ -67,7 +74,7 @@ UNREAD = {
     "times a vector of zeros": _model([_node("Mul", "c w", "a"), _node("Add", "x a", "y")], _tensor(0, shape=(12,))),
     "times a constant of zero": _model([_node("Constant", "", "c", value=_tensor(0)), _node("Neg", "w", "v"),
                                         _node("Mul", "v c", "a"), _node("Add", "x a", "y")]),
-    "by a branch that is not selected": _model([_branching(_node("Neg", "w", "t"), condition="c")], _tensor(0)),
+    "by a branch that is not selected": _model([_if_node(_node("Neg", "w", "t"), condition="c")], _tensor(0)),
     "for its shape": _model([_node("Shape", "w", "a"), _node("Expand", "x a", "y")]),
     "with a factor of zero": _model([_node("Gemm", "w x x", "y", alpha=0.0)]),
     "by a function that ignores it": _model([_node("F", "x w", "y", domain="f")],
@@ -76,23 +83,25 @@ UNREAD = {
 
 
 def _liveness(model):
+    """Return the Liveness of a model."""
     return Facts(Document(model.SerializeToString()), onnxwire.ModelProto).derive(Liveness)
 
 
 def _problems(model):
+    """Return the problems of unused payloads."""
     return list(onnxwire.check(model.SerializeToString(), untrusted=True, select="security-payload-unused"))
 
 
-@each("name", READ)
+@each("name", LIVE_WEIGHT_MODELS)
 def test_a_weight_that_an_output_depends_on_is_live(name):
-    assert not _liveness(READ[name]).is_dead_tensor[0]
-    assert _problems(READ[name]) == []
+    assert not _liveness(LIVE_WEIGHT_MODELS[name]).is_dead_tensor[0]
+    assert _problems(LIVE_WEIGHT_MODELS[name]) == []
 
 
-@each("name", UNREAD)
+@each("name", DEAD_WEIGHT_MODELS)
 def test_a_weight_that_no_output_depends_on_is_reported(name):
-    assert _liveness(UNREAD[name]).is_dead_tensor[0]
-    assert [problem.path for problem in _problems(UNREAD[name])] == ["graph.initializer[0]"]
+    assert _liveness(DEAD_WEIGHT_MODELS[name]).is_dead_tensor[0]
+    assert [problem.path for problem in _problems(DEAD_WEIGHT_MODELS[name])] == ["graph.initializer[0]"]
 
 
 def test_a_large_constant_that_only_nodes_without_effect_read_is_reported():
@@ -111,8 +120,8 @@ def test_many_small_tensors_without_effect_are_reported_once():
 def test_a_long_chain_without_effect_takes_linear_time():
     n = 20_000
     chain = [_node("Neg", f"v{i}" if i else "w", f"v{i + 1}") for i in range(n)]
-    live = _liveness(_model([*chain, _node("Neg", "x", "y")]))
-    assert live.is_dead_node.sum() == n and live.is_dead_tensor[0]
+    liveness = _liveness(_model([*chain, _node("Neg", "x", "y")]))
+    assert liveness.is_dead_node.sum() == n and liveness.is_dead_tensor[0]
 
 
 def test_a_model_without_nodes_has_no_live_nodes():

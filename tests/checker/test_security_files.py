@@ -1,4 +1,4 @@
-"""The security rules of external data: spellings of locations, and files."""
+"""Tests of the security rules of external data: spellings of locations, and files."""
 
 import pytest
 from each import each
@@ -14,7 +14,7 @@ AMBIGUOUS_LOCATIONS = [
     "w\u200b.bin", "w.bin\x00.data", "a\nb", "NUL", "con.bin", "w.bin:stream", "w.bin.", "w.bin ", "a" * 300, "*.bin",
     "a|b", "COM1/w.bin",
 ]  # fmt: skip
-PLAIN_LOCATIONS = [
+ORDINARY_LOCATIONS = [
     "w.bin", "model.onnx.data", "a/b-1.0/c_2.data", "weights of the model.bin", "größe.bin", "重み.bin", "100%.bin",
     "a%20b.bin", "onnx__MatMul_12", "model.onnx_data", "layers.0.attn/q.weight", "a&b=c;d,e@f#g!h'i(j)[k]{l}^m+n.bin",
 ]  # fmt: skip
@@ -25,12 +25,13 @@ def test_a_location_that_programs_interpret_differently_has_a_fault(location):
     assert location_fault(location)
 
 
-@each("location", PLAIN_LOCATIONS)
-def test_a_plain_location_has_no_fault(location):
+@each("location", ORDINARY_LOCATIONS)
+def test_an_ordinary_location_has_no_fault(location):
     assert location_fault(location) == ""
 
 
 def _write_model(path, *tensors):
+    """Write a model of external tensors: (location, offset, length)."""
     model = ModelProto(ir_version=8, graph={"name": "g"})
     for location, offset, length in tensors:
         tensor = TensorProto(name="w", data_type=2, dims=[length], data_location=TensorProto.EXTERNAL)
@@ -41,6 +42,7 @@ def _write_model(path, *tensors):
 
 
 def _problem_paths(path, rule):
+    """Return the paths of the problems of a rule."""
     return [problem.path for problem in onnxwire.check(path, untrusted=True, select=rule)]
 
 
@@ -71,7 +73,7 @@ FILES = {
     "a program before the weights": bytes(16) + PROGRAM + bytes(400),
     "a program after the weights": bytes(360) + PROGRAM,
     "a program between weights, after zeros": bytes(200) + PROGRAM + bytes(200),
-    "a program in a gap without begin": bytes(150) + b"text" * 8 + PROGRAM + bytes(500),
+    "a program after the beginning of a gap": bytes(150) + b"text" * 8 + PROGRAM + bytes(500),
 }
 
 
@@ -94,7 +96,7 @@ def test_a_program_in_a_sparse_gap_is_reported(tmp_path):
     assert _problem_paths(path, "security-file-payload") == ["graph.initializer[0].external_data[0]"]
 
 
-def test_few_places_of_many_tensors_are_read(tmp_path):
+def test_few_ranges_of_many_tensors_are_read(tmp_path):
     path = tmp_path / "m.onnx"
     (tmp_path / "w.bin").write_bytes(bytes(200_000) + PROGRAM)
     _write_model(path, *(("w.bin", 100 * i, 10) for i in range(2000)))

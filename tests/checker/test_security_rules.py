@@ -1,4 +1,4 @@
-"""The rules for untrusted models: when they run, false positives, and their documentation."""
+"""Tests of the rules for untrusted models: when they run, false positives, and their documentation."""
 
 import importlib.util
 import subprocess
@@ -13,7 +13,7 @@ from each import each
 import onnxwire
 from onnxwire.checker.facts import Facts
 from onnxwire.checker.registry import SECURITY_MODULES, rules
-from onnxwire.checker.wire_records import WireRecords
+from onnxwire.checker.wire_records import REPEATED, WireRecords
 from onnxwire.cli import main
 from onnxwire.engine.document import Document
 
@@ -25,6 +25,7 @@ DUPLICATE_IR_VERSION = onnxwire.from_text(model()).SerializeToString() + b"\x08\
 
 
 def _severities(path):
+    """Return the severities of the security problems of a file."""
     return {problem.severity for problem in onnxwire.check(path, untrusted=True, select="security")}
 
 
@@ -83,17 +84,18 @@ def test_the_page_lists_the_rules_of_the_table():
 
 
 def _records(data):
+    """Return the field, kind and offset of each record that readers interpret differently."""
     records = Facts(Document(data), onnxwire.ModelProto).derive(WireRecords)
     return [(records.cell("field", i), int(records.kind[i]), int(records.start[i])) for i in range(records.n)]
 
 
 def test_records_have_fields_and_offsets():
-    assert _records(DUPLICATE_IR_VERSION) == [("ir_version", 5, len(DUPLICATE_IR_VERSION) - 2)]
+    assert _records(DUPLICATE_IR_VERSION) == [("ir_version", REPEATED, len(DUPLICATE_IR_VERSION) - 2)]
 
 
+# ir_version 8, then three records of field 99, or a graph in two pieces.
 @pytest.mark.parametrize("data", [b"\x08\x08" + b"\x98\x06\x01" * 3, b"\x08\x08\x3a\x00\x3a\x02\x0a\x00"])
 def test_only_repeated_records_of_known_fields_are_listed(data):
-    # A repeated unknown field is not reported; a graph in two pieces is.
     assert [field for field, _, _ in _records(data)] == (["graph"] if b"\x3a" in data else [])
 
 

@@ -1,4 +1,4 @@
-"""Commands to language models, injections and programs in texts are reported, and ordinary documentation is not."""
+"""Tests that commands, injections and programs in texts and weights are reported, and ordinary texts are not."""
 
 import base64
 
@@ -19,14 +19,14 @@ COMMANDS = [
     "1' UNION SELECT password FROM users--", "x'; DROP TABLE models", "${jndi:ldap://host/a}", "{{7*7}}",
     "a' or 'a'='a", "'; exec xp_cmdshell", "it's; waitfor delay '0:0:5'", "1; select pg_sleep(5)",
 ]  # fmt: skip
-PLAIN = [
+ORDINARY_TEXTS = [
     "This model follows instructions. You are a helpful assistant.", "The system prompt is optional.",
     "Users should report issues in the tracker.", "select the best answer from the list", "a union of two sets",
     "{% if m['role'] == 'user' or m['role'] == 'tool' %}{{ bos_token + m['content'] }}{% endif %}",
     "Do not use this model for medical advice.", "rules of the game; from left to right", "it's a table",
     '{"a": "b", "c": ["or", "and"]}', "sha256 4d5a9000" + "3f" * 20, "an AI model for images",
 ]  # fmt: skip
-CODED = {
+ENCODED_PROGRAMS = {
     "digits after a word": b"checksum: " + PE.hex().encode(),
     "digits between words": b"the digest " + ELF[:100].hex().encode() + b" is of the weights",
     "spaced digits": b"id: " + b" ".join(b"%02x" % byte for byte in PE[:128]),
@@ -35,22 +35,25 @@ CODED = {
     "base32 after a word": b"key = " + base64.b32encode(ELF[:100]),
     "base64 backwards after a word": b"key = " + base64.b64encode(ELF[:99])[::-1],
 }
+# Weights with a program in the low bytes of their elements: the type of the bits, the program, the number of low bytes,
+# and -1 if they are in reverse order.
 WEIGHTS = {
     "one byte": (np.uint32, ELF, 1, 1), "two bytes": (np.uint32, ELF, 2, 1), "three bytes": (np.uint32, ELF, 3, 1),
     "three bytes backwards": (np.uint32, ELF, 3, -1), "two bytes of a program of Windows": (np.uint32, PE, 2, 1),
     "five bytes of doubles": (np.uint64, PE, 5, 1), "a byte of half floats": (np.uint16, ELF, 1, 1),
 }  # fmt: skip
+# Types of floats by their size in bytes.
 FLOATS = {2: np.float16, 4: np.float32, 8: np.float64}
 
 
-def _rules(text="", initializers=(), place="note"):
+def _rules(text="", initializers=(), location="note"):
     """Return the rules that a model breaks, apart from notes.
 
-    place: where the text is stored: "doc_string", "note" for metadata with that key, or "" for nowhere.
+    location: where the text is stored: "doc_string", "note" for metadata with that key, or "" for nowhere.
     """
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [], [], list(initializers))
-    model = helper.make_model(graph, doc_string=text if place == "doc_string" else "")
-    if place == "note":
+    model = helper.make_model(graph, doc_string=text if location == "doc_string" else "")
+    if location == "note":
         helper.set_model_props(model, {"note": text})
     problems = onnxwire.check(model.SerializeToString(), untrusted=True, select="security")
     return {problem.rule for problem in problems if problem.severity != "note"}
@@ -61,15 +64,15 @@ def test_a_command_in_metadata_is_reported(text):
     assert "security-name-injection" in _rules(text)
 
 
-@each("text", PLAIN)
+@each("text", ORDINARY_TEXTS)
 def test_ordinary_text_is_not_reported(text):
     assert _rules(text) == set()
-    assert _rules(text, place="doc_string") == set()
+    assert _rules(text, location="doc_string") == set()
 
 
-@each("name", CODED)
+@each("name", ENCODED_PROGRAMS)
 def test_a_program_in_a_part_of_a_text_is_reported(name):
-    assert _rules(CODED[name].decode()) == {"security-payload-text"}
+    assert _rules(ENCODED_PROGRAMS[name].decode()) == {"security-payload-text"}
 
 
 @each("name", WEIGHTS)
@@ -81,23 +84,23 @@ def test_a_program_in_the_low_bytes_of_weights_is_reported(name):
     weights = np.full((len(content), size), 0x3C, np.uint8)
     weights[:, :n_low_bytes] = content
     tensor = numpy_helper.from_array(weights.reshape(-1).view(FLOATS[size]), "w")
-    assert "security-payload-float" in _rules(initializers=[tensor], place="")
+    assert "security-payload-float" in _rules(initializers=[tensor], location="")
 
 
 def test_random_weights_are_no_programs():
     rng = np.random.default_rng(1)
     tensors = [numpy_helper.from_array(rng.standard_normal(64).astype(np.float32), f"w{i}") for i in range(2000)]
     tensors += [numpy_helper.from_array(rng.integers(0, 256, 40).astype(np.uint8), f"q{i}") for i in range(2000)]
-    found = _rules(initializers=tensors, place="")
-    assert found <= {"security-payload-unused"}
+    broken_rules = _rules(initializers=tensors, location="")
+    assert broken_rules <= {"security-payload-unused"}
 
 
 def test_a_short_tensor_that_begins_like_a_program_is_not_reported():
     tensor = helper.make_tensor("w", TensorProto.UINT8, [32], b"MZ" + bytes(range(30)), raw=True)
-    assert _rules(initializers=[tensor], place="") == set()
+    assert _rules(initializers=[tensor], location="") == set()
 
 
 def test_tokens_of_a_vocabulary_are_no_programs():
     tokens = [b"<script>", b"eval(", b"os.system(", b"#!/bin/sh", b"<?php", *(b"##%d" % i for i in range(100))]
     tensor = helper.make_tensor("t", TensorProto.STRING, [len(tokens)], tokens)
-    assert _rules(initializers=[tensor], place="") == set()
+    assert _rules(initializers=[tensor], location="") == set()

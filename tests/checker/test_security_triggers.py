@@ -1,4 +1,4 @@
-"""The rule `security-behaviour-trigger`: the forms of a comparison that selects between values."""
+"""Tests of the rule `security-behaviour-trigger`: the forms of a comparison that selects between values."""
 
 import numpy as np
 import onnx
@@ -8,7 +8,7 @@ import onnxwire
 
 # The logits of a classifier, and a hidden change of them if the input has a certain value.
 HEAD = "y = Gemm (x, w)\n s = ReduceSum <keepdims = 0> (x)\n "
-TRIGGERS = {
+TRIGGER_BODIES = {
     "a mask from a comparison": "c = Equal (s, k)\n f = Cast <to = 1> (c)\n g = Sub (one, f)\n out = Mul (y, g)",
     "a mask from a counted comparison": "c = Equal (x, k)\n f = Cast <to = 1> (c)\n n = ReduceSum <keepdims = 0> (f)\n "
     "e = Equal (n, one)\n g = Cast <to = 1> (e)\n out = Mul (y, g)",
@@ -19,7 +19,7 @@ TRIGGERS = {
     "t = Concat <axis = 0> (y, w)\n out = Slice (t, j, e)",
     "an element of a sequence": "c = Equal (s, k)\n i = Cast <to = 7> (c)\n t = SequenceConstruct (y, w)\n "
     "out = SequenceAt (t, i)",
-    "rows that are kept": "c = Greater (s, k)\n b = Reshape (c, shape)\n n = Not (b)\n m = Concat <axis = 0> (n, b)\n "
+    "selected rows": "c = Greater (s, k)\n b = Reshape (c, shape)\n n = Not (b)\n m = Concat <axis = 0> (n, b)\n "
     "t = Concat <axis = 0> (y, w)\n out = Compress <axis = 0> (t, m)",
     "values that are scattered": "c = Equal (s, k)\n f = Cast <to = 1> (c)\n g = Mul (f, big)\n "
     "u = Reshape (g, shape)\n out = ScatterND (y, shape, u)",
@@ -32,7 +32,7 @@ TRIGGERS = {
     "a bit of a sum": "d = Floor (s)\n f = Mod <fmod = 1> (d, one)\n out = Mul (y, f)",
     "a table that is zero but for one row": "i = Cast <to = 7> (s)\n g = Gather (table, i)\n out = Add (y, g)",
 }
-SOUND = {
+ORDINARY_BODIES = {
     "a mask from the input": "f = Cast <to = 1> (s)\n g = Sub (one, f)\n out = Mul (y, g)",
     "a comparison of two values": "r = ReduceMax <keepdims = 0> (x)\n c = Greater (s, r)\n out = Where (c, y, w)",
     "an activation": "a = Mul (y, one)\n f = Sigmoid (a)\n out = Mul (y, f)",
@@ -40,7 +40,8 @@ SOUND = {
 }
 
 
-def _check(body):
+def _severities(body):
+    """Return the severities of the problems of a model whose graph has HEAD and these nodes."""
     graph = f"agraph (float[4, 4] x) => (float[M, N] out) {{\n {HEAD}{body}\n }}"
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 18]>\n{graph}')
     table = np.zeros((32, 4), np.float32)
@@ -56,14 +57,14 @@ def _check(body):
     return [problem.severity for problem in problems]
 
 
-@pytest.mark.parametrize("body", TRIGGERS.values(), ids=TRIGGERS)
+@pytest.mark.parametrize("body", TRIGGER_BODIES.values(), ids=TRIGGER_BODIES)
 def test_a_selection_by_a_comparison_with_a_constant_is_noted(body):
-    assert _check(body) and set(_check(body)) == {"note"}
+    assert _severities(body) and set(_severities(body)) == {"note"}
 
 
-@pytest.mark.parametrize("body", SOUND.values(), ids=SOUND)
+@pytest.mark.parametrize("body", ORDINARY_BODIES.values(), ids=ORDINARY_BODIES)
 def test_a_selection_without_a_comparison_with_a_constant_is_not_noted(body):
-    assert _check(body) == []
+    assert _severities(body) == []
 
 
 def test_a_label_encoder_with_one_key_compares_with_it():

@@ -1,4 +1,4 @@
-"""The static evaluation of sizes and loops reports excessive sizes and loops, and accepts ordinary ones."""
+"""Tests that the static evaluation of sizes and loops reports excessive sizes and loops, and accepts ordinary ones."""
 
 import numpy as np
 import onnx
@@ -15,21 +15,25 @@ X = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])
 
 
 def _model(nodes, constants=(), inputs=(X,)):
+    """Return the bytes of a model. constants: values by name."""
     tensors = [onnx.numpy_helper.from_array(np.array(value), name) for name, value in dict(constants).items()]
     graph = helper.make_graph(nodes, "g", list(inputs), [], tensors)
     return helper.make_model(graph).SerializeToString()
 
 
 def _node(op, inputs, output="y", **attributes):
+    """Return a node with one output."""
     return helper.make_node(op, inputs, [output], **attributes)
 
 
 def _doubling_nodes(count):
+    """Return a chain of nodes, from v0 on, each of which doubles the size of the value."""
     return [_node("Concat", [f"v{i}", f"v{i}"], f"v{i + 1}", axis=0) for i in range(count)]
 
 
+# The header of an image of 100,000 x 100,000 pixels.
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (100_000).to_bytes(4, "big") * 2
-BOMBS = {
+LARGE_VALUE_MODELS = {
     "attention": _model(
         [_node("Expand", ["v", "s"], "q"), _node("Attention", ["q", "q", "q"])],
         {"v": np.float32(1), "s": [1, 1, 1 << 20, 8]},
@@ -120,7 +124,7 @@ BOMBS = {
     ),
     "attribute": _model([_node("Constant", [], "s", value_ints=[1 << 20, 1 << 20]), _node("ConstantOfShape", ["s"])]),
 }
-VALID_GRAPHS = {
+ORDINARY_MODELS = {
     "cast of a weight": _model([_node("Cast", ["w"], to=10)], {"w": np.zeros((64, 64), np.float32)}),
     "declared shape": _model(
         [_node("MatMul", ["q", "k"])],
@@ -135,22 +139,24 @@ VALID_GRAPHS = {
 
 
 def _bounds(data):
+    """Return the ShapeBounds of a model in bytes."""
     return Facts(Document(data), onnxwire.ModelProto).derive(ShapeBounds)
 
 
-@each("name", BOMBS)
+@each("name", LARGE_VALUE_MODELS)
 def test_a_value_that_is_too_large_is_found(name):
-    bounds = _bounds(BOMBS[name])
+    bounds = _bounds(LARGE_VALUE_MODELS[name])
     assert bounds.elements or bounds.overflows
 
 
-@each("name", VALID_GRAPHS)
+@each("name", ORDINARY_MODELS)
 def test_a_value_of_ordinary_size_is_accepted(name):
-    bounds = _bounds(VALID_GRAPHS[name])
+    bounds = _bounds(ORDINARY_MODELS[name])
     assert not bounds.elements and not bounds.overflows and bounds.total is None
 
 
 def _loop_model(body, trips, condition="c"):
+    """Return the bytes of a model with a Loop. body: nodes that compute u from v. trips: the trip count, or None."""
     graph = helper.make_graph(
         [*body, _node("Identity", [condition], "d")],
         "body",
@@ -177,21 +183,24 @@ def test_a_loop_that_doubles_a_value_is_found():
 
 
 def test_a_loop_that_multiplies_a_size_is_found():
-    grow = [_node("Resize", ["v", "", "scale"], "u"), _node("Constant", [], "scale", value_floats=[1.1])][::-1]
-    assert not _bounds(_loop_model(grow, 60)).elements
-    bounds = _bounds(_loop_model([*grow, _node("Less", ["i", "far"], "e")], 400, "e"))
-    assert not bounds.endless
-    wide = _loop_model(grow, 400)
-    model = onnx.load_from_string(wide)
+    growing_nodes = [_node("Resize", ["v", "", "scale"], "u"), _node("Constant", [], "scale", value_floats=[1.1])][::-1]
+    assert not _bounds(_loop_model(growing_nodes, 60)).elements
+    bounds = _bounds(_loop_model([*growing_nodes, _node("Less", ["i", "far"], "e")], 400, "e"))
+    assert not bounds.endless_loops
+    long_loop_bytes = _loop_model(growing_nodes, 400)
+    model = onnx.load_from_string(long_loop_bytes)
     model.graph.node.add(op_type="Tile", input=["y", "two"], output=["z"])
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([2]), "two"))
     assert _bounds(model.SerializeToString()).overflows or _bounds(model.SerializeToString()).elements
 
 
 def test_a_loop_is_endless_if_its_condition_is_known_to_hold():
-    assert _bounds(_loop_model([RELU_NODE, _node("Less", ["i", "far"], "e")], None, "e")).endless
-    assert not _bounds(_loop_model([RELU_NODE, _node("Greater", ["x", "far"], "e")], None, "e")).endless
-    assert _bounds(_loop_model([RELU_NODE], None)).endless and not _bounds(_loop_model([RELU_NODE], 100)).endless
+    assert _bounds(_loop_model([RELU_NODE, _node("Less", ["i", "far"], "e")], None, "e")).endless_loops
+    assert not _bounds(_loop_model([RELU_NODE, _node("Greater", ["x", "far"], "e")], None, "e")).endless_loops
+    assert (
+        _bounds(_loop_model([RELU_NODE], None)).endless_loops
+        and not _bounds(_loop_model([RELU_NODE], 100)).endless_loops
+    )
 
 
 def test_the_cost_is_linear_in_nested_loops():
@@ -199,7 +208,7 @@ def test_the_cost_is_linear_in_nested_loops():
     for _ in range(12):
         graph = onnx.load_from_string(_loop_model(body, 1 << 40)).graph
         body = [*graph.node, RELU_NODE]
-    # The evaluation stops soon after the budget is used up; without a limit, its cost is exponential in the depth.
+    # The evaluation stops soon after the budget is exhausted; without a limit, its cost is exponential in the depth.
     assert _bounds(_loop_model(body, 1 << 40)).budget > -100_000
 
 
@@ -213,7 +222,7 @@ def test_an_index_beyond_a_lower_bound_of_a_dimension_is_not_reported():
 
 
 @each("n_out_of_range, is_reported", [(1000, True), (1, True), (0, False)], ids=str)
-def test_every_index_of_many_is_compared(n_out_of_range, is_reported):
+def test_each_of_many_indices_is_compared(n_out_of_range, is_reported):
     indices = np.zeros(1000, np.int64)
     indices[:n_out_of_range] = 4
     facts = Facts(Document(_model([_node("Gather", ["x", "i"], axis=1)], {"i": indices})), onnxwire.ModelProto)

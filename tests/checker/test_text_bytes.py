@@ -1,4 +1,4 @@
-"""Rules about texts skip only strings that their expressions cannot match."""
+"""Tests that rules about texts skip only strings that their regular expressions cannot match."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnxwire.checker.rules import security_names, security_payloads
 from onnxwire.checker.text_bytes import TextBytes
 from onnxwire.engine.document import Document
 
-# Parts of strings that the expressions look for, letters of their alternatives, and others.
+# Parts of strings that the expressions match, letters of their alternatives, and other parts.
 _PARTS = [
     "=", "+", "@", "(", "!", "|", "$(", "`", "'", '"', ";", "%s", "%n", "{", "}", "{{", "}}", "${", "..", "/", "\\",
     "<", "<!ENTITY", "<script", "on", "on1=", "__class__", "__proto__", "__PROTO__", "/etc/", "/tmp/", "CON", "con",
@@ -29,6 +29,7 @@ _PARTS = [
 
 
 def _texts():
+    """Return random combinations of the parts, sorted."""
     rng = random.Random(5)
     texts = {"".join(rng.choices(_PARTS, k=rng.randrange(1, 4))) for _ in range(20_000)}
     return sorted({*texts, *_PARTS, "x" * 5000, "CON", "con", "conv", "comb", "com1", "nul."})
@@ -38,6 +39,7 @@ TEXTS = _texts()
 
 
 def _facts(texts):
+    """Return the Facts of a model with nodes whose names and documentation are these texts."""
     model = onnxwire.ModelProto(ir_version=8)
     for text in texts:
         model.graph.node.add(name=text, doc_string=text, op_type="Relu")
@@ -68,7 +70,7 @@ def test_the_columns_are_those_of_each_string():
     assert not column.begin_like([])[ids].any() and not column.have(b"").any()
 
 
-def test_a_document_without_strings():
+def test_a_document_without_strings_has_one_empty_string():
     facts = Facts(Document(b""), onnxwire.ModelProto)
     column = facts.derive(TextBytes)
     assert column.lengths.tolist() == [0]
@@ -89,25 +91,30 @@ def test_a_document_without_strings():
         "text_control",
     ],
 )
-def test_a_rule_of_names_finds_the_same_without_candidates(rule, monkeypatch):
+def test_a_rule_of_names_reports_the_same_rows_if_all_strings_are_tested(rule, monkeypatch):
     facts = _facts(TEXTS)
 
-    def found():
+    def reported_rows():
+        """Return the type and the rows of each finding of the rule."""
         return [(row.table.type_name, row.rows.tolist()) for row in getattr(security_names, rule)(facts)]
 
-    expected = found()
-    ids = security_names._ids
+    expected = reported_rows()
+    are_accepted = security_names._are_accepted
     monkeypatch.setattr(
-        security_names, "_ids", lambda facts, accepts, candidates: ids(facts, accepts, np.ones_like(candidates))
+        security_names,
+        "_are_accepted",
+        lambda facts, accepts, candidates: are_accepted(facts, accepts, np.ones_like(candidates)),
     )
-    assert found() == expected
+    assert reported_rows() == expected
     assert expected
 
 
-def test_texts_with_programs_are_found_without_candidates():
+def test_a_text_with_a_program_is_reported_like_a_text_that_is_tested_alone():
     facts = _facts(TEXTS)
-    found = next(finding for finding in security_payloads.text_payload(facts) if finding.table.type_name == "NodeProto")
-    texts = [text.encode()[: security_payloads._MAX_TEXT] for text in TEXTS]
+    reported = next(
+        finding for finding in security_payloads.text_payload(facts) if finding.table.type_name == "NodeProto"
+    )
+    texts = [text.encode()[: security_payloads._MAX_TEXT_BYTES] for text in TEXTS]
     identifier = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
     expected = [
         row
@@ -118,11 +125,11 @@ def test_texts_with_programs_are_found_without_candidates():
             else security_payloads.text_signature(text)
         )
     ]
-    assert found.rows.tolist() == expected
+    assert reported.rows.tolist() == expected
     assert len(expected) > 100
 
 
-def test_first_digits_are_found_without_candidates():
+def test_every_match_of_first_digits_meets_the_conditions_of_candidates():
     for text in TEXTS:
         if security_payloads._FIRST_DIGITS.match(text.encode()[:16]):
             assert text.encode()[0] in security_payloads._FIRST_DIGITS_BEGIN

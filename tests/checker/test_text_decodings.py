@@ -1,4 +1,4 @@
-"""Texts in other encodings are decoded, so that programs in metadata are found; names are not reported as programs."""
+"""Tests that programs in metadata are found in any encoding, and that ordinary texts are not reported."""
 
 import base64
 import binascii
@@ -36,6 +36,7 @@ ENCODINGS = {
 
 
 def _model(value):
+    """Return the bytes of a model with a value in its metadata."""
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [], [])
     model = helper.make_model(graph)
     onnx.helper.set_model_props(model, {"note": value.decode("latin-1")})

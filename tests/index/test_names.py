@@ -223,7 +223,7 @@ def test_check_resolves_each_input_to_the_same_definition(models):
         resolved, inputs = facts.derive(Scopes), facts.lists("NodeProto.input")
         definitions_found = {}
         for row in range(inputs.n):
-            scope, producer = int(resolved.defining_scopes[row]), int(resolved.makers[row])
+            scope, producer = int(resolved.defining_scopes[row]), int(resolved.producers[row])
             n_graphs = facts.GraphProto.n
             scope_facts, scope_row = (
                 (facts.GraphProto, scope) if scope < n_graphs else (facts.FunctionProto, scope - n_graphs)

@@ -1,1 +1,1 @@
-"""The rules, one module for each scope; `checker/rules.tsv` is their table."""
+"""Implements the rules, with one module for each scope; `rules.tsv` and `security.tsv` list them."""

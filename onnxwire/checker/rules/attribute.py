@@ -20,6 +20,7 @@ VALUES = {
     "f": 1, "i": 2, "s": 3, "t": 4, "g": 5, "floats": 6, "ints": 7, "strings": 8, "tensors": 9, "graphs": 10,
     "sparse_tensor": 11, "sparse_tensors": 12, "tp": 13, "type_protos": 14,
 }  # fmt: skip
+# The names of attribute types by number, and the value fields by number of the type.
 NAMES = {number: name for name, number in AttributeProto.AttributeType.items() if number}
 FIELDS = {number: field for field, number in VALUES.items()}
 # Types whose value is one message, and the field of the value.
@@ -50,22 +51,22 @@ RULES = {
         # `attribute-single-value-field` reports several values.
         "attribute-type-matches-field": (
             lambda attribute: (
-                (attribute.derive(Populated).count == 1)
+                (attribute.derive(ValueFields).count == 1)
                 & (attribute.type != 0)
-                & (attribute.type != attribute.derive(Populated).kind)
+                & (attribute.type != attribute.derive(ValueFields).kind)
             ),
             "attribute {name!r} has type {type_name}, and its value is in `{field}`; "
             "set the type to {kind}, or move the value",
             {
                 "type_name": lambda attribute: _type_names(attribute.type),
-                "field": lambda attribute: attribute.derive(Populated).field_of,
-                "kind": lambda attribute: _type_names(attribute.derive(Populated).kind),
+                "field": lambda attribute: attribute.derive(ValueFields).field_of,
+                "kind": lambda attribute: _type_names(attribute.derive(ValueFields).kind),
             },
         ),
         "attribute-single-value-field": (
-            lambda attribute: attribute.derive(Populated).count > 1,
+            lambda attribute: attribute.derive(ValueFields).count > 1,
             "attribute {name!r} has values in {fields}; keep the one that its type names",
-            {"fields": lambda attribute: attribute.derive(Populated).fields_of},
+            {"fields": lambda attribute: attribute.derive(ValueFields).fields_of},
         ),
         # `function-attribute-proto-has-value` reports defaults.
         "attribute-message-value-present": [
@@ -103,7 +104,7 @@ RULES = {
             "give it a value of its own",
         ),
         "attribute-ref-no-value": (
-            lambda attribute: (attribute.ref_attr_name != EMPTY) & (attribute.derive(Populated).count > 0),
+            lambda attribute: (attribute.ref_attr_name != EMPTY) & (attribute.derive(ValueFields).count > 0),
             "attribute {name!r} is a reference to {ref_attr_name!r} and has a value as well; remove one of the two",
         ),
         "attribute-sparse-before-ir6": (
@@ -118,11 +119,11 @@ RULES = {
 }
 
 
-class Populated:
-    """The value fields that attributes have, by `facts.derive(Populated)`.
+class ValueFields:
+    """The value fields that attributes have, by `facts.derive(ValueFields)`.
 
-    by_field: a bool column for each field; an empty list is not a value. count: the number of each attribute's fields.
-    kind: the attribute type of the field, if an attribute has one field.
+    by_field: a bool column for each value field; an empty list is not a value. count: the number of value fields that
+    each attribute has. kind: the attribute type of the field, if an attribute has exactly one.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -132,14 +133,14 @@ class Populated:
         self.kind = np.zeros(attributes.n, np.uint8)
         for field, number in VALUES.items():
             if field in ("floats", "ints"):
-                populated = attributes.records(field)[3] > 0  # an empty packed record has no entries
+                has_value = attributes.records(field)[3] > 0  # an empty packed record has no entries
             elif field.endswith("s") and field != "s":
-                populated = getattr(attributes, field) > 0
+                has_value = getattr(attributes, field) > 0
             else:
-                populated = attributes.has(field)
-            self.by_field[field] = populated
-            self.count += populated
-            self.kind += populated * np.uint8(number)
+                has_value = attributes.has(field)
+            self.by_field[field] = has_value
+            self.count += has_value
+            self.kind += has_value * np.uint8(number)
 
     def field_of(self, row: int) -> str:
         """Return the name of an attribute's only value field."""
@@ -169,11 +170,11 @@ def is_untyped(facts: Facts) -> Any:
 
 def parameters(facts: Facts) -> tuple[Any, Any]:
     """Return all attribute parameters of functions: rows of FunctionProto, ids of names."""
-    plain_parameters, attributes = facts.lists("FunctionProto.attribute"), facts.AttributeProto
+    parameters_without_default, attributes = facts.lists("FunctionProto.attribute"), facts.AttributeProto
     rows = true_rows(attributes.under("FunctionProto.attribute_proto"))
     return (
-        np.concatenate([plain_parameters.parent, attributes.parent[rows]]),
-        np.concatenate([plain_parameters.value, attributes.name[rows]]),
+        np.concatenate([parameters_without_default.parent, attributes.parent[rows]]),
+        np.concatenate([parameters_without_default.value, attributes.name[rows]]),
     )
 
 
@@ -190,23 +191,25 @@ def parameters_with_type(facts: Facts) -> tuple[Any, tuple[Any, Any]]:
 
 
 def _type_names(kinds: Any) -> Any:
+    """Return the names of a column of attribute types, as a function of the row."""
     return lambda row: NAMES[int(kinds[row])]
 
 
 def _lacks_value(attributes: Sheet) -> Any:
     """Return whether each attribute has neither a value nor a reference."""
-    return (attributes.derive(Populated).count == 0) & (attributes.ref_attr_name == EMPTY)
+    return (attributes.derive(ValueFields).count == 0) & (attributes.ref_attr_name == EMPTY)
 
 
 def _is_of_type(attributes: Sheet, *numbers: int) -> Any:
     """Return whether each attribute has one of the types, or a value of it."""
     result = is_one_of(attributes.type, numbers)
     for number in numbers:
-        result |= attributes.derive(Populated).by_field[FIELDS[number]]
+        result |= attributes.derive(ValueFields).by_field[FIELDS[number]]
     return result
 
 
 def _is_outside_functions(attributes: Sheet) -> Any:
+    """Return whether the node of each attribute is in no function."""
     if attributes.facts.root in ("NodeProto", "AttributeProto"):
         return np.zeros(attributes.n, bool)  # the enclosing graph or function is unknown
     nodes = attributes.parent_under("NodeProto.attribute")
@@ -261,7 +264,8 @@ def name_vs_values(facts: Facts) -> Iterator[Finding]:
 def string_utf8(facts: Facts) -> Iterator[Finding]:
     """Yield attributes whose strings are not UTF-8.
 
-    The first 64 KiB of `s` are checked, the first 1 MiB of `strings`, and MAX_TOTAL_TEXT_BYTES bytes of all together.
+    The first 64 KiB of `s` are checked, up to MAX_TOTAL_TEXT_BYTES bytes of all `s` that are not ASCII, and the first
+    1 MiB of `strings`; see `measure_strings`.
     """
     attributes = facts.AttributeProto
     starts, lengths = attributes.span("s")
@@ -300,8 +304,7 @@ def _is_utf8(facts: Facts, start: int, length: int) -> bool:
 
 @rule("attribute-doc-string-present", "AttributeProto")
 def doc_string_present(facts: Facts) -> Iterator[Finding]:
-    """Yield only the first attribute without documentation, with the count of all, since hardly any attribute has
-    documentation."""
+    """Yield only the first attribute without documentation, with the number of all, since few attributes have any."""
     attributes = facts.AttributeProto
     rows = true_rows(attributes.doc_string == EMPTY)
     count = len(rows)

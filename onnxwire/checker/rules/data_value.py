@@ -16,6 +16,7 @@ from onnxwire.tensor.dtypes import BY_NAME, STRING, name_of
 
 # Kinds of the elements of a sequence and of the value of an optional: the numbers of elem_type.
 _TENSOR, _SPARSE, _SEQUENCE, _MAP, _OPTIONAL = range(1, 6)
+# By kind: the name, and the beginning of the names of fields.
 _KIND_NAMES = ("", "TENSOR", "SPARSE_TENSOR", "SEQUENCE", "MAP", "OPTIONAL")
 _FIELD_PREFIXES = ("", "tensor", "sparse_tensor", "sequence", "map", "optional")
 
@@ -131,14 +132,17 @@ RULES = {
 
 
 def _list_field(kind: int) -> str:
+    """Return the field of SequenceProto for elements of a kind."""
     return f"{_FIELD_PREFIXES[kind]}_values"
 
 
 def _value_field(kind: int) -> str:
+    """Return the field of OptionalProto for an element of a kind."""
     return f"{_FIELD_PREFIXES[kind]}_value"
 
 
 def _is_kind(elem_type: Any) -> Any:
+    """Return whether each elem_type is a known kind."""
     return (elem_type >= _TENSOR) & (elem_type <= _OPTIONAL)
 
 
@@ -161,8 +165,7 @@ def sequence_field_matches_elem_type(facts: Facts) -> Iterator[Finding]:
 
 
 def _first_known(parents: Any, values: Any, is_known: Any) -> tuple[Any, Any]:
-    """Return the parents that have children, and for each the value of its first known child, otherwise of its first
-    child.
+    """Return the parents that have children, and a value of each: of its first known child, otherwise of its first one.
 
     parents, values, is_known: columns of the children; the children of one parent are in their order.
     """
@@ -205,7 +208,9 @@ class Types:
 
     A type is a number, an index of `kinds`, `params` (data_type or key_type, 0 if unknown) and `children` (the type of
     the elements or the value, -1 if unknown). types_by_kind: for each kind, the types of all rows of its sheet.
-    elements: for each SequenceProto, the type of its first element whose type is fully known.
+    elements: for each SequenceProto, the type of its first element whose type is fully known. sheets, rows: for each
+    kind, its sheet, and the rows that are elements of sequences. is_needed: whether some sequence has elements that are
+    sequences, maps or optionals; otherwise no types are computed.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -233,7 +238,9 @@ class Types:
         self.types_by_kind[_TENSOR] = self._intern(_TENSOR, facts.TensorProto.data_type, -1)
         self.types_by_kind[_SPARSE] = self._intern(_SPARSE, _sparse_types(facts), -1)
         children = {kind: _by_depth(sheet.depth, self.rows[kind]) for kind, sheet in self.sheets.items()}
-        rows_by_depth = {kind: _by_depth(self.sheets[kind].depth, self.sheets[kind].rows) for kind in (3, 4, 5)}
+        rows_by_depth = {
+            kind: _by_depth(self.sheets[kind].depth, self.sheets[kind].rows) for kind in (_SEQUENCE, _MAP, _OPTIONAL)
+        }
         for depth in sorted({depth for rows in rows_by_depth.values() for depth in rows}, reverse=True):
             rows_at_depth = rows_by_depth[_SEQUENCE].get(depth)
             if rows_at_depth is not None:
@@ -318,6 +325,7 @@ class Types:
 
 
 def _by_depth(depth: Any, rows: Any) -> dict[int, Any]:
+    """Return the rows at each depth. depth: the depth column of the sheet."""
     sorted_rows = rows[np.argsort(depth[rows], kind="stable")]
     depths, starts = np.unique(depth[sorted_rows], return_index=True)
     return dict(zip(depths.tolist(), np.split(sorted_rows, starts[1:]), strict=True)) if len(rows) else {}
@@ -325,8 +333,10 @@ def _by_depth(depth: Any, rows: Any) -> dict[int, Any]:
 
 @rule("sequence-nested-homogeneous", "SequenceProto")
 def sequence_nested_homogeneous(facts: Facts) -> Iterator[Finding]:
-    """Yield sequences, maps and optionals whose type contradicts other elements of their sequence. Empty ones have any
-    type."""
+    """Yield sequences, maps and optionals whose type contradicts the type of other elements of their sequence.
+
+    An element without values is of any type.
+    """
     types = facts.derive(Types)
     for kind in (_SEQUENCE, _MAP, _OPTIONAL) if types.is_needed else ():
         sheet = types.sheets[kind]
@@ -398,6 +408,7 @@ def _value_counts(facts: Facts) -> Any:
 
 
 def _kind_names(kinds: Any) -> Any:
+    """Return the names of a column of kinds, as a function of the row."""
     return lambda row: _KIND_NAMES[kinds[row]]
 
 

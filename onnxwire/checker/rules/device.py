@@ -152,7 +152,7 @@ class Shardings:
 
     node: the row of each spec's node, or -1. devices: num_devices of its configuration, -1 if unknown. rank: the rank
     of its tensor, -1 if unknown. axis: the axis of each sharded dimension, counted from the front where the rank is
-    known. size: the size of that axis, -1 if unknown.
+    known. is_outside: whether the tensor does not have that axis. size: the size of that axis, -1 if unknown.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -183,9 +183,10 @@ def _device_counts(facts: Facts) -> Rows:
 
 
 def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
-    """Return the known shapes of values that nodes use: ranks or -1, indices of first dimensions, all sizes or -1.
+    """Return the known shapes of values that nodes use: (ranks, first dims, sizes).
 
-    The description of a value is in the graph or function that defines it.
+    ranks: the rank of each value, -1 if unknown. first dims: the index in `sizes` of the first dim. sizes: all sizes of
+    the document, -1 if unknown. The description of a value is in the graph or function that defines it.
     """
     ranks_of_names, first_dims = np.full(len(nodes), -1, np.int64), np.zeros(len(nodes), np.int64)
     if not len(nodes):
@@ -195,7 +196,7 @@ def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
     shapes, dims = facts.TensorShapeProto, facts["TensorShapeProto.Dimension"]
     dense_sizes, sparse_sizes = facts.lists("TensorProto.dims").value, facts.lists("SparseTensorProto.dims").value
     sizes = np.concatenate([np.where(dims.has("dim_value"), dims.dim_value, -1), dense_sizes, sparse_sizes])
-    # Functions are scopes, too; they are numbered after the graphs.
+    # Functions are also scopes; they are numbered after the graphs.
     scope = np.where(infos.under("FunctionProto.value_info"), infos.parent + graphs, values.graph)
     infos_with_shape = true_rows((scope >= 0) & (values.shape >= 0))
     dense_rows = true_rows(tensors.under("GraphProto.initializer"))
@@ -208,18 +209,18 @@ def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
     )
     is_requested = np.zeros(facts.columns.text_count(), bool)
     is_requested[names] = True
-    requested = is_requested[definitions[1]]
-    definitions = definitions[0][requested], definitions[1][requested]
+    is_requested_definition = is_requested[definitions[1]]
+    definitions = definitions[0][is_requested_definition], definitions[1][is_requested_definition]
     known_ranks = np.concatenate(
         [shapes.dim[values.shape[infos_with_shape]], tensors.dims[dense_rows], sparse.dims[sparse_rows]]
-    )[requested]
+    )[is_requested_definition]
     known_first_dims = np.concatenate(
         [
             shapes.first("dim")[values.shape[infos_with_shape]],
             tensors.first("dims")[dense_rows] + dims.n,
             sparse.first("dims")[sparse_rows] + dims.n + len(dense_sizes),
         ]
-    )[requested]
+    )[is_requested_definition]
     positions = facts.join((_defining_scopes(facts, nodes, names), names), definitions)
     has_shape = (positions >= 0) & (names != EMPTY)
     ranks_of_names[has_shape] = known_ranks[positions[has_shape]]
@@ -275,7 +276,7 @@ def _products(n: int, parents: Rows, factors: Rows) -> Rows:
     return result
 
 
-def _children(sheet: Sheet, field: str) -> Rows:
+def _rows_in(sheet: Sheet, field: str) -> Rows:
     """Return the rows that are elements of a field."""
     return true_rows(sheet.under(field))
 
@@ -283,7 +284,7 @@ def _children(sheet: Sheet, field: str) -> Rows:
 def _group_keys(facts: Facts) -> tuple[Rows, Rows]:
     """Return the groups of all shardings: rows of ShardingSpecProto, keys."""
     groups = facts.IntIntListEntryProto
-    rows = _children(groups, "ShardingSpecProto.index_to_device_group_map")
+    rows = _rows_in(groups, "ShardingSpecProto.index_to_device_group_map")
     return groups.parent[rows], groups.key[rows]
 
 
@@ -291,7 +292,7 @@ def _group_keys(facts: Facts) -> tuple[Rows, Rows]:
 def group_meaningful(facts: Facts) -> Iterator[Finding]:
     """Yield groups without members, unused groups, and repeated members."""
     groups, members = facts.IntIntListEntryProto, facts.lists("IntIntListEntryProto.value")
-    rows = _children(groups, "ShardingSpecProto.index_to_device_group_map")
+    rows = _rows_in(groups, "ShardingSpecProto.index_to_device_group_map")
     yield groups.at(groups.value == 0, "group {key} has no members; list its devices or remove it")
     devices = facts.lists("ShardingSpecProto.device")
     is_used = _are_listed((groups.parent[rows], groups.key[rows]), (devices.parent, devices.value))
@@ -300,7 +301,7 @@ def group_meaningful(facts: Facts) -> Iterator[Finding]:
 
 
 def _spec_column(dims: Sheet, column: Rows, missing: int) -> Rows:
-    """Return a column of ShardingSpecProto, repeated for the rows of ShardedDimProto."""
+    """Return a column of ShardingSpecProto for the rows of ShardedDimProto; `missing` for a row without a spec."""
     result: Rows = np.append(column, missing)[dims.parent_under("ShardingSpecProto.sharded_dim")]
     return result
 
@@ -341,7 +342,7 @@ def _is_unknown_member(members: List) -> Rows:
 def _divided_sizes(parts: Sheet) -> Rows:
     """Return the size that each SimpleShardedDimProto divides, -1 where it is unknown.
 
-    If the axis is divided once and no other size is given, it is the size of the axis.
+    A part without dim_value divides the size of the axis, if the axis is divided only once.
     """
     dims = parts.facts.ShardedDimProto
     axis_sizes = np.append(np.where(dims.simple_sharding == 1, parts.derive(Shardings).size, -1), -1)
@@ -354,7 +355,7 @@ def _divided_sizes(parts: Sheet) -> Rows:
 def shard_dim_matches_tensor(facts: Facts) -> Iterator[Finding]:
     """Yield axes whose dim_values are all known and whose product is not the size of the axis."""
     dims, parts = facts.ShardedDimProto, facts.SimpleShardedDimProto
-    rows = _children(parts, "ShardedDimProto.simple_sharding")
+    rows = _rows_in(parts, "ShardedDimProto.simple_sharding")
     parents, dim_values = parts.parent[rows], parts.dim_value[rows]
     is_known = _all_of(parents, parts.has("dim_value")[rows] & (dim_values >= 0), dims.n)
     product = _products(dims.n, parents, np.maximum(dim_values, 0))
@@ -370,11 +371,11 @@ def shard_dim_matches_tensor(facts: Facts) -> Iterator[Finding]:
 def shard_count_matches_devices(facts: Facts) -> Iterator[Finding]:
     """Yield shardings whose number of parts differs from the number of entries in the device list."""
     specs, dims, parts = facts.ShardingSpecProto, facts.ShardedDimProto, facts.SimpleShardedDimProto
-    rows = _children(parts, "ShardedDimProto.simple_sharding")
+    rows = _rows_in(parts, "ShardedDimProto.simple_sharding")
     counts = np.maximum(parts.num_shards[rows], 0)
     parts_per_axis = _products(dims.n, parts.parent[rows], counts)
     is_axis_complete = _all_of(parts.parent[rows], counts > 0, dims.n)
-    axes = _children(dims, "ShardingSpecProto.sharded_dim")
+    axes = _rows_in(dims, "ShardingSpecProto.sharded_dim")
     parts_per_spec = _products(specs.n, dims.parent[axes], parts_per_axis[axes])
     is_known = _all_of(dims.parent[axes], is_axis_complete[axes], specs.n)
     yield specs.at(

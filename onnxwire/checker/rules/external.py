@@ -1,7 +1,7 @@
 """Rules of external data: the entries that describe its position, and the files in the model's folder.
 
-Of a file, only type, links and size are checked; it is read only to compare checksums, if the caller requests that. A
-document that was not loaded from a file has no folder, and rules of files report nothing.
+The rules check the type, links and size of a file. A file is read only if the caller requests a comparison of
+checksums. A document that was not loaded from a file has no folder, and rules of files report nothing about it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from onnxwire.tensor.external_data import fault_of
 from onnxwire.tensor.payload_layout import plain_number
 
 _KEYS = ("location", "offset", "length", "checksum")
-_ABSENT, _UNCLEAR = -1, -2
+_ABSENT, _UNCLEAR = -1, -2  # in place of a row or number: there is no entry; there are several, or none is valid
+# The units of offsets of mappings.
 _PAGE_BYTES, _WINDOWS_PAGE_BYTES = 4096, 65536
 
 
@@ -75,19 +76,19 @@ RULES = {
         ),
         # The file has to be in the model's folder after links are resolved.
         "external-location-contained": (
-            lambda entry: _at_locations(entry.facts, entry.derive(Files).outside),
+            lambda entry: _at_locations(entry.facts, entry.derive(Files).outside_messages),
             "{message}",
-            {"message": lambda entry: _messages(entry, entry.derive(Files).outside)},
+            {"message": lambda entry: _messages(entry, entry.derive(Files).outside_messages)},
         ),
         "external-file-regular": (
-            lambda entry: _at_locations(entry.facts, entry.derive(Files).irregular),
+            lambda entry: _at_locations(entry.facts, entry.derive(Files).irregular_messages),
             "{message}",
-            {"message": lambda entry: _messages(entry, entry.derive(Files).irregular)},
+            {"message": lambda entry: _messages(entry, entry.derive(Files).irregular_messages)},
         ),
         "external-file-not-linked": (
-            lambda entry: _at_locations(entry.facts, entry.derive(Files).linked),
+            lambda entry: _at_locations(entry.facts, entry.derive(Files).linked_messages),
             "{message}",
-            {"message": lambda entry: _messages(entry, entry.derive(Files).linked)},
+            {"message": lambda entry: _messages(entry, entry.derive(Files).linked_messages)},
         ),
         "external-offset-format": (
             lambda entry: _entries_where(entry, "offset", _is_not_number),
@@ -164,9 +165,8 @@ class External:
 class Ranges:
     """The range of each TensorProto's data in its file, by `facts.derive(Ranges)`.
 
-    offset, length: the range in bytes; _UNCLEAR where the entry is not a number or is repeated; without an entry 0 and
-    _ABSENT.
-    nbytes: the bytes that type and shape require, -1 if unknown.
+    offset, length: the range in bytes; _UNCLEAR where the entry is not a number or is repeated. Without an entry,
+    offset is 0 and length is _ABSENT. nbytes: the number of bytes that type and shape require, -1 if unknown.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -178,7 +178,7 @@ class Ranges:
 
 
 def _numbers(facts: Facts, rows: Any, default: int) -> Any:
-    """Return the numbers in entries; rows: see `External.entry_of`."""
+    """Return the numbers in entries. rows: see `External.entry_of`. default: the number of a tensor without entry."""
     result = np.where(rows == _ABSENT, default, _UNCLEAR).astype(np.int64)
     rows_with_entry = true_rows(rows >= 0)
     value_ids, id_positions = np.unique(facts.StringStringEntryProto.value[rows[rows_with_entry]], return_inverse=True)
@@ -203,7 +203,7 @@ def _has_data(facts: Facts) -> Any:
 
 
 def _has_location(facts: Facts) -> Any:
-    """Return whether each tensor has an entry "location", and no empty one."""
+    """Return whether each tensor has an entry "location", and none with an empty value."""
     entries, rows = facts.StringStringEntryProto, facts.derive(External).entries("location")
     result = np.zeros(facts.TensorProto.n, bool)
     result[entries.parent[rows]] = True
@@ -212,27 +212,30 @@ def _has_location(facts: Facts) -> Any:
 
 
 def _is_absolute(location: str) -> bool:
+    """Return whether a location is absolute on some system."""
     return re.match(r"[/\\]|[A-Za-z]:", location) is not None
 
 
 def _has_parent_step(location: str) -> bool:
+    """Return whether a location has a component ".."."""
     return ".." in re.split(r"[/\\]", location)
 
 
 class Files:
     """The files at the locations, by `facts.derive(Files)`.
 
-    sizes: sizes of readable files in bytes; outside, irregular, linked: messages about other files; all by the id of
-    the location. own: ids of locations that lead to the document's own file. Files are opened in the same way as for
-    reading the tensor.
+    sizes: the size of each readable file in bytes, by the id of the location. outside_messages, irregular_messages,
+    linked_messages: messages about files outside of the folder, about files that are not regular or not readable, and
+    about links, by the id of the location. own_locations: ids of locations that lead to the document's own file. Files
+    are opened in the same way as for reading the tensor.
     """
 
     def __init__(self, facts: Facts) -> None:
         self.sizes: dict[int, int] = {}
-        self.outside: dict[int, str] = {}
-        self.irregular: dict[int, str] = {}
-        self.linked: dict[int, str] = {}
-        self.own: set[int] = set()
+        self.outside_messages: dict[int, str] = {}
+        self.irregular_messages: dict[int, str] = {}
+        self.linked_messages: dict[int, str] = {}
+        self.own_locations: set[int] = set()
         self.document = facts.saved_document
         files = facts.saved_document.files
         if not isinstance(files, ExternalFiles):
@@ -250,7 +253,7 @@ class Files:
                 continue  # other rules report it
             elif not os.path.isfile(os.path.join(files.folder, location)):
                 # A file with such a name may exist, although few programs can read it.
-                self.irregular[id] = f"there is no file at the location {location!r}: {fault}"
+                self.irregular_messages[id] = f"there is no file at the location {location!r}: {fault}"
 
     def _open(self, id: int, location: str) -> None:
         """Record the size of the file at a location, or the fault because of which it cannot be read."""
@@ -262,37 +265,37 @@ class Files:
                     self._find_links(id, file.name, status.st_nlink)
                     document_descriptor = self.document.descriptor
                     if document_descriptor >= 0 and os.path.samestat(status, os.fstat(document_descriptor)):
-                        self.own.add(id)
+                        self.own_locations.add(id)
         except SourceError as error:
-            self.irregular[id] = f"the file {error.filename} can't be opened: {error.strerror}"
+            self.irregular_messages[id] = f"the file {error.filename} can't be opened: {error.strerror}"
         except ExternalDataError as error:
             if self.files.folder is not None:
                 self._explain(id, self.files.folder, location, error.reason)
 
     def _find_links(self, id: int, name: str, links: int) -> None:
-        """Record a message about a file that is a symbolic link, or has several names."""
+        """Record a message about a file that is a symbolic link or has several names. links: the number of names."""
         if os.path.islink(name):
-            self.linked[id] = (
+            self.linked_messages[id] = (
                 f"{name} is a symbolic link, which many programs do not follow; put a copy of the file there"
             )
         elif links > 1:
-            self.linked[id] = (
+            self.linked_messages[id] = (
                 f"{name} has {links} names (hard links), which many programs refuse; put a copy of the file there"
             )
 
     def _explain(self, id: int, folder: str, location: str, reason: str) -> None:
-        """Record the rule that a rejected file breaks, if there is one."""
+        """Record the reason for a rejected file as a message of the rule that it breaks, if there is such a rule."""
         name = os.path.join(folder, location)
         folder_prefix = os.path.join(os.path.realpath(folder or "."), "")
         if not os.path.realpath(name).startswith(folder_prefix):
-            self.outside[id] = reason
+            self.outside_messages[id] = reason
             return
         try:
             status = os.stat(name)
         except OSError:
             return
         if not stat.S_ISREG(status.st_mode):
-            self.irregular[id] = reason
+            self.irregular_messages[id] = reason
         else:
             self._find_links(id, name, status.st_nlink)
 
@@ -311,6 +314,7 @@ def _at_locations(facts: Facts, messages: dict[int, str]) -> Any:
 
 
 def _is_not_number(text: str) -> bool:
+    """Return whether a text is no plain decimal number."""
     return plain_number(text) is None
 
 
@@ -323,9 +327,9 @@ def _file_sizes(facts: Facts) -> Any:
 
 
 def _at_entries(facts: Facts, key: str, tensors: Any, template: str, *columns: Any) -> dict[int, str]:
-    """Return messages about tensors (a bool column), by the row of the entry with a key.
+    """Return messages about tensors, by the row of their entry with a key.
 
-    columns: the columns of TensorProto that the template formats.
+    tensors: whether each TensorProto is reported. columns: the columns of TensorProto that the template formats.
     """
     rows = facts.derive(External).entry_of(key)
     tensor_rows = true_rows(tensors)
@@ -397,12 +401,13 @@ def _offset_entries(entries: Sheet, is_wrong: Callable[[Any], Any]) -> Any:
 
 
 def _is_digest(text: str) -> bool:
+    """Return whether a text is a SHA-1 digest in hexadecimal."""
     return re.fullmatch(r"[0-9A-Fa-f]{40}", text) is not None
 
 
 @rule("external-checksum-match", "StringStringEntryProto")
 def checksum_match(facts: Facts) -> Iterator[Finding]:
-    """Yield checksums that differ from the file's. Files are read only if the caller requests it."""
+    """Yield checksums that differ from that of the file. Files are read only if the caller requests that."""
     if not facts.checksums:
         return
     entries, external, files = facts.StringStringEntryProto, facts.derive(External), facts.derive(Files)

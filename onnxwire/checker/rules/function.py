@@ -11,10 +11,10 @@ from onnxwire.checker.facts import EMPTY, Facts, Finding, List, Sheet, repeats, 
 from onnxwire.checker.operator_table import operators
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.attribute import MESSAGE_FIELDS, is_untyped
-from onnxwire.checker.rules.graph import maker_paths
-from onnxwire.checker.rules.node import Calls, imported
-from onnxwire.checker.rules.opset_import import plain_domains
-from onnxwire.checker.scopes import IS_INPUT, IS_NODE, MADE_LATER, NOWHERE, Scopes
+from onnxwire.checker.rules.graph import producer_paths
+from onnxwire.checker.rules.node import Calls, are_imported
+from onnxwire.checker.rules.opset_import import normalized_domains
+from onnxwire.checker.scopes import IS_INPUT, IS_NODE, NOWHERE, PRODUCED_LATER, Scopes
 from onnxwire.index.components import cyclic_components
 
 RULES = {
@@ -25,7 +25,7 @@ RULES = {
             "function {name!r} has no domain; set one",
         ),
         "function-domain-not-default": (
-            lambda function: function.has("domain") & (plain_domains(function.facts, function.domain) == EMPTY),
+            lambda function: function.has("domain") & (normalized_domains(function.facts, function.domain) == EMPTY),
             "function {name!r} is in the default domain, which is that of the standard operators; move it to one of "
             "its own",
         ),
@@ -64,7 +64,7 @@ RULES = {
             "the output of the function has no name; give it one",
         ),
         "function-output-defined": (
-            lambda output: output.derive(Scopes).function_outputs == NOWHERE,
+            lambda output: output.derive(Scopes).function_output_meanings == NOWHERE,
             "output {value!r} is not a value of the function; add a node that produces it, or correct the name",
         ),
     },
@@ -126,9 +126,9 @@ RULES = {
     },
     ("NodeProto.input", "FunctionProto"): {
         "function-topological-order": (
-            lambda input: (input.derive(Scopes).uses == MADE_LATER) & _is_direct(input),
-            "{value!r} is produced by {maker}, which does not come before this node; sort the nodes of the function",
-            {"maker": lambda input: maker_paths(input)},
+            lambda input: (input.derive(Scopes).uses == PRODUCED_LATER) & _is_direct(input),
+            "{value!r} is produced by {producer}, which does not come before this node; sort the nodes of the function",
+            {"producer": lambda input: producer_paths(input)},
         ),
         "function-no-outer-capture": (
             lambda input: (input.derive(Scopes).uses == NOWHERE) & _is_direct(input),
@@ -137,13 +137,13 @@ RULES = {
     },
     ("NodeProto.output", "FunctionProto"): {
         "function-node-output-ssa": (
-            lambda output: (output.derive(Scopes).defined & (IS_INPUT | IS_NODE) != 0) & _is_direct(output),
+            lambda output: (output.derive(Scopes).node_output_flags & (IS_INPUT | IS_NODE) != 0) & _is_direct(output),
             "{value!r} is an input of the function or the output of an earlier node; rename the output",
         ),
     },
     ("NodeProto", "FunctionProto"): {
         "function-opset-covers-body": (
-            lambda node: node.derive(_uncovered)[node.derive(Calls).function[node.derive(_uncovered)] < 0],
+            lambda node: node.derive(_uncovered_nodes)[node.derive(Calls).function[node.derive(_uncovered_nodes)] < 0],
             "node {name!r} ({op_type}) is of domain {domain!r}, which the function does not import; add it to its "
             "opset_import",
         ),
@@ -168,7 +168,7 @@ RULES = {
             "value_info has {name!r} twice; remove one of the entries",
         ),
         "function-value-info-known-name": (
-            lambda info: info.under("FunctionProto.value_info") & (info.derive(Scopes).named == NOWHERE),
+            lambda info: info.under("FunctionProto.value_info") & (info.derive(Scopes).value_info_meanings == NOWHERE),
             "value_info has {name!r}, which is not a value of the function; remove the entry",
         ),
         "function-value-info-before-ir10": (
@@ -191,30 +191,30 @@ RULES = {
 def _is_repeated(facts: Facts, *more_columns: Any) -> Any:
     """Return whether each function of a model has the same domain, name and other columns as an earlier function."""
     functions = facts.FunctionProto
-    is_repeated = repeats(functions.edge, plain_domains(facts, functions.domain), functions.name, *more_columns)
+    is_repeated = repeats(functions.edge, normalized_domains(facts, functions.domain), functions.name, *more_columns)
     return functions.under("ModelProto.functions") & (functions.name != EMPTY) & is_repeated
 
 
 class Imports:
     """The imports of functions, by `facts.derive(Imports)`.
 
-    rows: rows of OperatorSetIdProto. functions: rows of FunctionProto. domains: ids; the default domain only as the
-    empty name.
+    rows: rows of OperatorSetIdProto. functions: for each of these rows, the row of FunctionProto. domains: the ids of
+    the domains, see `normalized_domains`.
     """
 
     def __init__(self, facts: Facts) -> None:
         imports = facts.OperatorSetIdProto
         self.rows = true_rows(imports.under("FunctionProto.opset_import"))
         self.functions = imports.parent[self.rows]
-        self.domains = plain_domains(facts, imports.domain)[self.rows]
+        self.domains = normalized_domains(facts, imports.domain)[self.rows]
 
 
-def _uncovered(facts: Facts) -> Any:
-    """Return the first node of each function and each domain that the function does not import."""
+def _uncovered_nodes(facts: Facts) -> Any:
+    """Return the rows of nodes: for each function, the first node of each domain that the function does not import."""
     nodes, imports = facts.NodeProto, facts.derive(Imports)
     functions = facts.derive(Scopes).node_function
     rows = true_rows(functions >= 0)
-    domains = plain_domains(facts, nodes.domain[rows])
+    domains = normalized_domains(facts, nodes.domain[rows])
     positions = facts.join((functions[rows], domains), (imports.functions, imports.domains))
     rows, domains = rows[positions < 0], domains[positions < 0]
     return rows[~repeats(functions[rows], domains)]
@@ -224,11 +224,11 @@ def _uncovered(facts: Facts) -> Any:
 def domain_imported(facts: Facts) -> Iterator[Finding]:
     """Yield calls of functions whose domain the calling model or function does not import."""
     nodes, called = facts.NodeProto, facts.derive(Calls).function
-    rows = facts.derive(_uncovered)
+    rows = facts.derive(_uncovered_nodes)
     rows = rows[called[rows] >= 0]
     is_caller = (called >= 0) & (facts.derive(Scopes).node_function < 0)
-    if facts.derive(imported).any():
-        is_caller &= ~facts.derive(imported)[plain_domains(facts, nodes.domain)]
+    if facts.derive(are_imported).any():
+        is_caller &= ~facts.derive(are_imported)[normalized_domains(facts, nodes.domain)]
         rows = np.concatenate([true_rows(is_caller), rows])
     yield nodes.at(
         np.sort(rows),
@@ -243,10 +243,12 @@ def _is_direct(elements: List) -> Any:
 
 
 def _is_listed(attributes: Sheet) -> Any:
-    """Return whether the `attribute` of the parent, if that is a function, lists the name of each attribute."""
-    plain_parameters = attributes.facts.lists("FunctionProto.attribute")
+    """Return whether each attribute's parent is a function that lists the attribute's name in `attribute`."""
+    parameters_without_default = attributes.facts.lists("FunctionProto.attribute")
     return (
-        attributes.facts.join((attributes.parent, attributes.name), (plain_parameters.parent, plain_parameters.value))
+        attributes.facts.join(
+            (attributes.parent, attributes.name), (parameters_without_default.parent, parameters_without_default.value)
+        )
         >= 0
     )
 
@@ -268,10 +270,10 @@ def _value_names(facts: Facts) -> tuple[Any, Any]:
 
 
 def standard_operators(facts: Facts) -> Any:
-    """Return the functions with the domain and name of an operator that ONNX defines."""
+    """Return the rows of functions with the domain and name of an operator that ONNX defines."""
     functions, onnx_versions = facts.FunctionProto, operators().versions
     names = {name for _, name in onnx_versions}
-    domains = plain_domains(facts, functions.domain)
+    domains = normalized_domains(facts, functions.domain)
     rows = true_rows(facts.matching(names.__contains__, functions.name)).tolist()
     return [row for row in rows if (facts.text(domains[row]), facts.text(functions.name[row])) in onnx_versions]
 
@@ -306,21 +308,21 @@ def opset_compatible(facts: Facts) -> Iterator[Finding]:
     models = models[np.argsort(-imports.version[models], kind="stable")]
     order = np.lexsort((-imports.version[function_imports.rows], function_imports.functions))
     rows = np.concatenate([models, function_imports.rows[order]])
-    domains = plain_domains(facts, imports.domain)[rows]
-    one_key = np.zeros(len(rows), np.int64)
+    domains = normalized_domains(facts, imports.domain)[rows]
+    constant_key = np.zeros(len(rows), np.int64)
     versions = imports.version[rows]
-    other_versions = versions[facts.join((one_key, domains), (one_key, domains))]
-    is_other = versions != other_versions
-    if not is_other[len(models) :].any():
+    other_versions = versions[facts.join((constant_key, domains), (constant_key, domains))]
+    is_different = versions != other_versions
+    if not is_different[len(models) :].any():
         return
     functions = facts.derive(Scopes).node_function
     body_nodes = true_rows(functions >= 0)
-    body_domains = plain_domains(facts, nodes.domain[body_nodes])
+    body_domains = normalized_domains(facts, nodes.domain[body_nodes])
     matches = facts.join(
         (functions[body_nodes], body_domains), (function_imports.functions[order], function_imports.domains[order])
     )
     body_nodes, body_domains, matches = (
-        column[(matches >= 0) & is_other[len(models) + matches]] for column in (body_nodes, body_domains, matches)
+        column[(matches >= 0) & is_different[len(models) + matches]] for column in (body_nodes, body_domains, matches)
     )
     matches = len(models) + matches
     is_repeated = repeats(functions[body_nodes], body_domains, nodes.op_type[body_nodes])

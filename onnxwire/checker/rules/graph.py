@@ -18,19 +18,19 @@ from onnxwire.checker.scopes import (
     IS_INITIALIZER,
     IS_INPUT,
     IS_NODE,
-    MADE_AFTER_OWNER,
-    MADE_LATER,
     MAIN,
     NODE,
     NOWHERE,
     OUTER,
+    PRODUCED_AFTER_OWNER,
+    PRODUCED_LATER,
     SHADOWS,
     Scopes,
 )  # fmt: skip
 
 _QUANTIZATION_KEYS = ("SCALE_TENSOR", "ZERO_POINT_TENSOR")
-_UNSORTED = "{value!r} is produced by {maker}, which does not come before this node; sort the nodes"
-_MAKER = {"maker": lambda input: maker_paths(input)}
+_UNSORTED = "{value!r} is produced by {producer}, which does not come before this node; sort the nodes"
+_PRODUCER = {"producer": lambda input: producer_paths(input)}
 _SHADOWS_OUTER = "{name!r} is a value of an enclosing graph; rename the initializer"
 _OVERRIDABLE = "initializer {name!r} is an input, so callers can replace it; if it is a constant, remove the input"
 _IS_NESTED_INPUT = "{name!r} is also an input of the nested graph; remove the initializer or the input"
@@ -57,19 +57,19 @@ RULES = {
             "no input, initializer or node output is named {value!r} here; add it or correct the name",
         ),
         "graph-topological-order": (
-            lambda input: _has_use(input, MADE_LATER) and _refers_to(input, MADE_LATER) & ~_is_in_nested(input),
+            lambda input: _has_use(input, PRODUCED_LATER) and _refers_to(input, PRODUCED_LATER) & ~_is_in_nested(input),
             _UNSORTED,
-            _MAKER,
+            _PRODUCER,
         ),
         "subgraph-topological-order": (
-            lambda input: _has_use(input, MADE_LATER) and _refers_to(input, MADE_LATER) & _is_in_nested(input),
+            lambda input: _has_use(input, PRODUCED_LATER) and _refers_to(input, PRODUCED_LATER) & _is_in_nested(input),
             _UNSORTED,
-            _MAKER,
+            _PRODUCER,
         ),
         "subgraph-capture-visible": (
-            lambda input: _has_use(input, MADE_AFTER_OWNER) and _refers_to(input, MADE_AFTER_OWNER),
-            "{value!r} is produced by {maker}, which does not come before the node that owns this graph",
-            _MAKER,
+            lambda input: _has_use(input, PRODUCED_AFTER_OWNER) and _refers_to(input, PRODUCED_AFTER_OWNER),
+            "{value!r} is produced by {producer}, which does not come before the node that owns this graph",
+            _PRODUCER,
         ),
     },
     "NodeProto.output": {
@@ -92,7 +92,7 @@ RULES = {
     },
     "ValueInfoProto": {
         "graph-input-name-unique": (
-            lambda info: info.derive(Scopes).inputs & IS_INPUT != 0,
+            lambda info: info.derive(Scopes).graph_input_flags & IS_INPUT != 0,
             "another input has the same name, {name!r}; rename one of them",
         ),
         "graph-output-defined": (
@@ -108,7 +108,9 @@ RULES = {
             "{name!r} is listed as an output twice",
         ),
         "subgraph-input-no-shadowing": (
-            lambda info: (info.derive(Scopes).inputs & SHADOWS != 0) & _is_nested_element(info, "GraphProto.input"),
+            lambda info: (
+                (info.derive(Scopes).graph_input_flags & SHADOWS != 0) & _is_nested_element(info, "GraphProto.input")
+            ),
             "{name!r} is a value of an enclosing graph; rename the input",
         ),
         "graph-value-info-name-unique": (
@@ -132,13 +134,13 @@ RULES = {
             "the initializer has no name; give it one",
         ),
         "initializer-name-unique": (
-            lambda tensor: tensor.derive(Scopes).initializers & IS_INITIALIZER != 0,
+            lambda tensor: tensor.derive(Scopes).initializer_flags & IS_INITIALIZER != 0,
             "another initializer has the same name, {name!r}; rename one of them",
         ),
         "initializer-subset-of-inputs": (
             lambda tensor: (
                 tensor.under("GraphProto.initializer")
-                & (tensor.derive(Scopes).initializers & IS_INPUT == 0)
+                & (tensor.derive(Scopes).initializer_flags & IS_INPUT == 0)
                 & (tensor.name != EMPTY)
             ),
             "initializer {name!r} is not an input, as IR version {facts.ir_version} requires; "
@@ -163,7 +165,7 @@ RULES = {
             "the sparse initializer has no name; name its values",
         ),
         "sparse-initializer-name-unique": (
-            lambda sparse: sparse.derive(Scopes).sparse & IS_INITIALIZER != 0,
+            lambda sparse: sparse.derive(Scopes).sparse_initializer_flags & IS_INITIALIZER != 0,
             "another initializer has the same name, {name!r}; rename one of them",
             _SPARSE_NAME,
         ),
@@ -230,13 +232,14 @@ def _graphs_of(elements: List) -> Any:
     return elements.derive(Scopes).node_graph[elements.parent]
 
 
-def maker_paths(inputs: List) -> Any:
+def producer_paths(inputs: List) -> Any:
     """Return the paths of the nodes that produce node inputs, as a function of the row."""
-    makers = inputs.derive(Scopes).makers
-    return lambda row: inputs.facts.path("NodeProto", int(makers[row]))
+    producers = inputs.derive(Scopes).producers
+    return lambda row: inputs.facts.path("NodeProto", int(producers[row]))
 
 
 def _is_in_nested(elements: List) -> Any:
+    """Return whether each element is of a nested graph."""
     return is_nested(elements.facts, _graphs_of(elements))
 
 
@@ -266,30 +269,33 @@ def _is_defined_as(outputs: List, flag: int) -> Any:
     False for nodes directly in a function.
     """
     scopes = outputs.derive(Scopes)
-    return bool(scopes.all_defined & flag) and (scopes.defined & flag != 0) & (_graphs_of(outputs) >= 0)
+    return bool(scopes.all_node_output_flags & flag) and (scopes.node_output_flags & flag != 0) & (
+        _graphs_of(outputs) >= 0
+    )
 
 
 def _is_initializer_defined_as(sheet: Any, flag: int, nested: bool) -> Any:
     """Return whether the name of each initializer already has the earlier meaning `flag`.
 
-    nested: whether to select initializers of nested graphs, or the others.
+    nested: whether to select initializers of nested graphs, or those of other graphs.
     """
     is_dense = sheet.type_name == "TensorProto"
     scopes = sheet.derive(Scopes)
-    is_defined = (scopes.initializers if is_dense else scopes.sparse) & flag != 0
+    is_defined = (scopes.initializer_flags if is_dense else scopes.sparse_initializer_flags) & flag != 0
     field = "GraphProto.initializer" if is_dense else "GraphProto.sparse_initializer"
     return is_defined & (_is_nested_element(sheet, field) == nested) if is_defined.any() else is_defined
 
 
 def _is_undefined_output(infos: Any) -> Any:
     """Return whether each ValueInfoProto is a graph output that the graph does not define."""
-    meanings = infos.derive(Scopes).outputs
+    meanings = infos.derive(Scopes).output_meanings
     # A training algorithm and the main graph share one namespace.
     is_main_value = (meanings == OUTER) & _is_algorithm(infos.facts, infos.parent_under("GraphProto.output"))
     return (meanings >= OUTER) & ~is_main_value
 
 
 def _is_algorithm(facts: Facts, graphs: Any) -> Any:
+    """Return whether each graph is a training algorithm."""
     return facts.derive(Scopes).is_algorithm[graphs]
 
 
@@ -299,6 +305,7 @@ def sparse_names(facts: Facts) -> Any:
 
 
 def _is_quantization_entry(entries: Any) -> Any:
+    """Return whether each entry names a parameter of quantization."""
     return entries.under("TensorAnnotation.quant_parameter_tensor_names")
 
 
@@ -325,14 +332,15 @@ def acyclic(facts: Facts) -> Iterator[Finding]:
 
 
 def _title(facts: Facts, row: int) -> str:
+    """Return the quoted name of a node, or its path if it has no name."""
     nodes = facts.NodeProto
     return repr(facts.text(nodes.name[row])) if nodes.name[row] else f"{facts.path('NodeProto', row)}"
 
 
 def _initializers_with_inputs(facts: Facts) -> list[tuple[int, int]]:
-    """Return the dense initializers that are also inputs, and these inputs."""
+    """Return the rows of dense initializers that are also inputs, each with the row of the input in ValueInfoProto."""
     tensors = facts.TensorProto
-    rows = true_rows(facts.derive(Scopes).initializers & IS_INPUT)
+    rows = true_rows(facts.derive(Scopes).initializer_flags & IS_INPUT)
     inputs = facts.derive(DeclaredTypes).find_inputs(tensors.parent[rows], tensors.name[rows])
     return [(row, input_row) for row, input_row in zip(rows.tolist(), inputs.tolist(), strict=True) if input_row >= 0]
 
@@ -402,7 +410,7 @@ def _is_of_function(facts: Facts, rows: Any) -> Any:
 
 def _is_unknown_value_info(facts: Facts) -> Any:
     """Return the rows of value_info in graphs that describe no value."""
-    infos, meanings = facts.ValueInfoProto, facts.derive(Scopes).named
+    infos, meanings = facts.ValueInfoProto, facts.derive(Scopes).value_info_meanings
     graphs = infos.parent_under("GraphProto.value_info")
     is_value = is_one_of(meanings, (INPUT, INITIALIZER, NODE)) | ((meanings == OUTER) & _is_algorithm(facts, graphs))
     rows = true_rows((graphs >= 0) & (infos.name != EMPTY) & ~is_value)
@@ -432,6 +440,7 @@ def value_info_contradiction(facts: Facts) -> Iterator[Finding]:
     messages = {}
 
     def compare(row: int, elem_type: int, dims: Any, kind: str) -> None:
+        """Record a message if a value_info contradicts a type and shape."""
         name = facts.text(infos.name[row])
         reason = describe_contradiction(declared.dims(row), dims)
         if elem_type and declared.elem_type[row] and elem_type != declared.elem_type[row]:
@@ -441,7 +450,7 @@ def value_info_contradiction(facts: Facts) -> Iterator[Finding]:
 
     for row, io_row in facts.derive(_value_infos_of_io):
         compare(row, int(declared.elem_type[io_row]), declared.dims(io_row), "input or output")
-    rows = true_rows(declared.is_info & (facts.derive(Scopes).named == INITIALIZER))
+    rows = true_rows(declared.is_info & (facts.derive(Scopes).value_info_meanings == INITIALIZER))
     if len(rows):
         initializer_rows = true_rows(tensors.under("GraphProto.initializer"))
         matches = facts.join(

@@ -14,13 +14,13 @@ from onnxwire.checker.registry import rule
 if TYPE_CHECKING:
     from onnxwire.checker.facts import Rows
 
-_MODEL = "ModelProto.metadata_props"
-_NESTED = tuple(
+_MODEL_FIELD = "ModelProto.metadata_props"
+_NESTED_FIELDS = tuple(
     f"{name}.metadata_props" for name in ("GraphProto", "NodeProto", "FunctionProto", "ValueInfoProto", "TensorProto")
 )
 
 _STANDARD_KEYS = ("model_author", "model_license")
-# The keys of the first vocabulary and their replacements; fields of the model replace the last key.
+# The keys of the first vocabulary and their replacements; that of the last key is a field of the model.
 _FORMER_KEYS = {
     "author": "model_author",
     "company": "model_author",
@@ -28,7 +28,7 @@ _FORMER_KEYS = {
     "license_url": "model_license",
     "converted_from": "producer_name",
 }
-# Patterns are compiled when a document has something for them to match.
+# Patterns are compiled when a document has a text that is tested. A prefix is a name before a dot.
 _PREFIX = r"[A-Za-z][A-Za-z0-9_-]*\.[A-Za-z0-9_-]"
 
 # Keys and values for images; their case is ignored.
@@ -52,25 +52,25 @@ _LICENSE = (
 RULES = {
     "StringStringEntryProto": {
         "metadata-model-key-unique": (
-            lambda entry: repeats(entry.key, where=entry.under(_MODEL)),
+            lambda entry: repeats(entry.key, where=entry.under(_MODEL_FIELD)),
             "the model has the key {key!r} twice; remove one of the entries",
         ),
         "metadata-nested-key-unique": (
-            lambda entry: repeats(entry.edge, entry.parent, entry.key, where=entry.under(*_NESTED)),
+            lambda entry: repeats(entry.edge, entry.parent, entry.key, where=entry.under(*_NESTED_FIELDS)),
             "the list has the key {key!r} twice; remove one of the entries",
         ),
         "metadata-key-present": (
-            lambda entry: (entry.key == EMPTY) & entry.under(_MODEL, *_NESTED),
+            lambda entry: (entry.key == EMPTY) & entry.under(_MODEL_FIELD, *_NESTED_FIELDS),
             "the entry has no key; set one or remove the entry",
         ),
         "metadata-before-ir10": (
-            lambda entry: entry.under(*_NESTED),
+            lambda entry: entry.under(*_NESTED_FIELDS),
             "metadata of parts of a model needs IR version 10, and the model has {facts.ir_version}; "
             "raise ir_version or move the entry to the model",
         ),
         # `metadata-image-key-known` reports keys of images.
         "metadata-key-qualified": (
-            lambda entry: _unqualified(entry),
+            lambda entry: _unqualified_keys(entry),
             "the key {key!r} is not a standard key and has no prefix; write it like com.example.{key}",
         ),
         "metadata-standard-author": (
@@ -83,7 +83,7 @@ RULES = {
             "model_license {value!r} is neither a well-known name nor a URL; give one, such as Apache-2.0",
         ),
         "metadata-early-names": (
-            lambda entry: entry.under(_MODEL) & entry.facts.are_among(entry.key, _FORMER_KEYS),
+            lambda entry: entry.under(_MODEL_FIELD) & entry.facts.are_among(entry.key, _FORMER_KEYS),
             "the key {key} is obsolete; use {later}",
             {"later": lambda entry: lambda row: _FORMER_KEYS[entry.cell("key", row)]},
         ),
@@ -95,17 +95,19 @@ RULES = {
 }
 
 
-def _unqualified(entries: Sheet) -> Rows:
+def _unqualified_keys(entries: Sheet) -> Rows:
     """Return the entries of metadata whose key is not a standard key and has no prefix."""
     facts = entries.facts
-    is_own = entries.under(_MODEL, *_NESTED) & ~facts.are_among(entries.key, ("", *_STANDARD_KEYS, *_FORMER_KEYS))
+    is_own = entries.under(_MODEL_FIELD, *_NESTED_FIELDS) & ~facts.are_among(
+        entries.key, ("", *_STANDARD_KEYS, *_FORMER_KEYS)
+    )
     rows = true_rows(is_own)
     return rows[~facts.matching(lambda key: re.match(_PREFIX, key) is not None, entries.key[rows])]
 
 
 def _wrong_values(entries: Sheet, key: str, accepts: Callable[[str], bool]) -> Rows:
     """Return the entries of the model that have a key, and a value that a predicate does not accept."""
-    rows = true_rows(entries.under(_MODEL) & entries.facts.are_among(entries.key, [key]))
+    rows = true_rows(entries.under(_MODEL_FIELD) & entries.facts.are_among(entries.key, [key]))
     return rows[~entries.facts.matching(accepts, entries.value[rows])]
 
 
@@ -115,33 +117,35 @@ def _is_list(text: str) -> bool:
 
 
 def _is_license(text: str) -> bool:
+    """Return whether a text is a URL or names a license."""
     return re.fullmatch(_URL, text.strip()) is not None or re.match(_LICENSE, text) is not None
 
 
 def _image_entries(facts: Facts) -> tuple[Rows, list[str]]:
     """Return the entries of the model whose keys are about images, and the keys in lower case."""
     entries = facts.StringStringEntryProto
-    rows = true_rows(entries.under(_MODEL))
+    rows = true_rows(entries.under(_MODEL_FIELD))
     rows = rows[facts.matching(lambda key: key[: len(_IMAGE_PREFIX)].lower() == _IMAGE_PREFIX, entries.key[rows])]
     return rows, [facts.text(id).lower() for id in entries.key[rows].tolist()]
 
 
 def _has_image(facts: Facts) -> bool:
     """Return whether any value is an image."""
-    image = facts.find("IMAGE")
-    return image >= 0 and bool((facts.TypeProto.denotation == image).any())
+    image_id = facts.find("IMAGE")
+    return image_id >= 0 and bool((facts.TypeProto.denotation == image_id).any())
 
 
 @rule("metadata-image-present", "ModelProto", "TypeProto")
 def image_present(facts: Facts) -> Iterator[Finding]:
     """Yield the model if it has images and does not describe their pixels."""
     if facts.derive(_has_image):
-        present = set(facts.derive(_image_entries)[1])
-        missing = [key for lower_key, key in _IMAGE_KEYS.items() if lower_key not in present]
-        if missing:
+        present_keys = set(facts.derive(_image_entries)[1])
+        missing_keys = [key for lower_key, key in _IMAGE_KEYS.items() if lower_key not in present_keys]
+        if missing_keys:
             models = facts.ModelProto
             yield models.at(
-                models.rows, f"a value is an image, and {', '.join(missing)} not in metadata_props; add the entries"
+                models.rows,
+                f"a value is an image, and {', '.join(missing_keys)} not in metadata_props; add the entries",
             )
 
 

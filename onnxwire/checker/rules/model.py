@@ -23,7 +23,7 @@ from onnxwire.checker.facts import (
 from onnxwire.checker.registry import rule
 from onnxwire.io.save import INLINE_LIMIT
 
-# Patterns are compiled when a document has something for them to match.
+# Patterns are compiled when a document has a text that is tested.
 _REVERSE_DNS = r"[A-Za-z][A-Za-z0-9-]*(\.[A-Za-z0-9_-]+)+"
 _MARKUP = r"</?[A-Za-z][A-Za-z0-9]*(\s[^<>]*)?/?>|<!--"
 _NO_IDENTIFIER = "the name {name!r} is not a C90 identifier; use letters, digits and _ only"
@@ -88,30 +88,30 @@ RULES = {
     },
     "UnknownFields": {
         "model-unknown-fields": (
-            lambda record: ~_is_one_of(record, _RESERVED) & ~(_is_one_of(record, _ENUM_FIELDS) & (record.wire == 0)),
+            lambda record: ~_has_number(record, _RESERVED) & ~(_has_number(record, _ENUM_FIELDS) & (record.wire == 0)),
             "field {number} with wire type {wire} is not in the schema; it is preserved but not interpreted",
         ),
         "model-reserved-fields": (
-            lambda record: _is_one_of(record, _RESERVED),
+            lambda record: _has_number(record, _RESERVED),
             "field {number} was withdrawn from the schema; remove it",
         ),
     },
-    "GraphProto": {"name-c90-identifier": (lambda graph: _is_bad_name(graph, graph.name), _NO_IDENTIFIER)},
-    "NodeProto": {"name-c90-identifier": (lambda node: _is_bad_name(node, node.name), _NO_IDENTIFIER)},
+    "GraphProto": {"name-c90-identifier": (lambda graph: _is_invalid_name(graph, graph.name), _NO_IDENTIFIER)},
+    "NodeProto": {"name-c90-identifier": (lambda node: _is_invalid_name(node, node.name), _NO_IDENTIFIER)},
     "AttributeProto": {
-        "name-c90-identifier": (lambda attribute: _is_bad_name(attribute, attribute.name), _NO_IDENTIFIER)
+        "name-c90-identifier": (lambda attribute: _is_invalid_name(attribute, attribute.name), _NO_IDENTIFIER)
     },
-    "TensorProto": {"name-c90-identifier": (lambda tensor: _is_bad_name(tensor, tensor.name), _NO_IDENTIFIER)},
+    "TensorProto": {"name-c90-identifier": (lambda tensor: _is_invalid_name(tensor, tensor.name), _NO_IDENTIFIER)},
     "ValueInfoProto": {
         "name-c90-identifier": (
-            lambda info: _is_bad_name(info, info.name) & info.under("GraphProto.input"),
+            lambda info: _is_invalid_name(info, info.name) & info.under("GraphProto.input"),
             _NO_IDENTIFIER,
         )
     },
     # The name of a value is reported at the node that produces it, not at each use.
     "NodeProto.output": {
         "name-c90-identifier": (
-            lambda output: _is_bad_name(output, output.value),
+            lambda output: _is_invalid_name(output, output.value),
             _NO_IDENTIFIER.replace("name!r", "value!r"),
         )
     },
@@ -138,7 +138,7 @@ def is_reverse_dns(domain: str) -> bool:
     return re.fullmatch(_REVERSE_DNS, domain) is not None
 
 
-def _is_one_of(records: UnknownFields, numbers: dict[str, tuple[int, ...]]) -> Any:
+def _has_number(records: UnknownFields, numbers: dict[str, tuple[int, ...]]) -> Any:
     """Return whether each record has one of the field numbers of its message type."""
     result = np.zeros(records.n, bool)
     for name, type_numbers in numbers.items():
@@ -146,32 +146,33 @@ def _is_one_of(records: UnknownFields, numbers: dict[str, tuple[int, ...]]) -> A
     return result
 
 
-def _bad_names(facts: Facts) -> Any:
+def _are_invalid_names(facts: Facts) -> Any:
     """Return whether each string, by id, is not an identifier of C90; the empty string is accepted."""
-    is_bad = facts.traits & IDENTIFIER == 0
-    is_bad[EMPTY] = False
-    return is_bad
+    is_invalid = facts.traits & IDENTIFIER == 0
+    is_invalid[EMPTY] = False
+    return is_invalid
 
 
-def _is_bad_name(table: Table, names: Any) -> Any:
-    return table.derive(_bad_names)[names]
+def _is_invalid_name(table: Table, names: Any) -> Any:
+    """Return whether each string of a column of ids is not an identifier of C90."""
+    return table.derive(_are_invalid_names)[names]
 
 
 @rule("model-strings-utf8")
 def strings_utf8(facts: Facts) -> Iterator[Finding]:
     """Yield strings that are not UTF-8."""
-    is_bad = facts.traits & UTF8 == 0
-    is_bad[EMPTY] = False
-    if not is_bad.any():
+    is_invalid = facts.traits & UTF8 == 0
+    is_invalid[EMPTY] = False
+    if not is_invalid.any():
         return
     for sheet, field, ids in _text_columns(facts):
-        yield sheet.at(is_bad[ids], f"{field} {{{field}!r}} is not valid UTF-8; write it as UTF-8")
+        yield sheet.at(is_invalid[ids], f"{field} {{{field}!r}} is not valid UTF-8; write it as UTF-8")
     for elements in _text_lists(facts):
-        yield elements.at(is_bad[elements.value], "{value!r} is not valid UTF-8; write it as UTF-8")
+        yield elements.at(is_invalid[elements.value], "{value!r} is not valid UTF-8; write it as UTF-8")
 
 
 def _text_columns(facts: Facts) -> Iterator[tuple[Any, str, Any]]:
-    """Yield every singular string field of each type in the document: sheet, name, ids."""
+    """Yield every singular string field of each type in the document: its sheet, its name, and its column of ids."""
     for name in facts.columns.sheet_names:
         sheet = facts[name]
         for field in sheet.fields if sheet.n else ():
@@ -180,7 +181,7 @@ def _text_columns(facts: Facts) -> Iterator[tuple[Any, str, Any]]:
 
 
 def _text_lists(facts: Facts) -> Iterator[Any]:
-    """Yield every repeated string field of the document."""
+    """Yield the list of every repeated string field of the document."""
     for name in facts.columns.sheet_names:
         sheet = facts[name]
         for field in sheet.fields if sheet.n else ():

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxwire.checker.facts import EMPTY, Facts, Finding, List, Sheet, repeats, true_rows
 from onnxwire.checker.registry import rule
-from onnxwire.checker.rules.opset_import import plain_domains
+from onnxwire.checker.rules.opset_import import normalized_domains
 from onnxwire.checker.scopes import Scopes
 
 _NEEDS_IR_10 = (
@@ -77,6 +77,7 @@ def _is_trailing(elements: List, field: str) -> Any:
 
 
 def _has_named_output(nodes: Sheet) -> Any:
+    """Return whether each node has an output that is not omitted."""
     outputs = nodes.facts.lists("NodeProto.output")
     result = np.zeros(nodes.n, bool)
     result[outputs.parent[outputs.value != EMPTY]] = True
@@ -112,14 +113,14 @@ class Calls:
             identity: row
             for row, *identity_ in zip(
                 rows.tolist()[::-1],
-                plain_domains(facts, functions.domain)[rows].tolist()[::-1],
+                normalized_domains(facts, functions.domain)[rows].tolist()[::-1],
                 functions.name[rows].tolist()[::-1],
                 functions.overload[rows].tolist()[::-1],
                 strict=True,
             )
             for identity in [tuple(identity_)]
         }
-        domains = plain_domains(facts, nodes.domain[candidate_nodes])
+        domains = normalized_domains(facts, nodes.domain[candidate_nodes])
         called_identities = zip(
             domains.tolist(),
             nodes.op_type[candidate_nodes].tolist(),
@@ -129,24 +130,25 @@ class Calls:
         self.function[candidate_nodes] = [identities.get(identity, -1) for identity in called_identities]
 
 
-def imported(facts: Facts) -> Any:
-    """Return whether each string, by id, is a domain that the model imports; the default domain as the empty name."""
+def are_imported(facts: Facts) -> Any:
+    """Return whether each string, by id, is a domain that the model imports; see `normalized_domains`."""
     imports = facts.OperatorSetIdProto
     is_imported = np.zeros(facts.columns.text_count(), bool)
-    is_imported[plain_domains(facts, imports.domain[imports.under("ModelProto.opset_import")])] = True
+    is_imported[normalized_domains(facts, imports.domain[imports.under("ModelProto.opset_import")])] = True
     return is_imported
 
 
 def _is_of_unimported_domain(facts: Facts) -> Any:
+    """Return whether each node outside of functions has an operator of a domain that the model does not import."""
     nodes = facts.NodeProto
-    if not facts.derive(imported).any():
+    if not facts.derive(are_imported).any():
         return np.zeros(nodes.n, bool)  # a standalone graph, or a model that opset-import-required reports
-    is_imported = facts.derive(imported)[plain_domains(facts, nodes.domain)]
+    is_imported = facts.derive(are_imported)[normalized_domains(facts, nodes.domain)]
     return ~is_imported & (facts.derive(Scopes).node_function < 0) & (facts.derive(Calls).function < 0)
 
 
 def _uses_alias(nodes: Sheet) -> Any:
-    """Return whether each node names the default domain ai.onnx, where the model imports it by the empty name only."""
+    """Return whether each node names the default domain "ai.onnx", although the model imports it only as ""."""
     imports = nodes.facts.OperatorSetIdProto
     alias = nodes.facts.find("ai.onnx")
     imported_domains = imports.domain[imports.under("ModelProto.opset_import")]
@@ -156,7 +158,7 @@ def _uses_alias(nodes: Sheet) -> Any:
 
 
 def _call_counts(facts: Facts, field: str) -> Finding:
-    """Return the calls with more inputs or outputs than the function declares."""
+    """Return a finding about calls with more inputs or outputs than the function declares; field: input or output."""
     nodes, functions = facts.NodeProto, facts.FunctionProto
     called = facts.derive(Calls).function
     declared = np.append(getattr(functions, field), 0)[called]
@@ -183,7 +185,7 @@ def call_output_count(facts: Facts) -> Iterator[Finding]:
 
 
 def _call_attributes(facts: Facts) -> tuple[Any, Any]:
-    """Return the attributes of calls: rows of AttributeProto, functions called."""
+    """Return the attributes of calls: rows of AttributeProto, and the rows of the called functions."""
     attributes = facts.AttributeProto
     called = facts.derive(Calls).function
     rows = true_rows(attributes.under("NodeProto.attribute"))
@@ -194,14 +196,14 @@ def _call_attributes(facts: Facts) -> tuple[Any, Any]:
 @rule("node-call-attribute-declared", "AttributeProto", "FunctionProto")
 def call_attribute_declared(facts: Facts) -> Iterator[Finding]:
     """Yield attributes of calls that the function does not declare."""
-    attributes, plain_parameters = facts.AttributeProto, facts.lists("FunctionProto.attribute")
+    attributes, parameters_without_default = facts.AttributeProto, facts.lists("FunctionProto.attribute")
     rows, functions = facts.derive(_call_attributes)
     if not len(rows):
         return
     is_default = attributes.under("FunctionProto.attribute_proto")
     declared = (
-        np.concatenate([plain_parameters.parent, attributes.parent[is_default]]),
-        np.concatenate([plain_parameters.value, attributes.name[is_default]]),
+        np.concatenate([parameters_without_default.parent, attributes.parent[is_default]]),
+        np.concatenate([parameters_without_default.value, attributes.name[is_default]]),
     )
     positions = facts.join((functions, attributes.name[rows]), declared)
     yield attributes.at(

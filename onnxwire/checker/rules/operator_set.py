@@ -12,19 +12,19 @@ from onnxwire.checker.facts import EMPTY, LATEST_IR_VERSION, Facts, Finding, She
 from onnxwire.checker.operator_table import operators
 from onnxwire.checker.registry import find, rule, rules
 from onnxwire.checker.rules.model import is_reverse_dns
-from onnxwire.checker.rules.opset_import import plain_domains
+from onnxwire.checker.rules.opset_import import normalized_domains
 from onnxwire.messages import OperatorProto
 
 _MAGIC_WORD = "ONNXOPSET"
 _SINCE_VERSION = 2  # the number of a withdrawn field of FunctionProto
-_VARINT = 0
+_VARINT = 0  # the wire type
 
 # Semantic versioning: identifiers separated by dots; numbers in a prerelease have no leading zeros.
 _IDENTIFIER = r"(?:0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
 _PRERELEASE = re.compile(rf"{_IDENTIFIER}(?:\.{_IDENTIFIER})*")
 _BUILD = re.compile(r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*")
 
-# Rules that hold only for functions in a model: a set may be the default one, and its functions have its domain.
+# Rules that apply only to functions in a model: functions of a set have its domain, which may be the default one.
 _MODEL_DOMAIN_RULES = ("function-domain-present", "function-domain-not-default")
 
 RULES = {
@@ -96,7 +96,7 @@ RULES = {
 def domain_present(facts: Facts) -> Iterator[Finding]:
     """Yield a set that has no domain although it is not the default set.
 
-    It is not the default set if it has functions of another domain, or operators none of which ONNX defines.
+    It is not the default set if it has a function of another domain, or if ONNX defines none of its operators.
     """
     sets = facts.OperatorSetProto
     reason = _reason_not_default(facts) if (sets.domain == EMPTY).any() else ""
@@ -108,7 +108,7 @@ def _reason_not_default(facts: Facts) -> str:
     """Return the reason why an operator set is not the default one, "" if there is none."""
     functions, ops = facts.FunctionProto, facts.OperatorProto
     rows = true_rows(functions.under("OperatorSetProto.functions"))
-    if (plain_domains(facts, functions.domain[rows]) != EMPTY).any():
+    if (normalized_domains(facts, functions.domain[rows]) != EMPTY).any():
         return "has functions of another domain"
     operator_names = ops.op_type[ops.op_type != EMPTY]
     default_names = [facts.find(name) for domain, name in operators().versions if not domain]
@@ -147,7 +147,7 @@ def functions_unique(facts: Facts) -> Iterator[Finding]:
     if not len(rows):
         return
     versions = _function_versions(facts)
-    domains = plain_domains(facts, functions.domain)
+    domains = normalized_domains(facts, functions.domain)
     yield functions.at(
         rows[repeats(domains[rows], functions.name[rows], functions.overload[rows], versions[rows])],
         "function {name!r} is in the set twice; remove one of them",
@@ -163,7 +163,7 @@ def functions_unique(facts: Facts) -> Iterator[Finding]:
 
 @rule("operator-set-functions-valid", "OperatorSetProto", "FunctionProto")
 def functions_valid(facts: Facts) -> Iterator[Finding]:
-    """Yield functions that break a rule of functions, each once, with the rule."""
+    """Yield functions that break a rule of functions, each function with the first such rule."""
     functions = facts.FunctionProto
     rows = true_rows(functions.under("OperatorSetProto.functions"))
     if not len(rows):

@@ -16,7 +16,7 @@ _IR_VERSIONS, _FIRST_OPSETS = np.array((
     (3, -(1 << 63)), (4, 9), (5, 10), (6, 11), (7, 12), (8, 15), (9, 19), (10, 21), (11, 23), (12, 24),
     (13, 25), (14, 28),
 )).T.copy()  # fmt: skip
-_MAX_VERSION = 0x7FFFFFFF
+_MAX_VERSION = 0x7FFFFFFF  # a version has 31 bits
 
 RULES = {
     "ModelProto": {
@@ -52,8 +52,8 @@ RULES = {
         # An entry that repeats another one of the same owner under the other name of the default domain.
         "opset-import-default-alias": (
             lambda entry: (
-                (_plain(entry) == EMPTY)
-                & repeats(entry.edge, entry.parent, _plain(entry))
+                (_normalized_domain(entry) == EMPTY)
+                & repeats(entry.edge, entry.parent, _normalized_domain(entry))
                 & ~repeats(entry.edge, entry.parent, entry.domain)
             ),
             'the default operator set is imported as "" and as "ai.onnx"; keep one of the entries',
@@ -66,19 +66,20 @@ RULES = {
 }
 
 
-def plain_domains(facts: Facts, domains: Any) -> Any:
+def normalized_domains(facts: Facts, domains: Any) -> Any:
     """Return a column of domains with "ai.onnx" replaced by the empty string, the other name of the default domain."""
     alias = facts.find("ai.onnx")
     return domains if alias < 0 else np.where(domains == alias, EMPTY, domains)
 
 
-def _plain(imports: Any) -> Any:
-    return plain_domains(imports.facts, imports.domain)
+def _normalized_domain(imports: Any) -> Any:
+    """Return the normalized domain of each entry."""
+    return normalized_domains(imports.facts, imports.domain)
 
 
 def _is_default(imports: Any) -> Any:
     """Return whether each entry imports the default operator set into the model."""
-    return imports.under("ModelProto.opset_import") & (_plain(imports) == EMPTY)
+    return imports.under("ModelProto.opset_import") & (_normalized_domain(imports) == EMPTY)
 
 
 def _needed_ir(imports: Any) -> Any:
@@ -93,7 +94,7 @@ def domain_conflict(facts: Facts) -> Iterator[Finding]:
     if imports.n < 2:
         return
     is_of_model = imports.under("ModelProto.opset_import")
-    keys = (~is_of_model, imports.parent, _plain(imports))
+    keys = (~is_of_model, imports.parent, _normalized_domain(imports))
     yield imports.at(
         is_of_model & repeats(*keys) & ~repeats(*keys, imports.version),
         "domain {domain!r} is imported again at version {version}; keep one of the entries",

@@ -1,7 +1,7 @@
 """Rules of security: attributes with which kernels divide by zero, or read and write out of bounds.
 
-`attribute_limits.tsv` has the limits, one row for each: domain, operators, kind of limit, attributes, and a bound or
-the attributes that define it. An attribute that is absent or empty has its default and breaks no limit.
+`attribute_limits.tsv` has a row for each limit: domain, operators, kind of the limit, attributes, and a bound or the
+attributes that define the bound. An attribute that is absent or empty has its default and breaks no limit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from onnxwire.checker.attribute_numbers import AttributeNumbers
 from onnxwire.checker.facts import Facts, Finding
 from onnxwire.checker.registry import read_table, rule
-from onnxwire.checker.rules.opset_import import plain_domains
+from onnxwire.checker.rules.opset_import import normalized_domains
 from onnxwire.checker.small_constants import SmallConstants
 from onnxwire.index.components import cyclic_components
 
@@ -44,7 +44,7 @@ class AttributeLimits:
                 limits.setdefault((facts.find(domain), facts.find(operator)), []).append(limit)
         operator_ids = np.array([operator for _, operator in limits if operator >= 0], np.int64)
         rows = np.flatnonzero((nodes.attribute > 0) & np.isin(nodes.op_type, operator_ids))
-        domains = plain_domains(facts, nodes.domain)[rows].tolist()
+        domains = normalized_domains(facts, nodes.domain)[rows].tolist()
         op_types, inputs = nodes.op_type[rows].tolist(), nodes.input[rows].tolist()
         attributes, constants = facts.derive(AttributeNumbers), facts.derive(SmallConstants)
         columns = self.ranges, self.lengths, self.indices, self.endless_trees
@@ -72,29 +72,31 @@ class AttributeLimits:
                 if attribute_bytes is not None and len(cached_faults) < _MAX_CACHED_NODES:
                     cached_faults[key] = [column.get(node) for column in columns]
             else:
-                for column, repeated in zip(columns, faults, strict=True):
-                    if repeated is not None:
-                        column[node] = repeated
+                for column, cached_fault in zip(columns, faults, strict=True):
+                    if cached_fault is not None:
+                        column[node] = cached_fault
 
     def _test(self, node: int, limit: list[str], numbers: dict[str, Any], n_inputs: int) -> None:
         """Record the fault of a node that breaks a limit. limit: kind, attributes and bound of a row of the table."""
         kind, names, bound = limit
-        present = {name: numbers[name] for name in names.split() if name in numbers}
+        present_arrays = {name: numbers[name] for name in names.split() if name in numbers}
         bound_arrays = [numbers[name] for name in bound.split() if name in numbers]
         bound_array = bound_arrays[0] if bound_arrays else None
         size = -1 if bound_array is None else int(bound_array[0]) if bound in _COUNT_ATTRIBUTES else len(bound_array)
         if kind in ("equal", "equal-or-one"):
             min_length = 1 if kind == "equal" else 2
-            lengths = {name: len(values) for name, values in present.items() if len(values) >= min_length}
+            lengths = {name: len(values) for name, values in present_arrays.items() if len(values) >= min_length}
             if len(set(lengths.values())) > 1:
                 text = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
                 self.lengths.setdefault(node, f"attributes that describe the same objects differ in length: {text}")
             return
         if kind == "one-of":
-            if len(present) > 1:
-                self.lengths.setdefault(node, f"attributes {' and '.join(map(repr, present))} exclude one another")
+            if len(present_arrays) > 1:
+                self.lengths.setdefault(
+                    node, f"attributes {' and '.join(map(repr, present_arrays))} exclude one another"
+                )
             return
-        for name, values in present.items():
+        for name, values in present_arrays.items():
             n = len(values)
             if kind == "not-nan":
                 if values.dtype.kind == "f" and np.isnan(values).any():
@@ -131,8 +133,8 @@ class AttributeLimits:
         names = ("nodes_truenodeids", "nodes_falsenodeids")
         if not all(name in numbers for name in names):
             if "nodes_modes" in numbers and len(numbers["nodes_modes"]) > 1:
-                missing = next(name for name in names if name not in numbers)
-                self.lengths.setdefault(node, f"attribute {missing!r} is missing, and the tree has branches")
+                missing_name = next(name for name in names if name not in numbers)
+                self.lengths.setdefault(node, f"attribute {missing_name!r} is missing, and the tree has branches")
             return
         if "nodes_trueleafs" in numbers and "nodes_falseleafs" in numbers:
             n, n_leaves = len(numbers[names[0]]), len(numbers.get("leaf_targetids", ()))
@@ -212,6 +214,7 @@ def _test_svm_classifier(numbers: dict[str, Any]) -> str:
 
 
 def _test_svm_regressor(numbers: dict[str, Any]) -> str:
+    """Test that SVMRegressor has rho if it has coefficients."""
     return "" if "rho" in numbers or "coefficients" not in numbers else "attribute 'rho' is missing"
 
 
@@ -231,7 +234,7 @@ def _test_ngrams(numbers: dict[str, Any]) -> str:
 
 
 def _activation_test(per_direction: int) -> Callable[[dict[str, Any]], str]:
-    """Return the test of the lists of activations of RNN, GRU and LSTM."""
+    """Return the test of the list of activations of RNN, GRU or LSTM. per_direction: the number for one direction."""
 
     def test(numbers: dict[str, Any]) -> str:
         n = len(numbers.get("activations", ()))
@@ -260,7 +263,7 @@ _OPERATOR_TESTS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
 
 
 def _positions(trees: Any, ids: Any, wanted_trees: Any, wanted_ids: Any) -> Any:
-    """Return the position of each wanted pair of a tree and a node among the pairs; -1 where there is none."""
+    """Return the position of each wanted pair (tree, id) in the columns `trees` and `ids`; -1 where there is none."""
     _, tree_numbers = np.unique(np.concatenate([trees, wanted_trees]), return_inverse=True)
     _, id_numbers = np.unique(np.concatenate([ids, wanted_ids]), return_inverse=True)
     all_keys = tree_numbers * (int(id_numbers.max(initial=0)) + 1) + id_numbers
@@ -280,7 +283,7 @@ def out_of_range(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-attribute-length", "NodeProto", "AttributeProto")
 def length(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes whose lists differ in length."""
+    """Yield nodes with lists whose lengths do not fit other attributes or the operator."""
     yield _report(facts, facts.derive(AttributeLimits).lengths)
 
 
@@ -292,9 +295,10 @@ def attribute_index(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-attribute-cycle", "NodeProto", "AttributeProto")
 def cycle(facts: Facts) -> Iterator[Finding]:
-    """Yield tree ensembles whose evaluation does not end."""
+    """Yield tree ensembles whose evaluation does not end, or takes too many steps."""
     yield _report(facts, facts.derive(AttributeLimits).endless_trees)
 
 
 def _report(facts: Facts, faults: dict[int, str]) -> Finding:
+    """Return a finding about nodes; faults: the fault by the row of the node."""
     return facts.NodeProto.each({row: fault + _REMEDY for row, fault in faults.items()})

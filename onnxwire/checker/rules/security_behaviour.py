@@ -1,4 +1,4 @@
-"""Rules of security: notes on nodes by which a model may behave differently after a test."""
+"""Rules of security: notes on nodes that may make a model behave differently after a test."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from onnxwire.checker.small_constants import SmallConstants
 
 _RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
 _TREES = ("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor")
+# Modes of branches that test for equality, as strings and as numbers.
 _EQUALITIES = {b"BRANCH_EQ", b"BRANCH_NEQ", b"BRANCH_MEMBER"}
 _EQUALITY_NUMBERS = {4, 5, 6}  # of TreeEnsemble: EQ, NEQ, MEMBER
 _UINT8 = 2  # of TensorProto.DataType
@@ -37,7 +38,7 @@ def random(facts: Facts) -> Iterator[Finding]:
 def unbounded_loop(facts: Facts) -> Iterator[Finding]:
     """Yield loops that only their condition ends."""
     yield facts.NodeProto.at(
-        facts.derive(ShapeBounds).unbounded,
+        facts.derive(ShapeBounds).unbounded_loops,
         "only the condition of {op_type!r} ends it, which depends on data; run the model with a limit of time",
     )
 
@@ -46,7 +47,7 @@ def unbounded_loop(facts: Facts) -> Iterator[Finding]:
 def tree_equality(facts: Facts) -> Iterator[Finding]:
     """Yield tree ensembles with a branch that tests numbers for equality."""
     nodes, constants = facts.NodeProto, facts.derive(SmallConstants)
-    found = []
+    rows = []
     for row in true_rows(facts.are_among(nodes.op_type, _TREES)).tolist():
         modes = constants.attributes(row).get("nodes_modes")
         if modes is None:
@@ -54,9 +55,9 @@ def tree_equality(facts: Facts) -> Iterator[Finding]:
         texts = set(modes.strings)
         numbers = set(modes.t.raw_data) if modes.HasField("t") and modes.t.data_type == _UINT8 else set()
         if texts & _EQUALITIES or numbers & _EQUALITY_NUMBERS:
-            found.append(row)
+            rows.append(row)
     yield nodes.at(
-        found,
+        rows,
         "a branch of {op_type!r} tests for one value, as a hidden trigger would; learned trees compare with thresholds",
     )
 
@@ -66,7 +67,7 @@ def unusual_numbers(facts: Facts) -> Iterator[Finding]:
     """Yield tensors of floats with NaN, or with subnormal numbers only, among their first elements."""
     tensors, prefixes = facts.TensorProto, facts.derive(Prefixes)
     spans = tensors.span("raw_data")
-    found: dict[int, str] = {}
+    kinds: dict[int, str] = {}
     for data_type, (dtype, exponent, mantissa) in _FLOATS.items():
         size = np.dtype(dtype).itemsize
         rows = true_rows((tensors.data_type == data_type) & (spans[1] >= size))
@@ -76,6 +77,6 @@ def unusual_numbers(facts: Facts) -> Iterator[Finding]:
             n_subnormal = ((bits & exponent == 0) & has_mantissa).sum(axis=1)
             n_elements = np.array([len(prefix) // size for prefix in data])
             is_subnormal = (n_subnormal == n_elements) & (n_elements > 0)
-            found |= dict.fromkeys(batch[is_subnormal].tolist(), "only subnormal numbers")
-            found |= dict.fromkeys(batch[((bits & exponent == exponent) & has_mantissa).any(axis=1)].tolist(), "NaN")
-    yield tensors.at(found, "tensor {name!r} has {kind} among its first elements", kind=found)
+            kinds |= dict.fromkeys(batch[is_subnormal].tolist(), "only subnormal numbers")
+            kinds |= dict.fromkeys(batch[((bits & exponent == exponent) & has_mantissa).any(axis=1)].tolist(), "NaN")
+    yield tensors.at(kinds, "tensor {name!r} has {kind} among its first elements", kind=kinds)

@@ -28,13 +28,17 @@ _CODE_OPERATORS = (
 )  # fmt: skip
 
 
-def _plain(name: str) -> str:
+def _normalized_name(name: str) -> str:
+    """Return an operator's name in lower case and without underscores."""
     return name.replace("_", "").lower()
 
 
-_PLAIN_CODE_OPERATORS = frozenset(map(_plain, _CODE_OPERATORS))
+_NORMALIZED_CODE_OPERATORS = frozenset(map(_normalized_name, _CODE_OPERATORS))
+# Operators that read or write a file of the machine.
 _FILE_OPERATORS = ("ReadFile", "ImageReader", "LoadImage", "WriteFile", "FileReader", "AudioReader", "LoadFile")
+# Words in the names of attributes that name a file.
 _FILE_WORDS = ("file", "path", "filename", "library", "lib", "dll", "module", "url", "uri", "plugin", "script")
+# Operators that contain a program for a device.
 _COMPILED_OPERATORS = ("EPContext", "TRTEngine", "TRT_Engine", "TensorRTEngine", "NcnnModel", "RknnOp")
 # Domains whose operators ship with onnxruntime and its extensions.
 _KNOWN_DOMAINS = (
@@ -42,19 +46,21 @@ _KNOWN_DOMAINS = (
     "pkg.onnxscript.torch_lib", "pkg.onnxscript.torch_lib.common", "com.microsoft.experimental", "com.microsoft.dml",
     "com.microsoft.cuda",
 )  # fmt: skip
+# Keys of metadata that runtimes read as settings.
 _SETTING = re.compile(
     r"ort_config|(?:ep|ort|trt|tensorrt|cuda|rocm|migraphx|openvino|ov|qnn|dml|coreml|nnapi|session|provider|rt_info)[._]"
     r"|onnxruntime\.session|.*\b(?:cache|library|plugin|engine|custom_op)[._]?(?:path|dir|file)",
     re.I,
 )
-_MAX_FUTURE_VERSIONS = 8
+_MAX_FUTURE_VERSIONS = 8  # number of versions of an operator set after the last known one that are accepted
 # In the letters of `ascii_skeleton`: domains that begin as those of ONNX and onnxruntime.
 _LIKE_ONNX = re.compile(r"(?:ai|al|com|org)?[._-]*(?:onnx(?:runtime|rt)?|ort|microsoft)(?:[._-]|\Z)")
+# The beginning of a path or an address.
 _PATH = re.compile(r"/[\w.-]+/|~/|\.\.?[/\\]|[A-Za-z]:[/\\]|\\\\|[a-z][a-z0-9+]{1,9}://", re.S)
 
 
 def _is_foreign(facts: Facts) -> Any:
-    """Return whether each node is of another domain than ONNX's, and calls no function of the model."""
+    """Return whether each node has an operator of a domain that is not one of ONNX, and calls no function."""
     nodes = facts.NodeProto
     return ~facts.are_among(nodes.domain, ("", "ai.onnx", *operators().domain_names)) & (
         facts.derive(Calls).function < 0
@@ -65,7 +71,7 @@ def _is_foreign(facts: Facts) -> Any:
 def code_operator(facts: Facts) -> Iterator[Finding]:
     """Yield nodes that run code."""
     nodes = facts.NodeProto
-    is_code = facts.matching(lambda name: _plain(name) in _PLAIN_CODE_OPERATORS, nodes.op_type) & (
+    is_code = facts.matching(lambda name: _normalized_name(name) in _NORMALIZED_CODE_OPERATORS, nodes.op_type) & (
         facts.derive(Calls).function < 0
     )
     is_code |= facts.are_among(nodes.domain, _CODE_DOMAINS) & _is_foreign(facts)
@@ -81,25 +87,27 @@ def code_file(facts: Facts) -> Iterator[Finding]:
     """Yield nodes of other domains that load a file that the model names."""
     nodes, constants = facts.NodeProto, facts.derive(SmallConstants)
     is_foreign = _is_foreign(facts)
-    found: dict[int, str] = {}
+    messages: dict[int, str] = {}
     for row in true_rows(is_foreign).tolist():
         op_type = facts.text(nodes.op_type[row])
         if op_type in _FILE_OPERATORS:
-            found[row] = f"{op_type!r} reads a file of the machine that runs it; do not run the model"
+            messages[row] = f"{op_type!r} reads a file of the machine that runs it; do not run the model"
             continue
         attributes = constants.attributes(row)
         context = attributes.get("ep_cache_context")
         mode = attributes.get("embed_mode")
         if context is not None and mode is not None and mode.i == 0:
             path = context.s.decode("utf-8", "replace")[:200]
-            found[row] = f"{op_type!r} loads the program at {path!r}, which no check of the model covers"
+            messages[row] = f"{op_type!r} loads the program at {path!r}, which no check of the model covers"
             continue
         for name, attribute in attributes.items():
             words = name.lower().replace(".", "_").split("_")
             text = attribute.s.decode("utf-8", "replace")
             if _PATH.match(text) or (attribute.s and not set(words).isdisjoint(_FILE_WORDS)):
-                found[row] = f"{op_type!r} has the path {text[:200]!r} in its attribute {name!r}; do not run the model"
-    yield nodes.each(found)
+                messages[row] = (
+                    f"{op_type!r} has the path {text[:200]!r} in its attribute {name!r}; do not run the model"
+                )
+    yield nodes.each(messages)
 
 
 @rule("security-code-compiled", "NodeProto")
@@ -116,12 +124,12 @@ def compiled(facts: Facts) -> Iterator[Finding]:
 def unknown_domain(facts: Facts) -> Iterator[Finding]:
     """Yield the first node of each domain whose operators are not known."""
     nodes = facts.NodeProto
-    known = facts.operators.domain_names if facts.operators is not operators() else ()
-    rows = true_rows(_is_foreign(facts) & ~facts.are_among(nodes.domain, (*_KNOWN_DOMAINS, *known)))
-    first = rows[np.sort(np.unique(nodes.domain[rows], return_index=True)[1])] if len(rows) else rows
+    user_domains = facts.operators.domain_names if facts.operators is not operators() else ()
+    rows = true_rows(_is_foreign(facts) & ~facts.are_among(nodes.domain, (*_KNOWN_DOMAINS, *user_domains)))
+    first_rows = rows[np.sort(np.unique(nodes.domain[rows], return_index=True)[1])] if len(rows) else rows
     counts = np.bincount(nodes.domain[rows], minlength=1)
     yield nodes.at(
-        first,
+        first_rows,
         "the operators of domain {domain!r}, {count:,} nodes, have no known signature: a library that you install runs "
         "them; make sure that it expects hostile inputs, or give --operators",
         count=lambda row: int(counts[nodes.domain[row]]),
@@ -138,16 +146,16 @@ def _contrib_operators() -> frozenset[str]:
 def unknown_contrib(facts: Facts) -> Iterator[Finding]:
     """Yield the first node of each operator of com.microsoft that onnxruntime does not have."""
     nodes = facts.NodeProto
-    known = facts.operators.domain_names if facts.operators is not operators() else ()
-    if "com.microsoft" in known:
+    user_domains = facts.operators.domain_names if facts.operators is not operators() else ()
+    if "com.microsoft" in user_domains:
         return
     rows = true_rows(_is_foreign(facts) & (nodes.domain == facts.find("com.microsoft")))
-    ids, first = np.unique(nodes.op_type[rows], return_index=True)
+    ids, first_positions = np.unique(nodes.op_type[rows], return_index=True)
     is_unknown = [
         facts.text(id) not in (*_contrib_operators(), *_CODE_OPERATORS, *_COMPILED_OPERATORS) for id in ids.tolist()
     ]
     yield nodes.at(
-        np.sort(rows[first[is_unknown]]),
+        np.sort(rows[first_positions[is_unknown]]),
         "onnxruntime has no operator {op_type!r} of com.microsoft, so a library of your own runs it; make sure that it "
         "expects hostile inputs",
     )
@@ -171,18 +179,18 @@ def shadow(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_like_onnx(domain: str) -> bool:
-    """Return whether a domain that ONNX and onnxruntime do not define begins as theirs, or looks like it."""
+    """Return whether a domain that ONNX and onnxruntime do not define begins like one of theirs, or looks like it."""
     if domain in ("", "ai.onnx", *operators().domain_names, *_KNOWN_DOMAINS):
         return False
     return _LIKE_ONNX.match(ascii_skeleton(domain)) is not None
 
 
 def _namesakes(facts: Facts) -> Any:
-    """Return whether each function has the name of an operator of ONNX or onnxruntime in another domain."""
+    """Return whether each function has the name of an operator of ONNX or onnxruntime, and another domain."""
     functions = facts.FunctionProto
-    known = {name for _, name in operators().versions} | _contrib_operators()
-    is_own = facts.are_among(functions.domain, ("", "ai.onnx", "com.microsoft", *operators().domain_names))
-    return facts.matching(known.__contains__, functions.name) & ~is_own
+    operator_names = {name for _, name in operators().versions} | _contrib_operators()
+    is_standard_domain = facts.are_among(functions.domain, ("", "ai.onnx", "com.microsoft", *operators().domain_names))
+    return facts.matching(operator_names.__contains__, functions.name) & ~is_standard_domain
 
 
 @rule("security-code-namesake", "FunctionProto")

@@ -1,4 +1,4 @@
-"""Rules of security: locations of external data that attacks use, and ranges that no exporter writes."""
+"""Rules of security: locations of external data that attacks use, and ranges and contents of files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from onnxwire.checker.rules.security_payloads import has_program, long_signature
 from onnxwire.errors import ExternalDataError, SourceError
 from onnxwire.tensor.external_data import windows_fault_of
 
-_MEMORY_ADDRESS = "_ORT_MEM_ADDR_"
+_MEMORY_ADDRESS = "_ORT_MEM_ADDR_"  # the mark of data in memory, in locations of onnxruntime
 _MAX_COMPONENT_BYTES = 255  # NAME_MAX of Linux, macOS and Windows
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
@@ -39,7 +39,9 @@ _FOREIGN_NAMES = frozenset((
 ))  # fmt: skip
 # DIVISION SLASH, FRACTION SLASH, BIG SOLIDUS, BOX DRAWINGS LIGHT DIAGONAL, and leaders of one, two and three dots.
 _LOOK_ALIKES = "\u2215\u2044\u29f8\u2571\u2024\u2025\u2026"
-_MAX_READS, _MAX_RANGES = 1024, 64  # reads of all files, and ranges of one kind in a file
+# Maximum numbers of reads of all files, and of ranges of one kind in a file.
+_MAX_READS, _MAX_RANGES = 1024, 64
+# Maximum numbers of bytes that are read at the beginning of a range and in a gap, and minimum size of a gap.
 _HEAD_BYTES, _GAP_BYTES, _MIN_GAP_BYTES = 512, 4096, 16
 _WEIGHT_EXTENSIONS = ("bin", "data", "weight", "weights", "safetensors", "npy", "raw", "dat")
 
@@ -69,6 +71,7 @@ def location_fault(location: str) -> str:
 
 
 def _separator_counts(location: str) -> tuple[int, int, int]:
+    """Return the numbers of slashes, backslashes and dots."""
     return location.count("/"), location.count("\\"), location.count(".")
 
 
@@ -90,36 +93,41 @@ def _locations_where(facts: Facts, accepts: Any) -> Any:
 
 
 def _normalized(location: str) -> str:
+    """Return a location in a form that is equal for locations of the same file on some system."""
     return skeleton(posixpath.normpath(location.replace("\\", "/"))).casefold()
 
 
 class Extents:
     """The ranges of external tensors, sorted by file, offset and end, by `facts.derive(Extents)`.
 
-    rows: rows of TensorProto. files: numbers of the normalized locations, indices of `names`. start, end: the range in
-    the file. is_overflow: whether the end is above 2**63 - 1. is_same: whether the preceding tensor has exactly the
-    same range. overlaps: whether an earlier tensor of the file ends after `start`, and the range is not the same.
-    entries, locations: the rows of the location entries, and the ids of their values.
+    rows: rows of TensorProto. files: the number of each file, an index of `names`. names: the normalized locations.
+    start, end: the range in the file, in bytes. is_overflow: whether the end is above 2**63 - 1. is_same: whether the
+    preceding tensor has exactly the same range. overlaps: whether an earlier tensor of the file ends after `start`, and
+    the range is not that of the preceding tensor. entries, locations: the rows of the location entries, and the ids of
+    their values.
     """
 
     def __init__(self, facts: Facts) -> None:
         ranges, entries = facts.derive(Ranges), facts.derive(External).entry_of("location")
-        size = np.where(ranges.length >= 0, ranges.length, ranges.nbytes)
-        rows = true_rows((entries >= 0) & (ranges.offset >= 0) & (size > 0))
+        sizes = np.where(ranges.length >= 0, ranges.length, ranges.nbytes)
+        rows = true_rows((entries >= 0) & (ranges.offset >= 0) & (sizes > 0))
         locations = facts.StringStringEntryProto.value[entries[rows]]
-        numbers: dict[str, int] = {}
+        numbers_by_name: dict[str, int] = {}
         location_ids, id_positions = np.unique(locations, return_inverse=True)
-        file_numbers = [numbers.setdefault(_normalized(facts.text(id)), len(numbers)) for id in location_ids.tolist()]
+        file_numbers = [
+            numbers_by_name.setdefault(_normalized(facts.text(id)), len(numbers_by_name))
+            for id in location_ids.tolist()
+        ]
         files = np.array(file_numbers, np.int64)[id_positions] if len(rows) else rows
         starts = ranges.offset[rows]
-        max_size = np.iinfo(np.int64).max - starts
-        self.is_overflow = size[rows] > max_size
-        ends = starts + np.minimum(size[rows], max_size)
+        max_sizes = np.iinfo(np.int64).max - starts
+        self.is_overflow = sizes[rows] > max_sizes
+        ends = starts + np.minimum(sizes[rows], max_sizes)
         order = np.lexsort((ends, starts, files))
         self.rows, self.files, self.start, self.end = rows[order], files[order], starts[order], ends[order]
         self.is_overflow = self.is_overflow[order]
         self.entries, self.locations = entries[self.rows], locations[order]
-        self.names = list(numbers)
+        self.names = list(numbers_by_name)
         n = len(rows)
         self.is_same = np.zeros(n, bool)
         self.overlaps = np.zeros(n, bool)
@@ -147,7 +155,7 @@ def memory_address(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-file-location", "StringStringEntryProto")
 def ambiguous_location(facts: Facts) -> Iterator[Finding]:
-    """Yield locations that some programs understand as another file."""
+    """Yield locations that some programs interpret as another file."""
     entries = facts.StringStringEntryProto
     rows = _locations_where(facts, lambda location: _MEMORY_ADDRESS not in location and bool(location_fault(location)))
     yield entries.at(
@@ -170,7 +178,7 @@ def file_kind(facts: Facts) -> Iterator[Finding]:
 @rule("security-file-own-model", "StringStringEntryProto")
 def own_model(facts: Facts) -> Iterator[Finding]:
     """Yield locations that lead to the model itself."""
-    entries, own_locations = facts.StringStringEntryProto, facts.derive(Files).own
+    entries, own_locations = facts.StringStringEntryProto, facts.derive(Files).own_locations
     rows = facts.derive(External).entries("location")
     yield entries.at(
         rows[np.isin(entries.value[rows], list(own_locations))] if own_locations else rows[:0],
@@ -226,10 +234,10 @@ def overlap(facts: Facts) -> Iterator[Finding]:
 def shared_range(facts: Facts) -> Iterator[Finding]:
     """Yield tensors that have the same range as a tensor of another type."""
     extents, types = facts.derive(Extents), facts.TensorProto.data_type
-    differs = np.zeros(len(extents.rows), bool)
-    differs[1:] = types[extents.rows[1:]] != types[extents.rows[:-1]]
+    has_other_type = np.zeros(len(extents.rows), bool)
+    has_other_type[1:] = types[extents.rows[1:]] != types[extents.rows[:-1]]
     yield facts.TensorProto.at(
-        np.sort(extents.rows[extents.is_same & differs]),
+        np.sort(extents.rows[extents.is_same & has_other_type]),
         "the bytes of tensor {name!r} are also those of a tensor of another type; give each tensor its own bytes",
     )
 
@@ -277,7 +285,7 @@ def gap(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-file-payload", "StringStringEntryProto")
 def file_payload(facts: Facts) -> Iterator[Finding]:
-    """Yield files that contain a program or archive: at their begin, at that of a tensor, or between tensors."""
+    """Yield files that contain a program or archive at their beginning, at that of a tensor, or between tensors."""
     extents, files = facts.derive(Extents), facts.derive(Files)
     messages: dict[int, str] = {}
     n_reads_left = _MAX_READS
@@ -307,7 +315,10 @@ def file_payload(facts: Facts) -> Iterator[Finding]:
 
 
 def _inspected_ranges(starts: Any, ends: Any, size: int) -> Iterator[tuple[int, int]]:
-    """Yield the offsets and sizes of parts of a file: its begin, gaps between tensors, and the begin of tensors."""
+    """Yield the offset and size of parts of a file: its beginning, gaps between tensors, and the beginning of tensors.
+
+    size: the size of the file.
+    """
     yield 0, _HEAD_BYTES
     previous_ends = np.maximum.accumulate(np.append(0, ends))
     gaps = true_rows(np.append(starts, size) - previous_ends >= _MIN_GAP_BYTES)
@@ -318,7 +329,10 @@ def _inspected_ranges(starts: Any, ends: Any, size: int) -> Iterator[tuple[int, 
 
 
 def _kind_in_range(descriptor: int, offset: int, size: int) -> tuple[int, str]:
-    """Return the offset and the format of a program or archive in a part of a file, or "". Zeros are skipped."""
+    """Return the offset and the format of a program or archive in a part of a file; (0, "") for none.
+
+    Zeros at the beginning are skipped.
+    """
     content = os.pread(descriptor, min(size, _GAP_BYTES), offset)
     if size > _GAP_BYTES and not content.strip(b"\0") and hasattr(os, "SEEK_DATA"):
         with suppress(OSError):  # no data up to the end of the file
@@ -335,7 +349,7 @@ def _kind_in_range(descriptor: int, offset: int, size: int) -> tuple[int, str]:
 
 @rule("security-file-checksum-absent", "StringStringEntryProto")
 def checksum_absent(facts: Facts) -> Iterator[Finding]:
-    """Yield the first external tensor without a checksum, with their number."""
+    """Yield the first external tensor without a checksum, with the number of such tensors."""
     external = facts.derive(External)
     rows = true_rows((external.entry_of("checksum") == -1) & external.is_external)
     yield facts.TensorProto.at(

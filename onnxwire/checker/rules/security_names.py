@@ -1,4 +1,4 @@
-"""Rules of security: names that a person reads as another name."""
+"""Rules of security: names and texts that deceive a reader, or that are commands to programs which use them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.node import Calls
 from onnxwire.checker.text_bytes import NON_ASCII, TextBytes
 
-# The columns of names, each with the name of the column in messages.
+# The columns of names, by type.
 _COLUMNS = {
     "ModelProto": ("domain", "producer_name", "producer_version"),
     "GraphProto": ("name",),
@@ -29,27 +29,32 @@ _COLUMNS = {
     "TensorShapeProto.Dimension": ("dim_param", "denotation"),
     "StringStringEntryProto": ("key",),
 }
+# The lists of names.
 _LISTS = (
     "NodeProto.output", "NodeProto.input", "FunctionProto.input", "FunctionProto.output", "FunctionProto.attribute",
 )  # fmt: skip
+# The types with a doc_string that is searched.
 _DOCUMENTED = (
     "ModelProto", "GraphProto", "NodeProto", "TensorProto", "ValueInfoProto", "FunctionProto", "AttributeProto",
 )  # fmt: skip
 _TEXTS = dict.fromkeys(_DOCUMENTED, ("doc_string",)) | {"StringStringEntryProto": ("value",)}
 _ASCII_CONTROLS = bytes(range(32)) + b"\x7f"
+# Marks that change the direction of text.
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff"
     "\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
 )
+# A pictogram with the joiners and selectors that belong to it.
 _PICTOGRAM = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff][\u200d\ufe0e\ufe0f]+")
 _MAX_NAME_CHARS = 4096
-_MAX_TEXT = 1 << 14  # characters of documentation that are searched
+_MAX_TEXT_CHARS = 1 << 14  # number of characters of documentation that are searched
 _VALUE_COLUMNS = {"TensorProto": ("name",), "ValueInfoProto": ("name",)}
-_SIMILAR = bytes.maketrans(b"I1|O", b"lll0")
-_MIN_SIMILAR_CHARS, _MAX_SIMILAR_CHARS = 3, 128
+_SIMILAR = bytes.maketrans(b"I1|O", b"lll0")  # one representative for ASCII letters that look alike
+_MIN_SIMILAR_CHARS, _MAX_SIMILAR_CHARS = 3, 128  # lengths of names that are compared
 _LOOK_ALIKE = "{!a} looks like {!r}, but is a different name; use the known name"
+# Many combining marks in succession.
 _MARKS = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u20d0-\u20ff]{8}")
 # Names with a special meaning in spreadsheets, shells, SQL, printf, str.format, paths, XML, HTML, JavaScript or
 # Windows.
@@ -58,10 +63,10 @@ _INJECTION = re.compile(
     r"""|["']\s[^<>]{0,40}\bon\w{1,20}\s?=|^__proto__$|<\w+[^<>]{0,80}\bon\w{1,20}\s*=|<script\b|\{\{.{0,80}\}\}|<%.{0,80}%>|\$\{[^}]{0,80}\}|["']\]?\s*;|[;}]\s*\w+\(["']|^/(?:etc|tmp|usr|dev|proc|root|bin|sbin|home|var)/|^(?:CON|PRN|AUX|NUL|COM\d|LPT\d)(?:\.\w+)?$""",
     re.I,
 )
-# Every match has one of these characters, or begins with one of these words.
+# Every match of _INJECTION has one of these characters, or begins with one of these words.
 _INJECTION_CHARACTERS = b"(!|$`'\"%{}<;/\\"
 _RESERVED = (b"con", b"prn", b"aux", b"nul", b"com", b"lpt", b"__p")
-# The same in values of metadata, where quotes, braces and paths are usual.
+# Commands and paths in values of metadata, where quotes, braces and paths are usual.
 _TEXT_INJECTION = re.compile(
     r"""^\s*[=+@-](?:cmd\||[\w.]*\(|\d+[+*]\d)|^\s*@?\w{2,12}\([^)]{0,80}\)\s*$|\$\{\s*(?:jndi|\$\{|\w+:)|(?:%[sxn]){3}|__(?:globals|class|subclasses|proto|builtins|import)__"""
     r"""|<!(?:DOCTYPE\s+\w+\s*\[|ENTITY)|['"]?\)?\s*;\s*(?:drop|delete|insert|update|alter)\s+(?:table|from|into)\b|--(?:extra-)?index-url\b"""
@@ -79,7 +84,7 @@ _TEXT_INJECTION = re.compile(
     re.I,
 )
 # Commands to a language model that reviews or converts the file, in documentation, metadata and names. Each match has
-# one of the words.
+# one of _PROMPT_WORDS.
 _PROMPT = re.compile(
     r"""\b(?:ignore|disregard|forget|override|bypass)[\W_]{1,3}(?:[^\W_]+[\W_]{1,3}){0,4}"""
     r"""(?:instructions?|prompts?|rules|guidelines|directions)(?![^\W_])"""
@@ -98,7 +103,7 @@ _PROMPT_WORDS = (
     b"review", b"scan", b"auditor", b"report", b"flag", b"mention", b"warn", b"alert", b"analy", b"reveal", b"disclose",
     b"safe", b"clean", b"benign", b"harmless", b"trust", b"verified", b"answer", b"respond", b"reply", b"say",
 )  # fmt: skip
-# The part of _TEXT_INJECTION that documentation does not have either.
+# The part of _TEXT_INJECTION that is unusual in documentation, too. Each match has one of _DOCUMENT_WORDS.
 _DOCUMENT_INJECTION = re.compile(
     r"""\$\{\s*(?:jndi|\$\{)|__(?:globals|subclasses|builtins|import)__|<!ENTITY|\bunion\s+(?:all\s+)?select\b|\bxp_cmdshell\b"""
     r"""|['"]?\)?\s*;\s*(?:drop|delete|insert|alter)\s+(?:table|from|into)\b|\binformation_schema\."""
@@ -109,19 +114,21 @@ _DOCUMENT_WORDS = (
     b"${", b"__globals", b"__subclass", b"__builtins", b"__import", b"<!entity", b"select", b"cmdshell", b";",
     b"information_schema", b"private key", b"169.254", b"google.internal", b"ld_preload",
 )  # fmt: skip
+# Control characters except white space, and marks that change the direction of text.
 _TEXT_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e0fff]")
 
 
-def _ids(facts: Facts, accepts: Callable[[str], bool], candidates: Any) -> Any:
+def _are_accepted(facts: Facts, accepts: Callable[[str], bool], candidates: Any) -> Any:
     """Return whether a predicate accepts each string of the document, by id; only candidates are tested."""
-    table = np.zeros(facts.columns.text_count(), bool)
+    is_accepted = np.zeros(facts.columns.text_count(), bool)
     # Texts that are not UTF-8 break the rule `model-strings-utf8`, and are not compared with others.
     for id in true_rows(candidates & (facts.traits & UTF8 != 0)).tolist():
-        table[id] = accepts(facts.text(id))
-    return table
+        is_accepted[id] = accepts(facts.text(id))
+    return is_accepted
 
 
-def _non_ascii(facts: Facts) -> Any:
+def _are_non_ascii(facts: Facts) -> Any:
+    """Return whether each string, by id, is not ASCII."""
     return facts.traits & ASCII == 0
 
 
@@ -130,50 +137,56 @@ def _have_controls(facts: Facts) -> Any:
     return facts.derive(TextBytes).have(_ASCII_CONTROLS + NON_ASCII)
 
 
-def _at_names(facts: Facts, table: Any, template: str, columns: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
-    """Yield the names whose id is in a table."""
-    if not table.any():
+def _at_names(
+    facts: Facts, is_reported: Any, template: str, columns: Mapping[str, tuple[str, ...]]
+) -> Iterator[Finding]:
+    """Yield the names in some columns that are reported.
+
+    is_reported: whether each string, by id, is reported. template: the message, in which {text} is the name.
+    """
+    if not is_reported.any():
         return
     for type_name, fields in columns.items():
         if type_name in facts.present:
             sheet = facts[type_name]
             for field in fields:
                 ids = getattr(sheet, field)
-                yield sheet.at(table[ids], template, text=sheet.texts(ids))
+                yield sheet.at(is_reported[ids], template, text=sheet.texts(ids))
     if columns is _COLUMNS or columns is _VALUE_COLUMNS:
         for name in _LISTS if columns is _COLUMNS else _LISTS[:1]:
             if name in facts.present:
                 elements = facts.lists(name)
-                is_found = table[elements.value]
+                is_reported_element = is_reported[elements.value]
                 if name == "NodeProto.input" and "NodeProto.output" in facts.present:
-                    # A value is reported where it is made, not at each use.
-                    made = np.zeros(len(table), bool)
-                    made[facts.lists("NodeProto.output").value] = True
-                    is_found &= ~made[elements.value]
-                yield elements.at(is_found, template, text=elements.texts(elements.value))
+                    # A value is reported where it is produced, not at each use.
+                    is_produced = np.zeros(len(is_reported), bool)
+                    is_produced[facts.lists("NodeProto.output").value] = True
+                    is_reported_element &= ~is_produced[elements.value]
+                yield elements.at(is_reported_element, template, text=elements.texts(elements.value))
 
 
 @rule("security-name-control")
 def control(facts: Facts) -> Iterator[Finding]:
     """Yield names with control characters."""
-    table = _ids(facts, lambda text: _CONTROL.search(text) is not None, facts.derive(_have_controls))
+    is_reported = _are_accepted(facts, lambda text: _CONTROL.search(text) is not None, facts.derive(_have_controls))
     template = (
         "the name {text!r} has a control character, which controls terminals or ends strings in C programs; rename it"
     )
-    yield from _at_names(facts, table, template, _COLUMNS)
+    yield from _at_names(facts, is_reported, template, _COLUMNS)
 
 
 @rule("security-name-direction")
 def direction(facts: Facts) -> Iterator[Finding]:
     """Yield names with marks that change the direction of text."""
-    table = _ids(facts, lambda text: _BIDI.search(text) is not None, _non_ascii(facts))
+    is_reported = _are_accepted(facts, lambda text: _BIDI.search(text) is not None, _are_non_ascii(facts))
     template = (
         "the name {text!a} has a mark that changes the direction of text, so another name is displayed; rename it"
     )
-    yield from _at_names(facts, table, template, _COLUMNS)
+    yield from _at_names(facts, is_reported, template, _COLUMNS)
 
 
 def _is_partly_invisible(text: str) -> bool:
+    """Return whether a name has white space at an end, or a character that is not displayed."""
     if text != text.strip():
         return True
     if text.isascii():
@@ -185,12 +198,11 @@ def _is_partly_invisible(text: str) -> bool:
 
 @rule("security-name-invisible")
 def invisible(facts: Facts) -> Iterator[Finding]:
-    """Yield names with characters that are not shown."""
-    # A joiner or a selector after a pictogram is a part of it.
-    spaced = facts.derive(TextBytes).have(b" ")  # the other spaces of ASCII are control characters
-    table = _ids(facts, _is_partly_invisible, facts.derive(_have_controls) | spaced)
+    """Yield names with characters that are not displayed."""
+    has_space = facts.derive(TextBytes).have(b" ")  # other white space of ASCII consists of control characters
+    is_reported = _are_accepted(facts, _is_partly_invisible, facts.derive(_have_controls) | has_space)
     template = "the name {text!a} has an invisible character, so that two names look alike; rename it"
-    yield from _at_names(facts, table, template, _COLUMNS)
+    yield from _at_names(facts, is_reported, template, _COLUMNS)
 
 
 @rule("security-name-look-alike")
@@ -201,27 +213,27 @@ def look_alike(facts: Facts) -> Iterator[Finding]:
 
     def is_alike(text: str) -> bool:
         composed = unicodedata.normalize("NFC", text)
-        shown = skeleton(text)
-        is_known = shown != text and (shown in known or facts.find(shown) > 0)
+        plain_text = skeleton(text)
+        is_known = plain_text != text and (plain_text in known or facts.find(plain_text) > 0)
         return is_known or (composed != text and facts.find(composed) > 0)
 
-    table = _ids(facts, is_alike, _non_ascii(facts))
+    is_reported = _are_accepted(facts, is_alike, _are_non_ascii(facts))
     template = "the name {text!a} looks like {shown!r}, but is a different name; rename it"
-    for found in _at_names(facts, table, template, _COLUMNS):
-        texts = found.columns["text"]
-        found.columns["shown"] = lambda row, texts=texts: _shown_as(texts[row])
-        yield found
+    for finding in _at_names(facts, is_reported, template, _COLUMNS):
+        texts = finding.columns["text"]
+        finding.columns["shown"] = lambda row, texts=texts: _shown_as(texts[row])
+        yield finding
 
 
 def _shown_as(text: str) -> str:
-    """Return the name that a name looks like: in Unicode's composed form, or else in plain letters."""
+    """Return the name that a name looks like: its composed form in Unicode if that differs, otherwise its skeleton."""
     composed = unicodedata.normalize("NFC", text)
     return skeleton(text) if composed == text else composed
 
 
 @rule("security-name-similar")
 def similar(facts: Facts) -> Iterator[Finding]:
-    """Yield names of values that differ from another one in ASCII letters that look alike."""
+    """Yield names of values that differ from another name only in ASCII letters that look alike."""
     is_value = np.zeros(facts.columns.text_count(), bool)
     for name in ("NodeProto.output", "FunctionProto.input"):
         if name in facts.present:
@@ -235,18 +247,18 @@ def similar(facts: Facts) -> Iterator[Finding]:
     hashes = texts.hashes(ids, _SIMILAR, _MAX_SIMILAR_CHARS)
     order = np.argsort(hashes, kind="stable")
     is_same = hashes[order[1:]] == hashes[order[:-1]]
-    table = np.zeros(len(is_value), bool)
-    others: dict[str, str] = {}
+    is_reported = np.zeros(len(is_value), bool)
+    similar_names: dict[str, str] = {}
     for i in true_rows(is_same).tolist():
         first, second = (facts.columns.raw_text(int(ids[order[k]])) for k in (i, i + 1))
         if first.translate(_SIMILAR) == second.translate(_SIMILAR):
-            table[ids[order[i + 1]]] = True
-            others[second.decode("utf-8", "replace")] = first.decode("utf-8", "replace")
+            is_reported[ids[order[i + 1]]] = True
+            similar_names[second.decode("utf-8", "replace")] = first.decode("utf-8", "replace")
     template = "the name {text!r} looks like {other!r} in many fonts, but is another value"
-    for found in _at_names(facts, table, template, _VALUE_COLUMNS):
-        shown = found.columns["text"]
-        found.columns["other"] = lambda row, shown=shown: others.get(shown[row], "")
-        yield found
+    for finding in _at_names(facts, is_reported, template, _VALUE_COLUMNS):
+        names = finding.columns["text"]
+        finding.columns["other"] = lambda row, names=names: similar_names.get(names[row], "")
+        yield finding
 
 
 @rule("security-name-domain", "NodeProto")
@@ -257,37 +269,39 @@ def domain_look_alike(facts: Facts) -> Iterator[Finding]:
     domains = {ascii_skeleton(name): name for name in ("ai.onnx", "com.microsoft", *operators().domain_names) if name}
     names = {ascii_skeleton(name): name for _, name in operators().versions}
     functions = facts.derive(Calls).function  # a function of the model may have an operator's name in lower case
-    found: dict[int, str] = {}
-    for column, known in ((nodes.domain, domains), (nodes.op_type, names)):
+    messages: dict[int, str] = {}
+    for column, known_names in ((nodes.domain, domains), (nodes.op_type, names)):
         ids, rows = np.unique(column, return_index=True)
         for id, row in zip(ids.tolist(), rows.tolist(), strict=True):
             text = facts.text(id)
-            other = known.get(ascii_skeleton(text)) or (_near_domain(text, domains) if known is domains else None)
-            is_own = functions[row] >= 0 and other is not None and text.lower() == other.lower()
-            if text and other is not None and text not in known.values() and not is_own:
-                found[row] = _LOOK_ALIKE.format(text, other)
-    yield nodes.each(found)
+            known_name = known_names.get(ascii_skeleton(text)) or (
+                _near_domain(text, domains) if known_names is domains else None
+            )
+            is_own = functions[row] >= 0 and known_name is not None and text.lower() == known_name.lower()
+            if text and known_name is not None and text not in known_names.values() and not is_own:
+                messages[row] = _LOOK_ALIKE.format(text, known_name)
+    yield nodes.each(messages)
     if "OperatorSetIdProto" in facts.present:
         imports = facts.OperatorSetIdProto
         texts = {row: facts.text(id) for row, id in enumerate(imports.domain.tolist())}
         yield imports.each(
             {
-                row: _LOOK_ALIKE.format(text, other)
+                row: _LOOK_ALIKE.format(text, known_name)
                 for row, text in texts.items()
                 if text not in known_domains
-                and (other := domains.get(ascii_skeleton(text)) or _near_domain(text, domains))
+                and (known_name := domains.get(ascii_skeleton(text)) or _near_domain(text, domains))
             }
         )
 
 
 def _near_domain(text: str, domains: Mapping[str, str]) -> str | None:
-    """Return the domain that a text differs from by case, dots, or one letter more."""
-    plain = text.lower().strip(".")
+    """Return the domain from which a text differs by case, dots at the ends, or one additional letter; or None."""
+    lower_text = text.lower().strip(".")
     for domain in domains.values():
-        if plain == domain and text != domain:
+        if lower_text == domain and text != domain:
             return domain
-        is_longer = len(plain) == len(domain) + 1 and "." not in plain[len(domain) - 1 :]
-        if is_longer and any(plain[:i] + plain[i + 1 :] == domain for i in range(len(plain))):
+        is_longer = len(lower_text) == len(domain) + 1 and "." not in lower_text[len(domain) - 1 :]
+        if is_longer and any(lower_text[:i] + lower_text[i + 1 :] == domain for i in range(len(lower_text))):
             return domain
     return None
 
@@ -295,58 +309,68 @@ def _near_domain(text: str, domains: Mapping[str, str]) -> str | None:
 @rule("security-name-length")
 def length(facts: Facts) -> Iterator[Finding]:
     """Yield names that are too long to show."""
-    candidates = (facts.derive(TextBytes).lengths > _MAX_NAME_CHARS) | _non_ascii(facts)
-    table = _ids(facts, lambda text: len(text) > _MAX_NAME_CHARS or _MARKS.search(text) is not None, candidates)
+    candidates = (facts.derive(TextBytes).lengths > _MAX_NAME_CHARS) | _are_non_ascii(facts)
+    is_reported = _are_accepted(
+        facts, lambda text: len(text) > _MAX_NAME_CHARS or _MARKS.search(text) is not None, candidates
+    )
     template = "the name is longer than tables, logs and file names allow, or has many combining marks; rename it"
-    yield from _at_names(facts, table, template, _COLUMNS)
+    yield from _at_names(facts, is_reported, template, _COLUMNS)
 
 
 @rule("security-name-injection")
 def injection(facts: Facts) -> Iterator[Finding]:
     """Yield names that are commands, formulas or paths to programs that use them."""
     texts = facts.derive(TextBytes)
-    reserved = texts.begin_like(_RESERVED) & ((texts.lengths == 3) | texts.have_at(3, b".rR0123456789"))
-    candidates = texts.have(_INJECTION_CHARACTERS + NON_ASCII) | reserved
-    table = _ids(facts, lambda text: len(text) < _MAX_NAME_CHARS and _INJECTION.search(text) is not None, candidates)
+    is_reserved = texts.begin_like(_RESERVED) & ((texts.lengths == 3) | texts.have_at(3, b".rR0123456789"))
+    candidates = texts.have(_INJECTION_CHARACTERS + NON_ASCII) | is_reserved
+    is_reported = _are_accepted(
+        facts, lambda text: len(text) < _MAX_NAME_CHARS and _INJECTION.search(text) is not None, candidates
+    )
     template = "the name {text!a} is a command, formula, format or path to programs that use names; rename it"
-    yield from _at_names(facts, table, template, _COLUMNS)
+    yield from _at_names(facts, is_reported, template, _COLUMNS)
     if "StringStringEntryProto" in facts.present:
         entries = facts.StringStringEntryProto
         values = {id: facts.columns.raw_text(id)[:_MAX_NAME_CHARS] for id in np.unique(entries.value).tolist()}
-        wrong = [id for id, value in values.items() if _TEXT_INJECTION.search(value.decode("utf-8", "replace"))]
+        reported_ids = [id for id, value in values.items() if _TEXT_INJECTION.search(value.decode("utf-8", "replace"))]
         yield entries.at(
-            np.isin(entries.value, wrong),
+            np.isin(entries.value, reported_ids),
             "the value of {key!r} is a command, formula, format or path to programs that use it; remove it",
         )
-    table = _ids(facts, lambda text: _PROMPT.search(text[:_MAX_TEXT]) is not None, texts.contain(_PROMPT_WORDS))
+    is_reported = _are_accepted(
+        facts, lambda text: _PROMPT.search(text[:_MAX_TEXT_CHARS]) is not None, texts.contain(_PROMPT_WORDS)
+    )
     template = "the text is a command to a language model that reads it; remove it"
-    yield from _at_names(facts, table, template, _TEXTS)
-    yield from _at_names(facts, table, template, _COLUMNS)
+    yield from _at_names(facts, is_reported, template, _TEXTS)
+    yield from _at_names(facts, is_reported, template, _COLUMNS)
     candidates = texts.contain(_DOCUMENT_WORDS)
-    table = _ids(facts, lambda text: _DOCUMENT_INJECTION.search(text[:_MAX_TEXT]) is not None, candidates)
+    is_reported = _are_accepted(
+        facts, lambda text: _DOCUMENT_INJECTION.search(text[:_MAX_TEXT_CHARS]) is not None, candidates
+    )
     template = "the text is a command or address to programs that use it; remove it"
-    yield from _at_names(facts, table, template, dict.fromkeys(_DOCUMENTED, ("doc_string",)))
-    yield from _at_names(facts, table, template, _COLUMNS)
+    yield from _at_names(facts, is_reported, template, dict.fromkeys(_DOCUMENTED, ("doc_string",)))
+    yield from _at_names(facts, is_reported, template, _COLUMNS)
 
 
 @rule("security-name-script")
 def mixed_script(facts: Facts) -> Iterator[Finding]:
     """Yield names that mix Latin letters with letters that look like them."""
-    table = _ids(facts, lambda text: has_mixed_scripts(text) or _is_styled(text), _non_ascii(facts))
+    is_reported = _are_accepted(facts, lambda text: has_mixed_scripts(text) or _is_styled(text), _are_non_ascii(facts))
     template = "the name {text!a} mixes scripts whose letters look alike; rename it"
-    yield from _at_names(facts, table, template, _COLUMNS)
+    yield from _at_names(facts, is_reported, template, _COLUMNS)
 
 
 def _is_styled(text: str) -> bool:
-    """Return whether a name becomes ASCII by compatibility forms, as one of full-width or mathematical letters does."""
+    """Return whether a name consists of compatibility forms of ASCII, such as full-width or mathematical letters."""
     return not text.isascii() and unicodedata.normalize("NFKC", text[:_MAX_NAME_CHARS]).isascii()
 
 
 @rule("security-name-text")
 def text_control(facts: Facts) -> Iterator[Finding]:
     """Yield texts with control characters, or with characters that change their order on the screen."""
-    table = _ids(facts, lambda text: _TEXT_CONTROL.search(text) is not None, facts.derive(_have_controls))
+    is_reported = _are_accepted(
+        facts, lambda text: _TEXT_CONTROL.search(text) is not None, facts.derive(_have_controls)
+    )
     template = (
         "the text has control characters or marks of direction, which change how it appears on the screen; remove them"
     )
-    yield from _at_names(facts, table, template, _TEXTS)
+    yield from _at_names(facts, is_reported, template, _TEXTS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,9 @@ _MAX_INLINED_NODES = 1_000_000
 _MAX_INLINED_FACTOR = 100  # maximum ratio of the inlined nodes to the nodes in the file
 _MAX_CALL_DEPTH = 64
 _MAX_GRAPH_DEPTH = 10
-_MAX_TYPE_DEPTH = 3 * _MAX_GRAPH_DEPTH + 3 + 2 * 15  # of messages: nested graphs, and two for each level of a type
+# The nesting depth in messages: three for each nested graph, three around a type, and two for each of 15 levels of it.
+_MAX_TYPE_DEPTH = 3 * _MAX_GRAPH_DEPTH + 3 + 2 * 15
+# By type and field: the maximum number of elements, or the maximum number.
 _MAX_COUNTS = {
     "ModelProto": {"opset_import": 256, "metadata_props": 4096, "configuration": 1024},
     "GraphProto": {"input": 20_000, "output": 20_000, "metadata_props": 4096},
@@ -33,8 +34,9 @@ _MAX_COUNTS = {
 }
 _EXPRESSION_NAME = re.compile(r"pattern|regex|tokenexp|(?:^|_)re$", re.I)
 _MAX_EXPRESSION_BYTES = 1 << 12
-_MIN_LARGE_REPEAT_COUNT = 10
-_MIN_ADJACENT_REPEATS = 3  # equal tokens that repeat, one after the other: cubic time
+_MIN_LARGE_REPEAT_COUNT = 10  # repeats of fewer times are ignored
+_MIN_ADJACENT_REPEATS = 3  # repeats of equal tokens in succession that are reported: they take cubic time
+# A quantifier of a regular expression, and any other token of one.
 _REPEAT = re.compile(r"[*+?]|\{(\d*)(,?)(\d*)\}")
 _TOKEN = re.compile(r"\\.?|\((?:\?(?:P?<\w+>|<?[=!]|[:>|]|\w+[:)]?))?|\[\^?\]?[^\]]*\]?|.", re.S)
 
@@ -53,7 +55,7 @@ def elements(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-overflow", "NodeProto")
 def overflow(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with a size beyond 64 bits."""
+    """Yield nodes with a size of 2**63 elements or more, and declared shapes that are too large."""
     yield facts.NodeProto.at(
         facts.derive(ShapeBounds).overflows,
         "the output of {op_type!r} has 2**63 elements or more, so that programs which multiply its dims allocate too "
@@ -91,7 +93,7 @@ def text(facts: Facts) -> Iterator[Finding]:
 
 
 @rule("security-resource-total", "NodeProto")
-def node_and_total(facts: Facts) -> Iterator[Finding]:
+def total_elements(facts: Facts) -> Iterator[Finding]:
     """Yield the first node at which the constants have too many elements together."""
     node_and_total = facts.derive(ShapeBounds).total
     if node_and_total is not None:
@@ -104,7 +106,7 @@ def node_and_total(facts: Facts) -> Iterator[Finding]:
 @rule("security-resource-hidden", "NodeProto")
 def hidden_size(facts: Facts) -> Iterator[Finding]:
     """Yield nodes with a size that operators which `ShapeBounds` does not evaluate compute from constants."""
-    positions = facts.derive(ShapeBounds).hidden
+    positions = facts.derive(ShapeBounds).hidden_sizes
     yield facts.NodeProto.at(
         positions,
         "the size of {op_type!r}, its input {position}, is computed from constants by operators that are not evaluated "
@@ -132,7 +134,7 @@ def count(facts: Facts) -> Iterator[Finding]:
 @rule("security-resource-loop", "NodeProto")
 def endless_loop(facts: Facts) -> Iterator[Finding]:
     """Yield loops whose condition is always true and whose trip count is absent or too great."""
-    iteration_counts = facts.derive(ShapeBounds).endless
+    iteration_counts = facts.derive(ShapeBounds).endless_loops
     yield facts.NodeProto.at(
         iteration_counts,
         "the condition of {op_type!r} is always true: it runs {count}; do not run the model",
@@ -169,7 +171,7 @@ def division(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-argument", "NodeProto")
 def argument(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with a constant that their kernel cannot compute with."""
+    """Yield nodes with a constant that their kernel does not support."""
     faults = facts.derive(ShapeBounds).faults.get(ARGUMENT, {})
     yield facts.NodeProto.at(faults, "{op_type!r} has {fault}; do not run the model", fault=faults)
 
@@ -177,7 +179,7 @@ def argument(facts: Facts) -> Iterator[Finding]:
 @rule("security-resource-shape", "NodeProto", "ValueInfoProto")
 def contradicted_shapes(facts: Facts) -> Iterator[Finding]:
     """Yield values whose declared shape differs from the shape that their node produces."""
-    shapes = facts.derive(ShapeBounds).contradicted
+    shapes = facts.derive(ShapeBounds).contradicted_shapes
     yield facts.ValueInfoProto.at(
         shapes, "value {name!r} has the shape {shape}, and another is declared; do not run the model", shape=shapes
     )
@@ -187,20 +189,20 @@ def contradicted_shapes(facts: Facts) -> Iterator[Finding]:
 def body_sizes(facts: Facts) -> Iterator[Finding]:
     """Yield nodes whose graphs have a number of inputs or outputs that does not fit the node."""
     bounds, nodes = facts.derive(ShapeBounds), facts.NodeProto
-    n_graph_inputs, n_graph_outputs = facts.GraphProto.input, facts.GraphProto.output
+    input_counts, output_counts = facts.GraphProto.input, facts.GraphProto.output
     sizes = {}
     for node, op_type in bounds.nodes_with_bodies("If", "Loop", "Scan"):
         n_inputs, n_outputs = int(nodes.input[node]), int(nodes.output[node])
         for graph in bounds.bodies(node).values():
-            inputs, outputs = int(n_graph_inputs[graph]), int(n_graph_outputs[graph])
+            n_body_inputs, n_body_outputs = int(input_counts[graph]), int(output_counts[graph])
             # A Scan of operator set 8 has the lengths of the sequences as its first input.
-            fits = {
-                "If": inputs == 0 and outputs >= n_outputs,
-                "Loop": inputs == max(n_inputs, 2) and outputs > n_outputs,
-                "Scan": inputs in (n_inputs, n_inputs - 1) and outputs >= n_outputs,
+            do_counts_fit = {
+                "If": n_body_inputs == 0 and n_body_outputs >= n_outputs,
+                "Loop": n_body_inputs == max(n_inputs, 2) and n_body_outputs > n_outputs,
+                "Scan": n_body_inputs in (n_inputs, n_inputs - 1) and n_body_outputs >= n_outputs,
             }
-            if not fits[op_type]:
-                sizes[node] = f"{count_text(inputs, 'input')} and {count_text(outputs, 'output')}"
+            if not do_counts_fit[op_type]:
+                sizes[node] = f"{count_text(n_body_inputs, 'input')} and {count_text(n_body_outputs, 'output')}"
     yield nodes.at(
         sizes, "a graph of {op_type!r} has {size}, which the node does not fit; do not run the model", size=sizes
     )
@@ -212,7 +214,9 @@ def branch_types(facts: Facts) -> Iterator[Finding]:
     bounds, declared = facts.derive(ShapeBounds), facts.derive(DeclaredTypes)
     fields = facts.TypeProto.fields
     # A value of an optional type may be declared by the type of its element.
-    compared = [i for i, field in enumerate(fields) if field not in ("optional_type", "opaque_type", "denotation")]
+    compared_kinds = [
+        i for i, field in enumerate(fields) if field not in ("optional_type", "opaque_type", "denotation")
+    ]
     output_names = {}
     for node, op_type in bounds.nodes_with_bodies("If", "Loop", "Scan"):
         graphs = list(bounds.bodies(node).values())
@@ -224,17 +228,17 @@ def branch_types(facts: Facts) -> Iterator[Finding]:
         else:
             # A state is an input of the body, after the iteration and the condition of Loop, and then an output.
             counterparts = bounds.graph_rows("ValueInfoProto", "GraphProto.input", graphs[0])
-            skipped = int(op_type == "Loop")
+            n_skipped = int(op_type == "Loop")
             n_states = int(facts.NodeProto.input[node]) - 2
             if op_type == "Scan":
-                scanned = bounds.constants.attributes(node).get("num_scan_inputs")
-                n_states = len(counterparts) - scanned.i if scanned is not None else 0
-            outputs, counterparts = outputs[skipped : skipped + max(n_states, 0)], counterparts[2 * skipped :]
+                n_scanned_attribute = bounds.constants.attributes(node).get("num_scan_inputs")
+                n_states = len(counterparts) - n_scanned_attribute.i if n_scanned_attribute is not None else 0
+            outputs, counterparts = outputs[n_skipped : n_skipped + max(n_states, 0)], counterparts[2 * n_skipped :]
         for left, right in zip(outputs, counterparts, strict=False):
-            types = [(int(declared.kind[row]), int(declared.elem_type[row])) for row in (left, right)]
-            if all(kind in compared for kind, _ in types) and (
-                types[0][0] != types[1][0] or (types[0][1] != types[1][1] and types[0][1] and types[1][1])
-            ):
+            kinds = [int(declared.kind[row]) for row in (left, right)]
+            elem_types = [int(declared.elem_type[row]) for row in (left, right)]
+            do_types_differ = kinds[0] != kinds[1] or (elem_types[0] != elem_types[1] and all(elem_types))
+            if do_types_differ and all(kind in compared_kinds for kind in kinds):
                 output_names[node] = facts.text(facts.ValueInfoProto.name[left])
     yield facts.NodeProto.at(
         output_names,
@@ -263,7 +267,7 @@ class InlinedSizes:
     """The sizes of functions and of the model after all calls are inlined, by `facts.derive(InlinedSizes)`.
 
     sizes, depths: for each FunctionProto, the number of nodes and the depth of calls; math.inf if it is recursive.
-    main, depth: the same numbers for the nodes outside of functions. n_stored_nodes: the number of nodes in the file.
+    main, depth: such numbers for the nodes outside of functions. n_stored_nodes: the number of nodes in the file.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -281,6 +285,7 @@ class InlinedSizes:
 
 
 def _rows_above(numbers: list[float], limit: float) -> dict[int, float]:
+    """Return the finite numbers above a limit, by row."""
     return {row: number for row, number in enumerate(numbers) if limit < number < math.inf}
 
 
@@ -315,7 +320,7 @@ def function_depth(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-nesting")
 def nesting(facts: Facts) -> Iterator[Finding]:
-    """Yield deeply nested graphs."""
+    """Yield deeply nested graphs, and the first deeply nested type."""
     graphs = facts.GraphProto
     yield graphs.at(
         graphs.depth > 3 * _MAX_GRAPH_DEPTH + 1,
@@ -350,12 +355,12 @@ def declared(facts: Facts) -> Iterator[Finding]:
     """Yield tensors whose dims are far larger than their message, or than any file."""
     tensors = facts.TensorProto
     lengths = tensors.length.tolist()
-    external = (tensors.external_data > 0).tolist()
+    is_external = (tensors.external_data > 0).tolist()
     sizes = _products(facts, "TensorProto")
     large_tensors = {
         row: size
         for row, size in enumerate(sizes)
-        if size > facts.max_elements and size > (facts.max_elements * 64 if external[row] else lengths[row] * 8)
+        if size > facts.max_elements and size > (facts.max_elements * 64 if is_external[row] else lengths[row] * 8)
     }
     dims = facts.lists("TensorProto.dims")
     products: dict[int, int] = {}
@@ -384,7 +389,7 @@ def _products(facts: Facts, name: str) -> list[int]:
 
 @rule("security-resource-expression", "AttributeProto")
 def expression(facts: Facts) -> Iterator[Finding]:
-    """Yield regular expressions with nested repeats."""
+    """Yield regular expressions with nested or adjacent repeats."""
     attributes = facts.AttributeProto
     is_expression = facts.matching(lambda name: _EXPRESSION_NAME.search(name) is not None, attributes.name)
     offsets, lengths = attributes.span("s")
@@ -401,6 +406,23 @@ def expression(facts: Facts) -> Iterator[Finding]:
     )
 
 
+class _OpenGroup:
+    """A group of a regular expression, up to the current position.
+
+    has_repeat: whether it contains a repeat. first_tokens: the first token of each alternative, "" for an empty one and
+    for one that begins with a group. is_at_start: whether the next token is the first one of an alternative.
+    """
+
+    def __init__(self) -> None:
+        self.has_repeat = False
+        self.first_tokens = [""]
+        self.is_at_start = True
+
+    def has_equal_alternatives(self) -> bool:
+        """Return whether two alternatives have the same first token."""
+        return len(set(self.first_tokens)) < len(self.first_tokens)
+
+
 def has_nested_repeat(expression: str) -> bool:
     """Return whether a regular expression has repeats that take exponential or cubic time in engines that backtrack.
 
@@ -408,10 +430,8 @@ def has_nested_repeat(expression: str) -> bool:
     repeats of the same token in succession.
     """
     position = 0
-    # For each open group: whether it contains a repeat, the first tokens of its alternatives, and whether the next
-    # token is the first one of an alternative.
-    groups: list[list[Any]] = [[False, [""], True]]
-    last_group: list[Any] | None = None  # the group that ends directly before the position
+    groups = [_OpenGroup()]  # the whole expression, and the open groups in it
+    last_group: _OpenGroup | None = None  # the group that ends directly before the position
     last_token, repeated_tokens = "", [""]  # the last token, and the equal tokens with repeats before it
     while position < len(expression):
         repeat = _REPEAT.match(expression, position)
@@ -422,12 +442,12 @@ def has_nested_repeat(expression: str) -> bool:
             assert max_count is not None
             is_many = max_count == "" or int(max_count[:9]) >= _MIN_LARGE_REPEAT_COUNT
             if is_many:
-                if last_group is not None and (last_group[0] or len(set(last_group[1])) < len(last_group[1])):
+                if last_group is not None and (last_group.has_repeat or last_group.has_equal_alternatives()):
                     return True
                 repeated_tokens = [*repeated_tokens, last_token] if last_token == repeated_tokens[-1] else [last_token]
                 if len(repeated_tokens) >= _MIN_ADJACENT_REPEATS and last_group is None:
                     return True
-                groups[-1][0] = True
+                groups[-1].has_repeat = True
             position = repeat.end()
             continue
         token = _TOKEN.match(expression, position)
@@ -436,15 +456,15 @@ def has_nested_repeat(expression: str) -> bool:
             repeated_tokens = [""]
         position, last_token, last_group = token.end(), token[0], None
         if last_token[0] == "(":
-            groups.append([False, [""], True])
+            groups.append(_OpenGroup())
         elif last_token == ")" and len(groups) > 1:
             last_group = groups.pop()
-            groups[-1][0] |= last_group[0]
-            groups[-1][2] = False
+            groups[-1].has_repeat |= last_group.has_repeat
+            groups[-1].is_at_start = False
         elif last_token == "|":
-            groups[-1][1].append("")
-            groups[-1][2] = True
-        elif groups[-1][2]:
-            groups[-1][1][-1] = last_token
-            groups[-1][2] = False
+            groups[-1].first_tokens.append("")
+            groups[-1].is_at_start = True
+        elif groups[-1].is_at_start:
+            groups[-1].first_tokens[-1] = last_token
+            groups[-1].is_at_start = False
     return False

@@ -23,6 +23,7 @@ _SELECTIONS = (
     ("Gather", "GatherElements", "GatherND", "ScatterND", "ScatterElements", "Compress", "SequenceAt", "Slice"),
     ("ScatterND", "ScatterElements", "Slice"),
 )
+# Functions that compare data with 0, and operators before them that make this a comparison with a constant.
 _GATES, _OFFSETS = ("Relu", "Sign", "HardSigmoid", "Clip"), ("Sub", "Abs")
 # Operators whose result is a truth value, or a number that represents one, if an input is.
 _COMBINATIONS = (
@@ -30,15 +31,17 @@ _COMBINATIONS = (
     "Squeeze", "Unsqueeze", "Expand", "Identity", "NonZero", "Transpose", "Flatten", "Clip", "Abs", "Neg", "Relu",
     "Sign", "Concat",
 )  # fmt: skip
-# The same, if the other inputs are constants; with data as another input, they select how much of it remains.
+# Operators whose result is a truth value if one input is and the other inputs are constants. If another input is data,
+# the truth value selects how much of the data remains.
 _ARITHMETIC = ("Mul", "Sub", "Sum", "Min", "Max", "Add", "Div", "MatMul")
-_MAX_COMBINATIONS = 8
+_MAX_COMBINATIONS = 8  # maximum number of successive combinations that are followed
 # Functions that are steps if their input was multiplied by a large number, and operators between the two.
 _STEPS = ("Sigmoid", "Tanh", "Clip", "Relu", "Exp", "HardSigmoid", "Erf")
 _SHIFTS = ("Sub", "Add", "Neg", "Abs")
-_MIN_STEEPNESS = 1000.0
+_MIN_STEEPNESS = 1000.0  # minimum factor of such a step
 _MAX_KEYS = 2  # maximum number of keys of a LabelEncoder that counts as a comparison
 _KEYS = ("keys_strings", "keys_int64s", "keys_floats")
+# A table with at least the first number of rows, of which at most the second number are not zero, is a comparison.
 _MIN_TABLE_ROWS, _MAX_USED_ROWS = 16, 2
 _MAX_TABLE_BYTES = 1 << 16  # longer values of remote files are not resident
 _STRING, _BOOL = 8, 9  # of TensorProto.DataType
@@ -54,11 +57,11 @@ def trigger(facts: Facts) -> Iterator[Finding]:
     is_combination = facts.are_among(nodes.op_type, _COMBINATIONS)
     is_arithmetic = facts.are_among(nodes.op_type, _ARITHMETIC)
     for _ in range(_MAX_COMBINATIONS):
-        added = dataflow.reads(is_comparison_result) & ~is_comparison_result
-        added &= is_combination | is_arithmetic & ~dataflow.reads_data_beside(is_comparison_result)
-        if not added.any():
+        is_added = dataflow.reads(is_comparison_result) & ~is_comparison_result
+        is_added &= is_combination | is_arithmetic & ~dataflow.reads_data_beside(is_comparison_result)
+        if not is_added.any():
             break
-        is_comparison_result |= added
+        is_comparison_result |= is_added
     is_selection = is_arithmetic & ~is_comparison_result & dataflow.reads(is_comparison_result)
     is_comparison_input = dataflow.are_from(is_comparison_result)
     for index, op_types in enumerate(_SELECTIONS):

@@ -1,6 +1,6 @@
-"""Rules of security: records that readers of protobuf understand differently.
+"""Rules of security: records that readers of protobuf interpret differently.
 
-A check of such a model with one reader does not cover the model that another reader runs.
+A check of a model with such records by one reader does not cover the model that another reader runs.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from onnxwire.checker.wire_records import (
 if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts, Finding
 
+# By rule: the kind of its records, and the message.
 _TEMPLATES = {
     "security-wire-field-repeated": (
         REPEATED,
@@ -83,6 +84,8 @@ _TEMPLATES = {
 
 
 def _register(id: str, kind: int, template: str) -> None:
+    """Register the rule that reports the records of a kind."""
+
     @rule(id)
     def find(facts: Facts) -> Iterator[Finding]:
         records = facts.derive(WireRecords)

@@ -59,17 +59,17 @@ def dim_param_consistent(facts: Facts) -> Iterator[Finding]:
     declared = facts.derive(DeclaredTypes)
     texts = facts.columns.text_count()
     infos_with_shape = true_rows((declared.graph >= 0) & (declared.shape >= 0) & (infos.name != EMPTY))
-    constants = true_rows(tensors.under("GraphProto.initializer") & (tensors.name != EMPTY))
+    initializer_rows = true_rows(tensors.under("GraphProto.initializer") & (tensors.name != EMPTY))
     keys = np.concatenate(
         [
             declared.graph[infos_with_shape].astype(np.int64) * texts + infos.name[infos_with_shape],
-            tensors.parent[constants].astype(np.int64) * texts + tensors.name[constants],
+            tensors.parent[initializer_rows].astype(np.int64) * texts + tensors.name[initializer_rows],
         ]
     )
     order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
+    sorted_keys = keys[order]
     # Adjacent equal keys belong to a value that is described twice.
-    is_same = np.append(ordered[1:] == ordered[:-1], False)
+    is_same = np.append(sorted_keys[1:] == sorted_keys[:-1], False)
     sizes: dict[int, int] = {}
     messages = {}
     for position in true_rows(is_same).tolist():
@@ -77,7 +77,7 @@ def dim_param_consistent(facts: Facts) -> Iterator[Finding]:
         shapes = [
             declared.dims(int(infos_with_shape[i]))
             if i < len(infos_with_shape)
-            else declared.tensor_dims(int(constants[i - len(infos_with_shape)]))
+            else declared.tensor_dims(int(initializer_rows[i - len(infos_with_shape)]))
             for i in pair
         ]
         if shapes[0] is None or shapes[1] is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxwire.checker.facts import Facts, Finding
-from onnxwire.checker.operator_table import counts
+from onnxwire.checker.operator_table import count_limits
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.attribute import NAMES
 from onnxwire.checker.signatures import (
@@ -23,7 +23,7 @@ from onnxwire.checker.signatures import (
     WRONG_TYPE,
     Hints,
     SignatureCheck,
-    formal,
+    formal_parameter,
     is_withdrawn,
     withdrawn,
 )
@@ -76,12 +76,13 @@ def operator_deprecated(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _count_range(parameters: tuple[Parameter, ...], refused: tuple[int, ...], noun: str) -> str:
-    min_count, max_count = counts(parameters)
+def _count_range(parameters: tuple[Parameter, ...], disallowed: tuple[int, ...], noun: str) -> str:
+    """Return the allowed numbers of inputs or outputs as text."""
+    min_count, max_count = count_limits(parameters)
     if max_count is None:
         return f"{count_text(min_count, noun)} or more"
     text = count_text(max_count, noun) if min_count == max_count else f"{min_count} to {count_text(max_count, noun)}"
-    return text + (f" and not {' or '.join(map(str, refused))}" if refused else "")
+    return text + (f" and not {' or '.join(map(str, disallowed))}" if disallowed else "")
 
 
 def _check_counts(facts: Facts, field: str, fault: int) -> Iterator[Finding]:
@@ -90,7 +91,7 @@ def _check_counts(facts: Facts, field: str, fault: int) -> Iterator[Finding]:
 
     def expected(row: int) -> str:
         signature = check.signature(row)
-        return _count_range(getattr(signature, f"{field}s"), getattr(signature, f"refused_{field}s"), field)
+        return _count_range(getattr(signature, f"{field}s"), getattr(signature, f"disallowed_{field}s"), field)
 
     yield nodes.at(
         check.nodes & fault != 0,
@@ -102,11 +103,12 @@ def _check_counts(facts: Facts, field: str, fault: int) -> Iterator[Finding]:
 
 
 def _count_of(column: Any, noun: str) -> Any:
+    """Return a function that returns a count with its noun, by the row."""
     return lambda row: count_text(int(column[row]), noun)
 
 
 class _ValueColumns:
-    """The columns of messages about elements of NodeProto.input or NodeProto.output."""
+    """The columns of messages about elements of NodeProto.input or NodeProto.output, as functions of the row."""
 
     def __init__(self, facts: Facts, field: str) -> None:
         self.check: SignatureCheck = facts.derive(SignatureCheck)
@@ -120,7 +122,7 @@ class _ValueColumns:
 
     def parameter(self, row: int) -> Parameter:
         signature = self.check.signature(int(self.elements.parent[row]))
-        return formal(getattr(signature, f"{self.field}s"), int(self.elements.index[row]))
+        return formal_parameter(getattr(signature, f"{self.field}s"), int(self.elements.index[row]))
 
     def name(self, row: int) -> str:
         return self.parameter(row).name
@@ -139,6 +141,7 @@ class _ValueColumns:
 
 
 def _join_names(names: list[str]) -> str:
+    """Return names as a list with "or", shortened to MAX_SHOWN_NAMES names."""
     n_omitted = len(names) - MAX_SHOWN_NAMES
     if n_omitted > 0:
         return f"{', '.join(names[:MAX_SHOWN_NAMES])} or {n_omitted} others"
@@ -209,6 +212,7 @@ def attribute_known(facts: Facts) -> Iterator[Finding]:
 
 
 def _attributes_of(check: SignatureCheck, node: int) -> str:
+    """Return the advice for an attribute that the operator of a node does not have."""
     names = sorted(check.signature(node).attributes)
     return f"remove it, or use {_join_names(names)}" if names else "remove it"
 

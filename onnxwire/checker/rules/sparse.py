@@ -1,6 +1,6 @@
 """Rules of sparse tensors: values, dims, and indices, which are read only if they are few.
 
-The values and indices are tensors, so the rules of tensors check them, too.
+The values and indices are tensors, so the rules of tensors also check them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from onnxwire.checker.payload_values import Portion, payload_sizes, portions, pr
 from onnxwire.checker.registry import rule
 from onnxwire.tensor.dtypes import BY_NUMBER, EXTERNAL, STRING, DataType
 
-_INT64 = 7
+_INT64 = 7  # TensorProto.INT64
 
 RULES = {
     "SparseTensorProto": {
@@ -45,11 +45,11 @@ RULES = {
 class Parts:
     """Properties of the parts of each SparseTensorProto, by `facts.derive(Parts)`.
 
-    nnz: the number of values, -1 if their shape is invalid. rank: the rank of the dense tensor; size: the number of its
-    elements, -1 if that is 2**63 or more or a dimension is negative. has_indices: whether there are indices;
-    indices_rank: their rank, -1 without indices. is_linear, is_coordinates: whether the indices have that form and the
-    right shape. first: the index of the first dim in SparseTensorProto.dims. rows, width: the dims of the indices, -1
-    for an absent one.
+    nnz: the number of values, -1 if their shape is invalid. rank: the rank of the dense tensor. size: the number of
+    elements of the dense tensor, -1 if that is 2**63 or more or a dimension is negative. has_values, has_indices:
+    whether the part exists. values_rank, indices_rank: the rank of the part, -1 if it does not exist. is_linear,
+    is_coordinates: whether the indices have that form and the right shape. first_dims: the index of the first dim in
+    SparseTensorProto.dims. n_index_rows, width: the dims of the indices, -1 for an absent dim.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -62,23 +62,24 @@ class Parts:
             self.values_rank == 1, sizes[np.where(self.values_rank == 1, first_dims[sparse.values], -1)], -1
         )
         self.rank = sparse.dims
-        self.first = sparse.first("dims")
-        self.size = products(self.rank, self.first, facts.lists("SparseTensorProto.dims").value)
+        self.first_dims = sparse.first("dims")
+        self.size = products(self.rank, self.first_dims, facts.lists("SparseTensorProto.dims").value)
         starts = first_dims[sparse.indices]
-        self.rows = sizes[np.where(self.indices_rank > 0, starts, -1)]
+        self.n_index_rows = sizes[np.where(self.indices_rank > 0, starts, -1)]
         self.width = sizes[np.where(self.indices_rank == 2, starts + 1, -1)]
-        counts_agree = (self.nnz >= 0) & (self.rows == self.nnz)
+        counts_agree = (self.nnz >= 0) & (self.n_index_rows == self.nnz)
         self.is_linear = (self.indices_rank == 1) & counts_agree
         self.is_coordinates = (self.indices_rank == 2) & counts_agree & (self.width == self.rank)
 
 
-def _report_part(facts: Facts, part: str, mask: Any, template: str, **columns: Any) -> Finding:
+def _report_part(facts: Facts, part: str, is_reported: Any, template: str, **columns: Any) -> Finding:
     """Return a finding about the values or indices of some sparse tensors.
 
-    mask: whether each SparseTensorProto is reported. columns: for the template, by row of SparseTensorProto.
+    part: "values" or "indices". is_reported: whether each SparseTensorProto is reported. columns: the columns of
+    SparseTensorProto that the template formats.
     """
     sparse = facts.SparseTensorProto
-    rows = true_rows(mask)
+    rows = true_rows(is_reported)
     tensors = getattr(sparse, part)[rows]
     by_tensor = {
         name: dict(zip(tensors.tolist(), column[rows].tolist(), strict=True)) for name, column in columns.items()
@@ -147,7 +148,7 @@ def indices_linear_shape(facts: Facts) -> Iterator[Finding]:
         "indices",
         (parts.indices_rank == 1) & (parts.nnz >= 0) & ~parts.is_linear,
         "there are {index_count} indices for {nnz} values; give each value one index",
-        index_count=parts.rows,
+        index_count=parts.n_index_rows,
         nnz=parts.nnz,
     )
 
@@ -162,7 +163,7 @@ def indices_coo_shape(facts: Facts) -> Iterator[Finding]:
         (parts.indices_rank == 2) & (parts.nnz >= 0) & (parts.rank > 0) & ~parts.is_coordinates,
         "coordinates have the shape [{index_count}, {width}], "
         "and {nnz} values in {rank} dimensions call for [{nnz}, {rank}]; reshape them",
-        index_count=parts.rows,
+        index_count=parts.n_index_rows,
         width=parts.width,
         nnz=parts.nnz,
         rank=parts.rank,
@@ -172,15 +173,15 @@ def indices_coo_shape(facts: Facts) -> Iterator[Finding]:
 class Indices:
     """Faults of the indices of sparse tensors, by `facts.derive(Indices)`.
 
-    outside, descending, repeated: messages by row of TensorProto. Only indices with the right shape that are small
-    enough (`portions`) are read.
+    bounds_messages, order_messages, repeat_messages: messages by row of TensorProto. Only indices with the right shape
+    that are small enough for `portions` are read.
     """
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self.outside: dict[int, str] = {}
-        self.descending: dict[int, str] = {}
-        self.repeated: dict[int, str] = {}
+        self.bounds_messages: dict[int, str] = {}
+        self.order_messages: dict[int, str] = {}
+        self.repeat_messages: dict[int, str] = {}
         self.parts = parts = facts.derive(Parts)
         sparse, tensors = facts.SparseTensorProto, facts.TensorProto
         if not sparse.n:
@@ -223,7 +224,7 @@ class Indices:
         axes = offsets % rank[owners]
         is_linear = parts.is_linear[sparse_rows][owners]
         limits = np.where(
-            is_linear, parts.size[sparse_rows][owners], self.dims[parts.first[sparse_rows][owners] + axes]
+            is_linear, parts.size[sparse_rows][owners], self.dims[parts.first_dims[sparse_rows][owners] + axes]
         )
         positions_outside = true_rows((numbers < 0) | (numbers >= limits))
         for position in positions_outside[_is_first(owners[positions_outside])].tolist():
@@ -231,24 +232,26 @@ class Indices:
             element = int(offsets[position] // rank[tensor_index])
             text = self._index_text(numbers, int(starts_of_tensors[tensor_index]), int(rank[tensor_index]), element)
             name = "coordinate" if not is_linear[position] else "index"
-            self.outside[int(tensors[tensor_index])] = (
+            self.bounds_messages[int(tensors[tensor_index])] = (
                 f"index {text} of value {element} is outside the dense tensor: the {name} {numbers[position]} is not "
                 f"in 0 ... {limits[position] - 1}; correct it or dims"
             )
         # Compare each index with the next; the first number that differs decides.
-        compared = true_rows(offsets < (counts - rank)[owners])
-        step = rank[owners[compared]]
-        signs_of_numbers = np.sign(_compare_numbers(numbers[compared + step], numbers[compared]))
-        compared_heads = compared[axes[compared] == 0]
-        differs = true_rows(signs_of_numbers)
-        index_starts = compared[differs] - axes[compared[differs]]  # where the index begins
+        compared_positions = true_rows(offsets < (counts - rank)[owners])
+        step = rank[owners[compared_positions]]
+        signs_of_numbers = np.sign(_compare_numbers(numbers[compared_positions + step], numbers[compared_positions]))
+        compared_starts = compared_positions[axes[compared_positions] == 0]
+        different_positions = true_rows(signs_of_numbers)
+        index_starts = (
+            compared_positions[different_positions] - axes[compared_positions[different_positions]]
+        )  # where the index begins
         is_first = _is_first(index_starts)
         signs = np.zeros(len(numbers), np.int8)
-        signs[index_starts[is_first]] = signs_of_numbers[differs[is_first]]
-        descending, equal = compared_heads[signs[compared_heads] < 0], compared_heads[signs[compared_heads] == 0]
+        signs[index_starts[is_first]] = signs_of_numbers[different_positions[is_first]]
+        descending, equal = compared_starts[signs[compared_starts] < 0], compared_starts[signs[compared_starts] == 0]
         for table, starts, fault in (
-            (self.descending, descending, "comes after a greater index; sort values and indices together"),
-            (self.repeated, equal, "is repeated; keep one of its values"),
+            (self.order_messages, descending, "comes after a greater index; sort values and indices together"),
+            (self.repeat_messages, equal, "is repeated; keep one of its values"),
         ):
             for position in starts[_is_first(owners[starts])].tolist():
                 tensor_index = int(owners[position])
@@ -258,7 +261,7 @@ class Indices:
         # Equal indices need not be adjacent in unsorted indices.
         for tensor_index in unique(owners[descending]).tolist():
             row = int(tensors[tensor_index])
-            if row not in self.repeated:
+            if row not in self.repeat_messages:
                 self._find_repeated(
                     row,
                     numbers[starts_of_tensors[tensor_index] : starts_of_tensors[tensor_index] + counts[tensor_index]],
@@ -269,20 +272,22 @@ class Indices:
         """Record the first index that equals an earlier one, of a tensor with unsorted indices."""
         indices = numbers.reshape(-1, rank)
         order = np.lexsort(indices.T[::-1])
-        ordered = indices[order]
-        repeated = order[1:][(ordered[1:] == ordered[:-1]).all(axis=1)]
-        if len(repeated):
-            element = int(repeated.min())
+        sorted_indices = indices[order]
+        repeated_elements = order[1:][(sorted_indices[1:] == sorted_indices[:-1]).all(axis=1)]
+        if len(repeated_elements):
+            element = int(repeated_elements.min())
             text = self._index_text(numbers, 0, rank, element)
-            self.repeated[row] = f"index {text} of value {element} is repeated; keep one of its values"
+            self.repeat_messages[row] = f"index {text} of value {element} is repeated; keep one of its values"
 
     def _index_text(self, numbers: Any, begin: int, rank: int, element: int) -> str:
+        """Return the index of a value as text. begin: the position of the tensor's first number in `numbers`."""
         start = begin + element * rank
         text = ", ".join(map(str, numbers[start : start + min(rank, 8)].tolist()))
         return text if rank == 1 else f"[{text}{', ...' if rank > 8 else ''}]"
 
 
 def _compare_numbers(left: Any, right: Any) -> Any:
+    """Return 1 where `left` is greater, -1 where `right` is greater, otherwise 0; int8."""
     return (left > right).astype(np.int8) - (left < right)
 
 
@@ -294,24 +299,24 @@ def _is_first(keys: Any) -> Any:
 @rule("sparse-indices-bounds", "SparseTensorProto")
 def indices_bounds(facts: Facts) -> Iterator[Finding]:
     """Yield indices that are outside the dense tensor."""
-    yield facts.TensorProto.each(facts.derive(Indices).outside)
+    yield facts.TensorProto.each(facts.derive(Indices).bounds_messages)
 
 
 @rule("sparse-indices-ascending", "SparseTensorProto")
 def indices_ascending(facts: Facts) -> Iterator[Finding]:
     """Yield indices that are not in ascending order (for coordinates: lexicographic order)."""
-    yield facts.TensorProto.each(facts.derive(Indices).descending)
+    yield facts.TensorProto.each(facts.derive(Indices).order_messages)
 
 
 @rule("sparse-indices-unique", "SparseTensorProto")
 def indices_unique(facts: Facts) -> Iterator[Finding]:
     """Yield indices that are repeated."""
-    yield facts.TensorProto.each(facts.derive(Indices).repeated)
+    yield facts.TensorProto.each(facts.derive(Indices).repeat_messages)
 
 
 @rule("sparse-values-nondefault", "SparseTensorProto")
 def values_nondefault(facts: Facts) -> Iterator[Finding]:
-    """Yield stored values that are 0 or empty, as elements that are not stored are.
+    """Yield tensors with stored values that are 0 or empty, like elements that are not stored.
 
     Only small payloads are checked, with elements of whole bytes.
     """
@@ -335,6 +340,7 @@ def values_nondefault(facts: Facts) -> Iterator[Finding]:
 
 
 def _message_for_defaults(count: int, default_text: str) -> str:
+    """Return the message about values that are 0 or empty. count: their number."""
     return (
         f"{count} of the values {'is' if count == 1 else 'are'} {default_text}, like the elements that are not stored; "
         "remove such values"
@@ -342,7 +348,7 @@ def _message_for_defaults(count: int, default_text: str) -> str:
 
 
 def _zeros(facts: Facts, data_type: DataType, rows: Any) -> Iterator[tuple[Portion, Any, Any]]:
-    """Yield element counts and whether each element is 0, for portions of the tensors of each type."""
+    """Yield portions of the tensors of a type, each with the element counts, and whether each element is 0."""
     width = data_type.bits // 8
     for field in ("raw_data", data_type.field):
         if field in ("raw_data", "float_data", "double_data"):

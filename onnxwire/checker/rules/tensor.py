@@ -1,4 +1,4 @@
-"""Rules of tensors: types, dims, position and number of the elements; `tensor_values` has the rules of values."""
+"""Rules of tensors: types, dims, location and number of the elements; `tensor_values` has the rules of values."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ RULES = {
             f"the data_type of tensor {{name!r}} is {{data_type}}, which is not a type; "
             f"the types are 1 to {DATA_TYPES[-1].number}",
         ),
-        # Elements and their bytes are counted in 63 bits; a tensor with a dimension of 0 has none.
+        # A tensor with a dimension of 0 has no elements, whatever its other dims are.
         "tensor-dims-product-overflow": (
             lambda tensor: tensor.derive(Payloads).exceeds_63_bits,
             "the dims of tensor {name!r} require more bytes than 63 bits can count; correct them",
@@ -72,14 +72,16 @@ RULES = {
         "tensor-single-storage": [
             (
                 lambda tensor: (
-                    _has_elements(tensor) & (tensor.derive(Payloads).filled == 0) & (tensor.derive(Payloads).stored > 0)
+                    _has_elements(tensor)
+                    & (tensor.derive(Payloads).n_filled_fields == 0)
+                    & (tensor.derive(Payloads).n_stored > 0)
                 ),
                 "tensor {name!r} has no data, and its element count is {stored:,}; "
                 "fill raw_data or the list of its type, or set data_location to EXTERNAL",
-                {"stored": lambda tensor: tensor.derive(Payloads).stored},
+                {"stored": lambda tensor: tensor.derive(Payloads).n_stored},
             ),
             (
-                lambda tensor: _has_elements(tensor) & (tensor.derive(Payloads).filled > 1),
+                lambda tensor: _has_elements(tensor) & (tensor.derive(Payloads).n_filled_fields > 1),
                 "the elements of tensor {name!r} are stored more than once, in {locations}; clear all but one",
                 {"locations": lambda tensor: lambda row: _filled_locations(tensor, row)},
             ),
@@ -88,7 +90,7 @@ RULES = {
             lambda tensor: (
                 tensor.derive(Payloads).is_inline
                 & (tensor.derive(Payloads).elements == 0)
-                & (tensor.derive(Payloads).filled > 0)
+                & (tensor.derive(Payloads).n_filled_fields > 0)
             ),
             "a dimension of tensor {name!r} is 0, but it has data; clear the data or correct the dims",
         ),
@@ -151,12 +153,14 @@ def _has_elements(tensors: Sheet) -> Any:
 
 
 def _filled_locations(tensors: Sheet, row: int) -> str:
+    """Return the names of the nonempty fields for elements of a tensor."""
     return " and ".join(location for location in LOCATIONS if is_filled(tensors, location, row))
 
 
 def _has_only_raw_data(tensors: Sheet) -> Any:
+    """Return whether each tensor has elements, and only in raw_data."""
     payloads = tensors.derive(Payloads)
-    return payloads.has("raw_data") & (payloads.filled == 1) & (payloads.elements != 0)
+    return payloads.has("raw_data") & (payloads.n_filled_fields == 1) & (payloads.elements != 0)
 
 
 def _is_misplaced(tensors: Sheet, location: int) -> Any:
@@ -170,9 +174,9 @@ def _is_misplaced(tensors: Sheet, location: int) -> Any:
 
 
 def _report_count(facts: Facts, rows: Any, subject: str) -> Finding:
-    """Report tensors whose list has a wrong number of entries."""
+    """Return a finding about tensors whose list has a wrong number of entries."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
-    count, entries, size = payloads.count, payloads.entries, payloads.count_bytes
+    count, entries, size = payloads.count, payloads.n_entries, payloads.count_bytes
     return tensors.at(
         rows,
         f"{subject} {{entries:,}} entries of {{location}}, but it has {{count}}; correct one of the two",
@@ -184,7 +188,7 @@ def _report_count(facts: Facts, rows: Any, subject: str) -> Finding:
 
 
 def _report_size(facts: Facts, rows: Any, subject: str) -> Finding:
-    """Report tensors whose raw_data has a wrong length."""
+    """Return a finding about tensors whose raw_data has a wrong length."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     return tensors.at(
         rows,
@@ -196,7 +200,7 @@ def _report_size(facts: Facts, rows: Any, subject: str) -> Finding:
 
 
 def _wrong_counts(id: str, facts: Facts) -> Iterator[Finding]:
-    """Yield whole tensors of the rule's types whose list does not have the number of entries that the dims require.
+    """Yield tensors without segment, of the rule's types, whose list does not have the entries that the dims require.
 
     For int64_data, int32_data or uint64_data of more than 1 MiB, only the size is checked: a number takes one to ten
     bytes.
@@ -209,8 +213,7 @@ def _wrong_counts(id: str, facts: Facts) -> Iterator[Finding]:
 
 
 def _wrong_sizes(id: str, facts: Facts) -> Iterator[Finding]:
-    """Yield whole tensors with elements of the rule's bits whose raw_data does not have the length that the dims
-    require."""
+    """Yield tensors without segment, of the rule's types, whose raw_data is not as long as the dims require."""
     payloads = facts.derive(Payloads)
     is_wrong = payloads.is_wrong_size & ~payloads.has_segment & (payloads.elements > 0)
     if is_wrong.any():
@@ -232,7 +235,7 @@ def segment_bounds(facts: Facts) -> Iterator[Finding]:
     has_both = segments.has("begin") & segments.has("end")
     yield segments.at((owners >= 0) & ~has_both, "the segment lacks begin or end; set both")
     elements = np.append(payloads.elements, -1)[owners]
-    stored = np.append(payloads.stored, -1)[owners]
+    stored = np.append(payloads.n_stored, -1)[owners]
     yield segments.at(
         has_both & (elements >= 0) & (stored < 0),
         "the segment is from {begin} to {end}, and the tensor has {elements:,} elements; correct it or the dims",

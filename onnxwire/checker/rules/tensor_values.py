@@ -1,6 +1,6 @@
 """Rules of the values in tensors.
 
-They check the first 64 KiB of numbers or 1 MiB of strings of a tensor, and 16 MiB of a document; see `payloads`.
+The rules check the first 64 KiB of numbers or 1 MiB of strings of a tensor, and 16 MiB of a document; see `payloads`.
 """
 
 from __future__ import annotations
@@ -122,14 +122,14 @@ def _has_padding(facts: Facts) -> Any:
 
 @rule("tensor-packed-padding-zero", "TensorProto")
 def packed_padding_zero(facts: Facts) -> Iterator[Finding]:
-    """Yield tensors of 4 or 2 bits with bits after the last element; int32_data is checked up to 64 KiB."""
+    """Yield tensors of 4 or 2 bits with nonzero bits after the last element; int32_data is checked up to 64 KiB."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     is_packed = payloads.has_type(*FOUR_BITS, *TWO_BITS)
     if not is_packed.any():
         return
     numbers = facts.derive(int32_numbers)
     # `tensor-int32-data-range` reports an entry that is not a byte.
-    is_last = numbers.is_whole & (numbers.count == payloads.entries) & (numbers.last >= 0) & (numbers.last <= 255)
+    is_last = numbers.is_whole & (numbers.count == payloads.n_entries) & (numbers.last >= 0) & (numbers.last <= 255)
     is_listed = payloads.has("int32_data") & (payloads.last_bits > 0) & is_last
     yield tensors.at(
         is_packed & (_has_padding(facts) | (is_listed & (numbers.last >> payloads.last_bits > 0))),

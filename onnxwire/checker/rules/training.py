@@ -90,9 +90,10 @@ class Names:
 
     initializers, inputs, outputs, infos, node_outputs: pairs of columns, a row of GraphProto and the id of a name; the
     name of a sparse initializer is that of its values. input_rows, output_rows, info_rows: the corresponding rows of
-    ValueInfoProto; node_output_rows: the corresponding elements of NodeProto.output; dense, sparse: the rows of
-    TensorProto and of SparseTensorProto of the initializers.
-    main: the row of the main graph, or -1. algorithms, initializations: the row for each TrainingInfoProto, or -1.
+    ValueInfoProto. node_output_rows: the corresponding elements of NodeProto.output. dense_rows, sparse_rows: the rows
+    of the initializers in TensorProto and in SparseTensorProto.
+    main: the row of the main graph, or -1. algorithms, initializations: the row of the graph of each TrainingInfoProto,
+    or -1.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -103,12 +104,12 @@ class Names:
         self.main = int(main[0]) if len(main) else -1
         self.algorithms = facts.TrainingInfoProto.algorithm
         self.initializations = facts.TrainingInfoProto.initialization
-        self.dense = true_rows(tensors.under("GraphProto.initializer"))
-        self.sparse = true_rows(sparse.under("GraphProto.sparse_initializer"))
-        sparse_names = np.append(tensors.name, EMPTY)[sparse.values[self.sparse]]
+        self.dense_rows = true_rows(tensors.under("GraphProto.initializer"))
+        self.sparse_rows = true_rows(sparse.under("GraphProto.sparse_initializer"))
+        sparse_names = np.append(tensors.name, EMPTY)[sparse.values[self.sparse_rows]]
         self.initializers = (
-            np.concatenate([tensors.parent[self.dense], sparse.parent[self.sparse]]),
-            np.concatenate([tensors.name[self.dense], sparse_names]),
+            np.concatenate([tensors.parent[self.dense_rows], sparse.parent[self.sparse_rows]]),
+            np.concatenate([tensors.name[self.dense_rows], sparse_names]),
         )
         self.input_rows, self.output_rows, self.info_rows = (
             true_rows(column) for column in (values.is_input, values.is_output, values.is_info)
@@ -141,7 +142,7 @@ class Names:
         return result
 
 
-def outermost(facts: Facts) -> Any:
+def outermost_kinds(facts: Facts) -> Any:
     """Return the kind of the outermost graph of each node: MAIN, INITIALIZATION or ALGORITHM; NESTED in functions."""
     scopes = facts.derive(Scopes)
     kinds = np.append(scopes.graph_kind, NESTED)
@@ -157,7 +158,7 @@ def _undefined_inputs(facts: Facts, kind: int, is_known: Any) -> Any:
     """Return the node inputs that are undefined where they are used, in graphs of a kind, and are defined elsewhere."""
     inputs = facts.lists("NodeProto.input")
     rows = true_rows((facts.derive(Scopes).uses == NOWHERE) & is_known[inputs.value])
-    rows = rows[facts.derive(outermost)[inputs.parent[rows]] == kind]
+    rows = rows[facts.derive(outermost_kinds)[inputs.parent[rows]] == kind]
     is_undefined = np.zeros(inputs.n, bool)
     is_undefined[rows] = True
     return is_undefined
@@ -188,10 +189,10 @@ def is_reported_by_training(facts: Facts) -> Any:
 
 def _is_unknown_key(entries: Sheet, field: str) -> Any:
     """Return the bindings whose key is no initializer of the main graph, nor of the algorithm of the same entry."""
-    return _unknown(entries, field, entries.key, entries.derive(Names).initializers)
+    return _unknown_bindings(entries, field, entries.key, entries.derive(Names).initializers)
 
 
-def _unknown(entries: Sheet, field: str, texts: Any, defined_names: tuple[Any, Any]) -> Any:
+def _unknown_bindings(entries: Sheet, field: str, texts: Any, defined_names: tuple[Any, Any]) -> Any:
     """Return the bindings whose text is unknown in the main graph and in the algorithm of the same entry.
 
     texts: a column of the bindings. defined_names: pairs of graph and name. Returns none for standalone training
@@ -201,18 +202,18 @@ def _unknown(entries: Sheet, field: str, texts: Any, defined_names: tuple[Any, A
     rows = true_rows(entries.under(field) & (texts != EMPTY))
     rows = rows[~names.of_main(defined_names)[texts[rows]]]
     rows = rows[: len(rows) if facts.root == "ModelProto" else 0]
-    return rows[~_has(facts, names.algorithms[entries.parent[rows]], texts[rows], defined_names)]
+    return rows[~_contain(facts, names.algorithms[entries.parent[rows]], texts[rows], defined_names)]
 
 
-def _has(facts: Facts, graphs: Any, names: Any, pairs: tuple[Any, Any]) -> Any:
-    """Return whether the pairs of columns contain each name with its graph (-1 for none)."""
+def _contain(facts: Facts, graphs: Any, names: Any, pairs: tuple[Any, Any]) -> Any:
+    """Return whether the pairs of columns contain each pair of graph and name; graphs: -1 for none."""
     return (graphs >= 0) & (facts.join((np.maximum(graphs, 0), names), pairs) >= 0)
 
 
 def _unknown_updates(facts: Facts) -> Any:
     """Return the update bindings whose value is no output of the main graph, nor of the algorithm of the same entry."""
     entries = facts.StringStringEntryProto
-    return _unknown(entries, _UPDATE, entries.value, facts.derive(Names).outputs)
+    return _unknown_bindings(entries, _UPDATE, entries.value, facts.derive(Names).outputs)
 
 
 def _unknown_outputs_of_algorithms(entries: Sheet) -> Any:
@@ -233,15 +234,15 @@ def _is_unknown_output(entries: Sheet) -> Any:
     names = entries.derive(Names)
     rows = true_rows(entries.under(_INITIALIZATION) & (entries.value != EMPTY))
     graphs = names.initializations[entries.parent[rows]]
-    return rows[(graphs >= 0) & ~_has(entries.facts, graphs, entries.value[rows], names.outputs)]
+    return rows[(graphs >= 0) & ~_contain(entries.facts, graphs, entries.value[rows], names.outputs)]
 
 
 @rule("training-algorithm-combined-valid", "TrainingInfoProto")
 def algorithm_combined_valid(facts: Facts) -> Iterator[Finding]:
     """Yield names of an algorithm that are also names of the main graph, since the two share one namespace.
 
-    Rules of graphs check the inputs and the order of its nodes. As in any graph, an initializer may be the default of
-    an input.
+    Rules of graphs check the inputs and the order of the algorithm's nodes. As in any graph, an initializer may be the
+    default of an input.
     """
     names, infos = facts.derive(Names), facts.ValueInfoProto
     kinds = np.append(facts.derive(Scopes).graph_kind, NESTED)
@@ -249,6 +250,7 @@ def algorithm_combined_valid(facts: Facts) -> Iterator[Finding]:
     def report(
         table: Table, rows: Any, pair: tuple[Any, Any], ids: Any, description: str, *other_names: tuple[Any, Any]
     ) -> Finding:
+        """Return a finding about names of algorithms that are also among other names of the main graph."""
         is_repeated = (kinds[pair[0]] == ALGORITHM) & names.of_main(*other_names)[pair[1]]
         message = (
             f"{{name!r}} is {description} of the main graph, with which the algorithm shares names; rename one of them"
@@ -256,13 +258,13 @@ def algorithm_combined_valid(facts: Facts) -> Iterator[Finding]:
         return table.at(rows[is_repeated], message, name=table.texts(ids))
 
     outputs, tensors, sparse = facts.lists("NodeProto.output"), facts.TensorProto, facts.SparseTensorProto
-    n_dense = len(names.dense)
+    n_dense = len(names.dense_rows)
     yield report(
         infos, names.input_rows, names.inputs, infos.name, "an input or node output", names.inputs, names.node_outputs
     )
     for table, rows, part, ids in (
-        (tensors, names.dense, slice(n_dense), tensors.name),
-        (sparse, names.sparse, slice(n_dense, None), np.append(tensors.name, EMPTY)[sparse.values]),
+        (tensors, names.dense_rows, slice(n_dense), tensors.name),
+        (sparse, names.sparse_rows, slice(n_dense, None), np.append(tensors.name, EMPTY)[sparse.values]),
     ):
         pair = names.initializers[0][part], names.initializers[1][part]
         yield report(table, rows, pair, ids, "an initializer or node output", names.initializers, names.node_outputs)
@@ -282,7 +284,7 @@ def binding_type_match(facts: Facts) -> Iterator[Finding]:
     rows = true_rows(entries.under(_INITIALIZATION, _UPDATE))
     if not len(rows):
         return
-    dense_initializers = tensors.parent[names.dense], tensors.name[names.dense]
+    dense_initializers = tensors.parent[names.dense_rows], tensors.name[names.dense_rows]
     main = np.full(len(rows), names.main)
     algorithms = names.algorithms[entries.parent[rows]]
     is_update = entries.under(_UPDATE)[rows]
@@ -295,7 +297,7 @@ def binding_type_match(facts: Facts) -> Iterator[Finding]:
     for row, target, source in zip(rows.tolist(), targets.tolist(), sources.tolist(), strict=True):
         if target < 0 or source < 0:
             continue
-        tensor, info = int(names.dense[target]), int(names.output_rows[source])
+        tensor, info = int(names.dense_rows[target]), int(names.output_rows[source])
         target_type, source_type = int(tensors.data_type[tensor]), int(values.elem_type[info])
         reason = describe_contradiction(values.tensor_dims(tensor), values.dims(info))
         if target_type and source_type and target_type != source_type:
@@ -307,7 +309,7 @@ def binding_type_match(facts: Facts) -> Iterator[Finding]:
 
 
 def _rows_in_first_graph(facts: Facts, graphs: tuple[Any, Any], names: Any, pairs: tuple[Any, Any]) -> Any:
-    """Return the rows of names in pairs of columns, for the first of two graphs that has them, or -1."""
+    """Return the position of each name in the pairs of columns, for the first of two graphs that has it, or -1."""
     rows_by_graph = [
         np.where(rows >= 0, facts.join((np.maximum(rows, 0), names), pairs), -1).astype(np.int64) for rows in graphs
     ]

@@ -132,6 +132,7 @@ RULES = {
 
 
 def _is_unknown(elem_types: Any) -> Any:
+    """Return whether each elem_type is no data type of ONNX."""
     return (elem_types < 0) | (elem_types > _DATA_TYPES[-1])
 
 
@@ -142,7 +143,7 @@ def _io_names(facts: Facts) -> Any:
     return lookup(types.n, infos.type[rows], infos.name[rows])
 
 
-def _outer(facts: Facts) -> Any:
+def _outer_types(facts: Facts) -> Any:
     """Return the row of the TypeProto that contains each TypeProto, -1 if none does."""
     types = facts.TypeProto
     outer = np.full(types.n, -1, np.int64)
@@ -157,7 +158,7 @@ def nested_valid(facts: Facts) -> Iterator[Finding]:
     """Yield the outermost types that contain types that break a rule, with that rule."""
     if not any(facts.count(field.rpartition(".")[0]) for field in _NESTED_TYPE_FIELDS):
         return
-    types, outer = facts.TypeProto, _outer(facts)
+    types, outer = facts.TypeProto, _outer_types(facts)
     inner_rows = np.full(types.n, -1, np.int64)
     broken_rules: dict[int, str] = {}
     for id in _NESTED_RULES:
@@ -170,7 +171,7 @@ def nested_valid(facts: Facts) -> Iterator[Finding]:
             while (outer[outermost] >= 0).any():
                 outermost = np.where(outer[outermost] >= 0, outer[outermost], outermost)
             is_first = inner_rows[outermost] < 0
-            # Of several inner types, the last one is reported.
+            # Of several inner types that break the rule, the last one is reported.
             inner_rows[outermost[is_first]] = rows[is_first]
             broken_rules.update(dict.fromkeys(outermost[is_first].tolist(), id))
     yield types.at(

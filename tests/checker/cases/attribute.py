@@ -1,3 +1,5 @@
+"""Cases of the rules of attributes."""
+
 from check_case import Case, graph_attribute, model, node, sparse, tensor
 
 from onnxwire import AttributeProto, GraphProto, ModelProto, NodeProto
@@ -21,11 +23,13 @@ def _model_with_function(content: str, parameters: str = "", ir: int = 9) -> str
 
 
 def _attribute_paths(*indexes: int) -> tuple[str, ...]:
+    """Return the paths of attributes of the first node."""
     return tuple(f"graph.node[0].attribute[{index}]" for index in indexes)
 
 
 def _model_with_attribute_bytes(attribute: bytes) -> bytes:
-    """Make a model whose only node has this attribute; its type may be an invalid number."""
+    """Return the bytes of a model whose only node has this attribute; its type may be an invalid number."""
+    # b"\x2a" is the tag of NodeProto.attribute, b"\x0a" that of GraphProto.node, and b"\x3a" that of ModelProto.graph.
     node_bytes = (
         NodeProto(op_type="A", output=["o"]).SerializeToString() + b"\x2a" + bytes([len(attribute)]) + attribute
     )

@@ -1,3 +1,5 @@
+"""Cases of the rules of values that are stored outside of models."""
+
 from check_case import Case
 
 from onnxwire import MapProto, OptionalProto, SequenceProto
@@ -7,6 +9,7 @@ from onnxwire import MapProto, OptionalProto, SequenceProto
 
 
 def _tensor_fields(type: int = 1) -> str:
+    """Return the fields of an empty TensorProto."""
     return f"data_type: {type} dims: 0"
 
 
@@ -16,23 +19,28 @@ def _tensor_sequence_fields(*types: int) -> str:
 
 
 def _nested_sequence_fields(*sequences: str) -> str:
+    """Return the fields of a sequence of sequences, given as their fields."""
     return "elem_type: 3" + "".join(f" sequence_values {{ {sequence} }}" for sequence in sequences)
 
 
 def _map_fields(keys: str = "keys: [1, 2]", values: str = "", type: int = 7) -> str:
+    """Return the fields of a map. keys: the field of keys. values: the fields of its values. type: the key_type."""
     return f"key_type: {type} {keys} values {{ {values or _tensor_sequence_fields(1, 1)} }}"
 
 
-def _sequence_case(broken: str, sound: str, *paths: str) -> Case:
-    return Case(broken, sound, paths or ("",), SequenceProto)
+def _sequence_case(broken: str, valid: str, *paths: str) -> Case:
+    """Return a case of sequences, given as their fields."""
+    return Case(broken, valid, paths or ("",), SequenceProto)
 
 
-def _map_case(broken: str, sound: str = "", *paths: str) -> Case:
-    return Case(broken, sound or _map_fields(), paths or ("",), MapProto)
+def _map_case(broken: str, valid: str = "", *paths: str) -> Case:
+    """Return a case of maps, given as their fields."""
+    return Case(broken, valid or _map_fields(), paths or ("",), MapProto)
 
 
-def _optional_case(broken: str, sound: str) -> Case:
-    return Case(broken, sound, ("",), OptionalProto)
+def _optional_case(broken: str, valid: str) -> Case:
+    """Return a case of optionals, given as their fields."""
+    return Case(broken, valid, ("",), OptionalProto)
 
 
 _STRINGS = 'string_keys: ["a", "b"]'

@@ -1,3 +1,5 @@
+"""Cases of the rules of device configurations and sharding."""
+
 from check_case import Case, float_type, graph_attribute, model, node, value
 from wire import span
 
@@ -12,6 +14,7 @@ _SHAPE = float_type('dim { dim_value: 6 } dim { dim_param: "n" }')
 
 
 def _model_with_configurations(configurations: str) -> str:
+    """Return a model with these device configurations."""
     return model(ir=11, fields=configurations)
 
 

@@ -1,3 +1,5 @@
+"""Cases of the rules of data types that an IR version does not have."""
+
 from check_case import Case, model, value
 
 _PATHS = (
@@ -9,6 +11,7 @@ _PATHS = (
 
 
 def _model_with_types(number: int, ir: int) -> str:
+    """Return a model with a tensor and three inputs whose element types have this number."""
     kind = f"{{ elem_type: {number} shape {{ dim {{ dim_value: 1 }} }} }}"
     return model(
         f'initializer {{ name: "t" data_type: {number} dims: 0 }}'
@@ -20,10 +23,11 @@ def _model_with_types(number: int, ir: int) -> str:
 
 
 def _case_of_version(version: int, number: int) -> Case:
-    # Both documents are of the last version without the type; the sound document uses FLOAT, which every version has.
-    sound = _model_with_types(1, version - 1)
+    """Return the case of a data type that an IR version introduced."""
+    # Both documents are of the last version without the type; the valid document uses FLOAT, which every version has.
+    valid = _model_with_types(1, version - 1)
     paths = (_PATHS[0], _PATHS[1], _PATHS[3], _PATHS[2])
-    return Case(_model_with_types(number, version - 1), sound, paths)
+    return Case(_model_with_types(number, version - 1), valid, paths)
 
 
 CASES = {

@@ -1,3 +1,5 @@
+"""Cases of the rules of external data."""
+
 from check_case import Case, model
 
 _TENSOR = ("graph.initializer[0]",)
@@ -5,6 +7,7 @@ _SHA1 = "0123456789abcdefABCD0123456789abcdefABCD"
 
 
 def _entry_text(key: str, value: str) -> str:
+    """Return an entry of external_data."""
     return f'external_data {{ key: "{key}" value: "{value}" }}'
 
 
@@ -14,10 +17,12 @@ _FILE = _entry_text("location", "w.bin")
 def _model_with_tensor(
     entries: str = _FILE, fields: str = "data_location: EXTERNAL", type: int = 1, ir: int = 8
 ) -> str:
+    """Return a model with an external tensor of four elements."""
     return model(f'initializer {{ name: "w" data_type: {type} dims: 4 {entries} {fields} }}', ir)
 
 
 def _entry_path(entry: int) -> tuple[str, ...]:
+    """Return the path of an entry of the tensor, as the paths of a case."""
     return (f"graph.initializer[0].external_data[{entry}]",)
 
 
@@ -31,6 +36,7 @@ def _entry_case(key: str, invalid: str, valid: str) -> Case:
 
 
 def _location_case(invalid: str, valid: str = "folder/w.bin") -> Case:
+    """Return a case whose tensor has this location."""
     return Case(
         _model_with_tensor(_entry_text("location", invalid)),
         _model_with_tensor(_entry_text("location", valid)),

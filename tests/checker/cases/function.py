@@ -1,3 +1,5 @@
+"""Cases of the rules of local functions."""
+
 from check_case import Case, graph_attribute, model, node, value
 
 _DOMAINS = 'opset_import { version: 17 } opset_import { domain: "a.b" version: 1 }'
@@ -5,10 +7,12 @@ _IMPORT = "opset_import { version: 17 }"
 
 
 def _function(content: str = "", name: str = "F", domain: str = "a.b", imports: str = _IMPORT) -> str:
+    """Return a function. content: its other fields."""
     return f'functions {{ name: "{name}" domain: "{domain}" {imports} {content} }}'
 
 
 def _model(*functions: str, ir: int = 10, graph: str = "", opset: str = _DOMAINS) -> str:
+    """Return a model with these functions. graph: the fields of its graph."""
     return model(graph, ir, opset, " ".join(functions))
 
 
@@ -18,10 +22,12 @@ def _model_with_function(content: str, ir: int = 10) -> str:
 
 
 def _call(name: str = "F", domain: str = "a.b") -> str:
+    """Return a node that calls a function."""
     return node("", "o", f'domain: "{domain}"', op=name)
 
 
 def _function_with_calls(name: str, *callees: str) -> str:
+    """Return a function whose nodes call these functions."""
     calls = "".join(node("", f"o{i}", 'domain: "a.b"', op=callee) for i, callee in enumerate(callees))
     return _function(calls, name, imports=_DOMAINS)
 
@@ -202,7 +208,7 @@ CASES = {
         _model_with_function('input: "x"', 9),
         ("functions[0].value_info[0]",),
     ),
-    # FunctionProto: the withdrawn fields 2 and 3 in the broken model; field 4, an input, in the sound model.
+    # FunctionProto: the withdrawn fields 2 and 3 in the broken model; field 4, an input, in the valid model.
     "function-status-withdrawn": Case(
         b"\x08\x08\xca\x01\x04\x10\x01\x18\x01", b"\x08\x08\xca\x01\x03\x22\x01x", ("functions[0]", "functions[0]")
     ),

@@ -1,3 +1,5 @@
+"""Cases of the rules of graphs."""
+
 from check_case import Case, float_type, graph_attribute, model, nested_model, node, sparse, tensor, value
 
 _X = f"input {{ {value('x')} }}"
@@ -6,20 +8,24 @@ _NESTED_GRAPH = "graph.node[0].attribute[0].g"
 
 
 def _model_with_initializers(*names: str, inputs: str = "", ir: int = 8, sparse_names: str = "") -> str:
+    """Return a model with initializers of these names. inputs, sparse_names: names separated by spaces."""
     text = " ".join(f"initializer {{ {tensor(name)} }}" for name in names)
     text += " ".join(f" sparse_initializer {{ {sparse(name)} }}" for name in sparse_names.split())
     return model(text + " ".join(f" input {{ {value(name)} }}" for name in inputs.split()), ir=ir)
 
 
 def _model_with_value_info(info: str, fields: str = "", ir: int = 8) -> str:
+    """Return a model with a node from x to y, and a value_info. fields: other fields of the graph."""
     return model(f"{_X} {node('x', 'y')} value_info {{ {info} }} output {{ {value('y')} }} {fields}", ir=ir)
 
 
 def _model_with_annotation(tensor_name: str = "x", entries: str = "", ir: int = 8) -> str:
+    """Return a model with the input x and a quantization annotation."""
     return model(f'{_X} quantization_annotation {{ tensor_name: "{tensor_name}" {entries} }}', ir=ir)
 
 
 def _entry(key: str, value: str) -> str:
+    """Return an entry of a quantization annotation."""
     return f'quant_parameter_tensor_names {{ key: "{key}" value: "{value}" }}'
 
 

@@ -1,3 +1,5 @@
+"""Cases of the rules of metadata."""
+
 from check_case import FLOAT, Case, model, node, tensor, value
 
 from onnxwire import GraphProto
@@ -26,6 +28,7 @@ def _model_with_nested_metadata(*entries: str, ir: int = 10) -> str:
 
 
 def _nested_paths(i: int) -> tuple[str, ...]:
+    """Return the paths of the entries with an index in all parts of the model."""
     owners = ("graph", "graph.initializer[0]", "functions[0]", "graph.input[0]", "graph.node[0]")
     return tuple(f"{owner}.metadata_props[{i}]" for owner in owners)
 

@@ -1,14 +1,18 @@
+"""Cases of the rules of nodes."""
+
 from check_case import Case, model, node
 
 _NODE_PATHS = ("graph.node[0]",)
 
 
 def _model_with_call(call: str, function: str = "", ir: int = 10) -> str:
+    """Return a model with a node and the function F. function: the other fields of F."""
     head = 'opset_import { version: 17 } opset_import { domain: "a.b" version: 1 }'
     return model(call, ir, head, f'functions {{ name: "F" domain: "a.b" {function} }}')
 
 
 def _call_of_f(inputs: str = "", outputs: str = "o", fields: str = "") -> str:
+    """Return a node that calls F."""
     return node(inputs, outputs, f'domain: "a.b" {fields}', op="F")
 
 

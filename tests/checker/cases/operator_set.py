@@ -1,3 +1,5 @@
+"""Cases of the rules of documents that define an operator set."""
+
 from check_case import Case, node
 from wire import number, span
 
@@ -8,10 +10,12 @@ _ABS = 'operator { op_type: "Abs" since_version: 6 status: STABLE }'
 
 
 def _operator_set(fields: str = "", domain: str = "com.example", head: str = _HEAD, version: int = 13) -> str:
+    """Return the fields of an operator set."""
     return f'{head} domain: "{domain}" opset_version: {version} {fields}'
 
 
 def _function(name: str = "F", fields: str = "") -> str:
+    """Return a function of an operator set."""
     body = f'output: "y" opset_import {{ version: 13 }} {node("", "y")}'
     return f'functions {{ name: "{name}" domain: "com.example" {fields} {body} }}'
 
@@ -31,8 +35,9 @@ def _with_version(version: int) -> bytes:
     return data + span(9, function)
 
 
-def _case(broken: str | bytes, sound: str | bytes, *paths: str) -> Case:
-    return Case(broken, sound, paths or ("",), OperatorSetProto)
+def _case(broken: str | bytes, valid: str | bytes, *paths: str) -> Case:
+    """Return a case of operator sets."""
+    return Case(broken, valid, paths or ("",), OperatorSetProto)
 
 
 CASES = {

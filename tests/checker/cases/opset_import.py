@@ -1,7 +1,10 @@
+"""Cases of the rules of the operator sets that a model imports."""
+
 from check_case import OPSET, Case, model
 
 
 def _model_with_imports(*entries: tuple[str, int], ir: int = 8) -> str:
+    """Return a model that imports these domains and versions."""
     return model(
         opset=" ".join(f'opset_import {{ domain: "{domain}" version: {version} }}' for domain, version in entries),
         ir=ir,

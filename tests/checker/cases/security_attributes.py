@@ -1,3 +1,5 @@
+"""Cases of the security rules of attributes."""
+
 from check_case import Case, model, node
 
 _NODE_PATHS = ("graph.node[0]",)
@@ -15,10 +17,12 @@ _TREE_ATTRIBUTES = {
 
 
 def _ints_attribute(name: str, *numbers: int) -> str:
+    """Return an attribute of type INTS."""
     return f'attribute {{ name: "{name}" type: INTS {" ".join(f"ints: {number}" for number in numbers)} }}'
 
 
 def _model_with_conv(stride: int) -> str:
+    """Return a model with a Conv of two axes; stride: that of the first axis."""
     return model(node("x w", "o", _ints_attribute("strides", stride, 1), op="Conv"))
 
 

@@ -1,3 +1,5 @@
+"""Cases of the security rules of behaviour."""
+
 from check_case import Case, graph_attribute, model, node
 
 
@@ -12,6 +14,7 @@ def _model_with_loop(trips: str) -> str:
 
 
 def _model_with_tree(mode: str) -> str:
+    """Return a model with a tree of one branch. mode: the mode of the branch."""
     modes = f'attribute {{ name: "nodes_modes" type: STRINGS strings: ["{mode}", "LEAF"] }}'
     return model(node("x", "y", f'domain: "ai.onnx.ml" {modes}', op="TreeEnsembleRegressor"))
 
@@ -20,9 +23,10 @@ CASES = {
     "security-behaviour-random": Case(
         model(node("", "y", op="RandomNormal")), model(node("x", "y")), ("graph.node[0]",)
     ),
+    # The bytes of NaN, and of infinity.
     "security-behaviour-number": Case(
         model('initializer { name: "w" data_type: 1 dims: 1 raw_data: "\\000\\000\\300\\177" }'),
-        model('initializer { name: "w" data_type: 1 dims: 1 raw_data: "\\000\\000\\200\\177" }'),  # infinity
+        model('initializer { name: "w" data_type: 1 dims: 1 raw_data: "\\000\\000\\200\\177" }'),
         ("graph.initializer[0]",),
     ),
     "security-behaviour-loop": Case(_model_with_loop("-"), _model_with_loop("m"), ("graph.node[0]",)),

@@ -1,3 +1,5 @@
+"""Cases of the security rules of operators that run code."""
+
 from check_case import OPSET, Case, model, node
 
 _TWO_OPSETS = f'{OPSET} opset_import {{ domain: "com.microsoft" version: 1 }}'
@@ -5,6 +7,7 @@ _NODE_PATHS = ("graph.node[0]",)
 
 
 def _model_with_node(op: str, fields: str = "", domain: str = "com.microsoft") -> str:
+    """Return a model with a node of an operator of this domain."""
     return model(node("x", "y", f'domain: "{domain}" {fields}', op=op), opset=_TWO_OPSETS)
 
 

@@ -1,9 +1,12 @@
+"""Cases of the security rules of external files."""
+
 from check_case import Case, model
 
 _LOCATION = ("graph.initializer[0].external_data[0]",)
 
 
 def _tensor(location: str = "w.bin", offset: str = "0", fields: str = "", type: int = 1, name: str = "w") -> str:
+    """Return an external tensor of 16 bytes."""
     entries = {"location": location, "offset": offset, "length": "16"}
     texts = [f'external_data {{ key: "{key}" value: "{value}" }}' for key, value in entries.items()]
     texts += [fields, "data_location: EXTERNAL"]
@@ -11,6 +14,7 @@ def _tensor(location: str = "w.bin", offset: str = "0", fields: str = "", type: 
 
 
 def _location_case(location: str, valid: str = "folder/w.bin") -> Case:
+    """Return a case whose tensor has this location."""
     return Case(model(_tensor(location)), model(_tensor(valid)), _LOCATION)
 
 

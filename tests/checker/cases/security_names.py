@@ -1,9 +1,12 @@
+"""Cases of the security rules of names."""
+
 from check_case import Case, model, node
 
 _NODE_PATHS = ("graph.node[0]",)
 
 
 def _node_name_case(name: str, valid: str = "größe/1.0") -> Case:
+    """Return a case whose node has this name."""
     return Case(model(node("x", "y", f'name: "{name}"')), model(node("x", "y", f'name: "{valid}"')), _NODE_PATHS)
 
 

@@ -1,3 +1,5 @@
+"""Cases of the security rules of programs inside a model."""
+
 from cases.security_wire import VALID_BYTES, field
 from check_case import Case, model, node
 
@@ -5,6 +7,7 @@ _TENSOR = ("graph.initializer[0]",)
 
 
 def _model_with_raw_data(content: str) -> str:
+    """Return a model with a tensor of 16 bytes."""
     return model(f'initializer {{ name: "w" data_type: 2 dims: 16 raw_data: "{content}" }}')
 
 
@@ -15,10 +18,12 @@ def _model_with_floats(are_different: bool) -> str:
 
 
 def _model_with_attribute(content: str) -> str:
+    """Return a model with a node that has a string as attribute."""
     return model(node("x", "y", f'attribute {{ name: "a" type: STRING s: "{content}" }}'))
 
 
 def _model_with_large_weight(name: str) -> str:
+    """Return a model with the weight w of 1 MiB, and a node. name: the input of the node."""
     data = "\\000" * (1 << 20)
     return model(
         f'initializer {{ name: "w" data_type: 2 dims: {1 << 20} raw_data: "{data}" }}'
@@ -36,7 +41,7 @@ CASES = {
     "security-payload-float": Case(
         _model_with_floats(are_different=True), _model_with_floats(are_different=False), _TENSOR
     ),
-    # ir_version 0x4d, then a field whose tag and length spell ORTM.
+    # ir_version 8, then a producer_name of 4 bytes, which are the signature of another format at offset 4.
     "security-payload-polyglot": Case(b"\x08\x08\x12\x04ORTM", b"\x08\x08\x12\x04ORTN"),
     "security-payload-attribute": Case(
         _model_with_attribute("PK\\003\\004abcdefgh"), _model_with_attribute("NOTSET"), ("graph.node[0].attribute[0]",)

@@ -1,14 +1,18 @@
+"""Cases of the security rules of memory and computation."""
+
 from check_case import Case, float_type, graph_attribute, model, node, value
 
 _NODE_PATHS = ("graph.node[0]",)
 
 
 def _ints(name: str, *numbers: int) -> str:
+    """Return an initializer that is a vector of integers."""
     data = " ".join(f"int64_data: {number}" for number in numbers)
     return f'initializer {{ name: "{name}" data_type: 7 dims: {len(numbers)} {data} }}'
 
 
 def _scalar(name: str, number: int, type: int = 7) -> str:
+    """Return an initializer that is one integer or bool. type: its data_type."""
     field = "int32_data" if type == 9 else "int64_data"
     return f'initializer {{ name: "{name}" data_type: {type} {field}: {number} }}'
 
@@ -21,6 +25,7 @@ def _loop(trips: str, body: str = "", condition: str = "c", outputs: str = "o") 
 
 
 def _function(name: str, callee: str, n_calls: int) -> str:
+    """Return a function with n_calls calls of another function."""
     call_nodes = " ".join(
         f'node {{ op_type: "{callee}" domain: "f" input: "x" output: "y{i}" }}' for i in range(n_calls)
     )
@@ -43,6 +48,7 @@ _BRANCH = 'node { op_type: "Identity" input: "x" output: "y" }'
 
 
 def _model_with_nested_ifs(levels: int) -> str:
+    """Return a model with graphs that are nested in nodes If."""
     graph = _BRANCH
     for level in range(levels):
         graph = f'node {{ op_type: "If" {graph_attribute(graph, f"g{level}")} }}'
@@ -50,11 +56,13 @@ def _model_with_nested_ifs(levels: int) -> str:
 
 
 def _model_with_large_values(count: int) -> str:
+    """Return a model with nodes that each make a value of 2**27 elements."""
     nodes = "".join(node("s", f"o{i}", op="ConstantOfShape") for i in range(count))
     return model(_ints("s", 1 << 27) + nodes)
 
 
 def _model_with_pattern(text: str) -> str:
+    """Return a model with a node that has a regular expression."""
     return model(node("x", "o", f'attribute {{ name: "pattern" type: STRING s: "{text}" }}', op="RegexFullMatch"))
 
 
@@ -86,7 +94,7 @@ _TWO_BRANCHES = "".join(
 )
 
 CASES = {
-    # An operator that is not evaluated reads a constant in the broken model, and an input in the sound model.
+    # An operator that is not evaluated reads a constant in the broken model, and an input in the valid model.
     "security-resource-hidden": Case(
         model(_ints("a", 3) + node("a", "s", op="Erf") + _BOMB),
         model('input { name: "a" }' + node("a", "s", op="Erf") + _BOMB),

@@ -1,3 +1,5 @@
+"""The case of the security rule of hidden triggers."""
+
 from check_case import Case, model, node
 
 CASES = {

@@ -1,4 +1,4 @@
-"""Cases of records that readers understand differently, as bytes: the text form can't represent them."""
+"""Cases of the security rules of records that readers interpret differently; the text form can't represent them."""
 
 from check_case import Case, model
 from wire import varint
@@ -21,6 +21,7 @@ def _model_with_graph(content: bytes) -> bytes:
 
 
 def _model_with_initializer(content: bytes) -> bytes:
+    """Return a model with an initializer of these records."""
     return _model_with_graph(field(5, content))
 
 
@@ -52,19 +53,19 @@ CASES = {
         _model_with_initializer(field(2, 1) + field(8, b"w")),
         _TENSOR,
     ),
-    # The tag of producer_name has two bytes.
+    # The tag of producer_name has two bytes, or one byte.
     "security-wire-tag-length": Case(VALID_BYTES + b"\x92\x00\x01p", VALID_BYTES + b"\x12\x01p"),
     "security-wire-length-length": Case(VALID_BYTES + b"\x12\x81\x00p", VALID_BYTES + b"\x12\x01p"),
     # A number in a packed run of dims has one byte too many.
     "security-wire-number-length": Case(
         _model_with_initializer(b"\x0a\x02\x81\x00"), _model_with_initializer(b"\x0a\x02\x81\x01"), _TENSOR
     ),
-    # dims are in two packed records; in the sound model they are not packed.
+    # dims are in two packed records; in the valid model they are not packed.
     "security-wire-packed-parts": Case(
         _model_with_initializer(b"\x0a\x01\x02\x0a\x01\x03"), _model_with_initializer(b"\x08\x02\x08\x03"), _TENSOR
     ),
     # Field 99 is an empty group.
     "security-wire-group": Case(VALID_BYTES + varint(99 << 3 | 3) + varint(99 << 3 | 4), VALID_BYTES),
-    # Field 99 is a script in the broken model, and padding in the sound model.
+    # Field 99 is a script in the broken model, and padding in the valid model.
     "security-wire-unknown-content": Case(VALID_BYTES + field(99, b"#!/bin/sh"), VALID_BYTES + field(99, bytes(64))),
 }

@@ -1,9 +1,12 @@
+"""Cases of the rules of shapes."""
+
 from check_case import Case, float_type, model, node, value
 
 _DIM = "graph.input[0].type.tensor_type.shape.dim[0]"
 
 
 def _model_with_dim(text: str) -> str:
+    """Return a model with an input of one dimension, given as its fields."""
     return model(f"input {{ {value('x', float_type(f'dim {{ {text} }}'))} }}")
 
 
@@ -15,6 +18,7 @@ def _model_with_dim_bytes(dim: bytes) -> bytes:
 
 
 def _model_with_value_info(size: int) -> str:
+    """Return a model with inputs x and y of size n. value_info states that n is 2 for x, and `size` for y."""
     dims = [
         float_type('dim { dim_param: "n" }'),
         float_type("dim { dim_value: 2 }"),

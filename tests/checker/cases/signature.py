@@ -1,3 +1,5 @@
+"""Cases of the rules of signatures of operators."""
+
 from check_case import Case, model, node, value
 
 _NODE_PATHS = ("graph.node[0]",)
@@ -8,6 +10,7 @@ _LAYER = "LayerNormalization"
 
 
 def _model_with_attribute(attribute_fields: str, op: str = "Concat") -> str:
+    """Return a model with a node of an operator that has an attribute."""
     return model(X + node("x", "y", f"attribute {{ {attribute_fields} }}", op=op))
 
 

@@ -1,3 +1,5 @@
+"""Cases of the rules of sparse tensors."""
+
 from check_case import Case, model
 
 from onnxwire import SparseTensorProto
@@ -17,20 +19,24 @@ def _sparse_fields(
 
 
 def _int64_fields(*numbers: int, shape: str = "") -> str:
+    """Return indices in int64_data. shape: their dims; by default one dimension."""
     return (shape or f"dims: {len(numbers)}") + "".join(f" int64_data: {number}" for number in numbers)
 
 
 def _raw_fields(*numbers: int, shape: str = "") -> str:
+    """Return indices in raw_data. shape: their dims; by default one dimension."""
     data = b"".join(number.to_bytes(8, "little", signed=True) for number in numbers)
     return (shape or f"dims: {len(numbers)}") + ' raw_data: "' + "".join(f"\\x{byte:02x}" for byte in data) + '"'
 
 
 def _coo_sparse_fields(*numbers: int, dims: str = "dims: 2 dims: 3") -> str:
+    """Return a sparse tensor whose indices are coordinates in two dimensions."""
     return _sparse_fields(_int64_fields(*numbers, shape=f"dims: {len(numbers) // 2} dims: 2"), dims=dims)
 
 
-def _case(broken: str, sound: str | None = None, paths: tuple[str, ...] = _INDICES_PATH) -> Case:
-    return Case(broken, _sparse_fields() if sound is None else sound, paths, SparseTensorProto)
+def _case(broken: str, valid: str | None = None, paths: tuple[str, ...] = _INDICES_PATH) -> Case:
+    """Return a case of sparse tensors, given as their fields."""
+    return Case(broken, _sparse_fields() if valid is None else valid, paths, SparseTensorProto)
 
 
 CASES = {

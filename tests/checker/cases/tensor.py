@@ -1,7 +1,10 @@
+"""Cases of the rules of tensors."""
+
 from check_case import Case, model
 
 _FIRST_INITIALIZER = ("graph.initializer[0]",)
 
+# Numbers of TensorProto.DataType.
 FLOAT, UINT8, INT8, UINT16, INT16, INT32, INT64, STRING, BOOL, FLOAT16, DOUBLE, UINT32, UINT64 = range(1, 14)
 COMPLEX64, COMPLEX128, BFLOAT16, FLOAT8E4M3FN = 14, 15, 16, 17
 UINT4, INT4, FLOAT4E2M1, FLOAT8E8M0, UINT2, INT2, FLOAT6E2M3, FLOAT6E3M2 = range(21, 29)
@@ -28,29 +31,32 @@ def raw_data(*values: int) -> str:
     return f'raw_data: "{escaped}"'
 
 
-def initializer_case(broken: str, sound: str, ir: int = 14) -> Case:
-    """Return a case whose documents have a broken and a sound initializer."""
-    return Case(initializers(broken, ir=ir), initializers(sound, ir=ir), _FIRST_INITIALIZER)
+def initializer_case(broken: str, valid: str, ir: int = 14) -> Case:
+    """Return a case whose documents have a broken and a valid initializer."""
+    return Case(initializers(broken, ir=ir), initializers(valid, ir=ir), _FIRST_INITIALIZER)
 
 
 def initializers_case(*initializer_pairs: tuple[str, str], ir: int = 14) -> Case:
-    """Return a case of several initializers; all of them are broken in one document, and sound in the other."""
+    """Return a case of several initializers; all of them are broken in one document, and valid in the other."""
     return Case(
         initializers(*(broken for broken, _ in initializer_pairs), ir=ir),
-        initializers(*(sound for _, sound in initializer_pairs), ir=ir),
+        initializers(*(valid for _, valid in initializer_pairs), ir=ir),
         tuple(f"graph.initializer[{i}]" for i in range(len(initializer_pairs))),
     )
 
 
 def _floats(n: int) -> str:
+    """Return float_data of n numbers."""
     return list_field("float_data", *range(n))
 
 
 def _ints(n: int) -> str:
+    """Return int32_data of n numbers."""
     return list_field("int32_data", *range(n))
 
 
 def _strings(n: int) -> str:
+    """Return string_data of n strings."""
     return 'string_data: "s" ' * n
 
 
@@ -185,6 +191,7 @@ CASES = {
         initializers(tensor(FLOAT, "4", _floats(4))),
         ("graph.initializer[0].segment",),
     ),
+    # ir_version 14, and a graph with an initializer: data_type 1, one float, and data_location 2 or 0.
     "tensor-data-location-valid": Case(
         bytes.fromhex("08 0e 3a 0b 2a 09 10 01 25 00 00 80 3f 70 02"),
         bytes.fromhex("08 0e 3a 0b 2a 09 10 01 25 00 00 80 3f 70 00"),

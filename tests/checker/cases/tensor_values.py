@@ -1,12 +1,16 @@
+"""Cases of the rules of the values in tensors."""
+
 from cases import tensor as types
 from cases.tensor import initializer_case, initializers_case, list_field, raw_data, tensor
 
 
 def _int_tensor(data_type: int, *values: int) -> str:
+    """Return the fields of a tensor with these numbers in int32_data."""
     return tensor(data_type, str(len(values)), list_field("int32_data", *values))
 
 
 def _string_tensor(text: str) -> str:
+    """Return the fields of a tensor of two strings. text: the second one."""
     return tensor(types.STRING, "2", f'string_data: "a" string_data: "{text}"')
 
 

@@ -1,3 +1,5 @@
+"""Cases of the rules of training."""
+
 from check_case import Case, float_type, graph_attribute, model, node, sparse, tensor, value
 
 _OPSET = 'opset_import { version: 17 } opset_import { domain: "ai.onnx.preview.training" version: 1 }'
@@ -11,6 +13,7 @@ _ENTRY_PATH = "training_info[0]"
 
 
 def _model(*entries: str, main: str = _MAIN_GRAPH) -> str:
+    """Return a model with these entries of training_info."""
     return model(main, 8, _OPSET, "".join(f"training_info {{ {entry} }}" for entry in entries))
 
 
@@ -23,10 +26,12 @@ def _algorithm(content: str = "") -> str:
 
 
 def _update(key: str = "w", value: str = "u") -> str:
+    """Return an update binding."""
     return f'update_binding {{ key: "{key}" value: "{value}" }}'
 
 
 def _initialize(key: str = "w", value: str = "v") -> str:
+    """Return an initialization binding."""
     return f'initialization_binding {{ key: "{key}" value: "{value}" }}'
 
 

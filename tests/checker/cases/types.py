@@ -1,3 +1,5 @@
+"""Cases of the rules of types."""
+
 from check_case import FLOAT, OPSET, Case, graph_attribute, model, node, value
 from wire import span
 
@@ -15,6 +17,7 @@ def _model_with_inputs(*types: str, ir: int = 8) -> str:
 
 
 def _model_with_input(type: str, ir: int = 8) -> str:
+    """Return a model with an input of this type."""
     return _model_with_inputs(type, ir=ir)
 
 
@@ -25,7 +28,7 @@ def _model_with_nested_type(type: str) -> str:
 
 
 def _model_with_type_bytes(type: bytes) -> bytes:
-    """Make a model with an input whose type has no kind, and an input whose type has these bytes."""
+    """Return the bytes of a model with an input of a type without kind, and an input whose type has these bytes."""
     graph_text = f"name: 'g' input {{ {value('x', 'type { sequence_type { elem_type { } } }')} }}"
     graph = from_text(graph_text, GraphProto).SerializeToString() + span(11, span(1, b"y") + span(2, type))
     return from_text(f"ir_version: 8 {OPSET}", ModelProto).SerializeToString() + span(7, graph)

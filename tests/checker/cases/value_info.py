@@ -1,3 +1,5 @@
+"""Cases of the rules of descriptions of values."""
+
 from check_case import Case, float_type, model, nested_model, value
 
 CASES = {
