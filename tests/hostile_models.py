@@ -62,11 +62,13 @@ def nested_messages(start_numbers, step_numbers, content=b"", limit=1 << 60):
     """
 
     def make(size):
-        data, depth = content, 0
-        while len(data) < size and depth < limit:
-            data = wrap(step_numbers, data)
+        heads, n_bytes, depth = [], len(content), 0  # heads: the tags and lengths, from the innermost to the outermost
+        while n_bytes < size and depth < limit:
+            for number in reversed(step_numbers):
+                heads.append(varint(number << 3 | 2) + varint(n_bytes))
+                n_bytes += len(heads[-1])
             depth += 1
-        return wrap(start_numbers, data)
+        return wrap(start_numbers, b"".join(reversed(heads)) + content)
 
     return make
 

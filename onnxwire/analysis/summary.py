@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from onnxwire.analysis.describe import describe_type
+from onnxwire.engine.nesting_limit import MAX_DEPTH, depth_error
 from onnxwire.io.tensor_list import tensor_bytes
 from onnxwire.messages import (
     AttributeProto,
@@ -23,6 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+_LEVELS_PER_GRAPH = 3  # a graph in a graph is the value of an attribute of a node
 _N_LARGEST_TENSORS = 10  # number of tensors that are listed by size
 _MIN_IR_FREE_INITIALIZERS = 4  # from this IR version on, an initializer need not be an input
 _Attribute = AttributeProto
@@ -43,15 +45,16 @@ def summarize(model: ModelProto) -> dict[str, Any]:
 
     Returns the data that `onnxwire info --json` prints: names, types, counts, and sizes in bytes; equal entries of a
     list can be one dict. Memory does not grow with the numbers of nodes and tensors.
+    Raises DecodeError for damaged bytes and for messages nested more than 100 levels deep.
     """
     graph = model.graph
     tally = _Tally()
-    tally.add(iter((graph,)))
+    tally.add(iter((graph,)), 1)
     for training in model.training_info:
-        tally.add(iter((training.initialization, training.algorithm)))
+        tally.add(iter((training.initialization, training.algorithm)), 2)
     for function in model.functions:
-        tally.add(tally.count_nodes(function.node))
-        tally.add(tally.count_attributes(function.attribute_proto))
+        tally.add(tally.count_nodes(function.node), 4)
+        tally.add(tally.count_attributes(function.attribute_proto), 3)
     initializer_names = (
         {tensor.name for tensor in graph.initializer} if model.ir_version < _MIN_IR_FREE_INITIALIZERS else set()
     )
@@ -111,13 +114,19 @@ class _Tally:
         self.external = 0
         self.largest: list[tuple[int, int, TensorProto]] = []  # size, -index, tensor
 
-    def add(self, graphs: Iterator[GraphProto]) -> None:
-        """Count graphs and the graphs in their attributes at any depth, one at a time."""
+    def add(self, graphs: Iterator[GraphProto], depth: int) -> None:
+        """Count graphs and the graphs in their attributes, one at a time.
+
+        depth: the number of messages around each of `graphs`. Raises DecodeError for a graph that is nested more than
+        MAX_DEPTH levels deep.
+        """
         levels = [graphs]
         while levels:
             graph = next(levels[-1], None)
             if graph is None:
                 levels.pop()
+            elif depth + _LEVELS_PER_GRAPH * (len(levels) - 1) > MAX_DEPTH:
+                raise depth_error(graph)
             else:
                 levels.append(self._count_graph(graph))
 

@@ -1,0 +1,36 @@
+"""`summarize`, which `onnxwire info` prints."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+from google.protobuf.message import DecodeError
+from wire import span
+
+import onnxwire
+from onnxwire.analysis.summary import summarize
+
+
+@pytest.mark.parametrize("field_numbers", [[7], [20, 1], [25, 7, 5, 6], [25, 11, 6]])
+def test_graphs_are_counted_up_to_the_nesting_limit_of_protobuf(field_numbers):
+    """field_numbers: the fields from the model to the outermost graph."""
+
+    def accepted(read, error_class, data):
+        try:
+            read(data)
+        except error_class as error:
+            assert error_class is DecodeError or "nested more than 100 deep" in str(error)
+            return False
+        return True
+
+    results = []
+    for n_graphs in range(28, 36):
+        data = b""
+        for number in [*field_numbers, *[1, 5, 6] * n_graphs][::-1]:  # graph, node, attribute, graph, ...
+            data = span(number, data)
+        is_accepted = accepted(lambda data: summarize(onnxwire.load(data)), onnxwire.DecodeError, data)
+        assert is_accepted == accepted(onnx.ModelProto.FromString, DecodeError, data)
+        results.append(is_accepted)
+    assert sorted(results, reverse=True) == results
+    assert results[0]
+    assert not results[-1]
