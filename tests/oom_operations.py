@@ -251,6 +251,13 @@ def add_to_all(m: Any) -> None:
         element.attribute.add(name="added", ints=[1])
 
 
+def appended_tensor() -> TensorProto:
+    """Return a parsed tensor with an appended number."""
+    tensor = TensorProto.FromString(PACKED_NUMBERS)
+    tensor.int64_data.append(5)
+    return tensor
+
+
 def append_to_all(m: Any) -> None:
     """Edit two fields of each node and of an attribute, all for the first time."""
     for element in m.graph.node:
@@ -287,6 +294,10 @@ MANY_NODES = model(80).SerializeToString()  # more than OW_MAX_FULL_OVERLAYS
 add_edit("add to many messages", add_to_all, message_of(MANY_NODES), read_content=unexpected_values)
 add_edit("append to many messages", append_to_all, message_of(MANY_NODES), read_content=unexpected_values)
 add_edit("append int", lambda t: t.dims.append(5), lambda: TensorProto.FromString(b"\x0a\x01\x01"))
+PACKED_NUMBERS = TensorProto(float_data=[0.5, 1.5], int64_data=[1, 300, -1]).SerializeToString()
+add_edit("append to packed run", lambda t: t.int64_data.append(5), lambda: TensorProto.FromString(PACKED_NUMBERS))
+add_edit("extend packed run", lambda t: t.float_data.extend([5, 6]), lambda: TensorProto.FromString(PACKED_NUMBERS))
+add_edit("reverse after append", lambda t: t.int64_data.reverse(), appended_tensor)
 add_edit("append text", lambda n: n.input.append("text"), lambda: NodeProto.FromString(b"\x0a\x01a"))
 add_edit("append message", lambda m: m.graph.node.append(NodeProto(**node(3))))
 add_edit("append read message", lambda m: m.graph.node.append(ModelProto.FromString(LONG_DATA).graph.node[5]))

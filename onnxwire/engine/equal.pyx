@@ -23,6 +23,7 @@ from onnxwire.engine.encode cimport expand_edits, unknown_of
 from onnxwire.engine.encoder cimport Content, Edits, Encoder, fetch_for, put_missing, require_records
 from onnxwire.engine.memory cimport free, malloc
 from onnxwire.engine.number_reader cimport NumberReader, next_number, number_error
+from onnxwire.engine.number_runs cimport decode_run
 from onnxwire.engine.overlay cimport Element, Elements, Numbers, Overlay
 from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, has_edits, index_of, is_compact, overlay_of
 from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES, is_resident
@@ -473,6 +474,8 @@ cdef bint start_numbers(Comparison* c, NumberCursor* cursor, const Side* side, c
     memset(cursor, 0, sizeof(cursor[0]))
     cursor.numbers = held_by(side, field)
     if cursor.numbers != NULL:
+        if (<Numbers>cursor.numbers).run_end != NULL:
+            decode_run(field, <Numbers>cursor.numbers, <Document>side.content.document)
         cursor.run = (<Numbers>cursor.numbers).items
         cursor.n = <uint64_t>(<Numbers>cursor.numbers).n * field.size
         cursor.is_native = cursor.run != NULL

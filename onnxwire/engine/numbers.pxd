@@ -30,6 +30,8 @@ cdef class RepeatedScalar(Repeated):
     cdef void use_decoded(self, Numbers numbers)
     cdef object item(self, Py_ssize_t i)
     cdef Payload window(self)
+    cdef Numbers start_append(self, Py_ssize_t room)
+    cdef Numbers numbers_after_run(self, Py_ssize_t room)
     cdef Numbers start_edit(self, Py_ssize_t room)
 
 

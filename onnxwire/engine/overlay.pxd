@@ -108,6 +108,8 @@ cdef class Numbers:
     cdef int field_type
     cdef uint8_t size            # bytes per number
     cdef const uint8_t* origin   # see Elements
+    # The end of the record at `origin`, a packed run of numbers that precede `items` and are not decoded yet; or NULL.
+    cdef const uint8_t* run_end
 
     cdef int reserve(self, Py_ssize_t n) except -1
     cdef void resize_slice(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t n) noexcept

@@ -110,6 +110,9 @@ cdef object copy_held(const Field* field, object held, const Slot* slot, Documen
             return copy_elements(<Elements>held, document, depth)
         numbers = Numbers.allocate((<Numbers>held).n, field)
         memcpy(numbers.items, (<Numbers>held).items, <size_t>numbers.n * numbers.size)
+        if (<Numbers>held).run_end != NULL:
+            numbers.origin = (<Numbers>held).origin
+            numbers.run_end = (<Numbers>held).run_end
         return numbers
     return copy_value(held, slot.p, slot.n, document, depth)
 

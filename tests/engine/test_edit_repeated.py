@@ -11,6 +11,7 @@ from collections.abc import MutableSequence
 import numpy as np
 import pytest
 import wire
+import wire_bytes
 from each import each
 from wire import as_comparable, assert_same_as_official, result_or_error, snippets, value_after_edit
 
@@ -679,3 +680,76 @@ def test_values_are_found_in_repeated_numbers_as_in_a_list():
     assert numbers.int64_data == [5, -1, 2**62]
     with pytest.raises(ValueError, match="not in the field"):
         numbers.int64_data.remove(2**64)
+
+
+# --- appending to a packed run, which stays encoded
+
+READINGS_AFTER_APPEND = [
+    "list(s)", "len(s)", "s[0]", "s[-1]", "s.pop(0)", "s.insert(0, s[1])", "s.reverse()", "del s[1:]", "s.clear()",
+    "s.extend(s)", "s.remove(s[2])", "s[2] = s[1]", "s[:] = s[1:]", "s[::2]", "bool(s)", "s == list(s)",
+    "m.SerializeToString()", "m.SerializeToString(deterministic=True)", "m.ByteSize()", "m.ClearField(name)", "m == m2",
+    "m2 == m", "str(m)", "m2.CopyFrom(m)", "m2.MergeFrom(m)", "m.MergeFrom(m2)", "m.CopyFrom(m2)", "m.Clear()",
+    "m.ParseFromString(b'')", "copy.deepcopy(m)", "m2.children.add().CopyFrom(m)", "m2.children.append(m)",
+    "getattr(m, name).append(s[0])",
+]  # fmt: skip
+
+
+@each("reading", READINGS_AFTER_APPEND)
+@each("change", ["s.append(v[1])", "s.extend(v)", "s.append(v[0]); s.extend(v); s.append(v[2])"])
+def test_appending_to_a_packed_run_has_the_official_effect(change, reading):
+    def body(api):
+        for name in NUMERIC_FIELDS:
+            values = sample(name)
+            data = api.Everything(**{name: values}).SerializeToString()
+            message, other = api.Everything.FromString(data), api.Everything.FromString(data)
+            names = {**HELPERS, "m": message, "m2": other, "s": getattr(message, name), "v": values, "name": name}
+            exec(change, names)
+            result = run_code(reading, names)
+            yield name, result if reading != "str(m)" else None
+            yield names["s"], getattr(message, name), getattr(other, name), message, other
+
+    assert_same_as_official(body)
+
+
+def test_numbers_appended_to_a_long_run_follow_it():
+    numbers = list(range(100_000))
+    tensor = onnxwire.TensorProto.FromString(onnxwire.TensorProto(int64_data=numbers).SerializeToString())
+    for number in range(1000):
+        tensor.int64_data.append(number)
+    assert repr(tensor).endswith("int64_data=[101,000 values])")
+    assert onnxwire.TensorProto.FromString(tensor.SerializeToString()).int64_data == numbers + list(range(1000))
+    assert tensor.int64_data == numbers + list(range(1000))
+
+
+DAMAGED_RUNS = {
+    "an incomplete varint": wire_bytes.span(7, b"\x01\x80"),
+    "an incomplete float": wire_bytes.span(4, bytes(7)),
+}
+
+
+@each("code", ["s.append(1)", "s.extend([1, 2])"])
+@each("damage", DAMAGED_RUNS)
+def test_appending_to_an_incomplete_run_changes_nothing(damage, code):
+    tensor = onnxwire.TensorProto.FromString(DAMAGED_RUNS[damage])
+    numbers = tensor.int64_data if "varint" in damage else tensor.float_data
+    for _ in range(2):
+        with pytest.raises(onnxwire.DecodeError):
+            exec(code, {"s": numbers})
+    assert tensor.SerializeToString() == DAMAGED_RUNS[damage]
+
+
+def test_a_damaged_varint_before_appended_numbers_is_reported_when_they_are_read():
+    tensor = onnxwire.TensorProto.FromString(wire_bytes.span(7, b"\x80" * 11 + b"\x01"))
+    tensor.int64_data.append(5)
+    for read in (list, len, lambda s: tensor.SerializeToString(deterministic=True), lambda s: tensor == tensor):
+        with pytest.raises(onnxwire.DecodeError, match="more than 10 bytes"):
+            read(tensor.int64_data)
+
+
+def test_only_a_deterministic_encoding_shortens_the_varints_before_appended_numbers():
+    run = wire_bytes.varint(1, pad=2) + wire_bytes.varint(300)
+    tensor = onnxwire.TensorProto.FromString(wire_bytes.span(7, run))
+    tensor.int64_data.append(5)
+    assert tensor.SerializeToString() == wire_bytes.span(7, run + b"\x05")
+    assert tensor.SerializeToString(deterministic=True) == wire_bytes.span(7, b"\x01\xac\x02\x05")
+    assert tensor.SerializeToString() == wire_bytes.span(7, b"\x01\xac\x02\x05")
