@@ -415,10 +415,14 @@ cdef class RepeatedSpan(Repeated):
         # The allocations may have run other code, which may have changed the field.
         if self.elements() is not None or message.overlay != NULL or self.first != elements.origin:
             return False
-        return register_edit(
+        if not register_edit(
             <Document>message.document, message.table, message.start, message.end, message.flags, self.field, &slot,
             <PyObject*>elements
-        )
+        ):
+            return False
+        self.bound = elements
+        self.document = <Document>message.document
+        return True
 
     @critical_section
     def add(self, **fields):

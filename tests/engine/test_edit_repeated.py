@@ -682,6 +682,20 @@ def test_values_are_found_in_repeated_numbers_as_in_a_list():
         numbers.int64_data.remove(2**64)
 
 
+@each("name", REPEATED_FIELDS)
+@each("change", ["s.append(v[1])", "s.extend(v)"])
+@each("end", ["m.Clear()", "m.ClearField(name)", "m.ParseFromString(b'')"])
+def test_a_sequence_keeps_the_elements_that_were_appended_before_it_was_detached(end, change, name):
+    def body(api):
+        message = api.Everything.FromString(api.Everything(**{name: sample(name)}).SerializeToString())
+        names = {"m": message, "s": getattr(message, name), "v": sample(name), "name": name}
+        exec(change, names)
+        exec(end, names)
+        yield names["s"], message
+
+    assert_same_as_official(body)
+
+
 # --- appending to a packed run, which stays encoded
 
 READINGS_AFTER_APPEND = [
