@@ -24,7 +24,7 @@ from onnxwire.engine.encoder cimport (
 from onnxwire.engine.memory cimport free, malloc, realloc
 from onnxwire.engine.number_reader cimport NumberReader, next_number, number_error
 from onnxwire.engine.number_runs cimport decode_run, locate_run
-from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Element, Elements, Numbers, Overlay
+from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Element, Elements, Numbers, Overlay, element_at
 from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, find_edits, has_edits, is_compact, overlay_of
 from onnxwire.engine.partial cimport N_MEMORIES, is_resident
 from onnxwire.engine.short_message cimport MAX_NESTED, ShortMessage, chunk_message
@@ -564,7 +564,7 @@ cdef int emit_touched(Encoder self, Content* content, const Edits* edits, const 
         return emit_numbers(self, content, field, <Numbers>held)
     elements = <Elements>held
     for i in range(elements.n):
-        element = &elements.items[i]
+        element = element_at(elements, i)
         if field.type == MESSAGE:
             emit_held(self, field, <Document>content.document, element.p, element.n, element.held)
         else:

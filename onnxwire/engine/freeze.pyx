@@ -14,7 +14,7 @@ from onnxwire.engine.edit cimport depth_of
 from onnxwire.engine.encode cimport write_at_once
 from onnxwire.engine.encoder cimport Encoder
 from onnxwire.engine.instances cimport forbid_instantiation
-from onnxwire.engine.overlay cimport Element, Elements, Numbers, Overlay, owned
+from onnxwire.engine.overlay cimport Element, Elements, Numbers, Overlay, element_at, owned
 from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, use_freezer
 from onnxwire.engine.table cimport Table
 from onnxwire.engine.view cimport View, overlay_view
@@ -59,7 +59,7 @@ cdef int encode_together(Elements elements, View message, Elements gone) except 
     gone.reserve(stop - start)
     elements.frozen = stop
     for i in range(start, stop):
-        held = elements.items[i].held
+        held = element_at(elements, i).held
         if held != NULL and Py_TYPE(held) == <PyTypeObject*>Overlay and is_unshared(held):
             batch.encode(elements, i, <Document>message.document)
     return batch.replace(depth_of(message), <Document>message.document)
@@ -122,7 +122,7 @@ cdef class Batch:
 
     cdef int encode(self, Elements elements, Py_ssize_t i, Document document) except -1:
         """Encode an element that is a new message; document: the document of its views."""
-        cdef Overlay overlay = <Overlay>elements.items[i].held
+        cdef Overlay overlay = <Overlay>element_at(elements, i).held
         cdef bytes data
         if self.table != NULL and self.table != overlay.table:
             return 0
@@ -146,7 +146,7 @@ cdef class Batch:
         cdef PyObject* held
         cdef Py_ssize_t i
         for i in range(elements.n):
-            held = elements.items[i].held
+            held = element_at(elements, i).held
             if held != NULL and Py_TYPE(held) == <PyTypeObject*>Overlay and is_unshared(held) and is_new(held):
                 self.encode(elements, i, document)
         return 0
@@ -167,7 +167,7 @@ cdef class Batch:
         document = part_of_bytes(b"\0".join(self.encoded), <object>self.table.cls, depth, source)
         p = document.start
         for i in range(self.gone.n):
-            element = &(<Elements>self.owners[i]).items[self.gone.items[i].n]
+            element = element_at(<Elements>self.owners[i], <Py_ssize_t>self.gone.items[i].n)
             self.gone.items[i].held = element.held
             element.held = owned(document)
             element.p = p
@@ -195,7 +195,7 @@ cdef bint is_new(PyObject* overlay) noexcept:
         kind = Py_TYPE(held)
         if kind == <PyTypeObject*>Elements:
             for i in range((<Elements>held).n):
-                if not is_text_or_new((<Elements>held).items[i].held):
+                if not is_text_or_new(element_at(<Elements>held, i).held):
                     return False
         elif kind != <PyTypeObject*>Numbers and not is_text_or_new(held):
             return False
@@ -248,7 +248,7 @@ cdef bint are_unshared(Elements elements) noexcept:
     cdef Py_ssize_t i = 0
     cdef Py_ssize_t first
     while i < elements.n:
-        held = elements.items[i].held
+        held = element_at(elements, i).held
         first = i
         i += 1
         if held == NULL:
@@ -258,7 +258,7 @@ cdef bint are_unshared(Elements elements) noexcept:
                 return False
             continue
         # Consecutive elements of one document own one reference each.
-        while i < elements.n and elements.items[i].held == held:
+        while i < elements.n and element_at(elements, i).held == held:
             i += 1
         if Py_REFCNT(held) != i - first:
             return False

@@ -655,6 +655,44 @@ def test_insertions_and_removals_at_any_position_have_the_same_result_as_for_a_l
     assert list(getattr(type(message).FromString(message.SerializeToString()), name)) == expected
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("origin", ["built", "parsed"])
+def test_edits_near_the_last_edit_of_a_long_sequence_have_the_same_result_as_for_a_list(origin, seed):
+    # An edit moves a gap in the array to its position. Edits at the ends, reading and copying have to skip the gap.
+    rng = random.Random(seed)
+    node = onnxwire.NodeProto(input=[f"text {i}" for i in range(1000)])
+    if origin == "parsed":
+        node = onnxwire.NodeProto.FromString(node.SerializeToString())
+    sequence, expected = node.input, list(node.input)
+    position = 500
+    for i in range(1500):
+        n = len(expected)
+        position = rng.randint(0, n) if rng.random() < 0.05 else min(n, max(0, position + rng.randint(-3, 3)))
+        start, stop = position, min(n, position + rng.choice([0, 0, 1, 2, 150]))
+        values = [f"{i} {k}" for k in range(rng.choice([0, 1, 1, 2, 150 if i % 20 == 0 else 1]))]
+        code = rng.choice(
+            ["s[i:j] = v", "s[i:j] = v", "s[i:j] = v", "s.insert(i, str(i))", "del s[i:j]", "s.extend(v)", "s.pop(0)"]
+            + ["s.pop()", "s.insert(0, str(i))", "s.append('x')"] * (n > 900)
+            + ["s[i // 2 : i] = s[i // 2 : i]", "s[::-2] = s[::-2][::-1]", "s.reverse()"] * (i % 10 == 0)
+        )
+        names = {"i": start, "j": stop, "v": values}
+        assert run_code(code, {**names, "s": sequence}) == run_code(code, {**names, "s": expected}) or n == 0
+        assert len(sequence) == len(expected)
+        assert sequence[position : position + 3] == expected[position : position + 3]
+        assert next(iter(sequence), None) == next(iter(expected), None)
+        if i % 50 == 0:
+            copied = copy.deepcopy(node)
+            assert list(sequence) == list(copied.input) == list(node.input) == expected
+            assert onnxwire.NodeProto(input=expected) == node == copied
+            assert onnxwire.NodeProto.FromString(node.SerializeToString()).input == expected
+            copied.MergeFrom(node)
+            node.MergeFrom(onnxwire.NodeProto(input=["merged"]))
+            expected.append("merged")
+            assert list(node.input) == expected
+            assert list(copied.input) == expected[:-1] * 2
+    assert list(sequence) == expected
+
+
 @pytest.mark.parametrize("code", ["s.append(7)", "s[0] = 7", "del s[0]", "s[:] = [7]", "s.reverse()"])
 @pytest.mark.parametrize("is_cached", [False, True])
 def test_an_edit_of_decoded_numbers_does_not_change_arrays_of_them(code, is_cached):
