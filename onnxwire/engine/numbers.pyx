@@ -42,6 +42,17 @@ cdef extern from "thresholds.h":
         MAX_UNCACHED_NUMBERS "OW_MAX_UNCACHED_NUMBERS"
         LONG_BYTES "OW_LONG_BYTES"
 
+cdef enum:
+    MIN_LONG_ARRAY = 1 << 16     # numbers; the memory of its unused capacity has no pages
+
+
+cdef Py_ssize_t capacity_for(Py_ssize_t n, Py_ssize_t room) noexcept:
+    """Return the capacity of a new array of n numbers, to which `room` numbers will be added.
+
+    A long array gets the capacity of its next growth, which would move all numbers.
+    """
+    return n + max(room, n >> 1) if room and n >= MIN_LONG_ARRAY else n + room
+
 
 cdef object get_numbers(View self, void* closure):
     cdef RepeatedScalar sequence = RepeatedScalar.__new__(RepeatedScalar)
@@ -126,13 +137,17 @@ cdef class RepeatedScalar(Repeated):
 
     cdef int decode(self) except -1:
         """Set `items` and `n` to the current elements."""
+        return self.decode_for(0)
+
+    cdef int decode_for(self, Py_ssize_t room) except -1:
+        """Decode like `decode`, with capacity for `room` more if the records are decoded now."""
         while self.refresh_records():
             if self.items != NULL:
                 return 0
             if N_MEMORIES and self.first != NULL and self.fetch_runs():
                 continue
             # This may run other threads, so that another refresh is needed.
-            self.decode_records()
+            self.decode_records(room)
         if (<Numbers>self.bound).run_end != NULL:
             decode_run(self.field, <Numbers>self.bound, self.document)
         self.load_bound()
@@ -149,7 +164,7 @@ cdef class RepeatedScalar(Repeated):
         while self.items == NULL:
             if N_MEMORIES and self.first != NULL:
                 self.fetch_runs()
-            self.decode_records()
+            self.decode_records(0)
         self.bound = self.own_numbers(0)
         self.store = None
 
@@ -166,7 +181,7 @@ cdef class RepeatedScalar(Repeated):
         """
         cdef Numbers numbers
         if self.store is None or Py_REFCNT(<PyObject*>self.store) > 1:
-            numbers = Numbers.allocate(self.n + room, self.field)
+            numbers = Numbers.allocate(capacity_for(self.n, room), self.field)
             memcpy(numbers.items, self.items, <size_t>self.n * self.field.size)
             numbers.n = self.n
             return numbers
@@ -175,8 +190,8 @@ cdef class RepeatedScalar(Repeated):
         self.items = numbers.items
         return numbers
 
-    cdef int decode_records(self) except -1:
-        """Set `items` and `n` to the elements of the records."""
+    cdef int decode_records(self, Py_ssize_t room) except -1:
+        """Set `items` and `n` to the elements of the records; see `decode_for`."""
         cdef Document document = self.document
         cdef Field* field = self.field
         cdef const uint8_t* window = NULL
@@ -203,7 +218,7 @@ cdef class RepeatedScalar(Repeated):
             self.n = total
             self.items = window
             return 0
-        numbers = Numbers.allocate(total, field)
+        numbers = Numbers.allocate(capacity_for(<Py_ssize_t>total, room), field)
         # Other threads may run below and refresh this sequence: `document` and `_parts` own the bytes and their spans.
         _parts = self.parts
         n_records = self.n_records
@@ -428,7 +443,7 @@ cdef class RepeatedScalar(Repeated):
         cdef Numbers numbers
         cdef const uint8_t* items
         while True:
-            self.decode()
+            self.decode_for(room)
             if self.bound is not None:
                 numbers = self.bound
                 numbers.reserve(room)
