@@ -258,6 +258,13 @@ def appended_tensor() -> TensorProto:
     return tensor
 
 
+def shortened_node() -> NodeProto:
+    """Return a parsed node with inputs, one of which was removed from the middle."""
+    node = NodeProto.FromString(LONG_LIST)
+    del node.input[100]
+    return node
+
+
 def append_to_all(m: Any) -> None:
     """Edit two fields of each node and of an attribute, all for the first time."""
     for element in m.graph.node:
@@ -299,6 +306,9 @@ add_edit("append to packed run", lambda t: t.int64_data.append(5), lambda: Tenso
 add_edit("extend packed run", lambda t: t.float_data.extend([5, 6]), lambda: TensorProto.FromString(PACKED_NUMBERS))
 add_edit("reverse after append", lambda t: t.int64_data.reverse(), appended_tensor)
 add_edit("append text", lambda n: n.input.append("text"), lambda: NodeProto.FromString(b"\x0a\x01a"))
+LONG_LIST = NodeProto(input=[f"text {i}" for i in range(200)]).SerializeToString()
+add_edit("insert in the middle", lambda n: n.input.insert(100, "text"), lambda: NodeProto.FromString(LONG_LIST))
+add_edit("insert after a removal", lambda n: n.input.insert(120, "text"), shortened_node)
 add_edit("append message", lambda m: m.graph.node.append(NodeProto(**node(3))))
 add_edit("append read message", lambda m: m.graph.node.append(ModelProto.FromString(LONG_DATA).graph.node[5]))
 add_edit("extend ints", lambda t: t.dims.extend(range(400)), lambda: TensorProto.FromString(b"\x0a\x01\x01"))
