@@ -258,6 +258,20 @@ def add_to_all(m: Any) -> None:
         element.attribute.add(name="added", ints=[1])
 
 
+def appended_tensor() -> TensorProto:
+    """Return a parsed tensor with an appended number."""
+    tensor = TensorProto.FromString(PACKED_NUMBERS)
+    tensor.int64_data.append(5)
+    return tensor
+
+
+def shortened_node() -> NodeProto:
+    """Return a parsed node with inputs, one of which was removed from the middle."""
+    node = NodeProto.FromString(LONG_LIST)
+    del node.input[100]
+    return node
+
+
 def append_to_all(m: Any) -> None:
     """Edit two fields of each node and of an attribute, all for the first time."""
     for element in m.graph.node:
@@ -300,7 +314,14 @@ MANY_NODES = model(80).SerializeToString()  # more than OW_MAX_FULL_OVERLAYS
 add_edit("add to many messages", add_to_all, message_maker(MANY_NODES), read_content=unexpected_values)
 add_edit("append to many messages", append_to_all, message_maker(MANY_NODES), read_content=unexpected_values)
 add_edit("append int", lambda t: t.dims.append(5), lambda: TensorProto.FromString(DIM_1))
+PACKED_NUMBERS = TensorProto(float_data=[0.5, 1.5], int64_data=[1, 300, -1]).SerializeToString()
+add_edit("append to packed run", lambda t: t.int64_data.append(5), lambda: TensorProto.FromString(PACKED_NUMBERS))
+add_edit("extend packed run", lambda t: t.float_data.extend([5, 6]), lambda: TensorProto.FromString(PACKED_NUMBERS))
+add_edit("reverse after append", lambda t: t.int64_data.reverse(), appended_tensor)
 add_edit("append text", lambda n: n.input.append("text"), lambda: NodeProto.FromString(INPUT_A))
+LONG_LIST = NodeProto(input=[f"text {i}" for i in range(200)]).SerializeToString()
+add_edit("insert in the middle", lambda n: n.input.insert(100, "text"), lambda: NodeProto.FromString(LONG_LIST))
+add_edit("insert after a removal", lambda n: n.input.insert(120, "text"), shortened_node)
 add_edit("append message", lambda m: m.graph.node.append(NodeProto(**node(3))))
 add_edit("append read message", lambda m: m.graph.node.append(ModelProto.FromString(LONG_DATA).graph.node[5]))
 add_edit("extend ints", lambda t: t.dims.extend(range(400)), lambda: TensorProto.FromString(DIM_1))

@@ -23,7 +23,8 @@ from onnxwire.engine.encoder cimport (
 )
 from onnxwire.engine.memory cimport free, malloc, realloc
 from onnxwire.engine.number_reader cimport NumberReader, next_number, number_error
-from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Element, Elements, Numbers, Overlay
+from onnxwire.engine.number_runs cimport decode_run, locate_run
+from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Element, Elements, Numbers, Overlay, element_at
 from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, find_edits, has_edits, is_compact, overlay_of
 from onnxwire.engine.partial cimport N_MEMORIES, is_resident
 from onnxwire.engine.short_message cimport MAX_NESTED, ShortMessage, chunk_message
@@ -560,10 +561,10 @@ cdef int emit_touched(Encoder self, Content* content, const Edits* edits, const 
             return emit_held(self, field, <Document>content.document, slot.p, slot.n, held)
         return put_text(self, field, slot.p, slot.n, content.document, held)
     if field.size:
-        return emit_numbers(self, field, (<Numbers>held).items, (<Numbers>held).n)
+        return emit_numbers(self, content, field, <Numbers>held)
     elements = <Elements>held
     for i in range(elements.n):
-        element = &elements.items[i]
+        element = element_at(elements, i)
         if field.type == MESSAGE:
             emit_held(self, field, <Document>content.document, element.p, element.n, element.held)
         else:
@@ -571,12 +572,22 @@ cdef int emit_touched(Encoder self, Content* content, const Edits* edits, const 
     return 0
 
 
-cdef int emit_numbers(Encoder self, const Field* field, const uint8_t* items, Py_ssize_t n) except -1:
+cdef int emit_numbers(Encoder self, Content* content, const Field* field, Numbers numbers) except -1:
     """Put repeated numbers, packed if the field is."""
+    cdef const uint8_t* items
     cdef uint64_t size = 0
     cdef uint64_t part
+    cdef Span run = Span(NULL, 0)
+    cdef Py_ssize_t n
     cdef Py_ssize_t i
-    if n == 0:
+    if numbers.run_end != NULL:
+        if self.deterministic:
+            decode_run(field, numbers, <Document>content.document)
+        else:
+            locate_run(field, numbers, <Document>content.document, &run)
+    items = numbers.items
+    n = numbers.n
+    if n == 0 and run.n == 0:
         return 0
     if not field.packed:
         for i in range(n):
@@ -589,7 +600,9 @@ cdef int emit_numbers(Encoder self, const Field* field, const uint8_t* items, Py
     else:
         size = <uint64_t>n * field.size
     put_tag(self, field, WIRE_LEN)
-    put_varint(self, size)
+    put_varint(self, run.n + size)
+    if run.n:
+        put_bytes(self, run.p, run.n, content.document, NULL)
     if not self.writing:
         self.total += size
         return 0

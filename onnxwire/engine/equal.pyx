@@ -23,7 +23,8 @@ from onnxwire.engine.encode cimport expand_edits, unknown_of
 from onnxwire.engine.encoder cimport Content, Edits, Encoder, fetch_for, put_missing, require_records
 from onnxwire.engine.memory cimport free, malloc
 from onnxwire.engine.number_reader cimport NumberReader, next_number, number_error
-from onnxwire.engine.overlay cimport Element, Elements, Numbers, Overlay
+from onnxwire.engine.number_runs cimport decode_run
+from onnxwire.engine.overlay cimport Element, Elements, Numbers, Overlay, element_at
 from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, has_edits, index_of, is_compact, overlay_of
 from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES, is_resident
 from onnxwire.engine.table cimport MESSAGE, Field, Slot, Table
@@ -420,7 +421,7 @@ cdef inline bint next_element(ElementCursor* cursor, const Field* field, Element
     cdef uint64_t n = 0
     cdef Record record
     if cursor.elements != NULL:
-        element[0] = (<Elements>cursor.elements).items[cursor.i]
+        element[0] = element_at(<Elements>cursor.elements, cursor.i)[0]
         cursor.i += 1
         return True
     # The common case: the next record is of the same field, with a tag of one byte.
@@ -479,6 +480,8 @@ cdef bint start_numbers(Comparison* comparison, NumberCursor* cursor, const Side
     memset(cursor, 0, sizeof(cursor[0]))
     cursor.numbers = held_by(side, field)
     if cursor.numbers != NULL:
+        if (<Numbers>cursor.numbers).run_end != NULL:
+            decode_run(field, <Numbers>cursor.numbers, <Document>side.content.document)
         cursor.run = (<Numbers>cursor.numbers).items
         cursor.n = <uint64_t>(<Numbers>cursor.numbers).n * field.size
         cursor.is_native = cursor.run != NULL

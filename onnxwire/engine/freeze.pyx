@@ -14,7 +14,7 @@ from onnxwire.engine.edit cimport depth_of
 from onnxwire.engine.encode cimport write_at_once
 from onnxwire.engine.encoder cimport Encoder
 from onnxwire.engine.instances cimport forbid_instantiation
-from onnxwire.engine.overlay cimport Element, Elements, Numbers, Overlay, owned
+from onnxwire.engine.overlay cimport Element, Elements, Numbers, Overlay, element_at, owned
 from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, use_freezer
 from onnxwire.engine.table cimport Table
 from onnxwire.engine.view cimport View, overlay_view
@@ -59,7 +59,7 @@ cdef int encode_together(Elements elements, View message, Elements removed_overl
     removed_overlays.reserve(stop - start)
     elements.frozen = stop
     for i in range(start, stop):
-        held = elements.items[i].held
+        held = element_at(elements, i).held
         if held != NULL and Py_TYPE(held) == <PyTypeObject*>Overlay and is_unshared(held):
             batch.encode(elements, i, <Document>message.document)
     return batch.replace(depth_of(message), <Document>message.document)
@@ -124,7 +124,7 @@ cdef class Batch:
 
     cdef int encode(self, Elements elements, Py_ssize_t i, Document document) except -1:
         """Encode an element that is a new message; document: the document of its views."""
-        cdef Overlay overlay = <Overlay>elements.items[i].held
+        cdef Overlay overlay = <Overlay>element_at(elements, i).held
         cdef bytes data
         if self.table != NULL and self.table != overlay.table:
             return 0
@@ -148,7 +148,7 @@ cdef class Batch:
         cdef PyObject* held
         cdef Py_ssize_t i
         for i in range(elements.n):
-            held = elements.items[i].held
+            held = element_at(elements, i).held
             if held != NULL and Py_TYPE(held) == <PyTypeObject*>Overlay and is_unshared(held) and is_new(held):
                 self.encode(elements, i, document)
         return 0
@@ -169,7 +169,7 @@ cdef class Batch:
         document = part_of_bytes(b"\0".join(self.encoded), None, depth, source)
         p = document.start
         for i in range(self.removed_overlays.n):
-            element = &(<Elements>self.owners[i]).items[self.removed_overlays.items[i].n]
+            element = element_at(<Elements>self.owners[i], <Py_ssize_t>self.removed_overlays.items[i].n)
             self.removed_overlays.items[i].held = element.held
             element.held = owned(document)
             element.p = p
@@ -197,7 +197,7 @@ cdef bint is_new(PyObject* overlay) noexcept:
         kind = Py_TYPE(held)
         if kind == <PyTypeObject*>Elements:
             for i in range((<Elements>held).n):
-                if not is_text_or_new((<Elements>held).items[i].held):
+                if not is_text_or_new(element_at(<Elements>held, i).held):
                     return False
         elif kind != <PyTypeObject*>Numbers and not is_text_or_new(held):
             return False
@@ -252,7 +252,7 @@ cdef bint are_unshared(Elements elements) noexcept:
     cdef Py_ssize_t i = 0
     cdef Py_ssize_t run_start
     while i < elements.n:
-        held = elements.items[i].held
+        held = element_at(elements, i).held
         run_start = i
         i += 1
         if held == NULL:
@@ -262,7 +262,7 @@ cdef bint are_unshared(Elements elements) noexcept:
                 return False
             continue
         # Consecutive elements of one document own one reference each.
-        while i < elements.n and elements.items[i].held == held:
+        while i < elements.n and element_at(elements, i).held == held:
             i += 1
         if Py_REFCNT(held) != i - run_start:
             return False

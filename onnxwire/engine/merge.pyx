@@ -13,7 +13,9 @@ from onnxwire.engine.edit cimport copy_message, depth_of, edit
 from onnxwire.engine.encode cimport unknown_fields
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
-from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Element, Elements, Numbers, Overlay, owned, put_value, set_mark
+from onnxwire.engine.overlay cimport (
+    MAX_OVERLAY_DEPTH, Element, Elements, Numbers, Overlay, element_at, owned, put_value, room_at_end, set_mark,
+)
 from onnxwire.engine.repeated cimport Repeated
 from onnxwire.engine.repeated_span cimport RepeatedSpan
 from onnxwire.engine.table cimport MESSAGE, Field, Slot, find_field
@@ -202,7 +204,7 @@ cdef bint is_ready(Step step) except -1:
         return False
     if step.action == ADD_ELEMENTS:
         return overlay.held[step.field.slot] == <PyObject*>step.destination and (
-            (<Elements>step.destination).room.capacity - (<Elements>step.destination).n >= (<Elements>step.value).n
+            room_at_end(<Elements>step.destination) >= (<Elements>step.value).n
         )
     if step.action == ADD_NUMBERS:
         return overlay.held[step.field.slot] == <PyObject*>step.destination and (
@@ -269,7 +271,7 @@ cdef int apply(Step step) except -1:
     elif step.action == ADD_ELEMENTS:
         elements = step.destination
         new_elements = step.value
-        memcpy(&elements.items[elements.n], new_elements.items, <size_t>new_elements.n * sizeof(Element))
+        memcpy(element_at(elements, elements.n), new_elements.items, <size_t>new_elements.n * sizeof(Element))
         elements.n += new_elements.n
         new_elements.n = 0  # the elements were moved
         overlay.slots[step.field.slot].p = set_mark()
@@ -310,7 +312,7 @@ cdef Elements undecoded_elements(RepeatedSpan source):
             new_elements.add(index.items[i].p, index.items[i].n, source.document)
     else:
         for i in range(elements.n):
-            element = &elements.items[i]
+            element = element_at(elements, i)
             new_elements.add(
                 element.p, element.n, source.document if element.held == NULL else <object>element.held
             )

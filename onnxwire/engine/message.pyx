@@ -46,9 +46,11 @@ cdef str field_repr(View self, Field* field):
     if field.type == MESSAGE:
         kind = (<object>field.descriptor).message_type.name
         return f"{name}=[{slot.n:,} {kind}]" if field.repeated else f"{name}={kind}(...)"
-    if is_touched(self, field) and field.repeated and slot.n > MAX_VALUE_CHARS:
-        return f"{name}=[{slot.n:,} values]"
-    if field.repeated and not is_touched(self, field):
+    if field.repeated and is_touched(self, field):
+        size = len(field_value(self, field))
+        if size > MAX_VALUE_CHARS:
+            return f"{name}=[{size:,} values]"
+    elif field.repeated:
         start_cursor(&cursor, self, slot.p)
         while size <= 4 * MAX_VALUE_CHARS and next_record(&cursor, field.number, &record) > 0:
             size += record.n if record.tag & 7 == WIRE_LEN else 1

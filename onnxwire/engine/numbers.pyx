@@ -8,14 +8,12 @@ from cython cimport critical_section
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
-from onnxwire._varint cimport (
-    PACKED_32, PACKED_64, PACKED_BOOL, PACKED_ZIGZAG32, PACKED_ZIGZAG64, WIRE_LEN, WIRE_VARINT, Packed, ShareCounts,
-    count_shares, count_varints, decode_shares, load32, load64, zigzag32, zigzag64,
-)
+from onnxwire._varint cimport WIRE_LEN, WIRE_VARINT, ShareCounts, count_shares, count_varints
 from onnxwire.engine.damage cimport decode_error, packed_error
-from onnxwire.engine.document cimport NUMBERS, Document
+from onnxwire.engine.document cimport NUMBERS, Document, Span
 from onnxwire.engine.edit cimport edit, iterate, read_number
 from onnxwire.engine.instances cimport forbid_instantiation
+from onnxwire.engine.number_runs cimport check_run, decode_run, keep_known, store, store_long_run
 from onnxwire.engine.overlay cimport Overlay, put_value, set_mark
 from onnxwire.engine.overlay_index cimport prefers_compact, register_edit
 from onnxwire.engine.partial cimport N_MEMORIES, fetch, is_resident
@@ -24,8 +22,7 @@ from onnxwire.engine.repeated cimport (
     ENDED, Slice, adjust_slice, changed_error, index_in, point_at, refresh, unpack_slice, update_count,
 )
 from onnxwire.engine.table cimport (
-    BOOL, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, SFIXED64, SINT32, SINT64, UINT32, UINT64, Slot,
-    has_value,
+    BOOL, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, SFIXED64, SINT64, UINT32, UINT64, Slot, has_value,
 )
 from onnxwire.engine.view cimport fill, near_value, next_usable
 
@@ -43,8 +40,18 @@ cdef extern from "Python.h":
 cdef extern from "thresholds.h":
     enum:
         MAX_UNCACHED_NUMBERS "OW_MAX_UNCACHED_NUMBERS"
-        NOGIL_RUN_BYTES "OW_NOGIL_RUN_BYTES"
         LONG_BYTES "OW_LONG_BYTES"
+
+cdef enum:
+    MIN_LONG_ARRAY = 1 << 16     # numbers; the memory of its unused capacity has no pages
+
+
+cdef Py_ssize_t capacity_for(Py_ssize_t n, Py_ssize_t room) noexcept:
+    """Return the capacity of a new array of n numbers, to which `room` numbers will be added.
+
+    A long array gets the capacity of its next growth, which would move all numbers.
+    """
+    return n + max(room, n >> 1) if room and n >= MIN_LONG_ARRAY else n + room
 
 
 cdef object get_numbers(View self, void* closure):
@@ -52,55 +59,6 @@ cdef object get_numbers(View self, void* closure):
     fill(self)
     point_at(sequence, self, <Field*>closure)
     return sequence
-
-
-cdef Packed packed_form(int field_type) noexcept nogil:
-    if field_type == SINT64:
-        return PACKED_ZIGZAG64
-    if field_type == SINT32:
-        return PACKED_ZIGZAG32
-    if field_type == BOOL:
-        return PACKED_BOOL
-    if field_type == INT64 or field_type == UINT64:
-        return PACKED_64
-    return PACKED_32
-
-
-cdef void store(void* out, const Field* field, uint64_t raw) noexcept nogil:
-    """Write one number, given the raw bits of its record."""
-    cdef uint32_t low = <uint32_t>raw
-    cdef int64_t wide
-    cdef int32_t narrow
-    if field.type == BOOL:
-        (<uint8_t*>out)[0] = raw != 0
-    elif field.type == SINT64:
-        wide = zigzag64(raw)
-        memcpy(out, &wide, 8)
-    elif field.type == SINT32:
-        narrow = zigzag32(raw)
-        memcpy(out, &narrow, 4)
-    elif field.size == 8:
-        memcpy(out, &raw, 8)
-    else:
-        memcpy(out, &low, 4)
-
-
-cdef uint64_t store_run(
-    uint8_t* out, const Field* field, const uint8_t* p, uint64_t n, uint64_t capacity, const ShareCounts* counts
-) noexcept nogil:
-    """Write the numbers of a packed run; return how many. counts: of varints, or NULL."""
-    cdef uint64_t count = 0
-    if field.wire == WIRE_VARINT:
-        return decode_shares(p, p + n, packed_form(field.type), out, capacity, counts)
-    if LITTLE_ENDIAN:
-        count = min(n // field.size, capacity)
-        memcpy(out, p, count * field.size)
-        return count
-    while count < capacity and n - count * field.size >= field.size:
-        store(out + count * field.size, field,
-              load64(p + count * 8) if field.size == 8 else load32(p + count * 4))
-        count += 1
-    return count
 
 
 @cython.final
@@ -179,13 +137,19 @@ cdef class RepeatedScalar(Repeated):
 
     cdef int decode(self) except -1:
         """Set `items` and `n` to the current elements."""
+        return self.decode_for(0)
+
+    cdef int decode_for(self, Py_ssize_t room) except -1:
+        """Decode like `decode`, with capacity for `room` more if the records are decoded now."""
         while self.refresh_records():
             if self.items != NULL:
                 return 0
             if N_MEMORIES and self.first != NULL and self.fetch_runs():
                 continue
             # This may run other threads, so that another refresh is needed.
-            self.decode_records()
+            self.decode_records(room)
+        if (<Numbers>self.bound).run_end != NULL:
+            decode_run(self.field, <Numbers>self.bound, self.document)
         self.load_bound()
         return 0
 
@@ -200,7 +164,7 @@ cdef class RepeatedScalar(Repeated):
         while self.items == NULL:
             if N_MEMORIES and self.first != NULL:
                 self.fetch_runs()
-            self.decode_records()
+            self.decode_records(0)
         self.bound = self.own_numbers(0)
         self.store = None
 
@@ -217,7 +181,7 @@ cdef class RepeatedScalar(Repeated):
         """
         cdef Numbers numbers
         if self.store is None or Py_REFCNT(<PyObject*>self.store) > 1:
-            numbers = Numbers.allocate(self.n + room, self.field)
+            numbers = Numbers.allocate(capacity_for(self.n, room), self.field)
             memcpy(numbers.items, self.items, <size_t>self.n * self.field.size)
             numbers.n = self.n
             return numbers
@@ -226,8 +190,8 @@ cdef class RepeatedScalar(Repeated):
         self.items = numbers.items
         return numbers
 
-    cdef int decode_records(self) except -1:
-        """Set `items` and `n` to the elements of the records."""
+    cdef int decode_records(self, Py_ssize_t room) except -1:
+        """Set `items` and `n` to the elements of the records; see `decode_for`."""
         cdef Document document = self.document
         cdef Field* field = self.field
         cdef const uint8_t* window = NULL
@@ -254,7 +218,7 @@ cdef class RepeatedScalar(Repeated):
             self.n = total
             self.items = window
             return 0
-        numbers = Numbers.allocate(total, field)
+        numbers = Numbers.allocate(capacity_for(<Py_ssize_t>total, room), field)
         # Other threads may run below and refresh this sequence: `document` and `_parts` own the bytes and their spans.
         _parts = self.parts
         n_records = self.n_records
@@ -433,12 +397,53 @@ cdef class RepeatedScalar(Repeated):
 
     # --- changes
 
+    cdef Numbers start_append(self, Py_ssize_t room):
+        """Return the numbers, with capacity for `room` more at the end; they may follow a run that is not decoded."""
+        cdef Numbers numbers
+        if self.refresh_records():
+            numbers = self.numbers_after_run(room)
+            if numbers is not None:
+                edit(self.message)
+                # Code that runs in `edit` may have changed the field.
+                if self.refresh_records() and self.first == numbers.origin:
+                    store_numbers(self, numbers)
+                    return numbers
+        elif (<Numbers>self.bound).run_end != NULL:
+            # The message has bytes, so it is not absent from its parent.
+            (<Numbers>self.bound).reserve(room)
+            return self.bound
+        return self.start_edit(room)
+
+    cdef Numbers numbers_after_run(self, Py_ssize_t room):
+        """Return Numbers after the packed run that is the only record; None if the records must be decoded.
+
+        A run that was decoded before, or is not resident, is not kept.
+        """
+        cdef Numbers numbers
+        cdef Cursor cursor
+        cdef Record record
+        cdef Span run
+        if self.n_records != 1 or self.store is not None or not self.field.packed or self.field.closed or N_MEMORIES:
+            return None
+        self.start(&cursor)
+        if next_usable(&cursor, self.field, &record) <= 0 or record.tag & 7 != WIRE_LEN:
+            return None
+        if record.n >= LONG_BYTES:
+            self.document.check_unchanged()
+        run = Span(record.value, record.n)
+        check_run(self.field, self.document, &run)
+        numbers = Numbers.allocate(0, self.field)
+        numbers.reserve(room)
+        numbers.origin = self.first
+        numbers.run_end = record.value + record.n
+        return numbers
+
     cdef Numbers start_edit(self, Py_ssize_t room):
         """Return the numbers for a change, with capacity for `room` more, like RepeatedSpan.start_edit."""
         cdef Numbers numbers
         cdef const uint8_t* items
         while True:
-            self.decode()
+            self.decode_for(room)
             if self.bound is not None:
                 numbers = self.bound
                 numbers.reserve(room)
@@ -539,16 +544,13 @@ cdef class RepeatedScalar(Repeated):
     def reverse(self):
         """Reverse the numbers in place."""
         cdef Numbers numbers = self.start_edit(0)
-        cdef size_t size = self.field.size
-        cdef uint8_t* first = numbers.items
-        cdef uint8_t* last = first + numbers.n * size
-        cdef uint64_t number = 0
-        while last - first >= <Py_ssize_t>(2 * size):
-            last -= size
-            memcpy(&number, first, size)
-            memcpy(first, last, size)
-            memcpy(last, &number, size)
-            first += size
+        # A constant size lets the compiler replace memcpy by single instructions.
+        if numbers.size == 8:
+            reverse_numbers(numbers, 8)
+        elif numbers.size == 4:
+            reverse_numbers(numbers, 4)
+        else:
+            reverse_numbers(numbers, 1)
 
     @critical_section
     def append(self, value):
@@ -556,7 +558,7 @@ cdef class RepeatedScalar(Repeated):
         cdef Numbers numbers
         cdef uint64_t raw = 0
         read_number(self.field, value, &raw)
-        numbers = self.start_edit(1)
+        numbers = self.start_append(1)
         store(numbers.items + numbers.n * self.field.size, self.field, raw)
         numbers.n += 1
         update_count(self, numbers.n)
@@ -568,6 +570,18 @@ cdef class RepeatedScalar(Repeated):
         Raises TypeError or ValueError for a value that the field can't store; then nothing is added.
         """
         add_numbers(self, take_numbers(self.field, values))
+
+
+cdef inline void reverse_numbers(Numbers self, size_t size) noexcept:
+    cdef uint8_t* first = self.items
+    cdef uint8_t* last = first + self.n * size
+    cdef uint64_t number = 0
+    while last - first >= <Py_ssize_t>(2 * size):
+        last -= size
+        memcpy(&number, first, size)
+        memcpy(first, last, size)
+        memcpy(last, &number, size)
+        first += size
 
 
 cdef inline int take_number(Numbers self, Field* field, value) except -1:
@@ -622,40 +636,45 @@ cdef Numbers take_numbers(Field* field, values):
 
 cdef int add_numbers(RepeatedScalar self, Numbers incoming) except -1:
     """Add numbers at the end; the field may take over the Numbers object."""
-    cdef Py_ssize_t n
+    cdef Numbers numbers
     if incoming.n == 0:
         if not self.is_detached:
             edit(self.message)
         return 0
-    self.decode()  # the numbers are needed in any case; `len` would count varints first
-    n = self.n
-    if self.bound is None and self.message.overlay == NULL and add_first(self, incoming):
-        return 0
-    if n or self.bound is not None:
-        return self.splice(n, n, incoming)
-    edit(self.message)
-    if not self.refresh_records():
-        return self.splice(n, n, incoming)
-    store_numbers(self, incoming)
-    return 0
+    if self.refresh_records():
+        if self.message.overlay == NULL and add_first(self, incoming):
+            return 0
+        if self.first == NULL:
+            edit(self.message)
+            if self.refresh_records() and self.first == NULL:
+                return store_numbers(self, incoming)
+    numbers = self.start_append(incoming.n)
+    append_numbers(numbers, incoming)
+    return update_count(self, numbers.n)
+
+
+cdef void append_numbers(Numbers self, Numbers incoming) noexcept:
+    """Add numbers at the end, where there is capacity for them."""
+    memcpy(self.items + self.n * self.size, incoming.items, <size_t>incoming.n * self.size)
+    self.n += incoming.n
 
 
 cdef bint add_first(RepeatedScalar self, Numbers incoming) except -1:
-    """Add numbers as the first edit of the message; return False if the message needs an overlay.
-
-    The numbers of the field are decoded.
-    """
+    """Add numbers as the first edit of the message; return False if the message needs an overlay."""
     cdef View message = self.message
     cdef Numbers numbers = incoming
-    cdef Py_ssize_t n = incoming.n
     cdef Slot slot
     cdef bint is_stored = False
     if message.parts != NULL or not prefers_compact():
         return False
-    if self.n:
-        numbers = self.own_numbers(incoming.n)
-        memcpy(numbers.items + numbers.n * numbers.size, incoming.items, <size_t>n * incoming.size)
-        numbers.n += n
+    if self.first != NULL:
+        numbers = self.numbers_after_run(incoming.n)
+        if numbers is None:
+            self.decode()
+            if self.bound is not None or message.overlay != NULL:
+                return False
+            numbers = self.own_numbers(incoming.n)
+        append_numbers(numbers, incoming)
     slot = Slot(set_mark(), <uint64_t>numbers.n)
     numbers.origin = self.first
     try:
@@ -665,8 +684,10 @@ cdef bint add_first(RepeatedScalar self, Numbers incoming) except -1:
         )
     finally:
         if not is_stored and numbers is not incoming:
-            numbers.n -= n
+            numbers.n -= incoming.n
     if is_stored:
+        self.bound = numbers
+        self.document = <Document>message.document
         self.store = None
         self.items = NULL
     return is_stored
@@ -679,7 +700,10 @@ cdef int store_numbers(RepeatedScalar self, Numbers numbers) except -1:
     self.bound = numbers
     self.store = None
     self.items = NULL
-    put_value(overlay, self.field, set_mark() if numbers.n else NULL, <uint64_t>numbers.n, <PyObject*>numbers)
+    put_value(
+        overlay, self.field, set_mark() if numbers.n or numbers.run_end != NULL else NULL, <uint64_t>numbers.n,
+        <PyObject*>numbers
+    )
     return 0
 
 
@@ -713,28 +737,6 @@ cdef char* buffer_format(int field_type) noexcept:
     if field_type == UINT32 or field_type == FIXED32:
         return b"I"
     return b"i"
-
-
-cdef uint64_t store_long_run(
-    uint8_t* out, const Field* field, const uint8_t* p, uint64_t n, uint64_t capacity, const ShareCounts* counts
-) noexcept:
-    cdef uint64_t count
-    if n < NOGIL_RUN_BYTES:
-        return store_run(out, field, p, n, capacity, counts)
-    with nogil:
-        count = store_run(out, field, p, n, capacity, counts)
-    return count
-
-
-cdef uint64_t keep_known(int32_t* values, uint64_t n, const Field* field) noexcept nogil:
-    """Remove values that are not in the closed enum; return the number of remaining values."""
-    cdef uint64_t kept = 0
-    cdef uint64_t i
-    for i in range(n):
-        if has_value(field, values[i]):
-            values[kept] = values[i]
-            kept += 1
-    return kept
 
 
 @cython.final

@@ -87,16 +87,31 @@ cdef struct Element:
 @final
 cdef class Elements:
     """The elements of a repeated string, bytes or message field that was changed."""
-    cdef Element* items
+    cdef Element* items          # read by `element_at`
     cdef Py_ssize_t n
     cdef Room room
     cdef const uint8_t* origin   # the first record of the field before its first change, or NULL
     cdef Py_ssize_t frozen       # number of leading elements that engine/freeze.pyx has examined
+    # A gap buffer: free memory of `gap` elements before the element at `gap_at`, where the last edit was.
+    cdef uint32_t gap_at
+    cdef uint32_t gap
 
     cdef int add(self, const uint8_t* p, uint64_t n, object held) except -1
     cdef int reserve(self, Py_ssize_t n) except -1
     cdef void resize_slice(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t n) noexcept
+    cdef void move_gap(self, Py_ssize_t position) noexcept
+    cdef void close_gap(self) noexcept
     cdef void exchange_items(self, Elements other) noexcept
+
+
+cdef inline Element* element_at(Elements self, Py_ssize_t i) noexcept:
+    """Return the element at an index, or at the end the memory of the next one."""
+    return &self.items[i + self.gap if i >= self.gap_at else i]
+
+
+cdef inline Py_ssize_t room_at_end(Elements self) noexcept:
+    """Return the number of elements that can be added at the end without an allocation."""
+    return self.room.capacity - self.n - self.gap
 
 
 @final
@@ -108,6 +123,8 @@ cdef class Numbers:
     cdef int field_type
     cdef uint8_t size            # bytes per number
     cdef const uint8_t* origin   # see Elements
+    # The end of the record at `origin`, a packed run of numbers that precede `items` and are not decoded yet; or NULL.
+    cdef const uint8_t* run_end
 
     cdef int reserve(self, Py_ssize_t n) except -1
     cdef void resize_slice(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t n) noexcept

@@ -19,6 +19,11 @@ from onnxwire.engine.section cimport enable_try_incref, try_incref
 from onnxwire.errors import FieldValueError
 
 
+cdef extern from "thresholds.h":
+    enum:
+        MAX_MOVED_ELEMENTS "OW_MAX_MOVED_ELEMENTS"
+
+
 # --- one message
 
 @final
@@ -287,13 +292,15 @@ cdef class Elements:
     def __dealloc__(self):
         cdef Py_ssize_t i
         for i in range(self.n):
-            Py_XDECREF(self.items[i].held)
+            Py_XDECREF(element_at(self, i).held)
         if self.items != NULL:
             PyMem_Free(self.items - self.room.before)
 
     cdef int reserve(self, Py_ssize_t n) except -1:
         """Grow the capacity to at least n more elements."""
         cdef Py_ssize_t capacity = self.n + n
+        if room_at_end(self) < n:
+            self.close_gap()
         if capacity > self.room.capacity:
             # The first capacity is exact: many sequences never grow.
             capacity = max(capacity, self.room.capacity + (self.room.capacity >> 1), 4 if self.n else 1)
@@ -302,24 +309,86 @@ cdef class Elements:
         return 0
 
     cdef void resize_slice(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t n) noexcept:
-        """Make the slice n elements long, with undefined content; reserve room for the difference before."""
+        """Make the slice n elements long, with undefined content; reserve room for the difference before.
+
+        Edits near the ends use the free memory there. Other edits move the gap to the slice, so that successive edits
+        at near positions take constant time each.
+        """
         cdef Py_ssize_t more = n - (stop - start)
-        move_shorter_side(<uint8_t**>&self.items, &self.room, self.n, start, stop, more, sizeof(Element))
+        cdef Py_ssize_t free_after
+        if self.gap == 0:
+            if start <= MAX_MOVED_ELEMENTS or self.n - stop <= MAX_MOVED_ELEMENTS or self.room.capacity >> 32:
+                move_shorter_side(<uint8_t**>&self.items, &self.room, self.n, start, stop, more, sizeof(Element))
+                self.n += more
+                return
+            self.gap_at = <uint32_t>stop
+        elif start > self.gap_at and stop == self.n:
+            self.n += more
+            return
+        elif start <= MAX_MOVED_ELEMENTS and stop <= self.gap_at and start < self.n - stop and self.room.before >= more:
+            move_shorter_side(<uint8_t**>&self.items, &self.room, self.n, start, stop, more, sizeof(Element))
+            self.gap_at += <uint32_t>more
+            self.n += more
+            return
+        self.move_gap(max(start, min(<Py_ssize_t>self.gap_at, stop)))
+        if more > self.gap:
+            # Half of the free memory at the end, so that the gap is refilled only a few times before it is used up.
+            free_after = max(more - self.gap, room_at_end(self) >> 1)
+            memmove(
+                element_at(self, stop) + free_after, element_at(self, stop),
+                <size_t>(self.n - stop) * sizeof(Element)
+            )
+            self.gap += <uint32_t>free_after
+        self.gap_at = <uint32_t>(start + n)
+        self.gap -= <uint32_t>more
         self.n += more
+        if self.gap_at == self.n:
+            self.gap = 0  # the free memory is at the end
+
+    cdef void move_gap(self, Py_ssize_t position) noexcept:
+        """Move the gap before the element at a position."""
+        if position < self.gap_at:
+            memmove(
+                &self.items[position + self.gap], &self.items[position],
+                <size_t>(self.gap_at - position) * sizeof(Element)
+            )
+        else:
+            memmove(
+                &self.items[self.gap_at], &self.items[self.gap_at + self.gap],
+                <size_t>(position - self.gap_at) * sizeof(Element)
+            )
+        self.gap_at = <uint32_t>position
+
+    cdef void close_gap(self) noexcept:
+        """Move the free memory of the gap before or after all elements."""
+        if self.gap == 0:
+            return
+        if self.gap_at <= self.n >> 1:
+            self.move_gap(0)
+            self.items += self.gap
+            self.room.before += self.gap
+            self.room.capacity -= self.gap
+        else:
+            self.move_gap(self.n)
+        self.gap = 0
 
     cdef void exchange_items(self, Elements other) noexcept:
         """Exchange all elements with those of another object."""
         self.items, other.items = other.items, self.items
         self.n, other.n = other.n, self.n
         self.room, other.room = other.room, self.room
+        self.gap_at, other.gap_at = other.gap_at, self.gap_at
+        self.gap, other.gap = other.gap, self.gap
 
     cdef int add(self, const uint8_t* p, uint64_t n, object held) except -1:
         """Add an element at the end; held: its owner, or None for a span of the message's bytes."""
-        if self.n == self.room.capacity:
+        cdef Element* element
+        if room_at_end(self) == 0:
             self.reserve(1)
-        self.items[self.n].p = p
-        self.items[self.n].n = n
-        self.items[self.n].held = NULL if held is None else owned(held)
+        element = element_at(self, self.n)
+        element.p = p
+        element.n = n
+        element.held = NULL if held is None else owned(held)
         self.n += 1
         return 0
 

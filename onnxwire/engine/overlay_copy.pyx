@@ -6,7 +6,7 @@ from libc.string cimport memcpy
 
 from onnxwire.engine.compact_overlay cimport compact, is_in_place
 from onnxwire.engine.document cimport Spans
-from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Element, Elements, Numbers, new_overlay, owned
+from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Element, Elements, Numbers, element_at, new_overlay, owned
 from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, index_of, make_index, overlay_of
 from onnxwire.engine.table cimport Field, Slot
 
@@ -110,6 +110,9 @@ cdef object copy_held(const Field* field, object held, const Slot* slot, Documen
             return copy_elements(<Elements>held, document, depth)
         numbers = Numbers.allocate((<Numbers>held).n, field)
         memcpy(numbers.items, (<Numbers>held).items, <size_t>numbers.n * numbers.size)
+        if (<Numbers>held).run_end != NULL:
+            numbers.origin = (<Numbers>held).origin
+            numbers.run_end = (<Numbers>held).run_end
         return numbers
     return copy_value(held, slot.p, slot.n, document, depth)
 
@@ -133,7 +136,7 @@ cdef Elements copy_elements(Elements self, Document document, uint32_t depth):
     cdef Document fork = None
     copy.reserve(self.n)
     for i in range(self.n):
-        element = &self.items[i]
+        element = element_at(self, i)
         if element.held == NULL:
             copy.add(element.p, element.n, None)
         elif not isinstance(<object>element.held, Document):

@@ -9,7 +9,6 @@ from cpython.object cimport PyTypeObject
 from cpython.ref cimport Py_XDECREF
 from cython cimport critical_section
 from libc.stdint cimport uint64_t
-from libc.string cimport memcpy
 
 from onnxwire._varint cimport WIRE_LEN, read_length
 from onnxwire.engine.damage cimport decode_error
@@ -20,7 +19,7 @@ from onnxwire.engine.encoder cimport Encoder
 from onnxwire.engine.freeze cimport FREEZE_BATCH, freeze_elements
 from onnxwire.engine.header_copies cimport HIGHEST
 from onnxwire.engine.instances cimport forbid_instantiation
-from onnxwire.engine.overlay cimport Element, new_overlay, owned, put_value, set_mark
+from onnxwire.engine.overlay cimport Element, element_at, new_overlay, owned, put_value, set_mark
 from onnxwire.engine.overlay_index cimport has_edits, prefers_compact, register_edit
 from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.repeated cimport (
@@ -189,7 +188,7 @@ cdef class RepeatedSpan(Repeated):
         if self.bound is not None:
             if i >= (<Elements>self.bound).n:
                 raise changed_error(self.field)
-            element = &(<Elements>self.bound).items[i]
+            element = element_at(<Elements>self.bound, i)
             return make_element(self, element.p, element.n, element.held)
         index = self.make_index()
         if i >= index.n:
@@ -227,6 +226,7 @@ cdef class RepeatedSpan(Repeated):
     def _payloads(self):
         """Return a list of the Payloads of all elements of a repeated string or bytes field."""
         cdef Elements elements = self.elements()
+        cdef Element* element
         cdef Spans index
         cdef Py_ssize_t i
         cdef list payloads = []
@@ -236,8 +236,9 @@ cdef class RepeatedSpan(Repeated):
                 payloads.append(new_payload(self.document, index.items[i].p, index.items[i].n, 1, b"B", None))
             return payloads
         for i in range(elements.n):
-            owner = None if elements.items[i].held == NULL else <object>elements.items[i].held
-            payloads.append(new_payload(self.document, elements.items[i].p, elements.items[i].n, 1, b"B", owner))
+            element = element_at(elements, i)
+            owner = None if element.held == NULL else <object>element.held
+            payloads.append(new_payload(self.document, element.p, element.n, 1, b"B", owner))
         return payloads
 
     # --- changes
@@ -291,6 +292,7 @@ cdef class RepeatedSpan(Repeated):
         cdef PyObject* last = NULL
         cdef Py_ssize_t added = 0 if incoming is None else incoming.n
         cdef Py_ssize_t n = stop - start
+        cdef Py_ssize_t i
         if n > 1:
             gone = Elements.__new__(Elements)
             gone.reserve(n)
@@ -298,13 +300,15 @@ cdef class RepeatedSpan(Repeated):
         if stop > elements.n:
             raise changed_error(self.field)
         if n == 1:
-            last = elements.items[start].held
+            last = element_at(elements, start).held
         elif n:
-            memcpy(gone.items, &elements.items[start], <size_t>n * sizeof(Element))
+            for i in range(n):
+                gone.items[i] = element_at(elements, start + i)[0]
             gone.n = n
         elements.resize_slice(start, stop, added)
         if added:
-            memcpy(&elements.items[start], incoming.items, <size_t>added * sizeof(Element))
+            for i in range(added):
+                element_at(elements, start + i)[0] = incoming.items[i]
             incoming.n = 0  # their references were moved
         update_count(self, elements.n)
         # Release removed elements last: their destructors may run other code.
@@ -314,13 +318,15 @@ cdef class RepeatedSpan(Repeated):
     cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, values) except -1:
         cdef Elements incoming = values
         cdef Elements elements = self.start_edit(0)
+        cdef Element* element
         cdef Element old
         cdef Py_ssize_t i
         if n and max(start, start + (n - 1) * step) >= elements.n:
             raise changed_error(self.field)
         for i in range(n):
-            old = elements.items[start + i * step]
-            elements.items[start + i * step] = incoming.items[i]
+            element = element_at(elements, start + i * step)
+            old = element[0]
+            element[0] = incoming.items[i]
             incoming.items[i] = old
         return 0
 
@@ -341,8 +347,8 @@ cdef class RepeatedSpan(Repeated):
             raise changed_error(self.field)
         for i in range(len(indices)):
             index = indices[i]
-            arranged.items[i] = elements.items[index]
-            elements.items[index].held = NULL
+            arranged.items[i] = element_at(elements, index)[0]
+            element_at(elements, index).held = NULL
         arranged.n = len(indices)
         # Release removed elements last: their destructors may run other code.
         elements.exchange_items(arranged)
@@ -354,6 +360,7 @@ cdef class RepeatedSpan(Repeated):
         cdef Elements elements = self.start_edit(0)
         cdef Element element
         cdef Py_ssize_t i
+        elements.close_gap()
         for i in range(elements.n // 2):
             element = elements.items[i]
             elements.items[i] = elements.items[elements.n - 1 - i]
@@ -415,10 +422,14 @@ cdef class RepeatedSpan(Repeated):
         # The allocations may have run other code, which may have changed the field.
         if self.elements() is not None or message.overlay != NULL or self.first != elements.origin:
             return False
-        return register_edit(
+        if not register_edit(
             <Document>message.document, message.table, message.start, message.end, message.flags, self.field, &slot,
             <PyObject*>elements
-        )
+        ):
+            return False
+        self.bound = elements
+        self.document = <Document>message.document
+        return True
 
     @critical_section
     def add(self, **fields):
@@ -578,13 +589,15 @@ cdef class SpanIterator:
         """Return the next element of `bound`, as `next_element` does."""
         cdef RepeatedSpan sequence = self.sequence
         cdef Elements elements = sequence.bound
+        cdef Element* element
         cdef Py_ssize_t i = self.i
         if i >= elements.n:
             self.i = ENDED
             self.sequence = None
             return self
         self.i += 1
-        return make_element(sequence, elements.items[i].p, elements.items[i].n, elements.items[i].held)
+        element = element_at(elements, i)
+        return make_element(sequence, element.p, element.n, element.held)
 
     cdef bint peek(self, Span* element) except -1:
         """Locate the next element without making a view. Return False at the end, or if it has no span of its own."""
@@ -599,10 +612,10 @@ cdef class SpanIterator:
         ):
             if not refresh(sequence):
                 elements = sequence.bound
-                if self.i >= elements.n or elements.items[self.i].held != NULL:
+                if self.i >= elements.n or element_at(elements, self.i).held != NULL:
                     return False
-                element.p = elements.items[self.i].p
-                element.n = elements.items[self.i].n
+                element.p = element_at(elements, self.i).p
+                element.n = element_at(elements, self.i).n
                 return True
             self.seek()
         if <uint64_t>self.i >= sequence.n_records or self.cursor.p >= self.cursor.end or self.cursor.p[0] != self.tag:

@@ -14,7 +14,7 @@ from onnxwire._varint cimport (
 from onnxwire.engine.canonical cimport raw_at
 from onnxwire.engine.compact_overlay cimport CompactOverlay, Entry, base_of_compact, entries_of
 from onnxwire.engine.document cimport Document
-from onnxwire.engine.overlay cimport Element, Elements, Numbers, Overlay
+from onnxwire.engine.overlay cimport Element, Elements, Numbers, Overlay, element_at
 from onnxwire.engine.overlay_index cimport Pair, find_edits
 from onnxwire.engine.table cimport MESSAGE, Field, Slot, find_field
 from onnxwire.engine.view cimport is_unknown
@@ -247,7 +247,7 @@ cdef bint add_touched(ShortMessage* self, const Field* field, PyObject* document
     if n > MAX_SHORT_CHUNKS:
         return False
     for i in range(n):
-        element = &(<Elements>held).items[i]
+        element = element_at(<Elements>held, i)
         if field.type == MESSAGE:
             if not add_held(self, field, document, element.p, element.n, element.held):
                 return False

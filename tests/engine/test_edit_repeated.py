@@ -11,6 +11,7 @@ from collections.abc import MutableSequence
 import numpy as np
 import pytest
 import wire
+import wire_bytes
 from each import each
 from wire import as_comparable, assert_same_as_official, result_or_error, snippets, value_after_edit
 
@@ -666,6 +667,44 @@ def test_insertions_and_removals_at_any_position_have_the_same_result_as_for_a_l
     assert list(getattr(type(message).FromString(message.SerializeToString()), name)) == expected
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("origin", ["built", "parsed"])
+def test_edits_near_the_last_edit_of_a_long_sequence_have_the_same_result_as_for_a_list(origin, seed):
+    # An edit moves a gap in the array to its position. Edits at the ends, reading and copying have to skip the gap.
+    rng = random.Random(seed)
+    node = onnxwire.NodeProto(input=[f"text {i}" for i in range(1000)])
+    if origin == "parsed":
+        node = onnxwire.NodeProto.FromString(node.SerializeToString())
+    sequence, expected = node.input, list(node.input)
+    position = 500
+    for i in range(1500):
+        n = len(expected)
+        position = rng.randint(0, n) if rng.random() < 0.05 else min(n, max(0, position + rng.randint(-3, 3)))
+        start, stop = position, min(n, position + rng.choice([0, 0, 1, 2, 150]))
+        values = [f"{i} {k}" for k in range(rng.choice([0, 1, 1, 2, 150 if i % 20 == 0 else 1]))]
+        code = rng.choice(
+            ["s[i:j] = v", "s[i:j] = v", "s[i:j] = v", "s.insert(i, str(i))", "del s[i:j]", "s.extend(v)", "s.pop(0)"]
+            + ["s.pop()", "s.insert(0, str(i))", "s.append('x')"] * (n > 900)
+            + ["s[i // 2 : i] = s[i // 2 : i]", "s[::-2] = s[::-2][::-1]", "s.reverse()"] * (i % 10 == 0)
+        )
+        names = {"i": start, "j": stop, "v": values}
+        assert run_code(code, {**names, "s": sequence}) == run_code(code, {**names, "s": expected}) or n == 0
+        assert len(sequence) == len(expected)
+        assert sequence[position : position + 3] == expected[position : position + 3]
+        assert next(iter(sequence), None) == next(iter(expected), None)
+        if i % 50 == 0:
+            copied = copy.deepcopy(node)
+            assert list(sequence) == list(copied.input) == list(node.input) == expected
+            assert onnxwire.NodeProto(input=expected) == node == copied
+            assert onnxwire.NodeProto.FromString(node.SerializeToString()).input == expected
+            copied.MergeFrom(node)
+            node.MergeFrom(onnxwire.NodeProto(input=["merged"]))
+            expected.append("merged")
+            assert list(node.input) == expected
+            assert list(copied.input) == expected[:-1] * 2
+    assert list(sequence) == expected
+
+
 @pytest.mark.parametrize("code", ["s.append(7)", "s[0] = 7", "del s[0]", "s[:] = [7]", "s.reverse()"])
 @pytest.mark.parametrize("is_cached", [False, True])
 def test_an_edit_of_decoded_numbers_does_not_change_arrays_of_them(code, is_cached):
@@ -691,3 +730,90 @@ def test_a_sequence_of_numbers_contains_the_values_that_an_equal_list_contains()
     assert numbers.int64_data == [5, -1, 2**62]
     with pytest.raises(ValueError, match="not in the field"):
         numbers.int64_data.remove(2**64)
+
+
+@each("name", REPEATED_FIELDS)
+@each("change", ["s.append(v[1])", "s.extend(v)"])
+@each("end", ["m.Clear()", "m.ClearField(name)", "m.ParseFromString(b'')"])
+def test_a_sequence_keeps_the_elements_that_were_appended_before_it_was_detached(end, change, name):
+    def body(api):
+        message = api.Everything.FromString(api.Everything(**{name: sample_values(name)}).SerializeToString())
+        names = {"m": message, "s": getattr(message, name), "v": sample_values(name), "name": name}
+        exec(change, names)
+        exec(end, names)
+        yield names["s"], message
+
+    assert_same_as_official(body)
+
+
+# --- appending to a packed run, which stays encoded
+
+READINGS_AFTER_APPEND = [
+    "list(s)", "len(s)", "s[0]", "s[-1]", "s.pop(0)", "s.insert(0, s[1])", "s.reverse()", "del s[1:]", "s.clear()",
+    "s.extend(s)", "s.remove(s[2])", "s[2] = s[1]", "s[:] = s[1:]", "s[::2]", "bool(s)", "s == list(s)",
+    "m.SerializeToString()", "m.SerializeToString(deterministic=True)", "m.ByteSize()", "m.ClearField(name)", "m == m2",
+    "m2 == m", "str(m)", "m2.CopyFrom(m)", "m2.MergeFrom(m)", "m.MergeFrom(m2)", "m.CopyFrom(m2)", "m.Clear()",
+    "m.ParseFromString(b'')", "copy.deepcopy(m)", "m2.children.add().CopyFrom(m)", "m2.children.append(m)",
+    "getattr(m, name).append(s[0])",
+]  # fmt: skip
+
+
+@each("reading", READINGS_AFTER_APPEND)
+@each("change", ["s.append(v[1])", "s.extend(v)", "s.append(v[0]); s.extend(v); s.append(v[2])"])
+def test_appending_to_a_packed_run_has_the_official_effect(change, reading):
+    def body(api):
+        for name in NUMERIC_FIELDS:
+            values = sample_values(name)
+            data = api.Everything(**{name: values}).SerializeToString()
+            message, other = api.Everything.FromString(data), api.Everything.FromString(data)
+            names = {**PROGRAM_NAMES, "m": message, "m2": other, "s": getattr(message, name), "v": values, "name": name}
+            exec(change, names)
+            result = run_code(reading, names)
+            yield name, result if reading != "str(m)" else None
+            yield names["s"], getattr(message, name), getattr(other, name), message, other
+
+    assert_same_as_official(body)
+
+
+def test_numbers_appended_to_a_long_run_follow_it():
+    numbers = list(range(100_000))
+    tensor = onnxwire.TensorProto.FromString(onnxwire.TensorProto(int64_data=numbers).SerializeToString())
+    for number in range(1000):
+        tensor.int64_data.append(number)
+    assert repr(tensor).endswith("int64_data=[101,000 values])")
+    assert onnxwire.TensorProto.FromString(tensor.SerializeToString()).int64_data == numbers + list(range(1000))
+    assert tensor.int64_data == numbers + list(range(1000))
+
+
+DAMAGED_RUNS = {
+    "an incomplete varint": wire_bytes.span(7, b"\x01\x80"),
+    "an incomplete float": wire_bytes.span(4, bytes(7)),
+}
+
+
+@each("code", ["s.append(1)", "s.extend([1, 2])"])
+@each("damage", DAMAGED_RUNS)
+def test_appending_to_an_incomplete_run_changes_nothing(damage, code):
+    tensor = onnxwire.TensorProto.FromString(DAMAGED_RUNS[damage])
+    numbers = tensor.int64_data if "varint" in damage else tensor.float_data
+    for _ in range(2):
+        with pytest.raises(onnxwire.DecodeError):
+            exec(code, {"s": numbers})
+    assert tensor.SerializeToString() == DAMAGED_RUNS[damage]
+
+
+def test_a_damaged_varint_before_appended_numbers_is_reported_when_they_are_read():
+    tensor = onnxwire.TensorProto.FromString(wire_bytes.span(7, b"\x80" * 11 + b"\x01"))
+    tensor.int64_data.append(5)
+    for read in (list, len, lambda s: tensor.SerializeToString(deterministic=True), lambda s: tensor == tensor):
+        with pytest.raises(onnxwire.DecodeError, match="more than 10 bytes"):
+            read(tensor.int64_data)
+
+
+def test_only_a_deterministic_encoding_shortens_the_varints_before_appended_numbers():
+    run = wire_bytes.varint(1, pad=2) + wire_bytes.varint(300)
+    tensor = onnxwire.TensorProto.FromString(wire_bytes.span(7, run))
+    tensor.int64_data.append(5)
+    assert tensor.SerializeToString() == wire_bytes.span(7, run + b"\x05")
+    assert tensor.SerializeToString(deterministic=True) == wire_bytes.span(7, b"\x01\xac\x02\x05")
+    assert tensor.SerializeToString() == wire_bytes.span(7, b"\x01\xac\x02\x05")
