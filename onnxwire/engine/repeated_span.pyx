@@ -627,31 +627,33 @@ cdef class SpanIterator:
         """Return the next element, or the iterator itself at the end, which is faster than an exception."""
         cdef const uint8_t* p
         cdef uint64_t n = 0
-        # The common case: the next record of an unedited message is of the same field, with a tag of one byte.
-        if reads_next_record(self):
-            if <uint64_t>self.i >= self.sequence.n_records:
-                self.i = ENDED
-                self.sequence = None
+        cdef bint is_in_records
+        if not reads_next_record(self):
+            if self.sequence is None or self.i == ENDED:
                 return self
-            if (
-                self.cursor.p < self.cursor.near_from and self.cursor.p < self.cursor.end
-                and self.cursor.p[0] == self.tag
-            ):
-                p = read_length(self.cursor.p + 1, self.cursor.end, &n)
-                if p != NULL:
-                    self.i += 1
-                    self.cursor.p = p + n
-                    return make_element(self.sequence, p, n, NULL)
-        return self.next_of_any()
-
-    cdef object next_of_any(self):
-        """Implement `next_element` for every message."""
-        cdef RepeatedSpan sequence = self.sequence
-        cdef View message
-        cdef Record record
-        if sequence is None or self.i == ENDED:
+            is_in_records = self.follow_message()
+            # Other code may have run, and used the iterator.
+            if self.sequence is None:
+                return self
+            if not is_in_records:
+                return self.next_bound()
+        if <uint64_t>self.i >= self.sequence.n_records:
+            self.i = ENDED
+            self.sequence = None
             return self
-        message = sequence.message
+        # The common case: the next record is of the same field, with a tag of one byte.
+        if self.cursor.p < self.cursor.near_from and self.cursor.p < self.cursor.end and self.cursor.p[0] == self.tag:
+            p = read_length(self.cursor.p + 1, self.cursor.end, &n)
+            if p != NULL:
+                self.i += 1
+                self.cursor.p = p + n
+                return make_element(self.sequence, p, n, NULL)
+        return self.next_record()
+
+    cdef bint follow_message(self) except -1:
+        """Follow changes of the message since the last step; return whether the elements are records."""
+        cdef RepeatedSpan sequence = self.sequence
+        cdef View message = sequence.message
         fill(message)
         if message.epoch != self.epoch and self.reads_same_records():
             self.epoch = message.epoch
@@ -661,12 +663,14 @@ cdef class SpanIterator:
             or message.epoch != self.epoch or message.document != self.document
         ):
             if not refresh(sequence):
-                return self.next_bound()
+                return False
             self.seek()
-        if <uint64_t>self.i >= sequence.n_records:
-            self.i = ENDED
-            self.sequence = None
-            return self
+        return True
+
+    cdef object next_record(self):
+        """Return the element of the next record of the field, which may follow other records."""
+        cdef RepeatedSpan sequence = self.sequence
+        cdef Record record
         if next_usable(&self.cursor, sequence.field, &record) <= 0:
             raise decode_error(sequence.document, self.cursor.p, self.cursor.end)
         self.i += 1

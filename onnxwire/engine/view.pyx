@@ -424,10 +424,17 @@ cdef struct CachedTail:
 cdef int refresh(View self) except -1:
     """Fill the slots from the overlay, the document's cache, or the bytes, in this order."""
     cdef uint64_t records = 0
+    if self.overlay != NULL:
+        return refresh_any(self)
+    if (<Document>self.document).overlays is not None:
+        if is_unaffected(<Document>self.document, self.epoch, self.start):
+            self.epoch = (<Document>self.document).epoch
+            return 0
+        return refresh_any(self)
     # The common case: a short message in a document without edits. The document has no cached slots of short messages.
     if (
-        self.end - self.start < MIN_CACHED_BYTES and self.overlay == NULL and self.parts == NULL
-        and (<Document>self.document).overlays is None and (<Document>self.document).epoch != EPOCH_CLOSED
+        self.end - self.start < MIN_CACHED_BYTES and self.parts == NULL
+        and (<Document>self.document).epoch != EPOCH_CLOSED
         and self.start < (<Document>self.document).far.near_from and not N_MEMORIES
     ):
         memset(self.slots, 0, self.table.n_fields * sizeof(Slot))
@@ -441,7 +448,7 @@ cdef int refresh(View self) except -1:
 
 
 cdef int refresh_any(View self) except -1:
-    """Implement `refresh` for every message."""
+    """Implement `refresh` for every message that an edit may have changed, or whose slots the document may cache."""
     cdef Document document = <Document>self.document
     cdef Table* table = self.table
     cdef size_t size = table.n_fields * sizeof(Slot)
@@ -451,9 +458,6 @@ cdef int refresh_any(View self) except -1:
     cdef uint64_t records = 0
     cdef bytes kept
     cdef CachedTail tail
-    if self.overlay == NULL and is_unaffected(document, self.epoch, self.start):
-        self.epoch = document.epoch
-        return 0
     if self.overlay != NULL or document.overlays is not None or document.epoch == EPOCH_CLOSED:
         # This may turn a view of an absent message into a view of bytes whose slots are filled.
         if find_overlay(self) or self.epoch == (<Document>self.document).epoch:
