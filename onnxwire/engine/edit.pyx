@@ -30,6 +30,9 @@ cdef extern from "Python.h":
     int Py_EnterRecursiveCall(const char* where) except *
     void Py_LeaveRecursiveCall()
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
+    bint PyUnicode_IS_COMPACT_ASCII(object text) noexcept
+    const uint8_t* PyUnicode_1BYTE_DATA(object text) noexcept
+    Py_ssize_t PyUnicode_GET_LENGTH(object text) noexcept
     long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
     Py_buffer* PyMemoryView_GET_BUFFER(object view)
     int PyGC_Disable()
@@ -248,6 +251,10 @@ cdef object read_text(const Field* field, object value, const uint8_t** p, uint6
     """Set `p` and `n` to the payload of a str or bytes value; returns the object that owns it."""
     cdef Py_ssize_t size = 0
     if field.type == STRING:
+        if PyUnicode_CheckExact(value) and PyUnicode_IS_COMPACT_ASCII(value):
+            p[0] = PyUnicode_1BYTE_DATA(value)
+            n[0] = PyUnicode_GET_LENGTH(value)
+            return value
         if not PyUnicode_CheckExact(value):
             if isinstance(value, str):
                 value = str.__str__(value)

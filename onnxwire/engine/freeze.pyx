@@ -70,28 +70,25 @@ cdef int freeze_edits(OverlayIndex index, Document document, const size_t* addre
 
     A single added message is not frozen by `freeze_elements`, and takes a thousand bytes.
     """
-    cdef Elements removed_overlays = Elements.__new__(Elements)
+    cdef Elements _removed_overlays = None  # released last: destructors may run other code
     # The garbage collector could run code that changes the elements.
     cdef int is_collecting = PyGC_Disable()
     try:
-        encode_edits(index, document, addresses, n, removed_overlays)
+        _removed_overlays = encode_edits(index, document, addresses, n)
     finally:
         if is_collecting:
             PyGC_Enable()
     return 0
 
 
-cdef int encode_edits(
-    OverlayIndex index, Document document, const size_t* addresses, Py_ssize_t n, Elements removed_overlays
-) except -1:
-    """Do the work of `freeze_edits`; the replaced overlays are moved to `removed_overlays`."""
-    cdef Batch batch = Batch.__new__(Batch)
+cdef Elements encode_edits(OverlayIndex index, Document document, const size_t* addresses, Py_ssize_t n):
+    """Encode the new messages in overlays into one document; return the replaced overlays, or None."""
+    cdef Batch batch = None
     cdef PyObject* overlay
     cdef PyObject* held
     cdef Py_ssize_t i
     cdef Pair pair
     cdef uint32_t k
-    batch.start(removed_overlays)
     for i in range(n):
         if not index.find(<const uint8_t*>addresses[i], &pair) or pair.address != addresses[i]:
             continue
@@ -100,9 +97,19 @@ cdef int encode_edits(
             continue
         for k in range((<Overlay>overlay).table.n_fields):
             held = (<Overlay>overlay).held[k]
-            if held != NULL and Py_TYPE(held) == <PyTypeObject*>Elements and Py_REFCNT(held) == 1:
-                batch.encode_new(<Elements>held, document)
-    return batch.replace(document.depth + 1, document)
+            if (
+                held == NULL or Py_TYPE(held) != <PyTypeObject*>Elements or Py_REFCNT(held) != 1
+                or not has_overlay(<Elements>held)
+            ):
+                continue
+            if batch is None:
+                batch = Batch.__new__(Batch)
+                batch.start(Elements.__new__(Elements))
+            batch.encode_new(<Elements>held, document)
+    if batch is None:
+        return None
+    batch.replace(document.depth + 1, document)
+    return batch.removed_overlays
 
 
 @final
@@ -180,6 +187,15 @@ cdef class Batch:
 
 use_freezer(freeze_edits)
 forbid_instantiation(Batch, b"adding messages")
+
+
+cdef bint has_overlay(Elements elements) noexcept:
+    """Return whether an element is an Overlay."""
+    cdef Py_ssize_t i
+    for i in range(elements.n):
+        if element_at(elements, i).held != NULL and Py_TYPE(element_at(elements, i).held) == <PyTypeObject*>Overlay:
+            return True
+    return False
 
 
 cdef bint is_new(PyObject* overlay) noexcept:

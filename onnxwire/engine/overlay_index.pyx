@@ -367,9 +367,19 @@ cdef int note_use(Document document, size_t address) except -1:
 
     If memory runs out, they are not compacted.
     """
-    cdef RecentOverlays recent = document.recent_overlays
+    cdef PyObject* queue = <PyObject*>document.recent_overlays
     cdef bint is_small = document.is_part and document.end - document.start < SMALL_PART_BYTES
     cdef Py_ssize_t limit = MAX_FULL_PART_OVERLAYS if is_small else MAX_FULL_OVERLAYS
+    if queue != <PyObject*>None and (<RecentOverlays>queue).n < min(limit, (<RecentOverlays>queue).capacity):
+        (<RecentOverlays>queue).addresses[(<RecentOverlays>queue).n] = address
+        (<RecentOverlays>queue).n += 1
+        return 0
+    return note_and_compact(document, address, limit)
+
+
+cdef int note_and_compact(Document document, size_t address, Py_ssize_t limit) except -1:
+    """Implement `note_use` if the queue is full or must grow."""
+    cdef RecentOverlays recent = document.recent_overlays
     cdef Py_ssize_t half = limit >> 1
     cdef size_t* addresses
     cdef Py_ssize_t capacity

@@ -35,6 +35,8 @@ cdef class SpanIterator:
     cdef uint8_t tag             # the tag of the records, if it is one byte; else 0, which is not a tag
 
     cdef object next_element(self)
+    cdef bint follow_message(self) except -1
+    cdef object next_record(self)
     cdef object next_bound(self)
     cdef bint reads_same_records(self) noexcept
     cdef int seek(self) except -1

@@ -5,7 +5,7 @@ The first access by index to a long sequence creates an index of its records, wh
 change creates Elements.
 """
 cimport cython
-from cpython.object cimport PyTypeObject
+from cpython.object cimport PyTypeObject, destructor
 from cpython.ref cimport Py_XDECREF
 from cython cimport critical_section
 from libc.stdint cimport uint64_t
@@ -17,6 +17,7 @@ from onnxwire.engine.edit cimport copy_message, depth_of, edit, field_error, ite
 from onnxwire.engine.encode cimport encode_small
 from onnxwire.engine.encoder cimport Encoder
 from onnxwire.engine.freeze cimport FREEZE_BATCH, freeze_elements
+from onnxwire.engine.free_list cimport FREE_LIST_SIZE, as_object, release_type, revive
 from onnxwire.engine.header_copies cimport HIGHEST
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.overlay cimport Element, element_at, new_overlay, owned, put_value, set_mark
@@ -25,10 +26,10 @@ from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.repeated cimport (
     ENDED, Slice, adjust_slice, changed_error, index_in, point_at, refresh, unpack_slice, update_count,
 )
-from onnxwire.engine.table cimport BYTES, MESSAGE, Field, Slot
+from onnxwire.engine.table cimport BYTES, FREE_LIST_CAPACITY, MESSAGE, Field, Slot
 from onnxwire.engine.view cimport (
     KEEPS_IDENTITY, Record, View, bytes_at, document_of, fill, find_overlay, held_message, make_view, new_view,
-    next_usable, overlay_view, set_document, text_at, use_copies,
+    next_usable, overlay_view, set_document, start_records, text_at, use_copies,
 )
 
 from onnxwire.errors import FieldTypeError
@@ -51,11 +52,74 @@ cdef object make_element(RepeatedSpan self, const uint8_t* p, uint64_t n, PyObje
     return text_at(self.message, p, n, held)
 
 
+# Free sequences and iterators: a loop over a repeated field creates one of each. Their members that are objects are
+# None.
+cdef PyObject* FREE_SEQUENCES[FREE_LIST_CAPACITY]
+cdef PyObject* FREE_ITERATORS[FREE_LIST_CAPACITY]
+cdef int N_FREE_SEQUENCES = 0
+cdef int N_FREE_ITERATORS = 0
+
+
 cdef object get_spans(View self, void* closure):
-    cdef RepeatedSpan sequence = RepeatedSpan.__new__(RepeatedSpan)
+    global N_FREE_SEQUENCES
+    cdef PyObject* o
+    cdef Slot* slot
     fill(self)
-    point_at(sequence, self, <Field*>closure)
-    return sequence
+    if not (FREE_LIST_SIZE and N_FREE_SEQUENCES):
+        sequence = RepeatedSpan.__new__(RepeatedSpan)
+        point_at(<RepeatedSpan>sequence, self, <Field*>closure)
+        return sequence
+    N_FREE_SEQUENCES -= 1
+    o = FREE_SEQUENCES[N_FREE_SEQUENCES]
+    revive(o)
+    (<RepeatedSpan>o).first = NULL
+    (<RepeatedSpan>o).end = NULL
+    (<RepeatedSpan>o).is_detached = False
+    if self.overlay != NULL or self.parts != NULL:
+        point_at(<RepeatedSpan>o, self, <Field*>closure)
+        return as_object(o)
+    # As `point_at`, for an unedited message of one span.
+    slot = &self.slots[(<Field*>closure).slot]
+    (<RepeatedSpan>o).message = self
+    (<RepeatedSpan>o).field = <Field*>closure
+    (<RepeatedSpan>o).state = 0
+    (<RepeatedSpan>o).n_records = 0
+    if slot.p != NULL:
+        (<RepeatedSpan>o).first = slot.p
+        (<RepeatedSpan>o).n_records = slot.n
+        (<RepeatedSpan>o).end = self.end
+        (<RepeatedSpan>o).document = <Document>self.document
+    return as_object(o)
+
+
+cdef void dealloc_sequence(PyObject* o) noexcept:
+    """Implement tp_dealloc of RepeatedSpan."""
+    global N_FREE_SEQUENCES
+    # Releasing a member may run other code.
+    (<RepeatedSpan>o).message = None
+    (<RepeatedSpan>o).document = None
+    (<RepeatedSpan>o).parts = None
+    (<RepeatedSpan>o).store = None
+    (<RepeatedSpan>o).bound = None
+    if N_FREE_SEQUENCES < FREE_LIST_SIZE:
+        FREE_SEQUENCES[N_FREE_SEQUENCES] = o
+        N_FREE_SEQUENCES += 1
+        release_type(o)
+    else:
+        DEALLOC_SEQUENCE(o)
+
+
+cdef void dealloc_iterator(PyObject* o) noexcept:
+    """Implement tp_dealloc of SpanIterator."""
+    global N_FREE_ITERATORS
+    (<SpanIterator>o).sequence = None
+    (<SpanIterator>o).parts = None
+    if N_FREE_ITERATORS < FREE_LIST_SIZE:
+        FREE_ITERATORS[N_FREE_ITERATORS] = o
+        N_FREE_ITERATORS += 1
+        release_type(o)
+    else:
+        DEALLOC_ITERATOR(o)
 
 
 cdef void* span_getter() noexcept:
@@ -79,23 +143,9 @@ cdef class RepeatedSpan(Repeated):
 
     @critical_section
     def __iter__(self):
-        cdef SpanIterator iterator = SpanIterator.__new__(SpanIterator)
-        cdef View message = self.message
-        fill(message)
-        iterator.sequence = self
-        iterator.tag = self.field.number << 3 | WIRE_LEN if self.field.number < 16 else 0
-        # If these are the records of an unedited message, the first step needs no `refresh` and no `seek`.
-        if (
-            message.overlay == NULL and self.bound is None and self.state == 0
-            and message.slots[self.field.slot].p == self.first
-            and (self.first == NULL or <PyObject*>self.document == message.document)
-        ):
-            iterator.epoch = message.epoch
-            iterator.document = message.document
-            if self.first != NULL:
-                iterator.first = self.first
-                iterator.parts = self.parts
-                self.start(&iterator.cursor)
+        iterator = new_iterator()
+        fill(self.message)
+        start_iterator(<SpanIterator>iterator, self)
         return iterator
 
     cdef Spans known_index(self):
@@ -527,9 +577,46 @@ cdef int locate_encoded(Elements elements, Document document) except -1:
     return 0
 
 
+cdef object new_iterator():
+    """Return an iterator of no sequence."""
+    global N_FREE_ITERATORS
+    cdef PyObject* o
+    if not (FREE_LIST_SIZE and N_FREE_ITERATORS):
+        return SpanIterator.__new__(SpanIterator)
+    N_FREE_ITERATORS -= 1
+    o = FREE_ITERATORS[N_FREE_ITERATORS]
+    revive(o)
+    (<SpanIterator>o).first = NULL
+    (<SpanIterator>o).document = NULL
+    (<SpanIterator>o).epoch = 0
+    (<SpanIterator>o).i = 0
+    return as_object(o)
+
+
+cdef void start_iterator(SpanIterator self, RepeatedSpan sequence) noexcept:
+    """Set a new iterator to the first element of a sequence, whose message is filled."""
+    self.sequence = sequence
+    self.tag = sequence.field.number << 3 | WIRE_LEN if sequence.field.number < 16 else 0
+    # If these are the records of an unedited message, the first step needs no `refresh` and no `seek`.
+    if (
+        sequence.message.overlay == NULL and sequence.bound is None and sequence.state == 0
+        and sequence.message.slots[sequence.field.slot].p == sequence.first
+        and (sequence.first == NULL or <PyObject*>sequence.document == sequence.message.document)
+    ):
+        self.epoch = sequence.message.epoch
+        self.document = sequence.message.document
+        if sequence.first != NULL:
+            self.first = sequence.first
+            if sequence.parts is not None:
+                self.parts = sequence.parts
+                sequence.start(&self.cursor)
+            else:
+                start_records(&self.cursor, sequence.first, sequence.end, NULL, NULL)
+                use_copies(&self.cursor, sequence.document)
+
+
 @cython.final
 @cython.no_gc
-@cython.freelist(32)
 cdef class SpanIterator:
 
     @critical_section
@@ -549,15 +636,35 @@ cdef class SpanIterator:
     @critical_section
     cdef object next_element(self):
         """Return the next element, or the iterator itself at the end, which is faster than an exception."""
-        cdef RepeatedSpan sequence = self.sequence
-        cdef View message
-        cdef Cursor* cursor = &self.cursor
         cdef const uint8_t* p
-        cdef Record record
-        cdef uint64_t n
-        if sequence is None or self.i == ENDED:
+        cdef uint64_t n = 0
+        cdef bint is_in_records
+        if not reads_next_record(self):
+            if self.sequence is None or self.i == ENDED:
+                return self
+            is_in_records = self.follow_message()
+            # Other code may have run, and used the iterator.
+            if self.sequence is None:
+                return self
+            if not is_in_records:
+                return self.next_bound()
+        if <uint64_t>self.i >= self.sequence.n_records:
+            self.i = ENDED
+            self.sequence = None
             return self
-        message = sequence.message
+        # The common case: the next record is of the same field, with a tag of one byte.
+        if self.cursor.p < self.cursor.near_from and self.cursor.p < self.cursor.end and self.cursor.p[0] == self.tag:
+            p = read_length(self.cursor.p + 1, self.cursor.end, &n)
+            if p != NULL:
+                self.i += 1
+                self.cursor.p = p + n
+                return make_element(self.sequence, p, n, NULL)
+        return self.next_record()
+
+    cdef bint follow_message(self) except -1:
+        """Follow changes of the message since the last step; return whether the elements are records."""
+        cdef RepeatedSpan sequence = self.sequence
+        cdef View message = sequence.message
         fill(message)
         if message.epoch != self.epoch and self.reads_same_records():
             self.epoch = message.epoch
@@ -567,21 +674,16 @@ cdef class SpanIterator:
             or message.epoch != self.epoch or message.document != self.document
         ):
             if not refresh(sequence):
-                return self.next_bound()
+                return False
             self.seek()
-        if <uint64_t>self.i >= sequence.n_records:
-            self.i = ENDED
-            self.sequence = None
-            return self
-        # The common case: the next record is of the same field, with a tag of one byte.
-        if cursor.p < cursor.near_from and cursor.p < cursor.end and cursor.p[0] == self.tag:
-            p = read_length(cursor.p + 1, cursor.end, &n)
-            if p != NULL:
-                self.i += 1
-                cursor.p = p + n
-                return make_element(sequence, p, n, NULL)
-        if next_usable(cursor, sequence.field, &record) <= 0:
-            raise decode_error(sequence.document, cursor.p, cursor.end)
+        return True
+
+    cdef object next_record(self):
+        """Return the element of the next record of the field, which may follow other records."""
+        cdef RepeatedSpan sequence = self.sequence
+        cdef Record record
+        if next_usable(&self.cursor, sequence.field, &record) <= 0:
+            raise decode_error(sequence.document, self.cursor.p, self.cursor.end)
         self.i += 1
         return make_element(sequence, record.value, record.n, NULL)
 
@@ -683,6 +785,20 @@ cdef class SpanIterator:
         return 0
 
 
+cdef inline bint reads_next_record(SpanIterator self) noexcept:
+    """Return whether the message is filled, unedited, and unchanged since the last step."""
+    return (
+        self.sequence is not None and self.sequence.bound is None
+        and self.sequence.message.epoch == self.epoch and self.sequence.message.overlay == NULL
+        and self.sequence.message.document == self.document
+        and (<Document>self.sequence.message.document).epoch == self.epoch
+    )
+
+
+cdef destructor DEALLOC_SEQUENCE = (<PyTypeObject*>RepeatedSpan).tp_dealloc
+cdef destructor DEALLOC_ITERATOR = (<PyTypeObject*>SpanIterator).tp_dealloc
+(<PyTypeObject*>RepeatedSpan).tp_dealloc = dealloc_sequence
+(<PyTypeObject*>SpanIterator).tp_dealloc = dealloc_iterator
 # The public module, for pickles and reprs.
 (<PyTypeObject*>RepeatedSpan).tp_name = b"onnxwire.RepeatedSpan"
 forbid_instantiation(RepeatedSpan, b"reading a repeated field of a message")

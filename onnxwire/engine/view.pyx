@@ -17,6 +17,7 @@ from onnxwire.engine.compact_overlay cimport use_scanner
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport EMPTY, EPOCH_CLOSED, FAR_SKIP_BYTES, PARTS, SLOTS, advise_far, copy_far
 from onnxwire.engine.advise cimport OW_FIRST_BYTES
+from onnxwire.engine.free_list cimport FREE_LIST_SIZE, as_object, revive
 from onnxwire.engine.header_copies cimport MAX_HEAD_BYTES, Copy, head_copy, shift_of, shifted
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.view_registry cimport (
@@ -45,7 +46,6 @@ cdef extern from "thresholds.h":
         MIN_CACHED_RECORDS "OW_MIN_CACHED_RECORDS"
         MIN_CACHED_BYTES "OW_MIN_CACHED_BYTES"
         MIN_CACHED_PARTS "OW_MIN_CACHED_PARTS"
-        FREE_LIST_SIZE "OW_FREE_LIST_SIZE"
 
 
 # --- creating and freeing views
@@ -80,11 +80,12 @@ cdef object make_view(Table* table, PyObject* document, const uint8_t* start, co
     if FREE_LIST_SIZE and table.n_free:
         table.n_free -= 1
         o = table.free_views[table.n_free]
+        revive(o)
     else:
         o = <PyObject*>PyObject_Malloc(<size_t>table.cls.tp_basicsize)
         if o == NULL:
             raise MemoryError
-    PyObject_Init(o, table.cls)
+        PyObject_Init(o, table.cls)
     Py_INCREF(<object>document)
     Py_XINCREF(parts)
     (<View>o).document = document
@@ -96,9 +97,7 @@ cdef object make_view(Table* table, PyObject* document, const uint8_t* start, co
     (<View>o).epoch = 0
     (<View>o).flags = 0
     (<View>o).slots = (<View>o).own
-    view = <object>o
-    Py_DECREF(view)
-    return view
+    return as_object(o)
 
 
 cdef object overlay_view(Table* table, Document document, Overlay overlay):
@@ -191,14 +190,19 @@ cdef uint64_t state_of(View self, const Field* field) noexcept:
     return state
 
 
+cdef void unregister(PyObject* o) noexcept:
+    """Remove a view from the registry."""
+    cdef ViewKey key
+    with critical_section(EMPTY):
+        key = key_of(<View>o)
+        unregister_view(&key, o)
+
+
 cdef void dealloc_view(PyObject* o) noexcept:
     cdef Table* table = (<View>o).table
     cdef PyObject* cls = <PyObject*>Py_TYPE(o)
-    cdef ViewKey key
     if KEEPS_IDENTITY:
-        with critical_section(EMPTY):
-            key = key_of(<View>o)
-            unregister_view(&key, o)
+        unregister(o)
     Py_DECREF(<object>(<View>o).document)
     if (<View>o).parts != NULL:
         Py_DECREF(<object>(<View>o).parts)
@@ -421,6 +425,32 @@ cdef struct CachedTail:
 
 cdef int refresh(View self) except -1:
     """Fill the slots from the overlay, the document's cache, or the bytes, in this order."""
+    cdef uint64_t records = 0
+    if self.overlay != NULL:
+        return refresh_any(self)
+    if (<Document>self.document).overlays is not None:
+        if is_unaffected(<Document>self.document, self.epoch, self.start):
+            self.epoch = (<Document>self.document).epoch
+            return 0
+        return refresh_any(self)
+    # The common case: a short message in a document without edits. The document has no cached slots of short messages.
+    if (
+        self.end - self.start < MIN_CACHED_BYTES and self.parts == NULL
+        and (<Document>self.document).epoch != EPOCH_CLOSED
+        and self.start < (<Document>self.document).far.near_from and not N_MEMORIES
+    ):
+        memset(self.slots, 0, self.table.n_fields * sizeof(Slot))
+        self.flags = 0
+        if scan(
+            self.table, self.start, self.end, self.slots, &self.flags, &records, &(<Document>self.document).far, NULL
+        ) == NULL:
+            self.epoch = (<Document>self.document).epoch
+            return 0
+    return refresh_any(self)
+
+
+cdef int refresh_any(View self) except -1:
+    """Implement `refresh` for every message that an edit may have changed, or whose slots the document may cache."""
     cdef Document document = <Document>self.document
     cdef Table* table = self.table
     cdef size_t size = table.n_fields * sizeof(Slot)
@@ -430,9 +460,6 @@ cdef int refresh(View self) except -1:
     cdef uint64_t records = 0
     cdef bytes kept
     cdef CachedTail tail
-    if self.overlay == NULL and is_unaffected(document, self.epoch, self.start):
-        self.epoch = document.epoch
-        return 0
     if self.overlay != NULL or document.overlays is not None or document.epoch == EPOCH_CLOSED:
         # This may turn a view of an absent message into a view of bytes whose slots are filled.
         if find_overlay(self) or self.epoch == (<Document>self.document).epoch:
