@@ -207,7 +207,7 @@ class RemoteFile:
 
     def chunks(self, start: int, end: int) -> Iterator[Buffer]:
         """Iterate over a range of the file in chunks, which are not cached in memory."""
-        step = CHUNK_BYTES * 4
+        step = CHUNK_BYTES * 4  # four concurrent requests
         for offset in range(start, end, step):
             chunk = memoryview(bytearray(min(step, end - offset)))
             self.read_into(offset, chunk)

@@ -127,6 +127,7 @@ class Hosts:
 
 
 def _host_and_port(text: str) -> tuple[str, int]:
+    """Return the host and port of `host` or `host:port`, as in `Site.host_and_port`. Raises ValueError."""
     host = text.strip()
     if host.count(":") > 1 and not host.startswith("["):
         host = f"[{host}]"

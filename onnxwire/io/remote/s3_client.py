@@ -72,7 +72,7 @@ def open_bucket(address: Address, options: Mapping[str, Any] | None) -> Bucket |
             # Other servers than Amazon's often lack newer checksums.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
-            retries={"mode": "standard", "max_attempts": 7},
+            retries={"mode": "standard", "max_attempts": 7},  # six retries, as for other requests
         ),
     )
     return Bucket(client, bucket_name(address))
