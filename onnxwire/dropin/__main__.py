@@ -126,6 +126,7 @@ def _run_code(module: ModuleType, code: str | bytes, name: str) -> None:
 
 
 def _run_module(name: str, alter_argv: bool) -> None:
+    """Run a module as `__main__`. alter_argv: whether sys.argv[0] becomes the path of the module."""
     import runpy
 
     _make_main_module()

@@ -276,7 +276,7 @@ def open_files(files: list[RemoteFile]) -> Error | None:
     """Open files concurrently. Return the error of the first that can't be opened, or None."""
 
     async def open_each() -> list[tuple[Buffer, Version] | BaseException]:
-        semaphore = asyncio.Semaphore(MAX_GUESSES)
+        semaphore = asyncio.Semaphore(MAX_GUESSES)  # the requests are short, like those of readahead
 
         async def open_one(file: RemoteFile) -> tuple[Buffer, Version]:
             async with semaphore:
