@@ -25,7 +25,7 @@ def default_interrupt_handler():
 def test_an_interrupt_at_any_event_leaves_the_old_or_the_new_model_complete(tmp_path, layout, interrupt):
     scenario = kill.Scenario(tmp_path, layout, size=3000)
     states = []
-    stride = 29 if IS_LONG else 67  # one event of so many is interrupted, since a save has hundreds
+    stride = 29 if IS_LONG else 67  # the distance of the interrupted events, of which a save has hundreds
     for event in itertools.count(random.Random(layout).randrange(stride), stride):
         state = interrupt(scenario, event)
         if state is None:
