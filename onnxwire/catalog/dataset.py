@@ -52,7 +52,7 @@ _GROUP_BYTES = 1 << 27  # intended size of the files of a merged group
 _GROUP_MODELS = 100_000  # maximum number of models in a merged group, because the journal lists those removed later
 _FAN_IN = 16  # number of groups of one level that are merged
 _LEVEL_BYTES = 1 << 20  # size limit of groups of the first level; each next level's limit is _FAN_IN times larger
-_BATCH_BYTES = 1 << 26  # size of the rows in memory from which they are written while groups are merged
+_BATCH_BYTES = 1 << 26  # while groups are merged, rows are written when they have this size in memory
 _JOURNAL_BYTES = 1 << 20  # minimum size of a journal that is replaced by a shorter one
 _LOST_ROWS_ERROR = (
     "the file of the catalog with its rows was missing or damaged; run `onnxwire catalog` with this model again"
