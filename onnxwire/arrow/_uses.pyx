@@ -153,6 +153,7 @@ cdef int define_names(
     """Define the names in a repeated field of strings or messages.
 
     name: the field of these messages with the names: a string, strings, or a named tensor; NULL for a field of strings.
+    The node and source of a definition are not needed here, so they are -1 and 0.
     """
     cdef Cursor cursor
     cdef Record record

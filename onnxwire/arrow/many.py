@@ -1,4 +1,4 @@
-"""Tables of many models: each row has a column with the name of its model."""
+"""Tables of many models, in which the column `model` has the name of each row's model."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def make_array(values: Sequence[Any], type_name: str) -> pa.Array:
 def model_text(name: str) -> str:
     r"""Return the text of a model's name in the column `model`. Different names have different texts.
 
-    A byte that is not UTF-8 is written as \xNN, another surrogate as \uNNNN. A backslash before text that looks like
-    the rest of such an escape is written as \x5c.
+    A byte that is not valid UTF-8, which Python stores as a surrogate, is written as \xNN; any other surrogate as
+    \uNNNN. A backslash before text that looks like the rest of such an escape is written as \x5c.
     """
     return name if name.isascii() and "\\" not in name else _ESCAPED_CHARACTER.sub(_escape, name)
 
@@ -106,8 +106,3 @@ def _escape(match: re.Match[str]) -> str:
     if 0xDC80 <= code <= 0xDCFF:
         code -= 0xDC00
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-
-
-def escape_surrogates(text: str) -> str:
-    r"""Return a text as valid UTF-8. Bytes that Python stores as surrogates are written as escapes such as \xff."""
-    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

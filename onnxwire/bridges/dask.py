@@ -31,6 +31,7 @@ def read(paths: Iterable[str | os.PathLike[str]], table: str) -> dask.dataframe.
 
 
 def _frame(path: str | None, table: str) -> pandas.DataFrame:
+    """Return the table of one model as a DataFrame; without a path, a DataFrame without rows."""
     import pandas
 
     arrow_table = make_empty_table(table) if path is None else read_table(path, table)

@@ -120,8 +120,8 @@ def npz_name(name: str) -> str:
     These characters are percent-escaped: `%`, unprintable characters, backslashes, bytes that are not valid UTF-8, a
     slash at the start or after another slash, `.` and `..`, the colon of a drive, the dot of a trailing .npy, and
     trailing dots and spaces of a folder. `urllib.parse.unquote` restores the tensor's name. A name that is too long for
-    a file is truncated and ends with `%~` and 32 digits of its SHA-256; the comment of the zip's entry is the escaped
-    full name, up to 65,535 bytes.
+    a file is truncated and ends with `%~` and the first 32 hexadecimal digits of its SHA-256; the comment of the zip's
+    entry is the escaped full name, up to 65,535 bytes.
     """
     escaped = _escape(name)
     folders_fit = all(len(part.encode()) <= _MAX_FOLDER_BYTES for part in escaped.split("/"))

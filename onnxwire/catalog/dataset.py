@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS = 3600  # replaced files are deleted only after this time, because queries may still read them
 _TABLE_FOLDERS = (*TABLE_NAMES, STATES)
-_GROUP_BYTES = 1 << 27  # maximum size of the files of a merged group
+_GROUP_BYTES = 1 << 27  # intended size of the files of a merged group
 _GROUP_MODELS = 100_000  # maximum number of models in a merged group, because the journal lists those removed later
 _FAN_IN = 16  # number of groups of one level that are merged
 _LEVEL_BYTES = 1 << 20  # size limit of groups of the first level; each next level's limit is _FAN_IN times larger
-_BATCH_BYTES = 1 << 26  # size of the rows in memory from which they are written while groups are merged
+_BATCH_BYTES = 1 << 26  # while groups are merged, rows are written when they have this size in memory
 _JOURNAL_BYTES = 1 << 20  # minimum size of a journal that is replaced by a shorter one
 _LOST_ROWS_ERROR = (
     "the file of the catalog with its rows was missing or damaged; run `onnxwire catalog` with this model again"
@@ -127,7 +127,8 @@ class Dataset:
     def change(self, models: Mapping[str, Entry], tables: Mapping[str, pa.Table], remove: Collection[str] = ()) -> None:
         """Replace the rows of some models and remove other models, atomically.
 
-        models: the state or failure of each model; failures become rows. tables: the other rows of the models.
+        models: the state or failure of each model; failures become rows. tables: the other rows of the models. remove:
+        the names of the models to remove.
         """
         try:
             self._change(models, tables, remove)
@@ -366,14 +367,15 @@ class Dataset:
         for id in ids_by_removals:
             removed_fraction = len(groups[id].removed) / groups[id].models
             cost = int(groups[id].size * (1 - removed_fraction))
-            # A run rewrites at most as many bytes as it has written, which distributes the work over the runs.
+            # A group is rewritten if at least 1/8 of its models are removed. Below 3/4, a group that is much larger
+            # than the files that this run wrote is left to a later run, which distributes the work over the runs.
             if removed_fraction < 1 / 8 or (removed_fraction < 3 / 4 and cost > self._written_bytes + _LEVEL_BYTES):
                 break
             self._written_bytes -= min(cost, self._written_bytes)
             yield [id]
         levels: dict[int, list[str]] = {}
         for id, group in groups.items():
-            if group.size < _GROUP_BYTES // 2:
+            if group.size < _GROUP_BYTES // 2:  # larger groups are not merged again
                 level = max(0, math.ceil(math.log(max(group.size, 1) / _LEVEL_BYTES, _FAN_IN)))
                 levels.setdefault(level, []).append(id)
         for ids in levels.values():
@@ -383,7 +385,7 @@ class Dataset:
                 for id in ids:
                     size += groups[id].size
                     n_models += groups[id].models
-                    # A merged group may exceed the limit by a quarter.
+                    # A merged group may exceed its intended size by a quarter.
                     if merged_ids and (size > _GROUP_BYTES * 5 // 4 or n_models > _GROUP_MODELS):
                         break
                     merged_ids.append(id)

@@ -1,8 +1,8 @@
 """Engines that run tasks: processes on this machine (workers.py), a dask.distributed cluster, or a Ray cluster.
 
 Results are returned in the order of the tasks, with a bounded number of tasks in flight, so that memory is bounded. If
-a worker process ends unexpectedly, its task is retried; after three attempts its models are read in one task each, and
-a model whose task fails again becomes a failure.
+a worker process ends unexpectedly, its task is retried. If the last retry fails, too, its models are read in one task
+each, and a model whose task fails again becomes a failure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from onnxwire.errors import FieldValueError, MissingPackageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-_ATTEMPTS = 3  # number of times that a task is started before its models are read one by one
+_ATTEMPTS = 3  # number of times that the local engine starts a task, and of retries on a cluster
 _TASKS_PER_WORKER = 2  # maximum number of running and queued tasks per worker
 
 

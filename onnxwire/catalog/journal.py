@@ -108,6 +108,7 @@ class Contents:
     @property
     def estimated_size(self) -> int:
         """The approximate size of the lines of `encode` in bytes."""
+        # The numbers are the typical sizes of the other parts of a line: for a name, a group and a retired id.
         names = sum(len(name) + 8 for group in self.groups.values() for name in group.removed)
         return 300 * len(self.groups) + 90 * len(self.retired) + names
 

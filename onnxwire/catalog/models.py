@@ -9,10 +9,10 @@ import stat
 from collections import namedtuple
 from typing import TYPE_CHECKING, Any
 
-from onnxwire.arrow.many import escape_surrogates
 from onnxwire.errors import SourceError
 from onnxwire.io.folder import match_pattern
 from onnxwire.io.remote.address import is_address, parse_address, shown_source
+from onnxwire.io.utf8 import valid_text
 from onnxwire.tensor.external_data import fault_of
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Failure(namedtuple("Failure", ("error", "reason"))):
     @classmethod
     def of(cls, error: BaseException) -> Self:
         """Make a failure of an error."""
-        return cls(type(error).__name__, escape_surrogates(str(error))[:MAX_REASON_CHARS])
+        return cls(type(error).__name__, valid_text(str(error))[:MAX_REASON_CHARS])
 
 
 def name_of(source: str) -> str:
@@ -102,7 +102,8 @@ def find_models(
 def file_states(files: Iterable[tuple[str, str]], options: Options = None) -> dict[tuple[str, str], FileState | None]:
     """Return the states of external files, each named by the source of a model and a location.
 
-    The state is None for a file that is missing or has a forbidden location. Files that can't be accessed are omitted.
+    The state is None for a file that is missing or has a forbidden location, and for a local file that is not regular
+    or whose status can't be read. A file on a server is omitted if its request fails for another reason.
     """
     states: dict[tuple[str, str], FileState | None] = {}
     remote_files = []

@@ -7,11 +7,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from onnxwire.arrow.arrow_table import ArrowTable, columns_of
-from onnxwire.arrow.many import add_model_column, escape_surrogates, make_array, model_text
+from onnxwire.arrow.many import add_model_column, make_array, model_text
 from onnxwire.arrow.tables import TABLES
 from onnxwire.catalog.models import Failure, file_states, name_of
 from onnxwire.errors import Error, SourceError
 from onnxwire.io.remote.address import is_address
+from onnxwire.io.utf8 import valid_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 
     from onnxwire.catalog.models import FileState
     from onnxwire.messages import ModelProto
-
-# pyarrow's names of the types of columns.
-_ARROW_TYPES = {"string": "string", "int64": "int64", "int32": "int32", "bool": "bool"}
 
 # The columns, except `model`, of the tables that `to_arrow` does not make.
 _OWN_COLUMNS = {
@@ -61,11 +59,7 @@ def arrow_schema(name: str) -> pa.Schema:
     import pyarrow as pa
 
     def type_of(type_name: str) -> pa.DataType:
-        return (
-            pa.list_(type_of(type_name[1:-1]))
-            if type_name.startswith("[")
-            else pa.type_for_alias(_ARROW_TYPES[type_name])
-        )
+        return pa.list_(type_of(type_name[1:-1])) if type_name.startswith("[") else pa.type_for_alias(type_name)
 
     return pa.schema([(column, type_of(type_name)) for column, type_name in columns_of_table(name)])
 
@@ -178,9 +172,9 @@ def _make_table(name: str, rows: Iterable[dict[str, Any]]) -> pa.Table:
     import pyarrow as pa
 
     columns = _OWN_COLUMNS[name]
-    schema = pa.schema([(column, pa.type_for_alias(_ARROW_TYPES[type_name])) for column, type_name in columns])
+    schema = pa.schema([(column, pa.type_for_alias(type_name)) for column, type_name in columns])
     utf8_rows = (
-        {key: escape_surrogates(item) if isinstance(item, str) else item for key, item in row.items()} for row in rows
+        {key: valid_text(item) if isinstance(item, str) else item for key, item in row.items()} for row in rows
     )
     batches = []
     while batch := list(islice(utf8_rows, _BATCH_ROWS)):

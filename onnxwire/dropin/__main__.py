@@ -48,14 +48,14 @@ def main(arguments: list[str]) -> None:
     elif program == "-c":
         _insert_in_path("")
         sys.argv = ["-c", *arguments[2:]]
-        _run(_make_main_module(), arguments[1], "<string>")
+        _run_code(_make_main_module(), arguments[1], "<string>")
     elif program == "-":
         _insert_in_path("")
         sys.argv = arguments
         module = _make_main_module()
         module.__file__ = "<stdin>"
         module.__cached__ = None  # type: ignore[attr-defined]
-        _run(module, sys.stdin.buffer.read(), "<stdin>")
+        _run_code(module, sys.stdin.buffer.read(), "<stdin>")
     else:
         sys.argv = arguments
         _run_script(program)
@@ -120,11 +120,13 @@ def _make_main_module() -> ModuleType:
     return module
 
 
-def _run(module: ModuleType, code: str | bytes, name: str) -> None:
+def _run_code(module: ModuleType, code: str | bytes, name: str) -> None:
+    """Run source code in a module. name: the name of the file in tracebacks."""
     exec(compile(code, name, "exec"), vars(module))
 
 
 def _run_module(name: str, alter_argv: bool) -> None:
+    """Run a module as `__main__`. alter_argv: whether sys.argv[0] becomes the path of the module."""
     import runpy
 
     _make_main_module()
@@ -164,7 +166,7 @@ def _run_script(path: str) -> None:
 
         exec(marshal.loads(data[16:]), vars(module))
     else:
-        _run(module, data, absolute_path)
+        _run_code(module, data, absolute_path)
 
 
 if __name__ == "__main__":

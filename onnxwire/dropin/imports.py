@@ -37,7 +37,10 @@ _SUBSTITUTES = {
 
 
 class Finder(MetaPathFinder):
-    """A finder of the modules with onnxwire's classes, and of patched modules of `onnx`."""
+    """A finder of the modules with onnxwire's classes, of patched modules of `onnx`, and of protobuf's descriptor pool.
+
+    check_version: called with the version of `onnx` when `onnx` is imported.
+    """
 
     def __init__(self, check_version: Callable[[str], None]) -> None:
         self.check_version = check_version
@@ -76,7 +79,10 @@ class Finder(MetaPathFinder):
 
 
 class _ClassesLoader(Loader):
-    """A loader that fills a module as protoc does, with onnxwire's classes, enums, their values, and descriptors."""
+    """A loader that fills a module as protoc does, with onnxwire's classes, enums, their values, and descriptors.
+
+    file: the name of the module's .proto file.
+    """
 
     def __init__(self, file: str) -> None:
         self.file = file

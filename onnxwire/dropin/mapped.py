@@ -38,7 +38,7 @@ _lock = threading.RLock()  # protects changes of _mappings
 class _Thread(threading.local):
     """Per-thread state."""
 
-    is_replacing = False
+    is_replacing = False  # whether the thread is replacing a mapped file
 
 
 _thread = _Thread()

@@ -449,7 +449,7 @@ class RawWriter(io.RawIOBase):
 
 def temporary_prefix(name: str) -> str:
     """Return the prefix of a file's temporary names, which are no longer than its name or _SAFE_NAME_BYTES."""
-    max_bytes = max(len(os.fsencode(name)), _SAFE_NAME_BYTES) - RANDOM_DIGITS - len(SUFFIX) - 2
+    max_bytes = max(len(os.fsencode(name)), _SAFE_NAME_BYTES) - RANDOM_DIGITS - len(SUFFIX) - len("..")
     while len(os.fsencode(name)) > max_bytes:
         name = name[:-1]
     return f".{name}."

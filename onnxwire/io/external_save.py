@@ -202,7 +202,7 @@ class Relocation:
         try:
             self._end()
         except BaseException:
-            # After a KeyboardInterrupt run it again: each step checks whether it is still needed.
+            # After a KeyboardInterrupt, repeat all steps: each step checks whether it is still needed.
             self._end()
             raise
         finally:

@@ -174,6 +174,14 @@ def test_names_that_are_not_utf8_are_written_with_backslashes(tmp_path):
     assert summary.unchanged == 1
 
 
+def test_a_source_with_a_lone_surrogate_becomes_a_failure_with_valid_text(tmp_path):
+    onnx.save(simple_model(1), tmp_path / "m.onnx")
+    summary = catalog.build([tmp_path / "m.onnx", f"{tmp_path}/\ud800.onnx"], tmp_path / "out", workers=1)
+    assert summary.read == 1
+    assert [Path(model).name for model in summary.failures] == [r"\ud800.onnx"]
+    assert r"\ud800.onnx" in sorted_rows(tmp_path / "out", "failures")[0]["reason"]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs names that are not UTF-8")
 def test_two_names_never_share_their_rows(tmp_path):
     # The literal names look like escaped forms of the other names.

@@ -108,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
     """Answers requests by the state of the server."""
 
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # with it, the packet of the body would wait for an answer to that of the headers
+    disable_nagle_algorithm = True  # the algorithm would delay the body's packet until the headers' is acknowledged
 
     def log_message(self, *args: object) -> None:
         pass

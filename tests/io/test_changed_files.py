@@ -30,6 +30,7 @@ def encode_model(value: float) -> bytes:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
+    """Write a model whose weights are 1, at a time before any later write."""
     path = tmp_path / "model.onnx"
     path.write_bytes(encode_model(1))
     wait_for_later_time(path)
@@ -49,13 +50,13 @@ def wait_for_later_time(path: Path) -> None:
 
 
 def write_over(path: Path) -> None:
-    """Overwrite the file, as an exporter does that does not consider readers."""
+    """Overwrite a file in place, as some exporters do."""
     with path.open("r+b") as file:
         file.write(encode_model(2))
 
 
 def overwrite_in_another_process(path: Path) -> None:
-    """Overwrite the file from a separate process."""
+    """Overwrite a file from a separate process."""
     source = path.with_name("other.onnx")
     source.write_bytes(encode_model(2))
     subprocess.run(["cp", source, path], check=True)
@@ -161,7 +162,7 @@ def test_elements_of_another_model_are_refused_when_its_file_was_written_to(path
         onnxwire.save(model, tmp_path / "out.onnx")
 
 
-def test_other_owners_names_and_links_are_not_a_change(path: Path, tmp_path: Path) -> None:
+def test_other_permissions_names_and_links_are_not_a_change(path: Path, tmp_path: Path) -> None:
     model = onnxwire.load(path)
     expected = path.read_bytes()
     path.chmod(0o640)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import signal
 import subprocess
 import sys
 import threading
@@ -145,7 +146,7 @@ with ow.load("s3://bucket/a b/from.onnx", storage_options={options!r}) as messag
             progress=lambda done, total: os.kill(os.getpid(), signal.SIGKILL))
 """
     process = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
-    assert process.returncode == -9, process.stderr
+    assert process.returncode == -signal.SIGKILL, process.stderr
     for _ in range(600):
         if not list_uploads(client):
             break

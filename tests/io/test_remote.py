@@ -232,7 +232,7 @@ def test_the_cache_evicts_the_least_recently_used_files(tmp_path, monkeypatch) -
     assert sum(path.stat().st_blocks * 512 for path in (tmp_path / "onnxwire-ranges").iterdir()) < 17 * MIB
 
 
-def test_two_processes_share_a_cache(tmp_path) -> None:
+def test_several_processes_share_a_cache(tmp_path) -> None:
     import subprocess
     import sys
 

@@ -303,7 +303,7 @@ def test_after_one_file_failed_requests_for_other_files_are_not_retried(pieces) 
         for i in range(10):
             with pytest.raises(ow.SourceError, match="503"):
                 load_and_close(f"{i}.onnx")
-        assert len(server.state.requests) == 3 + 9
+        assert len(server.state.requests) == 3 + 9  # three tries for the first file, one for each of the other nine
         server.state.default_fault = None
         load_and_close("m.onnx")
         # From the first answer on, requests are retried again.

@@ -78,7 +78,9 @@ def test_a_malformed_header_is_an_error_without_its_text(text, servers, monkeypa
     assert SECRET not in repr(error_info.value)
 
 
-def test_headers_of_the_options_and_the_user_of_the_address_override(servers, monkeypatch) -> None:
+def test_headers_of_the_environment_are_overridden_by_the_options_and_the_user_of_the_address(
+    servers, monkeypatch
+) -> None:
     model_server, _ = servers
     monkeypatch.setenv("ONNXWIRE_HTTP_HEADERS", "authorization: Bearer a\nX-One: a\nRange: bytes=5-6\nHost: other")
     options = {"client_options": {"default_headers": {"x-one": "b"}}}

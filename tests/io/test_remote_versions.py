@@ -104,7 +104,8 @@ def test_no_two_versions_are_mixed(set_version, heeds_conditions) -> None:
     conditions of requests, or ignores them."""
     pieces = [make_version(1), make_version(2)]
 
-    def start_server(change_at: int | None) -> ObjectServer:
+    def make_server(change_at: int | None) -> ObjectServer:
+        """Return a server that replaces the file before the request with a number; never for None."""
         server = ObjectServer({"m.onnx": pieces[0]})
         set_version(server.state, 1)
         server.state.heeds_conditions = heeds_conditions
@@ -117,11 +118,11 @@ def test_no_two_versions_are_mixed(set_version, heeds_conditions) -> None:
         server.state.on_request = replace_file
         return server
 
-    with start_server(None) as server:
+    with make_server(None) as server:
         assert read_versions(server) == {1}
         n_requests = len(server.state.requests)
     for number in range(n_requests + 1):
-        with start_server(number) as server:
+        with make_server(number) as server:
             try:
                 assert len(read_versions(server)) == 1, f"changed before request {number}"
             except ow.SourceError as error:

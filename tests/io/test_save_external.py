@@ -37,7 +37,7 @@ def file_by_size(info):
 
 CHOICES = {
     "one file": {"external": "w.data"},
-    "a file a tensor": {"external": "d/{name}.bin"},
+    "a file per tensor": {"external": "d/{name}.bin"},
     "shards": {"external": "d/w.data", "shard_size": 5000},
     "a function": {"external": file_by_size},
 }
@@ -64,9 +64,9 @@ def model_with_all_tensor_fields():
         return numpy_helper.from_array(floats(n, n), name)
 
     def sparse(name):
-        read_values = tensor(name)
-        indices = np.arange(read_values.dims[0], dtype=np.int64)
-        return helper.make_sparse_tensor(read_values, numpy_helper.from_array(indices), [1000])
+        values = tensor(name)
+        indices = np.arange(values.dims[0], dtype=np.int64)
+        return helper.make_sparse_tensor(values, numpy_helper.from_array(indices), [1000])
 
     def graph(depth):
         attributes = [
@@ -356,7 +356,7 @@ def test_external_none_restores_the_original_model(path, options, is_mapped):
     assert path.read_bytes() == file.getvalue()
 
 
-@pytest.mark.parametrize("in_one_file", [True, False], ids=["one file", "a file a tensor"])
+@pytest.mark.parametrize("in_one_file", [True, False], ids=["one file", "a file per tensor"])
 def test_external_data_of_the_official_writer_is_read_moved_and_made_inline(tmp_path, in_one_file):
     path, original = tmp_path / "m.onnx", make_model([(f"w{k}", floats(k, k)) for k in range(300, 306)])
     copy = onnx.ModelProto.FromString(original.SerializeToString())
@@ -492,7 +492,7 @@ SAVE_OPTIONS = {
     "aligned": {"inline_align": 64},
     "aligned to pages": {"inline_align": 4096},
     "external": {"external": "w.data", "checksum": True},
-    "a file a tensor": {"external": "w/{name}.bin", "threshold": 1},
+    "a file per tensor": {"external": "w/{name}.bin", "threshold": 1},
     "both": {"external": lambda info: "w.data" if len(info.shape) > 1 else None, "inline_align": 64, "threshold": 1},
 }
 

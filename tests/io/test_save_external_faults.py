@@ -30,7 +30,7 @@ LAYOUTS = {
     "one file to inline": ({"external": "v.data"}, {"external": None}),
     "one file to shards": ({"external": "w.data"}, {"external": "w.data", "shard_size": 1}),
     "one file to itself": ({"external": "w.data"}, {"external": "w.data"}),
-    "a file a tensor to the same": ({"external": "{name}"}, {"external": "{name}"}),
+    "a file per tensor to the same": ({"external": "{name}"}, {"external": "{name}"}),
     "shards to the same": ({"external": "w", "shard_size": 1}, {"external": "w", "shard_size": 1}),
 }
 EVERY_LAYOUT = pytest.mark.parametrize(("old_options", "new_options"), LAYOUTS.values(), ids=LAYOUTS)
@@ -368,7 +368,7 @@ def test_other_tools_read_the_old_model_until_a_file_is_replaced_and_the_new_one
 
 
 @needs_linux
-def test_a_kill_at_some_other_time_leaves_the_old_model_or_the_new_one(tmp_path):
+def test_a_kill_at_a_random_time_leaves_the_old_model_or_the_new_one(tmp_path):
     code = (
         "import numpy as np, onnxwire, sys\n"
         "for i in range(10**6):\n"

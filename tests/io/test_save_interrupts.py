@@ -23,21 +23,22 @@ def default_interrupt_handler():
 @pytest.mark.parametrize("layout", kill.LAYOUTS)
 @pytest.mark.parametrize("interrupt", [kill.interrupt_at, kill.kill_at])
 def test_an_interrupt_at_any_event_leaves_the_old_or_the_new_model_complete(tmp_path, layout, interrupt):
-    scenario = kill.Scenario(tmp_path, layout, 3000)
+    scenario = kill.Scenario(tmp_path, layout, size=3000)
     states = []
-    stride = 29 if IS_LONG else 67
+    stride = 29 if IS_LONG else 67  # the distance of the interrupted events, of which a save has hundreds
     for event in itertools.count(random.Random(layout).randrange(stride), stride):
         state = interrupt(scenario, event)
         if state is None:
             break
         states.append(state)
-    assert len(states) > 300 / stride
-    assert {"old", "new"} <= {*states} <= ({"old", "detected", "new"} if scenario.is_replaced else {"old", "new"})
+    assert len(states) > 300 / stride  # a save has more than 300 events
+    possible_states = {"old", "new", "detected"} if scenario.replaces_data_files else {"old", "new"}
+    assert {"old", "new"} <= {*states} <= possible_states
 
 
 @pytest.mark.parametrize("layout", kill.LAYOUTS)
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGKILL])
-def test_a_signal_at_some_time_leaves_the_old_model_or_the_new_one(tmp_path, layout, signal_number):
+def test_a_signal_at_a_random_time_leaves_the_old_model_or_the_new_one(tmp_path, layout, signal_number):
     scenario, rng = kill.Scenario(tmp_path, layout), random.Random(layout)
     for _ in range(4):
         assert kill.send_signal_at_random_time(scenario, signal_number, rng, 0.03) in ("old", "new", "detected")

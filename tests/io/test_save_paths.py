@@ -110,6 +110,10 @@ def test_names_are_compared_after_links_are_resolved(tmp_path, target, is_presen
     assert value_of(tmp_path / "m.onnx") == value_of(tmp_path / "real.onnx") == 2
 
 
+# The following functions return the folder of the links, the folder of the files, and the target of a link, in which
+# {} stands for the name of its file.
+
+
 def hugging_face(base):
     """Make the layout of huggingface_hub: links from each revision into a folder of files named by their hash."""
     snapshot, blobs = base / "models--org--name" / "snapshots" / "0123abcd", base / "models--org--name" / "blobs"

@@ -207,7 +207,7 @@ class RemoteFile:
 
     def chunks(self, start: int, end: int) -> Iterator[Buffer]:
         """Iterate over a range of the file in chunks, which are not cached in memory."""
-        step = CHUNK_BYTES * 4
+        step = CHUNK_BYTES * 4  # four concurrent requests
         for offset in range(start, end, step):
             chunk = memoryview(bytearray(min(step, end - offset)))
             self.read_into(offset, chunk)
@@ -276,7 +276,7 @@ def open_files(files: list[RemoteFile]) -> Error | None:
     """Open files concurrently. Return the error of the first that can't be opened, or None."""
 
     async def open_each() -> list[tuple[Buffer, Version] | BaseException]:
-        semaphore = asyncio.Semaphore(MAX_GUESSES)
+        semaphore = asyncio.Semaphore(MAX_GUESSES)  # the requests are short, like those of readahead
 
         async def open_one(file: RemoteFile) -> tuple[Buffer, Version]:
             async with semaphore:

@@ -110,7 +110,7 @@ class Hosts:
         return allowed
 
     def min_reach(self, chain_reach: int | None) -> int:
-        """Return the minimum reach of an address to connect to."""
+        """Return the minimum reach of an address to connect to. chain_reach: as for `allowed_addresses`."""
         return max(
             chain_reach if chain_reach is not None else LOCAL, self._reach if chain_reach is None and self._reach else 0
         )
@@ -127,6 +127,7 @@ class Hosts:
 
 
 def _host_and_port(text: str) -> tuple[str, int]:
+    """Return the host and port of `host` or `host:port`, as in `Site.host_and_port`. Raises ValueError."""
     host = text.strip()
     if host.count(":") > 1 and not host.startswith("["):
         host = f"[{host}]"

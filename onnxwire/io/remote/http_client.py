@@ -175,7 +175,7 @@ class HttpClient:
 
     options: those of obstore's HTTP stores (storage_options). headers: more headers; headers of the options and the
     user of an address override them. uses_netrc: whether users are also read from .netrc. Raises ValueError for invalid
-    options.
+    options, SourceError for an invalid ONNXWIRE_RETRY_TIMEOUT.
     """
 
     def __init__(

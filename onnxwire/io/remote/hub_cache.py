@@ -50,7 +50,7 @@ def cached_commit(file: HubFile) -> str | None:
     if descriptor is None:
         return None
     try:
-        text = os.read(descriptor, 64).decode("ascii", "replace").strip()
+        text = os.read(descriptor, 64).decode("ascii", "replace").strip()  # a commit has 40 digits
     finally:
         os.close(descriptor)
     return text if COMMIT.fullmatch(text) else None

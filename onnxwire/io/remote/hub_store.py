@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onnxwire.io.remote.http_client import Redirect, Response
 
 _ETAG = re.compile(r'(?:W/)?"[!#-~]{1,200}"')
-_TOTAL_SIZE = re.compile(r"/(\d{1,18})$")
+_TOTAL_SIZE = re.compile(r"/(\d{1,18})$")  # in Content-Range
 _VALIDATORS = ("ETag", "Last-Modified", "x-amz-version-id", "x-goog-generation", "x-ms-version-id")
 _LIST_ERROR = "the list of a repository needs huggingface_hub: pip install 'onnxwire[hub]'"
 

@@ -248,12 +248,14 @@ def _send(
     n_done = 0
 
     def report_part(size: int) -> None:
+        """Count a part that the server has received or copied."""
         nonlocal n_done
         n_done += size
         if progress is not None:
             progress(n_done, total)
 
     def copy(number: int, part: CopiedPart) -> str:
+        """Copy a part on the server. Return the part's ETag."""
         origin = part.source.origin
         answer = bucket.client.upload_part_copy(
             **upload,
@@ -265,6 +267,7 @@ def _send(
         return str(answer["CopyPartResult"]["ETag"])
 
     def send(number: int, data: bytes) -> str:
+        """Send a part. Return the part's ETag."""
         return str(bucket.client.upload_part(**upload, PartNumber=number, Body=data)["ETag"])
 
     with ThreadPoolExecutor(_MAX_CONCURRENT, "onnxwire-copy") as pool:

@@ -118,7 +118,7 @@ class Origin:
         return open_cache(self.cache, identity_in_store(address, self._options), version)
 
     def is_in_store_of(self, address: Address, options: Mapping[str, Any] | None) -> bool:
-        """Return whether a server can copy from this model to an address: both in S3, by the same settings."""
+        """Return whether a server can copy from this model to an address in S3: by equal schemes and settings."""
         return self._is_own_store and self.address.scheme == address.scheme and (self._options or {}) == (options or {})
 
     @property

@@ -36,7 +36,7 @@ def open_bucket(address: Address, options: Mapping[str, Any] | None) -> Bucket |
     """Return the bucket of an address; None if it is not in S3, boto3 is not installed, or an option is unknown.
 
     Keys, region and endpoint come from the options, then from the environment, both under obstore's names. Without
-    keys, boto3 searches for them as it always does.
+    keys, boto3 searches for them in its usual places.
     """
     if address.scheme not in S3_SCHEMES:
         return None
@@ -72,7 +72,7 @@ def open_bucket(address: Address, options: Mapping[str, Any] | None) -> Bucket |
             # Other servers than Amazon's often lack newer checksums.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
-            retries={"mode": "standard", "max_attempts": 7},
+            retries={"mode": "standard", "max_attempts": 7},  # six retries, as for other requests
         ),
     )
     return Bucket(client, bucket_name(address))

@@ -22,6 +22,7 @@ _TIMEOUT_VARIABLE = "ONNXWIRE_RETRY_TIMEOUT"
 _RETRY_SECONDS = 60.0
 _MAX_RETRIES = 6
 _MAX_RETRIES_WITH_TIMEOUT = 10_000  # if the user sets a time, only the time limits the retries
+# A name of RFC 9110's token characters, and a value without control characters except tabs.
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*?)[ \t]*")
 
 

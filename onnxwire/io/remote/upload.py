@@ -35,8 +35,9 @@ def upload(
     """Upload the pieces of an encoding, of `total` bytes, to an address.
 
     store, options, progress: as `store`, `storage_options` and `progress` of `save`.
-    Only a few parts are in memory at a time; pieces of files on servers are fetched as needed. The file appears when
-    the last part is uploaded; on failure the parts are removed, and an old file at the address stays unchanged.
+    Only a few parts are in memory at a time, except for a plain HTTP server, which receives the file in one request.
+    Pieces of files on servers are fetched as needed. The file appears when the last part is uploaded; on failure the
+    parts are removed, and an old file at the address stays unchanged.
     Raises SaveError if the upload fails; SourceError if the data to write can't be read; TypeError for a store without
     `put`.
     """
@@ -45,6 +46,7 @@ def upload(
     n_sent = 0
 
     def read_parts() -> Iterator[bytes]:
+        """Yield the bytes of the encoding in chunks. Store the error if they can't be read."""
         nonlocal data_error, n_sent
         try:
             for chunk in chunks_of(pieces, _PART_BYTES):
