@@ -98,7 +98,7 @@ function show() {
   for (const name of ["nodes", "tensors"]) element(`${name}-tab`).setAttribute("aria-selected", String(name === tab));
 }
 
-/** @param {number} size */
+/** Shows the facts about the model. @param {number} size of the file in bytes */
 function showFacts(size) {
   const total = listing.tensors.reduce((sum, row) => sum + row.bytes, 0);
   const facts = {
@@ -150,7 +150,7 @@ async function open(name, openSource) {
     element("stop").hidden = false;
     let reported = 0;
     await listModel(reader, async () => {
-      if (performance.now() - reported > 400) {
+      if (performance.now() - reported > REPORT_MS) {
         report();
         reported = performance.now();
       }

@@ -11,6 +11,8 @@ const ANIMATION_MS = 180; // duration of an animation in milliseconds
 const MAX_FREE_NODES = 8; // maximum number of nodes beside a single group that is opened automatically
 const MAX_AUTO_OPENED = 8; // maximum number of nested groups that are opened automatically
 const MAX_PIXELS = 64e6; // maximum number of pixels of a saved picture
+const MAX_SIDE = 16_000; // maximum width and height in pixels of a saved picture, which every browser can draw
+const MAX_OPENED_LEVELS = 8; // maximum number of nested groups that are opened automatically
 const CARD_WIDTH = 318; // width in pixels of the card with its margins, as in page.css
 const DIRECTION_KEY = "onnxwire map direction"; // the key of the direction of edges in the browser's storage
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
@@ -360,7 +362,7 @@ export class MapView {
 
   /** Return the size of the canvas, and the width of its left part that the card of the selection covers. */
   viewport(hasCard = !this.card.hidden && this.card.childElementCount > 0) {
-    return { width: this.width, height: this.height, covered: hasCard && this.width >= 720 ? CARD_WIDTH : 0 };
+    return { width: this.width, height: this.height, covered: hasCard && this.width >= MIN_WIDTH_BESIDE_CARD ? CARD_WIDTH : 0 };
   }
 
   moveCamera(camera, isMoving) {
@@ -374,7 +376,7 @@ export class MapView {
     const mapBox = this.byName.get(name);
     if (!mapBox || !this.width) return;
     const newCamera = { ...this.camera };
-    if (newCamera.scale < 0.55) newCamera.scale = 0.9;
+    if (newCamera.scale < MIN_REVEAL_SCALE) newCamera.scale = REVEAL_SCALE;
     const height = mapBox.innerFrame ? Math.min(mapBox.height, this.height / newCamera.scale / 2) : mapBox.height;
     const [x, y] = [mapBox.x + mapBox.width / 2, mapBox.y + height / 2];
     const view = this.view();
@@ -530,7 +532,7 @@ export class MapView {
       const [offsetX, offsetY] = [candidate.x + candidate.width / 2 - x, candidate.y + candidate.height / 2 - y];
       const along = offsetX * dx + offsetY * dy;
       const distance = along + 2 * Math.abs(offsetX * dy + offsetY * dx);
-      if (along > 8 && distance < minDistance) [nearest, minDistance] = [candidate, distance];
+      if (along > MIN_STEP && distance < minDistance) [nearest, minDistance] = [candidate, distance];
     }
     // At the border of a group, continue outside of the group.
     const outerBox = boxes.find((candidate) => candidate.innerFrame === mapBox.frame);
@@ -603,7 +605,7 @@ export class MapView {
       blob = new Blob([pen.document(frame, this.colors.ground)], { type: "image/svg+xml" });
     } else {
       const canvas = document.createElement("canvas");
-      const scale = Math.min(2, Math.sqrt(MAX_PIXELS / (frame.width * frame.height)), 16_000 / Math.max(frame.width, frame.height));
+      const scale = Math.min(2, Math.sqrt(MAX_PIXELS / (frame.width * frame.height)), MAX_SIDE / Math.max(frame.width, frame.height));
       [canvas.width, canvas.height] = [Math.ceil(frame.width * scale), Math.ceil(frame.height * scale)];
       const context = canvas.getContext("2d");
       context.fillStyle = this.colors.ground;

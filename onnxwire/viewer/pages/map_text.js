@@ -101,7 +101,7 @@ export function placeLabels(frame, edges, labelledEdges, textOf, isForced = fals
         else candidates.push([x + gap, y - height / 2, width, height], [x - gap - width, y - height / 2, width, height]);
       }
     }
-    // Also try the positions beside the arrow and the start: several edges of one box are far apart at their other ends.
+    // Also try the positions beside the arrow and the start: several edges of one box are far apart at their opposite ends.
     for (const [[x, y], isEnd] of [[mapEdge.points[last], true], [mapEdge.points[0], false]]) {
       if (frame.toRight) for (const side of [y - height - 2, y + 3]) candidates.push([isEnd ? x - ARROW[1] - width - 2 : x + gap, side, width, height]);
       else for (const side of [x + gap + 1, x - gap - 1 - width]) candidates.push([side, isEnd ? y - height - 1 : y + 1, width, height]);

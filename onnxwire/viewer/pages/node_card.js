@@ -166,7 +166,7 @@ function drawGraph(drawing) {
   const order = [...drawing.boxes.keys()].sort((a, b) => drawing.boxes[a].y - drawing.boxes[b].y || drawing.boxes[a].x - drawing.boxes[b].x);
   const [width, height] = [drawing.width + 2 * margin, drawing.height + 2 * margin];
   // A wide drawing is scaled down, but stays legible.
-  const scale = Math.min(Math.max((document.getElementById("details").clientWidth - 84) / width, 0.7), 1);
+  const scale = Math.min(Math.max((document.getElementById("details").clientWidth - DETAILS_MARGINS) / width, MIN_SCALE), 1);
   const picture = svg(
     "svg",
     { viewBox: `${-margin} ${-margin} ${width} ${height}`, width: width * scale, height: height * scale, role: "group", "aria-label": "Graph around the node" },
@@ -235,7 +235,7 @@ function moveFocus(event, drawing, groups) {
     const [x, y] = [box.x - focusedBox.x, box.y - focusedBox.y];
     const along = x * direction[0] + y * direction[1];
     const across = Math.abs(x * direction[1] + y * direction[0]);
-    if (along > 8 && along + 2 * across < minDistance) [nearest, minDistance] = [i, along + 2 * across];
+    if (along > MIN_STEP && along + 2 * across < minDistance) [nearest, minDistance] = [i, along + 2 * across];
   });
   if (nearest >= 0) groups[nearest].focus();
 }
