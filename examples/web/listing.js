@@ -1,5 +1,5 @@
 /** Lists the nodes and tensors of a model, in the order of the bytes, in one pass over its structure. */
-import {DamagedError, Reader, UNUSABLE_TENSOR} from "./onnxwire.js";
+import {DamagedError, Reader} from "./onnxwire.js";
 
 /** The maximum number of listed rows, and of characters in them. */
 export const MAX_ROWS = 1_000_000;

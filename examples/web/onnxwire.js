@@ -32,8 +32,6 @@ const CODE_TEXTS = [
   "a range outside of the file", "dims or external data that no program can use",
 ];
 
-/** The ow_code of a tensor with invalid dims or external data; the rest of the file can be read. */
-export const UNUSABLE_TENSOR = 12;
 
 const UTF8 = new TextDecoder();
 

@@ -5,6 +5,7 @@ import {LimitError, listModel, newListing} from "./listing.js";
 /** @type {(id: string) => any} */
 const element = (id) => document.getElementById(id);
 const FIRST_ROWS = 200, MORE_ROWS = 1000; // numbers of shown rows at first, and added by each click
+const REPORT_MS = 400; // minimum time between two updates of the page while a model is read
 const NUMBER_FORMAT = new Intl.NumberFormat("en");
 
 let listing = newListing();

@@ -35,8 +35,6 @@ _KEY_COLUMN_CHARS = 16  # width of the column of keys
 _MAX_TEXT_CHARS = 200  # maximum length of a metadata value or doc string
 _MAX_ENTRIES = 50  # maximum number of metadata entries
 _MIN_VALUE_CHARS = 20  # minimum width of a metadata value beside a long key
-_KEY_CHARS = 16  # width of the column of keys
-_MARGIN_CHARS = 5  # width of the indentation of a metadata key, and of the equals sign with spaces after the key
 
 
 def add_parser(commands: Any) -> None:

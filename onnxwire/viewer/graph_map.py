@@ -434,7 +434,7 @@ def _box_size(box: dict[str, Any]) -> tuple[float, float]:
     if box["kind"] != "node":
         return _BOX_SIZES.get(box["kind"], _GROUP_SIZE)
     lines = [*filter(None, [box["short"]]), *box["lines"]]
-    # A long name is truncated at its beginning and does not widen the box. 40 and 24 pixels are the margins of texts.
+    # A long name is truncated at its beginning and does not widen the box.
     width = max(
         _TITLE_CHAR_WIDTH * len(box["op_type"]) + _TITLE_MARGINS,
         *(_CHAR_WIDTH * len(line) + _LINE_MARGINS for line in box["lines"]),

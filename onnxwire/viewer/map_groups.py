@@ -236,8 +236,7 @@ class Groups:
         run_starts = [0]
         # A run starts up to 35 % of the width before or after the position of an even division.
         for i in range(1, count):
-            low_index = round(width * (i - _BOUNDARY_SEARCH))
-            high_index = round(width * (i + _BOUNDARY_SEARCH)) + 1
+            low_index, high_index = round(width * (i - 0.35)), round(width * (i + 0.35)) + 1
             # Among equal costs, choose the position nearest to the middle.
             cost = crossings[starts[low_index:high_index]] * len(starts) + np.abs(
                 np.arange(low_index, high_index) - round(width * i)

@@ -100,8 +100,8 @@ def _find_nodes(
     """Return the paths of the nodes of a model to which a difference refers. The fields are those of `Difference`.
 
     path: the path in the second model for an added element, else in the first model; "" if it is unknown. side: 0 for
-    the nodes of the first model, 1 for those of the second. renamed: the
-    names in this model, by kind and by the name in the other model.
+    the nodes of the first model, 1 for the nodes of the second model. renamed: the names in this model, by kind and by
+    the name in the other model.
     """
     if side == (change == "added"):
         match = _NODE_PATH.fullmatch(path)

@@ -72,7 +72,7 @@ OTHER_COMMANDS = [
 
 
 @pytest.mark.parametrize("ending", [".npy", ".npz", ".safetensors", ".parquet", ".csv"])
-@pytest.mark.parametrize("command", COMMANDS_WITHOUT_WEIGHT, ids=lambda command: " ".join(command[:2]))
+@pytest.mark.parametrize("command", OTHER_COMMANDS, ids=lambda command: " ".join(command[:2]))
 def test_weights_that_the_command_removes_are_not_overwritten(model, capsys, command, ending):
     if command[0] == "sql":
         pytest.importorskip("duckdb")

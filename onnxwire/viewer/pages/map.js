@@ -12,8 +12,11 @@ const MAX_FREE_NODES = 8; // maximum number of nodes beside a single group that 
 const MAX_AUTO_OPENED = 8; // maximum number of nested groups that are opened automatically
 const MAX_PIXELS = 64e6; // maximum number of pixels of a saved picture
 const MAX_SIDE = 16_000; // maximum width and height in pixels of a saved picture, which every browser can draw
-const MAX_OPENED_LEVELS = 8; // maximum number of nested groups that are opened automatically
 const CARD_WIDTH = 318; // width in pixels of the card with its margins, as in page.css
+const MIN_WIDTH_BESIDE_CARD = 720; // on a narrower map, in pixels, the card covers boxes
+const MIN_WIDTH_WITH_OVERVIEW = 760; // minimum width in pixels of a map with the overview
+const [MIN_REVEAL_SCALE, REVEAL_SCALE] = [0.55, 0.9]; // at less than the first scale, a box is shown at the second scale
+const MIN_STEP = 8; // pixels; an arrow key selects no box that is nearer in its direction, such as a box of the same row
 const DIRECTION_KEY = "onnxwire map direction"; // the key of the direction of edges in the browser's storage
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 // The position of an animation, from 0 to 1, by its time: fast at the start, slow at the end.
@@ -301,7 +304,7 @@ export class MapView {
     const zoom = scale * this.density;
     context.setTransform(zoom, 0, 0, zoom, -x * zoom, -y * zoom);
     paint(this.pen, scene, this.view(), this.colors, { selected: this.selected, start: this.start?.name, alpha });
-    this.overview.drawView(this.view(), this.colors, this.width >= 760);
+    this.overview.drawView(this.view(), this.colors, this.width >= MIN_WIDTH_WITH_OVERVIEW);
     // For tests: the scale, and the rectangle of the selected box on the canvas.
     const selectedBox = this.byName?.get(this.selected);
     this.canvas.dataset.scale = scale.toFixed(3);

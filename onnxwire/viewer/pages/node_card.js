@@ -6,6 +6,9 @@ import { actionButton, addButton, change, editableValue, markButton, addMetadata
 import { fieldsButton } from "./field_rows.js";
 
 let hops = 2; // number of steps from the node in the drawing; kept for the next node
+const MIN_SCALE = 0.7; // minimum scale at which the drawing is legible
+const DETAILS_MARGINS = 84; // width in pixels of the margins of the details and of a card
+const MIN_STEP = 8; // pixels; an arrow key selects no box that is nearer in its direction, such as a box of the same row
 const TEXT_TYPES = ["FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS"]; // types of attributes that can be typed as text
 
 /** Return a card with the documentation of an operator, which is fetched when the card is opened. */
