@@ -73,8 +73,8 @@ function samplesOf(points, toRight) {
 /**
  * Place labels next to their edges, within the frame, so that they cover no boxes, edges or other labels.
  * edges: the edges of a frame, as in `flatten`. labelledEdges: the edges that get labels; textOf(edge): returns the label.
- * isForced: allow a label to cover edges if there is no free position, instead of omitting it. Returns a list of
- * {mapEdge, text, x, y, width}; y is the baseline.
+ * isForced: if there is no free position, place a label at the middle of the last segment of its edge, instead of omitting
+ * it. Returns a list of {mapEdge, text, x, y, width}; y is the baseline.
  */
 export function placeLabels(frame, edges, labelledEdges, textOf, isForced = false) {
   const occupied = frame.positions.map((position) => [frame.x + position.x - position.width / 2, frame.y + position.y - position.height / 2, position.width, position.height]);
