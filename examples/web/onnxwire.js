@@ -32,7 +32,6 @@ const CODE_TEXTS = [
   "a range outside of the file", "dims or external data that no program can use",
 ];
 
-
 const UTF8 = new TextDecoder();
 
 /** The bytes at an offset cannot be read as a model. */
