@@ -52,7 +52,11 @@ const TYPE_NAMES = [
 export class LimitError extends Error {}
 
 class Lister {
-  /** @param {Reader} reader @param {Listing} listing @param {() => Promise<void> | void} onRows */
+  /**
+   * Each method that lists a message reads the current value of `reader`. Paths consist of indices of nodes and names of
+   * attributes, such as "node[3].body"; the path of the main graph is "".
+   * @param {Reader} reader @param {Listing} listing @param {() => Promise<void> | void} onRows
+   */
   constructor(reader, listing, onRows) {
     this.reader = reader;
     this.listing = listing;
@@ -155,7 +159,7 @@ class Lister {
     });
   }
 
-  /** Lists the tensors of a sparse tensor. @param {string} where */
+  /** Lists the tensors of a sparse tensor. @param {string} where see TensorRow */
   async sparse(where) {
     await this.eachInside(async (field) => {
       if (field === "values" || field === "indices") await this.tensor(`${where}.${field}`);
@@ -163,7 +167,7 @@ class Lister {
     });
   }
 
-  /** Lists a tensor. @param {string} where */
+  /** Lists a tensor. @param {string} where see TensorRow */
   async tensor(where) {
     /** @type {TensorRow} */
     const row = {where, name: "", type: "", dims: "", bytes: 0, stored: "", problem: ""};

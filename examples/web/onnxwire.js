@@ -128,12 +128,12 @@ export class AddressSource {
     this.version = "";
   }
 
-  /** @param {RequestRedirect} redirect @returns {RequestInit} */
+  /** Returns the options of `fetch`. @param {RequestRedirect} redirect @returns {RequestInit} */
   options(redirect) {
     return {redirect, cache: "no-store", credentials: "omit", referrerPolicy: "no-referrer", signal: this.signal};
   }
 
-  /** @param {number} start @param {number} end @param {RequestRedirect} [redirect] */
+  /** Requests the bytes from `start` up to `end`. @param {number} start @param {number} end @param {RequestRedirect} [redirect] */
   async request(start, end, redirect = "manual") {
     try {
       return await fetch(this.address, {...this.options(redirect), headers: {Range: `bytes=${start}-${end - 1}`}});
@@ -143,7 +143,7 @@ export class AddressSource {
     }
   }
 
-  /** @param {Response} response */
+  /** Throws an Error unless the response contains a range. @param {Response} response */
   check(response) {
     if (response.status === 206) return;
     response.body?.cancel();
@@ -152,7 +152,7 @@ export class AddressSource {
     throw new Error(`the server answered with status ${response.status}`);
   }
 
-  /** @param {Response} response @returns {string} */
+  /** Returns a text that differs for other contents of the file, or "". @param {Response} response @returns {string} */
   versionOf(response) {
     return response.headers.get("ETag") ?? response.headers.get("Last-Modified") ?? "";
   }

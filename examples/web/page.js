@@ -5,6 +5,7 @@ import {LimitError, listModel, newListing} from "./listing.js";
 /** @type {(id: string) => any} */
 const element = (id) => document.getElementById(id);
 const FIRST_ROWS = 200, MORE_ROWS = 1000; // numbers of shown rows at first, and added by each click
+const REPORT_MS = 400; // minimum time between two updates of the page while a model is read
 const NUMBER_FORMAT = new Intl.NumberFormat("en");
 
 let listing = newListing();
@@ -98,7 +99,7 @@ function show() {
   for (const name of ["nodes", "tensors"]) element(`${name}-tab`).setAttribute("aria-selected", String(name === tab));
 }
 
-/** @param {number} size */
+/** Shows the facts about the model. @param {number} size of the file in bytes */
 function showFacts(size) {
   const total = listing.tensors.reduce((sum, row) => sum + row.bytes, 0);
   const facts = {
@@ -150,7 +151,7 @@ async function open(name, openSource) {
     element("stop").hidden = false;
     let reported = 0;
     await listModel(reader, async () => {
-      if (performance.now() - reported > 400) {
+      if (performance.now() - reported > REPORT_MS) {
         report();
         reported = performance.now();
       }

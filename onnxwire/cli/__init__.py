@@ -53,7 +53,7 @@ def _run_and_report(arguments: list[str] | None) -> int:
                 # reported.
                 sys.stdout.flush()
         except (Error, OSError) as error:
-            # Only errors of files have a file name; errors of stdout have none.
+            # An error of a file has the name of the file; an error of stdout has no name, or <stdout>.
             name = getattr(error, "filename", None)
             if isinstance(error, OSError) and name in (None, _STDOUT):
                 _discard_output(sys.stdout)

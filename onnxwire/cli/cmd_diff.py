@@ -145,7 +145,7 @@ def _value_text(text: str | None) -> str:
 
 
 def _count_changes(differences: Iterable[Difference]) -> dict[str, dict[str, int]]:
-    """Count the added, removed and changed elements by kind."""
+    """Count the added, removed, changed, rewired and renamed elements by kind."""
     differences_by_element = {}
     for difference in differences:
         # An element with several differing parts counts once.

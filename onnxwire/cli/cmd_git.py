@@ -147,7 +147,8 @@ def _is_from_install(name: str, value: str) -> bool:
 def _program_command() -> str:
     """Return the command that runs onnxwire, for a shell.
 
-    It is the script beside this Python: `python -m` would import modules from the repository in which git runs it.
+    It is the script beside this Python, else the script that the shell finds, else `python -I -m onnxwire`. Without -I,
+    Python would import modules from the repository in which git runs it.
     """
     script = Path(sys.executable).with_name("onnxwire.exe" if os.name == "nt" else "onnxwire")
     if script.is_file():

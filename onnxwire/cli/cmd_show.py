@@ -64,7 +64,9 @@ _MAX_VALUES = 1000  # maximum number of printed elements of a selected part of a
 _MAX_UNSELECTED_VALUES = 64  # maximum size of a tensor whose elements are all printed without an index
 _MAX_BYTES = 256  # maximum number of printed bytes of a field
 _MAX_TEXT_CHARS = 100  # maximum length of a printed string
+_MAX_ATTRIBUTE_VALUES = 8  # maximum size of a tensor in an attribute whose elements are printed
 _MAX_JSON_VALUES = 1 << 20  # maximum number of elements of a tensor in JSON
+_MAX_JSON_BYTES = 1024  # maximum length of strings, bytes and lists of numbers of a message in JSON
 _BARS = "▏▎▍▌▋▊▉█"  # bars of one to eight eighths of a character
 
 
@@ -142,7 +144,7 @@ def _as_json(target: Resolved, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _message_json(message: Message) -> Any:
-    return json.loads(to_json(message, max_bytes=1024))
+    return json.loads(to_json(message, max_bytes=_MAX_JSON_BYTES))
 
 
 def _element_json(value: Any) -> Any:
@@ -303,7 +305,9 @@ def _attribute_text(attribute: AttributeProto) -> str:
 
 def _few_values(tensor: TensorProto) -> str:
     """Format the elements of a small tensor, after a space; "" for other tensors."""
-    if len(tensor.external_data) or not 0 < count_elements(tensor, data_type_of(tensor)) <= 8:
+    if len(tensor.external_data):
+        return ""
+    if not 0 < count_elements(tensor, data_type_of(tensor)) <= _MAX_ATTRIBUTE_VALUES:
         return ""
     return f" {json.dumps(json_numbers(_to_list(tensor.numpy())))}"
 
@@ -447,7 +451,10 @@ def histogram_lines(histogram: Histogram, paint: Paint, width: int = 40, is_disc
 
 
 def _value_lines(target: Resolved, ranges: list[range], shape: list[int], paint: Paint) -> list[str]:
-    """Format the elements of a tensor; if it has many, only the first elements of the last two axes."""
+    """Format the selected elements of a tensor; of many, only the first on the last two axes with several elements.
+
+    ranges: the selected coordinates on each axis. shape: the shape of the selection.
+    """
     import numpy as np
 
     tensor: TensorProto = target.value

@@ -154,7 +154,10 @@ def edit_line(path: Path, line: str, *, is_present: bool) -> None:
 
 
 def require_repository(path: str) -> None:
-    """Raise PathError unless the working directory is in a repository that git reads."""
+    """Raise PathError unless the working directory is in a repository that git reads.
+
+    path: the working directory, for the error.
+    """
     try:
         run_git("rev-parse", "--git-dir")
     except SourceError as error:

@@ -21,7 +21,7 @@ def find_span(root: Message, path: str) -> tuple[int, int]:
     """Return the span of a field's value: the offset of its first byte, and the offset after its last byte.
 
     path: the path of a message, a field or an element of a field; "" for the whole file. For a packed field, the span
-    contains all elements.
+    contains all elements. For a repeated field of strings, bytes or messages without an index, it is the first element.
     Raises PathError if there is no element at the path, or if the file does not contain it.
     """
     target = resolve(root, path)
@@ -40,7 +40,10 @@ def find_span(root: Message, path: str) -> tuple[int, int]:
 def _find_value_span(
     target: Resolved, field: FieldDescriptor, root: Message, parent_span: tuple[int, int]
 ) -> tuple[int, int] | None:
-    """Return the value's span in the field's last record, or in the record of the requested element."""
+    """Return the span of a value: in the record of the requested element, or in the last record of another field.
+
+    parent_span: the span of the message that contains the field. None if the field has no record.
+    """
     n_records, value_span = 0, None
     for _, number, wire, value, value_end, _ in walk_records(root._document, *parent_span):
         if number == field.number and field.accepts(wire):

@@ -32,7 +32,7 @@ MAX_STATES = 8
 MAX_CHANGES = 10_000
 """Maximum number of changes in effect."""
 MAX_LISTED_CHANGES = 500
-"""Maximum number of changes in one answer before the present state, and after it."""
+"""Maximum number of changes in one answer before the present state, and of undone changes after it."""
 MAX_PROBLEMS_PER_RULE = 1_000
 """Maximum number of problems of one rule that a check lists; further problems are counted."""
 _SEVERITIES = ("error", "warning")  # the severities of reported problems
@@ -186,8 +186,8 @@ class Edits:
         """Check the present state, and return the problems that the original file does not have.
 
         Returns revision, total (the number of new problems), gone (the number of the file's problems that no longer
-        exist), and rows: rule, severity, path and message of up to 200 problems, errors first. A message of a
-        user's schema has no problems.
+        exist), and rows: rule, severity, path and message of up to 200 problems, errors first. A rule with more new
+        problems than `check` lists has one further row with their number. A message of a user's schema has no problems.
         """
         # A separate lock: changes must not wait for a check.
         with self._check_lock:
@@ -256,7 +256,8 @@ class Edits:
 
         path: a name in the folder of the opened file, or an absolute path. replace: allow replacing an existing file
         other than the opened one. words: must be `words_for_original` to replace the opened file.
-        Raises StaleError, EditError if a file exists that may not be replaced, and the exceptions of `onnxwire.save`.
+        Raises StaleError, EditError for an invalid name and for a file that may not be replaced, and the exceptions of
+        `onnxwire.save`.
         """
         with self._lock:
             self._raise_if_stale(revision)

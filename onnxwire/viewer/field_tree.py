@@ -48,11 +48,13 @@ class FieldQueries:
 
         path: the path of the message or field, "" for the root. start: the index of the first row; count: the number of
         rows, up to 1,000. A message has a row for each present field, and one for each unknown field.
-        Returns path, type (of the message, or of each element), is_list, total, rows and absent. A row: name, number,
-        type, label ("repeated", the name of its oneof, or ""), path, kind ("message", "list", "value" or "unknown"),
-        text, count (of elements), offset (of the value) and length; offset and length are None if the value is not in
-        the file. absent: name, type and label of the absent fields. is_edited: whether the message, or the elements,
-        differ from the file. Raises PathError if there is no message or repeated field at the path.
+        Returns path, type (of the message, or of each element), is_list (whether the rows are elements), total, rows,
+        absent and is_edited. A row: name, number, type, label ("repeated", the name of its oneof, or ""), path, kind
+        ("message", "list", "value" or "unknown"), text, count (of elements), offset (of the value) and length. offset
+        and length are None for a list, for an element that is a number, for a value that is not in the file, and if
+        there are too many records or elements to scan. absent: name, type and label of the absent fields. is_edited:
+        whether the message, or the message that contains the elements, differs from the file. Raises PathError if there
+        is no message or repeated field at the path.
         """
         target = resolve(self.message, path)
         first_row, stop_row = max(start, 0), max(start, 0) + min(max(count, 0), MAX_ROWS)

@@ -212,6 +212,7 @@ def _sort_row_by_row(
 ) -> None:
     """Sort each row by the mean position of the neighbours in the row before it.
 
+    is_down: whether the row before is the row above, and not the row below. neighbours: of each box, in that direction.
     reverses_ties: reverse boxes with equal means, so that sweeps do not repeat one result.
     """
     for i in range(1, len(rows)) if is_down else range(len(rows) - 2, -1, -1):

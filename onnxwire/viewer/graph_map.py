@@ -31,6 +31,7 @@ _TITLE_HEIGHT, _LINE_HEIGHT, _MIN_BOX_HEIGHT = 27, 15, 34  # for the box of a no
 _COLUMN_GAP = 124  # gap between columns of a map to the right, which contains the types
 # Approximate widths of characters, in pixels; the page measures the text that it draws.
 _TITLE_CHAR_WIDTH, _CHAR_WIDTH = 8, 6
+_TITLE_MARGINS, _LINE_MARGINS = 40, 24  # the margins beside the title and beside the other lines, in pixels
 MARKS = ("removed", "added", "changed", "rewired", "renamed")
 """The kinds of differences between nodes of two compared models."""
 _MAX_TYPED_VALUES = 100  # maximum number of an edge's values that are searched for types
@@ -63,8 +64,8 @@ class ModelMap:
         """Return the contents of a group as boxes and edges.
 
         name: the name of the group, in the notation of `Groups`. route: rows of the nodes of a path to highlight.
-        to_right: let edges lead to the right, not down; rows are then columns, and bends and spans contain y and x
-        coordinates in place of x and y.
+        to_right: draw edges that lead to the right, not down; rows are then columns, and bends and spans contain y and
+        x coordinates in place of x and y.
         Returns name, kind, label, boxes, edges, left_off (the number of omitted edges) and spans (top and bottom of
         each row of boxes, in pixels).
         A box:
@@ -301,7 +302,7 @@ class ModelMap:
         # Weights are not drawn as edges: boxes that use them show their sizes. Source -1 is the outside of the group.
         is_drawn = (source != target) & ((producer_row >= 0) | ~columns.is_weight[value])
         edge_parts = [(source[is_drawn], target[is_drawn], value[is_drawn])]
-        # Values that the group produces and that other groups use, or that are outputs of the graph.
+        # Add the values that the group produces and that other groups use, or that are outputs of the graph.
         outside_uses = np.flatnonzero((box_of_row[columns.use_row] < 0) & (columns.producer[columns.use_value] >= 0))
         outside_uses = outside_uses[box_of_row[columns.producer[columns.use_value[outside_uses]]] >= 0]
         produced_values = np.concatenate(
@@ -433,9 +434,11 @@ def _box_size(box: dict[str, Any]) -> tuple[float, float]:
     if box["kind"] != "node":
         return _BOX_SIZES.get(box["kind"], _GROUP_SIZE)
     lines = [*filter(None, [box["short"]]), *box["lines"]]
-    # A long name is truncated at its beginning and does not widen the box. 40 and 24 pixels are the margins of texts.
+    # A long name is truncated at its beginning and does not widen the box.
     width = max(
-        _TITLE_CHAR_WIDTH * len(box["op_type"]) + 40, *(_CHAR_WIDTH * len(line) + 24 for line in box["lines"]), 0
+        _TITLE_CHAR_WIDTH * len(box["op_type"]) + _TITLE_MARGINS,
+        *(_CHAR_WIDTH * len(line) + _LINE_MARGINS for line in box["lines"]),
+        0,
     )
     height = _TITLE_HEIGHT + _LINE_HEIGHT * len(lines)
     return min(max(width, _NODE_WIDTHS[0]), _NODE_WIDTHS[1]), max(height, _MIN_BOX_HEIGHT)

@@ -330,6 +330,7 @@ class Groups:
         source = np.where(producer_row >= 0, local_index[producer_row], -1)
         is_own = (source >= 0) & (items[source] == items[target])
         distance = np.where(is_own, position[target] - position[source], 0).astype(np.int64)
+        # The added constants (17, 91, ...) give equal numbers of different kinds different hashes.
         use_hashes = _mix(
             _mix(distance * 4 + is_own * 2 + columns.is_weight[value])
             + _mix(columns.use_slot[use_indices].astype(np.int64) + 17)
@@ -338,6 +339,7 @@ class Groups:
         )
         node_hashes = _mix(columns.op[rows].astype(np.int64)) + _mix(columns.inner_node_counts[rows] + 31)
         node_hashes += _sum_runs(use_hashes, columns.use_start[rows + 1] - columns.use_start[rows])
+        # The factor, 2**32 divided by the golden ratio, spreads the positions, so that the order of the nodes counts.
         node_hashes = _mix(node_hashes.view(np.int64) + position.astype(np.int64) * 0x9E3779B9)
         signatures = _sum_runs(node_hashes[order], np.diff(bounds))
         # A value from an item to a later item crosses before the later item, and before each item between the two.

@@ -59,7 +59,7 @@ class ModelComparison:
         rows: list[dict[str, Any]] = []
         counts: dict[str, int] = {}
         renamed: dict[str, dict[str, str]] = {"nodes": {}, "values": {}}
-        # Differences are stored without texts, since there may be a million. Renames come last.
+        # Differences are stored without texts, since there may be a million. `diff` yields the new names last.
         differences: list[tuple[str, str, str, str]] = []
         for entry in diff(*self.models, match=self.match):
             counts[entry.change] = counts.get(entry.change, 0) + 1
@@ -99,8 +99,9 @@ def _find_nodes(
 ) -> list[str]:
     """Return the paths of the nodes of a model to which a difference refers. The fields are those of `Difference`.
 
-    path: the path in the second model for an added element, else in the first model; "" if it is unknown. renamed: the
-    names in this model, by kind and by the name in the other model.
+    path: the path in the second model for an added element, else in the first model; "" if it is unknown. side: 0 for
+    the nodes of the first model, 1 for the nodes of the second model. renamed: the names in this model, by kind and by
+    the name in the other model.
     """
     if side == (change == "added"):
         match = _NODE_PATH.fullmatch(path)

@@ -61,7 +61,7 @@ class Queries(TensorQueries):
         """A function that returns the marks of nodes on the map by path; set if the model is compared with another."""
 
     def summary(self) -> dict[str, Any]:
-        """Return the output of `onnxwire info`, and the paths of inputs, outputs and the largest tensors."""
+        """Return the output of `onnxwire info --json` with 12 largest tensors, and with paths of inputs and outputs."""
         return self._cached(("summary",), self._make_summary)  # type: ignore[no-any-return]
 
     def _make_summary(self) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def heat_map(
     axes: the axes of the rows and of the columns, by default the last two; a vector is one row. at: for each axis the
     index of the slice, by default 0. window: top, left, bottom and right of the drawn part, by default all. size: the
     maximum number of rows and columns of cells. extreme: use the value farthest from 0 instead of the mean. If the
-    window occupies more than 8 MiB, each block is represented by some of its lines.
+    window occupies more than 8 MiB, each block is represented by some of its lines, or some elements of one line.
     Returns values (row by row, None for a cell without finite elements), height and width in cells, shape of the
     slice, window, axes, at, low and high (the least and the greatest cell, None if there is none), nonfinite (the
     number of NaN and infinite elements), read (the number of elements read) and elements (of the window).
@@ -198,7 +198,10 @@ def _spread_indices(start: int, end: int, max_count: int) -> Array:
 
 
 class _Values:
-    """The elements of a tensor as floats."""
+    """The elements of a tensor as floats.
+
+    array: all elements, mapped or decoded; None if each read decodes the necessary elements.
+    """
 
     def __init__(self, tensor: TensorProto) -> None:
         self.storage = Storage(tensor)

@@ -24,8 +24,8 @@ class TensorQueries(FieldQueries):
         """Describe a tensor and the location of its bytes, without reading them.
 
         path: the path of the tensor, "" for a TensorProto that is the whole file. Returns path, name, data_type, shape,
-        bytes, file, offset, location, doc_string, consumers (none) and count (of consumers). Raises PathError if there
-        is no tensor.
+        bytes, file, offset, location, doc_string, consumers ([]) and count (0); `Queries.tensor` lists the consumers in
+        a model. Raises PathError if there is no tensor.
         """
         tensor = self._resolve_tensor(path)
         info = describe(tensor, path)
@@ -59,6 +59,7 @@ class TensorQueries(FieldQueries):
         return tensor_pictures.heat_map(self._resolve_tensor(path), axes, at, window, (height, width), extreme=extreme)
 
     def _resolve(self, path: str, cls: type[Message], noun: str) -> Resolved:
+        """Resolve the path of a message of a class. Raises PathError with the noun for any other element."""
         target = resolve(self.message, path)
         if not isinstance(target.value, cls) or target.index is not None:
             raise PathError(f"this is not a {noun}", path, self.message._document.name)

@@ -157,7 +157,7 @@ def test_verbose_prints_the_rule_and_its_source(broken_path):
     assert f"{rule.id}: {rule.text} ({rule.source})" in output.replace("\n", "")
 
 
-def test_names_of_a_file_are_escaped_on_a_terminal(tmp_path):
+def test_control_characters_of_file_names_and_operators_are_escaped(tmp_path):
     path = write(tmp_path / "a\x1b[2Jb\n.onnx", model(node("\\033[31mred", "y")))
     lines = check(path, "--select", "error").stdout.decode().splitlines()
     assert len(lines) == 1 and "\x1b" not in lines[0] and "a\\x1b[2Jb\\n.onnx: error" in lines[0]

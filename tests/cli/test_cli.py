@@ -393,7 +393,7 @@ def test_the_error_of_a_missing_path_is_reported_in_one_line(arguments: list[obj
 
 
 MIB = 1 << 20
-ADDRESS = "https://user:{}@127.0.0.1:1/x?sig={}"
+ADDRESS = "https://user:{}@127.0.0.1:1/x?sig={}"  # with a password and a signature; no server listens on port 1
 
 
 @pytest.mark.parametrize("secret", ["SECRET", "SEC/RET", "SEC@RET", "SEC:RET", "S?SEC#RET", "SEC'RET"])

@@ -132,7 +132,7 @@ def test_changes_of_one_element_are_a_conflict_that_keeps_our_side(git):
     assert Path("m.onnx").read_bytes() == contents_before
 
 
-def test_models_that_both_sides_added_are_a_conflict_unless_they_are_equal(git):
+def test_different_models_that_both_sides_added_are_a_conflict(git):
     Path("readme").write_text("x")
     git("add", ".")
     git("commit", "-qm", "base")
@@ -319,6 +319,7 @@ def test_a_conflict_of_two_merge_bases_is_not_resolved_silently(git):
     git("merge", "a", status=1)
 
 
+# Nothing, a length without its last byte, and a tag without a value.
 @pytest.mark.parametrize("damage", [b"", b"\x0a\xff\xff", b"x"])
 def test_an_unreadable_version_is_named_and_keeps_ours(tmp_path, damage, capsys):
     paths = [tmp_path / name for name in ("base", "ours", "theirs")]

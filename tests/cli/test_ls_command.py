@@ -74,7 +74,7 @@ def test_external_and_typed_tensors_have_their_locations(tmp_path, capsys) -> No
     assert out[1].endswith("in float_data")
 
 
-def test_a_pattern_matches_the_whole_name_and_a_word_a_part(capsys) -> None:
+def test_a_pattern_matches_whole_names_and_a_word_matches_parts_of_names(capsys) -> None:
     all_names = [tensor.name for tensor in MODEL.graph.initializer]
     assert names(capsys, DIGITS, "features.*.bias") == [
         name for name in all_names if name.startswith("features") and name.endswith("bias")
@@ -179,7 +179,7 @@ def test_names_with_many_parts_do_not_make_a_deep_tree(tmp_path, capsys) -> None
     assert run(capsys, path, "--tree", "--json")[0] == 0
 
 
-def test_names_are_escaped_on_a_terminal(tmp_path, capsys) -> None:
+def test_control_characters_in_names_are_escaped(tmp_path, capsys) -> None:
     weights = [helper.make_tensor("\x1b[31mw\n", 1, [1], [0])]
     path = tmp_path / "evil.onnx"
     onnx.save(helper.make_model(helper.make_graph([], "g", [], [], weights)), path)

@@ -161,7 +161,7 @@ def test_without_pyarrow_and_matplotlib_an_error_names_the_package(capsys, monke
 
 
 class Page(HTMLParser):
-    """Collects the network requests of a page, and counts its rows and pictures."""
+    """Collects the tags of a page, and the names of the attributes that cause network requests."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

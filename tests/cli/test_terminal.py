@@ -35,7 +35,7 @@ def folder(tmp_path):
 
 
 def assert_clean(output):
-    """Assert that the output contains only text and the command's own colors."""
+    """Assert that the output contains only text and the command's own colors; return it as text."""
     text = output.decode().replace("\r\n", "\n")
     assert "\x1b[8m" not in text
     assert "\x1b[2J" not in text
@@ -155,9 +155,11 @@ def test_the_middle_of_a_long_text_is_omitted():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("fit", "widths"), [(100, [50, 20, 4]), (60, [32, 20, 4]), (30, [11, 11, 4]), (5, [8, 8, 4])])
-def test_the_widest_columns_are_narrowed_first(fit, widths):
+@pytest.mark.parametrize(
+    ("max_width", "widths"), [(100, [50, 20, 4]), (60, [32, 20, 4]), (30, [11, 11, 4]), (5, [8, 8, 4])]
+)
+def test_the_widest_columns_are_narrowed_first(max_width, widths):
     computed_widths = []
-    lines = table_lines([["a" * 50, "b" * 20, "1234"]], right_columns=[2], widths=computed_widths, max_width=fit)
+    lines = table_lines([["a" * 50, "b" * 20, "1234"]], right_columns=[2], widths=computed_widths, max_width=max_width)
     assert computed_widths == widths
     assert len(lines[0]) == sum(widths) + 4

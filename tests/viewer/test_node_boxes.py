@@ -130,7 +130,7 @@ def test_damaged_and_external_constants_show_no_value():
 
 
 @pytest.mark.parametrize("to_right", [False, True])
-def test_the_larger_boxes_do_not_overlap(to_right):
+def test_boxes_with_lines_of_weights_do_not_overlap(to_right):
     names = [f"w{i}" for i in range(5)]
     nodes = [helper.make_node("Conv", ["x", "w0", "w1"], [f"y{i}"], name=f"n{i}") for i in range(4)]
     nodes += [helper.make_node("Sum", [*(f"y{i}" for i in range(4)), *names], ["z"])]

@@ -49,7 +49,7 @@ def shown_text(message):
     return page.text
 
 
-def test_a_model_shows_its_boundary_operators_and_tensors():
+def test_a_model_shows_its_inputs_outputs_operators_and_tensors():
     text = shown_text(onnxwire.load(DIGITS))
     for expected_text in (
         "IR 10",
@@ -182,7 +182,7 @@ def test_notebooks_find_the_html():
         assert formats["text/html"].startswith(("<div", "<iframe")) and "text/plain" in formats
 
 
-def test_the_html_of_a_message_is_its_repr():
+def test_the_html_repr_of_a_message_is_the_result_of_message_html():
     node = onnxwire.NodeProto(op_type="Relu")
     assert node._repr_html_() == message_html(node)
 

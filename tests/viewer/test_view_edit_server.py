@@ -266,12 +266,12 @@ def test_internal_errors_reveal_no_details(server, key, monkeypatch):
 
 def test_the_error_of_a_rejected_change_names_the_remedy(server, key):
     for arguments, words in (
-        ({"path": "graph.node[99].name", "value": "x"}, "graph.node[0] to [16]"),
+        ({"path": "graph.node[99].name", "value": "x"}, "[0] to [16]"),
         ({"path": "graph.node[2].attribute[0]", "value": "x"}, "whole number"),
         ({"path": "graph.node[2].nam", "value": "x"}, "did you mean 'name'"),
     ):
         status, answer = post(server, key, "change", {"revision": 0, "kind": "set", "arguments": arguments})
         assert status in (400, 404)
-        assert words.replace("graph.node[0] to ", "") in answer["error"]
+        assert words in answer["error"]
     status, answer = post(server, key, "save", {"revision": 0, "path": "m.onnx", "replace": True, "words": ""})
     assert (status, "replace m.onnx" in answer["error"]) == (400, True)

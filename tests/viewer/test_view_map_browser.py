@@ -184,7 +184,7 @@ def test_the_map_is_saved_as_svg_and_png(digits, download_folder):
     picture = ElementTree.parse(files[0]).getroot()
     texts = [element.text for element in picture.iter("{http://www.w3.org/2000/svg}text")]
     assert {"features", "classifier", "image", "logits"} <= set(texts)
-    width, height = struct.unpack(">II", files[1].read_bytes()[16:24])
+    width, height = struct.unpack(">II", files[1].read_bytes()[16:24])  # in the first chunk of a PNG
     assert abs(width / height - float(picture.get("width")) / float(picture.get("height"))) < 0.01
 
 

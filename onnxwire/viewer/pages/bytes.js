@@ -74,7 +74,8 @@ async function showHex(hexBox, path, start, isPayload) {
     const bytes = digits.slice(digitIndex, digitIndex + 2 * LINE_BYTES).match(/../g);
     const text = bytes.map((byte) => {
       const code = parseInt(byte, 16);
-      return code > 31 && code < 127 ? String.fromCharCode(code) : "·";
+      const isPrintable = code > 31 && code < 127; // in ASCII
+      return isPrintable ? String.fromCharCode(code) : "·";
     }).join("");
     const hex = bytes.map((byte, i) => (i === LINE_BYTES / 2 ? ` ${byte}` : byte)).join(" ").padEnd(3 * LINE_BYTES);
     lines.push(html("span", { class: "offset" }, String(answer.offset + digitIndex / 2).padStart(width)), `  ${hex}  `, html("span", { class: "text" }, text), "\n");

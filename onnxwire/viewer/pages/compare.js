@@ -33,7 +33,7 @@ function selectDifference(line, row) {
   select("1", row.right);
 }
 
-/** Return the line of the table for a difference; one of a node can be selected. */
+/** Return the line of the table for a difference; the line can be selected if a node differs. */
 function makeLine(row) {
   const nameParts = row.change === "renamed" ? [row.name] : [`${row.kind} `, html("bdi", {}, row.name)];
   const isNode = Boolean(row.left || row.right);

@@ -2,7 +2,7 @@
 
 import { ask, countText, html, nounText, newestRevision, send, svg } from "./api.js";
 
-/** The state of the edits on the server; `is_editable` is false for a read-only page. */
+/** The state of the edits on the server; `is_editable` is false for a read-only page. page.js adds name, is_model and is_tensor. */
 export const session = { is_editable: false, changes: [], first: 0, total: 0, done: 0, is_saved: true, problems: null };
 
 // Paths of the icons in a square of 16 by 16.
@@ -213,7 +213,7 @@ export async function openEditor(box, { label, path, toChange = null, value = nu
   return openInline(box, { title: `Edit ${label}`, fields, action: "Set", run: (values) => change(...toRequest(values), { revision, key }) });
 }
 
-/** Return a button that opens a form in its place; null on a read-only page. */
+/** Return a button that opens a form in its place; null on a read-only page. toChange: as for `editableValue`. */
 export function addButton(text, { title = text, fields, action = "Add", toChange }) {
   if (!session.is_editable) return null;
   const button = html("button", { type: "button", class: "step add", "data-key": title });

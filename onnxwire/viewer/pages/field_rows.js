@@ -91,7 +91,7 @@ function drawRow(tree, row, level) {
   else value.append(html("span", { class: "mono" }, row.text));
   if (row.type === "TensorProto" && row.kind === "message") value.append(" ", link("tensor", row.path, "histogram"));
   if (isOpenable && session.is_editable) {
-    // A list of messages is not edited as text; types of messages, unlike those of numbers and texts, are capitalized.
+    // A list of messages is not edited as text; names of messages, unlike the types of numbers and texts, are capitalized.
     if (row.kind === "message" || !/^[A-Z]/.test(row.type)) icons.append(textButton(value, row));
     icons.append(iconButton("cross", `Remove ${row.name}`, (event) => {
       event.stopPropagation();

@@ -5,6 +5,7 @@ import { html } from "./api.js";
 const ROW_HEIGHT = 42; // height of a row in pixels, as in page.css
 const PAGE_ROWS = 100; // number of rows of one request
 const MAX_SCROLL_HEIGHT = 15_000_000; // maximum height in pixels that every browser can scroll
+const MAX_CACHED_PAGES = 60;
 
 export class VirtualList {
   /**
@@ -50,7 +51,7 @@ export class VirtualList {
       if (generation !== this.generation) return null;
       this.pages.set(page, answer.rows);
       // Remove the oldest page, so that scrolling through the list does not cache the whole list.
-      if (this.pages.size > 60) this.pages.delete(this.pages.keys().next().value);
+      if (this.pages.size > MAX_CACHED_PAGES) this.pages.delete(this.pages.keys().next().value);
       return answer;
     } catch (error) {
       if (generation === this.generation) this.reportError(error);

@@ -11,7 +11,12 @@ const ANIMATION_MS = 180; // duration of an animation in milliseconds
 const MAX_FREE_NODES = 8; // maximum number of nodes beside a single group that is opened automatically
 const MAX_AUTO_OPENED = 8; // maximum number of nested groups that are opened automatically
 const MAX_PIXELS = 64e6; // maximum number of pixels of a saved picture
+const MAX_SIDE = 16_000; // maximum width and height in pixels of a saved picture, which every browser can draw
 const CARD_WIDTH = 318; // width in pixels of the card with its margins, as in page.css
+const MIN_WIDTH_BESIDE_CARD = 720; // on a narrower map, in pixels, the card covers boxes
+const MIN_WIDTH_WITH_OVERVIEW = 760; // minimum width in pixels of a map with the overview
+const [MIN_REVEAL_SCALE, REVEAL_SCALE] = [0.55, 0.9]; // at less than the first scale, a box is shown at the second scale
+const MIN_STEP = 8; // pixels; an arrow key selects no box that is nearer in its direction, such as a box of the same row
 const DIRECTION_KEY = "onnxwire map direction"; // the key of the direction of edges in the browser's storage
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 // The position of an animation, from 0 to 1, by its time: fast at the start, slow at the end.
@@ -299,7 +304,7 @@ export class MapView {
     const zoom = scale * this.density;
     context.setTransform(zoom, 0, 0, zoom, -x * zoom, -y * zoom);
     paint(this.pen, scene, this.view(), this.colors, { selected: this.selected, start: this.start?.name, alpha });
-    this.overview.drawView(this.view(), this.colors, this.width >= 760);
+    this.overview.drawView(this.view(), this.colors, this.width >= MIN_WIDTH_WITH_OVERVIEW);
     // For tests: the scale, and the rectangle of the selected box on the canvas.
     const selectedBox = this.byName?.get(this.selected);
     this.canvas.dataset.scale = scale.toFixed(3);
@@ -360,7 +365,7 @@ export class MapView {
 
   /** Return the size of the canvas, and the width of its left part that the card of the selection covers. */
   viewport(hasCard = !this.card.hidden && this.card.childElementCount > 0) {
-    return { width: this.width, height: this.height, covered: hasCard && this.width >= 720 ? CARD_WIDTH : 0 };
+    return { width: this.width, height: this.height, covered: hasCard && this.width >= MIN_WIDTH_BESIDE_CARD ? CARD_WIDTH : 0 };
   }
 
   moveCamera(camera, isMoving) {
@@ -374,7 +379,7 @@ export class MapView {
     const mapBox = this.byName.get(name);
     if (!mapBox || !this.width) return;
     const newCamera = { ...this.camera };
-    if (newCamera.scale < 0.55) newCamera.scale = 0.9;
+    if (newCamera.scale < MIN_REVEAL_SCALE) newCamera.scale = REVEAL_SCALE;
     const height = mapBox.innerFrame ? Math.min(mapBox.height, this.height / newCamera.scale / 2) : mapBox.height;
     const [x, y] = [mapBox.x + mapBox.width / 2, mapBox.y + height / 2];
     const view = this.view();
@@ -530,7 +535,7 @@ export class MapView {
       const [offsetX, offsetY] = [candidate.x + candidate.width / 2 - x, candidate.y + candidate.height / 2 - y];
       const along = offsetX * dx + offsetY * dy;
       const distance = along + 2 * Math.abs(offsetX * dy + offsetY * dx);
-      if (along > 8 && distance < minDistance) [nearest, minDistance] = [candidate, distance];
+      if (along > MIN_STEP && distance < minDistance) [nearest, minDistance] = [candidate, distance];
     }
     // At the border of a group, continue outside of the group.
     const outerBox = boxes.find((candidate) => candidate.innerFrame === mapBox.frame);
@@ -603,7 +608,7 @@ export class MapView {
       blob = new Blob([pen.document(frame, this.colors.ground)], { type: "image/svg+xml" });
     } else {
       const canvas = document.createElement("canvas");
-      const scale = Math.min(2, Math.sqrt(MAX_PIXELS / (frame.width * frame.height)), 16_000 / Math.max(frame.width, frame.height));
+      const scale = Math.min(2, Math.sqrt(MAX_PIXELS / (frame.width * frame.height)), MAX_SIDE / Math.max(frame.width, frame.height));
       [canvas.width, canvas.height] = [Math.ceil(frame.width * scale), Math.ceil(frame.height * scale)];
       const context = canvas.getContext("2d");
       context.fillStyle = this.colors.ground;

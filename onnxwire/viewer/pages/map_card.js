@@ -14,7 +14,7 @@ export function kindText(box) {
   return { scope: "group", run: "part", block: "block", node: "node", graph: "graph", function: "function", input: "graph input", output: "graph output" }[box.kind] ?? box.kind;
 }
 
-/** Return the titles of the groups that contain a box: their titles on the map may be outside of the visible part. */
+/** Return a text with the titles of the groups that contain a box, such as " in model › mlp"; on the map they may be invisible. */
 function enclosingTitles(scene, mapBox) {
   const names = [];
   for (let frame = mapBox.frame; frame !== scene.root; ) {

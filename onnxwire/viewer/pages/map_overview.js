@@ -24,6 +24,7 @@ export class Overview {
     const scale = Math.min(CANVAS_SIZE[0] / bounds.width, CANVAS_SIZE[1] / bounds.height);
     const left = bounds.left - (CANVAS_SIZE[0] / scale - bounds.width) / 2;
     const top = bounds.top - (CANVAS_SIZE[1] / scale - bounds.height) / 2;
+    // The canvas has two pixels per pixel of the page, for screens of high density.
     const picture = document.createElement("canvas");
     [picture.width, picture.height] = CANVAS_SIZE.map((length) => length * 2);
     const context = picture.getContext("2d");

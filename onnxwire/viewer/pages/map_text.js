@@ -73,8 +73,8 @@ function samplesOf(points, toRight) {
 /**
  * Place labels next to their edges, within the frame, so that they cover no boxes, edges or other labels.
  * edges: the edges of a frame, as in `flatten`. labelledEdges: the edges that get labels; textOf(edge): returns the label.
- * isForced: allow a label to cover edges if there is no free position, instead of omitting it. Returns a list of
- * {mapEdge, text, x, y, width}; y is the baseline.
+ * isForced: if there is no free position, place a label at the middle of the last segment of its edge, instead of omitting
+ * it. Returns a list of {mapEdge, text, x, y, width}; y is the baseline.
  */
 export function placeLabels(frame, edges, labelledEdges, textOf, isForced = false) {
   const occupied = frame.positions.map((position) => [frame.x + position.x - position.width / 2, frame.y + position.y - position.height / 2, position.width, position.height]);
@@ -101,7 +101,7 @@ export function placeLabels(frame, edges, labelledEdges, textOf, isForced = fals
         else candidates.push([x + gap, y - height / 2, width, height], [x - gap - width, y - height / 2, width, height]);
       }
     }
-    // Also try the positions beside the arrow and the start: several edges of one box are far apart at their other ends.
+    // Also try the positions beside the arrow and the start: several edges of one box are far apart at their opposite ends.
     for (const [[x, y], isEnd] of [[mapEdge.points[last], true], [mapEdge.points[0], false]]) {
       if (frame.toRight) for (const side of [y - height - 2, y + 3]) candidates.push([isEnd ? x - ARROW[1] - width - 2 : x + gap, side, width, height]);
       else for (const side of [x + gap + 1, x - gap - 1 - width]) candidates.push([side, isEnd ? y - height - 1 : y + 1, width, height]);

@@ -6,6 +6,9 @@ import { actionButton, addButton, change, editableValue, markButton, addMetadata
 import { fieldsButton } from "./field_rows.js";
 
 let hops = 2; // number of steps from the node in the drawing; kept for the next node
+const MIN_SCALE = 0.7; // minimum scale at which the drawing is legible
+const DETAILS_MARGINS = 84; // width in pixels of the margins of the details and of a card
+const MIN_STEP = 8; // pixels; an arrow key selects no box that is nearer in its direction, such as a box of the same row
 const TEXT_TYPES = ["FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS"]; // types of attributes that can be typed as text
 
 /** Return a card with the documentation of an operator, which is fetched when the card is opened. */
@@ -166,7 +169,7 @@ function drawGraph(drawing) {
   const order = [...drawing.boxes.keys()].sort((a, b) => drawing.boxes[a].y - drawing.boxes[b].y || drawing.boxes[a].x - drawing.boxes[b].x);
   const [width, height] = [drawing.width + 2 * margin, drawing.height + 2 * margin];
   // A wide drawing is scaled down, but stays legible.
-  const scale = Math.min(Math.max((document.getElementById("details").clientWidth - 84) / width, 0.7), 1);
+  const scale = Math.min(Math.max((document.getElementById("details").clientWidth - DETAILS_MARGINS) / width, MIN_SCALE), 1);
   const picture = svg(
     "svg",
     { viewBox: `${-margin} ${-margin} ${width} ${height}`, width: width * scale, height: height * scale, role: "group", "aria-label": "Graph around the node" },
@@ -235,7 +238,7 @@ function moveFocus(event, drawing, groups) {
     const [x, y] = [box.x - focusedBox.x, box.y - focusedBox.y];
     const along = x * direction[0] + y * direction[1];
     const across = Math.abs(x * direction[1] + y * direction[0]);
-    if (along > 8 && along + 2 * across < minDistance) [nearest, minDistance] = [i, along + 2 * across];
+    if (along > MIN_STEP && along + 2 * across < minDistance) [nearest, minDistance] = [i, along + 2 * across];
   });
   if (nearest >= 0) groups[nearest].focus();
 }

@@ -13,6 +13,8 @@ import { showTensor } from "./tensor_card.js";
 const elementById = (id) => document.getElementById(id);
 const details = elementById("details");
 const search = elementById("search");
+// scope: the path of the graph that the list shows. kind: "nodes" or "tensors", which the list shows. outline: the rows of
+// the outline. view: "details" or "map". node: the path of the shown node, or "".
 const state = { scope: "graph", kind: "nodes", outline: [], view: "details", node: "" };
 let viewNumber = 0; // the number of the current view; answers to requests of earlier views are ignored
 let timer = 0; // of the delayed search or selection in the list
