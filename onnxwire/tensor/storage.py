@@ -256,7 +256,10 @@ class Storage:
         return little_endian(self._typed_elements()[0], self.data_type).view(np.uint8).data
 
     def array(self, strings: str = "str") -> tuple[Array, bool]:
-        """Return the elements as an array, and whether the array is a copy. strings: as for TensorProto.numpy."""
+        """Return the elements as an array, and whether the array is a copy, which may be read-only.
+
+        An array that is not a copy is read-only, and shares the stored bytes. strings: as for TensorProto.numpy.
+        """
         try:
             return self._array(strings)
         except ValueError as error:
@@ -279,6 +282,7 @@ class Storage:
         return array.reshape(self.shape), is_copy
 
     def _entries(self) -> Array:
+        """Return the numbers of the repeated field as a read-only array of shape (len,)."""
         entries: Array = getattr(self.tensor, self.field).numpy()
         return entries
 
@@ -293,10 +297,12 @@ class Storage:
         import numpy as np
 
         data_type, entries = self.data_type, self._entries()
+        # The buffer of the array is a Payload, which has no document if the numbers were decoded or edited.
+        is_copy = entries.base.obj.document is None  # type: ignore[union-attr]
         if data_type.dtype_name.startswith("complex"):
-            return entries.view(data_type.dtype), False
+            return entries.view(data_type.dtype), is_copy
         if entries.dtype == data_type.dtype:
-            return entries, False
+            return entries, is_copy
         if data_type.bits == 6:
             return self._codes_of_6_bits().view(data_type.dtype), True
         if data_type.is_packed:
