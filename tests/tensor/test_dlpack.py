@@ -167,7 +167,7 @@ def test_a_read_only_array_is_refused_by_capsules_without_a_read_only_flag():
 def test_numpy_imports_the_legacy_capsule():
     array = np.arange(24, dtype=np.uint32).reshape(2, 3, 4)[:, ::2]
     assert "dltensor_versioned" not in repr(to_capsule(array))
-    # fixed arguments without max_version: a legacy capsule
+    # Without max_version, to_capsule returns a legacy capsule.
     imported = np.from_dlpack(Exporter(array, copy=None))
     assert np.shares_memory(imported, array) and imported.tolist() == array.tolist()
 

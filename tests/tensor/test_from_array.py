@@ -34,8 +34,8 @@ def read_officially(tensor):
 
 
 def memory_layouts(array):
-    """Yield the array in different memory layouts: unchanged, Fortran order, every second element, reversed,
-    big-endian."""
+    """Yield the array in different memory layouts: unchanged, Fortran order, every second element, reversed, first axis
+    last, big-endian."""
     yield array
     yield np.array(array, order="F")
     every_second, reversed_index = (tuple(slice(None, None, step) for _ in array.shape) + (...,) for step in (2, -1))

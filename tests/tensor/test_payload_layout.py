@@ -108,6 +108,11 @@ class RandomTensor:
 
     @cache  # noqa: B019
     def message(self):
+        """Return the encoding.
+
+        Numbers of fields: 1 dims, 2 data_type, 3 segment, 6 string_data, 8 name, 9 raw_data, 13 external_data (of its
+        entries: 1 key, 2 value), 14 data_location.
+        """
         dims = b"".join(varint(dim) for dim in self.dims)
         data = span(1, dims) if len(self.dims) % 2 else b"".join(number(1, dim) for dim in self.dims)
         data += number(2, self.data_type) + span(8, self.name.encode())

@@ -32,7 +32,7 @@ def address(array):
 
 
 def save_model(folder, *tensors, name="m.onnx"):
-    """Save a model with these initializers, each a name, a Stored and the records of its location; return the path."""
+    """Save a model with these initializers, each (name, TensorParts, records of its location). Return its path."""
     graph = b"".join(wire.span(5, tensor.message(location, key)) for key, tensor, location in tensors)
     path = os.path.join(folder, name)
     with open(path, "wb") as file:

@@ -24,6 +24,7 @@ def sample_tensor(name, dims=(3, 5)):
     data_type = stored_tensors.DATA_TYPES[name]
     mask = 1 if name == "BOOL" else (1 << min(stored_tensors.BITS[data_type], 64)) - 1
     n = int(np.prod(dims))
+    # The multiples of this number have varied bits.
     return stored_tensors.TensorParts(data_type, list(dims), [i * 0x9E3779B97F4A7C15 & mask for i in range(n)])
 
 
