@@ -22,14 +22,16 @@ from onnxwire.text.printed_fields import BATCH_NUMBERS
 from onnxwire.text.text_source import quote_token, unknown_field_reason
 
 cdef Py_ssize_t MAX_PENDING = BATCH_NUMBERS  # values that are collected before they are added to a repeated field
-cdef Py_ssize_t MAX_KEY_CHARS = 1 << 16
-cdef double FLOAT_MAX = float.fromhex("0x1.fffffep+127")
+cdef Py_ssize_t MAX_KEY_CHARS = 1 << 16  # a longer key is read only in part, and is that of no field
+cdef double FLOAT_MAX = float.fromhex("0x1.fffffep+127")  # the largest float of 32 bits
 _scan = JSONDecoder().scan_once
 
 
 @cython.final
 @cython.internal
 cdef class JsonParser(Tokenizer):
+    """Reads one JSON text into a message. `pos` is the position; methods that read a value move it past the value."""
+
     cdef int read_message(self, message, dict table) except -1:
         """Read an object.
 
@@ -311,6 +313,7 @@ cdef class JsonParser(Tokenizer):
         return self.convert(out.getvalue(), entry, n_pending, position)
 
     cdef bytes read_long_base64(self, Entry entry, Py_ssize_t n_pending):
+        """Decode the base64 string at the position, in pieces up to the first character that base64 skips."""
         out, encoded = io.BytesIO(), io.BytesIO()
         is_plain = True
         for piece in self.decoded_pieces(entry, n_pending):

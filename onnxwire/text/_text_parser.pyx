@@ -16,8 +16,8 @@ from onnxwire.text.text_source import quote_token, unknown_field_reason
 from onnxwire.text.text_values import RetiredFieldWarning, converter_of, unescape
 
 cdef Py_ssize_t MAX_PENDING = BATCH_NUMBERS  # values that are collected before they are added to a repeated field
-_WORD = re.compile(r"[0-9a-zA-Z_+-]|\..")
-_NAME = re.compile(r"\w")
+_WORD = re.compile(r"[0-9a-zA-Z_+-]|\..")  # the start of a number or name; `word` joins a dot only to a digit
+_NAME = re.compile(r"\w")  # the start of a field's name or number
 _TOO_DEEP = f"messages nested more than {MAX_DEPTH} deep, which protobuf readers reject"
 
 
@@ -28,6 +28,7 @@ cdef inline bint is_quotation_mark(int c) noexcept:
 @cython.final
 @cython.internal
 cdef class TextParser(Tokenizer):
+    """Reads one text into a message. `pos` is the position; methods that read a value move it past the value."""
     cdef set retired     # the retired fields that were reported, as pairs of the message's descriptor and the name
 
     cdef int read_message(self, message, dict table, int closer) except -1:
@@ -41,7 +42,7 @@ cdef class TextParser(Tokenizer):
         cdef list values
         cdef str name
         cdef Py_ssize_t n_pending
-        cdef bint is_list, is_empty
+        cdef bint is_list, is_finished
         cdef int c = self.peek()
         while c != closer:
             name = self.word()
@@ -68,19 +69,19 @@ cdef class TextParser(Tokenizer):
             elif entry.type != MESSAGE:
                 raise self.error(f"expected ':', found {self.describe_next()}", entry, n_pending)
             is_list = entry.is_repeated and c == c"["
-            is_empty = False
+            is_finished = False
             if is_list:
                 self.pos += 1
-                is_empty = self.peek() == c"]"
-                self.pos += is_empty
-            while not is_empty:
+                is_finished = self.peek() == c"]"
+                self.pos += is_finished
+            while not is_finished:
                 if entry.type == MESSAGE:
                     self.read_child(message, entry)
-                    is_empty = not is_list or not self.has_next(c"]")
+                    is_finished = not is_list or not self.has_next(c"]")
                     self.leave()
                     continue
                 value = self.read_value(entry, n_pending)
-                is_empty = not is_list or not self.has_next(c"]", entry, n_pending)
+                is_finished = not is_list or not self.has_next(c"]", entry, n_pending)
                 if values is None:
                     setattr(message, name, value)
                     break

@@ -13,7 +13,7 @@ from onnxwire.engine.descriptor import INTEGER_RANGES, FieldDescriptor
 from onnxwire.text.number_ranges import enum_reader, integer_reader
 
 LONE_SURROGATE_REASON = "the string has a lone surrogate, which is not text"
-_FLOAT_MAX = float.fromhex("0x1.fffffep+127")
+_FLOAT_MAX = float.fromhex("0x1.fffffep+127")  # the largest float of 32 bits
 
 
 def _quote_value(value: object) -> str:
@@ -52,13 +52,14 @@ def decode_base64(data: bytes) -> bytes:
         raise ValueError(f"the string is not valid base64 ({error})") from None
 
 
+# Translates the URL-safe alphabet of base64 to the standard one.
 URL_SAFE = bytes.maketrans(b"-_", b"+/")
 
 
 def _integer_of(value: Any) -> int:
     if value.__class__ is int:
         return int(value)
-    number = 0.5
+    number = 0.5  # not an integer, for a value of another type
     with suppress(ValueError):
         if isinstance(value, float):
             number = value

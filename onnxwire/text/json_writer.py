@@ -99,13 +99,19 @@ _FORMATS: dict[int, Format] = {
 
 
 class _JsonPrinter:
+    """Prints a message as JSON.
+
+    step: the indentation of one level. root_break: the line break after the opening brace of the root. The parameters
+    `line_break` are the line break and the indentation of the closing bracket of a value.
+    """
+
     def __init__(
         self, out: IO[str], document: Document, max_bytes: int | None, indent: int | None, preserves_names: bool
     ) -> None:
         self.write = out.write
         self.document = document
         self.max_bytes = max_bytes
-        self.keeps_names = preserves_names
+        self.preserves_names = preserves_names
         self.step = "" if indent is None else " " * indent
         self.root_break = "" if indent is None else "\n"
         self.comma = ", " if indent is None else ","
@@ -150,7 +156,8 @@ class _JsonPrinter:
     def _key(self, field: FieldDescriptor) -> str:
         key = self.keys.get(field)
         if key is None:
-            key = self.keys[field] = encode_basestring_ascii(field.name if self.keeps_names else field.json_name) + ": "
+            name = field.name if self.preserves_names else field.json_name
+            key = self.keys[field] = encode_basestring_ascii(name) + ": "
         return key
 
     def _print_payloads(self, message: Message, field: FieldDescriptor, values: Any, line_break: str) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Text = str | bytes | bytearray | memoryview | IO[str] | IO[bytes]
 """A text, or a file object that is read as text; bytes are UTF-8."""
 
-CHUNK_CHARS = 1 << 18  # read at a time
+CHUNK_CHARS = 1 << 18  # characters or bytes that are read at a time
 
 
 def new_message(cls: type[MessageT]) -> MessageT:
@@ -57,6 +57,7 @@ def _chunks(text: IO[Any], source: str) -> Iterator[Any]:
 
 
 def _decode(pieces: Iterator[Any], source: str) -> Iterator[str]:
+    """Decode pieces, up to an empty one. Raises UnicodeDecodeError, and TypeError for a piece of another type."""
     decoder = getincrementaldecoder("utf-8")()
     for piece in pieces:
         if isinstance(piece, str):
@@ -72,6 +73,7 @@ def _decode(pieces: Iterator[Any], source: str) -> Iterator[str]:
 
 
 def _slices(text: Any) -> Iterator[Any]:
+    """Yield the pieces of a str or memoryview, the last one of a memoryview empty."""
     for start in range(0, len(text), CHUNK_CHARS):
         yield text[start : start + CHUNK_CHARS]
     if not isinstance(text, str):

@@ -126,6 +126,7 @@ class _UnknownFields:
         if number not in self.closed_enum_values:
             return []
         values = [raw] if raw is not None else _read_varints(document, value, after)
+        # The low 32 bits as a signed number; protoc prints it extended to 64 bits.
         numbers = [(bits & 0xFFFFFFFF ^ 1 << 31) - (1 << 31) for bits in values]
         return [
             (WIRE_VARINT, value, after, n & (1 << 64) - 1) for n in numbers if n not in self.closed_enum_values[number]

@@ -155,8 +155,8 @@ TEXTS += [
 
 
 def json_name_of(name):
-    first, *arguments = name.split("_")
-    return first + "".join(map(str.title, arguments))
+    first_word, *other_words = name.split("_")
+    return first_word + "".join(map(str.title, other_words))
 
 
 def texts_of_field(values, field):

@@ -450,11 +450,10 @@ def test_importing_onnxwire_does_not_import_the_text_forms():
         "import sys; before = set(sys.modules); import onnxwire; print(sorted(set(sys.modules) - before)); "
         "onnxwire.to_text; onnxwire.to_json; print('onnxwire.text.json_writer' in sys.modules)"
     )
-    process = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    module_names, is_imported = process.stdout.splitlines()
     for name in itertools.chain(
         ("onnxwire.text.text_writer", "onnxwire.text.json_writer"), ("json", "re", "base64", "typing")
     ):
-        assert f"'{name}'" not in process[0]
-    assert process[1] == "True"
+        assert f"'{name}'" not in module_names
+    assert is_imported == "True"

@@ -326,7 +326,7 @@ class SlowFile:
 
 
 def text_in_every_type(text):
-    """Yield a text in all accepted types."""
+    """Return a list of a text in all accepted types."""
     data = text.encode()
     return [
         text,
@@ -378,9 +378,10 @@ def test_the_parsers_are_imported_on_first_use():
         "import sys; before = set(sys.modules); import onnxwire; print(sorted(set(sys.modules) - before)); "
         "onnxwire.from_text; onnxwire.from_json; print('onnxwire.text.json_reader' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
-    assert "onnxwire.text" not in done[0]
-    assert done[1] == "True"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    module_names, is_imported = process.stdout.splitlines()
+    assert "onnxwire.text" not in module_names
+    assert is_imported == "True"
 
 
 # --- intended differences from the official runtime
@@ -421,15 +422,13 @@ def test_an_escaped_question_mark_is_a_question_mark(literal, value, read_in_pie
 
 SKIPPED_VALUES = [
     "1", "'a' \"b\"", "-inf", "[]", "[1, x, 'y']", "{}",
-    "<a: {b: 1} c <> 3 {}; d [{}, <>], [], 9: 0x12>", "[{a: 1}, {}]",
+    "<a: {b: 1} c <> 3 {}; d [{}, <>], 9: 0x12>", "[{a: 1}, {}]",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("value", SKIPPED_VALUES)
 def test_a_retired_field_is_skipped_with_a_warning(value, read_in_pieces):
     text = f"graph {{ name: 'g' producer_tag: {value} node {{}} producer_tag: {value} }} domain: 'd'"
-    if "9: " in value:
-        text = text.replace("[], 9: 0x12", "")
     with pytest.warns(onnxwire.RetiredFieldWarning) as caught_warnings:
         model = onnxwire.from_text(text)
     assert model == onnxwire.from_text("graph { name: 'g' node {} } domain: 'd'")
@@ -449,8 +448,6 @@ def test_reserved_names_are_skipped_only_in_their_message():
 
 @pytest.mark.parametrize("value", [*SKIPPED_VALUES, "'" + r"\001\"" * 20_000 + "'"])
 def test_unknown_fields_are_ignored_on_demand(value, read_in_pieces):
-    if "9: " in value:
-        value = value.replace("[], ", "")
     text = f"graph {{ name: 'g' newer: {value}, node {{}} 412: {value} }} domain: 'd' newest: {value}"
     assert onnxwire.from_text(text, ignore_unknown=True) == onnxwire.from_text(
         "graph { name: 'g' node {} } domain: 'd'"
@@ -478,6 +475,7 @@ def test_ignored_values_have_the_same_nesting_limit(read_in_pieces):
 
 
 def test_unknown_fields_printed_by_dump_are_ignored():
+    # The unknown field 500 as bytes, as a number and as a group.
     data = onnxwire.ModelProto(domain="d").SerializeToString() + b"\xa2\x1f\x03abc\xa0\x1f\x05\xa3\x1f\x08\x01\xa4\x1f"
     text = onnxwire.to_text(onnxwire.ModelProto.FromString(data), as_protoc=True)
     assert "500" in text
