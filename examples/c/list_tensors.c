@@ -20,8 +20,9 @@ enum { BUFFER_BYTES = 4096 };
 static const char *const type_names[] = {
     "UNDEFINED", "FLOAT", "UINT8", "INT8", "UINT16", "INT16", "INT32", "INT64", "STRING", "BOOL", "FLOAT16", "DOUBLE", "UINT32",
     "UINT64", "COMPLEX64", "COMPLEX128", "BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ",
-    "UINT4", "INT4", "FLOAT4E2M1", "FLOAT8E8M0", "UINT2", "INT2"};
+    "UINT4", "INT4", "FLOAT4E2M1", "FLOAT8E8M0", "UINT2", "INT2", "FLOAT6E2M3", "FLOAT6E3M2"};
 
+/* Read `size` bytes of a file at an offset; an ow_read_function. Returns 0, or 1 after a failure. */
 static int read_file(void *context, uint64_t offset, void *buffer, size_t size) {
     int file = *(int *)context;
     char *target = (char *)buffer;

@@ -1,4 +1,5 @@
-/* Writes the values of a message as lines of text: path, tab, value. Tests build it as a shared library.
+/* Writes the values of a message as lines of text: path, tab, value. Each message, nested ones included, begins with {
+   and ends with }. Tests build this file as a shared library.
 
    Two ways to read write the same lines: one reads each message with ow_scan, the other makes a tree of objects from the
    values that ow_next_field returns. */

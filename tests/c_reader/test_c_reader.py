@@ -119,6 +119,7 @@ def mutated(data, rng):
             j = rng.randrange(len(data) + 1)
             data[i:i] = data[j : j + rng.randrange(1, 60)]
         elif change == 3:
+            # The start of a varint, a long varint, a group, the start of a group, and two records.
             data[i:i] = rng.choice([b"\x80", b"\xff" * 5, b"\x3b\x3c", b"\x0b", b"\x0a\x02\x08\x01", b"\x3a\x00"])
         else:
             data += bytes(data)
@@ -239,7 +240,7 @@ def test_messages_and_groups_may_be_nested_a_hundred_levels_deep(reader, levels)
         data = wire.span(1 if level % 2 else 4, data)  # elem_type of a sequence, or sequence_type
     assert wire.official_accepts(onnx.TypeProto, data) == (levels <= 100)
     assert (reader.read(data, "onnx.TypeProto") is not None) == (levels <= 100)
-    groups = b"\x0b" * levels + b"\x0c" * levels
+    groups = b"\x0b" * levels + b"\x0c" * levels  # starts and ends of the group 1
     assert wire.official_accepts(onnx.TypeProto, groups) == (levels <= 100)
     assert (reader.read(groups, "onnx.TypeProto") is not None) == (levels <= 100)
 
@@ -467,6 +468,7 @@ def test_list_tensors_reports_damage(data, list_tensors, tmp_path):
 
 @pytest.mark.parametrize(
     ("data", "expected_text"),
+    # In the graph (3A) and its nodes (0A): a length past the end, a varint and a tag that are cut off.
     [
         (b"\x3a\x05", b"offset 0, in the model"),
         (b"\x3a\x04\x0a\x02\x08\xff", b"offset 5, in graph.node[0]"),
@@ -533,5 +535,5 @@ def test_the_header_compiles_without_warnings_and_is_small(c_compiler, tmp_path)
         pytest.skip(f"{c_compiler.split()[0]} is not installed")
     object_file = compile_header([*c_compiler.split(), "-Os"], tmp_path)
     size = subprocess.run(["size", str(object_file)], capture_output=True, text=True, check=True).stdout.split()
-    text, data = int(size[6]), int(size[7])
+    text, data = int(size[6]), int(size[7])  # after the six words of the heading
     assert text + data < 40_000
