@@ -25,27 +25,27 @@ cdef enum Fault:
     FAULT_TAG_CUT            # the bytes end inside a tag
     FAULT_TAG_LONG           # a tag of more than 5 bytes or 32 bits
     FAULT_NUMBER_ZERO        # field number 0
-    FAULT_WIRE_TYPE          # wire type 6 or 7
+    FAULT_WIRE_TYPE          # wire type 6 or 7, which is `detail`
     FAULT_VARINT_CUT         # the bytes end inside a varint
     FAULT_VARINT_LONG        # a varint of more than 10 bytes
     FAULT_LENGTH_CUT         # the bytes end inside a length
     FAULT_LENGTH_LONG        # a length of more than 10 bytes, or in more bytes than protobuf readers accept
     FAULT_LENGTH_PAST_END    # detail = the number of missing bytes, length = the value of the length
-    FAULT_FIXED_CUT          # the bytes end inside a fixed32 or fixed64; detail = the number of missing bytes
-    FAULT_GROUP_OPEN         # a group that is not closed before the end
+    FAULT_FIXED_CUT          # the bytes end inside a fixed32 or fixed64; length = its size, detail = the missing bytes
+    FAULT_GROUP_OPEN         # a group that is not closed before the end; number = that of the innermost open group
     FAULT_GROUP_STRAY        # an end of group where no group is open; detail = its number
-    FAULT_GROUP_OTHER        # an end of group of another number; detail = that number
+    FAULT_GROUP_OTHER        # an end of group of another number; detail = that number, number = that of the open group
     FAULT_DEPTH              # more than MAX_DEPTH levels
-    FAULT_PACKED_SIZE        # a packed run of fixed numbers whose length is not a multiple of their size
+    FAULT_PACKED_SIZE        # a packed run of fixed numbers: `length` is not a multiple of their size, `detail`
     FAULT_PACKED_CUT         # a packed run of varints that ends inside one
     FAULT_PACKED_LONG        # a packed run with a varint of more than 10 bytes
 
 cdef struct Damage:
     Fault fault
-    const uint8_t* at        # the first byte of the faulty tag, varint or group
-    uint64_t detail
-    uint64_t length
-    uint32_t number          # field number of the faulty record; 0 if its tag could not be read
+    const uint8_t* at        # the first byte of the faulty record; in a packed run, of the faulty varint or of the run
+    uint64_t detail          # see Fault
+    uint64_t length          # see Fault
+    uint32_t number          # field number of the faulty record; 0 if its tag could not be read; see also Fault
 
 cdef struct Record:          # the result of `read_record`
     const uint8_t* start     # first byte of the tag

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Self
 
-_MAX_NAMES = 100_000  # candidates
+_MAX_NAMES = 100_000  # candidates that are considered
 _MAX_COMPARED = 2000  # candidates that are compared character by character
 _MAX_NAME_CHARS = 200  # a longer name is not a typing error
 
@@ -48,7 +48,7 @@ def count_text(n: int, noun: str) -> str:
 
 
 class Error(Exception):
-    """The base class of all errors of onnxwire, except for arguments of a wrong type, which raise TypeError."""
+    """The base class of the errors of onnxwire. Wrong arguments may also raise TypeError, ValueError or IndexError."""
 
     __module__ = "onnxwire"
 

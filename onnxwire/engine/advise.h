@@ -20,7 +20,8 @@
 
 #include "thresholds.h"
 
-/* Files of at least OW_FAR_FILE_BYTES have long values; OW_FIRST_BYTES precede most of these. */
+/* The number of bytes that are requested when a file of at least OW_FAR_FILE_BYTES is opened. The long values of such a
+ * file usually come later. */
 #define OW_FIRST_BYTES ((size_t)256 << 10)
 
 #if defined(__linux__)
@@ -34,7 +35,7 @@ typedef struct {
     const uint8_t *last;               /* the header that was jumped to last */
     size_t distances[OW_DISTANCES];    /* distances between successive headers, a ring buffer */
     unsigned n;                        /* number of distances since the walk began */
-    unsigned pause;                    /* number of jumps before the next request */
+    unsigned pause;                    /* number of jumps without a prediction that remain */
 } OwHeaders;
 
 static inline size_t ow_page_size(void) {
@@ -58,8 +59,8 @@ static inline void ow_record_jump(OwHeaders *headers, const uint8_t *p) {
 }
 
 /* Predict the headers that follow the header at p, which was jumped to last; returns their number, at most
- * OW_REQUESTED_HEADERS. Only every eighth call predicts. The prediction assumes that the distances repeat, since the
- * layers of a model are alike. */
+ * OW_REQUESTED_HEADERS. After a prediction, the next OW_REQUESTED_HEADERS / 2 calls return 0. The prediction assumes
+ * that the distances repeat, since the layers of a model are alike. */
 static inline unsigned ow_predict_headers(
     OwHeaders *headers, const uint8_t *p, const uint8_t *end, const uint8_t **next
 ) {
@@ -109,6 +110,8 @@ static inline int ow_open_far(const uint8_t *p, size_t size) {
     return 0;
 }
 
+/* Advise the kernel to map only the page of p and the next one on a fault. Returns 0, or -1 if the mapping could not be
+ * divided. */
 static inline int ow_narrow(const uint8_t *p, const uint8_t *end) {
     const uintptr_t page = ow_page_size();
     uintptr_t start = (uintptr_t)p & ~(page - 1);
@@ -117,7 +120,8 @@ static inline int ow_narrow(const uint8_t *p, const uint8_t *end) {
     return madvise((void *)start, length, MADV_RANDOM);
 }
 
-/* Request huge pages for a large array that will be written: its page faults would take as long as its decoding. */
+/* Request huge pages for an array of at least 4 MiB that will be written: its page faults would take as long as its
+ * decoding. */
 static inline void ow_enlarge(void *p, size_t size) {
     uintptr_t start = ((uintptr_t)p + 4095) & ~(uintptr_t)4095;
     if (size >= 1 << 22) (void)madvise((void *)start, size - (start - (uintptr_t)p), MADV_HUGEPAGE);

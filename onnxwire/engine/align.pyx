@@ -116,6 +116,7 @@ cdef class AlignmentEdits:
         return 0
 
     cdef Target* target_of(self, const Table* table) noexcept:
+        """Return the target of a table; NULL if the table is of another schema."""
         if table < self.owner.tables or table >= self.owner.tables + self.owner.n_tables:
             return NULL
         return &self.targets[table - self.owner.tables]
@@ -210,6 +211,7 @@ cdef class AlignmentEdits:
     cdef Py_ssize_t add_payload(
         self, const Target* target, Py_ssize_t parent, const uint8_t* record, const uint8_t* value
     ) except -1:
+        """Add the edit that aligns the payload of a record; returns its index."""
         cdef uint64_t offset = <uint64_t>(record - self.document.start)
         cdef uint64_t n_removed = 0
         cdef Edit* edit
@@ -396,6 +398,7 @@ cdef bint matches_at(bytes prefix, uint64_t n_zeros, const uint8_t* p) noexcept:
 
 
 cdef AlignmentEdits alignment_edits_of(Document document, cls, targets, uint64_t threshold, uint64_t alignment):
+    """Return the edits for `align_payloads`, with their final sizes."""
     cdef AlignmentEdits edits = AlignmentEdits(document, cls, targets, threshold, alignment)
     document.check_open()
     document.set_root(cls)

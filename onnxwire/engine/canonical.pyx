@@ -40,7 +40,10 @@ cdef uint64_t raw_at(const Field* field, const uint8_t* items, Py_ssize_t i) noe
 
 
 cdef bint has_canonical_records(const Table* table, const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Return whether the records of a message are canonical. The content of nested messages is not checked."""
+    """Return whether the records of a message are canonical. The content of nested messages is not checked.
+
+    Returns False also for members of two oneofs, because oneofs are not told apart.
+    """
     cdef const uint8_t* record
     cdef const uint8_t* value
     cdef const Field* field
@@ -109,6 +112,7 @@ cdef inline bint is_canonical_varint(
 
 
 cdef bint is_canonical_run(const Field* field, const uint8_t* p, const uint8_t* end) noexcept nogil:
+    """Return whether a packed run is not empty and consists of canonical numbers."""
     cdef const uint8_t* start
     cdef uint64_t n
     if p == end:

@@ -48,7 +48,7 @@ cdef bint LITTLE_ENDIAN = byteorder == "little"
 cdef enum:
     # Longer spans are compared by field only: comparing bytes first could read them twice at each level.
     MAX_IDENTICAL_BYTES = 1 << 24
-    BUFFERS = 2 * MAX_DEPTH
+    BUFFERS = 2 * MAX_DEPTH      # one for each of the two messages, at each depth
 
 
 cdef struct Side:
@@ -102,8 +102,8 @@ cdef bint equal_views(View a, View b) except -1:
             is_collecting = PyGC_Disable()
             try:
                 is_equal = compare_views(&comparison, a, b)
-            except NotResident as found:
-                error = found
+            except NotResident as not_resident:
+                error = not_resident
             finally:
                 if is_collecting:
                     PyGC_Enable()
@@ -118,6 +118,7 @@ cdef bint equal_views(View a, View b) except -1:
 
 
 cdef bint compare_views(Comparison* c, View a, View b) except -1:
+    """Compare the messages of two filled views."""
     cdef Side ours = side_of_view(a)
     cdef Side theirs = side_of_view(b)
     ours.is_plain = ours.is_plain and not has_edits(<Document>a.document, a.start, a.end)
@@ -126,6 +127,7 @@ cdef bint compare_views(Comparison* c, View a, View b) except -1:
 
 
 cdef Side side_of_view(View view) noexcept:
+    """Return the Side of a filled view; edits of the messages in it are not searched for."""
     cdef Side side
     side.content.table = view.table
     side.content.document = base_of(view)
@@ -224,6 +226,7 @@ cdef int load(Comparison* c, Side* side, int index) except -1:
     """Set the slots and the flags of a message that `locate` found; index: the index of the buffer for them."""
     cdef Content* content = &side.content
     cdef const Table* table = content.table
+    # The memory that `expand_edits` fills, at least one byte.
     cdef size_t size = table.n_fields * (sizeof(Slot) + sizeof(PyObject*) + 1) + 1
     cdef Overlay overlay
     cdef Edits edits
@@ -377,6 +380,7 @@ cdef Spans parts_of(Side* side, const Field* field, Element* value):
 
 
 cdef bint equal_bytes(Comparison* c, const uint8_t* a, const uint8_t* b, uint64_t n) except -1:
+    """Compare n bytes. Return True also for bytes that are not resident, and add them to the encoder's `missing`."""
     if a == b:
         return True
     if c.encoder != NULL and n >= LONG_BYTES and not (is_resident(a, n) and is_resident(b, n)):
@@ -467,7 +471,7 @@ cdef struct NumberCursor:
 cdef bint start_numbers(Comparison* c, NumberCursor* cursor, const Side* side, const Field* field) except -1:
     """Start at the first number of a field; returns False if packed runs of it must be fetched before."""
     cdef const Slot* slot = &side.slots[field.slot]
-    cdef uint64_t left
+    cdef uint64_t n_left
     cdef Record record
     cdef bint all_resident = True
     memset(cursor, 0, sizeof(cursor[0]))
@@ -479,10 +483,10 @@ cdef bint start_numbers(Comparison* c, NumberCursor* cursor, const Side* side, c
         return True
     if slot.p == NULL:
         return True
-    left = slot.n
+    n_left = slot.n
     start_records(&cursor.reader.cursor, side.content.start, side.content.end, side.content.parts, slot.p)
-    while left and next_usable(&cursor.reader.cursor, field, &record) > 0:
-        left -= 1
+    while n_left and next_usable(&cursor.reader.cursor, field, &record) > 0:
+        n_left -= 1
         if record.tag & 7 != WIRE_LEN:
             continue
         if slot.n == 1:
@@ -518,7 +522,7 @@ cdef bint compare_numbers(Comparison* c, Side* a, Side* b, const Field* field) e
     cdef NumberCursor theirs
     cdef uint64_t our_raw = 0
     cdef uint64_t their_raw = 0
-    cdef int found, other
+    cdef int our_status, their_status
     cdef bint all_resident = start_numbers(c, &ours, a, field)
     if not start_numbers(c, &theirs, b, field) or not all_resident:
         return True  # no difference so far; the missing bytes are fetched if nothing else differs
@@ -528,15 +532,15 @@ cdef bint compare_numbers(Comparison* c, Side* a, Side* b, const Field* field) e
         if memcmp(ours.run, theirs.run, ours.n) == 0 and check_varints(ours.run, ours.run + ours.n):
             return True
     while True:
-        found = next_of(&ours, field, &our_raw)
-        other = next_of(&theirs, field, &their_raw)
-        if found < 0:
+        our_status = next_of(&ours, field, &our_raw)
+        their_status = next_of(&theirs, field, &their_raw)
+        if our_status < 0:
             raise number_error(<Document>a.content.document, &ours.reader, field)
-        if other < 0:
+        if their_status < 0:
             raise number_error(<Document>b.content.document, &theirs.reader, field)
-        if found != other or found and our_raw != their_raw:
+        if our_status != their_status or our_status and our_raw != their_raw:
             return False
-        if found == 0:
+        if our_status == 0:
             return True
 
 

@@ -9,8 +9,8 @@ from onnxwire.engine.table cimport Field, Table
 cdef struct SkipLengths:
     # The lengths in bytes from which values are skipped, by type.
     uint64_t string          # strings
-    uint64_t packed          # packed numbers
-    uint64_t data            # bytes, and values of unknown fields
+    uint64_t packed          # packed varints
+    uint64_t data            # bytes, packed numbers of fixed size, values of unknown fields; messages if not entered
     # Returns whether a field's packed numbers are never skipped; NULL if no field's are. context: its argument.
     bint (*is_read_entirely)(const Field* field, void* context) noexcept
     void* context

@@ -68,11 +68,11 @@ static inline int ow_is_remote(int fd) {
     struct statfs status;
     if (fstatfs(fd, &status) != 0) return 0;
     switch ((uint32_t)status.f_type) {
-    case 0x00006969u:
-    case 0xFE534D42u:
-    case 0xFF534D42u:
-    case 0x00C36400u:
-    case 0x65735546u: return 1;
+    case 0x00006969u:           /* NFS */
+    case 0xFE534D42u:           /* SMB 2 and 3 */
+    case 0xFF534D42u:           /* SMB 1 */
+    case 0x00C36400u:           /* Ceph */
+    case 0x65735546u: return 1; /* FUSE */
     }
 #endif
     (void)fd;
@@ -88,11 +88,12 @@ enum {
 
 typedef struct {
     int source, target;
-    uint64_t offset, target_offset, n;
+    uint64_t offset, target_offset, n; /* the offsets of the n bytes in the source and in the target */
     uint64_t next; /* the first byte that no thread has claimed */
     int has_failed;
 } ow_copy_job;
 
+/* Copy pieces until none is left, or a thread fails. work: an ow_copy_job, which the threads share. */
 static void ow_copy_pieces(void *work) {
     ow_copy_job *job = (ow_copy_job *)work;
     uint8_t *buffer = (uint8_t *)PyMem_RawMalloc(OW_BUFFER_BYTES);
@@ -132,6 +133,7 @@ static inline void ow_start_writeback(int fd, uint64_t offset, uint64_t n) {
 #endif
 }
 
+/* Set the size of a file. Returns 0 or -errno. */
 static inline int64_t ow_resize(int fd, uint64_t size) {
 #if defined(_WIN32)
     return -(int64_t)_chsize_s(fd, (__int64)size);

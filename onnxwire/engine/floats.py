@@ -19,6 +19,7 @@ def shortest_floats(values: Sequence[float]) -> list[float]:
     if layout.pack(*numbers) == layout.pack(*values):
         return numbers
     floats = layout.unpack(layout.pack(*numbers))
+    # NaN, which differs from itself, needs no further digits.
     wrong_indices = [i for i, value in enumerate(values) if floats[i] != value == value]
     for digits in (7, 8, 9):
         if not wrong_indices:

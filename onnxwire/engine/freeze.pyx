@@ -37,26 +37,26 @@ cdef Elements freeze_elements(Elements elements, View message):
     The last element is left for the next call: a program that adds elements in a loop still has a view of it. Returns
     the replaced elements; releasing them may run finalizers, which may change the field.
     """
-    cdef Elements gone = Elements.__new__(Elements)
+    cdef Elements old_elements = Elements.__new__(Elements)
     # The garbage collector could run code that changes the elements.
     cdef int is_collecting = PyGC_Disable()
     try:
-        encode_together(elements, message, gone)
+        encode_together(elements, message, old_elements)
     finally:
         if is_collecting:
             PyGC_Enable()
-    return gone
+    return old_elements
 
 
-cdef int encode_together(Elements elements, View message, Elements gone) except -1:
-    """Encode the elements into one document, and move the replaced overlays to `gone`."""
+cdef int encode_together(Elements elements, View message, Elements old_elements) except -1:
+    """Encode the elements into one document, and move the replaced overlays to `old_elements`."""
     cdef Py_ssize_t start = elements.frozen
     cdef Py_ssize_t stop = elements.n - 1
     cdef Batch batch = Batch.__new__(Batch)
     cdef Py_ssize_t i
     cdef PyObject* held
-    batch.start(gone)
-    gone.reserve(stop - start)
+    batch.start(old_elements)
+    old_elements.reserve(stop - start)
     elements.frozen = stop
     for i in range(start, stop):
         held = elements.items[i].held
@@ -70,11 +70,11 @@ cdef int freeze_edits(OverlayIndex index, Document document, const size_t* addre
 
     A single added message is not frozen by `freeze_elements`, and takes a thousand bytes.
     """
-    cdef Elements gone = Elements.__new__(Elements)
+    cdef Elements old_elements = Elements.__new__(Elements)
     # The garbage collector could run code that changes the elements.
     cdef int is_collecting = PyGC_Disable()
     try:
-        encode_edits(index, document, addresses, n, gone)
+        encode_edits(index, document, addresses, n, old_elements)
     finally:
         if is_collecting:
             PyGC_Enable()
@@ -82,7 +82,7 @@ cdef int freeze_edits(OverlayIndex index, Document document, const size_t* addre
 
 
 cdef int encode_edits(
-    OverlayIndex index, Document document, const size_t* addresses, Py_ssize_t n, Elements gone
+    OverlayIndex index, Document document, const size_t* addresses, Py_ssize_t n, Elements old_elements
 ) except -1:
     cdef Batch batch = Batch.__new__(Batch)
     cdef PyObject* overlay
@@ -90,7 +90,7 @@ cdef int encode_edits(
     cdef Py_ssize_t i
     cdef Pair pair
     cdef uint32_t k
-    batch.start(gone)
+    batch.start(old_elements)
     for i in range(n):
         if not index.find(<const uint8_t*>addresses[i], &pair) or pair.address != addresses[i]:
             continue
@@ -112,12 +112,12 @@ cdef class Batch:
     cdef Encoder encoder
     cdef list encoded            # the encodings of the elements
     cdef list owners             # the Elements that each is in
-    cdef Elements gone           # per element, first its index, then the replaced overlay
+    cdef Elements old_elements           # per element, first its index, then the replaced overlay
 
-    cdef int start(self, Elements gone) except -1:
+    cdef int start(self, Elements old_elements) except -1:
         self.encoded = []
         self.owners = []
-        self.gone = gone
+        self.old_elements = old_elements
         return 0
 
     cdef int encode(self, Elements elements, Py_ssize_t i, Document document) except -1:
@@ -134,11 +134,11 @@ cdef class Batch:
         except Exception:
             data = None  # saving the message raises the error
         if data is not None:
-            self.gone.reserve(1)
+            self.old_elements.reserve(1)
             self.table = overlay.table
             self.encoded.append(data)
             self.owners.append(elements)
-            self.gone.add(NULL, <uint64_t>i, None)
+            self.old_elements.add(NULL, <uint64_t>i, None)
         return 0
 
     cdef int encode_new(self, Elements elements, Document document) except -1:
@@ -166,9 +166,9 @@ cdef class Batch:
         # A separator byte gives each message a unique address, even after an empty message.
         document = part_of_bytes(b"\0".join(self.encoded), None, depth, source)
         p = document.start
-        for i in range(self.gone.n):
-            element = &(<Elements>self.owners[i]).items[self.gone.items[i].n]
-            self.gone.items[i].held = element.held
+        for i in range(self.old_elements.n):
+            element = &(<Elements>self.owners[i]).items[self.old_elements.items[i].n]
+            self.old_elements.items[i].held = element.held
             element.held = owned(document)
             element.p = p
             element.n = <uint64_t>len(<bytes>self.encoded[i])

@@ -56,7 +56,8 @@ def read_input(descriptor: int, name: str, max_bytes: int | None = None) -> byte
 
     Waits up to WRITER_TIMEOUT_SECONDS for a pipe's writer, then without limit for its data; never waits for a device.
     max_bytes: reading may stop after this number of bytes.
-    Raises OSError, and SourceError for a pipe without a writer and beyond the limits of `read_stream`.
+    Raises OSError, and SourceError for a pipe without a writer, a device without data, and beyond the limits of
+    `read_stream`.
     """
     mode = os.fstat(descriptor).st_mode
     head = b""
@@ -100,8 +101,11 @@ def read_stream(
 ) -> bytearray:
     """Read a pipe, socket or device to its end.
 
-    head: bytes that were read from it before. max_bytes: reading may stop after this number of bytes.
-    Raises SourceError for more than 2 GiB of a pipe or socket, or 64 MiB of a device.
+    read: returns up to a number of bytes, b"" at the end, or None if a non-blocking stream has no data. mode: the
+    st_mode of the file. head: bytes that were read from it before. max_bytes: reading may stop after this number of
+    bytes.
+    Raises SourceError for more than 2 GiB of a pipe or socket, for more than 64 MiB of a device, and if `read` returns
+    None.
     """
     limit = MAX_PIPE_BYTES if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else MAX_DEVICE_BYTES
     data = bytearray(head)

@@ -87,6 +87,7 @@ cdef class Message(View):
     @property
     @critical_section
     def _document(self):
+        """The document of the message's bytes."""
         return document_of(self)
 
     @property

@@ -48,11 +48,12 @@ cdef int count_below(const uint8_t* p) noexcept:
 cdef class PartialMemory:
     """Memory reserved for a file of a known size; its bytes are fetched on demand.
 
-    source: an object with three methods. `fetch(memory, ranges)` fetches byte ranges, pairs (start, end), and returns
+    source: a `Source` of `partial.pyi`. `fetch(memory, ranges)` fetches byte ranges, pairs (start, end), and returns
     when they are resident. `fetch_ahead(memory, start, end, limit)` fetches the bytes that a walk has reached, and
-    bytes that it will probably need next, up to the offset `limit`. Both raise SourceError if bytes cannot be fetched.
-    `note_skipped_value(start, end, record)` is called for each long value that a walk skips: its start and end, and the
-    offset of the record of the message that contains it.
+    bytes that it will probably need next, up to the offset `limit`. `read_into` and `chunks` return bytes that do not
+    become resident. All of them raise SourceError if bytes cannot be fetched. `note_skipped_value(start, end, record)`
+    is called for each long value that a walk skips: its start and end, and the offset of the record of the message that
+    contains it. `close` is called when the memory is closed.
     """
 
     @critical_section
@@ -155,6 +156,7 @@ cdef class PartialMemory:
         return False
 
     cdef int add_walked(self, const uint8_t* p, const uint8_t* end) except -1:
+        """Record that all bytes of a range are resident, except long values."""
         cdef Py_ssize_t capacity
         cdef WalkedRange* new_ranges
         if self.is_walked(p, end):

@@ -60,6 +60,7 @@ class Schema:
         self._set_attributes(descriptors, module)
 
     def _add_enum(self, file: FileDescriptor, prefix: str, syntax: str, table: EnumTable) -> None:
+        """Add the wrapper of an enum. prefix: the package with a dot, or ""."""
         name, doc, _, rows = table
         values = [
             EnumValueDescriptor(value_name, number, since, until, value_doc)
@@ -72,6 +73,7 @@ class Schema:
     def _add_fields(
         self, source: str, message: Descriptor, table: MessageTable, prefix: str, descriptors: dict[str, Descriptor]
     ) -> None:
+        """Add the fields and reserved rows of a table to its descriptor. source: the file, for errors."""
         _, _, _, rows, reserved = table
         for number, name, kind, type_name, is_repeated, oneof, is_packed, since, until, doc, line in rows:
             field = FieldDescriptor(message, number, name, kind, is_repeated, is_packed, since, until, doc)

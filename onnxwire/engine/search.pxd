@@ -61,7 +61,7 @@ cdef class Search:
     cdef uint8_t marks_of(self, const Table* table) noexcept
     cdef int enter(self, View view) except -1
     cdef View next_result(self)
-    cdef Py_ssize_t keep(self) except -1
+    cdef Py_ssize_t store_path(self) except -1
     cdef View next_in(self, Level level)
     cdef int skip_clear(self, Level level) except -1
     cdef int scan(self, Level level, RepeatedSpan sequence, const uint8_t* p, const uint8_t* end) except -1

@@ -26,14 +26,14 @@ cdef bint can_contain_marked(const Table* table, const Table* first, const uint8
     return False
 
 
-cdef bytearray mark_tables(TableOwner owner, list wanted):
-    """Return the marks of all tables."""
+cdef bytearray mark_tables(TableOwner owner, list target_addresses):
+    """Return the marks of all tables, a byte each. target_addresses: the addresses of the tables to search for."""
     cdef bytearray result = bytearray(owner.n_tables)
     cdef uint8_t* marks = result
     cdef Py_ssize_t i
     cdef bint is_new = True
     for i in range(owner.n_tables):
-        if <size_t>&owner.tables[i] in wanted:
+        if <size_t>&owner.tables[i] in target_addresses:
             marks[i] = IS_TARGET
     while is_new:  # until a fixed point, because tables refer to one another in cycles
         is_new = False
@@ -68,6 +68,10 @@ cdef class Paths:
         free(self.items)
 
     cdef Py_ssize_t add(self, Py_ssize_t parent, Level level) except -1:
+        """Store the path of the current message of a level, whose own path has the number `parent`, or -1 for the root.
+
+        Returns its number.
+        """
         cdef Py_ssize_t capacity
         cdef void* moved
         number = self.numbers.get(level.name)
@@ -178,7 +182,7 @@ cdef class Search:
                 continue
             is_result = self.marks_of(view.table) & IS_TARGET
             if is_result and self.paths is not None:
-                self.number = self.keep()
+                self.number = self.store_path()
             elif is_result:
                 self.path_text = self.path()
             self.enter(view)
@@ -186,7 +190,7 @@ cdef class Search:
                 return view
         return None
 
-    cdef Py_ssize_t keep(self) except -1:
+    cdef Py_ssize_t store_path(self) except -1:
         """Store the path of the current message; return its number."""
         cdef Py_ssize_t number = -1
         cdef Level level, outer = None

@@ -167,6 +167,7 @@ class _Reader:
             self.messages.append(section)
 
     def _read_row(self, line: str, line_number: int) -> None:
+        """Parse a line of a table: the names of the columns, the line below them, or a row."""
         if self.section is None:
             raise ValueError("a table before the first heading")
         cells = [cell.strip() for cell in line.strip("|").split("|")]

@@ -21,7 +21,8 @@ cdef enum:
 
 
 cdef struct Text:
-    # An entry of the cache: a string, its length, and its first and last eight bytes, which may overlap.
+    # An entry of the cache: a string, its length, and its first and last eight bytes, which may overlap. The bytes of a
+    # shorter string are all in `low`.
     uint64_t low
     uint64_t high
     uint64_t n
@@ -87,7 +88,7 @@ cdef inline Text key_of_text(const uint8_t* p, uint64_t n) noexcept:
 
 
 cdef inline Text* entry_of(Text* texts, const Text* key) noexcept:
-    """Return the only entry that can contain a string."""
+    """Return the only entry that can contain a string: the upper 6 bits of a multiplicative hash are its index."""
     return &texts[((key.low ^ key.high * 31 ^ key.n) * <uint64_t>0x9E3779B97F4A7C15) >> 58]
 
 

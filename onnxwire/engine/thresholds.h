@@ -1,4 +1,4 @@
-/* Minimum sizes for which the engine uses an index, a cache, a thread or other means with a cost of their own.
+/* Sizes from which, or up to which, the engine uses an index, a cache, a thread or other means that have a cost.
  *
  * The sanitized builds (`make sanitize`, `make fuzz-sanitized`) use small values, so that short inputs reach the same
  * code, and have no free lists, so that a use after free is detected.

@@ -31,7 +31,7 @@ cdef enum:
 cdef inline uint64_t mix(uint64_t a) noexcept nogil:
     """Spread each bit of a number over all bits."""
     a ^= a >> 32
-    a *= <uint64_t>0xE9846AF9B1A615D
+    a *= <uint64_t>0xE9846AF9B1A615D  # an odd number with an irregular pattern of bits
     return a ^ a >> 32
 
 
@@ -57,16 +57,17 @@ cdef uint8_t[256] TRAITS_BY_BYTE
 
 
 cdef int fill_traits() noexcept:
+    """Set the traits that each byte allows a string to have."""
     cdef int i
     for i in range(256):
         TRAITS_BY_BYTE[i] = 0
-        if 48 <= i <= 57 or 65 <= i <= 90 or 97 <= i <= 122 or i == 95:
+        if c"0" <= i <= c"9" or c"A" <= i <= c"Z" or c"a" <= i <= c"z" or i == c"_":
             TRAITS_BY_BYTE[i] |= IS_IDENTIFIER
         if i < 128:
             TRAITS_BY_BYTE[i] |= IS_ASCII
-        if i == 60:
+        if i == c"<":
             TRAITS_BY_BYTE[i] |= HAS_ANGLE_BRACKET
-        if i == 46:
+        if i == c".":
             TRAITS_BY_BYTE[i] |= HAS_DOT
     return 0
 
@@ -93,7 +94,7 @@ cdef uint8_t find_traits(const uint8_t* p, uint64_t n) noexcept nogil:
     for i in range(n):
         all_flags &= TRAITS_BY_BYTE[p[i]]
         any_flags |= TRAITS_BY_BYTE[p[i]]
-    if n == 0 or 48 <= p[0] <= 57:
+    if n == 0 or c"0" <= p[0] <= c"9":
         all_flags &= <uint8_t>~IS_IDENTIFIER
     any_flags &= HAS_ANGLE_BRACKET | HAS_DOT
     if all_flags & IS_ASCII or is_utf8(p, p + n):
@@ -131,7 +132,7 @@ cdef int grow_buckets(Texts* texts) noexcept nogil:
     if grow_array(<void**>&texts.buckets, capacity, sizeof(Bucket)):
         return -1
     texts.n_buckets = <uint32_t>capacity
-    memset(texts.buckets, 0xFF, <size_t>capacity * sizeof(Bucket))
+    memset(texts.buckets, 0xFF, <size_t>capacity * sizeof(Bucket))  # sets each id to -1
     for k in range(<uint32_t>texts.n):
         i = texts.hashes[k] & (texts.n_buckets - 1)
         while texts.buckets[i].id >= 0:

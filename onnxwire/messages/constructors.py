@@ -18,8 +18,9 @@ def from_array(array: npt.ArrayLike, name: str | None = None) -> TensorProto:
     """Create a TensorProto that shares the memory of an array. Do not change the array before the tensor is saved.
 
     array: any argument of numpy.asarray, of any shape; its dtype is bool, an integer, a float of up to 64 bits, a
-    complex number, a dtype of ml_dtypes that ONNX has, or str, bytes or object for strings. It is copied if it is not
-    contiguous, is big-endian, or has elements of less than 8 bits, which are packed; strings are stored in string_data.
+    complex number, a dtype of ml_dtypes that ONNX has, or str, bytes or object for strings. The array is copied if it
+    is not contiguous, is big-endian, or has elements of less than 8 bits, which are packed. Strings are stored in
+    string_data.
     Raises TensorError for a dtype that ONNX does not have.
     Source: onnx.proto, TensorProto.raw_data.
     """

@@ -71,12 +71,14 @@ OW_INLINE ow_words ow_gather(ow_words w, int b) {
     return (w & OW_LOW(4 * b)) | (w >> (32 - 4 * b) & OW_LOW(4 * b) << 4 * b);
 }
 
+/* Unpack OW_GROUP elements of b bits, which begin `shift` bits above the lowest bit at p. */
 OW_INLINE void ow_unpack_group(const uint8_t *p, int shift, uint8_t *out, int b) {
     ow_store_words(out, ow_spread(ow_load_words(p, b) >> shift, b), 8); /* shift + 8 * b is at most 6 + 48 of 64 bits */
 }
 
 OW_INLINE void ow_unpack_b(const uint8_t *p, const uint8_t *end, int shift, uint8_t *out, size_t n, int b) {
-    const int step = OW_WORDS * b, read_bytes = step - b + 8;
+    const int step = OW_WORDS * b;        /* packed bytes of OW_GROUP elements */
+    const int read_bytes = step - b + 8;  /* bytes that ow_unpack_group reads */
     for (; n >= OW_GROUP && end - p >= read_bytes; n -= OW_GROUP, p += step, out += OW_GROUP)
         ow_unpack_group(p, shift, out, b);
     while (n > 0) {
@@ -92,9 +94,11 @@ OW_INLINE void ow_unpack_b(const uint8_t *p, const uint8_t *end, int shift, uint
 }
 
 OW_INLINE void ow_pack_b(const uint8_t *p, uint8_t *out, size_t n, int b) {
-    const size_t step = OW_WORDS * b, read_bytes = step - b + 8;
+    const size_t step = OW_WORDS * b;           /* packed bytes of OW_GROUP elements */
+    const size_t written_bytes = step - b + 8;  /* bytes that ow_store_words writes */
     size_t n_left_bytes = n / 8 * b + (n % 8 * b + 7) / 8;
-    for (; n_left_bytes >= read_bytes && n >= OW_GROUP; n -= OW_GROUP, n_left_bytes -= step, p += OW_GROUP, out += step)
+    for (; n_left_bytes >= written_bytes && n >= OW_GROUP;
+         n -= OW_GROUP, n_left_bytes -= step, p += OW_GROUP, out += step)
         ow_store_words(out, ow_gather(ow_load_words(p, 8), b), b);
     while (n > 0) {
         uint8_t elements[OW_GROUP] = {0}, packed[OW_GROUP + 8];

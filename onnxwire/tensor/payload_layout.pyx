@@ -109,7 +109,7 @@ cdef int64_t parse_number(const uint8_t* text, uint64_t n) noexcept nogil:
     if n == 0:
         return UNCLEAR
     for i in range(n):
-        digit = text[i] - 48
+        digit = text[i] - c"0"
         if digit < 0 or digit > 9 or number > (INT64_MAX - digit) // 10:
             return UNCLEAR
         number = number * 10 + digit
@@ -273,7 +273,7 @@ cdef bint read_row(View view, const TensorSlots* slots, Layout* layout, list nam
     """
     cdef const Slot* name
     cdef const Slot* raw
-    cdef const Slot* place
+    cdef const Slot* data_location
     start_layout(layout)
     fill(view)
     if N_MEMORIES or view.overlay != NULL or view.parts != NULL:
@@ -287,7 +287,7 @@ cdef bint read_row(View view, const TensorSlots* slots, Layout* layout, list nam
     # Creating the shape and the name may run other code, so the slots are read again. No other code runs from here on.
     fill(view)
     raw = &view.slots[slots.raw_data]
-    place = &view.slots[slots.data_location]
+    data_location = &view.slots[slots.data_location]
     if (
         view.overlay != NULL or view.parts != NULL or view.slots[slots.segment].p != NULL
         or view.slots[slots.string_data].p != NULL or raw.p != NULL and raw.n == 0
@@ -297,7 +297,7 @@ cdef bint read_row(View view, const TensorSlots* slots, Layout* layout, list nam
         add_dim(&layout.elements, dim)
     if view.slots[slots.data_type].p != NULL:
         layout.data_type = <int32_t>view.slots[slots.data_type].n
-    if place.p != NULL and <int64_t>place.n == EXTERNAL:
+    if data_location.p != NULL and <int64_t>data_location.n == EXTERNAL:
         layout.is_external = True
         if not scan_entries(view, &view.slots[slots.external_data], layout):
             return False
