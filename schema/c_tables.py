@@ -35,6 +35,7 @@ def _identifier(message) -> str:
 
 
 def _name_declarations(messages: list) -> str:
+    """Return the enums of the numbers of tables and of the rows of fields. messages: pairs of file and message."""
     lines = ["/* Numbers of tables. */", "enum {"]
     lines += [f"    OW_{_identifier(message)} = {number}," for number, (_, message) in enumerate(messages)]
     lines += [f"    OW_N_TABLES = {len(messages)}", "};", "", "/* Rows of fields: indexes of slots. */", "enum {"]
@@ -46,6 +47,10 @@ def _name_declarations(messages: list) -> str:
 
 
 def _table_definitions(messages: list, enums: list, root: Path) -> str:
+    """Return the constants `ow_enums`, `ow_bits` and `ow_tables`, with the arrays to which they refer.
+
+    messages, enums: pairs of file and table. root: the root folder of the repository.
+    """
     message_indexes = {f"{file.package}.{message.name}": i for i, (file, message) in enumerate(messages)}
     enum_indexes = {f"{file.package}.{enum.name}": i for i, (file, enum) in enumerate(enums)}
     lines = ["/* The values of each enum after their number. */"]

@@ -69,6 +69,7 @@ def _sorted_by_imports(files: list) -> list:
 
 
 def _literals_module(files: list) -> str:
+    """Return the text of `messages/_tables.py`: the tables as nested tuples and lists, and the base classes."""
     lines = ['"""The tables of `schema/` as literals. Written by schema/generate.py; not to be edited."""', ""]
     lines += [*_base_imports(), "", "BASES = {"]
     lines += [f'    "onnx.{name}": ({base.rpartition(".")[2]},),' for name, base in _BASES.items()]
@@ -96,6 +97,7 @@ def _base_imports() -> list[str]:
 
 
 def _stubs_module(files: list) -> str:
+    """Return the text of `messages/__init__.pyi`, without the retired messages, enums and rows."""
     messages = {message.name: message for file in files for message in file.messages if not message.retired}
     enums = {enum.name: enum for file in files for enum in file.enums if not enum.retired}
     public_names = [name for name in messages if "." not in name]
@@ -126,6 +128,7 @@ def _stubs_module(files: list) -> str:
 
 
 def _enum_stub(enum, indent: str) -> list[str]:
+    """Return the lines of an enum and its values: attributes of the module, or of a class if indented."""
     annotation_format = "ClassVar[{}]" if indent else "{}"
     short_name = enum.name.rpartition(".")[2]
     lines = [f"{indent}{short_name}: {annotation_format.format('EnumTypeWrapper')}", f'{indent}"""{enum.doc}"""']
@@ -136,6 +139,7 @@ def _enum_stub(enum, indent: str) -> list[str]:
 
 
 def _message_stub(message, messages: dict, enums: dict, indent: str) -> list[str]:
+    """Return the lines of a message class, nested classes and enums included. messages, enums: all tables by name."""
     inner_indent = indent + "    "
     short_name = message.name.rpartition(".")[2]
     bases = ", ".join(["Message"] + [_BASES[name].rpartition(".")[2] for name in [message.name] if name in _BASES])

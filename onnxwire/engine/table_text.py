@@ -216,6 +216,7 @@ def _reserved_row(cells: dict[str, str]) -> ReservedRow:
 
 
 def _field_row(cells: dict[str, str], line: int) -> FieldRow:
+    """Parse the row of a field; raise ValueError for an invalid cell."""
     number, name, until = int(cells["number"]), _identifier(cells["name"]), _version(cells["until"])
     kind, _, type_name = cells["type"].partition(" ")
     if kind not in TYPES or bool(type_name) != (kind in ("message", "enum")):

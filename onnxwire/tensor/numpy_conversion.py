@@ -34,8 +34,8 @@ class TensorReader:
     def raw_view(self: TensorFields) -> memoryview:
         """The payload in the format of raw_data, a read-only memoryview of `nbytes` bytes.
 
-        It shares the tensor's bytes if they are stored in that format, and is a copy otherwise. Raises the errors of
-        `numpy`.
+        It shares the tensor's bytes if they are stored in that format, in the message or in a mapped file; otherwise it
+        is a copy. Raises the errors of `numpy`.
         """
         return Storage(self).payload()
 
@@ -50,8 +50,8 @@ class TensorReader:
         """Return the elements as an array of `shape` and `dtype`.
 
         The array is read-only. It shares the tensor's bytes if they are stored in numpy's format: in raw_data, in
-        external data, and in float_data or double_data if it is one packed run. Pages of a mapped file are read when
-        they are accessed. Elements of less than a byte are unpacked to one byte each.
+        mapped external data, and in float_data or double_data if it is one packed run. Pages of a mapped file are read
+        when they are accessed. Elements of less than a byte are unpacked to one byte each.
         For a tensor with a `segment`, return that chunk, of shape (end - begin,).
 
         copy: return a writable copy. writable: return a writable array, copied only if necessary; changing it does not

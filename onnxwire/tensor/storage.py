@@ -126,6 +126,7 @@ class Storage:
         return f"dims {list(self.tensor.dims)} of {self.data_type.name} require {amount}"
 
     def _find_field(self) -> str:
+        """Return the field that stores the elements, "" if there are none. Raises TensorError for a wrong field."""
         tensor = self.tensor
         filled_fields = [field for field in FIELDS if getattr(tensor, field)]
         # Some writers leave an empty raw_data in a tensor whose elements are in another field, or that has none.
@@ -156,6 +157,7 @@ class Storage:
         return filled_fields[0]
 
     def _check_count(self) -> None:
+        """Raise TensorError unless the field has the required number of bytes or entries."""
         if self.field == "raw_data":
             self._check_bytes(len(self.tensor._payload("raw_data") or b""), "raw_data")
             return

@@ -57,6 +57,7 @@ URL_SAFE = bytes.maketrans(b"-_", b"+/")
 
 
 def _integer_of(value: Any) -> int:
+    """Convert an int, an integral float, or a string of one of them. Raises ValueError."""
     if value.__class__ is int:
         return int(value)
     number = 0.5  # not an integer, for a value of another type

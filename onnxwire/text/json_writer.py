@@ -161,6 +161,7 @@ class _JsonPrinter:
         return key
 
     def _print_payloads(self, message: Message, field: FieldDescriptor, values: Any, line_break: str) -> None:
+        """Print the value of a string or bytes field, or the list of its elements."""
         if not field.is_repeated:
             for value in values:
                 self._print_payload("", message, field, value, 0)
@@ -175,6 +176,7 @@ class _JsonPrinter:
     def _print_payload(
         self, prefix: str, message: Message, field: FieldDescriptor, value: str | bytes | LongValue, index: int
     ) -> None:
+        """Print one string or bytes value, after `prefix`. index: its index in a repeated field, for errors."""
         if self.max_bytes is not None and byte_count(value) > self.max_bytes:
             self.write(f'{prefix}{{"elidedBytes": {byte_count(value)}}}')
         elif isinstance(value, str):
@@ -195,6 +197,7 @@ class _JsonPrinter:
             self.write('"')
 
     def _print_numbers(self, field: FieldDescriptor, values: Any, line_break: str) -> None:
+        """Print the value of a number, bool or enum field, or the list of its elements."""
         if field.enum_type is None:
             format_batch = _FORMATS.get(field.type, format_plainly)
         else:

@@ -36,6 +36,7 @@ def _read_enum_number(token: str) -> int:
 
 
 def _read_float(token: str) -> float:
+    """Convert a number, an infinity or a NaN, all with or without the suffix f. Raises ValueError."""
     if _OCTAL_FLOAT.match(token):
         raise ValueError(f"{quote_token(token)} looks octal; floats have no octal notation")
     try:

@@ -25,6 +25,7 @@ static void append(output *out, const void *bytes, size_t size) {
     out->size += size;
 }
 
+/* Writes the line of a value that is not a message. path: that of its message. */
 static void append_value(output *out, ow_source *source, const char *path, const ow_field *field, long index,
                          ow_span span, uint64_t bits) {
     char number[40];
@@ -50,6 +51,7 @@ static void append_value(output *out, ow_source *source, const char *path, const
     append(out, "\n", 1);
 }
 
+/* Writes the values of a message, which it reads with ow_scan. */
 static void append_scanned(const ow_message *message, output *out) {
     ow_slot slots[OW_MAX_FIELDS];
     ow_elements elements;
@@ -151,6 +153,7 @@ static int collect(ow_fields *fields, object *target) {
     return fields->source->error.code == OW_OK;
 }
 
+/* Writes the values of an object that `collect` has filled. path: a buffer of `capacity` bytes with the object's path. */
 static void append_object(output *out, ow_source *source, const object *tree, char *path, size_t capacity) {
     const size_t length = strlen(path);
     size_t i;

@@ -2,8 +2,9 @@
 
    Each input is read as a ModelProto and as a message that its last byte selects: in memory and through a window, in one
    pass and with ow_scan. The reads in memory and through a window must give the same values, or the same error at the
-   same offset. If a read in one pass succeeds, ow_scan must give the same values. Then the input is read through a
-   function that sometimes changes a byte and finally fails; the result of that read is not checked. */
+   same offset, and so must ow_read_tensor. If a read in one pass succeeds, ow_scan must give the same values. Besides,
+   the input is read through a function that sometimes changes a byte and finally fails; the result of that read is not
+   checked. */
 #include "events.c"
 
 typedef struct outcome {

@@ -310,7 +310,7 @@ def peak_bytes(function, *arguments):
     ids=["big", "square", "most", "2^62", "none", "deep"],
 )
 def test_dims_without_data_allocate_no_large_memory(name, dims):
-    for data in (b"", wire.span(9, b"ab"), wire.number(14, 1)):
+    for data in (b"", wire.span(9, b"ab"), wire.number(14, 1)):  # no data, raw_data, and data_location EXTERNAL
         tensor = TensorProto.FromString(stored_tensors.TensorParts(DATA_TYPES[name], dims, []).message(data))
         call_every_method(tensor)
         assert peak_bytes(call_every_method, tensor) < 1 << 18

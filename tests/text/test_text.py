@@ -130,8 +130,9 @@ def write_sparse_model(path, *fields):
     fields: other fields of the tensor.
     """
     n = 200_000_000
-    tensor = b"".join(fields) + wire.tag(9, wire.LEN) + wire.varint(n)
-    graph = wire.tag(5, wire.LEN) + wire.varint(len(tensor) + n) + tensor
+    tensor = b"".join(fields) + wire.tag(9, wire.LEN) + wire.varint(n)  # raw_data
+    graph = wire.tag(5, wire.LEN) + wire.varint(len(tensor) + n) + tensor  # initializer
+    # ir_version and graph
     file_start = wire.number(1, 8) + wire.tag(7, wire.LEN) + wire.varint(len(graph) + n) + graph
     path.write_bytes(file_start)
     os.truncate(path, len(file_start) + n)
@@ -331,25 +332,27 @@ def run_protoc(name, data, folder):
     return subprocess.run(command, input=data, capture_output=True, check=True).stdout.decode("ascii")
 
 
+UNKNOWN_NUMBER = 1000  # the number of a field that ModelProto does not have
+
+
 def nest_in_spans(depth, data):
     for _ in range(depth):
-        data = wire.span(1000, data + wire.number(1, 1))
+        data = wire.span(UNKNOWN_NUMBER, data + wire.number(1, 1))
     return data
 
 
 def nest_in_groups(depth, data):
     for _ in range(depth):
-        data = wire.group(1000, data)
+        data = wire.group(UNKNOWN_NUMBER, data)
     return data
 
 
-UNKNOWN_NUMBER = 1000
 UNKNOWN_FIELDS = {
     "numbers": wire.number(UNKNOWN_NUMBER, 1)
     + wire.number(UNKNOWN_NUMBER, -1)
-    + wire.tag(UNKNOWN_NUMBER, 1)
+    + wire.tag(UNKNOWN_NUMBER, wire.FIXED64)
     + b"12345678"
-    + wire.tag(UNKNOWN_NUMBER, 5)
+    + wire.tag(UNKNOWN_NUMBER, wire.FIXED32)
     + b"\0\0\0\1",
     "bytes": wire.span(UNKNOWN_NUMBER, b"")
     + wire.span(UNKNOWN_NUMBER, b"abc\xff\n'\"\\")
