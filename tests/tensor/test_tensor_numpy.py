@@ -195,14 +195,14 @@ def test_numpy_makes_no_copy_if_copies_are_forbidden():
 
 
 @pytest.mark.parametrize("name", ["FLOAT", "INT32", "INT64", "DOUBLE", "UINT64", "COMPLEX64", "COMPLEX128"])
-def test_only_one_packed_run_of_floats_is_an_array_if_copies_are_forbidden(name):
+def test_only_one_packed_run_of_floats_shares_memory_if_copies_are_forbidden(name):
     parts = stored_tensors.TensorParts(stored_tensors.DATA_TYPES[name], [3], [1, 2, 3])
     packed_tensor, unpacked_tensor, _ = parse_each_storage(parts)
     edited_tensor, *_ = parse_each_storage(parts)
     getattr(edited_tensor, parts.field.name).reverse()
-    is_shared = name not in ("INT32", "INT64", "UINT64")  # varints are decoded
-    for tensor, has_array in ((packed_tensor, is_shared), (unpacked_tensor, False), (edited_tensor, False)):
-        if has_array:
+    is_varint = name in ("INT32", "INT64", "UINT64")
+    for tensor, is_shared in ((packed_tensor, not is_varint), (unpacked_tensor, False), (edited_tensor, False)):
+        if is_shared:
             assert np.shares_memory(np.array(tensor, copy=False), tensor.numpy())
         else:
             with pytest.raises(ValueError, match="can't share"):
