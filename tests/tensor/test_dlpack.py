@@ -207,7 +207,7 @@ def test_a_copy_of_a_read_only_array_may_be_written_to():
     ],
     ids=lambda array: str(array.dtype),
 )
-def test_an_array_that_dlpack_can_not_represent_is_a_buffer_error(array):
+def test_an_array_that_dlpack_can_not_represent_raises_buffer_error(array):
     for max_version in (None, (1, 0), (1, 3)):
         with pytest.raises(BufferError):
             to_capsule(array, max_version=max_version)

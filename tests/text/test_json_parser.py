@@ -86,7 +86,7 @@ def test_printed_messages_are_read_back(name, data):
         assert onnxwire.to_json(onnxwire.from_json(text, our_class), indent=indent) == text
 
 
-def test_bundled_files_read_back():
+def test_bundled_files_are_read_back():
     for file in FILES:
         our_class, official_class = classes_of(file)
         message = onnxwire.from_json(onnxwire.to_json(our_class.FromString(read(file))), our_class)
@@ -250,7 +250,7 @@ SNIPPETS = (
 @given(values=st.lists(FLOATS, max_size=200))
 @example(values=[sign * 2.0**n for n in range(-149, 128) for sign in (1, -1)])
 @example(values=[3.4028234663852886e38])
-def test_floats_read_back(values):
+def test_floats_are_read_back(values):
     tensor = TENSOR.official(float_data=values, double_data=values)
     # The official runtime rejects its own output for the largest float.
     assert check(TENSOR, json_format.MessageToJson(tensor)) or 3.4028234663852886e38 in map(abs, values)

@@ -129,7 +129,7 @@ def test_printed_messages_are_read_back(name, data):
             assert onnxwire.to_text(onnxwire.from_text(text, our_class), as_protoc=as_protoc) == text
 
 
-def test_bundled_files_read_back():
+def test_bundled_files_are_read_back():
     for file in FILES:
         our_class, official_class = classes_of(file)
         message = onnxwire.from_text(onnxwire.to_text(our_class.FromString(read(file))), our_class)
@@ -291,7 +291,7 @@ def mutate_text(rng, text, snippets):
 @examples(30)
 @given(values=st.lists(FLOATS, max_size=200))
 @example(values=[sign * 2.0**n for n in range(-149, 128) for sign in (1, -1)])
-def test_floats_read_back(values):
+def test_floats_are_read_back(values):
     tensor = TENSOR.official(float_data=values, double_data=values)
     for style in STYLES:
         assert check(TENSOR, text_format.MessageToString(tensor, **style))
