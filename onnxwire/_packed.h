@@ -80,6 +80,7 @@ OW_INLINE uint64_t ow_squeeze_shifts(uint64_t w) {
 
 /* Return the mask of the 64 bytes at p: bit i is set if byte i ends a varint. */
 #ifdef OW_X86
+/* Return the mask of a block: bit i is set if byte i ends a varint. */
 OW_INLINE uint64_t ow_ends_128(const uint8_t *p) {
     uint64_t mask = 0;
     for (int i = 0; i < 4; i++)
@@ -98,6 +99,7 @@ __attribute__((target("avx2,bmi,bmi2,popcnt"))) static inline uint64_t ow_squeez
     return _pext_u64(w, 0x7F7F7F7F7F7F7F7FULL);
 }
 #else
+/* Return the mask of a block, as above. Each byte contributes its bit; sums of pairs join eight bytes to one. */
 OW_INLINE uint64_t ow_ends_128(const uint8_t *p) {
     const uint8x16_t bit = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
     const uint8x16_t top = vdupq_n_u8(0x80);

@@ -58,10 +58,10 @@ cdef void advise_far(FarReads* far, const uint8_t* p) noexcept nogil:
 
 
 cdef const Copy* copy_far(FarReads* far, const uint8_t* p) noexcept nogil:
-    """Return a copy of the header at p, far from the last read, as `head_copy`.
+    """Return a copy of the header at p, far from the last read, as `head_copy` does; make it if there is none.
 
-    Returns NULL if there is none and it can't be made; `advise_far` was then called, so that p can be read in the
-    mapping. See `make_copy` for `is_checked`.
+    Returns NULL if it can't be made; `advise_far` was then called, so that p can be read in the mapping. The caller
+    sets `far.store.is_checked` as `make_copy` requires.
     """
     cdef const Copy* copy = NULL
     if p >= far.near_from:
@@ -238,13 +238,13 @@ cdef class Document:
 
     cdef Document fork(self, uint32_t depth):
         """Return a copy-on-write clone: a document that shares the bytes and has separate edits."""
-        cdef Document other = Document.__new__(Document)
-        other.attach(self.backing)
-        other.name = self.name
-        other.root = self.root
-        other.is_part = True
-        other.depth = depth
-        return other
+        cdef Document clone = Document.__new__(Document)
+        clone.attach(self.backing)
+        clone.name = self.name
+        clone.root = self.root
+        clone.is_part = True
+        clone.depth = depth
+        return clone
 
     @critical_section
     def __dealloc__(self):
@@ -256,7 +256,7 @@ cdef class Document:
         A part has no cache: a model that was built by a program has many parts.
         """
         cdef Text key
-        cdef PyObject* kept
+        cdef PyObject* cached
         if self.texts == NULL:
             if self.n_texts < MIN_TEXTS_BEFORE_CACHE:
                 self.n_texts += 1
@@ -266,9 +266,9 @@ cdef class Document:
             if self.texts == NULL:
                 return new_text(p, n)
         key = key_of_text(p, n)
-        kept = cached_text(self.texts, &key)
-        if kept != NULL:
-            return <object>kept
+        cached = cached_text(self.texts, &key)
+        if cached != NULL:
+            return <object>cached
         text = new_text(p, n)
         # The error handler for invalid UTF-8 creates objects, so other code may run and close the document.
         if self.texts != NULL:
@@ -417,7 +417,7 @@ cdef class Document:
 
     @critical_section
     def close(self):
-        """Release the bytes and close `files`; every view raises ClosedError from then on.
+        """Release the bytes and close `files`; every view raises ClosedError from then on. No-op for a part.
 
         Bytes that messages copied into other documents share stay in memory.
         Raises InUseError, and stays open, while arrays or memoryviews of the bytes, or of one of the files, exist.
@@ -468,7 +468,7 @@ def keep_bytes_of(descriptor):
     """
     cdef OwFileState state
     cdef Backing backing
-    cdef list found = []
+    cdef list backings = []
     cdef PyObject* item
     cdef int code = ow_file_state(descriptor, &state)
     if code < 0:
@@ -481,9 +481,9 @@ def keep_bytes_of(descriptor):
             and backing.state.size == state.size and backing.state.mtime_ns == state.mtime_ns
             and not backing.is_private and isinstance(<object>backing.buffer.obj, FileMapping)
         ):
-            found.append(backing)
+            backings.append(backing)
         item = backing.after
-    for backing in found:
+    for backing in backings:
         if backing.descriptor >= 0:
             (<object>backing.buffer.obj).read_in(descriptor, 0, backing.buffer.len)
             backing.is_private = True

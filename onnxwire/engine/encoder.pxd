@@ -23,9 +23,9 @@ cdef struct Content:
     # A message to be encoded: an overlay, or a span of a document. All references are borrowed.
     Table* table
     PyObject* document           # document of the bytes
-    PyObject* overlay            # or NULL
+    PyObject* overlay            # the Overlay of an edited message, or NULL
     PyObject* compact            # CompactOverlay, instead of an overlay; or NULL
-    PyObject* parts              # or NULL
+    PyObject* parts              # the Spans of a message in several parts, or NULL
     const uint8_t* start
     const uint8_t* end
 

@@ -77,15 +77,21 @@ cdef class Encoder:
 
 
 class TooLong(Exception):
-    """The message is too long to be written in one pass."""
+    """The message can't be written in one pass: it is too long, or not all of its bytes are resident."""
 
 
 class NotResident(Exception):
-    """Records must be fetched before a message can be encoded. args: (document, table, start, end)."""
+    """Records must be fetched before a message can be encoded. args: (document, table, start, end).
+
+    table: the address of the message's Table; None if all bytes must be fetched. start, end: addresses.
+    """
 
 
 cdef int require_records(Encoder self, Content* content) except -1:
-    """Raise NotResident if records of a message, or for a deterministic encoding any bytes of it, are not resident."""
+    """Raise NotResident if records of a message, or for a deterministic encoding any bytes of it, are not resident.
+
+    In a single pass, raise TooLong instead.
+    """
     cdef Spans parts
     cdef Py_ssize_t i
     if content.parts == NULL:

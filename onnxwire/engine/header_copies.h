@@ -1,6 +1,6 @@
 /* Reads of short ranges of a mapped file, and requests for the ranges that will be read next.
  *
- * Functions return the number of bytes that were read, or -1.
+ * The functions that read return the number of bytes that were read, or -1.
  */
 #ifndef ONNXWIRE_HEADER_COPIES_H
 #define ONNXWIRE_HEADER_COPIES_H
@@ -39,10 +39,10 @@ static inline int64_t ow_read_cached(int fd, uint8_t *out, size_t n, uint64_t of
 }
 
 static inline int64_t ow_read_range(int fd, uint8_t *out, size_t n, uint64_t offset) {
-    ssize_t done;
-    do done = pread(fd, out, n, (off_t)offset);
-    while (done < 0 && errno == EINTR);
-    return done;
+    ssize_t n_read;
+    do n_read = pread(fd, out, n, (off_t)offset);
+    while (n_read < 0 && errno == EINTR);
+    return n_read;
 }
 
 /* Request the pages of the headers that probably follow the header at p; `start` is the address of the file's first

@@ -24,7 +24,7 @@ cdef struct Copy:
     const uint8_t* p         # address in the mapping
     const uint8_t* bytes     # address of the copy; it does not move
     size_t n
-    bint is_advised          # `advise_far` was called for it
+    bint is_advised          # `advise_copied` has advised the kernel about `p`
 
 
 cdef struct CopyBlock:

@@ -62,14 +62,14 @@ cdef const Copy* make_copy(HeaderCopies* self, const uint8_t* p, OwHeaders* head
     """Copy the header at an address, and request the headers that probably follow if it was not in the page cache.
 
     headers: the headers that the walk jumped to. Before the first of successive calls, between which no other code can
-    run, the caller sets `is_checked` to False. Returns a copy as `head_copy`; NULL if it can't be made.
+    run, the caller sets `is_checked` to False. Returns a copy as `head_copy` does; NULL if it can't be made.
     """
     cdef size_t before = min(<size_t>(p - self.start), <size_t>COPIED_BEFORE_BYTES)
     cdef size_t n = min(<size_t>(self.end - p) + before, <size_t>COPY_BYTES)
     cdef uint64_t offset = <uint64_t>(p - self.start) - before
     cdef uint8_t* out
     cdef size_t i = 0
-    cdef long long done
+    cdef long long n_read
     if self.descriptor < 0:
         return NULL
     if not self.is_checked:
@@ -80,11 +80,11 @@ cdef const Copy* make_copy(HeaderCopies* self, const uint8_t* p, OwHeaders* head
     if out == NULL:
         return NULL
     ow_record_jump(headers, p)
-    done = ow_read_cached(self.descriptor, out, n, offset)
-    if done < <long long>n:
+    n_read = ow_read_cached(self.descriptor, out, n, offset)
+    if n_read < <long long>n:
         ow_request_ranges(self.descriptor, headers, self.start, p, self.end, before, n)
-        done = ow_read_range(self.descriptor, out, n, offset)
-    if done < <long long>n:
+        n_read = ow_read_range(self.descriptor, out, n, offset)
+    if n_read < <long long>n:
         return NULL
     if self.n and self.items[0].p <= p - before:
         i = search_copies(self, p - before) + 1

@@ -1,6 +1,6 @@
 /* Files mapped for reading, and the file state that is compared to detect a later change of a file.
  *
- * Functions return 0, or a negative errno.
+ * ow_file_state, ow_map and ow_read_in return 0, or a negative errno.
  */
 #ifndef ONNXWIRE_MAPPING_H
 #define ONNXWIRE_MAPPING_H

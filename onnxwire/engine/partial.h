@@ -14,10 +14,12 @@
 #if defined(_WIN32)
 #include <windows.h>
 
+/* Reserve address space. Returns NULL on failure. */
 static inline uint8_t *ow_reserve(size_t size) {
     return (uint8_t *)VirtualAlloc(NULL, size, MEM_RESERVE, PAGE_NOACCESS);
 }
 
+/* Make the n bytes from `offset` accessible; start, size: the address space. Returns 0, or -1 on failure. */
 static inline int ow_make_accessible(uint8_t *start, size_t size, size_t offset, size_t n) {
     (void)size;
     return VirtualAlloc(start + offset, n, MEM_COMMIT, PAGE_READWRITE) == NULL ? -1 : 0;

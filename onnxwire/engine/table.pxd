@@ -59,14 +59,15 @@ cdef struct Table:
     uint32_t n_fields
     Field* fields            # the fields in ascending order of their numbers
     uint16_t[MAX_DENSE_NUMBERS] dense  # number -> index in `fields` + 1; 0 for an unknown field
-    # Tag of one byte -> index in `fields` + 1; 0 for an unknown field, and for fields whose values must be checked.
+    # Tag of one byte -> index in `fields` + 1. 0 for an unknown field, another wire type than that of one element, a
+    # number of fixed size, a closed enum, whose values must be checked, and for indices of 255 and more.
     uint8_t[128] quick
     PyObject** field_names   # the names of `fields`, for lookups by identity; borrowed from the owner
     PyTypeObject* cls
     PyObject* descriptor     # borrowed from the owner
     PyObject* names          # dict: name of a field -> its index in `fields`, of a oneof -> -1; borrowed from the owner
     bint has_closed_runs     # has a repeated closed enum, whose packed runs may contain unknown fields
-    PyObject* free_views[FREE_LIST_CAPACITY]
+    PyObject* free_views[FREE_LIST_CAPACITY]  # memory of destroyed views, for new ones
     int n_free
 
 

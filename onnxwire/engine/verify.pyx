@@ -36,7 +36,7 @@ cdef struct Result:
 cdef const uint8_t* check_message(
     const Table* table, const uint8_t* p, const uint8_t* end, int depth, Result* result
 ) noexcept nogil:
-    """Check all records between p and end; return end, or NULL with the fault in `result`.
+    """Check all records between p and end; return end, or NULL with the fault in `result`. Add long values to `result`.
 
     depth: levels of messages and groups that may still open.
     """
@@ -121,7 +121,8 @@ def verify_document(Document document, cls):
 def find_long_values(Document document, cls, uint64_t min_bytes, Py_ssize_t max_values):
     """Check a document as `verify_document` does, and return a list of its first long values, (start, end) each.
 
-    min_bytes: length from which a value is listed, unless its field is a message; max_values: length of the list.
+    min_bytes: length from which a value is listed, unless its field is a message. max_values: maximum length of the
+    list.
     """
     cdef Result result
     document.check_open()

@@ -65,8 +65,8 @@ typedef struct ow_python_api {
 
     /* Sets `pieces` to the encoding of a message. Returns 0; or -1 with a Python exception, and `release` is NULL.
        flags: 0 or OW_PYTHON_LAZY. Raises FieldTypeError for an object that is no message, FieldValueError for other
-       flags, ClosedError, DecodeError of damaged bytes, SourceError if a file was changed or can't be fetched, and
-       MemoryError. */
+       flags, ClosedError, DecodeError of damaged bytes, EditError for messages nested more than 500 deep, SourceError if
+       a file was changed or can't be fetched, and MemoryError. */
     int (*export_message)(PyObject *message, unsigned flags, ow_python_pieces *pieces);
 
     /* Copies a range of the encoding; an `ow_read_function` for `ow_open`. context: an ow_python_pieces. Returns 0; 1 for

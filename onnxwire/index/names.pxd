@@ -9,7 +9,7 @@ cdef enum Kind:
     NODE = 4
 
 cdef enum:
-    IS_INPUT = 2             # flags of a name in a scope: defined as an input of the scope
+    IS_INPUT = 2             # flags of a name in a scope, 1 << (Kind - 1): defined as an input of the scope
     IS_INITIALIZER = 4       # defined by an initializer
     IS_NODE = 8              # defined by an output of a node
     SHADOWS = 16             # also defined in an enclosing scope: this definition hides the outer one

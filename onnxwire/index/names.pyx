@@ -47,6 +47,7 @@ cdef class Names:
         if data == NULL:
             raise MemoryError
         self.indexes = <int32_t*>data
+        # All bits are set in the number -1.
         memset(self.indexes + self.n_names, 0xFF, <size_t>(capacity - self.n_names) * sizeof(int32_t))
         self.n_names = capacity
         return 0
@@ -69,6 +70,7 @@ cdef class Names:
     cdef int define(self, int32_t name, Kind kind, int32_t node, int32_t source) except -1:
         """Define a name in the innermost scope; return the flags that the name had in the scope before.
 
+        For the first definition in the scope, return SHADOWS if the name is also defined in an enclosing scope, else 0.
         All definitions of a scope are added before a name is resolved in it, and in this order: inputs, initializers,
         outputs of nodes.
         """

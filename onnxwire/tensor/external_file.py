@@ -54,8 +54,8 @@ class ExternalFile:
                     errno.EIO, "the file was truncated while it was opened; load it again", name
                 ) from None
             raise SourceError.from_os_error(error, name, advice_for(error)) from None
-        # Pass only the buffer, which keeps the mapping alive: a document that knows the mapping advises the system of
-        # sequential access.
+        # Pass only the buffer, which keeps the mapping alive. For a document with a mapping, the engine reserves
+        # calls of madvise and requests the first bytes, because it expects a message.
         return cls(Document(data, name, None, descriptor), None if mmap else size)
 
     @property

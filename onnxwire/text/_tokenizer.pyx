@@ -26,10 +26,10 @@ cdef enum:
     LETTER = 1           # [a-zA-Z_]
     DIGIT_OR_SIGN = 2    # [0-9+-]
     DOT = 4
-    MAX_DIGITS = 18      # digits of any number that fits int64_t
-    MAX_REAL_CHARS = 40
+    MAX_DIGITS = 18      # every number of up to 18 digits fits int64_t
+    MAX_REAL_CHARS = 40  # longer numbers are converted by `Entry.convert`
 
-# The kinds of the last character of a number, for `parse_real`.
+# The states of `parse_real`, by the kind of the last character, and the state after a further digit.
 cdef enum:
     SIGN, ZERO, DIGITS, POINT, DECIMALS, EXPONENT, EXPONENT_SIGN, EXPONENT_DIGITS
 # The kind of a digit, by the kind of the character before it. ZERO is a leading zero, which no digit may follow.
@@ -182,9 +182,9 @@ cdef class Tokenizer:
         return entry.minimum <= value[0] <= entry.maximum
 
     cdef bint parse_real(self, Py_ssize_t end, double* value) except -1:
-        """Parse the number from the position to `end` if it is in the notation of printers; integers only in text.
+        """Parse the number from the position to `end` if it is in the notation of printers.
 
-        Other notations may be valid.
+        Returns False for other notations, which may be valid, and in JSON for integers.
         """
         cdef char[MAX_REAL_CHARS + 1] text
         cdef Py_ssize_t i, n = end - self.pos

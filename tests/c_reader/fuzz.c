@@ -1,8 +1,9 @@
 /* The function that libFuzzer calls to test onnxwire.h: `make fuzz-c`.
 
    Each input is read as a ModelProto and as a message that its last byte selects: in memory and through a window, in one
-   pass and with ow_scan. All four reads must give the same values, or the same error at the same offset. Then the input
-   is read through a function that returns different bytes at each call and finally fails; the result of that read is not
+   pass and with ow_scan. The reads in memory and through a window must give the same values, or the same error at the
+   same offset, and so must ow_read_tensor. If a read in one pass succeeds, ow_scan must give the same values. Besides,
+   the input is read through a function that sometimes changes a byte and finally fails; the result of that read is not
    checked. */
 #include "events.c"
 
@@ -26,6 +27,7 @@ static int read_changing_memory(void *context, uint64_t offset, void *buffer, si
     return 0;
 }
 
+/* Adds a number to a digest by a step of FNV-1a. */
 static void add_to_digest(uint64_t *digest, uint64_t number) { *digest = (*digest ^ number) * UINT64_C(1099511628211); }
 
 /* Calls the functions that write_events does not call (ow_read_tensor, ow_path, ow_value_message, ow_child) for each

@@ -99,7 +99,7 @@ static void failing_reads_end_all_loops(void) {
     int n_until_failure;
     ow_open_bytes(&source, model_bytes, MODEL_SIZE);
     n_expected = read_everything(&source, OW_ModelProto);
-    EXPECT(source.error.code == OW_OK && n_expected == 28);
+    EXPECT(source.error.code == OW_OK && n_expected == 28); /* 14 values, each read in both ways */
     for (n_until_failure = 0; n < n_expected; n_until_failure++) {
         EXPECT(n_until_failure < 1000);
         state.n_until_failure = n_until_failure;
@@ -222,6 +222,7 @@ static void values_at_huge_offsets_are_read(void) {
         EXPECT(ow_scan(&node, slots) == OW_OK);
         EXPECT(ow_read(&source, slots[OW_NodeProto_op_type].span.start, name, 3) == OW_OK && memcmp(name, "Sub", 3) == 0);
         EXPECT(ow_next(&nodes) == 0 && source.error.code == OW_OK);
+        /* graph, doc_string, name, node and op_type, each read in both ways */
         EXPECT(read_everything(&source, OW_ModelProto) == 10 && source.error.code == OW_OK);
         EXPECT(state.n_read < 4096);
         EXPECT(ow_read(&source, size, name, 1) == OW_ERROR_ARGUMENT);
@@ -236,7 +237,7 @@ static void values_at_huge_offsets_are_read(void) {
 static void lengths_past_the_end_are_rejected(void) {
     static const uint64_t lengths[] = {UINT64_MAX, UINT64_MAX - 1, UINT64_MAX - 10, UINT64_MAX - 11, (uint64_t)INT64_MAX + 1,
                                        INT64_MAX, UINT32_MAX, (uint64_t)UINT32_MAX + 1, (uint64_t)1 << 35, 1000, 128, 20};
-    static const unsigned char tags[] = {0x3A, 0x12, 0x42}; /* a message, a string, an unknown field or another message */
+    static const unsigned char tags[] = {0x3A, 0x12, 0x42}; /* graph, producer_name, opset_import */
     size_t i, j, padding;
     for (i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         for (j = 0; j < sizeof tags; j++) {
@@ -270,6 +271,7 @@ static void truncated_models_are_rejected_or_read(void) {
         memcpy(bytes, model_bytes, n);
         ow_open_bytes(&source, bytes, n);
         read_everything(&source, OW_ModelProto);
+        /* The first two bytes are the record of ir_version. */
         EXPECT((source.error.code == OW_OK) == (n == 0 || n == 2 || n == MODEL_SIZE));
         free(bytes);
     }
@@ -332,6 +334,7 @@ static void wrong_arguments_are_rejected(void) {
     ow_root(&root, &source, OW_ModelProto);
     EXPECT(ow_read_tensor(&root, &tensor, NULL, 0) == OW_ERROR_ARGUMENT);
     ow_open_bytes(&source, model_bytes, MODEL_SIZE);
+    /* 26 is the length of the path graph.node[0].attribute[0]. */
     EXPECT(ow_path_at(&source, OW_ModelProto, 20, NULL, 0) == 26);
     EXPECT(ow_path_at(&source, OW_ModelProto, 20, path, 4) == 26 && memcmp(path, "gra", 4) == 0);
     EXPECT(ow_path_at(&source, OW_ModelProto, 20, path, 1) == 26 && path[0] == 0);
@@ -352,7 +355,7 @@ static void ignored_errors_have_no_effect(void) {
     for (i = 0; i < 140; i++) {
         unsigned char head[4];
         size_t n_head = 0, size = sizeof bytes - n;
-        head[n_head++] = i % 2 ? 0x22 : 0x0A;
+        head[n_head++] = i % 2 ? 0x22 : 0x0A; /* sequence_type, elem_type */
         n_head += put_varint(head + n_head, size);
         n -= n_head;
         memcpy(bytes + n, head, n_head);

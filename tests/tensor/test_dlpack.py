@@ -167,7 +167,7 @@ def test_a_read_only_array_is_refused_by_capsules_without_a_read_only_flag():
 def test_numpy_imports_the_legacy_capsule():
     array = np.arange(24, dtype=np.uint32).reshape(2, 3, 4)[:, ::2]
     assert "dltensor_versioned" not in repr(to_capsule(array))
-    # fixed arguments without max_version: a legacy capsule
+    # Without max_version, to_capsule returns a legacy capsule.
     imported = np.from_dlpack(Exporter(array, copy=None))
     assert np.shares_memory(imported, array) and imported.tolist() == array.tolist()
 
@@ -207,7 +207,7 @@ def test_a_copy_of_a_read_only_array_may_be_written_to():
     ],
     ids=lambda array: str(array.dtype),
 )
-def test_an_array_that_dlpack_can_not_represent_is_a_buffer_error(array):
+def test_an_array_that_dlpack_can_not_represent_raises_buffer_error(array):
     for max_version in (None, (1, 0), (1, 3)):
         with pytest.raises(BufferError):
             to_capsule(array, max_version=max_version)

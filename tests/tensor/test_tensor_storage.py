@@ -14,6 +14,7 @@ import wire
 import onnxwire
 from onnxwire import TensorProto
 
+RAW_DATA = 9  # number of the field of TensorProto
 FLOAT = stored_tensors.DATA_TYPES["FLOAT"]
 BITS = {name: stored_tensors.BITS[value] for name, value in stored_tensors.DATA_TYPES.items()}
 BYTE_ALIGNED_TYPES = [name for name, bits in BITS.items() if bits >= 8 and name != "STRING"]
@@ -25,6 +26,7 @@ def sample_tensor(name, dims=(3, 5)):
     data_type = stored_tensors.DATA_TYPES[name]
     mask = 1 if name == "BOOL" else (1 << min(stored_tensors.BITS[data_type], 64)) - 1
     n = int(np.prod(dims))
+    # The multiples of this number have varied bits.
     return stored_tensors.TensorParts(data_type, list(dims), [i * 0x9E3779B97F4A7C15 & mask for i in range(n)])
 
 
@@ -49,7 +51,7 @@ def address(array):
 @pytest.mark.parametrize("name", BYTE_ALIGNED_TYPES)
 def test_raw_data_is_not_copied(name):
     tensor = sample_tensor(name)
-    data = tensor.message(wire.span(9, tensor.raw))
+    data = tensor.message(wire.span(RAW_DATA, tensor.raw))
     array = TensorProto.FromString(data).numpy()
     file_bytes = np.frombuffer(data, np.uint8)
     assert address(array) == address(file_bytes) + data.index(tensor.raw)
@@ -73,7 +75,7 @@ def test_one_packed_run_of_floats_is_not_copied(name):
 def test_the_payload_is_not_copied(name):
     """The packed bytes of narrow types are shared, too, although their elements must be unpacked."""
     tensor = sample_tensor(name)
-    data = tensor.message(wire.span(9, tensor.raw))
+    data = tensor.message(wire.span(RAW_DATA, tensor.raw))
     our_tensor = TensorProto.FromString(data)
     for payload in (our_tensor.raw_view, our_tensor.numpy(packed=True)):
         assert address(np.frombuffer(payload, np.uint8)) == address(np.frombuffer(data, np.uint8)) + data.index(
@@ -86,7 +88,7 @@ def test_the_payload_is_not_copied(name):
 @pytest.mark.parametrize("name", BYTE_ALIGNED_TYPES)
 def test_an_array_shares_the_memory_of_a_mapping(name, tmp_path):
     tensor = sample_tensor(name)
-    (tmp_path / "t.pb").write_bytes(tensor.message(wire.span(9, tensor.raw)))
+    (tmp_path / "t.pb").write_bytes(tensor.message(wire.span(RAW_DATA, tensor.raw)))
     with open(tmp_path / "t.pb", "rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     with onnxwire.load(mapped, TensorProto) as our_tensor:
@@ -185,7 +187,7 @@ DLPACK_TYPES = [name for name in BYTE_ALIGNED_TYPES if not name.startswith(("BFL
 @pytest.mark.parametrize("name", DLPACK_TYPES)
 def test_dlpack_shares_the_memory_read_only(name):
     tensor = sample_tensor(name)
-    our_tensor = TensorProto.FromString(tensor.message(wire.span(9, tensor.raw)))
+    our_tensor = TensorProto.FromString(tensor.message(wire.span(RAW_DATA, tensor.raw)))
     array = np.from_dlpack(our_tensor)
     stored_tensors.assert_same_array(array, tensor.array())
     assert address(array) == address(our_tensor.numpy())
@@ -196,12 +198,12 @@ def test_dlpack_shares_the_memory_read_only(name):
 @pytest.mark.parametrize("dims", [(), (0,), (3, 0, 2), (1,)])
 def test_dlpack_exports_every_shape(dims):
     tensor = sample_tensor("INT64", dims)
-    assert np.from_dlpack(TensorProto.FromString(tensor.message(wire.span(9, tensor.raw)))).shape == dims
+    assert np.from_dlpack(TensorProto.FromString(tensor.message(wire.span(RAW_DATA, tensor.raw)))).shape == dims
 
 
 def test_dlpack_copies_on_request():
     tensor = sample_tensor("INT16")
-    our_tensor = TensorProto.FromString(tensor.message(wire.span(9, tensor.raw)))
+    our_tensor = TensorProto.FromString(tensor.message(wire.span(RAW_DATA, tensor.raw)))
     array = np.from_dlpack(our_tensor, copy=True)
     stored_tensors.assert_same_array(array, tensor.array())
     assert not np.shares_memory(array, our_tensor.numpy())

@@ -88,6 +88,7 @@ def test_every_bundled_file_is_printed_as_officially(format):
 @examples(80)
 @given(values=st.lists(FLOATS, max_size=60))
 @example(values=[sign * 2.0**n for n in range(-149, 128) for sign in (1, -1)])
+# The largest floats, and infinity.
 @example(values=[struct.unpack("<f", struct.pack("<I", bits))[0] for bits in range(0x7F7FFF00, 0x7F800001)])
 def test_floats_have_the_official_digits(format, values):
     format.printer_tests.check(TENSOR, TENSOR.official(float_data=values, double_data=values).SerializeToString())
