@@ -77,16 +77,16 @@ def _table_definitions(messages: list, enums: list, root: Path) -> str:
         row_indexes = {row.number: i for i, row in enumerate(rows)}
         row_index_by_number = [row_indexes.get(number, _NO_ROW) for number in range(rows[-1].number + 1)]
         lines += ["};", f"static const uint8_t ow_rows_{name}[] = {{{', '.join(map(str, row_index_by_number))}}};"]
-        # Entries for fields whose tag has one byte: row index, wire type and limit of enum values.
+        # At least 16 entries, because all numbers of a tag of one byte are looked up without a check.
         short_fields = [_NO_SHORT_FIELD] * max(len(row_index_by_number), 16)
         for i, row in enumerate(rows):
-            value_limit = (
+            value_bound = (
                 _first_missing_value(enums[enum_indexes[f"{file.package}.{row.type_name}"]][1])
                 if row.type == _ENUM
                 else _NO_LIMIT
             )
             if _WIRE_TYPES[row.type] in (0, 2):
-                short_fields[row.number] = i | _WIRE_TYPES[row.type] << 8 | value_limit << 16
+                short_fields[row.number] = i | _WIRE_TYPES[row.type] << 8 | value_bound << 16
         entries = ", ".join(f"0x{entry:X}" for entry in short_fields)
         lines.append(f"static const uint32_t ow_short_fields_{name}[] = {{{entries}}};")
         cells = [

@@ -22,7 +22,7 @@ _OPTION_SUFFIXES = {
     defs.OpSchema.FormalParameterOption.Optional: "?",
     defs.OpSchema.FormalParameterOption.Variadic: "*",
 }
-_MAX_TRIED_COUNTS = 8  # the number of counts that are tried for a parameter list without a maximum
+_MAX_TRIED_COUNTS = 8  # maximum number of counts above the minimum that are tried
 
 
 def generate() -> str:
@@ -73,7 +73,7 @@ def _parameter_text(parameter: Any, type_variables: set[str]) -> str:
 
 
 def _short_type(type_text: str) -> str:
-    """Return a type without the redundant `tensor(…)`: `float` for `tensor(float)`."""
+    """Return a type without the redundant `tensor(…)`: `float` for `tensor(float)`. `sparse_tensor(…)` stays."""
     return re.sub(r"(?<!_)tensor\((\w+)\)", r"\1", type_text.replace(" ", ""))
 
 

@@ -1,4 +1,4 @@
-/* List the tensors of the main graph of an ONNX model without reading their elements.
+/* List the tensors of the main graph of an ONNX model, in attributes and initializers, without reading their elements.
 
    Each line has these columns, separated by tabs: name, data type, dims, "inline" or "external", location or -, offset
    or -, length in bytes.

@@ -20,7 +20,8 @@
 
 #include "thresholds.h"
 
-/* Files of at least OW_FAR_FILE_BYTES have long values; OW_FIRST_BYTES precede most of these. */
+/* The number of bytes that are requested when a file of at least OW_FAR_FILE_BYTES is opened. The long values of such a
+ * file usually come later. */
 #define OW_FIRST_BYTES ((size_t)256 << 10)
 
 #if defined(__linux__)
@@ -34,7 +35,7 @@ typedef struct {
     const uint8_t *last;               /* the header that was jumped to last */
     size_t distances[OW_DISTANCES];    /* distances between successive headers, a ring buffer */
     unsigned n;                        /* number of distances since the walk began */
-    unsigned pause;                    /* number of jumps before the next request */
+    unsigned pause;                    /* number of jumps without a prediction that remain */
 } OwHeaders;
 
 static inline size_t ow_page_size(void) {

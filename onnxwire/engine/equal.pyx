@@ -49,7 +49,7 @@ cdef bint LITTLE_ENDIAN = byteorder == "little"
 cdef enum:
     # Longer spans are compared by field only: comparing bytes first could read them twice at each level.
     MAX_IDENTICAL_BYTES = 1 << 24
-    BUFFERS = 2 * MAX_DEPTH
+    BUFFERS = 2 * MAX_DEPTH      # one for each of the two messages, at each depth
 
 
 cdef struct Side:

@@ -134,6 +134,7 @@ static inline void ow_start_writeback(int fd, uint64_t offset, uint64_t n) {
 #endif
 }
 
+/* Set the size of a file. Returns 0 or -errno. */
 static inline int64_t ow_resize(int fd, uint64_t size) {
 #if defined(_WIN32)
     return -(int64_t)_chsize_s(fd, (__int64)size);

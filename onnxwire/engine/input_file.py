@@ -56,7 +56,8 @@ def read_input(descriptor: int, name: str, max_bytes: int | None = None) -> byte
 
     Waits up to WRITER_TIMEOUT_SECONDS for a pipe's writer, then without limit for its data; never waits for a device.
     max_bytes: reading may stop after this number of bytes.
-    Raises OSError, and SourceError for a pipe without a writer and beyond the limits of `read_stream`.
+    Raises OSError, and SourceError for a pipe without a writer, a device without data, and beyond the limits of
+    `read_stream`.
     """
     mode = os.fstat(descriptor).st_mode
     head = b""

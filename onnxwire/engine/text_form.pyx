@@ -32,7 +32,7 @@ cdef extern from "Python.h":
         Py_DTSF_ADD_DOT_0    # write 1.0 instead of 1
 
 cdef enum:
-    MAX_NUMBER_BYTES = 32
+    MAX_NUMBER_BYTES = 32      # upper bound of the text of a number with a byte after it
     MIN_FLUSH_BYTES = 1 << 16  # minimum size of the pieces in which text is passed on
     MAX_VALUE_BYTES = 1 << 16  # maximum size of a string or bytes value that is printed at once
     PIECE_BYTES = 3 << 14      # size of the pieces of longer values
@@ -42,7 +42,7 @@ cdef enum:
 cdef enum NumberStyle:
     RUNTIME_NUMBERS   # as protobuf's C runtime: 1, 1e+06; floats with 6 or 9 digits, doubles with 15 or 17
     PROTOC_NUMBERS    # the same, but subnormal floats have 9 digits, because protoc's strtof reports an underflow
-    PYTHON_NUMBERS    # as Python prints them: 1.0, 1000000.0; the fewest digits, for floats at least 6
+    PYTHON_NUMBERS    # as Python prints them: 1.0, 1000000.0; floats are first rounded to 6 to 9 digits
 
 cdef double MIN_NORMAL_FLOAT = 2.0 ** -126
 
@@ -108,8 +108,8 @@ cdef class TextBuffer:
             self.flush()
         return 0
 
-    cdef int put_ascii(self, text) except -1:
-        """Append a str of ASCII characters, or of any that are valid UTF-8."""
+    cdef int put_str(self, text) except -1:
+        """Append a str without surrogates."""
         cdef Py_ssize_t size = 0
         cdef const char* data = PyUnicode_AsUTF8AndSize(text, &size)
         self.reserve(<size_t>size)
@@ -190,7 +190,7 @@ cdef class TextBuffer:
 
     cdef int put_note(self, n, unit) except -1:
         """Append a note in place of a value; parsers reject it."""
-        return self.put_ascii(f"... # {n:,} {unit}\n")
+        return self.put_str(f"... # {n:,} {unit}\n")
 
     cdef int put_quoted(self, const uint8_t* p, uint64_t n, bint is_text) except -1:
         """Append a string or bytes value in quotes, or a note in its place, and a newline."""
@@ -224,7 +224,7 @@ cdef class TextBuffer:
             finally:
                 PyBuffer_Release(&buffer)
             self.flush_if_long()
-        return self.put_ascii('"\n')
+        return self.put_str('"\n')
 
     cdef int put_number(self, const Field* field, int64_t integer, double float_number) except -1:
         """Append a number and a newline: `float_number` for a float or double, `integer` for other types."""
@@ -486,7 +486,7 @@ cdef int put_message(TextBuffer text, View self, Py_ssize_t indent, int depth) e
             put_singular(text, field, slot)
     if comment:
         text.put_spaces(indent)
-        text.put_ascii(f"# {comment}\n")
+        text.put_str(f"# {comment}\n")
     if text.unknown_fields is not None:
         put_unknown_fields(text, self, indent)
     return 0

@@ -94,7 +94,7 @@ cdef uint8_t find_traits(const uint8_t* p, uint64_t n) noexcept nogil:
     for i in range(n):
         all_flags &= TRAITS_BY_BYTE[p[i]]
         any_flags |= TRAITS_BY_BYTE[p[i]]
-    if n == 0 or 48 <= p[0] <= 57:
+    if n == 0 or c"0" <= p[0] <= c"9":
         all_flags &= <uint8_t>~IS_IDENTIFIER
     any_flags &= HAS_ANGLE_BRACKET | HAS_DOT
     if all_flags & IS_ASCII or is_utf8(p, p + n):
@@ -132,7 +132,7 @@ cdef int grow_buckets(Texts* texts) noexcept nogil:
     if grow_array(<void**>&texts.buckets, capacity, sizeof(Bucket)):
         return -1
     texts.n_buckets = <uint32_t>capacity
-    memset(texts.buckets, 0xFF, <size_t>capacity * sizeof(Bucket))
+    memset(texts.buckets, 0xFF, <size_t>capacity * sizeof(Bucket))  # sets each id to -1
     for k in range(<uint32_t>texts.n):
         i = texts.hashes[k] & (texts.n_buckets - 1)
         while texts.buckets[i].id >= 0:

@@ -34,7 +34,8 @@ class TensorReader:
     def raw_view(self: TensorFields) -> memoryview:
         """The payload in the format of raw_data, a read-only memoryview of `nbytes` bytes.
 
-        It shares the bytes of raw_data and external data, and is a copy for other fields. Raises the errors of `numpy`.
+        It shares the tensor's bytes if they are stored in that format, in the message or in a mapped file; otherwise it
+        is a copy. Raises the errors of `numpy`.
         """
         return Storage(self).payload()
 
@@ -48,9 +49,9 @@ class TensorReader:
     ) -> Array:
         """Return the elements as an array of `shape` and `dtype`.
 
-        The array is read-only, and shares the tensor's bytes if they are stored in numpy's format: in raw_data, in
-        external data, and in packed float_data and double_data. Pages of a mapped file are read when they are accessed.
-        Elements of less than a byte are unpacked to one byte each.
+        The array is read-only. It shares the tensor's bytes if they are stored in numpy's format: in raw_data, in
+        mapped external data, and in float_data or double_data if it is one packed run. Pages of a mapped file are read
+        when they are accessed. Elements of less than a byte are unpacked to one byte each.
         For a tensor with a `segment`, return that chunk, of shape (end - begin,).
 
         copy: return a writable copy. writable: return a writable array, copied only if necessary; changing it does not
@@ -60,9 +61,9 @@ class TensorReader:
         ExternalDataError for external data that can't be read. Source: onnx.proto, TensorProto.
         """
         storage = Storage(self)
-        array, is_copy = (storage.bytes_array(), False) if packed else storage.array(strings)
+        array = storage.bytes_array() if packed else storage.array(strings)[0]
         if copy or writable:
-            return array.copy() if copy or not is_copy else array
+            return array.copy() if copy or not array.flags.writeable else array
         array.flags.writeable = False
         return array
 
@@ -123,7 +124,7 @@ class Tensor(TensorReader):
         if array.dtype != target:
             return array.astype(target)
         if copy:
-            return array if is_copy else array.copy()
+            return array if array.flags.writeable else array.copy()
         array.flags.writeable = False
         return array
 

@@ -109,7 +109,7 @@ cdef int64_t parse_number(const uint8_t* text, uint64_t n) noexcept nogil:
     if n == 0:
         return UNCLEAR
     for i in range(n):
-        digit = text[i] - 48
+        digit = text[i] - c"0"
         if digit < 0 or digit > 9 or number > (INT64_MAX - digit) // 10:
             return UNCLEAR
         number = number * 10 + digit

@@ -283,6 +283,7 @@ class Storage:
         return array.reshape(self.shape), is_copy
 
     def _entries(self) -> Array:
+        """Return the numbers of the repeated field as a read-only array of shape (len,)."""
         entries: Array = getattr(self.tensor, self.field).numpy()
         return entries
 
@@ -297,10 +298,12 @@ class Storage:
         import numpy as np
 
         data_type, entries = self.data_type, self._entries()
+        # The buffer of the array is a Payload, which has no document if the numbers were decoded or edited.
+        is_copy = entries.base.obj.document is None  # type: ignore[union-attr]
         if data_type.dtype_name.startswith("complex"):
-            return entries.view(data_type.dtype), False
+            return entries.view(data_type.dtype), is_copy
         if entries.dtype == data_type.dtype:
-            return entries, False
+            return entries, is_copy
         if data_type.bits == 6:
             return self._codes_of_6_bits().view(data_type.dtype), True
         if data_type.is_packed:

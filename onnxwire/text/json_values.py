@@ -13,7 +13,7 @@ from onnxwire.engine.descriptor import INTEGER_RANGES, FieldDescriptor
 from onnxwire.text.number_ranges import enum_reader, integer_reader
 
 LONE_SURROGATE_REASON = "the string has a lone surrogate, which is not text"
-_FLOAT_MAX = float.fromhex("0x1.fffffep+127")
+_FLOAT_MAX = float.fromhex("0x1.fffffep+127")  # the largest float of 32 bits
 
 
 def _quote_value(value: object) -> str:

@@ -243,7 +243,7 @@ def test_messages_and_groups_may_be_nested_a_hundred_levels_deep(reader, levels)
         data = wire.span(1 if level % 2 else 4, data)  # elem_type of a sequence, or sequence_type
     assert wire.official_accepts(onnx.TypeProto, data) == (levels <= 100)
     assert (reader.read(data, "onnx.TypeProto") is not None) == (levels <= 100)
-    groups = b"\x0b" * levels + b"\x0c" * levels
+    groups = b"\x0b" * levels + b"\x0c" * levels  # starts and ends of the group 1
     assert wire.official_accepts(onnx.TypeProto, groups) == (levels <= 100)
     assert (reader.read(groups, "onnx.TypeProto") is not None) == (levels <= 100)
 

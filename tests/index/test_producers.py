@@ -70,7 +70,7 @@ def test_names_are_found_after_the_hash_table_has_grown():
 
 
 def test_names_that_are_not_utf8_are_found_by_their_surrogate_escapes():
-    graph = GraphProto.FromString(span(1, span(2, b"\xff")))
+    graph = GraphProto.FromString(span(1, span(2, b"\xff")))  # the output of a node
     index_of_producers = producers_of(graph.node, ())
     assert list(index_of_producers) == [graph.node[0].output[0]] == ["\udcff"]
     assert index_of_producers["\udcff"] == 0

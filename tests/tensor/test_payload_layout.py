@@ -283,7 +283,7 @@ def test_an_empty_raw_data_beside_a_typed_field_is_not_the_payload():
 
 
 def test_raw_data_of_an_external_tensor_is_not_the_payload():
-    data = span(9, b"") + external("w.bin", 8, 12) + number(1, 3) + number(2, 1)
+    data = span(9, b"") + external("w.bin", 8, 12) + number(1, 3) + number(2, 1)  # with raw_data, dims, data_type
     tensor = onnxwire.TensorProto.FromString(data)
     assert [(info.nbytes, info.offset, info.location) for info in onnxwire.tensors(tensor)] == [(12, 8, "w.bin")]
     assert onnxwire.to_arrow(tensor, "tensors").to_pydict()["bytes"] == [12]

@@ -112,7 +112,7 @@ DAMAGED_TENSORS = {
         "int64_data",
         "float_data",
     ),
-    "ints for halves": (
+    "floats for halves": (
         {"data_type": DATA_TYPES["FLOAT16"], "dims": [1], "float_data": [1]},
         "int32_data",
         "float_data",
@@ -263,7 +263,10 @@ def test_the_error_has_the_path_of_the_tensor(tmp_path):
 
 
 def call_every_method(tensor):
-    """Call every method of a tensor; only onnxwire.Error, and errors of indices and DLPack, may be raised."""
+    """Call every method of a tensor, which may raise only onnxwire.Error, and errors of indices and DLPack.
+
+    Returns the result or onnxwire.Error of each call in `calls`, and None for an IndexError.
+    """
     calls = [
         lambda: tensor.shape,
         lambda: tensor.dtype,
@@ -365,7 +368,7 @@ def official_array(data):
 @examples(1500)
 def test_nearly_consistent_tensors_are_refused_or_read_as_officially(data):
     tensor = TensorProto.FromString(data)
-    array = call_every_method(tensor)[4]
+    array = call_every_method(tensor)[4]  # the result of numpy()
     assert peak_bytes(call_every_method, tensor) < 1 << 18
     if isinstance(array, np.ndarray) and not tensor.HasField("segment"):
         stored_tensors.assert_same_array(array, official_array(data))

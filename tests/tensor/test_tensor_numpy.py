@@ -181,10 +181,8 @@ def test_numpy_converts_a_tensor_as_it_converts_its_array(data_type, data):
 
 
 def test_numpy_makes_no_copy_if_copies_are_forbidden():
-    # The last storage is raw_data, the first one the packed int32_data.
-    raw_tensor, typed_tensor = parse_each_storage(
-        stored_tensors.TensorParts(stored_tensors.DATA_TYPES["INT32"], [3], [1, 2, 3])
-    )[::-2]
+    parts = stored_tensors.TensorParts(stored_tensors.DATA_TYPES["INT32"], [3], [1, 2, 3])
+    raw_tensor = parse_each_storage(parts)[-1]  # the last storage is raw_data
     assert np.shares_memory(np.array(raw_tensor, copy=False), raw_tensor.numpy())
     assert np.shares_memory(raw_tensor.__array__(), raw_tensor.numpy())
     assert not np.shares_memory(raw_tensor.__array__(copy=True), raw_tensor.numpy())
@@ -195,7 +193,24 @@ def test_numpy_makes_no_copy_if_copies_are_forbidden():
     int4_tensor = TensorProto(data_type=stored_tensors.DATA_TYPES["INT4"], dims=[2], raw_data=b"\x21")
     with pytest.raises(ValueError):
         np.array(int4_tensor, copy=False)
-    assert np.array(typed_tensor).tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["FLOAT", "INT32", "INT64", "DOUBLE", "UINT64", "COMPLEX64", "COMPLEX128"])
+def test_only_one_packed_run_of_floats_shares_memory_if_copies_are_forbidden(name):
+    parts = stored_tensors.TensorParts(stored_tensors.DATA_TYPES[name], [3], [1, 2, 3])
+    packed_tensor, unpacked_tensor, _ = parse_each_storage(parts)
+    edited_tensor, *_ = parse_each_storage(parts)
+    getattr(edited_tensor, parts.field.name).reverse()
+    is_varint = name in ("INT32", "INT64", "UINT64")
+    for tensor, is_shared in ((packed_tensor, not is_varint), (unpacked_tensor, False), (edited_tensor, False)):
+        if is_shared:
+            assert np.shares_memory(np.array(tensor, copy=False), tensor.numpy())
+        else:
+            with pytest.raises(ValueError, match="can't share"):
+                np.array(tensor, copy=False)
+        copied_array = np.array(tensor, copy=True)
+        stored_tensors.assert_same_array(copied_array, tensor.numpy())
+        assert copied_array.flags.writeable and tensor.numpy(writable=True).flags.writeable
 
 
 def test_tensors_are_operands_of_numpy():

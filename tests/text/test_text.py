@@ -132,8 +132,9 @@ def write_sparse_model(path, *fields):
     fields: other fields of the tensor.
     """
     n = 200_000_000
-    tensor = b"".join(fields) + wire.tag(9, wire.LEN) + wire.varint(n)
-    graph = wire.tag(5, wire.LEN) + wire.varint(len(tensor) + n) + tensor
+    tensor = b"".join(fields) + wire.tag(9, wire.LEN) + wire.varint(n)  # raw_data
+    graph = wire.tag(5, wire.LEN) + wire.varint(len(tensor) + n) + tensor  # initializer
+    # ir_version and graph
     file_start = wire.number(1, 8) + wire.tag(7, wire.LEN) + wire.varint(len(graph) + n) + graph
     path.write_bytes(file_start)
     os.truncate(path, len(file_start) + n)
