@@ -1,4 +1,4 @@
-"""Run one test over a long table of cases and report every case that fails."""
+"""Run one test over a long table of cases and report the cases that fail."""
 
 import functools
 import inspect
@@ -7,8 +7,8 @@ from typing import Any
 
 
 def each(names: str, cases: Iterable[Any], ids: Callable[[Any], str] | Iterable[str] | None = None) -> Callable:
-    """Return a decorator that calls a test for each case, as `pytest.mark.parametrize` does, and raises all failures as
-    one ExceptionGroup.
+    """Return a decorator that calls a test for each case, as `pytest.mark.parametrize` does, and raises the first 20
+    failures as one ExceptionGroup.
 
     With a thousand small cases, pytest takes longer to collect and report them as separate tests than to run them.
     All cases share the fixtures of the test. names: the parameters of a case, separated by commas. ids: the texts that

@@ -131,6 +131,7 @@ def uninitialised_objects_of(cls: type) -> Iterator[Any]:
         lambda: object.__new__(cls),
         lambda: copyreg.__newobj__(cls),  # type: ignore[attr-defined]
         lambda: copyreg._reconstructor(cls, object, None),  # type: ignore[attr-defined]
+        # The opcodes GLOBAL (the class), EMPTY_TUPLE, NEWOBJ and STOP.
         lambda: pickle.loads(b"c%s\n%s\n)\x81." % (cls.__module__.encode(), cls.__qualname__.encode())),
         lambda: cls(),
         lambda: type("Derived", (cls,), {})(),

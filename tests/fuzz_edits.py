@@ -317,7 +317,7 @@ def run_in_child(run_with_trace) -> Outcome:
     with tempfile.TemporaryFile() as trace, tempfile.TemporaryFile() as errors:
         pid = os.fork()
         if not pid:
-            status = 70
+            status = 70  # EX_SOFTWARE of sysexits.h
             try:
                 os.dup2(errors.fileno(), 2)
                 faulthandler.enable(errors)

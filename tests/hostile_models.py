@@ -6,9 +6,15 @@ from wire_bytes import span, varint
 
 from onnxwire import ModelProto
 
-# The field numbers in this module are those of onnx.proto: 7 is ModelProto.graph; 1, 5, 11, 12 and 15 are node,
-# initializer, input, output and sparse_initializer of GraphProto; 1, 2, 3 and 5 are input, output, name and attribute
-# of NodeProto; 6 is AttributeProto.g. Field 1000 is unknown.
+# The field numbers in this module are those of onnx.proto. Field 1000 is unknown.
+#
+# ModelProto: 6 doc_string, 7 graph, 20 training_info, 25 functions.
+# GraphProto: 1 node, 5 initializer, 11 input, 12 output, 15 sparse_initializer.
+# NodeProto: 1 input, 2 output, 3 name, 4 op_type, 5 attribute.
+# AttributeProto: 5 t, 6 g, 8 ints, 9 strings, 10 tensors, 11 graphs, 20 type.
+# TensorProto: 1 dims, 2 data_type, 6 string_data, 7 int64_data, 8 name, 9 raw_data, 13 external_data, 14 data_location.
+# ValueInfoProto: 1 name, 2 type. TypeProto: 1 tensor_type, 4 sequence_type. TypeProto.Tensor: 1 elem_type, 2 shape.
+# FunctionProto: 1 name, 4 input, 7 node. TrainingInfoProto: 3 initialization_binding.
 
 
 def fields(*path):
@@ -173,7 +179,7 @@ MODELS = {
     "empty subgraphs": copies_of(["graph", "node"], graph_attribute(b"")),
     "graphs of one attribute": lambda size: span(7, span(1, span(5, span(11, b"") * (size // 2)))),
     "tensors of one attribute": lambda size: span(7, span(1, span(5, span(10, b"") * (size // 2)))),
-    "a tensor an attribute": copies_of(["graph", "node", "attribute"], span(5, b"")),
+    "a tensor in each attribute": copies_of(["graph", "node", "attribute"], span(5, b"")),
     "small tensors": copies_of(["graph", "initializer"], tensor(b"w", b"\x01", b"abcd")),
     "named tensors": elements_of(["graph", "initializer"], lambda i: tensor(name(i), b"\x01", b"abcd")),
     "string tensors": copies_of(["graph", "initializer"], b"\x10\x08\x0a\x01\x01" + span(6, b"text")),

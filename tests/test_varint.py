@@ -37,7 +37,7 @@ def decode_in_python(data: bytes) -> list[int]:
     """Return the varints of a run as uint64, up to the first one that is truncated or has more than 10 bytes."""
     numbers, raw_value, shift = [], 0, 0
     for byte in data:
-        if shift == 70:
+        if shift == 70:  # ten bytes of seven bits
             break
         raw_value |= (byte & 127) << shift
         shift += 7

@@ -105,7 +105,7 @@ def shape_of(type):
     return sizes, dims
 
 
-LIST_FIELD_TYPES = {"ints": 7, "floats": 6, "strings": 8}
+LIST_FIELD_TYPES = {"ints": 7, "floats": 6, "strings": 8}  # field → its AttributeProto.AttributeType
 
 
 def expected_rows(root, table):
@@ -484,6 +484,7 @@ def test_long_strings_stay_in_the_file(tmp_path):
     views, *buffers = column.buffers()[1:]
     assert sum(buffer.size for buffer in buffers) < 2 * 5000 + 100
     assert not any(buffer.address % 4096 == 0 and buffer.size < 5000 for buffer in buffers)
+    # The view of a long string consists of size, first bytes, buffer index and offset, of 4 bytes each.
     offset, size = (int.from_bytes(views.to_pybytes()[i : i + 4], "little") for i in (12, 0))
     buffer_index = int.from_bytes(views.to_pybytes()[8:12], "little")
     with open(path, "r+b") as file:  # the mapping shows later writes to the file

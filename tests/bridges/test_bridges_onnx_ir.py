@@ -219,7 +219,7 @@ def test_a_weight_of_a_gigabyte_is_not_read(tmp_path):
     assert (tmp_path / "out.onnx").stat().st_blocks < 10_000
 
 
-# --- refusals
+# --- errors
 
 
 def test_other_objects_are_rejected():

@@ -162,19 +162,19 @@ def shape_model(shape, **fields):
     return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 13)], **fields)
 
 
-LONG_PADS = np.int64([1] * N_ELEMENTS + [2, 3])
+LONG_SHAPE = np.int64([1] * N_ELEMENTS + [2, 3])
 
 
 def test_a_shape_larger_than_the_threshold_is_read():
-    official_model = shape_model(LONG_PADS)
+    official_model = shape_model(LONG_SHAPE)
     result = onnxwire.infer_shapes(to_onnxwire(official_model), strict_mode=True)
     assert onnxwire.to_onnx(result) == shape_inference.infer_shapes(official_model, strict_mode=True)
-    assert len(result.graph.output[0].type.tensor_type.shape.dim) == len(LONG_PADS)
+    assert len(result.graph.output[0].type.tensor_type.shape.dim) == len(LONG_SHAPE)
     onnxwire.check_official(result, full=True)
 
 
 def test_a_shape_in_a_constant_node_is_read():
-    official_model = shape_model(LONG_PADS)
+    official_model = shape_model(LONG_SHAPE)
     tensor = official_model.graph.initializer.pop()
     tensor.name = "unnamed"
     official_model.graph.node.insert(0, helper.make_node("Constant", [], ["shape"], value=tensor))
@@ -186,23 +186,23 @@ def test_a_shape_passed_through_functions_is_read():
     opsets = [helper.make_opsetid("", 13), helper.make_opsetid("local", 1)]
     inner_node = helper.make_node("Reshape", ["a", "s"], ["b"])
     outer_node = helper.make_node("Inner", ["a", "t"], ["b"], domain="local")
-    official_model = shape_model(LONG_PADS)
+    official_model = shape_model(LONG_SHAPE)
     official_model.functions.append(helper.make_function("local", "Inner", ["a", "s"], ["b"], [inner_node], opsets))
     official_model.functions.append(helper.make_function("local", "Outer", ["a", "t"], ["b"], [outer_node], opsets))
     official_model.opset_import.append(opsets[1])
     official_model.graph.node[0].CopyFrom(helper.make_node("Outer", ["x", "shape"], ["y"], domain="local"))
     result = onnxwire.infer_shapes(to_onnxwire(official_model), strict_mode=True)
     assert onnxwire.to_onnx(result) == shape_inference.infer_shapes(official_model, strict_mode=True)
-    assert len(result.graph.output[0].type.tensor_type.shape.dim) == len(LONG_PADS)
+    assert len(result.graph.output[0].type.tensor_type.shape.dim) == len(LONG_SHAPE)
 
 
 def test_a_name_applies_only_in_its_scope():
     # A weight of the main graph has the same name as the shape in a function.
     opsets = [helper.make_opsetid("", 13), helper.make_opsetid("local", 1)]
-    shape = helper.make_node("Constant", [], ["shape"], value=numpy_helper.from_array(LONG_PADS))
+    shape = helper.make_node("Constant", [], ["shape"], value=numpy_helper.from_array(LONG_SHAPE))
     reshape = helper.make_node("Reshape", ["a", "shape"], ["b"])
     weight = numpy_helper.from_array(np.zeros(N_ELEMENTS, np.float32), "shape")
-    official_model = shape_model(LONG_PADS)
+    official_model = shape_model(LONG_SHAPE)
     official_model.graph.node[0].CopyFrom(helper.make_node("Add", ["x", "shape"], ["y"]))
     official_model.graph.initializer[0].CopyFrom(weight)
     official_model.functions.append(helper.make_function("local", "F", ["a"], ["b"], [shape, reshape], opsets))
@@ -223,17 +223,17 @@ def test_many_functions_that_call_each_other_take_linear_time():
                                              helper.make_node("ConstantOfShape", ["a"], ["c"])], []
         )
     )  # fmt: skip
-    official_model = shape_model(LONG_PADS)
+    official_model = shape_model(LONG_SHAPE)
     official_model.functions.extend(functions)
     official_model.graph.node[0].CopyFrom(helper.make_node("F0", ["shape"], ["y"], domain="local"))
     assert find_read_tensors(to_onnxwire(official_model)) == {"graph.initializer[0]"}
 
 
 def test_shapes_in_files_are_read_and_stay_external(tmp_path):
-    onnxwire.save(to_onnxwire(shape_model(LONG_PADS)), tmp_path / "m.onnx", external="m.data")
+    onnxwire.save(to_onnxwire(shape_model(LONG_SHAPE)), tmp_path / "m.onnx", external="m.data")
     model = onnxwire.load(tmp_path / "m.onnx")
     result = onnxwire.infer_shapes(model, strict_mode=True)
-    expected = shape_inference.infer_shapes(shape_model(LONG_PADS), strict_mode=True)
+    expected = shape_inference.infer_shapes(shape_model(LONG_SHAPE), strict_mode=True)
     assert result.graph.output[0] == to_onnxwire(expected).graph.output[0]
     assert result.graph.initializer == model.graph.initializer
     (tmp_path / "m.data").unlink()
@@ -243,7 +243,7 @@ def test_shapes_in_files_are_read_and_stay_external(tmp_path):
 
 @pytest.mark.parametrize("step", [13, pytest.param(1, marks=pytest.mark.long)])
 def test_inference_uses_one_consistent_state_of_a_model_that_is_edited_meanwhile(step):
-    official_model = shape_model(LONG_PADS)
+    official_model = shape_model(LONG_SHAPE)
     official_model.graph.initializer.append(numpy_helper.from_array(np.zeros(N_ELEMENTS, np.float32), "weight"))
     data = official_model.SerializeToString()
     thresholds = gc.get_threshold()
@@ -260,7 +260,7 @@ def test_inference_uses_one_consistent_state_of_a_model_that_is_edited_meanwhile
             gc.set_threshold(*thresholds)
             gc.callbacks.remove(edit_once)
         assert not pending_edits
-        assert len(result.graph.output[0].type.tensor_type.shape.dim) == len(LONG_PADS)
+        assert len(result.graph.output[0].type.tensor_type.shape.dim) == len(LONG_SHAPE)
 
 
 def test_official_errors_are_raised():

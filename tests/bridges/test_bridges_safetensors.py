@@ -454,7 +454,7 @@ HOSTILE_FILES = {
     "a dim that is a bool": ({"a": header_entry(shape=(True,))}, 1, None),
     "a dim of more than 64 bits": ({"a": header_entry(shape=(1 << 64,))}, 1, None),
     "a shape that overflows": ({"a": header_entry(shape=(1 << 32, 1 << 32), end=0)}, 0, None),
-    "many great dims": ({"a": header_entry(shape=(1 << 62,) * 20_000)}, 1, None),
+    "many large dims": ({"a": header_entry(shape=(1 << 62,) * 20_000)}, 1, None),
     "three offsets": ({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1, 1]}}, 1, None),
     "offsets that end before they begin": ({"a": header_entry(shape=(1,), start=1, end=0)}, 1, None),
     "fewer bytes than the shape": ({"a": header_entry(shape=(2,))}, 1, None),

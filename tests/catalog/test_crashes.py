@@ -48,7 +48,7 @@ class Scenario:
         self.zoo.mkdir()
 
     def write_models(self, **op_types):
-        """Write models with an operator of the given type. A type of None stands for a file that is not a model."""
+        """Write models with an operator of the given type, or for a type of None a file that is not a model."""
         for path in self.zoo.iterdir():
             path.unlink()
         for name, op_type in op_types.items():
@@ -56,6 +56,7 @@ class Scenario:
             data = b"\x08" if op_type is None else small_model(int(name[1:]), op_type)
             path = self.zoo / f"{name}.onnx"
             path.write_bytes(data)
+            # The modification time depends on the type.
             os.utime(path, ns=(0, sum(map(ord, op_type or ""))))
 
     def reset(self):

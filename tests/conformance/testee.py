@@ -2,7 +2,7 @@
 
     python tests/conformance/testee.py FOLDER
 
-Requests on stdin and answers on stdout are messages, each after its length in four bytes.
+Requests on stdin and answers on stdout are messages, each after its length in four bytes, the lowest first.
 Source: conformance.proto of protobuf.
 """
 

@@ -41,7 +41,7 @@ def digest_of(name):
 
 
 def class_of_failure(call, *arguments):
-    """Return the name of the first class by which a program could catch the exception of a call, or []."""
+    """Return a list with the name of the first class by which a program could catch the error of a call, or []."""
     try:
         call(*arguments)
     except Exception as error:

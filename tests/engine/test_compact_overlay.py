@@ -13,7 +13,7 @@ from wire_bytes import number, span
 
 import onnxwire
 
-NODE_COUNT = 3_000  # more than MAX_FULL_OVERLAYS of engine/overlay_index.pyx
+NODE_COUNT = 3_000  # more than OW_MAX_FULL_OVERLAYS of engine/thresholds.h
 
 
 def model_of_nodes(api, count=NODE_COUNT):

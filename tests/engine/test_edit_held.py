@@ -54,9 +54,9 @@ def test_an_iterator_over_an_absent_field_finds_added_elements():
     def body(api):
         model = api.ModelProto()
         graph = model.graph
-        names, numbers, nodes = iter(model.functions), iter(graph.quantization_annotation), iter(graph.node)
+        functions, annotations, nodes = iter(model.functions), iter(graph.quantization_annotation), iter(graph.node)
         model.CopyFrom(api.ModelProto(graph={"node": [{"name": "a"}]}, functions=[{"name": "f"}]))
-        yield list(names), list(numbers), list(nodes)
+        yield list(functions), list(annotations), list(nodes)
 
     assert_same_as_official(body)
 
@@ -169,7 +169,7 @@ def test_a_message_copied_from_itself_does_not_change():
 
 def test_a_oneof_that_is_switched_inside_merged_bytes_starts_empty():
     def body(api):
-        tensor = api.TypeProto(tensor_type={"elem_type": 1})
+        original = api.TypeProto(tensor_type={"elem_type": 1})
         unknown = wire.span(1, wire.span(50, b"unknown") + wire.number(1, 7))
         switched = (
             api.TypeProto(sequence_type={}).SerializeToString()
@@ -177,8 +177,8 @@ def test_a_oneof_that_is_switched_inside_merged_bytes_starts_empty():
         )
         # Field 1 is tensor_type, and field 2 of a ValueInfoProto is type.
         for data in (switched, unknown + switched, unknown):
-            merged, outer = api.TypeProto(), api.ValueInfoProto(type=tensor)
-            merged.CopyFrom(tensor)
+            merged, outer = api.TypeProto(), api.ValueInfoProto(type=original)
+            merged.CopyFrom(original)
             merged.MergeFromString(unknown)
             merged.MergeFromString(data)
             outer.MergeFromString(wire.span(2, data))

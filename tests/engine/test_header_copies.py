@@ -19,6 +19,7 @@ import onnxwire as ow
 from onnxwire.errors import DecodeError
 
 LONG_VALUE = bytes(300_000)
+FAR_SKIP_BYTES = 1 << 18  # OW_FAR_SKIP_BYTES of engine/thresholds.h
 # Lengths of values around the sizes of the copied parts, in bytes.
 FILLER_LENGTHS = (0, 1, 60, 180, 200, 250, 300, 600)
 
@@ -43,7 +44,8 @@ def tensor_record(rng: random.Random, name: str) -> bytes:
     ]
     chosen_records = rng.sample(records, rng.randint(1, len(records)))
     chosen_records.insert(
-        rng.randint(0, len(chosen_records)), span(9, LONG_VALUE[: rng.choice((262_143, 262_144, 290_000))])
+        rng.randint(0, len(chosen_records)),
+        span(9, LONG_VALUE[: rng.choice((FAR_SKIP_BYTES - 1, FAR_SKIP_BYTES, 290_000))]),
     )
     if rng.random() < 0.1:
         chosen_records.append(span(rng.choice((9, 99)), LONG_VALUE))
@@ -95,7 +97,7 @@ def read_in_random_order(model: ow.ModelProto, seed: int) -> list[object]:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_values_equal_those_in_memory(tmp_path: Path, seed: int) -> None:
+def test_values_of_a_file_equal_those_in_memory(tmp_path: Path, seed: int) -> None:
     data = model_bytes(seed)
     path = tmp_path / "model.onnx"
     path.write_bytes(data)
@@ -106,7 +108,7 @@ def test_values_equal_those_in_memory(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_errors_equal_those_in_memory(tmp_path: Path, seed: int) -> None:
+def test_errors_of_a_file_equal_those_in_memory(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     data = bytearray(model_bytes(seed))
     for match in rng.choices(list(re.finditer(rb"tensor\d|\x08\x80\x10|graph", data)), k=2):
@@ -124,7 +126,7 @@ def test_errors_equal_those_in_memory(tmp_path: Path, seed: int) -> None:
     assert results[0] == results[1]
 
 
-def test_edits_are_visible_and_saved(tmp_path: Path) -> None:
+def test_edits_of_a_file_are_visible_and_saved(tmp_path: Path) -> None:
     data = model_bytes(1)
     path, copy = tmp_path / "model.onnx", tmp_path / "copy.onnx"
     path.write_bytes(data)

@@ -75,6 +75,7 @@ def model_bytes() -> bytes:
     function = model.functions.add(name="f", domain="local", doc_string="e" * 2 * LONG_BYTES)
     function.node.add(op_type="Identity", input=["a"], output=["b"])
     data = model.SerializeToString()
+    # The tags are the start and the end of a group of field 100.
     unknown_group = b"\xa3\x06" + len_record(3, b"g" * 2 * LONG_BYTES) + b"\xa4\x06"
     return data + len_record(77, b"unknown" * LONG_BYTES) + unknown_group + len_record(2, b"q")
 

@@ -217,8 +217,9 @@ trap_attack("lrn-size-huge", "LRN with a size of 2^62 (integer overflow in onnxr
 trap_attack("shift-too-far", "BitShift of uint8 by 200.", [node("BitShift", ["a", "b"], ["c"], direction="LEFT"),
     node("Cast", ["c"], ["y"], to=FLOAT)], [values("a", [1], 2), values("b", [200], 2)], outputs=[value("y", FLOAT,
     [1])], cwe="CWE-758")
-trap_attack("quantize-block-zero", "QuantizeLinear with a negative block size.", [node("QuantizeLinear", ["x", "s"], [
-    "q"], block_size=-1), node("DequantizeLinear", ["q", "s"], ["y"])], [values("s", [1.0], FLOAT, [1, 1, 1, 1])])
+trap_attack("quantize-block-negative", "QuantizeLinear with a negative block size.", [node("QuantizeLinear", ["x",
+    "s"], ["q"], block_size=-1), node("DequantizeLinear", ["q", "s"], ["y"])], [values("s", [1.0], FLOAT, [1, 1, 1,
+    1])])
 trap_attack("resize-scale-zero", "Resize with scales of 0.", [node("Resize", ["x", "", "f"], ["y"])], [values("f", [1.0,
     1.0, 0.0, 0.0])])
 trap_attack("resize-scale-nan", "Resize with scales of NaN and infinity.", [node("Resize", ["x", "", "f"], ["y"])],

@@ -285,7 +285,7 @@ def shared_bytes_attack(name, effect, first, second):
 
 shared_bytes_attack("float-and-int64", "A float and an int64 tensor are the same bytes.", ((4,), FLOAT), ((2,), INT64))
 shared_bytes_attack("float-and-bool", "A float and a bool tensor are the same bytes.", ((4,), FLOAT), ((16,), BOOL))
-shared_bytes_attack("two-shapes", "Two float tensors of other shapes are the same bytes.", ((4,), FLOAT), ((2, 2),
+shared_bytes_attack("two-shapes", "Two float tensors of different shapes are the same bytes.", ((4,), FLOAT), ((2, 2),
     FLOAT))
 shared_bytes_attack("float-and-int8", "Weights and a quantized tensor are the same bytes.", ((4,), FLOAT), ((16,),
     INT8))
@@ -308,7 +308,7 @@ checksum_attack("not-hexadecimal", "The checksum is 'trust me'.", "trust me")
 checksum_attack("md5", "The checksum is an MD5.", hashlib.md5(WEIGHTS).hexdigest())
 checksum_attack("zeros", "The checksum is forty zeros.", "0" * 40)
 checksum_attack("empty", "The checksum is empty.", "")
-checksum_attack("of-range-only", "The checksum is prefixed with 'sha1:'.", "sha1:" + hashlib.sha1(WEIGHTS).hexdigest())
+checksum_attack("prefixed", "The checksum is prefixed with 'sha1:'.", "sha1:" + hashlib.sha1(WEIGHTS).hexdigest())
 
 attack = declare("path-ambiguous", "files", "Two names may be one file, or a place that other users can write to.",
     "CWE-367", AFFECTED)

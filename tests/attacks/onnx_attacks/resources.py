@@ -99,7 +99,7 @@ attack("blackman-window", "BlackmanWindow of 2^35 samples.", network([node("Blac
 attack("mel-weight-matrix", "MelWeightMatrix with 2^18 bins and a DFT length of 2^19.",
     network([node("MelWeightMatrix", ["b", "d", "r", "l", "u"], ["o"]), sum_node("o")], [scalar("b", 1 << 18),
     scalar("d", 1 << 19), scalar("r", 44100), scalar("l", 0.0, FLOAT), scalar("u", 8000.0, FLOAT)]))
-attack("multinomial", "Multinomial draws 2^35 samples.", network([node("Multinomial", ["p"], ["o"],
+attack("multinomial", "Multinomial draws 2^31 samples.", network([node("Multinomial", ["p"], ["o"],
     sample_size=1 << 31), node("Cast", ["o"], ["f"], to=FLOAT), sum_node("f")], [values("p", [0.5, 0.5], FLOAT, [1,
     2])]))
 
@@ -233,7 +233,7 @@ attack("concat-of-input", "36 Concat steps double the input each.", network([nod
 attack("concat-of-eight", "12 Concat steps of eight inputs each.", network([node("Concat", [f"d{i}"] * 8,
     [f"d{i + 1}"], axis=0) for i in range(12)] + [sum_node("d12")], [values("d0", [1.0])]))
 attack("concat-from-sequence", "12 steps of SequenceConstruct and ConcatFromSequence, each times eight.",
-    network([one for i in range(12) for one in (node("SequenceConstruct", [f"d{i}"] * 8, [f"q{i}"]),
+    network([step for i in range(12) for step in (node("SequenceConstruct", [f"d{i}"] * 8, [f"q{i}"]),
     node("ConcatFromSequence", [f"q{i}"], [f"d{i + 1}"], axis=0))] + [sum_node("d12")], [values("d0", [1.0])]))
 attack("unknown-rank", "36 Concat steps double a value whose rank nothing states.", network([node("Unknown", ["x"],
     ["d0"], domain="local")] + doubling_nodes("Concat", [sum_node(f"d{STEPS}")], axis=1), opsets=(("", 21), ("local",
@@ -252,12 +252,12 @@ attack("loop-concat", "A Loop of 36 iterations doubles its state.", network([nod
     sum_node("d")], [scalar("n", STEPS), values("d0", [1.0])]))
 attack("outer-chain",
     "Each step multiplies a tensor by itself with one more axis: the rank grows, the size is squared.",
-    network([one for i in range(5) for one in (node("Unsqueeze", [f"d{i}", f"a{i}"], [f"e{i}"]), node("Unsqueeze",
+    network([step for i in range(5) for step in (node("Unsqueeze", [f"d{i}", f"a{i}"], [f"e{i}"]), node("Unsqueeze",
     [f"d{i}", f"b{i}"], [f"f{i}"]), node("Mul", [f"e{i}", f"f{i}"], [f"d{i + 1}"]))] + [sum_node("d5")], [values("d0",
     [1.0, 1.0])] + [ints(f"a{i}", *range(1 << i)) for i in range(5)] + [ints(f"b{i}", *range(1 << i,
     2 << i)) for i in range(5)]))
 attack("kronecker", "Reshape and Mul square a vector five times.",
-    network([one for i in range(6) for one in (node("Reshape", [f"d{i}", "col"], [f"c{i}"]), node("Mul", [f"c{i}",
+    network([step for i in range(6) for step in (node("Reshape", [f"d{i}", "col"], [f"c{i}"]), node("Mul", [f"c{i}",
     f"d{i}"], [f"m{i}"]), node("Reshape", [f"m{i}", "flat"], [f"d{i + 1}"]))] + [sum_node("d6")], [values("d0", [1.0,
     1.0]), ints("col", -1, 1), ints("flat", -1)]))
 
@@ -410,7 +410,7 @@ attack("optional-type-3000", "The type of an input is optional of optional, 3,00
     ["x"], ["y"])], inputs=[X, typed("q", nest(tensor_type(), 9, 3000, lambda n, d: record(n, record(1, d))))]))
 attack("unknown-records-4000", "An unknown field with 4,000 nested records: heuristic dumpers recurse.",
     model_with_extras(extra=record(200, nest(b"", 1, 4000))))
-attack("attribute-graphs-400", "400 nested graphs in attributes without nodes between what readers expect.",
+attack("attribute-graphs-400", "400 graphs, each of which is nested in the field graphs of an attribute.",
     network([node("Identity", ["x"], ["y"], extra=record(5, nest(b"", 11, 400, lambda n, d: record(n, record(1,
     record(5, d))))))]))
 
@@ -425,7 +425,7 @@ attack("regex-repeat", "RegexFullMatch with ((a{1,900}){1,900}){1,900}: the auto
 attack("tokenizer-regex", "com.microsoft Tokenizer with a catastrophic tokenexp.", network([node("Tokenizer", ["t"],
     ["o"], domain="com.microsoft", mark=0, mincharnum=1, pad_value="#", tokenexp="(.*a){30}")], [strings("t",
     ["a" * 64])], outputs=[value("o", STRING, [None, None])], opsets=(("", 21), ("com.microsoft", 1))))
-attack("einsum-many-letters", "Einsum over 26 letters with an ellipsis in each of 26 inputs.", network([node("Einsum",
+attack("einsum-many-letters", "Einsum of 26 vectors to a tensor of rank 26.", network([node("Einsum",
     ["x"] * 26, ["o"],
     equation=",".join(chr(97 + i) for i in range(26)) + "->" + "".join(chr(97 + i) for i in range(26))), sum_node(
     "o")]))
