@@ -780,7 +780,7 @@ cdef class Facts:
 
     @critical_section
     def text_count(self):
-        """Return the number of different strings; ids are below it."""
+        """Return the number of different strings; ids are less than this number."""
         return self.texts.n
 
     @critical_section

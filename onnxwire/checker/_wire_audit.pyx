@@ -56,7 +56,7 @@ cdef int add_anomaly(
     cdef Anomaly* item
     cdef int32_t capacity
     if anomalies.n == anomalies.capacity:
-        if anomalies.capacity >= 1 << 29:
+        if anomalies.capacity >= 1 << 29:  # so that the capacity cannot overflow int32
             return -1
         capacity = anomalies.capacity * 2 + 64
         if grow_array(<void**>&anomalies.items, capacity, sizeof(Anomaly)):

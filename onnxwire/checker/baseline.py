@@ -89,7 +89,8 @@ class _Graphs:
         matching = Matching(*self.sides, by_name=False)
         self.old_of, self.edges = matching.old_of, matching.edges
         self._rewired = frozenset(matching.rewired_vertices())
-        self._unchanged = [bytearray(len(self.old_of)) for _ in range(_UNCHANGED_STEPS + 1)]  # 0: not yet known
+        # By number of steps, for each vertex of `new`: 0 if it is not yet known, 1 if it is changed, 2 if unchanged.
+        self._unchanged = [bytearray(len(self.old_of)) for _ in range(_UNCHANGED_STEPS + 1)]
         self._first: list[dict[tuple[int, str], int]] = []
         for graph in self.sides:
             first_vertices: dict[tuple[int, str], int] = {}
@@ -123,7 +124,8 @@ class _Graphs:
     def find_scope(self, side: int, path: str) -> tuple[Hashable, str]:
         """Return a key of the innermost graph or function that contains a path, and the path below it.
 
-        The key identifies the matching graph or function of `old`; it is None if `old` has none.
+        The key identifies the matching graph or function of `old`; it is None if `old` has none. For a path outside of
+        all graphs and functions, the key is "".
         """
         end = len(path)
         while end > 0:

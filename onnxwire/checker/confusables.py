@@ -9,8 +9,7 @@ from __future__ import annotations
 import unicodedata
 
 # Tables by ASCII character: the code points of characters that look like it, in hexadecimal.
-_PAIRS = {
-    # Cyrillic
+_CYRILLIC_CONFUSABLES = {
     "a": "0430", "c": "0441", "e": "0435", "o": "043e", "p": "0440", "x": "0445", "y": "0443", "i": "0456",
     "j": "0458", "s": "0455", "h": "04bb", "d": "0501", "q": "051b", "w": "051d", "l": "04cf", "v": "0475",
     "A": "0410", "B": "0412", "C": "0421", "E": "0415", "H": "041d", "I": "0406", "J": "0408", "K": "041a",
@@ -28,7 +27,7 @@ _OTHER_CONFUSABLES = {
 }  # fmt: skip
 _TABLE = {
     int(code, 16): letter
-    for table in (_PAIRS, _OTHER_CONFUSABLES)
+    for table in (_CYRILLIC_CONFUSABLES, _OTHER_CONFUSABLES)
     for letter, codes in table.items()
     for code in codes.split()
 }
@@ -46,11 +45,11 @@ def skeleton(text: str) -> str:
 
 
 def ascii_skeleton(text: str) -> str:
-    """Return a skeleton in which the look-alikes of ASCII are equal, too: 1 and l, 0 and o, rn and m."""
+    """Return a skeleton in lower case in which look-alikes of ASCII are equal, too, such as 1 and l, or rn and m."""
     return skeleton(text).translate(_ASCII).lower().replace("rn", "m").replace("vv", "w")
 
 
 def has_mixed_scripts(text: str) -> bool:
-    """Return whether a text has Latin letters, and letters of another script that look like Latin ones."""
-    has_latin = any("a" <= letter <= "z" or "A" <= letter <= "Z" for letter in text)
-    return has_latin and any(ord(letter) in _TABLE and letter.isalpha() for letter in text)
+    """Return whether a text has letters of ASCII, and other letters that look like them."""
+    has_ascii = any("a" <= letter <= "z" or "A" <= letter <= "Z" for letter in text)
+    return has_ascii and any(ord(letter) in _TABLE and letter.isalpha() for letter in text)

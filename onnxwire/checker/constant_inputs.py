@@ -352,14 +352,16 @@ def _test_reshape(call: Call) -> Faults:
 
 def _test_stft(call: Call) -> Faults:
     """Test that the step of STFT is positive."""
-    if any(step <= 0 for step in integers_of(call, 1)):
-        yield ARGUMENT, "a step of 0"
+    invalid_steps = [step for step in integers_of(call, 1) if step <= 0]
+    if invalid_steps:
+        yield ARGUMENT, f"a step of {invalid_steps[0]:,}"
 
 
 def _test_image_blocks(call: Call) -> Faults:
     """Test that the sizes of the image and blocks of Col2Im are positive."""
-    if any(size <= 0 for size in (*integers_of(call, 1), *integers_of(call, 2))):
-        yield ARGUMENT, "a block of size 0"
+    invalid_sizes = [size for size in (*integers_of(call, 1), *integers_of(call, 2)) if size <= 0]
+    if invalid_sizes:
+        yield ARGUMENT, f"an image or block of size {invalid_sizes[0]:,}"
 
 
 def _test_shift(call: Call) -> Faults:
@@ -380,15 +382,15 @@ def _test_resize(call: Call) -> Faults:
 
 
 def _test_cast(call: Call) -> Faults:
-    """Test that the numbers of a cast to an integer type are in the range of that type."""
+    """Test that the floats of a cast to an integer type are in the range of that type, which NaN is not."""
     value, bits = value_of(call, 0), _INTEGER_BITS.get(call.int("to", 0))
     if bits is None or value is None or call.attribute("to") is None:
         return
     min_integer = -(1 << -bits[0]) if bits[0] else 0
     for number in value.data or ():
-        # Negative numbers to unsigned types wrap in all runtimes and occur in masks.
-        is_finite = isinstance(number, float) and not math.isinf(number)
-        if is_finite and not min(min_integer, -(1 << bits[1])) <= number < 1 << bits[1]:
+        # Negative numbers that are cast to unsigned types wrap in all runtimes, and occur in masks.
+        is_tested = isinstance(number, float) and not math.isinf(number)
+        if is_tested and not min(min_integer, -(1 << bits[1])) <= number < 1 << bits[1]:
             yield ARGUMENT, f"a cast of {number} to an integer type"
             return
 
@@ -410,7 +412,7 @@ def _test_slice(call: Call) -> Faults:
         yield ARGUMENT, f"{len(starts):,} starts and {len(ends):,} ends"
     yield from _test_axis_numbers(integers_of(call, 3), rank_of(call))
     axes, steps = integers_of(call, 3), integers_of(call, 4)
-    if 0 in steps or -(1 << 63) in steps:
+    if 0 in steps or -(1 << 63) in steps:  # 2**63, the negated step, is no int64
         yield ARGUMENT, f"a step of {min(steps):,}" if min(steps) else "a step of 0"
     if len(set(axes)) < len(axes):
         yield ARGUMENT, "an axis that is listed twice"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxwire.checker.facts import EMPTY
 from onnxwire.checker.scopes import Scopes
 from onnxwire.checker.small_constants import SmallConstants
 
@@ -32,7 +33,7 @@ class Dataflow:
         self.tensors = scopes.definitions - n_other_definitions
         self._is_from_constant = self.are_from(facts.are_among(nodes.op_type, ("Constant",)))
         self.is_constant = (self.tensors >= 0) | self._is_from_constant
-        self._is_data = (self.inputs.value != 0) & ~self.is_constant
+        self._is_data = (self.inputs.value != EMPTY) & ~self.is_constant
 
     def are_from(self, is_source: Any) -> Any:
         """Return whether each input is an output of a selected node. is_source: whether each node is selected."""

@@ -46,6 +46,7 @@ _COMMON_COLUMNS = ("length", "parent", "index", "edge", "depth", "flags", "prese
 # The dtypes of columns, by the kind of the column, in the byte order of the machine.
 _DTYPES = {"TEXT": "i4", "NUMBER": "i8", "CHILD": "i4"}
 _MAX_CACHED_ROWS = 4096  # longer columns that are quick to compute are not cached
+# The struct `Unknown` of `_facts.pxd`.
 _UNKNOWN_RECORD = np.dtype(
     [("start", "i8"), ("value", "i8"), ("row", "i4"), ("number", "i4"), ("sheet", "i2"), ("wire", "i2")],
     align=True,
@@ -552,9 +553,9 @@ class Facts:
 
         left, right: (numbers of any kind from 0 on, ids of strings), such as (graph, name).
         """
-        texts = self.columns.text_count()
-        left_keys = left[0].astype(np.int64) * texts + left[1]
-        right_keys = right[0].astype(np.int64) * texts + right[1]
+        n_texts = self.columns.text_count()
+        left_keys = left[0].astype(np.int64) * n_texts + left[1]
+        right_keys = right[0].astype(np.int64) * n_texts + right[1]
         if not len(right_keys):
             return np.full(len(left_keys), -1, np.int64)
         right_order = np.argsort(right_keys, kind="stable")

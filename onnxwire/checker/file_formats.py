@@ -1,4 +1,4 @@
-"""Recognizes programs and archives by their first bytes."""
+"""Recognizes programs, archives and other formats that can carry attacks, by their first bytes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TAR_MAGIC = slice(257, 262)
 
 
 def signature_of(prefix: bytes) -> str:
-    """Return the format that bytes begin with, if it is a program or an archive; "" for anything else."""
+    """Return a description of the format that bytes begin with, such as "a ZIP archive"; "" for an unknown format."""
     if prefix[:2] not in _FIRST_PAIRS and prefix[2:4] != b"\r\n" and prefix[_TAR_MAGIC] != b"ustar":
         return _masked_signature(prefix)
     if prefix[:4] == b"\x7fELF" and prefix[4:5] in b"\1\2" and prefix[5:6] in b"\1\2":
@@ -86,9 +86,10 @@ def signature_of(prefix: bytes) -> str:
 
 
 def _masked_signature(prefix: bytes) -> str:
-    """Return the format of bytes that are combined with one byte by XOR, if it is a program or ZIP archive."""
+    """Return a description of a program or ZIP archive whose bytes are combined with one byte by XOR; otherwise ""."""
     if len(prefix) < 64 or prefix[0] ^ prefix[1] not in _MASKED_PAIRS:
         return ""
+    # The signature of each format, and the bytes of the header that are zero.
     for magic, zeros in ((b"\x7fELF", slice(9, 16)), (b"PK\3\4", slice(5, 6))):
         mask = prefix[0] ^ magic[0]
         if mask and all(prefix[i] ^ mask == magic[i] for i in range(1, 4)) and set(prefix[zeros]) == {mask}:

@@ -328,15 +328,15 @@ class Fixes(Collection[Fix]):
         """Yield the rows to remove, by table, innermost first: a removal does not change the paths of later ones."""
         tables = {id(fix_rows.table): fix_rows.table for fix_rows in self._removals}
         rows = {
-            number: np.sort(
-                np.concatenate([fix_rows.rows for fix_rows in self._removals if id(fix_rows.table) == number])
+            table_id: np.sort(
+                np.concatenate([fix_rows.rows for fix_rows in self._removals if id(fix_rows.table) == table_id])
             )
-            for number in tables
+            for table_id in tables
         }
-        depths = {number: table.depth_of(rows[number]) for number, table in tables.items()}
+        depths = {table_id: table.depth_of(rows[table_id]) for table_id, table in tables.items()}
         for depth in sorted({depth for column in depths.values() for depth in unique(column).tolist()}, reverse=True):
-            for number, table in tables.items():
-                yield table, rows[number][depths[number] == depth]
+            for table_id, table in tables.items():
+                yield table, rows[table_id][depths[table_id] == depth]
 
 
 def _numbers(column: NDArray[Any]) -> Iterator[int]:

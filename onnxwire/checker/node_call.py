@@ -20,7 +20,7 @@ class Scope:
 
     values: the known Values by the id of the name. tensors, inputs: the rows of initializers in TensorProto, and of
     inputs in ValueInfoProto, by the id of the name; they are decoded on demand. attributes: in a function, the
-    attributes of its call.
+    attributes of its call. parent: the scope of the enclosing graph or function, or None.
     """
 
     __slots__ = ("attributes", "inputs", "parent", "tensors", "values")

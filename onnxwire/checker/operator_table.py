@@ -64,7 +64,7 @@ class Signature(NamedTuple):
     """The signature of an operator, valid from a version of its domain on.
 
     since: that version. is_open: whether undeclared attributes are allowed. disallowed_inputs, disallowed_outputs:
-        numbers of inputs or outputs that are not allowed although they are between the minimum and the maximum.
+    numbers of inputs or outputs that are not allowed although they are between the minimum and the maximum.
     """
 
     domain: str

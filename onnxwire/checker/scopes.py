@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from onnxwire.checker.facts import Facts
 
-# Meanings of a name at its use.
+# Meanings of a name at its use; `_scopes.pyx` describes them.
 UNSEEN, OMITTED, INPUT, INITIALIZER, NODE, OUTER, PRODUCED_LATER, PRODUCED_AFTER_OWNER, NOWHERE = range(9)
 # Earlier meanings of a name at its definition, as flags.
 IS_INPUT, IS_INITIALIZER, IS_NODE, SHADOWS = 2, 4, 8, 16

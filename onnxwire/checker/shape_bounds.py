@@ -51,7 +51,9 @@ MAX_TOTAL_FACTOR = 16  # limit of the sum of the elements of all constants, as m
 # The limit of a value whose size depends on an input's declared shape, as multiple of max_elements.
 MAX_INPUT_DEPENDENT_FACTOR = 64
 MAX_STORED_FACTOR = 16  # limit of a value derived from a stored weight, as multiple of the weight's elements
-_MIN_REPORTED_ELEMENTS = 1 << 20  # smaller values are accepted for every max_elements
+# Values of fewer elements are accepted without being counted in the sum. With a small max_elements, the number is the
+# divided max_elements.
+_MIN_COUNTED_ELEMENTS, _MIN_COUNTED_DIVISOR = 1 << 20, 128
 _MAX_BODY_RUNS = 64  # maximum number of evaluations of a loop's body
 _MAX_CALL_DEPTH = 48  # maximum number of nested calls that are evaluated
 _N_UNKNOWN_ARGUMENTS = 64  # number of arguments for graphs whose inputs are unknown
@@ -91,6 +93,7 @@ class ShapeBounds:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.max_elements = facts.max_elements
+        self._min_counted_elements = min(_MIN_COUNTED_ELEMENTS, max(facts.max_elements // _MIN_COUNTED_DIVISOR, 1))
         self.constants = constants = SmallConstants(facts)
         self.elements: dict[int, int] = {}
         self.overflows: dict[int, int] = {}
@@ -507,7 +510,7 @@ class ShapeBounds:
         ):
             self._record_fault(self.texts, node, value.min_text_bytes * max(size, 1))
             return False
-        if size < _MIN_REPORTED_ELEMENTS:
+        if size < self._min_counted_elements:
             # An empty value has no elements, but programs multiply its other dims.
             if size or not value.shape or math.prod(dim or 1 for dim in value.shape) < 1 << 63:
                 return True
@@ -543,7 +546,8 @@ class ShapeBounds:
         if len(results) != 2 or len(results[0]) != len(results[1]):
             return []
         for left, right in zip(*results, strict=True):
-            if (left.sequence is None) != (right.sequence is None) and None not in (left.shape or right.shape, 0):
+            tensor = left if left.sequence is None else right  # without a shape, it may be a sequence, too
+            if (left.sequence is None) != (right.sequence is None) and tensor.shape is not None:
                 self._record_fault(
                     self.faults.setdefault(ARGUMENT, {}), call.node, "a tensor and a sequence as results"
                 )

@@ -18,7 +18,7 @@ import numpy as np
 from onnxwire.checker.shape_values import Dims, Value, broadcast, elementwise, wrap
 from onnxwire.checker.small_constants import MAX_ELEMENTS
 
-_MAX_RANK = 64
+_MAX_RANK = 64  # the limit of numpy 2
 _MAX_SEQUENCE_TENSORS = 64  # maximum number of elements of a sequence that are known
 # If constants enlarge an axis by such a factor, or by such a number of elements, the size does not count as dependent
 # on an input.
@@ -560,8 +560,8 @@ def _concat_sequence(call: Call) -> Value | None:
         return None
     axis = call.int("axis", 0)
     if any(item.shape is None for item in items):
-        is_possible = -_MAX_RANK <= axis < _MAX_RANK
-        return Value((*[None] * axis, len(items), *[None] * (-axis - 1))) if is_possible else None
+        is_valid_axis = -_MAX_RANK <= axis < _MAX_RANK
+        return Value((*[None] * axis, len(items), *[None] * (-axis - 1))) if is_valid_axis else None
     shape = list(items[0].shape or ())
     if call.int("new_axis", 0):
         return Value((len(items), *shape))

@@ -42,6 +42,8 @@ UNKNOWN, WRONG_KIND = 1, 2
 # Values of `signature_indices` for nodes without a signature: the operator is unknown, or is not checked.
 _MISSING, _UNCHECKED = -1, -2
 
+_MAX_HINT_CHARS = 100  # maximum length of a name for which similar names are searched
+_MIN_SIMILARITY = 0.7  # minimum ratio of `difflib.SequenceMatcher` for a similar name
 _OPTIONS = {"": 0, "?": 1, "*": 2}  # SINGLE, OPTIONAL and VARIADIC of `_signatures.pyx`, by `Parameter.option`
 # Numbers of the types of elements by text, and by data type.
 _DATA_TYPE_NUMBERS = {text: number for number, text in enumerate(["", *(kind.name.lower() for kind in DATA_TYPES)])}
@@ -196,14 +198,14 @@ class SignatureCheck:
         if not self.signatures:
             return
         tables = _tables(facts, self.signatures, self.types)
-        of_types = self.types.of_values(facts)
-        infos = of_types[facts.ValueInfoProto.type] if facts.ValueInfoProto.n else of_types[:0]
+        value_types = self.types.of_values(facts)
+        info_types = value_types[facts.ValueInfoProto.type] if facts.ValueInfoProto.n else value_types[:0]
         self.known_types = np.zeros(n_outputs + facts.ValueInfoProto.n + facts.TensorProto.n, np.int32)
-        rows = true_rows((scopes.described_outputs >= 0) & (infos != 0))
-        self.known_types[scopes.described_outputs[rows]] = infos[rows]
-        self.known_types[n_outputs : n_outputs + len(infos)] = infos
+        rows = true_rows((scopes.described_outputs >= 0) & (info_types != 0))
+        self.known_types[scopes.described_outputs[rows]] = info_types[rows]
+        self.known_types[n_outputs : n_outputs + len(info_types)] = info_types
         if facts.TensorProto.n:
-            self.known_types[n_outputs + len(infos) :] = self.types.of_elements()[
+            self.known_types[n_outputs + len(info_types) :] = self.types.of_elements()[
                 _valid_data_types(facts.TensorProto.data_type)
             ]
         self.declared = _declared(facts)
@@ -383,7 +385,7 @@ class Hints:
         if versions:
             return f"it was introduced in version {versions[0]}; import that version, or use one of version {version}"
         if (domain, name) not in self.hints:
-            if len(self.hints) >= MAX_HINTS or len(name) > 100:
+            if len(self.hints) >= MAX_HINTS or len(name) > _MAX_HINT_CHARS:
                 return "correct op_type or domain"
             self.hints[domain, name] = self._look_up(domain, name)
         return self.hints[domain, name]
@@ -397,5 +399,5 @@ class Hints:
 
         names = [other_name for other_domain, other_name in self.operators.versions if other_domain == domain]
         names_by_lower = {other_name.lower(): other_name for other_name in names}
-        similar_names = get_close_matches(name.lower(), names_by_lower, 1, 0.7)
+        similar_names = get_close_matches(name.lower(), names_by_lower, 1, _MIN_SIMILARITY)
         return f"did you mean {names_by_lower[similar_names[0]]}?" if similar_names else "correct op_type or domain"

@@ -121,6 +121,15 @@ def test_max_elements_sets_the_limit_of_values(tmp_path):
         main(command)
 
 
+@each("op_type, verb", [("ReadFile", "reads"), ("WriteFile", "writes")])
+def test_the_message_about_a_file_operator_states_whether_it_reads_or_writes(op_type, verb):
+    content = onnxwire.from_text(model(node("x", "y", 'domain: "com.example"', op=op_type))).SerializeToString()
+    problems = onnxwire.check(content, untrusted=True, select="security-code-file")
+    assert [problem.message for problem in problems] == [
+        f"'{op_type}' {verb} a file of the machine that runs it; do not run the model"
+    ]
+
+
 def test_texts_that_are_not_utf8_are_checked():
     elf = b"\x7fELF\x02\x01\x01\x81\xff"
     data = DUPLICATE_IR_VERSION + b"\x32" + bytes([len(elf)]) + elf  # doc_string

@@ -6,6 +6,7 @@ from each import each
 from onnx import TensorProto, helper
 
 import onnxwire
+from onnxwire.checker.constant_inputs import ARGUMENT
 from onnxwire.checker.facts import Facts
 from onnxwire.checker.rules.security_resources import has_nested_repeat
 from onnxwire.checker.shape_bounds import ShapeBounds
@@ -153,6 +154,35 @@ def test_a_value_that_is_too_large_is_found(name):
 def test_a_value_of_ordinary_size_is_accepted(name):
     bounds = _bounds(ORDINARY_MODELS[name])
     assert not bounds.elements and not bounds.overflows and bounds.total is None
+
+
+def test_max_elements_is_the_limit_of_small_values_too():
+    data = _model([_node("ConstantOfShape", ["s"])], {"s": [1000]})
+    options = {"untrusted": True, "select": "security-resource-elements"}
+    assert len(onnxwire.check(data, max_elements=999, **options)) == 1
+    assert len(onnxwire.check(data, max_elements=1000, **options)) == 0
+
+
+def test_small_values_are_counted_in_the_sum_of_constants_if_max_elements_is_small():
+    """The limit of the sum is 16 times max_elements, and each of the values has max_elements elements."""
+    nodes = [_node("ConstantOfShape", ["s"], f"y{i}") for i in range(17)]
+    options = {"untrusted": True, "max_elements": 1000, "select": "security-resource-total"}
+    assert len(onnxwire.check(_model(nodes, {"s": [1000]}), **options)) == 1
+    assert len(onnxwire.check(_model(nodes[:16], {"s": [1000]}), **options)) == 0
+
+
+@each("is_tensor_first", [False, True], ids=str)
+@each("shape", [[], [1]], ids=str)
+def test_a_tensor_and_a_sequence_as_results_of_if_are_reported(shape, is_tensor_first):
+    tensor = helper.make_tensor("", TensorProto.FLOAT, shape, [1.0])
+    branches = [
+        helper.make_graph([node], "branch", [], [onnx.ValueInfoProto(name="o")])
+        for node in (_node("Constant", [], "o", value=tensor), _node("SequenceConstruct", ["x"], "o"))
+    ]
+    then_branch, else_branch = branches if is_tensor_first else branches[::-1]
+    condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    data = _model([_node("If", ["c"], then_branch=then_branch, else_branch=else_branch)], inputs=(X, condition))
+    assert _bounds(data).faults == {ARGUMENT: {0: "a tensor and a sequence as results"}}
 
 
 def _loop_model(body, trips, condition="c"):

@@ -145,7 +145,7 @@ def image_present(facts: Facts) -> Iterator[Finding]:
             models = facts.ModelProto
             yield models.at(
                 models.rows,
-                f"a value is an image, and {', '.join(missing_keys)} not in metadata_props; add the entries",
+                f"a value is an image, and metadata_props lacks {', '.join(missing_keys)}; add the entries",
             )
 
 

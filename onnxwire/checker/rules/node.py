@@ -109,16 +109,17 @@ class Calls:
         candidate_nodes = true_rows(is_name[nodes.op_type])
         if not len(candidate_nodes):
             return
+        # In reverse order, so that the first of several functions with one identity is called.
         identities = {
             identity: row
-            for row, *identity_ in zip(
+            for row, *identity_parts in zip(
                 rows.tolist()[::-1],
                 normalized_domains(facts, functions.domain)[rows].tolist()[::-1],
                 functions.name[rows].tolist()[::-1],
                 functions.overload[rows].tolist()[::-1],
                 strict=True,
             )
-            for identity in [tuple(identity_)]
+            for identity in [tuple(identity_parts)]
         }
         domains = normalized_domains(facts, nodes.domain[candidate_nodes])
         called_identities = zip(

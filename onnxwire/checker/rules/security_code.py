@@ -84,14 +84,15 @@ def code_operator(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-code-file", "NodeProto")
 def code_file(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes of other domains that load a file that the model names."""
+    """Yield nodes of domains other than those of ONNX that read, load or write a file that the model names."""
     nodes, constants = facts.NodeProto, facts.derive(SmallConstants)
     is_foreign = _is_foreign(facts)
     messages: dict[int, str] = {}
     for row in true_rows(is_foreign).tolist():
         op_type = facts.text(nodes.op_type[row])
         if op_type in _FILE_OPERATORS:
-            messages[row] = f"{op_type!r} reads a file of the machine that runs it; do not run the model"
+            verb = "writes" if op_type == "WriteFile" else "reads"
+            messages[row] = f"{op_type!r} {verb} a file of the machine that runs it; do not run the model"
             continue
         attributes = constants.attributes(row)
         context = attributes.get("ep_cache_context")

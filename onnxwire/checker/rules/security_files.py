@@ -18,7 +18,7 @@ from onnxwire.checker.confusables import skeleton
 from onnxwire.checker.facts import Facts, Finding, true_rows
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.external import External, Files, Ranges
-from onnxwire.checker.rules.security_payloads import has_program, long_signature
+from onnxwire.checker.rules.security_payloads import find_program, long_signature
 from onnxwire.errors import ExternalDataError, SourceError
 from onnxwire.tensor.external_data import windows_fault_of
 
@@ -343,7 +343,7 @@ def _kind_in_range(descriptor: int, offset: int, size: int) -> tuple[int, str]:
     for start in {0, n_zeros}:
         if kind := long_signature(content[start : start + _HEAD_BYTES]):
             return offset + start, kind
-    program_start = has_program(content)
+    program_start = find_program(content)
     return (offset + program_start, "a program or archive") if program_start >= 0 else (0, "")
 
 

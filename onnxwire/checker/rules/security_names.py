@@ -48,7 +48,7 @@ _INVISIBLE = re.compile(
 )
 # A pictogram with the joiners and selectors that belong to it.
 _PICTOGRAM = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff][\u200d\ufe0e\ufe0f]+")
-_MAX_NAME_CHARS = 4096
+_MAX_NAME_CHARS = 4096  # longer names are reported
 _MAX_TEXT_CHARS = 1 << 14  # number of characters of documentation that are searched
 _VALUE_COLUMNS = {"TensorProto": ("name",), "ValueInfoProto": ("name",)}
 _SIMILAR = bytes.maketrans(b"I1|O", b"lll0")  # one representative for ASCII letters that look alike

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import IDENTIFIER, MERGED, Facts, Finding, true_rows
+from onnxwire.checker.facts import EMPTY, IDENTIFIER, MERGED, Facts, Finding, true_rows
 from onnxwire.checker.file_formats import PREFIX_BYTES, may_have_signature, signature_of
 from onnxwire.checker.limits import MAX_READ_BYTES, MAX_TOTAL_READ_BYTES
 from onnxwire.checker.liveness import Liveness
@@ -43,7 +43,7 @@ _MIN_TYPED_BYTES = 32  # minimum size of such a tensor
 _MAX_TYPED_TENSORS = 100_000  # maximum number of such tensors
 _LONG_TEXT_BYTES = 1 << 16  # longer texts are reported
 _MAX_CODED_BYTES = 1024  # maximum number of bytes that are decoded
-_MIN_CARRIER_BYTES = 128  # minimum size of a tensor whose low bytes are searched
+_MIN_CARRIER_BYTES = 128  # minimum size of a tensor whose low bytes or bits are searched
 _MAX_CARRIER_BYTES = 1 << 20  # maximum total size of tensors whose low bytes are searched beyond the first elements
 # The sizes of elements whose low bytes change little, by data type: integers of 32 and 64 bits, and floats.
 _CARRIERS = {1: 4, 6: 4, 7: 8, 10: 2, 11: 8, 12: 4, 13: 8, 16: 2}
@@ -111,7 +111,7 @@ _NON_WORD = bytes(byte for byte in range(256) if not (chr(byte).isascii() and (c
 _ENCODED = re.compile(rb"(?:f0VMR[gQ]|TVqQAA|TVpQAA|UEsDB[AB]|gASV|IyEvYmlu|IyEvdXNy|H4sIA|z/rt/g)[A-Za-z0-9+/_-]{8}")
 
 
-def has_program(data: bytes) -> int:
+def find_program(data: bytes) -> int:
     """Return the offset of a program or archive within other bytes, -1 if there is none."""
     match = _INSIDE.search(data)
     return -1 if match is None else match.start()
@@ -168,7 +168,7 @@ def _are_unread(facts: Facts) -> Any:
     """Return whether each TensorProto is an initializer that no node reads and no graph returns."""
     tensors = facts.TensorProto
     is_used = np.zeros(facts.columns.text_count(), bool)
-    is_used[0] = True
+    is_used[EMPTY] = True
     if "NodeProto.input" in facts.present:
         is_used[facts.lists("NodeProto.input").value] = True
     infos = facts.ValueInfoProto
@@ -232,7 +232,7 @@ def float_payload(facts: Facts) -> Iterator[Finding]:
     tensors, prefixes = facts.TensorProto, facts.derive(Prefixes)
     spans = tensors.span("raw_data")
     kinds = _low_byte_payloads(facts)
-    rows = true_rows((tensors.data_type == TensorProto.FLOAT) & (spans[1] >= 128))
+    rows = true_rows((tensors.data_type == TensorProto.FLOAT) & (spans[1] >= _MIN_CARRIER_BYTES))
     for batch, data, matrix in prefixes.batches(rows, spans, 4):
         for i in true_rows(_may_carry_bytes(matrix)).tolist():
             if int(batch[i]) not in kinds and (kind := _kind_of_floats(data[i])):
@@ -243,9 +243,10 @@ def float_payload(facts: Facts) -> Iterator[Finding]:
 def _may_carry_bytes(matrix: Any) -> Any:
     """Return whether `_kind_of_floats` may describe each tensor. matrix: the first bytes of each tensor in a row."""
     bits, floats = matrix.view("<u4"), matrix.view("<f4")
+    # The bits without the sign are greater than those of infinity in a NaN.
     result = ((bits & 0x7FFFFFFF) > 0x7F800000).sum(axis=1) >= _MIN_NANS
     result |= ((floats >= 0) & (floats <= 255) & (floats == np.trunc(floats))).all(axis=1)
-    lowest_bits = (matrix[:, ::4] & 1)[:, :24]
+    lowest_bits = (matrix[:, ::4] & 1)[:, :24]  # three bytes, the minimum for `may_have_signature`
     for content in (np.packbits(lowest_bits, axis=1), np.packbits(lowest_bits, axis=1, bitorder="little")):
         result |= may_have_signature(content)
     return result
@@ -254,6 +255,7 @@ def _may_carry_bytes(matrix: Any) -> Any:
 def _kind_of_floats(prefix: bytes) -> str:
     """Describe the data in the first elements of a tensor of floats: NaNs, bytes, or a format in the lowest bits."""
     bits = np.frombuffer(prefix, "<u4")
+    # The bits of the exponent, and the bits of the mantissa.
     nans = bits[(bits & 0x7F800000 == 0x7F800000) & (bits & 0x7FFFFF != 0)]
     if len(np.unique(nans)) >= _MIN_NANS:
         return f"NaNs with {len(np.unique(nans)):,} different contents among its first elements"
@@ -488,14 +490,14 @@ def _divided_names(facts: Facts) -> Iterator[Finding]:
     """Yield the first of several names that contain a program when they are joined."""
     texts = facts.derive(TextBytes)
     candidates = texts.have_at(0, _FIRST_DIGITS_BEGIN) & (texts.lengths >= _MIN_FIRST_DIGITS)
-    starts = [id for id in true_rows(candidates).tolist() if _FIRST_DIGITS.match(facts.columns.raw_text(id)[:16])]
-    for type_name, field in _NAME_COLUMNS if starts else ():
+    start_ids = [id for id in true_rows(candidates).tolist() if _FIRST_DIGITS.match(facts.columns.raw_text(id)[:16])]
+    for type_name, field in _NAME_COLUMNS if start_ids else ():
         if f"{type_name}.{field}" not in facts.present:
             continue
         sheet = facts[type_name]
         ids = getattr(sheet, field)
         ids = ids[ids > 0]
-        for start in true_rows(np.isin(ids, starts))[:_MAX_PARTS].tolist():
+        for start in true_rows(np.isin(ids, start_ids))[:_MAX_PARTS].tolist():
             parts = [facts.columns.raw_text(id) for id in ids[start : start + _MAX_PARTS].tolist()]
             n_coded = next((i for i, part in enumerate(parts) if not _BASE64.fullmatch(part)), len(parts))
             kind = _decoded_signature(b"".join(parts[:n_coded])[:_MAX_CODED_BYTES]) if n_coded > 1 else ""
@@ -547,7 +549,7 @@ def unknown_payload(facts: Facts) -> Iterator[Finding]:
     kinds = {}
     for row in true_rows(records.kind == UNKNOWN_CONTENT).tolist():
         start, length = int(records.start[row]), int(records.value[row])
-        first_bytes = bytes_at(facts.document, start, min(start + 20, len(facts.document)))
+        first_bytes = bytes_at(facts.document, start, min(start + 20, len(facts.document)))  # two varints
         header_bytes = 0
         for _ in range(2):  # the tag and the length
             while header_bytes < len(first_bytes) and first_bytes[header_bytes] >= 0x80:

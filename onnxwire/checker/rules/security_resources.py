@@ -18,10 +18,10 @@ from onnxwire.checker.shape_bounds import MAX_INPUT_DEPENDENT_FACTOR, ShapeBound
 from onnxwire.engine.record_reader import bytes_at
 from onnxwire.errors import count_text
 
-_MAX_INLINED_NODES = 1_000_000
+_MAX_INLINED_NODES = 1_000_000  # maximum number of nodes after all calls are inlined
 _MAX_INLINED_FACTOR = 100  # maximum ratio of the inlined nodes to the nodes in the file
-_MAX_CALL_DEPTH = 64
-_MAX_GRAPH_DEPTH = 10
+_MAX_CALL_DEPTH = 64  # maximum number of nested calls
+_MAX_GRAPH_DEPTH = 10  # maximum number of nested graphs
 # The nesting depth in messages: three for each nested graph, three around a type, and two for each of 15 levels of it.
 _MAX_TYPE_DEPTH = 3 * _MAX_GRAPH_DEPTH + 3 + 2 * 15
 # By type and field: the maximum number of elements, or the maximum number.
@@ -33,7 +33,11 @@ _MAX_COUNTS = {
     "DeviceConfigurationProto": {"num_devices": 1 << 20},
 }
 _EXPRESSION_NAME = re.compile(r"pattern|regex|tokenexp|(?:^|_)re$", re.I)
-_MAX_EXPRESSION_BYTES = 1 << 12
+_MAX_EXPRESSION_BYTES = 1 << 12  # longer expressions are not tested
+# Limits of the elements of a tensor by its dims: in a file, as multiple of max_elements; in the model, for each byte of
+# its message.
+_MAX_EXTERNAL_FACTOR, _MAX_ELEMENTS_PER_BYTE = 64, 8
+_MAX_PRODUCT = 1 << 200  # greater products of dims are not computed
 _MIN_LARGE_REPEAT_COUNT = 10  # repeats of fewer times are ignored
 _MIN_ADJACENT_REPEATS = 3  # repeats of equal tokens in succession that are reported: they take cubic time
 # A quantifier of a regular expression, and any other token of one.
@@ -277,6 +281,7 @@ class InlinedSizes:
         for row in calls.order.tolist():
             if row not in calls.recursive:
                 edges = range(calls.starts[row], calls.starts[row + 1])
+                # Floats may not become infinite, which means recursion.
                 sizes[row] = min(own_sizes[row] + sum(calls.counts[i] * sizes[calls.callees[i]] for i in edges), 1e300)
                 depths[row] = 1 + max((depths[calls.callees[i]] for i in edges), default=0)
         self.main, self.depth = sizes[MAIN], depths[MAIN]
@@ -360,13 +365,15 @@ def declared(facts: Facts) -> Iterator[Finding]:
     large_tensors = {
         row: size
         for row, size in enumerate(sizes)
-        if size > facts.max_elements and size > (facts.max_elements * 64 if is_external[row] else lengths[row] * 8)
+        if size > facts.max_elements
+        and size
+        > (facts.max_elements * _MAX_EXTERNAL_FACTOR if is_external[row] else lengths[row] * _MAX_ELEMENTS_PER_BYTE)
     }
     dims = facts.lists("TensorProto.dims")
     products: dict[int, int] = {}
     for row, dim in zip(dims.parent.tolist(), dims.value.tolist(), strict=True):
         if sizes[row] == 0:
-            products[row] = min(products.get(row, 1) * max(abs(dim), 1), 1 << 200)
+            products[row] = min(products.get(row, 1) * max(abs(dim), 1), _MAX_PRODUCT)
     yield tensors.at(
         [row for row, product in products.items() if product >= 1 << 63],
         "a dim of tensor {name!r} is 0, and the product of the others overflows before; do not load the model",
@@ -379,11 +386,11 @@ def declared(facts: Facts) -> Iterator[Finding]:
 
 
 def _products(facts: Facts, name: str) -> list[int]:
-    """Return the product of the dims of each tensor; 0 where a dim is negative."""
+    """Return the product of the dims of each row of TensorProto or SparseTensorProto; a negative dim counts as 0."""
     dims = facts.lists(f"{name}.dims")
     sizes = [1] * facts[name].n
     for row, dim in zip(dims.parent.tolist(), dims.value.tolist(), strict=True):
-        sizes[row] = min(sizes[row] * max(dim, 0), 1 << 200)
+        sizes[row] = min(sizes[row] * max(dim, 0), _MAX_PRODUCT)
     return sizes
 
 

@@ -57,13 +57,13 @@ def dim_param_consistent(facts: Facts) -> Iterator[Finding]:
     """
     infos, tensors = facts.ValueInfoProto, facts.TensorProto
     declared = facts.derive(DeclaredTypes)
-    texts = facts.columns.text_count()
+    n_texts = facts.columns.text_count()
     infos_with_shape = true_rows((declared.graph >= 0) & (declared.shape >= 0) & (infos.name != EMPTY))
     initializer_rows = true_rows(tensors.under("GraphProto.initializer") & (tensors.name != EMPTY))
     keys = np.concatenate(
         [
-            declared.graph[infos_with_shape].astype(np.int64) * texts + infos.name[infos_with_shape],
-            tensors.parent[initializer_rows].astype(np.int64) * texts + tensors.name[initializer_rows],
+            declared.graph[infos_with_shape].astype(np.int64) * n_texts + infos.name[infos_with_shape],
+            tensors.parent[initializer_rows].astype(np.int64) * n_texts + tensors.name[initializer_rows],
         ]
     )
     order = np.argsort(keys, kind="stable")
