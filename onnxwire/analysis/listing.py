@@ -85,6 +85,7 @@ def node_rows(message: Message) -> Iterator[Row]:
         }
 
 
+# The columns of the Arrow table `nodes` from which rows are made.
 _COLUMNS = ("name", "op_type", "domain", "inputs", "outputs", "graph", "index")
 _NODES = TABLES["nodes"]._replace(columns=tuple(row for row in TABLES["nodes"].columns if row[0] in _COLUMNS))
 

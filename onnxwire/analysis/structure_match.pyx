@@ -513,7 +513,7 @@ cdef class Matching:
     cdef bint repair(self) except -1:
         """Replace each match of a vertex if more edges lead to another match.
 
-        Returns whether any match was replaced, and False when `remaining_votes` is used up.
+        Returns whether any match was replaced; always False when `remaining_votes` is used up.
         """
         cdef bint has_changed = False
         cdef int32_t v, current_match, candidate
