@@ -24,7 +24,7 @@ def ours_tensors(path: Path) -> Side:
     def side() -> Callable[[], object]:
         import onnxwire
 
-        onnxwire.tensors(str(chain.SMALL))
+        onnxwire.tensors(str(chain.SMALL))  # does lazy imports
         return lambda: [(info.name, info.data_type, list(info.shape)) for info in onnxwire.tensors(str(path))]
 
     return side

@@ -12,6 +12,7 @@ const elk = new ELK();
 
 function layOutByDagre({ sizes, edges }) {
   const graph = new dagre.graphlib.Graph({ multigraph: true });
+  // The gaps in pixels and the width of an edge are those of onnxwire/viewer/graph_layout.py.
   graph.setGraph({ nodesep: 22, ranksep: 44, edgesep: 14 });
   graph.setDefaultEdgeLabel(() => ({}));
   sizes.forEach(([width, height], i) => graph.setNode(String(i), { width, height }));

@@ -80,7 +80,7 @@ class Result:
             for name, samples in (("ours", self.ours), ("official", self.official))
         }
         return {
-            "piece": self.benchmark,
+            "benchmark": self.benchmark,
             "work": self.row.work,
             **sides,
             "ratio": self.ratio,
@@ -89,7 +89,7 @@ class Result:
             "private_goal": self.row.private_goal,
             "goals_met": self.verdicts,
             "note": self.row.note,
-            "beside": self.row.other_program or "onnx",
+            "compared_with": self.row.other_program or "onnx",
             "skip": self.skip,
         }
 

@@ -70,7 +70,10 @@ def official(distribution: str) -> Callable[[], object]:
 
 
 def official_without_to_array(distribution: str) -> Callable[[], Any]:
-    """Convert without `to_array`, which makes another copy. Since version 5, protobuf can fill an array directly."""
+    """Return an operation that makes an array without `to_array`, which makes another copy.
+
+    Since version 5, protobuf can fill an array directly.
+    """
     import numpy as np
     from onnx import TensorProto
 

@@ -164,9 +164,13 @@ def open_map(driver: Any, path: Path) -> Iterator[int]:
 def measure_steps(driver: Any, pid: int) -> None:
     """Print the times to open and close blocks and groups, and to pan. pid: the server's process id."""
 
-    def go_to_group(group: str, wait: float = 1) -> None:
-        # "graph/0*5/1": group 1 in the sixth of several equal groups, which are group 0 of the graph.
-        driver.execute_script("location.hash = 'map=' + arguments[0]", group)
+    def show_on_map(target: str, wait: float = 1) -> None:
+        """Select a group or node on the map, which opens the groups around it. wait: seconds to wait afterwards.
+
+        target: the path of a node, or the name of a group. "graph/0*5/1" is group 1 in the sixth of several equal
+        groups, which are group 0 of the graph.
+        """
+        driver.execute_script("location.hash = 'map=' + arguments[0]", target)
         time.sleep(wait)
 
     def press(key: str) -> tuple[float, float]:
@@ -181,7 +185,7 @@ def measure_steps(driver: Any, pid: int) -> None:
             f"{sum(cpu_times) / len(cpu_times):.0f} ms of the server's processor time"
         )
 
-    go_to_group("graph/0")
+    show_on_map("graph/0")
     opening_steps, closing_steps, moving_steps = [], [], []
     for _ in range(10):
         opening_steps.append(press("Enter"))
@@ -195,17 +199,18 @@ def measure_steps(driver: Any, pid: int) -> None:
     report("a block closes", closing_steps)
     groups = []
     for block in range(50, 55):
-        go_to_group(f"graph/0*{block}/0")
+        show_on_map(f"graph/0*{block}/0")
         groups.append(press("Enter"))
         time.sleep(0.3)
     report("a group of 200 nodes opens", groups)
+    # Open groups with about 2,000 boxes for the measurement of panning.
     for layer in range(1, 10):
-        go_to_group(f"graph.node[{layer * NODES_PER_LAYER}]", 0.5)
-    go_to_group("graph/0")
+        show_on_map(f"graph.node[{layer * NODES_PER_LAYER}]", 0.5)
+    show_on_map("graph/0")
     press("a")
     for layer in range(10):
         for part in range(2):
-            go_to_group(f"graph/0/{layer}/{part}", 0.4)
+            show_on_map(f"graph/0/{layer}/{part}", 0.4)
             press("Enter")
     for name, key in (("all of them", "0"), ("near", "+")):
         driver.execute_script(SEND_KEY_SCRIPT, key)

@@ -77,7 +77,10 @@ def onnx_ir() -> Callable[[], object]:
 
 
 def safetensors(framework: str) -> Callable[[], object]:
-    """Read the tensors as numpy arrays (copies) or PyTorch tensors (shared memory). framework: "numpy" or "pt"."""
+    """Return an operation that opens the .safetensors file and reads one value per page of its tensors.
+
+    framework: "numpy" for numpy arrays, which are copies, or "pt" for PyTorch tensors, which share the mapped memory.
+    """
     from importlib import import_module
 
     from safetensors import safe_open

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _MAX_ELEMENTS = 24  # maximum number of elements of a list in a text
 _MAX_CHARS = 200  # maximum number of characters of a value in a text
-_MAX_SMALL_BYTES = 1 << 12  # tensors up to this size are compared as messages first
+_MAX_SMALL_BYTES = 1 << 12  # tensors with fewer bytes are compared as messages first
 _STORAGE_FIELDS = {"raw_data", *FIELDS, "external_data", "data_location"}
 """The fields that store the elements of a tensor."""
 _NESTED_FIELDS = {"t", "g", "tensors", "graphs", "sparse_tensor", "sparse_tensors"}
@@ -105,6 +105,7 @@ _Element = tuple[str, str, str]
 class Comparison:
     """Compares two models.
 
+    old: the first model. weights, progress: as for `diff`.
     skipped_fields: the fields of attributes that are not compared.
     """
 
@@ -368,7 +369,10 @@ class Comparison:
 
 
 def _paired_tensors(old: ModelProto, new: ModelProto) -> Iterator[tuple[TensorProto, TensorProto]]:
-    """Yield the pairs of tensors of one name, type and shape in the order of their comparison, for remote models."""
+    """Yield the pairs of tensors of one name, type and shape in the order of their comparison.
+
+    Yields no pair if both models are local, since only remote payloads are fetched ahead.
+    """
     if old._document.memory is None and new._document.memory is None:
         return
     new_tensors = {_pair_key(path, tensor): tensor for path, tensor in find_tensors(new)}

@@ -30,7 +30,7 @@ def _escape_formula(cell: Any) -> Any:
 
 def _is_formula(text: str) -> bool:
     """Return whether a spreadsheet may evaluate a text as a formula."""
-    if text.startswith(("\t", "\r", "\n")):
+    if text.startswith(("\t", "\r", "\n")):  # OWASP lists these characters, too
         return True
     for char in text:
         if char in _FORMULA_PREFIXES:

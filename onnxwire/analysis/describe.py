@@ -32,7 +32,8 @@ def describe_call(node: NodeProto) -> str:
 def describe_type(type: TypeProto, depth: int = 8) -> str:
     """Return a type in ONNX's text notation: float[batch, 3], seq(map(int64, float[])), optional(...).
 
-    An unknown rank is written as [...], and types nested deeper than `depth` as "...".
+    An unknown rank is written as [...], an unknown dimension or type as ?, and types nested deeper than `depth` as
+    "...".
     """
     kind = type.WhichOneof("value")
     if depth == 0:
@@ -60,7 +61,8 @@ def describe_type(type: TypeProto, depth: int = 8) -> str:
 
 
 def describe_number(field: FieldDescriptor, value: Any, *, with_codes: bool = False) -> str:
-    """Return a number of a field: the name of an enum's value, a float32 in the fewest exact digits, true or false.
+    """Return a number of a field as text: the name of an enum's value, a float32 in the fewest exact digits, true or
+    false.
 
     with_codes: write values of enums and ONNX data types with their number: FLOAT (1).
     """
@@ -91,8 +93,8 @@ def quote_text(text: str) -> str:
 def describe_bytes(start: bytes, size: int, max_shown: int = 24) -> str:
     """Return bytes as quoted text if they are printable UTF-8, else in hexadecimal; add their size if truncated.
 
-    start: the first 4 * max_shown of `size` bytes, or all. max_shown: the maximum number of
-    characters or bytes to show.
+    start: at least the first 4 * max_shown of `size` bytes, or all. max_shown: the maximum number of characters or
+    bytes to show.
     """
     text = printable_text(start, size > len(start))
     if text is None:
@@ -140,7 +142,7 @@ def printable_text(data: bytes, is_truncated: bool) -> str | None:
 
     is_truncated: whether the bytes may end inside a character.
     """
-    for n in range(4 if is_truncated else 1):
+    for n in range(4 if is_truncated else 1):  # the number of bytes of an incomplete last character
         try:
             text = data[: len(data) - n].decode()
         except UnicodeDecodeError:

@@ -68,7 +68,7 @@ cdef class FlatGraph:
     cdef object digest           # a function that returns a key of a tensor's payload
     cdef Vertex* vertices        # and an empty vertex at the end
     cdef int32_t n, vertices_capacity
-    cdef Edge* edges             # in order for each consumer
+    cdef Edge* edges             # for each consumer first its inputs in order, then the outputs of nested graphs
     cdef int32_t n_edges, edges_capacity
     cdef int32_t* outputs        # names of the values that vertices produce
     cdef int32_t n_outputs, outputs_capacity

@@ -70,7 +70,7 @@ cdef uint64_t NODE_DEVICES = tag_of(NodeProto, "device_configurations")
 cdef uint64_t VALUE_NAME = tag_of(ValueInfoProto, "name")
 cdef uint64_t VALUE_TYPE = tag_of(ValueInfoProto, "type")
 
-# By VertexKind.
+# The texts of the kinds, indexed by VertexKind.
 cdef tuple KINDS = ("node", "input", "tensor", "output")
 
 
@@ -529,7 +529,7 @@ cdef class FlatGraph:
         return 0
 
     cdef int resolve(self, Edge* edge) except -1:
-        """Replace the name in an edge by the vertex and output that the name refers to."""
+        """Replace the name in an edge by the vertex and output that it refers to, or by NONE if it is undefined."""
         cdef Definition* definition = NULL
         if edge.source != EMPTY and edge.source < self.names.n_names:
             definition = self.names.find(edge.source)
@@ -681,8 +681,8 @@ def changed_types(FlatGraph old not None, FlatGraph new not None, const int32_t[
     """Return the values with matching vertices whose entries of value_info may have different types.
 
     new_of: the match of each vertex of `old`, or NONE. Returns tuples: the vertex of `old`, the index of its output,
-    and the indexes of the entries in the value_info of `old` and of `new`. Raises IndexError if `new_of` has another
-    length.
+    and the indexes of the entries in the value_info of `old` and of `new`. Raises IndexError if the length of `new_of`
+    is not the number of vertices of `old`.
     """
     cdef int32_t[::1] old_descriptions, new_descriptions
     cdef int32_t v, i, new_output

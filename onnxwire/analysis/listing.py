@@ -25,10 +25,11 @@ from onnxwire.tensor.dtypes import FIELDS, name_of
 Row = dict[str, Any]
 """An entry of a list: its `path`, its `name`, and its other properties."""
 
+# A key, a comparison and a value.
 _FILTER = re.compile(r"\s*([a-z_]+)\s*(!=|>=|<=|=|>|<|!~|~)\s*(.*?)\s*", re.DOTALL)
-_SEPARATOR = re.compile(r"[./]|::")
+_SEPARATOR = re.compile(r"[./]|::")  # between the parts of a name
 _BATCH_ROWS = 2_000  # number of rows that are made from columns at a time
-_MAX_DEPTH = 60  # maximum number of parts that a name is split into
+_MAX_DEPTH = 60  # maximum number of separators at which a name is split
 _MAX_BRANCHES = 100_000  # maximum number of branches of a tree; further names are added to existing branches
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le,
@@ -84,6 +85,7 @@ def node_rows(message: Message) -> Iterator[Row]:
         }
 
 
+# The columns of the Arrow table `nodes` from which rows are made.
 _COLUMNS = ("name", "op_type", "domain", "inputs", "outputs", "graph", "index")
 _NODES = TABLES["nodes"]._replace(columns=tuple(row for row in TABLES["nodes"].columns if row[0] in _COLUMNS))
 
@@ -198,7 +200,7 @@ def row_filter(text: str) -> Callable[[Row], bool]:
 
 
 def sort_rows(rows: list[Row], key: str) -> list[Row]:
-    """Sort rows by a key: numbers descending, names so that w2 precedes w10. Raises PathError for an unknown key."""
+    """Sort rows by a key: numbers descending, texts so that w2 precedes w10. Raises PathError for an unknown key."""
     if rows and key not in rows[0]:
         raise PathError(f"there is no {key} to sort by; the keys are {', '.join(rows[0])}")
     if any(isinstance(row[key], int | float) for row in rows):

@@ -31,6 +31,7 @@ from onnxwire.messages import FunctionProto, ModelProto, NodeProto, TensorProto,
 IndexItem = int | slice | EllipsisType
 
 _FIELD = re.compile(r"\.?([A-Za-z_][A-Za-z0-9_]*)")
+# Numbers have at most 19 digits, like those of an int64.
 _SLICE = re.compile(r"\s*(-?\d{1,19})?\s*:\s*(-?\d{1,19})?\s*(?::\s*(-?\d{1,19})?\s*)?")
 _INT = re.compile(r"\s*(-?\d{1,19})\s*")
 _KEYS = ("name", "key", "domain", "dim_param")

@@ -12,8 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from onnxwire.engine.message import Message
 
-_INLINE = frozenset({"raw_data", *FIELDS})
-_STORAGE = _INLINE | {"external_data", "data_location"}
+_INLINE = frozenset({"raw_data", *FIELDS})  # the fields that store elements in the tensor
+_STORAGE = _INLINE | {"external_data", "data_location"}  # all fields that store or locate elements
 
 
 def payload_summary(message: Message) -> tuple[frozenset[str], str] | None:

@@ -45,8 +45,8 @@ class Histogram:
     """The numbers of elements in equally wide ranges.
 
     low, high: the start of the first range and the end of the last range, which contains `high`. counts: the number of
-    elements in each range, from low to high. Integers with fewer different values than requested ranges have one range
-    per value, which starts at the value.
+    elements in each range, from low to high. Integers whose maximum and minimum differ by less than the requested
+    number of ranges have one range per value, which starts at the value.
     """
 
     __module__ = "onnxwire"
@@ -207,7 +207,7 @@ class _Reader:
 
 
 def _to_numbers(array: Array, data_type: DataType) -> Array:
-    """Return elements as numbers: integers and booleans unchanged, all others as float32 or float64.
+    """Return elements as numbers: integers of any size as integers, booleans as bool, others as float32 or float64.
 
     numpy's own conversion of float16 is not vectorized, so it is not used.
     """
@@ -246,6 +246,7 @@ def _from_float16(bits: Array) -> Array:
     import numpy as np
 
     float32_bits = bits.astype(np.uint32)
+    # A float16 has 1 sign bit, 5 bits of exponent, all set for infinities and NaNs (0x7C00), and 10 bits of fraction.
     signs = float32_bits & np.uint32(0x8000)
     float32_bits &= np.uint32(0x7FFF)
     is_special = float32_bits >= np.uint32(0x7C00) if float32_bits.size and float32_bits.max() >= 0x7C00 else None
@@ -254,7 +255,8 @@ def _from_float16(bits: Array) -> Array:
     values: Array = float32_bits.view(np.float32)
     values *= np.float32(2.0**112)
     if is_special is not None:
-        # Correct infinities and NaNs, whose values are now 2**16 or more; NaNs keep their fraction.
+        # Set all bits of the exponent of infinities and NaNs, whose values are now 2**16 or more. NaNs keep their
+        # fraction.
         float32_bits[is_special] = (float32_bits[is_special] & np.uint32(0x007FFFFF)) | np.uint32(0x7F800000)
     signs <<= np.uint32(16)
     float32_bits |= signs
@@ -319,7 +321,7 @@ def _moments_of(block: Array) -> _Moments:
         block = block.view(np.uint8)
     moments.is_integer = block.dtype.kind in "iu"
     sums = _sum_block(block)
-    if not math.isfinite(sums[3]):
+    if not math.isfinite(sums[3]):  # the total
         moments.nan = int(np.count_nonzero(np.isnan(block)))
         block = block[np.isfinite(block)]
         moments.inf = moments.count - moments.nan - block.size
@@ -407,7 +409,7 @@ class _Counter:
 
 
 class _Measurement:
-    """Measures tensors in several threads.
+    """Measures tensors in several threads. bins, threads, progress: as for `measure_all`.
 
     Threads claim parts of tensors in turn, so that even one large tensor occupies all threads.
     """

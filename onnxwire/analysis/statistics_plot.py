@@ -41,14 +41,15 @@ svg { display: block; }
 _SCRIPT = """\
 const body = document.querySelector("tbody");
 document.querySelectorAll("th button").forEach((button, column) => button.addEventListener("click", () => {
-  const descending = button.dataset.descending = button.dataset.descending === "1" ? "" : "1";
+  // The first click sorts numbers in descending and texts in ascending order; each further click reverses the order.
+  const isReversed = button.dataset.isReversed = button.dataset.isReversed === "" ? "1" : "";
   const key = row => row.cells[column].dataset.key;
-  const numeric = column > 2;
-  const order = (a, b) => numeric ? Number(key(b)) - Number(key(a))
+  const isNumeric = column > 2;  // after name, type and shape
+  const order = (a, b) => isNumeric ? Number(key(b)) - Number(key(a))
     : key(a).localeCompare(key(b), undefined, {numeric: true});
-  const hasValue = row => !numeric || key(row) !== "";
+  const hasValue = row => !isNumeric || key(row) !== "";
   const rows = [...body.rows];
-  const sorted = rows.filter(hasValue).sort((a, b) => descending ? order(a, b) : order(b, a));
+  const sorted = rows.filter(hasValue).sort((a, b) => isReversed ? order(b, a) : order(a, b));
   body.append(...sorted, ...rows.filter(row => !hasValue(row)));
 }));
 document.getElementById("filter").addEventListener("input", event => {

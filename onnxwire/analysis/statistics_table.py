@@ -18,7 +18,7 @@ COLUMNS = (
 
 
 def statistics_rows(results: Iterable[TensorStatistics]) -> list[dict[str, Any]]:
-    """Return one dict per tensor with the keys COLUMNS; absent values, such as numbers of strings, are None.
+    """Return one dict per tensor with the keys COLUMNS; absent values, such as the mean of strings, are None.
 
     shape is a list of ints, bytes the size of the payload; the other values are those of `Statistics`.
     """
@@ -32,6 +32,7 @@ def statistics_rows(results: Iterable[TensorStatistics]) -> list[dict[str, Any]]
             "shape": list(info.shape),
             "bytes": info.nbytes,
         }
+        # The columns after bytes are attributes of Statistics.
         rows.append(row | {key: getattr(statistics, key, None) for key in COLUMNS[5:]})
     return rows
 

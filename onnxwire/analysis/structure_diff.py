@@ -59,9 +59,10 @@ def structure_diff(
 
 
 def payload_key(tensor: TensorProto) -> Hashable:
-    """Return a digest of a tensor's payload, or a text for a payload that cannot be read.
+    """Return a digest of a tensor's payload, or a text for a payload that is damaged or not allowed.
 
     The text depends on the fault and on the fields of the tensor that store the payload, not on its name or path.
+    Raises SourceError for a file that cannot be read.
     """
     if tensor.ByteSize() > _MAX_SMALL_BYTES or is_external(tensor):
         return _read_key(tensor, tensor)
@@ -129,7 +130,7 @@ def _empty_key(tensor: TensorProto) -> Hashable:
 
 
 class _StructureComparison(Comparison):
-    """Compares two models along the vertices that match."""
+    """Compares two models along the vertices that match. The arguments are those of `structure_diff`."""
 
     skipped_fields = frozenset({"g", "graphs"})
 
@@ -143,9 +144,9 @@ class _StructureComparison(Comparison):
     ) -> None:
         super().__init__(old, weights, progress)
         self._models = old, new
-        intern = Interner()
+        interner = Interner()
         key = payload_key if weights else _empty_key
-        self._graphs = FlatGraph(old, intern, key), FlatGraph(new, intern, key)
+        self._graphs = FlatGraph(old, interner, key), FlatGraph(new, interner, key)
         matching = Matching(*self._graphs, by_name=by_name)
         self._new_of, self._old_of = matching.new_of, matching.old_of
         self._edges = matching.edges

@@ -18,7 +18,7 @@ UNMATCHED = NONE
 
 cdef enum:
     MAX_REPAIRS = 10         # maximum number of repair passes
-    MAX_VOTES = 64           # maximum number of edges of a vertex, and of consumers of a value, that a repair examines
+    MAX_VOTES = 64           # maximum number of edges of a vertex, and of consumers of a source, that a repair examines
 
 cdef tuple ALL_DIRECTIONS = ("both", "up", "down")
 cdef tuple NEAR_RADII = (4, 2, 1)  # radii of neighbourhoods, in edges
@@ -151,7 +151,7 @@ cdef class Edges:
     cdef inline uint64_t hash_end(
         self, const uint64_t[::1] hashes, int32_t vertex, int32_t output, int32_t slot
     ) noexcept nogil:
-        """Return a hash of one end of an edge: the hash of its vertex, the output, and the slot."""
+        """Return a hash of one end of an edge: the hash of its vertex (1 for NONE), the output, and the slot."""
         cdef uint64_t end_number = (<uint64_t>output << 32) ^ (<uint64_t>slot & 0xFFFFFFFFULL)
         return mix(hashes[vertex] if vertex != NONE else 1, end_number)
 
@@ -383,7 +383,7 @@ cdef class Matching:
         self, const Entry* old_entries, Py_ssize_t n_old, const Entry* new_entries, Py_ssize_t n_new,
         tuple spread_hashes
     ) except -1:
-        """Match the vertices of a group in order, first those with equal names."""
+        """Match each unmatched old vertex of a group with the new vertex of its name, or else with the next one."""
         cdef Py_ssize_t i, i_new = 0
         cdef int32_t old, new
         cdef const Vertex* old_vertices = self.old_graph.vertices
@@ -511,7 +511,10 @@ cdef class Matching:
         return 0
 
     cdef bint repair(self) except -1:
-        """Replace each match of a vertex if more edges lead to another match; return whether any match was replaced."""
+        """Replace each match of a vertex if more edges lead to another match.
+
+        Returns whether any match was replaced; always False when `remaining_votes` is used up.
+        """
         cdef bint has_changed = False
         cdef int32_t v, current_match, candidate
         cdef int32_t rival       # the vertex of `old` that the candidate matches
@@ -575,7 +578,7 @@ cdef class Matching:
     cdef dict count_votes(self, int32_t vertex):
         """Count, for each vertex of `new`, the edges of a vertex of `old` that lead to it along matching neighbours.
 
-        A value with more than MAX_VOTES consumers does not vote, because it would vote equally for all of them.
+        A source with more than MAX_VOTES consumers is skipped, because it would count equally for all of them.
         """
         cdef dict votes = {}
         cdef int64_t count = MAX_VOTES  # an upper bound of the number of examined edges

@@ -68,9 +68,9 @@ class Distance:
 def distance(old: TensorProto, new: TensorProto, progress: Callable[[int], object] | None = None) -> Distance:
     """Compare the elements of two tensors of one shape, in any storage.
 
-    progress: called with the number of bytes of `old` that were compared since the last call. Elements at the same
-    offset of the same file are not read, nor are ranges that are holes in both files. Memory: one block of each tensor;
-    more for typed fields such as float_data.
+    progress: called with the number of bytes of `old` that were compared since the last call; not called for strings.
+    Elements at the same offset of the same file are not read, nor are ranges that are holes in both files. Memory: one
+    block of each tensor; more for typed fields such as float_data.
     Raises TensorError for tensors of different shapes and for damaged ones; SourceError and ExternalDataError for
     external data that can't be read.
     """

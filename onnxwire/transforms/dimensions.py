@@ -96,7 +96,7 @@ def _parse_dimension(size: str | int) -> str | int:
     """Return the new value of a dimension: a size, or the name of a variable."""
     if isinstance(size, str) and not _NUMBER.fullmatch(size):
         return _check_variable(size)
-    number = int(size) if len(str(size)) < 30 else -1
+    number = int(size) if len(str(size)) < 30 else -1  # int() rejects texts of thousands of digits
     if not 0 <= number <= _MAX_DIM:
         raise EditError(f"a dimension is a number from 0 to {_MAX_DIM:,}, or the name of a variable", str(size)[:40])
     return number
@@ -318,7 +318,7 @@ def _has_other_dim(outer_type: TypeProto, inner_type: TypeProto, symbols: Mappin
 
 
 def _shaped_values(model: ModelProto, clear: bool = False) -> set[str]:
-    """Return the names of the values of the main graph that have a shape, except for its inputs and initializers.
+    """Return the names of the values of the main graph whose shape is known, except its inputs and initializers.
 
     clear: whether to remove these shapes, and the shapes of values of subgraphs.
     """

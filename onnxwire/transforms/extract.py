@@ -83,16 +83,16 @@ def cut(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str],
     output_names = _unique_names(outputs, "outputs")
     input_names = None if inputs is None else _unique_names(inputs, "inputs")
     plan = _Plan(graph, input_names, output_names, source or model._document.name)
-    names = (
+    part_inputs = (
         [value.name for value in graph.input if value.name in plan.used_names] if input_names is None else input_names
     )
-    untyped_names = _replace_inputs_and_outputs(graph, names, output_names, plan)
+    untyped_names = _replace_inputs_and_outputs(graph, part_inputs, output_names, plan)
     keep_at(graph.node, sorted(plan.nodes))
     defined_names = {name for node in graph.node for name in node.output} | plan.constants
-    _rename_redefined(graph, set(names))
+    _rename_redefined(graph, set(part_inputs))
     keep_if(graph.initializer, lambda tensor: tensor.name in plan.constants)
     keep_if(graph.sparse_initializer, lambda sparse: sparse.values.name in plan.constants)
-    end_names = {*names, *output_names}
+    end_names = {*part_inputs, *output_names}
     keep_if(graph.value_info, lambda value: value.name in defined_names and value.name not in end_names)
     # Other annotations refer to initializers that are removed.
     keep_if(graph.quantization_annotation, lambda annotation: annotation.tensor_name in plan.used_names)
@@ -148,7 +148,11 @@ def _rename_redefined(graph: GraphProto, input_names: set[str]) -> None:
 
 
 class _Plan:
-    """The needed part of a graph. nodes: indexes; constants: names of initializers; used_names: all names in use."""
+    """The needed part of a graph. nodes: indexes; constants: names of initializers; used_names: all names in use.
+
+    Raises the PathErrors of `extract`. input_names, output_names: the ends of the part; input_names is None if
+    any input of the model may be used. source: the name of the file for errors.
+    """
 
     def __init__(self, graph: GraphProto, input_names: list[str] | None, output_names: list[str], source: str) -> None:
         self.nodes: set[int] = set()

@@ -131,15 +131,17 @@ class _Merge:
         )
         our_ids: dict[int, _Id] = {index: ("base", base_index) for base_index, index in ours_of.items()}
         their_ids: dict[int, _Id] = {index: ("base", base_index) for base_index, index in theirs_of.items()}
-        our_new = [index for index in range(len(our_elements)) if index not in our_ids]
-        their_new = [index for index in range(len(their_elements)) if index not in their_ids]
+        our_new_indexes = [index for index in range(len(our_elements)) if index not in our_ids]
+        their_new_indexes = [index for index in range(len(their_elements)) if index not in their_ids]
         # Pairs of elements of one name that both sides added.
         common_pairs = _partner_indexes(
-            field, [our_elements[index] for index in our_new], [their_elements[index] for index in their_new]
+            field,
+            [our_elements[index] for index in our_new_indexes],
+            [their_elements[index] for index in their_new_indexes],
         )
         their_by_our_index = {
-            our_new[our_new_index]: their_new[their_new_index]
-            for our_new_index, their_new_index in common_pairs.items()
+            our_new_indexes[position]: their_new_indexes[their_position]
+            for position, their_position in common_pairs.items()
         }
 
         # For each element: its id, and its versions in `base`, `ours` and `theirs`, None if absent.
@@ -152,7 +154,7 @@ class _Merge:
             )
             for base_index, element in enumerate(base_elements)
         ]
-        for index in our_new:
+        for index in our_new_indexes:
             our_ids[index] = ("ours", index)
             if index in their_by_our_index:
                 their_ids[their_by_our_index[index]] = ("ours", index)
@@ -164,7 +166,7 @@ class _Merge:
                     _element_or_none(their_elements, their_by_our_index.get(index)),
                 )
             )
-        for index in their_new:
+        for index in their_new_indexes:
             if index not in their_ids:
                 their_ids[index] = ("theirs", index)
                 versions.append((("theirs", index), None, None, their_elements[index]))
@@ -211,7 +213,11 @@ class _Merge:
         return ours
 
     def _merge_graphs(self, base: NodeProto, ours: NodeProto, theirs: NodeProto, path: str) -> NodeProto | None:
-        """Merge a node if at most one side changed parts of it other than graphs; otherwise return None."""
+        """Return the merged node, or None if its graphs cannot be merged.
+
+        They can be merged if all versions have graphs in the same attributes, and if the sides did not change other
+        parts of the node in different ways.
+        """
         (base_node, base_graphs), (our_node, our_graphs), (their_node, their_graphs) = map(
             _split_graphs, (base, ours, theirs)
         )

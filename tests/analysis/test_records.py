@@ -19,7 +19,7 @@ from onnxwire.cli.raw_dump import Printer
 from onnxwire.errors import DecodeError
 from onnxwire.viewer.field_tree import FieldQueries
 
-OFFICIAL = PAIRS["test.Everything"][1]
+OFFICIAL = PAIRS["test.Everything"][1]  # the class of the official runtime
 NUMBERS = [field for field in EVERYTHING.DESCRIPTOR.fields if not field.is_span]
 # Numbers of FieldDescriptorProto.Type.
 SIGNED_TYPES = (3, 5, 15, 16, 17, 18)  # int64, int32, sfixed32, sfixed64, sint32, sint64
@@ -46,7 +46,7 @@ def random_number(field, rng):
 
 
 def expected_text(field, value):
-    """Format a number independently of the code under test."""
+    """Format a number independently of the code under test. Return None for a float32, which can have several texts."""
     if field.enum_type is not None:
         return field.enum_type.values_by_number[value].name
     if isinstance(value, bool):
@@ -84,6 +84,7 @@ def raw_texts(message):
     Printer(document, out).print_message(message.DESCRIPTOR, 0, len(document))
     texts_by_name = {}
     for line in out.getvalue().splitlines():
+        # A line has the offset, the number and the name of the field, and the value.
         label, _, text = line.partition(": ")
         texts_by_name.setdefault(label.split()[2], []).append(text)
     return texts_by_name
@@ -159,6 +160,7 @@ def test_unknown_fields_show_their_bits():
     # Unknown fields with a varint, 32 bits, 64 bits, text, bytes and a group.
     data = wire.number(1000, (1 << 64) - 1)
     data += wire.tag(1000, wire.FIXED32) + bytes([5, 0, 0, 0]) + wire.tag(1000, wire.FIXED64) + bytes(7) + b"\x01"
+    # The group contains field 1: varint 1.
     data += wire.span(1000, b'a"b') + wire.span(1000, b"\xff\x00") + wire.group(1000, b"\x08\x01")
     message = EVERYTHING.FromString(data)
     rows = FieldQueries(message).records("")["rows"]
@@ -176,6 +178,7 @@ def test_a_retired_field_has_its_name_but_no_path():
 
 def test_a_damaged_record_is_an_error():
     message = EVERYTHING.FromString(b"\x18\x05")  # field 3: varint 5
+    # The end at offset 1 truncates the record.
     with pytest.raises(DecodeError):
         list(records.walk(onnxwire.NodeProto.FromString(b"\x18\x05")._document, None, 0, 1))
     assert [record.number for record in records.walk(message._document, None, 0, 2)] == [3]

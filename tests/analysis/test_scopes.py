@@ -159,7 +159,7 @@ def model_with_many_producers(count):
         "one value with many producers",
     ],
 )
-def test_a_model_of_twice_the_size_needs_twice_the_calls(make_model, action):
+def test_a_model_of_twice_the_size_needs_about_twice_the_calls(make_model, action):
     small_model, large_model = make_model(150), make_model(300)
     assert count_calls(lambda: action(large_model)) < 2.5 * count_calls(lambda: action(small_model))
 

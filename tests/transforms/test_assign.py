@@ -13,6 +13,7 @@ from onnxwire.transforms.assign import add_element, assign, set_value
 
 @pytest.fixture
 def model():
+    """Return a model with a node with attributes, two tensors, an empty sparse tensor, and an input."""
     model = onnxwire.ModelProto(producer_name="me")
     model.graph.node.add(op_type="Relu", input=["x"])
     model.graph.node[0].attribute.add(name="ints", type=onnxwire.AttributeProto.INTS, ints=[1, 2])
@@ -93,6 +94,7 @@ def test_a_rejected_addition_changes_nothing(model, path, text):
         ("graph.initializer[1].dims", "[2, 99999999999999999999999]"),
         ("graph.initializer[1].dims", "[2, x]"),
         ("graph.initializer[1].dims[0]", "99999999999999999999999"),
+        # A lone surrogate such as U+D800 cannot be encoded in UTF-8.
         ("graph.node[0].input", '["a", "\\ud800"]'),
         ("graph.node[0].attribute[0]", "[3, 99999999999999999999999]"),
         ("graph.node[0].attribute[1]", '["b", "\\ud800"]'),

@@ -103,8 +103,14 @@ def test_subgraphs_read_the_input_too():
     model = model_of(nodes)
     bypass(model, "graph.node[1]")
     assert [attribute.g.node[0].input[0] for attribute in model.graph.node[1].attribute] == ["x", "x"]
-    # Bypass a node of a branch.
-    model = model_of([nodes[0], helper.make_node("If", ["c"], ["y"], **branches("x"))])
+
+
+def test_a_node_of_a_branch_can_be_bypassed():
+    nodes = [
+        helper.make_node("Cast", ["x"], ["c"], to=TensorProto.BOOL),
+        helper.make_node("If", ["c"], ["y"], **branches("x")),
+    ]
+    model = model_of(nodes)
     branch = model.graph.node[1].attribute[0].g
     branch.node.insert(0, onnxwire.NodeProto(op_type="Abs", input=["x"], output=["m"]))
     branch.node[1].input[0] = "m"

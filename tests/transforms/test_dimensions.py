@@ -40,6 +40,7 @@ def dims_of(model):
 
 @pytest.fixture
 def model():
+    """Return a model with a variable `batch`, and an output with the dimension `2*batch`."""
     return model_of(
         [helper.make_node("Relu", ["x"], ["h"]), helper.make_node("Concat", ["h", "h"], ["y"], axis=0)],
         [value("x", ["batch", 3]), value("mask", ["batch"])],
@@ -54,7 +55,7 @@ def test_a_size_of_a_variable_reaches_every_value(model):
     assert (changes.count, changes.cleared) == (3, ["y"])
 
 
-def test_a_dimension_of_an_input_is_its_variable(model):
+def test_a_new_variable_for_a_dimension_of_an_input_replaces_the_old_variable_everywhere(model):
     changed_model, _ = change_dimensions(model, {"input:mask[-1]": "N"})
     assert [dims_of(changed_model)[name] for name in ("x", "mask", "h")] == [["N", 3], ["N"], ["N", 3]]
 
