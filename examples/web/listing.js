@@ -91,7 +91,7 @@ class Lister {
 
   /** Counts a row, and calls `onRows` after each batch of rows. */
   async countRow() {
-    if (++this.nRows >= MAX_ROWS) throw new LimitError("The model has more than a million rows.");
+    if (++this.nRows > MAX_ROWS) throw new LimitError("The model has more than a million rows.");
     if (this.nRows % BATCH_ROWS === 0) await this.onRows();
   }
 

@@ -185,7 +185,7 @@ def row_filter(text: str) -> Callable[[Row], bool]:
         """Return whether a row fulfils the condition."""
         cell = cell_of(row)
         if cell is None and number is not None:
-            return comparison == "!="
+            return comparison.startswith("!")
         if isinstance(cell, int | float) and comparison not in ("~", "!~"):
             if number is None:
                 raise PathError(f"{key} is a number, but {value!r} is not; write it as 4096, 64K or 2G", text)

@@ -129,9 +129,14 @@ class Tensor(TensorReader):
         return array
 
     def __dlpack__(self: TensorFields, **options: Any) -> object:
-        """Return a DLPack capsule of `numpy()`, for `from_dlpack` of any library. Raises BufferError for strings."""
+        """Return a DLPack capsule of `numpy()`, for `from_dlpack` of any library.
+
+        Raises BufferError for strings, and with copy=False for elements that are not stored in numpy's format.
+        """
         from onnxwire.tensor.dlpack import to_capsule
 
+        if options.get("copy") is False and Storage(self).array()[1]:
+            raise BufferError("a capsule can't share the tensor's bytes; allow a copy")
         return to_capsule(self.numpy(), **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -109,6 +109,7 @@ def test_conditions_must_all_be_fulfilled(capsys) -> None:
         ("shape=[64,*]", True), ("shape = [64, 16]", True), ("shape=[6,*]", False), ("shape~^.64", True),
         ("type=FLOAT", True), ("type!=FLOAT", False), ("type=FLO*", True), ("name~^a.b$", True), ("name!~a", False),
         ("std>0.1", True), ("std<1e-3", False), ("mean>0", False), ("mean!=0", True), ("name>a", True),
+        ("mean~1", False), ("mean!~1", True), ("mean!~a", True),
     ],
 )  # fmt: skip
 def test_conditions_compare_numbers_and_match_texts(condition: str, is_met: bool) -> None:

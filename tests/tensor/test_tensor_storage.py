@@ -195,6 +195,13 @@ def test_dlpack_shares_the_memory_read_only(name):
     assert our_tensor.__dlpack_device__() == (1, 0)
 
 
+def test_dlpack_refuses_a_decoded_tensor_if_copies_are_forbidden():
+    tensor = TensorProto(data_type=TensorProto.INT32, dims=[3], int32_data=[1, 2, 3])
+    assert np.from_dlpack(tensor).tolist() == [1, 2, 3]
+    with pytest.raises(BufferError, match="allow a copy"):
+        tensor.__dlpack__(max_version=(1, 0), copy=False)
+
+
 @pytest.mark.parametrize("dims", [(), (0,), (3, 0, 2), (1,)])
 def test_dlpack_exports_every_shape(dims):
     tensor = sample_tensor("INT64", dims)
