@@ -444,10 +444,10 @@ cdef int put_unknown_fields(TextBuffer text, View self, Py_ssize_t indent) excep
     """Append the unknown fields of a message. Other code may run."""
     for piece in text.unknown_fields(self, " " * indent):
         if isinstance(piece, str):
-            text.put_ascii(piece)
+            text.put_str(piece)
         else:
             label, payload = piece
-            text.put_ascii(label)
+            text.put_str(label)
             text.put_payload(payload, False)
         text.flush_if_long()
     return 0
