@@ -48,7 +48,7 @@ cdef class Encoder:
         if self.growing:
             return self.grow(1)
         if self.pieces is None:
-            raise source_changed_error()
+            raise source_changed_error()  # the buffer has the measured size
         if n and self.target is not None:
             self.target.put_at(self.start, <uint64_t>n, self.flushed)
         elif n:

@@ -21,6 +21,7 @@ cdef extern from "thresholds.h":
 
 
 cdef Packed packed_form(int field_type) noexcept nogil:
+    """Return how the varints of a type become numbers."""
     if field_type == SINT64:
         return PACKED_ZIGZAG64
     if field_type == SINT32:

@@ -213,12 +213,12 @@ cdef class RepeatedSpan(Repeated):
         cdef const uint8_t* value
         cdef const uint8_t* end = cursor.end
         cdef Element* element = elements.items + elements.n
-        cdef Element* last = elements.items + self.n_records
+        cdef Element* elements_end = elements.items + self.n_records
         cdef uint32_t tag = self.field.number << 3 | WIRE_LEN
         cdef uint64_t n = 0
         if tag >= 0x80:
             return
-        while element < last and p < end and p[0] == tag:
+        while element < elements_end and p < end and p[0] == tag:
             value = read_length(p + 1, end, &n)
             if value == NULL:
                 break

@@ -3,7 +3,8 @@
 
 Programs edit many small messages, such as the name of each node. `emit_records` reads the records of each twice, and
 measures before it writes: 2,200 instructions for a node. Here the records are read once. Messages with unknown fields,
-long values, parts, or values in other files are left to `emit_records`, which puts fields in the same order.
+long values, parts, many records, changed packed numbers, or values in other files are left to `emit_records`, which
+puts fields in the same order.
 """
 from cpython.object cimport PyTypeObject
 from libc.stdint cimport uint32_t
