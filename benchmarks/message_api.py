@@ -13,7 +13,7 @@ from benchmarks.row import Row
 
 N_NODES = 50_000
 N_NUMBERS = 1_000_000
-MODEL_WITHOUT_ATTRIBUTES = FOLDER / "message_api_plain.onnx"  # nodes with a name, an input and an output
+MODEL_WITHOUT_ATTRIBUTES = FOLDER / "message_api_plain.onnx"  # nodes: op_type, name, an input, an output
 MODEL_WITH_ATTRIBUTES = FOLDER / "message_api_rich.onnx"  # the same nodes with two attributes, one of them a list
 TENSOR_FILE = FOLDER / "message_api.tensor"
 

@@ -32,9 +32,9 @@ cdef enum Fault:
     FAULT_LENGTH_LONG        # a length of more than 10 bytes, or in more bytes than protobuf readers accept
     FAULT_LENGTH_PAST_END    # detail = the number of missing bytes, length = the value of the length
     FAULT_FIXED_CUT          # the bytes end inside a fixed number; length = its size, detail = number of missing bytes
-    FAULT_GROUP_OPEN         # a group that is not closed before the end
+    FAULT_GROUP_OPEN         # a group that is not closed before the end; number = that of the innermost open group
     FAULT_GROUP_STRAY        # an end-group tag where no group is open; detail = its field number
-    FAULT_GROUP_OTHER        # an end-group tag of another field than the open group's; detail = its field number
+    FAULT_GROUP_OTHER        # an end-group tag of a field, `detail`, that is not the field of the open group, `number`
     FAULT_DEPTH              # more than MAX_DEPTH levels
     FAULT_PACKED_SIZE        # a packed run of `length` bytes, not a multiple of the `detail` bytes of a number
     FAULT_PACKED_CUT         # a packed run of varints that ends inside one
@@ -42,9 +42,9 @@ cdef enum Fault:
 
 cdef struct Damage:
     Fault fault
-    const uint8_t* at        # the first byte of the faulty tag, varint or group
-    uint64_t detail
-    uint64_t length
+    const uint8_t* at        # the first byte of the faulty record; in a packed run, of the faulty varint or of the run
+    uint64_t detail          # see Fault
+    uint64_t length          # see Fault
     uint32_t number          # field number of the faulty record; 0 if its tag could not be read
 
 cdef struct Record:          # the result of `read_record`

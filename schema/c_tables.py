@@ -6,7 +6,9 @@ import importlib.util
 from pathlib import Path
 
 _NO_ROW = 255  # the row of a number without a field
-_NO_SHORT_FIELD = 0xFFFF  # for numbers without a field: its wire type, 255, equals that of no tag
+# In `short_fields`, for numbers without a field or with a field of fixed size: the wire type, 255, equals that of no
+# tag.
+_NO_SHORT_FIELD = 0xFFFF
 _NO_LIMIT = 0xFFFF  # for fields that are not enums: larger than every varint of two bytes
 # Wire types by field type.
 _WIRE_TYPES = dict.fromkeys((3, 4, 5, 8, 13, 14, 17, 18), 0)  # varints

@@ -43,7 +43,8 @@ cdef bint has_canonical_records(const Table* table, const uint8_t* p, const uint
     """Return whether the records of a message are canonical. The content of nested messages is not checked.
 
     Canonical records have the shortest tags, lengths and numbers. They are in the order of their field numbers,
-    followed by unknown fields. A singular field has one record, a packed field one run, and a oneof one member.
+    followed by unknown fields. A singular field has one record, a packed field one run, and a oneof one member. Returns
+    False also for members of two oneofs.
     """
     cdef const uint8_t* record
     cdef const uint8_t* value
@@ -114,7 +115,7 @@ cdef inline bint is_canonical_varint(
 
 
 cdef bint is_canonical_run(const Field* field, const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Return whether a packed run of a field is canonical."""
+    """Return whether a packed run of a field is canonical; an empty run is not."""
     cdef const uint8_t* start
     cdef uint64_t n
     if p == end:

@@ -17,8 +17,8 @@ cdef struct Entry:
     # The state of one field of an overlay.
     Slot slot
     PyObject* held
-    uint32_t clears
-    uint16_t index
+    uint32_t clears              # number of times that the field was cleared
+    uint16_t index               # the slot of the field
     uint8_t touched
 
 
@@ -29,9 +29,9 @@ cdef class CompactOverlay:
     cdef PyObject* base          # owner of the content that replaced the registered bytes: bytes or a Document; or NULL
     cdef const uint8_t* start    # the content; NULL if there are no bytes
     cdef const uint8_t* end
-    cdef uint32_t generation
-    cdef uint32_t flags
-    cdef uint32_t n
+    cdef uint32_t generation     # see Overlay
+    cdef uint32_t flags          # see View
+    cdef uint32_t n              # number of entries
     cdef uint8_t has_all         # there is an entry for each present field, not only for edited ones
     cdef uint8_t is_first_edit   # created by `compact_edit`
     # n entries follow, ascending by `index`
@@ -54,7 +54,10 @@ cdef int fill_slots(CompactOverlay self, PyObject* document, Slot* slots) except
 
 
 cdef inline PyObject* base_of_compact(CompactOverlay self, PyObject* document) noexcept:
-    """Return the document of the content; document: that of the registered bytes."""
+    """Return the document of the content, or EMPTY if there are no bytes or `base` is a bytes object.
+
+    document: the document of the registered bytes.
+    """
     if self.base == NULL and self.start != NULL:
         return document
     if self.base != NULL and Py_TYPE(self.base) == <PyTypeObject*>Document:

@@ -54,7 +54,7 @@ cdef class CompactOverlay:
 
 
 cdef CompactOverlay compact(Overlay overlay, Document document):
-    """Return the compact form of an overlay, or None if it has parts, unknown fields or a parent.
+    """Return the compact form of an overlay; None if it has none, as with parts, unknown fields or a parent.
 
     document: the document of its views.
     """
@@ -99,7 +99,10 @@ cdef CompactOverlay compact(Overlay overlay, Document document):
 
 
 cdef inline uint32_t count_touched(Overlay overlay) noexcept:
-    """Return the number of edited fields. `touched` has a byte of 0 or 1 for each, in groups of 8 bytes."""
+    """Return the number of edited fields. `touched` has a byte of 0 or 1 for each, in groups of 8 bytes.
+
+    The highest byte of the product is the sum of the 8 bytes.
+    """
     cdef uint32_t n = 0
     cdef uint32_t i
     for i in range(0, overlay.table.n_fields, 8):
@@ -152,7 +155,7 @@ cdef CompactOverlay compact_edit(
 ):
     """Return the edits of a message with the bytes from start to end whose only edited field is `field`.
 
-    Returns None if all its slots have to be stored, or if the field is in a oneof.
+    Returns None if all its slots have to be stored, if the field is in a oneof, or for more than 65,535 fields.
     """
     cdef CompactOverlay compacted
     if <uint64_t>(end - start) > MAX_RESCANNED_BYTES or field.n_peers or table.n_fields > <uint16_t>-1:
@@ -227,7 +230,7 @@ cdef Overlay expand(CompactOverlay self, Document document, const uint8_t* addre
 
 
 cdef int fill_slots(CompactOverlay self, PyObject* document, Slot* slots) except -1:
-    """Set all slots, which are zero: those of fields that were not edited from the bytes of the content.
+    """Fill zeroed slots: from the entries, and the slots of the other fields from the bytes of the content.
 
     document: the document of the content.
     """

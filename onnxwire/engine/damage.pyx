@@ -90,7 +90,10 @@ cdef object packed_error(Document document, const uint8_t* start, const uint8_t*
 
 @critical_section
 def decode_error_at(Document document, uint64_t offset, uint64_t end):
-    """Make the DecodeError for the damaged record at an offset of a document, in a message that ends at `end`."""
+    """Make the DecodeError for the damaged record at an offset of a document, in a message that ends at `end`.
+
+    Raises IndexError for offsets outside the document.
+    """
     cdef const uint8_t* p
     document.check_open()
     if end > <uint64_t>(document.end - document.start) or offset >= end:

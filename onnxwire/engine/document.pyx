@@ -49,6 +49,7 @@ cdef void advise_far(FarReads* far, const uint8_t* p) noexcept nogil:
         far.left -= 1
         far.used += 1
         if ow_narrow(p, far.end) != 0:
+            # The kernel does not divide the mapping: make no further calls.
             far.used += far.left
             far.left = 0
         if far.headers == NULL:
@@ -171,6 +172,7 @@ cdef class Backing:
         self.release()
 
     cdef void enlist(self) noexcept:
+        """Add this object to the list FILES."""
         global FILES
         self.after = FILES
         if FILES != NULL:
@@ -178,6 +180,7 @@ cdef class Backing:
         FILES = <PyObject*>self
 
     cdef void delist(self) noexcept:
+        """Remove this object from the list FILES."""
         global FILES
         if self.before != NULL:
             (<Backing>self.before).after = self.after
@@ -188,6 +191,7 @@ cdef class Backing:
         self.before = self.after = NULL
 
     cdef void release(self) noexcept:
+        """Release the bytes and the copies of headers, and close the descriptor."""
         free_copies(&self.copies)
         PyBuffer_Release(&self.buffer)
         if self.descriptor >= 0:
@@ -208,7 +212,7 @@ cdef class Document:
     """
 
     def __cinit__(self):
-        self.epoch = EPOCH_CLOSED  # zero until it has bytes
+        self.epoch = EPOCH_CLOSED  # until `attach`
         self.far.near_from = HIGHEST
 
     @critical_section
@@ -225,6 +229,7 @@ cdef class Document:
         self.name = name
 
     cdef void attach(self, Backing backing):
+        """Open the document, with the bytes of a Backing."""
         self.backing = backing
         backing.documents += 1
         self.start = <const uint8_t*>backing.buffer.buf
@@ -276,6 +281,7 @@ cdef class Document:
         return text
 
     cdef void release(self) noexcept:
+        """Release the cached strings and the Backing, and return the budget of far reads."""
         global FAR_READS_LEFT
         cdef Text* texts = self.texts
         cdef int i
@@ -491,6 +497,7 @@ def keep_bytes_of(descriptor):
 
 
 cdef inline object cache_key(Cache cache, const uint8_t* p):
+    """Return the key of an entry in `Document.caches`; the cache is its two lowest bits."""
     return <uint64_t><size_t>p << 2 | cache
 
 

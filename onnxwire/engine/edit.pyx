@@ -105,7 +105,7 @@ cdef int put_into_parent(Overlay self, View parent) except -1:
 
 
 cdef int put_singular(View self, const Field* field, const uint8_t* p, uint64_t n, PyObject* held) except -1:
-    """Set a singular field, not of a message, as `put_value` does."""
+    """Set a singular field whose type is not a message, as `put_value` does."""
     cdef Document document = <Document>self.document
     cdef Slot slot
     if self.overlay == NULL:
@@ -153,10 +153,11 @@ cdef int read_integer(const Field* field, object value, int64_t* low) except -1:
     if overflow > 0 and value >> 64 == 0:
         low[0] = <int64_t>PyLong_AsUnsignedLongLong(value)
         return 1
-    raise out_of_range(field, value)
+    raise range_error(field, value)
 
 
-cdef object out_of_range(const Field* field, value):
+cdef object range_error(const Field* field, value):
+    """Return the error for an int that the type of a field can't store."""
     return field_error(field, FieldValueError, f"{value} is out of the range of {INTEGER_RANGES[field.type][0]}")
 
 
@@ -164,7 +165,7 @@ cdef int read_number(const Field* field, object value, uint64_t* raw) except -1:
     """Convert a Python number to the raw bits of a record: a varint, or the bits of a fixed-size number."""
     cdef int field_type = field.type
     cdef int64_t low = 0
-    cdef bint above
+    cdef bint exceeds_int64
     cdef double real
     cdef float single
     cdef uint32_t bits
@@ -194,18 +195,18 @@ cdef int read_number(const Field* field, object value, uint64_t* raw) except -1:
         return 0
     if field_type == ENUM and isinstance(value, str):
         value = enum_number(field, value)
-    above = read_integer(field, value, &low)
+    exceeds_int64 = read_integer(field, value, &low)
     if field_type == UINT64 or field_type == FIXED64:
-        if not above and low < 0:
-            raise out_of_range(field, value)
-    elif above:
-        raise out_of_range(field, value)
+        if not exceeds_int64 and low < 0:
+            raise range_error(field, value)
+    elif exceeds_int64:
+        raise range_error(field, value)
     elif field_type == UINT32 or field_type == FIXED32:
         if low < 0 or low > 0xFFFFFFFF:
-            raise out_of_range(field, value)
+            raise range_error(field, value)
     elif field_type == INT32 or field_type == SINT32 or field_type == SFIXED32 or field_type == ENUM:
         if low != <int32_t>low:
-            raise out_of_range(field, value)
+            raise range_error(field, value)
         if field_type == SINT32:
             low = <uint32_t>((<uint32_t>low << 1) ^ <uint32_t>(<int32_t>low >> 31))
         elif field_type == SFIXED32:
@@ -219,6 +220,7 @@ cdef int read_number(const Field* field, object value, uint64_t* raw) except -1:
 
 
 cdef bint read_bool(const Field* field, value) except? True:
+    """Convert a numpy bool or an int to a bool."""
     if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
         return bool(value)
     try:
@@ -237,6 +239,7 @@ cdef object enum_of(const Field* field):
 
 
 cdef object enum_number(const Field* field, label):
+    """Return the number of the enum value with the name `label`."""
     row = enum_of(field).values_by_name.get(label)
     if row is not None:
         return row.number
@@ -282,7 +285,8 @@ cdef object read_text(const Field* field, object value, const uint8_t** p, uint6
 
 # --- setters of singular fields; `closure` is the Field
 
-cdef object no_deletion(const Field* field):
+cdef object deletion_error(const Field* field):
+    """Return the error for `del message.field`."""
     return field_error(field, FieldAttributeError, f"fields can't be deleted; use ClearField({name_of(field)!r})")
 
 
@@ -294,7 +298,7 @@ cdef int set_number(View self, PyObject* value, void* closure) except -1:
     cdef Field* field = <Field*>closure
     cdef uint64_t raw = 0
     if value == NULL:
-        raise no_deletion(field)
+        raise deletion_error(field)
     read_number(field, <object>value, &raw)
     return put_singular(self, field, set_mark(), raw, NULL)
 
@@ -304,7 +308,7 @@ cdef int set_text(View self, PyObject* value, void* closure) except -1:
     cdef const uint8_t* p = NULL
     cdef uint64_t n = 0
     if value == NULL:
-        raise no_deletion(field)
+        raise deletion_error(field)
     owner = read_text(field, <object>value, &p, &n)
     return put_singular(self, field, p, n, <PyObject*>owner)
 
@@ -321,9 +325,10 @@ cdef int share_memory(View self, const Field* field, view) except -1:
 
 
 cdef int refuse_assignment(View self, PyObject* value, void* closure) except -1:
+    """Implement the setter of repeated fields and message fields: raise FieldAttributeError."""
     cdef Field* field = <Field*>closure
     if value == NULL:
-        raise no_deletion(field)
+        raise deletion_error(field)
     if field.repeated:
         remedy = f"assign to field[:], or use ClearField({name_of(field)!r}) and extend"
         raise field_error(field, FieldAttributeError, f"a repeated field can't be assigned to; {remedy}")
@@ -380,6 +385,7 @@ cdef Overlay content_copy(View source, uint32_t depth):
 
 
 cdef Overlay content_copy_without_gc(View source, uint32_t depth):
+    """Implement `content_copy` while the garbage collector is disabled."""
     cdef Overlay content
     fill(source)
     if source.overlay != NULL:
@@ -407,7 +413,8 @@ cdef Overlay content_of(Table* table, Document document, uint32_t depth):
 cdef int exchange_content(View self, Overlay content, bint detach_views) except -1:
     """Replace the content of a message; every view of it reads the new content.
 
-    detach_views: whether to detach views of absent messages in it, as protobuf's Clear and ParseFromString do.
+    detach_views: whether to detach sequences and views of absent messages that were read from it, as protobuf's Clear
+    and ParseFromString do.
     """
     cdef Overlay overlay = edit(self)
     advance_epoch(<Document>self.document, overlay.address)
@@ -485,6 +492,7 @@ cdef object message_of_dict(const Field* field, values):
 
 
 cdef int set_message(View self, Field* field, value) except -1:
+    """Set a message field to a copy of a message, or to a message with the fields of a dict."""
     if isinstance(value, dict):
         value = message_of_dict(field, value)
     elif type(value) is not <object>field.sub.cls:

@@ -85,6 +85,7 @@ cdef bytes write_at_once(Encoder self, View message, uint64_t limit):
 
 
 cdef int emit_root(Encoder self, View message) except -1:
+    """Put a message without a tag and length. The functions `emit_*` count or write, like the functions `put_*`."""
     cdef Content content
     find_overlay(message)
     content = content_of_view(message)
@@ -95,6 +96,7 @@ cdef int emit_root(Encoder self, View message) except -1:
 
 
 cdef Content content_of_view(View message) noexcept:
+    """Return the Content of the message of a view."""
     cdef Content content
     content.table = message.table
     content.document = message.document
@@ -170,7 +172,7 @@ cdef bint emit_short(Encoder self, const Content* content, uint32_t number) exce
     cdef ShortMessage short
     cdef Pair pair
     cdef PyObject* edits = content.overlay if content.overlay != NULL else content.compact
-    cdef uint64_t left
+    cdef uint64_t n_free
     cdef int i
     if N_MEMORIES or content.parts != NULL or self.depth > MAX_OVERLAY_DEPTH - MAX_NESTED:
         return False
@@ -187,10 +189,10 @@ cdef bint emit_short(Encoder self, const Content* content, uint32_t number) exce
     self.total += short.size
     if not self.writing:
         return True
-    left = <uint64_t>(self.end - self.p)
-    if self.growing and left < short.size:
+    n_free = <uint64_t>(self.end - self.p)
+    if self.growing and n_free < short.size:
         self.grow(short.size)
-    elif left < short.size:
+    elif n_free < short.size:
         self.total -= short.size
         for i in range(short.n):
             put_bytes(self, short.chunks[i].p, short.chunks[i].n, NULL, NULL)
@@ -226,7 +228,10 @@ cdef int emit_at_once(Encoder self, Content* content, uint32_t number) except -1
 
 
 cdef int expand_edits(CompactOverlay compacted, Edits* edits, uint8_t* memory) except -1:
-    """Set the edited fields of a compact overlay; memory: zeroed."""
+    """Set `edits` to arrays with the edited fields of a compact overlay.
+
+    memory: zeroed memory for the arrays: a Slot, a pointer and a byte per field.
+    """
     cdef Slot* slots = <Slot*>memory
     cdef PyObject** held = <PyObject**>(slots + compacted.table.n_fields)
     cdef uint8_t* touched = <uint8_t*>(held + compacted.table.n_fields)
@@ -268,6 +273,7 @@ cdef int emit(Encoder self, Content* content, bint* is_copied) except -1:
             require_records(self, content)
         expand_edits(
             compacted, &edits,
+            # The arrays, the `states` of `emit_records`, and at least one byte.
             scratch_of(self, content.table.n_fields * (sizeof(Slot) + sizeof(PyObject*) + 2) + 1),
         )
         if self.deterministic or compacted.start == NULL:
@@ -313,7 +319,7 @@ cdef int emit_edited_span(
     content.end = p + n
     if pair.address == <size_t>p:
         if pair.edits == NULL:
-            return 0  # a further piece of a message that was already put
+            return 0  # a further part of a message that was already put
         if is_compact(pair):
             if (<CompactOverlay>pair.edits).table == field.sub:
                 content.compact = pair.edits
@@ -350,8 +356,8 @@ cdef int emit_held(
 # --- edited messages: unchanged records are copied, touched fields are encoded
 
 cdef enum:
-    IN_BYTES = 1
-    DONE = 2
+    IN_BYTES = 1     # the field has records
+    DONE = 2         # the field was put
 
 
 cdef inline int next_of(Cursor* cursor, Record* record) noexcept nogil:
@@ -404,14 +410,14 @@ cdef int emit_around_edits(Encoder self, Content* content) except -1:
 cdef const uint8_t* find_containing(
     const uint8_t* p, const uint8_t* end, size_t address, Record* record
 ) noexcept nogil:
-    """Read the first record whose value ends at or after an address, or the last record; p < end.
+    """Read the first record that has a length and ends at or after an address, or the last record; p < end.
 
     Returns the start of the next record, or NULL for a damaged record, with its start in `record`.
     """
     cdef const uint8_t* value
     cdef uint64_t n
     while True:
-        # The common case: a tag of one byte, and a length.
+        # The common case: a tag of one byte, whose field number is not 0, and a length.
         if p[0] < 0x80 and p[0] & 7 == WIRE_LEN and p[0] > 7:
             value = read_length(p + 1, end, &n)
             if value != NULL and <size_t>(value + n) < address and value + n < end:
@@ -430,17 +436,18 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
     """
     cdef Document document = <Document>content.document
     cdef const Table* table = content.table
-    cdef bint drops = flags & DROPS_UNKNOWN
+    cdef bint drops_unknown = flags & DROPS_UNKNOWN
     cdef const uint8_t* run = NULL       # start of a run of records to be copied
     cdef const uint8_t* run_end = NULL
     cdef uint8_t* states = NULL          # IN_BYTES and DONE per field
-    cdef Py_ssize_t known = 0
-    cdef uint32_t first = table.n_fields     # index of the first touched field that has not been put
+    cdef Py_ssize_t known = 0            # number of records of known fields that were not read yet
+    # Touched fields without records were put up to this index; n_fields if all were, or if there are none.
+    cdef uint32_t first = table.n_fields
     cdef Cursor cursor
     cdef Record record
     cdef Pair pair
     cdef Field* field
-    cdef int found
+    cdef int status
     if edits != NULL:
         if content.compact != NULL:
             states = <uint8_t*>edits.touched + table.n_fields  # both arrays are in one allocation
@@ -455,10 +462,10 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
             first = emit_new(self, content, edits, states, first, 0xFFFFFFFF)
     start_records(&cursor, content.start, content.end, content.parts, NULL)
     while True:
-        found = next_of(&cursor, &record)
-        if found < 0:
+        status = next_of(&cursor, &record)
+        if status < 0:
             raise decode_error(document, cursor.p, cursor.end)
-        if found == 0:
+        if status == 0:
             break
         field = find_field(table, record.tag >> 3)
         if is_unknown(field, &record):
@@ -468,7 +475,7 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
             run = record.start
             run_end = record.start
         if field == NULL:
-            if drops:
+            if drops_unknown:
                 flush_run(self, content, &run, run_end)
             else:
                 run_end = cursor.p
@@ -480,7 +487,7 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
         known -= 1
         if edits != NULL and edits.touched[field.slot]:
             flush_run(self, content, &run, run_end)
-            if field.closed and record.tag & 7 == WIRE_LEN and not drops:
+            if field.closed and record.tag & 7 == WIRE_LEN and not drops_unknown:
                 emit_unknown_enum_values(self, field, &record)
             if not states[field.slot] & DONE:
                 states[field.slot] |= DONE
@@ -501,6 +508,7 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
 
 
 cdef int flush_run(Encoder self, Content* content, const uint8_t** run, const uint8_t* end) except -1:
+    """Put the bytes from `run`, if that is not NULL, to `end`, and set `run` to `end`."""
     if run[0] != NULL and end > run[0]:
         put_bytes(self, run[0], <uint64_t>(end - run[0]), content.document, NULL)
     run[0] = end
@@ -686,15 +694,15 @@ cdef int emit_unchanged(Encoder self, Content* content, const Field* field, cons
     cdef Cursor cursor
     cdef Record record
     cdef Spans parts
-    cdef uint64_t left = slot.n
+    cdef uint64_t n_left = slot.n
     if field.repeated and field.size:
         return emit_unchanged_numbers(self, content, field, slot)
     if field.repeated:
         start_records(&cursor, content.start, content.end, content.parts, slot.p)
-        while left:
+        while n_left:
             if next_usable(&cursor, field, &record) <= 0:
                 raise decode_error(document, cursor.p, cursor.end)
-            left -= 1
+            n_left -= 1
             if field.type == MESSAGE:
                 emit_span(self, field, document, record.value, record.n, None)
             else:
@@ -718,7 +726,7 @@ cdef int emit_unchanged_numbers(Encoder self, Content* content, const Field* fie
     cdef NumberReader reader
     cdef uint64_t size = 0
     cdef uint64_t raw = 0
-    cdef int found
+    cdef int status
     cdef bint is_measuring = field.packed
     memset(&reader, 0, sizeof(reader))
     while True:
@@ -729,16 +737,16 @@ cdef int emit_unchanged_numbers(Encoder self, Content* content, const Field* fie
         if field.packed and not is_measuring:
             put_tag(self, field, WIRE_LEN)
             put_varint(self, size)
-        found = next_number(&reader, field, &raw)
-        while found > 0:
+        status = next_number(&reader, field, &raw)
+        while status > 0:
             if is_measuring:
                 size += varint_size(raw) if field.wire == WIRE_VARINT else field.size
             else:
                 if not field.packed:
                     put_tag(self, field, field.wire)
                 put_number(self, field, raw)
-            found = next_number(&reader, field, &raw)
-        if found < 0:
+            status = next_number(&reader, field, &raw)
+        if status < 0:
             raise number_error(<Document>content.document, &reader, field)
         if not is_measuring or size == 0:
             return 0
@@ -824,8 +832,8 @@ cdef int measure_resident(Encoder encoder, View message) except -1:
             if encoder.missing is None:
                 return 0
             error = None
-        except NotResident as found:
-            error = found
+        except NotResident as not_resident:
+            error = not_resident
         fetch_for(encoder, error)
 
 
@@ -868,8 +876,8 @@ cdef bytes unknown_fields(View message):
         content = content_of_view(message)
         try:
             return unknown_of(&content, message.flags)
-        except NotResident as found:
-            error = found
+        except NotResident as not_resident:
+            error = not_resident
         fetch_for(None, error)
 
 

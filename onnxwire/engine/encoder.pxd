@@ -51,7 +51,7 @@ cdef class Encoder:
     cdef Spans missing           # bytes that are not resident; None if all are
     cdef bint growing            # single pass, into a buffer that the encoder owns and that grows up to `limit` bytes
     cdef uint64_t limit
-    cdef int depth
+    cdef int depth               # nesting level of the message that is encoded
     cdef uint64_t total          # bytes measured or written
     # Sizes of all messages with a length, in the order of the passes; with the bit COPIED, the message's span is
     # copied unchanged.

@@ -48,7 +48,7 @@ cdef class Encoder:
         if self.growing:
             return self.grow(1)
         if self.pieces is None:
-            raise source_changed_error()
+            raise source_changed_error()  # the buffer has the measured size
         if n and self.target is not None:
             self.target.put_at(self.start, <uint64_t>n, self.flushed)
         elif n:
@@ -149,7 +149,10 @@ cdef int check_source(Encoder self, PyObject* document) except -1:
 
 
 cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* document, PyObject* owner) except -1:
-    """Put bytes. owner: the object that owns the bytes, or NULL if `document` owns them."""
+    """Put bytes. owner: the object that owns the bytes, or NULL if `document` owns them.
+
+    Both are NULL for bytes that are copied before they change, fewer than MIN_PIECE_BYTES.
+    """
     cdef size_t chunk_size
     cdef PyObject* source = document
     if owner != NULL:

@@ -227,6 +227,7 @@ cdef int load_slots(Comparison* comparison, Side* side, int index) except -1:
     """Set the slots and the flags of a message that `locate_message` found; index: the index of the buffer for them."""
     cdef Content* content = &side.content
     cdef const Table* table = content.table
+    # The memory for `expand_edits`, and at least one byte.
     cdef size_t size = table.n_fields * (sizeof(Slot) + sizeof(PyObject*) + 1) + 1
     cdef Overlay overlay
     cdef Edits edits

@@ -9,8 +9,9 @@ from onnxwire.engine.table cimport Field, Table
 cdef struct SkipLengths:
     # The lengths in bytes from which values are skipped, by type.
     uint64_t string          # strings
-    uint64_t packed          # packed numbers
-    uint64_t data            # bytes, and values of unknown fields
+    uint64_t packed          # packed varints
+    # Bytes, packed numbers of fixed size, values of unknown fields, and messages that the walk does not enter.
+    uint64_t data
     # Returns whether the packed numbers of a field are never skipped; NULL if every field's may be. context: its
     # argument.
     bint (*is_read_entirely)(const Field* field, void* context) noexcept

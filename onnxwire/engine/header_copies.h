@@ -27,7 +27,7 @@ static inline int ow_is_file(int fd, uint64_t device, uint64_t inode) {
     return fstat(fd, &status) == 0 && (uint64_t)status.st_dev == device && (uint64_t)status.st_ino == inode;
 }
 
-/* Read bytes that are in the page cache; others are read from the disk by `ow_read_range` only. */
+/* Read bytes that are in the page cache. Does not wait for the disk: other bytes are not read. */
 static inline int64_t ow_read_cached(int fd, uint8_t *out, size_t n, uint64_t offset) {
 #ifdef RWF_NOWAIT
     struct iovec part = {out, n};
@@ -38,6 +38,7 @@ static inline int64_t ow_read_cached(int fd, uint8_t *out, size_t n, uint64_t of
 #endif
 }
 
+/* Read bytes, from the disk if they are not in the page cache. */
 static inline int64_t ow_read_range(int fd, uint8_t *out, size_t n, uint64_t offset) {
     ssize_t n_read;
     do n_read = pread(fd, out, n, (off_t)offset);

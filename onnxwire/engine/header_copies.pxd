@@ -54,7 +54,7 @@ cdef size_t search_copies(HeaderCopies* self, const uint8_t* p) noexcept nogil
 
 
 cdef inline const Copy* copy_around(HeaderCopies* self, const uint8_t* p) noexcept nogil:
-    """Return the copy of the byte at an address, or NULL; there must be at least one copy."""
+    """Return a copy that contains the byte at an address, or NULL; there must be at least one copy."""
     cdef size_t i = self.last
     if p < self.items[0].p:
         return NULL

@@ -101,9 +101,11 @@ def read_stream(
 ) -> bytearray:
     """Read a pipe, socket or device to its end.
 
-    read: called with a number of bytes. mode: `st_mode` of the stream. head: the bytes that were read from it before.
-    max_bytes: reading may stop after this number of bytes.
-    Raises SourceError for more than 2 GiB of a pipe or socket, or 64 MiB of a device.
+    read: returns at most a number of bytes, b"" at the end, or None if a non-blocking stream has none yet. mode:
+    `st_mode` of the stream. head: the bytes that were read from it before. max_bytes: reading may stop after this
+    number of bytes.
+    Raises SourceError for more than 2 GiB of a pipe or socket, for more than 64 MiB of a device, and if `read` returns
+    None.
     """
     limit = MAX_PIPE_BYTES if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else MAX_DEVICE_BYTES
     data = bytearray(head)

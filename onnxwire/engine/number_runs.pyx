@@ -21,6 +21,7 @@ cdef extern from "thresholds.h":
 
 
 cdef Packed packed_form(int field_type) noexcept nogil:
+    """Return how the varints of a type become numbers."""
     if field_type == SINT64:
         return PACKED_ZIGZAG64
     if field_type == SINT32:
@@ -54,7 +55,10 @@ cdef void store(void* out, const Field* field, uint64_t raw) noexcept nogil:
 cdef uint64_t store_run(
     uint8_t* out, const Field* field, const uint8_t* p, uint64_t n, uint64_t capacity, const ShareCounts* counts
 ) noexcept nogil:
-    """Write the numbers of a packed run; return how many. counts: of varints, or NULL."""
+    """Write the numbers of a packed run of n bytes, at most `capacity` numbers; return how many were written.
+
+    counts: the result of `count_shares` for a run of varints, or NULL.
+    """
     cdef uint64_t count = 0
     if field.wire == WIRE_VARINT:
         return decode_shares(p, p + n, packed_form(field.type), out, capacity, counts)
@@ -72,6 +76,7 @@ cdef uint64_t store_run(
 cdef uint64_t store_long_run(
     uint8_t* out, const Field* field, const uint8_t* p, uint64_t n, uint64_t capacity, const ShareCounts* counts
 ) noexcept:
+    """Write the numbers of a packed run as `store_run` does; without the GIL if the run is long."""
     cdef uint64_t count
     if n < NOGIL_RUN_BYTES:
         return store_run(out, field, p, n, capacity, counts)
@@ -82,13 +87,13 @@ cdef uint64_t store_long_run(
 
 cdef uint64_t keep_known(int32_t* values, uint64_t n, const Field* field) noexcept nogil:
     """Remove values that are not in the closed enum; return the number of remaining values."""
-    cdef uint64_t kept = 0
+    cdef uint64_t n_kept = 0
     cdef uint64_t i
     for i in range(n):
         if has_value(field, values[i]):
-            values[kept] = values[i]
-            kept += 1
-    return kept
+            values[n_kept] = values[i]
+            n_kept += 1
+    return n_kept
 
 
 # --- the run of Numbers that is not decoded yet

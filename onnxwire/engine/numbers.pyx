@@ -43,7 +43,7 @@ cdef extern from "thresholds.h":
         LONG_BYTES "OW_LONG_BYTES"
 
 cdef enum:
-    MIN_LONG_ARRAY = 1 << 16     # numbers; the memory of its unused capacity has no pages
+    MIN_LONG_ARRAY = 1 << 16     # numbers; the unused capacity of such an array takes no pages
 
 
 cdef Py_ssize_t capacity_for(Py_ssize_t n, Py_ssize_t room) noexcept:
@@ -74,15 +74,15 @@ cdef class RepeatedScalar(Repeated):
         """Fetch the packed runs that are not resident; return whether there was one, so that a refresh is needed."""
         cdef Document document = self.document
         cdef object _parts = self.parts
-        cdef uint64_t left = self.n_records
+        cdef uint64_t n_left = self.n_records
         cdef bint is_new = False
         cdef Cursor cursor
         cdef Record record
         self.start(&cursor)
         document.pins += 1
         try:
-            while left and next_usable(&cursor, self.field, &record) > 0:
-                left -= 1
+            while n_left and next_usable(&cursor, self.field, &record) > 0:
+                n_left -= 1
                 if record.tag & 7 == WIRE_LEN and not is_resident(record.value, record.n):
                     fetch(record.value, record.n)
                     is_new = True
@@ -161,6 +161,7 @@ cdef class RepeatedScalar(Repeated):
 
     @critical_section
     def _detach(self):
+        """Store the numbers in `bound`, so that they no longer depend on the message."""
         while self.items == NULL:
             if N_MEMORIES and self.first != NULL:
                 self.fetch_runs()
@@ -202,7 +203,7 @@ cdef class RepeatedScalar(Repeated):
         cdef ShareCounts counts
         cdef const uint8_t* run
         cdef uint64_t total
-        cdef uint64_t done = 0
+        cdef uint64_t n_stored = 0
         cdef uint64_t count
         cdef uint64_t n_records
         cdef uint64_t _i
@@ -229,13 +230,13 @@ cdef class RepeatedScalar(Repeated):
                 if next_usable(&cursor, field, &record) <= 0:
                     raise decode_error(document, cursor.p, cursor.end)
                 if record.tag & 7 != WIRE_LEN:
-                    if done < total and not (field.closed and not has_value(field, <int32_t>record.n)):
-                        store(<uint8_t*>numbers.items + done * field.size, field, record.n)
-                        done += 1
+                    if n_stored < total and not (field.closed and not has_value(field, <int32_t>record.n)):
+                        store(<uint8_t*>numbers.items + n_stored * field.size, field, record.n)
+                        n_stored += 1
                     continue
                 run = near_value(&cursor, &record)
                 count = store_long_run(
-                    <uint8_t*>numbers.items + done * field.size, field, run, record.n, total - done,
+                    <uint8_t*>numbers.items + n_stored * field.size, field, run, record.n, total - n_stored,
                     &counts if n_records == 1 else NULL,
                 )
                 if field.wire == WIRE_VARINT and count != (
@@ -243,11 +244,11 @@ cdef class RepeatedScalar(Repeated):
                 ):
                     raise packed_error(document, record.value, record.value + record.n, 0)
                 if field.closed:
-                    count = keep_known(<int32_t*>numbers.items + done, count, field)
-                done += count
+                    count = keep_known(<int32_t*>numbers.items + n_stored, count, field)
+                n_stored += count
         finally:
             document.pins -= 1
-        numbers.n = done
+        numbers.n = n_stored
         # Another thread may have decoded the run meanwhile and exported its numbers.
         if self.items == NULL and self.first == first:
             self.use_decoded(numbers)
@@ -263,11 +264,13 @@ cdef class RepeatedScalar(Repeated):
         return True
 
     cdef void use_decoded(self, Numbers numbers):
+        """Set `store` to decoded numbers, and `items` and `n` to theirs."""
         self.store = numbers
         self.n = numbers.n
         self.items = <const uint8_t*>numbers.items
 
     cdef object item(self, Py_ssize_t i):
+        """Return the number at an index, which is less than `n`."""
         cdef const uint8_t* p = self.items + i * self.field.size
         cdef int field_type = self.field.type
         cdef int64_t wide
@@ -417,7 +420,7 @@ cdef class RepeatedScalar(Repeated):
     cdef Numbers numbers_after_run(self, Py_ssize_t room):
         """Return Numbers after the packed run that is the only record; None if the records must be decoded.
 
-        A run that was decoded before, or is not resident, is not kept.
+        Returns None also if the run was decoded before, or if any open document is in partial memory.
         """
         cdef Numbers numbers
         cdef Cursor cursor
@@ -448,7 +451,7 @@ cdef class RepeatedScalar(Repeated):
                 numbers = self.bound
                 numbers.reserve(room)
                 self.load_bound()
-                # Else the overlay is not yet part of a parent, which `edit` changes.
+                # An overlay with a `parent` is that of an absent message, which `edit` adds to its parent.
                 if self.is_detached or (<Overlay>self.message.overlay).parent == NULL:
                     return numbers
                 edit(self.message)
@@ -472,7 +475,7 @@ cdef class RepeatedScalar(Repeated):
         cdef Py_ssize_t i
         cdef int overflow = 0
         cdef int64_t wide
-        cdef int64_t other
+        cdef int64_t element
         cdef int field_type = self.field.type
         if field_type != INT64 or not PyLong_CheckExact(value):
             return Repeated.find(self, value)
@@ -481,8 +484,8 @@ cdef class RepeatedScalar(Repeated):
         if overflow:
             return -1
         for i in range(self.n):
-            memcpy(&other, self.items + i * 8, 8)
-            if other == wide:
+            memcpy(&element, self.items + i * 8, 8)
+            if element == wide:
                 return i
         return -1
 
@@ -573,6 +576,7 @@ cdef class RepeatedScalar(Repeated):
 
 
 cdef inline void reverse_numbers(Numbers self, size_t size) noexcept:
+    """Reverse numbers of `size` bytes."""
     cdef uint8_t* first = self.items
     cdef uint8_t* last = first + self.n * size
     cdef uint64_t number = 0
@@ -709,7 +713,9 @@ cdef int store_numbers(RepeatedScalar self, Numbers numbers) except -1:
 
 @critical_section
 def copy_to_arrays(turned_on):
-    """Turn copies on or off: numpy then treats sequences of numbers like protobuf's, which are not buffers."""
+    """Turn copies on or off. While they are on, sequences of numbers are not buffers, like protobuf's, and numpy copies
+    them.
+    """
     global COPIES_TO_ARRAYS
     COPIES_TO_ARRAYS = turned_on
 
@@ -743,6 +749,7 @@ cdef char* buffer_format(int field_type) noexcept:
 @cython.no_gc
 @cython.freelist(32)
 cdef class ScalarIterator:
+    """The iterator of a RepeatedScalar."""
 
     @critical_section
     def __iter__(self):

@@ -21,7 +21,9 @@ cdef extern from *:
 
 
 cdef inline const uint8_t* set_mark() noexcept nogil:
-    """Return the `p` of a slot whose field is present, but has no bytes."""
+    """Return a mark for the `p` of a slot: the field is present, but its value has no address (numbers, new messages,
+    changed sequences).
+    """
     return &ow_set
 
 
@@ -53,18 +55,18 @@ cdef class Overlay:
     cdef PyObject* parts         # see View
     cdef PyObject* unknown       # bytes: unknown fields that were merged in
     cdef PyObject* parent        # absent messages only: the View of the parent; else NULL
-    cdef Field* field            # the field of `parent`
-    cdef uint64_t expected       # the state_of `parent`; in other states this message is not its field's value
-    cdef AbsentKey key           # absent messages only: the key in the hash table; `next` is the chain's
-    cdef PyObject* next
-    cdef uint32_t generation     # number of times that the content was exchanged
+    cdef Field* field            # absent messages only: the field of `parent`
+    cdef uint64_t expected       # state_of(parent, field); if it changes, this message is no longer part of `parent`
+    cdef AbsentKey key           # absent messages only: the key in the hash table of overlay.pyx
+    cdef PyObject* next          # the next overlay in the same bucket of that table
+    cdef uint32_t generation     # number of exchanges of the content that detached views (see exchange_content)
     cdef uint32_t* clears        # per field, the number of times that it was cleared; NULL if none was
     cdef const uint8_t* address    # the key in document.overlays; NULL for a new message
     cdef const uint8_t* address_end    # end of the registered bytes, or of the first of several pieces
     cdef const uint8_t* start    # the bytes, NULL if there are none
     cdef const uint8_t* end
     cdef uint32_t flags          # see View
-    cdef uint32_t depth
+    cdef uint32_t depth          # nesting of forks and overlays
     cdef Slot* slots
     cdef PyObject** held
     cdef uint8_t* touched
@@ -116,7 +118,7 @@ cdef inline Py_ssize_t room_at_end(Elements self) noexcept:
 
 @final
 cdef class Numbers:
-    """A decoded array in C memory."""
+    """The numbers of a repeated field in C memory, decoded or assigned."""
     cdef uint8_t* items
     cdef Py_ssize_t n
     cdef Room room

@@ -119,18 +119,18 @@ cdef int count_clear(Overlay self, uint32_t slot) except -1:
 cdef void exchange(Overlay self, Overlay other) noexcept:
     """Exchange the contents of two overlays of one table; each keeps its registration."""
     cdef uint8_t[256] chunk
-    cdef size_t left = fields_size(self.table)
+    cdef size_t n_left = fields_size(self.table)
     cdef uint8_t* ours = <uint8_t*>self.slots
     cdef uint8_t* theirs = <uint8_t*>other.slots
     cdef size_t n
-    while left:
-        n = min(left, sizeof(chunk))
+    while n_left:
+        n = min(n_left, sizeof(chunk))
         memcpy(chunk, ours, n)
         memcpy(ours, theirs, n)
         memcpy(theirs, chunk, n)
         ours += n
         theirs += n
-        left -= n
+        n_left -= n
     self.base, other.base = other.base, self.base
     self.parts, other.parts = other.parts, self.parts
     self.unknown, other.unknown = other.unknown, self.unknown
@@ -148,6 +148,7 @@ cdef size_t N_ABSENT = 0
 
 
 cdef inline PyObject** bucket_of(const AbsentKey* key) noexcept:
+    """Return the first link of the chain that has a key, by a multiplicative hash."""
     cdef uint64_t mixed = <uint64_t><size_t>key.owner * <uint64_t>0x9E3779B97F4A7C15
     mixed = (mixed ^ <uint64_t><size_t>key.address) * <uint64_t>0xC2B2AE3D27D4EB4F
     mixed = (mixed ^ <uint64_t><size_t>key.field) * <uint64_t>0x9E3779B97F4A7C15
@@ -157,14 +158,14 @@ cdef inline PyObject** bucket_of(const AbsentKey* key) noexcept:
 cdef Overlay find_absent(const AbsentKey* key):
     """Return the overlay of an absent message, or None."""
     cdef PyObject* overlay = bucket_of(key)[0] if N_BUCKETS else NULL
-    cdef Overlay found
-    cdef AbsentKey* theirs
+    cdef Overlay existing
+    cdef AbsentKey* listed_key
     while overlay != NULL:
-        theirs = &(<Overlay>overlay).key
-        if theirs.owner == key.owner and theirs.address == key.address and theirs.field == key.field:
-            found = try_incref(overlay)
-            if found is not None:
-                return found
+        listed_key = &(<Overlay>overlay).key
+        if listed_key.owner == key.owner and listed_key.address == key.address and listed_key.field == key.field:
+            existing = try_incref(overlay)
+            if existing is not None:
+                return existing
         overlay = (<Overlay>overlay).next
     return None
 
@@ -185,6 +186,7 @@ cdef void list_absent(Overlay self, const AbsentKey* key):
 
 
 cdef bint widen_absent() noexcept:
+    """Double the number of buckets; return False if there is no memory."""
     global ABSENT, N_BUCKETS
     cdef PyObject** old = ABSENT
     cdef size_t n = N_BUCKETS
@@ -226,12 +228,13 @@ cdef void unlist_absent(Overlay self) noexcept:
 # --- repeated fields
 
 cdef bint reserve_at_end(uint8_t** items, Room* room, Py_ssize_t n, Py_ssize_t capacity, size_t size) noexcept:
-    """Grow the capacity of an array of n elements of `size` bytes; return False if there is no memory."""
+    """Grow an array of n elements, of `size` bytes each, to a capacity; return False if there is no memory."""
     cdef uint8_t* memory = items[0]
     if room.before:
         memory -= room.before * size
         if room.before >= n >> 2:
-            # As in a queue: free elements at the start were last at the end. A move of so few takes constant time each.
+            # Use the free memory before the elements, as in a queue. A move of n elements makes room for at least n / 4
+            # more, so each addition takes constant time.
             memmove(memory, items[0], <size_t>n * size)
             items[0] = memory
             room.capacity += room.before
@@ -247,9 +250,10 @@ cdef bint reserve_at_end(uint8_t** items, Room* room, Py_ssize_t n, Py_ssize_t c
 
 
 cdef bint reserve_at_start(uint8_t** items, Room* room, Py_ssize_t n, Py_ssize_t more, size_t size) noexcept:
-    """Move the elements towards the end, to make room for others before them; return False if there is no memory.
+    """Move the elements towards the end, so that `more` fit before them. Return False if there is no memory.
 
-    Half of the room remains at the end, so that a later call moves the elements only after n / 16 insertions.
+    Half of the remaining free memory stays at the end, so that a later call moves the elements only after n / 16
+    insertions.
     """
     cdef Py_ssize_t shift
     if room.before >= more:
@@ -269,7 +273,7 @@ cdef bint reserve_at_start(uint8_t** items, Room* room, Py_ssize_t n, Py_ssize_t
 cdef void move_shorter_side(
     uint8_t** items, Room* room, Py_ssize_t n, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t more, size_t size
 ) noexcept:
-    """Let [start, stop) of n elements become `more` elements longer, or shorter if that is negative.
+    """Make the slice [start, stop) of n elements `more` elements longer, or shorter if `more` is negative.
 
     There is capacity for them at the end. The content of the slice is undefined afterwards.
     """
@@ -309,7 +313,7 @@ cdef class Elements:
         return 0
 
     cdef void resize_slice(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t n) noexcept:
-        """Make the slice n elements long, with undefined content; reserve room for the difference before.
+        """Make the slice n elements long, with undefined content. The caller has reserved memory for the difference.
 
         Edits near the ends use the free memory there. Other edits move the gap to the slice, so that successive edits
         at near positions take constant time each.
@@ -317,6 +321,7 @@ cdef class Elements:
         cdef Py_ssize_t more = n - (stop - start)
         cdef Py_ssize_t free_after
         if self.gap == 0:
+            # `gap_at` and `gap` have 32 bits, so a larger array has no gap.
             if start <= MAX_MOVED_ELEMENTS or self.n - stop <= MAX_MOVED_ELEMENTS or self.room.capacity >> 32:
                 move_shorter_side(<uint8_t**>&self.items, &self.room, self.n, start, stop, more, sizeof(Element))
                 self.n += more
@@ -332,7 +337,7 @@ cdef class Elements:
             return
         self.move_gap(max(start, min(<Py_ssize_t>self.gap_at, stop)))
         if more > self.gap:
-            # Half of the free memory at the end, so that the gap is refilled only a few times before it is used up.
+            # Add half of the free memory at the end, so that the gap is refilled only a few times before it is used up.
             free_after = max(more - self.gap, room_at_end(self) >> 1)
             memmove(
                 element_at(self, stop) + free_after, element_at(self, stop),
@@ -399,6 +404,7 @@ cdef class Numbers:
 
     @staticmethod
     cdef Numbers allocate(Py_ssize_t n, const Field* field):
+        """Return n numbers of the type of a field, with undefined values."""
         cdef Numbers numbers = Numbers.__new__(Numbers)
         numbers.field_type = field.type
         numbers.size = field.size
@@ -417,7 +423,7 @@ cdef class Numbers:
         return 0
 
     cdef void resize_slice(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t n) noexcept:
-        """Make the slice n numbers long, with undefined content; reserve room for the difference before."""
+        """Make the slice n numbers long, with undefined content. The caller has reserved memory for the difference."""
         cdef Py_ssize_t more = n - (stop - start)
         move_shorter_side(&self.items, &self.room, self.n, start, stop, more, self.size)
         self.n += more

@@ -67,7 +67,7 @@ cdef Overlay copy_overlay(Overlay self, Document document, uint32_t depth):
 cdef int copy_bytes(
     Overlay copy, Document base, const uint8_t* start, const uint8_t* end, PyObject* parts
 ) except -1:
-    """Let an overlay have a message's bytes in a fork of `base`, with the edits of the messages in it."""
+    """Set the bytes of an overlay to those of a message, in a fork of `base` with the edits of the messages in it."""
     cdef Document fork
     cdef Py_ssize_t k
     if copy.depth >= MAX_OVERLAY_DEPTH:
@@ -127,10 +127,11 @@ cdef object copy_value(object held, const uint8_t* p, uint64_t n, Document docum
 
 
 cdef Elements copy_elements(Elements self, Document document, uint32_t depth):
+    """Return a copy of the elements of a field; document: the document of the overlay's views."""
     cdef Elements copy = Elements.__new__(Elements)
     cdef Element* element
     cdef Py_ssize_t i
-    # Consecutive elements of one document share one fork.
+    # Consecutive elements of one document share one fork. last: the end of the last of them.
     cdef PyObject* source = NULL
     cdef const uint8_t* last = NULL
     cdef Document fork = None

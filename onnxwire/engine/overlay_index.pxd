@@ -11,13 +11,13 @@ from onnxwire.engine.table cimport Field, Slot, Table
 
 
 cdef enum:
-    N_EPOCHS = 4
+    N_EPOCHS = 4     # number of the last epochs whose edited messages an index remembers
 
 
 cdef struct Pair:
     size_t address
     size_t end                   # end of the bytes that were registered
-    PyObject* edits              # Overlay or CompactOverlay, owned; NULL for a further piece of a message
+    PyObject* edits              # Overlay or CompactOverlay, owned; NULL for a part of a message after its first part
 
 
 cdef struct Leaf:

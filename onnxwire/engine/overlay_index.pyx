@@ -25,7 +25,7 @@ cdef extern from "thresholds.h":
         MAX_FULL_PART_OVERLAYS "OW_MAX_FULL_PART_OVERLAYS"
 
 cdef enum:
-    SMALL_PART_BYTES = 1 << 16
+    SMALL_PART_BYTES = 1 << 16       # parts of fewer bytes have at most MAX_FULL_PART_OVERLAYS
 
 
 # --- the map
@@ -99,7 +99,7 @@ cdef class OverlayIndex:
             self.i = i
 
     cdef bint find(self, const uint8_t* p, Pair* found) noexcept:
-        """Find the first overlay, or further piece, at or after p; returns False if there is none."""
+        """Find the first overlay, or further part of a message, at or after p; returns False if there is none."""
         if not self.seek(<size_t>p):
             return False
         found[0] = self.leaves[self.leaf].pairs[self.i]
@@ -226,11 +226,11 @@ cdef int register_overlay(Document document, Overlay overlay) except -1:
 # Numbers of recent first edits that were stored without an Overlay, and of those for which a view needed one later.
 cdef uint32_t N_COMPACT = 0
 cdef uint32_t N_EXPANDED = 0
-cdef uint32_t N_REFUSED = 0          # number of first edits for which an Overlay was made
+cdef uint32_t N_REFUSED = 0          # number of first edits while Overlays were preferred
 
 
 cdef void count_first_edit(uint32_t* count) noexcept:
-    """Increment one of the two numbers; only the last edits have an effect."""
+    """Increment N_COMPACT or N_EXPANDED; at 32, both are halved, so that earlier edits count less."""
     global N_COMPACT, N_EXPANDED
     count[0] += 1
     if count[0] == 32:
@@ -239,9 +239,9 @@ cdef void count_first_edit(uint32_t* count) noexcept:
 
 
 cdef bint prefers_compact() noexcept:
-    """Return whether to store a first edit without an Overlay: not if views soon needed one of most other messages.
+    """Return whether to store a first edit without an Overlay: not if views later needed one for most recent edits.
 
-    One in eight is stored without in any case, because the program may edit in another way now.
+    One in eight is stored without an Overlay even then, to detect that the program edits in another way.
     """
     global N_REFUSED
     if N_EXPANDED <= (N_COMPACT >> 1) + 2:
@@ -344,7 +344,7 @@ cdef Overlay expand_pair(const Pair* pair, Document document):
 
 
 cdef Overlay overlay_of(Pair* pair, Document document):
-    """Return the overlay of a pair: a temporary one for a CompactOverlay, None for a further piece of a message."""
+    """Return the overlay of a pair: a temporary one for a CompactOverlay, None for a further part of a message."""
     if pair.edits == NULL:
         return None
     if Py_TYPE(pair.edits) == <PyTypeObject*>Overlay:
@@ -363,9 +363,9 @@ cdef class RecentOverlays:
 
 
 cdef int note_use(Document document, size_t address) except -1:
-    """Record that an overlay was made; if MAX_FULL_OVERLAYS were made, compact the older half unless they are in use.
+    """Record that an overlay was made; if the queue is full, compact the older half of its overlays.
 
-    If memory runs out, they are not compacted.
+    Overlays that a view owns are not compacted. If memory runs out, none is compacted.
     """
     cdef PyObject* queue = <PyObject*>document.recent_overlays
     cdef bint is_small = document.is_part and document.end - document.start < SMALL_PART_BYTES
@@ -416,6 +416,7 @@ cdef void use_freezer(EditFreezer freeze) noexcept:
 
 
 cdef int compact_all(Document document, const size_t* addresses, Py_ssize_t n) except -1:
+    """Compact the overlays at n addresses, after encoding the new messages in them (see `use_freezer`)."""
     cdef Py_ssize_t i
     if FREEZE_EDITS != NULL:
         FREEZE_EDITS(index_of(document), document, addresses, n)
@@ -425,7 +426,7 @@ cdef int compact_all(Document document, const size_t* addresses, Py_ssize_t n) e
 
 
 cdef int compact_at(Document document, size_t address) except -1:
-    """Replace the overlay at an address by a CompactOverlay, unless a view owns it or it has more than plain values."""
+    """Replace the overlay at an address by a CompactOverlay, unless a view owns it or it has no compact form."""
     cdef OverlayIndex index = index_of(document)
     cdef Py_ssize_t leaf = index.leaf
     cdef Py_ssize_t i = index.i
@@ -440,6 +441,7 @@ cdef int compact_at(Document document, size_t address) except -1:
 
 
 cdef int compact_pair(Document document, Pair* pair, size_t address) except -1:
+    """Implement `compact_at` for the first pair at or after the address."""
     cdef PyObject* old = pair.edits
     cdef Overlay overlay
     if pair.address != address or old == NULL or Py_TYPE(old) != <PyTypeObject*>Overlay or Py_REFCNT(old) != 1:

@@ -50,9 +50,10 @@ cdef class PartialMemory:
 
     source: the object that fetches bytes, by these methods. `fetch(memory, ranges)` fetches byte ranges, pairs (start,
     end), and returns when they are resident. `fetch_ahead(memory, start, end, limit)` fetches the bytes that a walk has
-    reached, and bytes that it will probably need next, up to the offset `limit`. Both raise SourceError if bytes cannot
-    be fetched. `note_skipped_value(start, end, record)` is called for each long value that a walk skips: its start and
-    end, and the offset of the record of the message that contains it. `close()` is called when the memory is closed.
+    reached, and bytes that it will probably need next, up to the offset `limit`. `read_into` and `chunks` return bytes
+    that do not become resident. All of them raise SourceError if bytes cannot be fetched.
+    `note_skipped_value(start, end, record)` is called for each long value that a walk skips: its start and end, and the
+    offset of the record of the message that contains it. `close()` is called when the memory is closed.
     """
 
     @critical_section

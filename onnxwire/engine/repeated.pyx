@@ -29,9 +29,10 @@ cdef enum:
 
 
 cdef Py_ssize_t index_in(const Field* field, index, uint64_t n) except -1:
-    """Convert a Python index into a sequence of n to one that is counted from the front; raise IndexError.
+    """Convert a Python index of a sequence of n elements to an index from the start.
 
-    This calls the index's `__index__`, which may run any code, even close the document.
+    Raises IndexError if there is no such element, and TypeError for an object that is not an index. This calls the
+    index's `__index__`, which may run any code, even close the document.
     """
     cdef Py_ssize_t i
     try:
@@ -114,6 +115,7 @@ cdef bint refresh(Repeated self) except -1:
 
 
 cdef const uint8_t* origin_of(const Field* field, PyObject* held) noexcept:
+    """Return the `origin` of the Elements or Numbers of a field."""
     return (<Numbers>held).origin if field.size else (<Elements>held).origin
 
 

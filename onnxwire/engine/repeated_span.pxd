@@ -31,7 +31,7 @@ cdef class SpanIterator:
     cdef const uint8_t* first    # the first record; NULL before the cursor is set
     cdef PyObject* document      # the message's document at the last step; borrowed, only compared
     cdef uint32_t epoch          # the message's epoch at the last step
-    cdef Py_ssize_t i
+    cdef Py_ssize_t i            # the index of the next element, or ENDED
     cdef uint8_t tag             # the tag of the records, if it is one byte; else 0, which is not a tag
 
     cdef object next_element(self)

@@ -40,6 +40,7 @@ cdef extern from "thresholds.h":
 
 
 cdef object make_element(RepeatedSpan self, const uint8_t* p, uint64_t n, PyObject* held):
+    """Return the Python object for an element; p, n and held are those of its Element."""
     cdef Field* field = self.field
     if field.type == MESSAGE:
         if held == NULL and not KEEPS_IDENTITY:
@@ -52,8 +53,8 @@ cdef object make_element(RepeatedSpan self, const uint8_t* p, uint64_t n, PyObje
     return text_at(self.message, p, n, held)
 
 
-# Free sequences and iterators: a loop over a repeated field creates one of each. Their members that are objects are
-# None.
+# Free lists of sequences and iterators, because a loop over a repeated field creates one of each. In the objects of
+# these lists, all members that refer to Python objects are None.
 cdef PyObject* FREE_SEQUENCES[FREE_LIST_CAPACITY]
 cdef PyObject* FREE_ITERATORS[FREE_LIST_CAPACITY]
 cdef int N_FREE_SEQUENCES = 0
@@ -61,6 +62,7 @@ cdef int N_FREE_ITERATORS = 0
 
 
 cdef object get_spans(View self, void* closure):
+    """Return the sequence of a repeated field of strings, bytes or messages; closure: the Field."""
     global N_FREE_SEQUENCES
     cdef PyObject* o
     cdef Slot* slot
@@ -169,16 +171,17 @@ cdef class RepeatedSpan(Repeated):
         return index
 
     cdef Spans walk(self):
+        """Return the spans of all elements, which are records."""
         cdef Spans index = Spans.__new__(Spans)
         cdef Cursor cursor
         cdef Record record
-        cdef uint64_t left = self.n_records
+        cdef uint64_t n_left = self.n_records
         self.start(&cursor)
-        while left:
+        while n_left:
             if next_usable(&cursor, self.field, &record) <= 0:
                 raise decode_error(self.document, cursor.p, cursor.end)
             index.append(record.value, record.n)
-            left -= 1
+            n_left -= 1
         return index
 
     cdef Elements gather(self, Py_ssize_t room):
@@ -210,12 +213,12 @@ cdef class RepeatedSpan(Repeated):
         cdef const uint8_t* value
         cdef const uint8_t* end = cursor.end
         cdef Element* element = elements.items + elements.n
-        cdef Element* last = elements.items + self.n_records
+        cdef Element* elements_end = elements.items + self.n_records
         cdef uint32_t tag = self.field.number << 3 | WIRE_LEN
         cdef uint64_t n = 0
         if tag >= 0x80:
             return
-        while element < last and p < end and p[0] == tag:
+        while element < elements_end and p < end and p[0] == tag:
             value = read_length(p + 1, end, &n)
             if value == NULL:
                 break
@@ -229,6 +232,7 @@ cdef class RepeatedSpan(Repeated):
 
     @critical_section
     def _detach(self):
+        """Store the elements in `bound`, so that they no longer depend on the message."""
         self.bound = self.gather(0)
 
     cdef object element(self, Py_ssize_t i):
@@ -263,6 +267,7 @@ cdef class RepeatedSpan(Repeated):
         i = index_in(self.field, key, len(self))
         if i >= len(self):
             raise changed_error(self.field)
+        # A walk to one of the first elements takes less time than an index of all.
         if self.store is None and self.bound is None and (
             i < MAX_WALKED_ELEMENTS or i < 4 * MAX_WALKED_ELEMENTS and self.n_records > 64 * MAX_WALKED_ELEMENTS
         ):
@@ -306,7 +311,7 @@ cdef class RepeatedSpan(Repeated):
             elements = self.elements()
             if elements is not None:
                 elements.reserve(room)
-                # Else the overlay is not yet part of a parent, which `edit` changes.
+                # An overlay with a `parent` is that of an absent message, which `edit` adds to its parent.
                 if self.is_detached or (<Overlay>self.message.overlay).parent == NULL:
                     return elements
                 edit(self.message)
@@ -338,31 +343,31 @@ cdef class RepeatedSpan(Repeated):
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, values) except -1:
         cdef Elements incoming = values
         cdef Elements elements
-        cdef Elements gone = None
-        cdef PyObject* last = NULL
-        cdef Py_ssize_t added = 0 if incoming is None else incoming.n
-        cdef Py_ssize_t n = stop - start
+        cdef Elements removed = None
+        cdef PyObject* removed_owner = NULL
+        cdef Py_ssize_t n_added = 0 if incoming is None else incoming.n
+        cdef Py_ssize_t n_removed = stop - start
         cdef Py_ssize_t i
-        if n > 1:
-            gone = Elements.__new__(Elements)
-            gone.reserve(n)
-        elements = self.start_edit(added)
+        if n_removed > 1:
+            removed = Elements.__new__(Elements)
+            removed.reserve(n_removed)
+        elements = self.start_edit(n_added)
         if stop > elements.n:
             raise changed_error(self.field)
-        if n == 1:
-            last = element_at(elements, start).held
-        elif n:
-            for i in range(n):
-                gone.items[i] = element_at(elements, start + i)[0]
-            gone.n = n
-        elements.resize_slice(start, stop, added)
-        if added:
-            for i in range(added):
+        if n_removed == 1:
+            removed_owner = element_at(elements, start).held
+        elif n_removed:
+            for i in range(n_removed):
+                removed.items[i] = element_at(elements, start + i)[0]
+            removed.n = n_removed
+        elements.resize_slice(start, stop, n_added)
+        if n_added:
+            for i in range(n_added):
                 element_at(elements, start + i)[0] = incoming.items[i]
             incoming.n = 0  # their references were moved
         update_count(self, elements.n)
         # Release removed elements last: their destructors may run other code.
-        Py_XDECREF(last)
+        Py_XDECREF(removed_owner)
         return 0
 
     cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, values) except -1:
@@ -516,14 +521,14 @@ cdef Elements take_values(View message, Field* field, values):
     cdef uint64_t n = 0
     cdef uint32_t depth
     cdef View source
-    # Consecutive messages of one document share a copy of its edits (`Document.fork`).
+    # Consecutive messages of one document share one `Document.fork`. last: the end of the last of these messages.
     cdef Document document = None
     cdef Document fork = None
     cdef const uint8_t* last = NULL
     # Small edited messages are encoded into one document, which takes less memory and time than copies of overlays.
     cdef Encoder encoder = None
     cdef list encoded = []
-    cdef Document origin = None
+    cdef Document origin = None  # the document of one of these messages; all have the same external files
     if field.type != MESSAGE:
         for value in iterate(field, values):
             owner = read_text(field, value, &p, &n)
@@ -578,7 +583,7 @@ cdef int locate_encoded(Elements elements, Document document) except -1:
 
 
 cdef object new_iterator():
-    """Return an iterator of no sequence."""
+    """Return an iterator without a sequence, which `start_iterator` sets."""
     global N_FREE_ITERATORS
     cdef PyObject* o
     if not (FREE_LIST_SIZE and N_FREE_ITERATORS):
@@ -618,6 +623,7 @@ cdef void start_iterator(SpanIterator self, RepeatedSpan sequence) noexcept:
 @cython.final
 @cython.no_gc
 cdef class SpanIterator:
+    """The iterator of a RepeatedSpan."""
 
     @critical_section
     def __iter__(self):
@@ -702,7 +708,11 @@ cdef class SpanIterator:
         return make_element(sequence, element.p, element.n, element.held)
 
     cdef bint peek(self, Span* element) except -1:
-        """Locate the next element without making a view. Return False at the end, or if it has no span of its own."""
+        """Locate the next element without making a view.
+
+        Return False at the end, if the element is not a span of the message's bytes, or if its record does not directly
+        follow the previous one.
+        """
         cdef RepeatedSpan sequence = self.sequence
         cdef Elements elements
         if sequence is None or self.i == ENDED:

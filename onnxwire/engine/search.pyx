@@ -30,7 +30,10 @@ cdef bint can_contain_marked(const Table* table, const Table* tables, const uint
 
 
 cdef bytearray mark_tables(TableOwner owner, list target_addresses):
-    """Return the marks of all tables; target_addresses: the addresses of the tables whose messages are searched for."""
+    """Return the marks of all tables, a byte each.
+
+    target_addresses: the addresses of the tables whose messages are searched for.
+    """
     cdef bytearray result = bytearray(owner.n_tables)
     cdef uint8_t* marks = result
     cdef Py_ssize_t i

@@ -28,7 +28,7 @@ cdef struct ShortMessage:
     int depth                    # nesting level of the message that is being read
     int used                     # number of used bytes of `scratch`
     Chunk[MAX_SHORT_CHUNKS] chunks
-    uint8_t[SCRATCH_BYTES] scratch
+    uint8_t[SCRATCH_BYTES] scratch   # tags, lengths and numbers
 
 
 cdef bint chunk_message(

@@ -3,7 +3,8 @@
 
 Programs edit many small messages, such as the name of each node. `emit_records` reads the records of each twice, and
 measures before it writes: 2,200 instructions for a node. Here the records are read once. Messages with unknown fields,
-long values, parts, or values in other files are left to `emit_records`, which puts fields in the same order.
+long values, parts, many records, changed packed numbers, or values in other files are left to `emit_records`, which
+puts fields in the same order.
 """
 from cpython.object cimport PyTypeObject
 from libc.stdint cimport uint32_t
@@ -31,7 +32,7 @@ cdef enum:
     MAX_RECORDS = 64
     MAX_HEAD_BYTES = 20     # maximum size of a tag and a length or number
 
-cdef struct Found:
+cdef struct KnownRecord:
     # A record of a known field.
     const uint8_t* start
     const uint8_t* value
@@ -51,9 +52,9 @@ cdef bint chunk_message(
 ) noexcept:
     """Append the encoding of a message without its length; return whether it is complete.
 
-    document: the document of the bytes from p to end, if the edits have no other; edits: Overlay, CompactOverlay or
-    NULL; p, end:
-    the bytes of the message, if the edits are NULL or compact. If it is not complete, `self` is not usable.
+    document: the document of the message's bytes, unless the edits have another one. edits: an Overlay, a
+    CompactOverlay or NULL. p, end: the bytes of the message if `edits` is NULL. If the encoding is not complete, `self`
+    is not usable.
     """
     cdef Edited edited
     cdef uint32_t i
@@ -86,13 +87,14 @@ cdef bint chunk_message(
         edited.slots = (<Overlay>edits).slots
         edited.held = (<Overlay>edits).held
         for i in range(table.n_fields):
-            edited.touched |= <uint64_t>(edits_of(edits, i)) << i
+            edited.touched |= <uint64_t>(is_touched(edits, i)) << i
         p = (<Overlay>edits).start
         end = (<Overlay>edits).end
     return chunk_records(self, table, document, &edited, p, end)
 
 
-cdef inline bint edits_of(PyObject* overlay, uint32_t i) noexcept:
+cdef inline bint is_touched(PyObject* overlay, uint32_t i) noexcept:
+    """Return whether the field with the slot i of an Overlay was edited."""
     return (<Overlay>overlay).touched[i] != 0
 
 
@@ -103,7 +105,10 @@ cdef inline bint is_file(PyObject* document) noexcept:
 
 # --- chunks
 
+# The functions `add_*` return False if the message can't be encoded here; then `self` is not usable.
+
 cdef inline bint add_chunk(ShortMessage* self, const uint8_t* p, uint64_t n) noexcept:
+    """Append a range of bytes; it is joined to the last one if it follows it directly."""
     cdef Chunk* last
     self.size += n
     if self.n:
@@ -132,6 +137,7 @@ cdef inline bint add_head(ShortMessage* self, const Field* field, int wire, uint
 
 
 cdef inline bint add_number(ShortMessage* self, const Field* field, uint64_t raw) noexcept:
+    """Append the record of a number, given its raw bits."""
     cdef uint8_t* p = self.scratch + self.used
     cdef uint8_t* end
     cdef int i
@@ -196,7 +202,7 @@ cdef bint add_span(
         return add_head(self, field, WIRE_LEN, n) and add_chunk(self, p, n)
     if pair.address != <size_t>p:
         return add_message(self, field, document, NULL, p, p + n)
-    # A further piece of a message in several parts has no edits of its own.
+    # The parts of a message after its first part are registered without edits.
     return pair.edits != NULL and add_message(self, field, document, pair.edits, p, p + n)
 
 
@@ -277,12 +283,13 @@ cdef bint chunk_records(
 
     A changed field without records is put where ascending field numbers place it, as by `emit_records`.
     """
-    cdef Found[MAX_RECORDS] found
+    cdef KnownRecord[MAX_RECORDS] known
     cdef const Field* field
     cdef Record record
     cdef Pair pair
-    cdef uint64_t present = 0
-    cdef uint64_t added, below
+    cdef uint64_t present = 0    # a bit per field that has records
+    cdef uint64_t added          # a bit per changed field without records that was not put yet
+    cdef uint64_t below          # those of them with lower numbers than the next record
     cdef uint64_t n = 0
     cdef uint32_t i
     cdef int count = 0
@@ -296,7 +303,7 @@ cdef bint chunk_records(
         if self.records == MAX_RECORDS:
             return False
         self.records += 1
-        found[count].start = p
+        known[count].start = p
         i = table.quick[p[0]] if p[0] < 0x80 else 0
         if i:
             i -= 1
@@ -304,7 +311,7 @@ cdef bint chunk_records(
             p += 1
             if field.wire == WIRE_LEN:
                 p = read_length(p, end, &n)
-                found[count].value = p
+                known[count].value = p
                 if p != NULL:
                     p += n
             else:
@@ -316,11 +323,11 @@ cdef bint chunk_records(
             field = find_field(table, record.tag >> 3)
             if is_unknown(field, &record) or field.closed and record.tag & 7 == WIRE_LEN:
                 return False
-            found[count].value = record.value
+            known[count].value = record.value
             i = field.slot
         if p == NULL:
             return False
-        found[count].slot = i
+        known[count].slot = i
         present |= <uint64_t>1 << i
         count += 1
     added = edited.touched & ~present
@@ -328,8 +335,8 @@ cdef bint chunk_records(
         return add_new(self, table, document, edited, added)
     present = edited.touched & present  # changed fields with records that are not put yet
     for k in range(count):
-        i = found[k].slot
-        following = found[k + 1].start if k + 1 < count else end
+        i = known[k].slot
+        following = known[k + 1].start if k + 1 < count else end
         if added:
             below = added & ((<uint64_t>1 << i) - 1)
             if below:
@@ -343,9 +350,9 @@ cdef bint chunk_records(
                     return False
             continue
         field = &table.fields[i]
-        if has_nested and field.type == MESSAGE and find_edits(document, found[k].value, following, &pair):
-            if not add_span(self, field, document, found[k].value, <uint64_t>(following - found[k].value)):
+        if has_nested and field.type == MESSAGE and find_edits(document, known[k].value, following, &pair):
+            if not add_span(self, field, document, known[k].value, <uint64_t>(following - known[k].value)):
                 return False
-        elif not add_chunk(self, found[k].start, <uint64_t>(following - found[k].start)):
+        elif not add_chunk(self, known[k].start, <uint64_t>(following - known[k].start)):
             return False
     return add_new(self, table, document, edited, added)

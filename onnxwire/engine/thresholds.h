@@ -17,8 +17,8 @@
 #define OW_MIN_CACHED_BYTES OW_LIMIT(256, 16)
 #define OW_MIN_CACHED_PARTS OW_LIMIT(8, 2) /* the document caches the Spans of messages with this many parts or more */
 #define OW_MAX_LEAF_PAIRS OW_LIMIT(512, 4)         /* overlays in one leaf of engine/overlay_index.pyx */
-#define OW_MAX_FULL_OVERLAYS OW_LIMIT(64, 2)   /* maximum number of overlays of a document that are not compacted */
-#define OW_MAX_FULL_PART_OVERLAYS OW_LIMIT(8, 2) /* OW_MAX_FULL_OVERLAYS for a document that is part of another */
+#define OW_MAX_FULL_OVERLAYS OW_LIMIT(64, 2)   /* overlays that no view owns and that are not compacted */
+#define OW_MAX_FULL_PART_OVERLAYS OW_LIMIT(8, 2) /* OW_MAX_FULL_OVERLAYS for small parts of other documents */
 #define OW_MAX_RESCANNED_BYTES OW_LIMIT(1024, 24) /* compact overlays of longer messages store all slots */
 #define OW_MAX_WALKED_ELEMENTS OW_LIMIT(8, 1)    /* elements up to which access by index walks, without an index */
 #define OW_MAX_MOVED_ELEMENTS OW_LIMIT(64, 1)    /* edits at this distance from an end move the elements up to it */
@@ -38,7 +38,7 @@
 #ifdef Py_GIL_DISABLED
 #define OW_FREE_LIST_SIZE 0 /* views are freed outside the section; the allocator has a list per thread */
 #else
-#define OW_FREE_LIST_SIZE OW_LIMIT(32, 0) /* views per class; at most FREE_LIST_CAPACITY (table.pxd) */
+#define OW_FREE_LIST_SIZE OW_LIMIT(32, 0) /* free objects in each list; at most FREE_LIST_CAPACITY (table.pxd) */
 #endif
 
 #endif

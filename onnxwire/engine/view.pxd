@@ -30,7 +30,7 @@ cdef class View:
     cdef const uint8_t* start
     cdef const uint8_t* end
     cdef uint32_t epoch          # the document's epoch when the slots were filled; 0 before
-    cdef uint32_t flags
+    cdef uint32_t flags          # HAS_UNKNOWN, HAS_MERGE and DROPS_UNKNOWN; valid if the slots are filled
     cdef Slot* slots             # table.n_fields slots: `own`, or the overlay's
     cdef Slot[1] own
 
@@ -104,12 +104,12 @@ cdef inline PyObject* base_of(View self) noexcept:
 
 
 cdef inline PyObject* held_value(View self, const Field* field) noexcept:
-    """Return the overlay's value of a field, borrowed, or NULL."""
+    """Return the owner of a field's value in the overlay (see Overlay), borrowed; NULL if there is none."""
     return NULL if self.overlay == NULL else (<Overlay>self.overlay).held[field.slot]
 
 
 cdef inline object text_at(View self, const uint8_t* p, uint64_t n, PyObject* held):
-    """Return the value of a string in a message; held: the overlay's value of it, or NULL."""
+    """Return the value of a string in a message; held: the owner of an edited value (see Element), or NULL."""
     if held != NULL and PyUnicode_CheckExact(<object>held):
         return <object>held
     if p >= (<Document>self.document).far.near_from:
@@ -154,7 +154,7 @@ cdef inline int fill(View self) except -1:
 
 
 cdef inline void use_copies(Cursor* cursor, Document document) noexcept:
-    """Let a cursor read records in the document's copies of headers. `nogil` blocks must not use the cursor then."""
+    """Make a cursor read records in the document's copies of headers. `nogil` blocks must not use the cursor then."""
     cursor.copies = document.far.store
     cursor.near_from = document.far.near_from
 
@@ -195,18 +195,18 @@ cdef inline void start_records(
 
 cdef inline int next_usable(Cursor* cursor, const Field* field, Record* record) noexcept nogil:
     """Read the next record with elements of a repeated field, packed runs included; returns as `next_record`."""
-    cdef int found
+    cdef int status
     while True:
-        found = next_record(cursor, field.number, record)
-        if found <= 0 or record.tag & 7 == field.wire or record.tag & 7 == WIRE_LEN:
-            return found
+        status = next_record(cursor, field.number, record)
+        if status <= 0 or record.tag & 7 == field.wire or record.tag & 7 == WIRE_LEN:
+            return status
 
 
 cdef inline bint is_long(View self, uint64_t size) noexcept:
     """Return whether the message has at least `size` bytes in all its parts together."""
-    cdef uint64_t found = <uint64_t>(self.end - self.start)
+    cdef uint64_t n_bytes = <uint64_t>(self.end - self.start)
     cdef Py_ssize_t i = 1
-    while found < size and self.parts != NULL and i < (<Spans>self.parts).n:
-        found += (<Spans>self.parts).items[i].n
+    while n_bytes < size and self.parts != NULL and i < (<Spans>self.parts).n:
+        n_bytes += (<Spans>self.parts).items[i].n
         i += 1
-    return found >= size
+    return n_bytes >= size

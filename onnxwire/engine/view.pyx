@@ -61,14 +61,14 @@ cdef object new_view(Table* table, Document document, const uint8_t* start, cons
     While identity is kept, an existing view of the message is returned.
     """
     cdef ViewKey key
-    cdef View found
+    cdef View existing
     if KEEPS_IDENTITY and start != NULL:
         key = ViewKey(<PyObject*>document, start, table)
-        found = lookup_view(&key)
-        if found is not None and (found.overlay != NULL or is_of_span(found, end, parts)):
-            return found
+        existing = lookup_view(&key)
+        if existing is not None and (existing.overlay != NULL or is_of_span(existing, end, parts)):
+            return existing
         view = make_view(table, <PyObject*>document, start, end, NULL if parts is None else <PyObject*>parts)
-        if found is None:
+        if existing is None:
             register_view(&key, <PyObject*>view)
         return view
     return make_view(table, <PyObject*>document, start, end, NULL if parts is None else <PyObject*>parts)
@@ -103,20 +103,20 @@ cdef object make_view(Table* table, PyObject* document, const uint8_t* start, co
 cdef object overlay_view(Table* table, Document document, Overlay overlay):
     """Return a view of an edited message; while identity is kept, return an existing one."""
     cdef ViewKey key
-    cdef View found = None
+    cdef View existing = None
     if KEEPS_IDENTITY:
         key = overlay_key(table, <PyObject*>document, overlay)
-        found = lookup_view(&key)
-        if found is not None and found.overlay == <PyObject*>overlay:
-            if found.document != <PyObject*>document:
+        existing = lookup_view(&key)
+        if existing is not None and existing.overlay == <PyObject*>overlay:
+            if existing.document != <PyObject*>document:
                 # The message was created on its own and then added to another message.
-                set_document(found, <PyObject*>document)
-                found.epoch = 0
-            return found
+                set_document(existing, <PyObject*>document)
+                existing.epoch = 0
+            return existing
     view = make_view(table, <PyObject*>document, NULL, NULL, NULL)
     use_overlay(<View>view, overlay)
     (<View>view).epoch = document.epoch
-    if KEEPS_IDENTITY and found is None:
+    if KEEPS_IDENTITY and existing is None:
         register_view(&key, <PyObject*>view)
     return view
 
@@ -142,6 +142,7 @@ def count_views():
 
 
 cdef ViewKey overlay_key(const Table* table, const void* document, Overlay overlay) noexcept:
+    """Return the key, in the registry, of the views of an overlay."""
     if overlay.address != NULL:
         return ViewKey(document, overlay.address, table)
     return ViewKey(<PyObject*>overlay, NULL, table)
@@ -155,7 +156,7 @@ cdef ViewKey key_of(View self) noexcept:
 
 
 cdef int resolve_absent(View self, const Field* field) except -1:
-    """Make a view of an absent message, which exists by now, the view of that message."""
+    """If the message of a field was read while it was absent, update that view: the message is present now."""
     cdef AbsentKey key = absent_key(self, field)
     cdef Overlay overlay = find_absent(&key)
     cdef ViewKey view_key
@@ -199,6 +200,7 @@ cdef void unregister(PyObject* o) noexcept:
 
 
 cdef void dealloc_view(PyObject* o) noexcept:
+    """Implement tp_dealloc of the message classes."""
     cdef Table* table = (<View>o).table
     cdef PyObject* cls = <PyObject*>Py_TYPE(o)
     if KEEPS_IDENTITY:
@@ -231,6 +233,8 @@ cdef const uint8_t* scan_slots(
     Implements protobuf's rules of presence: the last value of a singular field wins, the last member of a oneof wins,
     and a record with another wire type than its field, or with a value that its closed enum does not have, is an
     unknown field.
+    slots: zeroed, or filled from the message's spans before this one. HAS_UNKNOWN and HAS_MERGE are added to `flags`,
+    and the number of records to `records`.
     """
     return scan(table, p, end, slots, flags, records, far, NULL)
 
@@ -275,7 +279,7 @@ cdef const uint8_t* scan_copies(
             copy = copy_far(far, p)
             short_steps = 0
         elif <size_t>(p - far.store.start) < OW_FIRST_BYTES:
-            copy = NULL
+            copy = NULL  # the first bytes of a large file are requested when it is opened
         elif short_steps < MAX_SHORT_STEPS:
             copy = copy_far(far, p)
             short_steps += 1
@@ -357,12 +361,13 @@ cdef const uint8_t* scan_copy(
 ) noexcept nogil:
     """Fill the slots from the records whose tag and number or length are in a copy; returns as `scan_slots`.
 
-    next: the address of the first record, and afterwards of the first one that was not scanned. far_record: set to it
-    if it follows a long value.
+    next: the address of the first record, and afterwards of the first record that was not scanned. far_record: set to
+    the latter address if that record follows a long value.
     """
     cdef size_t shift = shift_of(copy)
     cdef const uint8_t* p = shifted(next[0], 0 - shift)
     cdef const uint8_t* near_end = shifted(end, 0 - shift)
+    # The tag, and the number or length, of a record that starts before `limit` are in the copy.
     cdef const uint8_t* limit = copy.bytes + copy.n - MAX_HEAD_BYTES + 1
     cdef Record record
     cdef Field* field
@@ -458,7 +463,7 @@ cdef int refresh_any(View self) except -1:
     cdef const Span* part
     cdef Py_ssize_t i
     cdef uint64_t records = 0
-    cdef bytes kept
+    cdef bytes entry
     cdef CachedTail tail
     if self.overlay != NULL or document.overlays is not None or document.epoch == EPOCH_CLOSED:
         # This may turn a view of an absent message into a view of bytes whose slots are filled.
@@ -466,11 +471,11 @@ cdef int refresh_any(View self) except -1:
             return 0
         document = <Document>self.document
     if document.cached_tables & bit_of(table) and is_long(self, MIN_CACHED_BYTES):
-        kept = document.cached(SLOTS, self.start)
-        if kept is not None and <size_t>len(kept) == size + sizeof(CachedTail):
-            memcpy(&tail, PyBytes_AS_STRING(kept) + size, sizeof(CachedTail))
+        entry = document.cached(SLOTS, self.start)
+        if entry is not None and <size_t>len(entry) == size + sizeof(CachedTail):
+            memcpy(&tail, PyBytes_AS_STRING(entry) + size, sizeof(CachedTail))
             if tail.table == table:
-                memcpy(self.slots, PyBytes_AS_STRING(kept), size)
+                memcpy(self.slots, PyBytes_AS_STRING(entry), size)
                 self.flags = tail.flags
                 self.epoch = document.epoch
                 return 0
@@ -493,10 +498,10 @@ cdef int refresh_any(View self) except -1:
         document.cached_tables |= bit_of(table)
         tail.table = table
         tail.flags = self.flags
-        kept = PyBytes_FromStringAndSize(NULL, size + sizeof(CachedTail))
-        memcpy(PyBytes_AS_STRING(kept), self.slots, size)
-        memcpy(PyBytes_AS_STRING(kept) + size, &tail, sizeof(CachedTail))
-        document.add_cached(SLOTS, self.start, kept)
+        entry = PyBytes_FromStringAndSize(NULL, size + sizeof(CachedTail))
+        memcpy(PyBytes_AS_STRING(entry), self.slots, size)
+        memcpy(PyBytes_AS_STRING(entry) + size, &tail, sizeof(CachedTail))
+        document.add_cached(SLOTS, self.start, entry)
         # `add_cached` may have run code that edited the message.
         return fill(self)
     return 0
@@ -560,7 +565,7 @@ cdef int follow(View self) except -1:
     """Refresh a view with an overlay: its bytes may have been replaced, or an absent message may exist by now."""
     cdef Overlay overlay = <Overlay>self.overlay
     cdef View parent
-    cdef View found
+    cdef View current
     cdef PyObject* old
     cdef ViewKey key
     if overlay.parent == NULL:
@@ -580,35 +585,35 @@ cdef int follow(View self) except -1:
         self.epoch = (<Document>self.document).epoch
         return 0
     unlist_absent(overlay)
-    found = get_message(parent, overlay.field)
-    fill(found)
-    if found is self:
+    current = get_message(parent, overlay.field)
+    fill(current)
+    if current is self:
         return 0
     if KEEPS_IDENTITY:
         key = key_of(self)
         unregister_view(&key, <PyObject*>self)
-    if found.overlay != NULL:
-        use_overlay(self, <Overlay>found.overlay)
+    if current.overlay != NULL:
+        use_overlay(self, <Overlay>current.overlay)
     else:
         # Do not use `overlay`: `fill` may have run code that refreshed this view already.
         old = self.overlay
         self.overlay = NULL
-        self.start = found.start
-        self.end = found.end
-        self.flags = found.flags
+        self.start = current.start
+        self.end = current.end
+        self.flags = current.flags
         self.slots = self.own
-        memcpy(self.own, found.own, self.table.n_fields * sizeof(Slot))
-        Py_XINCREF(found.parts)
+        memcpy(self.own, current.own, self.table.n_fields * sizeof(Slot))
+        Py_XINCREF(current.parts)
         Py_XDECREF(self.parts)
-        self.parts = found.parts
+        self.parts = current.parts
         Py_XDECREF(old)
-    set_document(self, found.document)
-    self.epoch = found.epoch
+    set_document(self, current.document)
+    self.epoch = current.epoch
     if KEEPS_IDENTITY:
         key = key_of(self)
-        if Py_REFCNT(<PyObject*>found) == 1:
+        if Py_REFCNT(<PyObject*>current) == 1:
             # There is no other reference to the new view, so `self` becomes the view of the message.
-            unregister_view(&key, <PyObject*>found)
+            unregister_view(&key, <PyObject*>current)
         if lookup_view(&key) is None:
             register_view(&key, <PyObject*>self)
     return 0
@@ -691,6 +696,7 @@ cdef Spans collect_parts(Cursor* cursor, const Table* table, const Field* field)
 
 
 cdef bint is_peer(const Field* field, const Field* other) noexcept nogil:
+    """Return whether two fields are members of one oneof."""
     cdef uint32_t i
     for i in range(field.n_peers):
         if field.peers[i] == other.slot:
@@ -784,6 +790,7 @@ cdef object get_bytes(View self, void* closure):
 
 
 cdef object get_message(View self, void* closure):
+    """Return a view of the message of a field, which may be absent."""
     fill(self)
     cdef Field* field = <Field*>closure
     if KEEPS_IDENTITY and self.slots[field.slot].p != NULL:
@@ -833,12 +840,12 @@ cdef object absent_view(View self, Field* field):
     cdef uint32_t depth
     cdef uint64_t state = state_of(self, field)
     cdef AbsentKey key = absent_key(self, field)
-    cdef AbsentKey theirs
+    cdef AbsentKey parent_key
     cdef Overlay overlay = find_absent(&key)
     if overlay is not None:
         # The objects of a key may have been freed, and their memory reused: compare with the parent's key.
-        theirs = absent_key(<View>overlay.parent, field)
-        if overlay.expected == state and theirs.owner == key.owner and theirs.address == key.address:
+        parent_key = absent_key(<View>overlay.parent, field)
+        if overlay.expected == state and parent_key.owner == key.owner and parent_key.address == key.address:
             return overlay_view(field.sub, <Document>self.document, overlay)
         unlist_absent(overlay)
     depth = (<Overlay>self.overlay).depth if self.overlay != NULL else (<Document>self.document).depth

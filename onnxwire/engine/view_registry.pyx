@@ -21,7 +21,7 @@ cdef size_t N_VIEWS = 0      # registered views
 
 
 cdef inline size_t first_index(const ViewKey* key) noexcept:
-    """Return the index at which the search for a key starts."""
+    """Return the index at which the search for a key starts: a multiplicative hash of the key."""
     cdef uint64_t hash_value = <uint64_t><size_t>key.owner * <uint64_t>0x9E3779B97F4A7C15
     hash_value = (hash_value ^ <uint64_t><size_t>key.address) * <uint64_t>0xC2B2AE3D27D4EB4F
     hash_value = (hash_value ^ <uint64_t><size_t>key.table) * <uint64_t>0x9E3779B97F4A7C15
@@ -48,7 +48,7 @@ cdef object lookup_view(const ViewKey* key):
 
 
 cdef void register_view(const ViewKey* key, PyObject* view) noexcept:
-    """Register a view under a key without an entry.
+    """Register a view under a key for which `lookup_view` returned None.
 
     If memory can't be allocated, the view is not registered; the message may then get a second view.
     """
@@ -61,6 +61,7 @@ cdef void register_view(const ViewKey* key, PyObject* view) noexcept:
 
 
 cdef void put(const ViewKey* key, PyObject* view) noexcept:
+    """Store an entry; there is a free one."""
     cdef size_t i = first_index(key)
     while ENTRIES[i].view != NULL:
         i = (i + 1) & (CAPACITY - 1)

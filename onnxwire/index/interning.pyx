@@ -61,13 +61,13 @@ cdef int fill_traits() noexcept:
     cdef int i
     for i in range(256):
         TRAITS_BY_BYTE[i] = 0
-        if 48 <= i <= 57 or 65 <= i <= 90 or 97 <= i <= 122 or i == 95:
+        if c"0" <= i <= c"9" or c"A" <= i <= c"Z" or c"a" <= i <= c"z" or i == c"_":
             TRAITS_BY_BYTE[i] |= IS_IDENTIFIER
         if i < 128:
             TRAITS_BY_BYTE[i] |= IS_ASCII
-        if i == 60:
+        if i == c"<":
             TRAITS_BY_BYTE[i] |= HAS_ANGLE_BRACKET
-        if i == 46:
+        if i == c".":
             TRAITS_BY_BYTE[i] |= HAS_DOT
     return 0
 

@@ -71,6 +71,7 @@ OW_INLINE ow_words ow_gather(ow_words w, int b) {
     return (w & OW_LOW(4 * b)) | (w >> (32 - 4 * b) & OW_LOW(4 * b) << 4 * b);
 }
 
+/* Unpack OW_GROUP elements of b bits that begin `shift` bits above the lowest bit at p. */
 OW_INLINE void ow_unpack_group(const uint8_t *p, int shift, uint8_t *out, int b) {
     ow_store_words(out, ow_spread(ow_load_words(p, b) >> shift, b), 8); /* shift + 8 * b is at most 6 + 48 of 64 bits */
 }

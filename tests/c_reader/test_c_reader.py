@@ -413,12 +413,12 @@ def write_inline_weights(path, count, size):
     tensor_headers = []
     for i in range(count):
         # The fields dims, data_type (UINT8), name and raw_data.
-        tensor = wire.number(1, size) + wire.number(2, 2) + wire.span(8, b"weight.%d" % i) + wire.tag(9, 2)
+        tensor = wire.number(1, size) + wire.number(2, 2) + wire.span(8, b"weight.%d" % i) + wire.tag(9, wire.LEN)
         tensor += wire.varint(size)
-        tensor_headers.append(wire.tag(5, 2) + wire.varint(len(tensor) + size) + tensor)
+        tensor_headers.append(wire.tag(5, wire.LEN) + wire.varint(len(tensor) + size) + tensor)  # initializer
     graph_bytes = sum(map(len, tensor_headers)) + count * size
     with path.open("wb") as file:
-        file.write(wire.tag(7, 2) + wire.varint(graph_bytes))
+        file.write(wire.tag(7, wire.LEN) + wire.varint(graph_bytes))  # graph
         for tensor_header in tensor_headers:
             file.write(tensor_header)
             file.seek(size, os.SEEK_CUR)

@@ -37,7 +37,7 @@ def save_model(folder, *tensors, name="m.onnx"):
     graph = b"".join(wire.span(5, tensor.message(location, key)) for key, tensor, location in tensors)
     path = os.path.join(folder, name)
     with open(path, "wb") as file:
-        file.write(wire.number(1, 10) + wire.span(7, graph))
+        file.write(wire.number(1, 10) + wire.span(7, graph))  # ir_version, graph
     return path
 
 
@@ -401,6 +401,7 @@ def models():
 
     The field numbers are 7 graph, 20 training_info, 25 functions and 1 ir_version.
     """
+    # The initialization and the algorithm of a training; the nodes and the default attributes of a function.
     training = st.tuples(graphs(1), graphs(1)).map(lambda pair: wire.span(1, pair[0]) + wire.span(2, pair[1]))
     function = st.tuples(spans(7, nodes(1)), spans(11, attributes(1))).map(b"".join)
     parts = [spans(7, graphs()), spans(20, training), spans(25, function), st.just(wire.number(1, 10))]

@@ -334,27 +334,29 @@ def run_protoc(name, data, folder):
     return subprocess.run(command, input=data, capture_output=True, check=True).stdout.decode("ascii")
 
 
+UNKNOWN_NUMBER = 1000  # no field of ModelProto has this number
+
+
 def nest_in_spans(depth, data):
     """Nest bytes in unknown fields of a number of levels, each with another field after the nested one."""
     for _ in range(depth):
-        data = wire.span(1000, data + wire.number(1, 1))
+        data = wire.span(UNKNOWN_NUMBER, data + wire.number(1, 1))
     return data
 
 
 def nest_in_groups(depth, data):
     """Nest bytes in unknown groups of a number of levels."""
     for _ in range(depth):
-        data = wire.group(1000, data)
+        data = wire.group(UNKNOWN_NUMBER, data)
     return data
 
 
-UNKNOWN_NUMBER = 1000
 UNKNOWN_FIELDS = {
     "numbers": wire.number(UNKNOWN_NUMBER, 1)
     + wire.number(UNKNOWN_NUMBER, -1)
-    + wire.tag(UNKNOWN_NUMBER, 1)
+    + wire.tag(UNKNOWN_NUMBER, wire.FIXED64)
     + b"12345678"
-    + wire.tag(UNKNOWN_NUMBER, 5)
+    + wire.tag(UNKNOWN_NUMBER, wire.FIXED32)
     + b"\0\0\0\1",
     "bytes": wire.span(UNKNOWN_NUMBER, b"")
     + wire.span(UNKNOWN_NUMBER, b"abc\xff\n'\"\\")
