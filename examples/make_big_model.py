@@ -1,8 +1,8 @@
 """Write a valid ONNX transformer of more than 4 GiB in less than a second, as a sparse file with all weights inline.
 
 The network is a decoder in the style of Llama. Its weights are either holes in the file, which are read as zeros and
-take no disk space, or pseudo-random bytes. By default it has ten layers, as large as in models
-of 7 billion parameters:
+take no disk space, or pseudo-random bytes. By default the network has ten layers,
+each as large as a layer of a model with 7 billion parameters:
 
     python make_big_model.py -o big.onnx
     python make_big_model.py --layers 2 --hidden 64 --intermediate 160 --vocab 512 --heads 4 --fill random -o small.onnx
@@ -95,8 +95,8 @@ class Decoder:
     """The graph under construction. Its methods add nodes; they take and return names of tensors.
 
     hidden, intermediate, heads: the sizes of the hidden state and of the feed-forward network, and the number of
-    attention heads. data_type: the type of the weights. fill: "zero" or "random". name_counts: the numbers of nodes by
-    scope and operator.
+    attention heads. data_type: the type of the weights. fill: "zero" or "random". name_counts: how many nodes have been
+    added, by scope and operator.
     """
 
     hidden: int
@@ -146,7 +146,7 @@ class Decoder:
         x = self.node(scope, "Cast", x, to=self.data_type)
         return self.node(scope, "Mul", self.weight(scope, self.hidden), x)
 
-    def rotary_angles(self, scope: str, length: str) -> tuple[str, str]:
+    def rotary_factors(self, scope: str, length: str) -> tuple[str, str]:
         """Return the cosines and sines of the rotary position embedding, of shape (sequence, head size / 2)."""
         half = self.hidden // self.heads // 2
         name = "model.rotary_emb.inv_freq"
@@ -206,7 +206,7 @@ class Decoder:
         embedding = self.weight("/model/embed_tokens", vocab, self.hidden)
         x = self.node("/model/embed_tokens", "Gather", embedding, "input_ids", axis=0)
         length = self.node("/model", "Shape", "input_ids", start=1, end=2)
-        cosine, sine = self.rotary_angles("/model/rotary_emb", length)
+        cosine, sine = self.rotary_factors("/model/rotary_emb", length)
         mask = self.causal_mask("/model/causal_mask", length)
         for index in range(layers):
             scope = f"/model/layers.{index}"
