@@ -189,7 +189,7 @@ class _Graphs:
         return name or self._all_old_names.get(literal[0], literal[0])
 
     def _old_names_at(self, vertex: int) -> dict[str, str]:
-        """Return a dict from names of a vertex of `new`, its graph, inputs and outputs to names in `old`, as in repr."""
+        """Return a dict from names of a vertex of `new`, its graph, inputs and outputs to names in `old`, quoted."""
         if self._names[0] != vertex:
             old, new = self.sides
             old_vertex = self.old_of[vertex]
@@ -207,7 +207,7 @@ class _Graphs:
 
     @cached_property
     def _all_old_names(self) -> dict[str, str]:
-        """A dict from the names of all nodes and values of `new` to names in `old`, as Python literals.
+        """A dict from the names of all nodes and values of `new` to names in `old`, quoted.
 
         A name that occurs several times in `new` is mapped to the match of its first occurrence.
         """

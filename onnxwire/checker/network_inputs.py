@@ -138,7 +138,7 @@ def _test_window_lists(call: Call) -> Faults:
 
 
 def _test_search(call: Call) -> Faults:
-    """Test the length, beams and sequences of BeamSearch and similar operators, which allocate all steps at the start."""
+    """Test the length, beams and sequences of BeamSearch and similar operators, which allocate all steps first."""
     length = integers_of(call, 1)
     if length and not 0 < length[0] <= _MAX_SEARCH_STEPS:
         yield ARGUMENT, f"a max_length of {length[0]:,}"

@@ -117,7 +117,7 @@ def _gather(document: Rows, rows: Rows, starts: Rows, lengths: Rows) -> Iterator
 
 
 def _spans(facts: Facts, field: str, row: int) -> list[tuple[int, int]]:
-    """Return the start and end of each value of a field of a tensor; none if the tensor is damaged or must be merged."""
+    """Return the start and end of each value of a field of a tensor; none if it is damaged or must be merged."""
     tensors = facts.TensorProto
     if tensors.flags[row] & MERGED:
         return []

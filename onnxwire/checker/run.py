@@ -101,7 +101,7 @@ def check(
 
 
 def _facts_of(message: Message, ir_version: int | None, checksums: bool, operators: Operators | None) -> Facts:
-    """Return the facts of a message in its current state. A message is encoded unless it is the root of an unedited document."""
+    """Return the facts of a message in its current state, which is encoded unless it is an unedited root message."""
     document = message._document
     size = message.ByteSize()
     if document.root is message.__class__ and size == len(document) and not document.is_edited:

@@ -153,7 +153,7 @@ class SmallConstants:
         return attributes
 
     def attribute_bytes(self, node: int) -> tuple[int, bytes] | None:
-        """Return a key of the attributes of a row of NodeProto; None if they are long. Equal keys mean equal attributes.
+        """Return a key of the attributes of a row of NodeProto; None if they are long. Equal keys: equal attributes.
 
         The key is the length of the first attribute, and the bytes from the first to the last attribute.
         """

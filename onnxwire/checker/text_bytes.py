@@ -57,7 +57,7 @@ class TextBytes:
         return result
 
     def contain(self, words: Iterable[bytes]) -> Rows:
-        """Return whether each string contains one of some words of lower case letters; the case of the string is ignored."""
+        """Return whether each string contains one of some lower case words; the case of the string is ignored."""
         result = np.zeros(len(self.lengths), bool)
         text = self._bytes.tobytes().lower()
         for word in words:

@@ -27,7 +27,8 @@ class WireRecords(Table):
     """A table with a row for each anomaly, by `facts.derive(WireRecords)`.
 
     start: the offset of the record's tag. value: the raw number of the record, or its length in bytes. sheet, row: the
-    message that contains the record, as an index into `sheet_names` and a row. number: the field number. kind: LONG_TAG to MIXED_PACKING.
+    message that contains the record, as an index into `sheet_names` and a row. number: the field number. kind:
+    LONG_TAG to MIXED_PACKING.
     """
 
     type_name = "wire records"

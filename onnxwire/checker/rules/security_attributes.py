@@ -29,7 +29,8 @@ _REMEDY = "; do not run the model"
 class AttributeLimits:
     """The nodes that break limits of attributes, by `facts.derive(AttributeLimits)`.
 
-    ranges, lengths, indices, endless_trees: the fault by the row of the node.
+    The faults by the row of the node: ranges: of values; lengths: of numbers of elements, and absent attributes;
+    indices: of references to objects; endless_trees: of the branches of trees.
     """
 
     def __init__(self, facts: Facts) -> None:
