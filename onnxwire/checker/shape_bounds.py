@@ -85,8 +85,8 @@ class ShapeBounds:
     unbounded_loops: the nodes of loops that only a condition on data ends. iterations: the number of iterations of
     loops that run too often. hidden_sizes: nodes with a size that is constant but unknown, because operators that are
     not evaluated compute it, and the index of the input that contains the size. faults: by kind (see
-    constant_inputs.py) and row of the node, a text about the fault. contradicted_shapes: for each ValueInfoProto that declares another shape than its node
-    produces, the produced shape.
+    constant_inputs.py) and row of the node, a text about the fault. contradicted_shapes: for each ValueInfoProto that
+    declares another shape than its node produces, the produced shape.
     total: the first node at which the sum of the constants' elements exceeds the limit, and the sum; or None.
     """
 

@@ -100,7 +100,7 @@ class Types:
         return self.numbers[text]
 
     def of_elements(self, template: str = "{}") -> Column:
-        """Return the numbers of types by element type; 0 for invalid ones. template: the type, with {} for the element."""
+        """Return the numbers of types by data type of the element; 0 for invalid ones. template: {} is the element."""
         if template == "{}":
             return _ELEMENTS
         column = np.zeros(256, np.int32)

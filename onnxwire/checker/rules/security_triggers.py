@@ -35,7 +35,8 @@ _COMBINATIONS = (
 # the truth value selects how much of the data remains.
 _ARITHMETIC = ("Mul", "Sub", "Sum", "Min", "Max", "Add", "Div", "MatMul")
 _MAX_COMBINATIONS = 8  # maximum number of successive combinations that are followed
-# Functions that are steps if their input was multiplied by a large number, and operators between the multiplication and the step.
+# Functions that are steps if their input was multiplied by a large number, and operators between the multiplication
+# and the step.
 _STEPS = ("Sigmoid", "Tanh", "Clip", "Relu", "Exp", "HardSigmoid", "Erf")
 _SHIFTS = ("Sub", "Add", "Neg", "Abs")
 _MIN_STEEPNESS = 1000.0  # minimum factor of such a step
