@@ -616,7 +616,8 @@ cdef class Facts:
         sheet = self.sheet(sheet_name)
         return sheet.edges[self.slot(sheet, field)]
 
-    # Access for Python. A column is (payload, dtype) or (payload, kind); `onnxwire.checker.facts` makes an array from it.
+    # Access for Python. A column is (payload, dtype) or (payload, kind); `onnxwire.checker.facts` makes an array of the
+    # payload.
 
     @property
     @critical_section

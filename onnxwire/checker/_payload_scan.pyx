@@ -88,10 +88,10 @@ cdef uint32_t payload_slot(Facts facts, Sheet* sheet, str field) except? 0xFFFFF
 def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] is_selected):
     """Return the count, minimum, maximum and last value of a varint field.
 
-    Returns two buffers. The first has four columns of int64, one after the other: the count, -1 if the elements
-    were not counted; the minimum, maximum and last value, 0 for an empty field and for a row that is not scanned. Values
-    of uint64 are reinterpreted as int64. The second buffer is a column of bool: whether all values were scanned, and
-    not only the first 64 KiB.
+    Returns two buffers. The first has four columns of int64, one after the other: the count, -1 if the elements were
+    not counted; the minimum, maximum and last value, 0 for an empty field and for a row that is not scanned. Values of
+    uint64 are reinterpreted as int64. The second buffer is a column of bool: whether all values were scanned, and not
+    only the first 64 KiB.
     """
     cdef Sheet* sheet = facts.sheet(name)
     cdef uint32_t slot = payload_slot(facts, sheet, field)

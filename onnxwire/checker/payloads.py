@@ -66,9 +66,9 @@ class Payloads:
 
     numbers: the number of the data type, or one more than the last number for unknown types. bits: the bits of an
     element; 0 if unknown. elements: the product of dims; -1 if a dim is negative, or if elements or bytes are 2**63 or
-    more. is_negative: whether a dim is negative. exceeds_63_bits: whether elements or bytes are 2**63 or more. is_inline:
-    whether the elements are in the message. has_segment: whether the message has a segment. n_stored: the number of
-    elements that the message has to store, which is smaller if it has a segment; -1 if unknown.
+    more. is_negative: whether a dim is negative. exceeds_63_bits: whether elements or bytes are 2**63 or more.
+    is_inline: whether the elements are in the message. has_segment: whether the message has a segment.
+    n_stored: the number of elements that the message has to store, which is smaller if it has a segment; -1 if unknown.
     n_filled_fields: the number of nonempty fields for elements. location: the only nonempty field, as index of
     LOCATIONS, or -1. own_location: the list for elements of the type, -1 for an unknown type. n_entries, size: the
     expected length of that list, and of raw_data in bytes; -1 where `n_stored` is -1. last_bits: the number of used

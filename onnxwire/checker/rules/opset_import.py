@@ -27,7 +27,7 @@ RULES = {
         ),
         "opset-import-absent-before-ir3": (
             lambda model: model.opset_import > 0,
-            "opset_import needs IR version 3, and the model has {facts.ir_version}; raise it",
+            "opset_import needs IR version 3, and the model has {facts.ir_version}; raise ir_version",
         ),
         "opset-import-default-present": (
             lambda model: (model.opset_import > 0) & ~_is_default(model.facts.OperatorSetIdProto).any(),

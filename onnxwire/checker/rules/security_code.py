@@ -180,7 +180,7 @@ def shadow(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_like_onnx(domain: str) -> bool:
-    """Return whether a domain that ONNX and onnxruntime do not define begins as, or looks like, one that they define."""
+    """Return whether a domain that ONNX and onnxruntime do not define begins as, or looks like, one of theirs."""
     if domain in ("", "ai.onnx", *operators().domain_names, *_KNOWN_DOMAINS):
         return False
     return _LIKE_ONNX.match(ascii_skeleton(domain)) is not None
