@@ -43,10 +43,10 @@ _QUOTED_NAME = re.compile(r"(?<!\w)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
 # The beginnings of paths below a node whose content is part of the label of the node's vertex.
 _LABELLED_PATHS = (".attribute", ".input[", ".output[")
 _WEIGHT_FIELDS = ("initializer", "sparse_initializer")
-# Prefixes of the ids of rules whose findings must also have equal contents.
-_NAME_RULES = ("security-name-",)  # compared by the texts
-_PAYLOAD_RULES = ("security-payload-",)  # by the payload and the texts
-_RECORD_RULES = ("security-wire-", "security-payload-unknown")  # by the bytes of the record
+# Prefixes of the ids of rules whose findings are compared by more than the message.
+_NAME_RULES = ("security-name-",)  # also by the texts
+_PAYLOAD_RULES = ("security-payload-",)  # also by the payload and the texts
+_RECORD_RULES = ("security-wire-", "security-payload-unknown")  # also by the bytes of the record
 _CONTAINER_TYPES = (ModelProto, GraphProto, FunctionProto, TrainingInfoProto)
 _UNCHANGED_STEPS = 2  # number of steps along the inputs of a node that must be unchanged
 # The maximum size of compared tensors; longer remote values are not fetched with the structure.
@@ -61,7 +61,7 @@ class _Side:
     def __init__(self, model: Any, facts: Facts) -> None:
         self.model = model
         self.document: Document = facts.document
-        self.is_placed: bool = facts.columns.is_placed  # whether offsets of findings refer to `document`
+        self.is_placed: bool = facts.columns.is_placed  # whether offsets refer to the caller's bytes
 
     def make_graph(self, intern: Interner) -> FlatGraph:
         """Return the flat form of the model."""

@@ -106,7 +106,7 @@ def _index_numbers(call: Call, index: int) -> list[int] | tuple[int, ...]:
 
 
 def _test_elements(call: Call) -> Faults:
-    """Test that the indices of GatherElements are in range, have its rank, and do not exceed its other axes."""
+    """Test that the indices of GatherElements are in range, of the rank of the value, and fit its other axes."""
     yield from _test_selected(call)
     value, indices = value_of(call, 0), value_of(call, 1)
     if value is None or indices is None or value.shape is None or indices.shape is None:
@@ -187,7 +187,10 @@ def _test_scatter(call: Call) -> Faults:
 
 
 def _test_pad(call: Call) -> Faults:
-    """Test the pads of Pad: two for each axis, shorter than a reflected axis, and not removing more than an axis."""
+    """Test the pads of Pad: there are two for each axis.
+
+    In mode "reflect", a pad is shorter than the axis. The negative pads of an axis remove at most all its elements.
+    """
     rank, value = rank_of(call), value_of(call, 0)
     pads = _exact_integers(call, "pads", 1)
     axes = integers_of(call, 3)
@@ -268,7 +271,8 @@ def _test_joined_features(call: Call) -> Faults:
 def _test_max_unpool(call: Call) -> Faults:
     """Test the indices of MaxUnpool, which are positions in its output.
 
-    Input 2 contains the shape of the output. If it is absent, the shape without padding follows from the attributes.
+    Input 2 contains the shape of the output. Without it, the size is computed from the
+    attributes as if there were no padding.
     """
     value, kernel, output_shape = value_of(call, 0), call.ints("kernel_shape"), integers_of(call, 2)
     size = 1 << 63  # no index is above an unknown size

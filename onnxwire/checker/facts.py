@@ -453,7 +453,7 @@ class Facts:
         self.saved_document = document if saved_document is None else saved_document
         self.root = root.DESCRIPTOR.name
         self.document = document
-        self.count = self.columns.count  # a function: the number of rows of the table of a name
+        self.count = self.columns.count  # count(name): the number of rows of a table
         self.edges = self.columns.edge_numbers
         self.present = self.columns.present_tables()
         self._steps: dict[int, tuple[str, bool]] = {}  # steps of paths, by edge: name, whether the field is repeated

@@ -100,7 +100,10 @@ class Types:
         return self.numbers[text]
 
     def of_elements(self, template: str = "{}") -> Column:
-        """Return the numbers of types by data type of the element; 0 for invalid ones. template: {} is the element."""
+        """Return the numbers of types by the data type of the element; 0 for invalid data types.
+
+        template: the text of a type, in which {} is the element.
+        """
         if template == "{}":
             return _ELEMENTS
         column = np.zeros(256, np.int32)

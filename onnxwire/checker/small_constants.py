@@ -66,8 +66,8 @@ class SmallConstants:
     def grouped(self, field: str, type_name: str) -> tuple[Sequence[int], Sequence[int]]:
         """Return the rows of a type that are elements of a field, such as GraphProto.input, grouped by parent.
 
-        Returns (starts, rows): those of parent p are rows[starts[p]:starts[p + 1]]. They need not be consecutive
-        in the sheet.
+        Returns (starts, rows): those of parent p are rows[starts[p]:starts[p + 1]]. The rows of one
+        parent need not be consecutive.
         """
         cached = self._groups.get(field)
         if cached is None:
@@ -153,9 +153,10 @@ class SmallConstants:
         return attributes
 
     def attribute_bytes(self, node: int) -> tuple[int, bytes] | None:
-        """Return a key of the attributes of a row of NodeProto; None if they are long. Equal keys: equal attributes.
+        """Return a key of the attributes of a row of NodeProto; None if they are long.
 
-        The key is the length of the first attribute, and the bytes from the first to the last attribute.
+        Rows with equal keys have equal attributes. The key is the length of the first attribute, and the bytes from the
+        first to the last attribute.
         """
         first_rows, counts, starts, lengths = self._attribute_columns
         n = counts[node]

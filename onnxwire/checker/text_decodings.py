@@ -88,7 +88,7 @@ def is_text(data: bytes) -> bool:
 
 
 def _decode_digits(text: bytes) -> list[bytes]:
-    """Return the decoded bytes of a text for each encoding whose alphabet it fits; base64 also in reverse."""
+    """Return the decoded bytes of a text for each encoding whose alphabet the text fits; base64 also in reverse."""
     results = []
     joined = text.replace(b"\n", b"").replace(b"\r", b"")
     for digits in (joined, joined[::-1]):

@@ -29,7 +29,7 @@ _KEYS = ("location", "offset", "length", "checksum")
 # In place of the row of an entry, or of its number.
 _ABSENT = -1  # there is no entry
 _UNCLEAR = -2  # there are several entries, or the entry is no number
-# Files can be mapped at multiples of this offset.
+# Files can be mapped at offsets that are multiples of these numbers, on most systems and on Windows.
 _PAGE_BYTES, _WINDOWS_PAGE_BYTES = 4096, 65536
 
 
@@ -226,10 +226,10 @@ def _has_parent_step(location: str) -> bool:
 class Files:
     """The files at the locations, by `facts.derive(Files)`.
 
-    sizes: the size of each readable file in bytes, by the id of the location. By the id of the location, messages:
-    outside_messages: about files outside of the folder; irregular_messages: about files that are not regular or not
-    readable; linked_messages: about links. own_locations: ids of locations that lead to the document's own file. Files
-    are opened as for reading a tensor's elements.
+    sizes: the size of each readable file in bytes. outside_messages: messages about files outside of the folder.
+    irregular_messages: messages about files that are not regular or not readable. linked_messages: messages about
+    links. All of these are dicts by the id of the location. own_locations: ids of locations that lead to the document's
+    own file. Files are opened as for reading a tensor's elements.
     """
 
     def __init__(self, facts: Facts) -> None:

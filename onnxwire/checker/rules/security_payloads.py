@@ -100,7 +100,7 @@ _INSIDE = re.compile(
     rb"|PK\x03\x04\x14\0[\0-\x08]\0[\0-\x08]\0|\x01CD001\x01|<\?php\s|ustar(?:\0\d\d|  \0)"
     rb"|EICAR-STANDARD-ANTIVIRUS-TEST"
 )
-# A character that is not part of a single word.
+# A character that a single word does not contain.
 _WORD_END = re.compile(rb"[\s(]|[\x00-\x08\x80-\xff]")
 # A list of at least _MIN_VOCABULARY strings may be a vocabulary, whose tokens have at most _MAX_TOKEN_BYTES bytes.
 _MIN_VOCABULARY, _MAX_TOKEN_BYTES = 64, 24

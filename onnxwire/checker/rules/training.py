@@ -155,9 +155,9 @@ def outermost_kinds(facts: Facts) -> Any:
 
 
 def _undefined_inputs(facts: Facts, kind: int, is_known: Any) -> Any:
-    """Return whether each node input is undefined where it is used, in a graph of a kind, and is_known by its name.
+    """Return whether each node input is undefined in its graph, of a kind, although another graph defines the name.
 
-    is_known: whether each string, by id, is defined elsewhere.
+    kind: the kind of the outermost graph. is_known: whether another graph defines each string, by id.
     """
     inputs = facts.lists("NodeProto.input")
     rows = true_rows((facts.derive(Scopes).uses == NOWHERE) & is_known[inputs.value])
