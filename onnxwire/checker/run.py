@@ -60,7 +60,8 @@ def check(
     does not have at the matching part are reported; parts are matched by structure, as for `diff`. See
     docs/untrusted.md.
     Returns a sequence of problems: errors, then warnings, then notes, each grouped by rule. They are stored as
-    columns, a few bytes for each problem until it is read. No weight above 256 KiB is read.
+    columns, a few bytes for each problem until it is read. Without `checksums`, `untrusted` and `baseline`, no rule
+    reads a weight above 1 MiB as a whole.
     Raises DecodeError for damaged bytes and SourceError as `load` does, also for the baseline; DecodeError and
     SourceError for an unreadable table of operators; ValueError for an unknown rule id, for a rule of security without
     `untrusted`, and for a limit or max_elements below 1; TypeError for a selector that is no string, and for a baseline

@@ -1,8 +1,9 @@
 """Computes lower bounds of the sizes of a model's values and of its loops' iterations, without running the model.
 
-Each graph is walked once in the order of its nodes. Sizes that do not depend on data are computed with integers of any
-size; constants of a few elements are folded. Bodies of loops are evaluated a few times, and functions with the
-arguments of their calls, until the budget of the model is exhausted, which is proportional to its number of nodes.
+The nodes of a graph are evaluated in their order. Sizes that do not depend on data are computed with integers of any
+size; constants of a few elements are folded. Bodies of loops are evaluated up to _MAX_BODY_RUNS times, and functions
+with the arguments of their calls, until the budget of the model is exhausted. The budget grows with the number of nodes
+and values in the model.
 """
 
 from __future__ import annotations

@@ -250,7 +250,7 @@ def _concat(call: Call) -> Value | None:
     values = call.inputs
     shapes = [value.shape for value in values if value.shape is not None]
     if not shapes:
-        # Each value of unknown rank has at least one element along the axis.
+        # Each value of unknown rank counts as one element along the axis.
         axis = call.int("axis", 0)
         if not values or not -_MAX_RANK <= axis < _MAX_RANK:
             return None

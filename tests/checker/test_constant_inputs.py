@@ -36,7 +36,7 @@ def _broken_security_rules(data):
 
 
 ML = {"domain": "ai.onnx.ml"}
-# By the input or attribute that is invalid; VALID_MODELS: by the one that resembles it and is valid.
+# By the input or attribute that is invalid or, in VALID_MODELS, valid.
 INVALID_MODELS = {
     "index of unknown": _model("Gather", [[1 << 40]], declared=["a", "b"], axis=0),
     "many indices of unknown": _model("Gather", [np.full(1000, 1 << 40)], declared=["a", "b"]),
