@@ -451,7 +451,7 @@ cdef Outcome scan_all(Facts self) noexcept nogil:
 
 
 cdef bint is_listed(const Field* field, void* facts) noexcept:
-    """Return whether the numbers of a field are always read into a list."""
+    """Return whether the elements of a field are always read into a list."""
     return (<Facts>facts).sheets[field.table - (<Facts>facts).sheets[0].table].kinds[field.slot] == LIST
 
 
@@ -616,7 +616,8 @@ cdef class Facts:
         sheet = self.sheet(sheet_name)
         return sheet.edges[self.slot(sheet, field)]
 
-    # Access for Python. A column is (payload, dtype); `onnxwire.checker.facts` makes an array from it.
+    # Access for Python. A column is (payload, dtype) or (payload, kind); `onnxwire.checker.facts` makes an array of the
+    # payload.
 
     @property
     @critical_section

@@ -88,10 +88,10 @@ cdef uint32_t payload_slot(Facts facts, Sheet* sheet, str field) except? 0xFFFFF
 def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] is_selected):
     """Return the count, minimum, maximum and last value of a varint field.
 
-    Returns two buffers. The first has four columns of int64, one after the other: the count, -1 where counting would
-    take too long; the minimum, maximum and last value, 0 for an empty field and for a row that is not scanned. Values
-    of uint64 are reinterpreted as int64. The second buffer is a column of bool: whether all values were scanned, and
-    not only the first 64 KiB.
+    Returns two buffers. The first has four columns of int64, one after the other: the count, -1 if the elements were
+    not counted; the minimum, maximum and last value, 0 for an empty field and for a row that is not scanned. Values of
+    uint64 are reinterpreted as int64. The second buffer is a column of bool: whether all values were scanned, and not
+    only the first 64 KiB.
     """
     cdef Sheet* sheet = facts.sheet(name)
     cdef uint32_t slot = payload_slot(facts, sheet, field)
@@ -169,7 +169,7 @@ def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] is_sele
 
 @critical_section
 def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] is_selected, const int64_t[::1] ends):
-    """Return the greatest byte in the first 64 KiB of a bytes field, and its last used byte.
+    """Return the greatest byte in the first 64 KiB of a bytes field, and the last used byte of the field.
 
     ends: for each row, the number of used bytes; 0 for a row whose last byte is not needed. Returns a buffer of two
     columns of uint8, one after the other; 0 where there is no such byte.

@@ -29,7 +29,7 @@ cdef struct OpenScope:
     # A graph or function that the walk has entered and not yet left.
     int32_t graph        # row of GraphProto, -1 for a function
     int32_t function     # row of FunctionProto, -1 for a graph
-    int32_t level        # an entry of `Names.levels`
+    int32_t level        # index of an element of `Names.levels`
     int32_t node         # the next node
     int32_t nodes_end
     int32_t attribute    # the next attribute of the node; -1 until the inputs of the node are resolved
@@ -72,10 +72,12 @@ cdef class Scopes:
     cdef int32_t* producer_of
     cdef int32_t* definition_of
     cdef int32_t* described_outputs
+    # The numbers of the first ValueInfoProto and the first TensorProto among definitions, and of the first function
+    # among scopes.
     cdef int32_t first_value, first_tensor, n_graphs
     cdef int32_t* scope_of
     cdef Names names
-    cdef OpenScope* frames
+    cdef OpenScope* frames   # a stack, the innermost scope last
     cdef int32_t n_frames, frames_capacity
     # The fields of graphs are looked up once, since a model may have a million graphs.
     cdef NamedField graph_inputs, graph_initializers, graph_sparse_initializers, graph_outputs, graph_value_infos
@@ -246,6 +248,7 @@ cdef class Scopes:
     ) except -1:
         """Define the names of a field's elements, and record the earlier meanings of these names.
 
+        meanings: the column of flags to fill, by row of the sheet.
         definition: the number of the sheet's first row among definitions, or -1 if its rows are not definitions.
         """
         cdef int32_t row = field.runs[graph].first
@@ -288,7 +291,7 @@ cdef class Scopes:
                 if graphs.edge[i] == graphs_edge and graphs.parent[i] == frame.attribute - 1:
                     self.enter(i, -1)
                 elif graphs.parent[i] == frame.attribute - 1:
-                    frame.nested_end += 1  # `g` is visited even in an attribute that also has `graphs`
+                    frame.nested_end += 1  # the graph in `g`, between those in `graphs`, is visited by itself
                 continue
             if frame.attribute >= 0 and frame.attribute < frame.attributes_end:
                 i = frame.attribute

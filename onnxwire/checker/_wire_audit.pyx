@@ -2,7 +2,8 @@
 """Finds records that readers of protobuf interpret differently, for checks of untrusted models.
 
 The audit is another pass over the tags of a document, after the scan for its columns. It reads no payload except packed
-numbers of up to MAX_RUN_BYTES, and at most 4 KiB of an unknown field. `check` calls it only with untrusted=True.
+numbers, in listed fields or of up to MAX_RUN_BYTES, and at most 4 KiB of an unknown field. `check` calls it only with
+untrusted=True.
 """
 from cython cimport critical_section
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t

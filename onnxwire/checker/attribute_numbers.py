@@ -15,7 +15,7 @@ MAX_ATTRIBUTE_BYTES = 1 << 26  # maximum encoded size of an attribute that is re
 
 
 class AttributeNumbers:
-    """The attributes of nodes, by `facts.derive(AttributeNumbers)`. They are decoded on request."""
+    """The numbers in attributes of nodes, by `facts.derive(AttributeNumbers)`. They are decoded on request."""
 
     def __init__(self, facts: Facts) -> None:
         self._document = facts.document
@@ -28,8 +28,10 @@ class AttributeNumbers:
     def arrays_of(self, node: int, names: set[str]) -> dict[str, Any]:
         """Return the attributes of a node that have one of the names, by name, as one-dimensional arrays.
 
-        A number becomes an array of one element. A string becomes 0 if it is `LEAF`, the mode of a leaf in a tree, and
-        otherwise 1. Attributes without numbers or strings are omitted.
+        A number becomes an array of one element. In a list of strings, `LEAF`, the mode of a leaf in a tree, becomes 0,
+        and any other string 1. A tensor of a type other than integers and floats becomes ones. Omitted are attributes
+        without such values, attributes above MAX_ATTRIBUTE_BYTES, and attributes
+        that are encoded in several pieces.
         """
         arrays = {}
         start = int(self._first[node])
@@ -48,7 +50,7 @@ class AttributeNumbers:
 
 
 def _numbers(attribute: AttributeProto) -> Any:
-    """Return the value of an attribute as an array, None for any other type; see `AttributeNumbers.arrays_of`."""
+    """Return the value of an attribute as an array, or None to omit it; see `AttributeNumbers.arrays_of`."""
     if attribute.HasField("i"):
         return np.array([attribute.i], np.int64)
     if attribute.HasField("f"):

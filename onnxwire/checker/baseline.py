@@ -1,8 +1,8 @@
 """Removes the findings of a check that a trusted model also has at the matching part.
 
-A finding is omitted if the trusted model breaks the same rule at the matching part, with the same message except the
-names of values, and the part is unchanged. Unchanged means the same operator, attributes, payload and type, with inputs
-that come from unchanged matching parts, up to two steps back. Parts are matched by structure, as for `diff`.
+A finding is omitted if the trusted model breaks the same rule at the matching part, with the same message except
+names and indices, and the part is unchanged. Unchanged means the same operator, attributes, payload and type, with
+inputs that come from unchanged matching parts, up to two steps back. Parts are matched by structure, as for `diff`.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _QUOTED_NAME = re.compile(r"(?<!\w)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
 # The beginnings of paths below a node whose content is part of the label of the node's vertex.
 _LABELLED_PATHS = (".attribute", ".input[", ".output[")
 _WEIGHT_FIELDS = ("initializer", "sparse_initializer")
-# Prefixes of the ids of rules whose findings are compared by the texts, the payload or the record that they report.
-_NAME_RULES = ("security-name-",)
-_PAYLOAD_RULES = ("security-payload-",)
-_RECORD_RULES = ("security-wire-", "security-payload-unknown")
+# Prefixes of the ids of rules whose findings are compared by more than the message.
+_NAME_RULES = ("security-name-",)  # also by the texts
+_PAYLOAD_RULES = ("security-payload-",)  # also by the payload and the texts
+_RECORD_RULES = ("security-wire-", "security-payload-unknown")  # also by the bytes of the record
 _CONTAINER_TYPES = (ModelProto, GraphProto, FunctionProto, TrainingInfoProto)
 _UNCHANGED_STEPS = 2  # number of steps along the inputs of a node that must be unchanged
 # The maximum size of compared tensors; longer remote values are not fetched with the structure.
@@ -61,7 +61,7 @@ class _Side:
     def __init__(self, model: Any, facts: Facts) -> None:
         self.model = model
         self.document: Document = facts.document
-        self.is_placed: bool = facts.columns.is_placed
+        self.is_placed: bool = facts.columns.is_placed  # whether offsets refer to the caller's bytes
 
     def make_graph(self, intern: Interner) -> FlatGraph:
         """Return the flat form of the model."""
@@ -81,7 +81,7 @@ class _Side:
 
 
 class _Graphs:
-    """The flat graphs of both models, with the matching of their vertices."""
+    """The flat graphs of both models, with the matching of their vertices. `side` is 0 for `old`, and 1 for `new`."""
 
     def __init__(self, old: _Side, new: _Side) -> None:
         intern = Interner()
@@ -89,8 +89,9 @@ class _Graphs:
         matching = Matching(*self.sides, by_name=False)
         self.old_of, self.edges = matching.old_of, matching.edges
         self._rewired = frozenset(matching.rewired_vertices())
-        # By number of steps, for each vertex of `new`: 0 if it is not yet known, 1 if it is changed, 2 if unchanged.
+        # By number of steps, for each vertex of `new`: 0 (not yet known), 1 (changed) or 2 (unchanged).
         self._unchanged = [bytearray(len(self.old_of)) for _ in range(_UNCHANGED_STEPS + 1)]
+        # For each model: the first vertex of each kind in each scope.
         self._first: list[dict[tuple[int, str], int]] = []
         for graph in self.sides:
             first_vertices: dict[tuple[int, str], int] = {}
@@ -99,12 +100,13 @@ class _Graphs:
             self._first.append(first_vertices)
         self._all_scopes = [graph.all_scopes() for graph in self.sides]
         self._scopes = [{path: index for index, (path, _) in enumerate(scopes)} for scopes in self._all_scopes]
-        self._names: tuple[int, dict[str, str]] = UNMATCHED, {}
+        self._names: tuple[int, dict[str, str]] = UNMATCHED, {}  # the last vertex and result of `_old_names_at`
 
     def find_vertex(self, side: int, path: str) -> tuple[int, str, str]:
-        """Return the innermost vertex that contains a path, the field of its scope, and the path below the vertex.
+        """Return the innermost vertex that contains a path, the field of its message, and the path below the message.
 
-        The vertex of a value_info is that of its value. The vertex is UNMATCHED for any other path.
+        For a value_info, these are the vertex of the described value, "value_info", and the path below the value_info.
+        For a path that no vertex contains, they are UNMATCHED, "" and the path.
         """
         scopes = self._all_scopes[side]
         for step in reversed([*_PATH_STEP.finditer(path)]):
@@ -124,8 +126,8 @@ class _Graphs:
     def find_scope(self, side: int, path: str) -> tuple[Hashable, str]:
         """Return a key of the innermost graph or function that contains a path, and the path below it.
 
-        The key identifies the matching graph or function of `old`; it is None if `old` has none. For a path outside of
-        all graphs and functions, the key is "".
+        Matching graphs or functions of the two models have equal keys. The key is None for a graph of a node without a
+        match, and "" for a path outside of all graphs and functions.
         """
         end = len(path)
         while end > 0:
@@ -156,7 +158,7 @@ class _Graphs:
 
     @cached_property
     def _vertices(self) -> list[dict[tuple[int, str], int]]:
-        """The vertex of each name in each scope."""
+        """For each model: the vertex that defines a value, by (index of the scope, name)."""
         tables: list[dict[tuple[int, str], int]] = []
         for graph in self.sides:
             table: dict[tuple[int, str], int] = {}
@@ -179,7 +181,7 @@ class _Graphs:
         return states[vertex] == 2
 
     def old_name(self, vertex: int, literal: re.Match[str]) -> str:
-        """Return the quoted name in `old` that matches a quoted name in `new`.
+        """Return the quoted name in `old` that matches a quoted name in `new`; without a match, the name in `new`.
 
         vertex: the vertex of `new` whose finding has the name, or UNMATCHED.
         """
@@ -187,7 +189,7 @@ class _Graphs:
         return name or self._all_old_names.get(literal[0], literal[0])
 
     def _old_names_at(self, vertex: int) -> dict[str, str]:
-        """Return a dict from the names at a vertex of `new` and its inputs to those in `old`, as Python literals."""
+        """Return a dict from names of a vertex of `new`, its graph, inputs and outputs to names in `old`, quoted."""
         if self._names[0] != vertex:
             old, new = self.sides
             old_vertex = self.old_of[vertex]
@@ -205,9 +207,9 @@ class _Graphs:
 
     @cached_property
     def _all_old_names(self) -> dict[str, str]:
-        """A dict from the names of all values of `new` to those in `old`, as Python literals.
+        """A dict from the names of all nodes and values of `new` to names in `old`, quoted.
 
-        If several values of `new` have one name, it maps to the name of the first one.
+        A name that occurs several times in `new` is mapped to the match of its first occurrence.
         """
         old, new = self.sides
         names: dict[str, str] = {}
@@ -228,7 +230,7 @@ class Baseline:
         self._trusted_findings: dict[str, list[tuple[Finding, Rows]]] = {}
         # By rule and key: the number of the trusted model's findings that have no counterpart so far.
         self._counts: dict[str, Counter[bytes]] = {}
-        self.omitted = 0
+        self.omitted = 0  # number of rows that `select` removed from findings
 
     def add_known(self, problems: Problems) -> None:
         """Add the problems of the trusted model. Their paths are read later, so the model must stay open."""
@@ -273,8 +275,8 @@ class Baseline:
     def _keys(self, side: int, rule: str, finding: Finding, row: int) -> list[bytes]:
         """Return the keys of a finding: with its message, and with the names of the trusted model in its message.
 
-        Findings of the two models are the same if they have a common key. The list is empty for a part that has no
-        counterpart.
+        Findings of the two models are the same if they have a common key. The list is empty for a part that is
+        changed, unreadable or without a counterpart.
         """
         graphs = self._graphs
         path = finding.table.path(row)

@@ -36,7 +36,7 @@ _ASCII = str.maketrans({"0": "o", "O": "o", "1": "l", "I": "l", "|": "l", "5": "
 
 
 def skeleton(text: str) -> str:
-    """Return the ASCII text that a name looks like: similar letters replaced, invisible characters removed."""
+    """Return a name with look-alikes replaced by ASCII, and without accents, control and format characters."""
     if text.isascii() and text.isprintable():
         return text
     folded = unicodedata.normalize("NFKC", text).translate(_TABLE)
@@ -45,7 +45,7 @@ def skeleton(text: str) -> str:
 
 
 def ascii_skeleton(text: str) -> str:
-    """Return a skeleton in lower case in which look-alikes of ASCII are equal, too, such as 1 and l, or rn and m."""
+    """Return a skeleton in lower case that is equal for ASCII look-alikes, too, such as 1 and l, or rn and m."""
     return skeleton(text).translate(_ASCII).lower().replace("rn", "m").replace("vv", "w")
 
 

@@ -1,4 +1,4 @@
-"""Tests constant inputs of nodes: indices out of range, and numbers that kernels cannot compute with.
+"""Tests constant inputs and attributes of nodes: indices out of range, and numbers that kernels cannot compute with.
 
 An inspector is a function of a call (see `Call` of shape_operators.py) that yields the kind and the text of each fault.
 """
@@ -50,12 +50,12 @@ _INDEX_OPERATORS: dict[str, tuple[int, int, int | tuple[str, int], str]] = {
 
 
 def value_of(call: Call, index: int) -> Value | None:
-    """Return an input of a node, or None if the node has fewer."""
+    """Return an input of a node, or None if the node has fewer inputs."""
     return call.inputs[index] if index < len(call.inputs) else None
 
 
 def integers_of(call: Call, index: int) -> list[int]:
-    """Return a known input of integers; [] for any other, and for one that is computed from a bound of a size."""
+    """Return the integers of an input; [] if they are unknown, or computed from a bound of a size."""
     value = value_of(call, index)
     if value is None or value.data is None or value.is_lower_bound:
         return []
@@ -106,7 +106,7 @@ def _index_numbers(call: Call, index: int) -> list[int] | tuple[int, ...]:
 
 
 def _test_elements(call: Call) -> Faults:
-    """Test that the indices of GatherElements are in range, have the rank of the value, and fit its other axes."""
+    """Test that the indices of GatherElements are in range, of the rank of the value, and fit its other axes."""
     yield from _test_selected(call)
     value, indices = value_of(call, 0), value_of(call, 1)
     if value is None or indices is None or value.shape is None or indices.shape is None:
@@ -187,7 +187,10 @@ def _test_scatter(call: Call) -> Faults:
 
 
 def _test_pad(call: Call) -> Faults:
-    """Test the pads of Pad: two for each axis; a reflected or removed pad is at most as long as the axis."""
+    """Test the pads of Pad: there are two for each axis.
+
+    In mode "reflect", a pad is shorter than the axis. The negative pads of an axis remove at most all its elements.
+    """
     rank, value = rank_of(call), value_of(call, 0)
     pads = _exact_integers(call, "pads", 1)
     axes = integers_of(call, 3)
@@ -268,7 +271,8 @@ def _test_joined_features(call: Call) -> Faults:
 def _test_max_unpool(call: Call) -> Faults:
     """Test the indices of MaxUnpool, which are positions in its output.
 
-    The size of the output is that of input 2, or follows from the attributes without padding.
+    Input 2 contains the shape of the output. Without it, the size is computed from the
+    attributes as if there were no padding.
     """
     value, kernel, output_shape = value_of(call, 0), call.ints("kernel_shape"), integers_of(call, 2)
     size = 1 << 63  # no index is above an unknown size
@@ -320,7 +324,7 @@ def rank_of(call: Call) -> int | None:
 
 
 def _test_axis_numbers(axes: list[int], rank: int | None) -> Faults:
-    """Yield the first axis that a value of a known rank does not have. Scalars count as vectors, as in numpy."""
+    """Yield a fault for the first axis that is out of range for the rank. Scalars count as vectors, as in numpy."""
     invalid_axes = [] if rank is None else [axis for axis in axes if not -max(rank, 1) <= axis < max(rank, 1)]
     if invalid_axes:
         yield INDEX, f"axis {invalid_axes[0]:,}"
@@ -388,7 +392,8 @@ def _test_cast(call: Call) -> Faults:
         return
     min_integer = -(1 << -bits[0]) if bits[0] else 0
     for number in value.data or ():
-        # Negative numbers that are cast to unsigned types wrap in all runtimes, and occur in masks.
+        # Infinities are not tested. Negative numbers that are cast to unsigned types wrap in all runtimes, and occur in
+        # masks.
         is_tested = isinstance(number, float) and not math.isinf(number)
         if is_tested and not min(min_integer, -(1 << bits[1])) <= number < 1 << bits[1]:
             yield ARGUMENT, f"a cast of {number} to an integer type"
@@ -438,7 +443,7 @@ def _test_split(call: Call) -> Faults:
 
 
 def _test_top_k(call: Call) -> Faults:
-    """Test that k is a 32-bit number, and not greater than the axis."""
+    """Test that k is from 0 to 2**31 - 1, and not greater than the size of the axis."""
     counts = _exact_integers(call, "k", 1) or ([call.int("k", 0)] if call.attribute("k") is not None else [])
     invalid_counts = [k for k in counts if not 0 <= k < 1 << 31]
     if invalid_counts:
@@ -487,7 +492,7 @@ def _test_rank(call: Call) -> Faults:
 
 
 def _test_einsum(call: Call) -> Faults:
-    """Test the equation of Einsum: its rank, its number of terms, and the letters of its result."""
+    """Test the equation of Einsum: its characters, terms and ranks, the sizes by letter, and the result's letters."""
     n_terms = call.text("equation").partition("->")[0].count(",") + 1
     max_term_chars = max((len(term.strip()) for term in re.split(",|->", call.text("equation"))), default=0)
     if max_term_chars > MAX_RANK + len("..."):
@@ -537,7 +542,7 @@ def _test_unsqueeze(call: Call) -> Faults:
 
 
 def _test_resize_inputs(call: Call) -> Faults:
-    """Test the numbers of scales, sizes and regions of Resize, one or two for each axis."""
+    """Test that Resize has a scale or size for each axis, and two numbers of a region, if its mode uses a region."""
     yield from _test_resize(call)
     n_axes, rank = call.count("axes"), rank_of(call)
     axes = call.ints("axes") or []

@@ -33,6 +33,7 @@ class Dataflow:
         self.tensors = scopes.definitions - n_other_definitions
         self._is_from_constant = self.are_from(facts.are_among(nodes.op_type, ("Constant",)))
         self.is_constant = (self.tensors >= 0) | self._is_from_constant
+        # Whether each input is present, and not a constant.
         self._is_data = (self.inputs.value != EMPTY) & ~self.is_constant
 
     def are_from(self, is_source: Any) -> Any:

@@ -200,7 +200,7 @@ class Sheet(Table):
     Columns of every sheet: length (bytes), parent (row in the sheet of the parent's type), index (in the repeated
     field), edge (number of the parent's field), depth, flags, present (bit = index of the field). The column of a field
     contains the number, the id of the string, the length of bytes, the row of the message (-1: absent), or the number
-    of elements of a repeated field; for a repeated field of numbers that are not read, the number of records.
+    of elements of a repeated field; for repeated bytes, and numbers that are not read, the number of records.
     """
 
     if TYPE_CHECKING:
@@ -378,8 +378,8 @@ class List(Table):
 class UnknownFields(Table):
     """Records that the schema has no field for.
 
-    start: the offset of the tag. value: the value of a varint. row, sheet: the message that contains the record.
-    number: the field number. wire: the wire type.
+    start: the offset of the tag. value: the value of a varint. sheet, row: the message that contains the
+    record, as an index into `sheet_names` and a row. number: the field number. wire: the wire type.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -453,7 +453,7 @@ class Facts:
         self.saved_document = document if saved_document is None else saved_document
         self.root = root.DESCRIPTOR.name
         self.document = document
-        self.count = self.columns.count
+        self.count = self.columns.count  # count(name): the number of rows of a table
         self.edges = self.columns.edge_numbers
         self.present = self.columns.present_tables()
         self._steps: dict[int, tuple[str, bool]] = {}  # steps of paths, by edge: name, whether the field is repeated
@@ -477,7 +477,7 @@ class Facts:
         del self.document, self.saved_document, self.operators
 
     def _declared(self) -> int | None:
-        """Return the document's own IR version; None if it is absent; the latest for types without such a field."""
+        """Return the document's own IR version, None if it is below 1; the latest for types without such a field."""
         sheet = self[self.root]
         if "ir_version" not in sheet.fields:
             return LATEST_IR_VERSION

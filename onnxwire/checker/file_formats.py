@@ -18,7 +18,7 @@ _PICKLE = re.compile(
     rb"|\x80[\2-\5](?:c[\w.]+\n|[}\](][(q.XcKl\x8c\x94]|\x8c.[ -~]{2}|X.{2}\0\0[ -~]|\x8a\nl\xfc)",
     re.S,
 )
-# The first two bytes of all formats below, except tar archives and compiled Python code.
+# The first two bytes of all formats below, except tar archives, compiled Python code and masked formats.
 _FIRST_PAIRS = frozenset((
     *(b"c" + bytes([letter]) for letter in b"abcdefghijklmnopqrstuvwxyz_."),  # pickles in text
     *(bytes((0x78, flags)) for flags in range(256) if not (0x78 << 8 | flags) % 31),  # zlib

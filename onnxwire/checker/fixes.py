@@ -87,7 +87,7 @@ def removes(template: str, detail: Callable[[Any], str], *rules: str) -> Callabl
 
 
 def edits(*rules: str) -> Callable[[Editor], Editor]:
-    """Register a function that returns a change of a message."""
+    """Register an `Editor`, which returns a change of a message, for rules."""
 
     def register(editor: Editor) -> Editor:
         _editors.update(dict.fromkeys(rules, editor))
@@ -156,7 +156,7 @@ def _value_names(facts: Facts) -> NDArray[np.bool_]:
     "function-value-info-known-name",
 )
 def stale_value_info(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
-    """Choose entries whose name is not a value of any graph.
+    """Choose entries whose name is not a value of any graph or function.
 
     Other graphs are considered because shape inference copies types from one graph to another.
     """
@@ -359,7 +359,7 @@ class _Views:
         self._last: dict[str, tuple[int, Any]] = {}
 
     def elements(self, field: FieldRows) -> Any:
-        """Return the elements of a field; for the root message, which is in no field, a list of it."""
+        """Return the elements of a field; for the root message, which is in no field, a list with that message."""
         if not field.field:
             return [self._message]
         return getattr(self._view(field.type_name, field.owner), field.field)
@@ -384,7 +384,7 @@ class _Views:
 def find_fixes(message: Message, problems: Problems) -> Fixes:
     """Return the possible repairs of problems, which `check` found in a message.
 
-    Nothing is changed; `apply_fixes` does that. To repair only some rules, select them in `check`.
+    The message is not changed; `apply_fixes` changes it. To repair only some rules, select them in `check`.
     """
     return Fixes(message, problems)
 

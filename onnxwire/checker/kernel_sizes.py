@@ -145,7 +145,7 @@ def _operator_by_attribute(name: str) -> Callable[[Call], Value | None]:
 
 
 def _beam_search(call: Call) -> Value:
-    """Return the size of the sequences of a search with beams: batch, beams, sequences and their length."""
+    """Return the size of the sequences of a search with beams: batch, beams times sequences, and length."""
     ids = _dims(call, 0)
     beams = 1 if call.op_type in ("GreedySearch", "Sampling") else _number(call, 3) * _number(call, 4)
     length = _number(call, 1)
@@ -153,7 +153,7 @@ def _beam_search(call: Call) -> Value:
 
 
 def _stft(call: Call) -> Value | None:
-    """Return the size of STFT: frames, frequencies and complex numbers."""
+    """Return the size of STFT: batch, frames, frequencies, and 2 for complex numbers."""
     signal, step = _dims(call, 0), _number(call, 1)
     window = _dims(call, 2, 1)
     length = _number(call, 3, (window[0] or 1) if window is not None else 1)

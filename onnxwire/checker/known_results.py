@@ -27,11 +27,11 @@ class Result(NamedTuple):
 
 
 class KnownResults:
-    """A cache of results. A key contains the kinds of the inputs: equal Values have equal kinds.
+    """A cache of results. A key contains the kinds of the inputs: Values of one kind are equal but for `tensor`.
 
     The row of a stored tensor is not a part of its kind. So a result is not cached if the evaluation read the contents
-    of a tensor. n_reads: the number of these reads. n_stopped: the number of calls that were not evaluated because of a
-    limit.
+    of a tensor. n_reads: the number of reads of tensors' contents. n_stopped: the number of calls that were not
+    evaluated because of a limit.
     """
 
     def __init__(self) -> None:

@@ -70,7 +70,7 @@ def _blocks(call: Call) -> Value | None:
 
 
 def _reduction(call: Call) -> Value | None:
-    """Return the size of a reduction, or its result if `OPERATORS` computes that."""
+    """Return the size of a reduction; for a scalar or vector, the result if `OPERATORS` computes it."""
     computed_value = OPERATORS[call.op_type](call) if call.op_type in OPERATORS else None
     first_input = _first_with_shape(call)
     if first_input is None or (computed_value is not None and len(first_input[1]) < 2):

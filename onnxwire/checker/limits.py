@@ -9,17 +9,15 @@ MAX_CHANGES = 50_000
 # The maximum number of unknown operator names for which similar names are searched; each search takes a millisecond.
 MAX_HINTS = 1_000
 
-# Limits for rules that need the first values, the count or the maximum of a payload: bytes of a message whose values
-# are scanned, bytes of a message that are counted or scanned as strings, and bytes of all messages in one pass.
-MAX_SCANNED_BYTES = 1 << 16
-MAX_COUNTED_BYTES = 1 << 20
-MAX_TOTAL_SCANNED_BYTES = 1 << 24
+# Limits for rules that need the first values, the count or the maximum of a payload.
+MAX_SCANNED_BYTES = 1 << 16  # bytes of a message whose values are scanned
+MAX_COUNTED_BYTES = 1 << 20  # bytes of a message that are counted, or scanned as strings
+MAX_TOTAL_SCANNED_BYTES = 1 << 24  # bytes of all messages in one pass
 
-# Limits for payloads whose values are read, such as indices: bytes of a tensor, bytes of a document in one pass, and
-# the total number of records of fields that are not one packed record. A larger tensor counts as a weight.
-MAX_READ_BYTES = 1 << 18
-MAX_TOTAL_READ_BYTES = 1 << 23
-MAX_READ_RECORDS = 1 << 16
+# Limits for payloads whose values are read, such as indices.
+MAX_READ_BYTES = 1 << 18  # bytes of a tensor; a larger one counts as a weight
+MAX_TOTAL_READ_BYTES = 1 << 23  # bytes of a document in one pass
+MAX_READ_RECORDS = 1 << 16  # total number of records of fields that are not one packed record
 
 # Default of `--max-elements`: elements of a value of an untrusted model, 512 MiB as floats.
 MAX_ELEMENTS = 1 << 27

@@ -1,6 +1,6 @@
 """Tests constant inputs and attributes of the operators of networks: convolution, quantization, attention, search.
 
-It complements constant_inputs.py, with inspectors of the same kind, for operators of ONNX and of com.microsoft.
+It complements constant_inputs.py with further inspectors, for operators of ONNX and of com.microsoft.
 Sources: docs/Operators.md of onnx 1.23.2, docs/ContribOperators.md of onnxruntime 1.32.
 """
 
@@ -138,7 +138,7 @@ def _test_window_lists(call: Call) -> Faults:
 
 
 def _test_search(call: Call) -> Faults:
-    """Test the numbers of BeamSearch and similar operators, which allocate all steps at the start."""
+    """Test the length, beams and sequences of BeamSearch and similar operators, which allocate all steps first."""
     length = integers_of(call, 1)
     if length and not 0 < length[0] <= _MAX_SEARCH_STEPS:
         yield ARGUMENT, f"a max_length of {length[0]:,}"
@@ -148,7 +148,7 @@ def _test_search(call: Call) -> Faults:
 
 
 def _test_heads(call: Call) -> Faults:
-    """Test the numbers of heads, and the sizes of the projections, of attention."""
+    """Test the numbers of heads, the sizes of the projections and the past length of attention."""
     heads, kv_heads = call.int("q_num_heads", 0), call.int("kv_num_heads", 0)
     heads = heads or (call.int("num_heads", 0) if kv_heads else 0)
     if kv_heads > 0 and heads % kv_heads:

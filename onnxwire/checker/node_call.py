@@ -34,7 +34,10 @@ class Scope:
 
 
 class NodeCall:
-    """A node and its inputs: the implementation of `Call` of shape_operators.py."""
+    """The implementation of `Call` of shape_operators.py.
+
+    owner: the evaluation that makes the call. scope: the scope of the node's names. node: the row of NodeProto.
+    """
 
     __slots__ = ("_attributes", "inputs", "node", "op_type", "owner", "scope")
 
@@ -58,7 +61,7 @@ class NodeCall:
         )
 
     def value(self, index: builtins.int) -> Value | None:
-        """Return an input, or None if the node has fewer."""
+        """Return an input, or None if the node has fewer inputs."""
         return self.inputs[index] if index < len(self.inputs) else None
 
     def ints(self, name: str, input: int | None = None) -> list[int] | None:
@@ -88,12 +91,12 @@ class NodeCall:
         return attribute.s.decode("utf-8", "replace") if attribute is not None else ""
 
     def extent(self, index: builtins.int) -> tuple[builtins.int, builtins.int] | None:
-        """Return the least and the greatest number of an input that is a stored tensor of integers, otherwise None."""
+        """Return the least and the greatest number of an input that is a stored, short tensor of integers, or None."""
         tensor = self._tensor(index)
         return None if tensor < 0 else self.owner.constants.extent(tensor)
 
     def count(self, name: str) -> builtins.int:
-        """Return the number of elements of a list of integers or strings, 0 if it is absent."""
+        """Return the number of integers or strings of an attribute, 0 if it is absent."""
         row = self.owner.constants.attribute_rows(self.node).get(name)
         if row is None:
             return 0

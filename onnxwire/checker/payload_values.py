@@ -43,7 +43,8 @@ def payload_sizes(facts: Facts, field: str) -> Rows:
 def portions(facts: Facts, field: str, rows: Rows) -> Iterator[Portion]:
     """Yield the bytes of raw_data, or of the numbers of another field, of some tensors, a portion at a time.
 
-    Tensors with too many bytes in the field, or none, are omitted.
+    Tensors with no bytes or more than MAX_READ_BYTES bytes in the field are omitted, and so are all tensors after
+    MAX_TOTAL_READ_BYTES bytes or, if they are not packed, MAX_READ_RECORDS records.
     """
     tensors, sizes = facts.TensorProto, payload_sizes(facts, field)
     rows = rows[(sizes[rows] > 0) & (sizes[rows] <= MAX_READ_BYTES)]
@@ -71,7 +72,7 @@ def portions(facts: Facts, field: str, rows: Rows) -> Iterator[Portion]:
 def _read_ranges(facts: Facts, starts: Rows, lengths: Rows) -> tuple[Rows, Rows]:
     """Return an array that contains some ranges of the document, and the offset of each range in the array.
 
-    The array is the whole document if it is resident.
+    If the document is resident, the array is the whole document.
     """
     if facts.document.memory is None:
         return np.frombuffer(memoryview(payload_at(facts.document, 0, len(facts.document))), np.uint8), starts
@@ -116,7 +117,7 @@ def _gather(document: Rows, rows: Rows, starts: Rows, lengths: Rows) -> Iterator
 
 
 def _spans(facts: Facts, field: str, row: int) -> list[tuple[int, int]]:
-    """Return the start and end of each value of a field of a tensor; none if the tensor is in several pieces."""
+    """Return the start and end of each value of a field of a tensor; none if it is damaged or must be merged."""
     tensors = facts.TensorProto
     if tensors.flags[row] & MERGED:
         return []
@@ -135,7 +136,7 @@ def _spans(facts: Facts, field: str, row: int) -> list[tuple[int, int]]:
 
 
 def string_lengths(facts: Facts, rows: Rows) -> Iterator[tuple[int, list[int]]]:
-    """Yield the lengths in bytes of the elements of string_data, for tensors with few elements; rows: ascending."""
+    """Yield each row of TensorProto, and the lengths in bytes of its string_data, up to MAX_READ_RECORDS elements."""
     records_left = MAX_READ_RECORDS
     for row in rows.tolist():
         records_left -= int(facts.TensorProto.records("string_data")[1][row])

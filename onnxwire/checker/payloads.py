@@ -64,11 +64,11 @@ def is_filled(tensors: Sheet, location: str, rows: Any = slice(None)) -> Any:
 class Payloads:
     """Columns for TensorProto, by `facts.derive(Payloads)`.
 
-    numbers: the number of the data type, or a number of its own for all unknown types. bits: the bits of an element; 0
-    if unknown. elements: the product of dims; -1 if a dim is negative, or if elements or bytes are 2**63 or more.
-    is_negative: whether a dim is negative. exceeds_63_bits: whether elements or bytes are 2**63 or more. is_inline:
-    whether the elements are in the message. has_segment: whether the message has a segment. n_stored: the number of
-    elements that the message has to store, which is smaller if it has a segment; -1 if unknown.
+    numbers: the number of the data type, or one more than the last number for unknown types. bits: the bits of an
+    element; 0 if unknown. elements: the product of dims; -1 if a dim is negative, or if elements or bytes are 2**63 or
+    more. is_negative: whether a dim is negative. exceeds_63_bits: whether elements or bytes are 2**63 or more.
+    is_inline: whether the elements are in the message. has_segment: whether the message has a segment.
+    n_stored: the number of elements that the message has to store, which is smaller if it has a segment; -1 if unknown.
     n_filled_fields: the number of nonempty fields for elements. location: the only nonempty field, as index of
     LOCATIONS, or -1. own_location: the list for elements of the type, -1 for an unknown type. n_entries, size: the
     expected length of that list, and of raw_data in bytes; -1 where `n_stored` is -1. last_bits: the number of used
@@ -188,8 +188,8 @@ class Numbers:
     """The values in lists of varints, as columns for TensorProto.
 
     count: the number of entries, -1 for a list of more than 1 MiB, which is not counted. low, high, last: the minimum,
-    the maximum and the last value in the first 64 KiB of a list; 0 for an empty list. is_whole: whether these were all
-    values. At most 16 MiB of a document are scanned.
+    the maximum and the last value in the first 64 KiB of a list; 0 for an empty list. is_whole: whether these are all
+    values of the list. At most 16 MiB of a document are scanned.
     """
 
     def __init__(self, facts: Facts, field: str) -> None:

@@ -136,18 +136,18 @@ def rule(id: str, *tables: str) -> Callable[[Find], Find]:
     return register
 
 
-_loaded: set[str] = set()
-_loading = Lock()
+_loaded_modules: set[str] = set()
+_load_lock = Lock()
 
 
 def _load(name: str) -> None:
     """Import a module of `rules/` and register its table, once; other threads wait for the import."""
-    if name in _loaded:
+    if name in _loaded_modules:
         return
-    with _loading:
-        if name not in _loaded:
+    with _load_lock:
+        if name not in _loaded_modules:
             _register(name)
-            _loaded.add(name)
+            _loaded_modules.add(name)
 
 
 def _register(name: str) -> None:

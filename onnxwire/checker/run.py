@@ -56,10 +56,12 @@ def check(
     untrusted: whether to also apply the rules of security, which detect known attacks on programs that read models, and
     to open `source` with untrusted=True of `load`; a message that is already open is not affected.
     max_elements: the number of elements above which the rules of security report a value.
-    baseline: a trusted model, or a source of one, which is opened like `source`. Only problems that it does not have at
-    the matching part are reported; parts are matched by structure, as for `diff`. See docs/untrusted.md.
-    Returns a sequence of problems: errors, then warnings, then notes, each sorted by rule and path. They are stored as
-    columns, a few bytes for each problem until it is read. No weight above 256 KiB is read.
+    baseline: a trusted model, or a source of one, which is opened like `source`. Only problems that the trusted model
+    does not have at the matching part are reported; parts are matched by structure, as for `diff`. See
+    docs/untrusted.md.
+    Returns a sequence of problems: errors, then warnings, then notes, each grouped by rule. They are stored as
+    columns, a few bytes for each problem until it is read. Without `checksums`, `untrusted` and `baseline`, no rule
+    reads a weight above 1 MiB as a whole.
     Raises DecodeError for damaged bytes and SourceError as `load` does, also for the baseline; DecodeError and
     SourceError for an unreadable table of operators; ValueError for an unknown rule id, for a rule of security without
     `untrusted`, and for a limit or max_elements below 1; TypeError for a selector that is no string, and for a baseline
@@ -101,7 +103,10 @@ def check(
 
 
 def _facts_of(message: Message, ir_version: int | None, checksums: bool, operators: Operators | None) -> Facts:
-    """Return the facts of a message in its current state. A message is encoded unless it is an unedited document."""
+    """Return the facts of a message in its current state.
+
+    The message is encoded unless it is the root of an unedited document.
+    """
     document = message._document
     size = message.ByteSize()
     if document.root is message.__class__ and size == len(document) and not document.is_edited:
@@ -113,7 +118,7 @@ def _facts_of(message: Message, ir_version: int | None, checksums: bool, operato
 
 
 def _without_weights(message: Message) -> Message:
-    """Return a copy whose weights are zeros in a sparse file, except those that a rule scans."""
+    """Return a copy whose long weights are zeros in a sparse file, except those that a rule scans."""
     import tempfile
 
     from onnxwire.checker.payloads import is_scanned

@@ -30,8 +30,8 @@ class SarifWriter:
         self.out = out
         self.rules = [rule for id, rule in rules(untrusted).items() if id in checked(untrusted)]
         self.ids = {rule.id: index for index, rule in enumerate(self.rules)}
-        self.faults: list[dict[str, Any]] = []
-        self.omitted: dict[str, dict[str, int]] = {}
+        self.faults: list[dict[str, Any]] = []  # notifications about files that could not be checked
+        self.omitted: dict[str, dict[str, int]] = {}  # `Problems.omitted` by the URI of the file
         self.is_first = True
         head = json.dumps({"$schema": _SCHEMA, "version": "2.1.0"})[:-1]
         out.write(f'{head}, "runs": [{{\n"tool": {json.dumps({"driver": self._driver()})},\n"results": [')

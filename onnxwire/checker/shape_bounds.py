@@ -1,8 +1,9 @@
 """Computes lower bounds of the sizes of a model's values and of its loops' iterations, without running the model.
 
-Each graph is walked once in the order of its nodes. Sizes that do not depend on data are computed with integers of any
-size; constants of a few elements are folded. Bodies of loops are evaluated a few times, and functions with the
-arguments of their calls, until the budget of the model is exhausted, which is proportional to its number of nodes.
+The nodes of a graph are evaluated in their order. Sizes that do not depend on data are computed with integers of any
+size; constants of a few elements are folded. Bodies of loops are evaluated up to _MAX_BODY_RUNS times, and functions
+with the arguments of their calls, until the budget of the model is exhausted. The budget grows with the number of nodes
+and values in the model.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ MAX_TOTAL_FACTOR = 16  # limit of the sum of the elements of all constants, as m
 # The limit of a value whose size depends on an input's declared shape, as multiple of max_elements.
 MAX_INPUT_DEPENDENT_FACTOR = 64
 MAX_STORED_FACTOR = 16  # limit of a value derived from a stored weight, as multiple of the weight's elements
-# Values of fewer elements are accepted without being counted in the sum. With a small max_elements, the number is the
-# divided max_elements.
+# Values of fewer elements are accepted and not added to the sum. The number is max_elements / _MIN_COUNTED_DIVISOR, at
+# most _MIN_COUNTED_ELEMENTS.
 _MIN_COUNTED_ELEMENTS, _MIN_COUNTED_DIVISOR = 1 << 20, 128
 _MAX_BODY_RUNS = 64  # maximum number of evaluations of a loop's body
 _MAX_CALL_DEPTH = 48  # maximum number of nested calls that are evaluated
@@ -84,9 +85,9 @@ class ShapeBounds:
     bytes. endless_loops: the nodes of loops that do not end, and a text about the number of iterations.
     unbounded_loops: the nodes of loops that only a condition on data ends. iterations: the number of iterations of
     loops that run too often. hidden_sizes: nodes with a size that is constant but unknown, because operators that are
-    not evaluated compute it, and the index of that input. faults: by kind (see constant_inputs.py) and row of the node,
-    a text about the fault. contradicted_shapes: for each ValueInfoProto that declares another shape than its node
-    produces, the produced shape.
+    not evaluated compute it, and the index of the input that contains the size. faults: by kind (see
+    constant_inputs.py) and row of the node, a text about the fault. contradicted_shapes: for each ValueInfoProto that
+    declares another shape than its node produces, the produced shape.
     total: the first node at which the sum of the constants' elements exceeds the limit, and the sum; or None.
     """
 
@@ -127,15 +128,16 @@ class ShapeBounds:
         for name, method in (("If", self._run_if), ("Loop", self._run_loop), ("Scan", self._run_scan)):
             if (id := facts.find(name)) >= 0:
                 self._operators[id] = method
+        # The string ids of operators whose nodes `_evaluate` handles.
         self._evaluated = {*self._operators, *self._inspectors, *self._buffers, *operators_with_input_shapes}
         self._random = {facts.find(name) for name in RANDOM_OPERATORS}
         self._constant = facts.find("Constant")
         self._body_starts, self._bodies, self._body_names = self._find_bodies()
         self.contradicted_shapes: dict[int, list[int | None]] = {}
-        self._is_compared = bytearray(facts.GraphProto.n)
-        self._depth = 0
+        self._is_compared = bytearray(facts.GraphProto.n)  # whether `_compare_with_declared` was called for each graph
+        self._depth = 0  # number of nested calls that are being evaluated
         self._trips = 1  # product of the iterations of the enclosing loops
-        self._recursive: set[int] = set()
+        self._recursive: set[int] = set()  # see `FunctionCalls.recursive`
         counted_tables = ("NodeProto", "TensorProto", "ValueInfoProto", "FunctionProto.input", "FunctionProto.output")
         budget = sum(map(facts.count, counted_tables)) * _BUDGET_FACTOR + _MIN_BUDGET
         if self._calls is not None:
@@ -357,9 +359,9 @@ class ShapeBounds:
         return bool(arguments) or op_type == self._constant
 
     def _attribute_key(self, node: int, scope: Scope) -> tuple[int, bytes] | None:
-        """Return a key that nodes with equal attributes share.
+        """Return a key of the attributes of a node; nodes with equal keys have equal attributes.
 
-        It is None for long attributes, and for attributes in a function whose call has attributes.
+        Returns None for long attributes, and for attributes in a function whose call has attributes.
         """
         key = self.constants.attribute_bytes(node)
         return key if not scope.attributes or key == (0, b"") else None
@@ -446,7 +448,7 @@ class ShapeBounds:
     def _run(self, operator: Any, function: int, call: NodeCall) -> Any:
         """Return the result of a node: a Value, a list of Values, or None.
 
-        operator: the function of its operator, or None. function: the row of the called function, or -1.
+        operator: the function of the node's operator, or None. function: the row of the called function, or -1.
         """
         if function >= 0:
             return self._run_call(function, call)
@@ -664,7 +666,7 @@ def _trip_count(value: Value) -> int | None:
 def _extrapolate(first: Value, before: Value, after: Value, n_further: int) -> Value:
     """Return a value after further iterations, each of which changes a size as the last iteration did.
 
-    first, before, after: the value after the last three iterations.
+    first, before, after: the value after each of the last three iterations.
     """
     if before.shape is None or after.shape is None or len(before.shape) != len(after.shape):
         return Value(after.shape, None, after.depends_on_input)

@@ -23,8 +23,8 @@ _MAX_SEQUENCE_TENSORS = 64  # maximum number of elements of a sequence that are 
 # If constants enlarge an axis by such a factor, or by such a number of elements, the size does not count as dependent
 # on an input.
 _LARGE_FACTOR = 1024
-_LARGE_PAD = 1 << 20
-_LARGE_WINDOW_PAD = 1 << 16
+_LARGE_PAD = 1 << 20  # of Pad
+_LARGE_WINDOW_PAD = 1 << 16  # of convolutions and pools
 # Numbers of TensorProto.DataType.
 _FLOAT_TYPES, _BOOL = (1, 10, 11), 9
 _INTEGER_TYPES = (2, 3, 4, 5, 6, 7, 12, 13)
@@ -42,7 +42,7 @@ class Call(Protocol):
         """The name of the operator."""
 
     def value(self, index: int) -> Value | None:
-        """Return an input, or None if the node has fewer."""
+        """Return an input, or None if the node has fewer inputs."""
 
     def attribute(self, name: str) -> Any:
         """Return the AttributeProto with a name, or None."""
@@ -97,7 +97,7 @@ def _unchanged_shape(call: Call) -> Value:
 
 
 def _cast(call: Call) -> Value:
-    """Return the size of Cast, and the elements if the target is a number type or bool."""
+    """Return the size of Cast, and the elements as bools, ints or floats; unchanged for other types."""
     value, target = _first_input(call), call.int("to", 1)
     if target == _BOOL and value.data is not None:
         return Value(value.shape, [bool(number) for number in value.data], value.depends_on_input)
@@ -250,7 +250,7 @@ def _concat(call: Call) -> Value | None:
     values = call.inputs
     shapes = [value.shape for value in values if value.shape is not None]
     if not shapes:
-        # Each value of unknown rank has at least one element along the axis.
+        # Each value of unknown rank counts as one element along the axis.
         axis = call.int("axis", 0)
         if not values or not -_MAX_RANK <= axis < _MAX_RANK:
             return None

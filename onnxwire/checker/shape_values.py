@@ -19,8 +19,8 @@ class Value:
     run, and not an estimate. is_constant: whether the value depends on constants only. stored_elements: the number of
     elements of the largest stored tensor from which the value is computed. tensor: the row of a stored tensor,
     otherwise -1. sequence: the elements of a sequence; None if they are unknown, and for any other value.
-    min_text_bytes: a lower bound of the bytes of each string, 0 for numbers. kind: a number that equal Values share, 0
-    until it is needed (known_results.py).
+    min_text_bytes: a lower bound of the bytes of each string, 0 for numbers. kind: a number that only equal Values
+    share, 0 until it is needed (known_results.py).
     """
 
     __slots__ = (
@@ -53,7 +53,7 @@ class Value:
         self.kind = 0
 
     def copy(self) -> Value:
-        """Return a new Value with the same properties."""
+        """Return a new Value with the same properties, except `kind`."""
         copy = Value(self.shape, self.data, self.depends_on_input)
         copy.stored_elements, copy.tensor, copy.min_text_bytes, copy.sequence = (
             self.stored_elements,
@@ -123,7 +123,7 @@ def elementwise(operation: Callable[..., Any] | None, values: Sequence[Value]) -
 
 
 def _computed_elements(operation: Callable[..., Any], columns: list[list[Any]], shape: Dims) -> list[Any] | None:
-    """Return the elements of an elementwise result; None if it fails, or a column has neither 1 nor n elements."""
+    """Return the elements of an elementwise result; None if `operation` fails, or their number does not fit."""
     n = max(map(len, columns))
     if Value(shape).size != n or any(len(column) not in (1, n) for column in columns):
         return None

@@ -35,17 +35,17 @@ WITHDRAWN = (
     "ParametricSoftplus", "Scale", "ScaledTanh",
 )  # fmt: skip
 
-# Flags of faults that `_signatures.pyx` finds: of nodes; of inputs and outputs; of attributes.
-INPUT_COUNT, OUTPUT_COUNT, LACKS_ATTRIBUTE = 1, 2, 4
-OMITTED, WRONG_TYPE, OTHER_TYPE = 1, 2, 4
-UNKNOWN, WRONG_KIND = 1, 2
+# Flags of faults; `_signatures.pyx` describes them.
+INPUT_COUNT, OUTPUT_COUNT, LACKS_ATTRIBUTE = 1, 2, 4  # of nodes
+OMITTED, WRONG_TYPE, OTHER_TYPE = 1, 2, 4  # of inputs and outputs
+UNKNOWN, WRONG_KIND = 1, 2  # of attributes
 # Values of `signature_indices` for nodes without a signature: the operator is unknown, or is not checked.
 _MISSING, _UNCHECKED = -1, -2
 
 _MAX_HINT_CHARS = 100  # maximum length of a name for which similar names are searched
 _MIN_SIMILARITY = 0.7  # minimum ratio of `difflib.SequenceMatcher` for a similar name
 _OPTIONS = {"": 0, "?": 1, "*": 2}  # SINGLE, OPTIONAL and VARIADIC of `_signatures.pyx`, by `Parameter.option`
-# Numbers of the types of elements by text, and by data type.
+# Numbers of the types of elements: by text, such as "float", and by the number of the data type.
 _DATA_TYPE_NUMBERS = {text: number for number, text in enumerate(["", *(kind.name.lower() for kind in DATA_TYPES)])}
 _ELEMENTS = lookup(256, np.array([kind.number for kind in DATA_TYPES]), range(1, len(DATA_TYPES) + 1), 0)
 
@@ -100,7 +100,10 @@ class Types:
         return self.numbers[text]
 
     def of_elements(self, template: str = "{}") -> Column:
-        """Return the numbers of types by element type; 0 for invalid data types. template: the type, {} its element."""
+        """Return the numbers of types by the data type of the element; 0 for invalid data types.
+
+        template: the text of a type, in which {} is the element.
+        """
         if template == "{}":
             return _ELEMENTS
         column = np.zeros(256, np.int32)
@@ -286,7 +289,7 @@ def withdrawn(facts: Facts) -> list[int]:
 
 
 def is_withdrawn(facts: Facts) -> Column:
-    """Return whether each node has an operator that was experimental."""
+    """Return whether each node has an operator of `WITHDRAWN`."""
     nodes = facts.NodeProto
     result: Column = is_one_of(nodes.op_type, facts.derive(withdrawn))
     result &= (normalized_domains(facts, nodes.domain) == EMPTY) & (facts.derive(Calls).function < 0)

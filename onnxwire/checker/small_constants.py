@@ -27,7 +27,7 @@ MAX_TENSOR_BYTES = 1024  # maximum encoded size of a tensor that is read
 _MAX_NUMBER_BYTES = 8 * MAX_ELEMENTS + 7  # maximum length of raw_data with MAX_ELEMENTS elements
 MAX_ATTRIBUTE_BYTES = 1 << 16  # maximum encoded size of an attribute that is read
 MAX_KEY_BYTES = 1024  # maximum length of attributes that are compared with those of other nodes
-MAX_EXTENT_BYTES = 1 << 16  # longer values of a remote file are not resident
+MAX_EXTENT_BYTES = 1 << 16  # maximum encoded size for `extent`; longer values of a remote file are not resident
 # Format characters of `struct` by data type.
 _FORMATS = {1: "f", 2: "B", 3: "b", 4: "H", 5: "h", 6: "i", 7: "q", 9: "?", 10: "e", 11: "d", 12: "I", 13: "Q"}
 
@@ -66,8 +66,8 @@ class SmallConstants:
     def grouped(self, field: str, type_name: str) -> tuple[Sequence[int], Sequence[int]]:
         """Return the rows of a type that are elements of a field, such as GraphProto.input, grouped by parent.
 
-        Returns (starts, rows): those of parent p are rows[starts[p]:starts[p + 1]]. Rows of other fields of the type
-        may be between them.
+        Returns (starts, rows): those of parent p are rows[starts[p]:starts[p + 1]]. The rows of one
+        parent need not be consecutive.
         """
         cached = self._groups.get(field)
         if cached is None:
@@ -85,7 +85,7 @@ class SmallConstants:
         return tuple(self.elements("TensorProto.dims")[start : start + self.column("TensorProto", "dims")[tensor]])
 
     def numbers(self, tensor: int) -> Numbers | None:
-        """Return the elements of a row of TensorProto; None if there are many, or they are not numbers."""
+        """Return the elements of a row of TensorProto; None if they are too many, external, merged or no numbers."""
         is_long = self._raw_lengths[tensor] > _MAX_NUMBER_BYTES
         if is_long or self.column("TensorProto", "length")[tensor] > MAX_TENSOR_BYTES:
             return None
@@ -153,9 +153,10 @@ class SmallConstants:
         return attributes
 
     def attribute_bytes(self, node: int) -> tuple[int, bytes] | None:
-        """Return a key that rows of NodeProto with equal attributes share; None if the attributes are long.
+        """Return a key of the attributes of a row of NodeProto; None if they are long.
 
-        The key is the length of the first attribute, and the bytes from the first to the last attribute.
+        Rows with equal keys have equal attributes. The key is the length of the first attribute, and the bytes from the
+        first to the last attribute.
         """
         first_rows, counts, starts, lengths = self._attribute_columns
         n = counts[node]
@@ -169,7 +170,7 @@ class SmallConstants:
 
     @cached_property
     def _attribute_columns(self) -> tuple[Sequence[int], ...]:
-        """For each node, its first attribute and their number; for each attribute, its start and length."""
+        """The first attribute of each node, the number of its attributes; the start and length of each attribute."""
         columns = self.column("AttributeProto", "start"), self.column("AttributeProto", "length")
         return *self.ranges("NodeProto", "attribute"), *columns
 

@@ -57,7 +57,7 @@ class TextBytes:
         return result
 
     def contain(self, words: Iterable[bytes]) -> Rows:
-        """Return whether each string contains one of some words, which have lower case letters, in any case."""
+        """Return whether each string contains one of some lower case words; the case of the string is ignored."""
         result = np.zeros(len(self.lengths), bool)
         text = self._bytes.tobytes().lower()
         for word in words:
@@ -70,7 +70,7 @@ class TextBytes:
         return result
 
     def begin_like(self, words: Iterable[bytes]) -> Rows:
-        """Return whether each string begins with one of some words of ASCII letters, in any case."""
+        """Return whether each string begins with one of some words of ASCII letters; case is ignored."""
         result = np.zeros(len(self.lengths), bool)
         for word in words:
             is_match = self.have_at(0, word[:1].lower() + word[:1].upper())

@@ -83,12 +83,12 @@ def inner_decodings(text: bytes) -> Iterator[bytes]:
 
 
 def is_text(data: bytes) -> bool:
-    """Return whether bytes are readable: they have no control characters and are ASCII."""
+    """Return whether bytes are readable: ASCII without control characters other than white space."""
     return len(data.translate(None, _NON_TEXT)) == len(data)
 
 
 def _decode_digits(text: bytes) -> list[bytes]:
-    """Return the decoded bytes of a text for each encoding to whose alphabet the text is restricted."""
+    """Return the decoded bytes of a text for each encoding whose alphabet the text fits; base64 also in reverse."""
     results = []
     joined = text.replace(b"\n", b"").replace(b"\r", b"")
     for digits in (joined, joined[::-1]):

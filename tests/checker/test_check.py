@@ -50,7 +50,7 @@ def test_an_edited_message_is_checked_in_its_current_state():
     assert (problem.rule, problem.path, problem.offset) == ("node-op-type-present", "graph.node[0]", None)
 
 
-def test_an_edited_message_of_any_size_is_checked_without_memory_for_it(monkeypatch):
+def test_an_edited_message_that_is_encoded_to_a_file_has_the_same_problems(monkeypatch):
     message = onnxwire.load(onnxwire.from_text(model(node("lost", "a"))).SerializeToString())
     message.graph.node[0].name = "edited"
     problems = onnxwire.check(message)

@@ -1,4 +1,7 @@
-"""Tests that `check` rejects models that break rules of the official checker, except for differences in the docs."""
+"""Tests that `check` rejects models that break rules of the official checker.
+
+docs/check.md lists the differences between the two.
+"""
 
 import re
 from importlib import import_module
@@ -47,7 +50,11 @@ def model_with_input_type(type):
 def function(
     function_fields="", body="", head='name: "f" domain: "com.example"', imports=OPSET, other_fields="", ir_version=8
 ):
-    """Return a model with a function and a call of it. other_fields: further fields of the model."""
+    """Return a model with a function and a call of it.
+
+    head, imports, function_fields, body: the fields of the function; body: its nodes. other_fields: further fields of
+    the model.
+    """
     call = node("x", "y", 'domain: "com.example"', op="f")
     return model(
         X + call,
@@ -343,7 +350,7 @@ def official_error(data, folder):
 
 
 @pytest.mark.parametrize("fault", FAULTY_MODELS)
-def test_a_broken_model_is_rejected_by_both_for_the_same_reason(fault, tmp_path):
+def test_a_broken_model_is_rejected_by_both_checkers_for_the_same_reason(fault, tmp_path):
     rule, text, pattern = FAULTY_MODELS[fault]
     verdict = official_error(onnxwire.from_text(text).SerializeToString(), tmp_path)
     assert re.search(pattern, verdict), verdict
@@ -375,6 +382,7 @@ def table_rows(heading):
     ]
 
 
+# Rules: models that break them may be rejected only by onnxwire, or only by the official checker.
 REJECTED_BY_US = {id for ids, _, _ in table_rows("Errors here, accepted there") for id in ids}
 REJECTED_BY_ONNX = {id for ids, _, _ in table_rows("Rejected there, no error here") for id in ids}
 

@@ -21,12 +21,12 @@ def _facts(data, cls=ModelProto):
 
 def _compare(facts, name, row, message):
     """Assert that a row of the sheet of a type, and the rows below it, agree with a message."""
-    message_facts = facts[name]
+    sheet = facts[name]
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)
-        column = getattr(message_facts, field.name)[row]
+        column = getattr(sheet, field.name)[row]
         if not field.is_repeated:
-            assert message_facts.has(field.name)[row] == message.HasField(field.name)
+            assert sheet.has(field.name)[row] == message.HasField(field.name)
         if field.type == FieldDescriptor.TYPE_MESSAGE:
             message_name = field.message_type.full_name.partition(".")[2]
             if not field.is_repeated:
@@ -39,7 +39,7 @@ def _compare(facts, name, row, message):
             is_own_row = facts[message_name].under(f"{name}.{field.name}") & (facts[message_name].parent == row)
             rows = [i for i in range(facts[message_name].n) if is_own_row[i]]
             assert [facts[message_name].index[i] for i in rows] == list(range(len(value)))
-            assert not rows or message_facts.first(field.name)[row] == rows[0]
+            assert not rows or sheet.first(field.name)[row] == rows[0]
             for i, element in zip(rows, value, strict=True):
                 _compare(facts, message_name, i, element)
         elif field.type == FieldDescriptor.TYPE_STRING and not field.is_repeated:
@@ -51,12 +51,12 @@ def _compare(facts, name, row, message):
                 assert column == value
         elif facts.columns.field_column(name, field.name)[1] == "LIST":
             elements = facts.lists(f"{name}.{field.name}")
-            start = message_facts.first(field.name)[row]
+            start = sheet.first(field.name)[row]
             values = elements.value[start : start + column].tolist()
             text = facts.columns.raw_text if field.type == FieldDescriptor.TYPE_BYTES else facts.text
             assert (list(map(text, values)) if field.is_span else values) == list(value)
         else:
-            n_elements = message_facts.records(field.name)[2][row]
+            n_elements = sheet.records(field.name)[2][row]
             assert n_elements in (-1, len(value))
 
 

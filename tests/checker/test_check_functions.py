@@ -48,11 +48,11 @@ def test_a_cycle_of_many_functions_is_one_problem():
 
 @pytest.mark.parametrize("ir", [8, 10])
 def test_a_call_of_a_domain_that_is_not_imported_is_reported_by_one_rule(ir):
-    head = "opset_import { version: 17 }"
+    imports = "opset_import { version: 17 }"
     call = node("", "o", 'domain: "a.b"', op="F")
-    function = f'functions {{ name: "%s" domain: "a.b" output: "o" {head} %s }}'
+    function = f'functions {{ name: "%s" domain: "a.b" output: "o" {imports} %s }}'
     fields = function % ("F", node("", "o")) + function % ("G", call)
-    assert _errors(model(call, ir, head, fields)) == [
+    assert _errors(model(call, ir, imports, fields)) == [
         ("function-domain-imported", "graph.node[0]"),
         ("function-domain-imported", "functions[1].node[0]"),
     ]

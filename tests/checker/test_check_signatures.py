@@ -209,7 +209,7 @@ def test_without_an_import_version_1_is_used_up_to_ir_2_and_no_version_later():
     ]
     assert (
         rules_and_paths(model(X + node("x", "y", op="Gelu"), ir=3, opset="")) == []
-    )  # opset-import-required reports it
+    )  # opset-import-required reports the missing import
 
 
 def test_standalone_nodes_are_not_checked():

@@ -14,7 +14,11 @@ _MAIN = f"initializer {{ {tensor('w')} }} {node('w', 'y')} output {{ {value('y')
 
 
 def _errors(training, main=_MAIN, ir=8):
-    """Return the rule and path of each error of a model. training, main: the fields of training_info and the graph."""
+    """Return the rule and path of each error of a model.
+
+    training: the fields of training_info; "} training_info {" between them begins another one. main: the fields of the
+    graph.
+    """
     data = onnxwire.from_text(model(main, ir, fields=f"training_info {{ {training} }}")).SerializeToString()
     return [(problem.rule, problem.path) for problem in onnxwire.check(data, select="error", ignore=_SIGNATURE)]
 

@@ -36,7 +36,7 @@ def _broken_security_rules(data):
 
 
 ML = {"domain": "ai.onnx.ml"}
-# By the number or shape that is invalid, or valid.
+# By the input or attribute that is invalid or, in VALID_MODELS, valid.
 INVALID_MODELS = {
     "index of unknown": _model("Gather", [[1 << 40]], declared=["a", "b"], axis=0),
     "many indices of unknown": _model("Gather", [np.full(1000, 1 << 40)], declared=["a", "b"]),
@@ -104,7 +104,7 @@ VALID_MODELS = {
 
 
 @each("name", INVALID_MODELS)
-def test_a_number_that_a_kernel_does_not_support_is_reported(name):
+def test_an_input_or_attribute_that_a_kernel_does_not_support_is_reported(name):
     assert set(_broken_security_rules(INVALID_MODELS[name])) & {
         "security-resource-index",
         "security-resource-argument",
@@ -113,5 +113,5 @@ def test_a_number_that_a_kernel_does_not_support_is_reported(name):
 
 
 @each("name", VALID_MODELS)
-def test_an_ordinary_number_is_accepted(name):
+def test_ordinary_inputs_and_attributes_are_accepted(name):
     assert _broken_security_rules(VALID_MODELS[name]) == []

@@ -52,7 +52,7 @@ def test_a_format_is_recognized_by_both_tests(name):
     assert may_have_signature(_matrix([prefix], 128)).all()
 
 
-def test_few_random_prefixes_may_have_a_signature():
+def test_may_have_signature_accepts_every_format_and_few_random_prefixes():
     rng = random.Random(2)
     prefixes = [rng.randbytes(128) for _ in range(20_000)]
     prefixes += [bytes([rng.choice(prefix), *prefix[1:]]) for prefix in FORMATS.values() for _ in range(20)]
@@ -64,8 +64,8 @@ def test_few_random_prefixes_may_have_a_signature():
 def _floats(content, kind):
     """Return the bytes of floats that contain other bytes.
 
-    kind: where they are: in NaNs ("NaN"), in whole elements ("elements"), or in the lowest bits, with the most
-    significant bit first ("big") or last ("little").
+    kind: where the other bytes are: in NaNs ("NaN"), in whole elements ("elements"), or in the lowest bits, with the
+    most significant bit first ("big") or last ("little").
     """
     data = np.random.default_rng(3).random(128, np.float32)
     bits = data.view(np.uint32)

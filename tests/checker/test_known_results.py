@@ -96,6 +96,7 @@ def test_attributes_of_a_call_are_used():
 
 
 def test_constants_count_for_each_equal_node_and_call():
+    # The limit of the sum is that of 16 such nodes.
     size = {"s": np.array([1 << 27])}
     nodes = [helper.make_node("ConstantOfShape", ["s"], [f"y{i}"]) for i in range(20)]
     assert _bounds(nodes, size).total is not None and _bounds(nodes[:10], size).total is None

@@ -81,6 +81,7 @@ FILES = {
 def test_a_program_in_a_file_of_weights_is_reported(name, tmp_path):
     path = tmp_path / "m.onnx"
     (tmp_path / "w.bin").write_bytes(FILES.get(name, bytes(range(256)) * 4))
+    # Two tensors of 20 bytes, a missing file, and an empty tensor at the greatest offset.
     _write_model(path, ("w.bin", 80, 20), ("w.bin", 340, 20), ("v.bin", 0, 8), ("w.bin", (1 << 63) - 1, 0))
     expected = [] if name == "weights" else ["graph.initializer[0].external_data[0]"]
     assert _problem_paths(path, "security-file-payload") == expected

@@ -186,7 +186,11 @@ def test_a_tensor_and_a_sequence_as_results_of_if_are_reported(shape, is_tensor_
 
 
 def _loop_model(body, trips, condition="c"):
-    """Return the bytes of a model with a Loop. body: nodes that compute u from v. trips: the trip count, or None."""
+    """Return the bytes of a model with a Loop.
+
+    body: nodes that compute u from v. trips: the trip count, or None. condition: the value of the body that decides
+    whether the loop continues.
+    """
     graph = helper.make_graph(
         [*body, _node("Identity", [condition], "d")],
         "body",
@@ -233,7 +237,7 @@ def test_a_loop_is_endless_if_its_condition_is_known_to_hold():
     )
 
 
-def test_the_cost_is_linear_in_nested_loops():
+def test_the_evaluation_of_nested_loops_stops_when_the_budget_is_exhausted():
     body = [RELU_NODE]
     for _ in range(12):
         graph = onnx.load_from_string(_loop_model(body, 1 << 40)).graph

@@ -46,7 +46,7 @@ def _facts(texts):
     return Facts(Document(model.SerializeToString()), onnxwire.ModelProto)
 
 
-def test_the_columns_are_those_of_each_string():
+def test_tests_of_all_strings_at_once_equal_tests_of_each_string():
     texts = ["", "A", "Ab", "aa", "a", "ab", "b\x00", "Ab.c", "é", "..", "a" * 1000]
     facts = _facts(texts)
     column, ids = facts.derive(TextBytes), facts.NodeProto.name
@@ -96,7 +96,7 @@ def test_a_rule_of_names_reports_the_same_rows_if_all_strings_are_tested(rule, m
 
     def reported_rows():
         """Return the type and the rows of each finding of the rule."""
-        return [(row.table.type_name, row.rows.tolist()) for row in getattr(security_names, rule)(facts)]
+        return [(finding.table.type_name, finding.rows.tolist()) for finding in getattr(security_names, rule)(facts)]
 
     expected = reported_rows()
     are_accepted = security_names._are_accepted

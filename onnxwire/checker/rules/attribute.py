@@ -20,7 +20,7 @@ VALUES = {
     "f": 1, "i": 2, "s": 3, "t": 4, "g": 5, "floats": 6, "ints": 7, "strings": 8, "tensors": 9, "graphs": 10,
     "sparse_tensor": 11, "sparse_tensors": 12, "tp": 13, "type_protos": 14,
 }  # fmt: skip
-# The names of attribute types by number, and the value fields by number of the type.
+# By number of the attribute type: the name of the type, and the value field.
 NAMES = {number: name for name, number in AttributeProto.AttributeType.items() if number}
 FIELDS = {number: field for field, number in VALUES.items()}
 # Types whose value is one message, and the field of the value.
@@ -201,7 +201,7 @@ def _lacks_value(attributes: Sheet) -> Any:
 
 
 def _is_of_type(attributes: Sheet, *numbers: int) -> Any:
-    """Return whether each attribute has one of the types, or a value of it."""
+    """Return whether each attribute has one of the types, or a value of such a type."""
     result = is_one_of(attributes.type, numbers)
     for number in numbers:
         result |= attributes.derive(ValueFields).by_field[FIELDS[number]]

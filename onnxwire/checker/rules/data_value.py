@@ -183,7 +183,7 @@ def _sparse_types(facts: Facts) -> Any:
 
 @rule("sequence-tensor-dtype-homogeneous", "SequenceProto")
 def sequence_tensor_dtype_homogeneous(facts: Facts) -> Iterator[Finding]:
-    """Yield tensors of a sequence whose data type differs from the first tensor's."""
+    """Yield tensors of a sequence whose data type differs from that of the first tensor with a data type."""
     sequences = facts.SequenceProto
     for sheet, kind, types in (
         (facts.TensorProto, _TENSOR, facts.TensorProto.data_type),
@@ -208,7 +208,8 @@ class Types:
 
     A type is a number, an index of `kinds`, `params` (data_type or key_type, 0 if unknown) and `children` (the type of
     the elements or the value, -1 if unknown). types_by_kind: for each kind, the types of all rows of its sheet.
-    elements: for each SequenceProto, the type of its first element whose type is fully known. sheets, rows: for each
+    elements: for each SequenceProto, the type of its first element whose type is fully known; otherwise of its first
+    element; otherwise a type with the kind elem_type and unknown parts. sheets, rows: for each
     kind, its sheet, and the rows that are elements of sequences. is_needed: whether some sequence has elements that are
     sequences, maps or optionals; otherwise no types are computed.
     """
@@ -349,7 +350,7 @@ def sequence_nested_homogeneous(facts: Facts) -> Iterator[Finding]:
             rows.tolist(), actual[rows].tolist(), expected.tolist(), strict=True
         ):
             if expected_type < 0 or types.kinds[expected_type] != kind:
-                continue  # sequence-field-matches-elem-type reports it
+                continue  # sequence-field-matches-elem-type reports these elements
             if (actual_type, expected_type) not in known_messages:
                 known_messages[actual_type, expected_type] = (
                     ""
@@ -398,7 +399,7 @@ def _count_values(maps: Sheet) -> Any:
 
 
 def _value_counts(facts: Facts) -> Any:
-    """Return the number of elements of its kind in each SequenceProto, -1 if the kind is unknown."""
+    """Return the number of elements of the kind elem_type in each SequenceProto, -1 if the kind is unknown."""
     sequences = facts.SequenceProto
     counts = np.full(sequences.n, -1, np.int64)
     for kind in range(_TENSOR, _OPTIONAL + 1):

@@ -150,9 +150,10 @@ RULES = {
 class Shardings:
     """Columns for ShardingSpecProto and ShardedDimProto, by `facts.derive(Shardings)`.
 
-    node: the row of each spec's node, or -1. devices: num_devices of its configuration, -1 if unknown. rank: the rank
-    of its tensor, -1 if unknown. axis: the axis of each sharded dimension, counted from the front where the rank is
-    known. is_outside: whether the tensor does not have that axis. size: the size of that axis, -1 if unknown.
+    For each ShardingSpecProto: node: the row of the node, or -1. devices: num_devices of the configuration, -1 if
+    unknown. rank: the rank of the tensor, -1 if unknown.
+    For each ShardedDimProto: axis: the axis, counted from the front where the rank is known. is_outside: whether the
+    tensor does not have the axis. size: the size of the axis, -1 if unknown.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -192,13 +193,13 @@ def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
     if not len(nodes):
         return ranks_of_names, first_dims, np.empty(0, np.int64)
     infos, tensors, sparse = facts.ValueInfoProto, facts.TensorProto, facts.SparseTensorProto
-    values, graphs = facts.derive(DeclaredTypes), facts.GraphProto.n
+    declared, n_graphs = facts.derive(DeclaredTypes), facts.GraphProto.n
     shapes, dims = facts.TensorShapeProto, facts["TensorShapeProto.Dimension"]
     dense_sizes, sparse_sizes = facts.lists("TensorProto.dims").value, facts.lists("SparseTensorProto.dims").value
     sizes = np.concatenate([np.where(dims.has("dim_value"), dims.dim_value, -1), dense_sizes, sparse_sizes])
     # Functions are also scopes; they are numbered after the graphs.
-    scope = np.where(infos.under("FunctionProto.value_info"), infos.parent + graphs, values.graph)
-    infos_with_shape = true_rows((scope >= 0) & (values.shape >= 0))
+    scope = np.where(infos.under("FunctionProto.value_info"), infos.parent + n_graphs, declared.graph)
+    infos_with_shape = true_rows((scope >= 0) & (declared.shape >= 0))
     dense_rows = true_rows(tensors.under("GraphProto.initializer"))
     sparse_rows = true_rows(sparse.under("GraphProto.sparse_initializer") & (sparse.values >= 0))
     definitions = (
@@ -212,11 +213,11 @@ def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
     is_requested_definition = is_requested[definitions[1]]
     definitions = definitions[0][is_requested_definition], definitions[1][is_requested_definition]
     known_ranks = np.concatenate(
-        [shapes.dim[values.shape[infos_with_shape]], tensors.dims[dense_rows], sparse.dims[sparse_rows]]
+        [shapes.dim[declared.shape[infos_with_shape]], tensors.dims[dense_rows], sparse.dims[sparse_rows]]
     )[is_requested_definition]
     known_first_dims = np.concatenate(
         [
-            shapes.first("dim")[values.shape[infos_with_shape]],
+            shapes.first("dim")[declared.shape[infos_with_shape]],
             tensors.first("dims")[dense_rows] + dims.n,
             sparse.first("dims")[sparse_rows] + dims.n + len(dense_sizes),
         ]

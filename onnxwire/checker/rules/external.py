@@ -26,8 +26,10 @@ from onnxwire.tensor.external_data import fault_of
 from onnxwire.tensor.payload_layout import plain_number
 
 _KEYS = ("location", "offset", "length", "checksum")
-_ABSENT, _UNCLEAR = -1, -2  # in place of a row or number: there is no entry; there are several, or none is valid
-# The units of offsets of mappings.
+# In place of the row of an entry, or of its number.
+_ABSENT = -1  # there is no entry
+_UNCLEAR = -2  # there are several entries, or the entry is no number
+# Files can be mapped at offsets that are multiples of these numbers, on most systems and on Windows.
 _PAGE_BYTES, _WINDOWS_PAGE_BYTES = 4096, 65536
 
 
@@ -224,10 +226,10 @@ def _has_parent_step(location: str) -> bool:
 class Files:
     """The files at the locations, by `facts.derive(Files)`.
 
-    sizes: the size of each readable file in bytes, by the id of the location. outside_messages, irregular_messages,
-    linked_messages: messages about files outside of the folder, about files that are not regular or not readable, and
-    about links, by the id of the location. own_locations: ids of locations that lead to the document's own file. Files
-    are opened in the same way as for reading the tensor.
+    sizes: the size of each readable file in bytes. outside_messages: messages about files outside of the folder.
+    irregular_messages: messages about files that are not regular or not readable. linked_messages: messages about
+    links. All of these are dicts by the id of the location. own_locations: ids of locations that lead to the document's
+    own file. Files are opened as for reading a tensor's elements.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -250,7 +252,7 @@ class Files:
             if not fault:
                 self._open(id, location)
             elif files.folder is None or not location or _is_absolute(location) or _has_parent_step(location):
-                continue  # other rules report it
+                continue  # other rules report the location
             elif not os.path.isfile(os.path.join(files.folder, location)):
                 # A file with such a name may exist, although few programs can read it.
                 self.irregular_messages[id] = f"there is no file at the location {location!r}: {fault}"
@@ -367,7 +369,7 @@ def range_in_file(facts: Facts) -> Iterator[Finding]:
 
 @rule("external-length-matches-shape", "StringStringEntryProto")
 def length_matches_shape(facts: Facts) -> Iterator[Finding]:
-    """Yield lengths that differ from the length by shape and type, and files that are too short."""
+    """Yield lengths that differ from the length that shape and type require, and files that are too short."""
     entries, ranges, sizes = facts.StringStringEntryProto, facts.derive(Ranges), facts.derive(_file_sizes)
     is_known = facts.derive(External).is_external & (ranges.nbytes >= 0)
     messages = _at_entries(
@@ -419,7 +421,7 @@ def checksum_match(facts: Facts) -> Iterator[Finding]:
         id = int(entries.value[location_entries[tensor]])
         checksum = facts.text(entries.value[checksum_entries[tensor]])
         if id not in files.sizes or not _is_digest(checksum):
-            continue  # other rules report it
+            continue  # other rules report the file or the checksum
         if id not in digests:
             with files.files.open_temporarily(facts.text(id)) as file:
                 status = os.fstat(file.descriptor) if file.descriptor >= 0 else None

@@ -120,7 +120,7 @@ RULES = {
             "value_info has {name!r} twice; remove one of the entries",
         ),
         "graph-value-info-known-name": (
-            lambda info: _is_unknown_value_info(info.facts),
+            lambda info: _unknown_value_infos(info.facts),
             "value_info has {name!r}, which is not a value of the graph; remove the entry",
         ),
         "graph-value-info-not-io": (
@@ -408,7 +408,7 @@ def _is_of_function(facts: Facts, rows: Any) -> Any:
     return is_main & facts.matching(lambda name: name[: name.find("/") + 1] in prefixes, infos.name[rows])
 
 
-def _is_unknown_value_info(facts: Facts) -> Any:
+def _unknown_value_infos(facts: Facts) -> Any:
     """Return the rows of value_info in graphs that describe no value."""
     infos, meanings = facts.ValueInfoProto, facts.derive(Scopes).value_info_meanings
     graphs = infos.parent_under("GraphProto.value_info")

@@ -20,7 +20,7 @@ _NESTED_FIELDS = tuple(
 )
 
 _STANDARD_KEYS = ("model_author", "model_license")
-# The keys of the first vocabulary and their replacements; that of the last key is a field of the model.
+# The keys of the first vocabulary and their replacements; the replacement of the last key is a field of the model.
 _FORMER_KEYS = {
     "author": "model_author",
     "company": "model_author",

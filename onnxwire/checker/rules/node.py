@@ -13,7 +13,8 @@ from onnxwire.checker.rules.opset_import import normalized_domains
 from onnxwire.checker.scopes import Scopes
 
 _NEEDS_IR_10 = (
-    "overload {overload!r} needs IR version 10, and the model has {facts.ir_version}; raise that or remove it"
+    "overload {overload!r} needs IR version 10, and the model has {facts.ir_version}; raise ir_version or "
+    "remove the overload"
 )
 _TRAILING_EMPTY_NAME = "the last name is empty, which marks an omitted optional; remove it"
 

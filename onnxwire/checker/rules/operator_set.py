@@ -168,7 +168,7 @@ def functions_valid(facts: Facts) -> Iterator[Finding]:
     rows = true_rows(functions.under("OperatorSetProto.functions"))
     if not len(rows):
         return
-    # Offsets of messages in a function are relative to the function.
+    # A message is in the function with the last start that is not after the offset of the message.
     starts = functions.start[rows]
     broken_rules: dict[int, str] = {}
     for id, rule_row in rules().items():

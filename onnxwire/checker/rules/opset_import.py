@@ -11,8 +11,8 @@ from onnxwire.checker.facts import EMPTY, Facts, Finding, repeats
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.model import is_reverse_dns
 
-# IR versions, each with the first version of the default operator set that a release with it introduced. All versions
-# before 9 count as introduced with IR version 3.
+# IR versions, each with the first version of the default operator set that a release with that IR version introduced.
+# All versions before 9 count as introduced with IR version 3.
 _IR_VERSIONS, _FIRST_OPSETS = np.array((
     (3, -(1 << 63)), (4, 9), (5, 10), (6, 11), (7, 12), (8, 15), (9, 19), (10, 21), (11, 23), (12, 24),
     (13, 25), (14, 28),
@@ -27,7 +27,7 @@ RULES = {
         ),
         "opset-import-absent-before-ir3": (
             lambda model: model.opset_import > 0,
-            "opset_import needs IR version 3, and the model has {facts.ir_version}; raise it",
+            "opset_import needs IR version 3, and the model has {facts.ir_version}; raise ir_version",
         ),
         "opset-import-default-present": (
             lambda model: (model.opset_import > 0) & ~_is_default(model.facts.OperatorSetIdProto).any(),

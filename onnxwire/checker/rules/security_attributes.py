@@ -29,7 +29,9 @@ _REMEDY = "; do not run the model"
 class AttributeLimits:
     """The nodes that break limits of attributes, by `facts.derive(AttributeLimits)`.
 
-    ranges, lengths, indices, endless_trees: the fault by the row of the node.
+    ranges: texts about values out of range. lengths: texts about lists of wrong lengths, and about attributes that are
+    absent or exclude one another. indices: texts about references to objects that do not exist. endless_trees: texts
+    about the branches of trees. All are dicts by the row of the node.
     """
 
     def __init__(self, facts: Facts) -> None:

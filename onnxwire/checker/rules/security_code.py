@@ -69,7 +69,7 @@ def _is_foreign(facts: Facts) -> Any:
 
 @rule("security-code-operator", "NodeProto")
 def code_operator(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes that run code."""
+    """Yield nodes that run code or send data to a server."""
     nodes = facts.NodeProto
     is_code = facts.matching(lambda name: _normalized_name(name) in _NORMALIZED_CODE_OPERATORS, nodes.op_type) & (
         facts.derive(Calls).function < 0
@@ -180,7 +180,7 @@ def shadow(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_like_onnx(domain: str) -> bool:
-    """Return whether a domain that ONNX and onnxruntime do not define begins like one of theirs, or looks like it."""
+    """Return whether a domain that ONNX and onnxruntime do not define begins as, or looks like, one of theirs."""
     if domain in ("", "ai.onnx", *operators().domain_names, *_KNOWN_DOMAINS):
         return False
     return _LIKE_ONNX.match(ascii_skeleton(domain)) is not None

@@ -39,10 +39,11 @@ _FOREIGN_NAMES = frozenset((
 ))  # fmt: skip
 # DIVISION SLASH, FRACTION SLASH, BIG SOLIDUS, BOX DRAWINGS LIGHT DIAGONAL, and leaders of one, two and three dots.
 _LOOK_ALIKES = "\u2215\u2044\u29f8\u2571\u2024\u2025\u2026"
-# Maximum numbers of reads of all files, and of ranges of one kind in a file.
-_MAX_READS, _MAX_RANGES = 1024, 64
-# Maximum numbers of bytes that are read at the beginning of a range and in a gap, and minimum size of a gap.
-_HEAD_BYTES, _GAP_BYTES, _MIN_GAP_BYTES = 512, 4096, 16
+_MAX_READS = 1024  # maximum number of ranges that are read in all files
+_MAX_RANGES = 64  # maximum number of gaps, and of tensors, whose bytes are read in a file
+_HEAD_BYTES = 512  # number of bytes that are read at the beginning of a file or tensor
+_GAP_BYTES = 4096  # maximum number of bytes of a range that are read at a time
+_MIN_GAP_BYTES = 16  # minimum size of a gap that is read
 _WEIGHT_EXTENSIONS = ("bin", "data", "weight", "weights", "safetensors", "npy", "raw", "dat")
 
 
@@ -285,7 +286,7 @@ def gap(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-file-payload", "StringStringEntryProto")
 def file_payload(facts: Facts) -> Iterator[Finding]:
-    """Yield files that contain a program or archive at their beginning, at that of a tensor, or between tensors."""
+    """Yield files with a program or archive at their beginning, at the beginning of a tensor, or between tensors."""
     extents, files = facts.derive(Extents), facts.derive(Files)
     messages: dict[int, str] = {}
     n_reads_left = _MAX_READS

@@ -37,6 +37,7 @@ _LISTS = (
 _DOCUMENTED = (
     "ModelProto", "GraphProto", "NodeProto", "TensorProto", "ValueInfoProto", "FunctionProto", "AttributeProto",
 )  # fmt: skip
+# The columns of texts, by type.
 _TEXTS = dict.fromkeys(_DOCUMENTED, ("doc_string",)) | {"StringStringEntryProto": ("value",)}
 _ASCII_CONTROLS = bytes(range(32)) + b"\x7f"
 # Marks that change the direction of text.
@@ -50,6 +51,7 @@ _INVISIBLE = re.compile(
 _PICTOGRAM = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff][\u200d\ufe0e\ufe0f]+")
 _MAX_NAME_CHARS = 4096  # longer names are reported
 _MAX_TEXT_CHARS = 1 << 14  # number of characters of documentation that are searched
+# The columns of names of values, by type.
 _VALUE_COLUMNS = {"TensorProto": ("name",), "ValueInfoProto": ("name",)}
 _SIMILAR = bytes.maketrans(b"I1|O", b"lll0")  # one representative for ASCII letters that look alike
 _MIN_SIMILAR_CHARS, _MAX_SIMILAR_CHARS = 3, 128  # lengths of names that are compared
@@ -140,7 +142,7 @@ def _have_controls(facts: Facts) -> Any:
 def _at_names(
     facts: Facts, is_reported: Any, template: str, columns: Mapping[str, tuple[str, ...]]
 ) -> Iterator[Finding]:
-    """Yield the names in some columns that are reported.
+    """Yield findings about the reported names in some columns; for all names or values, also in lists.
 
     is_reported: whether each string, by id, is reported. template: the message, in which {text} is the name.
     """
@@ -209,12 +211,12 @@ def invisible(facts: Facts) -> Iterator[Finding]:
 def look_alike(facts: Facts) -> Iterator[Finding]:
     """Yield names that look like an operator, a domain, or another name of the model."""
     names = {name for _, name in operators().versions}
-    known = names | {"ai.onnx", "com.microsoft"} | set(operators().domain_names)
+    known_names = names | {"ai.onnx", "com.microsoft"} | set(operators().domain_names)
 
     def is_alike(text: str) -> bool:
         composed = unicodedata.normalize("NFC", text)
         plain_text = skeleton(text)
-        is_known = plain_text != text and (plain_text in known or facts.find(plain_text) > 0)
+        is_known = plain_text != text and (plain_text in known_names or facts.find(plain_text) > 0)
         return is_known or (composed != text and facts.find(composed) > 0)
 
     is_reported = _are_accepted(facts, is_alike, _are_non_ascii(facts))
@@ -308,7 +310,7 @@ def _near_domain(text: str, domains: Mapping[str, str]) -> str | None:
 
 @rule("security-name-length")
 def length(facts: Facts) -> Iterator[Finding]:
-    """Yield names that are too long to show."""
+    """Yield names that are too long to show, or have many combining marks in succession."""
     candidates = (facts.derive(TextBytes).lengths > _MAX_NAME_CHARS) | _are_non_ascii(facts)
     is_reported = _are_accepted(
         facts, lambda text: len(text) > _MAX_NAME_CHARS or _MARKS.search(text) is not None, candidates
@@ -319,7 +321,7 @@ def length(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-name-injection")
 def injection(facts: Facts) -> Iterator[Finding]:
-    """Yield names that are commands, formulas or paths to programs that use them."""
+    """Yield names and texts that are commands, formulas or paths to programs that use them."""
     texts = facts.derive(TextBytes)
     is_reserved = texts.begin_like(_RESERVED) & ((texts.lengths == 3) | texts.have_at(3, b".rR0123456789"))
     candidates = texts.have(_INJECTION_CHARACTERS + NON_ASCII) | is_reserved

@@ -81,7 +81,7 @@ _FIRST_DIGITS = re.compile(
     rb"(?i:7f454c46|4d5a[0-9a-f]{2}00|504b0304|1f8b08|fd377a58|28b52ffd|cafebabe|cffaedfe)"
     rb"|f0VMR|TVqQ|UEsDB|H4sI|/Td6|KLUv"
 )
-# The first characters of matches of _FIRST_DIGITS, and their minimum length.
+# The first characters of matches of _FIRST_DIGITS, and the minimum length of a match.
 _FIRST_DIGITS_BEGIN, _MIN_FIRST_DIGITS = b"74512fFcCTUHK/", 4
 _MAX_PARTS = 64  # maximum number of texts that are joined
 _MAX_ENTRIES = 8192  # of metadata; more break the rule security-resource-count
@@ -91,6 +91,7 @@ _NAME_COLUMNS = (
     ("TensorShapeProto.Dimension", "dim_param"),
     ("AttributeProto", "name"), ("FunctionProto", "name"), ("NodeProto", "doc_string"), ("TensorProto", "doc_string"),
 )  # fmt: skip
+# A value of metadata that is bytes in hexadecimal or base64: its minimum length, and its pattern.
 _MIN_CODED_TEXT_BYTES = 256
 _CODED_TEXT = re.compile(rb"[0-9a-fA-F\s]{256,}|[A-Za-z0-9+/_-]{256,}={0,2}\s*")
 # Signatures that are long enough to be searched within other bytes.
@@ -99,6 +100,7 @@ _INSIDE = re.compile(
     rb"|PK\x03\x04\x14\0[\0-\x08]\0[\0-\x08]\0|\x01CD001\x01|<\?php\s|ustar(?:\0\d\d|  \0)"
     rb"|EICAR-STANDARD-ANTIVIRUS-TEST"
 )
+# A character that a single word does not contain.
 _WORD_END = re.compile(rb"[\s(]|[\x00-\x08\x80-\xff]")
 # A list of at least _MIN_VOCABULARY strings may be a vocabulary, whose tokens have at most _MAX_TOKEN_BYTES bytes.
 _MIN_VOCABULARY, _MAX_TOKEN_BYTES = 64, 24

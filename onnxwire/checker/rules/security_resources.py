@@ -24,7 +24,7 @@ _MAX_CALL_DEPTH = 64  # maximum number of nested calls
 _MAX_GRAPH_DEPTH = 10  # maximum number of nested graphs
 # The nesting depth in messages: three for each nested graph, three around a type, and two for each of 15 levels of it.
 _MAX_TYPE_DEPTH = 3 * _MAX_GRAPH_DEPTH + 3 + 2 * 15
-# By type and field: the maximum number of elements, or the maximum number.
+# By type and field: the maximum number of elements of a list, or the maximum value of a number.
 _MAX_COUNTS = {
     "ModelProto": {"opset_import": 256, "metadata_props": 4096, "configuration": 1024},
     "GraphProto": {"input": 20_000, "output": 20_000, "metadata_props": 4096},
@@ -34,9 +34,9 @@ _MAX_COUNTS = {
 }
 _EXPRESSION_NAME = re.compile(r"pattern|regex|tokenexp|(?:^|_)re$", re.I)
 _MAX_EXPRESSION_BYTES = 1 << 12  # longer expressions are not tested
-# Limits of the elements of a tensor by its dims: in a file, as multiple of max_elements; in the model, for each byte of
-# its message.
-_MAX_EXTERNAL_FACTOR, _MAX_ELEMENTS_PER_BYTE = 64, 8
+# Limits of the number of elements that the dims of a tensor state.
+_MAX_EXTERNAL_FACTOR = 64  # for external data, as multiple of max_elements
+_MAX_ELEMENTS_PER_BYTE = 8  # otherwise, for each byte of the message
 _MAX_PRODUCT = 1 << 200  # greater products of dims are not computed
 _MIN_LARGE_REPEAT_COUNT = 10  # repeats of fewer times are ignored
 _MIN_ADJACENT_REPEATS = 3  # repeats of equal tokens in succession that are reported: they take cubic time
@@ -121,7 +121,7 @@ def hidden_size(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-count")
 def count(facts: Facts) -> Iterator[Finding]:
-    """Yield messages with more elements in a list than usual models have."""
+    """Yield messages with more elements in a list, or a greater number, than usual models have."""
     for type_name, limits in _MAX_COUNTS.items():
         if type_name in facts.present:
             sheet = facts[type_name]

@@ -17,7 +17,7 @@ from onnxwire.engine.record_reader import bytes_at
 _COMPARISONS = ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
 # Operators whose results serve as conditions.
 _TESTS = ("IsNaN", "IsInf", "RegexFullMatch", "TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor")
-# Operators that select by input 0, operators that select by input 1, and operators that select by input 2.
+# Operators that select by an input, by the index of that input.
 _SELECTIONS = (
     ("If", "Where", "Loop"),
     ("Gather", "GatherElements", "GatherND", "ScatterND", "ScatterElements", "Compress", "SequenceAt", "Slice"),
@@ -35,13 +35,14 @@ _COMBINATIONS = (
 # the truth value selects how much of the data remains.
 _ARITHMETIC = ("Mul", "Sub", "Sum", "Min", "Max", "Add", "Div", "MatMul")
 _MAX_COMBINATIONS = 8  # maximum number of successive combinations that are followed
-# Functions that are steps if their input was multiplied by a large number, and operators between the two.
+# Functions that are steps if their input was multiplied by a large number, and operators between the multiplication
+# and the step.
 _STEPS = ("Sigmoid", "Tanh", "Clip", "Relu", "Exp", "HardSigmoid", "Erf")
 _SHIFTS = ("Sub", "Add", "Neg", "Abs")
 _MIN_STEEPNESS = 1000.0  # minimum factor of such a step
 _MAX_KEYS = 2  # maximum number of keys of a LabelEncoder that counts as a comparison
 _KEYS = ("keys_strings", "keys_int64s", "keys_floats")
-# A table with at least the first number of rows, of which at most the second number are not zero, is a comparison.
+# A table is a comparison if it has at least _MIN_TABLE_ROWS rows, of which one to _MAX_USED_ROWS are not zero.
 _MIN_TABLE_ROWS, _MAX_USED_ROWS = 16, 2
 _MAX_TABLE_BYTES = 1 << 16  # longer values of remote files are not resident
 _STRING, _BOOL = 8, 9  # of TensorProto.DataType

@@ -66,6 +66,7 @@ def operator_withdrawn(facts: Facts) -> Iterator[Finding]:
 def operator_deprecated(facts: Facts) -> Iterator[Finding]:
     """Yield nodes whose operator is deprecated in the imported version."""
     nodes, check = facts.NodeProto, facts.derive(SignatureCheck)
+    # The indices -1 and -2 of nodes without a signature refer to the last two elements.
     is_deprecated = np.array([signature.is_deprecated for signature in check.signatures] + [False, False], bool)
     yield nodes.at(
         is_deprecated[check.signature_indices],
@@ -207,11 +208,11 @@ def attribute_known(facts: Facts) -> Iterator[Finding]:
         "{op_type!r} has no attribute {name!r} in {title}; {remedy}",
         op_type=lambda row: check.text_of(nodes.op_type[attributes.parent[row]]),
         title=lambda row: check.title(attributes.parent[row]),
-        remedy=lambda row: _attributes_of(check, attributes.parent[row]),
+        remedy=lambda row: _attribute_remedy(check, attributes.parent[row]),
     )
 
 
-def _attributes_of(check: SignatureCheck, node: int) -> str:
+def _attribute_remedy(check: SignatureCheck, node: int) -> str:
     """Return the advice for an attribute that the operator of a node does not have."""
     names = sorted(check.signature(node).attributes)
     return f"remove it, or use {_join_names(names)}" if names else "remove it"

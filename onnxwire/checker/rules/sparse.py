@@ -202,7 +202,7 @@ class Indices:
     def _check(self, tensors: Any, counts: Any, numbers: Any) -> None:
         """Check the indices of some tensors.
 
-        counts: the number of each tensor's indices in `numbers`, which has those of all tensors in succession.
+        counts: the number of each tensor's elements in `numbers`, which has the elements of all tensors in succession.
         """
         parts, sparse_rows = self.parts, self.sparse_row_of[tensors]
         rank = np.where(parts.is_linear[sparse_rows], 1, parts.rank[sparse_rows])
@@ -340,7 +340,7 @@ def values_nondefault(facts: Facts) -> Iterator[Finding]:
 
 
 def _message_for_defaults(count: int, default_text: str) -> str:
-    """Return the message about values that are 0 or empty. count: their number."""
+    """Return the message about values that are 0 or empty. count: the number of these values."""
     return (
         f"{count} of the values {'is' if count == 1 else 'are'} {default_text}, like the elements that are not stored; "
         "remove such values"

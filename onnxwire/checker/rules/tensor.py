@@ -24,7 +24,7 @@ from onnxwire.messages import TensorProto
 from onnxwire.tensor.dtypes import DATA_TYPES
 
 _TYPE_NAME = {"type_name": lambda tensor: type_names(tensor.data_type)}
-# The repeated fields for elements, each with its data types.
+# The repeated fields for elements, without `_data`, each with its data types.
 _LIST_TYPES = {
     "float": "FLOAT and COMPLEX64",
     "double": "DOUBLE and COMPLEX128",
@@ -174,7 +174,7 @@ def _is_misplaced(tensors: Sheet, location: int) -> Any:
 
 
 def _report_count(facts: Facts, rows: Any, subject: str) -> Finding:
-    """Return a finding about tensors whose list has a wrong number of entries."""
+    """Return a finding about tensors whose list has a wrong number of entries. subject: begins the message."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     count, entries, size = payloads.count, payloads.n_entries, payloads.count_bytes
     return tensors.at(
@@ -188,7 +188,7 @@ def _report_count(facts: Facts, rows: Any, subject: str) -> Finding:
 
 
 def _report_size(facts: Facts, rows: Any, subject: str) -> Finding:
-    """Return a finding about tensors whose raw_data has a wrong length."""
+    """Return a finding about tensors whose raw_data has a wrong length. subject: begins the message."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     return tensors.at(
         rows,

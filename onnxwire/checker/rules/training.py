@@ -37,13 +37,13 @@ RULES = {
     },
     ("StringStringEntryProto", "TrainingInfoProto"): {
         "training-initialization-key-initializer": (
-            lambda entry: _is_unknown_key(entry, _INITIALIZATION),
+            lambda entry: _unknown_keys(entry, _INITIALIZATION),
             _UNKNOWN_KEY,
         ),
-        "training-update-key-initializer": (lambda entry: _is_unknown_key(entry, _UPDATE), _UNKNOWN_KEY),
+        "training-update-key-initializer": (lambda entry: _unknown_keys(entry, _UPDATE), _UNKNOWN_KEY),
         # `training-initialization-present` reports that there is no graph.
         "training-initialization-value-output": (
-            lambda entry: _is_unknown_output(entry),
+            lambda entry: _unknown_outputs_of_initializations(entry),
             "{value!r} is not an output of the initialization graph; correct the name or add the output",
         ),
         "training-initialization-key-unique": (
@@ -99,7 +99,7 @@ class Names:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         tensors, sparse, infos = facts.TensorProto, facts.SparseTensorProto, facts.ValueInfoProto
-        scopes, values = facts.derive(Scopes), facts.derive(DeclaredTypes)
+        scopes, declared = facts.derive(Scopes), facts.derive(DeclaredTypes)
         main = true_rows(scopes.graph_kind == MAIN)
         self.main = int(main[0]) if len(main) else -1
         self.algorithms = facts.TrainingInfoProto.algorithm
@@ -112,7 +112,7 @@ class Names:
             np.concatenate([tensors.name[self.dense_rows], sparse_names]),
         )
         self.input_rows, self.output_rows, self.info_rows = (
-            true_rows(column) for column in (values.is_input, values.is_output, values.is_info)
+            true_rows(column) for column in (declared.is_input, declared.is_output, declared.is_info)
         )
         self.inputs, self.outputs, self.infos = (
             (infos.parent[rows], infos.name[rows]) for rows in (self.input_rows, self.output_rows, self.info_rows)
@@ -155,7 +155,10 @@ def outermost_kinds(facts: Facts) -> Any:
 
 
 def _undefined_inputs(facts: Facts, kind: int, is_known: Any) -> Any:
-    """Return the node inputs that are undefined where they are used, in graphs of a kind, and are defined elsewhere."""
+    """Return whether each node input is undefined in its graph, of a kind, although another graph defines the name.
+
+    kind: the kind of the outermost graph. is_known: whether another graph defines each string, by id.
+    """
     inputs = facts.lists("NodeProto.input")
     rows = true_rows((facts.derive(Scopes).uses == NOWHERE) & is_known[inputs.value])
     rows = rows[facts.derive(outermost_kinds)[inputs.parent[rows]] == kind]
@@ -187,7 +190,7 @@ def is_reported_by_training(facts: Facts) -> Any:
     return facts.derive(reads_algorithm) | facts.derive(reads_main)
 
 
-def _is_unknown_key(entries: Sheet, field: str) -> Any:
+def _unknown_keys(entries: Sheet, field: str) -> Any:
     """Return the bindings whose key is no initializer of the main graph, nor of the algorithm of the same entry."""
     return _unknown_bindings(entries, field, entries.key, entries.derive(Names).initializers)
 
@@ -229,7 +232,7 @@ def _lacks_algorithm(infos: Sheet) -> Any:
     return needs_algorithm & (infos.algorithm < 0)
 
 
-def _is_unknown_output(entries: Sheet) -> Any:
+def _unknown_outputs_of_initializations(entries: Sheet) -> Any:
     """Return the initialization bindings whose value is no output of the initialization graph, where there is one."""
     names = entries.derive(Names)
     rows = true_rows(entries.under(_INITIALIZATION) & (entries.value != EMPTY))
@@ -279,7 +282,7 @@ def binding_type_match(facts: Facts) -> Iterator[Finding]:
 
     Sparse initializers are skipped.
     """
-    entries, names, values = facts.StringStringEntryProto, facts.derive(Names), facts.derive(DeclaredTypes)
+    entries, names, declared = facts.StringStringEntryProto, facts.derive(Names), facts.derive(DeclaredTypes)
     tensors, infos = facts.TensorProto, facts.ValueInfoProto
     rows = true_rows(entries.under(_INITIALIZATION, _UPDATE))
     if not len(rows):
@@ -298,8 +301,8 @@ def binding_type_match(facts: Facts) -> Iterator[Finding]:
         if target < 0 or source < 0:
             continue
         tensor, info = int(names.dense_rows[target]), int(names.output_rows[source])
-        target_type, source_type = int(tensors.data_type[tensor]), int(values.elem_type[info])
-        reason = describe_contradiction(values.tensor_dims(tensor), values.dims(info))
+        target_type, source_type = int(tensors.data_type[tensor]), int(declared.elem_type[info])
+        reason = describe_contradiction(declared.tensor_dims(tensor), declared.dims(info))
         if target_type and source_type and target_type != source_type:
             reason = f"element types {target_type} and {source_type}"
         if reason:

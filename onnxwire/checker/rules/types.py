@@ -50,15 +50,16 @@ RULES = {
         ),
         "type-sequence-map-before-ir6": (
             lambda type_: type_.has("sequence_type") | type_.has("map_type"),
-            "before IR version 6, only ONNX-ML has sequences and maps, and the model has {facts.ir_version}; raise it",
+            "before IR version 6, only ONNX-ML has sequences and maps, and the model has {facts.ir_version}; raise "
+            "ir_version",
         ),
         "type-sparse-before-ir8": (
             lambda type_: type_.has("sparse_tensor_type"),
-            "sparse tensor types need IR version 8, and the model has {facts.ir_version}; raise it",
+            "sparse tensor types need IR version 8, and the model has {facts.ir_version}; raise ir_version",
         ),
         "type-optional-before-ir8": (
             lambda type_: type_.has("optional_type"),
-            "optional types need IR version 8, and the model has {facts.ir_version}; raise it",
+            "optional types need IR version 8, and the model has {facts.ir_version}; raise ir_version",
         ),
         "type-opaque-before-ir14": (
             lambda type_: type_.has("opaque_type"),
