@@ -23,7 +23,7 @@ _TRUE_VALUES = ("1", "ON", "YES", "TRUE")
 
 
 def hub_token() -> str:
-    """Return the user's token: HF_TOKEN, else the text of the token file; "" if there is none."""
+    """Return the user's token: of HF_TOKEN or HUGGING_FACE_HUB_TOKEN, else of the token file; "" if there is none."""
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
         if os.environ.get(name, "").strip():
             return os.environ[name].strip()
@@ -94,6 +94,7 @@ def _folder_of(file: HubFile) -> str:
 
 
 def _cache_folder() -> str:
+    """Return the folder of the repositories in the cache."""
     for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if os.environ.get(name):
             return os.path.expanduser(os.environ[name])
@@ -107,4 +108,5 @@ def _home() -> str:
 
 
 def _is_set(name: str) -> bool:
+    """Return whether an environment variable has a value that means true."""
     return os.environ.get(name, "").upper() in _TRUE_VALUES
