@@ -130,5 +130,5 @@ def test_a_long_chain_without_effect_takes_linear_time():
     assert liveness.is_dead_node.sum() == n and liveness.is_dead_tensor[0]
 
 
-def test_a_model_without_nodes_has_no_live_nodes():
+def test_an_empty_model_has_no_rows_of_nodes():
     assert len(_liveness(onnx.ModelProto()).is_dead_node) == 0

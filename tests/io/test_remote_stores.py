@@ -323,7 +323,7 @@ is_running.acquire()
 """
 
 
-def test_a_process_ends_only_after_its_threads_that_return_results() -> None:
+def test_a_process_ends_only_after_native_threads_that_run_python_code() -> None:
     """A thread of a store that still runs Python code would abort the process."""
     with ObjectServer({"m.onnx": model([100])}) as server:
         command = [sys.executable, "-c", EXITING_PROGRAM, f"{server.url}/m.onnx"]
