@@ -187,7 +187,7 @@ def _test_scatter(call: Call) -> Faults:
 
 
 def _test_pad(call: Call) -> Faults:
-    """Test the pads of Pad: two for each axis; a reflected pad is shorter than the axis, and removed ones fit in it."""
+    """Test the pads of Pad: two for each axis; a reflected or removed pad is at most as long as the axis."""
     rank, value = rank_of(call), value_of(call, 0)
     pads = _exact_integers(call, "pads", 1)
     axes = integers_of(call, 3)

@@ -1,6 +1,6 @@
 """Tests constant inputs and attributes of the operators of networks: convolution, quantization, attention, search.
 
-This module complements constant_inputs.py with inspectors of the same kind, for operators of ONNX and com.microsoft.
+It complements constant_inputs.py, with inspectors of the same kind, for operators of ONNX and of com.microsoft.
 Sources: docs/Operators.md of onnx 1.23.2, docs/ContribOperators.md of onnxruntime 1.32.
 """
 

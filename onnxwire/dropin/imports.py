@@ -48,7 +48,7 @@ class Finder(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of a module with onnxwire's classes, a patched module, or the pool; None for any other."""
+        """Return the spec of a module with onnxwire's classes or of a patched module; None for any other module."""
         if MODULES.get(name):
             return ModuleSpec(name, _ClassesLoader(MODULES[name]), origin="onnxwire.dropin")
         if name not in _PATCHED_MODULES and name != POOL:

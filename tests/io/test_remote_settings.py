@@ -282,7 +282,7 @@ def test_errors_of_obstore_name_the_cause(text, cause) -> None:
     assert cause in str(error) and "Generic" not in str(error) and SECRET not in str(error)
 
 
-def test_to_safetensors_refuses_an_address(tmp_path, monkeypatch) -> None:
+def test_only_models_are_written_to_addresses(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s3:").mkdir()
     (tmp_path / "s3:" / "bucket").mkdir()

@@ -133,7 +133,7 @@ def test_no_two_versions_are_mixed(set_version, heeds_conditions) -> None:
     ("set_version", "name"),
     [(strong_etag, "if-match"), (weak_etag_and_time, "if-unmodified-since"), (modification_time, None)],
 )
-def test_each_request_after_the_first_contains_the_version(set_version, name) -> None:
+def test_each_request_contains_the_version(set_version, name) -> None:
     with ObjectServer({"m.onnx": make_version(1)}) as server:
         set_version(server.state, 1)
         assert read_versions(server) == {1}
@@ -174,7 +174,7 @@ def test_without_a_version_a_file_is_read_completely_or_refused(set_version) -> 
             ow.load(f"{server.url}/large.onnx")
 
 
-def test_a_file_with_only_a_weak_etag_is_not_cached_on_disk(tmp_path) -> None:
+def test_a_file_without_a_strong_version_is_not_cached_on_disk(tmp_path) -> None:
     with ObjectServer({"m.onnx": make_version(1)}) as server:
         for set_version, is_cached in (
             (weak_etag, False),
@@ -195,7 +195,7 @@ def test_a_file_with_only_a_weak_etag_is_not_cached_on_disk(tmp_path) -> None:
     "text",
     ["bytes 0-65535/*", "bytes */6241000", "bytes 0-65535", "octets 0-65535/6241000", "", "bytes 0-65535/-1"],
 )
-def test_after_a_response_with_an_invalid_content_range_the_file_is_read_completely(text) -> None:
+def test_a_response_without_content_range_is_refused(text) -> None:
     with ObjectServer({"m.onnx": make_version(1)}) as server:
         server.state.extra_headers = {"Content-Range": text, "Content-Type": "multipart/byteranges"}
         with pytest.warns(UserWarning, match="complete file was downloaded"):

@@ -23,7 +23,7 @@ _TRUE_VALUES = ("1", "ON", "YES", "TRUE")
 
 
 def hub_token() -> str:
-    """Return the user's token: of HF_TOKEN or HUGGING_FACE_HUB_TOKEN, else of the token file; "" if there is none."""
+    """Return the user's token: HF_TOKEN, else the text of the token file; "" if there is none."""
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
         if os.environ.get(name, "").strip():
             return os.environ[name].strip()

@@ -74,7 +74,7 @@ class Schedule:
         return future.result()
 
     def _request(self) -> None:
-        """Request the next ranges up to the limits, at least one if no request is running. The caller has the lock."""
+        """Request the next ranges up to the limits, at least one if there is none. The caller has the lock."""
         while self._next_number < len(self._ranges):
             file, range_start, end = self._ranges[self._next_number]
             is_full = len(self._running) >= MAX_CONCURRENT_REQUESTS or self._bytes + end - range_start > _MAX_BYTES
