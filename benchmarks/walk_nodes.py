@@ -1,4 +1,4 @@
-"""Read the fields of 100,000 nodes and 100,000 value_infos in three ways, each with the same code for both sides."""
+"""Read the fields of 100,000 nodes and 100,000 value_infos in several ways, each with the same code for both sides."""
 
 from collections.abc import Callable
 from typing import Any
