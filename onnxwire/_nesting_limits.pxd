@@ -3,5 +3,5 @@
 cdef enum:
     # Levels of messages and groups below the root that readers follow: protobuf's default. Deeper ones are an error.
     MAX_DEPTH = 100
-    # Levels of edited messages below one another: recursion over overlays must fit the C stack.
+    # Maximum nesting of edited messages; an edit below it is an error. Recursion over overlays must fit the C stack.
     MAX_OVERLAY_DEPTH = 500

@@ -2,5 +2,8 @@ from typing_extensions import Buffer
 
 NESTING_LIMIT: int
 
+# Returns the instruction levels that this processor supports.
 def packed_levels() -> list[int]: ...
+
+# kind: the type of the numbers, such as "int64". level: one of packed_levels(), -1 for the last.
 def decode_packed(data: Buffer, kind: str, level: int = -1) -> bytes: ...

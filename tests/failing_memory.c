@@ -1,9 +1,9 @@
 /* A Python module that makes allocations of the interpreter's three allocators fail. The engine's C code uses them too.
  *
- * call(function, n, n_failing): call the function and return its result; `n_failing` allocations, from the n-th on
+ * call(function, first, count): call the function and return its result; `count` allocations, from number `first` on
  *     (counted from 1), fail. Errors of the function are raised.
  * last(): return (number of failed allocations, number of all allocations) of the last call.
- * blocks(): return the number of memory blocks that were allocated since the import of the module and are not freed.
+ * blocks(): return the change of the number of allocated memory blocks since the import of the module.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -11,10 +11,13 @@
 static PyMemAllocatorEx originals[3];
 static const PyMemAllocatorDomain domains[3] = {PYMEM_DOMAIN_RAW, PYMEM_DOMAIN_MEM, PYMEM_DOMAIN_OBJ};
 
-/* The allocations of the current or last call, those of them that failed, the number of the first allocation to fail,
- * the number of allocations to fail, and the blocks in use. Atomic: threads of the engine allocate without the GIL. */
-static long long n_allocations, n_failed, first_failing, n_failing, n_blocks;
-static int is_counting; /* whether a call is in progress */
+/* The counters are changed atomically, because threads of the engine allocate without the GIL. */
+static long long n_allocations; /* allocations of the current or last call */
+static long long n_failed;      /* failed allocations of the current or last call */
+static long long n_blocks;      /* change of the number of allocated blocks since the import */
+static long long first_failing; /* the number of the first allocation to fail */
+static long long n_failing;     /* the number of allocations to fail */
+static int is_counting;         /* whether a call is in progress */
 
 /* Count an allocation; return whether it must fail. */
 static int should_fail(void)
@@ -64,10 +67,10 @@ static void hook_free(void *context, void *p)
 static PyObject *call(PyObject *module, PyObject *args)
 {
     PyObject *function;
-    long long from, n;
-    if (!PyArg_ParseTuple(args, "OLL", &function, &from, &n)) return NULL;
-    first_failing = from;
-    n_failing = n;
+    long long first, count;
+    if (!PyArg_ParseTuple(args, "OLL", &function, &first, &count)) return NULL;
+    first_failing = first;
+    n_failing = count;
     n_allocations = n_failed = 0;
     __atomic_store_n(&is_counting, 1, __ATOMIC_SEQ_CST);
     PyObject *result = PyObject_CallNoArgs(function);

@@ -3,6 +3,7 @@ from onnxwire.arrow.tables import TableSpec
 from onnxwire.engine.document import Document
 from onnxwire.engine.message import Message
 
+# start, end: the offsets of the message. sizes: the sizes of payloads that the document lacks, by index of the tensor.
 def fill_table(
     document: Document,
     root: type[Message],

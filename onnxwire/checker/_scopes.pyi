@@ -4,6 +4,7 @@ from onnxwire.checker._facts import Facts
 
 class Scopes:
     def __init__(self, facts: Facts) -> None: ...
+    # Columns, which `scopes.Scopes` describes.
     uses: bytearray
     output_meanings: bytearray
     node_output_flags: bytearray

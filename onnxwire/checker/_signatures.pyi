@@ -2,6 +2,7 @@ from typing import Any
 
 from onnxwire.checker._facts import Facts
 
+# signatures.py makes the columns; `types` receives inferred types, and the last four columns receive the faults.
 def check_signatures(
     facts: Facts,
     signature_of_node: Any,

@@ -205,10 +205,13 @@ def _test_pad(call: Call) -> Faults:
         size = value.shape[axis] if -rank <= axis < rank else None
         if size is None:
             continue
-        for pad in (pads[i], pads[i + n]):
-            if (call.text("mode") == "reflect" and pad > max(size - 1, 0)) or pads[i] + pads[i + n] + size < 0:
-                yield ARGUMENT, f"a pad of {pad:,} for an axis of {size:,}"
-                return
+        if pads[i] + pads[i + n] + size < 0:
+            yield ARGUMENT, f"pads of {pads[i]:,} and {pads[i + n]:,} for an axis of {size:,}"
+            return
+        long_pads = [pad for pad in (pads[i], pads[i + n]) if pad > max(size - 1, 0)]
+        if long_pads and call.text("mode") == "reflect":
+            yield ARGUMENT, f"a pad of {long_pads[0]:,} for an axis of {size:,}"
+            return
 
 
 def _test_one_hot(call: Call) -> Faults:
@@ -417,8 +420,9 @@ def _test_slice(call: Call) -> Faults:
         yield ARGUMENT, f"{len(starts):,} starts and {len(ends):,} ends"
     yield from _test_axis_numbers(integers_of(call, 3), rank_of(call))
     axes, steps = integers_of(call, 3), integers_of(call, 4)
-    if 0 in steps or -(1 << 63) in steps:  # 2**63, the negated step, is no int64
-        yield ARGUMENT, f"a step of {min(steps):,}" if min(steps) else "a step of 0"
+    invalid_steps = [step for step in steps if step in (0, -(1 << 63))]  # 2**63, the negated step, is no int64
+    if invalid_steps:
+        yield ARGUMENT, f"a step of {invalid_steps[0]:,}"
     if len(set(axes)) < len(axes):
         yield ARGUMENT, "an axis that is listed twice"
     if starts and steps and len(steps) != len(starts):
@@ -452,7 +456,7 @@ def _test_top_k(call: Call) -> Faults:
         yield ARGUMENT, "an empty k"
     size = size_of(value_of(call, 0), call.int("axis", -1))
     if size is not None and any(k > size for k in counts):
-        yield INDEX, f"{counts[0]:,}"
+        yield INDEX, f"{max(counts):,}"
 
 
 def _test_fill(call: Call) -> Faults:
@@ -562,7 +566,7 @@ def _test_resize_inputs(call: Call) -> Faults:
 def _test_dft(call: Call) -> Faults:
     """Test the length and the axis of DFT."""
     if any(length <= 0 for length in integers_of(call, 1)):
-        yield ARGUMENT, f"a length of {integers_of(call, 1)[0]:,}"
+        yield ARGUMENT, f"a length of {min(integers_of(call, 1)):,}"
     yield from _test_axis_numbers(integers_of(call, 2), rank_of(call))
 
 
@@ -594,7 +598,7 @@ def _shape_test(index: int, rank: int | None = None) -> Callable[[Call], Faults]
 def _test_box_count(call: Call) -> Faults:
     """Test the maximum number of boxes of NonMaxSuppression."""
     if any(number < 0 for number in integers_of(call, 2)):
-        yield ARGUMENT, f"a number of boxes of {integers_of(call, 2)[0]:,}"
+        yield ARGUMENT, f"a number of boxes of {min(integers_of(call, 2)):,}"
 
 
 def _test_coefficients(call: Call) -> Faults:

@@ -1,10 +1,10 @@
 """Tests whether the shapes of a node's inputs fit one another and its attributes: kernels compute addresses from them.
 
-A row of input_shapes.tsv has operators, a condition, and the dims of each input. A dim is the name of an attribute or
-of a size that several inputs share, a number, a product such as 4*hidden_size, alternatives such as c/1, or _ for any
-size. ... means any number of dims, and - an input that is not tested. The condition is name=value of an attribute (0 if
-it is absent), +name if the attribute must exist, or -name if it must not exist. The name `directions` means 2 for
-bidirectional operators and 1 for others.
+A row of input_shapes.tsv has operators, a condition, and the dims of each input; `;` separates inputs. A dim is the
+name of an attribute or of a size that several inputs share, a number, a product such as 4*hidden_size, alternatives
+such as c/1, or _ for any size. ... means any number of dims, and - an input that is not tested. The condition is empty,
+name=value of an attribute (an absent attribute has the value 0), +name if the attribute must exist, or -name if it must
+not exist. The name `directions` means 2 for bidirectional operators and 1 for others.
 Sources: docs/Operators.md of onnx 1.23.2, docs/ContribOperators.md of onnxruntime 1.32.
 """
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     Alternatives = tuple[tuple[str, ...], ...]  # each a product of names and numbers
 
-_DEFAULTS = {"group": 1}  # the values of attributes that are absent
+# Attributes that have this value in dims if they are absent. Other absent names are sizes of inputs.
+_DEFAULTS = {"group": 1}
 _ANY_SIZE, _ANY_DIMS, _UNTESTED = "_", "...", "-"
 
 
@@ -57,13 +58,14 @@ def find_misfit(call: Call) -> str:
                 continue
             pairs = _match_dims(dims, value.shape)
             if pairs is None:
-                return f"an input {index} of rank {len(value.shape)}, which does not fit its other inputs"
+                return f"an input {index} of rank {len(value.shape)}, which the operator does not allow"
             known_sizes += [(index, axis, dim, size) for axis, dim, size in pairs]
         sizes = _sizes(call, known_sizes)
         for index, axis, dim, size in known_sizes:
             allowed = [_product(product, sizes) for product in dim]
             if size not in allowed and None not in allowed:
-                return f"an input {index} of {size:,} along axis {axis}, and others that require {allowed[0]:,}"
+                required = " or ".join(f"{number:,}" for number in dict.fromkeys(allowed))
+                return f"an input {index} of size {size:,} along axis {axis}, where {required} is required"
     return ""
 
 
@@ -103,7 +105,10 @@ def _match_dims(
 
 
 def _sizes(call: Call, known_sizes: list[tuple[int, int, Alternatives, int]]) -> dict[str, int]:
-    """Return the sizes of names: attributes, and the sizes of the first inputs that have these dims."""
+    """Return the number of each name: the attribute's value, else the first size of a dim that is only this name.
+
+    known_sizes: as in `find_misfit`.
+    """
     sizes = {"directions": 2 if call.text("direction") == "bidirectional" else 1}
     for _, _, dim, _ in known_sizes:
         for name in (name for product in dim for name in product if name not in sizes and not name.isdecimal()):

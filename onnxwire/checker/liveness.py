@@ -28,20 +28,21 @@ _SIZE_READERS = ("Shape", "Size")
 class Liveness:
     """Columns for nodes and tensors, by `facts.derive(Liveness)`.
 
-    is_dead_node: whether no output depends on each node. is_dead_tensor: whether each TensorProto is an initializer on
-    which no output depends.
+    is_dead_node: for each node, whether no output depends on it. is_dead_tensor: for each TensorProto, whether it is an
+    initializer on which no output depends.
     """
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         nodes, tensors = facts.NodeProto, facts.TensorProto
-        is_root = self._are_used_outside_nodes()
+        is_used_outside = self._are_used_outside_nodes()
         self.is_dead_node = np.zeros(nodes.n, bool)
-        self.is_dead_tensor = tensors.under("GraphProto.initializer") & ~is_root[tensors.name]
-        if not nodes.n or "NodeProto.input" not in facts.present:
+        self.is_dead_tensor = tensors.under("GraphProto.initializer") & ~is_used_outside[tensors.name]
+        if not nodes.n:
             return
         dataflow, scopes = facts.derive(Dataflow), facts.derive(Scopes)
-        graphs = np.where(scopes.node_graph >= 0, scopes.node_graph, -2 - scopes.node_function)
+        # For each node, the graph that contains it, or -2 - x for the function x.
+        scope_ids = np.where(scopes.node_graph >= 0, scopes.node_graph, -2 - scopes.node_function)
         owners = np.append(scopes.owner, -1)[np.maximum(scopes.node_graph, -1)]  # the node that contains a node, or -1
         has_effect = self._have_effect(dataflow)
         is_skipped = _extend_to_nested(self._are_in_skipped_branches(dataflow, scopes), owners)
@@ -51,11 +52,11 @@ class Liveness:
         producers, readers = producers[edges], readers[edges].copy()
         # A node in a nested graph reads an outer value on behalf of the node that contains the graph.
         for _ in range(_MAX_LEVELS):
-            is_inner = (graphs[readers] != graphs[producers]) & (owners[readers] >= 0)
+            is_inner = (scope_ids[readers] != scope_ids[producers]) & (owners[readers] >= 0)
             if not is_inner.any():
                 break
             readers[is_inner] = owners[readers[is_inner]]
-        self._mark_dead_nodes(producers, readers, is_root)
+        self._mark_dead_nodes(producers, readers, is_used_outside)
         self.is_dead_node = _extend_to_nested(self.is_dead_node | is_skipped, owners)
         live_tensors = dataflow.tensors[has_effect & ~self.is_dead_node[dataflow.inputs.parent]]
         self.is_dead_tensor[live_tensors[live_tensors >= 0]] = False
@@ -74,7 +75,10 @@ class Liveness:
         return np.isin(scopes.node_graph, [graph for graph in skipped_graphs if graph >= 0])
 
     def _are_used_outside_nodes(self) -> Any:
-        """Return whether each string, by id, names an output, or a value in training bindings or quantization."""
+        """Return whether each string, by id, names an output, or is the key or value of any StringStringEntryProto.
+
+        Such entries name values in training bindings and quantization annotations. Those of other fields are included.
+        """
         facts = self._facts
         is_used = np.zeros(facts.columns.text_count(), bool)
         infos = facts.ValueInfoProto
@@ -88,7 +92,10 @@ class Liveness:
         return is_used
 
     def _have_effect(self, dataflow: Dataflow) -> Any:
-        """Return whether the outputs of the node depend on the elements of each element of NodeProto.input."""
+        """Return whether the node's outputs depend on the contents of a value, not only on its shape.
+
+        The result has a row for each element of NodeProto.input.
+        """
         facts, inputs = self._facts, dataflow.inputs
         nodes = facts.NodeProto
         has_effect = ~facts.are_among(nodes.op_type, _SIZE_READERS)[inputs.parent]
@@ -138,18 +145,18 @@ class Liveness:
             return bool(numbers) and not any(numbers or ())
         return dataflow.scalar(element) == 0
 
-    def _mark_dead_nodes(self, producers: Any, readers: Any, is_root: Any) -> None:
+    def _mark_dead_nodes(self, producers: Any, readers: Any, is_used_outside: Any) -> None:
         """Mark the nodes without readers as dead, then the nodes that only dead nodes read, and so on.
 
-        producers, readers: for each value that is read, the two nodes. is_root: whether each string, by id, is the name
-        of a value that is used outside of nodes.
+        producers, readers: for each value that is read, the two nodes. is_used_outside: whether each string, by id, is
+        the name of a value that is used outside of nodes.
         """
         facts = self._facts
         nodes = facts.NodeProto
         n_readers = np.bincount(producers, minlength=nodes.n)
         if "NodeProto.output" in facts.present:
             outputs = facts.lists("NodeProto.output")
-            n_readers += np.bincount(outputs.parent[is_root[outputs.value]], minlength=nodes.n)
+            n_readers += np.bincount(outputs.parent[is_used_outside[outputs.value]], minlength=nodes.n)
         unread_nodes = true_rows(n_readers == 0).tolist()
         if not unread_nodes:
             return

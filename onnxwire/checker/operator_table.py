@@ -8,11 +8,12 @@ cells:
 since: the version of the domain's operator set that introduced this signature. inputs, outputs: `name:type` each,
 separated by spaces. A suffix `?` means optional, `*2` variadic with 2 or more values (last parameter only), and `~`
 values of different types. attributes: `name:INT` each; a suffix `!` means required. types: the allowed types of each
-type variable, `T=float` or `T=@3`. notes: `deprecated`; `attributes...`: undeclared attributes are allowed;
-`inputs!=3`, `outputs!=2`: a count that is not allowed although it is between the minimum and the maximum.
-A row `@3<tab>float double seq(int64)` names a set of types before its first use. A tensor type is written as its
-element type, other types as `seq(T)`, `optional(T)`, `map(int64,T)` or `sparse_tensor(T)`. Lines that begin with # are
-comments. Empty cells at the end may be omitted.
+type variable, `T=float|double` or `T=@3` (a set of types) each, separated by spaces. notes: `deprecated`;
+`attributes...`: undeclared attributes are allowed; `inputs!=3`, `outputs!=2`: a count that is not allowed although it
+is between the minimum and the maximum.
+A row `@3<tab>float double seq(int64)` defines `@3` as a set of types, for the rows after it. A tensor type is written
+as its element type, other types as `seq(T)`, `optional(T)`, `map(int64,T)` or `sparse_tensor(T)`. Lines that begin
+with # are comments. Empty cells at the end may be omitted.
 """
 
 from __future__ import annotations
@@ -129,7 +130,11 @@ class Operators:
                 continue
             row = _Row(source, number, cells, sets)
             if not 3 <= len(cells) <= _MAX_CELLS or not cells[1] or not cells[2].isdecimal():
-                raise _fault(row, "a row has domain, operator, since, inputs, outputs, attributes, types, notes")
+                raise _fault(
+                    row,
+                    f"expected 3 to {_MAX_CELLS} cells (domain, operator, since, ...), with an operator and a whole "
+                    "number in since",
+                )
             domain, name, since = "" if cells[0] == "ai.onnx" else cells[0], cells[1], int(cells[2])
             self._rows[domain, name, since] = row
             if (domain, name) in new_versions:
@@ -156,7 +161,7 @@ class Operators:
         return self._steps[domain]
 
     def since_version(self, domain: str, name: str, opset: int) -> int | None:
-        """Return the version of an operator in a version of its domain, or None if that does not have the operator."""
+        """Return the `since` of the signature that is valid in version `opset` of the domain, or None without one."""
         versions = self.versions.get((domain, name), ())
         i = bisect_right(versions, opset)
         return versions[i - 1] if i else None
@@ -175,10 +180,10 @@ class Operators:
 
     @cached_property
     def periods(self) -> tuple[list[NDArray[np.int64]], list[int]]:
-        """The steps of each domain, and the number of its first period; `domain_names` has the domains.
+        """The steps of each domain, and the index of its first period; `domain_names` has the domains.
 
-        A period is a range of versions between two steps, before the first one or from the last one on. Periods are
-        numbered through all domains; the list of first periods has a further element, the number of all periods.
+        A period is a range of versions between two steps, before the first one or from the last one on. The periods of
+        all domains are indexed together; the list of first periods has a further element, the number of all periods.
         """
         steps = [np.array(self.steps(name), np.int64) for name in self.domain_names]
         return steps, list(accumulate((len(domain_steps) + 1 for domain_steps in steps), initial=0))
@@ -200,7 +205,7 @@ def operators() -> Operators:
     table = Operators()
     path = os.path.join(os.path.dirname(__file__), "operators.tsv")
     table.add(read_text(path, "a table of operators"), os.path.basename(path))
-    table.domains.add("ai.onnx.training")  # its operators moved to ai.onnx.preview.training
+    table.domains.add("ai.onnx.training")  # known although its operators moved to ai.onnx.preview.training
     return table
 
 

@@ -18,8 +18,8 @@ from onnxwire.cli.terminal import Paint, add_color, make_painter, safe_text, tab
 
 _DESCRIPTION = """\
 Compare two models: nodes, attributes, inputs and outputs, operator sets, metadata, and the values of weights, with
-their largest absolute difference. Nodes are paired by name, or by structure if they were renamed. The order of nodes
-and tensors, and the location of a tensor's data, are ignored.
+their largest absolute difference. Nodes are paired by name; if nodes were renamed, the remaining ones are paired by
+structure. The order of nodes and tensors, and the location of a tensor's data, are ignored.
 """
 _EXAMPLES = """\
 The exit status is 0 if the models are equal, 1 if they differ, and 2 after an error.
@@ -32,8 +32,9 @@ examples:
   onnxwire diff old.onnx new.onnx --json | jq '.differences[].path'
   onnxwire diff -q old.onnx new.onnx && echo same
 """
-# The sign and the color of each kind of change.
+# The sign in front of each difference and its color, by the change.
 _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
+# Changes that are found only when nodes are paired by structure.
 _STRUCTURE_SIGNS = {"rewired": ("~", "yellow"), "renamed": ("~", "yellow")}
 _MAX_TEXT_CHARS = 100  # maximum length of an old or new value
 SAME, DIFFERENT = 0, 1  # exit statuses
@@ -42,8 +43,8 @@ SAME, DIFFERENT = 0, 1  # exit statuses
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(commands, "diff", _DESCRIPTION, _EXAMPLES)
-    parser.add_argument("old", metavar="A", help="the old model; - marks elements that only A has")
-    parser.add_argument("new", metavar="B", help="the new model; + marks elements that only B has")
+    parser.add_argument("old", metavar="A", help="the old model; its elements that B lacks are printed with '-'")
+    parser.add_argument("new", metavar="B", help="the new model; its elements that A lacks are printed with '+'")
     formats = parser.add_mutually_exclusive_group()
     formats.add_argument("--json", action="store_true", help="print JSON")
     formats.add_argument("--stat", action="store_true", help="print the numbers of added, removed, changed elements")
@@ -53,7 +54,8 @@ def add_parser(commands: Any) -> None:
         "--match",
         choices=("auto", "name", "structure"),
         default="auto",
-        help="pair nodes by name, by operators and connections, or by both if nodes were renamed (auto)",
+        help="name: pair nodes by name; structure: by operators and connections; auto: by name and, if nodes were "
+        "renamed, the remaining ones by structure",
     )
     add_color(parser)
     add_progress(parser)

@@ -21,10 +21,10 @@ GROUPS = {
         "set": "change fields of a model",
         "dims": "list and change dimensions of inputs",
         "rename": "rename values or nodes",
-        "rm": "remove nodes, tensors, entries or fields",
+        "rm": "remove nodes, tensors, metadata entries or fields",
         "meta": "list, set and remove metadata",
-        "infer": "infer types and shapes of values by the onnx package",
-        "convert-version": "convert to another opset by the onnx package",
+        "infer": "infer types and shapes of values with the onnx package",
+        "convert-version": "convert to another opset with the onnx package",
         "encode": "a binary file from text or JSON",
     },
     "move": {

@@ -30,6 +30,6 @@ def register_files(names: list[str]) -> None:
             spec.loader.exec_module(module)
 
 
-def is_imported() -> bool:
+def is_pool_imported() -> bool:
     """Return whether the program has imported protobuf's descriptor pool."""
     return POOL in sys.modules

@@ -1,4 +1,7 @@
-"""Install and uninstall the switch, which changes the classes, the import system, and protobuf's modules."""
+"""Install and uninstall the switch: the changes that make `import onnx` use the classes of onnxwire.
+
+The switch changes these classes, the import system, and protobuf's modules.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from functools import partial
 
 from onnxwire.dropin.imports import MODULES, Finder, SubstituteFinder
 from onnxwire.dropin.mapped import set_map_above
-from onnxwire.dropin.pool import is_imported, register_files
+from onnxwire.dropin.pool import is_pool_imported, register_files
 from onnxwire.engine.message import Message, verify_on_parse
 from onnxwire.engine.numbers import copy_to_arrays
 from onnxwire.engine.view import keep_identity
@@ -23,13 +26,13 @@ if TYPE_CHECKING:
 
 NEWEST_ONNX_VERSION = (1, 23)  # the release of onnx whose messages the tables describe
 
-# Additional base classes, without the methods by which other libraries recognize arrays.
+# Additional base classes. They lack the methods by which other libraries recognize arrays.
 _EXTRA_BASES: dict[str, tuple[type, ...]] = {
     "onnx.TensorProto": (TensorReader,),
     "onnx.SparseTensorProto": (SparseTensorReader,),
 }
 
-_undo_steps: list[Callable[[], object]] = []  # functions that undo each step of the installation, in its order
+_undo_steps: list[Callable[[], object]] = []  # a function for each step of the installation, which undoes it
 
 
 class UnknownOnnxWarning(UserWarning):
@@ -75,7 +78,7 @@ def install(*, map_above: int | None = None) -> None:
             _change_class(cls, base.Message)
         _set_bases(DecodeError, (*DecodeError.__bases__, base.DecodeError))
         _show_unknown_fields()
-        if is_imported():
+        if is_pool_imported():
             register_files([name for name, file in MODULES.items() if file])
         for set_option in (keep_identity, verify_on_parse, copy_to_arrays):
             set_option(True)
@@ -90,15 +93,16 @@ def uninstall() -> None:
 
     Modules that imported `onnx` before keep working with the classes of onnxwire. No-op if the switch is not installed.
     """
-    lazy_module = sys.modules.get("onnxwire_dropin")
-    if lazy_module is not None:
-        lazy_module.disarm()
+    # The module that installs the switch at the first `import onnx` if ONNXWIRE_DROPIN is set.
+    environment_switch = sys.modules.get("onnxwire_dropin")
+    if environment_switch is not None:
+        environment_switch.disarm()
     if not _undo_steps:
         return
-    while _undo_steps:
+    while _undo_steps:  # the last step is undone first
         _undo_steps.pop()()
     for name in [name for name in sys.modules if name == "onnx" or name.startswith("onnx.")]:
-        # An extension module can't be initialized twice in a process.
+        # An extension module can't be initialized twice in a process, so the next `import onnx` must find this one.
         if not name.startswith("onnx.onnx_cpp2py_export"):
             del sys.modules[name]
     for name in [name for name in sys.modules if name.split(".")[0] == "google"]:

@@ -4,6 +4,8 @@ from onnxwire.engine.document import Document
 from onnxwire.engine.encoder import Piece
 from onnxwire.engine.message import Message
 
+# targets: (class, name of a bytes field, number of the padding field). Returns the size of the encoding in bytes, and
+# its parts: bytes, and (offset, length) of ranges of the document.
 def align_payloads(
     document: Document,
     cls: type[Message],
@@ -11,6 +13,8 @@ def align_payloads(
     threshold: int,
     alignment: int,
 ) -> tuple[int, list[bytes | tuple[int, int]]]: ...
+
+# Like align_payloads; ranges of the document are Pieces.
 def aligned_pieces(
     document: Document,
     cls: type[Message],

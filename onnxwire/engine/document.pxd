@@ -14,7 +14,7 @@ cdef enum:
 
 cdef extern from "thresholds.h":
     enum:
-        FAR_SKIP_BYTES "OW_FAR_SKIP_BYTES"
+        FAR_SKIP_BYTES "OW_FAR_SKIP_BYTES"  # length in bytes from which a walk skips a value without mapping it
 
 
 cdef enum Cache:
@@ -26,13 +26,14 @@ cdef enum Cache:
 
 
 cdef struct Span:
+    # n bytes from p on.
     const uint8_t* p
     uint64_t n
 
 
 cdef struct FarReads:
     # The budget of one document for `advise_far` and `copy_far`.
-    const uint8_t* end
+    const uint8_t* end   # the end of the document's bytes
     int left             # number of remaining calls of madvise or copies; 0 for bytes in memory
     int used             # number of calls and copies so far
     OwHeaders* headers   # the headers that the walk jumped to; NULL before its first jump
@@ -44,7 +45,7 @@ cdef struct FarReads:
 cdef class Spans:
     """An array of spans in C memory, by ascending address."""
     cdef Span* items
-    cdef Py_ssize_t n
+    cdef Py_ssize_t n                   # number of spans
     cdef Py_ssize_t capacity
     cdef int append(self, const uint8_t* p, uint64_t n) except -1
     cdef Py_ssize_t last_up_to(self, const uint8_t* p) noexcept
@@ -117,6 +118,7 @@ cdef inline object files_of(Document document):
 cdef Document part_of_bytes(data, cls, uint32_t depth, Document source)
 
 
+# A document without bytes.
 cdef Document EMPTY
 
 cdef void advise_far(FarReads* far, const uint8_t* p) noexcept nogil

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 
 cdef struct Range:
-    # Bytes of a file to be copied; p: the same bytes in memory, or NULL.
+    # n bytes of a file to be copied. source: the file's descriptor. p: the same bytes in memory, or NULL.
     int source
     uint64_t offset
     uint64_t n
@@ -16,7 +16,7 @@ cdef struct Range:
 cdef class FileWriter:
     cdef readonly int descriptor
     cdef readonly object failure        # the OSError of a failed write, or None; errors of reading are not stored
-    cdef object progress
+    cdef object progress                # called with the number of written bytes; or None
     cdef bint is_fresh                  # the file was empty, so that skipped ranges read as zeros
     cdef readonly bint is_stream        # the file is a pipe or device, which can't seek
     cdef bint is_busy                   # a method is running, or an error occurred: no method may start

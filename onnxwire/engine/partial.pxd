@@ -10,7 +10,7 @@ cdef extern from "thresholds.h":
 
 
 cdef struct WalkedRange:
-    # A range whose bytes are all resident, except those of long values.
+    # A range whose records a walk has fetched: all bytes are resident, except those of long values.
     const uint8_t* start
     const uint8_t* end
 
@@ -23,10 +23,10 @@ cdef class PartialMemory:
     cdef uint64_t* pages             # one bit per page: 1 if it is resident
     cdef WalkedRange* walked_ranges
     cdef Py_ssize_t n_walked_ranges, walked_capacity
-    cdef Py_ssize_t exports          # exported buffers, and calls that wait for bytes
+    cdef Py_ssize_t exports          # exported buffers, and calls in progress; the memory is not released while > 0
     cdef bint is_closed
-    cdef bint allows_buffer          # a document is requesting the buffer
-    # The table of the root message, if `fetch_span` has fetched its records; or NULL.
+    cdef bint allows_buffer          # whether the memory may be exported: only while a document requests the buffer
+    # The table of the root message, if `fetch_span` (fetch_structure.pyx) has fetched that message's records; or NULL.
     cdef const void* root_table
     cdef readonly uint64_t resident  # number of resident bytes
     cdef readonly object source      # the object that fetches bytes
@@ -41,7 +41,7 @@ cdef class PartialMemory:
     cdef void release(self) noexcept
 
 
-# Number of open memories; 0 in a program that opens only local files.
+# Number of open memories (a variable); 0 in a program that opens only local files.
 cdef int N_MEMORIES
 
 cdef PartialMemory memory_of(const uint8_t* p)
@@ -55,7 +55,7 @@ cdef inline int ensure_resident(const uint8_t* p, uint64_t n) except -1:
     """Fetch the bytes of a value that are not resident; call this before any of them is read.
 
     Values shorter than LONG_BYTES were fetched with their message (`fetch_structure`). For a remote file, other code
-    may run while bytes are fetched; raises ClosedError if it closed the document.
+    may run while bytes are fetched; raises ClosedError if that code closed the document.
     """
     if n >= LONG_BYTES and N_MEMORIES:
         return fetch(p, n)

@@ -6,14 +6,14 @@ from onnxwire.engine.table cimport Table
 from onnxwire.engine.view cimport View
 
 cdef enum:
-    MAX_FILTER_NAMES = 32
+    MAX_FILTER_NAMES = 32    # maximum number of names of a filter
 
 
 cdef class NameFilter:
     cdef list encoded_names                  # owns the memory of the names
     cdef char* names[MAX_FILTER_NAMES]
-    cdef uint64_t[MAX_FILTER_NAMES] sizes
-    cdef int n
+    cdef uint64_t[MAX_FILTER_NAMES] sizes    # the lengths of the names in bytes
+    cdef int n                               # number of names
     cdef uint64_t signatures                 # the signatures of all names
 
     cdef bint contains(self, const uint8_t* p, uint64_t n) noexcept

@@ -3,6 +3,8 @@ from collections.abc import Callable, Container, Iterable
 from onnxwire.engine.message import Message
 from onnxwire.engine.payload import Payload
 
+# summary: returns the names of the fields to omit and a comment, or None. unknown_fields: receives a message and its
+# indentation, and yields lines, or (label, payload).
 def write_text(
     message: Message,
     write: Callable[[str], object],

@@ -47,11 +47,12 @@ _TYPE_NAMES = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: 
 class ExternalFiles:
     """The external data files of one model. Each file is opened once, on first use.
 
-    model_path: the path of the model; None if it was not read from a file. root: another trusted
-    folder (`external_root`), in which hard links are not checked. data: buffers by location, or a function from
-    location to buffer or None, which take precedence over files (`external_data`). mmap: map the files; else read on
-    demand. model: the status of the opened model file; if the path now leads to another file, its folder is not used.
-    folder: the folder part of model_path, or None. Raises SourceError if root is not a folder.
+    model_path: the path of the model; None if it was not read from a file. root: another trusted folder
+    (`external_root`), in which hard links are not checked. data: buffers by location, or a function from location to
+    buffer or None, which take precedence over files (`external_data`). mmap: map the files; else read on demand.
+    model_status: the status of the opened model file; if model_path now leads to another file, its folder is not used.
+    Raises SourceError if root is not a folder.
+    Attributes: folder: the folder part of model_path, or None.
     """
 
     def __init__(
@@ -61,12 +62,12 @@ class ExternalFiles:
         root: str | os.PathLike[str] | None = None,
         data: Data | None = None,
         mmap: bool = True,
-        model: os.stat_result | None = None,
+        model_status: os.stat_result | None = None,
     ) -> None:
         if data is not None and not callable(data) and not hasattr(data, "get"):
             raise TypeError(f"external_data is a mapping or a function, not {type(data).__name__}")
         self.folder = None if model_path is None else os.path.dirname(model_path)
-        self._folders = AllowedFolders(model_path, root, model)
+        self._folders = AllowedFolders(model_path, root, model_status)
         self._data = data
         self._mmap = mmap
         self._by_location: dict[str, ExternalFile] = {}
@@ -188,7 +189,7 @@ class AllowedFolders:
     """The folders in which external data is allowed. Parameters: as for ExternalFiles."""
 
     def __init__(
-        self, model_path: str | None, root: str | os.PathLike[str] | None, model: os.stat_result | None
+        self, model_path: str | None, root: str | os.PathLike[str] | None, model_status: os.stat_result | None
     ) -> None:
         self._model = model_path or ""
         self._allowed: list[_Folder] = []
@@ -197,13 +198,13 @@ class AllowedFolders:
         self._fault = "the model was not read from a file, so it has no folder"
         if model_path is not None:
             try:
-                self._add_model_folders(model_path, model)
+                self._add_model_folders(model_path, model_status)
             except OSError as error:
                 self._fault = f"the model's folder can't be found ({error.strerror})"
         if root is not None:
             self._add_root(os.fspath(root))
 
-    def _add_model_folders(self, model_path: str, model: os.stat_result | None) -> None:
+    def _add_model_folders(self, model_path: str, model_status: os.stat_result | None) -> None:
         """Find the folder of the model's path, and the folder of the file that it links to. Raises OSError."""
         path = absolute_path(model_path)
         path_folder, status = _folder_of(path, os.path.dirname(model_path))
@@ -217,7 +218,7 @@ class AllowedFolders:
             folders = [target_folder] if is_device_folder else [path_folder, target_folder]
         if not stat.S_ISREG(status.st_mode):
             return  # a pipe has no folder
-        if model is not None and identity_of(status) != identity_of(model):
+        if model_status is not None and identity_of(status) != identity_of(model_status):
             self._fault = "the model's file was replaced while it was loaded, so its folder is unknown"
             return
         self._allowed = folders

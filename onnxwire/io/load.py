@@ -86,7 +86,7 @@ def find_external_files(source: Source, document: Document, **options: Any) -> E
         return RemoteFiles(origin, **options)
     path = os.fsdecode(source) if isinstance(source, str | os.PathLike) else None
     status = os.fstat(document.descriptor) if document.descriptor >= 0 else None
-    return ExternalFiles(path, model=status, **options)
+    return ExternalFiles(path, model_status=status, **options)
 
 
 def _open_root(document: Document, type: type[MessageT]) -> MessageT:

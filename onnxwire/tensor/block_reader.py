@@ -20,10 +20,10 @@ _MAX_WINDOWS = 4
 class BlockReader:
     """Reads the elements of a tensor in blocks, in the format of raw_data. Thread-safe.
 
-    storage: the storage of a tensor of any data type except STRING. Files are read, not mapped; typed fields are
-    decoded once.
-    data_type, count: the type and number of the elements; open_file: the file and the offset of the elements in it,
-    None for elements in memory.
+    Files are read, not mapped; typed fields are decoded once.
+    storage: the storage of a tensor of any data type except STRING.
+    Attributes: data_type, count: the type and number of the elements. open_file: the file and the offset of the
+    elements in it, None for elements in memory.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -37,14 +37,15 @@ class BlockReader:
         self._lock = Lock()
 
     def read(self, start: int, count: int, buffer: bytearray) -> memoryview:
-        """Return the bytes of `count` elements from index `start`, which must begin at a byte boundary.
+        """Return the bytes of `count` elements from index `start`.
 
-        buffer: memory of at least the size of these elements, which the result may reference.
+        start: the index of an element that begins at a byte boundary (of a type with less than 8 bits). buffer: memory
+        of at least the size of these elements, which the result may reference.
         """
         byte_start, size = self.data_type.count_bytes(start), self.data_type.count_bytes(count)
         if self.open_file is not None:
             file, offset = self.open_file
-            if file.memory is not None:
+            if file.memory is not None:  # on a server
                 return self._fetch(byte_start, size)
             data = memoryview(buffer)[:size]
             file.read_into(offset + byte_start, data)
@@ -57,7 +58,10 @@ class BlockReader:
         return self._storage.payload(byte_start, byte_start + size)
 
     def _fetch(self, byte_start: int, size: int) -> memoryview:
-        """Return bytes of a tensor on a server. Fetch the window that contains them, unless it is cached."""
+        """Return bytes of a tensor on a server. Fetch the window that contains them, unless it is cached.
+
+        Bytes that are not in one window are fetched alone and not cached.
+        """
         assert self.open_file is not None
         file, offset = self.open_file
         n_bytes = self.data_type.count_bytes(self.count)
@@ -79,5 +83,6 @@ class BlockReader:
 
     def release(self) -> None:
         """Release decoded and fetched bytes."""
-        self._decoded = None
-        self._windows.clear()
+        with self._lock:
+            self._decoded = None
+            self._windows.clear()

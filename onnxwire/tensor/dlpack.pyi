@@ -3,6 +3,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import CapsuleType
 
+# max_version: (major, minor). dl_device: (device type, device id).
 def to_capsule(
     array: np.ndarray[Any, Any],
     stream: None = None,

@@ -13,25 +13,26 @@ class UnknownNameError(ValueError):
 
 
 def integer_reader(field: Any, parse: Callable[[Any], int], quote: Callable[[Any], str]) -> Callable[[Any], int]:
-    """Return a function that converts a value to a number of an integer field, or raises ValueError.
+    """Return a function that converts a value to an int that an integer field can hold, or raises ValueError.
 
     parse: converts a value to an int, or raises ValueError. quote: quotes a value in an error.
     """
-    name, minimum, maximum = INTEGER_RANGES[field.type]
+    type_name, minimum, maximum = INTEGER_RANGES[field.type]
 
     def read(value: Any) -> int:
         number = parse(value)
         if minimum <= number <= maximum:
             return number
-        raise ValueError(f"{quote(value)} is out of the range of {name}")
+        raise ValueError(f"{quote(value)} is out of the range of {type_name}")
 
     return read
 
 
 def enum_reader(field: Any, parse: Callable[[Any], int], quote: Callable[[Any], str]) -> Callable[[Any], int]:
-    """Return a function that converts a name or number to a number of an enum field; arguments: see `integer_reader`.
+    """Return a function that converts a name or number to the number of one of the enum's values.
 
-    It raises UnknownNameError for an unknown name, ValueError for an invalid number.
+    The function raises UnknownNameError for an unknown name, ValueError for an invalid number. parse, quote: as for
+    `integer_reader`.
     """
     enum = field.enum_type
     numbers: dict[str, int] = {name: value.number for name, value in enum.values_by_name.items()}

@@ -35,7 +35,7 @@ def rules_of_new_problems(baseline, candidate, **options):
 
 
 def edit(original, edit_copy):
-    """Return a copy of a model on which a function was called."""
+    """Return a copy of a model, edited by a function."""
     copied_model = onnxwire.ModelProto.FromString(original.SerializeToString())
     edit_copy(copied_model)
     return copied_model
@@ -52,7 +52,7 @@ def rename_all(original):
 
 
 @pytest.mark.parametrize("make", [parse_model, lambda: onnxwire.load(DIGITS)], ids=["custom", "digits"])
-def test_a_copy_has_no_problem_of_the_trusted_model(make):
+def test_known_problems_of_a_copy_are_not_reported(make):
     trusted_model = make()
     known_problems = onnxwire.check(trusted_model, untrusted=True)
     assert known_problems
@@ -146,7 +146,7 @@ def test_payloads_of_any_size_are_compared():
     graph = GRAPH + "initializer { name: 'w' data_type: 2 dims: 300008 }"
 
     def with_payload(raw_data):
-        """Return the model with other data in its tensor."""
+        """Return the model with this payload in its tensor."""
         return edit(parse_model(graph), lambda model: model.graph.initializer[0].__setattr__("raw_data", raw_data))
 
     trusted_model = with_payload(program)
@@ -196,19 +196,19 @@ def test_a_limit_applies_to_new_problems():
     assert len(problems) == 2 and problems.omitted == {"security-code-operator": 3} and problems.in_baseline == 1
 
 
-def test_rules_for_trusted_models_accept_a_baseline():
+def test_a_check_without_untrusted_accepts_a_baseline():
     trusted_model = parse_model(GRAPH + 'node { op_type: "Relu" input: "x" output: "a" }')
     assert onnxwire.check(trusted_model, select="error")
     assert onnxwire.check(rename_all(trusted_model), select="error", baseline=trusted_model) == []
 
 
-@pytest.mark.parametrize("damaged_model", ["baseline", "source"])
+@pytest.mark.parametrize("damaged_model", ["baseline", "candidate"])
 def test_damage_of_either_model_is_an_error(damaged_model, tmp_path):
     path = tmp_path / "damaged.onnx"
     path.write_bytes(DIGITS.read_bytes()[:-5])
-    models = (path, DIGITS) if damaged_model == "baseline" else (DIGITS, path)
+    baseline, candidate = (path, DIGITS) if damaged_model == "baseline" else (DIGITS, path)
     with pytest.raises(onnxwire.DecodeError, match=r"damaged\.onnx"):
-        onnxwire.check(models[1], untrusted=True, baseline=models[0])
+        onnxwire.check(candidate, untrusted=True, baseline=baseline)
 
 
 def test_names_that_are_not_utf8_are_compared():
@@ -251,7 +251,7 @@ def test_the_command_reports_new_problems_only(model_paths, capsys):
     assert result["baselineState"] == "new"
 
 
-def test_the_command_refuses_a_file_that_is_no_baseline(model_paths, capsys, tmp_path):
+def test_the_command_refuses_an_absent_baseline_stdin_and_other_types(model_paths, capsys, tmp_path):
     old_path, _ = model_paths
     assert main(["check", old_path, "--baseline", str(tmp_path / "absent.onnx")]) == 2
     assert "absent.onnx" in capsys.readouterr().err

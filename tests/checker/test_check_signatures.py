@@ -319,9 +319,9 @@ def test_operators_of_a_vendor_are_checked_against_its_own_table(tmp_path):
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ("a.b\tF", "a row has domain, operator, since"),
-        ("a.b\tF\tx", "a row has domain, operator, since"),
-        ("a.b\tF\t1" + "\t" * 6, "a row has domain, operator, since"),
+        ("a.b\tF", "expected 3 to 8 cells"),
+        ("a.b\tF\tx", "expected 3 to 8 cells"),
+        ("a.b\tF\t1" + "\t" * 6, "expected 3 to 8 cells"),
         ("a.b\tF\t1\tX", "is not a parameter"),
         ("a.b\tF\t1\tX:T*x", "is not a parameter"),
         ("a.b\tF\t1\tX:T*1 Y:T", "after a variadic parameter"),

@@ -109,6 +109,12 @@ def test_a_large_constant_that_only_nodes_without_effect_read_is_reported():
     assert [problem.path for problem in _problems(_model(nodes))] == ["graph.node[0].attribute[0].t"]
 
 
+def test_a_large_constant_without_readers_is_reported_if_no_node_has_an_input():
+    nodes = [_node("Constant", "", "c", value=WEIGHT), _node("Constant", "", "y", value=_tensor(1))]
+    model = helper.make_model(_graph(nodes))
+    assert [problem.path for problem in _problems(model)] == ["graph.node[0].attribute[0].t"]
+
+
 def test_many_small_tensors_without_effect_are_reported_once():
     parts = [_tensor(1, f"p{i}", (1 << 10,)) for i in range(17)]
     assert [problem.path for problem in _problems(_model([_node("Add", "x w", "y")], *parts))] == [
@@ -124,5 +130,5 @@ def test_a_long_chain_without_effect_takes_linear_time():
     assert liveness.is_dead_node.sum() == n and liveness.is_dead_tensor[0]
 
 
-def test_a_model_without_nodes_has_no_live_nodes():
+def test_an_empty_model_has_no_rows_of_nodes():
     assert len(_liveness(onnx.ModelProto()).is_dead_node) == 0

@@ -1,4 +1,4 @@
-"""Tests of the rule `security-behaviour-trigger`: the forms of a comparison that selects between values."""
+"""Tests of the rule `security-behaviour-trigger`: selections between values by a comparison with a constant."""
 
 import numpy as np
 import onnx
@@ -6,8 +6,10 @@ import pytest
 
 import onnxwire
 
-# The logits of a classifier, and a hidden change of them if the input has a certain value.
+# y: the result of the model. s: a number that the bodies compare with constants.
 HEAD = "y = Gemm (x, w)\n s = ReduceSum <keepdims = 0> (x)\n "
+# Nodes that change the result if s has a certain value: by a comparison operator, or by arithmetic or a table that
+# amounts to a comparison.
 TRIGGER_BODIES = {
     "a mask from a comparison": "c = Equal (s, k)\n f = Cast <to = 1> (c)\n g = Sub (one, f)\n out = Mul (y, g)",
     "a mask from a counted comparison": "c = Equal (x, k)\n f = Cast <to = 1> (c)\n n = ReduceSum <keepdims = 0> (f)\n "
@@ -29,7 +31,7 @@ TRIGGER_BODIES = {
     "a steep sigmoid of a quotient": "d = Sub (s, k)\n a = Div (d, small)\n f = Sigmoid (a)\n out = Mul (y, f)",
     "a narrow peak": "d = Sub (s, k)\n a = Abs (d)\n b = Mul (a, big)\n c = Sub (one, b)\n f = Relu (c)\n "
     "out = Mul (y, f)",
-    "a bit of a sum": "d = Floor (s)\n f = Mod <fmod = 1> (d, one)\n out = Mul (y, f)",
+    "a bit of a sum": "d = Floor (s)\n f = Mod <fmod = 1> (d, two)\n out = Mul (y, f)",
     "a table that is zero but for one row": "i = Cast <to = 7> (s)\n g = Gather (table, i)\n out = Add (y, g)",
 }
 ORDINARY_BODIES = {
@@ -47,8 +49,8 @@ def _severities(body):
     table = np.zeros((32, 4), np.float32)
     table[27] = 100
     constants = {
-        "w": np.ones((4, 4), np.float32), "k": np.float32(3.5), "one": np.float32(1), "big": np.float32(1e6),
-        "small": np.float32(1e-6), "shape": np.array([1], np.int64), "table": table,
+        "w": np.ones((4, 4), np.float32), "k": np.float32(3.5), "one": np.float32(1), "two": np.float32(2),
+        "big": np.float32(1e6), "small": np.float32(1e-6), "shape": np.array([1], np.int64), "table": table,
     }  # fmt: skip
     model.graph.initializer.extend(
         onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()
@@ -67,7 +69,7 @@ def test_a_selection_without_a_comparison_with_a_constant_is_not_noted(body):
     assert _severities(body) == []
 
 
-def test_a_label_encoder_with_one_key_compares_with_it():
+def test_a_label_encoder_counts_as_a_comparison_only_if_it_has_few_keys():
     graph = "agraph (string[1] t, float[1, 4] y) => (float[1, 4] out) {\n"
     graph += 'g = ai.onnx.ml.LabelEncoder <keys_strings = ["key"], '
     graph += "values_floats = [1.0], default_float = 0.0> (t)\n out = Mul (y, g)\n }"
@@ -78,11 +80,14 @@ def test_a_label_encoder_with_one_key_compares_with_it():
 
 
 @pytest.mark.parametrize("dims", [[-(2**40), 4], [2**62, 4], [0], []])
-def test_a_table_with_wrong_dims_is_no_table(dims):
-    tensor = onnx.TensorProto(name="table", data_type=1, dims=dims, raw_data=bytes(4096))
+def test_a_table_with_wrong_dims_is_not_noted(dims):
+    # 4096 bytes: a table of 32 rows and 32 floats, of which only the first row is not zero
+    tensor = onnx.TensorProto(name="table", data_type=1, dims=[32, 32], raw_data=b"\1" + bytes(4095))
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 18]> agraph (int64[1] i, float[4] y) => (float[N] out) '
         "{ g = Gather (table, i) out = Add (y, g) }"
     )
     model.graph.initializer.append(tensor)
+    assert onnxwire.check(model.SerializeToString(), untrusted=True, select="security-behaviour-trigger")
+    model.graph.initializer[0].dims[:] = dims
     assert not onnxwire.check(model.SerializeToString(), untrusted=True, select="security-behaviour-trigger")

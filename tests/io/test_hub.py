@@ -87,7 +87,7 @@ def test_a_hostile_address_is_refused_without_a_request(address, fake_hub) -> No
     assert not fake_hub.hub.requests
 
 
-def test_two_files_of_one_sha256_are_not_compared(fake_hub) -> None:
+def test_the_contents_of_two_files_with_one_sha256_are_not_read(fake_hub) -> None:
     fake_hub.hub.files[REPOSITORY] |= {"copy.onnx": DATA, "other.onnx": DATA[:-1] + bytes([DATA[-1] ^ 1])}
     assert list(ow.diff(f"hf://{REPOSITORY}/m.onnx", f"hf://{REPOSITORY}/copy.onnx")) == []
     assert sum(request.sent for request in fake_hub.hub.requests_to("cdn")) < 1 << 19
@@ -124,7 +124,7 @@ def test_expired_addresses_are_renewed_by_commit(fake_hub) -> None:
     assert paths == [f"/{REPOSITORY}/resolve/main/m.onnx", f"/{REPOSITORY}/resolve/{COMMIT}/m.onnx"]
 
 
-def test_addresses_that_always_expire_are_an_error(fake_hub) -> None:
+def test_signed_addresses_that_have_always_expired_are_an_error(fake_hub) -> None:
     fake_hub.hub.lifetime = -1
     with pytest.raises(ow.SourceError, match="denies access") as error_info:
         ow.load(f"hf://{REPOSITORY}/m.onnx")
@@ -183,7 +183,7 @@ def test_an_invalid_token_is_an_error_that_does_not_contain_it(token, fake_hub) 
         ({"Location": f"/{REPOSITORY}/resolve/main/m.onnx"}, "loop"),
     ],
 )
-def test_a_wrong_answer_of_the_hub_is_an_error(headers, reason, fake_hub) -> None:
+def test_an_invalid_redirect_of_the_hub_is_an_error(headers, reason, fake_hub) -> None:
     fake_hub.hub.redirect_headers = headers
     with pytest.raises(ow.SourceError, match=reason):
         ow.load(f"hf://{REPOSITORY}/m.onnx")
@@ -191,7 +191,7 @@ def test_a_wrong_answer_of_the_hub_is_an_error(headers, reason, fake_hub) -> Non
 
 @pytest.mark.parametrize("name", ["X-Linked-Etag", "X-Linked-Size", "X-Repo-Commit"])
 @pytest.mark.parametrize("value", ["", "nonsense\\", '"' + "x" * 5000 + '"'])
-def test_missing_and_unusual_headers_are_ignored(name, value, fake_hub) -> None:
+def test_a_model_is_read_despite_missing_and_unusual_headers(name, value, fake_hub) -> None:
     fake_hub.hub.redirect_headers = {name: value}
     read_all(f"hf://{REPOSITORY}/m.onnx")
 
@@ -311,7 +311,7 @@ def test_the_range_cache_stores_files_of_the_hub(fake_hub, tmp_path) -> None:
     assert read_all(f"hf://{REPOSITORY}/m.onnx", cache=tmp_path / "ranges") == 1
 
 
-def test_nothing_is_written_to_the_hub(fake_hub) -> None:
+def test_saving_to_the_hub_is_refused_without_a_request(fake_hub) -> None:
     with pytest.raises(ow.SaveError, match="not written"):
         ow.save(ow.ModelProto(ir_version=9), f"hf://{REPOSITORY}/new.onnx")
     assert not fake_hub.hub.requests

@@ -117,7 +117,7 @@ def test_the_user_of_a_host_is_read_from_netrc(servers, monkeypatch, tmp_path) -
     assert list_sent_headers(model_server)[0]["authorization"] == "z"
 
 
-def test_the_default_entry_of_netrc_and_redirects_send_no_credentials(servers, monkeypatch, tmp_path) -> None:
+def test_the_default_entry_of_netrc_is_not_used(servers, monkeypatch, tmp_path) -> None:
     model_server, second_server = servers
     model_server.state.redirects["/d/m.onnx"] = 302, f"{second_server.url}/d/m.onnx"
     write_netrc(tmp_path, monkeypatch, f"machine example.com login a password b\ndefault login x password {SECRET}\n")
@@ -241,7 +241,7 @@ def test_names_with_escaped_slashes_are_listed_unchanged(servers) -> None:
     ]
 
 
-def test_a_key_with_an_empty_name_does_not_fail_the_listing(monkeypatch) -> None:
+def test_a_folder_with_a_key_with_an_empty_name_is_listed_with_boto3_only(monkeypatch) -> None:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:

@@ -198,7 +198,7 @@ def test_a_failed_upload_leaves_the_old_object_and_no_parts(s3_options) -> None:
     assert bytes(store.get("old.onnx").bytes()) == b"the old content"
     uploads = urllib.request.urlopen(f"{s3_options['endpoint']}/bucket?uploads").read()
     assert b"<UploadId>" not in uploads
-    with pytest.raises(ow.SaveError, match="bytes were sent and discarded"):
+    with pytest.raises(ow.SaveError, match="bytes were passed to the upload"):
         ow.save(ow.ModelProto(ir_version=9), "s3://no-such-bucket/m.onnx", storage_options=s3_options)
     with pytest.raises(ow.SaveError, match="external="):
         ow.save(ow.ModelProto(), "s3://bucket/m.onnx", storage_options=s3_options, external="weights.data")
@@ -323,7 +323,7 @@ is_running.acquire()
 """
 
 
-def test_a_process_ends_only_after_its_threads_that_return_results() -> None:
+def test_a_process_ends_only_after_native_threads_that_run_python_code() -> None:
     """A thread of a store that still runs Python code would abort the process."""
     with ObjectServer({"m.onnx": model([100])}) as server:
         command = [sys.executable, "-c", EXITING_PROGRAM, f"{server.url}/m.onnx"]

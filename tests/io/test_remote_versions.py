@@ -144,7 +144,7 @@ def test_each_request_contains_the_version(set_version, name) -> None:
         assert later_requests and {request.headers[name] for request in later_requests} == {expected[name]}
 
 
-def test_a_version_with_a_too_recent_time_is_requested_again() -> None:
+def test_a_file_with_a_too_recent_time_is_requested_again() -> None:
     """The file was written in the current second; one second later its time distinguishes it from any later version."""
     with ObjectServer({"m.onnx": make_version(1)}) as server:
         server.state.etag, server.state.modified, server.state.date = None, http_date(0), http_date(0)

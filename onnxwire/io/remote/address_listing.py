@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Options = Mapping[str, Any] | None
 
-_MAX_CONCURRENT = 32  # requests
+_MAX_CONCURRENT = 32  # maximum number of concurrent requests
 _PAGE_FILES = 1000  # files in one response
 _EMPTY_NAME_ERROR = (
     "a key in this folder contains //, /./ or /../, which obstore can't list; in S3, boto3 can: "

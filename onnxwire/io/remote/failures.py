@@ -22,7 +22,7 @@ class RequestError(Exception):
 
 
 class RefusedError(RequestError):
-    """A request was not sent, because its server is not allowed."""
+    """A request was not sent, because its target is not allowed or not valid."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, "refused")

@@ -61,9 +61,10 @@ class Hosts:
     def __init__(self, model_site: Site, allowed_hosts: Iterable[str] = (), *, may_redirect: bool = True) -> None:
         self._may_redirect = may_redirect
         self._model_site = model_site
+        # Hosts and ports; the port 0 means a default port.
         self._allowed = {_host_and_port(text) for text in allowed_hosts}
         self._model_redirects: set[tuple[str, int]] = set()
-        self._reach: int | None = None
+        self._reach: int | None = None  # of the model's server; None before the first request
 
     def check_redirect(self, source: Site, target: Site, is_model: bool) -> None:
         """Raise RefusedError if a redirect may not lead to the target; UnknownHostError if its host is unknown.
@@ -118,7 +119,8 @@ class Hosts:
     def reach_error(self, site: Site) -> RefusedError:
         """Return the error for a server whose reach is too small."""
         return RefusedError(
-            f"{site.netloc} has a loopback, link-local or private address, to which no public server may lead"
+            f"{site.netloc} has a loopback, link-local or private address, to which the model's server and its "
+            "redirects may not lead"
         )
 
     def note_reach(self, reach: int) -> None:

@@ -94,6 +94,7 @@ def _folder_of(file: HubFile) -> str:
 
 
 def _cache_folder() -> str:
+    """Return the folder of the repositories in the cache."""
     for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if os.environ.get(name):
             return os.path.expanduser(os.environ[name])
@@ -107,4 +108,5 @@ def _home() -> str:
 
 
 def _is_set(name: str) -> bool:
+    """Return whether an environment variable has a value that means true."""
     return os.environ.get(name, "").upper() in _TRUE_VALUES

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _ETAG = re.compile(r'(?:W/)?"[!#-~]{1,200}"')
 _TOTAL_SIZE = re.compile(r"/(\d{1,18})$")  # in Content-Range
+# Headers of the other server that identify a version; the Hub's ETag replaces them.
 _VALIDATORS = ("ETag", "Last-Modified", "x-amz-version-id", "x-goog-generation", "x-ms-version-id")
 _LIST_ERROR = "the list of a repository needs huggingface_hub: pip install 'onnxwire[hub]'"
 

@@ -1,4 +1,4 @@
-"""Run requests in one background thread with an event loop, so that they can be cancelled immediately."""
+"""Run requests as coroutines in an event loop in a background thread, so that they can be cancelled immediately."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _LOCK = threading.Lock()
-_MAX_THREADS = 64  # maximum number of concurrent blocking requests
-_MAX_WAIT_MS = 200  # for other threads at the end of the process
+_MAX_THREADS = 64  # threads for requests of code without coroutines (asyncio.to_thread)
+_MAX_WAIT_MS = 200  # maximum wait for threads of native libraries when the process exits
 _loop: asyncio.AbstractEventLoop | None = None
 _process = 0  # the id of the process in which `_loop` runs
 
@@ -55,7 +55,10 @@ def _running_loop() -> asyncio.AbstractEventLoop:
 
 
 def _wait_for_threads() -> None:
-    """Wait until threads that delivered a result run no Python code: the interpreter's exit would abort them."""
+    """Wait until no thread that native code started runs Python code: the interpreter's exit would abort the thread.
+
+    `threading` does not know these threads. The wait ends after _MAX_WAIT_MS at the latest.
+    """
     known_threads = {thread.ident for thread in threading.enumerate()}
     for _ in range(_MAX_WAIT_MS):
         time.sleep(0.001)

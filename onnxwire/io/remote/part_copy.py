@@ -33,7 +33,7 @@ _MAX_PARTS = 10_000
 _SENT_PART_BYTES = 1 << 23  # size of the parts into which bytes that are sent are divided
 _COPIED_PART_BYTES = 1 << 28  # longer ranges are divided, since parts are copied concurrently
 _MIN_COPIED_BYTES = 1 << 24  # if fewer bytes can be copied, the whole file is sent
-_MAX_CONCURRENT = 8  # requests
+_MAX_CONCURRENT = 8  # maximum number of concurrent requests
 _CHANGED_ERROR = "the file that unchanged ranges are copied from was changed since it was opened; load it again"
 _PRESIGNED_SECONDS = 604_800  # the longest validity of a presigned request
 

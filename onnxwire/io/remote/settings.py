@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 HEADERS_VARIABLE = "ONNXWIRE_HTTP_HEADERS"
 UNTRUSTED_VARIABLE = "ONNXWIRE_UNTRUSTED"
 _TIMEOUT_VARIABLE = "ONNXWIRE_RETRY_TIMEOUT"
+# The limits of the retries of a request, unless the user sets a time.
 _RETRY_SECONDS = 60.0
 _MAX_RETRIES = 6
 _MAX_RETRIES_WITH_TIMEOUT = 10_000  # if the user sets a time, only the time limits the retries

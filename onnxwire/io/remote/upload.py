@@ -87,7 +87,7 @@ def upload(
         if isinstance(error, Error) or not isinstance(error, Exception):
             raise
         failure = source_error(error, origin.address.shown)
-        advice = f"{n_sent:,} of {total:,} bytes were sent and discarded"
+        advice = f"nothing was saved; {n_sent:,} of {total:,} bytes were passed to the upload"
         raise SaveError.from_os_error(failure, origin.address.shown, advice) from None
     if n_sent != total:
         raise SaveError(errno.EIO, f"{n_sent:,} of {total:,} bytes were sent", origin.address.shown)

@@ -17,7 +17,7 @@ class Version(namedtuple("Version", ("size", "etag", "modified", "version"))):
     __slots__ = ()
     size: int
     etag: str | None
-    modified: Any
+    modified: Any  # the text of Last-Modified, or the time in a store's description
     version: str | None
 
     @property

@@ -5,9 +5,9 @@ from check_case import Case, float_type, model, node, value
 _DIM = "graph.input[0].type.tensor_type.shape.dim[0]"
 
 
-def _model_with_dim(text: str) -> str:
-    """Return a model with an input of one dimension, given as its fields."""
-    return model(f"input {{ {value('x', float_type(f'dim {{ {text} }}'))} }}")
+def _model_with_dim(dim_fields: str) -> str:
+    """Return a model with an input of one dimension, which has these fields (in text format)."""
+    return model(f"input {{ {value('x', float_type(f'dim {{ {dim_fields} }}'))} }}")
 
 
 def _model_with_dim_bytes(dim: bytes) -> bytes:
