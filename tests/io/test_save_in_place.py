@@ -205,7 +205,9 @@ def test_a_lack_of_space_is_detected_before_the_first_write(
     assert unreplaceable_path.read_bytes() == bytes_before
 
 
-def test_a_file_that_replaced_the_old_one_during_the_save_is_not_overwritten(unreplaceable_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_replaced_the_old_one_during_the_save_is_not_overwritten(
+    unreplaceable_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other_path = unreplaceable_path.parent / "other"
     other_path.write_bytes(b"other")
     prepare = onnxwire.io.atomic_file.AtomicFile.prepare  # type: ignore[attr-defined]
