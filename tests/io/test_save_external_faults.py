@@ -208,7 +208,9 @@ def folder_with_links(tmp_path):
 
 @pytest.mark.parametrize("location", REFUSED_LOCATIONS, ids=ascii)
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_location_that_is_not_a_data_file_in_the_folder_is_refused_and_nothing_is_created(folder_with_links, location, overwrite):
+def test_a_location_that_is_not_a_data_file_in_the_folder_is_refused_and_nothing_is_created(
+    folder_with_links, location, overwrite
+):
     tree_before = tree(folder_with_links.parent)
     location = str(folder_with_links.parent / "victim" / "file") if location == "/w" else location
     for external in (location, lambda info: location):

@@ -24,7 +24,7 @@ from onnxwire.io.atomic_file import AtomicFile
 
 
 def write_reference(folder, dims, **external):
-    """Write a model with one tensor. external: the entries of its external_data, which refer to a file in the folder."""
+    """Write a model with one tensor. external: the entries of its external_data, which refer to a file there."""
     model = onnxwire.ModelProto(ir_version=10)
     model.graph.initializer.add(
         name="w", dims=dims, data_type=onnx.TensorProto.UINT8, data_location=onnx.TensorProto.EXTERNAL
