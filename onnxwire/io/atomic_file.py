@@ -83,7 +83,7 @@ class AtomicFile:
         self._owns_folder = folder is None
         self.folder = folder
         self.size = size
-        self.identity: Identity | None = None  # of the file with the new contents, once named or overwritten
+        self.identity: Identity | None = None  # of the new file once it is prepared, or of the overwritten file
         self._stream = -1  # the descriptor that the path names, as /dev/stdout does, else -1
         self.progress = progress
         self._may_overwrite = in_place and sys.platform != "win32"
@@ -460,7 +460,7 @@ def temporary_prefix(name: str) -> str:
 
 
 def temporary_name(name: str) -> str:
-    """Return a random temporary name for a file. The next save to `name` removes a file that a kill left at it."""
+    """Return a random temporary name for a file. If a kill leaves a file of this name, a later save removes it."""
     return temporary_prefix(name) + os.urandom(RANDOM_DIGITS // 2).hex() + SUFFIX
 
 

@@ -101,7 +101,7 @@ def _open_root(document: Document, type: type[MessageT]) -> MessageT:
         if reason is None:
             raise
         raise DecodeError(reason, 0, "", document.name) from error
-    # The tags of a ModelProto are distinctive, so that one without a doubtful field is not examined. Other types are.
+    # The tags of a ModelProto are distinctive, so only a doubtful one is examined. Messages of other types always are.
     if message._is_doubtful or type is not ModelProto:
         from onnxwire.io.sniff import describe_type_mismatch
 

@@ -322,7 +322,7 @@ async def _read_all(pieces: list[tuple[RemoteFile, int, int, Callable[[int, Buff
 
     pieces: file, start, end, and the function that is called with the start and the bytes.
     """
-    # More short ranges, such as those of readahead, are requested at a time.
+    # More ranges are requested at a time if they are short, as those of readahead are.
     is_short = sum(end - start for _, start, end, _ in pieces) <= CHUNK_BYTES
     remaining_pieces = iter(pieces)
 
