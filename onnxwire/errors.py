@@ -33,7 +33,7 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     names = dict.fromkeys(text for text in islice(candidates, _MAX_NAMES) if text and len(text) <= max_chars)
     compared_names: Iterable[str] = names
     if len(names) > _MAX_COMPARED:
-        # The names with the longest common prefix.
+        # The names that have the longest prefixes in common with `name`.
         compared_names = nlargest(_MAX_COMPARED, names, lambda text: len(commonprefix([name, text])))  # noqa: RUF071
     similar = get_close_matches(name, compared_names, n=1, cutoff=0.7)
     if not similar:
@@ -155,7 +155,7 @@ class InUseError(Error, BufferError):
 
 
 class EditError(Error):
-    """An invalid edit. Subclasses are also the TypeError, ValueError, ... that protobuf raises for it.
+    """An invalid edit. Most subclasses are also the TypeError, ValueError, ... that protobuf raises for such an edit.
 
     reason: the fault. field: the full name of the field, such as `onnx.NodeProto.op_type`, or "".
     """
@@ -237,7 +237,7 @@ class FileError(Error, OSError):
 
     @classmethod
     def from_os_error(cls, error: OSError | ValueError, path: object, advice: str = "") -> Self:
-        """Return the error for an OSError, in the subclass that is also FileNotFoundError, PermissionError or similar.
+        """Return the error for an OSError, if possible in a subclass that is also a built-in such as FileNotFoundError.
 
         path: the path for the message; advice: the remedy, which is added to the reason. `error` may be a ValueError,
         which Python raises for a path with a NUL, or with characters that file names can't contain.

@@ -105,7 +105,7 @@ def _restart_python(options: list[str], arguments: list[str]) -> None:
 
 
 def _insert_in_path(folder: str) -> None:
-    """Insert the folder that python would insert first in sys.path."""
+    """Insert a folder first in sys.path, unless python must not do so (option -P)."""
     if not sys.flags.safe_path:
         sys.path.insert(0, folder)
 

@@ -1,4 +1,4 @@
-"""Finders of the modules that the switch provides: onnxwire's classes, patched modules of `onnx`, substitutes for
+"""Finders of the modules that `install` provides: onnxwire's classes, patched modules of `onnx`, substitutes for
 protobuf."""
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Finder(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of a module with onnxwire's classes or of a patched module; None for any other module."""
+        """Return the spec of a module with onnxwire's classes, of a patched module or of the pool; else None."""
         if MODULES.get(name):
             return ModuleSpec(name, _ClassesLoader(MODULES[name]), origin="onnxwire.dropin")
         if name not in _PATCHED_MODULES and name != POOL:

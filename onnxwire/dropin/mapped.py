@@ -1,4 +1,4 @@
-"""Model files that the switch maps, and the protection of mapped bytes when the program overwrites such a file."""
+"""Map model and external data files for the replaced functions of `onnx`. Protect mapped bytes from overwriting."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def set_map_above(size: int | None) -> None:
 def open_file(
     descriptor: int, name: str, cls: type[Message] | None = None, open_for_writing: Collection[Identity] | None = None
 ) -> Document:
-    """Make a document of an open file: mapped, or read into memory if it is small or open for writing.
+    """Make a document of an open file: mapped, or read into memory if it is small, open for writing or not mappable.
 
     descriptor: closed by the caller. name: the name of the document. cls: the class of the root message, which is then
     verified, or None for a file of external data. The structure of a message is read into memory, and only values of
@@ -141,7 +141,7 @@ def _has_free_descriptors() -> bool:
 
 
 def files_open_for_writing() -> set[Identity]:
-    """Return the files that this process has open for writing, which it may truncate without opening them again."""
+    """Return the identities of files that this process has open for writing, and may truncate without opening them."""
     if sys.platform == "win32":
         return set()  # mapped files can't be truncated there
     from fcntl import F_GETFL, fcntl

@@ -20,7 +20,7 @@ cdef enum:
 cdef struct Row:
     int64_t nbytes
     int64_t offset           # -1 for None
-    uint32_t path            # number of the path in `paths`
+    uint32_t path            # index of the path in `paths`
     uint32_t file            # index of the file and location in `files`
     int32_t data_type
 
@@ -42,12 +42,12 @@ cdef class TensorRows:
     cdef list files              # the distinct pairs of file and location
     cdef dict file_indexes       # (file, location) -> index in `files`
     cdef TensorSlots slots
-    cdef bint is_readable        # the table of `slots` can be read by `read_row`
+    cdef bint is_readable        # whether `read_row` can read tensors of the table of `slots`
     cdef Document document       # the document of the last row of `read_row`, or None
-    cdef Py_ssize_t inline_file  # index in `files` of the document's file, of no file, and of the last location; or -1
-    cdef Py_ssize_t no_file
-    cdef Py_ssize_t last_file
-    cdef bytes last_location
+    cdef Py_ssize_t inline_file  # index in `files` of the file of `document`, or -1
+    cdef Py_ssize_t no_file      # index in `files` of (None, None), or -1
+    cdef Py_ssize_t last_file    # index in `files` of `last_location`, or -1
+    cdef bytes last_location     # the location of the last external tensor, in UTF-8
 
     @critical_section
     def __cinit__(self, describe, Paths paths=None):
@@ -81,11 +81,11 @@ cdef class TensorRows:
 
     @critical_section
     def add(self, View tensor not None):
-        """Add a tensor. With `paths`, it gets the first path."""
+        """Add a tensor. If there are `paths`, its path is the first of them."""
         self.append(tensor, 0)
 
     cdef int append(self, View view, uint32_t path) except -1:
-        """Append the row of a tensor. path: the number of its path."""
+        """Append the row of a tensor. path: the index of its path in `paths`."""
         cdef Layout layout
         cdef Row row = Row(0, -1, path, 0, 0)
         cdef const uint8_t* raw_data

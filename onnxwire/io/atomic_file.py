@@ -41,8 +41,8 @@ _UNSUPPORTED_ERRORS = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EACCES, ge
 class AtomicFile:
     """A file that is written atomically: `with AtomicFile(path) as target: target.write(data)`.
 
-    path: the file to create or replace. size: its number of bytes, if known, for the error of a full disk. progress:
-    called with the number of bytes written so far. The with statement returns a `FileWriter`.
+    path: the file to create or replace. size: its number of bytes, if known, which the error for a full disk contains.
+    progress: called with the number of bytes written so far. The with statement returns a `FileWriter`.
 
     The data is written to a new file in the same directory. If the block ends without an exception, the new file is
     synced to disk and renamed over the old one. An error or a kill before the rename leaves the old file unchanged;
@@ -58,8 +58,9 @@ class AtomicFile:
     `prepare` does all steps before the rename, so that several files can be prepared before any of them is replaced.
     Without a with statement, call `open`, `prepare`, and then `publish` or `abandon`.
     If the file can't be replaced, because it is a mount point (as in a container) or its folder is read-only, the new
-    contents are copied into the old file at the end. This is not atomic: a kill during the copy leaves the file
-    damaged, and its old contents in a file `onnxwire-backup-…` in the temporary directory (`io/in_place.py`).
+    contents are copied into the old file at the end (except on Windows). This is not atomic: a kill during the copy
+    leaves the file damaged, and its old contents in a file `onnxwire-backup-…` in the temporary directory
+    (`io/in_place.py`).
     in_place: whether the old file may be overwritten in this case; else the save fails.
     folder: an open folder that contains the file; only the path's last component is then used, and a link there is
     replaced, not followed. The caller closes the folder.
@@ -82,8 +83,8 @@ class AtomicFile:
         self._owns_folder = folder is None
         self.folder = folder
         self.size = size
-        self.identity: Identity | None = None  # the identity of the new file, once it is prepared
-        self._stream = -1  # the open descriptor, if the path is that of a descriptor, such as /dev/stdout
+        self.identity: Identity | None = None  # of the new file once it is prepared, or of the overwritten file
+        self._stream = -1  # the descriptor that the path names, as /dev/stdout does, else -1
         self.progress = progress
         self._may_overwrite = in_place and sys.platform != "win32"
         self._is_in_temporary_directory = False
@@ -189,7 +190,7 @@ class AtomicFile:
         return self._target
 
     def prepare(self) -> None:
-        """Sync the data to disk under a temporary name. Nothing can be written after this."""
+        """Do all steps before the rename (see the class). Nothing can be written afterwards."""
         if self._target is None:
             return
         try:
@@ -244,7 +245,7 @@ class AtomicFile:
         try:
             self._open_nameless(folder, mode)
         except OSError:
-            # The file system has no nameless files. Any other error occurs again in the next call.
+            # The file system has no nameless files. Any other error occurs again in `_open_named`.
             try:
                 self._open_named(mode)
             except OSError as error:
@@ -287,7 +288,10 @@ class AtomicFile:
                 os.close(descriptor)
 
     def _sync_and_name(self) -> None:
-        """Sync the data to disk, and name the new file."""
+        """Sync the data to disk, and name the new file.
+
+        A stream or a device is only synced. No-op for a file in the temporary directory, which is copied later.
+        """
         if self._is_direct:
             _sync(self._descriptor, ignore_unsupported=True)
             return
@@ -358,7 +362,7 @@ class AtomicFile:
 
     def _clean_up(self) -> None:
         """Remove and close the new file. Steps that are done are skipped."""
-        # The file is removed before it is closed, which releases the lock. Windows requires the opposite order.
+        # Closing the file releases its lock, so the file is removed first. Windows requires the opposite order.
         for _ in range(2):
             if self._temporary_name is not None and self.folder is not None:
                 with suppress(OSError):
@@ -448,7 +452,7 @@ class RawWriter(io.RawIOBase):
 
 
 def temporary_prefix(name: str) -> str:
-    """Return the prefix of a file's temporary names, which are no longer than its name or _SAFE_NAME_BYTES."""
+    """Return the prefix of a file's temporary names. The names have at most max(len(name), _SAFE_NAME_BYTES) bytes."""
     max_bytes = max(len(os.fsencode(name)), _SAFE_NAME_BYTES) - RANDOM_DIGITS - len(SUFFIX) - len("..")
     while len(os.fsencode(name)) > max_bytes:
         name = name[:-1]
@@ -456,12 +460,12 @@ def temporary_prefix(name: str) -> str:
 
 
 def temporary_name(name: str) -> str:
-    """Return an unused temporary name for a file. A stale file of such a name is removed by the next save to `name`."""
+    """Return a random temporary name for a file. If a kill leaves a file of this name, a later save removes it."""
     return temporary_prefix(name) + os.urandom(RANDOM_DIGITS // 2).hex() + SUFFIX
 
 
 def _remove_stale(folder: Folder, name: str) -> None:
-    """Remove temporary files of killed saves to the same name: those without a lock."""
+    """Remove temporary files of killed saves to the same name: those that no process locks. No-op on Windows."""
     if sys.platform == "win32":
         return
     prefix = temporary_prefix(name)
@@ -504,7 +508,7 @@ def _copy_attributes(descriptor: int, old_status: os.stat_result, folder: Folder
             finally:
                 os.close(source)
     try:
-        # The mode is set after the access control list, because it sets the list's mask.
+        # The mode is set after the access control list, because fchmod also sets the list's mask.
         os.fchmod(descriptor, mode)
     except OSError as error:
         if error.errno not in _UNSUPPORTED_ERRORS:  # a file system without permissions
@@ -526,7 +530,7 @@ def _sync(descriptor: int, ignore_unsupported: bool = False) -> None:
 
 
 def sync_folder(folder: Folder) -> None:
-    """Sync the entries of a directory to disk, if the system supports it."""
+    """Sync the entries of a directory to disk, if the system and the permissions allow it."""
     if sys.platform == "win32":
         return
     try:
@@ -540,7 +544,7 @@ def sync_folder(folder: Folder) -> None:
 
 
 def _free_space(folder: str) -> int:
-    """Return the number of free bytes on the disk of a folder, or 0 if it is unknown."""
+    """Return the number of free bytes on the disk of a folder, or 0 if the number is unknown."""
     import shutil
 
     try:

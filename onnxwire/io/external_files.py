@@ -3,7 +3,7 @@
 The author of the model chooses the locations, and may have created the folder. Therefore a location is followed
 component by component, each opened relative to the previous folder, and access is decided by the file that was opened,
 not by its path. A file may be read if it is in or below the folder of the model's path, the folder of the file to which
-the model's symbolic link leads, or `external_root`.
+the model's symbolic link leads, or `external_root`. Outside of `external_root`, all its hard links must be there, too.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ class ExternalFiles:
         self._is_closed = False
 
     def open(self, location: str) -> ExternalFile:
-        """Return the open file of a location. Locations that lead to the same file share one ExternalFile.
+        """Return the file of a location, opened if necessary. Locations of the same file share one ExternalFile.
 
         Raises ExternalDataError for a location that is not allowed, SourceError for a file that is missing or can't be
-        read, ClosedError after `close`.
+        read, ClosedError after `close`, TypeError for data of the caller that is not a contiguous buffer.
         """
         file = self._by_location.get(location)
         if file is None:
@@ -122,7 +122,10 @@ class ExternalFiles:
             self.open(location)
 
     def status_of(self, location: str, *, if_open: bool) -> os.stat_result | None:
-        """Return the status of the file of a location; None if it is missing, or, with if_open, not open."""
+        """Return the status of the file of a location; None if it can't be opened, or the caller passed its data.
+
+        if_open: also return None if the file is not open.
+        """
         with suppress(Error, OSError):
             if location in self._by_location or (not if_open and self._data is None):
                 with self.open_temporarily(location) as file:
@@ -130,7 +133,7 @@ class ExternalFiles:
         return None
 
     def add(self, location: str, file: ExternalFile) -> ExternalFile:
-        """Register the file of a location. `close` closes it too."""
+        """Register the open file of a location, which `close` will close."""
         self._by_location[location] = file
         return file
 
@@ -191,7 +194,7 @@ class AllowedFolders:
     def __init__(
         self, model_path: str | None, root: str | os.PathLike[str] | None, model_status: os.stat_result | None
     ) -> None:
-        self._model = model_path or ""
+        self._model_path = model_path or ""
         self._allowed: list[_Folder] = []
         self._root_identity: Identity | None = None
         # The reason why no folder of the model is allowed, if none is.
@@ -205,7 +208,7 @@ class AllowedFolders:
             self._add_root(os.fspath(root))
 
     def _add_model_folders(self, model_path: str, model_status: os.stat_result | None) -> None:
-        """Find the folder of the model's path, and the folder of the file that it links to. Raises OSError."""
+        """Allow the folder of the model's path and, if the path is a link, that of its target. Raises OSError."""
         path = absolute_path(model_path)
         path_folder, status = _folder_of(path, os.path.dirname(model_path))
         folders = [path_folder]
@@ -262,7 +265,7 @@ class AllowedFolders:
 
     def _error(self, location: str, reason: str) -> ExternalDataError:
         quoted = repr(location if len(location) <= 200 else location[:200] + "…")
-        return ExternalDataError(f"its external data at {quoted} is not read: {reason}", source=self._model)
+        return ExternalDataError(f"its external data at {quoted} is not read: {reason}", source=self._model_path)
 
     def _open_at(self, folder: _Folder, location: str) -> int:
         """Open a file for reading, component by component. Raises OSError and ExternalDataError."""
@@ -313,15 +316,15 @@ class AllowedFolders:
         return descriptor
 
     def _check_folder(self, location: str, folder: _Folder, status: os.stat_result) -> None:
-        """Raise ExternalDataError if the folder, which has this status now, was replaced."""
+        """Raise ExternalDataError if a folder was replaced. status: the current status of its path."""
         if identity_of(status) != folder.identity:
             reason = f"the folder {folder.path} was replaced since the model was loaded; load it again"
             raise self._error(location, reason)
 
     def _check_inside(self, location: str, status: os.stat_result, ancestors: Collection[Identity]) -> None:
-        """Raise ExternalDataError for a file outside the allowed folders, and unless it is a regular file.
+        """Raise ExternalDataError unless a regular file is in or below an allowed folder.
 
-        status: the file's. ancestors: the identities of the file's folder and the folders above it.
+        status: the file's status. ancestors: the identities of the file's folder and the folders above it.
         """
         if not any(folder.identity in ancestors for folder in self._allowed):
             raise self._error(location, f"a symbolic link leads out of the model's folder; {_COPY_ADVICE}")
@@ -335,7 +338,7 @@ class AllowedFolders:
     def _check_file(
         self, location: str, descriptor: int, ancestors: Collection[Identity], read_status: Callable[[], os.stat_result]
     ) -> None:
-        """Raise ExternalDataError unless the file is regular and all its hard links are in the allowed folders.
+        """Raise ExternalDataError unless the file is regular, and all its hard links are in or below allowed folders.
 
         Hard links of a file in `external_root` are not checked. ancestors: as for `_check_inside`. read_status: reads
         the status of the file's path.

@@ -1,7 +1,8 @@
 """Move payloads between a model's file and external data files while saving.
 
-The message itself is not changed: the saved message is a copy-on-write clone whose tensors have other fields. Payloads
-are copied from file to file. New files are renamed into place once all of them are on disk, the model last.
+The message itself is not changed: the saved message is a copy-on-write clone whose tensors refer to other positions.
+Payloads in files are copied from file to file. New files are renamed into place once all of them are on disk, the model
+last.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     """The destination of payloads: one file, a pattern of file names, a function, or None for the model's own file."""
 
 _MAX_PADDING = 1 << 21  # zero bytes between payloads; the largest alignment in use, that of huge pages, needs fewer
-_OLD_SUFFIX = ".old"  # after a temporary name: the file is the only copy of old data, and never removed as stale
+_OLD_SUFFIX = ".old"  # added to the temporary name of replaced data, which `_remove_stale` must not remove
 _UNSAFE_NAME_CHARS = re.compile(r"[^A-Za-z0-9._-]+|\.{2,}")  # the official runtime rejects names that contain ".."
 _MAX_NAME_CHARS = 100  # limit for a tensor's name in a file name
 
@@ -58,12 +59,12 @@ class _DataFile:
         self.location = location
         self.number = number
         self.size = 0  # in bytes, after the payloads so far
-        self.payloads: list[tuple[int, WriteArgument]] = []  # payloads with their offsets, ascending
+        self.payloads: list[tuple[int, WriteArgument]] = []  # offset, payload; ascending
         self.atomic: AtomicFile | None = None  # the writer of this file
         self.old_name = ""  # the temporary name of the replaced file
         self.existing_state: tuple[int, ...] = ()  # the `_file_state` of the existing file at this location
         self._align = align
-        self._offsets: dict[WriteArgument, int] = {}
+        self._offsets: dict[WriteArgument, int] = {}  # the offsets of payloads from other files
 
     @property
     def folder(self) -> str:
@@ -76,7 +77,10 @@ class _DataFile:
         return posixpath.basename(self.location)
 
     def add(self, argument: WriteArgument, size: int, max_size: float) -> int:
-        """Add a payload. Return its offset, or -1 if the file is not empty and would become longer than `max_size`."""
+        """Add a payload. Return its offset, or -1 if the file is not empty and would become longer than `max_size`.
+
+        argument: the payload, as for `write_payload`. size: its number of bytes.
+        """
         # A range of external data that several tensors share is written once.
         offset = self._offsets.get(argument) if isinstance(argument, tuple) else None
         if offset is None:
@@ -100,8 +104,9 @@ class _DataFile:
 class Relocation:
     """A copy of a message whose payloads are moved to other files, and those files.
 
-    message: the message to save; model: the file that it is saved to, None for a file object; other parameters as for
-    `onnxwire.save`. copy: the message to write, complete after `write`; size: the bytes of all external data files.
+    message: the message to save; model: the file that the message is saved to, None for a file object; choice:
+    `external` of `onnxwire.save`, which also describes the other parameters. copy: the message to write, complete after
+    `write`; size: the total size of all external data files in bytes.
     `with relocation:` opens the model's folder and checks whether the files may be created there. In the block, `write`
     prepares the files, and `publish` renames them into place once the model is prepared too. The end of the block
     determines the outcome from the disk, so a Ctrl-C may occur at any time: if the new model is in place, the old files
@@ -136,7 +141,7 @@ class Relocation:
         # Another thread, or the caller's function `external`, may edit the message in the meantime.
         snapshot, self.copy = type(message)(), type(message)()
         snapshot.CopyFrom(message)
-        self._source = message._document.files
+        self._source = message._document.files  # the external data files of the original message
         self.copy.CopyFrom(snapshot)
         self._plan(snapshot, choice, threshold, align, shard_size or math.inf)
         # The digests of the files are known after `write`. Until then, placeholders of the same length are used.
@@ -153,8 +158,8 @@ class Relocation:
         for path, source in find_tensors(message):
             info = describe(source, path)
             number = offset = size = 0
-            is_moved = info.data_type != STRING.number and info.nbytes >= max(threshold, 1)
-            file_name = choose(info) if is_moved else None
+            may_move = info.data_type != STRING.number and info.nbytes >= max(threshold, 1)
+            file_name = choose(info) if may_move else None
             if file_name is not None:
                 if file_name is not last_name:
                     last_name, location = file_name, _normalize(file_name)
@@ -176,7 +181,10 @@ class Relocation:
             _number_shards(files)
 
     def _set_references(self, digests: list[str | None]) -> None:
-        """Make the tensors of the copy refer to their new files. digests: the checksum of each file, or None."""
+        """Make moved tensors of the copy refer to their new files, and store other external payloads inline.
+
+        digests: the checksum of each file, or None.
+        """
         if self._source is not None and self.copy._document.memory is not None:
             tensors = zip(self._numbers, find_tensors(self.copy), strict=True)
             prefetch([tensor for number, (_, tensor) in tensors if not number and is_external(tensor)])
@@ -260,7 +268,7 @@ class Relocation:
                 folder = posixpath.dirname(folder)
 
     def _check_paths(self) -> None:
-        """Raise an error for links, and for existing files that contain other data than the model's own."""
+        """Raise an error for links and, unless `overwrite`, for existing files of other data than the model's own."""
         assert self._model is not None
         # First report data that can't be read, then files that would be overwritten.
         arguments = (argument for file in self._files for _, argument in file.payloads)
@@ -302,7 +310,7 @@ class Relocation:
         return status
 
     def write(self, progress: Callable[[int], object] | None = None) -> None:
-        """Write all files and sync them to disk, under temporary names. progress: called with the bytes written."""
+        """Write all files and sync them to disk, under temporary names. progress: called with the number of bytes."""
         with fetch_in_order((tensor,) for tensor in self._remote):
             self._write(progress)
 
@@ -347,7 +355,7 @@ class Relocation:
                     self._created.append(path)  # recorded first, so that a KeyboardInterrupt can't lose the path
                     folder.mkdir(names[depth])
             except FileExistsError:
-                self._created.remove(path)  # another process created it
+                self._created.remove(path)  # another process created the folder
             except OSError as error:
                 raise SaveError.from_os_error(error, self._path(path), "save elsewhere") from None
 
@@ -444,7 +452,7 @@ def _name_error(location: str, reason: str) -> FieldValueError:
 
 
 def _normalize(location: object) -> str:
-    """Return a location in normal form. Raises FieldTypeError and FieldValueError for invalid ones."""
+    """Return a location in normal form. Raises FieldTypeError or FieldValueError for an invalid location."""
     if isinstance(location, os.PathLike):
         location = os.fspath(location)
     if not isinstance(location, str):
@@ -456,7 +464,7 @@ def _normalize(location: object) -> str:
 
 
 def _number_shards(files: list[_DataFile]) -> None:
-    """Name shards weights-00001-of-00003.data and so on."""
+    """Name several shards weights-00001-of-00003.data and so on. A single shard keeps its name."""
     if len(files) > 1:
         stem, suffix = os.path.splitext(files[0].location)
         for number, file in enumerate(files, 1):
@@ -464,7 +472,7 @@ def _number_shards(files: list[_DataFile]) -> None:
 
 
 def _make_chooser(choice: Choice, model: str) -> Callable[[TensorInfo], object]:
-    """Return the function from TensorInfo to file name, or None for inline. model: a name that it does not return."""
+    """Return the function from TensorInfo to file name, or None for inline. model: a name that a pattern avoids."""
     if choice is None:
         return lambda info: None
     if callable(choice):
@@ -489,10 +497,11 @@ def _make_chooser(choice: Choice, model: str) -> Callable[[TensorInfo], object]:
 
 
 def _own_data_files(path: str, cls: type[Message]) -> set[Identity]:
-    """Return the files that contain only external data of the model at a path; empty if there is no model.
+    """Return the identities of the files that contain only external data of the model at a path.
 
-    A reference of the model to a file is not sufficient, since it can refer to any file in its folder. Every byte of
-    the file must belong to a tensor that fits its type and dims, or be zero padding.
+    Returns an empty set if there is no model. A reference to a file is not sufficient, since a model can refer to any
+    file in its folder. Every byte of the file must belong to a payload of the size that its tensor's type and dims
+    require, or to a short run of zero padding.
     """
     from onnxwire.io.load import load
 
@@ -512,7 +521,7 @@ def _own_data_files(path: str, cls: type[Message]) -> set[Identity]:
 
 
 def _is_covered(file: ExternalFile, spans: list[tuple[int, int]]) -> bool:
-    """Return whether every byte of a file is in one of the spans, or is zero padding."""
+    """Return whether each byte of a file is in a span (start, end) or in less than _MAX_PADDING zero bytes."""
     end = 0
     for start, stop in [*sorted(spans), (file.size, file.size)]:
         if start - end >= _MAX_PADDING or (start > end and any(memoryview(file.view(end, start - end)))):

@@ -1,8 +1,8 @@
 """Open folders, use files in them by name, and follow paths link by link.
 
 The same path, used twice, may lead to two files, because any user who may write to a folder on the path can insert a
-link in between. Therefore a folder is opened once, and names are used relative to it. Systems without such calls, such
-as Windows, use paths.
+link in between. Therefore a folder is opened once, and names are used relative to the open folder. On systems without
+such calls, such as Windows, paths are used.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def absolute_path(path: str) -> str:
 
 
 class Folder:
-    """An open folder. Its methods take names in the folder, and none of them follows a symbolic link.
+    """An open folder. Its methods take names in the folder, and follow no link of that name, except `open` on Windows.
 
     path: used in errors, and to access the folder if the system can't use names in an open folder. descriptor: the
     descriptor of the open folder, closed with the object; -1 if paths are used. All methods raise OSError.
@@ -162,7 +162,7 @@ class Folder:
 
 
 def open_parent(path: str) -> tuple[Folder, str] | int:
-    """Follow the symbolic links of a path. Return the open folder of the file, and its name there, which may be new.
+    """Follow the symbolic links of a path. Return the open folder of the file, which may be absent, and its name there.
 
     Return a descriptor number if the path names an open descriptor, as /dev/stdout does: a file opened by that name
     would be written from its beginning, or be replaced. Raises OSError, also for a link in a sticky folder that `walk`
@@ -242,7 +242,7 @@ def walk(start: int, path: bytes, *, may_be_new: bool = False) -> tuple[int, byt
 
 
 def reversed_components(path: bytes) -> list[bytes]:
-    """Return the components of a path in reverse order."""
+    """Return the components of a path in reverse order, without empty names and "."."""
     return [name for name in reversed(path.split(b"/")) if name not in (b"", b".")]
 
 

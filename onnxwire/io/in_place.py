@@ -60,7 +60,7 @@ def write_over(folder: Folder, name: str, identity: Identity, source: int, path:
 
 
 def _reserve_space(target: int, old_size: int, size: int) -> None:
-    """Reserve disk space for the growth of an open file. Leave the file unchanged if there is not enough."""
+    """Reserve disk space for the growth of an open file. Raise OSError, the file unchanged, if the disk is full."""
     if size <= old_size or not hasattr(os, "posix_fallocate"):
         return
     try:

@@ -44,8 +44,8 @@ def load(
     server are fetched on demand; its external data is expected beside it. type: the class of the root message.
     mmap: whether files are mapped. If False, the document is read into memory, and external data files are read on
     demand. The system kills a process that touches a mapped page beyond the end of a truncated file, so use False for
-    files that other programs may overwrite. Mapped or not, reading a payload, array or encoding of a file that was
-    written to since it was opened raises SourceError.
+    files that other programs may overwrite. Reading a payload, array or encoding from a file that is mapped or read on
+    demand raises SourceError if the file was written to since it was opened.
     external_root: a folder that may contain external data, in addition to the document's own folder. external_data: the
     data itself: a mapping from location to a bytes-like object, or a function from location to a bytes-like object or
     None; for a location without data the file is opened.
@@ -59,7 +59,8 @@ def load(
     `remote`.
     untrusted: refuse every redirect of an HTTP server, also for external data that is opened later, except those to
     servers that allow_hosts names. The address itself is the caller's choice. The environment variable
-    ONNXWIRE_UNTRUSTED=1 sets this for all models. Files that a model names are restricted to its folder in any case.
+    ONNXWIRE_UNTRUSTED=1 sets this for all models. Files that a model names are restricted to its folder and
+    external_root in any case.
     The view is a context manager that closes the document and its external data files. Only the records of the root
     message are scanned at this point.
     Raises SourceError for a file that can't be opened, and DecodeError for bytes that are empty, damaged, or not a
@@ -100,7 +101,7 @@ def _open_root(document: Document, type: type[MessageT]) -> MessageT:
         if reason is None:
             raise
         raise DecodeError(reason, 0, "", document.name) from error
-    # The tags of a ModelProto are distinctive; documents of other types are examined more closely.
+    # The tags of a ModelProto are distinctive, so only a doubtful one is examined. Messages of other types always are.
     if message._is_doubtful or type is not ModelProto:
         from onnxwire.io.sniff import describe_type_mismatch
 

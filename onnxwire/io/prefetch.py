@@ -48,7 +48,7 @@ def prefetch(tensors: Iterable[TensorProto]) -> None:
 
 
 def open_external(source: Message | Iterable[TensorProto]) -> None:
-    """Open the external data files of tensors, or of all tensors of a message, concurrently if they are on servers.
+    """Open the external data files of tensors, or of all tensors of a message, that are on servers, concurrently.
 
     No-op for local models. Faults are ignored; the code that reads the tensors reports them.
     """
@@ -69,8 +69,8 @@ def fetch_in_order(rows: Iterable[tuple[TensorProto, ...]]) -> AbstractContextMa
     """Return a context in which payloads are fetched concurrently before they are read.
 
     rows: tensors, or pairs of compared tensors, in the order in which they are read. Pairs with the same range of the
-    same file are not read. Fetched bytes stay in memory only until they are read. Faults are ignored; the code that
-    reads the tensors reports them. No-op for local models, and for payloads that were fetched before.
+    same file are equal, and are not fetched. Fetched bytes stay in memory only until they are read. Faults are ignored;
+    the code that reads the tensors reports them. No-op for local models, and for payloads that were fetched before.
     """
     ranges: dict[tuple[RemoteFile, int, int], None] = {}
     for row in rows:

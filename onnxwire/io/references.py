@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onnxwire.engine.message import Message
     from onnxwire.io.folder import Identity
 
-_SAMPLE_COUNT, _SAMPLE_BYTES = 64, 1 << 14  # number and size of the samples that are compared
+_SAMPLE_COUNT, _SAMPLE_BYTES = 64, 1 << 14  # approximate number, and size, of the samples that are compared
 
 
 def references_of(message: Message) -> dict[tuple[ExternalFiles, str], str]:
@@ -37,8 +37,9 @@ def references_of(message: Message) -> dict[tuple[ExternalFiles, str], str]:
 def check_references(references: dict[tuple[ExternalFiles, str], str], path: str, *, refuse: bool) -> str:
     """Compare the external data files of a message with the files to which the saved model would refer.
 
-    references: the references of the message. path: the path to save the message to. refuse: raise SaveError if a
-    tensor would read another file's data; else return a warning, or "" if all references stay valid.
+    references: the references of the message. path: the path to save the message to. refuse: whether to raise SaveError
+    for a file that was replaced since it was opened, and for different files at one location.
+    Returns a warning for a file that is missing or different in the folder of the path, or "".
     """
     if not references:
         return ""

@@ -38,13 +38,13 @@ _MAX_BYTES_IN_MEMORY = 1 << 26  # a larger encoding is written to a temporary fi
 _MAX_ALIGNMENT = 1 << 30  # the size of the largest memory pages
 
 DEFAULT_THRESHOLD = 1024
-"""Tensors of fewer bytes stay inline and unaligned, unless the caller gives another threshold."""
+"""Payloads of fewer bytes are stored inline and unaligned, unless the caller passes another threshold."""
 INLINE_LIMIT = (1 << 31) - 1
 """The size in bytes of the largest file that protobuf-based tools can read."""
 
 
 class LargeFileWarning(UserWarning):
-    """A file larger than 2 GiB was saved, which protobuf-based tools can't read."""
+    """A file of 2 GiB or more was saved, which protobuf-based tools can't read."""
 
     __module__ = "onnxwire"
 
@@ -71,7 +71,7 @@ def save(
     store: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> int:
-    """Write a message to a file atomically. Return the number of bytes written.
+    """Write a message to a file atomically. Return the size of this file in bytes, without external data files.
 
     message: any message; saving does not change it. Unedited parts are copied from file to file without being read into
     memory. path: the file to write. An old file there is replaced atomically once the new one is on disk. It may be the
@@ -84,9 +84,10 @@ def save(
 
     external: where to store the payloads of tensors. By default they stay inline, or in their external data files.
     None: all inline. "weights.data": in that file, beside the new model. "data/{name}.bin": each in its own file. A
-    function from TensorInfo to a file name, or None for inline. Payloads of fewer than `threshold` bytes, and strings,
-    are always inline; every other payload begins at a multiple of `align` bytes. shard_size: the size in bytes at which
-    another file is started, as weights-00001-of-00003.data. checksum: also store the SHA-1 of each file.
+    function from TensorInfo to a file name, or None for inline. If `external` is passed, payloads of fewer than
+    `threshold` bytes, and strings, are inline. A payload in a data file begins at a multiple of `align` bytes.
+    shard_size: the size in bytes at which another file is started, as weights-00001-of-00003.data. checksum: also store
+    the SHA-1 of each file.
     overwrite: allow replacing files that contain other data than that of the old model at the path; allow saving over a
     file that contains the model's own external data; and allow referring to external files that were replaced since
     they were opened.
@@ -102,7 +103,7 @@ def save(
 
     Raises SaveError if a file can't be written, and leaves the old files unchanged; SourceError if a file that contains
     data of the message can't be read; TensorError for an inconsistent tensor that must be moved. Warns with
-    LargeFileWarning if the file is larger than 2 GiB, and with ExternalDataWarning if external files that the model
+    LargeFileWarning if the file has 2 GiB or more, and with ExternalDataWarning if external files that the model
     refers to are not in the new file's folder.
     """
     from onnxwire.io.atomic_file import AtomicFile

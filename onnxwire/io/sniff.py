@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from onnxwire.engine.document import Document
     from onnxwire.engine.message import Message
 
-# The offset of the magic number in the file, the magic number, and the format's name with a remedy.
+# The offset of the magic number in the file, the magic number, and the format's name, for some with a remedy.
 _MAGIC = [
     (0, b"PK\x03\x04", "a zip archive; unpack it, or export the model if it is a PyTorch or Keras file"),
     (0, b"PK\x05\x06", "an empty zip archive"),
@@ -49,7 +49,7 @@ _MAX_NESTED_BYTES = 1 << 16  # size of the largest nested message that is examin
 _MAX_DEPTH = 2  # levels of nested messages examined
 _MAX_TEXT_BYTES = 256  # bytes of a string that are examined
 _MAX_NODE_DEF_FIELDS = 64  # fields of a NodeDef that are examined
-_ATTR_OF_NODE_DEF = 5  # the number of the field `attr`
+_ATTR_OF_NODE_DEF = 5  # the field number of `attr`
 # The control characters that text does not contain.
 _CONTROL_BYTES = frozenset(range(32)) - frozenset(b"\t\n\r")
 
@@ -137,7 +137,7 @@ def can_have_type(document: Document, descriptor: Descriptor) -> bool:
 
 
 def best_fitting_type(document: Document) -> Descriptor | None:
-    """Return the message type that has fields for most of a document's first records and fits all of them, or None."""
+    """Return the message type that fits all first records of a document, and has the most fields for them; or None."""
     best_match: tuple[int, Descriptor] | None = None
     for cls in SCHEMA.messages.values():
         n_hits, n_misfits = _count_fits(document, cls.DESCRIPTOR)
@@ -147,10 +147,10 @@ def best_fitting_type(document: Document) -> Descriptor | None:
 
 
 def _count_fits(document: Document, descriptor: Descriptor) -> tuple[int, int]:
-    """Count the first records of a document, including nested ones, that fit a message type, and those that do not.
+    """Count the first records of a document, including nested ones, that fit a message type, and the misfits.
 
-    Valid text in a string field is counted twice, because arbitrary bytes often look like a number, but rarely like
-    text.
+    A string counts twice, because arbitrary bytes often look like a number, but rarely like text. Misfits are unknown
+    fields, damaged records, second values of singular fields, control characters, and packed runs of a wrong length.
     """
     n_hits = n_misfits = 0
     # Spans of messages to examine; large nested messages are skipped.
@@ -183,6 +183,7 @@ def _count_fits(document: Document, descriptor: Descriptor) -> tuple[int, int]:
                 if depth < _MAX_DEPTH and value_end - value <= _MAX_NESTED_BYTES:
                     spans_to_examine.append((field.message_type, value, value_end, depth + 1))
             elif wire == WIRE_LEN and not field.is_span and value_end > value:
+                # A packed run is a multiple of the element size; a varint ends with a byte below 128.
                 size = {WIRE_FIXED64: 8, WIRE_FIXED32: 4}.get(field.wire_type)
                 n_misfits += bool(
                     (value_end - value) % size if size else bytes_at(document, value_end - 1, value_end)[0] > 127

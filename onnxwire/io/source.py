@@ -98,7 +98,7 @@ def _advice(path: str) -> str:
 
 
 def _map_cached(descriptor: int, name: str, may_map: bool) -> Document:
-    """Map an open regular file as a document, and close the descriptor. name: of the document. Raises SourceError."""
+    """Close a descriptor. Return a document of its file, as `_map_descriptor` does. Raises SourceError."""
     try:
         return _map_descriptor(descriptor, name, may_map)
     except OSError as error:
@@ -142,7 +142,7 @@ def _map_file(file: IO[bytes], may_map: bool) -> Document:
         except SourceError:
             raise
         except (OSError, ValueError):
-            pass  # a file that can't be mapped
+            pass  # the file can't be mapped, so it is read
     try:
         data = file.read()
     except OSError as error:

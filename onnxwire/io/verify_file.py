@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def verify(source: Source, type: type[Message] = ModelProto, *, checksums: bool = False) -> None:
     """Check every message, field and packed run of a document, without creating objects for them.
 
-    source, type: as for `load`; an empty buffer is a valid, empty message. checksums: also read the external data files
-    for which a tensor contains a SHA-1, and compare.
+    source, type: as for `load`; an empty buffer is a valid, empty message. checksums: also compare the SHA-1 of
+    external data files with the checksums that tensors contain.
     Raises DecodeError at the first fault that a protobuf parser would reject, and for an empty file; SourceError like
     `load`; and with `checksums` ExternalDataError for a file with a different checksum or a location that is not
     allowed, and SourceError for a file that can't be opened.

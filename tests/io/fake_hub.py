@@ -25,7 +25,7 @@ class HubRequest:
     path: str
     headers: dict[str, str]
     status: int = 0
-    sent: int = 0  # bytes of the body
+    sent: int = 0  # number of bytes of the body
 
 
 @dataclass
@@ -148,7 +148,7 @@ def _lfs_entry(data: bytes) -> dict[str, object]:
 
 
 class FakeHub:
-    """A context manager of both servers; `url` is the endpoint, `hub` the state."""
+    """A context manager of the Hub and of the CDN, the server of large files; `url` is the Hub's, `hub` the state."""
 
     def __init__(self, files: dict[str, dict[str, bytes]]) -> None:
         self.hub = HubState(files)

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
 LATENCY = 0.03  # time before an answer, in seconds
-_BLOCK_BYTES = 1 << 20
+_BLOCK_BYTES = 1 << 20  # bytes of a body that are sent at a time
 
 
 class Pieces:
@@ -65,7 +65,7 @@ class Request:
 
     method: str
     path: str
-    range: tuple[int, int] | None
+    range: tuple[int, int] | None  # start and end of the bytes sent with status 206
     headers: dict[str, str]  # the keys are names in lower case
     sent: int = 0
 
@@ -80,14 +80,14 @@ class State:
     modified: str | None = "Mon, 02 Jun 2025 10:00:00 GMT"
     has_ranges: bool = True
     redirects: dict[str, tuple[int, str | None]] = field(default_factory=dict)  # status and Location, by path
-    on_request: Callable[[State, int], None] | None = None  # called with the number of each request before its answer
+    on_request: Callable[[State, int], None] | None = None  # called with a request's index before the answer
     extra_headers: dict[str, str] = field(default_factory=dict)  # additional headers of files
     folder_list: bytes | None = None  # the answer to PROPFIND
     date: str | None = None  # the Date header of each answer; None for the current time
     barrier: threading.Barrier | None = None  # if set, each request waits at it before the answer
     heeds_conditions: bool = True  # whether If-Match and If-Unmodified-Since are evaluated
     requests: list[Request] = field(default_factory=list)
-    fault: dict[int, str] = field(default_factory=dict)  # the fault of a request, by the number of the request
+    fault: dict[int, str] = field(default_factory=dict)  # the fault of a request, by its index
     default_fault: str | None = None  # the fault of requests that are not in `fault`
     retry_after: str | None = None  # sent with 429 and 503
     hides_size: bool = False  # whether Content-Range ends with /*
@@ -158,11 +158,11 @@ class _Handler(BaseHTTPRequestHandler):
             {name.lower(): value for name, value in self.headers.items()},
         )
         with state.lock:
-            number = len(state.requests)
+            index = len(state.requests)
             state.requests.append(request)
             if state.on_request is not None:
-                state.on_request(state, number)
-            fault = state.fault.get(number, state.default_fault)
+                state.on_request(state, index)
+            fault = state.fault.get(index, state.default_fault)
         if state.latency:
             time.sleep(state.latency)
         if state.barrier is not None:
@@ -172,8 +172,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
             return
         if fault in ("500", "503", "429", "404", "403", "401"):
-            wait = {} if state.retry_after is None else {"Retry-After": state.retry_after}
-            self.reply(int(fault), b"injected fault", has_body, wait)
+            headers = {} if state.retry_after is None else {"Retry-After": state.retry_after}
+            self.reply(int(fault), b"injected fault", has_body, headers)
             return
         if fault == "timeout":
             time.sleep(self.server.stall)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Files that are written to while a model that is mapped from them is open: reads raise errors and mix no values."""
+"""Files that are written to while a model that is mapped from them is open: reads raise errors."""
 
 import functools
 import os
@@ -30,7 +30,7 @@ def encode_model(value: float) -> bytes:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Write a model whose weights are 1, at a time before any later write."""
+    """Write a model whose weights are 1. Return its path once later writes have a later time."""
     path = tmp_path / "model.onnx"
     path.write_bytes(encode_model(1))
     wait_for_later_time(path)

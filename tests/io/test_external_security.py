@@ -146,7 +146,7 @@ def test_a_location_that_names_no_file_is_refused(case: Case, location: str) -> 
     case.assert_refused(location)
 
 
-def test_a_missing_location_is_refused(case: Case) -> None:
+def test_external_data_without_a_location_is_refused(case: Case) -> None:
     case.assert_refused(match="no location")
     case.assert_refused(("offset", 0), match="no location")
 
@@ -274,7 +274,7 @@ def test_a_link_that_leaves_the_folder_and_returns_is_followed(case: Case, open_
 
 
 @pytest.mark.parametrize("location", ["loop", "loop/w.bin", "self"])
-def test_loops_of_links_end(case: Case, open_method: str, location: str) -> None:
+def test_a_loop_of_links_raises_source_error(case: Case, open_method: str, location: str) -> None:
     case.link("loop", "sub/loop")
     case.link("sub/loop", "../loop")
     case.link("self", "self/self")
@@ -299,7 +299,6 @@ def test_links_to_nothing_are_missing_files(case: Case, open_method: str, target
 
 
 def test_a_refused_location_is_not_searched_in_another_folder(case: Case) -> None:
-    # A location that is refused in the first folder is not searched in the next one.
     case.link("link", case.secret)
     (case.outside_folder / "root").mkdir()
     (case.outside_folder / "root" / "link").write_bytes(DATA)
@@ -327,7 +326,7 @@ def test_a_hard_link_to_a_file_outside_is_refused(case: Case, open_method: str) 
     case.assert_refused("hard", match=r"2 names \(hard links\).*external_root=")
 
 
-def test_hard_links_inside_the_folder_are_read(case: Case) -> None:
+def test_a_hard_link_is_read_only_if_all_its_names_are_inside_the_folder(case: Case) -> None:
     (case.folder / "sub" / "deep").mkdir()
     for name in ("a", "sub/b", "sub/deep/c"):
         os.link(case.folder / "w.bin", case.folder / name)
@@ -336,7 +335,7 @@ def test_hard_links_inside_the_folder_are_read(case: Case) -> None:
     case.assert_refused("w.bin", match="hard links")
 
 
-def test_names_behind_links_do_not_count(case: Case) -> None:
+def test_hard_links_in_folders_behind_symbolic_links_do_not_count(case: Case) -> None:
     os.link(case.secret, case.folder / "hard")
     case.link("there", case.outside_folder)
     case.assert_refused("hard", match="hard links")
@@ -382,7 +381,7 @@ def test_folders_pipes_sockets_and_devices_are_refused(case: Case, open_method: 
         case.assert_refused("socket", match="it is a socket")
     case.assert_refused("pipe", match="it is a pipe")
     case.assert_refused("sub", match="it is a folder")
-    # Without the root the location would be refused. The file is endless and contains zeros.
+    # /dev/zero is endless. Without external_root there is no such file.
     case.assert_refused("zero", match="it is a device", external_root="/dev")
 
 
@@ -426,7 +425,7 @@ def test_a_cache_of_links_into_a_store_of_blobs_loads(
     os.symlink(f"{store}/h1", snapshot / "m.onnx")
     os.symlink(f"{store}/h2", snapshot / "m.onnx_data")
     assert read_contents(snapshot / "m.onnx") == DATA
-    # Only the two folders are allowed, not the store of another model nor the folder of the store.
+    # Only the folders of the link and of the model are allowed, neither another store nor the folders above them.
     for target in ("repo2/blobs/h2", "repo/secret", "repo/snapshots/secret"):
         (tmp_path / target).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / target).write_bytes(SECRET)
@@ -446,21 +445,21 @@ def test_a_link_to_a_model_finds_the_data_in_the_models_folder(case: Case, tmp_p
     assert read_contents(tmp_path / "bin" / "latest") == DATA[::-1]
 
 
-def test_a_link_to_the_folder_is_the_folder(case: Case, tmp_path: Path, open_method: str) -> None:
+def test_data_is_found_through_a_link_to_the_models_folder(case: Case, tmp_path: Path, open_method: str) -> None:
     case.read("w.bin")
     os.symlink("model", tmp_path / "link")
     assert read_contents(tmp_path / "link" / "m.onnx") == DATA
     assert read_contents(tmp_path / "model" / "sub" / ".." / "m.onnx") == DATA
 
 
-def test_data_alone_in_a_store_of_blobs_is_refused(case: Case, open_method: str) -> None:
+def test_data_in_a_store_of_blobs_is_refused_if_the_model_is_not_in_the_store(case: Case, open_method: str) -> None:
     # The model is not a link, so the store does not belong to it.
     case.link("m.onnx_data", case.outside_folder / "secret")
     case.assert_refused("m.onnx_data", match="symbolic link leads out")
 
 
 @needs_proc
-def test_a_model_from_standard_input_can_not_read_devices(case: Case) -> None:
+def test_a_model_from_standard_input_can_not_read_files_below_dev(case: Case) -> None:
     name = f"onnxwire-test-{os.getpid()}"
     secret_path = Path("/dev/shm") / name
     case.model.write_bytes(encode_tensors(tensor(("location", f"shm/{name}"))))
@@ -490,7 +489,7 @@ def test_external_root_is_an_additional_folder(case: Case, open_method: str, mon
     assert case.read("link", external_root=str(case.outside_folder)) == SECRET
     os.link(case.secret, case.outside_folder / "hard")
     os.link(case.secret, case.folder / "hard2")
-    assert case.read("hard", external_root=case.outside_folder) == SECRET  # its contents are trusted
+    assert case.read("hard", external_root=case.outside_folder) == SECRET  # hard links in external_root are trusted
     monkeypatch.chdir(case.folder.parent)
     assert case.read("secret", external_root="outside") == SECRET
 
@@ -522,6 +521,7 @@ def test_a_function_receives_only_valid_locations(case: Case) -> None:
 # --- races
 
 
+# Replaces a file, pipe, folder or name in the model's folder by another object, again and again.
 SWAPPING_PROGRAM = """
 import itertools, os, sys
 kind, folder, secret = sys.argv[1:]
@@ -751,7 +751,7 @@ def sizes_of_files(path: Path) -> dict[str, int]:
 
 @pytest.fixture
 def check_only_target_is_written(case: Case, tmp_path: Path) -> Iterator[None]:
-    """Assert after the test that only the target folder of its save changed, and has less than 1 MiB."""
+    """Assert after the test that only the model and the folder of its save changed, and that all files are small."""
     sizes_before = sizes_of_files(tmp_path)
     yield
     sizes_after = sizes_of_files(tmp_path)
@@ -762,12 +762,12 @@ def check_only_target_is_written(case: Case, tmp_path: Path) -> Iterator[None]:
     assert sum(sizes_after.values()) < 1 << 20
 
 
-OPTIONS: list[dict[str, Any]] = [
+SAVE_OPTIONS: list[dict[str, Any]] = [
     {}, {"external": None}, {"external": "weights.data", "threshold": 0}, {"external": "{name}", "threshold": 0},
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("options", SAVE_OPTIONS, ids=str)
 @pytest.mark.parametrize(
     "location", ["../../outside/secret", "sub/../../../outside/secret", "{outside}/secret", "link"]
 )
@@ -782,7 +782,7 @@ def test_cve_2025_51480_saving_writes_to_no_location_of_the_model(
     load_and_save(case, tensor(("location", target), raw_data=b"must not be seen"), **options)
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("options", SAVE_OPTIONS, ids=str)
 def test_saving_does_not_write_zeros_up_to_an_offset_in_the_model(
     case: Case, check_only_target_is_written: None, options: dict[str, Any]
 ) -> None:

@@ -94,7 +94,7 @@ def test_the_contents_of_two_files_with_one_sha256_are_not_read(fake_hub) -> Non
     assert list(ow.diff(f"hf://{REPOSITORY}/m.onnx", f"hf://{REPOSITORY}/other.onnx")) != []
 
 
-def test_an_untrusted_model_is_read_without_redirects(fake_hub) -> None:
+def test_an_untrusted_model_is_redirected_only_to_allowed_hosts(fake_hub) -> None:
     address = f"hf://{REPOSITORY}/m.onnx"
     with pytest.raises(ow.SourceError, match="not followed for untrusted models"):
         ow.load(address, untrusted=True)

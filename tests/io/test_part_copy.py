@@ -71,7 +71,7 @@ def sent_sizes(monkeypatch):
     return sizes
 
 
-def test_a_rename_sends_only_the_changed_bytes(bucket, sent_sizes) -> None:
+def test_a_rename_sends_at_most_six_mebibytes(bucket, sent_sizes) -> None:
     client, options = bucket
     calls: list[tuple[int, int]] = []
     with ow.load("s3://bucket/a b/from.onnx", storage_options=options) as message:
@@ -205,7 +205,7 @@ class Piece:
         self.payload.span = start, end
 
 
-SOURCE = Payload(0, 0)
+SOURCE = Payload(0, 0)  # the document of each Piece
 
 
 @pytest.mark.parametrize("seed", range(50))

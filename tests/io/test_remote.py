@@ -49,6 +49,7 @@ def test_opening_fetches_only_the_root(trips) -> None:
         assert server.state.sent < 1 << 18
 
 
+# The sizes in bytes of the tensors of one layer.
 LAYER_SIZES = [34 * MIB, 12 * MIB, 12 * MIB, 34 * MIB, 30 * MIB, 30 * MIB, 30 * MIB, 16_384, 16_384]
 
 
@@ -155,7 +156,7 @@ def test_an_empty_file_and_a_file_of_one_byte_raise_decode_error() -> None:
                 ow.load(f"{server.url}/{name}")
 
 
-def test_a_model_can_be_closed_after_its_arrays() -> None:
+def test_a_model_can_be_closed_only_after_its_arrays_are_released() -> None:
     with ObjectServer({"m.onnx": model([8 * MIB])}) as server:
         message = ow.load(f"{server.url}/m.onnx")
         tensor = message.graph.initializer[0]
@@ -379,7 +380,7 @@ def test_statistics_with_a_histogram_fetch_a_tensor_once() -> None:
         assert len(server.state.requests) <= 2
 
 
-def test_a_diff_of_one_address_reads_nothing() -> None:
+def test_a_diff_reads_no_payloads_only_if_the_address_and_the_strong_etag_are_equal() -> None:
     files = {"m.onnx": model([5 * MIB] * 4), "n.onnx": model([5 * MIB] * 4)}
     with ObjectServer(files) as server:
         assert list(ow.diff(f"{server.url}/m.onnx", f"{server.url}/m.onnx")) == []

@@ -33,7 +33,7 @@ def bytes_of(pieces: Pieces) -> bytes:
     return pieces.read(0, pieces.size)
 
 
-def error_texts(call) -> list[str]:
+def shown_texts(call) -> list[str]:
     """Return all texts of a call: of its error with causes and contexts, or of its result, and of its warnings."""
     with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
@@ -74,10 +74,10 @@ def test_a_password_is_never_shown(password, is_encoded) -> None:
         texts = [shown_address(address)]
         for fault in (None, *FAULTS):
             server.state.default_fault = fault
-            texts += error_texts(lambda: ow.load(address, storage_options=NO_RETRIES))
+            texts += shown_texts(lambda: ow.load(address, storage_options=NO_RETRIES))
         for call in (lambda: ow.verify(address), lambda: ow.save(ow.ModelProto(ir_version=9), address)):
             server.state.default_fault = "404"
-            texts += error_texts(lambda call=call: (call(), ow.ModelProto())[1])
+            texts += shown_texts(lambda call=call: (call(), ow.ModelProto())[1])
         assert not [line for line in texts if SECRET in line or quote(password, safe="", errors="replace") in line]
         authorizations = [request.headers.get("authorization") for request in server.state.requests]
         if is_encoded:
@@ -119,7 +119,7 @@ def test_a_header_of_the_caller_overrides_the_user_in_an_address() -> None:
 def test_a_header_that_can_not_be_sent_is_an_error_that_does_not_show_it(value) -> None:
     with ObjectServer({"m.onnx": model([100])}) as server:
         options = {**NO_RETRIES, "client_options": {"default_headers": {"X-Token": value}}}
-        texts = error_texts(lambda: ow.load(f"{server.url}/m.onnx", storage_options=options))
+        texts = shown_texts(lambda: ow.load(f"{server.url}/m.onnx", storage_options=options))
         assert any("can't be sent" in text for text in texts) and not [text for text in texts if SECRET in text]
         assert not [request for request in server.state.requests if "x-injected" in request.headers]
 
@@ -141,8 +141,8 @@ def test_the_error_of_an_invalid_address_is_one_line(address) -> None:
     assert "X: 1" not in str(error_info.value)
 
 
-def test_escapes_in_an_address_are_sent_unchanged() -> None:
-    """The addresses have a slash in a name, a signature, a percent sign without digits, and characters beyond ASCII."""
+def test_an_address_is_percent_encoded_except_existing_escapes() -> None:
+    """Names with a slash or a percent sign, a signature, characters beyond ASCII, a fragment, and an empty name."""
     cases = {
         "/a%2Fb/m.onnx?X-Signature=a%2Bb%3D&x=a+b": "/a%2Fb/m.onnx?X-Signature=a%2Bb%3D&x=a+b",
         "/100%/m.onnx": "/100%25/m.onnx",
@@ -194,7 +194,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_no_command_shows_a_password_or_query(words, tmp_path) -> None:
-    """No command shows them, whether the server answers or fails."""
+    """No command shows either, whether the server answers or fails."""
     with ObjectServer({"m.onnx": model([100_000])}) as server:
         address = f"http://user:{SECRET}@{server.host}/m.onnx?signature={SECRET}"
         for fault in (None, "404"):

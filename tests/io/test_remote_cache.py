@@ -45,7 +45,7 @@ def files_below(folder: Path) -> dict[str, bytes]:
 
 
 def test_no_file_outside_of_the_caches_own_folder_changes(pieces, tmp_path, monkeypatch) -> None:
-    """The folder contains models whose weights are named like entries of the cache."""
+    """The folder contains files whose names are like those of entries of the cache."""
     monkeypatch.setenv("ONNXWIRE_CACHE_SIZE", "0")
     for name in ("weights.data", "weights.sums", f"{'a' * 40}.data", f"{'b' * 64}.data", f"{'b' * 64}.sums"):
         (tmp_path / name).write_bytes(bytes(MIB))
@@ -258,7 +258,7 @@ def test_a_cache_that_is_a_link_or_a_file_is_refused(tmp_path) -> None:
     assert not list((tmp_path / "models").iterdir())
 
 
-def test_a_limit_that_is_not_a_number_is_an_error(tmp_path, monkeypatch) -> None:
+def test_an_invalid_size_limit_is_an_error(tmp_path, monkeypatch) -> None:
     for text in ("32GB", "-1", "1e9", "9" * 40):
         monkeypatch.setenv("ONNXWIRE_CACHE_SIZE", text)
         with (
@@ -269,13 +269,13 @@ def test_a_limit_that_is_not_a_number_is_an_error(tmp_path, monkeypatch) -> None
 
 
 @pytest.mark.parametrize("call", ["makedirs", "mkdir", "open", "pwrite", "pread", "scandir", "utime"])
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_reads_succeed_when_the_cache_is_on_a_full_disk(pieces, tmp_path, monkeypatch, call, number) -> None:
-    """Every call on the cache's files fails, as on a full disk."""
+@pytest.mark.parametrize("error_number", [errno.ENOSPC, errno.EDQUOT])
+def test_reads_succeed_when_the_cache_is_on_a_full_disk(pieces, tmp_path, monkeypatch, call, error_number) -> None:
+    """Every call of one function of `os` fails, as on a full disk."""
     n_calls = 0
 
     class System:
-        """The module os, one of whose calls fails."""
+        """The module os, one of whose functions fails."""
 
         def __getattr__(self, name: str) -> object:
             return fail if name == call else getattr(os, name)
@@ -283,7 +283,7 @@ def test_reads_succeed_when_the_cache_is_on_a_full_disk(pieces, tmp_path, monkey
     def fail(*args: object, **options: object) -> None:
         nonlocal n_calls
         n_calls += 1
-        raise OSError(number, os.strerror(number))
+        raise OSError(error_number, os.strerror(error_number))
 
     monkeypatch.setattr(range_cache, "os", System())
     with ObjectServer({"m.onnx": pieces}) as server:
@@ -292,7 +292,7 @@ def test_reads_succeed_when_the_cache_is_on_a_full_disk(pieces, tmp_path, monkey
     assert n_calls
 
 
-def test_a_disk_that_fills_up_keeps_no_part_of_a_page(pieces, tmp_path, monkeypatch) -> None:
+def test_pages_that_were_written_partly_are_not_used(pieces, tmp_path, monkeypatch) -> None:
     """Writes are short, as on a full disk."""
     write = os.pwrite
     monkeypatch.setattr(
@@ -313,7 +313,7 @@ while True:
 
 
 def test_processes_that_are_killed_leave_a_cache_that_works(pieces, tmp_path, monkeypatch) -> None:
-    """Two processes at a time read through one cache that has space for no entry, and are killed at random moments."""
+    """Two processes at a time read through one cache that has space for no entry, and are killed after a few sums."""
     monkeypatch.setenv("ONNXWIRE_CACHE_SIZE", "0")
     with ObjectServer({"m.onnx": pieces, "n.onnx": pieces}) as server:
         for n_lines in range(1, 5):

@@ -55,9 +55,9 @@ def count_requests(pieces: Pieces) -> int:
 def test_a_fault_at_each_request_is_an_error_or_is_retried(fault, pieces) -> None:
     errors = 0
     n_requests = count_requests(pieces)
-    for number in range(n_requests):
+    for index in range(n_requests):
         with ObjectServer({"m.onnx": pieces}, stall=0.4) as server:
-            server.state.fault[number] = fault
+            server.state.fault[index] = fault
             try:
                 read_model(server.url, pieces)
             except (ow.SourceError, ow.DecodeError) as error:
@@ -217,6 +217,7 @@ MALFORMED_RESPONSES = {
 }  # fmt: skip
 
 
+# As MALFORMED_RESPONSES; the repeated bytes are sent at intervals.
 SLOW_RESPONSES = {
     "100 Continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
     "headers": (b"HTTP/1.1 200 OK\r\n", b"X-A: a\r\n"),
@@ -280,7 +281,7 @@ def test_malformed_http_is_an_error_within_bounded_time_and_memory(name) -> None
         url = f"http://127.0.0.1:{server.getsockname()[1]}/m.onnx"
         tracemalloc.start()
         try:
-            if name == "a date that does not exist":
+            if name == "a date that does not exist":  # such a date is ignored
                 assert ow.load(url, storage_options=options).ir_version == 9
             else:
                 with pytest.raises(ow.Error) as error_info:

@@ -42,7 +42,7 @@ def test_external_data_is_not_redirected_to_another_host(servers) -> None:
     assert not second_server.state.requests
 
 
-def test_external_data_is_redirected_to_its_own_host(servers) -> None:
+def test_external_data_may_be_redirected_to_its_own_host(servers) -> None:
     model_server, _ = servers
     model_server.state.files["/elsewhere"] = model_server.state.files.pop("/d/w.data")
     for location in (
@@ -275,7 +275,7 @@ def test_a_redirect_to_an_invalid_address_is_refused(location, words, servers) -
     assert not second_server.state.requests
 
 
-def test_a_redirect_is_not_followed_by_a_second_line_of_its_header(servers) -> None:
+def test_line_breaks_in_a_location_add_no_header_and_no_request(servers) -> None:
     model_server, second_server = servers
     for location in (f"/d/\r\n {second_server.url}", "/d/m.onnx\r\nX-Injected: 1", "/d/m.onnx HTTP/1.1\r\n\r\nGET /x"):
         model_server.state.redirects["/a"] = 302, location
@@ -304,7 +304,7 @@ def test_a_redirect_is_not_followed_by_a_second_line_of_its_header(servers) -> N
         ("http://b\u00fccher.example/", "http://xn--bcher-kva.example/x", True),
     ],
 )
-def test_spellings_of_one_host_are_equal(model_url, target_url, is_same) -> None:
+def test_a_redirect_is_allowed_only_to_an_equal_normalized_host(model_url, target_url, is_same) -> None:
     from onnxwire.io.remote.address import parse_address
 
     site = parse_address(f"{model_url}m.onnx").site
@@ -363,7 +363,7 @@ def test_an_upload_is_not_redirected(servers) -> None:
     assert model_server.state.files["/d/other.onnx"].pieces == [data]
 
 
-def test_a_catalog_requests_external_data_from_no_other_host(servers, tmp_path) -> None:
+def test_a_catalog_requests_external_data_only_from_hosts_of_the_model(servers, tmp_path) -> None:
     pytest.importorskip("xxhash")
     from onnxwire import catalog
 

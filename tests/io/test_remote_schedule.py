@@ -19,7 +19,7 @@ TENSOR_BYTES = 100_000
 def make_files(folder: str, count: int, change: int = 0) -> dict[str, Pieces]:
     """Return the files of a model of `count` initializers.
 
-    Each has its own external file, whose bytes are the initializer's number plus `change`.
+    Each has its own external file, whose bytes are the initializer's index plus `change`.
     """
     message = ow.ModelProto(ir_version=9, graph=ow.GraphProto(name="g"))
     files = {}
@@ -53,7 +53,7 @@ def save_to_stream(address: str, path) -> list[int]:
 
 
 def diff_folders(address: str, path) -> list[int]:
-    """Return the numbers of the initializers that differ by 1 between the models in the folders a and b."""
+    """Return the indexes of the initializers that differ by 1 between the models in the folders a and b."""
     differences = ow.diff(address, address.replace("/a/", "/b/"))
     return [int(difference.distance.max_abs) - 1 + i for i, difference in enumerate(differences)]
 
@@ -64,6 +64,7 @@ def last_elements(path) -> list[int]:
         return [int(tensor.numpy()[-1]) for tensor in message.graph.initializer]
 
 
+# Functions that read all payloads of a model. They return range(8) as a list if the values are right.
 READ_FUNCTIONS = [save_inline, save_external, save_to_stream, diff_folders]
 
 
@@ -71,7 +72,7 @@ READ_FUNCTIONS = [save_inline, save_external, save_to_stream, diff_folders]
 def test_payloads_of_many_files_are_requested_together(read, tmp_path) -> None:
     with ObjectServer(make_files("a", 8) | make_files("b", 8, change=1)) as server:
 
-        def set_barrier(state, number) -> None:
+        def set_barrier(state, index) -> None:
             if state.requests[-1].path.endswith(".bin"):
                 state.barrier = threading.Barrier(4) if state.barrier is None else state.barrier
 

@@ -283,6 +283,7 @@ def test_errors_of_obstore_name_the_cause(text, cause) -> None:
 
 
 def test_only_models_are_written_to_addresses(tmp_path, monkeypatch) -> None:
+    # These folders would contain the file if the address were used as a path.
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s3:").mkdir()
     (tmp_path / "s3:" / "bucket").mkdir()

@@ -143,7 +143,7 @@ def test_a_store_object_is_accepted(kind, tmp_path) -> None:
         ow.load(name.replace("m.onnx", "none.onnx"), store=store)
 
 
-def test_a_file_system_whose_file_changes_is_an_error() -> None:
+def test_reading_a_changed_file_of_a_file_system_is_an_error() -> None:
     system = fsspec.filesystem("memory")
     system.pipe("/changing/m.onnx", bytes_of(model([5 * MIB])))
     with ow.load("/changing/m.onnx", store=system) as message:
@@ -211,6 +211,7 @@ def test_a_model_is_saved_to_a_store() -> None:
     assert isinstance(store, obstore.store.MemoryStore)
 
 
+# The words of command lines, by a name for each. URL and OUT stand for the model's address and the file to write.
 COMMANDS = {
     "info": ["info", "-v", "URL"],
     "info --json": ["info", "URL", "--json"],
@@ -305,6 +306,7 @@ def test_one_store_is_made_for_each_server_options_and_environment(monkeypatch) 
         assert len(roots) == 4
 
 
+# Ends while a thread is running that, as those of native libraries, is unknown to `threading`.
 EXITING_PROGRAM = """\
 import _thread, sys, time
 import onnxwire

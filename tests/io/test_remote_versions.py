@@ -18,7 +18,7 @@ MODIFICATION_TIME = datetime.datetime(2025, 6, 2, 10, 0, 0, tzinfo=datetime.UTC)
 
 
 def make_version(number: int) -> Pieces:
-    """Return a version of a model of 6 MiB. All versions have the same structure and different weights."""
+    """Return a version of a model of about 6 MiB. All versions have the same structure and different weights."""
     # The fields are initializer (5) of the graph, and ir_version 9 and graph (7) of the model.
     graph = []
     for i, size in enumerate(SIZES):
@@ -32,7 +32,7 @@ def http_date(seconds: float) -> str:
     return format_datetime(MODIFICATION_TIME + datetime.timedelta(seconds=seconds), usegmt=True)
 
 
-# The following functions change how the server describes the version with a number.
+# Each of the following functions makes the server describe the file in one way. number: the version of the file.
 
 
 def strong_etag(state: State, number: int) -> None:
@@ -105,13 +105,13 @@ def test_no_two_versions_are_mixed(set_version, heeds_conditions) -> None:
     pieces = [make_version(1), make_version(2)]
 
     def make_server(change_at: int | None) -> ObjectServer:
-        """Return a server that replaces the file before the request with a number; never for None."""
+        """Return a server that replaces the file before the request with the index `change_at`; never for None."""
         server = ObjectServer({"m.onnx": pieces[0]})
         set_version(server.state, 1)
         server.state.heeds_conditions = heeds_conditions
 
-        def replace_file(state: State, number: int) -> None:
-            if number == change_at:
+        def replace_file(state: State, index: int) -> None:
+            if index == change_at:
                 state.files["/m.onnx"] = pieces[1]
                 set_version(state, 2)
 
@@ -121,19 +121,19 @@ def test_no_two_versions_are_mixed(set_version, heeds_conditions) -> None:
     with make_server(None) as server:
         assert read_versions(server) == {1}
         n_requests = len(server.state.requests)
-    for number in range(n_requests + 1):
-        with make_server(number) as server:
+    for index in range(n_requests + 1):
+        with make_server(index) as server:
             try:
-                assert len(read_versions(server)) == 1, f"changed before request {number}"
+                assert len(read_versions(server)) == 1, f"changed before request {index}"
             except ow.SourceError as error:
-                assert number > 0 and "changed" in str(error)
+                assert index > 0 and "changed" in str(error)
 
 
 @pytest.mark.parametrize(
     ("set_version", "name"),
     [(strong_etag, "if-match"), (weak_etag_and_time, "if-unmodified-since"), (modification_time, None)],
 )
-def test_each_request_contains_the_version(set_version, name) -> None:
+def test_each_request_after_the_first_contains_the_version(set_version, name) -> None:
     with ObjectServer({"m.onnx": make_version(1)}) as server:
         set_version(server.state, 1)
         assert read_versions(server) == {1}
@@ -149,8 +149,8 @@ def test_a_file_with_a_too_recent_time_is_requested_again() -> None:
     with ObjectServer({"m.onnx": make_version(1)}) as server:
         server.state.etag, server.state.modified, server.state.date = None, http_date(0), http_date(0)
 
-        def advance_date(state: State, number: int) -> None:
-            state.date = http_date(number)
+        def advance_date(state: State, index: int) -> None:
+            state.date = http_date(index)
 
         server.state.on_request = advance_date
         assert read_versions(server) == {1}
@@ -174,7 +174,7 @@ def test_without_a_version_a_file_is_read_completely_or_refused(set_version) -> 
             ow.load(f"{server.url}/large.onnx")
 
 
-def test_a_file_without_a_strong_version_is_not_cached_on_disk(tmp_path) -> None:
+def test_only_files_whose_version_identifies_the_bytes_are_cached_on_disk(tmp_path) -> None:
     with ObjectServer({"m.onnx": make_version(1)}) as server:
         for set_version, is_cached in (
             (weak_etag, False),
@@ -195,7 +195,7 @@ def test_a_file_without_a_strong_version_is_not_cached_on_disk(tmp_path) -> None
     "text",
     ["bytes 0-65535/*", "bytes */6241000", "bytes 0-65535", "octets 0-65535/6241000", "", "bytes 0-65535/-1"],
 )
-def test_a_response_without_content_range_is_refused(text) -> None:
+def test_without_a_usable_content_range_the_complete_file_is_requested(text) -> None:
     with ObjectServer({"m.onnx": make_version(1)}) as server:
         server.state.extra_headers = {"Content-Range": text, "Content-Type": "multipart/byteranges"}
         with pytest.warns(UserWarning, match="complete file was downloaded"):

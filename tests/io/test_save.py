@@ -51,10 +51,10 @@ def load_edited(path: Path) -> tuple[onnxwire.ModelProto, bytes]:
 
 
 def test_a_saved_model_has_the_bytes_of_serialize(path):
-    our_model, official_model = load_edited(path)
+    our_model, official_bytes = load_edited(path)
     other_path = path.with_name("other.onnx")
-    assert onnxwire.save(our_model, other_path) == len(official_model)
-    assert other_path.read_bytes() == official_model == our_model.SerializeToString()
+    assert onnxwire.save(our_model, other_path) == len(official_bytes)
+    assert other_path.read_bytes() == official_bytes == our_model.SerializeToString()
 
 
 def test_an_unedited_model_is_saved_unchanged(path):
@@ -68,10 +68,10 @@ def test_an_unedited_model_is_saved_unchanged(path):
 
 
 def test_saving_over_the_file_that_is_open_leaves_the_views_valid(path):
-    our_model, official_model = load_edited(path)
+    our_model, official_bytes = load_edited(path)
     weight = our_model.graph.initializer[0].raw_data
     onnxwire.save(our_model, path)
-    assert path.read_bytes() == official_model
+    assert path.read_bytes() == official_bytes
     assert our_model.graph.initializer[0].raw_data == weight
     our_model.graph.name = "again"
     onnxwire.save(our_model, path)
@@ -104,10 +104,10 @@ def test_a_model_built_from_scratch_is_saved(tmp_path):
 
 
 def test_a_file_object_is_written_to(path):
-    our_model, official_model = load_edited(path)
+    our_model, official_bytes = load_edited(path)
     file = io.BytesIO()
     onnxwire.save(our_model, file)
-    assert file.getvalue() == official_model
+    assert file.getvalue() == official_bytes
 
     class SlowFile(io.RawIOBase):
         """A file object that accepts a thousand bytes at a time, as an unbuffered pipe may."""
@@ -133,7 +133,7 @@ def test_an_argument_that_is_not_a_target_raises_type_error(target, options):
         onnxwire.save(onnxwire.ModelProto(), target, **options)
 
 
-def test_an_error_of_a_file_object_passes_through(path):
+def test_an_error_of_a_file_object_raises_os_error(path):
     class FailingFile(io.RawIOBase):
         def write(self, data):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -151,13 +151,13 @@ def test_a_pipe_is_written_to(path):
 
 
 def test_progress_counts_up_to_the_size(path):
-    our_model, official_model = load_edited(path)
+    our_model, official_bytes = load_edited(path)
     for target in (path.with_name("other.onnx"), io.BytesIO()):
         calls = []
         onnxwire.save(our_model, target, progress=lambda *call, calls=calls: calls.append(call))
         assert calls == sorted(calls)
-        assert calls[-1] == (len(official_model), len(official_model))
-        assert {total for _, total in calls} == {len(official_model)}
+        assert calls[-1] == (len(official_bytes), len(official_bytes))
+        assert {total for _, total in calls} == {len(official_bytes)}
 
 
 def test_an_exception_of_progress_leaves_the_old_file(path):

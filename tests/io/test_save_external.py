@@ -668,7 +668,7 @@ def first_elements(path):
 
 
 def save_numbered_tensors(path, **options):
-    """Save a model of tensors w0, w1, w2 whose elements are these numbers. Return the numbers by name."""
+    """Save a model of tensors w0, w1, w2, in which each element of w{i} is i. Return these elements by name."""
     model = make_model([(f"w{i}", np.full(300, i, np.float32)) for i in range(3)])
     onnxwire.save(onnxwire.ModelProto.FromString(model.SerializeToString()), path, **options)
     return {f"w{i}": i for i in range(3)}

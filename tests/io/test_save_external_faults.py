@@ -24,6 +24,7 @@ import onnxwire
 
 N_ELEMENTS = 3000  # elements of a weight
 
+# The options of the save of the old model, and those of the save of the new one.
 LAYOUTS = {
     "inline to one file": ({}, {"external": "w.data"}),
     "one file to another": ({"external": "v.data"}, {"external": "d/w.data"}),
@@ -34,8 +35,9 @@ LAYOUTS = {
     "shards to the same": ({"external": "w", "shard_size": 1}, {"external": "w", "shard_size": 1}),
 }
 EVERY_LAYOUT = pytest.mark.parametrize(("old_options", "new_options"), LAYOUTS.values(), ids=LAYOUTS)
-OLD_NAMES = [name for name in LAYOUTS if name.endswith(("itself", "same"))]
-NEW_NAMES = [name for name in LAYOUTS if name not in OLD_NAMES]
+# The names of the layouts in which both saves write files of the same names, and of the others.
+SAME_FILES_LAYOUTS = [name for name in LAYOUTS if name.endswith(("itself", "same"))]
+OTHER_FILES_LAYOUTS = [name for name in LAYOUTS if name not in SAME_FILES_LAYOUTS]
 
 
 def make_model(value, names="ab"):
@@ -167,7 +169,7 @@ COLLIDING_LOCATIONS += [("s.data", "s.data", "s-00001-of-00002.data"), ("s-00002
 
 
 @pytest.mark.parametrize("locations", COLLIDING_LOCATIONS)
-def test_colliding_locations_are_made_unique_or_refused(tmp_path, locations):
+def test_colliding_locations_lose_no_data(tmp_path, locations):
     path, remaining_locations = tmp_path / "m.onnx", iter(locations)
     weights = [
         onnxwire.from_array(np.full(N_ELEMENTS, number, np.float32), f"{number}") for number in range(len(locations))
@@ -184,7 +186,7 @@ def test_colliding_locations_are_made_unique_or_refused(tmp_path, locations):
 
 # --- writes outside of the folder; see CVE-2025-51480, in which the model chose the written file
 
-OUTSIDE_LOCATIONS = [
+REFUSED_LOCATIONS = [
     "../w", "d/../../w", "d/../w", "/w", "//w", "..", ".", "", "d/", "C:w", "c:\\w", "..\\w", "d\\..\\..\\w",
     "\\\\host\\w", "a\0b", "a\nb", "#w", "*/_ORT_MEM_ADDR_/*", "w" * 300, "\ud800",
     "folder/w", "folder/../w", "file", "dangling", "circle", "within", "folder", "d/up/w", "m.onnx", "./m.onnx",
@@ -204,9 +206,11 @@ def folder_with_links(tmp_path):
     return folder
 
 
-@pytest.mark.parametrize("location", OUTSIDE_LOCATIONS, ids=ascii)
+@pytest.mark.parametrize("location", REFUSED_LOCATIONS, ids=ascii)
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_location_outside_the_folder_is_refused_and_nothing_is_created(folder_with_links, location, overwrite):
+def test_a_location_that_is_not_a_data_file_in_the_folder_is_refused_and_nothing_is_created(
+    folder_with_links, location, overwrite
+):
     tree_before = tree(folder_with_links.parent)
     location = str(folder_with_links.parent / "victim" / "file") if location == "/w" else location
     for external in (location, lambda info: location):
@@ -293,7 +297,7 @@ print(moment)
 
 
 def kill_at_every_moment(folder, old_options, new_options):
-    """Return the folders in which a save was killed before its first, second, … system call."""
+    """Return the folders in which a save was killed before its first, second, … call of the system or of progress."""
     template = folder / "killed"
     template.mkdir()
     save_model(template, 1, old_options)
@@ -311,7 +315,7 @@ def check_leftovers_are_removed(folder, options):
 
 
 @needs_linux
-@pytest.mark.parametrize("name", NEW_NAMES)
+@pytest.mark.parametrize("name", OTHER_FILES_LAYOUTS)
 def test_a_kill_at_any_moment_leaves_the_old_model_or_the_new_one(tmp_path, name):
     folders = kill_at_every_moment(tmp_path, *LAYOUTS[name])
     values = [value_of(folder / "m.onnx") for folder in folders]
@@ -334,13 +338,13 @@ def value_if_complete(folder):
 
 @needs_linux
 @pytest.mark.xfail(reason="two files can't be replaced in one step", strict=True)
-@pytest.mark.parametrize("name", OLD_NAMES)
+@pytest.mark.parametrize("name", SAME_FILES_LAYOUTS)
 def test_a_kill_while_files_of_the_same_names_are_replaced_leaves_no_mix(tmp_path, name):
     assert None not in [value_if_complete(folder) for folder in kill_at_every_moment(tmp_path, *LAYOUTS[name])]
 
 
 @needs_linux
-@pytest.mark.parametrize("name", OLD_NAMES)
+@pytest.mark.parametrize("name", SAME_FILES_LAYOUTS)
 def test_checksums_reveal_a_kill_while_files_of_the_same_names_are_replaced(tmp_path, name):
     old_options, new_options = ({**options, "checksum": True} for options in LAYOUTS[name])
     folders = kill_at_every_moment(tmp_path, old_options, new_options)
@@ -356,7 +360,7 @@ def test_checksums_reveal_a_kill_while_files_of_the_same_names_are_replaced(tmp_
 
 
 @needs_linux
-@pytest.mark.parametrize("name", OLD_NAMES)
+@pytest.mark.parametrize("name", SAME_FILES_LAYOUTS)
 def test_other_tools_read_the_old_model_until_a_file_is_replaced_and_the_new_one_after_the_last(tmp_path, name):
     refusals = []
     for folder in kill_at_every_moment(tmp_path, *LAYOUTS[name]):
@@ -391,13 +395,13 @@ def test_a_kill_at_a_random_time_leaves_the_old_model_or_the_new_one(tmp_path):
 
 
 class FailingCalls:
-    """System calls of which the call with a number fails. Calls that only clean up are not counted.
+    """System calls, of which the one with this index fails. Calls that only clean up are not counted.
 
     failed_call: the name of the call that failed, or None.
     """
 
-    def __init__(self, monkeypatch, number, error):
-        self.remaining_calls, self.error, self.failed_call = number, error, None
+    def __init__(self, monkeypatch, index, error):
+        self.remaining_calls, self.error, self.failed_call = index, error, None
         for name in ("mkdir", "link", "fsync", "fchmod", "replace"):
             monkeypatch.setattr(os, name, self.wrap(name, getattr(os, name)))
 
@@ -422,13 +426,13 @@ ERRORS = {"error": lambda: OSError(errno.EIO, os.strerror(errno.EIO)), "interrup
 @pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
 def test_after_any_failed_call_there_are_either_only_old_or_only_new_files(tmp_path, old_options, new_options, error):
     faults = []
-    for number in itertools.count():
-        folder = tmp_path / f"{number}"
+    for index in itertools.count():
+        folder = tmp_path / f"{index}"
         folder.mkdir()
         path, exception = save_model(folder, 1, old_options), None
         tree_before = tree(folder)
         with pytest.MonkeyPatch.context() as patch:
-            failing_calls = FailingCalls(patch, number, error)
+            failing_calls = FailingCalls(patch, index, error)
             try:
                 onnxwire.save(make_model(2), path, overwrite=True, **new_options)
             except BaseException as fault:
@@ -445,9 +449,9 @@ def test_after_any_failed_call_there_are_either_only_old_or_only_new_files(tmp_p
                 assert tree_after == tree_before
         except Exception as fault:
             faults.append(
-                f"call {number}, {failing_calls.failed_call}: {[*tree_after]}: {str(fault).splitlines()[0][:200]}"
+                f"call {index}, {failing_calls.failed_call}: {[*tree_after]}: {str(fault).splitlines()[0][:200]}"
             )
-    assert number > 5
+    assert index > 5
     assert faults == []
 
 

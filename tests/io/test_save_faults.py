@@ -524,6 +524,7 @@ def test_the_bytes_reach_the_disk_before_the_name(
 
 # --- kills
 
+# Saves a file; prints "now" and waits at the first call of the function of `os` that `moment` names, or after a write.
 KILLED_PROGRAM = """
 creation, moment, path = sys.argv[1:]
 def wait(*_, **__):
@@ -568,7 +569,7 @@ def test_a_kill_leaves_the_old_file_and_no_lasting_leftovers(old_path: Path, cre
 
 
 @needs_linux
-def test_a_kill_at_any_moment_leaves_one_complete_file(old_path: Path) -> None:
+def test_a_kill_at_a_random_time_leaves_one_complete_file(old_path: Path) -> None:
     code = (
         "for i in range(10**6):\n"
         "    save(sys.argv[1], bytes([i % 256]) * (3 << 20))\n"

@@ -62,6 +62,7 @@ def list_entries(path: Path) -> list[str]:
     return sorted(os.listdir(path.parent) + os.listdir(path.parents[1] / "temporary"))
 
 
+# Saves the model at a path over itself twice, as another user if a user id follows the path.
 SAVING_PROGRAM = """
 import os, random, shutil, sys, tempfile
 import onnxwire, onnxwire.io.in_place
@@ -204,7 +205,9 @@ def test_a_lack_of_space_is_detected_before_the_first_write(
     assert unreplaceable_path.read_bytes() == bytes_before
 
 
-def test_another_file_at_the_path_is_not_written(unreplaceable_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_replaced_the_old_one_during_the_save_is_not_overwritten(
+    unreplaceable_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other_path = unreplaceable_path.parent / "other"
     other_path.write_bytes(b"other")
     prepare = onnxwire.io.atomic_file.AtomicFile.prepare  # type: ignore[attr-defined]

@@ -20,11 +20,11 @@ import onnxwire
 from onnxwire.io import folder as folders
 from onnxwire.io.atomic_file import AtomicFile
 
-# --- the owner of a data file
+# --- data files that belong to a model
 
 
 def write_reference(folder, dims, **external):
-    """Write a model that refers to a file in its folder as external data."""
+    """Write a model with one tensor. external: the entries of its external_data, which refer to a file there."""
     model = onnxwire.ModelProto(ir_version=10)
     model.graph.initializer.add(
         name="w", dims=dims, data_type=onnx.TensorProto.UINT8, data_location=onnx.TensorProto.EXTERNAL
@@ -289,7 +289,7 @@ def test_a_save_with_one_folder_per_tensor_needs_few_descriptors(tmp_path):
 
 
 class PartialWriter(io.RawIOBase):
-    """A file object whose write accepts a thousand bytes, and returns a given value at the third call."""
+    """A file object whose write accepts a thousand bytes, and returns or raises `answer` at the third call."""
 
     def __init__(self, answer):
         self.answer, self.calls, self.received = answer, 0, b""
@@ -311,7 +311,7 @@ ANSWERS = [None, 0, -1, 1 << 40, OSError(errno.EIO, os.strerror(errno.EIO)), Blo
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=repr)
-def test_a_file_object_that_accepts_fewer_bytes_is_reported(answer):
+def test_the_error_of_a_failing_file_object_has_the_number_of_written_bytes(answer):
     model = onnxwire.ModelProto(doc_string="x" * 10_000)
     file = PartialWriter(answer)
     with pytest.raises(onnxwire.SaveError, match=f"2,000 of {model.ByteSize():,} bytes are written"):
@@ -407,7 +407,7 @@ def test_an_invalid_file_name_raises_a_file_error(path_function, path):
 
 
 @pytest.mark.parametrize("result", ["all", 1.5, -1, 10**9], ids=repr)
-def test_a_write_that_returns_no_count_is_an_error(result):
+def test_a_write_that_returns_no_valid_count_is_an_error(result):
     class File:
         def write(self, data):
             return result

@@ -58,7 +58,7 @@ def test_a_pipe_whose_path_is_passed_directly_is_read(tmp_path):
     writer.join()
 
 
-# Every call that opens a path of the user; `path` is a pipe without a writer, or another special file.
+# Calls that open a path of the user. path: a pipe without a writer, or another special file; model: a model's file.
 OPENERS = {
     "load": lambda path, model: onnxwire.load(path),
     "load without mmap": lambda path, model: onnxwire.load(path, mmap=False),
@@ -71,6 +71,7 @@ OPENERS = {
     "check operators": lambda path, model: onnxwire.check(model, operators=path),
     "from_safetensors": lambda path, model: onnxwire.from_safetensors(onnxwire.load(model), path),
 }
+# path: a special file; model: a model's file; out: the file to write.
 COMMANDS = [
     "info {path}", "info --raw {path}", "info --json {path}", "ls {path}", "show {path}", "stats {path}", "dump {path}",
     "dump --json {path}", "view {path} -o {out}", "sql {path} 'select 1'", "check {path}", "diff {path} {model}",
@@ -85,7 +86,7 @@ COMMANDS = [
 
 @pytest.fixture
 def special_files(tmp_path, monkeypatch):
-    """Make a folder with a pipe, a socket and a folder, which are passed where a file is expected."""
+    """Make a folder with a pipe, a socket and a folder. Wait only briefly for writers of pipes."""
     monkeypatch.setattr(input_file, "WRITER_TIMEOUT_SECONDS", 0.05)
     os.mkfifo(tmp_path / "pipe")
     os.mkfifo(tmp_path / "pipe.npy")

@@ -81,7 +81,7 @@ def test_rows_read_from_bytes_equal_rows_read_from_messages(tmp_path: Path, fiel
                 assert describe(tensor, "p") == TensorInfo("p", *_fields_of(tensor))
 
 
-def test_rows_of_edited_tensors_are_read_from_messages() -> None:
+def test_rows_of_edited_tensors_have_the_edited_values() -> None:
     graph = onnxwire.GraphProto()
     for i in range(3):
         graph.initializer.add(name=f"t{i}", data_type=onnxwire.TensorProto.FLOAT, dims=[i, 2], raw_data=bytes(8 * i))
@@ -106,7 +106,7 @@ def test_tensors_that_a_program_built_have_no_file() -> None:
     assert {(row.file, row.offset) for row in [*onnxwire.tensors(model), *onnxwire.tensors(copy)]} == {(None, None)}
 
 
-def test_a_tensor_in_parts_is_one_row() -> None:
+def test_a_tensor_in_two_records_is_one_row() -> None:
     attribute = onnxwire.AttributeProto.FromString(span(5, number(1, 2) + span(8, b"a")) + span(5, span(9, b"raw")))
     (row,) = onnxwire.tensors(attribute)
     assert (row.path, row.name, row.shape, row.nbytes) == ("t", "a", (2,), 3)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 BUCKET_HOSTS = (
     ".amazonaws.com", ".r2.cloudflarestorage.com", ".core.windows.net", ".fabric.microsoft.com",
 )  # fmt: skip
-"""Hosts whose https:// addresses obstore reads with the credentials of their stores."""
+"""Suffixes of hosts whose addresses without a query are read by obstore, with the credentials for their stores."""
 
 WEB_SCHEMES = ("http", "https")
 HUB_SCHEME = "hf"
@@ -61,11 +61,12 @@ class Site(namedtuple("Site", ("scheme", "host", "port"))):
 class Address(namedtuple("Address", ("scheme", "root", "key", "shown", "site", "query", "user"))):
     """The address of a file.
 
-    root: the URL of its server or bucket, without user and query; key: the file's path from the root. site, query,
-    user: for a file that is read by HTTP, its server, the query (with ?, or ""), and the decoded user:password, or "";
-    its key begins with / and is percent-encoded. site is None for files that a library reads.
+    root: the URL of the server or bucket, with the folders that are not in the key, without user and query; key: the
+    file's path from the root. site, query, user: for a file that is read by HTTP, its server, the query (with ?, or
+    ""), and the decoded user:password, or ""; its key begins with / and is percent-encoded. site is None for files that
+    a library reads.
     shown: the address for errors and reports, without user, password and query, which may be credentials; the repr
-    contains only this.
+    contains only `shown`.
     """
 
     __slots__ = ()
@@ -127,7 +128,7 @@ def parse_address(text: str) -> Address:
 
 
 def _parse_hub_address(text: str) -> Address:
-    """Parse an address of the Hugging Face Hub. Raises ValueError; SourceError if it names no file."""
+    """Parse an address of the Hugging Face Hub. Raises ValueError; SourceError if the address names no file."""
     from urllib.parse import urlsplit
 
     from onnxwire.io.remote.hub_address import hub_endpoint, parse_hub_file

@@ -52,9 +52,9 @@ def versions_of(
 
 
 def find_files(sources: Iterable[str], options: Options = None) -> list[list[tuple[str, Version]] | SourceError]:
-    """Return the (address, version) pairs of the files that each address names, or the error.
+    """Return the (address, version) pairs of the files that each address names, or the error of the address.
 
-    An address that ends with /, or of which no file exists, is a folder, and names all files below it that end with
+    An address that ends with /, or at which there is no file, is a folder, and names all files below it that end with
     .onnx. In a pattern, * and [] match parts of a name, ** matches any number of folders, and ? matches one character
     unless it begins a query.
     """
@@ -120,6 +120,7 @@ async def _version_or_error(
             try:
                 return await _read_version(address, options, hosts, is_model=False)
             except UnknownHostError:
+                # A request for the model adds the servers that it is redirected to.
                 await _read_version(model, options, hosts)
                 return await _read_version(address, options, hosts, is_model=False)
         except SourceError as error:

@@ -2,8 +2,8 @@
 
 The cache is a subfolder of the folder that the caller names. It contains a marker file, belongs to the user, and is not
 writable for others; files outside of it are never written or removed. Each data file has a file of checksums, four
-bytes for each page, 0 for an absent page. A page is written before its checksum, and is valid if both agree; so
-concurrent processes write the same bytes, and pages that a kill or crash left incomplete are fetched again.
+bytes for each page, 0 for an absent page. A page is written before its checksum, and is valid if both agree, so pages
+that a kill or crash left incomplete are fetched again. Concurrent processes write the same bytes of a version.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from onnxwire.io.remote.version import Version
 
-_DEFAULT_MAX_BYTES = 1 << 35  # of all files on disk, unless ONNXWIRE_CACHE_SIZE is set
+_DEFAULT_MAX_BYTES = 1 << 35  # disk space of all files of the cache, unless ONNXWIRE_CACHE_SIZE is set
 _FOLDER = "onnxwire-ranges"
 _MARKER = "CACHEDIR.TAG"  # backup programs recognize its name and first line: https://bford.info/cachedir/
 _MARKER_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
@@ -100,7 +100,7 @@ def open_cache(folder: str, identity: str, version: Version) -> RangeCache | Non
     """Open the cached ranges of a file. Create the cache folder. Return None if nothing can be stored.
 
     identity: a text that is unique to the file, and may contain credentials; version: the version of the file.
-    Raises SourceError for a folder that can't be created or belongs to another user.
+    Raises SourceError for a folder that can't be used, an invalid ONNXWIRE_CACHE_SIZE, or an unsupported system.
     """
     if not HAS_DIR_FD or not hasattr(os, "pread"):
         raise SourceError(errno.ENOTSUP, "this system does not support the cache; load without cache=", folder)
@@ -140,7 +140,7 @@ def _max_cache_bytes() -> int:
 
 
 def _open_folder(path: str) -> int:
-    """Open the cache folder, and create it if needed. Raises OSError; SourceError if it is another user's."""
+    """Open the cache folder, and create it if needed. Raises OSError; SourceError if it is not the user's own."""
     os.makedirs(path, mode=0o700, exist_ok=True)
     cache_path = os.path.join(path, _FOLDER)
     parent = os.open(path, LIST_FLAGS | OPEN_FLAGS)
@@ -185,7 +185,7 @@ def _check_marker(cache_folder: int) -> bool:
     try:
         marker_text = os.pread(marker, len(_MARKER_TEXT) + 1, 0) if stat.S_ISREG(os.fstat(marker).st_mode) else None
         if is_new and marker_text is not None and marker_text != _MARKER_TEXT and _MARKER_TEXT.startswith(marker_text):
-            # The marker is empty: this process created it, or another one that was killed before it wrote the text.
+            # The marker is empty or incomplete: created by this process, or by one that was killed before it wrote all.
             if os.pwrite(marker, _MARKER_TEXT, 0) != len(_MARKER_TEXT):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             return True

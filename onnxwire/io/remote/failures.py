@@ -1,4 +1,4 @@
-"""Errors of requests, which all readers raise in addition to the errors of their libraries."""
+"""Errors of requests, which readers raise in addition to the errors of their libraries."""
 
 from __future__ import annotations
 

@@ -60,13 +60,13 @@ class RemoteFile:
         self._reader = reader
         self._readahead = Readahead()
         self._lock = threading.Condition()
-        self._pending_ranges: list[Range] = []
+        self._pending_ranges: list[Range] = []  # ranges that some thread is fetching
         self._has_skipped = False  # whether the walk has skipped a value since the last fetch
         self._sequence = (0, _OPEN_BYTES)  # the range that the walk reads sequentially
         self._address = address
         self._cache: RangeCache | None = None
         self.size = 0
-        self.first_bytes: Buffer = b""
+        self.first_bytes: Buffer = b""  # the beginning of the file, until a document takes it over
         self.version: Version = None  # type: ignore[assignment]
 
     def open(self) -> Self:
@@ -81,7 +81,7 @@ class RemoteFile:
 
     @property
     def has_sha256(self) -> bool:
-        """Whether the ETag is the SHA-256 of the content: that of a large file on the Hub."""
+        """Whether the ETag is the SHA-256 of the content, as that of a large file on the Hub is."""
         etag = self.version.etag if self._address.scheme == HUB_SCHEME else None
         return re.fullmatch('"[0-9a-f]{64}"', etag or "") is not None
 
@@ -116,7 +116,10 @@ class RemoteFile:
         return data, version
 
     async def _open_whole(self, missing_feature: str) -> tuple[Buffer, Version]:
-        """Read the complete file in one request. missing_feature: a verb phrase."""
+        """Read the complete file in one request. Raise SourceError if it is too large.
+
+        missing_feature: the reason, as a verb phrase that follows "the server does not".
+        """
         import warnings
 
         self.requests += 1
@@ -214,13 +217,13 @@ class RemoteFile:
             yield chunk
 
     def close(self) -> None:
-        """Close the cache. Nothing can be read after this."""
+        """Close the cache. Later reads do not use it."""
         cache, self._cache = self._cache, None
         if cache is not None:
             cache.close()
 
     def read_into(self, start: int, out: memoryview) -> None:
-        """Fill a writable buffer with the bytes of the file from an offset on, bypassing memory."""
+        """Fill a writable buffer with the bytes of the file from an offset on, without a PartialMemory."""
         if self.schedule is not None:
             data = self.schedule.read_range(self, start, start + len(out))
             if data is not None:
@@ -319,7 +322,7 @@ async def _read_all(pieces: list[tuple[RemoteFile, int, int, Callable[[int, Buff
 
     pieces: file, start, end, and the function that is called with the start and the bytes.
     """
-    # Short ranges, such as those of readahead, are all requested at once.
+    # More ranges are requested at a time if they are short, as those of readahead are.
     is_short = sum(end - start for _, start, end, _ in pieces) <= CHUNK_BYTES
     remaining_pieces = iter(pieces)
 

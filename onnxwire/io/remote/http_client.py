@@ -324,8 +324,8 @@ class HttpClient:
                 raise RefusedError("the server redirects in a loop")
             visited.add((site, target))
             redirect_sites.append(site)
-            # Send no credentials after a redirect to another server, even back to this one: the other server chose the
-            # address.
+            # Send no credentials after a redirect to another server, even if that server redirects back: it
+            # chose the path and query.
             is_own = is_own and site.host_and_port == address.site.host_and_port
             if request.returns_redirect and not is_own:
                 return Response(response.status, response.headers, None, Redirect(site, target, chain_reach))
@@ -490,7 +490,7 @@ class HttpClient:
         """Return a connection to a server through a proxy.
 
         The proxy resolves names, so each name except localhost is treated as that of a public server.
-        Raises RefusedError for an address whose reach is too small.
+        Raises RefusedError for an address whose reach is too small, RequestError for an unsupported proxy.
         """
         reach = GLOBAL
         for spelling in (site.host, _ipv4_of(site.host)):
@@ -609,7 +609,7 @@ def _status_error(status: int, headers: HTTPMessage) -> RequestError:
 
 
 def _seconds_to_wait(text: str) -> float:
-    """Return the seconds of a Retry-After header (RFC 9110, section 10.2.3): a number of seconds, or a date."""
+    """Return the seconds until the time in a Retry-After header (RFC 9110, section 10.2.3); 0 if it is invalid."""
     if re.fullmatch(r"[0-9]{1,9}", text.strip()):
         return float(text)
     date = time_of(text)
@@ -650,7 +650,7 @@ def _header_text(value: object) -> str:
 
 
 def _seconds(value: object) -> float:
-    """Return a duration in seconds. Raises ValueError for a text that contains none.
+    """Return a duration in seconds. Raises ValueError for a text that is not a positive duration.
 
     value: as for obstore, a timedelta, a number of seconds, or a text such as "1m 30s".
     """

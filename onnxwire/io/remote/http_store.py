@@ -63,6 +63,7 @@ class HttpStore:
             limits={207: _MAX_LIST_BYTES},
         )
         response = await self._client.send(request)
+        # "<!" could begin definitions of entities that expand to gigabytes.
         if response.status != 207 or response.body is None or b"<!" in response.body:
             raise RequestError("the server does not list folders")
         try:
@@ -167,8 +168,9 @@ def _check_range(
 ) -> tuple[bytearray, Version]:
     """Return the bytes of the response to a range request, and their version.
 
-    known_size: the file's size for a response that does not contain it. is_first: whether no version is known yet.
-    Raises RangeError for a response without a range, and RequestError for a response with another range.
+    known_size: the file's size for a response that does not contain it, or None. is_first: whether no version is known
+    yet. The bytes are empty if the range begins after the end of the file (416).
+    Raises RangeError for a response without a range or size, RequestError for one with another range or length.
     """
     text = response.headers.get("Content-Range", "").strip()
     if response.status == 416:
@@ -205,7 +207,7 @@ def _version_of(headers: HTTPMessage, size: int) -> Version:
 
 
 def _time_to_wait(headers: HTTPMessage) -> float:
-    """Return the seconds until a response's Last-Modified identifies its version; 0 if it does, or if an ETag does.
+    """Return the seconds until a response's Last-Modified identifies its version; 0 if it, an ETag or a version does.
 
     A later change within the same second as Last-Modified would not be visible. Returns infinity without a
     Last-Modified.

@@ -23,7 +23,7 @@ _TRUE_VALUES = ("1", "ON", "YES", "TRUE")
 
 
 def hub_token() -> str:
-    """Return the user's token: HF_TOKEN, else the text of the token file; "" if there is none."""
+    """Return the user's token: from HF_TOKEN or its older name, else from the token file; "" if there is none."""
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
         if os.environ.get(name, "").strip():
             return os.environ[name].strip()
@@ -38,12 +38,12 @@ def hub_token() -> str:
 
 
 def is_offline() -> bool:
-    """Return whether HF_HUB_OFFLINE forbids requests."""
+    """Return whether HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE forbids requests."""
     return _is_set("HF_HUB_OFFLINE") or _is_set("TRANSFORMERS_OFFLINE")
 
 
 def cached_commit(file: HubFile) -> str | None:
-    """Return the commit that a revision had when it was last downloaded to the cache; None if it was not downloaded."""
+    """Return the commit of a revision: itself if it is one, else its commit at the last download, or None."""
     if COMMIT.fullmatch(file.revision):
         return file.revision
     descriptor = _open(file, f"refs/{file.revision}")

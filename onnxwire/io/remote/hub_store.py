@@ -1,7 +1,8 @@
 """Read files on the Hugging Face Hub: of one commit, from the servers that the Hub redirects to, with few requests.
 
 The Hub answers a request for a large file with a redirect to a signed address on another server, which expires. This
-address is cached, so only the first request takes two round trips; it is renewed when the other server denies access.
+address is cached, so only the first request takes two round trips; it is renewed when the other server denies access or
+lacks the file.
 """
 
 from __future__ import annotations
@@ -60,8 +61,7 @@ class HubStore(HttpStore):
         """Open a file in the local cache of huggingface_hub. Return its descriptor, and its address by commit.
 
         Return None if the file is not cached. The commit of a branch is requested from the Hub, unless HF_HUB_OFFLINE
-        is set.
-        Raises SourceError and RequestError.
+        is set; then SourceError is raised if the file is not cached. Raises RequestError if the request fails.
         """
         file = parse_hub_file(address.shown)
         commit: str | None = None
@@ -101,7 +101,7 @@ class HubStore(HttpStore):
 
 
 class _SignedAddress:
-    """A signed address on another server, and the ETag of that server."""
+    """A signed address on another server, and the ETag in the first response of that server."""
 
     def __init__(self, redirect: Redirect) -> None:
         self.redirect = redirect
@@ -120,7 +120,8 @@ class HubReader(HttpReader):
         self.commit: str | None = None
         self._signed: _SignedAddress | None = None
         self._is_redirected: bool | None = None  # None before the first response
-        self._linked_file: tuple[str | None, int | None] = (None, None)  # ETag and size of a file on another server
+        # ETag and size of a file on another server, as the Hub reports them.
+        self._linked_file: tuple[str | None, int | None] = (None, None)
         self._renewal_lock = asyncio.Lock()
 
     @property

@@ -41,9 +41,9 @@ class Readahead:
 
     def __init__(self) -> None:
         self._end = 0  # the end of the last value
-        self._sizes: list[int] = []
-        self._steps: list[int] = []  # the distance from the end of the previous value to the end of this one
-        self._runs: list[int] = []  # the bytes between the previous value and this one
+        self._sizes: list[int] = []  # of all values, in bytes
+        self._steps: list[int] = []  # for each value, the distance from the end of the previous value to its end
+        self._runs: list[int] = []  # for each value, the number of bytes between it and the previous value
         self._indexes: dict[int, list[int]] = {}  # the indexes of values of each size
         self._depth = _INITIAL_DEPTH
         self._n_guessed = 0  # the number of values in the last prediction
@@ -52,7 +52,7 @@ class Readahead:
         self._trips = 0  # number of predictions since then
         self._failures = 0  # number of these predictions that were not completely right
         self._window = 0  # number of bytes to read without gaps, because predictions fail; 0 to predict
-        self._values_before_window = 0
+        self._values_before_window = 0  # the number of values before the last window
         self._windows_bytes = 0  # total size of all windows
 
     def add(self, start: int, end: int, record: int) -> None:

@@ -99,7 +99,7 @@ class Origin:
         return int(cached[0])
 
     def beside(self, location: str) -> RemoteFile:
-        """Return an external data file, to be opened. The location must have been checked."""
+        """Return the RemoteFile of external data, which is not open yet. The location must have been checked."""
         address = self.address.beside(location)
         return RemoteFile(reader_of(self.store, address, self._hosts, is_model=False), address, self)
 
@@ -237,7 +237,7 @@ class RemoteFiles(ExternalFiles):
         self._has_local_data = self._has_root or options.get("data") is not None
 
     def open_all(self, locations: Iterable[str]) -> None:
-        """Open files concurrently, until one can't be opened; `open` raises the reason."""
+        """Open files concurrently, in batches, up to a batch with a fault; `open` reports it. No-op with local data."""
         new_locations = iter(dict.fromkeys(location for location in locations if location not in self._by_location))
         while (
             not self._has_local_data

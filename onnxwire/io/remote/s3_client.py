@@ -33,7 +33,7 @@ class Bucket(NamedTuple):
 
 
 def open_bucket(address: Address, options: Mapping[str, Any] | None) -> Bucket | None:
-    """Return the bucket of an address; None if it is not in S3, boto3 is not installed, or an option is unknown.
+    """Return the bucket of an address; None if it is not in S3, boto3 is not installed, or boto3 lacks a setting.
 
     Keys, region and endpoint come from the options, then from the environment, both under obstore's names. Without
     keys, boto3 searches for them in its usual places.

@@ -33,12 +33,12 @@ class Schedule:
         self._ranges = [
             (file, range_start, end) for file, range_start, end in ranges if 0 < end - range_start <= CHUNK_BYTES
         ]
-        self._numbers: dict[tuple[int, int, int], deque[int]] = {}  # the numbers of ranges that were not read
-        for number, (file, range_start, end) in enumerate(self._ranges):
-            self._numbers.setdefault((id(file), range_start, end), deque()).append(number)
-        self._running: dict[int, Future[Buffer]] = {}  # requests by number, including finished ones
+        self._indexes: dict[tuple[int, int, int], deque[int]] = {}  # indexes in `_ranges` of unread ranges
+        for index, (file, range_start, end) in enumerate(self._ranges):
+            self._indexes.setdefault((id(file), range_start, end), deque()).append(index)
+        self._running: dict[int, Future[Buffer]] = {}  # requests by index, including finished ones
         self._bytes = 0  # total size of these requests
-        self._next_number = 0
+        self._next_index = 0
         self._lock = Lock()
 
     def __enter__(self) -> Self:
@@ -52,21 +52,21 @@ class Schedule:
             if file.schedule is self:
                 file.schedule = None
         with self._lock:
-            self._next_number = len(self._ranges)
+            self._next_index = len(self._ranges)
             self._cancel_requests()
 
     def read_range(self, file: RemoteFile, range_start: int, end: int) -> Buffer | None:
-        """Return the bytes of a requested range, and request the next ranges; else return None. Raises SourceError."""
+        """Return the bytes of a scheduled range, and request the next ranges; None for others. Raises SourceError."""
         with self._lock:
-            numbers = self._numbers.get((id(file), range_start, end))
-            number = numbers.popleft() if numbers else None
-            if number is None:
+            indexes = self._indexes.get((id(file), range_start, end))
+            index = indexes.popleft() if indexes else None
+            if index is None:
                 return None
-            if number >= self._next_number:
+            if index >= self._next_index:
                 self._cancel_requests()  # the ranges before this one were skipped
-                self._next_number = number
+                self._next_index = index
                 self._request()
-            future = self._running.pop(number, None)
+            future = self._running.pop(index, None)
             if future is None:
                 return None
             self._bytes -= end - range_start
@@ -75,14 +75,14 @@ class Schedule:
 
     def _request(self) -> None:
         """Request the next ranges up to the limits, at least one if there is none. The caller has the lock."""
-        while self._next_number < len(self._ranges):
-            file, range_start, end = self._ranges[self._next_number]
+        while self._next_index < len(self._ranges):
+            file, range_start, end = self._ranges[self._next_index]
             is_full = len(self._running) >= MAX_CONCURRENT_REQUESTS or self._bytes + end - range_start > _MAX_BYTES
             if self._running and is_full:
                 return
-            self._running[self._next_number] = start(file.read_piece(range_start, end))
+            self._running[self._next_index] = start(file.read_piece(range_start, end))
             self._bytes += end - range_start
-            self._next_number += 1
+            self._next_index += 1
 
     def _cancel_requests(self) -> None:
         """Cancel all requests. The caller has the lock."""

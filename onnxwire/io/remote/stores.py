@@ -78,9 +78,9 @@ def open_store(address: Address, options: Mapping[str, Any] | None) -> Any:
 def identity_in_store(address: Address, options: Mapping[str, Any] | None) -> str:
     """Return a text that is unique to a file: its address with query and user, and the settings that select a store.
 
-    These settings are the options except timeouts and retries, and the libraries' environment variables. Passwords,
-    secrets and tokens are omitted: they change, and could be guessed from their hashes. Every load requests the
-    beginning of the file with the current ones.
+    These settings are the options except timeouts and retries, and the libraries' environment variables. The password
+    of the address, the option `token`, and secret headers and variables are omitted: they change, and could be guessed
+    from their hashes. Every load requests the beginning of the file with the current credentials.
     """
     excluded_names = ("client_options", "retry_config", "token")
     identifying_options = {name: value for name, value in (options or {}).items() if name not in excluded_names}
@@ -331,7 +331,10 @@ def _kind_of(error: BaseException) -> str:
 
 
 def source_error(error: BaseException, name: str, start: int | None = None, end: int | None = None) -> SourceError:
-    """Return the SourceError for a library's error, without text that may contain credentials."""
+    """Return the SourceError for a library's error, without text that may contain credentials.
+
+    name: the file's name in the error. start, end: the requested range, if any.
+    """
     prefix = "" if start is None else f"bytes {start:,} to {end:,}: "
     kind = _kind_of(error)
     text = str(error)

@@ -46,7 +46,7 @@ def upload(
     n_sent = 0
 
     def read_parts() -> Iterator[bytes]:
-        """Yield the bytes of the encoding in chunks. Store the error if they can't be read."""
+        """Yield the bytes of the encoding in chunks. Store an error of reading them or of `progress`."""
         nonlocal data_error, n_sent
         try:
             for chunk in chunks_of(pieces, _PART_BYTES):
