@@ -94,7 +94,7 @@ OW_INLINE void ow_unpack_b(const uint8_t *p, const uint8_t *end, int shift, uint
     }
 }
 
-/* `ow_pack` with a constant width b. Storing a group writes 8 - b bytes too many, so the last groups go through a copy. */
+/* `ow_pack` with a constant width b. Storing a group writes 8 - b bytes too many, so the last groups are copied. */
 OW_INLINE void ow_pack_b(const uint8_t *p, uint8_t *out, size_t n, int b) {
     const size_t step = OW_WORDS * b;          /* bytes of a group */
     const size_t stored_bytes = step - b + 8; /* bytes that storing a group writes */
@@ -117,7 +117,7 @@ OW_INLINE void ow_pack_b(const uint8_t *p, uint8_t *out, size_t n, int b) {
     }
 }
 
-/* Unpack n elements of `bits` bits, which begin `shift` bits (0 to 6) above the lowest bit at p and end before `end`. */
+/* Unpack n elements of `bits` bits. They begin `shift` bits (0 to 6) above the lowest bit at p. */
 static void ow_unpack(const uint8_t *p, const uint8_t *end, int shift, uint8_t *out, size_t n, int bits) {
     switch (bits) {
     case 2: ow_unpack_b(p, end, shift, out, n, 2); break;

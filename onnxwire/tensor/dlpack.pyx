@@ -40,7 +40,7 @@ cdef extern from "dlpack.h" nogil:
         uint64_t flags
         OwDLTensor tensor
 
-# The parameters `capsule` are pointers instead of objects: Cython must not increment the reference count of a dying capsule.
+# The capsule parameters are pointers: Cython must not increment the reference count of a dying capsule.
 cdef extern from "Python.h":
     object PyCapsule_New(void* pointer, const char* name, void (*destructor)(PyObject*) noexcept)
     bint PyCapsule_IsValid(PyObject* capsule, const char* name)

@@ -15,8 +15,8 @@ class DataType:
     """One data type.
 
     number, name: those of TensorProto.DataType. bits: the size of an element in raw_data, 0 for strings. dtype_name:
-    the name of the type of array elements in the module numpy, or else in ml_dtypes. field: the repeated field for elements that are
-    not in raw_data.
+    the name of the type of array elements in the module numpy, or else in ml_dtypes. field: the repeated field for
+    elements that are not in raw_data.
     """
 
     def __init__(self, number: int, name: str, bits: int, dtype_name: str, field: str) -> None:
@@ -48,7 +48,7 @@ class DataType:
 
     @property
     def word_bytes(self) -> int:
-        """The bytes of a word that is swapped on big-endian machines: of a number, or half a complex number; at least 1."""
+        """The bytes of a word that big-endian machines swap: of a number, or half a complex number; at least 1."""
         return max(self.bits // (16 if self.dtype_name.startswith("complex") else 8), 1)
 
     def count_bytes(self, elements: int) -> int:

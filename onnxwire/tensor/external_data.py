@@ -32,7 +32,7 @@ _WINDOWS_DEVICES = {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"} | {
 
 
 class Reference(namedtuple("Reference", ("location", "offset", "length", "checksum"))):
-    """A tensor's reference to its data: `length` bytes from `offset` of a file, or without a length all bytes up to the end of the file.
+    """A tensor's reference to its data: `length` bytes from `offset` of a file; all further bytes if length is None.
 
     location: the file's path relative to the model's folder; checksum: the SHA-1 of the complete file as hexadecimal
     digits.

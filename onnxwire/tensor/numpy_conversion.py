@@ -105,8 +105,8 @@ class Tensor(TensorReader):
     def nbytes(self: TensorFields) -> int:
         """The size of the payload in bytes, as in raw_data; for strings the sum of their lengths.
 
-        Except for strings, the size is computed from dims and data type, without reading the payload. Raises TensorError
-        for invalid dims, data type or segment.
+        Except for strings, the size is computed from dims and data type, without reading the payload. Raises
+        TensorError for invalid dims, data type or segment.
         """
         data_type = data_type_of(self)
         if data_type is STRING:

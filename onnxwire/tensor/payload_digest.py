@@ -60,7 +60,7 @@ def add_payload(digest: Digest, tensor: TensorProto) -> None:
 
 
 def small_payload(tensor: TensorProto) -> bytes | None:
-    """Return raw_data if it is the payload, is small, not empty, and has the size that type and dims require; else None.
+    """Return raw_data if it is the payload, small, not empty, and of the size that type and dims require; else None.
 
     A model may contain 100,000 such tensors; reading them through a Storage takes ten times as long.
     """

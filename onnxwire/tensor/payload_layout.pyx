@@ -243,7 +243,7 @@ cpdef PayloadLayout layout_of(tensor):
 # --- Many message objects.
 
 cdef bint find_slots(TensorSlots* slots, const Table* table) noexcept:
-    """Set `slots` to the slots of a table. Return False if a field that `read_row` reads is absent or has another type."""
+    """Set `slots` to the slots of a table. Return False if a field is absent or has another type."""
     slots.table = table
     return (
         find_slot(&slots.dims, table, DIMS, INT64, True)
@@ -450,8 +450,8 @@ def element_column(const int32_t[:] counts, const int32_t[:] starts, const int64
 def byte_column(const int64_t[::1] elements, const int8_t[:] data_types):
     """Return the sizes of many payloads in bytes: a buffer of int64, -1 for unknown or excessive sizes.
 
-    elements: the element count of each payload, -1 if unknown. data_types: the data type of each payload. Sizes of 2**63 bytes and
-    more are excessive.
+    elements: the element count of each payload, -1 if unknown. data_types: the data type of each payload. Sizes of
+    2**63 bytes and more are excessive.
     """
     cdef Py_ssize_t n = elements.shape[0]
     cdef bytearray column = bytearray(n * 8)

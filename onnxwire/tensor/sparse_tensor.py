@@ -28,8 +28,8 @@ class SparseTensorReader:
     ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Return the values, shape (nnz,), and their coordinates, int64 of shape (nnz, rank); both read-only.
 
-        nnz: the number of values. Linear indices are converted to coordinates; all other arrays share the tensors' bytes
-        if those of TensorProto.numpy do. strings: as for TensorProto.numpy.
+        nnz: the number of values. Linear indices are converted to coordinates; all other arrays share the tensors'
+        bytes if those of TensorProto.numpy do. strings: as for TensorProto.numpy.
         Raises TensorError if values, indices and dims do not fit together, an index is outside the dims, or the indices
         are not strictly ascending.
         Source: onnx.proto, SparseTensorProto.

@@ -126,7 +126,7 @@ class Storage:
         return f"dims {list(self.tensor.dims)} of {self.data_type.name} require {amount}"
 
     def _find_field(self) -> str:
-        """Return the value for `field`. Raises TensorError if the elements are absent or in a wrong field or in several."""
+        """Return the value for `field`. Raises TensorError if elements are absent, in a wrong field or in several."""
         tensor = self.tensor
         filled_fields = [field for field in FIELDS if getattr(tensor, field)]
         # Some writers leave an empty raw_data in a tensor whose elements are in another field, or that has none.
@@ -335,7 +335,10 @@ class Storage:
         return array.reshape(self.shape)
 
     def read(self, index: Index) -> Array:
-        """Return the elements at an index. Of raw_data and external data, only these and small gaps between them are read."""
+        """Return the elements at an index.
+
+        Of raw_data and external data, only these elements and small gaps between them are read.
+        """
         import numpy as np
 
         ranges, shape = expand_index(index, self.shape)
@@ -470,7 +473,5 @@ def swap_if_big_endian(array: Array, data_type: DataType) -> Array:
     """Convert an array between native and little-endian byte order. The conversion is its own inverse."""
     if LITTLE_ENDIAN or data_type.word_bytes == 1:
         return array
-    words = (
-        array.view(f"u{data_type.word_bytes}") if array.ndim else array.reshape(1).view(f"u{data_type.word_bytes}")
-    )
+    words = array.view(f"u{data_type.word_bytes}") if array.ndim else array.reshape(1).view(f"u{data_type.word_bytes}")
     return words.byteswap().view(data_type.dtype).reshape(array.shape)

@@ -58,8 +58,9 @@ def to_json(
 
     message: any message; at most a few hundred kB are read at a time. out: a text file to write to; without one the
     JSON is returned. max_bytes: strings and bytes of more bytes, and repeated numbers of more elements, are replaced by
-    objects such as {"elidedBytes": 4096} and {"elidedValues": 1000}, which parsers of messages reject. indent: spaces per
-    level; None for one line. preserving_proto_field_name: write `raw_data` instead of `rawData`; readers accept both.
+    objects such as {"elidedBytes": 4096} and {"elidedValues": 1000}, which parsers of messages reject. indent: spaces
+    per level; None for one line. preserving_proto_field_name: write `raw_data` instead of `rawData`; readers accept
+    both.
     Raises DecodeError if the message is damaged, nested more than 100 deep or has a string that is not valid UTF-8,
     which JSON can't represent; the output up to that point is written.
     """

@@ -317,7 +317,7 @@ def _set_tensor(target: Resolved, text: str, keep_type: bool) -> None:
 
 
 def check_type(tensor: TensorProto, data_type: int, dims: Sequence[int]) -> None:
-    """Raise EditError if a new value has another data type or shape than the tensor. A tensor without data type is not checked."""
+    """Raise EditError if a new value has another data type or shape than the tensor, if the tensor has a data type."""
     if tensor.data_type and (tensor.data_type, list(tensor.dims)) != (data_type, list(dims)):
         old, new = (
             f"{name_of(kind)} {list(shape)}" for kind, shape in ((tensor.data_type, tensor.dims), (data_type, dims))
@@ -401,7 +401,7 @@ def dangling_values(model: ModelProto, candidates: Iterable[str]) -> list[str]:
 
 
 def values_of(message: Message, paths: Iterable[str]) -> set[str]:
-    """Return the names of the values that the nodes, tensors and ValueInfoProtos at some paths define."""
+    """Return the names of the values that nodes, tensors and ValueInfoProtos at some paths define."""
     names: set[str] = set()
     for path in paths:
         value = resolve(message, path).value

@@ -107,7 +107,10 @@ def _output_names(scope: Scope) -> list[str]:
 
 
 def _used_names(scope: Scope, excluded_index: int) -> set[str]:
-    """Return the names that the nodes of a graph or function read, in their subgraphs too. The node at `excluded_index` is ignored."""
+    """Return the names that the nodes of a graph or function read, in their subgraphs too.
+
+    The node at `excluded_index` is ignored.
+    """
     names: set[str] = set()
     for index, node in enumerate(scope.node):
         if index != excluded_index:

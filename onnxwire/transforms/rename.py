@@ -249,8 +249,8 @@ def rename_nodes(model: ModelProto, names: Mapping[str, str]) -> int:
     model: the model, which is changed. names: new names by old names, all applied at once. Nothing refers to a node by
     its name.
     Raises PathError for a name that no node has, or that several nodes in one graph have; EditError for a new name that
-    another node of the graph already has; the errors of `rename_values` for a new name that is not text; DecodeError for messages nested more than 100 deep. The
-    model is then unchanged.
+    another node of the graph already has; FieldTypeError or FieldTextError for a new name that is not text; DecodeError
+    for messages nested more than 100 deep. The model is then unchanged.
     """
     names = _check_names(model, names)
     _check_nodes(model, names)
