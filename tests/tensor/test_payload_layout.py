@@ -246,7 +246,8 @@ def test_check_reports_ambiguous_descriptions_that_reading_refuses(random_tensor
             model_tensor.numpy()
         except onnxwire.ExternalDataError as error:
             n_refused += 1
-            assert ("external_data contains" in str(error) and "more than once" in str(error)) == (row in ambiguity_problems)
+            is_ambiguous = "external_data contains" in str(error) and "more than once" in str(error)
+            assert is_ambiguous == (row in ambiguity_problems)
         except onnxwire.TensorError:
             pass  # other rules report faults of data type, dims, or additional data
     assert n_refused >= 500
