@@ -71,8 +71,8 @@ def to_capsule(array, stream=None, max_version=None, dl_device=None, copy=None):
     stream: None. max_version: the consumer's (major, minor); from (1, 0) on the capsule is a "dltensor_versioned",
     which has a read-only flag; else it is a "dltensor". dl_device: None or (1, 0), the CPU. copy: True for a copy.
     Raises BufferError for a stream or another device; for types that are not in TYPES and non-native byte order; for
-    strides that are not multiples of the element size; for a read-only array if max_version is below (1, 0), and
-    sub-byte types if it is below (1, 1). Raises TypeError for a max_version that is not a pair.
+    strides that are not multiples of the element size; for a read-only array if max_version is None or below
+    (1, 0), and for sub-byte types if it is None or below (1, 1). Raises TypeError for a max_version that is not a pair.
     Source: https://dmlc.github.io/dlpack/latest/python_spec.html and the array API standard, `__dlpack__`.
     """
     cdef bint is_versioned = False

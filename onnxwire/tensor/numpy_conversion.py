@@ -68,9 +68,9 @@ class TensorReader:
         return array
 
     def read(self: TensorFields, index: Index) -> Array:
-        """Return a copy of `numpy()[index]`. Of raw_data and external data, not all bytes are read.
+        """Return a copy of `numpy()[index]`, without reading all bytes of raw_data or external data.
 
-        Only the selected elements are read, with small gaps between them; from a server, whole blocks.
+        The selected elements are read, with small gaps between them; from a server, whole blocks are read.
         index: ints, slices and an Ellipsis, as in numpy.
         Raises IndexError as numpy does, TypeError for any other index, and the errors of `numpy`.
         """
