@@ -34,7 +34,7 @@ _MAX_ELEMENTS = 24  # maximum number of elements of a list in a text
 _MAX_CHARS = 200  # maximum number of characters of a value in a text
 _MAX_SMALL_BYTES = 1 << 12  # tensors with fewer bytes are compared as messages first
 _STORAGE_FIELDS = {"raw_data", *FIELDS, "external_data", "data_location"}
-"""The fields that store the elements of a tensor."""
+"""The fields that store or locate the elements of a tensor."""
 _NESTED_FIELDS = {"t", "g", "tensors", "graphs", "sparse_tensor", "sparse_tensors"}
 """The fields of an attribute that are compared field by field."""
 

@@ -79,7 +79,7 @@ def describe_number(field: FieldDescriptor, value: Any, *, with_codes: bool = Fa
 
 
 def describe_numbers(field: FieldDescriptor, values: Sequence[Any], *, with_codes: bool = False) -> str:
-    """Return numbers of a field in brackets, as `onnxwire set` accepts them."""
+    """Return numbers of a field in brackets; without codes, as `onnxwire set` accepts them."""
     if field.type == field.TYPE_FLOAT:
         return f"[{', '.join(map(str, shortest_floats(values)))}]"
     return f"[{', '.join(describe_number(field, value, with_codes=with_codes) for value in values)}]"

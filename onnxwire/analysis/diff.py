@@ -34,8 +34,8 @@ def diff(
     names, types and shapes are compared. progress: called with the number of compared bytes of `old`'s tensors, and
     with the total.
     match: "name" pairs nodes by name, else by the values that they produce. "structure" pairs them by operators,
-    attributes, weights and connections, regardless of their names, and reports new names as one difference. "auto"
-    works like "structure", but pairs nodes of the same name first, if nodes were renamed; otherwise like "name".
+    attributes, weights and connections, regardless of their names, and reports new names as one difference. If nodes
+    were renamed, "auto" works like "structure", but pairs nodes of the same name first; otherwise like "name".
     All other elements are paired by name, key or index. These are not differences: the order of nodes, tensors,
     attributes and entries; an absent field instead of its default value; the field or file that stores a tensor's
     elements. With "name", payloads are compared block by block, first as bytes, and payloads at the same offset of the
@@ -67,7 +67,7 @@ def diff(
 
 
 def _is_one_version(old: ModelProto, new: ModelProto) -> bool:
-    """Return whether two models were loaded from the same version of one file on a server."""
+    """Return whether two models are one version of a file on a server, or two files with the same SHA-256."""
     old_file, new_file = (getattr(model._document.memory, "source", None) for model in (old, new))
     if old_file is None or new_file is None or not old_file.version.is_strong:
         return False

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SKIPPED_FIELDS = {"name", "g", "graphs"}
 _NUMBER_FIELDS = {"floats", "ints"}
-_MAX_TINY_BYTES = 16  # size of an encoded tensor whose key is cached; a reference to external data is longer
+_MAX_TINY_BYTES = 16  # maximum size of an encoded tensor whose key is cached; a reference to external data is longer
 
 
 def attribute_key(attribute: AttributeProto, digest: Callable[[TensorProto], Hashable]) -> bytes:
@@ -75,7 +75,7 @@ def _tensor_parts(tensor: Any, digest: Callable[[TensorProto], Hashable]) -> tup
 
 
 def _value_key(value: Any, digest: Callable[[TensorProto], Hashable]) -> bytes:
-    """Return a key of a value of an attribute that is neither a float nor a list."""
+    """Return a key of an int, a string, a tensor or another message in an attribute."""
     if isinstance(value, (TensorProto, SparseTensorProto)):
         return tensor_key(value, digest)
     if isinstance(value, bytes):

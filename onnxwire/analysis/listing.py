@@ -242,7 +242,9 @@ def name_tree(rows: Iterable[Row]) -> Branch:
     """
     root = Branch("")
     branches: list[tuple[Branch, Branch]] = []  # parent and branch, parents first
-    prefix, parent, depth = "", root, 0  # prefix of the previous name, its branch, and its number of parts
+    prefix = ""  # prefix of the previous name
+    parent = root  # branch of this prefix
+    depth = 0  # number of parts of this prefix
     for row in rows:
         name = row["name"] or row["path"]
         # Most names have the prefix of the previous name; that prefix is not split again.

@@ -58,7 +58,7 @@ class Resolved:
 
     @property
     def is_set(self) -> bool:
-        """Whether the value is present, and not the default of an absent field."""
+        """Whether the value is not the default of an absent field; True for repeated fields and their elements."""
         if self.parent is None or self.field is None or self.field.is_repeated:
             return True
         return self.parent.HasField(self.field.name)
@@ -161,7 +161,7 @@ def _parse_bracket(root: Message, path: str, text: str) -> tuple[str | tuple[Ind
 
 
 def _parse_quoted(root: Message, path: str, text: str, start: int) -> tuple[str, int]:
-    """Return a name in double quotes, with the escapes of JSON, and its end."""
+    """Return the name in double quotes, as in JSON, at offset `start` of a text, and the offset after the quotes."""
     try:
         name, end = JSONDecoder().raw_decode(text, start)
     except JSONDecodeError as error:

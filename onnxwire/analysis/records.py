@@ -27,8 +27,8 @@ class Record(NamedTuple):
     """A tag and the value after it.
 
     field: the current field of this number and wire type, or else a retired field; None for an unknown field.
-    offset: the offset of the tag. number, wire: the field number and the wire type. value, after: the start and end
-    offsets of the value. raw: the bits of a number, None for any other value.
+    offset: the offset of the tag. number, wire: the field number and the wire type. value: the offset of the
+    value. after: the offset after the value. raw: the bits of a number, None for any other value.
     If the record is damaged, `after` is None, and the other parts are those that `read_record` returns.
     """
 

@@ -1,4 +1,4 @@
-"""Statistics of one tensor or of all weights of a model, read once, block by block."""
+"""Statistics of one tensor or of all weights of a model, which are read block by block."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class Histogram:
 class Statistics:
     """The statistics of a tensor's elements.
 
-    count: the number of elements; zeros, nan, inf: the numbers of elements that are 0 or -0, NaN, and infinite of
-        either sign.
+    count: the number of elements. zeros: the number of elements that are 0 or -0. nan: the number of NaNs. inf: the
+        number of infinities of either sign.
     min, max, mean, std: computed from the finite elements; None if there are none. Complex numbers are measured by
     their magnitudes, booleans as 0 and 1. min and max of integers are ints, and the mean is computed from their exact
     sum.
@@ -191,7 +191,7 @@ class _Reader:
         return file is not None and file[0].memory is not None
 
     def count_bytes(self, elements: int) -> int:
-        """Return the bytes of a number of elements."""
+        """Return the size of a number of elements in bytes."""
         return self._reader.data_type.count_bytes(elements)
 
     def blocks(self, start: int, end: int, buffer: bytearray) -> Iterator[Array]:
@@ -267,9 +267,9 @@ def _from_float16(bits: Array) -> Array:
 class _Moments:
     """The statistics of some of the elements.
 
-    finite: the number of finite elements. total: the sum of the finite elements. squares: the sum of their squared
-    distances from their mean. is_integer: whether they are integers or booleans. The other fields are those of
-    `Statistics`.
+    finite: the number of finite elements. total: the sum of the finite elements. squares: the sum of the squared
+    distances of the finite elements from their mean. is_integer: whether the elements are integers or booleans. The
+    other fields are those of `Statistics`.
     """
 
     count: int = 0

@@ -184,9 +184,9 @@ def _draw_row(axes: Any, row: int, statistics: Statistics) -> None:
     max_root = math.sqrt(max(histogram.counts) or 1)
     axes.plot([statistics.min, statistics.max], [row + 0.3] * 2, color="#2f6fb0", linewidth=1)
     axes.errorbar([statistics.mean], [row + 0.3], xerr=[statistics.std], fmt="o", color="#1c3d5e", markersize=2.5)
-    heights = [row + 0.3 - 0.8 * math.sqrt(count) / max_root for count in histogram.counts]
+    tops = [row + 0.3 - 0.8 * math.sqrt(count) / max_root for count in histogram.counts]
     if statistics.min != statistics.max:
-        axes.stairs(heights, histogram.edges, baseline=row + 0.3, fill=True, color="#8db7e0")
+        axes.stairs(tops, histogram.edges, baseline=row + 0.3, fill=True, color="#8db7e0")
     if statistics.nan or statistics.inf:
         axes.annotate(
             f"{statistics.nan:,} NaN, {statistics.inf:,} Inf",

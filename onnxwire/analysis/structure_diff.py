@@ -34,6 +34,7 @@ _MATCHED_MODEL_FIELDS = {"graph", "functions", "training_info"}
 """The fields of the model whose contents are compared as graphs, functions and bindings."""
 _BINDINGS = ("initialization_binding", "update_binding")
 _NAMED_CLASSES = (NodeProto, TensorProto, ValueInfoProto)
+"""The messages whose names are not compared; new names are reported together."""
 _ANNOTATION_FIELDS = ("doc_string", "metadata_props")
 _NODE_ANNOTATION_FIELDS = (*_ANNOTATION_FIELDS, "device_configurations")
 _MAX_SMALL_BYTES = 1 << 12  # maximum size of an encoded tensor that is copied before its payload is read
@@ -163,6 +164,7 @@ class _StructureComparison(Comparison):
         yield from self._compare_fields(old, new, "", ("model", "", ""), model_fields)
         yield from self._compare_bindings(old, new)
         yield from self._compare_scopes()
+        # The kinds are "nodes" and "values"; count_text adds the s.
         counts = [count_text(len(names), kind[:-1]) for kind, names in self._new_names.items() if names]
         if counts:
             yield Difference("renamed", "names", " and ".join(counts), "", "", names=self._new_names)

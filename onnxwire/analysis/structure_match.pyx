@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Matches the vertices of two flat graphs by structure, regardless of their names.
 
-Vertices are matched in four steps: by hashes of all their ancestors and descendants; by hashes of small
-neighbourhoods; along edges from vertices that already match; and finally by replacing matches that few edges support.
+Vertices are matched in these steps: by hashes of all their ancestors and descendants; by hashes of small
+neighbourhoods; along edges from vertices that already match; one after another in groups of equal hashes; and by
+replacing matches that few edges support.
 So an edit affects only the vertices around it.
 """
 cimport cython
@@ -23,8 +24,8 @@ cdef enum:
 cdef tuple ALL_DIRECTIONS = ("both", "up", "down")
 cdef tuple NEAR_RADII = (4, 2, 1)  # radii of neighbourhoods, in edges
 
-# The maximum number of votes in all repairs is the larger of these; without it, graphs of many equal vertices would
-# take too long.
+# The maximum number of votes in all repairs is the larger of this number and the number for all edges. Without a
+# maximum, graphs of many equal vertices would take too long.
 _MIN_TOTAL_VOTES = 2_000_000
 _TOTAL_VOTES_PER_EDGE = 4
 

@@ -38,6 +38,7 @@ _TYPES_WITHOUT_TENSORS = {
     _Attribute.TYPE_PROTO,
     _Attribute.TYPE_PROTOS,
 }
+"""The types of attributes that contain neither tensors nor graphs."""
 
 
 def summarize(model: ModelProto) -> dict[str, Any]:
@@ -103,8 +104,8 @@ class _Tally:
     """Counts of operators and tensors.
 
     operators: the number of nodes by domain and op_type. by_type: the number of tensors and their total size in bytes,
-    by the name of the data type. tensors, external: the numbers of all tensors and of those with external data.
-    largest: a heap of the largest tensors.
+    by the name of the data type. tensors: the number of tensors. external: the number of tensors with external
+    data. largest: a heap of the largest tensors.
     """
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@
  * 8. With constant b this takes about ten instructions for every width on every processor. Packing is the inverse. With
  * the compiler's vector types (SSE2 on x86-64, NEON on aarch64) two such numbers are processed at a time.
  *
- * No function reads at or after `end`. `ow_unpack` and `ow_pack` write exactly the bytes of the elements.
+ * `ow_unpack` does not read at or after `end`. `ow_unpack` and `ow_pack` write exactly the bytes of the elements.
  */
 #ifndef ONNXWIRE_BITS_H
 #define ONNXWIRE_BITS_H
@@ -47,7 +47,8 @@ OW_INLINE ow_words ow_load_words(const uint8_t *p, int stride) {
     return words;
 }
 
-/* Store 8 bytes per word, in order, `stride` bytes apart: each word overwrites the excess bytes of the previous one. */
+/* Store 8 bytes per word, in order, `stride` bytes apart. If the stride is below 8, each word overwrites the last bytes
+ * of the previous one. */
 OW_INLINE void ow_store_words(uint8_t *p, ow_words words, int stride) {
     uint64_t array[OW_WORDS];
     memcpy(array, &words, sizeof words);
@@ -78,7 +79,8 @@ OW_INLINE void ow_unpack_group(const uint8_t *p, int shift, uint8_t *out, int b)
 
 /* `ow_unpack` with a constant width b, without a read past `end`: the last elements go through copies. */
 OW_INLINE void ow_unpack_b(const uint8_t *p, const uint8_t *end, int shift, uint8_t *out, size_t n, int b) {
-    const int step = OW_WORDS * b, read_bytes = step - b + 8; /* bytes of a group, bytes that loading it reads */
+    const int step = OW_WORDS * b;       /* bytes of a group */
+    const int read_bytes = step - b + 8; /* bytes that `ow_unpack_group` reads */
     for (; n >= OW_GROUP && end - p >= read_bytes; n -= OW_GROUP, p += step, out += OW_GROUP)
         ow_unpack_group(p, shift, out, b);
     while (n > 0) {
@@ -93,9 +95,10 @@ OW_INLINE void ow_unpack_b(const uint8_t *p, const uint8_t *end, int shift, uint
     }
 }
 
-/* `ow_pack` with a constant width b. A group is stored directly if the output has space for its excess bytes. */
+/* `ow_pack` with a constant width b. Storing a group writes 8 - b bytes too many, so the last groups are copied. */
 OW_INLINE void ow_pack_b(const uint8_t *p, uint8_t *out, size_t n, int b) {
-    const size_t step = OW_WORDS * b, stored_bytes = step - b + 8; /* bytes of a group, bytes that storing it writes */
+    const size_t step = OW_WORDS * b;          /* bytes of a group */
+    const size_t stored_bytes = step - b + 8; /* bytes that storing a group writes */
     size_t n_left_bytes = n / 8 * b + (n % 8 * b + 7) / 8;
     for (; n_left_bytes >= stored_bytes && n >= OW_GROUP; n -= OW_GROUP, n_left_bytes -= step) {
         ow_store_words(out, ow_gather(ow_load_words(p, 8), b), b);
@@ -115,7 +118,7 @@ OW_INLINE void ow_pack_b(const uint8_t *p, uint8_t *out, size_t n, int b) {
     }
 }
 
-/* Read n elements of `bits` bits, which begin `shift` bits (0 to 7) above the lowest bit at p and end before `end`. */
+/* Unpack n elements of `bits` bits. They begin `shift` bits (0 to 6) above the lowest bit at p. */
 static void ow_unpack(const uint8_t *p, const uint8_t *end, int shift, uint8_t *out, size_t n, int bits) {
     switch (bits) {
     case 2: ow_unpack_b(p, end, shift, out, n, 2); break;

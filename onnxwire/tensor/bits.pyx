@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Pack and unpack elements of 2, 4 or 6 bits: low bits first, without gaps, across bytes.
 
-An unpacked element is in the low bits of its own byte; the high bits are zero. ml_dtypes uses the same format for int4,
+An unpacked element is in the low bits of its own byte; the high bits are zero. ml_dtypes uses this format for int4,
 uint4, int2, uint2, float4_e2m1fn, float6_e2m3fn and float6_e3m2fn, also for negative numbers (it ignores the high bits
 on reading), so elements can be viewed as any of these: `out.view(ml_dtypes.int4)`.
 """
@@ -12,7 +12,7 @@ cdef extern from "bits.h" nogil:
     void ow_unpack(const uint8_t* p, const uint8_t* end, int shift, uint8_t* out, size_t n, int bits)
     void ow_pack(const uint8_t* p, uint8_t* out, size_t n, int bits)
 
-cdef Py_ssize_t MIN_NOGIL_ELEMENTS = 1 << 16  # unpacking fewer elements takes no longer than releasing the GIL
+cdef Py_ssize_t MIN_NOGIL_ELEMENTS = 1 << 16  # converting fewer elements takes no longer than releasing the GIL
 
 
 def unpack(source, out, int bits, Py_ssize_t start=0):
@@ -50,7 +50,7 @@ cdef int unpack_buffer(Py_buffer* packed, Py_buffer* elements, int bits, Py_ssiz
     if n == 0:
         return 0
     p += <uint64_t>start * bits / 8
-    start = <uint64_t>start * bits % 8
+    start = <uint64_t>start * bits % 8  # from here on a number of bits
     if n < MIN_NOGIL_ELEMENTS:
         ow_unpack(p, end, start, out, n, bits)
     else:
@@ -97,6 +97,7 @@ cdef int pack_buffer(Py_buffer* elements, Py_buffer* packed, int bits) except -1
 
 
 cdef int check_elements(Py_buffer* elements, int bits) except -1:
+    """Raise ValueError unless `bits` is supported and unpacked elements take a byte each."""
     if bits != 2 and bits != 4 and bits != 6:
         raise ValueError(f"bits must be 2, 4 or 6, not {bits}")
     if elements.itemsize != 1:

@@ -18,7 +18,7 @@ typedef struct {
     int32_t device_id;   /* 0 for the CPU */
     int32_t ndim;
     uint8_t code;     /* 0 int, 1 unsigned, 2 float, 4 bfloat16, 5 complex, 6 bool, 7 to 17 floats of up to 8 bits */
-    uint8_t bits;     /* size of an element */
+    uint8_t bits;     /* size of an element without padding */
     uint16_t lanes;   /* 1: not a vector type */
     int64_t *shape;   /* ndim numbers */
     int64_t *strides; /* ndim numbers, in elements */
@@ -28,13 +28,13 @@ typedef struct {
 /* The content of a capsule named "dltensor". The consumer renames the capsule, and calls the deleter when done. */
 typedef struct OwDLManaged {
     OwDLTensor tensor;
-    void *manager;
+    void *manager; /* for the deleter */
     void (*deleter)(struct OwDLManaged *);
 } OwDLManaged;
 
-/* The content of a capsule named "dltensor_versioned", since version 1.0. */
+/* The content of a capsule named "dltensor_versioned", since DLPack 1.0. */
 typedef struct OwDLVersioned {
-    uint32_t major;
+    uint32_t major; /* of the version of DLPack */
     uint32_t minor;
     void *manager;
     void (*deleter)(struct OwDLVersioned *);

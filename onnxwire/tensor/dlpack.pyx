@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Create DLPack capsules of numpy arrays, including types of ml_dtypes, which numpy does not export."""
+"""Create DLPack capsules of numpy arrays, also of the types of ml_dtypes, which numpy does not export."""
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
@@ -40,7 +40,7 @@ cdef extern from "dlpack.h" nogil:
         uint64_t flags
         OwDLTensor tensor
 
-# Declared with pointers instead of objects: Cython must not increment the reference count of a dying capsule.
+# The capsule parameters are pointers: Cython must not increment the reference count of a dying capsule.
 cdef extern from "Python.h":
     object PyCapsule_New(void* pointer, const char* name, void (*destructor)(PyObject*) noexcept)
     bint PyCapsule_IsValid(PyObject* capsule, const char* name)
@@ -66,13 +66,13 @@ VERSION = (1, 1)  # the first version with all of these types and flags
 def to_capsule(array, stream=None, max_version=None, dl_device=None, copy=None):
     """Return a DLPack capsule that shares the memory of a numpy array, and references the array until it is deleted.
 
-    array: a numpy array of bools, numbers or ml_dtypes' types, of any shape, strides and alignment. Sub-byte types take
+    array: a numpy array of bools, numbers or ml_dtypes' types, of any shape and alignment. Sub-byte types take
     one byte per element, as in numpy, and are flagged as padded. The other parameters are those of `__dlpack__`:
     stream: None. max_version: the consumer's (major, minor); from (1, 0) on the capsule is a "dltensor_versioned",
     which has a read-only flag; else it is a "dltensor". dl_device: None or (1, 0), the CPU. copy: True for a copy.
-    Raises BufferError for another device; for strings, objects, structs, long doubles and non-native byte order; for
-    strides that are not multiples of the element size; for a read-only array before version 1.0, and sub-byte types
-    before 1.1. Raises TypeError for a max_version that is not a pair.
+    Raises BufferError for a stream or another device; for types that are not in TYPES and non-native byte order; for
+    strides that are not multiples of the element size; for a read-only array if max_version is None or below
+    (1, 0), and for sub-byte types if it is None or below (1, 1). Raises TypeError for a max_version that is not a pair.
     Source: https://dmlc.github.io/dlpack/latest/python_spec.html and the array API standard, `__dlpack__`.
     """
     cdef bint is_versioned = False

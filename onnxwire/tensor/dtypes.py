@@ -15,8 +15,8 @@ class DataType:
     """One data type.
 
     number, name: those of TensorProto.DataType. bits: the size of an element in raw_data, 0 for strings. dtype_name:
-    the name of the dtype of its arrays, in numpy, or else in ml_dtypes. field: the repeated field for elements that are
-    not in raw_data.
+    the name of the type of array elements in the module numpy, or else in ml_dtypes. field: the repeated field for
+    elements that are not in raw_data.
     """
 
     def __init__(self, number: int, name: str, bits: int, dtype_name: str, field: str) -> None:
@@ -48,7 +48,7 @@ class DataType:
 
     @property
     def word_bytes(self) -> int:
-        """The size of the words whose bytes are swapped on big-endian machines: a number, or half a complex number."""
+        """The bytes of a word that big-endian machines swap: of a number, or half a complex number; at least 1."""
         return max(self.bits // (16 if self.dtype_name.startswith("complex") else 8), 1)
 
     def count_bytes(self, elements: int) -> int:
@@ -62,7 +62,7 @@ class DataType:
         """
         if self.dtype_name.startswith("complex"):
             return 2 * elements
-        # Elements of 2 and 4 bits are packed into an entry as into a byte; elements of 6 bits take one entry each.
+        # An entry contains one byte of packed elements of 2 or 4 bits, or one element of any other size.
         return self.count_bytes(elements) if self.bits in (2, 4) else elements
 
 
@@ -101,7 +101,7 @@ DATA_TYPES = [
 BY_NUMBER = {data_type.number: data_type for data_type in DATA_TYPES}
 BY_NAME = {data_type.name: data_type for data_type in DATA_TYPES}
 STRING = BY_NAME["STRING"]
-BY_DTYPE_NAME = {data_type.dtype_name.rstrip("_"): data_type for data_type in DATA_TYPES}
+BY_DTYPE_NAME = {data_type.dtype_name.rstrip("_"): data_type for data_type in DATA_TYPES}  # by `dtype.name`
 
 FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
 """The repeated fields that store elements."""

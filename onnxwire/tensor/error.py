@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def tensor_error(tensor: TensorFields, reason: str, error_class: type[TensorError] = TensorError) -> TensorError:
-    """Return an error about a tensor, with its name, path, file and offset."""
+    """Return an error about a tensor, with its name and, if the tensor is unedited bytes of a file, path and offset."""
     from onnxwire.engine.field_path import field_path
 
     span, document = tensor._span, tensor._document

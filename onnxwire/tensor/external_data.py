@@ -32,7 +32,7 @@ _WINDOWS_DEVICES = {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"} | {
 
 
 class Reference(namedtuple("Reference", ("location", "offset", "length", "checksum"))):
-    """A tensor's reference to its data: `length` bytes from `offset` of a file; without a length, up to its end.
+    """A tensor's reference to its data: `length` bytes from `offset` of a file; all further bytes if length is None.
 
     location: the file's path relative to the model's folder; checksum: the SHA-1 of the complete file as hexadecimal
     digits.
@@ -59,7 +59,7 @@ def reference_of(tensor: TensorFields) -> Reference:
     if layout.is_ambiguous:
         keys = [entry.key for entry in tensor.external_data]
         key = next(key for key in Reference._fields if keys.count(key) > 1)
-        raise _error(tensor, f"external_data contains {key!r} twice; remove one of the entries")
+        raise _error(tensor, f"external_data contains {key!r} more than once; keep only one of the entries")
     if layout.location is None:
         raise _error(tensor, "external_data contains no location, so there is no file to read")
     for key, number in (("offset", layout.offset), ("length", layout.length)):
@@ -114,7 +114,7 @@ def _error(tensor: TensorFields, reason: str) -> ExternalDataError:
 def fault_of(location: str) -> str:
     """Return the reason why a location is never allowed; "" if it may be allowed.
 
-    The result is the same on all systems, except for special names of Windows. Source: docs/ExternalData.md.
+    The result is the same on all systems, except for special names of Windows. Source: ONNX's docs/ExternalData.md.
     """
     if not location:
         return "it is empty"

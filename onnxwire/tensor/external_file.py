@@ -24,9 +24,10 @@ _CHUNK_BYTES = 1 << 20
 class ExternalFile:
     """A file that contains data of tensors, or a buffer that replaces one.
 
-    document: the file's bytes, mapped or in memory. With `size`, the document has only the descriptor of an open file
-    of that size in bytes, which is read on demand; the attribute `document` is then None. name: the name in errors;
-    size: the number of bytes when the file was opened.
+    Parameters. document: the file's bytes; or, with `size`, no bytes, but the descriptor of an open file of `size`
+    bytes, which is read on demand.
+    Attributes. document: the parameter, but None with `size`. name: the name in errors. size: the number of bytes when
+    the file was opened.
     """
 
     def __init__(self, document: Document, size: int | None = None) -> None:
@@ -40,7 +41,7 @@ class ExternalFile:
     def from_descriptor(cls, descriptor: int, name: str, *, mmap: bool = True) -> ExternalFile:
         """Create an ExternalFile that owns the open descriptor of a regular file. The descriptor is closed on failure.
 
-        mmap: map the file; else read it on demand. Raises SourceError if it can't be mapped.
+        mmap: map the file; else read it on demand. Raises SourceError for an error of the system.
         """
         try:
             size = os.fstat(descriptor).st_size
@@ -54,13 +55,13 @@ class ExternalFile:
                     errno.EIO, "the file was truncated while it was opened; load it again", name
                 ) from None
             raise SourceError.from_os_error(error, name, advice_for(error)) from None
-        # Pass only the buffer, which keeps the mapping alive. For a document with a mapping, the engine reserves
-        # calls of madvise and requests the first bytes, because it expects a message.
+        # Pass only the buffer, which keeps the mapping alive. For a document that is passed the mapping, the engine
+        # calls madvise and requests the first bytes, because it expects a message.
         return cls(Document(data, name, None, descriptor), None if mmap else size)
 
     @property
     def descriptor(self) -> int:
-        """The descriptor of the file, open for reading; -1 for a buffer."""
+        """The descriptor of the file, open for reading; -1 for a buffer or a file on a server."""
         return self._source.descriptor
 
     @property
@@ -77,7 +78,7 @@ class ExternalFile:
         """Return a range of bytes: a read-only window of the mapping or buffer, or newly read memory.
 
         A window in use prevents closing the file. Raises SourceError if the file has changed or can't be read,
-        ExternalDataError for a range past its end.
+        ExternalDataError for a range that is not in the file, ClosedError if the file is closed.
         """
         self._check_range(offset, length)
         if self.document is None:
@@ -116,7 +117,7 @@ class ExternalFile:
                     n_read += count
 
     def sha1(self) -> str:
-        """Return the SHA-1 of the file as hexadecimal digits, without mapping it. Raises the errors of `view`."""
+        """Return the SHA-1 of the file, read in chunks, as hexadecimal digits. Raises the errors of `view`."""
         from hashlib import sha1
 
         digest = sha1(usedforsecurity=False)
@@ -145,7 +146,7 @@ class ExternalFile:
         self._is_closed = True
 
     def _check_range(self, offset: int, length: int) -> None:
-        """Raise ClosedError if the file is closed, and ExternalDataError for a range past its end."""
+        """Raise ClosedError if the file is closed, and ExternalDataError for a range that is not in the file."""
         if self._is_closed:
             raise ClosedError(f"{self.name} was closed; load the model again, or use it inside its with block")
         if offset < 0 or length < 0 or length > self.size - offset:
@@ -161,7 +162,7 @@ def advice_for(error: OSError) -> str:
     return ""
 
 
-# Both versions read up to len(out) bytes at an offset and return their number; Windows has no preadv.
+# Both versions read up to len(out) bytes at an offset and return the number of bytes read; Windows has no preadv.
 if hasattr(os, "preadv"):
 
     def _read_at(descriptor: int, out: memoryview, offset: int) -> int:

@@ -35,9 +35,9 @@ class TensorReader:
         """The payload in the format of raw_data, a read-only memoryview of `nbytes` bytes.
 
         It shares the tensor's bytes if they are stored in that format, in the message or in a mapped file; otherwise it
-        is a copy. Raises the errors of `numpy`.
+        is a copy. Raises the errors of `numpy`, and TensorError for strings.
         """
-        return Storage(self).payload()
+        return Storage(self).payload().toreadonly()
 
     def numpy(
         self: TensorFields,
@@ -68,10 +68,10 @@ class TensorReader:
         return array
 
     def read(self: TensorFields, index: Index) -> Array:
-        """Return a copy of `numpy()[index]`. Only the bytes of the selected elements are read.
+        """Return a copy of `numpy()[index]`, without reading all bytes of raw_data or external data.
 
-        index: ints, slices and an Ellipsis, as in numpy. From a file that is not mapped (`load(..., mmap=False)`)
-        nearby elements are read together.
+        The selected elements are read, with small gaps between them; from a server, whole blocks are read.
+        index: ints, slices and an Ellipsis, as in numpy.
         Raises IndexError as numpy does, TypeError for any other index, and the errors of `numpy`.
         """
         import numpy as np
@@ -105,8 +105,8 @@ class Tensor(TensorReader):
     def nbytes(self: TensorFields) -> int:
         """The size of the payload in bytes, as in raw_data; for strings the sum of their lengths.
 
-        The size is computed from dims and data type, without reading the payload. Raises TensorError if these are
-        invalid.
+        Except for strings, the size is computed from dims and data type, without reading the payload. Raises
+        TensorError for invalid dims, data type or segment.
         """
         data_type = data_type_of(self)
         if data_type is STRING:
@@ -131,7 +131,8 @@ class Tensor(TensorReader):
     def __dlpack__(self: TensorFields, **options: Any) -> object:
         """Return a DLPack capsule of `numpy()`, for `from_dlpack` of any library.
 
-        Raises BufferError for strings, and with copy=False for elements that are not stored in numpy's format.
+        Raises BufferError with copy=False for elements that are not stored in numpy's format, and the errors of `numpy`
+        and `to_capsule`, such as BufferError for strings.
         """
         from onnxwire.tensor.dlpack import to_capsule
 
@@ -164,6 +165,7 @@ def join_segments(tensors: Iterable[TensorFields]) -> Array:
                 chunk, f"the chunk begins at {chunk.segment.begin:,}, and the previous chunk ends at {end:,}"
             )
         end = chunk.segment.end
-    if end != count_elements(chunks[0], data_type):
-        raise tensor_error(chunks[-1], f"the last chunk ends at {end:,}, and the tensor is longer")
+    n_elements = count_elements(chunks[0], data_type)
+    if end != n_elements:
+        raise tensor_error(chunks[-1], f"the last chunk ends at {end:,}, and the tensor has {n_elements:,} elements")
     return np.concatenate([chunk.numpy() for chunk in chunks]).reshape(shape)

@@ -1,4 +1,4 @@
-"""Compute digests of tensors' payloads, which are read in chunks from the message, a file or a server."""
+"""Update digests with tensors' payloads. Payloads in files and on servers are read in chunks."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ if TYPE_CHECKING:
     from onnxwire.messages import TensorProto
 
 _CHUNK_BYTES = 1 << 22
-_MAX_SMALL_BYTES = 1 << 12  # payloads of up to this size are read as a value of the message
+_MAX_SMALL_BYTES = 1 << 12  # raw_data of up to this size is read as an attribute of the message
 _INLINE_TENSOR_FIELDS = frozenset({"dims", "data_type", "name", "doc_string", "metadata_props", "raw_data"})
-"""If a tensor has no other fields than these, its payload is raw_data."""
+"""A tensor that has only fields of this set has no elements, or has its elements in raw_data."""
 
 
 def add_payload(digest: Digest, tensor: TensorProto) -> None:
-    """Update a digest with the payload of a tensor in the format of raw_data; add strings after their lengths.
+    """Update a digest with the payload of a tensor in the format of raw_data, or with its strings.
+
+    Each string is added after its length as 8 bytes, little-endian.
 
     Raises TensorError for a tensor without a valid payload, SourceError and ExternalDataError for external data that
     cannot be read.
@@ -58,7 +60,7 @@ def add_payload(digest: Digest, tensor: TensorProto) -> None:
 
 
 def small_payload(tensor: TensorProto) -> bytes | None:
-    """Return raw_data if it is the payload, is small, and has the size that type and dims require; else None.
+    """Return raw_data if it is the payload, small, not empty, and of the size that type and dims require; else None.
 
     A model may contain 100,000 such tensors; reading them through a Storage takes ten times as long.
     """

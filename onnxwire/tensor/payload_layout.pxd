@@ -10,7 +10,7 @@ cdef enum:
     EXCESSIVE = 2            # the dims describe more than INT64_MAX elements
 
     ABSENT = -1              # external_data has no entry for the offset or length
-    UNCLEAR = -2             # the entry is not a plain decimal number
+    UNCLEAR = -2             # the entry is not a plain decimal number below 2**63
 
 cdef enum Key:
     LOCATION
@@ -28,13 +28,13 @@ cdef struct Layout:
     int32_t data_type
     bint is_external         # data_location is EXTERNAL
     bint has_raw             # raw_data is present, possibly empty
-    int64_t raw_size
+    int64_t raw_size         # the length of raw_data in bytes
     int64_t text_size        # the total length of string_data; only used for STRING
     Elements elements
     bint has_segment
     int64_t begin, end       # the segment: index of the first element, and of the element after the last
     int keys                 # bit set of the keys found in external_data, by `Key`
-    bint is_ambiguous        # one of these keys is present more than once
+    bint is_ambiguous        # a key in `keys` is present more than once
     const uint8_t* location  # UTF-8; NULL if absent
     uint64_t location_size
     int64_t offset, length   # the range in the file; negative if ABSENT or UNCLEAR

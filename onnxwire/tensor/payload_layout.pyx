@@ -21,7 +21,7 @@ runtimes: external_data of an inline tensor is ignored, and so is raw_data of an
 
 Size of the payload. Inline: the length of raw_data; if raw_data is absent, or empty although dims and type require
 bytes (some writers add an empty raw_data to a typed field), the size that dims and type require. External: the length
-in external_data; without a valid length, the size that dims and type require, since the file is not opened; 0 for
+in external_data; without a valid length, the size that dims and type require, since the file is not opened, or 0 for
 strings, which can't be external.
 
 external_data. The last entry of a repeated key counts, as in the official readers; but reading the elements of such an
@@ -48,7 +48,7 @@ cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object, Py_ssize_t*) except NULL
 
 cdef enum:
-    N_TYPES = 64             # size of the table; above the largest data type
+    N_TYPES = 64             # number of elements of BITS; above the largest number of a data type
 
 cdef enum:                   # field numbers of TensorProto
     DIMS = 1
@@ -64,7 +64,7 @@ cdef enum:                   # field numbers of StringStringEntryProto
     ENTRY_KEY = 1
     ENTRY_VALUE = 2
 
-cdef int32_t[N_TYPES] BITS   # size of an element, by data type; 8 for unknown types
+cdef int32_t[N_TYPES] BITS   # size of an element in bits, by data type; 8 for unknown types, 0 for STRING
 cdef int32_t STRING = _STRING.number
 cdef int64_t EXTERNAL = _EXTERNAL
 
@@ -73,11 +73,11 @@ for _number in range(N_TYPES):
 if max(BY_NUMBER) >= N_TYPES:
     raise ImportError("N_TYPES is too small")
 
-cdef const char** KEY_NAMES = ["location", "offset", "length", "checksum"]
+cdef const char** KEY_NAMES = ["location", "offset", "length", "checksum"]  # by `Key`
 
 
 cdef Key key_of(const uint8_t* key, uint64_t n) noexcept nogil:
-    """Return the key of an entry of external_data."""
+    """Return the `Key` of an entry of external_data. key: the n bytes of the text of its key."""
     cdef int i
     for i in range(<int>NO_KEY):
         if n == strlen(KEY_NAMES[i]) and memcmp(key, KEY_NAMES[i], n) == 0:
@@ -86,7 +86,7 @@ cdef Key key_of(const uint8_t* key, uint64_t n) noexcept nogil:
 
 
 cdef void add_entry(Layout* layout, Key key, const uint8_t* value, uint64_t n) noexcept nogil:
-    """Add an entry of external_data. Entries must be added in order."""
+    """Add an entry of external_data, whose value is n bytes of text. Entries must be added in order."""
     if key == NO_KEY:
         return
     if layout.keys >> <int>key & 1:
@@ -136,7 +136,7 @@ cdef int64_t count_bytes(int64_t elements, int32_t data_type) noexcept nogil:
 
 
 cdef inline int64_t required_bytes(const Layout* layout) noexcept nogil:
-    """Return the size that dims and type require, or the total length of strings."""
+    """Return the size that dims and type require, or the total length of strings; 0 for strings in external data."""
     cdef int64_t elements
     if layout.data_type == STRING:
         return 0 if layout.is_external else layout.text_size
@@ -243,7 +243,7 @@ cpdef PayloadLayout layout_of(tensor):
 # --- Many message objects.
 
 cdef bint find_slots(TensorSlots* slots, const Table* table) noexcept:
-    """Set `slots` to the slots of a table. Return False if it lacks a field that `read_row` reads, with its type."""
+    """Set `slots` to the slots of a table. Return False if a field is absent or has another type."""
     slots.table = table
     return (
         find_slot(&slots.dims, table, DIMS, INT64, True)
@@ -310,7 +310,7 @@ cdef bint read_row(View view, const TensorSlots* slots, Layout* layout, list nam
 
 
 cdef bint scan_entries(View view, const Slot* entries, Layout* layout) noexcept:
-    """Add the entries of external_data from the bytes of a tensor; return False if they are long or damaged."""
+    """Add the entries of external_data from the bytes of a tensor; return False if an entry is long or damaged."""
     cdef Cursor cursor
     cdef Record record
     cdef Record member
@@ -342,7 +342,7 @@ cdef bint scan_entries(View view, const Slot* entries, Layout* layout) noexcept:
 
 
 cdef tuple shape_of(View view):
-    """Return the numbers of the field dims."""
+    """Return the dims of a TensorProto as a tuple."""
     cdef const Field* field = find_field(view.table, DIMS)
     cdef const Slot* slot
     cdef Cursor cursor
@@ -382,13 +382,13 @@ cdef read_entries(tensor, Layout* layout):
     location = None
     for entry in tensor.external_data:
         name, value = entry.key, entry.value
-        # Other text is neither a key nor a number, and may contain lone surrogates.
+        # Text that is not ASCII is neither a known key nor a number, and may contain lone surrogates.
         if not (<str>name).isascii():
             continue
         text = <const uint8_t*>PyUnicode_AsUTF8AndSize(name, &n)
         key = key_of(text, n)
         if key == LOCATION:
-            location = value
+            location = value  # returned; the layout does not refer to it
             n = 0
         elif (<str>value).isascii():
             text = <const uint8_t*>PyUnicode_AsUTF8AndSize(value, &n)
@@ -425,7 +425,8 @@ def plain_number(str text):
 def element_column(const int32_t[:] counts, const int32_t[:] starts, const int64_t[::1] sizes):
     """Return the element counts of many shapes: a buffer of int64, -1 for negative or excessive dims.
 
-    counts, starts: the number of dims of each shape, and the index of its first dim in `sizes`.
+    counts: the number of dims of each shape. starts: the index in `sizes` of the first dim of each shape. sizes: the
+    dims of all shapes.
     """
     cdef Py_ssize_t n = counts.shape[0]
     cdef bytearray column = bytearray(n * 8)
@@ -449,8 +450,8 @@ def element_column(const int32_t[:] counts, const int32_t[:] starts, const int64
 def byte_column(const int64_t[::1] elements, const int8_t[:] data_types):
     """Return the sizes of many payloads in bytes: a buffer of int64, -1 for unknown or excessive sizes.
 
-    elements, data_types: the element count, -1 if unknown, and the data type of each payload. Sizes of 2**63 bytes and
-    more are excessive.
+    elements: the element count of each payload, -1 if unknown. data_types: the data type of each payload. Sizes of
+    2**63 bytes and more are excessive.
     """
     cdef Py_ssize_t n = elements.shape[0]
     cdef bytearray column = bytearray(n * 8)

@@ -1,4 +1,4 @@
-"""Move the payload of a tensor: inline, to external data, or from another tensor."""
+"""Change where the elements of a tensor are stored: inline, in external data, or in the memory of another tensor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def make_inline(tensor: TensorProto) -> None:
-    """Replace external data with raw_data, which shares the file's bytes until the tensor is saved."""
+    """Replace external data with raw_data, which shares the file's bytes if the file is mapped."""
     payload = Storage(tensor).payload()
     tensor._share("raw_data", payload)
     tensor.ClearField("external_data")
@@ -25,7 +25,10 @@ def clear_elements(tensor: TensorProto) -> None:
 
 
 def share_elements(tensor: TensorProto, source: TensorProto) -> None:
-    """Replace a tensor's elements with those of another, in the same field. Other fields stay unchanged."""
+    """Replace a tensor's elements with those of another, in the same field.
+
+    Unknown fields are replaced too. Other fields stay unchanged.
+    """
     other_fields = type(tensor)()
     other_fields.CopyFrom(tensor)
     clear_elements(other_fields)
@@ -47,5 +50,5 @@ def set_reference(tensor: TensorProto, location: str, offset: int, length: int, 
     for key, value in entries:
         reference.external_data.add(key=key, value=value)
     reference.data_location = EXTERNAL
-    # As encoded bytes, an edited tensor takes a fifth of the memory; a model may have a million of them.
+    # As encoded bytes, an edited tensor takes a fifth of the memory; a model may have a million such tensors.
     tensor.ParseFromString(reference.SerializeToString())

@@ -28,9 +28,10 @@ class SparseTensorReader:
     ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Return the values, shape (nnz,), and their coordinates, int64 of shape (nnz, rank); both read-only.
 
-        Linear indices are converted to coordinates; all other arrays share the tensors' bytes. strings: as for
-        TensorProto.numpy.
-        Raises TensorError if values, indices and dims do not fit together, or an index is outside the dims.
+        nnz: the number of values. Linear indices are converted to coordinates; all other arrays share the tensors'
+        bytes if those of TensorProto.numpy do. strings: as for TensorProto.numpy.
+        Raises TensorError if values, indices and dims do not fit together, an index is outside the dims, or the indices
+        are not strictly ascending.
         Source: onnx.proto, SparseTensorProto.
         """
         import numpy as np
@@ -68,7 +69,10 @@ class SparseTensorReader:
         return values.numpy(strings=strings), coordinates
 
     def _check_coordinates(self: SparseTensorFields, coordinates: np.ndarray[Any, Any], shape: tuple[int, ...]) -> None:
-        """Raise TensorError for indices outside the dims, and indices that are not strictly ascending."""
+        """Raise TensorError for indices outside the dims, and indices that are not strictly ascending.
+
+        coordinates: linear indices, shape (nnz,), or coordinates, shape (nnz, rank). shape: the dims.
+        """
         import numpy as np
 
         table, limits = (coordinates, shape) if coordinates.ndim == 2 else (coordinates[:, None], (math.prod(shape),))

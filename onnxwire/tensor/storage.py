@@ -74,7 +74,7 @@ def stored_part(tensor: TensorFields, data_type: DataType) -> tuple[int, tuple[i
 
 
 def write_payload(argument: WriteArgument, target: FileWriter) -> None:
-    """Write a payload to a file. Data in another file is copied without being read into memory.
+    """Write a payload to a file. Data in a file that is not mapped is copied without being read into memory.
 
     argument: `Storage.write_argument` of the tensor.
     """
@@ -126,7 +126,7 @@ class Storage:
         return f"dims {list(self.tensor.dims)} of {self.data_type.name} require {amount}"
 
     def _find_field(self) -> str:
-        """Return the value for `field`. Raises TensorError if the elements are in a wrong field or in several."""
+        """Return the value for `field`. Raises TensorError if elements are absent, in a wrong field or in several."""
         tensor = self.tensor
         filled_fields = [field for field in FIELDS if getattr(tensor, field)]
         # Some writers leave an empty raw_data in a tensor whose elements are in another field, or that has none.
@@ -209,7 +209,10 @@ class Storage:
         return (file, offset) if file.is_readable else None
 
     def payload(self, start: int = 0, end: int | None = None) -> memoryview:
-        """Return the bytes from start to end in the format of raw_data, shared if they are stored in that format."""
+        """Return a part of the payload in the format of raw_data, shared if it is stored in that format.
+
+        start, end: offsets in bytes; end is None for the end of the payload. A file that is not mapped is read.
+        """
         if self._external is not None:
             file, offset, length = self._external
             return memoryview(file.view(offset + start, (length if end is None else end) - start))
@@ -283,7 +286,7 @@ class Storage:
         return array.reshape(self.shape), is_copy
 
     def _entries(self) -> Array:
-        """Return the numbers of the repeated field as a read-only array of shape (len,)."""
+        """Return the numbers of the repeated field as a one-dimensional read-only array."""
         entries: Array = getattr(self.tensor, self.field).numpy()
         return entries
 
@@ -332,7 +335,10 @@ class Storage:
         return array.reshape(self.shape)
 
     def read(self, index: Index) -> Array:
-        """Return the elements at an index. Only their bytes are read."""
+        """Return the elements at an index.
+
+        Of raw_data and external data, only these elements and small gaps between them are read.
+        """
         import numpy as np
 
         ranges, shape = expand_index(index, self.shape)
@@ -341,8 +347,9 @@ class Storage:
             flat, n_filled = out.reshape(-1), 0
             self._fetch_runs(ranges)
             for start, step, count in _runs(ranges, self.shape, _MAX_GAP_BYTES * 8 // self.data_type.bits):
-                length = (count - 1) * step
-                flat[n_filled : n_filled + count] = self.elements(start + min(length, 0), abs(length) + 1)[::step]
+                distance = (count - 1) * step  # from the first to the last element; negative for a negative step
+                elements = self.elements(start + min(distance, 0), abs(distance) + 1)
+                flat[n_filled : n_filled + count] = elements[::step]
                 n_filled += count
         return out.reshape(shape)
 
@@ -369,8 +376,8 @@ class Storage:
             return self._typed_elements()[0][start : start + count]
         # Start at an element that begins at a byte boundary. With 6 bits, these are the multiples of four.
         n_skipped = start % (8 // math.gcd(8, data_type.bits)) if data_type.is_packed else 0
-        first, end = (start - n_skipped) * data_type.bits // 8, data_type.count_bytes(start + count)
-        return elements_of(self.payload(first, end), count, data_type, n_skipped)
+        byte_start, byte_end = (start - n_skipped) * data_type.bits // 8, data_type.count_bytes(start + count)
+        return elements_of(self.payload(byte_start, byte_end), count, data_type, n_skipped)
 
 
 def expand_index(index: Index, shape: tuple[int, ...]) -> tuple[list[range], list[int]]:
@@ -466,7 +473,5 @@ def swap_if_big_endian(array: Array, data_type: DataType) -> Array:
     """Convert an array between native and little-endian byte order. The conversion is its own inverse."""
     if LITTLE_ENDIAN or data_type.word_bytes == 1:
         return array
-    swapped = (
-        array.view(f"u{data_type.word_bytes}") if array.ndim else array.reshape(1).view(f"u{data_type.word_bytes}")
-    )
-    return swapped.byteswap().view(data_type.dtype).reshape(array.shape)
+    words = array.view(f"u{data_type.word_bytes}") if array.ndim else array.reshape(1).view(f"u{data_type.word_bytes}")
+    return words.byteswap().view(data_type.dtype).reshape(array.shape)

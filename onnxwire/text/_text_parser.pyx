@@ -122,7 +122,7 @@ cdef class TextParser(Tokenizer):
         return self.read_message(self.enter(message, entry), entry.table, c"}" if c == c"{" else c">")
 
     cdef read_value(self, Entry entry, Py_ssize_t n_pending):
-        """Read a number, string or bytes. n_pending: see `error`."""
+        """Read a value that is not a message. n_pending: see `error`."""
         cdef Py_ssize_t end
         cdef int64_t number = 0
         cdef double real = 0

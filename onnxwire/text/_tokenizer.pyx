@@ -46,9 +46,10 @@ for _i in range(128):
 CHARACTER_CLASSES[c"."] = DOT
 # Names of JSON tokens in error messages.
 _JSON_TOKEN_NAMES = {ord('"'): "a string", ord("{"): "an object", ord("["): "an array", 0xFEFF: "a byte order mark"}
-# Python decodes the result of such an escape again, together with the text before it: `\1\u0032` is `\12`.
+# Python decodes the result of an escape of a character below 256 again, together with the text before the escape:
+# `\1\u0032` is `\12`.
 _ASCII_ESCAPE = re.compile(r"\\[uU]00")
-_LOW_SURROGATE = re.compile(r"\\u[dD][c-fC-F]")
+_LOW_SURROGATE = re.compile(r"\\u[dD][c-fC-F]")  # the start of the second escape of a surrogate pair
 
 
 cdef class Tokenizer:
@@ -98,7 +99,7 @@ cdef class Tokenizer:
     # --- Tokens.
 
     cdef int peek(self) except -2:
-        """Skip white space and comments; returns the next character, or END."""
+        """Skip white space, and outside of JSON comments; returns the next character, or END."""
         cdef int c
         cdef bint in_comment = False
         while True:

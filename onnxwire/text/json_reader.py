@@ -25,7 +25,7 @@ def from_json(
     Returns a new message. Memory: besides the message, a small part of the text and one copy of one value, or a few
     copies of a string that is not ASCII or of malformed base64.
     Raises DecodeError with line and column for invalid text, or messages nested 100 deep or more. Raises TypeError if
-    an argument is neither text nor a message class.
+    `text` is not text or `type` is not a message class, SourceError if a file object can't be read.
     Source: protobuf.dev/programming-guides/json, except where json_format.Parse differs; a field that occurs under both
     of its names is rejected, as by protobuf's C++.
     """

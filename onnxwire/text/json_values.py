@@ -62,7 +62,7 @@ def _integer_of(value: Any) -> int:
     """Convert a JSON number, or a string that contains one, to an int. Raises ValueError."""
     if value.__class__ is int:
         return int(value)
-    number = 0.5  # not an integer: the result for any other value
+    number = 0.5  # not an integer, so values that are not numbers are rejected
     with suppress(ValueError):
         if isinstance(value, float):
             number = value

@@ -58,8 +58,9 @@ def to_json(
 
     message: any message; at most a few hundred kB are read at a time. out: a text file to write to; without one the
     JSON is returned. max_bytes: strings and bytes of more bytes, and repeated numbers of more elements, are replaced by
-    the objects {"elidedBytes": 4096} and {"elidedValues": 1000}, which parsers of messages reject. indent: spaces per
-    level; None for one line. preserving_proto_field_name: write `raw_data` instead of `rawData`; readers accept both.
+    objects such as {"elidedBytes": 4096} and {"elidedValues": 1000}, which parsers of messages reject. indent: spaces
+    per level; None for one line. preserving_proto_field_name: write `raw_data` instead of `rawData`; readers accept
+    both.
     Raises DecodeError if the message is damaged, nested more than 100 deep or has a string that is not valid UTF-8,
     which JSON can't represent; the output up to that point is written.
     """
@@ -73,6 +74,7 @@ def to_json(
 
 
 def _quote_plainly(values: Sequence[Any]) -> list[str]:
+    """Format integers of 64 bits, which JSON messages store as strings."""
     return [f'"{value}"' for value in values]
 
 
@@ -103,7 +105,7 @@ class _JsonPrinter:
 
     out: the text file; document: the document of the root message; the other arguments are those of `to_json`. The
     parameter line_break of the methods is the text that begins a line of the enclosing object: a newline and spaces, or
-    "" for one line.
+    "" for one line; None for the root message.
     """
 
     def __init__(
@@ -113,10 +115,10 @@ class _JsonPrinter:
         self.document = document
         self.max_bytes = max_bytes
         self.preserves_names = preserves_names
-        self.step = "" if indent is None else " " * indent
+        self.step = "" if indent is None else " " * indent  # indentation of one level
         self.root_break = "" if indent is None else "\n"
         self.comma = ", " if indent is None else ","
-        self.keys: dict[FieldDescriptor, str] = {}
+        self.keys: dict[FieldDescriptor, str] = {}  # results of `_key`
         self.enum_formats: dict[EnumDescriptor, Format] = {}
         self.path: list[tuple[FieldDescriptor, int]] = []  # the path of the message that is being printed
 

@@ -55,7 +55,7 @@ class LongValue:
 
 
 def present_fields(message: Message) -> Iterator[tuple[FieldDescriptor, Iterable[Any]]]:
-    """Yield each present field, by number, with its values; a singular field has one.
+    """Yield each present field, in order of field numbers, with its values; a singular field has one.
 
     A value is that of the attribute, or a LongValue.
     """

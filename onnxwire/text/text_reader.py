@@ -25,7 +25,7 @@ def from_text(
     Returns a new message. Memory: besides the message, a small part of the text and at most two copies of one value.
     Retired and reserved fields are skipped, as by protobuf's C++, with a RetiredFieldWarning.
     Raises DecodeError with line and column for invalid text, or messages nested more than 100 deep. Raises TypeError if
-    an argument is neither text nor a message class.
+    `text` is not text or `type` is not a message class, SourceError if a file object can't be read.
     Source: protobuf.dev/reference/protobuf/textformat-spec, except where text_format.Parse differs; of its differences,
     those in the escape `\\?` and in retired fields are not followed.
     """

@@ -60,7 +60,11 @@ def _record_lines(
     indent: str,
     max_depth: int,
 ) -> Iterator[Line]:
-    """Yield one record. max_depth: levels of messages and groups that are printed in it."""
+    """Yield the lines of one record.
+
+    number, wire, value, next_start, raw: the record, as `read_record` returns it. max_depth: the number of levels of
+    messages and groups that are printed inside the record.
+    """
     if wire == WIRE_VARINT:
         yield f"{indent}{number}: {raw}\n"
     elif wire == WIRE_FIXED32:

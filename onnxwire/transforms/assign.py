@@ -39,7 +39,7 @@ VALUES = {
     AttributeProto.FLOAT: "f", AttributeProto.INT: "i", AttributeProto.STRING: "s", AttributeProto.FLOATS: "floats",
     AttributeProto.INTS: "ints", AttributeProto.STRINGS: "strings",
 }  # fmt: skip
-"""The fields that store the values of attributes without messages, by type."""
+"""The fields that store values of attributes that are not messages, by AttributeProto.type."""
 _MAX_QUOTED_CHARS = 60  # maximum number of characters of a text in an error message
 
 
@@ -75,8 +75,9 @@ def add_element(message: Message, path: str, text: str | None = None) -> str:
     """Append an element to a repeated field, or set an absent singular field; return the path of the new value.
 
     message: the root; it is changed. path: the path of the field. text: the value as for `set_value`; None for an empty
-    message, a 0 or an empty text.
-    Raises PathError and EditError like `set_value`, and EditError for a singular field that is set. The message is then
+    message or the default value.
+    Raises PathError and EditError like `set_value`, and EditError for a path of an element, and for a singular field
+    that is set. The message is then
     unchanged.
     """
     target = resolve(message, path)
@@ -184,6 +185,7 @@ def _is_within_value(target: Resolved) -> bool:
     """Return whether a path names a part of a string or bytes value."""
     if target.field is None or not target.path.endswith("]"):
         return False
+    # In a repeated field, a second index follows that of the element: strings[0][1].
     return not target.field.is_repeated or re.search(r"\]\[[^\]]*\]$", target.path) is not None
 
 
@@ -285,7 +287,7 @@ def _map_file(path: str) -> memoryview:
 
 
 def _set_tensor(target: Resolved, text: str, keep_type: bool) -> None:
-    """Set a tensor to the array in an .npy file, or some of its elements to a number."""
+    """Set a tensor to the array in an .npy file, or some of its elements to a number or text."""
     import numpy as np
 
     from onnxwire.bridges.npy import read_npy
@@ -315,7 +317,7 @@ def _set_tensor(target: Resolved, text: str, keep_type: bool) -> None:
 
 
 def check_type(tensor: TensorProto, data_type: int, dims: Sequence[int]) -> None:
-    """Raise EditError if a new value has another data type or shape than the tensor, unless the tensor is undefined."""
+    """Raise EditError if a new value has another data type or shape than the tensor, if the tensor has a data type."""
     if tensor.data_type and (tensor.data_type, list(tensor.dims)) != (data_type, list(dims)):
         old, new = (
             f"{name_of(kind)} {list(shape)}" for kind, shape in ((tensor.data_type, tensor.dims), (data_type, dims))
@@ -324,7 +326,7 @@ def check_type(tensor: TensorProto, data_type: int, dims: Sequence[int]) -> None
 
 
 def _element_parser(array: Any) -> Callable[[str], Any]:
-    """Return a function that converts a text to an element of an array of numbers."""
+    """Return a function that converts a text to an element of an array of numbers or bools."""
     if array.dtype.kind in "iu" or "int" in array.dtype.name:
         return lambda text: int(text, 0)
     if array.dtype.kind == "b":
@@ -377,7 +379,10 @@ def remove(message: Message, paths: Sequence[str]) -> list[str]:
 
 
 def dangling_values(model: ModelProto, candidates: Iterable[str]) -> list[str]:
-    """Return the names in `candidates` that the model uses but does not define, in order of first use."""
+    """Return the names in `candidates` that the model uses but does not define.
+
+    The names that nodes read come first, in order of first use, then those of outputs.
+    """
     names = set(candidates)
     used_names: dict[str, None] = {}
     if not names:
@@ -396,7 +401,7 @@ def dangling_values(model: ModelProto, candidates: Iterable[str]) -> list[str]:
 
 
 def values_of(message: Message, paths: Iterable[str]) -> set[str]:
-    """Return the names of the values that the targets of paths define: nodes, initializers, inputs."""
+    """Return the names of the values that nodes, tensors and ValueInfoProtos at some paths define."""
     names: set[str] = set()
     for path in paths:
         value = resolve(message, path).value

@@ -27,7 +27,7 @@ def bypass(model: ModelProto, path: str, input: int = 0) -> str:
     first output is not used, the node is only removed.
     Raises PathError if the path does not name a node. Raises EditError if
         another output of the node is used,
-        the node lacks the input, or the input is also its first output,
+        the first output is used, and the node lacks the input, or the input is also the first output,
         the first output is an output of the graph, and the input is another output of the graph or not produced by a
             node of the graph,
         or a subgraph that uses the first output defines another value with the name of the input.
@@ -78,7 +78,7 @@ def bypass(model: ModelProto, path: str, input: int = 0) -> str:
         # errors are raised here.
         rename_values(model, {input_name: output_name, output_name: input_name}, scope=scope_path)
         if isinstance(scope, GraphProto):
-            # Both values had a type; the type of the output remains.
+            # The graph declares the type of the output, so this entry of the renamed input is a duplicate.
             keep_if(scope.value_info, lambda value: value.name != output_name)
         output_name, input_name = input_name, output_name
     # This step precedes the removal of the node, so that the model is unchanged if it raises.
@@ -88,10 +88,10 @@ def bypass(model: ModelProto, path: str, input: int = 0) -> str:
 
 
 def bypass_all(model: ModelProto, paths: Iterable[str]) -> list[str]:
-    """Bypass several nodes by their first inputs; return their paths, in the order of `paths`.
+    """Bypass several nodes by their first inputs; return their paths, in the order of `paths`, without duplicates.
 
-    All paths are resolved first, so that indexes do not shift. Raises the errors of `bypass`; the nodes before the
-    faulty node are then already removed.
+    All paths are resolved first, so that indexes do not shift. Raises the errors of `bypass`; the nodes that
+    follow the faulty node in the model are then already removed.
     """
     node_paths = list(dict.fromkeys(resolve(model, path).path for path in paths))
     # Later nodes, and those in subgraphs of nodes, come first.
@@ -107,7 +107,10 @@ def _output_names(scope: Scope) -> list[str]:
 
 
 def _used_names(scope: Scope, excluded_index: int) -> set[str]:
-    """Return the names that the nodes of a graph or function read, in their subgraphs too, except one node."""
+    """Return the names that the nodes of a graph or function read, in their subgraphs too.
+
+    The node at `excluded_index` is ignored.
+    """
     names: set[str] = set()
     for index, node in enumerate(scope.node):
         if index != excluded_index:

@@ -1,4 +1,4 @@
-"""Changes dimensions of a model's inputs and all dimensions equal to them, and infers dependent shapes."""
+"""Changes dimensions of a model's inputs and all dimensions with their variables, and infers dependent shapes."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ _MAX_NESTED_TYPES = 33  # maximum depth of optional types
 class DimensionChanges:
     """The changes that `change_dimensions` made, and the dependent parts that it could not change.
 
-    count: the number of changed dimensions in types. cleared: names of values whose dimension was an expression of a
-    changed variable, such as `2*batch`, and is now unknown. constants: descriptions of constant shapes that contain
+    count: the number of changed dimensions in types. cleared: names of values (paths of other types) with a dimension
+    that was an expression of a changed variable, such as `2*batch`, and is now unknown.
+    constants: descriptions of constant shapes that contain
     the old size at the index of a changed dimension, such as "Reshape NODE: INPUT = [1, -1]". unknown: names of values
     whose shape was removed and could not be inferred. scopes: paths of subgraphs in which a changed variable is
     another dimension; they are unchanged. reason: why shapes were not inferred, or "".
@@ -64,16 +65,17 @@ def change_dimensions(
 ) -> tuple[ModelProto, DimensionChanges]:
     """Change dimensions of the inputs of a model, and of all values that have the same dimension variable.
 
-    model: the model, which is changed; after an error, some changes may remain. sizes: a size, or the name of a
-    variable, for a variable (`batch`) or for one dimension of an input (`input:image[0]`, `image[-1]`). renames: new
+    model: the model, which is changed; after an error, some changes may remain. sizes: by variable (`batch`) or
+    dimension of an input (`input:image[0]`, `image[-1]`), the new size or the name of a variable. renames: new
     names of variables. dynamic: the name of a variable for the first dimension of every input that is not an
     initializer.
-    If the dimension of an input is a variable, the variable changes in the main graph and its subgraphs. If it is a
-    number, the shapes of all values except inputs and initializers are removed, since each may depend on it.
+    If the dimension of an input is a variable, the variable changes in the main graph and its subgraphs. If a dimension
+    that is a number or unknown changes, the shapes of all values except inputs and initializers are removed, since each
+    may depend on the dimension.
     infer: whether to infer shapes with the onnx package.
     Functions are unchanged, because variables in functions are independent. Returns the model, a new one after
     inference, and the changes. Raises PathError for a variable or input that does not exist, EditError for changes that
-    contradict each other or sizes that no dimension can have.
+    contradict each other, sizes that no dimension can have, and names of variables that are not words.
     """
     change = _DimensionChange(model)
     for old, new in (renames or {}).items():
@@ -88,7 +90,8 @@ def change_dimensions(
 def _check_variable(text: str) -> str:
     """Return the name of a variable. Raises EditError if it is not a word."""
     if not _WORD.fullmatch(text):
-        raise EditError("the name of a dimension variable is made of letters, digits and _", repr(text))
+        reason = "the name of a dimension variable is made of letters, digits and _, and does not begin with a digit"
+        raise EditError(reason, repr(text))
     return text
 
 
@@ -282,7 +285,7 @@ def _scopes_that_redefine(graph: GraphProto, symbols: Mapping[str, object]) -> l
             continue
         enclosing_path = path.rpartition("node[")[0].rstrip(".")
         if enclosing_path not in values:
-            # Only the values of enclosing graphs are needed again, because the search returns to these graphs.
+            # Only the values of enclosing graphs are needed again, because the search returns only to these graphs.
             values = {key: graph_values for key, graph_values in values.items() if enclosing_path.startswith(key)}
             values[enclosing_path] = _graph_values(resolve(graph, enclosing_path).value)
         enclosing_values, body = values[enclosing_path], node.attribute[body_indexes[0]].g
@@ -297,7 +300,7 @@ def _scopes_that_redefine(graph: GraphProto, symbols: Mapping[str, object]) -> l
 
 
 def _input_pairs(node: NodeProto, body: GraphProto) -> Iterator[tuple[str, ValueInfoProto]]:
-    """Yield pairs of an input's name and the input of the body that has its shape, for a node Loop or Scan."""
+    """Yield pairs of an input's name and the input of the body that has the same shape, for a Loop or Scan node."""
     if node.op_type == "Loop":
         yield from zip(node.input[2:], body.input[2:], strict=False)
         return
@@ -339,7 +342,7 @@ def _shaped_values(model: ModelProto, clear: bool = False) -> set[str]:
 
 
 def _is_inferred(type_proto: TypeProto) -> bool:
-    """Return whether a type has a shape without dimensions that the onnx package could not infer."""
+    """Return whether a type has a shape, and no variable in the shape was generated by shape inference."""
     shape = _shape_of(type_proto)
     return shape is not None and not any(dim.dim_param.startswith(_GENERATED_PREFIX) for dim in shape.dim)
 
@@ -380,7 +383,7 @@ def _small_shape(tensor: TensorProto) -> list[int]:
 
 
 def _infer_shapes(model: ModelProto, changes: DimensionChanges) -> ModelProto:
-    """Return the model with inferred shapes, or the model itself and the reason in `changes`."""
+    """Return the model with inferred shapes, or, if inference fails, the model itself, and set `changes.reason`."""
     from onnxwire.bridges.onnx_tools import infer_shapes
 
     try:

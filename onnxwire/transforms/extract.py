@@ -27,7 +27,7 @@ class UntypedValueWarning(UserWarning):
 
 
 def extract(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str]) -> ModelProto:
-    """Make a model of the part that computes some values from others; it shares the bytes of the given model.
+    """Make a model of the part that computes some values from others. The new model shares the bytes of `model`.
 
     model: the model, which is not changed. inputs: names of any values, which become inputs; None for the needed inputs
     of the model.
@@ -37,8 +37,8 @@ def extract(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[s
     that the annotations name; and all other fields of the model except training_info, which describes the full model.
     The types of inputs and outputs are those in inputs, outputs and value_info of the model, or of initializers.
     Raises PathError for a name that no value has, and if the outputs can't be computed from the inputs; the message
-    lists the missing values. Raises FieldTypeError for any other message and for a str in place of names. Warns with
-    UntypedValueWarning if the model does not declare the type of an input or output.
+    lists the missing values. Raises FieldTypeError unless `model` is a ModelProto, and for a str in place of names.
+    Warns with UntypedValueWarning if the model does not declare the type of an input or output.
     """
     if not isinstance(model, ModelProto):
         raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(model).__name__}")

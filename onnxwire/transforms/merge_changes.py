@@ -33,7 +33,7 @@ _CONFLICT_RULES = (
     "quant-annotation-tensor-name",
     "quant-annotation-value-known",
 )
-"""The rules, and a severity, whose faults are conflicts if only the merged model has them."""
+"""A severity and rules whose faults are conflicts if only the merged model has them."""
 _INDEX_IN_TEXT = re.compile(r"\[\d+\]")
 
 
@@ -68,7 +68,7 @@ class Conflict:
 def merge_changes(base: ModelProto, ours: ModelProto, theirs: ModelProto) -> tuple[ModelProto, list[Conflict]]:
     """Apply the changes from `base` to `theirs` to a copy of `ours`.
 
-    Nodes, tensors, inputs, outputs, metadata entries, functions and other elements with names are not divided: an
+    Nodes, tensors, inputs, outputs, metadata entries and other elements with names are not divided: an
     element that one side added, changed or removed is copied from that side. Nodes are paired by name, else by the
     values that they produce. Changes inside functions, and inside the graphs of If, Loop and Scan, are merged likewise.
     If both sides changed one element in different ways, this is a conflict, and the merged model contains the element
@@ -125,6 +125,7 @@ class _Merge:
     ) -> None:
         """Merge a repeated field whose elements have names."""
         base_elements, our_elements, their_elements = (getattr(message, field.name) for message in (base, ours, theirs))
+        # By index in `base`: the index of the element in `ours` and in `theirs`.
         ours_of, theirs_of = (
             _partner_indexes(field, base_elements, our_elements),
             _partner_indexes(field, base_elements, their_elements),
@@ -170,6 +171,7 @@ class _Merge:
             if index not in their_ids:
                 their_ids[index] = ("theirs", index)
                 versions.append((("theirs", index), None, None, their_elements[index]))
+        # The merged elements by id; None if removed.
         content = {key: self._merge_element(field, path, *elements) for key, *elements in versions}
 
         our_order = [our_ids[index] for index in range(len(our_elements))]
@@ -324,7 +326,10 @@ def _action(base: Any, side: Any) -> str:
 
 
 def _split_graphs(node: NodeProto) -> tuple[NodeProto, dict[str, GraphProto]]:
-    """Return a node without the graphs in its attributes, and these graphs by the attribute's name."""
+    """Return a node without the graphs in its attributes, and these graphs by the attribute's name.
+
+    Only attributes of one graph are regarded, not lists of graphs.
+    """
     copy = NodeProto()
     copy.CopyFrom(node)
     for attribute in copy.attribute:

@@ -32,8 +32,9 @@ def rename_values(model: ModelProto, names: Mapping[str, str], *, scope: str | N
     define is renamed in each subgraph and function that defines it.
     scope: the path of the one graph or function that defines the values, such as "functions[0]"; values of enclosing
     graphs are not renamed.
-    Raises PathError for a name that no value has, EditError for a new name that another value already has, or that is
-    empty or not text, DecodeError for messages nested more than 100 deep; the model is then unchanged.
+    Raises PathError for a name that no value has, EditError for a new name that another value already has or that is
+    empty, FieldTypeError for a new name that is not a str, FieldTextError for lone surrogates, DecodeError for messages
+    nested more than 100 deep; the model is then unchanged.
     """
     names = _check_names(model, names)
     for old, new in names.items():
@@ -86,7 +87,7 @@ def _remove_annotations(scope: Scope, name: str) -> None:
 
 
 class _Scopes:
-    """The graphs and functions of a model that mention some names; iteration yields (path, scope).
+    """The graphs and functions of a model, at least those that mention some names; iteration yields (path, scope).
 
     The main graph comes first. The scopes that see a scope follow it directly, so that a stack can store the enclosing
     scopes of the current scope. Initialization graphs are last: unlike algorithms, they do not see the main graph.
@@ -248,8 +249,8 @@ def rename_nodes(model: ModelProto, names: Mapping[str, str]) -> int:
     model: the model, which is changed. names: new names by old names, all applied at once. Nothing refers to a node by
     its name.
     Raises PathError for a name that no node has, or that several nodes in one graph have; EditError for a new name that
-    another node of the graph already has, or that is not text; DecodeError for messages nested more than 100 deep. The
-    model is then unchanged.
+    another node of the graph already has; FieldTypeError or FieldTextError for a new name that is not text; DecodeError
+    for messages nested more than 100 deep. The model is then unchanged.
     """
     names = _check_names(model, names)
     _check_nodes(model, names)

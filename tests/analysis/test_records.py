@@ -20,6 +20,7 @@ from onnxwire.errors import DecodeError
 from onnxwire.viewer.field_tree import FieldQueries
 
 OFFICIAL = PAIRS["test.Everything"][1]  # the class of the official runtime
+# The fields of numbers, bools and enums.
 NUMBERS = [field for field in EVERYTHING.DESCRIPTOR.fields if not field.is_span]
 # Numbers of FieldDescriptorProto.Type.
 SIGNED_TYPES = (3, 5, 15, 16, 17, 18)  # int64, int32, sfixed32, sfixed64, sint32, sint64
@@ -186,6 +187,7 @@ def test_a_damaged_record_is_an_error():
 
 def test_float_attributes_have_all_their_digits():
     attribute = onnxwire.AttributeProto(name="a", type=onnxwire.AttributeProto.FLOAT, f=16777216.0)
+    # As a float32, 16777217 is 16777216.
     floats = onnxwire.AttributeProto(name="b", type=onnxwire.AttributeProto.FLOATS, floats=[16777217.0, 0.1, 1e-7])
     model = onnxwire.ModelProto()
     model.graph.node.add(op_type="X").attribute.extend([attribute, floats])

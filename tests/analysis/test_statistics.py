@@ -60,7 +60,7 @@ def test_every_type_is_measured_as_numpy_measures_it(data_type) -> None:
 
 
 @pytest.mark.parametrize("name", ["INT64", "UINT64", "INT32", "UINT32", "INT8", "UINT8", "INT16", "UINT16"])
-def test_statistics_of_integers_are_exact(name: str) -> None:
+def test_the_range_and_the_mean_of_integers_are_exact(name: str) -> None:
     array = random_array(BY_NAME[name])
     measured = measure(onnxwire.from_array(array))
     integers = [int(value) for value in array]
@@ -113,7 +113,7 @@ def test_an_array_without_a_finite_element_has_neither_range_nor_mean(array: np.
     assert measured.count == array.size
 
 
-def test_the_deviation_is_exact_far_from_zero() -> None:
+def test_the_deviation_is_accurate_far_from_zero() -> None:
     array = np.random.default_rng(0).standard_normal(200_000) + 1e9
     assert measure(onnxwire.from_array(array)).std == pytest.approx(array.std(), rel=1e-6)
 
@@ -152,7 +152,7 @@ def test_an_index_is_split_into_small_indexes_in_order() -> None:
 
 
 def save_model(folder: Path) -> str:
-    """Save a model with weights inline, in a file beside it, and in an attribute."""
+    """Save a model with weights inline and in another file, and with strings in an attribute; return its path."""
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(9).astype(np.float32), rng.standard_normal(COUNT).astype(np.float16)]
     weights = [numpy_helper.from_array(array, f"w{i}") for i, array in enumerate(arrays)]
@@ -189,7 +189,7 @@ def test_progress_ends_at_the_total(tmp_path: Path) -> None:
     assert calls == sorted(calls)
 
 
-def test_the_first_error_of_a_thread_is_raised(tmp_path: Path) -> None:
+def test_an_error_of_a_thread_is_raised(tmp_path: Path) -> None:
     path = save_model(tmp_path)
     with onnxwire.load(path) as model:
         os.truncate(tmp_path / "m.data", 1000)

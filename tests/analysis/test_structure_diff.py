@@ -157,7 +157,7 @@ def test_training_graphs_are_compared_by_structure():
     ]
 
 
-def test_doc_strings_and_metadata_are_compared():
+def test_doc_strings_and_fields_of_the_model_are_compared():
     old, new = chain(["Relu", "Abs"]), chain(["Relu", "Abs"])
     new.graph.node[1].doc_string = "New."
     new.producer_name = "other"
@@ -190,7 +190,7 @@ def test_an_unknown_value_of_match_is_rejected():
         structural_diff(chain(["Relu"]), chain(["Relu"]), match="names")
 
 
-def test_the_result_is_the_same_in_every_run():
+def test_the_result_is_the_same_in_every_call():
     old = onnx.load(EXAMPLES / "digits_cnn.onnx")
     new = onnx.ModelProto.FromString(old.SerializeToString())
     rng = random.Random(8)
@@ -254,7 +254,7 @@ def test_the_repair_of_pairs_ends_at_the_limit_of_votes(monkeypatch):
     assert changes(old, old) == []
 
 
-def test_damaged_tensors_are_compared_by_their_fields():
+def test_damaged_tensors_of_equal_bytes_are_equal_and_others_raise():
     def model_with_weight(name, data):
         result = chain(["Add"], [1])
         result.graph.initializer[0].raw_data = data
@@ -267,7 +267,7 @@ def test_damaged_tensors_are_compared_by_their_fields():
         changes(model_with_weight("a", b"12345"), model_with_weight("b", b"12354"))
 
 
-def test_long_damaged_tensors_with_different_bytes_differ():
+def test_long_damaged_tensors_of_equal_bytes_are_equal_and_others_raise():
     def model_with_weight(last):
         result = chain(["Add"], [1])
         result.graph.initializer[0].raw_data = bytes((1 << 26) + 1) + last

@@ -51,7 +51,7 @@ def official_pack(elements: np.ndarray, bits: int) -> np.ndarray:
 
 
 def exact_copy(data: bytes) -> np.ndarray:
-    """Return a copy in memory of exactly this size, so that a sanitizer detects reads beyond its end."""
+    """Return a copy in memory of exactly the size of the data, so that a sanitizer detects reads beyond its end."""
     return np.frombuffer(data, np.uint8).copy()
 
 

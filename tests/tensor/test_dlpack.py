@@ -117,6 +117,7 @@ def make_array(name, shape=(3, 4)):
     return (np.arange(n, dtype=np.uint8) % (2 if name == "bool" else 120)).view(dtype).reshape(shape)
 
 
+# Functions that return a view of an array of shape (3, 4, 6).
 LAYOUTS = {
     "rank 0": lambda array: array[1, 2, 3, ...].reshape(()),
     "rank 3": lambda array: array,
@@ -221,7 +222,7 @@ def test_other_devices_and_streams_are_refused(arguments):
 
 
 @pytest.mark.parametrize("max_version", [(), [], (1,), (1, 0, 0), [1, 0], "10", 1, ("1", "0")], ids=repr)
-def test_a_version_that_is_not_a_pair_is_refused_as_by_numpy(max_version):
+def test_a_version_that_is_not_a_pair_of_ints_is_refused_as_by_numpy(max_version):
     for export in (np.arange(3.0).__dlpack__, onnxwire.from_array(np.arange(3.0)).__dlpack__):
         with pytest.raises(TypeError):
             export(max_version=max_version)

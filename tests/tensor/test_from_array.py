@@ -19,6 +19,7 @@ from onnxwire import TensorProto, from_array
 
 DATA_TYPES = stored_tensors.DATA_TYPES
 EVERY_TYPE = pytest.mark.parametrize("data_type", DATA_TYPES.values(), ids=DATA_TYPES)
+# The types whose elements take whole bytes.
 EACH_BYTE_TYPE = pytest.mark.parametrize(
     "name", [name for name in DATA_TYPES if stored_tensors.BITS[DATA_TYPES[name]] >= 8 and name != "STRING"]
 )
@@ -149,7 +150,7 @@ def test_an_empty_array_becomes_a_tensor_of_its_shape(shape, dtype):
     ],
     ids=lambda array: str(array.dtype),
 )
-def test_a_dtype_without_an_onnx_type_is_refused(array):
+def test_an_array_that_no_onnx_type_can_store_is_refused(array):
     with pytest.raises(onnxwire.TensorError) as error_info:
         from_array(array, "w0")
     assert error_info.value.tensor == "w0"
@@ -160,7 +161,7 @@ def test_a_dtype_without_an_onnx_type_is_refused(array):
 
 
 @EACH_BYTE_TYPE
-def test_the_array_is_shared_until_the_tensor_is_saved(name, tmp_path):
+def test_a_tensor_shares_the_memory_of_the_array(name, tmp_path):
     array_of_ones = stored_tensors.TensorParts(DATA_TYPES[name], [2, 3], [1] * 6).array()
     array = np.zeros((2, 3), array_of_ones.dtype)
     tensor = from_array(array)

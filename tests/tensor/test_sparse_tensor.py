@@ -137,6 +137,7 @@ def test_coordinates_are_read_without_memory_for_the_dense_array():
 
 ONE_VALUE = TensorProto(data_type=DATA_TYPES["FLOAT"], dims=[1], float_data=[1], name="w0")
 TWO_VALUES = TensorProto(data_type=DATA_TYPES["FLOAT"], dims=[2], float_data=[1, 2], name="w0")
+# By fault: values, indices and dims.
 INCONSISTENT_PARTS = {
     "no values": (None, make_int64_tensor([0], [1]), [2]),
     "values that do not fit": (

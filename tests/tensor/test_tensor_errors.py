@@ -1,4 +1,4 @@
-"""Inconsistent and hostile tensors: they raise errors that name the fault, without allocating memory."""
+"""Inconsistent and hostile tensors: they raise errors that name the fault, without allocating much memory."""
 
 from __future__ import annotations
 

@@ -33,7 +33,10 @@ def address(array):
 
 
 def save_model(folder, *tensors, name="m.onnx"):
-    """Save a model with initializers, each a name, TensorParts and the records of its location. Return the path."""
+    """Save a model with initializers, each a name, TensorParts and the records of its location.
+
+    The field numbers are 1 ir_version, 7 graph, and 5 initializer of the graph. Returns the path.
+    """
     graph = b"".join(wire.span(5, tensor.message(location, key)) for key, tensor, location in tensors)
     path = os.path.join(folder, name)
     with open(path, "wb") as file:
@@ -50,7 +53,7 @@ def float_tensor(n):
 
 @pytest.fixture
 def path_of_two_tensors(tmp_path):
-    """Write a model with 1,000 floats at byte 4 of w.bin and 500 at byte 8,000."""
+    """Write a model with 1,000 floats at byte 4 of w.bin and 500 at byte 8,000; return its path."""
     first, second = float_tensor(1000), float_tensor(500)
     (tmp_path / "w.bin").write_bytes(b"head" + first.raw + bytes(8000 - 4004) + second.raw + b"tail")
     return save_model(
@@ -106,7 +109,7 @@ def test_tensors_of_one_file_share_one_mapping(path_of_two_tensors):
             array.setflags(write=True)
 
 
-def test_without_offset_and_length_the_tensor_is_the_complete_file(tmp_path):
+def test_without_offset_or_length_the_tensor_begins_and_ends_with_the_file(tmp_path):
     tensor = float_tensor(10)
     (tmp_path / "w.bin").write_bytes(tensor.raw)
     for options in ({}, {"length": 40}, {"offset": 0}):
@@ -160,7 +163,7 @@ def test_an_array_outlives_its_model(path_of_two_tensors):
 def test_a_tensor_that_is_made_external_by_an_edit_is_read_from_the_file(path_of_two_tensors):
     with onnxwire.load(path_of_two_tensors) as model:
         tensor = model.graph.initializer[1]
-        tensor.external_data[1].value = "4"
+        tensor.external_data[1].value = "4"  # the offset
         assert tensor.read(slice(3)).tolist() == [0, 1, 2]
         added_tensor = model.graph.initializer.add(
             name="c", data_type=DATA_TYPES["FLOAT"], dims=[2], data_location=TensorProto.EXTERNAL
@@ -289,7 +292,7 @@ def test_reading_a_truncated_file_raises(path_of_two_tensors, read):
         (-1, 40, {"-1"}),
     ],
 )
-def test_a_range_past_the_end_raises(tmp_path, is_mapped, offset, length, expected_numbers):
+def test_a_range_of_another_size_or_outside_the_file_raises(tmp_path, is_mapped, offset, length, expected_numbers):
     location = stored_tensors.external("w.bin", offset, length)
     (tmp_path / "w.bin").write_bytes(bytes(100))
     path = save_model(
@@ -359,7 +362,7 @@ def dense_tensors(draw):
 
 
 def sparse_tensors():
-    """Draw the bytes of a sparse tensor: values, indices and dims."""
+    """Draw the bytes of a sparse tensor: values (field 1), indices (2) and dims (3)."""
     tensor = dense_tensors()
     return st.tuples(tensor, tensor).map(lambda pair: wire.span(1, pair[0]) + wire.span(2, pair[1]) + wire.number(3, 9))
 
@@ -399,7 +402,8 @@ def graphs(depth=2):
 def models():
     """Draw a model with tensors at any possible position; its graph may be encoded in two records, which are merged.
 
-    The field numbers are 7 graph, 20 training_info, 25 functions and 1 ir_version.
+    The field numbers are 7 graph, 20 training_info, 25 functions and 1 ir_version; of training_info 1 initialization
+    and 2 algorithm; of functions 7 node and 11 attribute_proto.
     """
     # The initialization and the algorithm of a training; the nodes and the default attributes of a function.
     training = st.tuples(graphs(1), graphs(1)).map(lambda pair: wire.span(1, pair[0]) + wire.span(2, pair[1]))

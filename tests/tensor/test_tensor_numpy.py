@@ -276,8 +276,8 @@ def test_read_returns_the_elements_of_the_array_at_the_index(data_type, data):
 
 
 @EVERY_TYPE
-def test_read_returns_every_range_of_a_narrow_type(data_type):
-    """The range begins and ends at any bit of a byte."""
+def test_read_returns_every_range(data_type):
+    """The ranges of types of less than 8 bits begin and end at any bit of a byte that elements can begin at."""
     if data_type == STRING:
         return
     mask = 1 if data_type == stored_tensors.DATA_TYPES["BOOL"] else (1 << stored_tensors.BITS[data_type]) - 1
@@ -300,7 +300,7 @@ def test_read_refuses_the_indices_that_numpy_refuses(index):
 
 
 @pytest.mark.parametrize("index", [None, (0, None), [0, 1], np.array([True, False]), (0, [1, 1]), True, np.int64(1)])
-def test_read_accepts_or_refuses_other_indices_as_numpy_does(index):
+def test_read_refuses_other_indices_or_returns_the_elements_that_numpy_selects(index):
     tensor = TensorProto(data_type=stored_tensors.DATA_TYPES["INT8"], dims=[2, 3], raw_data=bytes(range(6)))
     try:
         elements = tensor.read(index)

@@ -32,7 +32,7 @@ def sample_tensor(name, dims=(3, 5)):
 
 @pytest.fixture
 def path(tmp_path):
-    """Write a model with a float tensor of 1,000 elements in unaligned raw_data."""
+    """Write a model with a float tensor of the numbers 0 to 999 in raw_data; return its path."""
     tensor = TensorProto(name="w", data_type=FLOAT, dims=[1000], raw_data=np.arange(1000, dtype="<f4").tobytes())
     model = onnxwire.ModelProto(producer_name="odd")
     model.graph.initializer.append(tensor)
@@ -181,6 +181,7 @@ def test_editing_a_tensor_does_not_change_its_arrays(path):
 
 # --- DLPack
 
+# The types that numpy can import.
 DLPACK_TYPES = [name for name in BYTE_ALIGNED_TYPES if not name.startswith(("BFLOAT", "FLOAT8"))]
 
 

@@ -194,5 +194,6 @@ def test_a_shape_in_nested_optional_types_is_changed():
     for _ in range(20):
         value_type = value_type.optional_type.elem_type
     value_type.tensor_type.shape.dim.add(dim_value=1)
+    # The name of the input is empty.
     changed_model, _ = change_dimensions(model, {"[0]": 7}, infer=False)
     assert "dim_value: 7" in str(changed_model)

@@ -146,7 +146,7 @@ def test_two_different_elements_of_one_name_that_were_added_are_a_conflict():
     assert merge(base, ours, theirs) == (ours, [])
 
 
-def test_fields_elements_and_graphs_of_all_kinds_are_merged():
+def test_fields_types_weights_and_functions_are_merged():
     base = chain("abc")
     ours, theirs = copy(base), copy(base)
     ours.producer_name, theirs.producer_version = "me", "2"
@@ -167,7 +167,7 @@ def test_fields_elements_and_graphs_of_all_kinds_are_merged():
     assert merge(base, ours, theirs)[1] == ["field producer_name: changed by both sides, in different ways"]
 
 
-def test_changes_inside_graphs_of_nodes_and_inside_functions_are_merged():
+def test_changes_inside_a_graph_of_a_node_are_merged():
     base = nested_model()
     nodes_with_graph = [node for node in base.graph.node if any(a.HasField("g") and a.g.node for a in node.attribute)]
     assert nodes_with_graph
@@ -186,7 +186,7 @@ def test_changes_inside_graphs_of_nodes_and_inside_functions_are_merged():
     assert merge(base, ours, theirs)[1] != []
 
 
-def test_inputs_that_both_sides_added_in_one_place_are_a_conflict():
+def test_inputs_that_both_sides_added_at_one_position_are_a_conflict():
     base = chain("a")
     ours, theirs = copy(base), copy(base)
     ours.graph.input.append(helper.make_tensor_value_info("x", FLOAT, [2]))
@@ -199,7 +199,7 @@ def test_inputs_that_both_sides_added_in_one_place_are_a_conflict():
     assert [value.name for value in merged.graph.input] == ["y", "v0", "x"]
 
 
-def test_a_new_operator_set_beside_changed_nodes_of_its_domain_is_a_conflict():
+def test_a_new_version_of_an_operator_set_with_changed_nodes_of_the_domain_is_a_conflict():
     base = chain("ab")
     base.opset_import[0].version = 17
     ours, theirs = copy(base), copy(base)

@@ -127,6 +127,7 @@ def test_skipping_messages_without_the_names_changes_no_result(model, names):
     model.graph.node[0].doc_string = "edited"
     copy = ModelProto.FromString(model.SerializeToString())
     result = outcome(onnxwire.rename_values, model, names)
+    # Without a filter no message is skipped.
     with mock.patch.object(rename_module, "NameFilter", SimpleNamespace(of=lambda names: None)):
         expected = outcome(onnxwire.rename_values, copy, names)
     assert result == expected
@@ -134,7 +135,10 @@ def test_skipping_messages_without_the_names_changes_no_result(model, names):
 
 
 def nested_model(path):
-    """Make a model with a graph at a path, which defines 'a' and adds it to 'f' of the main graph."""
+    """Make a model with a graph that defines 'a' and adds 'a' to 'f' of the main graph.
+
+    path: "then_branch" for a branch of a node, "algorithm" for a training graph, any other text for a branch in one.
+    """
     model = ModelProto()
     model.graph.node.add(op_type="Src", output=["f"])
     if path == "then_branch":
