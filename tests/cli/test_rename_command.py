@@ -139,7 +139,7 @@ def test_verbose_prints_the_number_of_renames_in_place(tmp_path, capsys):
         (["Add_out", "w"], "graph: a value called 'w' already exists"),
         (["x", "n", "h", "n"], "two values can't both be renamed to 'n'"),
         (["x", ""], "which marks an omitted input or output"),
-        (["x", "a", "x", "b"], "an old name has two new names"),
+        (["x", "a", "x", "b"], "an old name occurs twice"),
         (["--nodes", "firts", "n"], "no node called 'firts'; did you mean 'first'?"),
         (["--nodes", "first", "call"], "graph.node[2]: a node called 'call' already exists"),
     ],
