@@ -84,8 +84,8 @@ class Edits:
         """Return the state of the edits as values that json can encode.
 
         is_editable: True. revision: as in the class. changes: the texts and paths of the last changes in effect and of
-        the first undone changes; first: the index of the first listed change; total: the number of all changes; done: the
-        number of changes in effect. is_saved, words_for_original: as the properties. folder: the folder to which
+        the first undone changes; first: the index of the first listed change; total: the number of all changes; done:
+        the number of changes in effect. is_saved, words_for_original: as the properties. folder: the folder to which
         relative file names refer. max_upload_bytes: the maximum size of an uploaded file.
         """
         with self._lock:

@@ -121,7 +121,7 @@ def test_nodes_are_renamed(rename_in_model):
     assert renamed_model == replace_names(nested_model(), first="one", branch_Add="sum")
 
 
-def test_verbose_prints_the_number_of_renames_in_place(tmp_path, capsys):
+def test_verbose_prints_the_number_of_renamed_occurrences(tmp_path, capsys):
     path = tmp_path / "m.onnx"
     path.write_bytes(DIGITS.read_bytes())
     assert main(["rename", str(path), "relu", "act", "-i", "-v"]) == 0
