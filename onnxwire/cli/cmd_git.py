@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _DESCRIPTION = """\
 Make git compare and merge models. `install` sets up three drivers for *.onnx: `git diff` and `git log -p` print models
 as text, with a digest of each tensor in place of its elements; `git difftool -t onnxwire` opens both versions in the
-browser; `git merge` merges changes to different nodes, tensors and metadata. Versions in Git LFS are read from
-the local store of Git LFS.
+browser; `git merge` merges changes to different nodes, tensors and metadata. Versions in Git LFS are read from the
+local store of Git LFS.
 """
 _EXAMPLES = """\
 `textconv`, `difftool` and `merge` are the drivers, which git calls. `merge` writes the merged model over OURS; its exit

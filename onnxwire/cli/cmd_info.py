@@ -32,7 +32,7 @@ examples:
 """
 
 _KEY_COLUMN_CHARS = 16  # width of the column of keys
-_MAX_TEXT_CHARS = 200  # maximum number of characters of a text of the file that are printed
+_MAX_TEXT_CHARS = 200  # maximum length of a printed doc string, type, and key or value of metadata
 _MAX_ENTRIES = 50  # maximum number of metadata entries
 _MIN_VALUE_CHARS = 20  # minimum width of a metadata value beside a long key
 

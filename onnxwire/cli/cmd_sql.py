@@ -248,7 +248,7 @@ def _csv_parts(relation: duckdb.DuckDBPyRelation) -> Iterator[str]:
 
 
 def _table_parts(relation: duckdb.DuckDBPyRelation, paint: Paint) -> Iterator[str]:
-    """Yield lines of columns, which fit the terminal if stdout is one. A batch may make columns wider."""
+    """Yield lines of columns, which are narrowed on a terminal. A batch may make columns wider."""
     headings = [safe_text(name) for name in relation.columns]
     is_right_aligned = [str(type) in _RIGHT_ALIGNED_TYPES for type in relation.types]
     widths: list[int] = []

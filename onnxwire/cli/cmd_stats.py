@@ -36,8 +36,8 @@ from onnxwire.messages import SCHEMA
 
 _DESCRIPTION = """\
 Print the range, mean, standard deviation, and the numbers of zeros, NaNs and infinities of every tensor of a model. The
-weights of these tensors are read in pieces, by all cores. With a PATTERN or --filter, the exit status is 1 if
-no tensor matches.
+weights of these tensors are read in pieces, by all cores. With a PATTERN or --filter, the exit status is 1 if no
+tensor matches.
 """
 _EXAMPLES = """\
 examples:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _MAX_EDGES = 1_500  # maximum number of edges of one group
-_MAX_OUTER_EDGES = 8  # with more edges from, or to, the outside of a group, most are omitted
+_MAX_OUTER_EDGES = 8  # with more edges to (or from) the outside, boxes with other edges show numbers instead
 _MAX_VALUE_BOXES = 12  # maximum number of boxes of inputs, and of outputs; the last box represents all remaining values
 _MAX_OPERATORS = 4  # maximum number of operators listed in a box
 _MAX_TYPES = 3  # maximum number of types listed at an edge
