@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     arguments: the words after the program's name, by default sys.argv[1:].
     Returns the exit status: 0 for success; 1 if a difference, a problem or no match was found; 2 for an error; 130
-    after Ctrl-C. Raises SystemExit after printing the help of a command, and for wrong options.
+    after Ctrl-C. Raises SystemExit after printing help, and for wrong arguments.
     """
     is_own_process = arguments is None
     if is_own_process:
@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _run_and_report(arguments)
     finally:
         if is_own_process:
-            gc.freeze()
+            gc.freeze()  # exempts all objects from the collections at exit
 
 
 def _run_and_report(arguments: list[str] | None) -> int:
@@ -81,7 +81,7 @@ def _run(arguments: list[str] | None) -> int:
     name = next((word for word in command_words if not word.startswith("-")), None)
     parser = make_parser([name] if name in SUMMARIES else [])
     if name is not None and name not in SUMMARIES:
-        # Report a wrong option before this word first.
+        # If an option before this word is wrong, report it instead.
         parser.parse_known_args(command_words[: command_words.index(name)])
         if _is_file(name):
             parser.error(
@@ -123,7 +123,10 @@ def _discard_output(stream: IO[str]) -> None:
 
 
 def _print_error(text: str) -> None:
-    """Print one line on stderr, with control characters escaped and without passwords in addresses."""
+    """Print an error or warning as one line on stderr, without passwords in addresses.
+
+    Line breaks are escaped, and on a terminal all other unprintable characters.
+    """
     text = shell_advice(text)
     from onnxwire.io.remote.address import without_credentials
 

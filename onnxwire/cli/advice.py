@@ -18,7 +18,8 @@ _REPLACEMENTS = {
     "choose the dense ones with names=": "choose the dense ones by their names",
 }
 
-# The start of the advice in errors for a file with another message; the name of the message follows.
+# The start of the advice in errors for a file that contains another type of message than expected; the type's name
+# follows.
 _LOAD_TYPE = "load it with type=onnxwire."
 
 

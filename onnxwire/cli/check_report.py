@@ -26,7 +26,7 @@ class Reporter:
     """The base class of reports, which prints nothing.
 
     For each file, `add_fixes` is called with --fix, and then `add_problems`, or `add_fault` if the file could not be
-    checked.
+    checked or written.
     """
 
     def add_fixes(self, file: str, fixes: Fixes) -> None:
@@ -54,7 +54,7 @@ def make_reporter(out: IO[str], options: argparse.Namespace, file_count: int) ->
 
 
 class _TextReporter(Reporter):
-    """Prints problems under headings on a terminal; elsewhere each line begins with the file and the severity."""
+    """Prints problems under headings on a terminal; elsewhere each line begins with the name of the file."""
 
     def __init__(self, out: IO[str], options: argparse.Namespace, file_count: int) -> None:
         self.out = out
@@ -104,8 +104,9 @@ class _TextReporter(Reporter):
             self._print(f"{prefix}{self.paint(_notes_hint(hidden), 'dim')}")
 
     def _add_rule(self, file: str, rule: Rule, count: int, problems: Iterator[Problem]) -> None:
-        """Print the first problems of a rule, and the number of the other problems."""
-        # Each line is printed when the next problem is known, since the last line also shows the number of the others.
+        """Print the first problems of a rule, with -v all problems of `check`, and the number of the other problems."""
+        # A problem is printed when the next one has been read, since the line of the last one also shows how many
+        # problems are omitted.
         line = ""
         n_printed = 0
         for problem in problems if self.is_verbose else islice(problems, _MAX_PRINTED_PROBLEMS[rule.severity]):
@@ -142,7 +143,10 @@ class _TextReporter(Reporter):
 
 
 def _checked_text(problems: Problems, seconds: float, notes: int) -> str:
-    """Format the numbers of checked elements, the duration in seconds, and the number of hidden notes."""
+    """Format the numbers of checked elements and of problems of the baseline, the duration, and the number of notes.
+
+    notes: the number of notes that are not printed.
+    """
     counts = [count_text(count, noun.removesuffix("s")) for noun, count in problems.checked.items()]
     if problems.in_baseline:
         counts.append(f"{count_text(problems.in_baseline, 'problem')} of the baseline left out")
@@ -154,7 +158,7 @@ def _notes_hint(count: int) -> str:
 
 
 class _JsonReporter(Reporter):
-    """Prints a JSON list with one object per file; each problem is one line."""
+    """Prints a JSON list with one object per file; each problem or repair is one line."""
 
     def __init__(self, out: IO[str]) -> None:
         from json import dumps  # imported here, since other reports do not need it
@@ -219,7 +223,7 @@ class _SarifReporter(Reporter):
 
 
 def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | None, ignore: list[str] | None) -> None:
-    """List the rules by scope, and the reasons why some are not checked. select, ignore: as for `choose`."""
+    """List the selected rules by scope, and the reasons why some are not checked. select, ignore: as for `choose`."""
     from onnxwire.checker.fixes import fixable_rules
     from onnxwire.checker.registry import checked, rules, unchecked
     from onnxwire.checker.run import choose

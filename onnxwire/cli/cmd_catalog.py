@@ -15,7 +15,7 @@ from onnxwire.errors import count_text
 _DESCRIPTION = """\
 Read any number of models into a catalog: a folder of Parquet files to query with `onnxwire sql`, DuckDB or polars.
 The tables are models, operators, tensors, values, metadata, problems (with --check) and failures. Unchanged models are
-not read again, and an interrupted run is continued.
+not read again, and the next run continues an interrupted one.
 """
 _EXAMPLES = """\
 examples:
@@ -42,7 +42,7 @@ def add_parser(commands: Any) -> None:
         "--engine",
         choices=("local", "dask", "ray"),
         default="local",
-        help="the engine; default: local processes",
+        help="what runs the processes that read models; default: local",
     )
     add("--scheduler", metavar="ADDRESS", help="with --engine dask: the address of the scheduler")
     add(

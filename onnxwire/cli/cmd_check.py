@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Check files against every rule of the ONNX IR; report each fault with its location and a remedy. Files may have any
-size; no weight above 256 KiB is read. Errors violate the specification, warnings are likely mistakes, notes are advice:
-notes are counted, and printed with --strict.
+size; no weight above 256 KiB is read, except with --checksums. Errors violate the specification, warnings are likely
+mistakes, and notes are advice. Notes are only counted in the text without --strict or --select.
 """
 _EXAMPLES = """\
 examples:
@@ -96,8 +96,9 @@ def add_parser(commands: Any) -> None:
     )
     add_progress(parser)
     add("--rules", action="store_true", help="list the rules, including those that cannot be checked on a file")
-    add("-q", "--quiet", action="store_true", help="print only errors; the exit status is the result")
-    add("-v", "--verbose", action="store_true", help="print every problem, and the text of its rule")
+    add("-q", "--quiet", action="store_true", help="print no problems; the exit status is the result")
+    verbose_help = "print every problem up to --limit, and on a terminal the text of its rule"
+    add("-v", "--verbose", action="store_true", help=verbose_help)
     add_color(parser)
     parser.set_defaults(run=run, parser=parser)
 
@@ -150,7 +151,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_options(options: argparse.Namespace) -> None:
-    """Exit with an error if options contradict each other."""
+    """Exit with an error if an option is wrong or missing, or contradicts another.
+
+    Raises SaveError if a model would be written to a terminal.
+    """
     if not options.files:
         options.parser.error("name a file, or - for stdin")
     if options.limit is not None and options.limit < 0:
@@ -171,7 +175,7 @@ def _check_options(options: argparse.Namespace) -> None:
 
 
 def _refuse_stream(path: str) -> None:
-    """Raise SourceError for a pipe or device among several files: waiting for it would delay the other files."""
+    """Raise SourceError for a pipe or device among several files, or that a pattern matches: reading might block."""
     if path == "-":
         return
     try:
@@ -226,7 +230,7 @@ def _repair(
     apply_fixes(fixes)
     out = options.output or path
     with progress_bar(f"writing {shown_source(out)}", not options.no_progress) as progress, warnings.catch_warnings():
-        warnings.simplefilter("ignore", LargeFileWarning)  # the rule model-protobuf-size reports it
+        warnings.simplefilter("ignore", LargeFileWarning)  # `check` reports large files: rule model-protobuf-size
         save(message, sys.stdout.buffer if out == "-" else out, progress=progress)
     return True
 

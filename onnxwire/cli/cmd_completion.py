@@ -17,7 +17,7 @@ examples:
   onnxwire completion zsh > ~/.zfunc/_onnxwire            with fpath+=~/.zfunc before compinit in ~/.zshrc
   onnxwire completion fish > ~/.config/fish/completions/onnxwire.fish
 """
-_FILE_METAVARS = {"FILE", "MODEL", "OUT", "A", "B"}  # the metavars of files
+_FILE_METAVARS = {"FILE", "MODEL", "OUT", "A", "B"}  # metavars of arguments that are completed to names of files
 
 
 def add_parser(commands: Any) -> None:

@@ -1,4 +1,4 @@
-"""`onnxwire convert-version`: convert to another opset version by the official package."""
+"""`onnxwire convert-version`: convert to another opset version with the onnx package."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from onnxwire.cli.result import add_result, save_result
 from onnxwire.io.load import load
 
 _DESCRIPTION = """\
-Convert a model to another version of ONNX's operators (opset), by onnx.version_converter, and save it. The official
-package gets the model without its weights, so that the model may have any size; weights are copied from file to file.
+Convert a model to another version of ONNX's operators (opset), by onnx.version_converter, and save it. The onnx
+package gets the model without its large weights, so that the model may have any size; they are copied from file to
+file.
 """
 _EXAMPLES = """\
 examples:

@@ -18,8 +18,9 @@ from onnxwire.transforms.dimensions import DimensionChanges, change_dimensions
 _DESCRIPTION = """\
 List the inputs and outputs with their shapes, or change dimensions. A dimension variable is replaced everywhere in the
 graph and its subgraphs. If the old dimension is a number, the onnx package infers the shapes of all other values again.
-Warnings list the parts that remain unchanged: constant shapes of Reshape and others that contain the old size, and
-values whose shape could not be inferred. No weight is read.
+Warnings list parts that remain unchanged: constant shapes that contain the old size, as in Reshape, and subgraphs that
+use the variable's name for another dimension. They also list values whose shapes become unknown. Large weights are not
+read.
 """
 _EXAMPLES = """\
 examples:
@@ -40,7 +41,7 @@ def add_parser(commands: Any) -> None:
         metavar="DIM=SIZE",
         action="append",
         default=[],
-        help="DIM: a variable, or input:NAME[INDEX]; repeatable",
+        help="DIM: a variable, or input:NAME[INDEX]; SIZE: a number or a variable; repeatable",
     )
     parser.add_argument(
         "--rename", metavar="OLD=NEW", action="append", default=[], help="a new name for a variable; repeatable"
@@ -98,7 +99,7 @@ def _shape_lines(model: ModelProto) -> list[str]:
 
 
 def _print_changes(changes: DimensionChanges, is_verbose: bool) -> None:
-    """Print the number of changes, and warnings about the parts that remain unchanged, on stderr."""
+    """Print warnings about parts that remain unchanged or become unknown on stderr; if verbose, also count changes."""
     lines = [f"changed {count_text(changes.count, 'dimension')}"] if is_verbose else []
     for names, fact in (
         (changes.constants, "constant shapes contain the old size"),

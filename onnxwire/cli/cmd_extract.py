@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _find_names_with_commas(model: ModelProto) -> set[str]:
-    """Return the names of values that contain commas."""
+    """Return the names with commas of the main graph's inputs, initializers and outputs of nodes."""
     graph = model.graph
     names = {name for node in graph.node for name in node.output if "," in name}
     names.update(value.name for value in graph.input if "," in value.name)
@@ -130,7 +130,7 @@ def _write_tensors(options: argparse.Namespace) -> int:
                 to_npz(tensors, out, progress=progress)
             else:
                 to_npy(next(iter(tensors.values())), out, progress=progress)
-        notes: dict[str, str] = {}  # the first tensor of each note about a changed type
+        notes: dict[str, str] = {}  # from a note about a changed type to the name of the first tensor with it
         for name, tensor in tensors.items():
             notes.setdefault(stored_as(tensor), name)
         for note, name in notes.items():
@@ -166,7 +166,7 @@ def _match_tensors(
             return matches
         if "[" not in pattern:
             raise TensorError("the pattern matches no initializer; `onnxwire ls FILE` lists them", pattern)
-    # The argument is the name of a tensor of any graph or Constant node, or a path: graph.node[3].attribute[0].t.
+    # `pattern` is the name of a tensor of any graph or Constant node, or a path: graph.node[3].attribute[0].t.
     try:
         target = resolve(model, f"tensor:{pattern}")
     except PathError:

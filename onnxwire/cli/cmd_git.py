@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _DESCRIPTION = """\
 Make git compare and merge models. `install` sets up three drivers for *.onnx: `git diff` and `git log -p` print models
 as text, with a digest of each tensor in place of its elements; `git difftool -t onnxwire` opens both versions in the
-browser; `git merge` merges changes to different nodes, tensors and metadata. Versions in Git LFS are read from its
-local store.
+browser; `git merge` merges changes to different nodes, tensors and metadata. Versions in Git LFS are read from the
+local store of Git LFS.
 """
 _EXAMPLES = """\
 `textconv`, `difftool` and `merge` are the drivers, which git calls. `merge` writes the merged model over OURS; its exit
@@ -114,7 +114,7 @@ def _install(scope: str) -> None:
                 raise SaveError(None, reason, name)
     program = _program_command()
     for name, template in _SETTINGS.items():
-        # git replaces %P in the command of a merge driver, so a % of the path is doubled.
+        # git replaces %P in the command of a merge driver, so each % in the program's path is doubled.
         is_driver = name.endswith(".driver")
         value = template.replace("{program}", program.replace("%", "%%") if is_driver else program)
         if settings[name] != [value]:
@@ -175,7 +175,7 @@ def _print_text(path: str) -> int:
 
 
 def _load_versions(shown_name: str, base: str, ours: str, theirs: str) -> list[ModelProto] | None:
-    """Load three versions of a model. If one cannot be read, print the error and return None.
+    """Load three versions of a model. If one cannot be used, print the error and return None.
 
     Only the base version can be absent; git then passes an empty file. The other versions are damaged if they are
     empty.

@@ -1,4 +1,4 @@
-"""`onnxwire infer`: add types and shapes of values, inferred by the official package."""
+"""`onnxwire infer`: add types and shapes of values, inferred by the onnx package."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from onnxwire.cli.result import add_result, save_result
 from onnxwire.io.load import load
 
 _DESCRIPTION = """\
-Infer the types and shapes of values, by onnx.shape_inference, and save the model with them. The official package gets
-the model without its weights, so that the model may have any size; weights are copied from file to file.
+Infer the types and shapes of values, by onnx.shape_inference, and save the model with them. The onnx package gets the
+model without its large weights, so that the model may have any size; they are copied from file to file.
 """
 _EXAMPLES = """\
 examples:
@@ -27,9 +27,9 @@ def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(commands, "infer", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
-    parser.add_argument("--strict", action="store_true", help="fail if a shape can't be inferred")
+    parser.add_argument("--strict", action="store_true", help="fail if the inference of any node reports an error")
     parser.add_argument("--data-prop", action="store_true", help="propagate shapes through computations with shapes")
-    parser.add_argument("--check-type", action="store_true", help="check the types of inputs of operators")
+    parser.add_argument("--check-type", action="store_true", help="check the types of inputs and outputs of operators")
     add_result(parser)
     parser.set_defaults(run=run)
 

@@ -32,7 +32,7 @@ examples:
 """
 
 _KEY_COLUMN_CHARS = 16  # width of the column of keys
-_MAX_TEXT_CHARS = 200  # maximum length of a metadata value or doc string
+_MAX_TEXT_CHARS = 200  # maximum length of a printed doc string, type, and key or value of metadata
 _MAX_ENTRIES = 50  # maximum number of metadata entries
 _MIN_VALUE_CHARS = 20  # minimum width of a metadata value beside a long key
 
@@ -47,7 +47,7 @@ def add_parser(commands: Any) -> None:
         "--raw", action="store_true", help="print every tag with its byte offset, in damaged files up to the fault"
     )
     type_help = (
-        "with --raw: the message in the file, such as TensorProto; none for numbers without names; "
+        "with --raw: the message in the file, such as TensorProto; none for field numbers without names; "
         "default: the message that fits"
     )
     add_type(parser, type_help, None, "none")

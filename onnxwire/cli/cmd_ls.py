@@ -133,7 +133,7 @@ def _print_rows(rows: Iterable[Row], options: argparse.Namespace, paint: Paint) 
     batch_headings = headings if is_terminal else None
     widths: list[int] = []
     max_width = terminal_width()
-    # Print in batches, so that a long list appears at once; columns only become wider.
+    # Print in batches, so that the start of a long list appears immediately. A batch may make columns wider.
     while batch := list(islice(remaining_rows, _BATCH_ROWS)):
         count += len(batch)
         if noun == "tensor":

@@ -15,7 +15,7 @@ from onnxwire.messages import GraphProto, ModelProto
 
 _DESCRIPTION = """\
 List the metadata of a model (metadata_props), print single values, set or remove entries. Without -o or -i no file is
-written, and the exit status is 1 if an entry does not exist.
+written, and the exit status is 1 if a KEY does not exist, or if there are no entries.
 """
 _EXAMPLES = """\
 examples:

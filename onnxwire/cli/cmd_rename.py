@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     if len(old_names) != len(new_names):
         options.parser.error(f"names come in pairs, OLD NEW; {old_names[-1]!r} has no new name")
     if len(set(old_names)) < len(old_names):
-        raise EditError("an old name has two new names; write each OLD once")
+        raise EditError("an old name occurs twice; write each OLD once")
     names = dict(zip(old_names, new_names, strict=True))
     with load(options.file) as model:
         count = rename_nodes(model, names) if options.nodes else rename_values(model, names)

@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Remove the fields; returns the exit status."""
+    """Remove the elements and fields, or bypass the nodes; returns the exit status."""
     with load_to_change(options) as model:
         if options.bypass:
             bypass_all(model, options.paths)

@@ -41,8 +41,8 @@ from onnxwire.tensor.storage import count_elements, data_type_of, expand_index
 from onnxwire.text.json_writer import to_json
 
 _DESCRIPTION = """\
-Print any part of a model: a message, a node, an attribute, a value, or a tensor with statistics of its elements. Only
-the part at PATH is read.
+Print any part of a model: a message, a node, an attribute, a value, or a tensor with statistics of its elements. No
+weights outside of PATH are read.
 """
 _EXAMPLES = """\
 examples:
@@ -63,7 +63,7 @@ _MAX_ELEMENTS = 20  # maximum number of printed elements of a field in a message
 _MAX_VALUES = 1000  # maximum number of printed elements of a selected part of a tensor
 _MAX_UNSELECTED_VALUES = 64  # maximum size of a tensor whose elements are all printed without an index
 _MAX_BYTES = 256  # maximum number of printed bytes of a field
-_MAX_TEXT_CHARS = 100  # maximum length of a printed string
+_MAX_TEXT_CHARS = 100  # maximum length of a string that is printed as a part
 _MAX_ATTRIBUTE_VALUES = 8  # maximum size of a tensor in an attribute whose elements are printed
 _MAX_JSON_VALUES = 1 << 20  # maximum number of elements of a tensor in JSON
 _MAX_JSON_BYTES = 1024  # maximum length of strings, bytes and lists of numbers of a message in JSON
@@ -195,7 +195,7 @@ def _lines(target: Resolved, options: argparse.Namespace, paint: Paint) -> list[
 
 
 def _make_index_formatter(target: Resolved) -> Any:
-    """Return a function that formats the index of an element in a list."""
+    """Return a function that formats the index of an element; the index in the field for an element of a slice."""
     if isinstance(target.value, list) and target.parent is not None and target.field is not None:
         bounds = [int(end) if end else None for end in target.path.rpartition("[")[2].rstrip("]").split(":")]
         indices = range(len(getattr(target.parent, target.field.name)))[slice(*bounds)]
@@ -299,12 +299,13 @@ def _attribute_text(attribute: AttributeProto) -> str:
     if not parts:
         type_field = AttributeProto.DESCRIPTOR.fields_by_name["type"]
         name = describe_number(type_field, attribute.type)
+        # The names of types of lists end with S: INTS.
         parts.append("[]" if name.endswith("S") else f"no value ({name})")
     return ", ".join(parts)
 
 
 def _few_values(tensor: TensorProto) -> str:
-    """Format the elements of a small tensor, after a space; "" for other tensors."""
+    """Return a space and the elements of a small tensor; "" for large, empty and external tensors."""
     if len(tensor.external_data):
         return ""
     if not 0 < count_elements(tensor, data_type_of(tensor)) <= _MAX_ATTRIBUTE_VALUES:
@@ -451,7 +452,9 @@ def histogram_lines(histogram: Histogram, paint: Paint, width: int = 40, is_disc
 
 
 def _value_lines(target: Resolved, ranges: list[range], shape: list[int], paint: Paint) -> list[str]:
-    """Format the selected elements of a tensor; of many, only the first on the last two axes with several elements.
+    """Format the selected elements of a tensor.
+
+    If there are too many, only the first ones are printed, along the last two axes that have several elements.
 
     ranges: the selected coordinates on each axis. shape: the shape of the selection.
     """

@@ -48,7 +48,7 @@ _CSV_HELP = (
 
 _BATCH_ROWS = 1000  # rows that are converted to Python objects at a time
 # Types of DuckDB whose columns are aligned to the right.
-_NUMBER_TYPES = {
+_RIGHT_ALIGNED_TYPES = {
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
     "UHUGEINT", "FLOAT", "DOUBLE",
 }  # fmt: skip
@@ -194,17 +194,13 @@ def _write_parquet(relation: duckdb.DuckDBPyRelation, path: str) -> None:
 
 
 def _print(relation: duckdb.DuckDBPyRelation, options: argparse.Namespace, output_format: str) -> None:
-    """Print the result, or write it to the file of -o. output_format: .json, .csv, or another text for a table."""
+    """Print the result, or write it to the file of -o. output_format: .json, .csv, or "" for a table on stdout."""
     make_parts = {".json": _json_parts, ".csv": _csv_parts}.get(output_format)
-    parts = (
-        make_parts(relation)
-        if make_parts
-        else _table_parts(relation, make_painter(options.color), options.output == "-")
-    )
+    parts = make_parts(relation) if make_parts else _table_parts(relation, make_painter(options.color))
     if options.output == "-":
-        is_raw = output_format == ".csv" and sys.stdout.isatty()
+        must_escape = output_format == ".csv" and sys.stdout.isatty()
         for text in parts:
-            sys.stdout.write("\n".join(map(safe_text, text.split("\n"))) if is_raw else text)
+            sys.stdout.write("\n".join(map(safe_text, text.split("\n"))) if must_escape else text)
         return
     with open_text_output(options.output) as file:
         file.writelines(parts)
@@ -225,7 +221,8 @@ def _json_parts(relation: duckdb.DuckDBPyRelation) -> Iterator[str]:
     is_first = True
     # The C encoder of the standard library cannot indent, so the separators contain line breaks and indentation.
     encode = json.JSONEncoder(allow_nan=False, default=str, separators=(",\n    ", ": ")).encode
-    # Other types with parentheses or brackets, such as STRUCT(a INTEGER) and INTEGER[], contain values.
+    # Types with parentheses or brackets contain several values, such as STRUCT(a INTEGER) and INTEGER[], except
+    # DECIMAL and ENUM.
     is_flat = all(re.fullmatch(r"(DECIMAL|ENUM)\(.*\)|[^(\[]*", str(type), re.DOTALL) for type in relation.types)
     for rows in _batches(relation):
         objects = [dict(zip(relation.columns, map(json_numbers, row), strict=True)) for row in rows]
@@ -250,19 +247,16 @@ def _csv_parts(relation: duckdb.DuckDBPyRelation) -> Iterator[str]:
         yield out.getvalue()
 
 
-def _table_parts(relation: duckdb.DuckDBPyRelation, paint: Paint, is_shown: bool) -> Iterator[str]:
-    """Yield lines of columns; from batch to batch, columns keep their width or become wider.
-
-    is_shown: whether the lines are printed on stdout, where they must fit a terminal.
-    """
+def _table_parts(relation: duckdb.DuckDBPyRelation, paint: Paint) -> Iterator[str]:
+    """Yield lines of columns, which are narrowed on a terminal. A batch may make columns wider."""
     headings = [safe_text(name) for name in relation.columns]
-    is_number = [str(type) in _NUMBER_TYPES for type in relation.types]
+    is_right_aligned = [str(type) in _RIGHT_ALIGNED_TYPES for type in relation.types]
     widths: list[int] = []
     # A single column wraps: it is often a text to read, such as a query plan.
-    max_width = terminal_width() if is_shown and len(headings) > 1 else None
+    max_width = terminal_width() if len(headings) > 1 else None
     for rows in _batches(relation):
         cells = [[_table_text(value) for value in row] for row in rows]
-        right_columns = [i for i, number in enumerate(is_number) if number and rows]
+        right_columns = [i for i, is_right in enumerate(is_right_aligned) if is_right and rows]
         lines = table_lines(cells, headings, right_columns, ["bold", "cyan"], paint, widths=widths, max_width=max_width)
         headings = []
         yield "".join(f"{line}\n" for line in lines)

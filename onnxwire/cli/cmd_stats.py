@@ -35,8 +35,9 @@ from onnxwire.io.tensor_list import find_tensors
 from onnxwire.messages import SCHEMA
 
 _DESCRIPTION = """\
-Print the range, mean, standard deviation, and the numbers of zeros, NaNs and infinities of every tensor of a model. All
-weights are read once, in pieces, by all cores. With a PATTERN or --filter, the exit status is 1 if no tensor matches.
+Print the range, mean, standard deviation, and the numbers of zeros, NaNs and infinities of every tensor of a model. The
+weights of these tensors are read in pieces, by all cores. With a PATTERN or --filter, the exit status is 1 if no
+tensor matches.
 """
 _EXAMPLES = """\
 examples:
@@ -80,7 +81,7 @@ def add_parser(commands: Any) -> None:
         "--bins",
         metavar="N",
         type=make_number_parser(1, 4096, "bins"),
-        help="bins of the histograms of --json and --plot",
+        help="bins of the histograms of --json and --plot; default: 64 with --plot, no histograms with --json",
     )
     add_selection(parser)
     parser.add_argument(

@@ -132,11 +132,11 @@ def run(options: argparse.Namespace) -> int:
             flush=True,
         )
         if not options.no_browser and _has_screen():
-            redirect = stack.enter_context(_redirect_page(address))
-            # The file is removed as soon as the browser has read it, so that a killed process leaves no file.
-            server.when_opened = partial(_remove, redirect)
+            redirect_path = stack.enter_context(_redirect_page(address))
+            # The file is removed when the browser has opened the address, so that a killed process leaves no file.
+            server.when_opened = partial(_remove, redirect_path)
             # Some browser commands return only when the browser is closed.
-            threading.Thread(target=_open_browser, args=(Path(redirect).as_uri(),), daemon=True).start()
+            threading.Thread(target=_open_browser, args=(Path(redirect_path).as_uri(),), daemon=True).start()
         if not options.json:
             print(
                 "The address works once, in the browser that opens it first. Ctrl-C or SIGTERM ends the page.",
@@ -246,9 +246,10 @@ class _EndSignals:
 
 @contextlib.contextmanager
 def _redirect_page(address: str) -> Iterator[str]:
-    """Write a private file that redirects to an address, and return its path.
+    """Write a private file that redirects to an address; yields its path, and removes the file at the end.
 
-    Every user of the machine can read the browser's command line; with this file it contains no token.
+    Every user of the machine can read the browser's command line, so it must not contain the address, which gives
+    access to the page.
     """
     descriptor, path = tempfile.mkstemp(prefix="onnxwire-", suffix=".html")  # with mode 0600
     try:
@@ -277,7 +278,10 @@ _REDIRECT_HTML = """\
 
 
 def _has_screen() -> bool:
-    """Return whether there is a graphical browser; a text browser runs no scripts and occupies the terminal."""
+    """Return whether there is probably a graphical browser.
+
+    A text browser runs no scripts and occupies the terminal.
+    """
     return sys.platform in ("win32", "darwin") or any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     )

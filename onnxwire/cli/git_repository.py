@@ -27,8 +27,8 @@ _POINTER = re.compile(
 def run_git(*arguments: str, file: IO[bytes] | None = None, may_fail: bool = False, accepted_status: int = 0) -> str:
     """Run git and return its output without the last line break.
 
-    file: its standard input. may_fail: whether to return "" if git fails, instead of raising SourceError.
-    accepted_status: an exit status beside 0 that is no failure.
+    file: its standard input. may_fail: whether to return the output, usually "", if git fails, instead of
+    raising SourceError. accepted_status: an exit status besides 0 that is no failure.
     """
     environment = {**os.environ, "LC_ALL": "C"}  # untranslated, because some messages are parsed
     try:
@@ -88,9 +88,9 @@ def _read_head(path: str) -> bytes:
 
 
 def _lfs_folder() -> Path:
-    """Return the folder of Git LFS: the setting lfs.storage, relative to the repository, or `lfs` in it."""
-    repository = Path(run_git("rev-parse", "--git-common-dir"))
-    return repository / (run_git("config", "--type=path", "lfs.storage", may_fail=True) or "lfs")
+    """Return the folder of Git LFS: the setting lfs.storage, relative to git's folder, or `lfs` in git's folder."""
+    git_folder = Path(run_git("rev-parse", "--git-common-dir"))
+    return git_folder / (run_git("config", "--type=path", "lfs.storage", may_fail=True) or "lfs")
 
 
 def read_setting(scope: str, name: str) -> list[str]:

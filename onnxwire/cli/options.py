@@ -68,7 +68,7 @@ def add_command(
 
 @contextmanager
 def server_settings(options: argparse.Namespace) -> Iterator[None]:
-    """Apply --allow-host, --cache, --header and --untrusted during a command, including its child processes."""
+    """Set environment variables for --allow-host, --cache, --header and --untrusted, also for child processes."""
     hosts, cache, headers = (getattr(options, name, None) for name in ("allow_host", "cache", "header"))
     values = {"ONNXWIRE_ALLOW_HOSTS": hosts and ",".join(hosts), "ONNXWIRE_CACHE": cache}
     if getattr(options, "untrusted", False):
@@ -102,7 +102,7 @@ def _parse_header_option(text: str) -> str:
 def parse_whole_number(text: str) -> int:
     """Parse an option's nonnegative integer."""
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at most 18 digits")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""Opens the file that a command writes with -o: never its input, and replaced atomically."""
+"""Opens the file that a command writes with -o, which is replaced atomically, and refuses the input as output."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class _Level(NamedTuple):
 
     table: Descriptor | None  # the message's descriptor; None for fields without names
     start: int  # offset of its tag; of its first byte for the root
-    end: int  # offset after its last byte; for a group, after the message around it
+    end: int  # offset after its last byte; for a group or a cut message, `end` of the enclosing level
     group: int | None = None  # the field number of a group, which ends before `end`
     is_cut: bool = False  # whether its length exceeds the enclosing message
 
@@ -96,7 +96,7 @@ class Printer:
             self.levels.append(_Level(None, offset, level.end, group=record.number))
             return value_start
         if record_end is None:
-            # If a message runs past the end, print the part that exists.
+            # If a message runs past the end, print the part that exists; `record.raw` is the length in the file.
             if record.raw is None or field is None or field.message_type is None or not may_enter:
                 raise self._fault_error(offset)
             self._print_line(offset, f"{label} {{  # {level.end - value_start:,} of {record.raw:,} bytes")

@@ -24,7 +24,7 @@ def add_result(parser: argparse.ArgumentParser, is_required: bool = True) -> Non
 
 
 def load_to_change(options: argparse.Namespace) -> ModelProto:
-    """Load FILE. Raises SaveError if the output would overwrite its weights, even weights that the command removes."""
+    """Load FILE. Raises SaveError if OUT contains external data of FILE, even data that the command removes."""
     model = load(options.file)
     if options.output not in (None, "-"):
         refuse_weights(model, options.output)

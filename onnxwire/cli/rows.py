@@ -22,7 +22,8 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="list only rows that fulfil a condition, such as bytes>=1M; repeatable",
     )
-    parser.add_argument("--sort", metavar="KEY", help="name, bytes, type or another key of --json; the largest first")
+    sort_help = "name, bytes, type or another key of --json; the largest numbers first"
+    parser.add_argument("--sort", metavar="KEY", help=sort_help)
     parser.add_argument("-r", "--reverse", action="store_true", help="reverse the order")
     parser.add_argument("--limit", metavar="N", type=parse_whole_number, help="list the first N rows")
 

@@ -43,7 +43,7 @@ class CleanTerminal:
         self.allows_colors = False
 
     def write(self, text: str) -> int:
-        """Write text with unprintable characters escaped, except line ends and tabs."""
+        """Write text with unprintable characters escaped, except line breaks, tabs, and color sequences if allowed."""
         if not text.isprintable():
             import re
 
@@ -119,7 +119,7 @@ def make_painter(choice: str = "auto", out: IO[str] | None = None) -> Paint:
 
 
 def safe_text(text: str) -> str:
-    """Escape control characters in text from a file."""
+    """Escape unprintable characters, such as control characters, in text from a file."""
     return (
         text
         if text.isprintable()
@@ -141,7 +141,7 @@ def safe_rows(rows: list[list[str]]) -> list[list[str]]:
 
 
 def number_text(value: float | None, digits: int = 6) -> str:
-    """Format a float with some digits, an integer with all digits, None as -."""
+    """Format a float with `digits` significant digits, an integer with all digits, None as -."""
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:.{digits}g}"
@@ -237,7 +237,7 @@ def table_lines(
             [cell if i in right_indices else cut_middle(cell, widths[i]) for i, cell in enumerate(row)]
             for row in all_rows
         ]
-    if paint("x", "bold") == "x":
+    if paint("x", "bold") == "x":  # without styles
         last_column = len(widths) - 1
         format_row = "  ".join(
             f"{{:>{width}}}" if i in right_indices else "{}" if i == last_column else f"{{:<{width}}}"
@@ -245,12 +245,12 @@ def table_lines(
         ).format
         return [format_row(*row).rstrip() for row in all_rows]
     lines = []
-    for number, row in enumerate(all_rows):
+    for row_index, row in enumerate(all_rows):
         cells = []
         for i, cell in enumerate(row):
             is_last = i == len(row) - 1
             padding = " " * max(widths[i] - len(cell), 0)
-            style = "underline" if headings and number == 0 else styles[i] if i < len(styles) else ""
+            style = "underline" if headings and row_index == 0 else styles[i] if i < len(styles) else ""
             painted = paint(cell, style) if style and cell else cell
             cells.append(padding + painted if i in right_indices else painted if is_last else painted + padding)
         lines.append("  ".join(cells).rstrip())

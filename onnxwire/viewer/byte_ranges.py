@@ -20,9 +20,10 @@ _WIRE_TYPE_NAMES = {WIRE_VARINT: "varint", WIRE_FIXED64: "64 bits", WIRE_LEN: "b
 def find_span(root: Message, path: str) -> tuple[int, int]:
     """Return the span of a field's value: the offset of its first byte, and the offset after its last byte.
 
-    path: the path of a message, a field or an element of a field; "" for the whole file. For a packed field, the span
-    contains all elements. For a repeated field of strings, bytes or messages without an index, it is the first element.
-    Raises PathError if there is no element at the path, or if the file does not contain it.
+    path: the path of a message, a field or an element of a field; "" for the whole file. For repeated
+    numbers, the span is that of the last record: of all elements, if they are packed into one record. For a repeated
+    field of strings, bytes or messages without an index, the span is that of the first element.
+    Raises PathError if there is no element at the path, or if the file does not contain the element.
     """
     target = resolve(root, path)
     if isinstance(target.value, Message):
@@ -40,9 +41,10 @@ def find_span(root: Message, path: str) -> tuple[int, int]:
 def _find_value_span(
     target: Resolved, field: FieldDescriptor, root: Message, parent_span: tuple[int, int]
 ) -> tuple[int, int] | None:
-    """Return the span of a value: in the record of the requested element, or in the last record of another field.
+    """Return the span of a value, None if the field has no record.
 
-    parent_span: the span of the message that contains the field. None if the field has no record.
+    It is in the record of the requested element, or in the last record of a singular field or of repeated numbers.
+    parent_span: the span of the message that contains the field.
     """
     n_records, value_span = 0, None
     for _, number, wire, value, value_end, _ in walk_records(root._document, *parent_span):

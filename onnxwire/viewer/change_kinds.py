@@ -1,4 +1,4 @@
-"""The kinds of changes that the page can make, each by a public function of `transforms` or `bridges`."""
+"""The kinds of changes that the page can make, most of them by public functions of `transforms` and `bridges`."""
 
 from __future__ import annotations
 
@@ -128,8 +128,8 @@ def rename_value(path: str, name: str, new: str) -> Change:
 def delete_node(path: str, input: int | None) -> Change:
     """Delete a node.
 
-    input: the index of the input to which the consumers of its first output are connected; None to leave them
-    unconnected.
+    input: the index of the node's input, whose value the consumers of the node's first output then use; None to leave
+    these consumers unconnected.
     """
 
     def run(model: ModelProto) -> str:
@@ -234,8 +234,8 @@ def set_shape(path: str, shape: str, elem_type: str) -> Change:
             # Keep the denotation of the dim.
             for name in ("dim_value", "dim_param"):
                 old_dims[index].ClearField(name)
-            for name, number in dim.items():
-                setattr(old_dims[index], name, number)
+            for name, size in dim.items():
+                setattr(old_dims[index], name, size)
         del tensor_type.shape.dim[len(dims) :]
         return path
 
@@ -276,7 +276,8 @@ def replace_tensors(upload: Upload) -> Change:
         with upload.translate_errors():
             if not from_safetensors(_require_model(root), upload.path, refer_to_file=False):
                 raise EditError(
-                    f"{upload.name} has no tensor with the name of an initializer; open one and drop the file there"
+                    f"{upload.name} has no tensor with the name of an initializer; "
+                    "open an initializer and drop the file there"
                 )
         return ""
 

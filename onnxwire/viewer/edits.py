@@ -69,7 +69,7 @@ class Edits:
         self._check_lock = threading.Lock()
         self._changes: list[Change] = []
         self._change_count = 0  # the number of changes in effect; the following changes were undone
-        # The value of _change_count at the last save; -1 if a later change discarded that state.
+        # The value of _change_count at the last save, or 0 before; -1 if a later change discarded that state.
         self._saved_count = 0
         self._states: dict[int, Message] = {0: original}  # keys: the number of changes in effect
         self._original_problems: _ProblemCounts | None = None
@@ -77,16 +77,16 @@ class Edits:
 
     @property
     def is_saved(self) -> bool:
-        """Whether the present state was saved."""
+        """Whether the present state is that of the last saved file, or of the opened file before any save."""
         return self._change_count == self._saved_count
 
     def state(self) -> dict[str, Any]:
         """Return the state of the edits as values that json can encode.
 
-        is_editable: True. revision: as above. changes: the texts and paths of the last changes in effect and of the
-        first undone changes; first: the index of the first listed change; total: the number of all changes; done: the
-        number of changes in effect. is_saved, words_for_original: as the properties. folder: the folder of relative
-        file names. max_upload_bytes: the maximum size of an uploaded file.
+        is_editable: True. revision: as in the class. changes: the texts and paths of the last changes in effect and of
+        the first undone changes; first: the index of the first listed change; total: the number of all changes; done:
+        the number of changes in effect. is_saved, words_for_original: as the properties. folder: the folder to which
+        relative file names refer. max_upload_bytes: the maximum size of an uploaded file.
         """
         with self._lock:
             first_index = max(self._change_count - MAX_LISTED_CHANGES, 0)
@@ -186,8 +186,9 @@ class Edits:
         """Check the present state, and return the problems that the original file does not have.
 
         Returns revision, total (the number of new problems), gone (the number of the file's problems that no longer
-        exist), and rows: rule, severity, path and message of up to 200 problems, errors first. A rule with more new
-        problems than `check` lists has one further row with their number. A message of a user's schema has no problems.
+        exist), and rows: rule, severity, path and message of up to 200 problems, errors first. For a rule that the
+        file breaks more often than `check` lists, one row has the number of new problems beyond this limit. A message
+        of a user's schema has no problems.
         """
         # A separate lock: changes must not wait for a check.
         with self._check_lock:
@@ -276,7 +277,7 @@ class Edits:
 
     @property
     def _folder(self) -> str:
-        """The folder of relative file names."""
+        """The folder to which relative file names refer."""
         return os.path.dirname(self.file) if self.file else os.getcwd()
 
     @property
@@ -357,4 +358,5 @@ class _ProblemCounts:
 def _problem_key(problem: Problem) -> str:
     """Return a text that identifies a problem: without indices, which other edits shift, and without numbers."""
     text = re.sub(r"\[\d+\]", "[]", f"{problem.rule}\n{problem.path}\n{problem.message}")
+    # A number that is part of a name, a path or a quoted text is not replaced.
     return re.sub(r"(?<![\w.'/])\d[\d,]*(?![\w'/])", "0", text)

@@ -47,9 +47,9 @@ class FieldQueries:
         """List the fields of a message, or the elements of a repeated field, in pages.
 
         path: the path of the message or field, "" for the root. start: the index of the first row; count: the number of
-        rows, up to 1,000. A message has a row for each present field, and one for each unknown field.
+        rows, up to 1,000. A message has a row for each present field, and one for each record of no known field.
         Returns path, type (of the message, or of each element), is_list (whether the rows are elements), total, rows,
-        absent and is_edited. A row: name, number, type, label ("repeated", the name of its oneof, or ""), path, kind
+        absent and is_edited. A row: name, number, type, label ("repeated", "oneof NAME", or ""), path, kind
         ("message", "list", "value" or "unknown"), text, count (of elements), offset (of the value) and length. offset
         and length are None for a list, for an element that is a number, for a value that is not in the file, and if
         there are too many records or elements to scan. absent: name, type and label of the absent fields. is_edited:
@@ -165,7 +165,7 @@ class FieldQueries:
     def _scan_offsets(
         self, message: Message, span: tuple[int, int] | None
     ) -> tuple[dict[int, tuple[int, int]], list[tuple[int, int, int]]]:
-        """Return the offset and length of each field's last value, and number, offset and length of unknown records.
+        """Return the offset and length of each field's last value, and number, offset and length of other records.
 
         The first result is a dict by field number. Both results are empty for a message with too many records to scan.
         """
@@ -186,7 +186,7 @@ class FieldQueries:
 
 
 def _row(field: FieldDescriptor, path: str, kind: str, text: str) -> dict[str, Any]:
-    """Return a row for a field, without count, offset and length."""
+    """Return a row for a field, with None for count, offset and length."""
     return {
         "name": path.rpartition(".")[2] if path.endswith("]") else field.name,
         "number": field.number,

@@ -45,8 +45,8 @@ class Layout:
 def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]], gap: float = ROW_GAP) -> Layout:
     """Lay out boxes and edges.
 
-    sizes: width and height of each box, at least one. edges: pairs of the indices of two boxes, from and to. gap: the
-    distance between rows, in pixels. All edges lead down, except edges that close a cycle.
+    sizes: width and height of each box; there is at least one box. edges: pairs of the indices of two boxes, from and
+    to. gap: the distance between rows, in pixels. All edges lead down, except edges that close a cycle.
     """
     rank = _order_topologically(len(sizes), edges)
     downward_edges = [(start, end) if rank[start] < rank[end] else (end, start) for start, end in edges]
@@ -158,7 +158,10 @@ def _choose_rows(count: int, edges: list[tuple[int, int]], rank: list[int]) -> l
 
 
 def _assign_rows(count: int, edges: list[tuple[int, int]], rank: list[int]) -> list[int]:
-    """Return the row of each box: the row above its targets if that makes no edges longer, else the highest row."""
+    """Return the row of each box: the row above its targets if that makes no edges longer.
+
+    Otherwise the row is the first row below its sources.
+    """
     rows, n_sources = [0] * count, [0] * count
     targets: list[list[int]] = [[] for _ in range(count)]
     for start, end in edges:
@@ -178,14 +181,17 @@ def _assign_rows(count: int, edges: list[tuple[int, int]], rank: list[int]) -> l
 def _reduce_crossings(
     rows: list[list[int]], above: dict[int, list[int]], below: dict[int, list[int]]
 ) -> list[list[int]]:
-    """Order each row by sweeps down and up; return the order with the fewest crossings."""
+    """Order each row by sweeps down and up.
+
+    Returns the order with the fewest crossings, or the last order if there are too many edges to count crossings.
+    """
     best_rows, min_crossings = rows, -1
     counts_crossings = sum(map(len, below.values())) <= _MAX_COUNTED_EDGES
     for sweep in range(_MAX_SWEEPS if counts_crossings else _MAX_SWEEPS // 2):
         # Sweeps alternate between down and up; every second pair of sweeps reverses ties.
         _sort_row_by_row(rows, above if sweep % 2 == 0 else below, sweep % 2 == 0, sweep % 4 >= 2)
         if counts_crossings:
-            _swap_neighbours(rows, above, below)
+            _swap_adjacent_boxes(rows, above, below)
             crossings = sum(_count_crossings(row, next_row, below) for row, next_row in pairwise(rows))
             if min_crossings < 0 or crossings < min_crossings:
                 best_rows, min_crossings = [list(row) for row in rows], crossings
@@ -232,8 +238,8 @@ def _sort_row_by_row(
         row.sort(key=keys.__getitem__)
 
 
-def _swap_neighbours(rows: list[list[int]], above: dict[int, list[int]], below: dict[int, list[int]]) -> None:
-    """Swap neighbours within a row if that reduces crossings."""
+def _swap_adjacent_boxes(rows: list[list[int]], above: dict[int, list[int]], below: dict[int, list[int]]) -> None:
+    """Swap adjacent boxes of a row if that reduces crossings."""
     position = {box: i for row in rows for i, box in enumerate(row)}
     for row in rows:
         for i in range(len(row) - 1):
@@ -243,6 +249,7 @@ def _swap_neighbours(rows: list[list[int]], above: dict[int, list[int]], below: 
                 ends = sorted(position[box] for box in neighbours.get(right_box, ()))
                 for box in neighbours.get(left_box, ()):
                     end = position[box]
+                    # The crossings before the swap, minus those after the swap.
                     gain += bisect_left(ends, end) - len(ends) + bisect_right(ends, end)
             if gain > 0:
                 row[i], row[i + 1] = right_box, left_box

@@ -1,4 +1,4 @@
-"""The map of a model: the contents of one group of nodes as boxes and edges, the location of a node, paths."""
+"""The map of a model: contents of one group of nodes as boxes and edges, the location of a node, shortest paths."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _MAX_EDGES = 1_500  # maximum number of edges of one group
-_MAX_OUTER_EDGES = 8  # maximum number of edges of a group from outside, and to outside
+_MAX_OUTER_EDGES = 8  # with more edges to (or from) the outside, boxes with other edges show numbers instead
 _MAX_VALUE_BOXES = 12  # maximum number of boxes of inputs, and of outputs; the last box represents all remaining values
 _MAX_OPERATORS = 4  # maximum number of operators listed in a box
 _MAX_TYPES = 3  # maximum number of types listed at an edge
@@ -110,7 +110,7 @@ class ModelMap:
         path: the path of the node. Returns opened, the names of the enclosing groups, the outermost first, and name,
         the name of the node's box. Raises PathError if there is no node, or if the map does not show its graph.
         """
-        steps = []
+        steps = []  # from the inside out: the path of a graph, and the row of the node in that graph
         row = self.columns.row_of(path)
         if row < 0:
             raise PathError("there is no such node", path[:_MAX_NAME_CHARS])
@@ -266,7 +266,7 @@ class ModelMap:
     def _sum_weights(self, rows: Array, box_numbers: Array, count: int) -> tuple[Array, Array]:
         """Return the numbers of parameters and bytes of each box.
 
-        They are those of the initializers that its nodes use, and of the tensors in the nodes' attributes. rows,
+        The initializers that the box's nodes use, and the tensors in these nodes' attributes, are counted. rows,
         box_numbers: the rows of all nodes, and the box of each. count: the number of boxes.
         """
         columns = self.columns
@@ -341,7 +341,7 @@ class ModelMap:
         for kind, end, opposite_end in (("entry", "from", "to"), ("exit", "to", "from")):
             outer_edges = [edge for edge in edges if edge[end] < 0]
             if len(outer_edges) > _MAX_OUTER_EDGES:
-                # Too many edges to the outside would cover the boxes: boxes with other edges show their number instead.
+                # Too many edges to the outside would cover the boxes: boxes with other edges show the number of values.
                 connected_boxes = {edge[opposite_end] for edge in edges if edge[end] >= 0}
                 omitted_edges = [
                     edge for edge in outer_edges if edge[opposite_end] in connected_boxes and not edge["lit"]

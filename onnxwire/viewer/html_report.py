@@ -30,7 +30,7 @@ _MIN_SIZE_HEIGHT = 34  # minimum height, in pixels, of a rectangle with a name a
 
 
 def report(model: ModelProto) -> str:
-    """Make the report: the summary, the largest tensors as a treemap, the counts of operators.
+    """Make the report: the summary, the largest tensors as a treemap and a table, and the counts of operators.
 
     Reads no weights. Returns the text of an HTML page without scripts and without links to other files.
     """

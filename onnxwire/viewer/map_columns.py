@@ -85,6 +85,8 @@ class Scopes:
     def find(self, head: str, parts: Iterable[str]) -> int:
         """Return the scope with these labels, the outermost first; add it if it is new.
 
+        If there are too many or too deep scopes, return the innermost existing scope.
+
         head: the part of a name or metadata value from which the labels were read; a key of the cache.
         """
         number = 0
@@ -122,7 +124,8 @@ class Scopes:
         """Return the scope of a node by the metadata that PyTorch's exporter writes.
 
         Source: torch.onnx, `pkg.torch.onnx.name_scopes`: a list of module paths in Python's notation, and
-        `namespace`: module paths with their classes. Each path extends the previous one; the last is the node's.
+        `namespace`: module paths with their classes. Each path extends the previous one; the last is that of the node
+        itself and is ignored.
         """
         value = value[: _MAX_NAME_CHARS * 4]
         is_list = key != "namespace"
@@ -310,7 +313,7 @@ class MapColumns:
         self.output_row, self.output_value, self.output_slot = row[output_uses], values[output_uses], slot[output_uses]
 
     def _find_redefined_inputs(self, columns: Columns, graph_of: Array, is_output: Array) -> list[int]:
-        """Return the rows, in the table of uses, of nodes' outputs with the name of an input of their function."""
+        """Return the rows of the table of uses that are outputs with the name of an input of the same function."""
         graphs = list(self.graphs.values())
         has_inputs = np.array([bool(self._inputs_of.get(graph.path)) for graph in graphs], bool)
         rows = np.flatnonzero(is_output & has_inputs[graph_of]).tolist() if has_inputs.any() else []
@@ -332,7 +335,7 @@ class MapColumns:
                 _join_type_and_dims(_read_cell(columns, "type", row), columns.to_pylist("dims", row, row + 1)[0])
             )
         n_types = len(self.types)
-        # A type without a shape has no dims.
+        # Values of unknown shape have no dims; their types are numbered after the types with shapes.
         bare_type_ids, first_rows = _intern_column(Ids(), columns, "type")
         self.types += [_read_cell(columns, "type", row).removeprefix("tensor(").removesuffix(")") for row in first_rows]
         type_numbers = np.where(

@@ -347,6 +347,7 @@ class Groups:
         pairs = np.unique(
             np.stack([value[is_crossing], items[target][is_crossing], items[source][is_crossing]]), axis=1
         )
+        # The pairs are sorted by value, then by target: select the last use of each value.
         last_uses = np.flatnonzero(np.diff(pairs[0], append=-1)) if pairs.size else np.zeros(0, np.int64)
         crossings = np.zeros(len(bounds) + 1, np.int64)
         np.add.at(crossings, pairs[2][last_uses] + 1, 1)

@@ -35,7 +35,7 @@ class ModelComparison:
         """List the differences.
 
         Returns total, counts by change, files (both names) and rows, up to 2,000: change, kind, name, part, old, new,
-        distance (a text, of weights), and left and right, the paths of the node in the two models, or "".
+        distance (a text; "" except for weights), and left and right, the paths of the node in the two models, or "".
         """
         return self._result()[0]
 
@@ -97,13 +97,14 @@ def _find_nodes(
     nodes_by_name: _NodesByName,
     renamed: dict[str, dict[str, str]],
 ) -> list[str]:
-    """Return the paths of the nodes of a model to which a difference refers. The fields are those of `Difference`.
+    """Return the paths of the nodes of a model to which a difference refers.
 
-    path: the path in the second model for an added element, else in the first model; "" if it is unknown. side: 0 for
-    the nodes of the first model, 1 for the nodes of the second model. renamed: the names in this model, by kind and by
-    the name in the other model.
+    change, kind, name: as in `Difference`, but an added or removed part of a node is a change. path: the path in the
+    second model for an added element, else in the first model; "" if it is unknown. side: 0 for the nodes of the first
+    model, 1 for the nodes of the second model. renamed: the names in this model, by kind and by the name in the other
+    model.
     """
-    if side == (change == "added"):
+    if side == (change == "added"):  # the path refers to this model
         match = _NODE_PATH.fullmatch(path)
         if match is not None:
             return [match[1]]

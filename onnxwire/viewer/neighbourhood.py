@@ -172,7 +172,7 @@ def _find_nearest(nodes: Any, connections: Connections, index: int, hops: int) -
 
 
 def _add_nodes(indices: Iterable[int], drawn_nodes: set[int], limit: int) -> list[int]:
-    """Add new indices to `drawn_nodes` until a limit is reached; returns the added indices."""
+    """Add new indices to `drawn_nodes`, up to `limit`, while there are up to _MAX_NODES; returns the added indices."""
     added: list[int] = []
     for index in indices:
         if len(drawn_nodes) > _MAX_NODES or len(added) >= limit:
@@ -200,17 +200,17 @@ def _connect(
     boxes = drawing.boxes
     node, number = scope.node[index], numbers[index]
     box, limit = boxes[number], len(boxes) + _MAX_VALUE_BOXES
-    weights = 0
+    n_weights = 0
     for name in connections.used_values(node, index):
         source = connections.producer.get(name)
         if source is not None:
             box.hidden += source not in numbers or not drawing.add_edge(numbers[source], number, name)
             continue
         kind, element_path = connections.origin(name, path)
-        if kind == "weight" and (not is_focus or weights >= _MAX_WEIGHTS):
+        if kind == "weight" and (not is_focus or n_weights >= _MAX_WEIGHTS):
             box.hidden += is_focus
             continue
-        weights += kind == "weight"
+        n_weights += kind == "weight"
         value_number = drawing.add_value_box(kind, name, element_path, limit)
         box.hidden += value_number is None or not drawing.add_edge(value_number, number, name)
     for name in dict.fromkeys(node.output):

@@ -140,7 +140,7 @@ def _attribute_text(attribute: AttributeProto) -> str:
 
 
 def _tensor_text(tensor: TensorProto) -> str:
-    """Return the elements of a tensor with up to four elements, else its type and shape."""
+    """Return the elements of an inline scalar or vector of up to four numbers; of another tensor, type and shape."""
     dims = list(tensor.dims[: _MAX_SHOWN_DIMS + 1])
     type_name = name_of(tensor.data_type).lower()
     is_small = len(dims) < 2 and all(0 <= dim <= _MAX_SHOWN_ELEMENTS for dim in dims)

@@ -113,8 +113,9 @@ class Queries(TensorQueries):
     def nodes(self, scope: str = "graph", search: str = "", start: int = 0, count: int = 100) -> dict[str, Any]:
         """List nodes of a graph or function, in pages.
 
-        scope: its path. search: words that must all occur in the node's name, operator, domain or values, ignoring
-        case. start: the index of the first row among the matches; count: the number of rows, up to 1,000.
+        scope: the path of the graph or function. search: words that must all occur in the node's name, operator, domain
+        or values, ignoring case. start: the index of the first row among the matches; count: the number of rows, up to
+        1,000.
         Returns total (the number of matches) and rows: index, path, name, op_type, domain.
         """
         nodes = self._resolve_scope(scope).node
@@ -311,7 +312,7 @@ class Queries(TensorQueries):
             return {"nodes": len(self._map.route(start, end))}
 
     def tensor(self, path: str) -> dict[str, Any]:
-        """Extend the base class: `consumers` lists up to 16 nodes that use an initializer, `count` is their number."""
+        """Extend the base class: `consumers` lists up to 16 nodes that use an initializer, `count` counts all."""
         result = super().tensor(path)
         match = re.fullmatch(r"(.*)\.(?:initializer\[\d+\]|sparse_initializer\[\d+\]\.values)", path)
         if match is not None:

@@ -208,7 +208,7 @@ class Server(ThreadingHTTPServer):
         return hmac.compare_digest(key.encode(), self._key.encode())
 
     def set_deadline(self, connection: socket.socket, seconds: float) -> None:
-        """Close a connection after some seconds, unless it sends a complete request. seconds: may be infinite."""
+        """Close a connection after some seconds, unless this method is called again. seconds: may be infinite."""
         with self._lock:
             if connection in self._deadlines:
                 self._deadlines[connection] = time.monotonic() + seconds
@@ -315,7 +315,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(lambda: answer(**self._parse_arguments(name, answer, address.query)), read_queries)
 
     def _find_answer(self, name: str, query: dict[str, list[str]]) -> tuple[Callable[..., Any] | None, list[Any]]:
-        """Return the function that answers a query, None for an unknown query, and the objects whose files it reads."""
+        """Return the function that answers a query (None: an unknown query), and the objects whose files it reads."""
         server = self.server
         if server.start is not None:
             if name == "start":
@@ -438,7 +438,7 @@ class Handler(BaseHTTPRequestHandler):
         except PathError as error:
             self._refuse(HTTPStatus.NOT_FOUND, str(error))
         except EditError as error:
-            # The form that sent the change shows its path.
+            # The form in which the user entered the change shows the path.
             self._refuse(HTTPStatus.BAD_REQUEST, error.reason)
         except (Error, _QueryError) as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
@@ -474,7 +474,7 @@ class Handler(BaseHTTPRequestHandler):
         return True
 
     def _is_for_this_host(self) -> bool:
-        """Return whether the Host header names this machine; any other name is DNS rebinding."""
+        """Return whether the Host header names this machine; another name may be an attack by DNS rebinding."""
         host = self.headers.get("Host", "")
         return host.rpartition(":")[0] in _HOSTS or host in _HOSTS
 

@@ -63,7 +63,7 @@ class StartPage:
         }
 
     def open(self, path: str, type: str) -> dict[str, Any]:
-        """Open a file by its path; returns `file`, the id of its page. type: the message in it.
+        """Open a file by its path; returns `file`, the id of the opened file. type: the message in the file.
 
         Raises EditError for an unknown type and for a path that is not a regular file's, and the errors of `load`.
         """
@@ -85,7 +85,7 @@ class StartPage:
         return {"file": file_id}
 
     def receive(self, name: str, type: str, length: int, read: Callable[[int], bytes]) -> dict[str, Any]:
-        """Open uploaded bytes; returns `file`, the id of their page. The bytes are in a file without a name.
+        """Open uploaded bytes; returns `file`, the id of the opened file. The bytes are stored in a temporary file.
 
         name: the user's file name; length: the size in bytes; read: a function like the `read` method of a file. Raises
         EditError for a file that is too large, a full disk and an incomplete upload, and the errors of `load`.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-MAX_READ_BYTES = 1 << 23  # maximum bytes read for one picture, in whole pages
+MAX_READ_BYTES = 1 << 23  # maximum number of bytes read for one heat map, in whole pages
 _PAGE_BYTES = 4096  # size of a page of memory
 _BLOCK_ELEMENTS = 1 << 15  # number of elements of a block
 _BLOCK_COUNT = 64  # number of blocks that represent a big tensor in a histogram
@@ -113,10 +113,10 @@ def heat_map(
     is_transposed = rows > columns
     axis_windows = [(top, bottom), (left, right)]
     outer_axis, inner_axis = (columns, rows) if is_transposed else (rows, columns)
-    (first_line, last_line), (start, end) = axis_windows[::-1] if is_transposed else axis_windows
-    cell_counts = (min(size[is_transposed], last_line - first_line), min(size[not is_transposed], end - start))
+    (first_line, stop_line), (start, end) = axis_windows[::-1] if is_transposed else axis_windows
+    cell_counts = (min(size[is_transposed], stop_line - first_line), min(size[not is_transposed], end - start))
     step = max(values.element_bits * math.prod(shape[inner_axis + 1 :]) // 8, 1)
-    line_groups, line_elements = _choose_elements(last_line - first_line, end - start, cell_counts, step)
+    line_groups, line_elements = _choose_elements(stop_line - first_line, end - start, cell_counts, step)
     cells_picture = np.full(cell_counts, np.nan)
     nonfinite = n_read = 0
     for i, lines in enumerate(line_groups):
@@ -198,7 +198,7 @@ def _spread_indices(start: int, end: int, max_count: int) -> Array:
 
 
 class _Values:
-    """The elements of a tensor as floats.
+    """The elements of a tensor; `read` converts them to floats.
 
     array: all elements, mapped or decoded; None if each read decodes the necessary elements.
     """

@@ -39,7 +39,7 @@ def test_the_error_for_a_text_form_names_the_command_that_reads_it(tmp_path, cap
         (["ls", "m.onnx", "--qqqq"], "unrecognized arguments: --qqqq"),
     ],
 )
-def test_the_error_for_a_misspelled_word_suggests_the_right_one(words, reason, capsys) -> None:
+def test_the_error_for_a_wrong_word_names_it_and_suggests_an_alternative_if_there_is_one(words, reason, capsys) -> None:
     with pytest.raises(SystemExit) as excinfo:
         main(words)
     assert excinfo.value.code == 2

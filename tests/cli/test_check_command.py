@@ -267,7 +267,7 @@ def test_options_set_the_message_type_and_the_ir_version(tmp_path):
         (["a.onnx", "--json", "--sarif"], b"not allowed with"),
     ],
 )
-def test_contradictory_options_are_rejected(arguments, reason):
+def test_missing_wrong_or_contradictory_options_are_rejected(arguments, reason):
     result = check(*arguments)
     assert result.returncode == 2 and reason in result.stderr and result.stdout == b""
 
@@ -390,7 +390,7 @@ def test_uris_are_relative_for_relative_paths_and_quoted():
     assert uri_of(os.path.abspath("é.onnx")).startswith("file:///")
 
 
-def test_the_rules_are_listed_with_those_that_are_not_checked():
+def test_all_rules_are_listed_including_those_that_are_not_checked():
     result = check("--rules")
     assert (result.returncode, result.stderr) == (0, b"")
     text = result.stdout.decode()

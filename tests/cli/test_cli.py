@@ -161,7 +161,7 @@ def raw_lines(path: Path, *arguments: str) -> list[str]:
     return run("info", path, "--raw", *arguments).stdout.splitlines()
 
 
-def test_raw_shows_every_tag_at_its_offset() -> None:
+def test_raw_shows_tags_at_their_offsets() -> None:
     data = DIGITS.read_bytes()
     lines = raw_lines(DIGITS)
     assert any(line.split() == ["0", "1", "ir_version:", "10"] for line in lines)
@@ -173,7 +173,7 @@ def test_raw_shows_every_tag_at_its_offset() -> None:
             assert data[int(words[0])] >> 3 == int(words[1])
 
 
-def test_raw_without_names_lists_the_same_tags() -> None:
+def test_raw_without_names_lists_most_of_the_same_tags() -> None:
     def tags(lines: list[str]) -> set[tuple[str, str]]:
         return {(words[0], words[1].rstrip(":")) for words in map(str.split, lines[1:]) if words[0].isdigit()}
 
@@ -255,7 +255,7 @@ HOSTILE_BYTES = {
 
 
 @pytest.mark.parametrize("name", HOSTILE_BYTES)
-def test_raw_of_hostile_bytes_ends_in_one_line(name: str, tmp_path: Path) -> None:
+def test_raw_reports_a_fault_of_hostile_bytes_in_one_line(name: str, tmp_path: Path) -> None:
     path = tmp_path / "hostile"
     path.write_bytes(number(1, 1) + HOSTILE_BYTES[name])  # after an ir_version
     for type_name in ("ModelProto", "none"):
@@ -295,7 +295,7 @@ def test_a_command_ends_quietly_if_the_reader_of_its_output_closes_the_pipe() ->
     assert result.stderr == ""
 
 
-def test_only_the_program_changes_when_garbage_is_collected() -> None:
+def test_only_main_without_arguments_changes_the_garbage_collection() -> None:
     before = gc.get_threshold(), gc.get_freeze_count()
     assert main(["--version"]) == 0
     assert (gc.get_threshold(), gc.get_freeze_count()) == before
@@ -386,7 +386,7 @@ def test_every_command_reports_an_absent_file_in_one_line(command: str) -> None:
         ["ls", DIGITS, "--sort", "size"],
     ],
 )
-def test_the_error_of_a_missing_path_is_reported_in_one_line(arguments: list[object]) -> None:
+def test_an_absent_element_or_key_is_reported_in_one_line(arguments: list[object]) -> None:
     result = run(*arguments)
     assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert result.stderr.startswith("onnxwire: ")

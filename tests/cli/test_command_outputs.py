@@ -13,8 +13,8 @@ from onnxwire import cli
 from onnxwire.cli import cmd_dump
 
 # Commands that write texts.
-COMMANDS = [("dump",), ("dump", "--json"), ("stats", "--csv"), ("stats", "--json"), ("stats",), ("view",)]
-EVERY_COMMAND = pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+TEXT_COMMANDS = [("dump",), ("dump", "--json"), ("stats", "--csv"), ("stats", "--json"), ("stats",), ("view",)]
+EVERY_TEXT_COMMAND = pytest.mark.parametrize("command", TEXT_COMMANDS, ids=" ".join)
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def run(command, path, out, capsys):
     return cli.main([*map(str, words)]), capsys.readouterr().err
 
 
-@EVERY_COMMAND
+@EVERY_TEXT_COMMAND
 @pytest.mark.parametrize("name", ["m.onnx", "d", "link", "./d", "hard"])
 def test_the_model_and_its_weights_are_not_overwritten(model, capsys, command, name):
     (model.parent / "link").symlink_to("d")
@@ -73,7 +73,7 @@ OTHER_COMMANDS = [
 
 @pytest.mark.parametrize("ending", [".npy", ".npz", ".safetensors", ".parquet", ".csv"])
 @pytest.mark.parametrize("command", OTHER_COMMANDS, ids=lambda command: " ".join(command[:2]))
-def test_weights_that_the_command_removes_are_not_overwritten(model, capsys, command, ending):
+def test_weights_are_not_overwritten_by_commands_that_remove_them_or_write_other_files(model, capsys, command, ending):
     if command[0] == "sql":
         pytest.importorskip("duckdb")
     elif command[0] == "extract" and ending in (".parquet", ".csv"):
@@ -118,7 +118,7 @@ def test_no_output_of_stats_overwrites_the_weights(model, capsys, option):
     assert weights.read_bytes() == contents_before
 
 
-@EVERY_COMMAND
+@EVERY_TEXT_COMMAND
 def test_an_old_output_is_replaced_in_one_step(model, capsys, command):
     out = model.parent / "out"
     out.write_text("old")
@@ -129,7 +129,7 @@ def test_an_old_output_is_replaced_in_one_step(model, capsys, command):
     assert sorted(os.listdir(out.parent)) == ["d", "m.onnx", "out"]
 
 
-@EVERY_COMMAND
+@EVERY_TEXT_COMMAND
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_an_output_that_fails_is_reported_in_one_line(model, capsys, command):
     for out, reason in (("/dev/full", "No space left on device"), (f"{model.parent}/no/out", "there is no directory")):

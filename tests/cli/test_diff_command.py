@@ -104,12 +104,12 @@ def models_of_attributes(*texts):
         ("type: INT", "type: FLOAT", ["~ node n: attribute a type: INT -> FLOAT"]),
     ],
 )
-def test_every_field_of_an_attribute_is_compared_with_defaults(diff_lines, old, new, expected_lines):
+def test_fields_of_attributes_are_compared_and_absent_ones_equal_their_defaults(diff_lines, old, new, expected_lines):
     models = models_of_attributes(old, new)
     assert diff_lines(models[1], models[0]) == expected_lines
 
 
-VALUES = st.fixed_dictionaries(
+ATTRIBUTE_FIELDS = st.fixed_dictionaries(
     {},
     optional={
         "type": st.sampled_from([0, 1, 7]),
@@ -124,14 +124,16 @@ VALUES = st.fixed_dictionaries(
 )
 
 
-@given(VALUES, VALUES, VALUES)
+@given(ATTRIBUTE_FIELDS, ATTRIBUTE_FIELDS, ATTRIBUTE_FIELDS)
 def test_diff_reports_attributes_whose_messages_differ(old, new, shared):
+    """shared: fields with the same value in both attributes."""
     messages = [onnx.AttributeProto(name="a", **{**fields, **shared}) for fields in (old, new)]
     nodes = [onnx.NodeProto(op_type="X", name="n", attribute=[message]) for message in messages]
     models = [
         onnxwire.ModelProto.FromString(onnx.ModelProto(graph=onnx.GraphProto(node=[node])).SerializeToString())
         for node in nodes
     ]
+    # An absent field equals its default.
     for message in messages:
         for name in ("type", "f", "s", "doc_string", "ref_attr_name"):
             if not getattr(message, name):
@@ -265,7 +267,7 @@ def test_external_data_that_differs_is_found(tmp_path, capsys):
     assert "1 of " in capsys.readouterr().out
 
 
-def test_external_data_of_equal_constants_is_compared(tmp_path, capsys):
+def test_external_data_of_constants_is_compared(tmp_path, capsys):
     for name, number in (("a", 1), ("b", 3)):
         model = onnxwire.ModelProto(ir_version=10)
         tensor = onnxwire.from_array(np.array([number], np.int64))
@@ -294,7 +296,7 @@ def test_the_domain_of_standard_operators_may_be_written_out(diff_lines, digits)
     assert diff_lines(digits) == []
 
 
-def test_json_has_no_infinity(diff_lines, digits):
+def test_json_writes_infinity_as_a_string(diff_lines, digits):
     tensor = digits.graph.initializer[0]
     tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) + np.float32(np.inf), tensor.name))
     report = json.loads("\n".join(diff_lines(digits, None, "--json")), parse_constant=pytest.fail)

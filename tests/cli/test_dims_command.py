@@ -67,13 +67,13 @@ def test_a_wrong_change_prints_one_line_and_modifies_nothing(words, reason, tmp_
 
 
 @pytest.mark.parametrize("words", [["-i"], ["--no-infer"], ["--set", "batch=4"]])
-def test_options_that_belong_together_are_required(words, capsys):
+def test_an_option_without_the_option_that_it_requires_is_rejected(words, capsys):
     with pytest.raises(SystemExit):
         main(["dims", DIGITS, *words])
     assert "requir" in capsys.readouterr().err
 
 
-def test_hostile_names_stay_one_line(tmp_path, capsys):
+def test_hostile_names_are_printed_in_one_line(tmp_path, capsys):
     model = onnxwire.ModelProto(ir_version=8)
     hostile_name = "a\x1b[2J\n<script>\u202e" + "x" * 10_000
     shape = model.graph.input.add(name=hostile_name).type.tensor_type.shape

@@ -321,7 +321,7 @@ def test_a_tensor_of_a_constant_node_is_found_by_its_value_or_path(tmp_path):
         (["--tensor", "features.0.bias[0:2]", "-o", "x.npy"], "this is not a tensor"),
     ],
 )
-def test_an_impossible_output_is_reported_in_one_line(tmp_path, capsys, monkeypatch, options, text):
+def test_a_wrong_output_or_tensor_is_reported_in_one_line(tmp_path, capsys, monkeypatch, options, text):
     monkeypatch.chdir(tmp_path)
     assert text in refusal(capsys, DIGITS, *options)
     assert list(tmp_path.iterdir()) == []

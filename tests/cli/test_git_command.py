@@ -170,7 +170,7 @@ def test_a_pointer_of_git_lfs_is_read_from_the_local_store(git):
     "text",
     ["oid sha256:../../../../etc/passwd\nsize 5\n", "oid sha256:" + "A" * 64 + "\nsize 5\n", "oid sha256:\nsize -1\n"],
 )
-def test_a_pointer_that_names_no_digest_is_a_damaged_model(git, text):
+def test_an_invalid_pointer_is_a_damaged_model(git, text):
     Path("m.onnx").write_text("version https://git-lfs.github.com/spec/v1\n" + text)
     git("add", ".")
     assert "+onnxwire: " in git("diff", "--cached")
@@ -321,7 +321,7 @@ def test_a_conflict_of_two_merge_bases_is_not_resolved_silently(git):
 
 # Nothing, a length without its last byte, and a tag without a value.
 @pytest.mark.parametrize("damage", [b"", b"\x0a\xff\xff", b"x"])
-def test_an_unreadable_version_is_named_and_keeps_ours(tmp_path, damage, capsys):
+def test_an_unreadable_version_is_named_and_ours_is_not_changed(tmp_path, damage, capsys):
     paths = [tmp_path / name for name in ("base", "ours", "theirs")]
     for path in paths:
         path.write_bytes(DIGITS.read_bytes())
@@ -363,7 +363,7 @@ def test_the_drivers_import_no_module_of_the_repository(git):
 @pytest.mark.parametrize(
     "arguments", [["textconv"], ["merge", "a", "b"], ["install", "x"], ["textconv", "x", "--global"]]
 )
-def test_a_wrong_number_of_files_is_an_error(arguments, capsys):
+def test_a_wrong_number_of_files_or_a_scope_for_a_driver_is_an_error(arguments, capsys):
     with pytest.raises(SystemExit) as excinfo:
         main(["git", *arguments])
     assert excinfo.value.code == 2

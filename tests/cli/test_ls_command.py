@@ -128,7 +128,7 @@ def test_conditions_compare_numbers_and_match_texts(condition: str, is_met: bool
         (["--sort", "size"], "there is no size to sort by; the keys are name, type,"),
     ],
 )
-def test_a_malformed_condition_is_reported_in_one_line(arguments, text, capsys) -> None:
+def test_a_wrong_condition_pattern_or_sort_key_is_reported_in_one_line(arguments, text, capsys) -> None:
     status, out, err = run(capsys, DIGITS, *arguments)
     assert (status, out) == (2, "")
     assert err.count("\n") == 1 and text in err
@@ -209,7 +209,7 @@ def test_help_begins_with_a_description_and_ends_with_examples(capsys) -> None:
     assert out.index("examples:") > out.index("options:")
 
 
-def test_other_messages_are_listed_too(tmp_path, capsys) -> None:
+def test_tensors_and_inputs_of_other_messages_are_listed(tmp_path, capsys) -> None:
     (tmp_path / "g.pb").write_bytes(MODEL.graph.SerializeToString())
     assert names(capsys, tmp_path / "g.pb", "--type", "GraphProto") == [t.name for t in MODEL.graph.initializer]
     assert names(capsys, tmp_path / "g.pb", "--type", "GraphProto", "--inputs") == ["image"]
@@ -261,7 +261,7 @@ def test_names_that_are_not_utf8_are_listed_as_in_messages(tmp_path, capsys) -> 
     assert "\\udcff" in out or "\udcff" in out
 
 
-def test_a_long_list_in_batches_is_aligned_as_one(tmp_path, capsys) -> None:
+def test_a_long_list_is_complete_and_in_order(tmp_path, capsys) -> None:
     count = 4_321
     nodes = [
         {"name": f"node_{i}", "op_type": "Relu", "input": [f"v{i}"], "output": [f"v{i + 1}"]} for i in range(count)

@@ -44,7 +44,7 @@ def test_json_is_an_object_of_entries(path, capsys):
     assert json.loads(capsys.readouterr().out) == {"author": "me"}
 
 
-def test_the_status_is_1_if_an_entry_is_absent(path, capsys):
+def test_the_status_is_1_if_an_entry_is_absent_or_there_are_none(path, capsys):
     assert main(["meta", path, "nope"]) == 1
     assert main(["meta", path, "author", "nope"]) == 1
     assert main(["meta", str(DIGITS)]) == 1
@@ -77,7 +77,7 @@ def test_removing_an_absent_entry_is_an_error(path, capsys):
 
 
 @pytest.mark.parametrize("options", [["a=1"], ["--delete", "a"], ["-i"], ["a=1", "b", "-i"], ["a=1", "--json", "-i"]])
-def test_ambiguous_arguments_are_rejected(path, options, capsys):
+def test_incomplete_or_contradictory_arguments_are_rejected(path, options, capsys):
     with pytest.raises(SystemExit) as excinfo:
         main(["meta", path, *options])
     assert excinfo.value.code == 2

@@ -113,7 +113,7 @@ def test_a_model_name_may_look_like_a_pattern(folder):
     assert (folder / "{name}.data").exists()
 
 
-def test_sizes_and_checksums_follow_the_options(folder):
+def test_threshold_alignment_and_checksums_follow_the_options(folder):
     run_silently("unpack", "m.onnx", "-o", "out.onnx", "--threshold", "16K", "--align", "64k", "--checksum", cwd=folder)
     check_model(folder / "out.onnx")
     infos = external_tensors(folder / "out.onnx").values()
@@ -203,7 +203,7 @@ def test_no_command_leaves_the_folder_of_a_model(folder):
     assert (folder / "secret").read_bytes() == bytes(4096)
 
 
-def test_an_unwritable_output_is_reported_in_one_line(folder):
+def test_a_wrong_input_or_output_is_reported_in_one_line(folder):
     check_refusal(
         run("unpack", "m.onnx", "-o", "-", cwd=folder),
         "<stdout>: the weights need a folder; name a file after -o",

@@ -121,7 +121,7 @@ def test_nodes_are_renamed(rename_in_model):
     assert renamed_model == replace_names(nested_model(), first="one", branch_Add="sum")
 
 
-def test_verbose_prints_the_number_of_renames_in_place(tmp_path, capsys):
+def test_verbose_prints_the_number_of_renamed_occurrences(tmp_path, capsys):
     path = tmp_path / "m.onnx"
     path.write_bytes(DIGITS.read_bytes())
     assert main(["rename", str(path), "relu", "act", "-i", "-v"]) == 0
@@ -139,7 +139,7 @@ def test_verbose_prints_the_number_of_renames_in_place(tmp_path, capsys):
         (["Add_out", "w"], "graph: a value called 'w' already exists"),
         (["x", "n", "h", "n"], "two values can't both be renamed to 'n'"),
         (["x", ""], "which marks an omitted input or output"),
-        (["x", "a", "x", "b"], "an old name has two new names"),
+        (["x", "a", "x", "b"], "an old name occurs twice"),
         (["--nodes", "firts", "n"], "no node called 'firts'; did you mean 'first'?"),
         (["--nodes", "first", "call"], "graph.node[2]: a node called 'call' already exists"),
     ],

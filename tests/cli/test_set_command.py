@@ -204,7 +204,7 @@ def test_the_result_is_written_to_stdout(capfdbinary):
         ("tensor:features.0.bias[0]=x", "'x' is not a number"),
     ],
 )
-def test_a_value_of_the_wrong_type_is_reported_in_one_line(tmp_path, capsys, assignment, text):
+def test_a_wrong_assignment_is_reported_in_one_line(tmp_path, capsys, assignment, text):
     out = tmp_path / "out.onnx"
     assert main(["set", str(DIGITS), assignment, "-o", str(out)]) == 2
     err = capsys.readouterr().err

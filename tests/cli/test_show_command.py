@@ -104,7 +104,7 @@ def test_nan_and_inf_are_counted_and_are_strings_in_json(tmp_path, capsys) -> No
 @pytest.mark.parametrize(
     "name", ["BFLOAT16", "FLOAT8E4M3FN", "INT4", "UINT2", "BOOL", "COMPLEX64", "FLOAT16", "UINT64"]
 )
-def test_every_type_can_be_shown(name, tmp_path, capsys) -> None:
+def test_tensors_of_many_types_can_be_shown(name, tmp_path, capsys) -> None:
     dtype_entry = onnxwire.tensor.dtypes.BY_NAME[name]
     tensor = onnxwire.from_array(np.array([[1, 0], [1, 1]]).astype(dtype_entry.dtype), "w")
     onnxwire.save(onnxwire.ModelProto(graph=onnxwire.GraphProto(initializer=[tensor])), tmp_path / "m.onnx")

@@ -92,7 +92,7 @@ def test_tensors_are_chosen_and_sorted(capsys) -> None:
     assert [row["name"] for row in rows] == order[:2]
 
 
-def test_csv_round_trips(odd_model_path, capsys) -> None:
+def test_csv_has_a_row_of_statistics_per_tensor(odd_model_path, capsys) -> None:
     rows = list(csv.DictReader(io.StringIO(run(capsys, odd_model_path, "--csv"))))
     assert [row["shape"] for row in rows] == ["1", "4", "5", "2", "0x3"]
     assert [row["nan"] for row in rows] == ["0", "1", "0", "", "0"]
@@ -131,7 +131,7 @@ def test_output_can_be_written_to_a_file(tmp_path, capsys) -> None:
     assert (tmp_path / "w.csv").read_text() == printed_csv
 
 
-def test_histograms_come_with_bins(capsys) -> None:
+def test_json_has_histograms_with_the_option_bins(capsys) -> None:
     for row in json.loads(run(capsys, DIGITS, "--json", "--bins", "7")):
         histogram = row["histogram"]
         assert (len(histogram["counts"]), sum(histogram["counts"])) == (7, WEIGHTS[row["name"]].size)
@@ -216,7 +216,7 @@ def test_wrong_options_are_rejected(arguments, text, capsys) -> None:
     assert text in capsys.readouterr().err
 
 
-def test_files_that_cannot_be_written_are_one_line(tmp_path, capsys) -> None:
+def test_files_that_cannot_be_written_are_reported_in_one_line(tmp_path, capsys) -> None:
     assert "No such file" in error_line(capsys, DIGITS, "--csv", "-o", tmp_path / "no" / "w.csv")
     assert "this is the input" in error_line(capsys, DIGITS, "--csv", "-o", DIGITS)
 

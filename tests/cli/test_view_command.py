@@ -102,7 +102,7 @@ def test_the_browser_gets_no_token_in_its_arguments(tmp_path, monkeypatch):
 
 
 @needs_signals
-def test_a_file_that_no_browser_opened_is_removed_at_the_end(tmp_path, monkeypatch):
+def test_a_redirect_page_that_no_browser_opened_is_removed_at_the_end(tmp_path, monkeypatch):
     (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     monkeypatch.setenv("BROWSER", "true")
@@ -168,7 +168,7 @@ def test_wrong_options_are_errors(arguments, capsys):
     assert excinfo.value.code == 2
 
 
-def test_an_absent_file_is_one_line(tmp_path, capsys):
+def test_an_absent_file_is_reported_in_one_line(tmp_path, capsys):
     for options in ([], ["-o", str(tmp_path / "r.html")]):
         assert main(["view", str(tmp_path / "no.onnx"), *options]) == 2
         assert capsys.readouterr().err.count("\n") == 1
@@ -225,7 +225,7 @@ def test_names_of_the_model_are_escaped(tmp_path, capsys):
     assert PageParser(text).open == []
 
 
-def test_a_report_of_an_empty_model_is_short(tmp_path, capsys):
+def test_an_empty_model_has_a_report(tmp_path, capsys):
     path = tmp_path / "m.onnx"
     onnx.save(helper.make_model(helper.make_graph([], "g", [], [])), path)
     assert "<section" in report_of(path, capsys)
