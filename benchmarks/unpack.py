@@ -48,7 +48,7 @@ def official() -> Callable[[], object]:
 
 
 def checksums_of_output() -> list[tuple[str, int]]:
-    """Delete the output. Return checksums of the weights, because each side chooses other offsets for them."""
+    """Return checksums of the weights, and delete the output. The files differ: each side chooses other offsets."""
     import onnxwire
 
     with onnxwire.load(OUTPUT) as model:

@@ -1,7 +1,8 @@
 """The nesting limits of messages and groups; `engine/nesting_limit.py` exports MAX_DEPTH to Python."""
 
 cdef enum:
-    # Levels of messages and groups below the root that readers follow: protobuf's default. Deeper ones are an error.
+    # Levels of messages and groups below the root that readers follow: protobuf's default. Deeper ones are an
+    # error; readers of JSON allow one level less, like protobuf's.
     MAX_DEPTH = 100
-    # Maximum nesting of edited messages; an edit below it is an error. Recursion over overlays must fit the C stack.
+    # Maximum nesting of edited messages; a deeper edit is an error. Recursion over overlays must fit the C stack.
     MAX_OVERLAY_DEPTH = 500

@@ -3,12 +3,12 @@
 A column is (name, type, source, field). Types are those of `Columns`, in brackets for a list. The source "" denotes a
 column that a preceding column fills. The other sources, for a message that is a row:
 
-    field      a field of the message, null if it is absent; the name of an enum's value
+    field      a field of the message, null if it is absent; for an enum, the name of its value
     type name  the name of the data type that a field has as number (FLOAT, INT4); digits for an unknown type
     list       a repeated field; never null
     choice     a repeated field, null if it is empty and the attribute has another type
     count      the number of elements of a repeated field
-    inner      a field of a child message, written message.field;  inner count: the field's number of elements
+    inner      a field of a child message, written child.field;  inner count: the field's number of elements
     graph      the path of the innermost graph or function that contains the message, or null
     path       the path of the message;  owner: the path of the message's parent
     index      the index of the message in its repeated field, 0 in a singular field

@@ -21,7 +21,7 @@ cdef int hook(const char* event, object arguments, void* data) except -1:
     if strcmp(event, b"open") == 0 and len(arguments) == 3:
         path, mode, flags = arguments
         if isinstance(flags, int) and flags & WRITE_FLAGS:
-            # In the event of os.open, mode is None. Only its path may be relative to `dir_fd`.
+            # The event of os.open has the mode None. Only os.open accepts `dir_fd`, to which its path may be relative.
             CALLBACK(path, flags, mode is None)
     elif strcmp(event, b"os.truncate") == 0 and len(arguments) == 2:
         CALLBACK(arguments[0], 0, False)
@@ -31,8 +31,8 @@ cdef int hook(const char* event, object arguments, void* data) except -1:
 def watch_opening(callback):
     """Call a function before a file is opened for writing, or truncated.
 
-    callback: receives the path, the flags of open(2), and whether the path may be relative to an open folder (`dir_fd`,
-    which the audit event omits). An exception that it raises is raised by the call that opens the file.
+    callback: receives the path, the flags of open(2) (0 for os.truncate), and whether the path may be relative to an
+    open folder (`dir_fd`, which the audit event omits). An exception that it raises is raised by the call that opens the file.
     Only the first call has an effect, which lasts until the process ends.
     """
     global CALLBACK

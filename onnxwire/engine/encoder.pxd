@@ -48,12 +48,12 @@ cdef class Encoder:
     cdef bint deterministic
     cdef bint writing            # the second pass, or the single one; False while measuring
     cdef bint in_memory          # long values are copied too, so that all bytes must be resident
-    cdef Spans missing           # bytes that are not resident; None if all are
+    cdef Spans missing           # bytes that are not resident; None if all bytes are resident
     cdef bint growing            # single pass, into a buffer that the encoder owns and that grows up to `limit` bytes
     cdef uint64_t limit
     cdef int depth               # nesting level of the message that is encoded
     cdef uint64_t total          # bytes measured or written
-    # Sizes of all messages with a length, in the order of the passes; with the bit COPIED, the message's span is
+    # Sizes of all messages with a length, in the order of the passes; with the bit COPIED (encode.pyx), the message's span is
     # copied unchanged.
     cdef uint64_t* sizes
     cdef Py_ssize_t n
@@ -61,12 +61,13 @@ cdef class Encoder:
     cdef Py_ssize_t next         # index of the size that the second pass reads next
     cdef Scratch* scratch        # per depth: states of the message's fields, and the Edits of a CompactOverlay
     cdef int n_scratch
-    # The output buffer; p: the next byte. If `pieces` is not None, a full buffer is flushed to it or to `target`.
+    # The output buffer; p: the next byte. `pieces` is None if the buffer is never flushed. Otherwise a full buffer is
+    # flushed to `target`, or to `pieces` if there is no target.
     cdef uint8_t* start
     cdef uint8_t* p
     cdef uint8_t* end
     cdef list pieces
-    cdef PyObject* unchanged_document  # the Document whose file was checked last, and is unchanged; only compared
+    cdef PyObject* unchanged_document  # the Document whose file was found unchanged last; borrowed: its address is only compared
     cdef Piece last_piece
     cdef FileWriter target           # receives the buffer at each flush; if None, `pieces` receives it
     cdef uint64_t flushed            # bytes of the encoding before the buffer

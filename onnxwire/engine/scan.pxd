@@ -14,7 +14,7 @@ cdef class NameFilter:
     cdef char* names[MAX_FILTER_NAMES]
     cdef uint64_t[MAX_FILTER_NAMES] sizes    # the lengths of the names in bytes
     cdef int n                               # number of names
-    cdef uint64_t signatures                 # the signatures of all names
+    cdef uint64_t signatures                 # bitwise OR of the signatures of all names (see scan.pyx)
 
     cdef bint contains(self, const uint8_t* p, uint64_t n) noexcept
     cdef bint selects(self, View view) except -1

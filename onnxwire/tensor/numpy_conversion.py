@@ -52,7 +52,7 @@ class TensorReader:
         The array is read-only. It shares the tensor's bytes if they are stored in numpy's format: in raw_data, in
         mapped external data, and in float_data or double_data if it is one packed run. Pages of a mapped file are read
         when they are accessed. Elements of less than a byte are unpacked to one byte each.
-        For a tensor with a `segment`, return that chunk, of shape (end - begin,).
+        If the tensor is a chunk, which has a `segment`, the array has the shape (end - begin,).
 
         copy: return a writable copy. writable: return a writable array, copied only if necessary; changing it does not
         change the tensor. packed: return the payload's bytes, uint8 of shape (nbytes,). strings: the Python type of the
@@ -159,7 +159,7 @@ def join_segments(tensors: Iterable[TensorFields]) -> Array:
     data_type, shape, end = data_type_of(chunks[0]), tuple(chunks[0].dims), 0
     for chunk in chunks:
         if data_type_of(chunk) is not data_type or tuple(chunk.dims) != shape:
-            raise tensor_error(chunk, f"the chunks are of different types or dims: {name_of(data_type.number)} {shape}")
+            raise tensor_error(chunk, f"the first chunk has other types or dims: {name_of(data_type.number)} {shape}")
         if chunk.segment.begin != end:
             raise tensor_error(
                 chunk, f"the chunk begins at {chunk.segment.begin:,}, and the previous chunk ends at {end:,}"

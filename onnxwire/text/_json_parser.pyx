@@ -176,7 +176,7 @@ cdef class JsonParser(Tokenizer):
             raise self.error(str(error), entry, n_pending, position) from None
 
     cdef parse_literal(self, Py_ssize_t end, Entry entry, Py_ssize_t n_pending):
-        """Return the value of the number, true, false, null or NaN from the position to `end`."""
+        """Return the value of the number, true, false, null, NaN or Infinity from the position to `end`."""
         try:
             value, token_end = _scan(self.buf, self.pos)
         except (StopIteration, ValueError):
@@ -288,7 +288,7 @@ cdef class JsonParser(Tokenizer):
             self.read_more()
 
     def decoded_pieces(self, Entry entry or None, Py_ssize_t n_pending):
-        """Yield the characters of the string at the position, and skip it."""
+        """Yield the string at the position in decoded pieces, and skip it."""
         cdef str position = self.position()
         for piece in self.pieces(c'"', entry, n_pending):
             try:

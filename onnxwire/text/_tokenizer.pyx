@@ -46,8 +46,8 @@ for _i in range(128):
 CHARACTER_CLASSES[c"."] = DOT
 # Names of JSON tokens in error messages.
 _JSON_TOKEN_NAMES = {ord('"'): "a string", ord("{"): "an object", ord("["): "an array", 0xFEFF: "a byte order mark"}
-# Python decodes the result of an escape of a character below 256 again, together with the text before the escape:
-# `\1\u0032` is `\12`.
+# The official parser decodes text twice: the result of `\u0032` and the text before it are decoded again, so that
+# `\1\u0032` is `\12`. Texts with such escapes are not divided. (`\U00` also begins escapes of other characters.)
 _ASCII_ESCAPE = re.compile(r"\\[uU]00")
 _LOW_SURROGATE = re.compile(r"\\u[dD][c-fC-F]")  # the start of the second escape of a surrogate pair
 
@@ -99,7 +99,7 @@ cdef class Tokenizer:
     # --- Tokens.
 
     cdef int peek(self) except -2:
-        """Skip white space, and outside of JSON comments; returns the next character, or END."""
+        """Skip white space and, except in JSON, comments; return the next character, or END."""
         cdef int c
         cdef bint in_comment = False
         while True:
@@ -161,7 +161,10 @@ cdef class Tokenizer:
         return (_JSON_TOKEN_NAMES.get(c) if self.is_json else None) or quote_token(self.word())
 
     cdef bint parse_integer(self, Py_ssize_t start, Py_ssize_t end, Entry entry, int64_t* value) noexcept:
-        """Parse a decimal number of a field. Returns False for other notations and numbers, which may be valid."""
+        """Parse a plain decimal integer of a field.
+
+        Returns False for other notations, and for integers that are long or out of range: the caller then parses them.
+        """
         cdef bint is_negative
         cdef int64_t number = 0
         cdef int c
@@ -246,7 +249,7 @@ cdef class Tokenizer:
     def pieces(self, int quote, Entry entry or None, Py_ssize_t n_pending):
         """Yield the string literal at the position in parts that decode independently, and skip it.
 
-        Parts that are longer than the text in memory are yielded as soon as they are read.
+        A literal that is longer than the text in memory is yielded part by part, as it is read.
         """
         cdef Py_ssize_t n_skipped = 1, start, end
         cdef str position = None

@@ -1,4 +1,5 @@
-"""Models of any size for servers: their structure is encoded, their weights are repeated patterns of given lengths."""
+"""Models of any size for servers. Of the large ones only the structure is in memory; the server repeats a pattern for
+each weight, whose length is given."""
 
 from __future__ import annotations
 
