@@ -32,8 +32,8 @@ def watch_opening(callback):
     """Call a function before a file is opened for writing, or truncated.
 
     callback: receives the path, the flags of open(2) (0 for os.truncate), and whether the path may be relative to an
-    open folder (`dir_fd`, which the audit event omits). An exception that it raises is raised by the call that opens the file.
-    Only the first call has an effect, which lasts until the process ends.
+    open folder (`dir_fd`, which the audit event omits). An exception that it raises is raised by the call that opens
+    the file. Only the first call has an effect, which lasts until the process ends.
     """
     global CALLBACK
     if CALLBACK is None:

@@ -53,8 +53,8 @@ cdef class Encoder:
     cdef uint64_t limit
     cdef int depth               # nesting level of the message that is encoded
     cdef uint64_t total          # bytes measured or written
-    # Sizes of all messages with a length, in the order of the passes; with the bit COPIED (encode.pyx), the message's span is
-    # copied unchanged.
+    # Sizes of all messages with a length, in the order of the passes; with the bit COPIED (encode.pyx), the
+    # message's span is copied unchanged.
     cdef uint64_t* sizes
     cdef Py_ssize_t n
     cdef Py_ssize_t capacity
@@ -67,7 +67,8 @@ cdef class Encoder:
     cdef uint8_t* p
     cdef uint8_t* end
     cdef list pieces
-    cdef PyObject* unchanged_document  # the Document whose file was found unchanged last; borrowed: its address is only compared
+    # The Document whose file was found unchanged last; borrowed, because only its address is compared.
+    cdef PyObject* unchanged_document
     cdef Piece last_piece
     cdef FileWriter target           # receives the buffer at each flush; if None, `pieces` receives it
     cdef uint64_t flushed            # bytes of the encoding before the buffer
