@@ -86,8 +86,8 @@ def draw_value(field, rng, wrong_probability=WRONG_TYPE_PROBABILITY) -> str:
 
 
 def draw_bytes(descriptor, rng, depth=3) -> bytes:
-    """Draw valid bytes of a message: records in any order, unknown fields, merged, packed and unpacked ones, padded
-    lengths."""
+    """Draw the bytes of a message: records in any order, of known and unknown fields, of fields that occur several
+    times, packed and unpacked; some lengths are padded."""
     records = [_draw_record(descriptor, rng, depth) for _ in range(rng.choice([0, 1, 2, 2, 3, 4]))]
     if records and rng.random() < 0.3:
         # Repeat some records. The parser merges them, appends elements, or uses the last record, as the field requires.
@@ -169,7 +169,7 @@ class Variable:
     kind: str  # message, numbers, texts, messages (sequences), iterator, window (a buffer of numbers)
     type: object  # the descriptor of a message; for other kinds, that of the field
     parent: Variable | None = None  # the variable from which this one was read
-    document: object = dataclasses.field(default_factory=object)  # equal for variables whose document `close` closes
+    document: object = dataclasses.field(default_factory=object)  # shared by variables that `close` closes together
     is_root: bool = False  # the variable has no parent
 
 
@@ -177,6 +177,7 @@ class ProgramGenerator:
     """The lines of a random program.
 
     The caller runs each line, and calls `add_new_variable` if the line raised no exception.
+    mode: see MODES of fuzz_edits.py. "lockstep" means that both worlds run each line and are compared.
     """
 
     def __init__(self, rng: random.Random, leader: World, mode: str, n_lines: int):
@@ -256,7 +257,7 @@ class ProgramGenerator:
         return self.define(f"load({cls}, {data!r})", "message", descriptor)
 
     def draw_general_line(self) -> str:
-        """Draw a line that deletes a variable, closes a document, or runs the garbage collector."""
+        """Draw a line that deletes a variable, closes a document, collects garbage, or edits during a collection."""
         choice = self.draw_weighted(
             (2, "collect()"), (2, "del"), (1, "close"), (0 if self.is_lockstep else 2, "edit_on_collection")
         )
@@ -282,7 +283,7 @@ class ProgramGenerator:
         return choice
 
     def draw_callback(self) -> str:
-        """Draw an expression that edits, for callbacks in the middle of another operation."""
+        """Draw an expression that edits, reads, closes, collects garbage or raises, for callbacks in an operation."""
         message = self.rng.choice(self.variables_of("message"))
         return self.draw_weighted(
             (3, f"{message.name}.Clear()"),
@@ -293,7 +294,7 @@ class ProgramGenerator:
         )
 
     def draw_edit(self, message) -> str:
-        """Draw a line about a message, without a change of `new_variable`."""
+        """Draw a line that reads or edits a message. `new_variable` stays that of the line that contains this one."""
         new_variable = self.new_variable
         text = self._draw_message_line(message)
         self.new_variable = new_variable
@@ -322,7 +323,8 @@ class ProgramGenerator:
         return self.rng.choice(texts).replace("{}", name)
 
     def exclude(self, variables, line) -> str:
-        """Return the line, after a line that excludes the variables from the comparison."""
+        """Return `line`. If the program has some of the variables, also queue a line that excludes them from the
+        comparison, and `line` after it; `next_line` then returns these two."""
         variables = [variable for variable in variables if variable in self.variables]
         self.variables = [variable for variable in self.variables if variable not in variables]
         self.excluded_variables += variables
@@ -351,7 +353,7 @@ class ProgramGenerator:
         return self.draw_element(field, depth)
 
     def draw_valid_content(self, field) -> str:
-        """Draw a valid value for a line with another error. If a line had two errors, the order would be undefined."""
+        """Draw a valid value for a line that may have another error: with two, it is undefined which one is raised."""
         self.wrong_probability = 0
         text = self.draw_content(field)
         self.wrong_probability = WRONG_TYPE_PROBABILITY
@@ -463,12 +465,13 @@ class ProgramGenerator:
     def replace_content(self, message_variable, action, line) -> str:
         """Return a line that replaces the content of a message, and exclude the variables that it may detach.
 
-        action: the method that the line calls, or its prefix. See `detached` of DIFFERENCES.
+        action: the method that the line calls, or its prefix. See `detached` of worlds.DIFFERENCES.
         """
         if not self.is_lockstep or action in ("SetInParent", "Discard"):
             return line
         inner_variables = [variable for variable in self.variables if self.is_part(variable, message_variable)]
-        # See `merged` of DIFFERENCES. Bytes may also merge into a member of a oneof before they set another member.
+        # See `merged` of worlds.DIFFERENCES. A direct part is still compared if it is the only one. But bytes may merge
+        # into a member of a oneof before they set another member.
         if action == "MergeFrom" or (action == "MergeFromString" and not message_variable.type.oneofs):
             direct_parts = [
                 variable
@@ -521,6 +524,7 @@ class ProgramGenerator:
         name = variable.name
         if action == "set":
             index = self.draw_index(variable)
+            # A negative index counts as out of range: its value is always valid, so that no line has two errors.
             is_in_range = index.isdigit() and int(index) < self.length_of(variable)
             new_value = draw_value(variable.type, self.rng, WRONG_TYPE_PROBABILITY if is_in_range else 0)
             return f"{name}[{index}] = {new_value}"

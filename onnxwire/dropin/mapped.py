@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 MAP_ABOVE_BYTES = 1 << 24  # files with more bytes are mapped, unless the program or its environment sets another limit
 VARIABLE = "ONNXWIRE_DROPIN_MAP_ABOVE"
 _MIN_MAPPED_VALUE_BYTES = 1 << 16  # shorter values of a mapped model are read into memory with the structure
-_MAX_PARTS = 1 << 13  # parts of all mappings; Linux allows about 65,000 per process
+# The maximum number of ranges read into private memory, of all files. Each divides a mapping, of which Linux allows
+# about 65,000 per process.
+_MAX_PARTS = 1 << 13
 
 _map_above = MAP_ABOVE_BYTES
 # The mappings of each file: a program may load a file more than once.
@@ -45,7 +47,7 @@ _thread = _Thread()
 
 
 def set_map_above(size: int | None) -> None:
-    """Set the size in bytes above which files are mapped. None: the value of the variable, else MAP_ABOVE_BYTES.
+    """Set the size in bytes above which files are mapped. None: that of the environment variable, else MAP_ABOVE_BYTES.
 
     Raises FieldValueError for a size that is not a non-negative integer.
     """
@@ -87,7 +89,7 @@ def open_file(
 def _map(descriptor: int, name: str, status: os.stat_result, cls: type[Message] | None) -> Document:
     """Make a document of a mapped file, and register the mapping. Arguments: as for `open_file`."""
     mapping = map_file(descriptor, status.st_size)
-    # Pass the buffer, which owns the mapping: a document would advise a mapping for sequential access.
+    # Pass the mapping as a plain buffer: otherwise the document would call madvise.
     document = Document(mapping, name, None, os.dup(descriptor))
     try:
         if cls is not None:
@@ -105,7 +107,7 @@ def _map(descriptor: int, name: str, status: os.stat_result, cls: type[Message] 
 
 
 def _verify_and_read(document: Document, mapping: FileMapping | mmap, descriptor: int, cls: type[Message]) -> None:
-    """Verify a document, and read its structure into memory as far as the limit of mapping parts permits."""
+    """Verify a document, and read its structure into memory as far as _MAX_PARTS permits."""
     with _lock:
         n_parts_left = _MAX_PARTS - sum(
             _count_parts(file_mapping) for mappings in _mappings.values() for file_mapping in mappings
@@ -116,7 +118,7 @@ def _verify_and_read(document: Document, mapping: FileMapping | mmap, descriptor
 
 
 def _count_parts(mapping: FileMapping | mmap) -> int:
-    """Return the number of parts that were read into memory, which the limit restricts."""
+    """Return the number of ranges that were read into private memory; _MAX_PARTS limits their sum."""
     return mapping.n_private_ranges if isinstance(mapping, FileMapping) else 0
 
 
@@ -165,7 +167,8 @@ def _protect_mapped_file(path: object, flags: int, is_folder_unknown: bool) -> N
     may belong to another folder than the working directory.
     Raises SaveError, which is an OSError, if the file can be neither replaced nor read.
     """
-    # Replacing a file opens files by names relative to their folder; the same names may be mapped files in this folder.
+    # AtomicFile opens names relative to the target's folder; in the working directory the same names may be mapped
+    # files. So ignore its calls.
     if not _mappings or _thread.is_replacing or not isinstance(path, str | bytes | os.PathLike):
         return
     try:
@@ -175,11 +178,11 @@ def _protect_mapped_file(path: object, flags: int, is_folder_unknown: bool) -> N
     if not _mappings.get((status.st_dev, status.st_ino)):
         return
     name = os.fsdecode(path)
-    # If the program may truncate a file in another folder instead, this file must keep its content.
+    # If the program may truncate a file in another folder instead of this one, this file must keep its content.
     is_truncated = flags & os.O_TRUNC and (os.path.isabs(name) or not is_folder_unknown)
     _thread.is_replacing = True
     try:
-        # The fsync takes longer than the copy, but after a crash the file has its old content.
+        # AtomicFile calls fsync. That takes longer than the copy, but after a crash the file has its old content.
         with nullcontext() if is_truncated else open(name, "rb") as source, AtomicFile(name, in_place=False) as target:
             if source is not None:
                 target.copy(source.fileno(), 0, status.st_size)

@@ -3,8 +3,9 @@ from collections.abc import Callable, Container, Iterable
 from onnxwire.engine.message import Message
 from onnxwire.engine.payload import Payload
 
-# summary: returns the names of the fields to omit and a comment, or None. unknown_fields: receives a message and its
-# indentation, and yields lines, or (label, payload).
+# max_bytes: strings and bytes of more bytes, and repeated numbers of more elements, are replaced by a note. summary:
+# returns the names of the fields to omit and a comment, or None. unknown_fields: receives a message and its
+# indentation, and yields lines, or (label, payload), which prints the label and then the payload as a quoted value.
 def write_text(
     message: Message,
     write: Callable[[str], object],

@@ -35,8 +35,9 @@ cdef class TextParser(Tokenizer):
         """Read the fields of a message, and its closing bracket.
 
         table: the entries of the message's fields, by name. closer: the closing bracket, or END for the root message.
-        The local dict `seen` maps the name of each field that occurred to True, or to the values of a repeated field
-        that are not yet in the message, and the name of a oneof to its member's name.
+        The local dict `seen` has three kinds of entries, for what occurred: the name of a singular field, with True; of
+        a repeated field of scalars, with the values that are not yet in the message; of a oneof, with the name of its
+        member.
         """
         cdef dict seen = {}
         cdef Entry entry
@@ -50,7 +51,7 @@ cdef class TextParser(Tokenizer):
             entry = table.get(name)
             if entry is None:
                 self.check_unknown(message, name, table, closer)
-                self.skip_field(len(self.path) // 2)
+                self.skip_field(len(self.path) // 2)  # the depth: each level adds two elements to the path
                 c = self.peek()
                 continue
             values = None
@@ -116,7 +117,7 @@ cdef class TextParser(Tokenizer):
         cdef int c = self.peek()
         if c != c"{" and c != c"<":
             raise self.error(f"expected '{{', found {self.describe_next()}", entry, 0)
-        if len(self.path) // 2 == MAX_DEPTH:
+        if len(self.path) // 2 == MAX_DEPTH:  # the depth, as above
             raise self.error(_TOO_DEEP, entry, 0)
         self.pos += 1
         return self.read_message(self.enter(message, entry), entry.table, c"}" if c == c"{" else c">")
@@ -181,7 +182,10 @@ cdef class TextParser(Tokenizer):
             raise self.error(reason, entry, n_pending) from None
 
     cdef decode(self, str text, int quote, Entry entry, Py_ssize_t n_pending):
-        """Decode a string literal or a part of one: to a str only for a string field. Raises UnicodeError."""
+        """Decode a string literal or a part of one. Raises UnicodeError.
+
+        Returns a str for a literal without escapes of a string field, otherwise bytes.
+        """
         if "\n" in text:
             raise self.unclosed_error(quote, entry, n_pending)
         if "\\" in text:
@@ -262,7 +266,7 @@ def parse_text(message, text, *, ignore_unknown=False):
 
     message: a message of onnxwire, or any object with protobuf's Python API.
     """
-    cdef TextParser parser = TextParser(text, converter_of, ignore_unknown, False)
+    cdef TextParser parser = TextParser(text, converter_of, ignore_unknown, False)  # False: not JSON
     parser.retired = set()
     parser.path.append(message)
     parser.read_message(message, parser.table_of(message.DESCRIPTOR), END)

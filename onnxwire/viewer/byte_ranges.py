@@ -34,7 +34,7 @@ def find_span(root: Message, path: str) -> tuple[int, int]:
         span = _find_value_span(target, target.field, root, parent_span)
         if span is not None:
             return span
-    reason = "its bytes are not contiguous in the file: it was edited, has several parts, or is absent"
+    reason = "the file has no contiguous bytes for it: it was edited, has several parts, or is absent"
     raise PathError(reason, path, root._document.name)
 
 

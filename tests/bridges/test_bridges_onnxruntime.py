@@ -51,7 +51,7 @@ def value(name, type_name="FLOAT", shape=(6000,)):
 
 
 def model_of(nodes, *, inputs=(), initializers=(), functions=(), sparse=(), outputs=("y",)):
-    """Return a model of onnxwire with official nodes and initializers."""
+    """Return an onnxwire model made from official nodes and initializers."""
     graph = helper.make_graph(
         nodes, "g", inputs, [onnx.ValueInfoProto(name=name) for name in outputs], initializers,
         sparse_initializer=list(sparse),
@@ -67,7 +67,7 @@ def weight(name="w", array=WEIGHT):
 
 
 def described_models():
-    """Yield models that add a weight to x, and descriptions of the field that contains the weight."""
+    """Yield (description, model): each model adds a weight to x; the description names the parent of the weight."""
     add = helper.make_node("Add", ["x", "w"], ["y"])
     constant = helper.make_node("Constant", [], ["w"], value=weight())
     x, y, b = value("x"), value("y"), value("b", "BOOL", [])
@@ -141,7 +141,7 @@ def test_an_edited_example_gives_the_outputs_of_the_saved_file(name, edit, tmp_p
 @pytest.mark.parametrize("is_mapped", [True, False], ids=["mapped", "read"])
 @pytest.mark.parametrize("external", [None, "w.bin", "{name}.bin"], ids=["inline", "one file", "many files"])
 @pytest.mark.parametrize("weight_parent", MODELS_BY_PARENT)
-def test_a_weight_in_a_file_may_have_any_offset(weight_parent, external, is_mapped, tmp_path):
+def test_a_weight_in_any_field_is_read_from_a_file(weight_parent, external, is_mapped, tmp_path):
     onnxwire.save(MODELS_BY_PARENT[weight_parent], tmp_path / "m.onnx", external=external)
     with onnxwire.load(tmp_path / "m.onnx", mmap=is_mapped) as model:
         session = onnxwire.inference_session(model, providers=CPU_PROVIDERS)
@@ -149,7 +149,7 @@ def test_a_weight_in_a_file_may_have_any_offset(weight_parent, external, is_mapp
 
 
 @pytest.mark.parametrize("weight_parent", MODELS_BY_PARENT)
-def test_a_weight_in_memory_may_have_any_address(weight_parent):
+def test_a_weight_in_any_field_is_read_from_memory(weight_parent):
     assert np.array_equal(
         run(onnxwire.inference_session(MODELS_BY_PARENT[weight_parent], providers=CPU_PROVIDERS))[0], INPUT + WEIGHT
     )
@@ -211,7 +211,7 @@ def test_every_type_is_passed_bit_for_bit(type_name, tmp_path):
 def test_elements_of_four_bits_equal_those_of_the_file(type_name, tmp_path):
     tensor = stored_tensors.TensorParts(DATA_TYPES[type_name], [40_000], [i % 16 for i in range(40_000)])
     model = model_of([helper.make_node("DequantizeLinear", ["w", "s"], ["y"])], initializers=[weight("s", INPUT[0])])
-    for message in tensor.inline("w")[::2]:
+    for message in tensor.inline("w")[::2]:  # packed int32_data, and raw_data
         del model.graph.initializer[1:]
         model.graph.initializer.append(onnxwire.TensorProto.FromString(message))
         onnxwire.save(model, tmp_path / "m.onnx")
@@ -262,7 +262,7 @@ def test_a_session_can_be_recreated_after_the_model_is_closed(tmp_path):
             session = onnxwire.inference_session(model, providers=CPU_PROVIDERS)
         del model
         gc.collect()
-        session.set_providers(CPU_PROVIDERS)
+        session.set_providers(CPU_PROVIDERS)  # recreates the session
         assert np.array_equal(run(session)[0], INPUT + WEIGHT + WEIGHT)
 
 
@@ -345,7 +345,7 @@ def test_other_objects_are_rejected():
         onnxwire.inference_session(ModelProto().graph)
 
 
-def test_a_model_that_protobuf_cannot_read_is_rejected(monkeypatch):
+def test_a_model_that_is_too_large_without_its_initializers_is_rejected(monkeypatch):
     monkeypatch.setattr("onnxwire.bridges.onnxruntime.INLINE_LIMIT", 20_000)  # instead of 2 GiB
     with pytest.raises(onnxwire.TensorError, match="save the model"):
         onnxwire.inference_session(MODELS_BY_PARENT["Constant"])

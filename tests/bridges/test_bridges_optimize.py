@@ -1,4 +1,4 @@
-"""Results of onnxslim and onnxoptimizer for models without weights, which equal those for complete models."""
+"""onnxslim and onnxoptimizer return the same results for models without weights as for complete ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from onnxwire.bridges import optimize
 MODELS_FOLDER = Path(onnx.__file__).parent / "backend" / "test" / "data"
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 MODELS = [DIGITS, *sorted(MODELS_FOLDER.rglob("*.onnx"))[::10]]
-EVERY_MODEL = pytest.mark.parametrize("path", MODELS, ids=lambda path: f"{path.parent.name}/{path.name}")
+SAMPLE_MODELS = pytest.mark.parametrize("path", MODELS, ids=lambda path: f"{path.parent.name}/{path.name}")
 PASS_NAMES = [name for name in onnxoptimizer.get_fuse_and_elimination_passes() if name not in optimize._WEIGHT_PASSES]
 
 
@@ -34,13 +34,13 @@ def logits_of(model):
     return session.run(None, {"image": image})[0]
 
 
-@EVERY_MODEL
+@SAMPLE_MODELS
 def test_onnxslim_returns_the_result_for_the_complete_model(path):
     expected = result_of(onnxslim.slim, onnx.load(path))
     assert result_of(onnxwire.optimize, onnxwire.load(path), tool="onnxslim") == expected
 
 
-@EVERY_MODEL
+@SAMPLE_MODELS
 def test_onnxoptimizer_returns_the_result_for_the_complete_model(path):
     expected = result_of(onnxoptimizer.optimize, onnx.load(path), PASS_NAMES)
     for threshold in (1 << 10, 1 << 14):
@@ -57,6 +57,7 @@ def test_the_optimized_model_computes_the_same_outputs(tool):
 
 def test_onnxslim_receives_the_weights_with_which_it_computes():
     optimized_model = onnxwire.optimize(onnxwire.load(DIGITS), threshold=1 << 10)
+    # Fusing BatchNormalization needs its weights.
     assert "BatchNormalization" not in {node.op_type for node in optimized_model.graph.node}
     assert not [tensor.name for tensor in optimized_model.graph.initializer if tensor.external_data]
 
@@ -116,14 +117,14 @@ print(peak_kilobytes())
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs holes in files, and /proc")
 @pytest.mark.parametrize("tool", ["onnxslim", "onnxoptimizer"])
-def test_weights_of_five_gigabytes_that_are_not_computed_with_are_not_read(tool, tmp_path):
+def test_five_gigabytes_of_weights_that_the_tool_does_not_need_are_not_read(tool, tmp_path):
     write_model(tmp_path / "m.onnx", 5 << 30, operator="MatMul")
     command = [sys.executable, "-W", "ignore", "-c", MEMORY_PROGRAM, tmp_path / "m.onnx", tmp_path / "out.onnx", tool]
     assert int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) < 400_000
     assert [tensor.nbytes for tensor in onnxwire.tensors(tmp_path / "out.onnx")] == [5 << 30]
 
 
-def test_passes_and_thresholds_that_cannot_be_used_are_rejected(monkeypatch):
+def test_invalid_arguments_and_missing_tools_are_rejected(monkeypatch):
     model = onnxwire.load(DIGITS)
     with pytest.raises(ValueError, match="fuse_bn_into_conv can't be run on a model without its weights"):
         onnxwire.optimize(model, tool="onnxoptimizer", passes=["fuse_bn_into_conv"])

@@ -36,7 +36,7 @@ def test_a_loop_that_assigns_to_its_sequence_reads_the_current_elements():
     assert_same_as_official(body)
 
 
-def test_an_iterator_over_records_continues_over_their_replacements():
+def test_an_iterator_over_records_continues_after_the_field_became_an_array():
     def body(api):
         graph = api.GraphProto.FromString(api.GraphProto(node=[{"name": str(i)} for i in range(9)]).SerializeToString())
         graph.name = "edited"
@@ -62,7 +62,7 @@ def test_an_iterator_over_an_absent_field_finds_added_elements():
 
 
 def test_an_iterator_continues_after_the_bytes_were_replaced(tmp_path):
-    """The mapped bytes change in place: the records of the tensor, 8 name and 1 dims, change their order."""
+    """The mapped bytes change in place: the records of name (field 8) and dims (field 1) swap."""
     records = [wire.span(8, b"name"), wire.span(1, b"\1\2\3")]
     path = tmp_path / "model.onnx"
     first_encoding, second_encoding = (
@@ -84,7 +84,7 @@ def test_an_iterator_continues_after_the_bytes_were_replaced(tmp_path):
 # --- children
 
 
-def test_a_view_of_an_absent_child_stays_attached_when_its_parent_is_copied_over():
+def test_a_view_of_an_absent_child_stays_attached_when_its_parent_is_overwritten_by_CopyFrom():
     def body(api):
         other = api.ModelProto(graph={"name": "other", "node": [{"name": "n"}]})
         for source in (other, api.ModelProto.FromString(other.SerializeToString())):
@@ -111,6 +111,7 @@ def test_new_messages_leave_no_cache_entries():
         graph = model.graph
         model.CopyFrom(source)
         graph.name = "edited"
+    # All new messages share one document.
     assert ModelProto()._document._cache_sizes() == (0, 0, 0, 0, 0)
 
 
@@ -133,7 +134,7 @@ def test_views_of_an_absent_field_are_views_of_one_message():
     assert_same_as_official(body)
 
 
-def test_clearing_again_releases_elements_that_were_read_in_between():
+def test_clearing_again_detaches_elements_that_were_read_in_between():
     def body(api):
         model = api.ModelProto.FromString(
             api.ModelProto(graph={"name": "g"}, functions=[{"name": "f"}]).SerializeToString()
@@ -167,24 +168,24 @@ def test_a_message_copied_from_itself_does_not_change():
     assert_same_as_official(body)
 
 
-def test_a_oneof_that_is_switched_inside_merged_bytes_starts_empty():
+def test_a_oneof_member_that_merged_bytes_replace_and_set_again_starts_empty():
     def body(api):
         original = api.TypeProto(tensor_type={"elem_type": 1})
-        unknown = wire.span(1, wire.span(50, b"unknown") + wire.number(1, 7))
+        with_unknown_field = wire.span(1, wire.span(50, b"unknown") + wire.number(1, 7))
         switched = (
             api.TypeProto(sequence_type={}).SerializeToString()
             + api.TypeProto(tensor_type={"shape": {}}).SerializeToString()
         )
         # Field 1 is tensor_type, and field 2 of a ValueInfoProto is type.
-        for data in (switched, unknown + switched, unknown):
+        for data in (switched, with_unknown_field + switched, with_unknown_field):
             merged, outer = api.TypeProto(), api.ValueInfoProto(type=original)
             merged.CopyFrom(original)
-            merged.MergeFromString(unknown)
+            merged.MergeFromString(with_unknown_field)
             merged.MergeFromString(data)
             outer.MergeFromString(wire.span(2, data))
             yield merged, outer
             second_part = api.TypeProto.FromString(data)
-            merged_copy = api.TypeProto.FromString(unknown)
+            merged_copy = api.TypeProto.FromString(with_unknown_field)
             merged_copy.MergeFrom(second_part)
             yield merged_copy
 
@@ -209,13 +210,13 @@ def test_an_array_of_numbers_does_not_change(field):
     assert array_after.tolist() == view.tolist() == [*range(200), 1]
 
 
-def test_an_element_of_a_message_in_many_pieces_is_found():
-    pieces = [wire.span(7, wire.span(1, wire.span(3, b"%d" % i))) for i in range(300)]
-    model = ModelProto.FromString(b"".join(pieces))
+def test_an_element_of_a_message_in_many_parts_is_found():
+    parts = [wire.span(7, wire.span(1, wire.span(3, b"%d" % i))) for i in range(300)]
+    model = ModelProto.FromString(b"".join(parts))
     for i, node in enumerate(model.graph.node):
         node.doc_string = "edited"
         assert model.graph.node[i].name == str(i)
-    assert model._document._cache_sizes()[3] == 1  # the document caches the positions of the pieces
+    assert model._document._cache_sizes()[3] == 1  # the document caches the positions of the parts
     assert [node.name for node in ModelProto.FromString(model.SerializeToString()).graph.node] == [
         *map(str, range(300))
     ]
@@ -265,7 +266,7 @@ def test_the_memory_of_a_copy_of_nested_edits_is_linear_in_the_depth(operation):
     assert peaks[40] < 3 * peaks[20] < 9 * peaks[10]
 
 
-def test_a_copy_has_the_edits_inside_a_message_in_pieces():
+def test_a_copy_has_the_edits_inside_a_message_in_parts():
     def body(api):
         def graph_record(name):
             return wire.span(7, wire.span(1, wire.span(3, name) + wire.span(5, wire.span(1, b"k"))))
@@ -315,7 +316,7 @@ READS_AND_EDITS = {
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("case", READS_AND_EDITS)
-def test_a_document_that_a_finalizer_closes_raises_an_error_in_the_interrupted_read(tmp_path, case):
+def test_a_read_or_edit_during_which_a_finalizer_closes_the_document_ends_or_raises_ClosedError(tmp_path, case):
     path = tmp_path / "model.onnx"
     nodes = [NodeProto(name=f"n{i}", input=["x"]) for i in range(100)]
     tensor = TensorProto(int64_data=range(0, 10_000, 100))
@@ -349,9 +350,9 @@ class FunctionFinalizer:
 
 
 def run_with_collections(make):
-    """Call `make()`, which returns two functions `edit` and `read`, and then `read()`, 39 times; yield its results.
+    """Call `make()`, which returns two functions `edit` and `read`, and yield the result of `read()`, in 39 rounds.
 
-    The garbage collector calls `edit()` during `read()`, after one more allocation in each round.
+    The garbage collector calls `edit()` during or after `read()`: one allocation later in each round.
     """
     thresholds = gc.get_threshold()
     for count in range(1, 40):
@@ -453,8 +454,9 @@ def test_a_field_that_is_cleared_while_it_is_reordered_stays_consistent(reorderi
     assert set(run_with_collections(make)) <= {("", True), (expected, True)}
 
 
-def test_destructors_of_removed_elements_may_clear_the_field():
+def test_the_destructor_of_released_memory_may_clear_the_field():
     graph = GraphProto()
+    # [False] while an element is added, [True] after the destructor cleared the field, otherwise empty.
     has_cleared = []
 
     class Memory(bytearray):
@@ -561,6 +563,7 @@ def test_edits_of_unreachable_messages_are_released(operation):
     count_new_blocks()  # fills caches
     # Other threads of the process may allocate memory, but not in each round.
     assert min(count_new_blocks() for _ in range(3)) < n_rounds // 2
+    # All new messages share one document.
     assert ModelProto()._document._cache_sizes() == (0, 0, 0, 0, 0)
 
 
@@ -568,7 +571,7 @@ def test_edits_of_unreachable_messages_are_released(operation):
 
 
 def test_a_reader_beside_an_editor_gets_an_old_or_a_new_value():
-    """Long packed runs are decoded while other threads run. Their bytes must not be released before the end."""
+    """Long packed runs are decoded while other threads run. Bytes must not be released before the decoding ends."""
     data = TensorProto(int64_data=range(40_000), int32_data=range(40_000)).SerializeToString()
     current_tensor = [TensorProto.FromString(data)]
     failures: list[BaseException] = []

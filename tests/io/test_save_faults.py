@@ -120,7 +120,7 @@ def old_path(tmp_path: Path) -> Path:
 
 
 def assert_unchanged(old_path: Path) -> None:
-    """Assert that the old file is unchanged and alone in its folder."""
+    """Assert that the file has the old content, or the same bytes saved again, and is alone in its folder."""
     assert old_path.read_bytes() == b"old"
     assert os.listdir(old_path.parent) == [old_path.name]
 
@@ -209,7 +209,7 @@ def test_ranges_that_continue_each_other_are_copied_as_one(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("folders", [("tmp", "tmp"), ("shm", "shm"), ("tmp", "shm"), ("shm", "tmp")])
-def test_ranges_arrive_on_every_file_system_and_across_them(tmp_path: Path, folders: tuple[str, str]) -> None:
+def test_ranges_arrive_within_and_across_file_systems(tmp_path: Path, folders: tuple[str, str]) -> None:
     if not SHM.is_dir():
         pytest.skip("needs /dev/shm")
     rng = random.Random(3)
@@ -338,7 +338,7 @@ def test_an_error_that_the_with_block_swallows_still_leaves_the_old_file(old_pat
 
 
 @needs_linux
-def test_a_full_disk_that_the_with_block_ignores_is_raised_at_the_end() -> None:
+def test_the_error_of_a_full_disk_that_the_with_block_ignores_is_raised_at_the_end() -> None:
     file = AtomicFile("/dev/full")
     with pytest.raises(SaveError, match="No space left"), file as target, contextlib.suppress(OSError):
         target.write(bytes(MIB))
@@ -461,11 +461,11 @@ def test_a_source_that_is_cut_while_it_is_copied_is_reported(
 
 @pytest.mark.parametrize("call", ["fsync", "replace", "fchmod", "fchown"])
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
-def test_a_system_call_that_fails_at_the_end_leaves_the_old_file(
+def test_a_system_call_that_fails_at_the_end_does_not_damage_the_file(
     old_path: Path, creation: str, call: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, call, failing_call(code))
-    if call == "fchown":  # a save succeeds even if the owner can't be kept
+    if call == "fchown":  # a save succeeds even if the owner can't be kept; it writes the bytes of the old file
         save(old_path, b"old")
     else:
         with pytest.raises(SaveError, match=os.strerror(code)):
@@ -721,7 +721,7 @@ def test_owner_and_group_are_kept(old_path: Path, creation: str) -> None:
 
 @needs_linux
 @needs_root
-def test_a_group_that_can_not_be_kept_gets_the_permissions_of_others(public_folder: Path) -> None:
+def test_the_new_group_gets_the_permissions_of_others_if_the_old_one_can_not_be_kept(public_folder: Path) -> None:
     path = public_folder / "model.onnx"
     path.write_bytes(b"old")
     path.chmod(0o664)
@@ -884,7 +884,7 @@ def test_a_closed_reader_is_a_broken_pipe() -> None:
 
 
 @pytest.mark.parametrize("base_class", [SaveError, SourceError])
-def test_errors_are_instances_of_the_systems_errors(base_class: type[errors.FileError]) -> None:
+def test_an_error_is_an_instance_of_the_builtin_class_of_its_errno(base_class: type[errors.FileError]) -> None:
     for error_class in base_class.__subclasses__():
         if error_class.__module__ != errors.__name__:
             continue
