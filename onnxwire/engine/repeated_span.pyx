@@ -17,7 +17,7 @@ from onnxwire.engine.edit cimport copy_message, depth_of, edit, field_error, ite
 from onnxwire.engine.encode cimport encode_small
 from onnxwire.engine.encoder cimport Encoder
 from onnxwire.engine.freeze cimport FREEZE_BATCH, freeze_elements
-from onnxwire.engine.free_list cimport FREE_LIST_SIZE, as_object, release_type, revive
+from onnxwire.engine.free_list cimport as_object, put_free, take_free
 from onnxwire.engine.header_copies cimport HIGHEST
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.overlay cimport Element, element_at, new_overlay, owned, put_value, set_mark
@@ -63,17 +63,14 @@ cdef int N_FREE_ITERATORS = 0
 
 cdef object get_spans(View self, void* closure):
     """Return the sequence of a repeated field of strings, bytes or messages; closure: the Field."""
-    global N_FREE_SEQUENCES
     cdef PyObject* o
     cdef Slot* slot
     fill(self)
-    if not (FREE_LIST_SIZE and N_FREE_SEQUENCES):
+    o = take_free(FREE_SEQUENCES, &N_FREE_SEQUENCES)
+    if o == NULL:
         sequence = RepeatedSpan.__new__(RepeatedSpan)
         point_at(<RepeatedSpan>sequence, self, <Field*>closure)
         return sequence
-    N_FREE_SEQUENCES -= 1
-    o = FREE_SEQUENCES[N_FREE_SEQUENCES]
-    revive(o)
     (<RepeatedSpan>o).first = NULL
     (<RepeatedSpan>o).end = NULL
     (<RepeatedSpan>o).is_detached = False
@@ -96,31 +93,21 @@ cdef object get_spans(View self, void* closure):
 
 cdef void dealloc_sequence(PyObject* o) noexcept:
     """Implement tp_dealloc of RepeatedSpan."""
-    global N_FREE_SEQUENCES
     # Releasing a member may run other code.
     (<RepeatedSpan>o).message = None
     (<RepeatedSpan>o).document = None
     (<RepeatedSpan>o).parts = None
     (<RepeatedSpan>o).store = None
     (<RepeatedSpan>o).bound = None
-    if N_FREE_SEQUENCES < FREE_LIST_SIZE:
-        FREE_SEQUENCES[N_FREE_SEQUENCES] = o
-        N_FREE_SEQUENCES += 1
-        release_type(o)
-    else:
+    if not put_free(FREE_SEQUENCES, &N_FREE_SEQUENCES, o):
         DEALLOC_SEQUENCE(o)
 
 
 cdef void dealloc_iterator(PyObject* o) noexcept:
     """Implement tp_dealloc of SpanIterator."""
-    global N_FREE_ITERATORS
     (<SpanIterator>o).sequence = None
     (<SpanIterator>o).parts = None
-    if N_FREE_ITERATORS < FREE_LIST_SIZE:
-        FREE_ITERATORS[N_FREE_ITERATORS] = o
-        N_FREE_ITERATORS += 1
-        release_type(o)
-    else:
+    if not put_free(FREE_ITERATORS, &N_FREE_ITERATORS, o):
         DEALLOC_ITERATOR(o)
 
 
@@ -493,7 +480,7 @@ cdef class RepeatedSpan(Repeated):
         fields: as for the constructor of the message.
         """
         cdef Elements elements
-        cdef Elements _gone = None
+        cdef Elements _removed_overlays = None
         cdef Overlay overlay
         if self.field.type != MESSAGE:
             raise AttributeError(f"{(<object>self.field.descriptor).full_name}: only messages are added; use append")
@@ -504,7 +491,7 @@ cdef class RepeatedSpan(Repeated):
         overlay = <Overlay>(<View>view).overlay
         elements.frozen = min(elements.frozen, elements.n)
         if elements.n - elements.frozen > FREEZE_BATCH:
-            _gone = freeze_elements(elements, self.message)  # released last: destructors may run other code
+            _removed_overlays = freeze_elements(elements, self.message)  # released last: destructors may run other code
         elements.add(set_mark(), 0, overlay)
         update_count(self, elements.n)
         if not KEEPS_IDENTITY:
@@ -584,13 +571,9 @@ cdef int locate_encoded(Elements elements, Document document) except -1:
 
 cdef object new_iterator():
     """Return an iterator without a sequence, which `start_iterator` sets."""
-    global N_FREE_ITERATORS
-    cdef PyObject* o
-    if not (FREE_LIST_SIZE and N_FREE_ITERATORS):
+    cdef PyObject* o = take_free(FREE_ITERATORS, &N_FREE_ITERATORS)
+    if o == NULL:
         return SpanIterator.__new__(SpanIterator)
-    N_FREE_ITERATORS -= 1
-    o = FREE_ITERATORS[N_FREE_ITERATORS]
-    revive(o)
     (<SpanIterator>o).first = NULL
     (<SpanIterator>o).document = NULL
     (<SpanIterator>o).epoch = 0

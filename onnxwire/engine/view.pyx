@@ -17,7 +17,7 @@ from onnxwire.engine.compact_overlay cimport use_scanner
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport EMPTY, EPOCH_CLOSED, FAR_SKIP_BYTES, PARTS, SLOTS, advise_far, copy_far
 from onnxwire.engine.advise cimport OW_FIRST_BYTES
-from onnxwire.engine.free_list cimport FREE_LIST_SIZE, as_object, revive
+from onnxwire.engine.free_list cimport as_object, put_free, take_free
 from onnxwire.engine.header_copies cimport MAX_HEAD_BYTES, Copy, head_copy, shift_of, shifted
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.view_registry cimport (
@@ -76,12 +76,8 @@ cdef object new_view(Table* table, Document document, const uint8_t* start, cons
 
 cdef object make_view(Table* table, PyObject* document, const uint8_t* start, const uint8_t* end, PyObject* parts):
     """Create a view, whether or not one exists; arguments as for `new_view`, borrowed, with NULL for None."""
-    cdef PyObject* o
-    if FREE_LIST_SIZE and table.n_free:
-        table.n_free -= 1
-        o = table.free_views[table.n_free]
-        revive(o)
-    else:
+    cdef PyObject* o = take_free(table.free_views, &table.n_free)
+    if o == NULL:
         o = <PyObject*>PyObject_Malloc(<size_t>table.cls.tp_basicsize)
         if o == NULL:
             raise MemoryError
@@ -210,12 +206,9 @@ cdef void dealloc_view(PyObject* o) noexcept:
         Py_DECREF(<object>(<View>o).parts)
     if (<View>o).overlay != NULL:
         Py_DECREF(<object>(<View>o).overlay)
-    if FREE_LIST_SIZE and table.n_free < FREE_LIST_SIZE:
-        table.free_views[table.n_free] = o
-        table.n_free += 1
-    else:
+    if not put_free(table.free_views, &table.n_free, o):
         PyObject_Free(o)
-    Py_DECREF(<object>cls)
+        Py_DECREF(<object>cls)
 
 
 # --- filling the slots
