@@ -65,14 +65,19 @@ def official_rename_all() -> Callable[[], object]:
     return lambda: rename_all(onnx.load, onnx.save)
 
 
+def rename_one(model: Any) -> None:
+    """Rename a node, or an initializer of a model without nodes."""
+    (model.graph.node or model.graph.initializer)[5].name = "renamed"
+
+
 def ours_save_one(path: Path) -> Side:
-    """Return a side that saves a model of which one node, or else one initializer, was renamed before."""
+    """Return a side that loads a model and renames one element; its operation saves the model."""
 
     def side() -> Callable[[], object]:
         import onnxwire
 
         model = onnxwire.load(str(path))
-        (model.graph.node or model.graph.initializer)[5].name = "renamed"
+        rename_one(model)
         save = onnxwire.save
         return lambda: save(model, str(OUTPUT))
 
@@ -80,13 +85,13 @@ def ours_save_one(path: Path) -> Side:
 
 
 def official_save_one(path: Path) -> Side:
-    """Return a side that saves a model of which one node, or else one initializer, was renamed before."""
+    """Return the side of onnx for `ours_save_one`."""
 
     def side() -> Callable[[], object]:
         import onnx
 
         model = onnx.load(str(path))
-        (model.graph.node or model.graph.initializer)[5].name = "renamed"
+        rename_one(model)
         return lambda: onnx.save(model, str(OUTPUT))
 
     return side

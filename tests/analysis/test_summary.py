@@ -18,7 +18,8 @@ def test_graphs_are_counted_up_to_the_nesting_limit_of_protobuf(field_numbers):
     They are 7 graph; 20 training_info, 1 initialization; 25 functions, 7 node or 11 attribute_proto, 5 attribute, 6 g.
     """
 
-    def accepted(read, error_class, data):
+    def can_read(read, error_class, data):
+        """Return whether a function reads the data. Our error must be that of the nesting limit."""
         try:
             read(data)
         except error_class as error:
@@ -31,8 +32,8 @@ def test_graphs_are_counted_up_to_the_nesting_limit_of_protobuf(field_numbers):
         data = b""
         for number in [*field_numbers, *[1, 5, 6] * n_graphs][::-1]:  # graph, node, attribute, graph, ...
             data = span(number, data)
-        is_accepted = accepted(lambda data: summarize(onnxwire.load(data)), onnxwire.DecodeError, data)
-        assert is_accepted == accepted(onnx.ModelProto.FromString, DecodeError, data)
+        is_accepted = can_read(lambda data: summarize(onnxwire.load(data)), onnxwire.DecodeError, data)
+        assert is_accepted == can_read(onnx.ModelProto.FromString, DecodeError, data)
         results.append(is_accepted)
     assert sorted(results, reverse=True) == results
     assert results[0]
