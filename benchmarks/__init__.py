@@ -1,1 +1,1 @@
-"""Benchmarks that compare onnxwire with the official runtime in the same run: `python -m benchmarks`."""
+"""Benchmarks that compare onnxwire with the official `onnx` package or other programs: `python -m benchmarks`."""

@@ -40,24 +40,24 @@ OTHER_BENCHMARKS = ["message_api"]
 
 
 def show_progress(text: str) -> None:
-    """Overwrite the last line on a terminal."""
+    """Overwrite the current line of stderr if it is a terminal."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def main() -> int:
     """Run the named or default benchmarks. Return 2 if one of them failed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare onnxwire with onnx.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare onnxwire with onnx and others.")
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"what to run: {', '.join(DEFAULT_BENCHMARKS + OTHER_BENCHMARKS)}"
     )
-    parser.add_argument("--repeats", type=int, metavar="N", help="number of processes per side and row")
+    parser.add_argument("--repeats", type=int, metavar="N", help="number of measured processes per side and row")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all samples to this file")
-    parser.add_argument("--markdown", action="store_true", help="print the table for a README")
+    parser.add_argument("--markdown", action="store_true", help="print the table in Markdown")
     options = parser.parse_args()
     for name in options.names:
         if name not in DEFAULT_BENCHMARKS + OTHER_BENCHMARKS:
-            parser.error(f"there is no {name}; choose from {', '.join(DEFAULT_BENCHMARKS + OTHER_BENCHMARKS)}")
+            parser.error(f"there is no benchmark {name}; choose {', '.join(DEFAULT_BENCHMARKS + OTHER_BENCHMARKS)}")
     results, failures = [], []
     load_before = os.getloadavg() if hasattr(os, "getloadavg") else None
     for benchmark in options.names or DEFAULT_BENCHMARKS:

@@ -25,7 +25,7 @@ def present_values(message: Any, *names: str) -> list[Any]:
 
 
 def list_nodes(model: Any) -> list[Any]:
-    """Return the rows of the table `nodes` without offsets, which official messages do not have."""
+    """Return the rows of the table `nodes` without the columns graph, offset and bytes."""
     return [
         (
             index,
@@ -40,7 +40,7 @@ def list_nodes(model: Any) -> list[Any]:
 
 
 def list_attributes(model: Any) -> list[Any]:
-    """Return the rows of the table `attributes`."""
+    """Return the rows of the table `attributes` without the column graph."""
     from onnx import AttributeProto
 
     names = {number: name for name, number in AttributeProto.AttributeType.items()}
@@ -59,7 +59,7 @@ def list_attributes(model: Any) -> list[Any]:
 
 
 def list_values(model: Any) -> list[Any]:
-    """Return the rows of the table `values`."""
+    """Return the rows of the table `values` without the column graph, with elem_type instead of the type as text."""
     rows = []
     for field in ("input", "output", "value_info"):
         for value in getattr(model.graph, field):

@@ -19,7 +19,10 @@ ATTRIBUTES = {
 
 
 def make_attribute(onnx: Any, name: str, value: Any) -> Any:
-    """Make an attribute as `onnx.helper` does: an empty message whose fields are then assigned."""
+    """Make an attribute as `onnx.helper` does: an empty message whose fields are then set.
+
+    onnx: in this module, the package whose classes are used: `onnx` or `onnxwire`.
+    """
     attribute = onnx.AttributeProto()
     attribute.name = name
     if isinstance(value, int):
@@ -44,7 +47,7 @@ def make_node(onnx: Any, name: str, input_name: str) -> Any:
 
 
 def build_by_copying(onnx: Any) -> Any:
-    """Make the model from separate messages that are copied into it."""
+    """Make a model with N_NODES nodes from separate messages that are copied into the model."""
     nodes, input_name = [], "image"
     for index in range(N_NODES):
         nodes.append(make_node(onnx, f"/layers.{index}/conv/Conv", input_name))
@@ -58,7 +61,7 @@ def build_by_copying(onnx: Any) -> Any:
 
 
 def build_in_place(onnx: Any) -> Any:
-    """Make the same model from messages that are created inside it."""
+    """Make the model of `build_by_copying` from messages that are created inside the model."""
     model = onnx.ModelProto(ir_version=10, producer_name="build_nodes")
     model.opset_import.add(domain="", version=21)
     model.graph.name = "convolutions"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from benchmarks.data import FOLDER, make_once
 
-N_LARGE, N_MEDIUM = 1_000_000, 100_000
+N_LARGE, N_MEDIUM = 1_000_000, 100_000  # numbers of nodes of the chains; TENSORS has N_MEDIUM tensors
+# RENAMED is MEDIUM with other names of nodes and values.
 LARGE, MEDIUM, RENAMED = (FOLDER / f"chain_{name}.onnx" for name in ("large", "medium", "renamed"))
 SMALL = FOLDER / "one_node.onnx"
 TENSORS = FOLDER / "small_tensors.onnx"
@@ -17,7 +18,7 @@ def _encode_number(field: int, value: int) -> bytes:
     return _encode_varint(field << 3) + _encode_varint(value)
 
 
-def _encode_span(field: int, data: bytes) -> bytes:
+def _encode_bytes(field: int, data: bytes) -> bytes:
     """Encode a field with a length, such as a string or a message."""
     return _encode_varint(field << 3 | 2) + _encode_varint(len(data)) + data
 
@@ -32,7 +33,7 @@ def _encode_varint(value: int) -> bytes:
 
 
 def _write(path: Path, n_nodes: int, n_tensors: int, prefix: str) -> None:
-    """Write a chain of Relu and Add nodes. Each Add node reads one of the tensors.
+    """Write a chain of nodes: alternately Relu and, if there are tensors, Add with one of the tensors.
 
     prefix: the start of the names of nodes and values.
     """
@@ -41,34 +42,34 @@ def _write(path: Path, n_nodes: int, n_tensors: int, prefix: str) -> None:
         """Yield the records of the graph. Field numbers are those of onnx.proto."""
         for index in range(n_nodes):
             # NodeProto: input 1, output 2, name 3, op_type 4.
-            node_input = _encode_span(1, b"%sv%d" % (prefix.encode(), index))
-            node_output = _encode_span(2, b"%sv%d" % (prefix.encode(), index + 1))
-            weight = _encode_span(1, b"w%d" % (index % n_tensors)) if n_tensors and index % 2 else b""
-            name = _encode_span(3, b"%sn%d" % (prefix.encode(), index))
-            op_type = _encode_span(4, b"Add" if weight else b"Relu")
-            yield _encode_span(1, node_input + weight + node_output + name + op_type)  # GraphProto.node
-        yield _encode_span(2, b"chain")  # GraphProto.name
+            node_input = _encode_bytes(1, b"%sv%d" % (prefix.encode(), index))
+            node_output = _encode_bytes(2, b"%sv%d" % (prefix.encode(), index + 1))
+            weight = _encode_bytes(1, b"w%d" % (index % n_tensors)) if n_tensors and index % 2 else b""
+            name = _encode_bytes(3, b"%sn%d" % (prefix.encode(), index))
+            op_type = _encode_bytes(4, b"Add" if weight else b"Relu")
+            yield _encode_bytes(1, node_input + weight + node_output + name + op_type)  # GraphProto.node
+        yield _encode_bytes(2, b"chain")  # GraphProto.name
         for index in range(n_tensors):
             # GraphProto.initializer 5; TensorProto: dims 1, data_type 2 (FLOAT), name 8, raw_data 9.
-            yield _encode_span(
+            yield _encode_bytes(
                 5,
                 _encode_number(1, 1)
                 + _encode_number(2, 1)
-                + _encode_span(8, b"w%d" % index)
-                + _encode_span(9, bytes(4)),
+                + _encode_bytes(8, b"w%d" % index)
+                + _encode_bytes(9, bytes(4)),
             )
         # ValueInfoProto.type 2; TypeProto.tensor_type 1: elem_type 1 (FLOAT), shape 2 with one dim of size 4.
-        type_field = _encode_span(
-            2, _encode_span(1, _encode_number(1, 1) + _encode_span(2, _encode_span(1, _encode_number(1, 4))))
+        type_field = _encode_bytes(
+            2, _encode_bytes(1, _encode_number(1, 1) + _encode_bytes(2, _encode_bytes(1, _encode_number(1, 4))))
         )
         # GraphProto.input 11 and output 12.
-        yield _encode_span(11, _encode_span(1, b"%sv0" % prefix.encode()) + type_field)
-        yield _encode_span(12, _encode_span(1, b"%sv%d" % (prefix.encode(), n_nodes)) + type_field)
+        yield _encode_bytes(11, _encode_bytes(1, b"%sv0" % prefix.encode()) + type_field)
+        yield _encode_bytes(12, _encode_bytes(1, b"%sv%d" % (prefix.encode(), n_nodes)) + type_field)
 
     graph = b"".join(records())
     # ModelProto: ir_version 1, graph 7, opset_import 8.
     path.write_bytes(
-        _encode_number(1, 8) + _encode_span(7, graph) + _encode_span(8, _encode_span(1, b"") + _encode_number(2, 17))
+        _encode_number(1, 8) + _encode_bytes(7, graph) + _encode_bytes(8, _encode_bytes(1, b"") + _encode_number(2, 17))
     )
 
 

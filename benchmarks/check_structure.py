@@ -1,4 +1,4 @@
-"""Check models by all rules of the IR: of one node, of 100,000 nodes, and of more than 4 GiB."""
+"""Check models by all rules of the IR: a model of one node, an example, 100,000 nodes, and more than 4 GiB."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ N_CALLS = 100
 
 
 def warm_up() -> None:
-    """Check a model with a node, so that the rules are imported; `import onnx` imports its checker."""
+    """Check a model with a node, so that the rules are imported, as `import onnx` imports the checker of onnx."""
     import onnxwire
 
     model = onnxwire.ModelProto(ir_version=8)
@@ -41,7 +41,7 @@ def ours(path: Path, n_calls: int = 1) -> Side:
 
 
 def ours_first() -> Callable[[], object]:
-    """Return an operation that checks a file for the first time in the process."""
+    """Return an operation that checks the model of one node, as the first check in the process."""
     import onnxwire
 
     check = onnxwire.check  # imports numpy

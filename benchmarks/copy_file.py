@@ -1,5 +1,5 @@
-"""Baselines for benchmarks that write a file: copies by `cp`, with and without fsync, and helpers that prepare such
-benchmarks."""
+"""Baselines for benchmarks that write a file: copies by `cp`, with and without fsync; and functions that these
+benchmarks share."""
 
 import os
 import shutil
@@ -12,14 +12,14 @@ from pathlib import Path
 from benchmarks.data import FOLDER
 from benchmarks.row import Row, Skip
 
-FREE_BYTES = 3 << 30  # for a source of 1 GiB, the output, and a reserve
+MIN_FREE_BYTES = 3 << 30  # for a source of 1 GiB, the output, and a reserve
 
 
 def require_free_space() -> None:
     """Skip the row if too little space is free on the disk."""
     FOLDER.mkdir(exist_ok=True)
-    if shutil.disk_usage(FOLDER).free < FREE_BYTES:
-        raise Skip(f"less than {FREE_BYTES >> 30} GiB free in {FOLDER}")
+    if shutil.disk_usage(FOLDER).free < MIN_FREE_BYTES:
+        raise Skip(f"less than {MIN_FREE_BYTES >> 30} GiB free in {FOLDER}")
 
 
 def delete_outputs(*outputs: Path) -> None:
@@ -53,7 +53,11 @@ def rows_compared_with_cp(
     ours: Callable[[], Callable[[], object]],
     fingerprint: Callable[[object], object],
 ) -> list[Row]:
-    """Return two rows: a file-writing operation compared with `cp` of `source`, and with `cp` followed by fsync."""
+    """Return two rows: a file-writing operation compared with `cp` of `source`, and with `cp` followed by fsync.
+
+    operation: its description, with which the titles of the rows begin. The other parameters are those of Row.
+    """
+    # By title of the row: the name of the other program, and the function that returns its operation.
     baselines = {
         f"{operation} (with fsync), compared with `cp` of the file (without fsync)": ("cp", copy),
         f"{operation}, compared with `cp` of the file and fsync": ("cp, fsync", copy_durably),
@@ -67,9 +71,9 @@ def rows_compared_with_cp(
             official=partial(baseline, source, output),
             fingerprint=fingerprint,
             goal=1 / 1.3,  # at most 1.3 times the time of the baseline
-            other_program=name,
+            other_program=program,
         )
-        for title, (name, baseline) in baselines.items()
+        for title, (program, baseline) in baselines.items()
     ]
 
 

@@ -1,4 +1,4 @@
-"""The input files of benchmarks, which are made once in benchmarks/data. That folder may be deleted at any time."""
+"""The input files of benchmarks, which are made once in benchmarks/data. That folder may be deleted between runs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +7,7 @@ FOLDER = Path(__file__).parent / "data"
 
 
 def make_once(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file unless it exists. An interrupted write leaves no file with that name."""
+    """Write a file or folder unless it exists. An interrupted write leaves nothing with that name."""
     if path.exists():
         return
     path.parent.mkdir(exist_ok=True)

@@ -29,9 +29,9 @@ def build(onnx: Any) -> Any:
         weights.append(helper.make_tensor(f"w{index}", onnx.TensorProto.FLOAT, [2], [0.5, index]))
         nodes.append(helper.make_node("Mul", [f"x{index}", f"w{index}"], [f"y{index}"], name=f"mul{index}"))
         nodes.append(helper.make_node("LeakyRelu", [f"y{index}"], [f"x{index + 1}"], name=f"relu{index}", alpha=0.1))
-    value = helper.make_tensor_value_info
-    inputs = [value("x0", onnx.TensorProto.FLOAT, [2])]
-    outputs = [value(f"x{N_NODES // 2}", onnx.TensorProto.FLOAT, [2])]
+    make_value = helper.make_tensor_value_info
+    inputs = [make_value("x0", onnx.TensorProto.FLOAT, [2])]
+    outputs = [make_value(f"x{N_NODES // 2}", onnx.TensorProto.FLOAT, [2])]
     graph = helper.make_graph(nodes, "chain", inputs, outputs, weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
@@ -43,13 +43,13 @@ def digest(result: Any) -> str:
 
 
 def helper_side(uses_onnxwire: bool) -> Callable[[], object]:
-    """Return an operation that builds the model."""
+    """Return an operation that builds the model with `onnx.helper`."""
     onnx = import_onnx(uses_onnxwire)
     return lambda: build(onnx)
 
 
 def operation_on_model(uses_onnxwire: bool, function: Callable[[Any, Any], object]) -> Callable[[], object]:
-    """Return an operation that parses the bytes of the model and calls a function with it."""
+    """Return an operation that parses the bytes of the model and calls a function with `onnx` and the model."""
     onnx = import_onnx(uses_onnxwire)
     data = build(onnx).SerializeToString()
     return lambda: function(onnx, onnx.load_model_from_string(data))
@@ -87,7 +87,7 @@ def require_package(package: str) -> Callable[[], None]:
 
 
 def make_row(work: str, function: Callable[[Any, Any], object], package: str = "onnx") -> Row:
-    """Return a row for a function that is called with `onnx` and the model. package: the package that it needs."""
+    """Return a row for a function that is called with `onnx` and the model. package: a package that it imports."""
     return Row(
         work,
         ours=lambda: operation_on_model(True, function),

@@ -1,4 +1,4 @@
-"""List every tensor at any depth of a model of 1 GiB: name, data type, shape and bytes."""
+"""List every tensor at any depth of a model of 1 GiB: name, data type, shape and number of bytes."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,7 +17,7 @@ def ours() -> Callable[[], object]:
 
 
 def tensors_of(graph: Any) -> Iterator[Any]:
-    """Yield the tensors of an official graph and its subgraphs. The model has no other tensors."""
+    """Yield the tensors of an official graph and its subgraphs, except sparse tensors, which the inputs do not have."""
     yield from graph.initializer
     for node in graph.node:
         for attribute in node.attribute:

@@ -1,4 +1,4 @@
-"""List tensors, save, rename and extract in models of up to 1,000,000 nodes, and compare two models by structure."""
+"""List tensors, rename, save, extract and compare by structure, with models of up to 1,000,000 nodes."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def official_rename_all() -> Callable[[], object]:
 
 
 def rename_one(model: Any) -> None:
-    """Rename a node, or an initializer of a model without nodes."""
-    (model.graph.node or model.graph.initializer)[5].name = "renamed"
+    """Rename a node, or an initializer if the model has only one node."""
+    (model.graph.node if len(model.graph.node) > 1 else model.graph.initializer)[5].name = "renamed"
 
 
 def ours_save_one(path: Path) -> Side:
@@ -85,7 +85,7 @@ def ours_save_one(path: Path) -> Side:
 
 
 def official_save_one(path: Path) -> Side:
-    """Return the side of onnx for `ours_save_one`."""
+    """Return a side that does the same as `ours_save_one` with onnx."""
 
     def side() -> Callable[[], object]:
         import onnx
@@ -118,7 +118,7 @@ def ours_extract() -> Callable[[], object]:
 
 
 def ours_diff(new_path: Path) -> Side:
-    """Return a side that compares two loaded models by structure."""
+    """Return a side that compares chain.MEDIUM with another model by structure. Both are loaded before."""
 
     def side() -> Callable[[], object]:
         import onnxwire

@@ -1,11 +1,11 @@
-// Reads graphs as JSON from stdin and lays them out with dagre and elkjs. Writes, as JSON, the processor time in seconds
-// and the lines of edges for each program.
-// A graph is an object: {sizes: [[width, height], ...], edges: [[from, to], ...]}.
+// Reads graphs as JSON from stdin and lays them out with dagre and elkjs. A graph is an object:
+// {sizes: [[width, height], ...], edges: [[from, to], ...]}. Writes, as JSON, an object with the keys dagre and elkjs.
+// Each value is {seconds, lines}: the processor time, and for each graph the line of each edge as points [x, y].
 
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
 
-const require = createRequire(`${process.cwd()}/`);
+const require = createRequire(`${process.cwd()}/`); // finds packages in the working folder
 const dagre = require("@dagrejs/dagre");
 const ELK = require("elkjs/lib/elk.bundled.js");
 const elk = new ELK();

@@ -25,7 +25,9 @@ from onnxwire.viewer.graph_layout import Layout, lay_out
 from onnxwire.viewer.graph_map import ModelMap
 
 Graph = dict[str, list[Any]]
+"""A graph: `sizes`, the width and height of each box, and `edges`, pairs of indices of boxes."""
 Line = list[tuple[float, float]]
+"""The points of a line: x and y."""
 
 
 def random_graphs() -> Iterator[Graph]:
@@ -69,8 +71,11 @@ def lines_of(graph: Graph, layout: Layout) -> list[Line]:
 
 
 def count_crossings(graph: Graph, lines: list[Line]) -> int:
-    """Return the number of crossings of lines. Lines that start or end at the same box are not counted."""
-    # Each segment has its two ends and the boxes of its edge: x, y, x, y, start, end.
+    """Return the number of crossings of lines.
+
+    Crossings of two lines that start at the same box or end at the same box are not counted.
+    """
+    # A row per segment of a line: x and y of its first end, x and y of its second end, and the boxes of its edge.
     segments = [(*a, *b, *edge) for line, edge in zip(lines, graph["edges"], strict=True) for a, b in pairwise(line)]
     x0, y0, x1, y1, start, end = np.array(segments).T[:, :, None]
 
@@ -79,8 +84,8 @@ def count_crossings(graph: Graph, lines: list[Line]) -> int:
         return np.sign((x1 - x0) * (y - y0) - (y1 - y0) * (x - x0))
 
     crosses = side(x0.T, y0.T) * side(x1.T, y1.T) < 0
-    have_no_common_box = (start != start.T) & (end != end.T)
-    return int((crosses & crosses.T & have_no_common_box).sum()) // 2
+    have_different_boxes = (start != start.T) & (end != end.T)
+    return int((crosses & crosses.T & have_different_boxes).sum()) // 2  # each pair is in the matrix twice
 
 
 def main(folder: str) -> None:

@@ -42,7 +42,7 @@ def official() -> Callable[[], object]:
 
 
 def prepare_safetensors() -> None:
-    """Make a .safetensors file of the same tensors, and a small file."""
+    """Make a .safetensors file of the model's initializers, and a small one for the first use of safetensors."""
     from benchmarks.weights_external import prepare_safetensors
 
     prepare_safetensors()
@@ -68,7 +68,7 @@ def ours_after_first_use() -> Callable[[], object]:
 
 
 def safetensors_after_first_use() -> Callable[[], object]:
-    """Use safetensors once. Return an operation that lists names and dims of the same tensors."""
+    """Use safetensors once. Return an operation that lists names and dims in the .safetensors file."""
     from safetensors import safe_open
 
     from benchmarks.weights_external import SAFETENSORS_FILE
@@ -82,7 +82,7 @@ def safetensors_after_first_use() -> Callable[[], object]:
 
 
 def from_disk(side: Callable[[], Callable[[], object]], path: Callable[[], Path]) -> Callable[[], Callable[[], object]]:
-    """Return a side that removes its file from the page cache before it is measured."""
+    """Return a side that removes the file `path()` from the page cache before its operation is measured."""
 
     def side_from_disk() -> Callable[[], object]:
         operation = side()

@@ -19,15 +19,15 @@ WORKER_PROGRAM = "from benchmarks.worker import main; main()"
 
 
 class WorkerError(Exception):
-    """A measuring process failed, or the two sides returned different results."""
+    """A measuring process failed, or two processes of a row returned different results."""
 
 
 @dataclass
 class Samples:
     """The costs of one side, one value per process.
 
-    seconds: times. extra, anonymous: the increases of the peak RSS and of anonymous memory in bytes; None if not
-    measured.
+    seconds: elapsed times, or processor times if `Row.cpu_time`. extra, anonymous: the increases of the peak RSS and of
+    anonymous memory in bytes; None if not measured.
     """
 
     seconds: list[float] = field(default_factory=list)
@@ -108,7 +108,7 @@ def worker_environment() -> dict[str, str]:
 
 
 def run_worker(benchmark: str, index: int, side: str) -> dict[str, Any]:
-    """Run `worker.main` in a new interpreter and return its report."""
+    """Run `worker.main` in a new interpreter and return its report. side: "ours", "official" or "prepare"."""
     command = [sys.executable, "-c", WORKER_PROGRAM, benchmark, str(index), side]
     process = subprocess.run(command, cwd=REPOSITORY_ROOT, env=worker_environment(), capture_output=True, text=True)
     if process.returncode:
@@ -119,10 +119,10 @@ def run_worker(benchmark: str, index: int, side: str) -> dict[str, Any]:
 
 
 def measure(benchmark: str, index: int, repeats: int | None, progress: Callable[[str], None]) -> Result:
-    """Measure a row: one process per side as warm-up, then `repeats` processes per side.
+    """Measure a row, unless its preparation skips it: one process per side as warm-up, then `repeats` per side.
 
     benchmark, index: the module and the index of the row in its ROWS. repeats: None for `Row.repeats`. progress: called
-    with a text before each run. Raises WorkerError if a process fails or the results of the two sides differ.
+    with a text before the preparation and each run. Raises WorkerError if a process fails or results differ.
     """
     row = rows_of(benchmark)[index]
     result = Result(benchmark, row)
@@ -144,5 +144,5 @@ def measure(benchmark: str, index: int, repeats: int | None, progress: Callable[
                 for name, value in report.items():
                     getattr(samples, name).append(value)
     if any(fingerprint != fingerprints[0] for fingerprint in fingerprints):
-        raise WorkerError(f"{benchmark}, row {index}: the two sides returned different results")
+        raise WorkerError(f"{benchmark}, row {index}: the processes returned different results")
     return result

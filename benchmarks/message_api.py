@@ -102,7 +102,7 @@ def delete_item(sequence: Any, index: int) -> None:
 
 Operation = Callable[[Any], object]
 INTEGERS = list(range(N_NUMBERS))
-BYTES = bytes(100)
+RAW_DATA = bytes(100)
 
 # Operations on a model of 50,000 nodes with attributes.
 MODEL_OPERATIONS: dict[str, Operation] = {
@@ -132,7 +132,7 @@ MODEL_OPERATIONS: dict[str, Operation] = {
     "extend numbers in a message of each node": for_each_node(lambda node: node.attribute[1].ints.extend((1, 2))),
     "CopyFrom in each node": for_each_node(lambda node: node.attribute[0].CopyFrom(node.attribute[1])),
     "assign raw_data of 50,000 new tensors": lambda model: [
-        setattr(model.graph.initializer.add(), "raw_data", BYTES) for _ in range(N_NODES)
+        setattr(model.graph.initializer.add(), "raw_data", RAW_DATA) for _ in range(N_NODES)
     ],
     "index 50,000 nodes": lambda model: [model.graph.node[i] for i in range(N_NODES)],
     "slice 50,000 nodes": lambda model: model.graph.node[:],
@@ -167,7 +167,10 @@ TENSOR_OPERATIONS: dict[str, Operation] = {
 def make_side(
     package: str, make_message: Callable[[Any], Any], operation: Operation
 ) -> Callable[[], Callable[[], object]]:
-    """Return a side of a row that uses the classes of a package."""
+    """Return a side of a row that uses the classes of a package.
+
+    make_message: a function that gets the package and makes the argument of the operation.
+    """
 
     def side() -> Callable[[], object]:
         message = make_message(__import__(package))
@@ -182,16 +185,16 @@ def make_row(name: str, make_message: Callable[[Any], Any], operation: Operation
     return Row(name, prepare=prepare, ours=ours, official=official, repeats=3, cpu_time=True)
 
 
-def make_rows_for_edited_models(name: str, operation: Operation) -> list[Row]:
-    """Return rows for edited models whose nodes have attributes and whose nodes have none."""
+def make_rows_for_edited_models(method: str, operation: Operation) -> list[Row]:
+    """Return two rows: for an edited model whose nodes have attributes, and for one whose nodes have none."""
     return [
         make_row(
-            f"{name} edited nodes with attributes",
+            f"{method}, edited nodes with attributes",
             lambda package: parse_and_edit_model(package, MODEL_WITH_ATTRIBUTES),
             operation,
         ),
         make_row(
-            f"{name} edited nodes without attributes",
+            f"{method}, edited nodes without attributes",
             lambda package: parse_and_edit_model(package, MODEL_WITHOUT_ATTRIBUTES),
             operation,
         ),
@@ -208,8 +211,8 @@ ROWS = [
         make_row(name, lambda package: parse_message(package, MODEL_WITH_ATTRIBUTES), operation)
         for name, operation in MODEL_OPERATIONS.items()
     ),
-    *make_rows_for_edited_models("SerializeToString,", lambda model: model.SerializeToString()),
-    *make_rows_for_edited_models("ByteSize,", lambda model: model.ByteSize()),
+    *make_rows_for_edited_models("SerializeToString", lambda model: model.SerializeToString()),
+    *make_rows_for_edited_models("ByteSize", lambda model: model.ByteSize()),
     make_row(
         "== of parsed messages",
         lambda package: make_equal_messages(package, parse_message, MODEL_WITH_ATTRIBUTES),

@@ -1,4 +1,4 @@
-"""Run functions of the official package on models of any size and convert models to onnx-ir."""
+"""Run functions of the official package on models of 1 GiB and 5 GiB, and convert a model to onnx-ir."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -68,7 +68,7 @@ def ours_of(name: str, path: Path, *arguments: object) -> Callable[[], Callable[
 
 
 def official_of(name: str, *arguments: object) -> Callable[[], Callable[[], object]]:
-    """Return a side that loads the model of 1 GiB and calls the function of the same name of the official package."""
+    """Return a side that loads the model of 1 GiB with onnx and calls the function `name` of onnx with the model."""
 
     def side() -> Callable[[], object]:
         import onnx
@@ -81,7 +81,7 @@ def official_of(name: str, *arguments: object) -> Callable[[], Callable[[], obje
 
 
 def ours_to_ir() -> Callable[[], object]:
-    """Return an operation that loads the model and converts it to onnx-ir."""
+    """Return an operation that loads the model of 100,000 nodes and converts it to onnx-ir."""
     import onnxwire
     from onnxwire.bridges.onnx_ir import to_ir
 
@@ -89,7 +89,7 @@ def ours_to_ir() -> Callable[[], object]:
 
 
 def onnx_ir_load() -> Callable[[], object]:
-    """Return an operation that loads the model with onnx-ir."""
+    """Return an operation that loads the model of 100,000 nodes with onnx-ir."""
     import onnx_ir
 
     return lambda: onnx_ir.load(valid_structure.PATH)

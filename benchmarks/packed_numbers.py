@@ -9,7 +9,7 @@ from benchmarks.data import FOLDER, make_once
 from benchmarks.row import Row
 
 N_NUMBERS = 10_000_000
-VOCABULARY = 50_000
+VOCABULARY = 50_000  # number of different tokens, and of different indices
 
 
 def path_of(distribution: str) -> Path:
@@ -82,20 +82,20 @@ def official_without_to_array(distribution: str) -> Callable[[], Any]:
 
 
 def sum_of(side: Callable[[str], Callable[[], Any]]) -> Callable[[], object]:
-    """Return an operation that sums the numbers, so that each is read."""
+    """Return an operation that sums the numbers of the distribution "even", so that each number is read."""
     operation = side("even")
     return lambda: int(operation().sum())
 
 
 def digest(array: Any) -> str:
-    """Return a digest of the dtype and all values."""
+    """Return the dtype, the shape and a digest of the values."""
     return f"{array.dtype}{array.shape} {hashlib.blake2b(array).hexdigest()}"
 
 
 def make_row(
     work: str, distribution: str, official_side: Callable[[str], Callable[[], object]], goal: float | None = None
 ) -> Row:
-    """Return a row for numbers of a distribution. official_side: one of the two functions of the official side."""
+    """Return a row for a distribution. official_side: `official` or `official_without_to_array`."""
     return Row(
         work,
         prepare=lambda: prepare(distribution),

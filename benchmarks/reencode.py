@@ -1,4 +1,4 @@
-"""Parse a model of 20 MB without weights and encode it again, with fields in order and the shortest varints."""
+"""Parse a model of 20 MB without weights and encode it again, with fields in the order of their numbers."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ def read_varint(data: bytes, offset: int) -> tuple[int, int]:
 
 
 def encode_varint(value: int) -> bytes:
-    """Encode an integer."""
+    """Encode a non-negative integer."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
@@ -35,8 +35,8 @@ def encode_varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-def records(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
-    """Yield the tag, the field number and the value (without its length) of every record of a message."""
+def iterate_records(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
+    """Yield the encoded tag, the field number and the value (without its length) of every record of a message."""
     offset = 0
     while offset < len(data):
         start = offset
@@ -58,7 +58,7 @@ def reverse_fields(data: bytes, descriptor: Any) -> bytes:
     """Return a message in which the fields are in descending order of their numbers at every level."""
     fields_by_number = descriptor.fields_by_number
     fields: dict[int, list[bytes]] = {}
-    for tag, number, value in records(data):
+    for tag, number, value in iterate_records(data):
         if fields_by_number[number].message_type is not None:
             value = reverse_fields(value, fields_by_number[number].message_type)
         length = encode_varint(len(value)) if tag[0] & 7 == WIRE_LEN else b""
@@ -89,14 +89,14 @@ def reencode(message_class: Any, path: Path) -> Callable[[], bytes]:
 
 
 def ours(path: Path) -> Callable[[], bytes]:
-    """Return the operation with the class of onnxwire."""
+    """Return an operation that encodes a file again with onnxwire."""
     from onnxwire import ModelProto
 
     return reencode(ModelProto, path)
 
 
 def official(path: Path) -> Callable[[], bytes]:
-    """Return the operation with the class of onnx."""
+    """Return an operation that encodes a file again with onnx."""
     from onnx import ModelProto
 
     return reencode(ModelProto, path)

@@ -56,7 +56,7 @@ def serve() -> None:
 
 
 def start_server() -> str:
-    """Start a server in a separate process, which ends with this process. Return the address of its folder."""
+    """Start a server in a separate process, which ends with this process. Return the address of its root folder."""
     code = "from benchmarks.remote import serve; serve()"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     atexit.register(process.kill)
@@ -108,7 +108,7 @@ def official() -> Callable[[], object]:
 
 
 def fetch_all() -> Callable[[], object]:
-    """Start a server and list the tensors. Return an operation that fetches all weights into arrays."""
+    """Start a server and list the weights in raw_data. Return an operation that fetches them into arrays."""
     import onnxwire
 
     model = onnxwire.load(f"{start_server()}/{PATH.name}")
@@ -122,7 +122,7 @@ def fetch_all() -> Callable[[], object]:
 
 
 def get_ranges() -> Callable[[], object]:
-    """Start a server and list the tensors. Return an operation that requests all weights with obstore."""
+    """Start a server and list the weights in raw_data. Return an operation that requests their bytes with obstore."""
     from obstore.store import HTTPStore
 
     import onnxwire

@@ -15,20 +15,23 @@ NEW_NAME = "renamed"
 
 
 def prepare() -> None:
-    """Make the source file. It contains random bytes, so that neither side can skip holes."""
+    """Make the source file. It contains random bytes, so that neither side can skip holes.
+
+    Skip the row if too little space is free.
+    """
     require_free_space()
     list_initializers.prepare()
 
 
 def rename(load: Callable[[str], Any], save: Callable[[Any, str], object]) -> None:
-    """Load the model, rename a node, and save it."""
+    """Load the model, rename a node, and save the model."""
     model = load(str(SOURCE))
     model.graph.node[NODE_INDEX].name = NEW_NAME
     save(model, str(OUTPUT))
 
 
 def ours() -> Callable[[], object]:
-    """Return the operation with onnxwire."""
+    """Return an operation that does `rename` with onnxwire."""
     import onnxwire
 
     delete_outputs(OUTPUT)
@@ -36,7 +39,7 @@ def ours() -> Callable[[], object]:
 
 
 def official() -> Callable[[], object]:
-    """Return the operation with onnx."""
+    """Return an operation that does `rename` with onnx."""
     import onnx
 
     delete_outputs(OUTPUT)

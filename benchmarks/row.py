@@ -18,23 +18,23 @@ class Skip(Exception):
 
 
 class Row:
-    """One line of the table: the same work done by both sides.
+    """One line of the table: the same work done by each side.
 
     work: a description of the operation.
     ours, official: the sides. `official` is None if the official runtime can't do the operation.
     note: the reason why `official` is None.
-    prepare: a function that makes the input file, called once in a separate process.
+    prepare: a function that makes the input files or raises Skip; it is called once, in a separate process.
     inputs: large files that each process reads before it measures, so that they are in the page cache.
-    fingerprint: a function that converts the result of an operation to a JSON value, which both sides must have in
-        common.
+    fingerprint: a function that converts the result of an operation to a JSON value, which must be equal in all
+        processes of the row.
     goal: the minimum ratio of the official time to the time of onnxwire.
     memory_goal: the maximum increase of memory in bytes.
-    private_goal: the maximum increase of anonymous memory, which excludes mapped files.
-    repeats: the number of processes per side.
+    private_goal: the maximum increase in bytes of anonymous memory, which excludes mapped files.
+    repeats: the number of processes per side, without the warm-up.
     in_child: whether the operation runs another process, whose memory is measured.
     other_program: the name of the program that replaces the official runtime. If it runs in another process, its
         memory is not measured.
-    cpu_time: whether to measure processor time, which depends less on other work on the machine.
+    cpu_time: whether to measure processor time instead of elapsed time. It depends less on other work on the machine.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.data import FOLDER, make_once
 
 PATH = FOLDER / "structure.onnx"
-N_NODES = 100_000  # each with one value_info
+N_NODES = 100_000  # each with one output, which has a value_info or is the graph's output
 N_LAYERS = 200
 OP_TYPES = ["Add", "Cast", "Concat", "Conv", "Gather", "Gemm", "MatMul", "Mul", "Reshape", "Softmax", "Transpose"]
 # Domains and values of attributes are chosen at random from these lists.

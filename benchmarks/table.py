@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from benchmarks.measure import Result, Samples
 
-OPTIONAL_PACKAGES = ("onnx-ir", "safetensors", "torch")  # packages with which some rows are compared, if installed
+OPTIONAL_PACKAGES = ("onnx-ir", "safetensors", "torch")  # packages of some rows; installed versions are shown
 HEADINGS = [
     "work",
     "onnxwire",
@@ -77,13 +77,13 @@ def format_verdicts(result: Result) -> str:
 
 def cells_of(result: Result) -> list[str]:
     """Return the cells of a row of the table."""
-    other_text = result.row.note if result.row.official is None else format_times(result.official)
+    official_text = result.row.note if result.row.official is None else format_times(result.official)
     if result.skip:
         return [result.row.work, f"skipped: {result.skip}", *["-"] * (len(HEADINGS) - 2)]
     return [
         result.row.work,
         format_times(result.ours),
-        f"{result.row.other_program}: {other_text}" if result.row.other_program else other_text,
+        f"{result.row.other_program}: {official_text}" if result.row.other_program else official_text,
         format_ratio(result.ratio),
         format_goals(result),
         format_verdicts(result),

@@ -15,7 +15,7 @@ THRESHOLD_BYTES = 1024  # minimum size of a weight that is moved
 
 
 def prepare() -> None:
-    """Make the source file."""
+    """Make the source file. Skip the row if too little space is free."""
     require_free_space()
     list_initializers.prepare()
 
@@ -48,7 +48,10 @@ def official() -> Callable[[], object]:
 
 
 def checksums_of_output() -> list[tuple[str, int]]:
-    """Return checksums of the weights, and delete the output. The files differ: each side chooses other offsets."""
+    """Return names and checksums of the weights, and delete the output.
+
+    The files themselves are not compared, because the sides choose different offsets.
+    """
     import onnxwire
 
     with onnxwire.load(OUTPUT) as model:

@@ -28,7 +28,7 @@ def prepare() -> None:
 
 def ours() -> Callable[[], object]:
     """Return an operation that makes the array of a parsed tensor."""
-    # The official package imports these at its start.
+    # The official package imports these packages when it is imported.
     import ml_dtypes  # noqa: F401
     import numpy  # noqa: F401
 
@@ -48,7 +48,7 @@ def official() -> Callable[[], object]:
 
 
 def digest(array: Any) -> str:
-    """Return a digest of the dtype and all values."""
+    """Return the dtype, the shape and a digest of the values."""
     return f"{array.dtype}{array.shape} {hashlib.blake2b(array.view('u1')).hexdigest()}"
 
 

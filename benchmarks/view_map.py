@@ -3,10 +3,10 @@
     python -m benchmarks.view_map [--nodes N ...] [--wait SECONDS]
 
 For each number of nodes, print the time from opening the address to the first picture, and the server's time and
-memory. If the package netron is installed, print the time until Netron shows the same model, up to `--wait`. For the
-last model, print the times to open a block, to go to the next block, to close a block and to open a group of 200 nodes,
-and the time per frame while panning over 2,000 boxes. Needs selenium, Chromium and its driver. Times in the browser are
-unreliable on a busy machine; the processor time of the server is printed too.
+memory. If the package netron is installed, print the time that Netron takes to draw the same model, up to `--wait`. For
+the last model, print the times to open a block (one of the equal layers), to go to the next block, to close a block and
+to open a group of 200 nodes, and the time per frame while panning over 2,000 boxes. Needs selenium, Chromium and its
+driver. Times in the browser are unreliable on a busy machine; the processor time of the server is printed too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from onnx import TensorProto, helper
 NODES_PER_LAYER = 1_000
 OPERATORS = ["MatMul", "Add", "Relu", "Mul", "Sigmoid", "Sub", "Tanh"]
 BOX_COUNT_SCRIPT = "return document.getElementById('map-canvas')?.dataset.boxes"
-# Times are measured in the page, because a call of the driver takes as long as some of them.
+# Stores in window.firstPicture the milliseconds from the start of the navigation to the first picture of the map. Times
+# are measured in the page, because a call of the driver takes as long as some of the measured steps.
 FIRST_PICTURE_SCRIPT = """
     const poll = () =>
       document.getElementById('map-canvas')?.dataset.boxes
@@ -39,7 +40,8 @@ FIRST_PICTURE_SCRIPT = """
         : requestAnimationFrame(poll);
     requestAnimationFrame(poll);
 """
-# Confirms a dialog of Netron. Returns the text of the dialog, and the number of drawn nodes.
+# Confirms a dialog of Netron if one is open. Returns the text of the dialog or "", and the number of drawn nodes or
+# false; null while the page is loading.
 NETRON_SCRIPT = """
     if (document.readyState !== 'complete') return null;
     const text = document.body.className.includes('notification') || document.body.className.includes('alert')
@@ -47,7 +49,7 @@ NETRON_SCRIPT = """
     if (text) document.querySelector('#message-button').click();
     return [text, document.body.className.includes('default') && document.querySelectorAll('g.graph-node').length];
 """
-# Presses a key, and returns the milliseconds until the map changes.
+# Presses the key that is the argument, and returns the milliseconds until the map changes.
 PRESS_KEY_SCRIPT = """
     const done = arguments[arguments.length - 1];
     const canvas = document.getElementById('map-canvas');
@@ -58,6 +60,7 @@ PRESS_KEY_SCRIPT = """
       content() === oldContent ? requestAnimationFrame(poll) : done(performance.now() - startTime);
     poll();
 """
+# Presses the key that is the argument, and does not wait.
 SEND_KEY_SCRIPT = (
     "document.getElementById('map-canvas').dispatchEvent(new KeyboardEvent('keydown', { key: arguments[0] }))"
 )
@@ -85,7 +88,7 @@ PAN_SCRIPT = """
 
 
 def write_model(path: Path, n_layers: int) -> None:
-    """Write equal layers of five parts of 200 nodes each."""
+    """Write a model of equal layers, which have five parts of 200 nodes each."""
     nodes, tensors = [], []
     for layer in range(n_layers):
         for k in range(NODES_PER_LAYER):
@@ -96,7 +99,7 @@ def write_model(path: Path, n_layers: int) -> None:
             elif k % 16 == 1 and k > 16:
                 inputs.append(f"h{layer}_{k - 11}")
             output = f"h{layer}_{k + 1}" if k < NODES_PER_LAYER - 1 else f"h{layer + 1}_0"
-            # Parts differ, so that they are not drawn as one repeat.
+            # The parts of a layer differ, so that the map does not draw them as one box.
             op_type = OPERATORS[(k * k // 7 + k // 200) % 7]
             nodes.append(
                 helper.make_node(op_type, inputs, [output], name=f"/layers.{layer}/part.{k // 200}/{op_type}_{k}")
@@ -141,7 +144,7 @@ def wait_for(driver: Any, script: str) -> Any:
 
 @contextlib.contextmanager
 def open_map(driver: Any, path: Path) -> Iterator[int]:
-    """Open the map of a model and print the times. Yield the server's process id."""
+    """Open the map of a model. Print the times to the first picture and the memory. Yield the server's process id."""
     command = [sys.executable, "-m", "onnxwire", "view", str(path), "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         try:
@@ -179,6 +182,7 @@ def measure_steps(driver: Any, pid: int) -> None:
         return driver.execute_async_script(PRESS_KEY_SCRIPT, key), (process_status(pid)[0] - cpu_seconds) * 1000
 
     def report(action: str, steps: list[tuple[float, float]]) -> None:
+        """Print a line about an action. steps: the results of `press`."""
         times, cpu_times = zip(*steps, strict=True)
         print(
             f"{action}: {statistics.median(times):.0f} ms (median of {len(steps)}), longest {max(times):.0f} ms, "
@@ -207,7 +211,7 @@ def measure_steps(driver: Any, pid: int) -> None:
     for layer in range(1, 10):
         show_on_map(f"graph.node[{layer * NODES_PER_LAYER}]", 0.5)
     show_on_map("graph/0")
-    press("a")
+    press("a")  # shows all equal layers
     for layer in range(10):
         for part in range(2):
             show_on_map(f"graph/0/{layer}/{part}", 0.4)
@@ -246,12 +250,12 @@ def main() -> None:
     parser.add_argument("--wait", type=float, default=60, help="seconds to wait for Netron per model")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        for nodes in options.nodes:
-            path = Path(folder) / f"{nodes}.onnx"
-            write_model(path, nodes // NODES_PER_LAYER)
-            print(f"{nodes:,} nodes")
+        for n_nodes in options.nodes:
+            path = Path(folder) / f"{n_nodes}.onnx"
+            write_model(path, n_nodes // NODES_PER_LAYER)
+            print(f"{n_nodes:,} nodes")
             with browser() as driver, open_map(driver, path) as pid:
-                if nodes == options.nodes[-1]:
+                if n_nodes == options.nodes[-1]:
                     measure_steps(driver, pid)
             if importlib.util.find_spec("netron"):
                 with browser() as driver:

@@ -1,5 +1,5 @@
-/* The walk of walk_nodes.py with onnxwire.h. It reads all fields of nodes and value_infos, and returns the same checksum:
- * the sum of all numbers and of the lengths of all texts. */
+/* `walk` of walk_nodes.py with onnxwire.h. It reads the same fields of nodes and value_infos, and returns the same
+ * checksum: the sum of the numbers and of the lengths of the texts. */
 #define ONNXWIRE_IMPLEMENTATION
 #include "onnxwire.h"
 

@@ -1,4 +1,4 @@
-"""Read all fields of 100,000 nodes and 100,000 value_infos with `onnxwire.h`. The official runtime only parses them."""
+"""Read the fields of 100,000 nodes and 100,000 value_infos with `onnxwire.h`. The official runtime only parses them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIBRARY = FOLDER / "walk_in_c.so"
 
 
 def compile_walk() -> None:
-    """Compile `walk_in_c.c` and make the model."""
+    """Compile `walk_in_c.c` and make the model. Skip the row without a C compiler."""
     from onnxwire import get_include
 
     compiler = (sysconfig.get_config_var("CC") or "cc").split()

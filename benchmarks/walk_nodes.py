@@ -92,11 +92,12 @@ def walk_by_list_fields(message: Any) -> float:
     return total
 
 
-def at_module_level(walk_function: Callable[[Any], float]) -> Callable[[Any], float]:
+def convert_to_script(walk_function: Callable[[Any], float]) -> Callable[[Any], float]:
     """Return a function that runs the body of a function as a script does, with global variables.
 
-    walk_function: its first line is the docstring, its parameter is `model`, and its last line returns `total`.
+    walk_function: its parameter is `model`, its docstring is one line, and its last line returns `total`.
     """
+    # The body without the lines of `def`, of the docstring and of the last `return`.
     body = inspect.getsource(walk_function).split("\n", 2)[2].rpartition("    return total")[0]
     code = compile(dedent(body), __file__, "exec")
 
@@ -137,8 +138,8 @@ ROWS = [
     Row(
         "the same, in a script, whose variables are global",
         prepare=prepare,
-        ours=lambda: ours(at_module_level(walk)),
-        official=lambda: official(at_module_level(walk)),
+        ours=lambda: ours(convert_to_script(walk)),
+        official=lambda: official(convert_to_script(walk)),
         fingerprint=lambda result: result,
         goal=3.2,
     ),

@@ -23,7 +23,10 @@ def copy_first_values_of_pages(array: Any) -> Any:
 
 
 def read_pages(arrays: Iterable[tuple[str, Any]]) -> tuple[list[Any], list[tuple[str, Any]]]:
-    """Read one value per page of arrays. Return the arrays, so that they stay in memory, and names with values."""
+    """Read one value per page of arrays, which are passed with their names.
+
+    Returns the arrays, so that they stay in memory, and pairs of a name and the read values.
+    """
     read_arrays, values = [], []
     for name, array in arrays:
         read_arrays.append(array)
@@ -32,7 +35,10 @@ def read_pages(arrays: Iterable[tuple[str, Any]]) -> tuple[list[Any], list[tuple
 
 
 def fingerprint(result: tuple[list[Any], list[tuple[str, Any]]]) -> list[tuple[str, int]]:
-    """Return a checksum of the values of each float16 weight. The model has one small tensor of another type."""
+    """Return the name of each float16 weight and a checksum of its read values, sorted.
+
+    The model also has a small tensor of another type, which `raw_mmap` does not read.
+    """
     return sorted((name, zlib.crc32(values)) for name, values in result[1] if values.dtype.itemsize == 2)
 
 

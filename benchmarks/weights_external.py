@@ -32,7 +32,7 @@ def prepare_onnx_ir() -> None:
 
 
 def prepare_safetensors() -> None:
-    """Make the model and its data file, and a .safetensors file of the same weights."""
+    """Make the model, its data file, and a .safetensors file of its weights. Skip the row without safetensors."""
     weights.require("safetensors")
     prepare()
 
@@ -90,6 +90,7 @@ def safetensors(framework: str) -> Callable[[], object]:
     def operation() -> object:
         with safe_open(str(SAFETENSORS_FILE), framework) as file:
             tensors = ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118 - file is not a dict
+            # Tensors of PyTorch are converted by their method numpy.
             return weights.read_pages(
                 (name, getattr(tensor, "numpy", lambda t=tensor: t)()) for name, tensor in tensors
             )

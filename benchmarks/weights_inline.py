@@ -28,7 +28,7 @@ def raw_mmap() -> Callable[[], object]:
 
     import onnxwire
 
-    spans = [
+    tensors = [
         (info.name, info.offset, np.dtype(np.float16), info.shape)
         for info in onnxwire.tensors(str(PATH))
         if info.data_type == onnxwire.TensorProto.FLOAT16 and info.path.startswith("graph.initializer")
@@ -39,7 +39,7 @@ def raw_mmap() -> Callable[[], object]:
             mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         return weights.read_pages(
             (name, np.frombuffer(mapping, dtype, int(np.prod(shape)), offset).reshape(shape))
-            for name, offset, dtype, shape in spans
+            for name, offset, dtype, shape in tensors
         )
 
     return operation

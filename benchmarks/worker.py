@@ -57,8 +57,8 @@ def run_empty_child() -> None:
     subprocess.run([sys.executable, "-c", "pass"], check=True)
 
 
-def difference(after: int | None, before: int | None) -> int | None:
-    """Return the difference, or None if one value is unknown."""
+def increase(after: int | None, before: int | None) -> int | None:
+    """Return the increase, 0 for a decrease, or None if one value is unknown."""
     return None if after is None or before is None else max(after - before, 0)
 
 
@@ -90,17 +90,17 @@ def main() -> None:
 
     status_after = memory_status()
     if is_reset and "VmHWM" in status_after:
-        extra = difference(status_after["VmHWM"], status_before["VmRSS"])
+        extra = increase(status_after["VmHWM"], status_before["VmRSS"])
     else:
-        extra = difference(peak_rss(row.in_child), peak_before)
-    anonymous = None if row.in_child else difference(status_after.get("RssAnon"), status_before.get("RssAnon"))
+        extra = increase(peak_rss(row.in_child), peak_before)
+    anonymous = None if row.in_child else increase(status_after.get("RssAnon"), status_before.get("RssAnon"))
     if row.other_program and side == "official" and peak_rss(True):  # the work was done by another program
         extra = anonymous = None
     report(seconds=seconds, extra=extra, anonymous=anonymous, fingerprint=row.fingerprint and row.fingerprint(result))
 
 
 def prepare(row: object) -> None:
-    """Make the input of a row, or print the reason why the row can't be measured."""
+    """Make the input of a row. Print the reason why the row can't be measured, "" if it can."""
     from benchmarks.row import Row, Skip
 
     assert isinstance(row, Row)
