@@ -1,5 +1,5 @@
-/* Replaces pread in an example program so that it prints the number of bytes that it read on stderr. Tests include this
-   file before the program. */
+/* Replaces pread in an example program, and prints the number of bytes that pread has read on stderr when the program
+   ends. Tests include this file before the program. */
 #include <stdio.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-/* Reads each file as a ModelProto. Prints the error's code and offset and a digest of the values. `make processors` runs
-   it for several processors. */
+/* Checks each file as fuzz.c does, and reads it as a ModelProto. Prints the name of the file, the code and the offset of
+   the error, and a digest of the values. `make processors` runs this program for several processors. */
 #include "fuzz.c"
 
 int main(int argc, char **argv) {

@@ -1,8 +1,8 @@
 /* Writes the values of a message as lines of text: path, tab, value. Braces enclose the lines of each message. Tests
    build this file as a shared library.
 
-   Two ways to read write the same lines: one reads each message with ow_scan, the other makes a tree of objects from the
-   values that ow_next_field returns. */
+   The values are read in one of two ways, with the same lines as result: each message with ow_scan; or in one pass with
+   ow_next_field, whose values are collected in a tree of objects. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,8 @@ static void append(output *out, const void *bytes, size_t size) {
     out->size += size;
 }
 
-/* Appends the line of one value; path: of its message; index: of the element of a repeated field. */
+/* Appends the line of one value. path: of its message. index: of the element of a repeated field. span, bits: the value
+   as the reader returns it. */
 static void append_value(output *out, ow_source *source, const char *path, const ow_field *field, long index,
                          ow_span span, uint64_t bits) {
     char number[40];
@@ -93,6 +94,7 @@ typedef struct value {
     struct object *object;
 } value;
 
+/* The values of one field. */
 typedef struct values {
     value *items;
     size_t n, capacity;
@@ -133,6 +135,7 @@ static int collect(ow_fields *fields, object *target) {
         const ow_field *field = ow_field_of(fields);
         values *list = &target->fields[fields->row];
         int row;
+        /* A member of a oneof replaces the other members. */
         for (row = 0; field->oneof && row < fields->table->n_fields; row++)
             if (fields->table->fields[row].oneof == field->oneof && row != (int)fields->row)
                 delete_values(&target->fields[row]);
@@ -181,7 +184,7 @@ static void append_object(output *out, ow_source *source, const object *tree, ch
 
 typedef struct memory {
     const unsigned char *bytes;
-    size_t size, n_read;
+    size_t size, n_read; /* n_read: number of bytes that were read */
 } memory;
 
 static int read_memory(void *context, uint64_t offset, void *buffer, size_t size) {
@@ -221,8 +224,8 @@ static void open_memory(ow_source *source, memory *source_memory, const void *by
         ow_open_bytes(source, bytes, size);
 }
 
-/* Writes the values of a message to `text`, which the caller releases. Returns the code of the error. The bytes are read
-   through a buffer of `window` bytes, or directly if it is 0. */
+/* Writes the values of a message to `text`, which the caller passes to `release`. Returns the code of the error. The
+   bytes are read through a buffer of `window` bytes, or directly if `window` is 0. */
 int events(const void *bytes, size_t size, int table, size_t window, int is_one_pass, char **text, size_t *text_size) {
     ow_source source;
     memory source_memory;

@@ -21,7 +21,7 @@ def c_compiler() -> list[str]:
 
 
 class Reader:
-    """The test program `events.c` as a shared library."""
+    """The test program `events.c` as a shared library, which is built in `folder` with `flags` of the compiler."""
 
     def __init__(self, folder: Path, *flags: str) -> None:
         path = folder / "events.so"
@@ -41,13 +41,13 @@ class Reader:
         self._table_number = cache(lambda message_name: self._library.table_number(message_name.encode()))
 
     def table_name(self, number: int) -> str:
-        """Return the full name of the message with a number. Numbers after the last one start again with the first."""
+        """Return the full name of the message of a table. number: index of the table, modulo the number of tables."""
         return self._library.table_name(number).decode()
 
     def read(self, data: bytes, name: str, window: int = 0, *, is_one_pass: bool = False) -> bytes | None:
         """Return the values of a message with the given full name, or None if it is damaged.
 
-        The data are read through a buffer of `window` bytes, or directly if it is 0. The values are read by
+        The data are read through a buffer of `window` bytes, or directly if `window` is 0. The values are read by
         ow_next_field if `is_one_pass`, otherwise by ow_scan.
         """
         text, size = ctypes.c_void_p(), ctypes.c_size_t()

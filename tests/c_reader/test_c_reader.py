@@ -29,7 +29,7 @@ from onnxwire.cli import main
 REPOSITORY_ROOT = Path(__file__).parents[2]
 EXAMPLES = REPOSITORY_ROOT / "examples"
 CORPUS_FOLDER = Path(__file__).parents[1] / "corpus"
-WINDOW_BYTES = (0, 64, 4096)
+WINDOW_BYTES = (0, 64, 4096)  # sizes of the buffer through which data are read; 0 for data in memory
 ONLY_LONG = pytest.mark.skipif(not IS_LONG, reason="only with --long")
 pytestmark = pytest.mark.skipif(shutil.which(events.c_compiler()[0]) is None, reason="there is no C compiler")
 
@@ -51,7 +51,7 @@ def engine_events(cls, data):
 def check_data(reader, onnxwire_class, protobuf_class, data):
     """Check that the reader has the same result as protobuf.
 
-    Like the engine, `ow_scan` may miss damage in a part that a later one replaces.
+    `ow_scan` may also have the result of the engine, which may miss damage in a value that a later value replaces.
     """
     name = onnxwire_class.DESCRIPTOR.full_name
     try:
@@ -64,7 +64,7 @@ def check_data(reader, onnxwire_class, protobuf_class, data):
         assert events_read == expected or events_read == engine_events(onnxwire_class, data), data.hex()
 
 
-def test_real_models_are_read_as_by_onnxwire(reader):
+def test_real_models_are_read_as_by_the_engine(reader):
     files = [Path(ONNX_FOLDER, file) for file in FILES if file.endswith(".onnx")][:: 1 if IS_LONG else 20]
     for path in [*EXAMPLES.glob("*.onnx"), *files]:
         data = path.read_bytes()
@@ -74,7 +74,7 @@ def test_real_models_are_read_as_by_onnxwire(reader):
             assert reader.read(data, "onnx.ModelProto", window, is_one_pass=True) == expected, path
 
 
-def test_files_of_the_corpus_are_read_as_by_protobuf(reader):
+def test_first_bytes_of_corpus_files_are_read_as_by_protobuf(reader):
     for path in sorted(file for file in CORPUS_FOLDER.rglob("*") if file.is_file())[:: 1 if IS_LONG else 7]:
         check_data(reader, onnxwire.ModelProto, onnx.ModelProto, path.read_bytes()[:5000])
 
@@ -86,6 +86,7 @@ def test_fuzzer_inputs_are_read_as_by_protobuf(reader):
     pairs = wire.official_pairs()
     for path in FUZZER_INPUTS:
         data = path.read_bytes()
+        # As in fuzz.c, the last byte selects the type of a second message.
         for onnxwire_class, protobuf_class in (pairs["onnx.ModelProto"], pairs[reader.table_name(data[-1])]):
             check_data(reader, onnxwire_class, protobuf_class, data)
 
@@ -120,8 +121,15 @@ def mutate(data, rng):
             j = rng.randrange(len(data) + 1)
             data[i:i] = data[j : j + rng.randrange(1, 60)]
         elif change == 3:
-            # A cut varint, a long one, an empty group, an open group, a message with a number, an empty graph.
-            data[i:i] = rng.choice([b"\x80", b"\xff" * 5, b"\x3b\x3c", b"\x0b", b"\x0a\x02\x08\x01", b"\x3a\x00"])
+            insertions = [
+                b"\x80",  # the first byte of a varint
+                b"\xff" * 5,  # the first bytes of a long varint
+                b"\x3b\x3c",  # an empty group, field 7
+                b"\x0b",  # the start of a group, field 1
+                b"\x0a\x02\x08\x01",  # field 1, a message with a number
+                b"\x3a\x00",  # field 7, an empty message: a graph
+            ]
+            data[i:i] = rng.choice(insertions)
         else:
             data += bytes(data)
     return bytes(data)
@@ -137,23 +145,24 @@ def test_damaged_models_are_read_as_by_protobuf(reader):
 
 
 def records_of(data):
-    """Yield (field number, record, payload) for each record of a valid message without groups.
+    """Yield (field number, record, content) for each record of a valid message without groups.
 
-    Either the record or the payload is None: length-delimited records have a payload only.
+    A length-delimited record has its content, without tag and length, and None in place of the record. Other records
+    are complete, and their content is None.
     """
     position = 0
     while position < len(data):
         start = position
-        key, position = varint_at(data, position)
-        if key & 7 == wire.LEN:
+        tag, position = varint_at(data, position)
+        if tag & 7 == wire.LEN:
             size, position = varint_at(data, position)
-            yield key >> 3, None, data[position : position + size]
+            yield tag >> 3, None, data[position : position + size]
             position += size
             continue
         position = (
-            varint_at(data, position)[1] if key & 7 == wire.VARINT else position + (8 if key & 7 == wire.FIXED64 else 4)
+            varint_at(data, position)[1] if tag & 7 == wire.VARINT else position + (8 if tag & 7 == wire.FIXED64 else 4)
         )
-        yield key >> 3, data[start:position], None
+        yield tag >> 3, data[start:position], None
 
 
 def varint_at(data, position):
@@ -172,18 +181,19 @@ def rearrange(data, descriptor, rng):
     The result is nearly always valid.
     """
     records = []
-    for number, record, payload in records_of(data):
+    for number, record, content in records_of(data):
         field = descriptor.fields_by_number.get(number)
-        if payload is None:
+        if content is None:
             records.append(record)
         elif field is None or field.type != field.TYPE_MESSAGE:
-            records.append(wire.span(number, payload, pad=rng.choice([0] * 9 + [1])))
+            # One in ten lengths is a byte longer than necessary.
+            records.append(wire.span(number, content, pad=rng.choice([0] * 9 + [1])))
         else:
-            payload = rearrange(payload, field.message_type, rng)
-            payloads = [payload]
+            content = rearrange(content, field.message_type, rng)
+            parts = [content]
             if rng.random() < 0.1:
-                payloads += [rng.choice([b"", payload, rng.choice(list(complete_records(payload)) or [b""])])]
-            records += [wire.span(number, part) for part in payloads]
+                parts += [rng.choice([b"", content, rng.choice(list(complete_records(content)) or [b""])])]
+            records += [wire.span(number, part) for part in parts]
     for _ in range(rng.choice([0, 0, 0, 1, 2])):
         i, change = rng.randrange(len(records) + 1), rng.randrange(6)
         if change == 0:
@@ -197,9 +207,14 @@ def rearrange(data, descriptor, rng):
             records.insert(i, wire.number(field.number, rng.choice([0, 1, 2, 20, 127, 128, 1 << 14, 1 << 32, -1])))
         elif change == 4:
             field = rng.choice(list(descriptor.fields))
-            records.insert(
-                i, wire.span(field.number, rng.choice([b"", b"\x08\x01", b"\x01\x02\x80\x01", bytes(8), bytes(200)]))
-            )
+            contents = [
+                b"",
+                b"\x08\x01",  # a message with field 1, a varint
+                b"\x01\x02\x80\x01",  # packed varints
+                bytes(8),
+                bytes(200),
+            ]
+            records.insert(i, wire.span(field.number, rng.choice(contents)))
         else:
             number = rng.choice([15, 16, 99, 2047, 2048, wire.MAX_NUMBER])
             records.insert(
@@ -209,12 +224,12 @@ def rearrange(data, descriptor, rng):
 
 
 def complete_records(data):
-    """Yield the complete records of a message, up to the first group or damaged record."""
+    """Yield the records of data that are read as a message without groups, until a varint runs past the end."""
     try:
-        for number, record, payload in records_of(data):
-            yield wire.span(number, payload) if record is None else record
+        for number, record, content in records_of(data):
+            yield wire.span(number, content) if record is None else record
     except IndexError:
-        return  # the data contain a group, or are not a message
+        return
 
 
 def test_rearranged_models_are_read_as_by_protobuf(reader):
@@ -227,7 +242,7 @@ def test_rearranged_models_are_read_as_by_protobuf(reader):
         check_data(reader, onnxwire.ModelProto, onnx.ModelProto, data)
 
 
-def test_a_message_in_many_parts_is_read_once_per_level(reader):
+def test_nested_messages_in_two_parts_each_are_read_as_by_protobuf(reader):
     # Nested types, each in two parts; the first part is empty.
     data = b""
     for _ in range(40):
@@ -237,13 +252,13 @@ def test_a_message_in_many_parts_is_read_once_per_level(reader):
 
 
 @pytest.mark.parametrize("levels", [99, 100, 101, 102])
-def test_messages_and_groups_may_be_nested_a_hundred_levels_deep(reader, levels):
+def test_messages_and_groups_may_be_nested_at_most_a_hundred_levels_deep(reader, levels):
     data = b""
     for level in reversed(range(levels)):
         data = wire.span(1 if level % 2 else 4, data)  # elem_type of a sequence, or sequence_type
     assert wire.official_accepts(onnx.TypeProto, data) == (levels <= 100)
     assert (reader.read(data, "onnx.TypeProto") is not None) == (levels <= 100)
-    groups = b"\x0b" * levels + b"\x0c" * levels  # starts and ends of the group 1
+    groups = b"\x0b" * levels + b"\x0c" * levels  # starts and ends of groups, field 1
     assert wire.official_accepts(onnx.TypeProto, groups) == (levels <= 100)
     assert (reader.read(groups, "onnx.TypeProto") is not None) == (levels <= 100)
 
@@ -292,7 +307,7 @@ def lines_of_nodes(graph, level=0):
 
 
 @pytest.mark.parametrize("name", ["digits_cnn", "nested"])
-def test_walk_nodes_prints_all_nodes(name, walk_nodes, tmp_path):
+def test_walk_nodes_prints_the_nodes_of_the_graph_and_its_subgraphs(name, walk_nodes, tmp_path):
     path = tmp_path / "m.onnx"
     model = nested_model() if name == "nested" else onnx.load(EXAMPLES / f"{name}.onnx")
     path.write_bytes(model.SerializeToString())
@@ -313,6 +328,7 @@ def rows_of_ls(path, capsys):
         dims = "x".join(map(str, row["shape"]))
         storage = "external" if is_external else "inline"
         cells = [row["name"], row["type"], dims, storage, location, offset, str(row["bytes"])]
+        # list_tensors prints control characters as \xNN.
         yield "\t".join(re.sub("[\0-\x1f\x7f]", lambda match: rf"\x{ord(match[0]):02x}", cell) for cell in cells)
 
 
@@ -322,7 +338,7 @@ def lines_of(output):
 
 
 @pytest.mark.parametrize("name", ["digits", "sparse", "external", "typed", "nested"])
-def test_list_tensors_prints_the_tensors_that_ls_lists(name, list_tensors, tmp_path, capsys):
+def test_list_tensors_prints_the_tensors_that_ls_lists_outside_subgraphs(name, list_tensors, tmp_path, capsys):
     path = tmp_path / "m.onnx"
     if name == "digits":
         path = EXAMPLES / "digits_cnn.onnx"
@@ -347,7 +363,10 @@ def test_list_tensors_prints_the_tensors_that_ls_lists(name, list_tensors, tmp_p
 
 
 def unusual_tensors():
-    """Yield tensors whose elements can't be read or are stored in unusual ways."""
+    """Yield a plain tensor, then tensors whose elements can't be read or are stored in unusual ways.
+
+    data_type: 1 is FLOAT, 7 INT64, 8 STRING; 99 is not defined.
+    """
     yield helper.make_tensor("plain", 1, [2], [1, 2])
     yield onnx.TensorProto(name="unknown", data_type=99, dims=[3])
     yield onnx.TensorProto(name="undefined")
@@ -369,7 +388,8 @@ def unusual_tensors():
         ["location=a", "key=b", "checksum=c", "checksum=d"],
     ]:  # fmt: skip
         for data_type in [onnx.TensorProto.FLOAT, onnx.TensorProto.STRING]:
-            tensor = onnx.TensorProto(name=str(entries), data_type=data_type, dims=[5], data_location=1)
+            external = onnx.TensorProto.EXTERNAL
+            tensor = onnx.TensorProto(name=str(entries), data_type=data_type, dims=[5], data_location=external)
             for entry in entries:
                 key, value = entry.split("=")
                 tensor.external_data.add(key=key, value=value)
@@ -399,7 +419,7 @@ def test_list_tensors_prints_rearranged_models_as_ls(list_tensors, tmp_path, cap
             onnxwire.verify(path)
         except onnxwire.DecodeError:
             continue  # the damaged part may be read only by the example or only by `ls`
-        is_model = main(["ls", str(path), "--json"]) == 0  # `ls` rejects data with more fields of another message
+        is_model = main(["ls", str(path), "--json"]) == 0  # `ls` rejects data that look like another message
         capsys.readouterr()
         if is_model:
             assert process.returncode == 0, process.stderr
@@ -409,7 +429,7 @@ def test_list_tensors_prints_rearranged_models_as_ls(list_tensors, tmp_path, cap
 
 
 def write_inline_weights(path, count, size):
-    """Write a model with inline tensors whose payloads are holes of `size` bytes in the file."""
+    """Write a model with `count` inline tensors, whose payloads are holes of `size` bytes in the file."""
     tensor_headers = []
     for i in range(count):
         # The fields dims, data_type (UINT8), name and raw_data.
@@ -448,7 +468,7 @@ def test_list_tensors_reads_few_bytes_of_a_gigabyte_of_inline_tensors(tmp_path, 
     "flags",
     ["-O2", pytest.param("-O1 -fsanitize=address,undefined -fno-sanitize-recover=all", marks=ONLY_LONG), "-O1 -m32"],
 )
-def test_hostile_read_functions_and_sizes_cause_no_invalid_access(flags, tmp_path):
+def test_no_attack_on_the_header_succeeds(flags, tmp_path):
     try:
         program = compile_program(Path(__file__).with_name("hostile.c"), tmp_path, *flags.split())
     except subprocess.CalledProcessError:
@@ -493,6 +513,7 @@ def test_walk_nodes_reports_damage(data, expected_text, walk_nodes, tmp_path):
 
 def test_list_tensors_reports_the_path_of_the_innermost_damaged_message(list_tensors, tmp_path):
     path = tmp_path / "m.onnx"
+    # graph (7), node (1), attribute (5) twice, and t (5), whose data_type (tag 0x10) is a cut varint.
     path.write_bytes(wire.span(7, wire.span(1, wire.span(5, b"") + wire.span(5, wire.span(5, b"\x10\x80")))))
     assert b"in graph.node[0].attribute[1].t (code" in list_tensors(path).stderr
 
@@ -511,7 +532,7 @@ def test_get_include_returns_the_folder_of_the_header():
     assert Path(onnxwire.get_include(), "onnxwire.h").is_file()
 
 
-def test_the_header_calls_only_memory_functions(tmp_path):
+def test_the_header_calls_only_memory_functions_and_has_no_writable_data(tmp_path):
     if shutil.which("nm") is None:
         pytest.skip("nm is not installed")
     object_file = compile_header(
@@ -535,13 +556,13 @@ def compile_header(command, folder):
 
 
 @pytest.mark.parametrize(
-    "c_compiler",
+    "command",
     ["gcc -std=c99", "g++ -std=c++11", "g++ -std=c++17", "clang -std=c99", "clang++ -std=c++17"],
 )
-def test_the_header_compiles_without_warnings_and_is_small(c_compiler, tmp_path):
-    if shutil.which(c_compiler.split()[0]) is None:
-        pytest.skip(f"{c_compiler.split()[0]} is not installed")
-    object_file = compile_header([*c_compiler.split(), "-Os"], tmp_path)
+def test_the_header_compiles_without_warnings_and_is_small(command, tmp_path):
+    if shutil.which(command.split()[0]) is None:
+        pytest.skip(f"{command.split()[0]} is not installed")
+    object_file = compile_header([*command.split(), "-Os"], tmp_path)
     size = subprocess.run(["size", str(object_file)], capture_output=True, text=True, check=True).stdout.split()
     text, data = int(size[6]), int(size[7])  # the first two columns of the second line
     assert text + data < 40_000
