@@ -34,8 +34,8 @@ TOOLS += ["bitstring", "clize", "sigtools", "toposort", "rich", "jinja2", "color
 class Suite:
     """The tests in the sources of a package.
 
-    requirement: the package. tests: their folder in the sources. excluded_files: names, without test_ and .py, of files
-    that need models from the network or packages that are not installed, read the command line, or fail randomly.
+    requirement: the package, in the release of the sources. tests: their folder in the sources. excluded_files: names,
+    without test_ and .py, of files that need models from the network or packages that are not installed, read the command line, or fail randomly.
     excluded_tests: tests that take many minutes before they use onnx. installed: the tested release, if it differs from
     that of the sources.
     """
@@ -83,7 +83,7 @@ def make_environment(folder: Path) -> str:
 def fetch(python: str, requirement: str, folder: Path) -> Path:
     """Download and unpack the sources of a package. Return their folder."""
     name, _, version = requirement.partition("==")
-    pattern = f"{name.replace('-', '?')}-{version}.tar.gz"
+    pattern = f"{name.replace('-', '?')}-{version}.tar.gz"  # some archives have _ in place of -
     archives = sorted(folder.glob(pattern))
     if not archives:
         command = [python, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", name, "-d", str(folder)]
@@ -121,22 +121,21 @@ def run(python: str, sources: Path, tests: Path, suite: Suite, uses_onnxwire: bo
 
 
 def has_another_name(test: str, protobuf_outcomes: dict[str, str], our_outcomes: dict[str, str]) -> bool:
-    """Return whether a test has another name on onnxwire, and all tests of its function pass there.
+    """Return whether a test has another name on onnxwire, where its function has as many tests, which all pass.
 
     pytest names a parameter by its `__name__`, which messages of protobuf have, and otherwise by its number.
     """
     function = test.partition("[")[0] + "["
-    outcomes = [
-        [outcomes[name] for name in outcomes if name.startswith(function)]
-        for outcomes in (protobuf_outcomes, our_outcomes)
-    ]
-    return test not in our_outcomes and len(outcomes[0]) == len(outcomes[1]) and {*outcomes[1]} == {"passed"}
+    n_tests = sum(name.startswith(function) for name in protobuf_outcomes)
+    outcomes = [outcome for name, outcome in our_outcomes.items() if name.startswith(function)]
+    return test not in our_outcomes and len(outcomes) == n_tests and {*outcomes} == {"passed"}
 
 
 def main() -> int:
     """Run the suites, and print the differences. Return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
+    # The choice [] is the value without an argument.
     parser.add_argument("suites", nargs="*", choices=[*SUITES, []], help="default: all")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)

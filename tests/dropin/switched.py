@@ -1,4 +1,4 @@
-"""Run programs in separate processes, with the switch on or off."""
+"""Run programs in separate processes, with or without the drop-in switch of `onnxwire.dropin`."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import onnxwire
 
 ROOT = Path(onnxwire.__file__).parent.parent
-# Code that hides the package protobuf from a process, as if it was not installed.
+# Code that hides protobuf (the package google) from a process, as if it was not installed.
 HIDE_PROTOBUF = """
 from importlib.machinery import PathFinder
 find = PathFinder.find_spec

@@ -1,4 +1,4 @@
-"""With the drop-in switch, loaded models are unaffected by changes to their files."""
+"""With the drop-in switch, changes to the files of loaded models have no effect or cause errors. Also tests memory."""
 
 import os
 import shutil
@@ -24,7 +24,8 @@ def large_path(tmp_path):
     return path
 
 
-OVERWRITES = {
+# Statements of a program that change the file of a loaded model.
+CHANGES_BY_PROGRAM = {
     "serialized": "with open(path, 'wb') as file: file.write(model.SerializeToString())",
     "saved": "onnx.save(model, path)",
     "appended": "with open(path, 'ab') as file: file.write(b'')",
@@ -53,7 +54,8 @@ def code_of_change(change, before="", after=""):
     )
 
 
-# A program that runs other programs in one process, each on a file of the same name in its own folder.
+# A program that runs other programs in one process, each on a file of the same name in its own folder. Arguments:
+# whether the path of the file is absolute ("" if not), then folders and programs alternately.
 RUN_IN_FOLDERS = """
 import os, sys
 is_absolute, *words = sys.argv[1:]
@@ -68,7 +70,7 @@ for folder, code in zip(words[::2], words[1::2], strict=True):
 def test_a_loaded_model_is_unaffected_by_changes_to_its_file(is_absolute, large_path, tmp_path):
     size = large_path.stat().st_size
     words, expected_lines = [], []
-    for change, statement in OVERWRITES.items():
+    for change, statement in CHANGES_BY_PROGRAM.items():
         folder = tmp_path / change
         folder.mkdir()
         shutil.copy(large_path, folder)
@@ -80,7 +82,8 @@ def test_a_loaded_model_is_unaffected_by_changes_to_its_file(is_absolute, large_
         )
         words += [folder, code]
         expected_size = {"truncated": 10, "opened": 0, "by another name": 0}.get(change, size)
-        expected_lines.append(f"{change} {expected_size} {2 if 'name' in change else 1}")
+        n_files = 2 if change == "by another name" else 1  # the model and a link
+        expected_lines.append(f"{change} {expected_size} {n_files}")
     assert run_python("-c", RUN_IN_FOLDERS, "absolute" if is_absolute else "", *words).splitlines() == expected_lines
 
 
@@ -93,7 +96,7 @@ CHANGES_BY_OPEN_FILE = {
 
 
 @pytest.mark.parametrize("change", CHANGES_BY_OPEN_FILE)
-def test_a_loaded_model_is_unaffected_by_files_opened_before(change, large_path):
+def test_a_loaded_model_is_unaffected_by_changes_through_a_file_opened_before(change, large_path):
     run_python("-c", code_of_change(CHANGES_BY_OPEN_FILE[change], before="writer = open(path, 'r+b')"), large_path)
 
 
@@ -118,6 +121,7 @@ def structured_path(tmp_path):
     return path
 
 
+# Programs that change the file of their argument.
 CHANGES_BY_PROCESS = {
     "truncated": "open(sys.argv[1], 'wb').close()",
     "cut": "import os; os.truncate(sys.argv[1], 5000)",
@@ -127,7 +131,7 @@ CHANGES_BY_PROCESS = {
 
 @pytest.mark.skipif(sys.platform == "win32", reason="mapped files can't be truncated")
 @pytest.mark.parametrize("change", CHANGES_BY_PROCESS)
-def test_the_structure_of_a_model_survives_changes_by_another_process(change, structured_path):
+def test_after_a_change_by_another_process_only_the_structure_can_be_read(change, structured_path):
     code = SWITCH + (
         "import onnx, subprocess, sys\n"
         "path = sys.argv[1]\n"
@@ -151,7 +155,7 @@ def test_the_structure_of_a_model_survives_changes_by_another_process(change, st
     assert run_python("-c", code, structured_path) == ""
 
 
-def test_shape_inference_in_place_does_not_change_a_loaded_model_silently(structured_path):
+def test_a_loaded_model_is_not_saved_after_shape_inference_in_place(structured_path):
     code = SWITCH + (
         "import onnx, sys\n"
         "path, out = sys.argv[1:]\n"
@@ -190,6 +194,7 @@ def test_a_limit_that_is_not_a_number_is_reported():
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts the descriptors in /proc")
 def test_more_files_of_external_data_than_descriptors_are_loaded(tmp_path):
+    # The program loads a model with 700 files three times, and may have 1,024 descriptors.
     model = onnx.ModelProto(ir_version=8)
     for number in range(700):
         tensor = model.graph.initializer.add(
@@ -235,7 +240,7 @@ def test_loaded_small_models_have_no_open_files():
         assert int(run_python("-c", code, ROOT / "examples" / "digits_cnn.onnx")) < 50
 
 
-def test_a_save_is_visible_to_processes_that_have_the_file_open(tmp_path):
+def test_a_save_is_visible_through_a_file_that_is_open(tmp_path):
     code = SWITCH + (
         "import onnx, sys, tempfile\n"
         "with tempfile.NamedTemporaryFile(dir=sys.argv[1]) as file:\n"
@@ -252,10 +257,10 @@ def test_arrays_of_large_models_share_their_bytes(large_path):
         "assert all(array.shape == (40 << 20,) and array[257] == 1 for array in arrays)\n"
         "print(int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0]))"
     )
-    assert int(run_python("-c", code, large_path)) < 30 * (40 << 10)
+    assert int(run_python("-c", code, large_path)) < 30 * (40 << 10)  # KiB of 30 arrays
 
 
-@pytest.mark.skipif(not Path("/proc").exists(), reason="files with holes")
+@pytest.mark.skipif(not Path("/proc").exists(), reason="needs /proc and files with holes")
 def test_five_gigabytes_are_loaded_changed_and_saved_in_little_memory(tmp_path):
     # The fields are name (8), data_type (2), dims (1) and raw_data (9) of the tensor; initializer (5) of the graph;
     # ir_version (1) and graph (7) of the model.
@@ -281,5 +286,5 @@ def test_five_gigabytes_are_loaded_changed_and_saved_in_little_memory(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
     assert result.returncode == 0, result.stderr
-    assert int(result.stdout) < 200 << 10
+    assert int(result.stdout) < 200 << 10  # KiB
     assert (tmp_path / "out.onnx").stat().st_blocks * 512 < 1 << 30, "the hole was filled"

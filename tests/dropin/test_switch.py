@@ -13,6 +13,7 @@ import wire
 from switched import HIDE_PROTOBUF, ROOT, SWITCH, run_python
 
 PROGRAM = Path(__file__).with_name("program.py")
+# A program that runs the program whose path is the first argument.
 RUN_PROGRAM = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')\n"
 
 
@@ -27,7 +28,7 @@ def test_a_program_prints_the_same_with_the_switch(expected, prelude, tmp_path):
     assert run_python("-c", prelude + SWITCH + RUN_PROGRAM, PROGRAM, tmp_path) == expected
 
 
-def test_the_program_uses_our_classes(tmp_path):
+def test_a_program_with_the_switch_uses_the_classes_of_onnxwire():
     code = "import onnx, onnxwire; print(onnx.ModelProto is onnxwire.ModelProto is onnx.onnx_ml_pb2.ModelProto)"
     assert run_python("-m", "onnxwire.dropin", "-c", code) == "True\n"
 
@@ -36,7 +37,7 @@ def test_the_program_uses_our_classes(tmp_path):
 
 
 @pytest.mark.parametrize("program_kind", ["script", "module", "code"])
-def test_a_program_has_the_command_line_of_python(program_kind, tmp_path):
+def test_scripts_modules_and_code_receive_their_arguments(program_kind, tmp_path):
     code = "import sys, onnx, onnxwire; print(sys.argv[1:], __name__, onnx.ModelProto is onnxwire.ModelProto)"
     (tmp_path / "program.py").write_text(code + "\nimport other_module\n")
     (tmp_path / "other_module.py").write_text("")
@@ -51,7 +52,7 @@ def test_the_exit_status_of_a_failing_program_is_preserved():
     run_python("-m", "onnxwire.dropin", "-c", "raise SystemExit(7)", status=7)
 
 
-def test_a_missing_program_is_reported():
+def test_a_missing_program_is_reported_and_help_shows_the_usage():
     assert "usage" in run_python("-m", "onnxwire.dropin", status=2)
     assert "needs an argument" in run_python("-m", "onnxwire.dropin", "-m", status=2)
     assert "usage" in run_python("-m", "onnxwire.dropin", "--help")
@@ -123,7 +124,6 @@ def test_nothing_is_imported_from_the_working_directory(tmp_path, monkeypatch):
         "onnx",
         "onnxwire_dropin",
         "weakref",
-        "runpy_",
         "ml_dtypes",
         "threading",
         "resource",
@@ -142,6 +142,8 @@ def test_nothing_is_imported_from_the_working_directory(tmp_path, monkeypatch):
 
 # --- the environment
 
+# A program that runs the .pth files of the folder that is its argument, and prints whether `import onnx` then imports
+# onnxwire.
 START_PROGRAM = "import site, sys; site.addsitedir(sys.argv[1]); import onnx; print('onnxwire' in sys.modules)"
 
 
@@ -150,7 +152,7 @@ START_PROGRAM = "import site, sys; site.addsitedir(sys.argv[1]); import onnx; pr
     [("1", "True"), ("yes", "True"), (None, "False")]
     + [(value, "False") for value in ("0", "", "false", "False", "no", "OFF", " 0 ")],
 )
-def test_only_the_variable_installs_the_switch(value, expected_output, tmp_path, monkeypatch):
+def test_the_variable_installs_the_switch_unless_its_value_means_no(value, expected_output, tmp_path, monkeypatch):
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
     monkeypatch.delenv("ONNXWIRE_DROPIN", raising=False)
     environment = {} if value is None else {"ONNXWIRE_DROPIN": value}
@@ -158,7 +160,7 @@ def test_only_the_variable_installs_the_switch(value, expected_output, tmp_path,
 
 
 @pytest.mark.parametrize("value", ["0", "1"])
-def test_the_pth_file_imports_nothing_before_onnx_is_imported(value, tmp_path):
+def test_the_pth_file_imports_no_package_before_onnx_is_imported(value, tmp_path):
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
     code = (
         "import os, site, sys\n"
@@ -253,7 +255,7 @@ def test_uninstalling_restores_the_classes_of_protobuf():
     run_python("-c", code)
 
 
-def test_installing_twice_has_no_effect():
+def test_a_second_installation_has_no_effect():
     code = SWITCH + SWITCH + "onnxwire.dropin.uninstall(); import onnx; print(onnx.ModelProto is onnxwire.ModelProto)"
     assert run_python("-c", code) == "False\n"
 
@@ -261,7 +263,7 @@ def test_installing_twice_has_no_effect():
 @pytest.mark.parametrize(
     ("version", "is_new"), [("1.23.9", False), ("1.24.0", True), ("2.0", True), ("unknown", False)]
 )
-def test_a_newer_onnx_causes_a_warning(version, is_new):
+def test_only_a_newer_onnx_causes_a_warning(version, is_new):
     code = (
         "import importlib.metadata as metadata, warnings\n"
         f"metadata.version = lambda name: {version!r}\n{SWITCH}"
@@ -304,7 +306,7 @@ def test_text_and_json_of_protobuf_work_on_our_messages():
 
 def test_text_of_protobuf_shows_unknown_fields():
     # The data has a number, bytes, a message and a group in unknown fields, an unknown field of a node, and an unknown
-    # value of an enum.
+    # value of data_location (14) of an initializer (5).
     data = wire.number(99, 7) + wire.span(100, b"\xff") + wire.span(101, wire.number(3, 4)) + b"\x83\x07\x84\x07"
     data += wire.span(7, wire.span(1, wire.number(98, 1)) + wire.span(5, wire.number(14, 9)))
     code = (
@@ -319,7 +321,7 @@ def test_text_of_protobuf_shows_unknown_fields():
 
 
 @pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "dropin.md").read_text(), re.S))
-def test_the_code_of_the_docs_runs(code, monkeypatch):
+def test_the_code_of_the_page_dropin_runs(code, monkeypatch):
     monkeypatch.chdir(ROOT)
     run_python("-c", code)
 
@@ -343,7 +345,7 @@ def test_arrays_of_numbers_are_those_of_protobuf():
         "                    array = make(getattr(tensor, field), dtype=dtype)\n"
         "                    result = array.dtype.str, array.dtype.char, array.tolist()[:9], array.flags.writeable\n"
         "                except Exception as error:\n"
-        "                    result = type(error).__mro__[-3].__name__\n"
+        "                    result = type(error).__mro__[-4].__name__\n"  # the base class below Exception
         "                print(field, len(numbers), dtype, make.__name__, result)\n"
         "try:\n    memoryview(onnx.TensorProto(dims=[1]).dims)\n"
         "except TypeError as error:\n    print('no buffer')\n"
@@ -374,7 +376,8 @@ def test_pickles_of_protobuf_and_onnxwire_can_be_loaded_by_each_other(tmp_path):
         assert run_python("-c", reader + read_code, path, tmp_path / "pickled") == f"{[True] * 6}\n"
 
 
-# The calls of a module that protoc generates from a file that imports onnx/onnx-ml.proto.
+# The calls of a module that protoc generates from a file that imports onnx/onnx-ml.proto. type 11 is TYPE_MESSAGE,
+# label 1 is LABEL_OPTIONAL.
 PROGRAM_WITH_HOLDER = """
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 file = descriptor_pb2.FileDescriptorProto(name='holder.proto', package='own', dependency=['onnx/onnx-ml.proto'])
@@ -385,7 +388,7 @@ Holder = message_factory.GetMessageClass(descriptor_pool.Default().FindMessageTy
 
 
 @pytest.mark.parametrize("first_import", ["", "import google.protobuf.descriptor_pool\n"], ids=["later", "pool first"])
-def test_messages_of_other_packages_contain_messages_of_onnx(first_import):
+def test_messages_of_other_packages_may_contain_messages_of_onnx(first_import):
     code = PROGRAM_WITH_HOLDER + (
         "from google.protobuf import any_pb2, symbol_database, text_format, unknown_fields\n"
         "import onnx\n"
@@ -401,7 +404,7 @@ def test_messages_of_other_packages_contain_messages_of_onnx(first_import):
         "print(text, text_format.Parse(text, any_pb2.Any()) == packed)\n"
         "print(symbol_database.Default().pool.FindFileByName('onnx/onnx-data.proto').name)\n"
         "print(descriptor_pool.Default().FindMessageTypeByName('onnx.NodeProto').fields_by_name['op_type'].number)\n"
-        "file.MergeFromString(b'\\x98\\x06\\x07')\n"
+        "file.MergeFromString(b'\\x98\\x06\\x07')\n"  # the unknown field 99 with the number 7
         "fields = unknown_fields.UnknownFieldSet(file)\n"
         "print(len(fields), fields[0].field_number, isinstance(fields, unknown_fields.UnknownFieldSet))"
     )

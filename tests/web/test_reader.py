@@ -54,7 +54,7 @@ class Walk:
     """A walk over all values of a file, whose blocks are loaded when they are needed, as in onnxwire.js.
 
     block_size: in bytes; 0: all bytes are loaded. values: (table, row, start of a span or integer, end) of each value.
-    fault: the (code, error) of the first damage, or None. n_loads: the number of times that blocks were loaded.
+    fault: the code and the offset of the first damage, or None. n_loads: the number of times that blocks were loaded.
     """
 
     def __init__(self, library, data, block_size):
@@ -68,7 +68,7 @@ class Walk:
         self.values = []
         self.fault = None
         self.walk_message()
-        del callback
+        del callback  # the library uses it until here
 
     def read(self, offset, target, size):
         """Copy bytes to an address, or note the blocks of missing bytes and return 1."""
@@ -83,7 +83,7 @@ class Walk:
         return 0
 
     def call_until_loaded(self, function):
-        """Call a function of the reader until it misses no bytes; return its state."""
+        """Call a function of the reader until it misses no bytes. Return its last result."""
         state, loaded_blocks = function(), set()
         while state == NEEDED:
             self.n_loads += 1
@@ -126,24 +126,27 @@ def library(tmp_path_factory):
     return library
 
 
-def inputs():
-    """Return files: truncated, with subgraphs, empty, and ending after a tag."""
-    return [DIGITS.read_bytes()[:60_000], nested_model().SerializeToString(), b"", b"\x08"]
+INPUTS = {
+    "truncated": DIGITS.read_bytes()[:60_000],
+    "with subgraphs": nested_model().SerializeToString(),
+    "empty": b"",
+    "ending after a tag": b"\x08",
+}
 
 
 @pytest.mark.parametrize("block_size", [4200, 16_384])
-@pytest.mark.parametrize("index", range(4))
-def test_a_walk_that_stops_at_missing_bytes_visits_the_same_values(index, block_size, library):
-    data = inputs()[index]
+@pytest.mark.parametrize("name", INPUTS)
+def test_a_walk_that_stops_at_missing_bytes_visits_the_same_values(name, block_size, library):
+    data = INPUTS[name]
     full_walk, block_walk = Walk(library, data, 0), Walk(library, data, block_size)
     assert (block_walk.values, block_walk.fault) == (full_walk.values, full_walk.fault)
     assert full_walk.n_loads == 0
-    assert block_walk.n_loads <= 3 * len(data) // block_size + 3
+    assert block_walk.n_loads <= 3 * len(data) // block_size + 3  # three loads per block
 
 
-def test_both_walks_detect_the_same_damage(library):
+def test_walks_with_and_without_missing_bytes_detect_the_same_damage(library):
     rng = random.Random(3)
-    source = nested_model().SerializeToString() * 20
+    source = nested_model().SerializeToString() * 20  # one model whose fields occur 20 times
     for _ in range(400 if IS_LONG else 60):
         data = bytearray(source)
         for _ in range(rng.randrange(1, 4)):
@@ -159,7 +162,7 @@ def test_a_group_longer_than_a_block_is_skipped(library):
     assert [number for _, _, number, _ in walk.values] == [7]
 
 
-def test_unknown_fields_of_any_length_are_skipped_with_progress(library):
+def test_many_unknown_fields_are_skipped_with_few_loads(library):
     record = b"\xfa\x7f\x03abc"  # the unknown field 2047
     data = record * 100_000 + ow.ModelProto(ir_version=7).SerializeToString()
     walk = Walk(library, data, 4096)
@@ -167,9 +170,9 @@ def test_unknown_fields_of_any_length_are_skipped_with_progress(library):
     assert walk.n_loads < 400
 
 
-def test_a_model_deeper_than_the_limit_is_damaged(library):
+def test_a_model_deeper_than_the_limit_is_reported_as_damaged(library):
     graph = ow.GraphProto()
-    for _ in range(60):
+    for _ in range(60):  # three levels each: node, attribute, g; the limit is 100
         graph = ow.GraphProto(node=[{"attribute": [{"name": "g", "g": graph}]}])
     fault = Walk(library, ow.ModelProto(graph=graph).SerializeToString(), 0).fault
     assert fault is not None
