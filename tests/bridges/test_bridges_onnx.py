@@ -1,4 +1,4 @@
-"""Calls of functions with a model without payloads by `apply`, and conversion to and from official messages."""
+"""`apply` calls functions with a model without payloads. Messages are converted to official messages and back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import onnxwire
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 EXTERNAL = TensorProto.EXTERNAL
-WEIGHT_ELEMENTS = 400  # the payload of a weight is larger than the threshold
+WEIGHT_ELEMENTS = 400  # elements of a weight: 1,600 bytes, more than the default threshold of 1,024
 
 
 def raw_weight(name="w", start=0, **fields):
@@ -46,7 +46,7 @@ def arrays_by_name(model):
 
 
 def model_with_tensors_everywhere():
-    """Return an official model with a large tensor in each field that can contain one."""
+    """Return an official model with large tensors in many fields at several depths."""
     sparse = onnx.SparseTensorProto(dims=[10**6])
     sparse.values.CopyFrom(float_data_weight("s"))
     sparse.indices.CopyFrom(helper.make_tensor("", INT64, [WEIGHT_ELEMENTS], np.arange(10**6 - WEIGHT_ELEMENTS, 10**6)))
@@ -86,7 +86,7 @@ def tensors_in(message):
 # --- the argument of a function, and the result for an unchanged model
 
 
-def test_every_large_tensor_at_any_path_is_left_out_and_restored():
+def test_large_payloads_at_any_path_are_left_out_and_restored():
     official_model = model_with_tensors_everywhere()
     model = onnxwire.ModelProto.FromString(official_model.SerializeToString())
     received_models = []
@@ -95,6 +95,7 @@ def test_every_large_tensor_at_any_path_is_left_out_and_restored():
     assert len(tensors_without_payloads) == len(list(tensors_in(official_model))) == 22
     assert all(tensor.data_location == EXTERNAL and not tensor.raw_data for tensor in tensors_without_payloads)
     assert received_models[0].ByteSize() < 8000
+    # Every tensor has its own location.
     assert (
         len(
             {
@@ -192,7 +193,7 @@ def test_edits_and_shared_arrays_are_in_the_result():
     assert np.shares_memory(arrays_by_name(result)["shared"], arrays_by_name(model)["shared"])
 
 
-def test_unknown_fields_and_the_field_of_the_elements_do_not_change():
+def test_unknown_fields_and_the_field_with_the_elements_do_not_change():
     data = model_of(float_data_weight("v")).graph.initializer[0].SerializeToString()
     tensor = onnxwire.TensorProto.FromString(data + span(3000, b"unknown"))
     model = model_of()
@@ -311,8 +312,8 @@ def set_negative_dims(tensor):
 
 
 def use_part_of_external_data(tensor):
-    tensor.external_data[1].value = "4"
-    tensor.external_data[2].value = "396"
+    tensor.external_data[1].value = "4"  # offset
+    tensor.external_data[2].value = "396"  # length
 
 
 def set_segment(tensor):
@@ -411,12 +412,11 @@ def test_locations_in_the_model_that_look_like_those_of_apply_are_not_confused_w
     assert len(set(locations)) == 5  # two of each call, and "#onnxwire/0"
 
 
-def test_a_model_cannot_refer_to_the_payload_of_another_model():
+def test_each_call_uses_other_locations():
     locations = []
-    other_model = model_of(raw_weight("secret"))
-    onnxwire.apply(other_model, lambda argument: locations.append(argument.graph.initializer[0].external_data[0].value))
-    assert locations != []
-    onnxwire.apply(other_model, lambda argument: locations.append(argument.graph.initializer[0].external_data[0].value))
+    model = model_of(raw_weight("secret"))
+    for _ in range(2):
+        onnxwire.apply(model, lambda argument: locations.append(argument.graph.initializer[0].external_data[0].value))
     assert locations[0] != locations[1]
 
 
@@ -432,7 +432,7 @@ def write_model(path, size, count=1, operator="Add"):
     names = ["x", *(f"y{i}" for i in range(count))]
     nodes = [helper.make_node(operator, [names[i], f"w{i}"], [names[i + 1]]) for i in range(count)]
     graph = helper.make_graph(nodes, "g", [value("x", rows, 1024)], [value(names[-1], rows, 1024)])
-    if operator == "MatMul":
+    if operator == "MatMul":  # the columns of x are the rows of the weight
         graph.input[0].type.tensor_type.shape.dim[1].dim_value = rows
     tensor_headers = []
     for i in range(count):
@@ -507,7 +507,8 @@ def test_payloads_of_five_gigabytes_are_not_read_and_the_result_equals_that_of_a
 def test_a_model_that_is_too_large_without_payloads_is_rejected_without_reading_it(tmp_path):
     size = 1 << 31
     with open(tmp_path / "m.onnx", "wb") as file:
-        # The fields are ir_version (1), graph (7), and the graph's doc_string (10), which has this size.
+        # The fields are ir_version (1), graph (7), and the graph's doc_string (10) of `size` bytes after 6 bytes of tag
+        # and length.
         file.write(number(1, 8) + tag(7, LEN) + varint(size + 6) + tag(10, LEN) + varint(size))
         file.seek(size, 1)
         file.truncate()
@@ -525,9 +526,9 @@ def test_a_model_that_is_too_large_without_payloads_is_rejected_without_reading_
 @pytest.mark.parametrize("name", sorted(onnxwire.messages.SCHEMA.messages))
 def test_every_message_converts_to_the_official_package_and_back(name):
     message = onnxwire.messages.SCHEMA.messages[name]()
-    official_model = onnxwire.to_onnx(message)
-    assert official_model.DESCRIPTOR.full_name == name
-    assert type(onnxwire.from_onnx(official_model)) is type(message)
+    official_message = onnxwire.to_onnx(message)
+    assert official_message.DESCRIPTOR.full_name == name
+    assert type(onnxwire.from_onnx(official_message)) is type(message)
 
 
 def test_converted_messages_have_the_same_content():
@@ -541,7 +542,7 @@ def test_converted_messages_have_the_same_content():
 
 
 @pytest.mark.parametrize("message", [b"", None, onnx.ModelProto, "x"])
-def test_other_objects_are_rejected(message):
+def test_from_onnx_rejects_other_objects(message):
     with pytest.raises(TypeError, match="expected a message of the onnx package"):
         onnxwire.from_onnx(message)
 

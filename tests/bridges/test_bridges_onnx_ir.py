@@ -44,14 +44,14 @@ def constant(model, name):
 
 
 @EVERY_MODEL
-def test_a_round_trip_equals_that_of_the_package(name):
+def test_a_round_trip_equals_that_of_onnx_ir(name):
     expected = ir.to_proto(ir.load(MODELS_FOLDER / name))
     result = from_ir(to_ir(onnxwire.load(MODELS_FOLDER / name)))
     assert onnxwire.to_onnx(result) == expected
 
 
 @EVERY_MODEL
-def test_the_package_writes_the_same_elements(name):
+def test_onnx_ir_writes_the_same_elements(name):
     model = to_ir(onnxwire.load(MODELS_FOLDER / name))
     official_model = ir.load(MODELS_FOLDER / name)
     written_model = ir.from_proto(ir.to_proto(model))
@@ -60,7 +60,7 @@ def test_the_package_writes_the_same_elements(name):
         np.testing.assert_array_equal(constant(written_model, key).numpy(), constant(official_model, key).numpy())
 
 
-def test_tensors_in_subgraphs_functions_and_lists_are_of_onnxwire():
+def test_tensors_in_subgraphs_functions_and_lists_have_the_class_of_onnxwire():
     weight = numpy_helper.from_array(np.arange(3.0), "t")
     official_model = nested_model()
     body = official_model.graph.node[1].attribute[0].g
@@ -84,7 +84,7 @@ def test_tensors_in_subgraphs_functions_and_lists_are_of_onnxwire():
 # --- tensors
 
 
-def test_elements_of_every_type_equal_those_of_the_package():
+def test_elements_of_every_type_but_strings_equal_those_of_onnx_ir():
     for type_name, number in stored_tensors.DATA_TYPES.items():
         if type_name == "STRING":
             continue
@@ -124,7 +124,7 @@ def test_a_round_trip_copies_no_byte(tmp_path):
     assert np.shares_memory(constant(model, "w").numpy(), array)
     assert np.shares_memory(np.from_dlpack(constant(model, "w")), array)
     assert np.shares_memory(result.graph.initializer[0].numpy(), array)
-    message = model = array = None
+    message = model = array = None  # the result keeps the file open by itself
     assert result.graph.initializer[0].numpy()[-1] == 499
 
 
@@ -151,17 +151,17 @@ def test_elements_are_written_to_a_file_without_a_copy(tmp_path):
     assert repr(tensor) == "Tensor<DOUBLE,[500]>(name='w')"
 
 
-def test_tensors_of_other_classes_are_written_by_the_package():
+def test_tensors_of_other_classes_are_written_by_onnx_ir():
     message = model_of(numpy_helper.from_array(np.arange(500.0), "w"))
     model = to_ir(message)
-    # The tensor has as many bytes as a placeholder.
+    # The tensor has 16 bytes, as many as a placeholder of bridges/onnx_ir.py.
     other_tensor = ir.Tensor(np.arange(16, dtype=np.uint8), name="o")
     model.graph.initializers.add(ir.Value(name="o", const_value=other_tensor))
     result = from_ir(model)
     assert {tensor.name: tensor.numpy().tolist()[-1] for tensor in result.graph.initializer} == {"w": 499, "o": 15}
 
 
-def test_passes_of_the_package_work_on_a_converted_model():
+def test_passes_of_onnx_ir_work_on_a_converted_model():
     from onnx_ir.passes import common
 
     model = to_ir(onnxwire.load(DIGITS))
@@ -176,7 +176,7 @@ def test_passes_of_the_package_work_on_a_converted_model():
 # --- external data
 
 
-def test_external_data_is_read_by_the_package_and_stays_external(tmp_path):
+def test_external_data_is_read_by_onnx_ir_and_stays_external(tmp_path):
     onnxwire.save(model_of(numpy_helper.from_array(np.arange(500.0), "w")), tmp_path / "m.onnx", external="w.data")
     message = onnxwire.load(tmp_path / "m.onnx")
     model = to_ir(message)
@@ -229,7 +229,7 @@ def test_other_objects_are_rejected():
         from_ir(onnxwire.ModelProto())
 
 
-def test_without_the_package_the_error_names_the_missing_package():
+def test_without_onnx_ir_the_error_names_the_missing_package():
     code = "import sys; sys.modules['onnx_ir'] = None; import onnxwire.bridges.onnx_ir"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert process.stderr.splitlines()[-1].endswith("not installed; `pip install onnx-ir`")

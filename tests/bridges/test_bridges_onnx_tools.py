@@ -1,5 +1,5 @@
-"""Shape inference, conversion and the checker of the onnx package have the same results by onnxwire as when they are
-called directly."""
+"""Shape inference, conversion and the checker of the onnx package have the same results through onnxwire as when they
+are called directly."""
 
 from __future__ import annotations
 
@@ -27,11 +27,14 @@ from onnxwire.errors import FieldValueError
 MODELS_FOLDER = Path(onnx.__file__).parent / "backend" / "test" / "data"
 MODELS = sorted(str(path.relative_to(MODELS_FOLDER)) for path in MODELS_FOLDER.rglob("*.onnx"))
 EVERY_MODEL = each("name", MODELS)
-N_ELEMENTS = 400
+N_ELEMENTS = 400  # the payloads of tensors with as many elements are larger than the default threshold
 
 
 def result_of(function, *arguments, **options):
-    """Return the result of a function as an official message, or the error that it raises."""
+    """Return the result of a function, or the class and text of the error that it raises.
+
+    A model of onnxwire is converted to an official message.
+    """
     try:
         result = function(*arguments, **options)
     except Exception as error:
@@ -93,7 +96,10 @@ def test_the_checker_raises_the_official_errors(name):
 
 
 def read_cases():
-    """Yield a few of the onnx package's tests of each operator whose input elements are read, and of its expansions."""
+    """Yield a few of the onnx package's tests of each operator whose input elements are read.
+
+    Tests in which the operator is expanded to other operators are counted separately.
+    """
     module_names, counts = {operator.lower() for operator in {*READ_INPUTS, *PROPAGATED_INPUTS}}, Counter()
     for module in pkgutil.iter_modules(node.__path__):
         if module.name.replace("_", "") in module_names:
@@ -147,7 +153,8 @@ def test_tensors_that_inference_and_conversion_read_stay_in_the_model():
 
         result = result_of(apply_with_elements, model, convert, find_read_tensors, 0)
         assert result == result_of(convert, official_model), case.name
-    assert op_types >= (READ_INPUTS.keys() | PROPAGATED_INPUTS.keys()) - {"Upsample"}  # not in the current version
+    # The onnx package has no tests of Upsample, because current versions of the operators do not contain it.
+    assert op_types >= (READ_INPUTS.keys() | PROPAGATED_INPUTS.keys()) - {"Upsample"}
 
 
 def shape_model(shape, **fields):
@@ -210,7 +217,8 @@ def test_a_name_applies_only_in_its_scope():
     assert find_read_tensors(to_onnxwire(official_model), data_prop=True) == {"functions[0].node[0].attribute[0].t"}
 
 
-def test_many_functions_that_call_each_other_take_linear_time():
+def test_a_shape_is_found_through_many_functions_that_call_each_other():
+    # Each of 2,000 functions calls the next one twice, so a search of each call would visit 2**2000 functions.
     functions = [
         helper.make_function(
             "local", f"F{i}", ["a"], ["b"], [helper.make_node(f"F{i + 1}", ["a"], ["b"], domain="local")] * 2, []
@@ -250,6 +258,7 @@ def test_inference_uses_one_consistent_state_of_a_model_that_is_edited_meanwhile
     for gc_threshold in range(1, 40, step):
         model = onnxwire.ModelProto.FromString(data)
         pending_edits = [model.graph.initializer.reverse]
+        # The garbage collector, which may run at any allocation, calls this function.
         edit_once = lambda *_, pending_edits=pending_edits: pending_edits and pending_edits.pop()()  # noqa: E731
         gc.collect()
         gc.callbacks.append(edit_once)
@@ -286,6 +295,7 @@ def results_of_both_checkers(tensor):
 
 
 RAW_DATA = np.zeros(N_ELEMENTS, np.float32).tobytes()
+# Fields that replace or complete those of the tensor "w", which has N_ELEMENTS floats.
 TENSOR_FIELDS = {
     "short": {"raw_data": RAW_DATA[:-1]},
     "long": {"raw_data": RAW_DATA + b"\0\0\0\0"},
@@ -308,7 +318,7 @@ TENSOR_FIELDS = {
 
 
 @pytest.mark.parametrize("case", TENSOR_FIELDS)
-def test_an_invalid_large_tensor_is_reported_as_by_the_official_checker(case):
+def test_a_large_tensor_is_checked_as_by_the_official_checker(case):
     tensor = TensorProto(**{"name": "w", "dims": [N_ELEMENTS], "data_type": TensorProto.FLOAT} | TENSOR_FIELDS[case])
     expected, result = results_of_both_checkers(tensor)
     assert result == expected

@@ -189,7 +189,8 @@ IDENTITY_TYPES += ["BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "
 
 
 @pytest.mark.parametrize("type_name", IDENTITY_TYPES)
-def test_every_type_is_passed_bit_for_bit(type_name, tmp_path):
+def test_elements_are_passed_bit_for_bit(type_name, tmp_path):
+    # All bytes are 0 or 1, so that they are also valid bools.
     raw_data = np.random.default_rng(5).integers(0, 2, 1 << 16, np.uint8).tobytes()
     shape = [len(raw_data) * 8 // stored_tensors.BITS[DATA_TYPES[type_name]]]
     model = model_of([helper.make_node("Identity", ["w"], ["y"])])

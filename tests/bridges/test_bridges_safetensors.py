@@ -27,6 +27,7 @@ import safetensors.numpy
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 DATA_TYPES = stored_tensors.DATA_TYPES
+# Data types of ONNX that .safetensors files cannot store, and the dtypes of the others in these files.
 UNSUPPORTED_TYPES = ["STRING", "COMPLEX128", "UINT4", "INT4", "UINT2", "INT2"]
 DTYPES_BY_TYPE = {
     "BOOL": "BOOL", "FLOAT4E2M1": "F4", "FLOAT6E2M3": "F6_E2M3", "FLOAT6E3M2": "F6_E3M2", "UINT8": "U8", "INT8": "I8",
@@ -108,6 +109,7 @@ def run_python(code, *arguments):
 @examples(10)
 @given(data=st.data())
 def test_every_type_is_written_from_every_storage(type_name, tmp_path, data):
+    # The number of elements is a multiple of 4, so that elements of 4 or 6 bits fill whole bytes.
     tensor = data.draw(
         stored_tensors.tensor_parts(DATA_TYPES[type_name]).filter(lambda tensor: len(tensor.elements) % 4 == 0)
     )
@@ -121,13 +123,13 @@ def test_every_type_is_written_from_every_storage(type_name, tmp_path, data):
         ]
 
 
-def test_the_package_reads_the_same_arrays(tmp_path):
+def test_safetensors_reads_the_same_arrays(tmp_path):
     path = tmp_path / "w.safetensors"
     with onnxwire.load(DIGITS) as model:
         onnxwire.to_safetensors(model, path)
         expected = arrays_of(model)
         assert_same_arrays(dict(sorted(safetensors.numpy.load_file(path).items())), dict(sorted(expected.items())))
-        del expected
+        del expected  # the arrays use the memory of the model, which could not be closed
 
 
 def test_pytorch_reads_the_same_bits(tmp_path):
@@ -472,9 +474,9 @@ HOSTILE_FILES = {
 }
 
 
-@pytest.mark.parametrize(("header", "data", "length"), HOSTILE_FILES.values(), ids=HOSTILE_FILES)
-def test_a_hostile_header_is_rejected_as_by_the_package(header, data, length, tmp_path):
-    path = write_safetensors(tmp_path / "w.safetensors", header, bytes(data), length)
+@pytest.mark.parametrize(("header", "n_data_bytes", "length"), HOSTILE_FILES.values(), ids=HOSTILE_FILES)
+def test_a_hostile_header_is_rejected_as_by_safetensors(header, n_data_bytes, length, tmp_path):
+    path = write_safetensors(tmp_path / "w.safetensors", header, bytes(n_data_bytes), length)
     with pytest.raises(onnxwire.DecodeError, match=r"w\.safetensors: "):
         onnxwire.from_safetensors(model_of(), path)
     with pytest.raises(safetensors.SafetensorError):
@@ -488,7 +490,7 @@ def test_a_duplicate_name_is_rejected(tmp_path):
         onnxwire.from_safetensors(model_of(), path)
 
 
-VALID_HEADER = {
+VALID_HEADER = {  # of a file with 29 bytes after the header
     "a": header_entry("F32", (2, 3), 0, 24),
     "b": header_entry("U8", (3,), 24, 27),
     "e": header_entry("I64", (0, 7), 27, 27),
@@ -520,7 +522,7 @@ def headers(draw):
 
 @examples(400)
 @given(header=headers(), extra_bytes=st.sampled_from([0] * 8 + [-1, 1]))
-def test_headers_are_accepted_and_rejected_as_by_the_package(header, extra_bytes, tmp_path):
+def test_headers_are_accepted_and_rejected_as_by_safetensors(header, extra_bytes, tmp_path):
     path = write_safetensors(tmp_path / "w.safetensors", header, bytes(29 + extra_bytes))
     try:
         expected = dict(safetensors.deserialize(path.read_bytes()))

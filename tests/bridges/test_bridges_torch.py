@@ -41,6 +41,7 @@ def load_first_tensor(path, **options):
 @pytest.mark.parametrize("writable", [False, True], ids=["shared", "writable"])
 @pytest.mark.parametrize("type_name", SUPPORTED_TYPES)
 def test_every_type_keeps_its_bits_from_every_storage(type_name, writable):
+    # The bits of elements; the last value has all bits except the lowest.
     codes = (
         [0, 1]
         if type_name == "BOOL"

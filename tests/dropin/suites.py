@@ -35,9 +35,9 @@ class Suite:
     """The tests in the sources of a package.
 
     requirement: the package, in the release of the sources. tests: their folder in the sources. excluded_files: names,
-    without test_ and .py, of files that need models from the network or packages that are not installed, read the command line, or fail randomly.
-    excluded_tests: tests that take many minutes before they use onnx. installed: the tested release, if it differs from
-    that of the sources.
+    without test_ and .py, of files that need models from the network or packages that are not installed, read the
+    command line, or fail randomly. excluded_tests: tests that take many minutes before they use onnx. installed: the
+    tested release, if it differs from that of the sources.
     """
 
     requirement: str
