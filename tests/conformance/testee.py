@@ -26,15 +26,15 @@ def answer(schema, request, response):
         response.skipped = f"there is no table of {name}"
         return
     cls = schema.messages[name]
-    payload = request.WhichOneof("payload")
-    if payload not in ("protobuf_payload", "json_payload", "text_payload"):
-        response.skipped = "JSPB is not a format of onnxwire"
+    input_field = request.WhichOneof("payload")
+    if input_field not in ("protobuf_payload", "json_payload", "text_payload"):
+        response.skipped = "onnxwire does not read this format"
         return
     try:
-        if payload == "protobuf_payload":
+        if input_field == "protobuf_payload":
             message = cls.FromString(request.protobuf_payload)
             onnxwire.verify(request.protobuf_payload, cls)
-        elif payload == "json_payload":
+        elif input_field == "json_payload":
             is_ignoring_unknown = request.test_category == IGNORE_UNKNOWN
             message = onnxwire.from_json(request.json_payload, cls, ignore_unknown=is_ignoring_unknown)
         else:

@@ -1,6 +1,6 @@
 /* Compare the loops in onnxwire's headers with plain loops, on random bytes directly before an inaccessible page, so that
- * a read past their end crashes the program. It prints its work and exits with 1 at the first difference.
- * `make processors` runs it on several processors. */
+ * a read past their end crashes the program. The program prints the number of rounds, and exits with 1 at the first
+ * difference. `make processors` runs it on several processors. */
 #define _DEFAULT_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +10,7 @@
 #include "../../onnxwire/_packed.h"
 #include "../../onnxwire/tensor/bits.h"
 
+/* MAX_COUNT: maximum number of bytes of a run of varints, and of elements of a tensor. */
 enum { ROUNDS = 4000, MAX_COUNT = 700, GUARD_BYTE = 0xA5 };
 
 static uint64_t state = 1;
@@ -24,6 +25,7 @@ static uint64_t draw(uint64_t below) { /* xorshift64*, of Vigna: An experimental
 /* Return n bytes that end where an inaccessible page begins. */
 static uint8_t *bytes_before(uint8_t *page_end, size_t n) { return page_end - n; }
 
+/* Return the end of at least 10 * MAX_COUNT writable bytes, where an inaccessible page begins. */
 static uint8_t *map_pages(void) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (MAX_COUNT * 10 / page + 2) * page;
     uint8_t *memory = mmap(NULL, size + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -31,6 +33,7 @@ static uint8_t *map_pages(void) {
     return memory + size;
 }
 
+/* variant: the level, the conversion or the number of bits that was checked. */
 static void fail(const char *check, int round, int variant) {
     printf("%s: a difference in round %d, variant %d\n", check, round, variant);
     exit(1);
@@ -47,11 +50,13 @@ static int read_varint(const uint8_t **p, const uint8_t *end, uint64_t *value) {
     return 0;
 }
 
+/* Return element i of the output. packed: the conversion, such as OW_32. */
 static uint64_t stored_value(const void *out, uint64_t i, int packed) {
     if (packed == OW_BOOL) return ((const uint8_t *)out)[i];
     return packed == OW_32 || packed == OW_ZIGZAG32 ? ((const uint32_t *)out)[i] : ((const uint64_t *)out)[i];
 }
 
+/* Return a varint's value after a conversion. */
 static uint64_t expected_value(uint64_t value, int packed) {
     switch (packed) {
     case OW_32: return (uint32_t)value;
@@ -62,11 +67,12 @@ static uint64_t expected_value(uint64_t value, int packed) {
     }
 }
 
+/* Write random varints, some of them damaged. Return the number of bytes. */
 static size_t write_run(uint8_t *out) {
-    size_t n = 0, max_size = draw(MAX_COUNT), shape = draw(4);
+    size_t n = 0, max_size = draw(MAX_COUNT), kind = draw(4); /* kinds of runs differ in the lengths of varints */
     while (n + 12 < max_size) {
-        size_t length = shape == 0 ? 1 : shape == 1 ? 1 + draw(2) : 1 + draw(10);
-        if (shape == 3 && draw(60) == 0) length = 11; /* longer than any valid varint */
+        size_t length = kind == 0 ? 1 : kind == 1 ? 1 + draw(2) : 1 + draw(10);
+        if (kind == 3 && draw(60) == 0) length = 11; /* longer than any valid varint */
         for (size_t i = 0; i < length; i++) out[n++] = (uint8_t)(draw(128) | (i + 1 < length ? 0x80 : 0));
     }
     if (draw(4) == 0 && n < max_size) out[n++] = 0x80; /* a truncated varint */
@@ -81,7 +87,7 @@ static void check_varints(int round, int level, uint8_t *end, uint8_t *out_end) 
     uint64_t n_varints = 0;
     for (size_t i = 0; i < n; i++) n_varints += run[i] < 0x80;
     if (ow_count_varints(p, end) != n_varints) fail("count", round, level);
-    static const size_t sizes[] = {8, 4, 1, 8, 4};
+    static const size_t sizes[] = {8, 4, 1, 8, 4}; /* bytes of a number by conversion, from OW_64 to OW_ZIGZAG32 */
     for (int packed = OW_64; packed <= OW_ZIGZAG32; packed++) {
         uint64_t capacity = draw(2) ? n_varints + draw(2) * 64 : draw(n_varints + 1), value, count = 0;
         uint8_t *out = bytes_before(out_end, capacity * sizes[packed]);
@@ -98,6 +104,7 @@ static void check_varints(int round, int level, uint8_t *end, uint8_t *out_end) 
 
 static void check_bits(int round, uint8_t *end, uint8_t *out_end) {
     for (int bits = 2; bits <= 6; bits += 2) {
+        /* shift: the number of bits before the first element in its byte. */
         size_t n = draw(MAX_COUNT), shift = bits == 6 ? 2 * draw(4) : bits * draw(8 / bits);
         size_t size = (shift + n * bits + 7) / 8, packed_size = (n * bits + 7) / 8;
         uint8_t *p = bytes_before(end, size), *out = bytes_before(out_end, n);

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Run headers.c and the programs of tests/c_reader on this processor, and under qemu on others if their compiler and
-# qemu-user are installed. Compile onnxwire.h for WebAssembly if clang is installed.
+# Run headers.c and the programs of tests/c_reader on this processor, and on others if their compiler is installed: on
+# aarch64 and s390x under qemu-user, and on i686 directly and without headers.c. Compile onnxwire.h for WebAssembly if
+# clang is installed.
 set -eu
 cd "$(dirname "$0")/../.."
 mkdir -p build/processors
