@@ -13,7 +13,7 @@ from benchmarks.row import Row, Skip
 
 MODELS_FOLDER = FOLDER / "models"
 N_MODELS = 2000
-N_LARGE_MODELS = 200  # number of models with weights of 1 MiB to 1 GiB, which are holes in the file
+N_LARGE_MODELS = 200  # number of models with a weight of 1 MiB to 1 GiB, which is a hole in the file
 
 
 def prepare() -> None:
@@ -46,8 +46,8 @@ def write(folder: Path) -> None:
         encoded_model = helper.make_model(graph).SerializeToString()
         with open(folder / f"{number:04}.onnx", "wb") as file:
             # The model has two records of its field graph (tag 0x3a), which readers merge: one with the nodes, and one
-            # with an initializer (tag 0x2a). The tensor has dims [size], data_type UINT8, the name w and raw_data. Its
-            # value is the hole.
+            # with an initializer (tag 0x2a). The tensor has dims [size], data_type UINT8, the name w and raw_data. The
+            # value of raw_data is the hole.
             tensor_start = b"\x08" + _encode_varint(size) + b"\x10\x02\x42\x01w\x4a" + _encode_varint(size)
             graph_start = b"\x2a" + _encode_varint(len(tensor_start) + size) + tensor_start
             file.write(encoded_model + b"\x3a" + _encode_varint(len(graph_start) + size) + graph_start)

@@ -1,4 +1,4 @@
-"""Check models by all rules of the IR: a model of one node, an example, 100,000 nodes, and more than 4 GiB."""
+"""Check models by all rules of the IR: models of one node, of 100,000 nodes, of more than 4 GiB, and an example."""
 
 from __future__ import annotations
 

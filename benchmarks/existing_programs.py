@@ -87,7 +87,10 @@ def require_package(package: str) -> Callable[[], None]:
 
 
 def make_row(work: str, function: Callable[[Any, Any], object], package: str = "onnx") -> Row:
-    """Return a row for a function that is called with `onnx` and the model. package: a package that it imports."""
+    """Return a row for a function that is called with `onnx` and the model.
+
+    package: a package that the function imports.
+    """
     return Row(
         work,
         ours=lambda: operation_on_model(True, function),

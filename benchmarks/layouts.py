@@ -111,9 +111,9 @@ def main(folder: str) -> None:
         for name, result in json.loads(process.stdout).items():
             seconds[name], lines[name] = result["seconds"], result["lines"]
         print(f"{len(graphs)} {title}, {sum(len(graph['edges']) for graph in graphs)} edges")
-        for name, edge_lines in lines.items():
+        for name, lines_by_graph in lines.items():
             count = sum(
-                count_crossings(graph, graph_lines) for graph, graph_lines in zip(graphs, edge_lines, strict=True)
+                count_crossings(graph, graph_lines) for graph, graph_lines in zip(graphs, lines_by_graph, strict=True)
             )
             print(f"  {name}: {seconds[name] * 1000:.0f} ms, {count} crossings")
 

@@ -37,7 +37,7 @@ def read_pages(arrays: Iterable[tuple[str, Any]]) -> tuple[list[Any], list[tuple
 def fingerprint(result: tuple[list[Any], list[tuple[str, Any]]]) -> list[tuple[str, int]]:
     """Return the name of each float16 weight and a checksum of its read values, sorted.
 
-    The model also has a small tensor of another type, which `raw_mmap` does not read.
+    The model also has a small tensor of another type, which `raw_mmap` of weights_inline.py does not read.
     """
     return sorted((name, zlib.crc32(values)) for name, values in result[1] if values.dtype.itemsize == 2)
 
