@@ -55,7 +55,7 @@ class Result:
 
     @property
     def ratio(self) -> float | None:
-        """The time of the official runtime divided by that of onnxwire."""
+        """The time of the official side divided by the time of onnxwire."""
         ours, official = self.ours.median("seconds"), self.official.median("seconds")
         return official / ours if ours and official else None
 

@@ -169,7 +169,7 @@ def make_side(
 ) -> Callable[[], Callable[[], object]]:
     """Return a side of a row that uses the classes of a package.
 
-    make_message: a function that gets the package and makes the argument of the operation.
+    make_message: a function that receives the package and makes the argument of the operation.
     """
 
     def side() -> Callable[[], object]:

@@ -20,12 +20,12 @@ def prepare_large_model() -> None:
     def write(path: Path) -> None:
         data = list_initializers.PATH.read_bytes()
         # The second record of the graph (tag 0x3a) has one initializer (tag 0x2a): dims [1 << 30], data_type FLOAT, the
-        # name hole and raw_data. Readers merge both records.
+        # name hole and raw_data, of which only the length is written. Readers merge both records.
         size = 4 << 30
-        tensor = b"\x08" + encode_varint(size // 4) + b"\x10\x01\x42\x04hole\x4a" + encode_varint(size)
-        graph = b"\x2a" + encode_varint(len(tensor) + size) + tensor
+        tensor_start = b"\x08" + encode_varint(size // 4) + b"\x10\x01\x42\x04hole\x4a" + encode_varint(size)
+        graph_start = b"\x2a" + encode_varint(len(tensor_start) + size) + tensor_start
         with open(path, "wb") as file:
-            file.write(data + b"\x3a" + encode_varint(len(graph) + size) + graph)
+            file.write(data + b"\x3a" + encode_varint(len(graph_start) + size) + graph_start)
             file.truncate(file.tell() + size)
 
     make_once(LARGE_MODEL, write)
@@ -53,7 +53,7 @@ def summary(model: Any) -> list[Any]:
 
 
 def ours_of(name: str, path: Path, *arguments: object) -> Callable[[], Callable[[], object]]:
-    """Return a side that loads a file and calls a function of onnxwire with the model."""
+    """Return a side that loads a file and calls the function `name` of onnxwire with the model and the arguments."""
 
     def side() -> Callable[[], object]:
         import onnx.shape_inference
@@ -68,7 +68,7 @@ def ours_of(name: str, path: Path, *arguments: object) -> Callable[[], Callable[
 
 
 def official_of(name: str, *arguments: object) -> Callable[[], Callable[[], object]]:
-    """Return a side that loads the model of 1 GiB with onnx and calls the function `name` of onnx with the model."""
+    """Return a side that loads the model of 1 GiB and calls the function `name` of onnx with it and the arguments."""
 
     def side() -> Callable[[], object]:
         import onnx

@@ -32,9 +32,9 @@ def make_numbers(distribution: str) -> Any:
     # hashes.
     tokens = np.minimum(rng.zipf(1.2, N_NUMBERS), VOCABULARY) - 1
     indices = rng.integers(0, VOCABULARY, N_NUMBERS)
-    backwards = np.where(rng.random(N_NUMBERS) < 0.5, -100, -rng.integers(1, 512, N_NUMBERS))
+    negatives = np.where(rng.random(N_NUMBERS) < 0.5, -100, -rng.integers(1, 512, N_NUMBERS))
     hashes = rng.integers(-(2**63), 2**63, N_NUMBERS)
-    return np.choose(rng.choice(4, N_NUMBERS, p=[0.6, 0.34, 0.03, 0.03]), [tokens, indices, backwards, hashes])
+    return np.choose(rng.choice(4, N_NUMBERS, p=[0.6, 0.34, 0.03, 0.03]), [tokens, indices, negatives, hashes])
 
 
 def prepare(distribution: str) -> None:

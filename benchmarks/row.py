@@ -34,7 +34,7 @@ class Row:
     in_child: whether the operation runs another process, whose memory is measured.
     other_program: the name of the program that replaces the official runtime. If it runs in another process, its
         memory is not measured.
-    cpu_time: whether to measure processor time instead of elapsed time. It depends less on other work on the machine.
+    cpu_time: whether to measure processor time, not elapsed time, which depends more on other work on the machine.
     """
 
     def __init__(

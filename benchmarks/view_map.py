@@ -64,7 +64,8 @@ PRESS_KEY_SCRIPT = """
 SEND_KEY_SCRIPT = (
     "document.getElementById('map-canvas').dispatchEvent(new KeyboardEvent('keydown', { key: arguments[0] }))"
 )
-# Moves the map for 200 frames. Returns the median time of the last 190 frames in milliseconds.
+# Moves the map for 200 frames. Returns the median time of the last 190 frames in milliseconds. setPointerCapture is
+# replaced, because it fails for the events of a script.
 PAN_SCRIPT = """
     const done = arguments[arguments.length - 1];
     const canvas = document.getElementById('map-canvas');

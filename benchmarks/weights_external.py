@@ -90,7 +90,7 @@ def safetensors(framework: str) -> Callable[[], object]:
     def operation() -> object:
         with safe_open(str(SAFETENSORS_FILE), framework) as file:
             tensors = ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118 - file is not a dict
-            # Tensors of PyTorch are converted by their method numpy.
+            # Tensors of PyTorch have a method `numpy`, which returns an array; arrays do not.
             return weights.read_pages(
                 (name, getattr(tensor, "numpy", lambda t=tensor: t)()) for name, tensor in tensors
             )
