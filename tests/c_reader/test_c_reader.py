@@ -176,9 +176,9 @@ def varint_at(data, position):
 
 
 def rearrange(data, descriptor, rng):
-    """Return a copy of a valid message with records moved, removed, repeated, split or inserted at any depth.
+    """Return a copy of a valid message with records moved, removed, repeated or inserted at any depth.
 
-    The result is nearly always valid.
+    Some messages have a second part. The result is nearly always valid.
     """
     records = []
     for number, record, content in records_of(data):
