@@ -27,7 +27,7 @@ from onnxwire.errors import FieldValueError
 MODELS_FOLDER = Path(onnx.__file__).parent / "backend" / "test" / "data"
 MODELS = sorted(str(path.relative_to(MODELS_FOLDER)) for path in MODELS_FOLDER.rglob("*.onnx"))
 EVERY_MODEL = each("name", MODELS)
-N_ELEMENTS = 400  # the payloads of tensors with as many elements are larger than the default threshold
+N_ELEMENTS = 400  # a tensor with this number of floats is larger than the default threshold of 1 KiB
 
 
 def result_of(function, *arguments, **options):
@@ -218,7 +218,7 @@ def test_a_name_applies_only_in_its_scope():
 
 
 def test_a_shape_is_found_through_many_functions_that_call_each_other():
-    # Each of 2,000 functions calls the next one twice, so a search of each call would visit 2**2000 functions.
+    # Each of 2,000 functions calls the next one twice, so a search that followed every call would not end.
     functions = [
         helper.make_function(
             "local", f"F{i}", ["a"], ["b"], [helper.make_node(f"F{i + 1}", ["a"], ["b"], domain="local")] * 2, []

@@ -41,9 +41,9 @@ def digest_of(name):
 
 
 def class_of_failure(call, *arguments):
-    """Return a list with the name of the first of these classes by which a program could catch the error of a call.
+    """Return a list with the name of the first of `error_classes` by which a program could catch the error of a call.
 
-    Returns [] if there is no error, or an error of another class.
+    The list is empty if there is no error, or an error of another class.
     """
     try:
         call(*arguments)

@@ -191,6 +191,7 @@ def test_protobuf_itself_is_imported_in_an_environment_that_inherits_packages(tm
     assert run_python("-c", code, tmp_path, ONNXWIRE_DROPIN="1") == "True True\n"
 
 
+# The flags -I and -E ignore variables, -s does not.
 @pytest.mark.parametrize(("flag", "expected_output"), [("-I", "False"), ("-E", "False"), ("-s", "True")])
 def test_a_python_that_ignores_variables_does_not_switch(flag, expected_output, tmp_path):
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
