@@ -97,7 +97,7 @@ def write_model(path: Path, n_layers: int) -> None:
             if k % 2 == 0:
                 inputs.append(f"w{layer}_{k}")
                 tensors.append(helper.make_tensor(inputs[1], TensorProto.FLOAT, [4, 4], bytes(64), raw=True))
-            elif k % 16 == 1 and k > 16:
+            elif k % 16 == 1 and k > 16:  # every 16th node also reads an earlier value
                 inputs.append(f"h{layer}_{k - 11}")
             output = f"h{layer}_{k + 1}" if k < NODES_PER_LAYER - 1 else f"h{layer + 1}_0"
             # The parts of a layer differ, so that the map does not draw them as one box.
