@@ -331,7 +331,7 @@ def replace_location(tensor):
 
 
 @pytest.mark.parametrize(
-    ("change", "text"),
+    ("change", "reason"),
     [
         (set_type, "made the FLOAT a INT32"),
         (set_dims, r"dims from \[20, 20\] to \[399\]"),
@@ -342,8 +342,10 @@ def replace_location(tensor):
         (replace_location, "removed the tensor's external_data"),
     ],
 )
-def test_a_tensor_that_does_not_fit_its_payload_is_rejected(change, text):
-    with pytest.raises(onnxwire.TensorError, match=rf"graph.initializer\[0\]: tensor 'w': .*{text}.* threshold above"):
+def test_a_tensor_that_does_not_fit_its_payload_is_rejected(change, reason):
+    with pytest.raises(
+        onnxwire.TensorError, match=rf"graph.initializer\[0\]: tensor 'w': .*{reason}.* threshold above"
+    ):
         onnxwire.apply(model_of(raw_weight()), lambda argument: change(argument.graph.initializer[0]))
 
 
@@ -504,7 +506,7 @@ def test_payloads_of_five_gigabytes_are_not_read_and_the_result_equals_that_of_a
     assert (tmp_path / "big.out").stat().st_blocks < 10_000  # holes remain holes
 
 
-def test_a_model_that_is_too_large_without_payloads_is_rejected_without_reading_it(tmp_path):
+def test_a_model_that_protobuf_cannot_read_even_without_payloads_is_rejected(tmp_path):
     size = 1 << 31
     with open(tmp_path / "m.onnx", "wb") as file:
         # The fields are ir_version (1), graph (7), and the graph's doc_string (10) of `size` bytes after 6 bytes of tag

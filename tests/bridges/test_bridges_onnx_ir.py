@@ -108,7 +108,7 @@ def test_elements_of_every_type_but_strings_equal_those_of_onnx_ir():
             assert tensor.tobytes() == official_tensor.tobytes()
 
 
-def test_strings_become_lists_of_bytes_and_are_converted_back():
+def test_strings_become_bytes_and_are_converted_back():
     model = model_of(helper.make_tensor("s", TensorProto.STRING, [2], [b"a", b"b"]))
     assert constant(to_ir(model), "s").numpy().tolist() == [b"a", b"b"]
     assert from_ir(to_ir(model)).graph.initializer[0].string_data == [b"a", b"b"]
@@ -143,7 +143,7 @@ def test_changes_to_the_ir_do_not_change_the_message():
     assert message.SerializeToString() == bytes_before
 
 
-def test_elements_are_written_to_a_file_without_a_copy(tmp_path):
+def test_a_tensor_writes_its_elements_to_a_file_and_has_a_repr(tmp_path):
     tensor = Tensor(model_of(numpy_helper.from_array(np.arange(500.0), "w")).graph.initializer[0])
     with open(tmp_path / "w", "wb") as file:
         tensor.tofile(file)

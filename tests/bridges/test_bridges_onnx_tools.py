@@ -78,6 +78,7 @@ def test_inference_has_the_official_result(name, options):
 def test_conversion_has_the_official_result(number):
     model, official_model = load_both(MODELS[number])
     opsets = [8, 13, 22]
+    # Without --long, each model is converted to one of these versions.
     for opset in opsets if IS_LONG else opsets[number % 3 :][:1]:
         assert result_of(onnxwire.convert_version, model, opset) == result_of(
             version_converter.convert_version, official_model, opset
@@ -272,7 +273,7 @@ def test_inference_uses_one_consistent_state_of_a_model_that_is_edited_meanwhile
         assert len(result.graph.output[0].type.tensor_type.shape.dim) == len(LONG_SHAPE)
 
 
-def test_official_errors_are_raised():
+def test_official_errors_are_raised_and_invalid_versions_are_rejected():
     official_model = shape_model(np.int64([-1, -1]))
     with pytest.raises(shape_inference.InferenceError):
         onnxwire.infer_shapes(to_onnxwire(official_model), strict_mode=True)

@@ -367,7 +367,7 @@ def test_a_file_in_another_folder_is_shared_until_the_model_is_saved(folder_with
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs symbolic links")
-def test_a_link_to_another_folder_is_shared_too(folder_with_weights, tmp_path_factory):
+def test_the_target_of_a_link_to_another_folder_is_shared_too(folder_with_weights, tmp_path_factory):
     target = tmp_path_factory.mktemp("elsewhere") / "w.safetensors"
     (folder_with_weights / "w.safetensors").rename(target)
     (folder_with_weights / "w.safetensors").symlink_to(target)
