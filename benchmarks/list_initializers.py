@@ -1,12 +1,12 @@
 """Open a model of 1 GiB with inline weights and list the weights."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from benchmarks.data import FOLDER, make_once, write_decoder
 from benchmarks.row import Row
+from benchmarks.worker import evict_from_page_cache
 
 PATH = FOLDER / "decoder_1_gib.onnx"
 SMALL_FILE = FOLDER / "small.safetensors"
@@ -86,10 +86,7 @@ def from_disk(side: Callable[[], Callable[[], object]], path: Callable[[], Path]
 
     def side_from_disk() -> Callable[[], object]:
         operation = side()
-        descriptor = os.open(path(), os.O_RDONLY)
-        os.fsync(descriptor)  # modified pages would remain in the page cache
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(descriptor)
+        evict_from_page_cache(path())
         return operation
 
     return side_from_disk

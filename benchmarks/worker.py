@@ -42,6 +42,20 @@ def peak_rss(children: bool) -> int | None:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
+def evict_from_page_cache(path: str) -> None:
+    """Remove a file from the page cache, on systems that can do this."""
+    import os
+
+    if not hasattr(os, "posix_fadvise"):
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)  # modified pages would remain in the page cache
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+
+
 def read_into_page_cache(path: str) -> None:
     """Read a file into the page cache, because some systems evict unused pages soon."""
     chunk = bytearray(1 << 20)
@@ -108,6 +122,11 @@ def prepare(row: object) -> None:
     try:
         if row.prepare is not None:
             row.prepare()
+        # Linux stores a file in larger units after large reads than after small writes, and then maps more of it per
+        # page fault: reading one value per page of 1 GiB took 6 ms instead of 60 to 85 ms. Reading all inputs again
+        # gives the two sides equal units.
+        for path in row.inputs:
+            evict_from_page_cache(path)
     except Skip as skip:
         reason = str(skip)
     report(skip=reason)
