@@ -137,6 +137,17 @@ def test_stores_of_other_endpoints_share_no_entry() -> None:
     assert identity_in_store(address, client_settings) == identity_in_store(address, {})
 
 
+def test_secret_options_are_not_in_the_cache_key() -> None:
+    from onnxwire.io.remote.address import parse_address
+    from onnxwire.io.remote.stores import identity_in_store
+
+    address = parse_address("s3://bucket/m.onnx")
+    names = ("session_token", "aws_secret_access_key", "token", "azure_storage_account_key", "service_account_key")
+    for name in names:
+        assert identity_in_store(address, {name: "hunter2"}) == identity_in_store(address, {}), name
+        assert identity_in_store(address, {"config": {name: "hunter2"}}) == identity_in_store(address, {"config": {}})
+
+
 def test_environment_variables_that_select_a_store_are_in_the_cache_key(monkeypatch) -> None:
     from onnxwire.io.remote.address import parse_address
     from onnxwire.io.remote.stores import identity_in_store

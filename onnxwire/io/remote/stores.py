@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 _INSTALL_REASON = "addresses need obstore: pip install 'onnxwire[remote]'"
 _MAX_STORES = 8  # in the cache
 _SECRET_HEADER = re.compile("auth|cookie|token|secret|key|password", re.I)
+# Names of secret settings, as options of obstore and fsspec and as environment variables. An access_key_id is public.
+_SECRET_SETTING = re.compile("token|secret|password|(?:account|sas|storage|master|service_account)_key", re.I)
 _STORES: dict[Any, Any] = {}  # ordered: the least recently used store is first
 _SCHEMES = ("http", "https", "s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "memory", "hf")
 
@@ -79,11 +81,15 @@ def identity_in_store(address: Address, options: Mapping[str, Any] | None) -> st
     """Return a text that is unique to a file: its address with query and user, and the settings that select a store.
 
     These settings are the options except timeouts and retries, and the libraries' environment variables. The password
-    of the address, the option `token`, and secret headers and variables are omitted: they change, and could be guessed
-    from their hashes. Every load requests the beginning of the file with the current credentials.
+    of the address, and secret options, headers and variables are omitted: they change, and could be guessed from their
+    hashes. Every load requests the beginning of the file with the current credentials.
     """
-    excluded_names = ("client_options", "retry_config", "token")
-    identifying_options = {name: value for name, value in (options or {}).items() if name not in excluded_names}
+    excluded_names = ("client_options", "retry_config")
+    identifying_options = {
+        name: _without_secrets(value)
+        for name, value in (options or {}).items()
+        if name not in excluded_names and not _SECRET_SETTING.search(str(name))
+    }
     client = dict((options or {}).get("client_options") or {})
     headers = client.get("default_headers") or {}
     client["default_headers"] = {name: headers[name] for name in headers if not _SECRET_HEADER.search(str(name))}
@@ -93,7 +99,7 @@ def identity_in_store(address: Address, options: Mapping[str, Any] | None) -> st
     environment = {
         name: value
         for name, value in os.environ.items()
-        if name.startswith(("AWS_", "AZURE_", "GOOGLE_")) and not re.search("TOKEN|SECRET|PASSWORD", name)
+        if name.startswith(("AWS_", "AZURE_", "GOOGLE_")) and not _SECRET_SETTING.search(name)
     }
     if address.site is not None:
         environment = {}
@@ -105,6 +111,13 @@ def identity_in_store(address: Address, options: Mapping[str, Any] | None) -> st
             sorted(environment.items()),
         )
     )
+
+
+def _without_secrets(value: Any) -> Any:
+    """Return the value of an option; if it is a dict of settings, without secret ones."""
+    if not isinstance(value, dict):
+        return value
+    return {name: _without_secrets(item) for name, item in value.items() if not _SECRET_SETTING.search(str(name))}
 
 
 def _describe_options(value: Any) -> Any:
