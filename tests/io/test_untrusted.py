@@ -202,6 +202,8 @@ def test_endpoints_whose_redirects_would_be_followed_are_refused(servers, monkey
             untrusted=True,
             allow_hosts=[second_server.host],
         )
+    with pytest.raises(ow.SourceError, match="the setting endpoint is not the URL of a server"):
+        ow.load(address, storage_options=keys | {"endpoint": "nonsense"}, untrusted=True)
     monkeypatch.setenv("AWS_ENDPOINT_URL", model_server.url)
     with pytest.raises(ow.SourceError, match="AWS_ENDPOINT_URL"):
         ow.load(address, storage_options=keys, untrusted=True)

@@ -188,8 +188,12 @@ def _check_endpoints(address: Address, options: Mapping[str, Any] | None, allow_
         try:
             parts = urlsplit(str(value))
             site = site_of(parts.scheme, parts.netloc)
+        except (KeyError, ValueError):
+            reason = f"the setting {name} is not the URL of a server; correct it"
+            raise SourceError(errno.EINVAL, reason, address.shown) from None
+        try:
             Hosts(site, allowed_hosts, may_redirect=False).check_redirect(site, site, True)
-        except (KeyError, ValueError, RefusedError):
+        except (RefusedError, ValueError):
             reason = (
                 f"the setting {name} names another server than the provider's, whose redirects obstore follows, which "
                 "is refused for untrusted models; add its host to allow_hosts= if it is trusted"
@@ -213,7 +217,7 @@ def remote_document(file: RemoteFile) -> Document:
     try:
         memory = PartialMemory(file.size, file)
     except (MemoryError, OverflowError):
-        reason = f"the server reports {file.size:,} bytes, more than the address space"
+        reason = f"the server reports {file.size:,} bytes, for which no address space is available"
         raise SourceError(errno.EFBIG, reason, file.name) from None
     first_bytes = memoryview(file.first_bytes)
     memory.put(
