@@ -220,11 +220,13 @@ class Edits:
             if len(rows) < MAX_ROWS:
                 rows.append({name: getattr(problem, name) for name in ("rule", "severity", "path", "message")})
         # Of problems beyond the limit of a rule, only the number is known.
-        for rule, count_before in original_problems.omitted.items():
-            n_new = problems.omitted.get(rule, 0) - count_before
+        for rule, n_omitted in problems.omitted.items():
+            n_new = n_omitted - original_problems.omitted.get(rule, 0)
             if n_new > 0:
                 total += n_new
                 reason = f"the rule is broken {n_new:,} times more often than in the file"
+                if rule not in original_problems.omitted:
+                    reason = f"the rule is broken {n_new:,} times besides the listed problems"
                 rows.append({"rule": rule, "severity": "warning", "path": "", "message": reason})
         n_fixed = sum(
             count
