@@ -17,7 +17,8 @@ examples:
   onnxwire completion zsh > ~/.zfunc/_onnxwire            with fpath+=~/.zfunc before compinit in ~/.zshrc
   onnxwire completion fish > ~/.config/fish/completions/onnxwire.fish
 """
-_FILE_METAVARS = {"FILE", "MODEL", "OUT", "A", "B"}  # metavars of arguments that are completed to names of files
+# Metavars of arguments that are completed to names of files.
+_FILE_METAVARS = {"FILE", "MODEL", "OUT", "A", "B", "OTHER", "SOURCE", "TABLE", "TRUSTED", "WEIGHTS"}
 
 
 def add_parser(commands: Any) -> None:

@@ -32,7 +32,7 @@ _COLUMN_GAP = 124  # gap between columns of a map to the right, which contains t
 # Approximate widths of characters, in pixels; the page measures the text that it draws.
 _TITLE_CHAR_WIDTH, _CHAR_WIDTH = 8, 6
 _TITLE_MARGINS, _LINE_MARGINS = 40, 24  # the margins beside the title and beside the other lines, in pixels
-MARKS = ("removed", "added", "changed", "rewired", "renamed")
+MARKS = ("removed", "added", "changed", "rewired")
 """The kinds of differences between nodes of two compared models."""
 _MAX_TYPED_VALUES = 100  # maximum number of an edge's values that are searched for types
 _MAX_NAME_CHARS = 200  # maximum length of a label or name

@@ -406,6 +406,26 @@ def test_only_problems_that_the_file_does_not_have_are_reported(tmp_path):
     assert edits.problems()["total"] == 0
 
 
+def test_problems_beyond_the_limit_of_a_rule_are_counted(monkeypatch, tmp_path):
+    monkeypatch.setattr("onnxwire.viewer.edits.MAX_PROBLEMS_PER_RULE", 2)
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")]
+    nodes = [helper.make_node("Relu", ["x"], [name], name=name) for name in (*"abcde", "y")]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", infos[:1], infos[1:])), tmp_path / "m.onnx")
+    edits = Edits(onnxwire.load(tmp_path / "m.onnx"), str(tmp_path / "m.onnx"))
+    assert edits.problems()["total"] == 0
+    for index in range(5):
+        make_change(edits, "set", path=f"graph.node[{index}].op_type", value="Rely")
+    problems = edits.problems()
+    assert problems["total"] == 5
+    assert "3 times besides the listed problems" in problems["rows"][-1]["message"]
+
+
+def test_the_default_domain_is_imported_once(edits):
+    for domain in ("", "ai.onnx"):
+        with pytest.raises(EditError, match=r"already imports ai\.onnx"):
+            make_change(edits, "add_opset", domain=domain, version=17)
+
+
 def test_differences_are_those_of_diff(edits, path):
     make_change(edits, "set", path="producer_name", value="me")
     make_change(edits, "delete_node", path="graph.node[4]", input=0)

@@ -120,7 +120,7 @@ RULES = {
         ),
         "external-key-unique": (
             lambda entry: repeats(entry.parent, entry.key, where=entry.derive(External).is_entry),
-            "external_data has the key {key!r} twice; remove one of the entries",
+            "external_data has the key {key!r} more than once; keep one of the entries",
         ),
         # `external-key-basepath` reports basepath.
         "external-key-known": (

@@ -128,9 +128,10 @@ def count(facts: Facts) -> Iterator[Finding]:
             for field, limit in limits.items():
                 if f"{type_name}.{field}" in facts.present:
                     counts = getattr(sheet, field)
+                    amount = "is {count:,}" if field == "num_devices" else "has {count:,} elements"
                     yield sheet.at(
                         counts > limit,
-                        f"{field} has {{count:,}} elements, and no more than {limit:,} are usual",
+                        f"{field} {amount}, and no more than {limit:,} are usual",
                         count=counts,
                     )
 
