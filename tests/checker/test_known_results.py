@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import onnx
 from each import each
@@ -12,6 +14,7 @@ from onnxwire.checker.constant_inputs import INDEX
 from onnxwire.checker.facts import Facts
 from onnxwire.checker.function_calls import FunctionCalls
 from onnxwire.checker.known_results import _MAX_RESULTS, KnownResults
+from onnxwire.checker.rules.security_resources import InlinedSizes
 from onnxwire.checker.shape_bounds import ShapeBounds
 from onnxwire.checker.shape_values import OMITTED, UNKNOWN, UNKNOWN_CONSTANT, Value
 from onnxwire.engine.document import Document
@@ -151,6 +154,14 @@ def test_recursive_functions_are_not_evaluated(n):
     facts = Facts(Document(_model([_call("f0", ["x"], ["y"])], functions=functions)), onnxwire.ModelProto)
     assert facts.derive(FunctionCalls).recursive == set(range(1, n + 1))
     assert facts.derive(ShapeBounds).results_cache.n_stopped == 0
+
+
+def test_a_function_that_calls_a_recursive_function_has_infinite_size_and_depth():
+    functions = [_function("f0", [_call("f1", [], [])]), _function("f1", [_call("f1", [], [])])]
+    facts = Facts(Document(_model([_call("f0", [], [])], functions=functions)), onnxwire.ModelProto)
+    inlined = facts.derive(InlinedSizes)
+    assert inlined.sizes == inlined.depths == [math.inf, math.inf]
+    assert inlined.main == inlined.depth == math.inf
 
 
 def test_the_order_of_functions_is_callees_first():

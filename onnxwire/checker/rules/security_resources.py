@@ -271,7 +271,8 @@ def rank(facts: Facts) -> Iterator[Finding]:
 class InlinedSizes:
     """The sizes of functions and of the model after all calls are inlined, by `facts.derive(InlinedSizes)`.
 
-    sizes, depths: for each FunctionProto, the number of nodes and the depth of calls; math.inf if it is recursive.
+    sizes, depths: for each FunctionProto, the number of nodes and the depth of calls; math.inf if it is recursive or
+    calls a recursive function.
     main, depth: such numbers for the nodes outside of functions. n_stored_nodes: the number of nodes in the file.
     """
 
@@ -282,9 +283,10 @@ class InlinedSizes:
         for row in calls.order.tolist():
             if row not in calls.recursive:
                 edges = range(calls.starts[row], calls.starts[row + 1])
-                # Floats may not become infinite, which means recursion.
-                sizes[row] = min(own_sizes[row] + sum(calls.counts[i] * sizes[calls.callees[i]] for i in edges), 1e300)
                 depths[row] = 1 + max((depths[calls.callees[i]] for i in edges), default=0)
+                if depths[row] < math.inf:
+                    size = own_sizes[row] + sum(calls.counts[i] * sizes[calls.callees[i]] for i in edges)
+                    sizes[row] = min(size, 1e300)  # an infinite size would mean recursion
         self.main, self.depth = sizes[MAIN], depths[MAIN]
         self.sizes, self.depths = sizes[1:], depths[1:]
         self.n_stored_nodes = facts.NodeProto.n
