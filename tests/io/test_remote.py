@@ -74,7 +74,7 @@ def test_listing_the_tensors_needs_few_round_trips(sizes, max_trips, max_bytes, 
         assert message._document.memory.resident <= max_bytes
 
 
-def test_reading_a_tensor_fetches_only_its_bytes() -> None:
+def test_reading_a_tensor_fetches_at_most_256_kib_beyond_its_bytes() -> None:
     pieces = model([8 * MIB] * 20)
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
         tensor = message.graph.initializer[7]
@@ -88,7 +88,7 @@ def test_reading_a_tensor_fetches_only_its_bytes() -> None:
         assert not server.state.requests
 
 
-def test_reading_some_elements_fetches_only_their_bytes() -> None:
+def test_reading_some_elements_fetches_less_than_256_kib() -> None:
     pieces = model([8 * MIB] * 20)
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
         tensor = message.graph.initializer[3]
@@ -303,7 +303,7 @@ def test_a_net_of_many_sizes_is_read_in_few_requests(total, max_trips, max_reque
 
 
 def make_external_model(sizes: list[int]) -> dict[str, Pieces]:
-    """Return the files of a model with one external file per initializer."""
+    """Return the files of a model with one external file of each size in bytes, filled with its index modulo 256."""
     message = ow.ModelProto(ir_version=9, graph=ow.GraphProto(name="g"))
     files = {}
     for i, size in enumerate(sizes):

@@ -306,7 +306,7 @@ def test_one_store_is_made_for_each_server_options_and_environment(monkeypatch) 
         assert len(roots) == 4
 
 
-# Ends while a thread is running that, as those of native libraries, is unknown to `threading`.
+# Ends while a thread is running that is unknown to `threading`, like the threads of native libraries.
 EXITING_PROGRAM = """\
 import _thread, sys, time
 import onnxwire
