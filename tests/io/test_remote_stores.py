@@ -211,7 +211,7 @@ def test_a_model_is_saved_to_a_store() -> None:
     assert isinstance(store, obstore.store.MemoryStore)
 
 
-# The words of command lines, by a name for each. URL and OUT stand for the model's address and the file to write.
+# The words of command lines, by a name for each. URL is replaced by the model's address, OUT by the file to write.
 COMMANDS = {
     "info": ["info", "-v", "URL"],
     "info --json": ["info", "URL", "--json"],

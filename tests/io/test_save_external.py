@@ -233,6 +233,7 @@ def test_each_payload_begins_at_a_multiple_of_align(path, align):
     offsets = [info.offset for info in external_tensors(path)]
     assert offsets == sorted(offsets)
     assert all(offset % align == 0 for offset in offsets)
+    # A payload has less than 4,000 bytes.
     assert all(offset - previous < max(2 * align, 4000) for previous, offset in itertools.pairwise(offsets))
     assert path.with_name("w.data").stat().st_blocks * 512 < 1 << 20  # the gaps take no disk space
     check_values(path, expected)
@@ -367,7 +368,7 @@ def test_external_data_of_the_official_writer_is_read_moved_and_made_inline(tmp_
     onnxwire.save(model, path, external="ours.data")
     reloaded = onnx.load(path)
     for weight in reloaded.graph.initializer:
-        weight.ClearField("data_location")  # the official reader sets the field to the same value
+        weight.ClearField("data_location")  # the official reader sets the field to DEFAULT
     assert reloaded == original
     onnxwire.save(model, path, external=None)
     assert onnx.load(path) == original
@@ -405,6 +406,7 @@ def test_external_data_from_buffers_and_other_folders_is_saved(path, tmp_path):
             check_values(path, expected)
 
 
+# Values of `external`; ... is the default.
 EXTERNALS = [..., None, "w.data", "v.data", "d/{name}.bin", file_by_size]
 
 
@@ -581,7 +583,7 @@ def test_an_invalid_number_of_bytes_is_refused(path, name):
 
 def test_a_tensor_that_can_not_be_moved_is_named_and_nothing_is_written(path):
     bytes_before, model = path.read_bytes(), onnxwire.load(path)
-    model.graph.initializer[1].raw_data = b"x" * 2001
+    model.graph.initializer[1].raw_data = b"x" * 2001  # not a multiple of the 4 bytes of an element
     with pytest.raises(onnxwire.TensorError, match=r"'a/b'.*2,001"):
         onnxwire.save(model, path, external="w.data")
     assert (path.read_bytes(), files(path.parent)) == (bytes_before, ["model.onnx"])
@@ -675,7 +677,7 @@ def save_numbered_tensors(path, **options):
 
 
 @BOTH_MMAP_MODES
-def test_references_to_a_file_that_was_replaced_are_refused(is_mapped, tmp_path):
+def test_references_to_a_file_that_was_replaced_are_refused_without_overwrite(is_mapped, tmp_path):
     path = tmp_path / "m.onnx"
     expected = save_numbered_tensors(path, external="w.data")
     with onnxwire.load(path, mmap=is_mapped) as model:
@@ -729,9 +731,9 @@ def test_the_message_is_saved_in_its_state_at_the_call(edit, tmp_path):
 
 
 def save_external_model(folder, name, data="w.data", model="m.onnx"):
-    """Save a model of one tensor with external data, whose elements depend on its name. Return the model's path.
+    """Save a model of one tensor with external data. Return the model's path.
 
-    data, model: the names of the files.
+    name: the name of the tensor, from which its elements are computed. data, model: the names of the files.
     """
     folder.mkdir(exist_ok=True)
     model_to_save = onnxwire.ModelProto(ir_version=10, graph={"name": "g"})
