@@ -14,7 +14,7 @@ import wire
 import onnxwire
 from onnxwire import TensorProto
 
-RAW_DATA = 9  # number of the field of TensorProto
+RAW_DATA = 9  # the field number of TensorProto.raw_data
 FLOAT = stored_tensors.DATA_TYPES["FLOAT"]
 BITS = {name: stored_tensors.BITS[value] for name, value in stored_tensors.DATA_TYPES.items()}
 BYTE_ALIGNED_TYPES = [name for name, bits in BITS.items() if bits >= 8 and name != "STRING"]
