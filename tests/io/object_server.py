@@ -242,7 +242,7 @@ class _Handler(BaseHTTPRequestHandler):
             while length > 0:
                 n_bytes = min(length, _BLOCK_BYTES)
                 data = pieces.read(start, min(start + n_bytes, pieces.size)).ljust(n_bytes, b"?")
-                request.sent += n_bytes  # counted before sending, since a client may check as soon as it has all bytes
+                request.sent += n_bytes  # first, since a test may read the sum as soon as the client has all bytes
                 self.wfile.write(data)
                 start += n_bytes
                 length -= n_bytes

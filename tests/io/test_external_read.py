@@ -176,7 +176,7 @@ def test_a_model_without_references_releases_its_files(path: Path, mmap: bool) -
     assert count_descriptors() == n_before
 
 
-def test_all_files_stay_open_while_an_array_refers_to_any(tmp_path: Path) -> None:
+def test_all_files_stay_open_while_an_array_refers_to_one_of_them(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).write_bytes(DATA)
     model = onnxwire.load(write_model(tmp_path / "m.onnx", tensor_at("a", length=16), tensor_at("b", length=16)))

@@ -193,12 +193,14 @@ def test_names_that_only_look_dangerous_are_read(case: Case) -> None:
 @pytest.mark.parametrize(
     "location", ["w.bin:stream", "sub/w.bin::$DATA", "NUL", "nul.txt", "sub/Com1", "LPT¹.bin", "con .x", "CONIN$"]
 )
-def test_devices_and_streams_of_windows_are_refused_there(case: Case, windows_rules: None, location: str) -> None:
+def test_devices_and_streams_of_windows_are_refused_on_windows(case: Case, windows_rules: None, location: str) -> None:
     case.assert_refused(location, match="on Windows")
 
 
 @pytest.mark.parametrize("location", [".. /secret", "... /w.bin", "w.bin.", "w.bin ", "sub./w.bin", "..."])
-def test_names_that_windows_would_shorten_are_refused_there(case: Case, windows_rules: None, location: str) -> None:
+def test_names_that_windows_would_shorten_are_refused_on_windows(
+    case: Case, windows_rules: None, location: str
+) -> None:
     case.assert_refused(location, match="on Windows")
 
 

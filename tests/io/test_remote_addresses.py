@@ -212,10 +212,7 @@ def test_no_table_or_report_contains_a_password(tmp_path) -> None:
     with ObjectServer({"m.onnx": model([100_000])}) as server:
         address = f"http://user:{SECRET}@{server.host}/m.onnx?signature={SECRET}"
         for table in ("tensors", "nodes", "model"):
-            try:
-                arrow_table = pa.table(ow.to_arrow(address, table))
-            except ValueError:
-                continue
+            arrow_table = pa.table(ow.to_arrow(address, table))
             assert SECRET not in json.dumps(arrow_table.to_pylist(), default=str)
         assert SECRET not in repr(ow.check(address)) and SECRET not in repr(ow.diff(address, address))
         assert server.state.requests

@@ -500,7 +500,7 @@ SAVE_OPTIONS = {
 
 
 @pytest.mark.parametrize("options", SAVE_OPTIONS.values(), ids=SAVE_OPTIONS)
-def test_onnxruntime_computes_the_same_from_every_layout(tmp_path, options):
+def test_onnxruntime_computes_equal_outputs_from_every_layout(tmp_path, options):
     runtime = pytest.importorskip("onnxruntime")
     original, path = EXAMPLES / "digits_cnn.onnx", tmp_path / "m.onnx"
     onnxwire.save(onnxwire.load(original), path, **options)

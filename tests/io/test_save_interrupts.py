@@ -14,7 +14,7 @@ pytestmark = needs_linux
 
 @pytest.fixture(autouse=True)
 def default_interrupt_handler():
-    """Handle Ctrl-C as on a terminal: a shell makes background jobs ignore it."""
+    """Handle Ctrl-C as on a terminal: a shell makes background jobs ignore Ctrl-C."""
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, handler)

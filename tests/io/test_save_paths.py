@@ -248,7 +248,7 @@ def test_files_are_saved_on_systems_without_relative_opens(without_dir_fd, tmp_p
     os.close(write_end)
 
 
-def test_checksums_need_no_call_that_windows_lacks(tmp_path):
+def test_checksums_need_neither_pread_nor_preadv(tmp_path):  # Windows lacks both
     code = (
         "import os, sys, numpy\n"
         "del os.pread, os.preadv\n"
