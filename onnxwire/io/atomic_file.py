@@ -299,7 +299,7 @@ class AtomicFile:
             return
         if self._temporary_name is None:
             # The long sync happens here, while a kill leaves no file behind. On btrfs, fsync succeeds for a nameless
-            # file but does not make it durable; so it is synced again below, which is fast then.
+            # file but does not make the file durable. So the file is synced again below, which is fast then.
             _sync(self._descriptor)
             self._link()
         assert self.folder is not None

@@ -325,8 +325,8 @@ class HttpClient:
                 raise RefusedError("the server redirects in a loop")
             visited.add((site, target))
             redirect_sites.append(site)
-            # Send no credentials after a redirect to another server, even if that server redirects back: it
-            # chose the path and query.
+            # Send no credentials after a redirect to another server, even if that server redirects back,
+            # because that server chose the path and query.
             is_own = is_own and site.host_and_port == address.site.host_and_port
             if request.returns_redirect and not is_own:
                 return Response(response.status, response.headers, None, Redirect(site, target, chain_reach))
