@@ -141,6 +141,7 @@ def path(tmp_path):
 
 
 def load_edited(path):
+    """Load a model, rename a tensor, add a tensor, and replace the values of a sparse tensor."""
     model = onnxwire.load(path)
     model.graph.initializer[0].name = "renamed"
     model.graph.initializer.append(onnxwire.from_array(floats(7), "new"))
@@ -149,12 +150,14 @@ def load_edited(path):
 
 
 def build_model(path):
+    """Build a model of arrays. The path is not used."""
     model = onnxwire.ModelProto(ir_version=10)
     model.graph.initializer.extend([onnxwire.from_array(floats(k, k), f"w{k}") for k in range(300, 310)])
     return model
 
 
 def load_externalized(path):
+    """Save a model with external data beside it, and load the saved model."""
     externalized_path = path.with_name("beside.onnx")
     onnxwire.save(onnxwire.load(path), externalized_path, external="beside.data", threshold=1)
     return onnxwire.load(externalized_path)

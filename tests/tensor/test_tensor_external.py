@@ -212,7 +212,7 @@ def test_a_location_without_a_buffer_is_opened_in_the_folder(path_of_two_tensors
 # --- reading without mapping
 
 
-def bytes_read(function):
+def measure_bytes_read(function):
     """Return the result of a function, and the number of bytes that this process read from files during the call."""
 
     def count_bytes_read():
@@ -255,7 +255,7 @@ def test_only_the_requested_bytes_are_read(tmp_path, name, index, n_elements):
     with onnxwire.load(path, mmap=False) as model:
         our_tensor = model.graph.initializer[0]
         our_tensor.read((0, 0))  # imports modules and opens files, which happens only once
-        array, n = bytes_read(lambda: our_tensor.read(index))
+        array, n = measure_bytes_read(lambda: our_tensor.read(index))
         stored_tensors.assert_same_array(array, np.asarray(official_array[index]))
         n_required = n_elements * stored_tensors.BITS[DATA_TYPES[name]] // 8
         # Elements of less than a byte are read with neighbours that share their bytes.
