@@ -452,7 +452,10 @@ class RawWriter(io.RawIOBase):
 
 
 def temporary_prefix(name: str) -> str:
-    """Return the prefix of a file's temporary names, of at most _SAFE_NAME_BYTES bytes or as many as `name` has."""
+    """Return the prefix of a file's temporary names.
+
+    A temporary name has at most _SAFE_NAME_BYTES bytes, or as many as `name` if `name` is longer.
+    """
     max_bytes = max(len(os.fsencode(name)), _SAFE_NAME_BYTES) - RANDOM_DIGITS - len(SUFFIX) - len("..")
     while len(os.fsencode(name)) > max_bytes:
         name = name[:-1]

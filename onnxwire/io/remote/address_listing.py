@@ -120,7 +120,7 @@ async def _version_or_error(
             try:
                 return await _read_version(address, options, hosts, is_model=False)
             except UnknownHostError:
-                # A request for the model adds the servers that it is redirected to, to `hosts`.
+                # A request for the model adds the targets of its redirects to `hosts`.
                 await _read_version(model, options, hosts)
                 return await _read_version(address, options, hosts, is_model=False)
         except SourceError as error:
