@@ -29,7 +29,7 @@ cdef struct Row:
 cdef class TensorRows:
     """The descriptions of tensors, as tuples of the fields of TensorInfo.
 
-    describe: a function that returns the fields except the path, called for tensors for which `read_row` returns False.
+    describe: a function that returns the fields except the path, called for tensors that `read_row` can't read.
     paths: the Paths of the Search that finds the tensors; None for tensors that all have the path "".
     """
     cdef Paths paths
@@ -43,7 +43,7 @@ cdef class TensorRows:
     cdef dict file_indexes       # (file, location) -> index in `files`
     cdef TensorSlots slots
     cdef bint is_readable        # whether `read_row` can read tensors of the table of `slots`
-    cdef Document document       # the document of the last row of `read_row`, or None
+    cdef Document document       # the document of the last tensor that `read_row` read, or None
     cdef Py_ssize_t inline_file  # index in `files` of the file of `document`, or -1
     cdef Py_ssize_t no_file      # index in `files` of (None, None), or -1
     cdef Py_ssize_t last_file    # index in `files` of `last_location`, or -1

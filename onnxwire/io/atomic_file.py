@@ -299,7 +299,7 @@ class AtomicFile:
             return
         if self._temporary_name is None:
             # The long sync happens here, while a kill leaves no file behind. On btrfs, fsync succeeds for a nameless
-            # file but does not make it durable; so it is synced again below, which is fast then.
+            # file but does not make the file durable. So the file is synced again below, which is fast then.
             _sync(self._descriptor)
             self._link()
         assert self.folder is not None
@@ -452,7 +452,10 @@ class RawWriter(io.RawIOBase):
 
 
 def temporary_prefix(name: str) -> str:
-    """Return the prefix of a file's temporary names. The names have at most max(len(name), _SAFE_NAME_BYTES) bytes."""
+    """Return the prefix of a file's temporary names.
+
+    A temporary name has at most _SAFE_NAME_BYTES bytes, or as many as `name` if `name` is longer.
+    """
     max_bytes = max(len(os.fsencode(name)), _SAFE_NAME_BYTES) - RANDOM_DIGITS - len(SUFFIX) - len("..")
     while len(os.fsencode(name)) > max_bytes:
         name = name[:-1]
@@ -495,7 +498,7 @@ def _copy_attributes(descriptor: int, old_status: os.stat_result, folder: Folder
         try:
             os.fchown(descriptor, -1, old_status.st_gid)
         except OSError:
-            # The file belongs to another group than before, which gets the permissions of others.
+            # The new file has another group than the old one; the group gets the permissions of others.
             mode = (mode & 0o707) | (mode & 0o007) << 3
     if sys.platform == "linux":
         with suppress(OSError):
@@ -516,7 +519,7 @@ def _copy_attributes(descriptor: int, old_status: os.stat_result, folder: Folder
 
 
 def _sync(descriptor: int, ignore_unsupported: bool = False) -> None:
-    """Sync a file to disk. ignore_unsupported: ignore errors of pipes and devices, which can't be synced."""
+    """Sync a file to disk. ignore_unsupported: ignore errors of files that can't be synced, such as pipes."""
     if sys.platform == "darwin":
         with suppress(OSError):
             # On macOS fsync leaves the data in the drive's cache.

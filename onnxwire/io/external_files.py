@@ -3,7 +3,8 @@
 The author of the model chooses the locations, and may have created the folder. Therefore a location is followed
 component by component, each opened relative to the previous folder, and access is decided by the file that was opened,
 not by its path. A file may be read if it is in or below the folder of the model's path, the folder of the file to which
-the model's symbolic link leads, or `external_root`. Outside of `external_root`, all its hard links must be there, too.
+the model's symbolic link leads, or `external_root`. All hard links of a file outside of `external_root` must be in or
+below these folders, too.
 """
 
 from __future__ import annotations
@@ -122,9 +123,10 @@ class ExternalFiles:
             self.open(location)
 
     def status_of(self, location: str, *, if_open: bool) -> os.stat_result | None:
-        """Return the status of the file of a location; None if it can't be opened, or the caller passed its data.
+        """Return the status of the file of a location; None if it can't be opened, or is a buffer of the caller.
 
-        if_open: also return None if the file is not open.
+        if_open: also return None if the file is not open. A file that is not open is not opened either if the caller
+        passed external_data.
         """
         with suppress(Error, OSError):
             if location in self._by_location or (not if_open and self._data is None):

@@ -2,7 +2,7 @@
 
 The same path, used twice, may lead to two files, because any user who may write to a folder on the path can insert a
 link in between. Therefore a folder is opened once, and names are used relative to the open folder. On systems without
-such calls, such as Windows, paths are used.
+calls for this, such as Windows, paths are used.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class LargeFileWarning(UserWarning):
 
 
 class ExternalDataWarning(UserWarning):
-    """A model was saved to a folder that does not contain its external data."""
+    """A model was saved to a folder in which its external data is missing or different."""
 
     __module__ = "onnxwire"
 
@@ -86,8 +86,8 @@ def save(
     None: all inline. "weights.data": in that file, beside the new model. "data/{name}.bin": each in its own file. A
     function from TensorInfo to a file name, or None for inline. If `external` is passed, payloads of fewer than
     `threshold` bytes, and strings, are inline. A payload in a data file begins at a multiple of `align` bytes.
-    shard_size: the size in bytes at which another file is started, as weights-00001-of-00003.data. checksum: also store
-    the SHA-1 of each file.
+    shard_size: the size in bytes beyond which another file is started, as weights-00001-of-00003.data. checksum: also
+    store the SHA-1 of each file.
     overwrite: allow replacing files that contain other data than that of the old model at the path; allow saving over a
     file that contains the model's own external data; and allow referring to external files that were replaced since
     they were opened.
@@ -104,7 +104,7 @@ def save(
     Raises SaveError if a file can't be written, and leaves the old files unchanged; SourceError if a file that contains
     data of the message can't be read; TensorError for an inconsistent tensor that must be moved. Warns with
     LargeFileWarning if the file has 2 GiB or more, and with ExternalDataWarning if external files that the model
-    refers to are not in the new file's folder.
+    refers to are missing from the new file's folder, or different there.
     """
     from onnxwire.io.atomic_file import AtomicFile
     from onnxwire.io.references import check_references, references_of, refuse_weights

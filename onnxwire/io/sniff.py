@@ -102,7 +102,7 @@ def _is_graph_def(document: Document) -> bool:
 
 
 def _records(document: Document, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield number, wire type, and the bounds of the value of the records of a range, up to a damaged one."""
+    """Yield (number, wire type, start and end of the value) for the records of a range, up to a damaged one."""
     while start < end:
         number, wire, value, value_end, _ = read_record(document, start, end)
         if value_end is None:
@@ -137,7 +137,7 @@ def can_have_type(document: Document, descriptor: Descriptor) -> bool:
 
 
 def best_fitting_type(document: Document) -> Descriptor | None:
-    """Return the message type that fits all first records of a document, and has the most fields for them; or None."""
+    """Return the message type with the most hits of those that have hits and no misfits (`_count_fits`), or None."""
     best_match: tuple[int, Descriptor] | None = None
     for cls in SCHEMA.messages.values():
         n_hits, n_misfits = _count_fits(document, cls.DESCRIPTOR)
@@ -150,7 +150,8 @@ def _count_fits(document: Document, descriptor: Descriptor) -> tuple[int, int]:
     """Count the first records of a document, including nested ones, that fit a message type, and the misfits.
 
     A string counts twice, because arbitrary bytes often look like a number, but rarely like text. Misfits are unknown
-    fields, damaged records, second values of singular fields, control characters, and packed runs of a wrong length.
+    fields that are not retired, values of a wrong wire type, damaged records, second values of singular fields, strings
+    with control characters, and packed runs of a wrong length.
     """
     n_hits = n_misfits = 0
     # Spans of messages to examine; large nested messages are skipped.

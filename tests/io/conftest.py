@@ -19,14 +19,14 @@ def lower_small_file_limit(monkeypatch) -> None:
 
 @dataclass
 class Trips:
-    """The number of sequential round trips to servers: requests that are sent together count as one."""
+    """The number of sequential batches of requests for files: the requests of a batch are sent together."""
 
     count: int = 0
 
 
 @pytest.fixture
 def trips(monkeypatch) -> Trips:
-    """Count the round trips of the test."""
+    """Count the batches of requests for files in the test."""
     counter = Trips()
     run = file.run
 

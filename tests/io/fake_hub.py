@@ -1,4 +1,4 @@
-"""A Hugging Face Hub on the loopback: it redirects large files to signed addresses of another server, which expire."""
+"""A Hugging Face Hub on the loopback: it redirects large files to signed, expiring addresses of another server."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class HubState:
 
     files: dict[str, dict[str, bytes]]
     lifetime: float = 1.0  # seconds for which a signed address is valid
+    # The commit of each branch and commit.
     revisions: dict[str, str] = field(default_factory=lambda: {"main": COMMIT, COMMIT: COMMIT})
     is_private: bool = False
     # Headers that replace those of the Hub's redirects; "" removes a header.
@@ -64,7 +65,7 @@ class _Handler(BaseHTTPRequestHandler):
         (self._answer_hub if name == "hub" else self._answer_cdn)(hub)
 
     def _answer_hub(self, hub: HubState) -> None:
-        """Answer as the Hub: with a small file, a redirect to a large file, or the list of a repository."""
+        """Answer as the Hub: with a small file, a redirect to a large file, the list of a repository, or an error."""
         path = urlsplit(self.path).path
         if hub.is_private and self.headers.get("Authorization") != f"Bearer {TOKEN}":
             self._reply(401, b"", {"X-Error-Code": "GatedRepo"})
@@ -94,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply(302, b"", {name: value for name, value in (headers | hub.redirect_headers).items() if value})
 
     def _answer_tree(self, hub: HubState, repository: str, revision: str, folder: str) -> None:
-        """Send the list of the files below a folder."""
+        """Send the list of the files below a folder, and of one directory, which readers must ignore."""
         if revision not in hub.revisions or repository not in hub.files:
             self._reply(404, b"{}", {"X-Error-Code": "RepoNotFound"})
             return
@@ -108,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply(200, json.dumps(entries).encode(), {"Content-Type": "application/json"})
 
     def _answer_cdn(self, hub: HubState) -> None:
-        """Answer as the CDN: with a large file, if the signature is valid."""
+        """Answer as the CDN: with a large file, or status 403 if the signature is invalid or expired."""
         address = urlsplit(self.path)
         signature = parse_qs(address.query).get("signature", [""])[0]
         if hub.expiry_times.get(signature, 0) < time.monotonic():
@@ -122,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
         )
 
     def _send_content(self, data: bytes, headers: dict[str, str]) -> None:
-        """Send the requested range of a file, or status 412 if If-Match names another ETag."""
+        """Send a file or its requested range, or status 412 if If-Match names another ETag."""
         if self.headers.get("If-Match", headers["ETag"]) != headers["ETag"]:
             self._reply(412, b"", {})
             return
@@ -148,7 +149,7 @@ def _lfs_entry(data: bytes) -> dict[str, object]:
 
 
 class FakeHub:
-    """A context manager of the Hub and of the CDN, the server of large files; `url` is the Hub's, `hub` the state."""
+    """A context manager of the Hub and the CDN; `url` is the address of the Hub, `hub` the state."""
 
     def __init__(self, files: dict[str, dict[str, bytes]]) -> None:
         self.hub = HubState(files)

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
-LATENCY = 0.03  # time before an answer, in seconds
+LATENCY = 0.03  # a time before an answer for tests of round trips, in seconds
 _BLOCK_BYTES = 1 << 20  # bytes of a body that are sent at a time
 
 
 class Pieces:
-    """The contents of a file of any size. A piece is bytes, or the length in bytes of a repeated pattern."""
+    """The contents of a file of any size. A piece is bytes, or the number of bytes of a repeated pattern."""
 
     def __init__(self, *pieces: bytes | int) -> None:
         self.pieces = [piece for piece in pieces if piece]
@@ -50,7 +50,7 @@ _PATTERN = bytes(range(256)) * 4096
 
 @functools.lru_cache(maxsize=8)
 def _pattern(start: int, end: int) -> bytes:
-    """Return bytes whose values are their offsets modulo 256."""
+    """Return the bytes from start to end of the pattern: the value of a byte is its offset modulo 256."""
     shift = start % 256
     data = bytearray()
     while len(data) < end - start:
@@ -61,7 +61,7 @@ def _pattern(start: int, end: int) -> bytes:
 
 @dataclass
 class Request:
-    """A request, and the number of bytes sent for it, including bytes in flight."""
+    """A request, and the number of bytes of its file that were sent, including bytes in flight."""
 
     method: str
     path: str
@@ -75,19 +75,21 @@ class State:
     """The files of a server, its received requests, and how it answers."""
 
     files: dict[str, Pieces]
-    latency: float = 0.0
+    latency: float = 0.0  # the seconds before the answer to a HEAD or GET request
     etag: str | None = '"one"'
+    # The Last-Modified header of files; None for no header.
     modified: str | None = "Mon, 02 Jun 2025 10:00:00 GMT"
     has_ranges: bool = True
     redirects: dict[str, tuple[int, str | None]] = field(default_factory=dict)  # status and Location, by path
-    on_request: Callable[[State, int], None] | None = None  # called with a request's index before the answer
+    # Called before the answer, with the index of the request in `requests`.
+    on_request: Callable[[State, int], None] | None = None
     extra_headers: dict[str, str] = field(default_factory=dict)  # additional headers of files
     folder_list: bytes | None = None  # the answer to PROPFIND
     date: str | None = None  # the Date header of each answer; None for the current time
-    barrier: threading.Barrier | None = None  # if set, each request waits at it before the answer
+    barrier: threading.Barrier | None = None  # each HEAD and GET request waits at this barrier before the answer
     heeds_conditions: bool = True  # whether If-Match and If-Unmodified-Since are evaluated
     requests: list[Request] = field(default_factory=list)
-    fault: dict[int, str] = field(default_factory=dict)  # the fault of a request, by its index
+    fault: dict[int, str] = field(default_factory=dict)  # the fault of a request, by its index; see `_Handler.answer`
     default_fault: str | None = None  # the fault of requests that are not in `fault`
     retry_after: str | None = None  # sent with 429 and 503
     hides_size: bool = False  # whether Content-Range ends with /*
@@ -96,7 +98,7 @@ class State:
 
     @property
     def sent(self) -> int:
-        """The number of sent bytes of bodies."""
+        """The number of sent bytes of files."""
         return sum(request.sent for request in self.requests)
 
     def reset(self) -> None:
@@ -108,7 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
     """Answers requests by the state of the server."""
 
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # the algorithm would delay the body's packet until the headers' is acknowledged
+    disable_nagle_algorithm = True  # the algorithm would delay the body until the headers are acknowledged
 
     def log_message(self, *args: object) -> None:
         pass
@@ -138,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.reply(201, b"", True)
 
     def do_PROPFIND(self) -> None:
-        """Return the list of all files in the format of WebDAV."""
+        """Send the list of the files in the format of WebDAV, or status 405 if the state has none."""
         state: State = self.server.state  # type: ignore[attr-defined]
         state.requests.append(Request("PROPFIND", self.path, None, {}))
         if state.folder_list is None:
@@ -147,7 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.reply(207, state.folder_list, True, {"Content-Type": "application/xml"})
 
     def answer(self, has_body: bool) -> None:
-        """Answer a request for a file, with the fault that the state has for it. has_body: whether to send the body."""
+        """Answer a request for a file, with the fault for this request, if any. has_body: whether to send the body."""
         state: State = self.server.state  # type: ignore[attr-defined]
         path = unquote(urlsplit(self.path).path)
         range_match = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
@@ -240,7 +242,7 @@ class _Handler(BaseHTTPRequestHandler):
             while length > 0:
                 n_bytes = min(length, _BLOCK_BYTES)
                 data = pieces.read(start, min(start + n_bytes, pieces.size)).ljust(n_bytes, b"?")
-                request.sent += n_bytes  # counted before sending, since a client may check as soon as it has all bytes
+                request.sent += n_bytes  # first, since a test may read the sum as soon as the client has all bytes
                 self.wfile.write(data)
                 start += n_bytes
                 length -= n_bytes
@@ -257,9 +259,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class ObjectServer:
-    """A context manager of a server; `url` is its address, `state` its files and counters.
+    """A context manager of a server; `url` is its address, `host` the host and port, `state` its files and counters.
 
-    latency: the seconds before each answer. stall: the seconds for which a request with the fault "timeout" waits.
+    latency: as in State. host: the IP address. stall: the seconds for which a request with the fault "timeout" waits.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
-"""Models of any size for servers. Of the large ones only the structure is in memory; the server repeats a pattern for
-each weight, whose length is given."""
+"""Models of any size for servers. Only the structure of a large model is in memory: for the bytes of each weight, the
+server repeats a pattern."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VALUES = np.arange(40_000, dtype=np.uint8)
 
 
 def model_bytes(location: str = "w.data") -> bytes:
-    """Return a model whose only weight, of VALUES, is external data."""
+    """Return the encoding of a model whose only weight, VALUES, is external data at a location."""
     message = ow.ModelProto(ir_version=9)
     tensor = message.graph.initializer.add(
         name="w", data_type=ow.TensorProto.UINT8, dims=[len(VALUES)], data_location=ow.TensorProto.EXTERNAL

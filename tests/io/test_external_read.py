@@ -38,7 +38,7 @@ def tensor(*entries: tuple[str, object], name: str = "w", dims: tuple[int, ...] 
 
 
 def tensor_at(location: str, offset: object = None, length: object = None, **options: Any) -> onnx.TensorProto:
-    """Return an EXTERNAL tensor of bytes at an offset."""
+    """Return an EXTERNAL tensor of bytes at an offset. None omits the entry. options: as for `tensor`."""
     entries = [("location", location), ("offset", offset), ("length", length)]
     return tensor(*((key, value) for key, value in entries if value is not None), **options)
 
@@ -70,6 +70,7 @@ def count_descriptors() -> int:
 
 
 def onnxwire_tensor(*entries: tuple[str, object]) -> TensorProto:
+    """Return the tensor of `tensor` as a message of onnxwire."""
     return TensorProto.FromString(tensor(*entries).SerializeToString())
 
 
@@ -78,7 +79,7 @@ def test_a_reference_has_the_entries_of_external_data() -> None:
     assert reference_of(onnxwire_tensor(*entries)) == Reference("a/b", 4096, 7, "ab12")
 
 
-def test_a_reference_without_offset_and_length_is_the_whole_file() -> None:
+def test_a_reference_without_offset_and_length_refers_to_the_whole_file() -> None:
     assert reference_of(onnxwire_tensor(("location", "w"))) == ("w", 0, None, None)
 
 
@@ -170,13 +171,13 @@ def test_closing_releases_files_and_mappings(path: Path, mmap: bool) -> None:
 
 @needs_proc
 @both_mmap_modes
-def test_unreferenced_files_are_released_too(path: Path, mmap: bool) -> None:
+def test_a_model_without_references_releases_its_files(path: Path, mmap: bool) -> None:
     n_before = count_descriptors()
     load_initializer(path, mmap=mmap).numpy()
     assert count_descriptors() == n_before
 
 
-def test_all_files_stay_open_while_an_array_refers_to_any(tmp_path: Path) -> None:
+def test_all_files_stay_open_while_an_array_refers_to_one_of_them(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).write_bytes(DATA)
     model = onnxwire.load(write_model(tmp_path / "m.onnx", tensor_at("a", length=16), tensor_at("b", length=16)))
@@ -212,7 +213,7 @@ def test_operations_on_a_closed_file_raise(path: Path) -> None:
                 operation()
 
 
-def test_the_folder_is_where_the_model_was_loaded_from(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_is_found_after_a_change_of_the_working_directory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path.parent)
     tensor = load_initializer(Path(path.name))
     monkeypatch.chdir("/")
@@ -344,6 +345,7 @@ def test_reading_a_file_that_was_changed_raises(path: Path, mmap: bool) -> None:
 # --- files
 
 
+# Functions that open the external data file of the model at a path, or a buffer with its bytes.
 OPENERS: dict[str, Callable[[Path], ExternalFile]] = {
     "mapped": lambda path: ExternalFiles(str(path)).open("w.bin"),
     "read": lambda path: ExternalFiles(str(path), mmap=False).open("w.bin"),
@@ -405,7 +407,7 @@ def test_data_has_precedence_over_files_and_is_not_copied(path: Path) -> None:
     assert array.tobytes() == DATA[::-1][100:116]
 
 
-def test_data_may_be_of_any_contiguous_buffer(path: Path) -> None:
+def test_data_may_be_any_contiguous_buffer(path: Path) -> None:
     for data in (DATA, memoryview(DATA), np.frombuffer(DATA, np.float32).reshape(-1, 8)):
         assert load_initializer(path, external_data={"w.bin": data}).numpy()[0] == 100
     for invalid_data in ("text", 7, np.zeros(400, np.uint8)[::2]):
@@ -413,12 +415,12 @@ def test_data_may_be_of_any_contiguous_buffer(path: Path) -> None:
             load_initializer(path, external_data={"w.bin": invalid_data}).numpy()
 
 
-def test_an_argument_that_is_neither_mapping_nor_function_is_refused(path: Path) -> None:
+def test_external_data_that_is_neither_mapping_nor_function_is_refused(path: Path) -> None:
     with pytest.raises(TypeError, match="external_data is a mapping or a function, not list"):
         onnxwire.load(path, external_data=[DATA])
 
 
-def test_a_function_is_called_once_and_may_return_none(tmp_path: Path) -> None:
+def test_a_function_is_called_once_per_location_and_may_return_none(tmp_path: Path) -> None:
     locations = []
 
     def read_location(location: str) -> bytes | None:

@@ -44,7 +44,7 @@ def encode_tensors(*tensors: onnx.TensorProto) -> bytes:
 
 
 class Case:
-    """A model's folder with the model's own file `w.bin`, and a sibling folder with a secret."""
+    """A model's folder with the file `w.bin` and an empty folder `sub`, and a sibling folder with a secret."""
 
     def __init__(self, path: Path) -> None:
         self.outside_folder = path / "outside"
@@ -57,14 +57,20 @@ class Case:
         self.model = self.folder / "m.onnx"
 
     def read(self, *entries: object, **options: Any) -> bytes:
-        """Return the elements of the model's tensor. entries: the entries of its external_data, or only a location."""
+        """Write the model, unless it is a symbolic link, and return the elements of its tensor.
+
+        entries: the entries of external_data; a string is a location. options: as for `load`.
+        """
         pairs = [("location", entry) if isinstance(entry, str) else entry for entry in entries]
         if not self.model.is_symlink():
             self.model.write_bytes(encode_tensors(tensor(*pairs)))
         return read_contents(self.model, **options)
 
     def assert_refused(self, *entries: object, match: str | None = None, **options: Any) -> None:
-        """Assert that nothing is read, and that the error names the model and tensor."""
+        """Assert that reading raises an error that names the model and tensor, and does not contain the secret.
+
+        entries, options: as for `read`. match: a pattern that the error matches.
+        """
         for mmap in (True, False):
             with pytest.raises(ExternalDataError, match=match) as error_info:
                 self.read(*entries, mmap=mmap, **options)
@@ -166,7 +172,7 @@ def test_a_location_that_is_not_text_is_refused(case: Case) -> None:
 
 
 def test_names_that_only_look_dangerous_are_read(case: Case) -> None:
-    # The last two locations contain dots and a slash of other scripts.
+    # The last two names contain characters that look like two dots and a slash.
     for name in (
         "..w.bin",
         "w..bin",
@@ -187,12 +193,14 @@ def test_names_that_only_look_dangerous_are_read(case: Case) -> None:
 @pytest.mark.parametrize(
     "location", ["w.bin:stream", "sub/w.bin::$DATA", "NUL", "nul.txt", "sub/Com1", "LPT¹.bin", "con .x", "CONIN$"]
 )
-def test_devices_and_streams_of_windows_are_refused_there(case: Case, windows_rules: None, location: str) -> None:
+def test_devices_and_streams_of_windows_are_refused_on_windows(case: Case, windows_rules: None, location: str) -> None:
     case.assert_refused(location, match="on Windows")
 
 
 @pytest.mark.parametrize("location", [".. /secret", "... /w.bin", "w.bin.", "w.bin ", "sub./w.bin", "..."])
-def test_names_that_windows_would_shorten_are_refused_there(case: Case, windows_rules: None, location: str) -> None:
+def test_names_that_windows_would_shorten_are_refused_on_windows(
+    case: Case, windows_rules: None, location: str
+) -> None:
     case.assert_refused(location, match="on Windows")
 
 
@@ -205,6 +213,7 @@ def test_plain_names_are_read_on_windows_too(case: Case, windows_rules: None) ->
 
 
 MAX_INT64 = (1 << 63) - 1
+# \uff11 and \u0663 are the digits 1 and 3 of other scripts.
 BAD_NUMBERS = [
     "-1", "+1", "1e3", "0x10", " 1", "1 ", "\uff11", "\u0663", "²", "1_000", "1.0", "", "-0", "1\0", "nan", "inf",
     "None", "1,000", str(1 << 63), str(1 << 64), str((1 << 64) + 1), "9" * 5000,
@@ -341,7 +350,7 @@ def test_hard_links_in_folders_behind_symbolic_links_do_not_count(case: Case) ->
     case.assert_refused("hard", match="hard links")
 
 
-def test_a_name_in_two_of_the_folders_counts_once(case: Case) -> None:
+def test_a_hard_link_in_two_allowed_folders_counts_once(case: Case) -> None:
     os.link(case.secret, case.folder / "sub" / "hard")
     case.model.write_bytes(encode_tensors(tensor(("location", "hard"))))
     case.link("sub/m.onnx", "../m.onnx")  # one folder is inside the other
@@ -381,7 +390,7 @@ def test_folders_pipes_sockets_and_devices_are_refused(case: Case, open_method: 
         case.assert_refused("socket", match="it is a socket")
     case.assert_refused("pipe", match="it is a pipe")
     case.assert_refused("sub", match="it is a folder")
-    # /dev/zero is endless. Without external_root there is no such file.
+    # /dev/zero is endless. The model's folder has no file of this name.
     case.assert_refused("zero", match="it is a device", external_root="/dev")
 
 
@@ -521,7 +530,7 @@ def test_a_function_receives_only_valid_locations(case: Case) -> None:
 # --- races
 
 
-# Replaces a file, pipe, folder or name in the model's folder by another object, again and again.
+# Replaces a file, pipe or folder in the model's folder by another object, or moves a hard link, again and again.
 SWAPPING_PROGRAM = """
 import itertools, os, sys
 kind, folder, secret = sys.argv[1:]
@@ -568,7 +577,8 @@ def test_a_path_swapped_while_it_is_opened_never_yields_the_secret(case: Case, k
         try:
             assert swapper.stdout is not None
             swapper.stdout.readline()
-            # Repeat until both results have occurred so often that swaps have occurred between any two steps.
+            # Repeat until both results have occurred so often that swaps have occurred between any two steps. A file
+            # with a second hard link outside, of the kind "name", is always refused.
             while n_rounds < 3000 or (n_rounds < 30_000 and (n_refused < 50 or (kind != "name" and n_read < 50))):
                 n_rounds += 1
                 try:
@@ -630,12 +640,12 @@ def test_cve_2026_34445_keys_do_not_become_attributes(case: Case) -> None:
 
 
 def test_cve_2026_34445_sizes_that_exhaust_memory_are_refused(case: Case) -> None:
-    # GHSA-538c-55jv-c5g9, CWE-400: a length of petabytes was allocated; one of -1 read the whole file.
+    # GHSA-538c-55jv-c5g9, CWE-400: a length of petabytes was allocated; the length -1 read the whole file.
     for entry in (("length", 1 << 60), ("length", -1), ("offset", -1), ("offset", 1 << 60)):
         case.assert_refused("w.bin", entry)
 
 
-def test_a_basepath_in_the_file_is_not_a_folder(case: Case) -> None:
+def test_a_basepath_in_the_model_is_ignored(case: Case) -> None:
     # onnx.external_data_helper.set_external_data writes the basepath, which readers prepend to the location.
     with pytest.raises(SourceNotFoundError):
         case.read("secret", ("basepath", str(case.outside_folder)))
@@ -737,7 +747,7 @@ def test_the_location_in_every_field_with_a_tensor_is_checked(case: Case) -> Non
 
 
 def load_and_save(case: Case, *tensors: onnx.TensorProto, **options: Any) -> None:
-    """Load a model of these tensors and save it in a new folder. An error is accepted as well as a valid file."""
+    """Load a model of these tensors and save it in a new folder. Errors of the save are ignored."""
     case.model.write_bytes(encode_tensors(*tensors))
     (case.folder / "out").mkdir(exist_ok=True)
     with onnxwire.load(case.model) as model, contextlib.suppress(Error), warnings.catch_warnings():
@@ -746,12 +756,14 @@ def load_and_save(case: Case, *tensors: onnx.TensorProto, **options: Any) -> Non
 
 
 def sizes_of_files(path: Path) -> dict[str, int]:
+    """Return the sizes of the files below a folder in bytes, by their paths relative to the folder."""
     return {str(file.relative_to(path)): file.stat().st_size for file in path.rglob("*") if file.is_file()}
 
 
 @pytest.fixture
 def check_only_target_is_written(case: Case, tmp_path: Path) -> Iterator[None]:
-    """Assert after the test that only the model and the folder of its save changed, and that all files are small."""
+    """Assert after the test that only the model and the folder of its save have new files or sizes, that the secret is
+    unchanged, and that all files have less than 1 MiB together."""
     sizes_before = sizes_of_files(tmp_path)
     yield
     sizes_after = sizes_of_files(tmp_path)

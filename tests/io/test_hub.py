@@ -1,4 +1,4 @@
-"""Models on the Hugging Face Hub: addresses, redirects to signed addresses, tokens, the local cache and lists."""
+"""Models on the Hugging Face Hub: addresses, redirects to signed addresses, tokens, the local cache, lists of files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def isolated_home(monkeypatch, tmp_path):
 
 @pytest.fixture
 def fake_hub(monkeypatch):
-    """Start a Hub with models in one repository."""
+    """Start a Hub with models in one repository. The weight of onnx/x.onnx is the external file onnx/w.data."""
     message = ow.ModelProto(ir_version=9)
     tensor = message.graph.initializer.add(
         name="w", data_type=ow.TensorProto.UINT8, dims=[len(DATA)], data_location=ow.TensorProto.EXTERNAL
@@ -80,14 +80,14 @@ def test_an_address_names_repository_revision_and_path() -> None:
         "hf://a/b@-x/m", "hf://a/b@" + "x" * 300 + "/m", "hf://\ud800/b/m",
     ],
 )  # fmt: skip
-def test_a_hostile_address_is_refused_without_a_request(address, fake_hub) -> None:
+def test_an_invalid_address_is_refused_without_a_request(address, fake_hub) -> None:
     with pytest.raises(ow.SourceError) as error_info:
         ow.load(address)
     assert error_info.value.errno == errno.EINVAL
     assert not fake_hub.hub.requests
 
 
-def test_the_contents_of_two_files_with_one_sha256_are_not_read(fake_hub) -> None:
+def test_diff_does_not_fetch_all_bytes_of_files_with_one_sha256(fake_hub) -> None:
     fake_hub.hub.files[REPOSITORY] |= {"copy.onnx": DATA, "other.onnx": DATA[:-1] + bytes([DATA[-1] ^ 1])}
     assert list(ow.diff(f"hf://{REPOSITORY}/m.onnx", f"hf://{REPOSITORY}/copy.onnx")) == []
     assert sum(request.sent for request in fake_hub.hub.requests_to("cdn")) < 1 << 19
@@ -108,9 +108,9 @@ def test_an_untrusted_model_is_redirected_only_to_allowed_hosts(fake_hub) -> Non
 
 def test_a_model_is_read_with_one_redirect(fake_hub) -> None:
     fake_hub.hub.lifetime = 1000
-    requests = read_all(f"hf://{REPOSITORY}/m.onnx")
+    n_requests = read_all(f"hf://{REPOSITORY}/m.onnx")
     assert [request.path for request in fake_hub.hub.requests_to("hub")] == [f"/{REPOSITORY}/resolve/main/m.onnx"]
-    assert len(fake_hub.hub.requests_to("cdn")) == requests
+    assert len(fake_hub.hub.requests_to("cdn")) == n_requests
     assert all(request.headers["if-match"] == '"of-the-cdn"' for request in fake_hub.hub.requests_to("cdn")[1:])
 
 
@@ -124,7 +124,7 @@ def test_expired_addresses_are_renewed_by_commit(fake_hub) -> None:
     assert paths == [f"/{REPOSITORY}/resolve/main/m.onnx", f"/{REPOSITORY}/resolve/{COMMIT}/m.onnx"]
 
 
-def test_signed_addresses_that_have_always_expired_are_an_error(fake_hub) -> None:
+def test_signed_addresses_that_are_always_expired_are_an_error(fake_hub) -> None:
     fake_hub.hub.lifetime = -1
     with pytest.raises(ow.SourceError, match="denies access") as error_info:
         ow.load(f"hf://{REPOSITORY}/m.onnx")
@@ -261,8 +261,8 @@ def test_offline_only_the_cache_is_read(fake_hub, tmp_path, monkeypatch) -> None
     assert not fake_hub.hub.requests
 
 
-@pytest.mark.parametrize("kind", ["file", "folder", "refs", "repository", "pipe"])
-def test_links_out_of_the_cache_are_not_followed(kind, fake_hub, tmp_path) -> None:
+@pytest.mark.parametrize("kind", ["file", "folder", "refs", "relative path", "pipe"])
+def test_links_out_of_the_cache_and_pipes_are_not_read(kind, fake_hub, tmp_path) -> None:
     folder_outside = tmp_path / "elsewhere"
     folder_outside.mkdir()
     (folder_outside / "m.onnx").write_bytes(SMALL_MODEL)

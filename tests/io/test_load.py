@@ -128,7 +128,7 @@ def test_a_missing_file_raises_file_not_found_error(tmp_path: Path) -> None:
         onnxwire.load(tmp_path / "no" / "absent.onnx")
 
 
-def test_the_error_of_a_directory_names_it_as_a_directory(tmp_path: Path) -> None:
+def test_a_directory_raises_is_a_directory_error(tmp_path: Path) -> None:
     with pytest.raises(onnxwire.SourceError, match=r"pass the path of the \.onnx file in it") as error_info:
         onnxwire.load(tmp_path)
     assert isinstance(error_info.value, IsADirectoryError)
@@ -168,6 +168,7 @@ def make_zip() -> bytes:
 
 SAFETENSORS = b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
 
+# Bytes of files, by a part of the error that names their format.
 FOREIGN_FILES = {
     "zip": make_zip(),
     "gzip": gzip.compress(b"x" * 100),
@@ -182,6 +183,7 @@ FOREIGN_FILES = {
     "plain text": b"hello, this is a text file\n" * 3,
     # A NodeDef: the name x, the operator Placeholder, and an attribute dtype without a value.
     "TensorFlow graph": b"\x0a\x1b\x0a\x01x\x12\x0bPlaceholder\x2a\x09\x0a\x05dtype\x12\x00",
+    # The pickles are of the dict {"a": 1}, and of an empty list.
     "pickle": b"\x80\x04\x95\x0b\0\0\0\0\0\0\0}\x94\x8c\x01a\x94K\x01s.",
     "perhaps a PyTorch checkpoint": b"\x80\x05]\x94.",
     "text form; convert it with onnxwire.from_text": b'ir_version: 8\nproducer_name: "me"\n',
@@ -204,7 +206,7 @@ def test_a_file_without_a_known_field_is_refused() -> None:
 
 
 def encode_official_messages() -> dict[str, bytes]:
-    """Return the encoding of a message of each of some types, by the name of the type."""
+    """Return an encoded message of each of five types, by the name of its type."""
     graph = helper.make_graph(
         [helper.make_node("Relu", ["x"], ["y"], name="n")],
         "g",
@@ -235,7 +237,7 @@ def test_the_error_of_a_model_loaded_as_a_tensor_names_its_type() -> None:
         onnxwire.load(encode_official_messages()["ModelProto"], type=onnxwire.TensorProto)
 
 
-def test_data_messages_are_distinguished() -> None:
+def test_the_error_of_a_sequence_loaded_as_a_tensor_names_its_type() -> None:
     tensor = helper.make_tensor("t", onnx.TensorProto.FLOAT, [2], [1.0, 2.0])
     sequence = onnx.SequenceProto(name="seq", elem_type=1, tensor_values=[tensor, tensor]).SerializeToString()
     with pytest.raises(onnxwire.DecodeError, match="looks like SequenceProto, not TensorProto"):
@@ -244,7 +246,7 @@ def test_data_messages_are_distinguished() -> None:
 
 
 @pytest.mark.parametrize("type_name", list(encode_official_messages()))
-def test_every_message_loads_as_its_type(type_name: str) -> None:
+def test_a_message_loads_as_its_type(type_name: str) -> None:
     data = encode_official_messages()[type_name]
     assert onnxwire.load(data, type=getattr(onnxwire, type_name)).SerializeToString() == data
 
@@ -317,7 +319,7 @@ def test_the_error_of_a_packed_run_cut_inside_a_number_names_its_field() -> None
         onnxwire.verify(b"\x22\x03\x01\x02\x03", type=onnxwire.TensorProto)  # 3 bytes of packed float_data
 
 
-def test_all_errors_are_errors_of_onnxwire() -> None:
+def test_errors_of_reading_are_subclasses_of_error_and_of_builtin_errors() -> None:
     assert issubclass(onnxwire.DecodeError, ValueError)
     assert issubclass(onnxwire.SourceError, OSError)
     for kind in (onnxwire.DecodeError, onnxwire.SourceError, onnxwire.ClosedError, onnxwire.InUseError):
@@ -386,7 +388,7 @@ def test_a_with_block_that_raises_keeps_its_own_error() -> None:
 
 
 def write_sparse_model(path: Path, gigabytes: int) -> int:
-    """Write a model with one initializer of many GiB as a hole. Return the size of the payload in bytes."""
+    """Write a model whose only payload is a hole of `gigabytes` GiB. Return the size of the payload in bytes."""
     n_bytes = gigabytes << 30
     tensor = onnx.TensorProto(dims=[n_bytes], data_type=onnx.TensorProto.UINT8, name="w").SerializeToString()
     # The tags are those of raw_data (0x4a), initializer (0x2a) and, after ir_version 8, graph (0x3a).
@@ -414,7 +416,7 @@ def test_files_of_more_than_2_4_and_32_gib_decode(gigabytes: int, tmp_path: Path
 
 
 def write_layers(path: Path, sizes: list[int]) -> list[str]:
-    """Write a model whose tensors are holes in the file. Return their names."""
+    """Write a model whose payloads are holes of these sizes in bytes. Return the names of the tensors."""
     # The tags are those of raw_data (0x4a), initializer (0x2a) and, after ir_version 8, graph (0x3a).
     starts = [
         onnx.TensorProto(name="w" * (k % 7 + 1), dims=[size], data_type=onnx.TensorProto.UINT8).SerializeToString()
@@ -445,6 +447,7 @@ def write_layers(path: Path, sizes: list[int]) -> list[str]:
 def test_the_headers_of_large_tensors_are_found_despite_wrong_predictions(sizes: list[int], tmp_path: Path) -> None:
     path = tmp_path / "layers.onnx"
     names = write_layers(path, sizes)
+    # Evict the file from the page cache.
     fd = os.open(path, os.O_RDONLY)
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)

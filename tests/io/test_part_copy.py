@@ -25,7 +25,7 @@ DATA = MODEL_PIECES.read(0, MODEL_PIECES.size)
 
 @pytest.fixture(scope="module")
 def bucket():
-    """Return a client of a bucket with a model, and the options of its store."""
+    """Return a client of a bucket with a model, and the options of a store of this bucket."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     url = "http://{}:{}".format(*server.get_host_and_port())
@@ -41,7 +41,7 @@ def bucket():
 
 
 def edited_bytes() -> bytes:
-    """Return the encoding of the model with the edit that the tests make."""
+    """Return the encoding of the model with one renamed node."""
     local = ow.ModelProto.FromString(DATA)
     local.graph.node[2].name = "another, longer name"
     return local.SerializeToString()
@@ -155,8 +155,8 @@ with ow.load("s3://bucket/a b/from.onnx", storage_options={options!r}) as messag
     assert "Contents" not in client.list_objects_v2(Bucket="bucket", Prefix="killed")
 
 
-def test_an_upload_of_a_killed_process_is_aborted_by_a_server_that_fails_at_first() -> None:
-    answers, methods = [500, 503, 204, 404], []
+def test_the_abort_of_an_upload_is_repeated_until_the_upload_is_gone() -> None:
+    answers, methods = [500, 503, 204, 404], []  # the program repeats the request until a 4xx answer
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_DELETE(self) -> None:
@@ -210,7 +210,7 @@ SOURCE = Payload(0, 0)  # the document of each Piece
 
 @pytest.mark.parametrize("seed", range(50))
 def test_planned_parts_cover_the_encoding_and_have_the_minimum_size(seed) -> None:
-    """Segments are random lists of ranges and literals."""
+    """The segments are ranges of the file and literals, chosen at random."""
     import random
 
     rng = random.Random(seed)
@@ -221,7 +221,7 @@ def test_planned_parts_cover_the_encoding_and_have_the_minimum_size(seed) -> Non
         is_range = rng.random() < 0.6
         segments.append((Piece(start, start + size), size) if is_range else (bytes(min(size, 1000)), min(size, 1000)))
     parts = plan_parts(segments, lambda source: True)
-    if parts is None:
+    if parts is None:  # the whole encoding is sent
         return
     assert all(part.size >= 5 * MIB for part in parts[:-1])
     flat_parts: list[object] = []

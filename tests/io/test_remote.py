@@ -74,7 +74,7 @@ def test_listing_the_tensors_needs_few_round_trips(sizes, max_trips, max_bytes, 
         assert message._document.memory.resident <= max_bytes
 
 
-def test_reading_a_tensor_fetches_only_its_bytes() -> None:
+def test_reading_a_tensor_fetches_at_most_256_kib_beyond_its_bytes() -> None:
     pieces = model([8 * MIB] * 20)
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
         tensor = message.graph.initializer[7]
@@ -88,7 +88,7 @@ def test_reading_a_tensor_fetches_only_its_bytes() -> None:
         assert not server.state.requests
 
 
-def test_reading_some_elements_fetches_only_their_bytes() -> None:
+def test_reading_some_elements_fetches_less_than_256_kib() -> None:
     pieces = model([8 * MIB] * 20)
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
         tensor = message.graph.initializer[3]
@@ -252,7 +252,7 @@ def test_several_processes_share_a_cache(tmp_path) -> None:
 
 @pytest.fixture
 def default_interrupt_handler():
-    """Handle Ctrl-C as on a terminal: a shell makes background jobs ignore it."""
+    """Handle Ctrl-C as on a terminal: a shell makes background jobs ignore Ctrl-C."""
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, handler)
@@ -303,7 +303,10 @@ def test_a_net_of_many_sizes_is_read_in_few_requests(total, max_trips, max_reque
 
 
 def make_external_model(sizes: list[int]) -> dict[str, Pieces]:
-    """Return the files of a model with one external file per initializer."""
+    """Return the files of a model with one external file per initializer. sizes: the sizes of these files in bytes.
+
+    Each byte of the file w{i}.bin is i modulo 256.
+    """
     message = ow.ModelProto(ir_version=9, graph=ow.GraphProto(name="g"))
     files = {}
     for i, size in enumerate(sizes):

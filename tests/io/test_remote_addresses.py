@@ -16,7 +16,7 @@ import onnxwire as ow
 from onnxwire.io.remote.address import parse_address, shown_address
 
 SECRET = "Hunter2Secret"
-# Passwords without percent-encoding.
+# Passwords before they are percent-encoded.
 PASSWORDS = [
     f"{SECRET}", f"{SECRET}/{SECRET}", f"12/{SECRET}", f"/{SECRET}", f"{SECRET}@{SECRET}", f"{SECRET}:{SECRET}",
     f"{SECRET}%{SECRET}", f"{SECRET}%2F", f"{SECRET}#{SECRET}", f"{SECRET}?{SECRET}", f"12?{SECRET}", f"12#{SECRET}",
@@ -34,7 +34,8 @@ def bytes_of(pieces: Pieces) -> bytes:
 
 
 def shown_texts(call) -> list[str]:
-    """Return all texts of a call: of its error with causes and contexts, or of its result, and of its warnings."""
+    """Return all texts of a call: of its error with causes and contexts, or of the model that it returns, and of its
+    warnings."""
     with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
         try:
@@ -142,12 +143,11 @@ def test_the_error_of_an_invalid_address_is_one_line(address) -> None:
 
 
 def test_an_address_is_percent_encoded_except_existing_escapes() -> None:
-    """Names with a slash or a percent sign, a signature, characters beyond ASCII, a fragment, and an empty name."""
     cases = {
         "/a%2Fb/m.onnx?X-Signature=a%2Bb%3D&x=a+b": "/a%2Fb/m.onnx?X-Signature=a%2Bb%3D&x=a+b",
         "/100%/m.onnx": "/100%25/m.onnx",
         "/\u00e4 b/m.onnx?q=\u00e4": "/%C3%A4%20b/m.onnx?q=%C3%A4",
-        "/m.onnx#part": "/m.onnx",
+        "/m.onnx#part": "/m.onnx",  # the fragment is not sent
         "/a//m.onnx": "/a//m.onnx",
     }
     for address_path, requested_path in cases.items():
@@ -194,7 +194,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_no_command_shows_a_password_or_query(words, tmp_path) -> None:
-    """No command shows either, whether the server answers or fails."""
+    """The server sends the model first, and then answers every request with 404."""
     with ObjectServer({"m.onnx": model([100_000])}) as server:
         address = f"http://user:{SECRET}@{server.host}/m.onnx?signature={SECRET}"
         for fault in (None, "404"):
@@ -212,10 +212,7 @@ def test_no_table_or_report_contains_a_password(tmp_path) -> None:
     with ObjectServer({"m.onnx": model([100_000])}) as server:
         address = f"http://user:{SECRET}@{server.host}/m.onnx?signature={SECRET}"
         for table in ("tensors", "nodes", "model"):
-            try:
-                arrow_table = pa.table(ow.to_arrow(address, table))
-            except ValueError:
-                continue
+            arrow_table = pa.table(ow.to_arrow(address, table))
             assert SECRET not in json.dumps(arrow_table.to_pylist(), default=str)
         assert SECRET not in repr(ow.check(address)) and SECRET not in repr(ow.diff(address, address))
         assert server.state.requests

@@ -18,7 +18,7 @@ import onnxwire as ow
 from onnxwire.io.remote import cache as range_cache
 
 MIB = 1 << 20
-FOLDER = "onnxwire-ranges"
+FOLDER = "onnxwire-ranges"  # the cache's own folder in the folder that the caller names
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def files_below(folder: Path) -> dict[str, bytes]:
 
 
 def test_no_file_outside_of_the_caches_own_folder_changes(pieces, tmp_path, monkeypatch) -> None:
-    """The folder contains files whose names are like those of entries of the cache."""
+    """The folder that the caller names contains files with names like those of entries of the cache."""
     monkeypatch.setenv("ONNXWIRE_CACHE_SIZE", "0")
     for name in ("weights.data", "weights.sums", f"{'a' * 40}.data", f"{'b' * 64}.data", f"{'b' * 64}.sums"):
         (tmp_path / name).write_bytes(bytes(MIB))
@@ -123,7 +123,7 @@ def test_addresses_that_differ_in_any_part_share_no_entry(tmp_path) -> None:
     assert len(names) == len(cases) + 1
 
 
-def test_stores_of_other_endpoints_share_no_entry() -> None:
+def test_options_that_select_a_store_are_in_the_cache_key() -> None:
     from onnxwire.io.remote.address import parse_address
     from onnxwire.io.remote.stores import identity_in_store
 
@@ -348,10 +348,10 @@ def test_processes_that_are_killed_leave_a_cache_that_works(pieces, tmp_path, mo
 
 def test_a_process_that_was_killed_before_it_wrote_the_tag_blocks_no_other_process(pieces, tmp_path) -> None:
     with ObjectServer({"m.onnx": pieces}) as server:
-        (tmp_path / "one" / FOLDER).mkdir(parents=True, mode=0o700)
-        (tmp_path / "two" / FOLDER).mkdir(parents=True, mode=0o700)
-        (tmp_path / "two" / FOLDER / "CACHEDIR.TAG").write_bytes(b"")
-        for name in ("one", "two"):
+        (tmp_path / "no tag" / FOLDER).mkdir(parents=True, mode=0o700)
+        (tmp_path / "empty tag" / FOLDER).mkdir(parents=True, mode=0o700)
+        (tmp_path / "empty tag" / FOLDER / "CACHEDIR.TAG").write_bytes(b"")
+        for name in ("no tag", "empty tag"):
             check_payloads(f"{server.url}/m.onnx", pieces, tmp_path / name)
             assert (tmp_path / name / FOLDER / "CACHEDIR.TAG").read_bytes()
 

@@ -34,7 +34,7 @@ def pieces() -> Pieces:
 
 
 def read_model(url: str, pieces: Pieces) -> None:
-    """Read a whole model, and compare it with the expected contents."""
+    """Read the structure and two tensors of a model, and compare them with the expected contents."""
     with ow.load(f"{url}/m.onnx", storage_options=OPTIONS) as message:
         infos = ow.tensors(message)
         assert [info.name for info in infos] == [f"layers.0.weight{i}" for i in range(6)]
@@ -70,7 +70,7 @@ def test_a_fault_at_each_request_is_an_error_or_is_retried(fault, pieces) -> Non
 
 
 @pytest.mark.parametrize("fault", TRANSIENT_FAULTS + PERMANENT_FAULTS)
-def test_a_permanent_fault_is_an_error_with_position_and_reason(fault, pieces) -> None:
+def test_a_fault_of_every_request_is_an_error_with_its_reason(fault, pieces) -> None:
     with (
         ObjectServer({"m.onnx": pieces}, stall=0.4) as server,
         pytest.raises(ow.SourceError) as error_info,
@@ -110,7 +110,7 @@ def test_reading_a_file_that_changed_is_an_error(pieces) -> None:
         server.state.etag = '"two"'
         with pytest.raises(ow.SourceError, match="changed since it was opened; load it again"):
             message.graph.initializer[1].numpy()
-        # Data that was fetched before is unchanged.
+        # Data that was fetched before the change stays readable.
         assert message.graph.initializer[1].name == "layers.0.weight1"
 
 
@@ -184,7 +184,8 @@ def test_storage_options_of_a_path_are_refused(tmp_path) -> None:
         ow.load(tmp_path / "m.onnx", storage_options={})
 
 
-# Each response is its first bytes, and the bytes that the server then repeats until the connection is closed.
+# Each response is its first bytes, and the bytes that the server then repeats until the connection is closed. The
+# bytes b"\x08\x09" are a model with ir_version 9.
 MALFORMED_RESPONSES = {
     "endless 100 Continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
     "endless headers": (b"HTTP/1.1 206 Partial Content\r\n", b"X-A: a\r\n"),
@@ -307,7 +308,7 @@ def test_after_one_file_failed_requests_for_other_files_are_not_retried(pieces) 
         assert len(server.state.requests) == 3 + 9  # three tries for the first file, one for each of the other nine
         server.state.default_fault = None
         load_and_close("m.onnx")
-        # From the first answer on, requests are retried again.
+        # After the first successful answer, requests are retried again.
         server.state.reset()
         server.state.fault = {0: "503", 1: "503"}
         load_and_close("m.onnx")

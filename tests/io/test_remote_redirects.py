@@ -151,7 +151,7 @@ def fake_public_addresses(monkeypatch):
 
 @pytest.mark.parametrize("private_address", ["127.0.0.1", "127.0.0.3"])
 @pytest.mark.parametrize("name", ["m.onnx", "w.data"])
-def test_a_public_server_does_not_redirect_to_a_private_one(fake_public_addresses, private_address, name) -> None:
+def test_a_redirect_from_a_public_to_a_private_server_is_refused(fake_public_addresses, private_address, name) -> None:
     files = {"d/m.onnx": model_bytes(), "d/w.data": VALUES.tobytes()}
     with (
         ObjectServer(files, host="127.0.0.2") as model_server,
@@ -310,6 +310,7 @@ def test_a_redirect_is_allowed_only_to_an_equal_normalized_host(model_url, targe
     site = parse_address(f"{model_url}m.onnx").site
     target, _ = redirect_target("http://host/", target_url)
     hosts_of_model = Hosts(site)
+    # False: the redirect is of external data, not of the model.
     if is_same:
         hosts_of_model.check_redirect(site, target, False)
     else:
@@ -377,7 +378,7 @@ def test_a_catalog_requests_external_data_only_from_hosts_of_the_model(servers, 
     assert catalog.build([f"{model_server.url}/d/m.onnx"], tmp_path / "two", hash=True, workers=1).unchanged == 1
 
 
-def test_a_complete_file_that_is_too_long_is_not_read(servers) -> None:
+def test_a_complete_file_that_is_too_long_is_refused(servers) -> None:
     """The server answers a range request with the complete file of 10 GB."""
     model_server, _ = servers
     sent_lengths = []

@@ -53,7 +53,7 @@ def save_to_stream(address: str, path) -> list[int]:
 
 
 def diff_folders(address: str, path) -> list[int]:
-    """Return the indexes of the initializers that differ by 1 between the models in the folders a and b."""
+    """Return, for each difference of the models in folders a and b, its index plus its maximum distance minus 1."""
     differences = ow.diff(address, address.replace("/a/", "/b/"))
     return [int(difference.distance.max_abs) - 1 + i for i, difference in enumerate(differences)]
 
@@ -97,7 +97,7 @@ def test_payloads_may_be_read_in_any_order(order, limit, monkeypatch) -> None:
         assert file.memory.source.schedule is None
 
 
-def test_a_missing_payload_is_an_error_of_the_read(tmp_path) -> None:
+def test_a_missing_payload_is_an_error_of_the_save(tmp_path) -> None:
     files = make_files("a", 12)
     with ObjectServer(files) as server, ow.load(f"{server.url}/a/m.onnx") as message:
         tensors = list(message.graph.initializer)
@@ -110,7 +110,7 @@ def test_a_missing_payload_is_an_error_of_the_read(tmp_path) -> None:
         assert Storage(tensors[0]).open_file[0].memory.source.schedule is None
 
 
-def test_equal_payloads_of_one_file_are_not_fetched_to_be_compared() -> None:
+def test_payloads_are_not_fetched_to_be_compared_with_themselves() -> None:
     with ObjectServer(make_files("a", 8)) as server, ow.load(f"{server.url}/a/m.onnx") as message:
         open_external(message)
         server.state.reset()

@@ -181,6 +181,7 @@ def test_a_wait_beyond_the_retry_timeout_is_an_error_at_once(servers, monkeypatc
 
 
 def test_the_retry_timeout_is_a_number_of_seconds(monkeypatch) -> None:
+    # The second limit is the timeout in seconds.
     assert retry_limits()[1] == 60
     monkeypatch.setenv("ONNXWIRE_RETRY_TIMEOUT", "600")
     assert retry_limits()[1] == 600

@@ -211,7 +211,7 @@ def test_a_model_is_saved_to_a_store() -> None:
     assert isinstance(store, obstore.store.MemoryStore)
 
 
-# The words of command lines, by a name for each. URL and OUT stand for the model's address and the file to write.
+# The words of command lines, by a name for each. URL is replaced by the model's address, OUT by the file to write.
 COMMANDS = {
     "info": ["info", "-v", "URL"],
     "info --json": ["info", "URL", "--json"],
@@ -306,7 +306,7 @@ def test_one_store_is_made_for_each_server_options_and_environment(monkeypatch) 
         assert len(roots) == 4
 
 
-# Ends while a thread is running that, as those of native libraries, is unknown to `threading`.
+# Ends while a thread is running that is unknown to `threading`, like the threads of native libraries.
 EXITING_PROGRAM = """\
 import _thread, sys, time
 import onnxwire

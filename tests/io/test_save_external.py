@@ -141,6 +141,7 @@ def path(tmp_path):
 
 
 def load_edited(path):
+    """Load a model, rename a tensor, add a tensor, and replace the values of a sparse tensor."""
     model = onnxwire.load(path)
     model.graph.initializer[0].name = "renamed"
     model.graph.initializer.append(onnxwire.from_array(floats(7), "new"))
@@ -149,12 +150,14 @@ def load_edited(path):
 
 
 def build_model(path):
+    """Build a model of arrays. The path is not used."""
     model = onnxwire.ModelProto(ir_version=10)
     model.graph.initializer.extend([onnxwire.from_array(floats(k, k), f"w{k}") for k in range(300, 310)])
     return model
 
 
 def load_externalized(path):
+    """Save a model with external data beside it, and load the saved model."""
     externalized_path = path.with_name("beside.onnx")
     onnxwire.save(onnxwire.load(path), externalized_path, external="beside.data", threshold=1)
     return onnxwire.load(externalized_path)
@@ -233,6 +236,7 @@ def test_each_payload_begins_at_a_multiple_of_align(path, align):
     offsets = [info.offset for info in external_tensors(path)]
     assert offsets == sorted(offsets)
     assert all(offset % align == 0 for offset in offsets)
+    # A payload has less than 4,000 bytes.
     assert all(offset - previous < max(2 * align, 4000) for previous, offset in itertools.pairwise(offsets))
     assert path.with_name("w.data").stat().st_blocks * 512 < 1 << 20  # the gaps take no disk space
     check_values(path, expected)
@@ -367,7 +371,7 @@ def test_external_data_of_the_official_writer_is_read_moved_and_made_inline(tmp_
     onnxwire.save(model, path, external="ours.data")
     reloaded = onnx.load(path)
     for weight in reloaded.graph.initializer:
-        weight.ClearField("data_location")  # the official reader sets the field to the same value
+        weight.ClearField("data_location")  # the official reader sets the field to DEFAULT
     assert reloaded == original
     onnxwire.save(model, path, external=None)
     assert onnx.load(path) == original
@@ -405,6 +409,7 @@ def test_external_data_from_buffers_and_other_folders_is_saved(path, tmp_path):
             check_values(path, expected)
 
 
+# Values of `external`; ... is the default.
 EXTERNALS = [..., None, "w.data", "v.data", "d/{name}.bin", file_by_size]
 
 
@@ -498,7 +503,7 @@ SAVE_OPTIONS = {
 
 
 @pytest.mark.parametrize("options", SAVE_OPTIONS.values(), ids=SAVE_OPTIONS)
-def test_onnxruntime_computes_the_same_from_every_layout(tmp_path, options):
+def test_onnxruntime_computes_equal_outputs_from_every_layout(tmp_path, options):
     runtime = pytest.importorskip("onnxruntime")
     original, path = EXAMPLES / "digits_cnn.onnx", tmp_path / "m.onnx"
     onnxwire.save(onnxwire.load(original), path, **options)
@@ -581,7 +586,7 @@ def test_an_invalid_number_of_bytes_is_refused(path, name):
 
 def test_a_tensor_that_can_not_be_moved_is_named_and_nothing_is_written(path):
     bytes_before, model = path.read_bytes(), onnxwire.load(path)
-    model.graph.initializer[1].raw_data = b"x" * 2001
+    model.graph.initializer[1].raw_data = b"x" * 2001  # not a multiple of the 4 bytes of an element
     with pytest.raises(onnxwire.TensorError, match=r"'a/b'.*2,001"):
         onnxwire.save(model, path, external="w.data")
     assert (path.read_bytes(), files(path.parent)) == (bytes_before, ["model.onnx"])
@@ -675,7 +680,7 @@ def save_numbered_tensors(path, **options):
 
 
 @BOTH_MMAP_MODES
-def test_references_to_a_file_that_was_replaced_are_refused(is_mapped, tmp_path):
+def test_references_to_a_file_that_was_replaced_are_refused_without_overwrite(is_mapped, tmp_path):
     path = tmp_path / "m.onnx"
     expected = save_numbered_tensors(path, external="w.data")
     with onnxwire.load(path, mmap=is_mapped) as model:
@@ -729,9 +734,9 @@ def test_the_message_is_saved_in_its_state_at_the_call(edit, tmp_path):
 
 
 def save_external_model(folder, name, data="w.data", model="m.onnx"):
-    """Save a model of one tensor with external data, whose elements depend on its name. Return the model's path.
+    """Save a model of one tensor with external data. Return the model's path.
 
-    data, model: the names of the files.
+    name: the name of the tensor, from which its elements are computed. data, model: the names of the files.
     """
     folder.mkdir(exist_ok=True)
     model_to_save = onnxwire.ModelProto(ir_version=10, graph={"name": "g"})

@@ -395,7 +395,7 @@ def test_a_kill_at_a_random_time_leaves_the_old_model_or_the_new_one(tmp_path):
 
 
 class FailingCalls:
-    """System calls, of which the one with this index fails. Calls that only clean up are not counted.
+    """Replaces system calls: the call with an index, from 0, fails. Calls that only clean up are not counted.
 
     failed_call: the name of the call that failed, or None.
     """
@@ -517,6 +517,7 @@ def test_an_exception_of_progress_ends_the_save_and_changes_no_file(tmp_path):
 
 # --- lack of space, permissions and descriptors
 
+# attempt: save tensors of these sizes in bytes and a doc_string of `text` characters, and print a SaveError.
 LIMITED_PROGRAM = """
 import os, resource, shutil, sys
 import numpy as np
@@ -533,7 +534,7 @@ def attempt(path, *sizes, **options):
 
 
 def run_limited(code, *arguments, prefix=()):
-    """Return the output of a new interpreter, which is killed after 100 seconds.
+    """Return the output of a new interpreter that runs LIMITED_PROGRAM and then the code, for up to 100 seconds.
 
     prefix: the words before the interpreter in the command.
     """
@@ -543,6 +544,7 @@ def run_limited(code, *arguments, prefix=()):
     return process.stdout
 
 
+# Arguments of `attempt` after the path.
 TOO_LONG_FILES = ["300_000, external='w.data'", "10, 300_000, external='{name}'", "300_000, external='d/{name}'"]
 TOO_LONG_FILES += [f"5000, external={external!r}, text=300_000" for external in ("w.data", "{name}")]
 EXCESSIVE_PAYLOADS = ["5 << 20, external='w'", "5000, external='w', text=5 << 20", "*[300_000] * 8, external='{name}'"]

@@ -75,7 +75,7 @@ DROP_PRIVILEGES = f"if os.getuid() == 0: os.setgroups([]); os.setgid({NOBODY_UID
 
 @pytest.fixture
 def public_folder() -> Iterator[Path]:
-    """Make a directory that every user can access; those of pytest are private."""
+    """Make a directory that every user can access; the directories of pytest are private."""
     folder = Path(tempfile.mkdtemp(dir="/tmp"))
     folder.chmod(0o755)
     yield folder
@@ -104,7 +104,7 @@ def replace_open_nameless(monkeypatch: pytest.MonkeyPatch, replacement: Callable
 
 
 def failing_call(code: int) -> Callable[..., Any]:
-    """Return a function that fails as a system call does."""
+    """Return a function that fails as a system call does. code: the error number."""
 
     def call(*_: object, **__: object) -> Any:
         raise OSError(code, os.strerror(code))
@@ -293,7 +293,7 @@ def test_memory_does_not_grow_with_the_copied_bytes(tmp_path: Path) -> None:
         "print(peak() - before)"
     )
     with tempfile.TemporaryDirectory(dir=SHM) as shm_folder:
-        assert int(run_python(code, source, tmp_path / "target", Path(shm_folder) / "target")) < 10_000
+        assert int(run_python(code, source, tmp_path / "target", Path(shm_folder) / "target")) < 10_000  # kilobytes
 
 
 # --- progress and interrupts
@@ -465,7 +465,7 @@ def test_a_system_call_that_fails_at_the_end_does_not_damage_the_file(
     old_path: Path, creation: str, call: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, call, failing_call(code))
-    if call == "fchown":  # a save succeeds even if the owner can't be kept; it writes the bytes of the old file
+    if call == "fchown":  # succeeds even if the owner can't be kept; so save the bytes of the old file
         save(old_path, b"old")
     else:
         with pytest.raises(SaveError, match=os.strerror(code)):

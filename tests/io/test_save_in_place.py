@@ -117,7 +117,7 @@ def test_a_file_in_a_folder_that_may_not_be_written_is_written(path: Path, tmp_p
             if folder.is_relative_to(tempfile.gettempdir()) or folder.is_relative_to("/tmp"):
                 folder.chmod(0o755)
             else:
-                pytest.skip("the folder can't be passed through")
+                pytest.skip("another user can't access the folder")
     path.chmod(0o666)
     path.parent.chmod(0o555)
     try:
@@ -138,7 +138,7 @@ def test_a_file_that_can_not_be_replaced_is_written(unreplaceable_path: Path) ->
     assert list_entries(unreplaceable_path) == ["model.onnx"]
 
 
-def test_weights_of_other_models_in_the_file_do_not_change(unreplaceable_path: Path) -> None:
+def test_weights_that_were_loaded_from_the_old_file_do_not_change(unreplaceable_path: Path) -> None:
     model = onnxwire.load(unreplaceable_path)
     array = model.graph.initializer[0].numpy()
     copied_graph = onnxwire.GraphProto(initializer=model.graph.initializer)

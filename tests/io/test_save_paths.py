@@ -24,7 +24,7 @@ from onnxwire.io.atomic_file import AtomicFile
 
 
 def write_reference(folder, dims, **external):
-    """Write a model with one tensor. external: the entries of its external_data, which refer to a file there."""
+    """Write a model with one tensor. external: the entries of its external_data; the location is in the folder."""
     model = onnxwire.ModelProto(ir_version=10)
     model.graph.initializer.add(
         name="w", dims=dims, data_type=onnx.TensorProto.UINT8, data_location=onnx.TensorProto.EXTERNAL
@@ -57,6 +57,7 @@ def test_a_reference_does_not_make_a_file_the_models_own(tmp_path, dims, externa
 
 @pytest.mark.parametrize("damage", ["between", "after", "far"])
 def test_a_byte_outside_of_all_tensors_protects_the_file(tmp_path, damage):
+    # "far" is a zero byte 1 GiB from the start: the zeros before it are too many for padding.
     path = save_model(tmp_path, 1, {"external": "w.data"})
     with (tmp_path / "w.data").open("r+b") as file:
         file.seek(
@@ -110,8 +111,8 @@ def test_names_are_compared_after_links_are_resolved(tmp_path, target, is_presen
     assert value_of(tmp_path / "m.onnx") == value_of(tmp_path / "real.onnx") == 2
 
 
-# The following functions return the folder of the links, the folder of the files, and the target of a link, in which
-# {} stands for the name of its file.
+# The following functions return the folder of the links, the folder of the files, and the format of the target of a
+# link, in which {} is replaced by the name of the file.
 
 
 def hugging_face(base):
@@ -247,7 +248,7 @@ def test_files_are_saved_on_systems_without_relative_opens(without_dir_fd, tmp_p
     os.close(write_end)
 
 
-def test_checksums_need_no_call_that_windows_lacks(tmp_path):
+def test_checksums_need_neither_pread_nor_preadv(tmp_path):  # Windows lacks both
     code = (
         "import os, sys, numpy\n"
         "del os.pread, os.preadv\n"

@@ -86,7 +86,10 @@ COMMANDS = [
 
 @pytest.fixture
 def special_files(tmp_path, monkeypatch):
-    """Make a folder with a pipe, a socket and a folder. Wait only briefly for writers of pipes."""
+    """Make a folder with a pipe, a socket and a folder, each also with the suffix .npy.
+
+    Wait only briefly for writers of pipes.
+    """
     monkeypatch.setattr(input_file, "WRITER_TIMEOUT_SECONDS", 0.05)
     os.mkfifo(tmp_path / "pipe")
     os.mkfifo(tmp_path / "pipe.npy")
@@ -100,7 +103,7 @@ def special_files(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["pipe", "socket", "folder"])
 @pytest.mark.parametrize("opener", OPENERS)
-def test_a_special_file_is_an_error_without_waiting(special_files, opener, kind):
+def test_the_error_of_a_special_file_has_its_path(special_files, opener, kind):
     with pytest.raises(onnxwire.SourceError) as error_info:
         OPENERS[opener](special_files / kind, DIGITS)
     assert error_info.value.filename == str(special_files / kind)
@@ -198,7 +201,7 @@ READERS = {
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("has_bytes", [False, True])
-def test_a_pipe_that_returns_none_is_not_read_as_complete(reader, has_bytes):
+def test_a_non_blocking_pipe_without_data_is_not_read_as_complete(reader, has_bytes):
     read_end, write_end = os.pipe()
     os.set_blocking(read_end, False)
     os.write(write_end, FIRST_BYTES[reader] if has_bytes else b"")

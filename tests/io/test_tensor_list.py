@@ -69,6 +69,7 @@ def test_rows_read_from_bytes_equal_rows_read_from_messages(tmp_path: Path, fiel
     parts = list(
         itertools.product(DIMS_FIELDS, NAME_FIELDS, TYPE_FIELDS, PAYLOAD_FIELDS, [LOCATION_FIELDS[fields_index]])
     )
+    # The fields are ir_version (1), graph (7) and initializer (5).
     data = number(1, 8) + span(7, b"".join(span(5, b"".join(part)) for part in parts))
     path = tmp_path / "model.onnx"
     path.write_bytes(data)
@@ -107,6 +108,7 @@ def test_tensors_that_a_program_built_have_no_file() -> None:
 
 
 def test_a_tensor_in_two_records_is_one_row() -> None:
+    # Two records of the field t (5).
     attribute = onnxwire.AttributeProto.FromString(span(5, number(1, 2) + span(8, b"a")) + span(5, span(9, b"raw")))
     (row,) = onnxwire.tensors(attribute)
     assert (row.path, row.name, row.shape, row.nbytes) == ("t", "a", (2,), 3)
@@ -142,8 +144,15 @@ def test_slices_and_indexes_equal_those_of_a_list() -> None:
             rows[index]
 
 
-# Packed dims longer than the tensor, a tag without a value, a varint that ends too soon, a name longer than the tensor.
-@pytest.mark.parametrize("damage", [b"\x0a\x05\x01", b"\x08", b"\x0a\x01\x80", b"\x42\x05a"])
+DAMAGES = {
+    "packed dims longer than the tensor": b"\x0a\x05\x01",
+    "a tag without a value": b"\x08",
+    "a varint that ends too soon": b"\x0a\x01\x80",
+    "a name longer than the tensor": b"\x42\x05a",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_tensor_raises_decode_error(damage: bytes) -> None:
     graph = onnxwire.GraphProto.FromString(span(5, span(8, b"valid")) + span(5, damage))
     with pytest.raises(DecodeError):

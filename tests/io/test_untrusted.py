@@ -105,7 +105,7 @@ def test_the_environment_makes_all_models_untrusted_and_no_argument_overrides_it
         monkeypatch.setenv("ONNXWIRE_UNTRUSTED", value)
         ow.load(f"{model_server.url}/d/m.onnx").close()
     second_server.state.requests.clear()
-    for value in ("1", "true", "no"):  # any value except 0 makes models untrusted, including misspelt ones
+    for value in ("1", "true", "no"):  # any value except 0 and "" makes models untrusted, including misspelt values
         monkeypatch.setenv("ONNXWIRE_UNTRUSTED", value)
         with pytest.raises(ow.SourceError, match="not followed for untrusted models"):
             ow.load(f"{model_server.url}/d/m.onnx", untrusted=False)

@@ -158,7 +158,7 @@ def test_a_start_outside_the_source_raises(start):
 
 @pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize("difference", [-1, 1])
-def test_packing_into_another_size_raises_and_no_byte_is_written(bits, difference):
+def test_packing_into_a_buffer_of_another_size_raises_and_no_byte_is_written(bits, difference):
     for n in (1, 16, 17, 1000, LONG_COUNT):
         out = np.full(packed_size(n, bits) + difference, GUARD, np.uint8)
         with pytest.raises(ValueError, match=f"{n} elements of {bits} bits take"):

@@ -27,6 +27,7 @@ DLPACK_CODES = {
     "uint2": (1, 2),
 }  # fmt: skip
 SUB_BYTE_TYPES = [name for name, (_, bits) in DLPACK_CODES.items() if bits < 8]
+# Flags of DLManagedTensorVersioned.
 READ_ONLY, IS_COPIED, IS_PADDED = 1, 2, 4
 
 
@@ -92,7 +93,7 @@ USED_CAPSULE_NAME = b"used_dltensor"  # a global, since a capsule stores only th
 class Exporter:
     """An array that exports capsules of onnxwire.
 
-    fixed_arguments: arguments of to_capsule that replace those of the consumer.
+    fixed_arguments: arguments of to_capsule that replace the arguments of the consumer, if there are any.
     """
 
     def __init__(self, array, **fixed_arguments):
@@ -111,7 +112,7 @@ def dtype_of(name):
 
 
 def make_array(name, shape=(3, 4)):
-    """Return an array whose bytes count up from 0 and contain no NaN."""
+    """Return an array without NaN, whose bytes count up from 0, modulo 120, or modulo 2 for bool."""
     dtype = dtype_of(name)
     n = int(np.prod(shape)) * dtype.itemsize
     return (np.arange(n, dtype=np.uint8) % (2 if name == "bool" else 120)).view(dtype).reshape(shape)
@@ -204,7 +205,7 @@ def test_a_copy_of_a_read_only_array_may_be_written_to():
         np.zeros(2, "M8[s]"),
         np.zeros(2, ">f4" if sys.byteorder == "little" else "<f4"),
         np.zeros(2, np.longdouble) if np.dtype(np.longdouble).itemsize > 8 else np.array([None]),
-        np.zeros((2, 3), "u1,f4")["f1"],
+        np.zeros((2, 3), "u1,f4")["f1"],  # the strides, 5 bytes, are not a multiple of the 4 bytes of an element
     ],
     ids=lambda array: str(array.dtype),
 )
@@ -241,7 +242,7 @@ def test_the_fields_of_the_structs_have_the_values_of_the_array(max_version):
         assert (managed.major, managed.flags) == (1, 0)
     assert tensor.data == array.__array_interface__["data"][0]
     assert (tensor.device_type, tensor.device_id, tensor.byte_offset) == (1, 0, 0)
-    assert (tensor.code, tensor.bits, tensor.lanes) == (5, 64, 1)
+    assert (tensor.code, tensor.bits, tensor.lanes) == (5, 64, 1)  # 5 is the code of complex numbers
     assert tuple(tensor.shape[: tensor.ndim]) == (2, 3, 4)
     assert tuple(tensor.strides[: tensor.ndim]) == (12, -4, 1)
 

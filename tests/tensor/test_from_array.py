@@ -36,20 +36,17 @@ def read_officially(tensor):
 
 
 def memory_layouts(array):
-    """Yield the array in different memory layouts.
-
-    These are the layout of the argument, Fortran order, gaps between elements, reversed axes, the first axis stored as
-    the last, and, for numpy's own numbers, big-endian.
-    """
+    """Yield the array in different memory layouts."""
     yield array
     yield np.array(array, order="F")
     every_second, reversed_index = (tuple(slice(None, None, step) for _ in array.shape) + (...,) for step in (2, -1))
     spaced_array = np.empty([2 * side for side in array.shape], array.dtype)[every_second]
     spaced_array[...] = array
-    yield spaced_array
-    yield array[reversed_index].copy()[reversed_index]
+    yield spaced_array  # gaps between elements
+    yield array[reversed_index].copy()[reversed_index]  # each axis stored in reverse
+    # The first axis is stored as the last.
     yield np.moveaxis(np.moveaxis(array, 0, -1).copy(), -1, 0) if array.ndim else array.copy()
-    if array.dtype.isbuiltin and array.dtype != object:
+    if array.dtype.isbuiltin and array.dtype != object:  # big-endian, for types of numpy alone
         yield array.astype(array.dtype.newbyteorder(">"))
 
 
@@ -214,7 +211,7 @@ def test_a_read_only_array_is_shared():
     assert array.tolist() == [1, 2]
 
 
-def test_the_tensor_can_be_edited_like_any_other():
+def test_a_tensor_from_an_array_can_be_edited_like_any_other():
     array = np.ones(4, np.float32)
     tensor = from_array(array, "w")
     tensor.name = "v"

@@ -27,7 +27,10 @@ SEGMENTS = [(0, 0), (0, 2), (1, 3), (2, 1), (-1, 2), (0, 1 << 62)]
 
 
 class RandomTensor:
-    """A random TensorProto as wire bytes, and the values of its fields."""
+    """A random TensorProto as wire bytes, and the values of its fields.
+
+    entries: the (key, value) pairs of external_data. raw: raw_data, or None if absent. strings: string_data.
+    """
 
     def __init__(self, seed):
         rng = random.Random(seed)
@@ -68,7 +71,10 @@ class RandomTensor:
 
     @property
     def required_nbytes(self):
-        """Return the size that dims, segment and data type require, in bytes."""
+        """Return the size that dims, segment and data type require, in bytes, at most MAX_INT64.
+
+        An element of an unknown data type counts as 8 bits.
+        """
         if self.is_excessive and self.elements == MAX_INT64:
             return MAX_INT64
         return min((self.elements * BITS.get(self.data_type, 8) + 7) // 8, MAX_INT64)
@@ -179,7 +185,7 @@ def test_an_edited_model_has_the_same_sizes(random_tensors, model):
     assert onnxwire.to_arrow(edited_model, "tensors").to_pydict()["bytes"] == sizes
 
 
-def test_the_page_agrees_with_the_list_of_tensors(random_tensors, model):
+def test_the_browser_page_agrees_with_the_list_of_tensors(random_tensors, model):
     sizes = [info.nbytes for info in onnxwire.tensors(model)]
     page = Queries(model)
     rows = [row for start in range(0, len(random_tensors), 100) for row in page.tensors(start=start)["rows"]]
@@ -218,6 +224,7 @@ def test_nbytes_is_the_size_that_check_requires(random_tensors, model):
     )
     n_compared = 0
     for row, (tensor, model_tensor) in enumerate(zip(random_tensors, model.graph.initializer, strict=True)):
+        # Whether `check` can compare the length of the payload with the required size.
         has_length = tensor.raw and not tensor.strings and tensor.elements and not tensor.is_external
         if tensor.is_external and len(tensor.values_of("length")) == 1:
             has_length = tensor.last_number("length") is not None

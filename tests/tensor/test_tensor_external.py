@@ -177,7 +177,7 @@ def test_a_tensor_that_is_made_external_by_an_edit_is_read_from_the_file(path_of
 
 
 @BOTH_MMAP_MODES
-def test_external_root_replaces_the_models_folder(path_of_two_tensors, tmp_path, is_mapped):
+def test_data_is_read_from_external_root(path_of_two_tensors, tmp_path, is_mapped):
     other_folder = tmp_path / "other" / "deep"
     other_folder.mkdir(parents=True)
     os.rename(tmp_path / "w.bin", other_folder / "w.bin")
@@ -212,7 +212,7 @@ def test_a_location_without_a_buffer_is_opened_in_the_folder(path_of_two_tensors
 # --- reading without mapping
 
 
-def bytes_read(function):
+def measure_bytes_read(function):
     """Return the result of a function, and the number of bytes that this process read from files during the call."""
 
     def count_bytes_read():
@@ -228,7 +228,7 @@ def bytes_read(function):
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="needs /proc/self/io")
 @pytest.mark.parametrize(
-    "index, elements",
+    "index, n_elements",
     [
         (0, 1 << 10),
         (-1, 1 << 10),
@@ -242,7 +242,7 @@ def bytes_read(function):
     ids=str,
 )
 @pytest.mark.parametrize("name", ["FLOAT", "INT4", "FLOAT6E2M3"])
-def test_only_the_requested_bytes_are_read(tmp_path, name, index, elements):
+def test_only_the_requested_bytes_are_read(tmp_path, name, index, n_elements):
     payload = (
         np.random.default_rng(0)
         .integers(0, 256, (stored_tensors.BITS[DATA_TYPES[name]] << 20) // 8, np.uint8)
@@ -255,9 +255,9 @@ def test_only_the_requested_bytes_are_read(tmp_path, name, index, elements):
     with onnxwire.load(path, mmap=False) as model:
         our_tensor = model.graph.initializer[0]
         our_tensor.read((0, 0))  # imports modules and opens files, which happens only once
-        array, n = bytes_read(lambda: our_tensor.read(index))
+        array, n = measure_bytes_read(lambda: our_tensor.read(index))
         stored_tensors.assert_same_array(array, np.asarray(official_array[index]))
-        n_required = elements * stored_tensors.BITS[DATA_TYPES[name]] // 8
+        n_required = n_elements * stored_tensors.BITS[DATA_TYPES[name]] // 8
         # Elements of less than a byte are read with neighbours that share their bytes.
         assert n_required <= n <= n_required + 16
 
@@ -271,7 +271,7 @@ def test_reading_a_truncated_file_raises(path_of_two_tensors, read):
             read(model.graph.initializer[1])
         assert isinstance(error_info.value, (onnxwire.SourceError, onnxwire.TensorError))
         with pytest.raises(onnxwire.SourceError):
-            model.graph.initializer[0].read(3)  # the file still has its bytes, but they may have changed
+            model.graph.initializer[0].read(3)  # the file still has the bytes of this tensor, but they may have changed
 
 
 # --- invalid references

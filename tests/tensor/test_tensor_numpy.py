@@ -277,7 +277,7 @@ def test_read_returns_the_elements_of_the_array_at_the_index(data_type, data):
 
 @EVERY_TYPE
 def test_read_returns_every_range(data_type):
-    """The ranges of types of less than 8 bits begin and end at any bit of a byte that elements can begin at."""
+    """Ranges of types of less than 8 bits begin and end at every bit of a byte at which an element can begin."""
     if data_type == STRING:
         return
     mask = 1 if data_type == stored_tensors.DATA_TYPES["BOOL"] else (1 << stored_tensors.BITS[data_type]) - 1
@@ -320,6 +320,7 @@ def test_a_segment_is_read_as_a_vector(data_type, data, begin):
     tensor = data.draw(stored_tensors.tensor_parts(data_type, max_side=3))
     n = len(tensor.elements)
     chunk = tensor._replace(dims=[1000, 2])
+    # The fields are segment (3), and its begin (1) and end (2).
     segment = wire.span(3, wire.number(1, begin) + wire.number(2, begin + n))
     for message in chunk.inline():
         our_tensor = TensorProto.FromString(message + segment)

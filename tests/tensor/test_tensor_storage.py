@@ -14,7 +14,7 @@ import wire
 import onnxwire
 from onnxwire import TensorProto
 
-RAW_DATA = 9  # number of the field of TensorProto
+RAW_DATA = 9  # the field number of TensorProto.raw_data
 FLOAT = stored_tensors.DATA_TYPES["FLOAT"]
 BITS = {name: stored_tensors.BITS[value] for name, value in stored_tensors.DATA_TYPES.items()}
 BYTE_ALIGNED_TYPES = [name for name, bits in BITS.items() if bits >= 8 and name != "STRING"]
@@ -34,7 +34,7 @@ def sample_tensor(name, dims=(3, 5)):
 def path(tmp_path):
     """Write a model with a float tensor of the numbers 0 to 999 in raw_data; return its path."""
     tensor = TensorProto(name="w", data_type=FLOAT, dims=[1000], raw_data=np.arange(1000, dtype="<f4").tobytes())
-    model = onnxwire.ModelProto(producer_name="odd")
+    model = onnxwire.ModelProto(producer_name="odd")  # raw_data begins at byte 22, so the floats are not aligned
     model.graph.initializer.append(tensor)
     onnxwire.save(model, tmp_path / "m.onnx")
     return tmp_path / "m.onnx"

@@ -109,7 +109,8 @@ def address_in_store(name: str) -> Address:
 def parse_address(text: str) -> Address:
     """Parse an address.
 
-    Raises SourceError, which never contains a password or query, for an address that is ambiguous or names no file.
+    Raises SourceError, which never contains a password or query, for an address that is invalid or ambiguous, or names
+    no file.
     """
     try:
         scheme, user, host, path, query = _split(text)
@@ -198,7 +199,7 @@ def _shown_match(match: re.Match[str]) -> str:
 def _split(text: str) -> tuple[str, str, str, str, str]:
     """Return the scheme, decoded user, host with port, path, and query with its ? of an address.
 
-    Raises ValueError, whose message contains no part of the address, if it is ambiguous.
+    Raises ValueError, whose message contains no part of the address, for an ambiguous or invalid address.
     """
     from urllib.parse import unquote
 

@@ -111,7 +111,7 @@ def _is_repository(source: str) -> bool:
 async def _version_or_error(
     address: Address, options: Options, semaphore: asyncio.Semaphore, model: Address | None = None
 ) -> Version | SourceError:
-    """Return the version of a file, or the error of its request. model: as an element of `versions_of`'s models."""
+    """Return the version of a file, or the error of its request. model: as an element of `models` of `versions_of`."""
     async with semaphore:
         try:
             if model is None:
@@ -120,7 +120,7 @@ async def _version_or_error(
             try:
                 return await _read_version(address, options, hosts, is_model=False)
             except UnknownHostError:
-                # A request for the model adds the servers that it is redirected to.
+                # A request for the model adds the targets of its redirects to `hosts`.
                 await _read_version(model, options, hosts)
                 return await _read_version(address, options, hosts, is_model=False)
         except SourceError as error:

@@ -195,7 +195,7 @@ def _check_marker(cache_folder: int) -> bool:
 
 
 def _open_entry(cache_folder: int, name: str) -> int:
-    """Open or create a regular file that belongs to the user and has no hard links. Raises OSError otherwise."""
+    """Open or create a regular file that belongs to the user and has one hard link. Raises OSError otherwise."""
     descriptor = os.open(name, _WRITE_FLAGS, 0o600, dir_fd=cache_folder)
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_nlink > 1:

@@ -250,7 +250,8 @@ class HttpClient:
     async def _send_once(self, request: Request) -> Response:
         """Send a request without retries. Raises RequestError, with `is_transient`, and RefusedError."""
         job = _Job()
-        # An upload may take long. Only the socket's timeout applies to it; this timeout applies to its response.
+        # An upload may take long, so only the socket's timeout applies to it. `_send_request` limits the time until the
+        # response to an upload.
         timeout = self._timeout if request.content is None else None
         try:
             return await asyncio.wait_for(asyncio.to_thread(self._run_in_time, job, request), timeout)
@@ -324,8 +325,8 @@ class HttpClient:
                 raise RefusedError("the server redirects in a loop")
             visited.add((site, target))
             redirect_sites.append(site)
-            # Send no credentials after a redirect to another server, even if that server redirects back: it
-            # chose the path and query.
+            # Send no credentials after a redirect to another server, even if that server redirects back,
+            # because that server chose the path and query.
             is_own = is_own and site.host_and_port == address.site.host_and_port
             if request.returns_redirect and not is_own:
                 return Response(response.status, response.headers, None, Redirect(site, target, chain_reach))

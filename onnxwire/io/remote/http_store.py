@@ -207,10 +207,10 @@ def _version_of(headers: HTTPMessage, size: int) -> Version:
 
 
 def _time_to_wait(headers: HTTPMessage) -> float:
-    """Return the seconds until a response's Last-Modified identifies its version; 0 if it, an ETag or a version does.
+    """Return the seconds until a response's Last-Modified identifies its version.
 
-    A later change within the same second as Last-Modified would not be visible. Returns infinity without a
-    Last-Modified.
+    A later change within the same second as Last-Modified would not be visible. Returns 0 if Last-Modified, a strong
+    ETag or a version number identifies the version already; else infinity without a Last-Modified.
     """
     version = _version_of(headers, 0)
     if version.is_strong or version.version is not None:

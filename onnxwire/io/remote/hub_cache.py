@@ -43,7 +43,7 @@ def is_offline() -> bool:
 
 
 def cached_commit(file: HubFile) -> str | None:
-    """Return the commit of a revision: itself if it is one, else its commit at the last download, or None."""
+    """Return the revision if it is a commit, else the commit of the revision at the last download, or None."""
     if COMMIT.fullmatch(file.revision):
         return file.revision
     descriptor = _open(file, f"refs/{file.revision}")

@@ -1,8 +1,8 @@
 """Read files on the Hugging Face Hub: of one commit, from the servers that the Hub redirects to, with few requests.
 
-The Hub answers a request for a large file with a redirect to a signed address on another server, which expires. This
-address is cached, so only the first request takes two round trips; it is renewed when the other server denies access or
-lacks the file.
+The Hub answers a request for a large file with a redirect to a signed address on another server. The signed address
+expires. It is cached, so only the first request takes two round trips, and is renewed when the other server denies
+access or lacks the file.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class HubReader(HttpReader):
 
     @property
     def address(self) -> Address:
-        """The address of the file, by its commit once that is known."""
+        """The address of the file, with the commit as the revision once the commit is known."""
         return self._address
 
     async def resolve(self) -> None:
@@ -156,7 +156,7 @@ class HubReader(HttpReader):
         return await self._send_directly(signed, headers, limits)
 
     async def _send_to_hub(self, headers: dict[str, str], limits: dict[int, int]) -> Response:
-        """Send a request to the Hub. If it redirects to another server, cache that address."""
+        """Send a request to the Hub. If the Hub redirects to another server, cache the signed address."""
         request = Request(self._address, self._hosts, headers=headers, limits=limits, returns_redirect=True)
         if self._is_redirected is not False:
             # Conditions of the request refer to the other server's ETag, so they are not sent to the Hub.

@@ -6,8 +6,9 @@ of a model contain the same tensors, so once the last few sizes have occurred be
 probably follow again. If that fails, known sizes are tried in all orders. A wrong prediction costs only its bytes.
 
 If predictions fail, and the walk advances by fewer bytes per trip than could be read in that time, the file is read in
-large ranges instead. So is a file of up to 64 MiB whose values are so dense that a request for each takes as long as
-reading them; in a longer one, requests that are predicted correctly save traffic, and time on slow connections.
+large ranges instead. A file of up to 64 MiB is also read in large ranges if its values are so dense that a request for
+each takes as long as reading them. In a longer file, requests that are predicted correctly save traffic, and time on
+slow connections.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ def hosts_of(address: Address, allow_hosts: Iterable[str] | None = None, untrust
 
 
 def _check_endpoints(address: Address, options: Mapping[str, Any] | None, allow_hosts: Iterable[str] | None) -> None:
-    """Raise SourceError if settings name another server than the provider's own, and `allow_hosts` does not.
+    """Raise SourceError if settings name another server than the provider's own, and `allow_hosts` does not contain it.
 
     obstore follows redirects by its own rules. The servers of the providers redirect to each other only.
     """

@@ -56,7 +56,10 @@ class Schedule:
             self._cancel_requests()
 
     def read_range(self, file: RemoteFile, range_start: int, end: int) -> Buffer | None:
-        """Return the bytes of a scheduled range, and request the next ranges; None for others. Raises SourceError."""
+        """Return the bytes of a scheduled range, and request the next ranges. Return None for other ranges.
+
+        Raises SourceError.
+        """
         with self._lock:
             indexes = self._indexes.get((id(file), range_start, end))
             index = indexes.popleft() if indexes else None
