@@ -15,7 +15,7 @@ from onnx_attacks import generate as generator
 
 FOLDER = Path(__file__).parent
 MAX_SECONDS = 10  # processor time for one file
-MAX_MEMORY_BYTES = 500 << 20  # address space for one file
+MAX_MEMORY_BYTES = 500 << 20  # additional address space for one file
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +48,13 @@ def test_every_entry_of_the_manifest_is_complete(attacks):
             assert os.path.lexists((folder / entry["file"]).parent / name), f"{entry['file']}: {name}"
 
 
-def test_all_files_differ(attacks):
+def test_all_models_differ(attacks):
     folder, manifest = attacks
     contents = Counter((folder / entry["file"]).read_bytes() for entry in manifest["files"])
     assert max(contents.values()) == 1
 
 
-def test_files_are_small_on_disk(attacks):
+def test_all_files_take_less_than_32_mib_on_disk(attacks):
     disk_bytes = sum(path.lstat().st_blocks * 512 for path in attacks[0].rglob("*"))
     assert disk_bytes < 32 << 20
 

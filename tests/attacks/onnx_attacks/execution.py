@@ -176,9 +176,9 @@ INTS = [value("x", INT32, [4])]
 INT_Y = [value("y", INT32, [None])]
 
 
-def trap_attack(name, effect, nodes, initializers=(), inputs=IMAGE, outputs=None, **options):
+def trap_attack(name, description, nodes, initializers=(), inputs=IMAGE, outputs=None, **options):
     """Add an attack whose node has an input or attribute that crashes runtimes."""
-    attack(name, effect, network(nodes, initializers, inputs=inputs, outputs=outputs), **options)
+    attack(name, description, network(nodes, initializers, inputs=inputs, outputs=outputs), **options)
 
 
 def int32(name, *numbers):

@@ -46,9 +46,9 @@ def model_with_location(location, **keys):
 
 
 def add_path_attacks(attack, rows, **options):
-    """Add an attack for each (name, effect, location)."""
-    for name, effect, location in rows:
-        attack(name, effect, model_with_location(location), **options)
+    """Add an attack for each (name, description, location)."""
+    for name, description, location in rows:
+        attack(name, description, model_with_location(location), **options)
 
 
 attack = declare("path-absolute", "files", "External data has an absolute path.", "CWE-36", AFFECTED)
@@ -165,9 +165,9 @@ attack = declare("range-beyond-file", "files", "Offset and length lead beyond th
 FILES = {"range.bin": bytes(64)}
 
 
-def range_attack(name, effect, dims=(4,), data_type=FLOAT, cwe="CWE-125", **keys):
+def range_attack(name, description, dims=(4,), data_type=FLOAT, cwe="CWE-125", **keys):
     """Add an attack with external data. keys: the entries besides the location."""
-    attack(name, effect, model_with_weight(external_pairs("w", [("location", "range.bin"), *keys.items()], dims,
+    attack(name, description, model_with_weight(external_pairs("w", [("location", "range.bin"), *keys.items()], dims,
         data_type)), files=FILES, cwe=cwe)
 
 
@@ -195,9 +195,9 @@ attack = declare("range-not-number", "files",
 FILES = {"number.bin": bytes(range(64))}
 
 
-def number_attack(name, effect, offset, length="16"):
+def number_attack(name, description, offset, length="16"):
     """Add an attack whose offset and length are these texts."""
-    attack(name, effect, model_with_weight(external_pairs("w", [("location", "number.bin"), ("offset", offset), (
+    attack(name, description, model_with_weight(external_pairs("w", [("location", "number.bin"), ("offset", offset), (
         "length", length)])), files=FILES)
 
 
@@ -219,9 +219,9 @@ attack = declare("length-mismatch", "files", "The length of external data differ
 FILES = {"mismatch.bin": bytes(4096)}
 
 
-def length_attack(name, effect, dims=(4,), data_type=FLOAT, **keys):
+def length_attack(name, description, dims=(4,), data_type=FLOAT, **keys):
     """Add an attack with external data of another size than the tensor. keys: the entries besides the location."""
-    attack(name, effect, model_with_weight(external_pairs("w", [("location", "mismatch.bin"), *keys.items()], dims,
+    attack(name, description, model_with_weight(external_pairs("w", [("location", "mismatch.bin"), *keys.items()], dims,
         data_type)), files=FILES)
 
 
@@ -236,14 +236,14 @@ attack = declare("range-overlap", "files",
     "Ranges of tensors overlap: writing one changes another, or content is counted twice.", "CWE-1260", AFFECTED)
 
 
-def overlap_attack(name, effect, first, second, size=64):
+def overlap_attack(name, description, first, second, size=64):
     """Add an attack with two tensors in one file. first, second: their offsets and lengths in bytes."""
     file = f"{name}.bin"
     extra = external_pairs("v", [("location", file), ("offset", second[0]), ("length", second[1])], (second[1] // 4,))
     weight = external_pairs("w", [("location", file), ("offset", first[0]), ("length", first[1])], (first[1] // 4,))
     body = graph([node("Add", ["x", "w"], ["y"]), node("Neg", ["v"], ["z"])], [X], [value("y", FLOAT, [None]),
         value("z", FLOAT, [None])], [weight, extra])
-    attack(name, effect, model(body), files={file: bytes(size)})
+    attack(name, description, model(body), files={file: bytes(size)})
 
 
 overlap_attack("partial", "The second tensor begins within the first.", (0, 16), (8, 16))
@@ -275,12 +275,12 @@ attack = declare("shared-range", "files", "Unrelated tensors share the same byte
 FILES = {"shared.bin": bytes(64)}
 
 
-def shared_bytes_attack(name, effect, first, second):
+def shared_bytes_attack(name, description, first, second):
     """Add an attack with two tensors of the same bytes. first, second: their dims and data types."""
     tensors = [external_pairs("w", [("location", "shared.bin"), ("length", "16")], *first), external_pairs("v",
         [("location", "shared.bin"), ("length", "16")], *second)]
-    attack(name, effect, model(graph([node("Add", ["x", "w"], ["y"]), node("Identity", ["v"], ["z"])], [X], [value("y"),
-        value("z", second[1])], tensors)), files=FILES)
+    attack(name, description, model(graph([node("Add", ["x", "w"], ["y"]), node("Identity", ["v"], ["z"])], [X],
+        [value("y"), value("z", second[1])], tensors)), files=FILES)
 
 
 shared_bytes_attack("float-and-int64", "A float and an int64 tensor are the same bytes.", ((4,), FLOAT), ((2,), INT64))
@@ -296,10 +296,10 @@ attack = declare("checksum", "files", "The checksum of external data is wrong or
     "CWE-354", AFFECTED)
 
 
-def checksum_attack(name, effect, text):
+def checksum_attack(name, description, text):
     """Add an attack whose external data has this text as its checksum."""
-    attack(name, effect, model_with_weight(external("w", location="digest.bin", offset=0, length=16, checksum=text)),
-        files={"digest.bin": WEIGHTS})
+    attack(name, description, model_with_weight(external("w", location="digest.bin", offset=0, length=16,
+        checksum=text)), files={"digest.bin": WEIGHTS})
 
 
 checksum_attack("wrong", "The SHA1 is of other content.", hashlib.sha1(b"other").hexdigest())
@@ -314,10 +314,10 @@ attack = declare("path-ambiguous", "files", "Two names may be one file, or a pla
     "CWE-367", AFFECTED)
 
 
-def two_paths_attack(name, effect, first, second, files):
+def two_paths_attack(name, description, first, second, files):
     """Add an attack with two tensors. first, second: their locations."""
     tensors = [external("w", location=first, offset=0, length=16), external("v", location=second, offset=0, length=16)]
-    attack(name, effect, model(graph([node("Add", ["x", "w"], ["a"]), node("Add", ["a", "v"], ["y"])], [X], [Y],
+    attack(name, description, model(graph([node("Add", ["x", "w"], ["a"]), node("Add", ["a", "v"], ["y"])], [X], [Y],
         tensors)), files=files)
 
 
@@ -337,9 +337,9 @@ attack = declare("external-key", "files",
     "onnx before 1.21, onnxruntime")
 
 
-def key_attack(name, effect, *pairs, cve="CVE-2026-34445"):
+def key_attack(name, description, *pairs, cve="CVE-2026-34445"):
     """Add an attack whose external data has additional entries."""
-    attack(name, effect, model_with_weight(external_pairs("w", [("location", "keys.bin"), *pairs])), cve=cve,
+    attack(name, description, model_with_weight(external_pairs("w", [("location", "keys.bin"), *pairs])), cve=cve,
         files={"keys.bin": WEIGHTS})
 
 

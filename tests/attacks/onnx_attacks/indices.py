@@ -35,9 +35,9 @@ attack = declare("index-range", "crashes", "A constant index is outside of the t
     "CWE-125", RUNTIMES)
 
 
-def index_attack(name, effect, nodes, initializers, **options):
+def index_attack(name, description, nodes, initializers, **options):
     """Add an attack whose node reads or writes at an invalid index."""
-    attack(name, effect, network(nodes, initializers), **options)
+    attack(name, description, network(nodes, initializers), **options)
 
 
 index_attack("gather", "Gather of row 2^40 of four rows.", [node("Gather", ["t", "i"], ["y"])], [TABLE, ints("i",
@@ -158,10 +158,10 @@ TREE = {
 ROW = [value("x", FLOAT, [1, 4])]
 
 
-def tree_attack(name, effect, cwe="CWE-125", source=None, **changes):
+def tree_attack(name, description, cwe="CWE-125", source=None, **changes):
     """Add an attack with a tree ensemble. changes: attributes that replace those of TREE."""
     attributes = TREE | changes
-    attack(name, effect, network([node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **attributes)],
+    attack(name, description, network([node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **attributes)],
         inputs=ROW, opsets=ML), cwe=cwe, source=source)
 
 
@@ -195,9 +195,9 @@ TREE5 = {
 }
 
 
-def tree5_attack(name, effect, cwe="CWE-125", source=None, **changes):
+def tree5_attack(name, description, cwe="CWE-125", source=None, **changes):
     """Add an attack with a TreeEnsemble of ai.onnx.ml version 5. changes: attributes that replace those of TREE5."""
-    attack(name, effect, network([node("TreeEnsemble", ["x"], ["y"], domain="ai.onnx.ml", **(TREE5 | changes))],
+    attack(name, description, network([node("TreeEnsemble", ["x"], ["y"], domain="ai.onnx.ml", **(TREE5 | changes))],
         inputs=ROW, opsets=ML5), cwe=cwe, source=source)
 
 
@@ -218,9 +218,9 @@ attack = declare("ml-inconsistent", "crashes",
     "onnxruntime, onnx.reference")
 
 
-def classic_attack(name, effect, op, inputs=("x",), outputs=("y",), source=None, initializers=(), **attributes):
+def classic_attack(name, description, op, inputs=("x",), outputs=("y",), source=None, initializers=(), **attributes):
     """Add an attack with an operator of ai.onnx.ml."""
-    attack(name, effect, network([node(op, inputs, outputs, domain="ai.onnx.ml", **attributes)], initializers,
+    attack(name, description, network([node(op, inputs, outputs, domain="ai.onnx.ml", **attributes)], initializers,
         inputs=ROW, opsets=ML), source=source)
 
 
@@ -287,9 +287,9 @@ attack = declare("input-shape", "crashes", "The sizes of a node's inputs do not 
     "CWE-125", RUNTIMES)
 
 
-def shape_attack(name, effect, nodes, initializers, **options):
+def shape_attack(name, description, nodes, initializers, **options):
     """Add an attack whose tensors have shapes that do not fit the operator."""
-    attack(name, effect, network(nodes, initializers, **options))
+    attack(name, description, network(nodes, initializers, **options))
 
 
 def zeros(name, *dims):

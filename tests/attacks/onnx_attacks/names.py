@@ -17,9 +17,9 @@ def model_with_name(text):
 
 
 def add_name_attacks(attack, table):
-    """Add an attack for each (name, effect, text), where the text is the name of a value."""
-    for name, effect, text in table:
-        attack(name, effect, model_with_name(text))
+    """Add an attack for each (name, description, text), where the text is the name of a value."""
+    for name, description, text in table:
+        attack(name, description, model_with_name(text))
 
 
 attack = declare("name-control", "names",
@@ -69,11 +69,11 @@ attack = declare("name-invisible", "names",
     "A name has characters that are not shown, so that two names look the same.", "CWE-1007", AFFECTED)
 
 
-def two_names_attack(name, effect, second, first="weight", **options):
+def two_names_attack(name, description, second, first="weight", **options):
     """Add a model with two initializers whose names look the same."""
     tensors = [values(first, [1.0] * 4), values(second, [9.0] * 4)]
     nodes = [node("Add", ["x", first], ["a"]), node("Add", ["a", second], ["y"])]
-    attack(name, effect, network(nodes, tensors), **options)
+    attack(name, description, network(nodes, tensors), **options)
 
 
 two_names_attack("zero-width-space", "weight and weight with a zero-width space.", "wei\u200bght")
@@ -101,9 +101,9 @@ attack = declare("name-look-alike", "names", "A name has letters of another scri
 CVE = "CVE-2021-42694"
 
 
-def operator_attack(name, effect, op, domain="local"):
+def operator_attack(name, description, op, domain="local"):
     """Add an attack whose operator has a deceptive name and is defined by a function."""
-    attack(name, effect, network([node(op, ["x"], ["y"], domain=domain)], opsets=(("", 21), (domain,
+    attack(name, description, network([node(op, ["x"], ["y"], domain=domain)], opsets=(("", 21), (domain,
         1)) if domain else (("", 21),), functions=[function(op, [node("Neg", ["a"], ["b"])], ["a"], ["b"], domain)]),
         cve=CVE)
 
