@@ -73,8 +73,8 @@ def read_in_child(path, seconds, memory_bytes):
     if not child:
         os.close(read_end)
         with open("/proc/self/statm") as file:
-            size = int(file.read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (size + memory_bytes,) * 2)
+            address_space_bytes = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (address_space_bytes + memory_bytes,) * 2)
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.alarm(60)  # a call that waits, for a pipe without a writer, uses no processor time
@@ -99,8 +99,8 @@ def main():
     gc.collect()
     gc.freeze()
     for path in files:
-        if fault := read_in_child(path, seconds, memory_bytes):
-            print(f"{path}: {fault}", flush=True)
+        if faults := read_in_child(path, seconds, memory_bytes):
+            print(f"{path}: {faults}", flush=True)
     print(f"{len(files)} files")
 
 

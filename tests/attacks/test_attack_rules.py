@@ -28,8 +28,8 @@ def _check_file(path):
         problems = list(onnxwire.check(path, untrusted=True, limit=20))
     except onnxwire.Error:
         return True, []
-    security = [problem for problem in problems if problem.rule.startswith("security-")]
-    return any(problem.severity != "note" for problem in problems) or bool(security), security
+    security_problems = [problem for problem in problems if problem.rule.startswith("security-")]
+    return any(problem.severity != "note" for problem in problems) or bool(security_problems), security_problems
 
 
 def test_most_attack_files_are_reported(checked_files):
@@ -43,8 +43,8 @@ def test_most_attack_files_are_reported(checked_files):
 def test_benign_models_have_no_security_errors_or_warnings(checked_files):
     false_alarms = [
         (entry["file"], problem.rule)
-        for entry, _, security in checked_files
-        for problem in security
+        for entry, _, security_problems in checked_files
+        for problem in security_problems
         if entry["kind"] == "sound" and problem.severity != "note"
     ]
     assert false_alarms == []

@@ -69,7 +69,7 @@ attack("graph-twice-other-output",
     "Two complete graphs: merged, the model computes both and has two outputs; a last-wins reader sees only Neg.",
     model(IDENTITY, extra=record(7, graph([node("Neg", ["x"], ["z"])], [], [value("z", FLOAT, [4])]))))
 attack("tensor-attribute-twice",
-    "Attribute t occurs twice: protobuf concatenates the dims to [2, 2] and takes the last raw_data.",
+    "The field t of an attribute occurs twice: protobuf concatenates the dims to [2, 2] and takes the last raw_data.",
     network([node("Constant", [], ["c"], extra=record(5, record(1, "value") + record(5, tensor(None, [2], FLOAT,
     WEIGHTS[:8])) + record(5, tensor(None, [2], FLOAT, OTHER_WEIGHTS)) + integer(20, 4))), node("Identity", ["c"],
     ["y"])]))
@@ -80,7 +80,7 @@ attack("shape-twice",
     network([node("Identity", ["x"], ["y"])], inputs=[typed("x", tensor_type(FLOAT, [4], record(2,
     shape([1000000]))))]))
 attack("branch-twice",
-    "The then_branch of an If occurs twice: merged, it computes Neg and Identity and has two outputs.",
+    "The then_branch of an If occurs twice: merged, it computes Identity and Neg.",
     network([node("If", ["c"], ["y"], extra=record(5, attribute("then_branch", graph([node("Identity", ["x"], ["a"])],
     [], [value("a")], name="then"), record(6, record(1, node("Neg", ["x"], ["evil"]))))),
     else_branch=graph([node("Identity", ["x"], ["b"])], [], [value("b")], name="else"))], [scalar("c", True, BOOL)]))
@@ -88,7 +88,7 @@ attack("sparse-values-twice",
     "The values of a sparse initializer occur twice: merged, their name and data are those of the second.",
     model_with_extras(sparse=[sparse("s", [8], [1.0], [3], record(1, values("other", [666.0])))]))
 attack("optional-type-twice",
-    "Attribute tp occurs twice: the element type of an Optional is float to one reader and int64 to another.",
+    "The field tp of an attribute occurs twice: readers see an Optional of float or of int64.",
     network([node("Optional", [], ["o"], extra=record(5, attribute("type", tensor_type(FLOAT), record(14,
     tensor_type(INT64)))))], outputs=[typed("o", record(9, record(1, tensor_type(FLOAT))))]))
 

@@ -101,7 +101,7 @@ add_path_attacks(attack, [("unc", "\\\\192.0.2.1\\share\\w.bin: Windows sends a 
     "https://192.0.2.1/w.bin", "https://192.0.2.1/w.bin"), ("metadata-service",
     "http://169.254.169.254/latest/meta-data/", "http://169.254.169.254/latest/meta-data/"), ("s3", "s3://bucket/w.bin",
     "s3://bucket/w.bin"), ("file-host", "file://192.0.2.1/share/w.bin", "file://192.0.2.1/share/w.bin"), ("data-url",
-    "A data URL that contains the weights.", "data:application/octet-stream;base64,AACAPwAAgD8AAIA/AACAPw=="),
+    "A data URL that contains four floats.", "data:application/octet-stream;base64,AACAPwAAgD8AAIA/AACAPw=="),
     ("hub", "hf://someone/model/w.bin", "hf://someone/model/w.bin"), ("smb-url", "smb://192.0.2.1/share/w.bin",
     "smb://192.0.2.1/share/w.bin"), ("jar-url", "jar:http://192.0.2.1/x.jar!/w.bin",
     "jar:http://192.0.2.1/x.jar!/w.bin")])

@@ -45,7 +45,7 @@ index_attack("gather", "Gather of row 2^40 of four rows.", [node("Gather", ["t",
 index_attack("gather-negative", "Gather of row -1,000.", [node("Gather", ["t", "i"], ["y"])], [TABLE, ints("i", -1000)])
 index_attack("gather-int32", "Gather with an int32 index of 2^31 - 1.", [node("Gather", ["t", "i"], ["y"])], [TABLE,
     values("i", [(1 << 31) - 1], INT32)])
-index_attack("gather-one-of-many", "One of 1,000 indices is outside by one.", [node("Gather", ["t", "i"], ["y"])], [
+index_attack("gather-one-of-many", "One of 1,000 indices is too large by one.", [node("Gather", ["t", "i"], ["y"])], [
     TABLE, ints("i", *[0] * 999, 4)])
 index_attack("gather-computed", "The index is the product of two constants.", [node("Mul", ["a", "a"], ["i"]), node(
     "Gather", ["t", "i"], ["y"])], [TABLE, ints("a", 1 << 20)])

@@ -119,8 +119,8 @@ def run_limited(reader, path):
             for stream in (0, 1, 2):
                 os.dup2(null_device, stream)
             with open("/proc/self/statm") as file:
-                size = int(file.read().split()[0]) * resource.getpagesize()
-            resource.setrlimit(resource.RLIMIT_AS, (size + MAX_MEMORY_BYTES,) * 2)
+                address_space_bytes = int(file.read().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (address_space_bytes + MAX_MEMORY_BYTES,) * 2)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
             try:

@@ -67,9 +67,11 @@ TAR = _tar()
 GZIP = gzip.compress(b"#!/bin/sh\nid\n" * 20, mtime=0)
 XZ = lzma.compress(b"#!/bin/sh\nid\n" * 20)
 BZIP2 = bz2.compress(b"#!/bin/sh\nid\n" * 20)
+# Signatures, followed by other bytes.
 SEVEN_ZIP = b"7z\xbc\xaf\x27\x1c\x00\x04".ljust(256, b"\x11")
 RAR = b"Rar!\x1a\x07\x01\x00".ljust(256, b"\x22")
 CAB = b"MSCF\0\0\0\0".ljust(256, b"\x33")
+# A document that runs JavaScript when it is opened.
 PDF = b"%PDF-1.4\n1 0 obj<</Type/Catalog/OpenAction<</S/JavaScript/JS(app.alert(1))>>>>endobj\ntrailer<</Root 1 0 R>>"
 # 3495 is the magic number of CPython 3.11.
 PYC = struct.pack("<H2sIII", 3495, b"\r\n", 0, 0, 16) + b"\xe3" + bytes(64)

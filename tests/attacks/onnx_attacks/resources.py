@@ -1,4 +1,4 @@
-"""Models of a few bytes that make a reader or runtime allocate or compute far too much (bombs)."""
+"""Small models that make a reader or runtime allocate or compute far too much (bombs)."""
 # fmt: off
 
 from __future__ import annotations
