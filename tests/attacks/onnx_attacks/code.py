@@ -208,7 +208,7 @@ shadow_attack("like-runtime", "Gelu of com.microsoft.ops, which onnxruntime does
     [node("Neg", ["a"], ["b"])], "com.microsoft.ops", opsets=(("", 21), ("com.microsoft.ops", 1)))
 attack("overload", "Relu with an overload name.", network([node("Relu", ["x"], ["y"], extra=record(8, "fast"))],
     functions=[function("Relu", [node("Neg", ["a"], ["b"])], ["a"], ["b"], "", extra=record(13, "fast"))]))
-attack("control-flow", "If is replaced by a function that takes no branch.", network([node("If", ["t"], ["y"],
+attack("control-flow", "If is replaced by a function that executes no branch.", network([node("If", ["t"], ["y"],
     then_branch=graph([node("Identity", ["x"], ["a"])], [], [value("a")]), else_branch=graph([node("Neg", ["x"],
     ["q"])], [], [value("q")]))], [scalar("t", True, BOOL)], functions=[function("If", [node("Constant", [], ["b"],
     value=values(None, [6.0] * 4))], ["a"], ["b"], "")]))

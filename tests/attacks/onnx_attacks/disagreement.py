@@ -79,8 +79,7 @@ attack("shape-twice",
     "The shape of input x occurs twice: protobuf concatenates the dimensions, so its rank is 2 instead of 1.",
     network([node("Identity", ["x"], ["y"])], inputs=[typed("x", tensor_type(FLOAT, [4], record(2,
     shape([1000000]))))]))
-attack("branch-twice",
-    "The then_branch of an If occurs twice: merged, it computes Identity and Neg.",
+attack("branch-twice", "The then_branch of an If occurs twice: merged, it computes Identity and Neg.",
     network([node("If", ["c"], ["y"], extra=record(5, attribute("then_branch", graph([node("Identity", ["x"], ["a"])],
     [], [value("a")], name="then"), record(6, record(1, node("Neg", ["x"], ["evil"]))))),
     else_branch=graph([node("Identity", ["x"], ["b"])], [], [value("b")], name="else"))], [scalar("c", True, BOOL)]))
@@ -179,7 +178,7 @@ attack("data-location-as-bytes",
 attack = declare("packed-encoding", "readers",
     "Repeated numbers are packed where the schema is unpacked, or mixed, or cut: readers count different elements.",
     "CWE-436", AFFECTED)
-attack("dims-mixed", "dims has a packed and an unpacked part: a reader that knows one form sees another rank.",
+attack("dims-mixed", "dims has a packed and an unpacked part: a reader that knows only one form sees another rank.",
     model_with_weight(Tensor(record(1, varint(2)) + integer(1, 2) + integer(2, FLOAT) + record(8, "w") + record(9,
     WEIGHTS))))
 attack("dims-packed-twice", "dims has two packed parts.", model_with_weight(Tensor(record(1, varint(1)) + record(1,
@@ -331,7 +330,8 @@ attack("value-info-twice", "Two value_info entries give y different types.", mod
     INT64, [9]), value("y", DOUBLE, [1])]))
 attack("sparse-and-dense", "A sparse and a dense initializer have the name w.", model_with_extras(sparse=[sparse("w", [
     4], [9.0], [0])]))
-attack("subgraph-shadows", "A branch defines a value with the name of an outer one: readers resolve it differently.",
+attack("subgraph-shadows",
+    "A branch defines a value with the name of an outer value: readers resolve the name differently.",
     network([node("If", ["c"], ["y"], then_branch=graph([node("Neg", ["x"], ["x"]), node("Identity", ["x"], ["a"])],
     [], [value("a")]), else_branch=graph([node("Identity", ["x"], ["b"])], [], [value("b")]))], [scalar("c", True,
     BOOL)]))

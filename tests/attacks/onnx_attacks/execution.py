@@ -158,16 +158,17 @@ attack("shadow-recursion", "A function named Relu in the default domain calls Re
 
 attack = declare("graph-cycle", "resources", "Nodes depend on each other in a circle: walks and sorts do not end.",
     "CWE-835", "naive graph walkers, converters")
-attack("self", "A node takes its own output.", network([node("Add", ["x", "y"], ["y"])]))
-attack("two-nodes", "Two nodes take each other's output.", network([node("Add", ["x", "b"], ["a"]), node("Neg", ["a"],
-    ["b"]), node("Identity", ["b"], ["y"])]))
+attack("self", "A node has its own output as an input.", network([node("Add", ["x", "y"], ["y"])]))
+attack("two-nodes", "Two nodes have each other's output as an input.", network([node("Add", ["x", "b"], ["a"]),
+    node("Neg", ["a"], ["b"]), node("Identity", ["b"], ["y"])]))
 attack("through-branch", "A branch of an If captures the output of that If.", network([node("If", ["t"], ["y"],
     then_branch=graph([node("Identity", ["y"], ["a"])], [], [value("a")]), else_branch=graph([node("Identity", ["x"],
     ["b"])], [], [value("b")]))], [TRUE]))
 attack("long", "A circle of 2,000 nodes.", network([node("Neg", [f"v{(i + 1) % 2000}"],
     [f"v{i}"]) for i in range(2000)] + [node("Identity", ["v0"], ["y"])]))
-attack("in-function", "Two nodes of a function take each other's output.", model_with_call("F0", [function("F0", [node(
-    "Add", ["a", "d"], ["c"]), node("Neg", ["c"], ["d"]), node("Identity", ["d"], ["b"])], ["a"], ["b"])]))
+attack("in-function", "Two nodes of a function have each other's output as an input.", model_with_call("F0",
+    [function("F0", [node("Add", ["a", "d"], ["c"]), node("Neg", ["c"], ["d"]), node("Identity", ["d"], ["b"])], ["a"],
+    ["b"])]))
 
 # Parameters that crash kernels
 
@@ -283,7 +284,7 @@ attack("input-empty-type", "An input whose type is an empty message.", network([
 attack("sequence-without-element", "An input of a sequence type without an element type.",
     network([node("SequenceLength", ["q"], ["n"])], inputs=[typed("q", record(4, b""))], outputs=[value("n", INT64)]))
 attack("output-nowhere", "No node produces the output of the graph.", network([node("Identity", ["x"], ["z"])]))
-attack("undefined-input", "A node takes a value that does not exist.", network([node("Add", ["x", "ghost"], ["y"])]))
+attack("undefined-input", "A node has an input that does not exist.", network([node("Add", ["x", "ghost"], ["y"])]))
 attack("sparse-without-indices", "A sparse initializer without indices.", model_with_extras(sparse=[record(1, values(
     "sp", [1.0])) + integer(3, 4)]))
 attack("required-input-missing", "Conv without inputs.", network([node("Conv", [], ["y"])]))

@@ -286,11 +286,11 @@ def shared_bytes_attack(name, description, first, second):
         [value("y"), value("z", second[1])], tensors)), files=SHARED_FILES)
 
 
-shared_bytes_attack("float-and-int64", "A float and an int64 tensor are the same bytes.", ((4,), FLOAT), ((2,), INT64))
-shared_bytes_attack("float-and-bool", "A float and a bool tensor are the same bytes.", ((4,), FLOAT), ((16,), BOOL))
-shared_bytes_attack("two-shapes", "Two float tensors of different shapes are the same bytes.", ((4,), FLOAT), ((2, 2),
+shared_bytes_attack("float-and-int64", "A float and an int64 tensor use the same bytes.", ((4,), FLOAT), ((2,), INT64))
+shared_bytes_attack("float-and-bool", "A float and a bool tensor use the same bytes.", ((4,), FLOAT), ((16,), BOOL))
+shared_bytes_attack("two-shapes", "Two float tensors of different shapes use the same bytes.", ((4,), FLOAT), ((2, 2),
     FLOAT))
-shared_bytes_attack("float-and-int8", "Weights and a quantized tensor are the same bytes.", ((4,), FLOAT), ((16,),
+shared_bytes_attack("float-and-int8", "Weights and a quantized tensor use the same bytes.", ((4,), FLOAT), ((16,),
     INT8))
 
 # Checksums
@@ -305,7 +305,7 @@ def checksum_attack(name, description, text):
         checksum=text)), files={"digest.bin": WEIGHTS})
 
 
-checksum_attack("wrong", "The SHA1 is of other content.", hashlib.sha1(b"other").hexdigest())
+checksum_attack("wrong", "The checksum is the SHA-1 of other content.", hashlib.sha1(b"other").hexdigest())
 checksum_attack("short", "The checksum has 8 digits.", hashlib.sha1(WEIGHTS).hexdigest()[:8])
 checksum_attack("not-hexadecimal", "The checksum is 'trust me'.", "trust me")
 checksum_attack("md5", "The checksum is an MD5.", hashlib.md5(WEIGHTS).hexdigest())
@@ -353,8 +353,9 @@ key_attack("basepath", "A key is basepath: onnx joins it with the location.", ("
 key_attack("init", "A key is __init__.", ("__init__", "x"))
 key_attack("huge-attribute", "A key sets length to 10^18, which some readers allocate at once.", ("length",
     "1" + "0" * 18))
-key_attack("unknown", "A key 'command' that no specification has.", ("command", "curl http://192.0.2.1/"), cve=None)
-key_attack("upper-case", "The key is Offset: readers that ignore case use it.", ("Offset", "8"), cve=None)
+key_attack("unknown", "A key is 'command', which no specification defines.", ("command", "curl http://192.0.2.1/"),
+    cve=None)
+key_attack("upper-case", "A key is Offset: readers that ignore case use it.", ("Offset", "8"), cve=None)
 attack("no-location", "There is no location.", model_with_weight(external_pairs("w", [("offset", 0), ("length", 16)])))
 attack("no-entries", "data_location is EXTERNAL and external_data is empty.", model_with_weight(tensor("w", [4],
     extra=integer(14, EXTERNAL))))

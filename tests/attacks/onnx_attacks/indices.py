@@ -188,12 +188,10 @@ attack("classifier-class-outside", "A leaf votes for class 99 of two.", network(
     ["l", "y"], domain="ai.onnx.ml", **{k: v for k, v in TREE.items() if not k.startswith(("target", "n_"))},
     class_treeids=[0, 0], class_nodeids=[1, 2], class_ids=[99, 0], class_weights=[1.0, 1.0], classlabels_int64s=[0,
     1])], inputs=ROW, opsets=ML), source="https://github.com/microsoft/onnxruntime/pull/27571")
-TREE5 = {
-    "aggregate_function": 1, "leaf_targetids": [0, 0], "leaf_weights": values(None, [1.0, 2.0]), "n_targets": 1,
-    "nodes_falseleafs": [1], "nodes_falsenodeids": [1], "nodes_featureids": [0],
-    "nodes_modes": values(None, [0], UINT8), "nodes_splits": values(None, [0.5]), "nodes_trueleafs": [1],
-    "nodes_truenodeids": [0], "tree_roots": [0], "post_transform": 0,
-}
+TREE5 = {"aggregate_function": 1, "leaf_targetids": [0, 0], "leaf_weights": values(None, [1.0, 2.0]), "n_targets": 1,
+    "nodes_falseleafs": [1], "nodes_falsenodeids": [1], "nodes_featureids": [0], "nodes_modes": values(None, [0],
+    UINT8), "nodes_splits": values(None, [0.5]), "nodes_trueleafs": [1], "nodes_truenodeids": [0], "tree_roots": [0],
+    "post_transform": 0, }
 
 
 def tree5_attack(name, description, cwe="CWE-125", source=None, **changes):
@@ -215,7 +213,7 @@ tree5_attack("v5-leaf-outside", "TreeEnsemble: a branch leads to leaf 10^6.", no
 # Classic models
 
 attack = declare("ml-inconsistent", "crashes",
-    "The vectors of a classical model have other lengths than its counts claim.", "CWE-125",
+    "The attributes of an operator, mostly of ai.onnx.ml, contradict each other or are extreme.", "CWE-125",
     "onnxruntime, onnx.reference")
 
 
@@ -320,9 +318,9 @@ shape_attack("qlinear-conv-scales", "QLinearConv with three scales for two chann
     FLOAT, []), values("z", [0], UINT8, []), values("w", [0, 0], UINT8, [2, 1, 1, 1]), values("t", [1.0] * 3)])
 shape_attack("attention-bias", "Attention with a bias of one element.", [node("Attention", ["q", "w", "b"], ["y"],
     domain="com.microsoft", num_heads=1)], [zeros("q", 1, 2, 4), zeros("w", 4, 12), zeros("b", 1)], opsets=MICROSOFT)
-shape_attack("attention-projections", "Attention with projections beyond its weights.", [node("Attention", ["q", "w",
-    "b"], ["y"], domain="com.microsoft", num_heads=1, qkv_hidden_sizes=[4, 4, 4096])], [zeros("q", 1, 2, 4),
-    zeros("w", 4, 12), zeros("b", 12)], opsets=MICROSOFT)
+shape_attack("attention-projections", "Attention with qkv_hidden_sizes beyond the size of its weights.",
+    [node("Attention", ["q", "w", "b"], ["y"], domain="com.microsoft", num_heads=1, qkv_hidden_sizes=[4, 4, 4096])],
+    [zeros("q", 1, 2, 4), zeros("w", 4, 12), zeros("b", 12)], opsets=MICROSOFT)
 shape_attack("split-of-four", "Split of an axis of four into parts of 100.", [node("Split", ["t", "s"], ["y", "z"],
     axis=0)], [TABLE, ints("s", 100, 100)])
 shape_attack("slice-steps", "Slice of two axes with one step.", [node("Slice", ["t", "a", "b", "c", "d"], ["y"])], [
@@ -332,8 +330,8 @@ shape_attack("moe-experts", "MoE that chooses 9 of 2 experts.", [node("MoE", ["q
 shape_attack("rotary-positions", "RotaryEmbedding at position 900,000 of 16.", [node("RotaryEmbedding",
     ["q", "i", "c", "c"], ["y"], domain="com.microsoft", num_heads=1)], [zeros("q", 1, 2, 8), values("i", [900000, 0],
     INT64, [1, 2]), zeros("c", 16, 4)], opsets=MICROSOFT)
-shape_attack("declared-shape", "Concat of four and four elements that is declared with one.", [node("Concat", ["t",
-    "t"], ["y"], axis=0)], [TABLE], outputs=[value("y", FLOAT, [1, 2])])
+shape_attack("declared-shape", "Concat of two tensors of four rows, whose output is declared with one row.",
+    [node("Concat", ["t", "t"], ["y"], axis=0)], [TABLE], outputs=[value("y", FLOAT, [1, 2])])
 shape_attack("if-outputs", "If with two outputs, whose branches have one.", [node("If", ["c"], ["y", "z"],
     then_branch=graph([node("Identity", ["t"], ["b"])], outputs=[value("b")]),
     else_branch=graph([node("Identity", ["t"], ["b"])], outputs=[value("b")]))], [TABLE, scalar("c", True, BOOL)])

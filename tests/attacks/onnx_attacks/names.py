@@ -145,8 +145,8 @@ attack("combining-marks", "A name with 5,000 combining marks on one letter.", mo
 attack("unassigned", "A name of private and unassigned characters.", model_with_name("\ue000\U0010ffff\ufdd0"))
 attack("same-prefix", "500 names that differ only after 300 characters, where tables of names cut them off.",
     network([node("Neg", ["x"], ["p" * 300 + str(i)]) for i in range(500)] + [node("Identity", ["x"], ["y"])]))
-attack("reserved-words", "Names that are reserved in C, Python and JavaScript.", network([node("Neg", ["x"], ["int"]),
-    node("Neg", ["int"], ["class"]), node("Neg", ["class"], ["__proto__"]), node("Neg", ["__proto__"],
+attack("reserved-words", "Names that C, Python or JavaScript reserve or treat specially.", network([node("Neg", ["x"],
+    ["int"]), node("Neg", ["int"], ["class"]), node("Neg", ["class"], ["__proto__"]), node("Neg", ["__proto__"],
     ["constructor"]), node("Neg", ["constructor"], ["y"])]))
 attack("numbers", "Names that look like numbers and booleans.", network([node("Neg", ["x"], ["0"]), node("Neg", ["0"],
     ["-1"]), node("Neg", ["-1"], ["true"]), node("Neg", ["true"], ["null"]), node("Neg", ["null"], ["y"])]))

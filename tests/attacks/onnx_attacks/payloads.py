@@ -249,11 +249,11 @@ NOISE = tensor("blob", [65536], UINT8, content.noise(65536, 6))
 CAST = node("Cast", ["blob"], ["f"], to=FLOAT)
 SUM = node("ReduceSum", ["f"], ["s"])
 PASS = node("Identity", ["x"], ["y"])
-attack("dead-chain", "Only nodes that no output depends on read 64 KiB.", network([CAST, node("Relu", ["f"], ["z"]),
-    PASS], [NOISE]))
-attack("dead-branch-node", "Only an If that no output depends on reads 64 KiB.", network([node("If", ["t"], ["z"],
-    then_branch=graph([CAST], [], [value("f")]), else_branch=graph([node("Neg", ["x"], ["b"])], [], [value("b")])),
-    PASS], [NOISE, values("t", [True], BOOL, [])]))
+attack("dead-chain", "64 KiB are read only by nodes on which no output depends.", network([CAST, node("Relu", ["f"],
+    ["z"]), PASS], [NOISE]))
+attack("dead-branch-node", "64 KiB are read only by an If on which no output depends.", network([node("If", ["t"],
+    ["z"], then_branch=graph([CAST], [], [value("f")]), else_branch=graph([node("Neg", ["x"], ["b"])], [],
+    [value("b")])), PASS], [NOISE, values("t", [True], BOOL, [])]))
 attack("times-zero", "64 KiB are multiplied by zero and added.", network([CAST, SUM, node("Mul", ["s", "zero"], ["z"]),
     node("Add", ["x", "z"], ["y"])], [NOISE, values("zero", [0.0], FLOAT, [])]))
 attack("shape-only", "Only the shape of 64 KiB is read.", network([node("Shape", ["blob"], ["s"]), node("Cast", ["s"],

@@ -119,9 +119,9 @@ attack("tile-steps", "34 Tile steps, each of which doubles a tensor.", network([
     [f"t{i + 1}"]) for i in range(34)] + [sum_node("t34")], [values("t0", [1.0]), ints("two", 2)]))
 attack("outer-product", "Mul of a column and a row of 2^17 each.", network([fill_node("s1", "a"), fill_node("s2", "b"),
     node("Mul", ["a", "b"], ["o"]), sum_node("o")], [ints("s1", SIDE, 1), ints("s2", 1, SIDE)]))
-attack("outer-product-of-input", "Add of an input of 2^17 and its transpose.", network([node("Unsqueeze", ["x", "a0"],
-    ["r"]), node("Unsqueeze", ["x", "a1"], ["c"]), node("Add", ["r", "c"], ["o"]), sum_node("o")], [ints("a0", 0),
-    ints("a1", 1)], inputs=[value("x", FLOAT, [SIDE])]))
+attack("outer-product-of-input", "Add of an input of 2^17 as a row and as a column.", network([node("Unsqueeze", ["x",
+    "a0"], ["r"]), node("Unsqueeze", ["x", "a1"], ["c"]), node("Add", ["r", "c"], ["o"]), sum_node("o")], [ints("a0",
+    0), ints("a1", 1)], inputs=[value("x", FLOAT, [SIDE])]))
 attack("where", "Where broadcasts a condition of 2^17 rows with values of 2^17 columns.", network([fill_node("s1", "c",
     values(None, [True], BOOL)), fill_node("s2", "b"), node("Where", ["c", "b", "b"], ["o"]), sum_node("o")], [ints(
     "s1", SIDE, 1), ints("s2", 1, SIDE)]))
