@@ -1,9 +1,9 @@
 """Read attack files with the functions of CALLS and the commands of COMMANDS: `read_attacks.py SECONDS BYTES < FILES`.
 
 FILES are paths, one per line. Each file is read in a fork of this process. SECONDS limits the processor time of the
-fork, and BYTES the address space that it may add to that of this process. The program prints a line for each file with
-which a call or command crashes, exceeds a limit or raises an exception that is not an onnxwire error, and then the
-number of files.
+fork, and BYTES the address space that the fork may add to that of this process. The program prints a line for each
+file with which a call or command crashes, exceeds a limit or raises an unexpected exception, and then the number of
+files.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def run_command(*words):
 
 
 def find_faults(path):
-    """Yield a description of each call that raises an exception other than Error, and each command that raises any."""
+    """Yield a description of each exception that a command raises, or that a call raises and that is not an Error."""
     for name, call in CALLS.items():
         try:
             call(path)

@@ -110,5 +110,5 @@ def main():
     )
     files = generate(parser.parse_args().folder)["files"]
     attacks = [entry for entry in files if entry["kind"] == "attack"]
-    count = len({entry["class"] for entry in attacks})
-    print(f"{len(attacks)} attack files in {count} classes, {len(files) - len(attacks)} benign models")
+    n_classes = len({entry["class"] for entry in attacks})
+    print(f"{len(attacks)} attack files in {n_classes} classes, {len(files) - len(attacks)} benign models")

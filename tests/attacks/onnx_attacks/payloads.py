@@ -295,7 +295,8 @@ attack("shell", "The second line of the file is a shell command; sh skips the fi
 def tar_model():
     """Return a model whose first 1,024 bytes are a tar archive.
 
-    The name of the first member of the archive begins with the tag and length of a record, which contains the archive.
+    The name of the first member of the archive begins with the tag and length of a record, which contains the
+    rest of the archive.
     """
     prefix = tag(46, LEN) + varint(1020)
     header = bytearray(prefix + content.TAR[4:512])
