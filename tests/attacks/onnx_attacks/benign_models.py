@@ -115,7 +115,7 @@ benign("dense-blocks", "bomb-doubling", "Five Concat steps as in DenseNet.", net
     [f"d{i}" if i else "x", "x"], [f"d{i + 1}"], axis=0) for i in range(5)] + [node("Identity", ["d5"], ["y"])]))
 benign("sparse-weights", "sparse-bomb", "A sparse initializer of 64 x 64 with sorted indices.",
     model_with_extras(sparse=[sparse("sp", [64, 64], [1.0, 2.0], [5, 4000])]))
-benign("empty-tensor", "dims-overflow", "Tensors with a dimension of 0, as optional inputs of Resize are.",
+benign("empty-tensor", "dims-overflow", "A tensor with a dimension of 0, the optional input roi of Resize.",
     network([node("Resize", ["x", "roi", "f"], ["y"])], [tensor("roi", [0], FLOAT, b""), values("f", [1.0, 1.0, 2.0,
     2.0])], inputs=IMAGE))
 benign("int4-weights", "payload-size", "Five int4 elements in three bytes.", model_with_extras([tensor("q", [5], INT4,
@@ -304,7 +304,7 @@ benign("names-japanese", "name-look-alike", "Names in Japanese.", network([node(
 benign("names-russian", "name-look-alike", "Names in Russian only.", network([node("Neg", ["x"],
     ["\u0441\u043b\u043e\u0439_\u0432\u0435\u0441\u0430"]), node("Neg",
     ["\u0441\u043b\u043e\u0439_\u0432\u0435\u0441\u0430"], ["y"])]))
-benign("names-greek-symbols", "name-look-alike", "Names with single Greek letters: \u03b1, \u03b2, \u0394t.",
+benign("names-greek-symbols", "name-look-alike", "Names with single Greek letters: \u03b1 and \u0394t.",
     network([node("Neg", ["x"], ["\u03b1"]), node("Neg", ["\u03b1"], ["\u0394t"]), node("Neg", ["\u0394t"], ["y"])]))
 benign("names-emoji", "name-invisible", "Names with emoji, one of them joined by a zero-width joiner.",
     network([node("Neg", ["x"], ["\U0001f600"], name="\U0001f469\u200d\U0001f4bb"), node("Neg", ["\U0001f600"],

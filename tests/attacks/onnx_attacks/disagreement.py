@@ -227,8 +227,8 @@ attack("attribute-type", "The type of an attribute is 2^32 + 2.", network([node(
     extra=record(5, record(1, "axis") + integer(3, 0) + integer(20, (1 << 32) + 2)))]))
 attack("data-location", "data_location is 2^32 + 1: EXTERNAL only to readers that truncate.", model_with_weight(tensor(
     "w", [4], FLOAT, WEIGHTS, record(13, entry("location", "../outside.bin")) + integer(14, (1 << 32) + 1))))
-attack("data-location-unknown", "data_location is 7, which no reader knows.", model_with_weight(tensor("w", [4], FLOAT,
-    WEIGHTS, record(13, entry("location", "../outside.bin")) + integer(14, 7))))
+attack("data-location-unknown", "data_location is 7, which onnx.proto does not define.", model_with_weight(tensor("w",
+    [4], FLOAT, WEIGHTS, record(13, entry("location", "../outside.bin")) + integer(14, 7))))
 attack("data-type-negative", "data_type is 2^63 + 1, which is negative as int64.", model_with_weight(tensor("w", [4],
     (1 << 63) + 1, WEIGHTS)))
 attack("int32-data", "int32_data elements are 2^32 + 5.", model_with_extras([tensor("i", [2], INT32, extra=integer(5,
@@ -283,12 +283,12 @@ def softmax(attribute_bytes):
 
 attack("int-and-float", "axis has i and f; its type is INT.", softmax(integer(3, 0) + fixed32(2,
     0x3F800000) + integer(20, 2)))
-attack("int-and-tensor", "axis has i and a tensor with a payload.", softmax(integer(3, 0) + record(5, tensor(None,
+attack("int-and-tensor", "axis has i and t; its type is INT.", softmax(integer(3, 0) + record(5, tensor(None,
     [4], FLOAT, WEIGHTS)) + integer(20, 2)))
 attack("type-names-empty-field", "The type of axis is INT, but only ints is filled: readers see 0 or -1.",
     softmax(integer(8, -1) + integer(20, 2)))
-attack("without-type", "axis has no type and two values: IR version 1 readers guess.", softmax(integer(3,
-    0) + integer(8, 1)))
+attack("without-type", "axis has two values and no type, as in IR version 1: readers infer the type from a value.",
+    softmax(integer(3, 0) + integer(8, 1)))
 attack("type-undefined", "The type of axis is 0 (UNDEFINED) with a value.", softmax(integer(3, 0) + integer(20, 0)))
 attack("type-unknown", "The type of axis is 99.", softmax(integer(3, 0) + integer(20, 99)))
 attack("string-and-strings", "A string attribute has s and strings.", network([node("Cast", ["x"], ["y"], to=1,

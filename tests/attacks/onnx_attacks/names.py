@@ -92,7 +92,7 @@ two_names_attack("no-break-space", "'a b' with a space and with a no-break space
 two_names_attack("trailing-space", "weight and weight with a space.", "weight ")
 attack("domain", "The domain is a zero-width space: it looks like the default domain.", network([node("Identity", ["x"],
     ["y"], domain="\u200b")], opsets=(("", 21), ("\u200b", 1))))
-attack("op-type", "op_type is Relu with a zero-width space, which a function defines.", network([node("Re\u200blu",
+attack("op-type", "op_type is Relu with a zero-width space; a function has the same name.", network([node("Re\u200blu",
     ["x"], ["y"], domain="local")], opsets=OPSETS, functions=[function("Re\u200blu", [node("Neg", ["a"], ["b"])],
     ["a"], ["b"])]))
 attack("metadata-prompt",

@@ -74,7 +74,7 @@ attack("constant-of-shape-pow", "The shape is 2 to the power 36.", network([node
 attack("constant-of-shape-shift", "The shape is 1 shifted left by 36 bits.", network([node("BitShift", ["a", "b"],
     ["u"], direction="LEFT"), node("Cast", ["u"], ["s"], to=INT64), fill_node("s", "c"), sum_node("c")], [tensor("a", [
     1], UINT64, struct.pack("<Q", 1)), tensor("b", [1], UINT64, struct.pack("<Q", 36))]))
-attack("constant-of-shape-of-size", "The shape is the declared size of an input, 2^18 x 2^18.", network([node("Shape",
+attack("constant-of-shape-of-size", "The shape is the declared shape of an input, 2^18 x 2^18.", network([node("Shape",
     ["x"], ["s"]), fill_node("s", "c"), sum_node("c")], inputs=[value("x", FLOAT, [1 << 18, 1 << 18])]))
 attack("constant-of-shape-in-branch", "The bomb is in the branch of an If whose condition is constant.",
     network([node("If", ["t"], ["y"], then_branch=graph([fill_node("s", "c"), node("ReduceSum", ["c"], ["a"],
