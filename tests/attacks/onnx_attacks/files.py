@@ -356,7 +356,8 @@ key_attack("huge-attribute", "A key sets length to 10^18, which some readers all
 key_attack("unknown", "A key is 'command', which no specification defines.", ("command", "curl http://192.0.2.1/"),
     cve=None)
 key_attack("upper-case", "A key is Offset: readers that ignore case use it.", ("Offset", "8"), cve=None)
-attack("no-location", "There is no location.", model_with_weight(external_pairs("w", [("offset", 0), ("length", 16)])))
+attack("no-location", "External data has no location.", model_with_weight(external_pairs("w", [("offset", 0), ("length",
+    16)])))
 attack("no-entries", "data_location is EXTERNAL and external_data is empty.", model_with_weight(tensor("w", [4],
     extra=integer(14, EXTERNAL))))
 
