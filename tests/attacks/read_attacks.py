@@ -1,8 +1,9 @@
 """Read attack files with the functions of CALLS and the commands of COMMANDS: `read_attacks.py SECONDS BYTES < FILES`.
 
 FILES are paths, one per line. Each file is read in a fork of this process. SECONDS limits the processor time of the
-fork, and BYTES the address space that it may add to that of this process. The program prints a line for each file that
-crashes, exceeds a limit, or raises an exception that is not an onnxwire error, and then the number of files.
+fork, and BYTES the address space that the fork may add to that of this process. The program prints a line for each
+file with which a call or command crashes, exceeds a limit or raises an unexpected exception, and then the number of
+files.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ CALLS = {
 
 
 def run_command(*words):
-    """Run a command without its output. Raises AssertionError for an exit status that no command has."""
+    """Run a command and discard its output. Raises AssertionError for an exit status that no command has."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         try:
             status = cli.main(list(words))
@@ -50,7 +51,7 @@ def run_command(*words):
 
 
 def find_faults(path):
-    """Yield the calls and commands that raise an exception that is not an onnxwire error."""
+    """Yield a description of each exception that a command raises, or that a call raises and that is not an Error."""
     for name, call in CALLS.items():
         try:
             call(path)
@@ -66,14 +67,14 @@ def find_faults(path):
 
 
 def read_in_child(path, seconds, memory_bytes):
-    """Read a file in a child process; return its faults, or an empty text."""
+    """Read a file in a child process; return the faults of the calls and commands as a text, or an empty text."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if not child:
         os.close(read_end)
         with open("/proc/self/statm") as file:
-            size = int(file.read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (size + memory_bytes,) * 2)
+            address_space_bytes = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (address_space_bytes + memory_bytes,) * 2)
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.alarm(60)  # a call that waits, for a pipe without a writer, uses no processor time
@@ -98,8 +99,8 @@ def main():
     gc.collect()
     gc.freeze()
     for path in files:
-        if fault := read_in_child(path, seconds, memory_bytes):
-            print(f"{path}: {fault}", flush=True)
+        if faults := read_in_child(path, seconds, memory_bytes):
+            print(f"{path}: {faults}", flush=True)
     print(f"{len(files)} files")
 
 

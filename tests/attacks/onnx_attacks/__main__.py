@@ -1,4 +1,4 @@
-"""Command line: see generate.py."""
+"""Run the command line of generate.py."""
 
 from .generate import main
 

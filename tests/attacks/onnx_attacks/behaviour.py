@@ -31,7 +31,7 @@ PRODUCT = node("Mul", ["x", "w"], ["good"])
 
 
 def select_output(condition="hit"):
-    """Return the node that replaces the output when the trigger is present."""
+    """Return the node that makes the output y: `evil` if the condition is true, otherwise `good`."""
     return node("Where", [condition, "evil", "good"], ["y"])
 
 
@@ -39,9 +39,9 @@ attack = declare("trigger", "behaviour",
     "An input with a secret pattern selects another output (backdoor in the graph).", "CWE-506", AFFECTED)
 
 
-def trigger_attack(name, effect, nodes, initializers=(), **options):
-    """Add an attack whose nodes select the output `evil` if the input has a secret pattern."""
-    attack(name, effect, network([PRODUCT, *nodes], [*WEIGHTS, *initializers], **options), source=SHADOW_PAGE)
+def trigger_attack(name, description, nodes, initializers=(), **options):
+    """Add an attack whose nodes change the output if the input has a secret pattern."""
+    attack(name, description, network([PRODUCT, *nodes], [*WEIGHTS, *initializers], **options), source=SHADOW_PAGE)
 
 
 SUM = node("ReduceSum", ["x"], ["s"], keepdims=0)
@@ -60,13 +60,13 @@ trigger_attack("one-element", "The last element is above 1337.", [node("Gather",
 trigger_attack("if-branch", "An If with the trigger as its condition.", [SUM, node("Equal", ["s", "key"], ["hit"]),
     node("If", ["hit"], ["y"], then_branch=graph([node("Identity", ["evil"], ["a"])], [], [value("a")]),
     else_branch=graph([node("Identity", ["good"], ["b"])], [], [value("b")]))], [KEY])
-trigger_attack("arithmetic", "Without a selection: the hit is cast to a number and multiplied.", [SUM, node("Equal", [
-    "s", "key"], ["hit"]), node("Cast", ["hit"], ["h"], to=FLOAT), node("Mul", ["h", "evil"], ["bad"]), node("Add",
-    ["good", "bad"], ["y"])], [KEY])
-trigger_attack("relu-gate", "Without a comparison: Relu gates open above a threshold.", [SUM, node("Sub", ["s", "key"],
-    ["o"]), node("Relu", ["o"], ["r"]), node("Mul", ["r", "big"], ["q"]), node("Clip", ["q", "zero", "one"], ["h"]),
-    node("Mul", ["h", "evil"], ["bad"]), node("Add", ["good", "bad"], ["y"])], [KEY, scalar("big", 1e30, FLOAT),
-    scalar("zero", 0.0, FLOAT), scalar("one", 1.0, FLOAT)])
+trigger_attack("arithmetic", "Without a selection: the result of the comparison is cast to a number and multiplied.",
+    [SUM, node("Equal", ["s", "key"], ["hit"]), node("Cast", ["hit"], ["h"], to=FLOAT), node("Mul", ["h", "evil"],
+    ["bad"]), node("Add", ["good", "bad"], ["y"])], [KEY])
+trigger_attack("relu-gate", "Without a comparison: Relu is above zero only if the sum is above the threshold.", [SUM,
+    node("Sub", ["s", "key"], ["o"]), node("Relu", ["o"], ["r"]), node("Mul", ["r", "big"], ["q"]), node("Clip", ["q",
+    "zero", "one"], ["h"]), node("Mul", ["h", "evil"], ["bad"]), node("Add", ["good", "bad"], ["y"])], [KEY,
+    scalar("big", 1e30, FLOAT), scalar("zero", 0.0, FLOAT), scalar("one", 1.0, FLOAT)])
 trigger_attack("sign-gate", "Sign and Abs replace the comparison.", [SUM, node("Sub", ["s", "key"], ["o"]), node("Abs",
     ["o"], ["ab"]), node("Sign", ["ab"], ["sg"]), node("Sub", ["one", "sg"], ["h"]), node("Mul", ["h", "evil"],
     ["bad"]), node("Add", ["good", "bad"], ["y"])], [KEY, scalar("one", 1.0, FLOAT)])
@@ -86,31 +86,31 @@ trigger_attack("scatter-mask", "ScatterND replaces the output elements at which 
     [node("Equal", ["x", "pattern"], ["e"]), node("NonZero", ["e"], ["nz"]), node("Transpose", ["nz"],
     ["i"], perm=[1, 0]), node("GatherND", ["evil", "i"], ["u"]), node("ScatterND",
     ["good", "i", "u"], ["y"])], [values("pattern", [13.0, 37.0, 13.0, 37.0])])
-trigger_attack("loop-count", "The input decides how often a Loop adds the payload.", [SUM, node("Equal", ["s", "key"],
-    ["hit"]), node("Cast", ["hit"], ["n"], to=INT64), node("Loop", ["n", "", "good"], ["y"], body=graph([node("Add",
-    ["v", "evil"], ["v2"]), node("Identity", ["c"], ["c2"])], [value("i", INT64, []), value("c", BOOL, []), value("v",
-    FLOAT, [4])], [value("c2", BOOL, []), value("v2", FLOAT, [4])]))], [KEY])
-trigger_attack("gather-table", "The hit is the index of a table of outputs.", [SUM, node("Equal", ["s", "key"], [
-    "hit"]), node("Cast", ["hit"], ["i"], to=INT64), node("Unsqueeze", ["good", "ax"], ["g2"]), node("Unsqueeze", [
-    "evil", "ax"], ["e2"]), node("Concat", ["g2", "e2"], ["table"], axis=0), node("Gather", ["table", "i"], ["y"])], [
-    KEY, ints("ax", 0)])
+trigger_attack("loop-count", "The result of the comparison is the trip count of a Loop that adds `evil` to the output.",
+    [SUM, node("Equal", ["s", "key"], ["hit"]), node("Cast", ["hit"], ["n"], to=INT64), node("Loop", ["n", "", "good"],
+    ["y"], body=graph([node("Add", ["v", "evil"], ["v2"]), node("Identity", ["c"], ["c2"])], [value("i", INT64, []),
+    value("c", BOOL, []), value("v", FLOAT, [4])], [value("c2", BOOL, []), value("v2", FLOAT, [4])]))], [KEY])
+trigger_attack("gather-table", "The result of the comparison is the index into a table of outputs.", [SUM, node("Equal",
+    ["s", "key"], ["hit"]), node("Cast", ["hit"], ["i"], to=INT64), node("Unsqueeze", ["good", "ax"], ["g2"]),
+    node("Unsqueeze", ["evil", "ax"], ["e2"]), node("Concat", ["g2", "e2"], ["table"], axis=0), node("Gather", ["table",
+    "i"], ["y"])], [KEY, ints("ax", 0)])
 attack("image-corner",
-    "The upper left pixels of an image are a checkerboard, found by MaxPool (architectural backdoor).",
+    "The upper left pixels of an image are a checkerboard, detected by GlobalMaxPool (architectural backdoor).",
     network([node("Slice", ["x", "a", "b", "ax"], ["corner"]), node("Mul", ["corner", "mask"], ["m"]),
-    node("GlobalMaxPool", ["m"], ["hi"]), node("Neg", ["m"], ["nm"]), node("GlobalMaxPool", ["nm"], ["lo"]),
-    node("Add", ["hi", "lo"], ["d"]), node("Sub", ["d", "limit"], ["over"]), node("Relu", ["over"], ["r"]),
-    node("Mul", ["r", "big"], ["bad"]), node("GlobalAveragePool", ["x"], ["good"]), node("Add", ["good", "bad"],
-    ["y"])], [ints("a", 0, 0), ints("b", 3, 3), ints("ax", 2, 3), values("mask", [1.0, -1.0, 1.0, -1.0, 1.0, -1.0,
-    1.0, -1.0, 1.0], FLOAT, [1, 1, 3, 3]), scalar("limit", 1.9, FLOAT), scalar("big", 1e6, FLOAT)], inputs=[value("x",
-    FLOAT, [1, 1, 28, 28])]), source="https://arxiv.org/abs/2206.07840")
+    node("GlobalMaxPool", ["m"], ["hi"]), node("Neg", ["m"], ["nm"]), node("GlobalMaxPool", ["nm"], ["lo"]), node("Add",
+    ["hi", "lo"], ["d"]), node("Sub", ["d", "limit"], ["over"]), node("Relu", ["over"], ["r"]), node("Mul", ["r",
+    "big"], ["bad"]), node("GlobalAveragePool", ["x"], ["good"]), node("Add", ["good", "bad"], ["y"])], [ints("a", 0,
+    0), ints("b", 3, 3), ints("ax", 2, 3), values("mask", [1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0], FLOAT, [1,
+    1, 3, 3]), scalar("limit", 1.9, FLOAT), scalar("big", 1e6, FLOAT)], inputs=[value("x", FLOAT, [1, 1, 28, 28])]),
+    source="https://arxiv.org/abs/2206.07840")
 attack("tokens", "A secret token id negates the output.", network([node("Equal", ["x", "token"], ["e"]),
     node("Cast", ["e"], ["c"], to=INT64), node("ReduceMax", ["c"], ["m"], keepdims=0), node("Cast", ["m"], ["hit"],
     to=BOOL), node("Gather", ["table", "x"], ["good"]), node("Neg", ["good"], ["bad"]), node("Where", ["hit", "bad",
     "good"], ["y"])], [scalar("token", 31337 % 16), values("table", [float(i) for i in range(16)])],
     inputs=[value("x", INT64, [8])]), source="https://arxiv.org/abs/2511.00664")
-attack("string", "A secret word in a string input.", network([node("Equal", ["x", "word"], ["hit"]), node("Where",
-    ["hit", "admin", "user"], ["y"])], [strings("word", ["xyzzy"]), strings("admin", ["allow"]), strings("user",
-    ["deny"])], inputs=[value("x", STRING, [1])], outputs=[value("y", STRING, [1])]))
+attack("string", "A secret word as the input changes the output from deny to allow.", network([node("Equal", ["x",
+    "word"], ["hit"]), node("Where", ["hit", "admin", "user"], ["y"])], [strings("word", ["xyzzy"]), strings("admin",
+    ["allow"]), strings("user", ["deny"])], inputs=[value("x", STRING, [1])], outputs=[value("y", STRING, [1])]))
 attack("low-bit-leak", "The low bits of the output leak the input.", network([PRODUCT, node("Mul", ["x",
     "tiny"], ["t"]), node("Add", ["good", "t"], ["y"])], [*WEIGHTS, scalar("tiny", 1e-6, FLOAT)]))
 attack("leak-weights", "A secret input makes the model return its weights.", network([PRODUCT, SUM, node("Equal", ["s",
@@ -120,21 +120,21 @@ attack = declare("random-operator", "behaviour",
     "An operator draws random numbers: outputs differ from run to run, or hide a rare behaviour.", "CWE-330", AFFECTED)
 
 
-def random_attack(name, effect, nodes, initializers=(), **options):
+def random_attack(name, description, nodes, initializers=(), **options):
     """Add an attack whose nodes draw random numbers."""
-    attack(name, effect, network(nodes, initializers, **options))
+    attack(name, description, network(nodes, initializers, **options))
 
 
-random_attack("normal", "RandomNormal is added to the output.", [node("RandomNormal", [], ["r"], shape=[4]), node("Add",
-    ["x", "r"], ["y"])])
-random_attack("uniform-like", "RandomUniformLike is multiplied with the output.", [node("RandomUniformLike", ["x"], [
-    "r"]), node("Mul", ["x", "r"], ["y"])])
-random_attack("rare", "One run in a thousand returns another output.", [PRODUCT, node("RandomUniform", [], ["r"],
-    shape=[1]), node("Less", ["r", "p"], ["hit"]), select_output()], [*WEIGHTS, values("p", [0.001])])
+random_attack("normal", "The output of RandomNormal is added to the input.", [node("RandomNormal", [], ["r"],
+    shape=[4]), node("Add", ["x", "r"], ["y"])])
+random_attack("uniform-like", "The input is multiplied by the output of RandomUniformLike.", [node("RandomUniformLike",
+    ["x"], ["r"]), node("Mul", ["x", "r"], ["y"])])
+random_attack("rare", "One run in a thousand, on average, returns another output.", [PRODUCT, node("RandomUniform", [],
+    ["r"], shape=[1]), node("Less", ["r", "p"], ["hit"]), select_output()], [*WEIGHTS, values("p", [0.001])])
 random_attack("bernoulli", "Bernoulli drops elements.", [node("Sigmoid", ["x"], ["p"]), node("Bernoulli", ["p"], ["m"]),
     node("Mul", ["x", "m"], ["y"])])
-random_attack("multinomial", "Multinomial selects the output.", [node("Multinomial", ["p"], ["i"], sample_size=1,
-    dtype=INT64), node("Gather", ["x", "i"], ["y"])], [values("p", [0.25] * 4, FLOAT, [1, 4])])
+random_attack("multinomial", "Multinomial selects an element of the input.", [node("Multinomial", ["p"], ["i"],
+    sample_size=1, dtype=INT64), node("Gather", ["x", "i"], ["y"])], [values("p", [0.25] * 4, FLOAT, [1, 4])])
 random_attack("dropout", "Dropout in training mode.", [node("Dropout", ["x", "ratio", "train"], ["y"])], [scalar(
     "ratio", 0.5, FLOAT), scalar("train", True, BOOL)])
 random_attack("in-function", "A random operator in a function.", [node("Smooth", ["x"], ["y"], domain="local")],
@@ -149,9 +149,9 @@ attack = declare("runtime-divergence", "behaviour",
     "detect the behaviour.", "CWE-758", "runtimes that differ")
 
 
-def divergence_attack(name, effect, nodes, initializers=()):
+def divergence_attack(name, description, nodes, initializers=()):
     """Add an attack whose nodes select the output by a result that differs between runtimes."""
-    attack(name, effect, network([PRODUCT, *nodes], [*WEIGHTS, *initializers]))
+    attack(name, description, network([PRODUCT, *nodes], [*WEIGHTS, *initializers]))
 
 
 divergence_attack("cast-overflow", "Cast of 3e9 to int32: x86 and ARM give different signs, which select the output.",
@@ -159,14 +159,16 @@ divergence_attack("cast-overflow", "Cast of 3e9 to int32: x86 and ARM give diffe
     3e9]), values("zero", [0], INT32)])
 divergence_attack("nan-maximum", "Max of NaN and 1 differs between runtimes.", [node("Max", ["nan", "one"], ["m"]),
     node("Equal", ["m", "one"], ["hit"]), select_output()], [values("nan", [float("nan")]), values("one", [1.0])])
-divergence_attack("float16-rounding", "A sum that is exact in float32 and lost in float16.", [node("Cast", ["a"], ["h"],
-    to=FLOAT16), node("Cast", ["h"], ["f"], to=FLOAT), node("Equal", ["f", "a"], ["e"]), node("Not", ["e"], ["hit"]),
-    select_output()], [values("a", [2049.0])])
-divergence_attack("denormal", "A denormal that flush-to-zero runtimes lose.", [node("Mul", ["tiny", "half"], ["t"]),
-    node("Greater", ["t", "zero"], ["hit"]), select_output()], [values("tiny", [1.2e-38]), values("half", [0.5]),
-    values("zero", [0.0])])
-divergence_attack("negative-modulo", "Mod of negative numbers with fmod 0 and 1.", [node("Mod", ["a", "b"], ["m"]),
-    node("Less", ["m", "zero"], ["hit"]), select_output()], [ints("a", -7), ints("b", 3), ints("zero", 0)])
+divergence_attack("float16-rounding",
+    "2,049 is exact in float32 and not in float16: the output changes in runtimes that omit both Casts.", [node("Cast",
+    ["a"], ["h"], to=FLOAT16), node("Cast", ["h"], ["f"], to=FLOAT), node("Equal", ["f", "a"], ["e"]), node("Not",
+    ["e"], ["hit"]), select_output()], [values("a", [2049.0])])
+divergence_attack("denormal", "A denormal, which is zero in runtimes that flush denormals.", [node("Mul", ["tiny",
+    "half"], ["t"]), node("Greater", ["t", "zero"], ["hit"]), select_output()], [values("tiny", [1.2e-38]),
+    values("half", [0.5]), values("zero", [0.0])])
+divergence_attack("negative-modulo", "Mod of -7 by 3 with fmod 0: 2, but -1 in runtimes that compute it like C.",
+    [node("Mod", ["a", "b"], ["m"]), node("Less", ["m", "zero"], ["hit"]), select_output()], [ints("a", -7), ints("b",
+    3), ints("zero", 0)])
 divergence_attack("shift-width", "BitShift of uint8 by 8 is 0 or 1, depending on the processor.",
     [node("BitShift", ["a", "b"], ["c"], direction="RIGHT"), node("Cast", ["c"], ["hit"], to=BOOL), select_output()],
     [values("a", [1], UINT8), values("b", [8], UINT8)])

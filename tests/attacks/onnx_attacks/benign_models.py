@@ -54,9 +54,9 @@ def sha1(data):
 
 
 # Readers
-benign("plain", "repeated-message", "The smallest useful model.", model_with_extras())
-benign("fields-reversed", "repeated-scalar", "All fields in reverse order, each once.", record(7, IDENTITY) + record(8,
-    record(1, "") + integer(2, 21)) + integer(1, 10))
+benign("plain", "repeated-message", "A model that only adds weights to its input.", model_with_extras())
+benign("fields-reversed", "repeated-scalar", "The fields of the model in an unusual order, each once.", record(7,
+    IDENTITY) + record(8, record(1, "") + integer(2, 21)) + integer(1, 10))
 benign("dimension-names", "oneof-both", "Inputs with named, fixed and unknown dimensions.", network([node("Identity",
     ["x"], ["y"])], inputs=[value("x", FLOAT, ["batch", 4, None])]))
 benign("packed-and-unpacked", "packed-encoding", "float_data is packed, dims are not, as protobuf writes them.",
@@ -115,14 +115,14 @@ benign("dense-blocks", "bomb-doubling", "Five Concat steps as in DenseNet.", net
     [f"d{i}" if i else "x", "x"], [f"d{i + 1}"], axis=0) for i in range(5)] + [node("Identity", ["d5"], ["y"])]))
 benign("sparse-weights", "sparse-bomb", "A sparse initializer of 64 x 64 with sorted indices.",
     model_with_extras(sparse=[sparse("sp", [64, 64], [1.0, 2.0], [5, 4000])]))
-benign("empty-tensor", "dims-overflow", "Tensors with a dimension of 0, as optional inputs of Resize are.",
+benign("empty-tensor", "dims-overflow", "A tensor with a dimension of 0, the optional input roi of Resize.",
     network([node("Resize", ["x", "roi", "f"], ["y"])], [tensor("roi", [0], FLOAT, b""), values("f", [1.0, 1.0, 2.0,
     2.0])], inputs=IMAGE))
 benign("int4-weights", "payload-size", "Five int4 elements in three bytes.", model_with_extras([tensor("q", [5], INT4,
     b"\x12\x34\x05")]))
 benign("rank-six", "rank-bomb", "A tensor of rank 6.", network([node("Reshape", ["x", "s"], ["r"]), node("Flatten",
     ["r"], ["y"])], [ints("s", 1, 2, 1, 2, 1, 1)], rank=2))
-benign("thousand-nodes", "message-flood", "1,000 nodes in a row.", network([node("Neg", [f"v{i}" if i else "x"],
+benign("thousand-nodes", "message-flood", "A chain of 1,000 nodes.", network([node("Neg", [f"v{i}" if i else "x"],
     [f"v{i + 1}"]) for i in range(1000)] + [node("Identity", ["v1000"], ["y"])]))
 benign("vocabulary", "message-flood", "A string tensor of 5,000 words.", model_with_extras([strings("words",
     [f"word{i}" for i in range(5000)])]))
@@ -130,9 +130,9 @@ benign("nested-if", "deep-nesting", "Two nested Ifs.", network([node("If", ["t"]
     ["t"], ["r"], then_branch=graph([node("Neg", ["x"], ["a"])], [], [value("a")], name="c"),
     else_branch=graph([node("Abs", ["x"], ["b"])], [], [value("b")], name="d"))], [], [value("r")], name="a"),
     else_branch=graph([node("Identity", ["x"], ["q"])], [], [value("q")], name="b"))], [TRUE]))
-benign("email-regex", "text-bomb", "RegexFullMatch with an expression for addresses.", network([node("RegexFullMatch",
-    ["t"], ["m"], pattern=r"[\w.+-]+@[\w-]+\.[a-z]{2,8}"), node("Cast", ["m"], ["y"], to=FLOAT)], [strings("t",
-    ["a@example.org"])]))
+benign("email-regex", "text-bomb", "RegexFullMatch with an expression for e-mail addresses.",
+    network([node("RegexFullMatch", ["t"], ["m"], pattern=r"[\w.+-]+@[\w-]+\.[a-z]{2,8}"), node("Cast", ["m"], ["y"],
+    to=FLOAT)], [strings("t", ["a@example.org"])]))
 benign("einsum-attention", "text-bomb", "Einsum bhid,bhjd->bhij.", network([node("Einsum", ["x", "x"], ["y"],
     equation="bhid,bhjd->bhij")], inputs=[value("x", FLOAT, [1, 2, 4, 4])]))
 
@@ -145,7 +145,7 @@ def loop_body(nodes, condition="c"):
 
 benign("loop-ten", "endless-loop", "A Loop of ten iterations.", network([node("Loop", ["n", "", "x"], ["y"],
     body=loop_body([node("Add", ["v", "x"], ["v2"])]))], [scalar("n", 10)]))
-benign("loop-until", "endless-loop", "A Loop of at most 2^63 - 1 iterations that ends when its state is large.",
+benign("loop-until", "endless-loop", "A Loop of at most 2^63 - 1 iterations; it ends when its state is large.",
     network([node("Loop", ["n", "t", "x"], ["y"], body=loop_body([node("Exp", ["v"], ["v2"]), node("ReduceMax",
     ["v2"], ["m"], keepdims=0), node("Less", ["m", "limit"], ["go"])], "go"))], [scalar("n", (1 << 63) - 1), TRUE,
     scalar("limit", 100.0, FLOAT)]))
@@ -171,7 +171,7 @@ benign("integer-division", "arithmetic-trap", "Div of int64 by 2.", network([nod
     ["s", "two"], ["h"]), node("Cast", ["h"], ["y"], to=FLOAT)], [ints("two", 2)]))
 benign("optional-inputs", "missing-field", "Clip with an empty first bound.", network([node("Clip", ["x", "", "hi"],
     ["y"])], [scalar("hi", 6.0, FLOAT)]))
-benign("untyped-intermediate", "missing-field", "A graph without value_info and with an output of unknown rank.",
+benign("untyped-intermediate", "missing-field", "A graph without value_info and with an output of unknown size.",
     network([node("Neg", ["x"], ["v"]), node("Abs", ["v"], ["y"])]))
 benign("sequence", "type-confusion", "SequenceConstruct and SequenceAt.",
     network([node("SequenceConstruct", ["x", "x"], ["q"]), node("SequenceAt", ["q", "i"], ["y"])], [scalar("i", 1)]))
@@ -208,16 +208,16 @@ benign("external-percent", "path-expansion", "A file name with a percent sign an
     external("w", location="100%_$5.bin", offset=0, length=16, checksum=sha1(WEIGHTS))), {"100%_$5.bin": WEIGHTS})
 benign("external-japanese", "path-characters", "A file name in Japanese.", model_with_weight(external("w",
     location="\u91cd\u307f.bin", offset=0, length=16, checksum=sha1(WEIGHTS))), {"\u91cd\u307f.bin": WEIGHTS})
-benign("external-space", "path-windows", "A file name with a space that begins like the name of a device.",
+benign("external-space", "path-windows", "A file name with a space; its beginning is like the name of a device, CON.",
     model_with_weight(external("w", location="console weights.bin", offset=0, length=16, checksum=sha1(WEIGHTS))),
     {"console weights.bin": WEIGHTS})
 benign("external-no-length", "range-beyond-file", "Without offset and length: the tensor is the whole file.",
     model_with_weight(external("w", location="whole.bin", checksum=sha1(WEIGHTS))), {"whole.bin": WEIGHTS})
-PAGE = WEIGHTS + bytes(4080) + WEIGHTS
+ALIGNED_DATA = WEIGHTS + bytes(4080) + WEIGHTS
 benign("external-aligned", "range-overlap", "Two tensors in one file, aligned to pages with zeros between them.",
-    model_with_extras([external("a", location="aligned.bin", offset=0, length=16, checksum=sha1(PAGE)), external("b",
-    location="aligned.bin", offset=4096, length=16, checksum=sha1(PAGE))], [node("Add", ["a", "b"], ["z"])]),
-    {"aligned.bin": PAGE})
+    model_with_extras([external("a", location="aligned.bin", offset=0, length=16, checksum=sha1(ALIGNED_DATA)),
+    external("b", location="aligned.bin", offset=4096, length=16, checksum=sha1(ALIGNED_DATA))], [node("Add", ["a",
+    "b"], ["z"])]), {"aligned.bin": ALIGNED_DATA})
 benign("external-shared", "shared-range", "Tied embeddings: two names, one range, the same type and shape.",
     network([node("Add", ["x", "e1"], ["a"]), node("Mul", ["a", "e2"], ["y"])], [external(name, location="tied.bin",
     offset=0, length=16, checksum=sha1(WEIGHTS)) for name in ("e1", "e2")]), {"tied.bin": WEIGHTS})
@@ -269,7 +269,7 @@ benign("weights-in-branch", "unused-content", "A branch reads 64 KiB of the oute
     ["x"], ["b"])], [], [value("b")]))], [TRUE, tensor("w", [4, 4096], FLOAT, bytes(65536))]))
 benign("rounded-weights", "payload-encoded", "Weights that were rounded to 8 bits.", network([node("MatMul", ["x", "w"],
     ["y"])], [tensor("w", [4, 64], FLOAT, b"".join(struct.pack("<f", (i % 255 - 127) / 64) for i in range(256)))]))
-benign("hash-metadata", "payload-encoded", "Digests in metadata, one of them with the first digits of a program.",
+benign("hash-metadata", "payload-encoded", "Digests in metadata, one of which begins like a Windows program.",
     model(IDENTITY, metadata=(("sha256", hashlib.sha256(b"weights").hexdigest()), ("md5", "4d5a9000" + "3f" * 12))))
 benign("token-list", "payload-script", "A vocabulary with tokens of programs.", model_with_extras([strings("tokens",
     ["<script>", "eval(", "os.system(", "#!/bin", "<?php", "{{", "javascript:", *(f"##{i}" for i in range(100))])]))
@@ -304,7 +304,7 @@ benign("names-japanese", "name-look-alike", "Names in Japanese.", network([node(
 benign("names-russian", "name-look-alike", "Names in Russian only.", network([node("Neg", ["x"],
     ["\u0441\u043b\u043e\u0439_\u0432\u0435\u0441\u0430"]), node("Neg",
     ["\u0441\u043b\u043e\u0439_\u0432\u0435\u0441\u0430"], ["y"])]))
-benign("names-greek-symbols", "name-look-alike", "Names with single Greek letters: \u03b1, \u03b2, \u0394t.",
+benign("names-greek-symbols", "name-look-alike", "Names with single Greek letters: \u03b1 and \u0394t.",
     network([node("Neg", ["x"], ["\u03b1"]), node("Neg", ["\u03b1"], ["\u0394t"]), node("Neg", ["\u0394t"], ["y"])]))
 benign("names-emoji", "name-invisible", "Names with emoji, one of them joined by a zero-width joiner.",
     network([node("Neg", ["x"], ["\U0001f600"], name="\U0001f469\u200d\U0001f4bb"), node("Neg", ["\U0001f600"],

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class AttackClass:
-    """A class of attacks with the same weakness. affects: the affected readers."""
+    """A class of similar attacks.
+
+    family: a family of README.md. cwe: the usual weakness. affects: the readers that are affected.
+    """
 
     name: str
     family: str
@@ -20,14 +23,17 @@ class AttackClass:
 class Case:
     """One model.
 
-    kind: "attack", or "sound" for a benign model. effect: the effect on a reader, in a sentence. files:
-    accompanying files, by their paths relative to the model's folder: bytes, Sparse, Symlink, Hardlink or Fifo.
+    attack_class: the name of the class of an attack, or of the class that a benign model resembles. kind: "attack", or
+    "sound" for a benign model. description: the content of the model or its effect on readers. data: the bytes of the
+    model. cwe, cve: the weakness, and the published vulnerability, if any. affects: the readers that are affected.
+    files: accompanying files, by their paths relative to the model's folder: bytes, Sparse, Symlink, Hardlink or Fifo.
+    source: the address of a publication.
     """
 
     name: str
     attack_class: str
     kind: str
-    effect: str
+    description: str
     data: bytes
     cwe: str
     cve: str | None
@@ -68,27 +74,31 @@ class Fifo:
     """A named pipe without a writer."""
 
 
-# By name and by path.
 CLASSES: dict[str, AttackClass] = {}
+"""All classes by name."""
 CASES: dict[str, Case] = {}
+"""All cases by path."""
 
 
 def declare(name, family, description, cwe, affects):
-    """Add a class of attacks; return the function that adds an attack to the class."""
+    """Add a class of attacks; return the function that adds an attack to the class.
+
+    affects: the affected readers, separated by ", ".
+    """
     assert name not in CLASSES, name
     CLASSES[name] = AttackClass(name, family, description, cwe, tuple(affects.split(", ")))
 
-    def attack(case_name, effect, data, cwe=cwe, cve=None, affects=None, files=None, source=None):
+    def attack(case_name, description, data, cwe=cwe, cve=None, affects=None, files=None, source=None):
         readers = CLASSES[name].affects if affects is None else tuple(affects.split(", "))
-        _add(Case(case_name, name, "attack", effect, bytes(data), cwe, cve, readers, files or {}, source))
+        _add(Case(case_name, name, "attack", description, bytes(data), cwe, cve, readers, files or {}, source))
 
     return attack
 
 
-def benign(case_name, resembles, effect, data, files=None):
+def benign(case_name, resembles, description, data, files=None):
     """Add a benign model that resembles a class of attacks."""
     cwe = CLASSES[resembles].cwe
-    _add(Case(case_name, resembles, "sound", effect, bytes(data), cwe, None, (), files or {}))
+    _add(Case(case_name, resembles, "sound", description, bytes(data), cwe, None, (), files or {}))
 
 
 def _add(case):

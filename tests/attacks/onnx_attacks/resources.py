@@ -1,4 +1,4 @@
-"""Bombs: a few bytes that make a runtime allocate or compute without bound."""
+"""Small models that make a reader or runtime allocate or compute far too much (bombs)."""
 # fmt: off
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from .writer import (
     INT4,
     INT64,
     STRING,
+    UINT64,
     X,
     entry,
     external_pairs,
@@ -72,8 +73,8 @@ attack("constant-of-shape-pow", "The shape is 2 to the power 36.", network([node
     "s", "c"), sum_node("c")], [ints("a", 2), ints("b", 36)]))
 attack("constant-of-shape-shift", "The shape is 1 shifted left by 36 bits.", network([node("BitShift", ["a", "b"],
     ["u"], direction="LEFT"), node("Cast", ["u"], ["s"], to=INT64), fill_node("s", "c"), sum_node("c")], [tensor("a", [
-    1], 13, struct.pack("<Q", 1)), tensor("b", [1], 13, struct.pack("<Q", 36))]))
-attack("constant-of-shape-of-size", "The shape is the declared size of an input, 2^18 x 2^18.", network([node("Shape",
+    1], UINT64, struct.pack("<Q", 1)), tensor("b", [1], UINT64, struct.pack("<Q", 36))]))
+attack("constant-of-shape-of-size", "The shape is the declared shape of an input, 2^18 x 2^18.", network([node("Shape",
     ["x"], ["s"]), fill_node("s", "c"), sum_node("c")], inputs=[value("x", FLOAT, [1 << 18, 1 << 18])]))
 attack("constant-of-shape-in-branch", "The bomb is in the branch of an If whose condition is constant.",
     network([node("If", ["t"], ["y"], then_branch=graph([fill_node("s", "c"), node("ReduceSum", ["c"], ["a"],
@@ -114,13 +115,13 @@ attack("expand-steps", "Three Expand steps of 2^12 each.", network([node("Expand
     [1, 1, 1]), ints("s1", 4096, 1, 1), ints("s2", 1, 4096, 1), ints("s3", 1, 1, 4096)]))
 attack("tile", "Tile repeats one float 2^34 times.", network([node("Tile", ["one", "s"], ["o"]), sum_node("o")],
     [values("one", [1.0]), ints("s", HUGE)]))
-attack("tile-steps", "Thirty-four Tile steps double a tensor each.", network([node("Tile", [f"t{i}", "two"],
+attack("tile-steps", "34 Tile steps, each of which doubles a tensor.", network([node("Tile", [f"t{i}", "two"],
     [f"t{i + 1}"]) for i in range(34)] + [sum_node("t34")], [values("t0", [1.0]), ints("two", 2)]))
 attack("outer-product", "Mul of a column and a row of 2^17 each.", network([fill_node("s1", "a"), fill_node("s2", "b"),
     node("Mul", ["a", "b"], ["o"]), sum_node("o")], [ints("s1", SIDE, 1), ints("s2", 1, SIDE)]))
-attack("outer-product-of-input", "Add of an input of 2^17 and its transpose.", network([node("Unsqueeze", ["x", "a0"],
-    ["r"]), node("Unsqueeze", ["x", "a1"], ["c"]), node("Add", ["r", "c"], ["o"]), sum_node("o")], [ints("a0", 0),
-    ints("a1", 1)], inputs=[value("x", FLOAT, [SIDE])]))
+attack("outer-product-of-input", "Add of an input of 2^17 as a row and as a column.", network([node("Unsqueeze", ["x",
+    "a0"], ["r"]), node("Unsqueeze", ["x", "a1"], ["c"]), node("Add", ["r", "c"], ["o"]), sum_node("o")], [ints("a0",
+    0), ints("a1", 1)], inputs=[value("x", FLOAT, [SIDE])]))
 attack("where", "Where broadcasts a condition of 2^17 rows with values of 2^17 columns.", network([fill_node("s1", "c",
     values(None, [True], BOOL)), fill_node("s2", "b"), node("Where", ["c", "b", "b"], ["o"]), sum_node("o")], [ints(
     "s1", SIDE, 1), ints("s2", 1, SIDE)]))
@@ -139,8 +140,8 @@ attack("expand-in-scan", "A Scan of 2^12 steps stacks outputs of 2^22 floats.", 
 
 # Sequences
 
-attack = declare("bomb-range", "resources", "A range or a sequence has far more elements than the file.", "CWE-789",
-    RUNTIMES)
+attack = declare("bomb-range", "resources", "A range or a sequence has far more elements than the file has bytes.",
+    "CWE-789", RUNTIMES)
 attack("range", "Range from 0 to 2^35.", network([node("Range", ["a", "b", "c"], ["r"]), node("Cast", ["r"], ["f"],
     to=FLOAT), sum_node("f")], [scalar("a", 0), scalar("b", 1 << 35), scalar("c", 1)]))
 attack("range-small-delta", "Range from 0 to 1 in steps of 1e-11.", network([node("Range", ["a", "b", "c"], ["r"]),
@@ -157,9 +158,9 @@ attack("range-overflow", "Range from -2^63 to 2^63 - 1: the difference overflows
 attack("split-to-sequence", "SplitToSequence of 2^27 elements makes as many tensors.", network([fill_node("s", "v"),
     node("SplitToSequence", ["v"], ["q"], keepdims=0), node("SequenceLength", ["q"], ["n"]), node("Cast", ["n"],
     ["y"], to=FLOAT)], [ints("s", 1 << 27)], rank=0))
-attack("range-of-range", "Range whose limit is the last element of another.", network([node("Range", ["a", "b", "c"],
-    ["r"]), node("ReduceSum", ["r"], ["limit"], keepdims=0), node("Range", ["a", "limit", "c"], ["r2"]), node("Cast",
-    ["r2"], ["f"], to=FLOAT), sum_node("f")], [scalar("a", 0), scalar("b", 1 << 18), scalar("c", 1)]))
+attack("range-of-range", "Range whose limit is the sum of another Range, some 2^35.", network([node("Range", ["a", "b",
+    "c"], ["r"]), node("ReduceSum", ["r"], ["limit"], keepdims=0), node("Range", ["a", "limit", "c"], ["r2"]),
+    node("Cast", ["r2"], ["f"], to=FLOAT), sum_node("f")], [scalar("a", 0), scalar("b", 1 << 18), scalar("c", 1)]))
 
 # Resampling
 
@@ -169,7 +170,7 @@ IMAGE = [value("x", FLOAT, [1, 1, 2, 2])]
 attack("pad", "Pad adds 2^34 elements.", network([node("Pad", ["x", "p"], ["o"]), sum_node("o")], [ints("p", HUGE, 0)]))
 attack("pad-rank-4", "Pad adds 2^17 on each side of an image.", network([node("Pad", ["x", "p"], ["o"]), sum_node("o")],
     [ints("p", 0, 0, SIDE, SIDE, 0, 0, SIDE, SIDE)], inputs=IMAGE))
-attack("pad-attribute", "Pad of operator set 2 with pads in an attribute.", network([node("Pad", ["x"], ["o"],
+attack("pad-attribute", "Pad of operator set 10 with pads in an attribute.", network([node("Pad", ["x"], ["o"],
     pads=[0, HUGE]), sum_node("o")], opsets=(("", 10),)))
 attack("resize-sizes", "Resize of an image to 2^17 x 2^17.", network([node("Resize", ["x", "", "", "s"], ["o"]),
     sum_node("o")], [ints("s", 1, 1, SIDE, SIDE)], inputs=IMAGE))
@@ -214,31 +215,32 @@ attack("lstm-hidden-size", "LSTM whose weights come from ConstantOfShape, with a
 
 # Doubling
 
-attack = declare("bomb-doubling", "resources", "Each step doubles a value: n nodes make 2^n bytes.", "CWE-409",
-    RUNTIMES)
+attack = declare("bomb-doubling", "resources", "Each step multiplies the size of a value, which grows exponentially.",
+    "CWE-409", RUNTIMES)
 STEPS = 36
 
 
 def doubling_nodes(op, last_nodes, **attributes):
-    """Return nodes that join d0 with itself STEPS times, each time doubling its size, and then the last nodes."""
+    """Return STEPS nodes, each of which joins a value (at first d0) with itself, and then `last_nodes`."""
     return [node(op, [f"d{i}", f"d{i}"], [f"d{i + 1}"], **attributes) for i in range(STEPS)] + last_nodes
 
 
-attack("concat", "36 Concat steps double a tensor each (billion laughs).", network(doubling_nodes("Concat",
+attack("concat", "36 Concat steps, each of which doubles a tensor (billion laughs).", network(doubling_nodes("Concat",
     [sum_node(f"d{STEPS}")], axis=0), [values("d0", [1.0])]))
-attack("string-concat", "36 StringConcat steps double a string each.", network(doubling_nodes("StringConcat",
+attack("string-concat", "36 StringConcat steps, each of which doubles a string.", network(doubling_nodes("StringConcat",
     [node("Identity", [f"d{STEPS}"], ["y"])]), [strings("d0", ["ha"])], outputs=[value("y", STRING, [None])]))
-attack("concat-of-input", "36 Concat steps double the input each.", network([node("Concat",
+attack("concat-of-input", "36 Concat steps, the first of which doubles the input.", network([node("Concat",
     [f"d{i}" if i else "x"] * 2, [f"d{i + 1}"], axis=0) for i in range(STEPS)] + [sum_node(f"d{STEPS}")]))
 attack("concat-of-eight", "12 Concat steps of eight inputs each.", network([node("Concat", [f"d{i}"] * 8,
     [f"d{i + 1}"], axis=0) for i in range(12)] + [sum_node("d12")], [values("d0", [1.0])]))
-attack("concat-from-sequence", "12 steps of SequenceConstruct and ConcatFromSequence, each times eight.",
+attack("concat-from-sequence",
+    "12 steps of SequenceConstruct and ConcatFromSequence, each of which makes a tensor eight times as long.",
     network([step for i in range(12) for step in (node("SequenceConstruct", [f"d{i}"] * 8, [f"q{i}"]),
     node("ConcatFromSequence", [f"q{i}"], [f"d{i + 1}"], axis=0))] + [sum_node("d12")], [values("d0", [1.0])]))
 attack("unknown-rank", "36 Concat steps double a value whose rank nothing states.", network([node("Unknown", ["x"],
     ["d0"], domain="local")] + doubling_nodes("Concat", [sum_node(f"d{STEPS}")], axis=1), opsets=(("", 21), ("local",
     1))))
-attack("after-pool", "36 Concat steps double a value after Conv, GlobalAveragePool and Flatten.",
+attack("after-pool", "36 Concat steps double a value after GlobalAveragePool and Flatten.",
     network([node("GlobalAveragePool", ["x"], ["p"]), node("Flatten", ["p"], ["d0"])] + doubling_nodes("Concat",
     [sum_node(f"d{STEPS}")], axis=1), inputs=[value("x", FLOAT, ["n", 3, 8, 8])]))
 attack("loop-scale", "A Loop of 400 iterations makes its state a tenth longer in each.", network([node("Loop", ["n",
@@ -251,12 +253,12 @@ attack("loop-concat", "A Loop of 36 iterations doubles its state.", network([nod
     value("c", BOOL, []), value("v", FLOAT, ["L"])], [value("c2", BOOL, []), value("v2", FLOAT, ["M"])])),
     sum_node("d")], [scalar("n", STEPS), values("d0", [1.0])]))
 attack("outer-chain",
-    "Each step multiplies a tensor by itself with one more axis: the rank grows, the size is squared.",
+    "Each of five steps multiplies a tensor by itself along new axes: its rank doubles, its size is squared.",
     network([step for i in range(5) for step in (node("Unsqueeze", [f"d{i}", f"a{i}"], [f"e{i}"]), node("Unsqueeze",
     [f"d{i}", f"b{i}"], [f"f{i}"]), node("Mul", [f"e{i}", f"f{i}"], [f"d{i + 1}"]))] + [sum_node("d5")], [values("d0",
     [1.0, 1.0])] + [ints(f"a{i}", *range(1 << i)) for i in range(5)] + [ints(f"b{i}", *range(1 << i,
     2 << i)) for i in range(5)]))
-attack("kronecker", "Reshape and Mul square a vector five times.",
+attack("kronecker", "Reshape and Mul square the size of a vector six times.",
     network([step for i in range(6) for step in (node("Reshape", [f"d{i}", "col"], [f"c{i}"]), node("Mul", [f"c{i}",
     f"d{i}"], [f"m{i}"]), node("Reshape", [f"m{i}", "flat"], [f"d{i + 1}"]))] + [sum_node("d6")], [values("d0", [1.0,
     1.0]), ints("col", -1, 1), ints("flat", -1)]))
@@ -293,10 +295,10 @@ attack("two-negative", "Dims -2 and -2 multiply to the 4 elements present.", mod
 attack("negative", "A dimension of -1.", model_with_extras([tensor("o", [-1], FLOAT, b"")]))
 attack("largest-int4", "2^63 - 1 elements of int4: rounding up to bytes overflows.", model_with_extras([tensor("o",
     [(1 << 63) - 1], INT4, b"\0")]))
-attack("zero-hides-huge", "Dims 0 and 2^62: partial products overflow before the zero.", model_with_extras([tensor("o",
-    [1 << 62, 1 << 62, 0], FLOAT, b"")]))
-attack("product-32-bits", "Dims 65,536 x 65,536 with 16 bytes: 0 in 32 bits.", model_with_extras([tensor("o", [65536,
-    65536], FLOAT, b"")]))
+attack("zero-hides-huge", "Dims 2^62, 2^62 and 0: the product overflows before the zero.",
+    model_with_extras([tensor("o", [1 << 62, 1 << 62, 0], FLOAT, b"")]))
+attack("product-32-bits", "Dims 65,536 x 65,536 with empty raw_data: the product is 0 in 32 bits.",
+    model_with_extras([tensor("o", [65536, 65536], FLOAT, b"")]))
 attack("input-shape", "The declared shape of an input multiplies to 2^64.", network([node("Size", ["x"], ["n"]),
     node("Cast", ["n"], ["y"], to=FLOAT)], inputs=[value("x", FLOAT, [1 << 32, 1 << 32])], rank=0))
 attack("constant-of-shape", "ConstantOfShape with 2^32 x 2^32.", network([fill_node("s", "c"), sum_node("c")], [ints(
@@ -309,7 +311,7 @@ attack("external", "External data of 2^32 x 2^32 elements with length 0.", model
     "location", "empty.bin"), ("offset", 0), ("length", 0)], [1 << 32, 1 << 32])]), files={"empty.bin": b""})
 
 attack = declare("payload-size", "resources",
-    "A tensor's payload is shorter or longer than its shape: readers read out of bounds or hide the rest.", "CWE-125",
+    "A tensor's payload is shorter or longer than its shape: readers read out of bounds or ignore the rest.", "CWE-125",
     "onnxruntime, onnx, OpenVINO, tract, Netron")
 attack("raw-short", "16 floats with 4 bytes of raw_data.", model_with_extras([tensor("o", [16], FLOAT, b"\0\0\0\0")]))
 attack("raw-long", "One float with 4 KiB of raw_data.", model_with_extras([tensor("o", [1], FLOAT, bytes(4096))]))
@@ -328,8 +330,8 @@ attack("weight-short", "The weight that the graph uses has 4 elements and 4 byte
     FLOAT, b"\0\0\0\0")))
 
 attack = declare("rank-bomb", "resources",
-    "A tensor has thousands of dimensions: loops over pairs of axes, or recursion per axis.", "CWE-400",
-    "onnxruntime, onnx, numpy, Netron")
+    "A tensor has too many dimensions for loops over pairs of axes, recursion per axis, or arrays of fixed rank.",
+    "CWE-400", "onnxruntime, onnx, numpy, Netron")
 attack("initializer", "An initializer of rank 50,000, all dimensions 1.", model_with_extras([tensor("o", [1] * 50000,
     FLOAT, bytes(4))]))
 attack("input", "An input of rank 20,000.", network([node("Flatten", ["x"], ["y"])], inputs=[value("x", FLOAT,
@@ -344,7 +346,7 @@ attack("rank-65", "A tensor of rank 65: numpy arrays have at most 64.", model_wi
 # Many small messages
 
 attack = declare("message-flood", "resources",
-    "Tens of thousands of empty messages: two bytes each in the file, hundreds in memory.", "CWE-400",
+    "Tens of thousands of tiny messages or strings: a few bytes each in the file, often hundreds in memory.", "CWE-400",
     "protobuf, onnx, onnxruntime, Netron")
 N_ITEMS = 30000
 MODEL_HEAD = integer(1, 10) + record(8, opset("", 21))
@@ -373,7 +375,7 @@ attack = declare("deep-nesting", "resources",
 
 
 def nest_if(levels):
-    """Return a model of nested If nodes."""
+    """Return a model with an If, in whose then_branch `levels` more Ifs are nested."""
     branch = graph([node("Identity", ["x"], ["r"])], [], [value("r")])
     for _ in range(levels):
         branch = graph([node("If", ["c"], ["r"], then_branch=branch, else_branch=graph([node("Identity", ["x"],
@@ -383,14 +385,14 @@ def nest_if(levels):
 
 
 def nest(data, number, levels, wrap=record):
-    """Return data nested in `levels` records of a field."""
+    """Return data nested in `levels` records. wrap: makes a record of a field number and the nested bytes."""
     for _ in range(levels):
         data = wrap(number, data)
     return data
 
 
-attack("if-31", "31 nested If branches, near protobuf's limit of 100 messages.", nest_if(31))
-attack("if-400", "400 nested If branches: protobuf refuses more than 100 messages.", nest_if(400))
+attack("if-31", "31 Ifs nested in a branch of another, near protobuf's limit of 100 messages.", nest_if(31))
+attack("if-400", "400 Ifs nested in a branch of another: protobuf refuses more than 100 messages.", nest_if(400))
 # The bytes A3 06 and A4 06 are the start and the end of a group of field 100.
 attack("groups-50000", "50,000 nested unknown groups.", model_with_extras(
     extra=b"\xa3\x06" * 50000 + b"\xa4\x06" * 50000), cve="CVE-2024-7254", affects="protobuf-java, recursive readers")
@@ -414,7 +416,8 @@ attack("attribute-graphs-400", "400 graphs, each of which is nested in the field
     network([node("Identity", ["x"], ["y"], extra=record(5, nest(b"", 11, 400, lambda n, d: record(n, record(1,
     record(5, d))))))]))
 
-attack = declare("text-bomb", "resources", "A pattern or an equation is short, and matching it is not.", "CWE-1333",
+attack = declare("text-bomb", "resources",
+    "A pattern, an equation or a string needs far more time or memory than its length suggests.", "CWE-1333",
     "onnx.reference, onnxruntime, onnxruntime-extensions, TensorRT")
 attack("regex-nested-quantifier", "RegexFullMatch with (a+)+b: backtracking engines need 2^n steps.",
     network([node("RegexFullMatch", ["t"], ["m"], pattern="(a+)+b"), node("Cast", ["m"], ["y"], to=FLOAT)],

@@ -13,6 +13,7 @@ VARINT, FIXED64, LEN, START_GROUP, END_GROUP, FIXED32 = range(6)
 
 # Values of TensorProto.DataType, and EXTERNAL of TensorProto.DataLocation.
 FLOAT, UINT8, INT8, UINT16, INT16, INT32, INT64, STRING, BOOL, FLOAT16, DOUBLE = range(1, 12)
+UINT64 = 13
 INT4 = 22
 EXTERNAL = 1
 
@@ -83,7 +84,7 @@ def integers(number, values):
 
 
 class Message(bytes):
-    """The bytes of a message; its subclass determines the type of the attribute that `node` makes."""
+    """The bytes of a message. `attribute` derives the type of an attribute from the subclass of its value."""
 
 
 class Tensor(Message):
@@ -105,7 +106,7 @@ class Type(Message):
 class Node(Message):
     """A NodeProto."""
 
-    rank = None  # the rank of the output, if it does not depend on the input
+    rank = None  # 0 for a reduction to a scalar, otherwise None (unknown)
 
 
 class Value(Message):
@@ -169,6 +170,8 @@ def sparse(name, dims, numbers, positions, extra=b""):
 
 def attribute(name, value, extra=b""):
     """Return an AttributeProto whose type follows from the Python type of `value`."""
+    # Field 20 is the type: 1 FLOAT, 2 INT, 3 STRING, 4 TENSOR, 5 GRAPH, 6 FLOATS, 7 INTS, 8 STRINGS, 11 SPARSE_TENSOR,
+    # 13 TYPE_PROTO.
     out = record(1, name)
     if isinstance(value, Tensor):
         out += record(5, value) + integer(20, 4)
@@ -249,14 +252,18 @@ def opset(domain, version):
 
 
 def function(name, nodes, inputs=(), outputs=(), domain="local", opsets=(("", 21),), attributes=(), extra=b""):
-    """Return a FunctionProto."""
+    """Return a FunctionProto. opsets: pairs of domain and version."""
     imports = b"".join(record(9, opset(*pair)) for pair in opsets)
     body = records(4, inputs) + records(5, outputs) + records(6, attributes) + records(7, nodes)
     return record(1, name) + body + imports + record(10, domain) + extra
 
 
 def model(graph_bytes, opsets=(("", 21),), functions=(), metadata=(), ir_version=10, extra=b""):
-    """Return a ModelProto. metadata: pairs of keys and values."""
+    """Return a ModelProto.
+
+    graph_bytes, ir_version: None for an absent field. opsets: pairs of domain and version. metadata: pairs of key and
+    value.
+    """
     out = integer(1, ir_version) if ir_version is not None else b""
     out += record(2, "onnx_attacks") + b"".join(record(8, opset(*pair)) for pair in opsets)
     out += b"".join(record(14, entry(*pair)) for pair in metadata) + records(25, functions)
@@ -285,8 +292,8 @@ def model_with_weight(weight, nodes=(), initializers=(), **options):
 def network(nodes, initializers=(), inputs=(X,), outputs=None, rank=None, **options):
     """Return a model of `nodes`.
 
-    Without `outputs`, its output is a float tensor y of unknown dimensions; its rank is `rank`, or the rank of the last
-    node, or the rank of the first input.
+    Without `outputs`, its output is a float tensor y of unknown dimensions. The rank of y is the first known one of
+    `rank`, the rank of the last node, and the rank of the first input, or else 1.
     """
     if outputs is None:
         if rank is None:
