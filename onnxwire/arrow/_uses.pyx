@@ -32,7 +32,7 @@ cdef int enter_scope(Walk walk, Scope* scope, Scope* outer, const StringView* pa
 
 
 cdef int leave_scope(Walk walk, TextNames names, Scope* scope, Column* column) except -1:
-    """Leave a scope. Add a use for each output of an attribute's graph that an enclosing scope defines."""
+    """Leave a scope. If it is a graph in an attribute, add a use for each output that an enclosing scope defines."""
     cdef Cursor cursor
     cdef Message output
     cdef Slot* name

@@ -80,7 +80,7 @@ cdef inline void set_span(Message* message, Table* table, const Record* record) 
 
 
 cdef inline void start_at(Cursor* cursor, const Message* message, const Field* field) noexcept:
-    """Move to the first record of a repeated field, or to the end if there is none."""
+    """Move a cursor to the first record of a repeated field, or to the end of the message if there is none."""
     start_records(cursor, message.p, message.end, message.parts, message.slots[field.slot].p)
     if not has(message, field):
         cursor.p = cursor.end

@@ -120,9 +120,9 @@ def test_an_exception_of_python_is_reported_by_its_last_line():
     line = (
         "Required module 'pytz' failed to import, due to the following Python exception: ModuleNotFoundError: no pytz"
     )
-    from onnxwire.catalog.sql import first_line
+    from onnxwire.catalog.sql import describe_duckdb_error
 
-    assert first_line(duckdb.InvalidInputException(text)) == f"Invalid Input Error: {line}"
+    assert describe_duckdb_error(duckdb.InvalidInputException(text)) == f"Invalid Input Error: {line}"
 
 
 def test_a_folder_without_tables_is_rejected(tmp_path, capsys):
