@@ -19,7 +19,7 @@ def read(paths: Iterable[str | os.PathLike[str]], table: str) -> dask.dataframe.
 
     paths: paths of models, valid on the workers. table: a name as for `to_arrow`. Columns have pandas' Arrow types.
     Models are read when the frame is computed, which raises the errors of `to_arrow`.
-    Raises FieldValueError for an unknown table, MissingPackageError without Dask, pandas and pyarrow.
+    Raises FieldValueError for an unknown table, MissingPackageError without Dask, pandas or pyarrow.
     """
     check_table(table)
     try:

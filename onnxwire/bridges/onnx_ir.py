@@ -175,8 +175,8 @@ def from_ir(model: ir.Model) -> ModelProto:
         _requested_tensors.reset(token)
     for _, tensor in find_tensors(result) if tensors_by_placeholder or result._document.files else ():
         if is_external(tensor):
-            # Parse the tensor again, so that it refers to a document with these files even after it is copied to
-            # another model.
+            # Parse the tensor again, so that it refers to a document with the files of `result` even after it is
+            # copied to another model.
             tensor.ParseFromString(tensor.SerializeToString())
         payload = tensor._payload("raw_data")
         if payload is not None and len(payload) == _PLACEHOLDER_BYTES:

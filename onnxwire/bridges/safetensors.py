@@ -275,7 +275,7 @@ def _view_of(document: Document) -> View:
 
 
 def _initializers(model: ModelProto) -> dict[str, TensorProto]:
-    """Return the initializers of the main graph by name."""
+    """Return the initializers of the main graph by name. Raises FieldTypeError, and TensorError for equal names."""
     if not isinstance(model, ModelProto):
         raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(model).__name__}")
     initializers: dict[str, TensorProto] = {}
