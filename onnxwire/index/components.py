@@ -25,7 +25,7 @@ def cyclic_components(edge_starts: Array, edge_ends: Array) -> list[list[int]]:
     starts = _to_integers(np.searchsorted(edge_starts[order], np.arange(n + 1)))
     next_edges = starts[:]  # the next edge to visit, by vertex
     visit_numbers = array("q", [-1]) * n  # by vertex, the position in the order of first visits; -1 before the visit
-    low_links = array("q", [-1]) * n  # by vertex, the smallest visit number of a pending vertex that it is known to reach
+    low_links = array("q", [-1]) * n  # by vertex, the smallest visit number that it is known to reach in `pending`
     pending: list[int] = []  # the visited vertices without a component, in the order of their visits
     is_pending = bytearray(n)  # by vertex
     n_visited = 0
