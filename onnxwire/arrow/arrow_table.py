@@ -77,7 +77,7 @@ def to_arrow(
     strings: "utf8_view" for columns whose views point into the file, which must not change while they are used;
     "utf8" for copies. Strings that are not valid UTF-8 are copied with U+FFFD for invalid bytes, and counted in the
     schema's metadata ("onnxwire.repaired_strings"). Absent values are null.
-    An edited or new message is encoded first, a large one without payloads; its offsets in a file are null.
+    An edited or new message is encoded first, a large one without its large payloads. Offsets in its file are null.
     Raises FieldValueError for an unknown table, FieldTypeError for a message that is not of ONNX, DecodeError for
     damaged bytes, and the errors of `load`.
     """

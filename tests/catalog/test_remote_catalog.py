@@ -65,7 +65,7 @@ def contents_by_path(folder):
 
 @pytest.fixture(scope="module")
 def s3():
-    """Yield options for an S3 server. Only these tests use its bucket `catalogs`: servers of a process share buckets."""
+    """Yield options for an S3 server. Only these tests use its bucket: the servers of a process share their buckets."""
     moto = pytest.importorskip("moto.server")
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
