@@ -118,7 +118,10 @@ def all_scopes(model):
 
 
 def uses_of(scope):
-    """Yield the uses of a scope's nodes and of its captured outputs: scope, name, node, slot, kind."""
+    """Yield the uses of a scope's nodes and of its captured outputs: scope, name, node, slot, kind.
+
+    For a captured name, the scope and the node are those that capture it for the nested graph, and the slot is None.
+    """
     for i, node in enumerate(scope.message.node):
         for slot, name in enumerate(node.input):
             scope_of_definition, outer_node = scope.defining_scope(name)
