@@ -88,7 +88,7 @@ cdef inline void start_at(Cursor* cursor, const Message* message, const Field* f
 
 
 cdef inline void start_numbers(Numbers* numbers, const Message* message, const Field* field) noexcept:
-    """Move to the first number of a repeated field."""
+    """Set the position before the first number of a repeated field."""
     start_at(&numbers.cursor, message, field)
     numbers.field = field
     numbers.records = message.slots[field.slot].n if has(message, field) else 0

@@ -87,7 +87,7 @@ def to_npz(
     *,
     progress: Callable[[int, int], object] | None = None,
 ) -> int:
-    """Write tensors to an uncompressed .npz file atomically. Return the number of bytes in its entries.
+    """Write tensors to an uncompressed .npz file atomically. Return the size of all entries in bytes.
 
     tensors: a mapping from names in the file, which `npz_name` escapes, to tensors. progress: called with the bytes of
     the entries written so far, and their total. The format is that of `to_npy`, but payloads are read into memory block

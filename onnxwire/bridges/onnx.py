@@ -221,7 +221,7 @@ class StrippedModel:
         share_elements(tensor, source)
 
     def _check_inline_tensor(self, path: str, tensor: TensorProto) -> None:
-        """Raise TensorError if the tensor lost its elements. Restore its reference if they were read from a file."""
+        """Raise TensorError if a tensor lost its elements. Restore external data that was read, if it is unchanged."""
         name = tensor.name
         if name in self._stripped_names and not _has_elements(tensor) and 0 not in tensor.dims:
             raise TensorError(

@@ -168,7 +168,7 @@ def _arrow_table(message: ModelProto, name: str) -> pa.Table:
 
 
 def _make_table(name: str, rows: Iterable[dict[str, Any]]) -> pa.Table:
-    """Make a table of rows. They are converted in batches, because a hostile model may break a rule a million times."""
+    """Make a table of rows. Convert them in batches, because a hostile model may violate a rule a million times."""
     import pyarrow as pa
 
     columns = _OWN_COLUMNS[name]

@@ -163,6 +163,7 @@ def test_an_invalid_file_is_a_failure_and_does_not_end_the_build(zoo, tmp_path, 
 def test_names_that_are_not_utf8_are_written_with_backslashes(tmp_path):
     folder = tmp_path / "zoo"
     folder.mkdir()
+    # b"\x08" is a tag without a value.
     for name, data in ((b"good\xff.onnx", simple_model(1).SerializeToString()), (b"bad\xfe.onnx", b"\x08")):
         with open(os.path.join(os.fsencode(folder), name), "wb") as file:
             file.write(data)

@@ -34,7 +34,7 @@ def catalog_folder(tmp_path_factory):
     models.mkdir()
     for i in range(12):
         (models / f"{i}.onnx").write_bytes(small_model(i))
-    (models / "bad.onnx").write_bytes(b"\xff")
+    (models / "bad.onnx").write_bytes(b"\xff")  # an incomplete tag
     catalog.build([models], folder / "out", workers=1)
     (models / "1.onnx").write_bytes(small_model(1, "Neg") + b"\x12\x01x")  # with the producer_name "x"
     catalog.build([models], folder / "out", workers=1)
