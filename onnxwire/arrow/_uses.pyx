@@ -129,7 +129,7 @@ cdef Scope* defining_scope(Walk walk, TextNames names, Scope* user, const uint8_
 
 
 cdef int open_scope(Walk walk, TextNames names, Scope* scope) except -1:
-    """Read the definitions of a scope and of its enclosing scopes, once. Most scopes are never read."""
+    """Read the definitions of a scope and of its enclosing scopes, once. Most scopes need no definitions."""
     cdef Fields* fields = walk.fields
     cdef const Message* message = scope.message
     if scope.level >= 0:
