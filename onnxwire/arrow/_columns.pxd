@@ -64,7 +64,7 @@ cdef class Columns:
     cdef Block block
     cdef Document document             # pinned while string views refer to its memory; else None
     cdef int32_t arena_index           # the index of the buffer that text is copied to, or -1
-    cdef int32_t last_buffer_index     # the index of the part of the document that was used last, or -1
+    cdef int32_t last_buffer_index     # the index of the last buffer that is a part of the document, or -1
     cdef readonly int64_t n_repaired   # number of strings that were not valid UTF-8
     cdef readonly list names           # the name of each column
     cdef bint is_pinned                # whether the document's pin belongs to the columns

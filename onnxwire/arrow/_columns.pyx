@@ -2,9 +2,9 @@
 """Columns in Arrow's memory layout, whose strings point into a document.
 
 A string column is an array of string views, which have 16 bytes each. A string view refers to a text buffer: a part of
-the document that contains strings, or an arena with text that the document does not contain. A buffer ends where the
-next string is more than GAP_BYTES away or more than 2 GiB from its start. So buffers do not contain weights, and a
-document may have any size.
+the document that contains strings, or an arena with text that the document does not contain. A new buffer starts if the
+next string is before the last buffer, is more than GAP_BYTES after its end, or ends more than 2 GiB after its start. So
+buffers do not contain large weights, and a document may have any size.
 Source: Arrow Columnar Format 1.5, "Variable-size Binary View Layout" and "Variable-size List Layout".
 """
 cimport cython
@@ -87,7 +87,7 @@ cdef int grow_values(Values* values, int64_t extra) except -1:
 
 
 cdef int make_nulls(Values* values, int64_t capacity) except -1:
-    """Allocate memory for values that are all null. Use zeroed pages if most of the capacity is null."""
+    """Allocate memory for values that are all null. Use zeroed pages if at least half of the capacity is null."""
     if values.n < capacity // 2:
         values.data = <uint8_t*>reserve(<size_t>capacity * values.width)
         if values.data != NULL:
@@ -121,14 +121,14 @@ cdef int raise_too_many_items() except -1:
 
 cdef int add_list(Column* column, int64_t row) except -1:
     """Add a copy of the list of an earlier row."""
-    cdef int32_t* ends
+    cdef int32_t* offsets
     cdef int64_t i
     cdef int64_t stop
     if not is_valid(&column.rows, row):
         return end_list(column, True)
-    ends = <int32_t*>column.rows.data
-    stop = ends[row + 1]
-    for i in range(ends[row], stop):
+    offsets = <int32_t*>column.rows.data
+    stop = offsets[row + 1]
+    for i in range(offsets[row], stop):
         add_value(&column.items, i)
     return end_list(column, False)
 
@@ -376,7 +376,7 @@ cdef class Columns:
         Raises ValueError for an unknown column.
         """
         cdef Column* column = &self.block.columns[<Py_ssize_t>self.names.index(name)]
-        cdef int32_t* ends = <int32_t*>column.rows.data
+        cdef int32_t* offsets = <int32_t*>column.rows.data
         cdef int64_t i
         cdef int64_t first
         start = min(max(start, 0), column.rows.n)
@@ -385,10 +385,10 @@ cdef class Columns:
             return [self.value(column.type, &column.rows, i) for i in range(start, stop)]
         if start == stop:
             return []
-        first = ends[start]
-        items = [self.value(column.type, &column.items, i) for i in range(first, ends[stop])]
+        first = offsets[start]
+        items = [self.value(column.type, &column.items, i) for i in range(first, offsets[stop])]
         return [
-            items[ends[i] - first:ends[i + 1] - first] if is_valid(&column.rows, i) else None
+            items[offsets[i] - first:offsets[i + 1] - first] if is_valid(&column.rows, i) else None
             for i in range(start, stop)
         ]
 
@@ -439,7 +439,7 @@ cdef inline bint try_make_string_view(Columns self, const uint8_t* p, uint64_t n
 
 
 cdef int copy_strings(const Block* block, Values* values, str name) except -1:
-    """Replace string views by offsets and text."""
+    """Replace the string views of a column by offsets and text. Raises FieldValueError, which names the column."""
     cdef StringView* views = <StringView*>values.data
     cdef int64_t total = 0
     cdef int64_t i

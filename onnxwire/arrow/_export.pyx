@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Export columns through the Arrow C data interface: a schema, and a stream of one record batch.
 
-Each struct, including each child, owns a reference to the columns, because a consumer may move a child out of its
-parent and release both separately. Consumers call back from any thread, without the GIL. Functions that fill a struct
-return 0 or ENOMEM.
+Each stream and each array, including each child, owns a reference to the columns, because a consumer may move a child
+out of its parent and release both separately. Consumers call back from any thread, without the GIL. Functions that fill
+a struct return 0 or ENOMEM.
 Source: "The Arrow C data interface", "The Arrow C stream interface" and "The Arrow PyCapsule Interface".
 """
 from cpython.object cimport PyObject
@@ -71,6 +71,7 @@ cdef const char* FLOAT_FORMAT = "f"
 cdef const char* LIST_FORMAT = "+l"
 cdef const char* STRUCT_FORMAT = "+s"
 
+# Names of capsules.
 cdef const char* SCHEMA = "arrow_schema"
 cdef const char* STREAM = "arrow_array_stream"
 
@@ -79,7 +80,7 @@ cdef struct ExportedBlock:
     # The private data of a stream.
     PyObject* owner              # the Columns of the block
     const Block* block
-    bint is_done
+    bint is_done                 # whether the record batch was exported
 
 
 # --- children of schemas and arrays

@@ -41,7 +41,7 @@ cdef struct Step:
     int column               # the first column that the source fills
     Field* field
     Field* child_field       # the field of a child message, for INNER and INNER_COUNT
-    int64_t choice           # AttributeProto.type that the field is the value of; -1 for other fields
+    int64_t choice           # the AttributeProto.type whose values the field stores, for CHOICE
 
 cdef struct Plan:
     # The fields of a message type that a walk follows.
@@ -74,7 +74,7 @@ cdef class Program:
     cdef Step* steps
     cdef int n_steps
     cdef int uses_column             # the first column that USES fills, -1 if there is none
-    cdef object enum_name            # returns the name of an enum's number
+    cdef object enum_name            # a function that returns the name of an enum's number; None for rows without enums
 
     cdef Table* table(self, str name) except NULL
     cdef int make_plans(self, spec) except -1

@@ -31,7 +31,7 @@ _FIELDS = (
     "TensorProto.external_data", "TensorProto.data_location", "StringStringEntryProto.key",
     "StringStringEntryProto.value",
 )
-# For each repeated field, the AttributeProto.type whose values the field stores.
+# For the fields with the source `choice`, the AttributeProto.type whose values the field stores: FLOATS, INTS, STRINGS.
 _CHOICES = {"floats": 6, "ints": 7, "strings": 8}
 
 
@@ -146,6 +146,6 @@ def program_of(root, spec):
 
 
 @critical_section
-def enum_value_name(names, number):
+def enum_value_name(values_by_number, number):
     """Return the name of an enum's number, or the digits of a number without a name."""
-    return names[number].name if number in names else str(number)
+    return values_by_number[number].name if number in values_by_number else str(number)

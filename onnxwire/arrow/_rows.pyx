@@ -30,7 +30,7 @@ from onnxwire.arrow._program import program_of
 from onnxwire.tensor.dtypes import name_of
 
 cdef enum:
-    MIN_EXPECTED_ROWS = 256  # memory is reserved before the walk for at least this number of rows
+    MIN_EXPECTED_ROWS = 256  # memory is reserved before the walk of a field with at least this number of rows
 
 
 @final
@@ -38,9 +38,9 @@ cdef class Rows(Walk):
     """A walk over a message that fills the columns of a table.
 
     document, program, columns, has_file_offsets: see Walk. sizes: the sizes of payloads that the document lacks, by the
-    number of the tensor in document order.
+    index of the tensor in document order.
     """
-    cdef TextNames names             # the current scopes
+    cdef TextNames names             # the definitions of the current scopes
     cdef Scope* scope                # the innermost scope, for `uses`
     cdef StringView graph            # the path of the current graph or function
     cdef bint has_graph              # whether there is a current graph or function
@@ -108,6 +108,7 @@ cdef class Rows(Walk):
         for plan_index in range(plan.n):
             field = &message.table.fields[plan.slots[plan_index]]
             is_child_row = plan.flags[field.slot] & ROW != 0
+            # A field that contains only uses is read by `leave_scope`.
             if not has(message, field) or plan.flags[field.slot] == USE:
                 continue
             if not field.repeated:
@@ -323,9 +324,10 @@ def fill_table(
 ):
     """Return the columns of a table of a message without edits.
 
-    document, root, start, end: the message's bytes and its class. spec: the TableSpec. copies: whether strings are
-    copied; if not, the document stays open as long as the columns exist. has_file_offsets, sizes: see Rows.
-    Raises DecodeError for damaged bytes.
+    root: the message's class. start, end: the offsets of its bytes in the document. spec: the TableSpec. copies:
+    whether strings are copied; if not, the document stays open while string views of the columns refer to it.
+    has_file_offsets, sizes: see Rows.
+    Raises DecodeError for damaged bytes, and FieldValueError for more text or items than an Arrow column can contain.
     """
     cdef Columns columns = Columns([(name, type) for name, type, _, _ in spec.columns], document)
     Rows(document, program_of(root, spec), columns, has_file_offsets, sizes).run(root, start, end)

@@ -10,9 +10,9 @@ cdef struct Scope:
     # An open graph or function of the walk.
     const Message* message
     StringView path
-    int64_t node             # the index of the current node
+    int64_t node             # the index of the node that contains the inner graph that was entered last; 0 before
     Scope* outer             # the graph whose node has this graph in an attribute, or NULL
-    int32_t level            # the level of its definitions in TextNames; -1 until they are read
+    int32_t level            # the level of the scope's definitions in TextNames; -1 until they are read
 
 
 cdef int enter_scope(Walk walk, Scope* scope, Scope* outer, const StringView* path, const Message* message) except -1

@@ -32,7 +32,7 @@ cdef int enter_scope(Walk walk, Scope* scope, Scope* outer, const StringView* pa
 
 
 cdef int leave_scope(Walk walk, TextNames names, Scope* scope, Column* column) except -1:
-    """Leave a scope. Add a use for each output of an attribute's graph that an enclosing scope defines."""
+    """Leave a scope. If it is a graph in an attribute, add a use for each output that an enclosing scope defines."""
     cdef Cursor cursor
     cdef Message output
     cdef Slot* name
@@ -129,7 +129,7 @@ cdef Scope* defining_scope(Walk walk, TextNames names, Scope* user, const uint8_
 
 
 cdef int open_scope(Walk walk, TextNames names, Scope* scope) except -1:
-    """Read the definitions of a scope and of its enclosing scopes, once. For most scopes, they are never needed."""
+    """Read the definitions of a scope and of its enclosing scopes, once. Most scopes need no definitions."""
     cdef Fields* fields = walk.fields
     cdef const Message* message = scope.message
     if scope.level >= 0:

@@ -80,7 +80,7 @@ cdef inline void set_span(Message* message, Table* table, const Record* record) 
 
 
 cdef inline void start_at(Cursor* cursor, const Message* message, const Field* field) noexcept:
-    """Move to the first record of a repeated field, or to the end if there is none."""
+    """Move a cursor to the first record of a repeated field, or to the end of the message if there is none."""
     start_records(cursor, message.p, message.end, message.parts, message.slots[field.slot].p)
     if not has(message, field):
         cursor.p = cursor.end
@@ -88,7 +88,7 @@ cdef inline void start_at(Cursor* cursor, const Message* message, const Field* f
 
 
 cdef inline void start_numbers(Numbers* numbers, const Message* message, const Field* field) noexcept:
-    """Move to the first number of a repeated field."""
+    """Set the position before the first number of a repeated field."""
     start_at(&numbers.cursor, message, field)
     numbers.field = field
     numbers.records = message.slots[field.slot].n if has(message, field) else 0

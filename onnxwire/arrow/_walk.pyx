@@ -151,7 +151,7 @@ cdef class Walk:
         return self.columns.add_copied_text(values, <const uint8_t*>text, strlen(text))
 
     cdef int add_named(self, Values* values, Texts* texts, int32_t number, name) except -1:
-        """Add the text of a number, as the function `name` returns it. texts: a cache of its results."""
+        """Add the text that the function `name` returns for a number. texts: a cache of the results of `name`."""
         cdef StringView view
         cdef bytes text
         if 0 <= number < CACHED_NUMBERS and texts.is_cached[number]:

@@ -26,8 +26,8 @@ _MIN_OMITTED_PAYLOAD_BYTES = 1 << 10  # shorter payloads are encoded
 class ArrowTable:
     """A table of a model with the Arrow PyCapsule interface, which polars, pyarrow, DuckDB and pandas accept.
 
-    A table can be exported any number of times. While the table or an exported column exists, the document that
-    contains its strings stays open.
+    A table can be exported any number of times. If its strings point into a document, the document stays open while the
+    table or an exported column exists.
     """
 
     __module__ = "onnxwire"
@@ -40,7 +40,10 @@ class ArrowTable:
         return export_schema(self._columns)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> CapsuleType:
-        """Return the table as a stream of one record batch. Raises FieldValueError for another number of columns."""
+        """Return the table as a stream of one record batch.
+
+        Raises FieldValueError if `requested_schema` has another number of columns than the table.
+        """
         return export_stream(self._columns, requested_schema)
 
     def __len__(self) -> int:
@@ -74,7 +77,7 @@ def to_arrow(
     strings: "utf8_view" for columns whose views point into the file, which must not change while they are used;
     "utf8" for copies. Strings that are not valid UTF-8 are copied with U+FFFD for invalid bytes, and counted in the
     schema's metadata ("onnxwire.repaired_strings"). Absent values are null.
-    An edited message is encoded first, except large payloads; then columns with offsets in the file are null.
+    An edited or new message is encoded first, a large one without its large payloads. Offsets in its file are null.
     Raises FieldValueError for an unknown table, FieldTypeError for a message that is not of ONNX, DecodeError for
     damaged bytes, and the errors of `load`.
     """
@@ -93,7 +96,7 @@ def to_arrow(
 def columns_of(message: Message, spec: TableSpec, copies: bool) -> Columns:
     """Return the columns of a table of a message. copies: whether to copy strings.
 
-    Raises FieldTypeError for a message that is not of ONNX.
+    Raises FieldTypeError for a message that is not of ONNX, and DecodeError for damaged bytes.
     """
     from onnxwire.engine.document import Document
 
@@ -106,13 +109,13 @@ def columns_of(message: Message, spec: TableSpec, copies: bool) -> Columns:
     data, sizes = _encode_without_payloads(message)
     encoded = Document(data, document.name)
     encoded.set_root(cls)
-    return fill_table(encoded, cls, 0, len(data), spec, copies, False, sizes)
+    return fill_table(encoded, cls, 0, len(data), spec, copies, has_file_offsets=False, sizes=sizes)
 
 
 def _encode_without_payloads(message: Message) -> tuple[bytes, dict[int, int]]:
     """Encode a message, without payloads if it is large.
 
-    Returns the encoding, and the size of each omitted payload in bytes by the number of its tensor in document order.
+    Returns the encoding, and the size of each omitted payload in bytes by the index of its tensor in document order.
     """
     from onnxwire.io.tensor_list import find_tensors
 
@@ -121,9 +124,9 @@ def _encode_without_payloads(message: Message) -> tuple[bytes, dict[int, int]]:
     copy = message.__class__()
     copy.CopyFrom(message)
     sizes = {}
-    for number, (_, tensor) in enumerate(find_tensors(copy)):
+    for index, (_, tensor) in enumerate(find_tensors(copy)):
         payload = tensor._payload("raw_data")
         if payload is not None and len(payload) >= _MIN_OMITTED_PAYLOAD_BYTES:
-            sizes[number] = len(payload)
+            sizes[index] = len(payload)
             tensor.ClearField("raw_data")
     return copy.SerializeToString(), sizes

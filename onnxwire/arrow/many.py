@@ -48,7 +48,7 @@ def make_empty_table(table: str) -> pa.Table:
 
 
 def add_model_column(model: str, table: pa.Table) -> pa.Table:
-    """Add the column `model` to a table, and remove its metadata."""
+    """Add the column `model` to a table, and remove the metadata of the table."""
     import pyarrow as pa
 
     column = pa.repeat(make_array([model_text(model)], "string")[0], table.num_rows)

@@ -15,14 +15,15 @@ column that a preceding column fills. The other sources, for a message that is a
     node       the index of the node that contains the message, in the same graph; or null
     role       the name of the field that contains the message; null for the root
     offset     the offset of the message's first byte in the file;  size: the number of its bytes; both null in edited
-               messages
+               and new messages
     parameters the names of a function's attributes, those with defaults last
     type       the type as text; fills the next two columns, too: shape and dims
     storage    the size of a tensor's payload in bytes; fills the next four columns, too: storage, location, offset and
                length
     storage size, storage elements: the size of a tensor's payload in bytes, and the number of its elements
-    uses       the graph of each input or output of a node, one per row; fills the next four columns, too: name, node,
-               slot and kind; and if the table has them, the three columns of the inner use (see _uses.pyx)
+    uses       the graph of each input or output of a node, one per row, and of each output of a nested graph that an
+               outer graph defines; fills the next four columns, too: name, node, slot and kind; and if the table has
+               them, the three columns of the inner use (see _uses.pyx)
 """
 
 from __future__ import annotations

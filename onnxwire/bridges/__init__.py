@@ -1,1 +1,1 @@
-"""Conversions to and from other packages, which are all optional: one module per package."""
+"""Conversions to and from other packages and formats, and calls of other packages, which are all optional."""

@@ -19,7 +19,7 @@ def read(paths: Iterable[str | os.PathLike[str]], table: str) -> dask.dataframe.
 
     paths: paths of models, valid on the workers. table: a name as for `to_arrow`. Columns have pandas' Arrow types.
     Models are read when the frame is computed, which raises the errors of `to_arrow`.
-    Raises FieldValueError for an unknown table, MissingPackageError without Dask, pandas and pyarrow.
+    Raises FieldValueError for an unknown table, MissingPackageError without Dask, pandas or pyarrow.
     """
     check_table(table)
     try:
@@ -27,10 +27,10 @@ def read(paths: Iterable[str | os.PathLike[str]], table: str) -> dask.dataframe.
         import pandas  # noqa: F401
     except ImportError:
         raise MissingPackageError("this needs Dask, pandas and pyarrow; `pip install 'dask[dataframe]'`") from None
-    return dd.from_map(_frame, [str(path) for path in paths], table=table, meta=_frame(None, table))
+    return dd.from_map(_make_frame, [str(path) for path in paths], table=table, meta=_make_frame(None, table))
 
 
-def _frame(path: str | None, table: str) -> pandas.DataFrame:
+def _make_frame(path: str | None, table: str) -> pandas.DataFrame:
     """Return the table of one model as a DataFrame; without a path, a DataFrame without rows."""
     import pandas
 

@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from onnxwire.messages import TensorProto
     from onnxwire.tensor.dtypes import DataType
 
-_BLOCK_BYTES = 1 << 20  # in memory at a time; for elements smaller than a byte, the number of elements
+_BLOCK_BYTES = 1 << 20  # size of a block in memory; for elements smaller than a byte, the number of its elements
 _NATIVE_KINDS = "biufc"  # the kinds of numpy's own bool, integer, float and complex dtypes
-# The maximum size of a full name in a zip, and of each folder's name in it; the size to which a longer name is cut.
-_MAX_NAME_BYTES, _MAX_FOLDER_BYTES, _PREFIX_BYTES = 1000, 250, 150
+_MAX_NAME_BYTES = 1000  # maximum size of an escaped name
+_MAX_PART_BYTES = 250  # maximum size of each part of an escaped name between slashes
+_PREFIX_BYTES = 150  # size to which an escaped name that exceeds these limits is truncated
 _MAX_COMMENT_BYTES = 65535  # the limit of the zip format
 _TRUNCATION_MARK = "%~"  # cannot occur in an escaped name that is not truncated
-_DRIVE = re.compile(r"^([A-Za-z]):")
+_DRIVE = re.compile(r"^([A-Za-z]):")  # at the start of a path on Windows
 _MAX_STRING_BYTES = 1 << 30  # maximum size of a string array, in which each string has the width of the longest
 
 
@@ -42,7 +43,8 @@ def to_npy(
 ) -> int:
     """Write a tensor to an .npy file atomically. Return the file's size in bytes.
 
-    progress: called with the bytes written so far and their total. The payload is copied from file to file.
+    progress: called with the bytes written so far and their total. A payload in a file is copied from file to file,
+    except strings and elements of less than a byte.
     A data type that numpy lacks is written as the type that `stored_as` returns: nothing is rounded, and reading the
     file needs neither pickle nor another package. Strings become numpy's fixed-width strings.
     Raises TensorError for damaged tensors, for strings that end with a NUL, which numpy would drop, and for strings
@@ -85,7 +87,7 @@ def to_npz(
     *,
     progress: Callable[[int, int], object] | None = None,
 ) -> int:
-    """Write tensors to an uncompressed .npz file atomically. Return the number of bytes in its entries.
+    """Write tensors to an uncompressed .npz file atomically. Return the size of all entries in bytes.
 
     tensors: a mapping from names in the file, which `npz_name` escapes, to tensors. progress: called with the bytes of
     the entries written so far, and their total. The format is that of `to_npy`, but payloads are read into memory block
@@ -124,8 +126,8 @@ def npz_name(name: str) -> str:
     entry is the escaped full name, up to 65,535 bytes.
     """
     escaped = _escape(name)
-    folders_fit = all(len(part.encode()) <= _MAX_FOLDER_BYTES for part in escaped.split("/"))
-    if folders_fit and len(escaped.encode()) <= _MAX_NAME_BYTES:
+    parts_fit = all(len(part.encode()) <= _MAX_PART_BYTES for part in escaped.split("/"))
+    if parts_fit and len(escaped.encode()) <= _MAX_NAME_BYTES:
         return escaped
     digest = hashlib.sha256(_bytes_of(name)).hexdigest()[:32]
     return escaped.replace("/", "%2F").encode()[:_PREFIX_BYTES].decode("utf-8", "ignore") + _TRUNCATION_MARK + digest

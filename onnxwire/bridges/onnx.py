@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     """A function that returns the paths of some tensors of a model."""
 
 _MODULES = ("onnx_ml_pb2", "onnx_data_pb2", "onnx_operators_ml_pb2")
-_FIELDS = frozenset(FIELDS)
+_FIELDS = frozenset(FIELDS)  # the fields of TensorProto for elements of one type, such as float_data
 # A location with this prefix is not opened as a file; the official checker accepts it.
 LOCATION_PREFIX = "#onnxwire"
 
@@ -65,10 +65,10 @@ def apply(
 ) -> ModelProto:
     """Call a function with a copy of a model without large payloads, and put the payloads into the function's result.
 
-    model: a model of any size, which is not changed; no payload is read. function: takes a model and returns a new one,
-    or None if it changed its argument. threshold: payloads of at least this number of bytes are omitted. form:
-    the type of the argument and the result: "onnx" for `onnx.ModelProto`, "onnxwire" for `onnxwire.ModelProto`, "bytes"
-    for an encoded model.
+    model: a model of any size, which is not changed; omitted payloads are not read. function: takes a model and returns
+    a new one, or None if it changed its argument. threshold: payloads of at least this number of bytes are omitted.
+    form: the type of the argument and the result: "onnx" for `onnx.ModelProto`, "onnxwire" for `onnxwire.ModelProto`,
+    "bytes" for an encoded model.
     A tensor whose payload is omitted has external data with a unique location, by which the payload is looked up and
     inserted by reference into the result: the function may rename, reshape, copy or remove the tensor, or move
     it to another graph, a node or a function. A tensor to which the function assigned other elements keeps them.
@@ -221,7 +221,7 @@ class StrippedModel:
         share_elements(tensor, source)
 
     def _check_inline_tensor(self, path: str, tensor: TensorProto) -> None:
-        """Raise TensorError if the tensor lost its elements. Restore its reference if they were read from a file."""
+        """Raise TensorError if a tensor lost its elements. Restore external data that was read, if it is unchanged."""
         name = tensor.name
         if name in self._stripped_names and not _has_elements(tensor) and 0 not in tensor.dims:
             raise TensorError(

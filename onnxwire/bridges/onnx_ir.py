@@ -128,7 +128,8 @@ def to_ir(model: ModelProto) -> ir.Model:
     that onnx-ir lacks, such as sparse initializers and training_info, are not converted, as in `onnx_ir.load`.
     Tensors become `Tensor`s. Tensors with external data become `onnx_ir.ExternalTensor`s if the model was read from a
     folder.
-    Raises onnx_ir.serde.SerdeError for models that onnx-ir rejects, MissingPackageError without onnx-ir.
+    Raises onnx_ir.serde.SerdeError for models that onnx-ir rejects, FieldTypeError for an object that is not a
+    ModelProto of onnxwire, and MissingPackageError without onnx-ir.
     """
     if not isinstance(model, ModelProto):
         raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(model).__name__}")
@@ -151,7 +152,8 @@ def from_ir(model: ir.Model) -> ModelProto:
 
     model: any onnx_ir.Model, of any size. The elements of other tensors become raw_data, as onnx-ir writes them;
     external data is not copied.
-    Raises onnx_ir.serde.SerdeError for models that onnx-ir rejects.
+    Raises onnx_ir.serde.SerdeError for models that onnx-ir rejects, FieldTypeError for an object that is not a model of
+    onnx-ir.
     """
     if not isinstance(model, ir.Model):
         raise FieldTypeError(f"expected an onnx_ir.Model, not {type(model).__name__}")
@@ -175,8 +177,8 @@ def from_ir(model: ir.Model) -> ModelProto:
         _requested_tensors.reset(token)
     for _, tensor in find_tensors(result) if tensors_by_placeholder or result._document.files else ():
         if is_external(tensor):
-            # Parse the tensor again, so that it refers to a document with these files even after it is copied to
-            # another model.
+            # Parse the tensor again, so that it refers to a document with the files of `result` even after it is
+            # copied to another model.
             tensor.ParseFromString(tensor.SerializeToString())
         payload = tensor._payload("raw_data")
         if payload is not None and len(payload) == _PLACEHOLDER_BYTES:

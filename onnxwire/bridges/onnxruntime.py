@@ -42,8 +42,9 @@ def inference_session(
     sess_options: the session's options, which are changed and can't be used for another session. options: the other
     parameters of InferenceSession, such as providers.
     Payloads of 16 KiB and more in files, the model's own or external ones, are not read: onnxruntime receives their
-    locations and maps them. Initializers in memory are passed as arrays, which onnxruntime copies. All other parts of
-    the model are encoded. Afterwards the model may be closed, but the files must not change.
+    locations and maps them. Initializers of this size in memory are passed as arrays, which onnxruntime copies, if they
+    are in the main graph. All other parts of the model are encoded. Afterwards the model may be closed, but the files
+    must not change.
     Raises the errors of onnxruntime, and TensorError for inconsistent tensors.
     """
     import onnxruntime
@@ -136,7 +137,7 @@ class _SessionModel:
         return self._locations[descriptor]
 
     def _find_location(self, descriptor: int, name: str) -> str:
-        """Return the location of an open file, and set `root`; "" if its path is that of another file or not valid."""
+        """Return the location of an open file, and set `root`; "" if `name` leads to another file or is not valid."""
         path = PurePath(os.path.realpath(name))
         with suppress(OSError):
             # The path may lead to another file in the meantime: a model is often saved over its own file.

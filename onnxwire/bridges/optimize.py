@@ -90,5 +90,5 @@ def _run_onnxoptimizer(stripped_model: StrippedModel, options: dict[str, Any]) -
         passes = [name for name in module.get_fuse_and_elimination_passes() if name not in _WEIGHT_PASSES]
     elif weight_passes := sorted(set(passes).intersection(_WEIGHT_PASSES)):
         names = ", ".join(weight_passes)
-        raise FieldValueError(f"{names} can't be run on a model without its weights; remove it from passes")
+        raise FieldValueError(f"{names} can't be run on a model without its weights; choose other passes")
     return module.optimize(stripped_model.as_argument("onnx"), passes, **options)

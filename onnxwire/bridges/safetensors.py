@@ -66,7 +66,8 @@ def to_safetensors(
     a time. Tensors are sorted by decreasing element size, so that each begins at a multiple of its element size.
     Raises TensorError for tensors that the format can't store: strings, COMPLEX128, INT4, UINT4, INT2, UINT2, elements
     of 4 or 6 bits that do not fill the last byte, chunks (`segment`), sparse tensors, and missing or duplicate names;
-    SaveError and SourceError like `save`. Source: https://github.com/huggingface/safetensors, "Format".
+    FieldTypeError for metadata that is not str; SaveError and SourceError like `save`.
+    Source: https://github.com/huggingface/safetensors, "Format".
     """
     snapshot = ModelProto()
     snapshot.CopyFrom(model)  # the program may edit the model in `progress`
@@ -275,7 +276,7 @@ def _view_of(document: Document) -> View:
 
 
 def _initializers(model: ModelProto) -> dict[str, TensorProto]:
-    """Return the initializers of the main graph by name."""
+    """Return the initializers of the main graph by name. Raises FieldTypeError, and TensorError for equal names."""
     if not isinstance(model, ModelProto):
         raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(model).__name__}")
     initializers: dict[str, TensorProto] = {}

@@ -18,7 +18,7 @@ def to_torch(tensor: TensorProto, *, writable: bool = False) -> torch.Tensor:
     """Make a torch tensor on the CPU that shares the memory of `tensor.numpy()`.
 
     The elements are copied only if numpy() copies them, or for COMPLEX128 at an address that is not divisible by 16;
-    inline_align= and external= of `save` align it. While the result shares memory, the model can't be closed.
+    inline_align= and external= of `save` align payloads. While the result shares memory, the model can't be closed.
     PyTorch has no read-only tensors: writing to the memory of a mapped file ends the process. writable: copy the
     elements to memory that may be written to.
     Raises TensorError for strings and elements of less than a byte, which PyTorch does not support, and the errors of

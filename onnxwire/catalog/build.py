@@ -37,16 +37,16 @@ _GROUP_MODEL_BYTES = 1 << 36  # maximum size of the models' files
 _GROUP_TABLE_BYTES = 1 << 26  # maximum size of the rows in memory
 _GROUP_ENTRY_BYTES = 1 << 24  # maximum size of the entries as JSON
 _PRUNE_BATCH_MODELS = 10_000  # maximum number of removed models per line of the journal
-_MAX_ROUNDS = 3  # maximum number of times that a run reads a model, if a damaged file loses its rows in the same run
-_MAX_ENTRY_BYTES = 1 << 20  # maximum size of one model's entry: a model can name ten thousand external files
+_MAX_ROUNDS = 3  # maximum number of times that a run reads a model, if its rows are lost with a file in the same run
+_MAX_ENTRY_BYTES = 1 << 20  # maximum size of a State as JSON: a model can name ten thousand external files
 
 
 @dataclass
 class Summary:
     """The result of building a catalog.
 
-    read, unchanged, pruned: numbers of models. failures: the reason for each model that could not be read. rows: the
-    number of rows of each table in the whole catalog.
+    read, unchanged, pruned: numbers of models. failures: the reason for each model that could not be read, and for each
+    source that names no model or could not be accessed. rows: the number of rows of each table in the whole catalog.
     """
 
     read: int = 0
@@ -85,12 +85,14 @@ def build(
     and their total.
 
     The tables are models, operators, tensors, values, metadata, problems and failures. A model in the catalog is not
-    read again while its file and its external files keep their size and time, or ETag. A model that can't be read
-    becomes a row of failures, and is tried again in the next run. If a run is interrupted, the next one continues.
+    read again while its file and its external files keep their size and time, or ETag, unless `hash` or `check` is
+    requested for the first time. A model that can't be read becomes a row of failures, and is tried again in the next
+    run. If a run is interrupted, the next one continues.
     A damaged Parquet file that a run reads, or that `repair` finds, is renamed with a warning. Its models are read
-    again if `sources` name them; the others become failures.
+    again if `sources` name them; its other models become failures.
     Raises SourceError if the sources name no model, SaveError if the catalog can't be written or another run is writing
-    to it, and MissingPackageError without pyarrow or the engine's package.
+    to it, FieldValueError for an unknown engine, and for dask without an address, and MissingPackageError without
+    pyarrow, xxhash for hashes, or the engine's package.
     """
     _require("pyarrow", "a catalog needs")
     if hash:
@@ -100,6 +102,7 @@ def build(
         reason = "a catalog is written to a folder of this machine, not to an address; name a path"
         raise SaveError(errno.EINVAL, reason, path)
     source_texts = [os.fsdecode(source) for source in sources]
+    # The values of `models` are (source, [size, mark]), see FileState.
     models, source_errors = find_models(source_texts, storage_options)
     if not models and source_errors:
         raise next(iter(source_errors.values()))
@@ -216,7 +219,7 @@ def _require(package: str, purpose: str) -> None:
 def _find_missing_models(
     names: Collection[str], servers: Collection[str | None], options: Mapping[str, Any] | None
 ) -> set[str]:
-    """Return the models whose files do not exist, except models on servers that may not be contacted.
+    """Return the names of models whose files do not exist, except models on servers that may not be contacted.
 
     servers: the servers that may be contacted. The names come from a catalog, which may be hostile.
     """
@@ -259,6 +262,7 @@ def _find_unchanged(
     states = {name: state for name, state in states.items() if state.is_current(models[name][1], hash, check)}
     external_files = [(models[name][0], location) for name, state in states.items() for location in state.files]
     current_states = file_states(external_files, options)
+    # A file that `file_states` omits has the state (), which is unequal to every recorded state.
     return {
         name
         for name, state in states.items()

@@ -4,7 +4,7 @@ The journal (journal.py) lists the valid files. It also announces the files that
 creates them. So a run may be interrupted anywhere: the next run deletes announced files that never became valid, and
 files that were replaced more than an hour ago. It deletes no other files.
 
-Rows are never changed in place. A run adds the rows of models that it read as a new group, and removes the models from
+Rows are never changed in place. A run adds the rows of models that it read as new groups, and removes the models from
 their previous groups by the same line of the journal. Small groups are merged, as in a log-structured merge tree, and
 groups with many removed models are rewritten, so that the size of the journal, the number of files and the number of
 written bytes stay proportional to the size of the changes.
@@ -50,7 +50,7 @@ GRACE_SECONDS = 3600  # replaced files are deleted only after this time, because
 _TABLE_FOLDERS = (*TABLE_NAMES, STATES)
 _GROUP_BYTES = 1 << 27  # intended size of the files of a merged group
 _GROUP_MODELS = 100_000  # maximum number of models in a merged group, because the journal lists those removed later
-_FAN_IN = 16  # number of groups of one level that are merged
+_FAN_IN = 16  # minimum number of groups of one level that are merged, unless they have _GROUP_BYTES together
 _LEVEL_BYTES = 1 << 20  # size limit of groups of the first level; each next level's limit is _FAN_IN times larger
 _BATCH_BYTES = 1 << 26  # while groups are merged, rows are written when they have this size in memory
 _JOURNAL_BYTES = 1 << 20  # minimum size of a journal that is replaced by a shorter one
@@ -72,15 +72,17 @@ class DamagedFileError(SaveError):
 class Dataset:
     """A catalog's folder, open for one run; a context manager.
 
-    Raises SaveError if the folder contains other files, is damaged, or is open in another run.
+    Raises SaveError if the folder contains files but no catalog, or if the catalog is damaged or open in another run.
     """
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self._journal = -1
         self._records: dict[str, ModelRecord | None] = {}  # the results of `_locate`, by model text (see `model_text`)
-        self._written_bytes = 0  # size of the files that this run wrote, minus the size of rewritten groups
-        self.lost_names: set[str] = set()  # names of models whose rows were lost with a file in this run
+        # Size of the groups that `_write_group` wrote, minus that of the groups that were rewritten on their own; not
+        # negative.
+        self._written_bytes = 0
+        self.lost_names: set[str] = set()  # names of models whose rows were lost with a file; `build` clears the set
         try:
             os.makedirs(folder, exist_ok=True)
             self._root = Folder.at(folder)
@@ -153,7 +155,10 @@ class Dataset:
                     pass
 
     def _retry_without_damaged(self, action: Callable[[], _Result]) -> _Result:
-        """Return the result of an action. If it raises DamagedFileError, rename the damaged file and retry."""
+        """Return the result of an action.
+
+        If the action raises DamagedFileError, rename the damaged file, replace its group by failures, and retry.
+        """
         while True:
             try:
                 return action()
@@ -270,7 +275,7 @@ class Dataset:
         self._records |= located_records
 
     def _may_contain(self, id: str, texts: list[str]) -> bool:
-        """Return whether a group may have any of these sorted models, by the statistics in its file."""
+        """Return whether a group may have any of these sorted models, by the statistics in the file of its states."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -298,7 +303,7 @@ class Dataset:
             raise self._damage_error(id, STATES, "it has other columns than onnxwire writes")
         table = pa.concat_tables(tables) if tables else schema.empty_table()
         if len(table) != self._contents.groups[id].models or any(column.null_count for column in table.columns):
-            raise self._damage_error(id, STATES, "it has another number of models than the journal")
+            raise self._damage_error(id, STATES, "it has null values, or another number of models than the journal")
         return table
 
     def _read_batches(self, id: str, table_name: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
@@ -367,8 +372,9 @@ class Dataset:
         for id in ids_by_removals:
             removed_fraction = len(groups[id].removed) / groups[id].models
             cost = int(groups[id].size * (1 - removed_fraction))
-            # A group is rewritten if at least 1/8 of its models are removed. Below 3/4, a group that is much larger
-            # than the files that this run wrote is left to a later run, which distributes the work over the runs.
+            # A group is rewritten if at least 1/8 of its models are removed. Below 3/4, the rewritten size may exceed
+            # `_written_bytes` by at most _LEVEL_BYTES. Otherwise this group and the groups after it are left to a later
+            # run, which distributes the work over the runs.
             if removed_fraction < 1 / 8 or (removed_fraction < 3 / 4 and cost > self._written_bytes + _LEVEL_BYTES):
                 break
             self._written_bytes -= min(cost, self._written_bytes)
@@ -466,12 +472,12 @@ class Dataset:
         self._journal_size += len(data)
 
     def _shorten_journal(self) -> None:
-        """Replace the journal by one with the same contents in as few lines as possible."""
+        """Replace the journal by a shorter one with the same contents."""
         if sys.platform == "win32":
             return  # an open file can't be replaced
         id = uuid4().hex
         self._append_line({"create": [id]})
-        del self._contents.retired[id]
+        del self._contents.retired[id]  # the new journal does not announce itself
         name = _journal_name(id)
         old_journal = self._journal
         self._journal = self._root.open(name, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
@@ -559,7 +565,7 @@ class Dataset:
                 except DamagedFileError as damage:
                     self._rename_damaged(damage)
         models = dict.fromkeys(map(model_name, texts), Failure("SourceError", _LOST_ROWS_ERROR))
-        # The names are unknown if every file that contains them is lost.
+        # The names are unknown if none of these files can be read.
         failure_groups = self._write_group(models, {})[0] if models else {}
         line = {"add": {failure_id: group.encode() for failure_id, group in failure_groups.items()}, "remove": {}}
         self._append_line({**line, "retire": {id: int(time.time())}})

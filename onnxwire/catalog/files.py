@@ -66,14 +66,14 @@ def file_name(id: str) -> str:
     return f"{id}.parquet"
 
 
-def find_existing(root: Folder, name: str, ids: Collection[str]) -> set[str]:
-    """Return the subset of `ids` whose files exist in the folder of a table."""
-    status = root.status(name)
+def find_existing(root: Folder, table_name: str, ids: Collection[str]) -> set[str]:
+    """Return the subset of `ids` whose files exist in the folder of a table and are regular files."""
+    status = root.status(table_name)
     if status is None:
         return set()
     if not stat.S_ISDIR(status.st_mode):
-        raise NotADirectoryError(errno.ENOTDIR, "it is a link or a file, not a folder; remove it", name)
-    with root.subfolder(name) as folder:
+        raise NotADirectoryError(errno.ENOTDIR, "it is a link or a file, not a folder; remove it", table_name)
+    with root.subfolder(table_name) as folder:
         names = set(folder.names())
         return {id for id in ids if file_name(id) in names and _is_regular(folder.status(file_name(id)))}
 

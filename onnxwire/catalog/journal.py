@@ -9,9 +9,10 @@ The journal is a file of JSON objects, one per line. A line takes effect as a wh
      "retire": {ID: SECONDS, ...}}                  a change of the contents
 
 A *group* is a set of models whose rows are in the same files TABLE/ID.parquet; the file _states/ID.parquet names the
-models (states.py). `remove` lists models of a group whose rows are no longer valid, with the number of these rows:
-readers skip them until the group is rewritten. `retire` ends groups, at a time in seconds since 1970. So one line
-replaces the rows of models. A long journal is replaced by a shorter one with the same contents.
+models (states.py). `remove` lists models of a group whose rows are no longer valid: readers skip these rows until the
+group is rewritten. Its `rows` are subtracted from those of the group. `retire` ends groups and announced files, at a
+time in seconds since 1970. So one line replaces the rows of models. A long journal is replaced by a shorter one with
+the same contents.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Group:
 
     models: the number of models in the files. rows: the number of valid rows of each table in the files. size: the size
     of the files in bytes. is_checked: whether the rules of `check` were run on any model. removed: the models in the
-    files whose rows are no longer valid.
+    files whose rows are no longer valid, by the texts of their names.
     """
 
     models: int
@@ -57,7 +58,7 @@ class Group:
     removed: set[str] = field(default_factory=set)
 
     def encode(self) -> dict[str, Any]:
-        """Return the group as a value for a line that adds it; `removed` is another part of the line."""
+        """Return the group as a value for a line that adds it, without `removed`, which other lines contain."""
         return {"models": self.models, "rows": self.rows, "size": self.size, "checked": self.is_checked}
 
 
@@ -73,7 +74,7 @@ class Contents:
         self.retired: dict[str, int] = {}
 
     def apply(self, line: dict[str, Any]) -> None:
-        """Apply one line. Raises ValueError for a line that contradicts the contents."""
+        """Apply one line. Raises ValueError for a line that is malformed or contradicts the contents."""
         if line.keys() == {"create"}:
             for id in as_list(line["create"]):
                 self.retired[self._check_new_id(id)] = 0
@@ -131,7 +132,7 @@ class Contents:
         if not isinstance(id, str) or self.retired.get(id) != 0:
             refuse(f"the files {id!r:.50} were not announced")
         if group.keys() != {"models", "rows", "size", "checked"}:
-            refuse("the keys of a group are models, rows, size and checked, and it has others")
+            refuse("the keys of a group are not models, rows, size and checked")
         if as_count(group["models"]) == 0:
             refuse(f"the group {id} has no model")
         if type(group["checked"]) is not bool:
@@ -142,7 +143,7 @@ class Contents:
     def _remove_models(self, id: str, removal: dict[str, Any]) -> None:
         """Remove models and their rows from a group. Raises ValueError if the group does not have them."""
         if removal.keys() != {"models", "rows"}:
-            refuse("the keys of a removal are models and rows, and it has others")
+            refuse("the keys of a removal are not models and rows")
         group = self.groups.get(id)
         if group is None:
             refuse(f"it removes models of {id!r:.50}, which is not a group")

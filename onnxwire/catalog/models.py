@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     ETag, version or modification date as text, or None."""
     Entry: TypeAlias = "State | Failure"
 
-MAX_REASON_CHARS = 10_000  # of an error's text in a catalog
+MAX_REASON_CHARS = 10_000  # maximum length of an error's text in a catalog
 
 
 class State(namedtuple("State", ("size", "mark", "hashed", "checked", "files"))):
-    """The state of a model when it was read; the journal stores it as a list.
+    """The state of a model when it was read; the table `_states` stores it as a list.
 
     size, mark: the state of its file, see FileState. hashed, checked: whether payloads were hashed and the rules run.
     files: the states of its external files by location; None for a missing file.
@@ -44,9 +44,12 @@ class State(namedtuple("State", ("size", "mark", "hashed", "checked", "files")))
     checked: bool
     files: dict[str, FileState | None]
 
-    def is_current(self, file: FileState, hashed: bool, checked: bool) -> bool:
-        """Return whether the file still has the state, and was hashed and checked as far as requested."""
-        is_unchanged = [self.size, self.mark] == file and self.mark is not None
+    def is_current(self, file_state: FileState, hashed: bool, checked: bool) -> bool:
+        """Return whether the file still has this state, and the model was hashed and checked as far as requested.
+
+        file_state: the present state of the model's file.
+        """
+        is_unchanged = [self.size, self.mark] == file_state and self.mark is not None
         return is_unchanged and self.hashed >= hashed and self.checked >= checked
 
 
@@ -74,8 +77,8 @@ def find_models(
     """Find the models that paths, addresses, patterns and folders name.
 
     options: storage_options for addresses.
-    Returns two dicts: the source and state of each model by its name, sorted; and the error of each source that names
-    no model or can't be accessed, by the name of the source.
+    Returns two dicts: the source and state of each model by its name, sorted; and an error by the path or shown address
+    of each source that names no model, and of each file, folder or address that can't be accessed.
     """
     models: dict[str, tuple[str, FileState]] = {}
     errors: dict[str, SourceError] = {}
@@ -132,9 +135,9 @@ def file_states(files: Iterable[tuple[str, str]], options: Options = None) -> di
 
 
 def _find_paths(source_text: str, errors: dict[str, SourceError]) -> list[str]:
-    """Return the absolute paths of the files that an argument names. Add the errors of unreadable folders to `errors`.
+    """Return the absolute paths of the files that a source names. Add the errors of unreadable folders to `errors`.
 
-    Raises SourceError if the argument names no file.
+    Raises SourceError if the source names no file.
     """
     if os.path.isdir(source_text):
         matches = _find_models_below(source_text, errors)
@@ -198,11 +201,11 @@ def _add_addresses(
         return
     from onnxwire.io.remote.address_listing import find_files
 
-    for files in find_files(addresses, options):
-        if isinstance(files, SourceError):
-            errors[files.filename] = files
+    for files_or_error in find_files(addresses, options):
+        if isinstance(files_or_error, SourceError):
+            errors[files_or_error.filename] = files_or_error
             continue
-        for source, version in files:
+        for source, version in files_or_error:
             name = name_of(source)
             if name in models and models[name][0] != source:
                 reason = "two addresses differ only in user, password or query, which a catalog does not store"

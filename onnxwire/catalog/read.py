@@ -38,7 +38,7 @@ _EXTRA_COLUMNS = {"tensors": (("hash", "string"), ("missing", "bool"))}
 TABLE_NAMES = ("models", "operators", "tensors", "values", "metadata", "problems", "failures")
 """The tables of a catalog."""
 
-_BATCH_ROWS = 4096  # rows that are converted to Python objects at a time
+_BATCH_ROWS = 4096  # number of rows that are converted to or from Python objects at a time
 _REMOTE_THREADS = 8  # models on servers are read concurrently, since reading is mostly waiting
 
 
@@ -80,8 +80,8 @@ class Task(namedtuple("Task", ("models", "hashes", "checks", "options"), default
 class Result(namedtuple("Result", ("tables", "outcomes"))):
     """The result of reading models: the non-empty tables, and an outcome for each source.
 
-    outcomes: for each source, the states of its external files by location (see `file_states`) before it was read, or
-    its failure.
+    outcomes: for each source, the states of its external files by location (see `file_states`) before their payloads
+    were read, or its failure.
     """
 
     __slots__ = ()
@@ -134,7 +134,7 @@ def _read_or_fail(model: str, task: Task) -> Result:
 
 
 def _read_model(model: str, task: Task) -> Result:
-    """Read one model into the tables of a catalog. Raises the errors of `load` and of the checker."""
+    """Read one model into the tables of a catalog. Raises the errors of `load`, of `check` and of external files."""
     from onnxwire.io.load import load
 
     with load(model, storage_options=task.options if is_address(model) else None) as message:
@@ -168,7 +168,7 @@ def _arrow_table(message: ModelProto, name: str) -> pa.Table:
 
 
 def _make_table(name: str, rows: Iterable[dict[str, Any]]) -> pa.Table:
-    """Make a table of rows. They are converted in batches, because a hostile model may break a rule a million times."""
+    """Make a table of rows. Convert them in batches, because a hostile model may violate a rule a million times."""
     import pyarrow as pa
 
     columns = _OWN_COLUMNS[name]
@@ -193,6 +193,7 @@ def _operators(message: ModelProto) -> Iterator[dict[str, Any]]:
     imports = {"graph": {_normalize_domain(opset.domain): opset.version for opset in message.opset_import}}
     for i, function in enumerate(message.functions):
         imports[f"functions[{i}]"] = {_normalize_domain(opset.domain): opset.version for opset in function.opset_import}
+    # A graph's path starts with "functions[i]", "graph" or "training_info[i]"; the last two use the model's imports.
     for graph, domain, op_type in sorted(counts, key=lambda key: (key[0], key[1], key[2] or "")):
         yield {
             "graph": graph,
@@ -245,7 +246,7 @@ def _is_missing(message: ModelProto, location: str, states: dict[str, FileState 
         return False
     if states[location] is None or message._document.files is None:
         return True
-    if message._document.memory is not None:
+    if message._document.memory is not None:  # on a server, where the request for the state showed that the file exists
         return False
     try:
         with message._document.files.open_temporarily(location):

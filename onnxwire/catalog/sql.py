@@ -57,8 +57,9 @@ def sql(
     result are not limited. storage_options: as for `load`, for addresses.
     Returns DuckDB's relation, which prints as a table and has `fetchall()`, `pl()`, `df()`, `to_arrow_table()`, and the
     Arrow PyCapsule interface; None for a statement without a result. The result is computed when it is read.
-    Raises QueryError for a query that DuckDB rejects or `read_only` forbids, MissingPackageError without DuckDB (the
-    `sql` extra), and the errors of `to_arrow`.
+    Raises QueryError for a query that DuckDB rejects or `read_only` forbids, SourceError for a damaged catalog, and for
+    a folder or catalog with `read_only`, MissingPackageError without DuckDB (the `sql` extra), and the errors of
+    `to_arrow`.
     """
     try:
         import duckdb
@@ -99,10 +100,10 @@ def sql(
                 raise QueryError(f"a read-only query is one statement that reads, such as SELECT, not {listed_types}")
         return connection.sql(query)
     except duckdb.Error as error:
-        raise QueryError(first_line(error)) from None
+        raise QueryError(describe_duckdb_error(error)) from None
 
 
-def first_line(error: Exception) -> str:
+def describe_duckdb_error(error: Exception) -> str:
     """Return the message of a DuckDB error on one line, without the excerpt of the query."""
     text = str(error).strip()
     message, _, excerpt = text.partition("\n\n")

@@ -26,7 +26,7 @@ STATES = "_states"  # readers of data sets ignore names that begin with an under
 
 
 class ModelRecord(NamedTuple):
-    """A model of a catalog: its group, its state or failure, and its number of rows by table."""
+    """A model of a catalog: the id of its group, its state or failure, and its number of rows by table."""
 
     group: str
     entry: Entry
@@ -42,9 +42,9 @@ def states_table(models: Mapping[str, Entry], tables: Mapping[str, pa.Table]) ->
     import pyarrow.compute as pc
 
     counts = {
-        name: {count["values"]: count["counts"] for count in pc.value_counts(tables[name]["model"]).to_pylist()}
-        for name in TABLE_NAMES
-        if name in tables
+        table: {entry["values"]: entry["counts"] for entry in pc.value_counts(tables[table]["model"]).to_pylist()}
+        for table in TABLE_NAMES
+        if table in tables
     }
     names = list(map(model_text, models))
     states = [
@@ -55,7 +55,10 @@ def states_table(models: Mapping[str, Entry], tables: Mapping[str, pa.Table]) ->
 
 
 def decode_state(group: str, text: str) -> ModelRecord:
-    """Return the state of a model of a group. Raises ValueError for a damaged state."""
+    """Return the record of a model from the text of its state. Raises ValueError or RecursionError for a damaged text.
+
+    group: the id of the model's group.
+    """
     entry, counts = as_list(json.loads(text, parse_constant=refuse), 2)
     # zip is not strict, because an older catalog may have fewer tables.
     rows = dict(zip(TABLE_NAMES, map(as_count, as_list(counts)), strict=False))
@@ -78,7 +81,7 @@ def _decode_entry(value: object) -> Entry:
 
 
 def _check_location(location: str) -> str:
-    """Return a location. Raises ValueError if no path has such characters."""
+    """Return a location. Raises ValueError for a surrogate that does not represent a byte of a path."""
     location.encode("utf-8", "surrogateescape")  # raises UnicodeEncodeError, a ValueError
     return location
 

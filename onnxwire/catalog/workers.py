@@ -148,7 +148,7 @@ class WorkerPool:
         raise AssertionError
 
     def _acquire(self) -> Worker:
-        """Return an idle worker, or start a new worker. Raises WorkerLost if the pool is closed."""
+        """Return an idle worker, or start a new one. Raises WorkerLost if the pool is closed, and Worker's errors."""
         with suppress(queue.Empty):
             return self._idle_workers.get_nowait()
         with self._lock:

@@ -148,7 +148,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print or write the result; returns the exit status."""
-    from onnxwire.catalog.sql import first_line, sql
+    from onnxwire.catalog.sql import describe_duckdb_error, sql
 
     extension = os.path.splitext(options.output)[1].lower() if options.output != "-" else ""
     output_format = ".json" if options.json else ".csv" if options.csv else extension
@@ -172,7 +172,7 @@ def run(options: argparse.Namespace) -> int:
         else:
             _print(relation, options, output_format)
     except duckdb.Error as error:
-        raise QueryError(first_line(error)) from None
+        raise QueryError(describe_duckdb_error(error)) from None
     return 0
 
 

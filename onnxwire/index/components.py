@@ -21,43 +21,44 @@ def cyclic_components(edge_starts: Array, edge_ends: Array) -> list[list[int]]:
     n = int(max(edge_starts.max(initial=-1), edge_ends.max(initial=-1))) + 1
     order = np.argsort(edge_starts, kind="stable")
     targets = _to_integers(edge_ends[order])
+    # The edges of vertex i are those from starts[i] to before starts[i + 1].
     starts = _to_integers(np.searchsorted(edge_starts[order], np.arange(n + 1)))
     next_edges = starts[:]  # the next edge to visit, by vertex
-    # By vertex: the position in the order of first visits, -1 before, and the smallest such position that it reaches.
-    visit_numbers, low_links = (array("q", [-1]) * n for _ in range(2))
-    is_pending = bytearray(n)
-    pending: list[int] = []
+    visit_numbers = array("q", [-1]) * n  # by vertex, the position in the order of first visits; -1 before the visit
+    low_links = array("q", [-1]) * n  # by vertex, the smallest visit number that it is known to reach in `pending`
+    pending: list[int] = []  # the visited vertices without a component, in the order of their visits
+    is_pending = bytearray(n)  # by vertex
     n_visited = 0
     components = []
     for root in range(n):
-        levels = [] if visit_numbers[root] >= 0 else [root]  # the path from the root to the current vertex
-        while levels:
-            node = levels[-1]
-            if visit_numbers[node] < 0:
-                visit_numbers[node] = low_links[node] = n_visited
+        path = [] if visit_numbers[root] >= 0 else [root]  # from the root to the current vertex
+        while path:
+            vertex = path[-1]
+            if visit_numbers[vertex] < 0:
+                visit_numbers[vertex] = low_links[vertex] = n_visited
                 n_visited += 1
-                pending.append(node)
-                is_pending[node] = True
-            end = starts[node + 1]
-            for edge in range(next_edges[node], end):
+                pending.append(vertex)
+                is_pending[vertex] = True
+            end = starts[vertex + 1]
+            for edge in range(next_edges[vertex], end):
                 target = targets[edge]
                 if visit_numbers[target] < 0:
-                    next_edges[node] = edge + 1
-                    levels.append(target)
+                    next_edges[vertex] = edge + 1
+                    path.append(target)
                     break
                 if is_pending[target]:
-                    low_links[node] = min(low_links[node], visit_numbers[target])
+                    low_links[vertex] = min(low_links[vertex], visit_numbers[target])
             else:
-                levels.pop()
-                if levels:
-                    parent = levels[-1]
-                    low_links[parent] = min(low_links[parent], low_links[node])
-                if low_links[node] == visit_numbers[node]:
+                path.pop()
+                if path:
+                    parent = path[-1]
+                    low_links[parent] = min(low_links[parent], low_links[vertex])
+                if low_links[vertex] == visit_numbers[vertex]:
                     members: list[int] = []
-                    while not members or members[-1] != node:
+                    while not members or members[-1] != vertex:
                         members.append(pending.pop())
                         is_pending[members[-1]] = False
-                    if len(members) > 1 or node in targets[starts[node] : end]:
+                    if len(members) > 1 or vertex in targets[starts[vertex] : end]:
                         components.append(sorted(members))
     return sorted(components)
 

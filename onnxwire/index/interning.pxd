@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A table of strings, each stored once."""
+"""A hash table of strings, each stored once."""
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
 from onnxwire.engine.advise cimport ow_enlarge
@@ -10,7 +10,7 @@ cdef struct Bucket:
     int32_t id           # -1 in an empty bucket
 
 cdef struct Texts:
-    # An empty table is all zeros except the random seed, which prevents files with many colliding strings.
+    # An empty hash table is all zeros except the random seed, which prevents files with many colliding strings.
     uint64_t seed
     int32_t n            # the number of ids; id 0 is the empty string, which the caller inserts first
     int32_t capacity
@@ -27,7 +27,7 @@ cdef struct Texts:
 cdef uint32_t hash_and_prefetch(const Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil
 # Return the id of a string, added if it is new; -1 if memory is exhausted.
 cdef int32_t intern(Texts* texts, const uint8_t* p, uint64_t n, uint32_t hash) noexcept nogil
-# Return the id of a string, or -1 if the table does not contain it.
+# Return the id of a string, or -1 if the hash table does not contain the string.
 cdef int32_t find_text(const Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil
 cdef void free_texts(Texts* texts) noexcept nogil
 cdef bint is_utf8(const uint8_t* p, const uint8_t* end) noexcept nogil

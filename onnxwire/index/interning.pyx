@@ -103,7 +103,7 @@ cdef uint8_t find_traits(const uint8_t* p, uint64_t n) noexcept nogil:
 
 
 cdef int32_t find_bucket(const Texts* texts, const uint8_t* p, uint64_t n, uint32_t hash) noexcept nogil:
-    """Return the id of a string, or -1 - bucket if it has no id yet."""
+    """Return the id of a string; for a string without id, -1 - i, where i is the index of the bucket to fill."""
     cdef uint32_t i = hash & (texts.n_buckets - 1)
     cdef int32_t id = texts.buckets[i].id
     while id >= 0:
@@ -123,7 +123,7 @@ cdef int32_t find_text(const Texts* texts, const uint8_t* p, uint64_t n) noexcep
 
 
 cdef int grow_buckets(Texts* texts) noexcept nogil:
-    """Double the table and rehash all strings."""
+    """Double the number of buckets and insert all strings again."""
     cdef uint32_t i, k
     cdef int32_t capacity
     if texts.n_buckets >= 1u << 30:

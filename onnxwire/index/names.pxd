@@ -12,13 +12,13 @@ cdef enum:
     IS_INPUT = 2             # flags of a name in a scope, 1 << (Kind - 1): defined as an input of the scope
     IS_INITIALIZER = 4       # defined by an initializer
     IS_NODE = 8              # defined by an output of a node
-    SHADOWS = 16             # also defined in an enclosing scope: this definition hides the outer one
+    SHADOWS = 16             # hides a definition of an enclosing scope, whose value exists (see `is_produced`)
 
 cdef struct Definition:
     int32_t name
     int32_t level            # index of its scope in `Names.levels`
     int32_t kind
-    int32_t node             # the number of the node that produces it; -1 for other kinds
+    int32_t node             # the index of the node that produces the value; -1 for other kinds
     int32_t source           # a number that the caller assigns
     int32_t flags            # flags of the name in its scope: IS_INPUT, ...
     int32_t hidden_index     # the index in `Names.definitions` of the definition that this one hides; -1 for none
@@ -26,7 +26,7 @@ cdef struct Definition:
 cdef struct Level:
     # An open scope.
     int32_t first_definition  # index in `Names.definitions`
-    int32_t position         # the caller's current node; outputs of earlier nodes exist
+    int32_t position         # the index of the caller's current node; outputs of earlier nodes exist
     int32_t owner            # a number that the caller assigns
 
 

@@ -11,10 +11,11 @@ before its uses. Names of models that violate this are resolved too, in the same
 - A name refers to the innermost scope that defines it, at any position. A graph in an attribute of a node is inside
   the scope of the node; a training algorithm is inside the main graph; functions and initialization graphs of a
   training are inside no scope.
-- Of several definitions in one scope the first counts: its initializer, then its input, then the first output of the
-  first node. An initializer with the name of an input is the input's default value. Nodes come last, since the others
-  exist before any node runs. So the result does not depend on the position of the use. onnxruntime rejects such a
-  model; in the reference evaluator each use reads the last definition before it.
+- Of several definitions of a name in one scope, an initializer precedes an input, and an input precedes the outputs of
+  nodes, of which the first counts. An initializer with the name of an input is the input's default value. Nodes come
+  last, since inputs and initializers exist before any node runs. So the result does not depend on the position of the
+  use. onnxruntime rejects a model in which a node defines such a name; in the reference evaluator each use reads the
+  last definition before it.
 - A name that is used in an inner graph and defined in an enclosing scope is captured: the node of the defining scope
   that contains the inner graph reads the value.
 
@@ -70,7 +71,8 @@ cdef class Names:
     cdef int define(self, int32_t name, Kind kind, int32_t node, int32_t source) except -1:
         """Define a name in the innermost scope; return the flags that the name had in the scope before.
 
-        For the first definition in the scope, return SHADOWS if the name is also defined in an enclosing scope, else 0.
+        For the first definition in the scope, return SHADOWS if an enclosing scope defines the name, too, and that
+        value exists (see `is_produced`), else 0.
         All definitions of a scope are added before a name is resolved in it, and in this order: inputs, initializers,
         outputs of nodes.
         """

@@ -21,7 +21,7 @@ def from_array(array: npt.ArrayLike, name: str | None = None) -> TensorProto:
     complex number, a dtype of ml_dtypes that ONNX has, or str, bytes or object for strings. It is copied if it is not
     C-contiguous, is big-endian, or has elements of less than 8 bits, which are packed; strings are stored in
     string_data.
-    Raises TensorError for a dtype that ONNX does not have.
+    Raises TensorError for a dtype that ONNX does not have, and for an object that can't be stored as a string.
     Source: onnx.proto, TensorProto.raw_data.
     """
     import numpy as np
@@ -71,7 +71,8 @@ def from_coo(
     values: shape (nnz,), of a dtype that from_array accepts. indices: integers, coordinates of shape (nnz, rank) or
     linear indices of shape (nnz,); sorted if necessary. shape: the shape of the dense tensor. name: the name of
     `values`.
-    Raises TensorError for shapes that do not fit together, indices outside `shape`, and duplicate indices.
+    Raises TensorError for shapes that do not fit together, for indices that are not integers, are outside `shape` or
+    are duplicates, and as `from_array` does.
     Source: onnx.proto, SparseTensorProto.
     """
     import numpy as np

@@ -109,7 +109,7 @@ LIST_FIELD_TYPES = {"ints": 7, "floats": 6, "strings": 8}  # field → its Attri
 
 
 def expected_rows(root, table):
-    """Return the expected rows of a table, without the columns of offsets."""
+    """Return the expected rows of a table, without the columns offset and bytes."""
     rows = []
     for message, path, graph_path, parent_step in walk(root):
         name, field_step = message.DESCRIPTOR.name, parent_step[1] if parent_step else None
@@ -260,7 +260,7 @@ def test_rows_of_a_long_graph_are_those_of_the_messages():
 
 
 @given(wire.valid_wire(onnxwire.GraphProto.DESCRIPTOR))
-@example(span(1, span(5, span(7, b"") + span(8, b""))))  # packed records without numbers
+@example(span(1, span(5, span(7, b"") + span(8, b""))))  # packed records without numbers in floats (7) and ints (8)
 def test_rows_of_random_graphs_are_those_of_the_messages(data):
     graph = onnxwire.GraphProto.FromString(data)
     for table in ("nodes", "attributes", "values", "metadata"):
@@ -415,6 +415,7 @@ def test_an_output_of_a_subgraph_that_is_captured_has_its_graph_and_slot():
     assert captured_uses == [("x", branch_path, 0, 0), ("x", branch_path, None, 1)]
 
 
+# The fields are values (1), of which name is 8 and dims is 1, and indices (2).
 @given(wire.valid_wire(onnxwire.SparseTensorProto.DESCRIPTOR))
 @example(span(1, span(8, b"s")) + span(1, wire.number(1, 5)))
 @example(span(1, wire.number(1, 5)) + span(1, span(8, b"s")) + span(2, b""))
@@ -464,14 +465,16 @@ def test_a_message_in_several_pieces_is_one_row():
 
 def test_strings_that_are_not_utf8_are_repaired_and_counted():
     valid_name, invalid_name = "äöü and some more of it".encode(), b"\xff and the text after it, which is long"
-    nodes = [span(1, span(3, name) + span(4, b"Relu")) for name in (valid_name, invalid_name, b"\xed\xa0\x80")]
+    encoded_surrogate = b"\xed\xa0\x80"
+    # The fields are graph (7), and in it node (1) with name (3) and op_type (4).
+    nodes = [span(1, span(3, name) + span(4, b"Relu")) for name in (valid_name, invalid_name, encoded_surrogate)]
     data = span(7, b"".join(nodes))
     table = onnxwire.to_arrow(data, "nodes")
     assert table.repaired_strings == 2
     arrow_table = pa.table(table)
     arrow_table.validate(full=True)
     assert arrow_table["name"].to_pylist() == [
-        name.decode("utf-8", "replace") for name in (valid_name, invalid_name, b"\xed\xa0\x80")
+        name.decode("utf-8", "replace") for name in (valid_name, invalid_name, encoded_surrogate)
     ]
     assert arrow_table.schema.metadata == {b"onnxwire.repaired_strings": b"2"}
 
@@ -498,6 +501,7 @@ def test_tables_contain_no_weights(tmp_path):
     write_sparse_model(path, 3 << 30)
     with open(path, "ab") as file:
         name = b"a name that is more than 2 GiB after the first"
+        # A second piece of the graph (7) with a node (1), its op_type (4) and name (3); and producer_name (2).
         file.write(span(7, span(1, span(4, b"Neg") + span(3, name))) + span(2, b"a producer of a long name"))
     table = pa.table(onnxwire.to_arrow(path, "nodes"))
     assert table["name"].to_pylist() == ["n", name.decode()]
@@ -514,6 +518,7 @@ def test_strings_more_than_2_gib_apart_are_in_two_buffers(tmp_path):
     first_node, last_node = (
         span(1, span(4, b"Op") + span(3, name * 3)) for name in (b"the first name ", b"the last name ")
     )
+    # The fields of the graph (7) are node (1), with op_type (4) and name (3), and initializer (5), with raw_data (9).
     tensor_start = tag(5, LEN) + varint(size + len(varint(size)) + 1) + tag(9, LEN) + varint(size)
     graph_size = len(first_node) + len(tensor_start) + size + len(last_node)
     with open(path, "wb") as file:
@@ -646,7 +651,7 @@ def test_tables_of_real_models_are_valid(path, table):
 # --- errors
 
 
-def test_an_unknown_table_is_an_error():
+def test_an_unknown_table_or_kind_of_strings_is_an_error():
     with pytest.raises(onnxwire.EditError, match="there is no table 'node'; the tables are nodes, attributes"):
         onnxwire.to_arrow(DIGITS, "node")
     with pytest.raises(ValueError, match="'utf8_view' or 'utf8', not 'text'"):
@@ -683,7 +688,7 @@ def test_every_column_is_documented():
             assert f"`{column}`" in line, (name, column)
 
 
-def test_messages_of_other_schemas_are_an_error():
+def test_objects_that_are_not_onnx_messages_are_an_error():
     with pytest.raises(onnxwire.EditError, match=r"test\.Everything is not an ONNX message"):
         onnxwire.to_arrow(EVERYTHING(), "nodes")
     with pytest.raises(TypeError, match="expected a path"):
@@ -698,12 +703,12 @@ def test_values_of_equal_types_have_separate_rows():
         for rank in (None, 0, 1, 2, 3):
             shape = None if rank is None else [rng.choice(dims) for _ in range(rank)]
             types.append((number, shape))
-    values, expected_rows = [], []
+    values, expected = [], []
     for i in range(3_000):
         type_and_shape = rng.choice(types)
         value = onnxwire.ValueInfoProto(name=f"v{i}")
         if type_and_shape is None:
-            expected_rows.append((None, None, None))
+            expected.append((None, None, None))
         else:
             number, shape = type_and_shape
             value.type.tensor_type.elem_type = number
@@ -716,7 +721,7 @@ def test_values_of_equal_types_have_separate_rows():
                 elif dim is not None:
                     dimension.dim_param = dim
             name = onnx.TensorProto.DataType.Name(number).lower() if number != 99 else "99"
-            expected_rows.append(
+            expected.append(
                 (
                     f"tensor({name})",
                     None if shape is None else [dim if isinstance(dim, int) else None for dim in shape],
@@ -726,7 +731,7 @@ def test_values_of_equal_types_have_separate_rows():
         values.append(value)
     model = onnxwire.ModelProto(graph={"value_info": values}).SerializeToString()
     table = onnxwire.to_arrow(model, "values").to_pydict()
-    assert list(zip(table["type"], table["shape"], table["dims"], strict=True)) == expected_rows
+    assert list(zip(table["type"], table["shape"], table["dims"], strict=True)) == expected
 
 
 def test_each_repaired_dim_of_equal_types_is_counted():

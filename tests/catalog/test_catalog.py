@@ -1,4 +1,4 @@
-"""The rows of catalogs, repeated builds, and processes that are killed during a build."""
+"""The rows of catalogs, repeated builds, engines, processes that are killed during a build, and queries."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ def all_rows(folder):
 def test_tables_have_the_columns_and_rows_of_to_arrow(zoo, tmp_path):
     summary = catalog.build([zoo], tmp_path / "out", workers=1)
     assert (summary.read, summary.unchanged, summary.failures) == (10, 0, {})
-    names = {"models": "model", "values": "values", "metadata": "metadata", "tensors": "tensors"}
-    for table, source in names.items():
+    arrow_tables = {"models": "model", "values": "values", "metadata": "metadata", "tensors": "tensors"}
+    for table, arrow_table in arrow_tables.items():
         expected = []
         for path in sorted(zoo.rglob("*.onnx"), key=str):
-            columns = onnxwire.to_arrow(path, source).to_pydict()
+            columns = onnxwire.to_arrow(path, arrow_table).to_pydict()
             expected += [
                 {"model": str(path), **dict(zip(columns, row, strict=True))}
                 for row in zip(*columns.values(), strict=True)
@@ -163,6 +163,7 @@ def test_an_invalid_file_is_a_failure_and_does_not_end_the_build(zoo, tmp_path, 
 def test_names_that_are_not_utf8_are_written_with_backslashes(tmp_path):
     folder = tmp_path / "zoo"
     folder.mkdir()
+    # b"\x08" is a tag without a value.
     for name, data in ((b"good\xff.onnx", simple_model(1).SerializeToString()), (b"bad\xfe.onnx", b"\x08")):
         with open(os.path.join(os.fsencode(folder), name), "wb") as file:
             file.write(data)
@@ -239,7 +240,7 @@ def test_models_are_read_again_if_hashes_are_requested_later(zoo, tmp_path):
     assert catalog.build([zoo], out, workers=1).unchanged == 10
 
 
-def test_two_builds_at_the_same_time_are_rejected(zoo, tmp_path):
+def test_a_build_is_rejected_while_another_run_writes_to_the_catalog(zoo, tmp_path):
     pytest.importorskip("fcntl")
     with Dataset(str(tmp_path / "out")), pytest.raises(onnxwire.SaveError, match="another run"):
         catalog.build([zoo], tmp_path / "out", workers=1)
@@ -343,7 +344,7 @@ def test_no_model_is_lost_or_duplicated_if_a_worker_is_killed(zoo, tmp_path, ref
 
 
 def test_a_model_that_ends_every_process_is_a_failure(zoo, tmp_path, monkeypatch):
-    onnx.save(simple_model(1), zoo / "poison.onnx")
+    onnx.save(simple_model(1), zoo / "poison.onnx")  # `read_or_die` kills the process at this name
     monkeypatch.setattr(engines, "read_models", worker_functions.read_or_die)
     summary = catalog.build([zoo], tmp_path / "out", workers=2)
     assert [Path(model).name for model in summary.failures] == ["poison.onnx"]
@@ -352,7 +353,7 @@ def test_a_model_that_ends_every_process_is_a_failure(zoo, tmp_path, monkeypatch
 
 
 def test_a_task_is_repeated_if_its_worker_is_killed(zoo, tmp_path, monkeypatch):
-    onnx.save(simple_model(1), zoo / "fragile.onnx")
+    onnx.save(simple_model(1), zoo / "fragile.onnx")  # `read_or_die` kills the process at the first read of this name
     monkeypatch.setattr(engines, "read_models", worker_functions.read_or_die)
     set_task_size(monkeypatch, 2)
     summary = catalog.build([zoo], tmp_path / "out", workers=2)
@@ -536,7 +537,7 @@ def test_external_data_that_changes_is_read_again(tmp_path):
     assert (missing_row["missing"], missing_row["hash"]) == (True, None)
 
 
-def test_invalid_combinations_of_options_are_rejected(zoo, tmp_path):
+def test_invalid_options_are_rejected(zoo, tmp_path):
     for options in (["--scheduler", "x"], ["--address", "x"], ["--workers", "0"]):
         with pytest.raises(SystemExit) as error_info:
             main(["catalog", str(zoo), "-o", str(tmp_path / "out"), *options])
@@ -623,6 +624,6 @@ def test_arrays_equal_those_that_pyarrow_makes(element_type, values) -> None:
 def test_a_build_does_not_import_pandas(tmp_path) -> None:
     code = "import sys; from onnxwire import catalog; summary = catalog.build([sys.argv[1]], sys.argv[2], workers=1)\n"
     code += "assert summary.read == 1 and summary.failures, summary\nassert 'pandas' not in sys.modules"
-    (tmp_path / "bad.onnx").write_bytes(b"\xff")
+    (tmp_path / "bad.onnx").write_bytes(b"\xff")  # an incomplete tag
     (tmp_path / "good.onnx").write_bytes(small_model(1))
     subprocess.run([sys.executable, "-c", code, tmp_path, tmp_path / "out"], check=True)

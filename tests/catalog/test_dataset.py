@@ -97,7 +97,7 @@ def test_small_groups_are_merged_and_the_number_of_files_stays_small(tmp_path, m
     assert read_versions(tmp_path) == {f"m{number}": number for number in range(40)}
 
 
-def test_a_change_rewrites_at_most_as_much_as_it_adds(tmp_path, monkeypatch):
+def test_equal_changes_do_not_write_more_and_more_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(dataset, "_LEVEL_BYTES", 1)
     monkeypatch.setattr(dataset, "_GROUP_BYTES", 2)  # groups above the limit are not merged
@@ -201,7 +201,7 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.parametrize("table", ["operators", "_states"])
-def test_repair_renames_damaged_files_and_loses_no_name(tmp_path, table, damage):
+def test_repair_renames_damaged_files(tmp_path, table, damage):
     with Dataset(str(tmp_path)) as data:
         add_models(data, "abc")
         add_models(data, "de", 1)

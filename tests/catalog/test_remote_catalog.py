@@ -65,7 +65,7 @@ def contents_by_path(folder):
 
 @pytest.fixture(scope="module")
 def s3():
-    """Return options for an S3 server. Its bucket is used by these tests only: servers of a process share buckets."""
+    """Yield options for an S3 server. Only these tests use its bucket: the servers of a process share their buckets."""
     moto = pytest.importorskip("moto.server")
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -116,7 +116,8 @@ def test_models_with_the_same_etag_are_not_read_again(zoo, tmp_path):
         server.state.reset()
         summary = catalog.build(addresses, out, workers=1)
         assert (summary.read, summary.unchanged) == (0, 5)
-        # One byte was fetched of each of the five models and of the existing external file, to compare their ETags.
+        # One byte was fetched of each of the five models and of the existing external file, to compare their ETags. The
+        # seventh request was for the missing external file.
         assert (len(server.state.requests), server.state.sent) == (7, 6)
         server.state.etag = '"two"'
         assert catalog.build(addresses, out, workers=1).read == 5
@@ -142,7 +143,7 @@ def test_external_files_that_appear_or_change_are_detected(zoo, tmp_path):
         assert catalog.build([address], out, workers=1, hash=True).unchanged == 1
 
 
-def test_a_server_that_fails_for_one_model_does_not_end_the_build(zoo, tmp_path, monkeypatch):
+def test_a_server_that_fails_for_one_model_neither_ends_the_build_nor_prunes_the_model(zoo, tmp_path, monkeypatch):
     out = tmp_path / "out"
     with ObjectServer(contents_by_path(zoo)) as server:
         addresses = [f"{server.url}/with.onnx", f"{server.url}/none.onnx", zoo / "without.onnx", tmp_path / "none.onnx"]
@@ -151,13 +152,14 @@ def test_a_server_that_fails_for_one_model_does_not_end_the_build(zoo, tmp_path,
         assert sorted(summary.failures) == sorted([f"{server.url}/none.onnx", str(tmp_path / "none.onnx")])
         assert "no such file" in summary.failures[f"{server.url}/none.onnx"]
         assert len(sorted_rows(out, "failures")) == 2
-        # Deleted models are pruned. Models are kept if their server does not answer or no source names them.
         del server.state.files["/with.onnx"]
         server.state.reset()
+        # No source is on the server, so only the missing local model is pruned.
         assert catalog.build([zoo / "without.onnx"], out, workers=1, prune=True).pruned == 1
         assert not server.state.requests
         sources = [zoo / "without.onnx", f"{server.url}/below/a 0.onnx"]
         assert catalog.build(sources, out, workers=1).read == 1
+        # Two models are missing on the server. One of them is kept until the server no longer answers 403.
         server.state.fault = {len(server.state.requests) + 1: "403"}
         assert catalog.build(sources, out, workers=1, prune=True).pruned == 1
         assert catalog.build(sources, out, workers=1, prune=True).pruned == 1
@@ -165,7 +167,7 @@ def test_a_server_that_fails_for_one_model_does_not_end_the_build(zoo, tmp_path,
     assert not sorted_rows(out, "failures")
 
 
-def test_names_in_a_journal_that_are_not_addresses_of_files_are_not_pruned(zoo, tmp_path):
+def test_names_in_a_catalog_that_are_not_addresses_of_files_are_not_pruned(zoo, tmp_path):
     out = tmp_path / "out"
     with ObjectServer(contents_by_path(zoo)) as server:
         sources = [f"{server.url}/with.onnx", "http://[x/m.onnx"]
@@ -288,8 +290,9 @@ def test_a_list_of_deeply_nested_folders_takes_little_memory(tmp_path):
             assert peak < 20 * MIB, (pattern, peak)
 
 
-def test_files_in_other_folders_or_on_other_hosts_are_ignored_in_lists(tmp_path):
-    """The server's list names files on other servers, is not a list, or would expand to more than the memory."""
+def test_a_list_that_names_no_file_of_the_folder_is_an_error(tmp_path):
+    """The list names files in other folders or on other hosts, has invalid sizes, is not a list, or would expand to
+    more than the memory."""
     # Entities a to m, each of which expands to ten of the previous entity.
     entity_bomb = b"".join(
         b'<!ENTITY %c "%s">' % (c, b"&%c;" % (c - 1) * 10 if c > 97 else b"a" * 10) for c in range(97, 110)

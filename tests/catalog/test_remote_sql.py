@@ -34,7 +34,7 @@ def catalog_folder(tmp_path_factory):
     models.mkdir()
     for i in range(12):
         (models / f"{i}.onnx").write_bytes(small_model(i))
-    (models / "bad.onnx").write_bytes(b"\xff")
+    (models / "bad.onnx").write_bytes(b"\xff")  # an incomplete tag
     catalog.build([models], folder / "out", workers=1)
     (models / "1.onnx").write_bytes(small_model(1, "Neg") + b"\x12\x01x")  # with the producer_name "x"
     catalog.build([models], folder / "out", workers=1)
@@ -80,6 +80,7 @@ def test_columns_of_long_files_are_read_in_ranges(tmp_path) -> None:
     schema = arrow_schema("models")
     columns = {field.name: pa.nulls(len(names), field.type) for field in schema}
     columns |= {"model": pa.array(names), "nodes": pa.array(range(len(names)), pa.int64())}
+    # The multiples of a large number are texts that compress badly, so that the file is long.
     columns["producer_name"] = pa.array([f"{i * 2654435761:x}" * 4 for i in range(len(names))])
     with Dataset(str(tmp_path / "out")) as data:
         data.change(dict.fromkeys(names, State(1, 1, False, False, {})), {"models": pa.table(columns, schema=schema)})
@@ -96,13 +97,16 @@ def test_a_folder_without_a_catalog_is_an_error(server) -> None:
         onnxwire.sql(f"{server.url}/elsewhere/", "from models")
     with pytest.raises(onnxwire.SourceError, match="no such file"):
         onnxwire.sql(f"{server.url}/elsewhere", "from models")
+
+
+def test_a_read_only_query_of_a_catalog_is_an_error(server) -> None:
     with pytest.raises(onnxwire.SourceError, match="reads one model"):
         onnxwire.sql(f"{server.url}/zoo", "from models", read_only=True)
 
 
 def test_an_address_of_a_model_is_queried_as_a_model(server) -> None:
     server.state.files |= {"/m.onnx": Pieces(small_model(7)), "/plain": Pieces(small_model(7))}
-    # Some servers return one file or page for all addresses below, or respond with other errors than 404.
+    # Some servers return one file or page for an address and for all addresses below it.
     server.state.files[f"/same/{JOURNAL}"] = server.state.files["/same"] = Pieces(small_model(7))
     server.state.files[f"/page/{JOURNAL}"] = Pieces(b"<html>\n" * 100_000)
     server.state.files["/page"] = Pieces(small_model(7))

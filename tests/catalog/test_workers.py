@@ -83,7 +83,7 @@ def test_a_call_returns_the_result_or_raises_the_exception_of_its_function(capfd
         assert worker.call(len, "four") == 4
         with pytest.raises(ZeroDivisionError):
             worker.call(worker_functions.reciprocal, 0)
-        worker.call(os.system, "echo no answer")
+        worker.call(os.system, "echo no answer")  # the output must not be read as the result of a call
         assert worker.call(len, b"x" * 10_000_000) == 10_000_000
     assert "no answer" in capfd.readouterr().err
 

@@ -22,7 +22,10 @@ NAMES = ["a", "b", "c", "d", "e", ""]
 
 
 def fill_randomly(rng, scope, depth):
-    """Fill a graph or function with random nodes and nested graphs; few names are used, so that they collide."""
+    """Fill a graph or function with random nodes and nested graphs; few names are used, so that they collide.
+
+    depth: the number of levels of nested graphs.
+    """
     if isinstance(scope, GraphProto):
         for name in rng.choices(NAMES, k=rng.randrange(3)):
             scope.input.add(name=name)
@@ -62,7 +65,8 @@ class Scope:
     """A graph or function in the plain resolver.
 
     outer_scope, outer_node: the scope that contains this graph, and the index of its node with the graph.
-    definitions_by_name: kind and path of the definition of each name.
+    definitions_by_name: for each name, the kind of its definition ("weight", "input" or "node") and the path of the
+    tensor or node, "" for an input.
     """
 
     def __init__(self, message, path, outer_scope=None, outer_node=-1):
@@ -114,7 +118,10 @@ def all_scopes(model):
 
 
 def uses_of(scope):
-    """Yield the uses of a scope's nodes and of its captured outputs: scope, name, node, slot, kind."""
+    """Yield the uses of a scope's nodes and of its captured outputs: scope, name, node, slot, kind.
+
+    For a captured name, the scope and the node are those that capture it for the nested graph, and the slot is None.
+    """
     for i, node in enumerate(scope.message.node):
         for slot, name in enumerate(node.input):
             scope_of_definition, outer_node = scope.defining_scope(name)
@@ -139,7 +146,7 @@ def models():
     return [random_model(seed) for seed in range(400)]
 
 
-def test_the_random_models_cover_every_rule(models):
+def test_the_random_models_have_duplicate_producers_and_captured_values(models):
     scopes = [scope for model in models for scope in all_scopes(model)]
     scopes_with_duplicates = [
         scope
@@ -153,7 +160,7 @@ def test_the_random_models_cover_every_rule(models):
 
 
 def uses_in_table(model):
-    """Return the rows of the table `uses`: scope, name, node, slot, kind."""
+    """Return the rows of the table `uses`: path of the scope, name, node, slot, kind."""
     rows = onnxwire.to_arrow(model, "uses").to_pydict()
     return list(zip(*(rows[name] for name in ("graph", "name", "node", "slot", "kind")), strict=True))
 
@@ -276,7 +283,7 @@ def test_the_walk_over_messages_applies_the_same_rules(models):
 
 
 def _is_within(scope, name, outer):
-    """Return whether a name that a scope uses is defined inside `outer`."""
+    """Return whether a name that a scope uses is defined in a scope inside `outer`, not in `outer` itself."""
     while scope.path != outer.path:
         if name in scope.definitions_by_name:
             return True
