@@ -72,7 +72,13 @@ def _sorted_by_imports(files: list) -> list:
 
 def _literals_module(files: list) -> str:
     """Return the text of `messages/_tables.py`. files: results of `table_text.parse`."""
-    lines = ['"""The tables of `schema/` as literals. Written by schema/generate.py; not to be edited."""', ""]
+    lines = [
+        '"""The tables of `schema/` as nested tuples in the order of the classes in `engine/table_text.py`.',
+        "",
+        "Written by schema/generate.py; not to be edited.",
+        '"""',
+        "",
+    ]
     lines += [*_base_imports(), "", "BASES = {"]
     lines += [f'    "onnx.{name}": ({base.rpartition(".")[2]},),' for name, base in _BASES.items()]
     lines += ["}", "TABLES = ["]

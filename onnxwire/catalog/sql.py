@@ -72,7 +72,7 @@ def sql(
 
         remote_catalog = find_remote_catalog(source, storage_options)
     if read_only and (folder is not None or remote_catalog is not None):
-        reason = "a read-only query reads one model, not a catalog, and this is a folder"
+        reason = "a read-only query reads one model, not a folder or catalog"
         raise SourceError(errno.EISDIR, reason, remote_catalog.folder if remote_catalog is not None else folder)
     connection = duckdb.connect()
     # By default DuckDB searches the Python variables of the caller for the names of tables.

@@ -191,6 +191,14 @@ def test_the_retry_timeout_is_a_number_of_seconds(monkeypatch) -> None:
             retry_limits()
 
 
+def test_a_timeout_with_text_that_is_no_duration_is_an_error(servers) -> None:
+    model_server, _ = servers
+    for text in ("x 5 s", "5 s!", "5", ""):
+        with pytest.raises(ow.SourceError, match="rejects the address or storage_options"):
+            ow.load(f"{model_server.url}/d/m.onnx", storage_options={"client_options": {"timeout": text}})
+    ow.load(f"{model_server.url}/d/m.onnx", storage_options={"client_options": {"timeout": "1m 30s"}}).close()
+
+
 def test_retry_after_is_a_number_or_a_date() -> None:
     assert _seconds_to_wait(" 7 ") == 7
     assert 0 < _seconds_to_wait(formatdate(time.time() + 3600, usegmt=True)) <= 3600

@@ -660,7 +660,10 @@ def _seconds(value: object) -> float:
     if isinstance(value, int | float):
         return float(value)
     total = 0.0
-    for number, unit in re.findall(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)", str(value)):
+    part = r"(\d+(?:\.\d+)?)\s*([a-z]+)\s*"
+    if not re.fullmatch(rf"\s*(?:{part})+", str(value)):
+        raise ValueError("not a duration")
+    for number, unit in re.findall(part, str(value)):
         total += float(number) * _SECONDS_BY_UNIT[unit if unit in _SECONDS_BY_UNIT else _unit_of(unit)]
     if not total:
         raise ValueError("not a duration")
