@@ -49,7 +49,7 @@ cdef struct Edit:
     uint64_t n_removed       # bytes
     uint64_t n_inserted      # bytes
     uint64_t length          # LENGTH: the old length. PAYLOAD: size of its tag and length
-    uint64_t growth          # LENGTH: change of the length, modulo 2**64. PAYLOAD: whole alignments added to the padding
+    uint64_t growth          # LENGTH: change of the length, modulo 2**64. PAYLOAD: whole alignments of extra padding
     uint32_t padding_number  # PAYLOAD: number of the padding field
 
 cdef struct Target:

@@ -2,8 +2,8 @@
 """A walk that fetches all bytes of a message of a remote document except its long values.
 
 It skips long values that are not messages, by default those of 64 KiB and more. Their tags and lengths, and all other
-values, are resident afterwards. A walk that is not deep also skips long nested messages. All walks of the engine use the same tables and so read resident bytes only. A reader of a value calls
-`ensure_resident` (`engine/partial`) first.
+values, are resident afterwards. A walk that is not deep also skips long nested messages. All walks of the engine use
+the same tables and so read resident bytes only. A reader of a value calls `ensure_resident` (`engine/partial`) first.
 """
 from libc.stdint cimport uint32_t
 

@@ -14,7 +14,7 @@ _MAX_STEPS = 40  # steps of a path that are shown
 
 
 class _Level:
-    """A message that contains the byte of the last search, and the record of this message that contains the byte.
+    """A message that contains the byte of the last search, and the message's record that contains the byte.
 
     end: the end of the message. start: the start of the record; counts: the number of records before it, by field
     number; step: the record's part of the path. nested: descriptor, start and end of the message that is the record's
@@ -77,7 +77,8 @@ def field_path(document: Document, offset: int) -> str:
             if field is not None and offset >= start:
                 index = f"[{counts.get(number, 0)}]" if field.is_repeated and field.is_span else ""
                 level.step = field.name + index
-                if next_start is not None and wire == WIRE_LEN and offset >= value_start and field.message_type is not None:
+                is_in_value = next_start is not None and wire == WIRE_LEN and offset >= value_start
+                if is_in_value and field.message_type is not None:
                     level.nested = descriptor, start, end = field.message_type, value_start, next_start
             break
     document.trail = levels
