@@ -67,7 +67,7 @@ cdef class AlignmentEdits:
     cdef TableOwner owner
     cdef Target* targets     # one per table of the owner
     cdef Edit* edits
-    cdef Py_ssize_t n
+    cdef Py_ssize_t n        # number of edits
     cdef Py_ssize_t capacity
     cdef uint64_t threshold
     cdef uint64_t alignment
@@ -108,6 +108,7 @@ cdef class AlignmentEdits:
             raise FieldValueError(f"{cls.__name__} is of another schema")
         if row is None or row.is_repeated or row.type != BYTES or target.number:
             raise FieldValueError(f"{name}: expected one singular bytes field of {cls.__name__}")
+        # protobuf reserves the numbers from 19000 to 19999.
         if not 1 <= padding <= MAX_FIELD_NUMBER or 19000 <= padding < 20000 or find_field(table, padding) != NULL:
             raise FieldValueError(f"{padding} is not a number for an unknown field of {cls.__name__}")
         target.number = row.number
@@ -142,7 +143,7 @@ cdef class AlignmentEdits:
     cdef int scan(
         self, const Table* table, const uint8_t* p, const uint8_t* end, int depth, Py_ssize_t parent
     ) except -1:
-        """Collect the edits between p and end, in a message whose length is the edit `parent`.
+        """Collect the edits between p and end, in a message whose length is the edit `parent`; -1 for the root.
 
         depth: remaining levels of nesting. Messages too short to contain a long payload are not scanned.
         """
@@ -181,7 +182,7 @@ cdef class AlignmentEdits:
                 self.edits[length_index].length = n
                 self.edits[length_index].n_inserted = LENGTH_BYTES
                 self.scan(field.sub, value, p, depth - 1, length_index)
-                if self.n == length_index + 1:
+                if self.n == length_index + 1:  # no edit in the message: its length does not change
                     self.n = length_index
             if n >= FAR_SKIP_BYTES and p < end:
                 advise_far(&document.far, p)
@@ -283,7 +284,7 @@ cdef class AlignmentEdits:
                 k = i + 1
                 while self.edits[k].kind != PAYLOAD:
                     k += 1
-                length = (<uint64_t>1 << LENGTH_BITS) - length
+                length = (<uint64_t>1 << LENGTH_BITS) - length  # the bytes that are missing for six-byte lengths
                 self.edits[k].growth += length + (self.alignment - length % self.alignment) % self.alignment
             else:
                 continue

@@ -55,7 +55,7 @@ from onnxwire.errors import FieldTypeError, FieldValueError
 
 cdef struct File:
     # A mapped file that contains bytes of pieces, and its state when the pieces were made.
-    PyObject* document           # borrowed from `Export.owners`
+    PyObject* document           # borrowed; the Payloads in `Export.owners` refer to it
     int descriptor
     OwFileState state
 
@@ -81,7 +81,7 @@ cdef class Export:
     cdef ReadContext read_context
     cdef ow_python_piece* items
     cdef PieceBytes* piece_bytes
-    cdef Py_ssize_t n
+    cdef Py_ssize_t n            # number of pieces
     cdef File* files
     cdef uint32_t n_files
     cdef list owners             # the owner of each piece: bytes, a memoryview, or a Payload that is not resident

@@ -87,7 +87,7 @@ cdef const Copy* copy_far(FarReads* far, const uint8_t* p) noexcept nogil:
 cdef void open_far(FarReads* far, const uint8_t* start) noexcept:
     """Prepare the first reads of a large file: copy its first header, or request its first OW_FIRST_BYTES.
 
-    The header is copied if these bytes are in the page cache.
+    The header is copied if the last of these bytes is in the page cache.
     """
     cdef size_t size = min(<size_t>(far.end - start), OW_FIRST_BYTES)
     far.store.is_checked = False

@@ -193,7 +193,7 @@ cdef bint emit_short(Encoder self, const Content* content, uint32_t number) exce
     if self.growing and n_free < short.size:
         self.grow(short.size)
     elif n_free < short.size:
-        self.total -= short.size
+        self.total -= short.size  # `put_bytes` adds it
         for i in range(short.n):
             put_bytes(self, short.chunks[i].p, short.chunks[i].n, NULL, NULL)
         return True
@@ -308,7 +308,7 @@ cdef int emit_span(
 cdef int emit_edited_span(
     Encoder self, const Field* field, Document document, const uint8_t* p, uint64_t n, Spans parts, Pair* pair
 ) except -1:
-    """Put a message of a document's bytes; pair: the first edits from p on, or with the address 0."""
+    """Put a message of a document's bytes; pair: the first edits from p on; address 0 if there are none."""
     cdef Content content
     cdef Overlay overlay = None
     content.table = field.sub

@@ -48,6 +48,7 @@ def field_path(document: Document, offset: int) -> str:
     levels = [*(document.trail or ())]  # a copy, because other threads may search, too
     if levels and levels[0].end != len(document):
         levels = []
+    # The level of the last search from whose record this search continues.
     previous_level: _Level | None = None
     while levels and not levels[-1].nested_contains(offset):
         previous_level = levels.pop()

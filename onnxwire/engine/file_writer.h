@@ -62,7 +62,7 @@ static inline int64_t ow_copy(int source, uint64_t source_offset, int target, ui
 #endif
 }
 
-/* Return whether the file is on a network file system, whose server may copy it locally: NFS, SMB, Ceph, FUSE. */
+/* Return whether the file may be on a network file system, whose server can copy it: NFS, SMB, Ceph, FUSE. */
 static inline int ow_is_remote(int fd) {
 #if defined(__linux__)
     struct statfs status;

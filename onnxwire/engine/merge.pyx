@@ -109,7 +109,7 @@ cdef int merge(View self, View source, bint is_parsed, int depth) except -1:
 
 
 cdef int prepare(View self, View source, bint is_parsed, int depth, list steps) except -1:
-    """Add the steps that change a message and its nested messages to `steps`; depth: maximum number of levels."""
+    """Add to `steps` the changes of a message and of its nested messages; depth: maximum number of levels."""
     cdef Overlay overlay = None
     cdef Field* field
     cdef PyObject* value_owner

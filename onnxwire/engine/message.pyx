@@ -98,8 +98,8 @@ cdef class Message(View):
         """Whether the bytes may be those of another type.
 
         True if the message has no known field, or has an unknown field, or if the first SNIFFED_BYTES of a singular
-        string contain a control character other than tab, line feed and carriage return. Bytes that are not resident
-        are not checked.
+        string contain a control character other than tab, line feed and carriage return. A string that is not
+        resident is not checked.
         """
         cdef Slot* slot
         cdef const uint8_t* p
