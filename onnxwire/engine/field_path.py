@@ -78,8 +78,12 @@ def field_path(document: Document, offset: int) -> str:
             if field is not None and offset >= start:
                 index = f"[{counts.get(number, 0)}]" if field.is_repeated and field.is_span else ""
                 level.step = field.name + index
-                is_in_value = next_start is not None and wire == WIRE_LEN and offset >= value_start
-                if is_in_value and field.message_type is not None:
+                if (
+                    next_start is not None
+                    and wire == WIRE_LEN
+                    and offset >= value_start
+                    and field.message_type is not None
+                ):
                     level.nested = descriptor, start, end = field.message_type, value_start, next_start
             break
     document.trail = levels
