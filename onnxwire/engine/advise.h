@@ -28,14 +28,18 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The distances between the headers that a walk jumped to, and a request for the next ones. */
-enum { OW_DISTANCES = 64, OW_REQUESTED_HEADERS = 16, OW_MAX_SHIFT = 64 };
+enum {
+    OW_DISTANCES = 64,         /* capacity of the ring buffer of distances */
+    OW_REQUESTED_HEADERS = 16, /* maximum number of headers in one prediction */
+    OW_MAX_SHIFT = 64          /* maximum difference of two distances that count as equal, in bytes */
+};
 
+/* The headers that a walk jumped to. */
 typedef struct {
     const uint8_t *last;               /* the header that was jumped to last */
     size_t distances[OW_DISTANCES];    /* distances between successive headers, a ring buffer */
-    unsigned n;                        /* number of distances since the walk began */
-    unsigned pause;                    /* number of jumps without a prediction that remain */
+    unsigned n;                        /* number of distances since the walk began or jumped backwards */
+    unsigned pause;                    /* number of following jumps that predict nothing */
 } OwHeaders;
 
 static inline size_t ow_page_size(void) {
@@ -51,7 +55,7 @@ static inline size_t ow_distance(const OwHeaders *headers, unsigned i) {
     return headers->distances[i % OW_DISTANCES];
 }
 
-/* Record a jump to the header at p. */
+/* Record a jump to the header at p. A jump backwards discards the distances. */
 static inline void ow_record_jump(OwHeaders *headers, const uint8_t *p) {
     if (p <= headers->last) headers->n = headers->pause = 0;
     else if (headers->last != NULL) headers->distances[headers->n++ % OW_DISTANCES] = (size_t)(p - headers->last);
@@ -61,7 +65,8 @@ static inline void ow_record_jump(OwHeaders *headers, const uint8_t *p) {
 /* Predict the headers that follow the header at p, which was jumped to last; store their addresses in `next`, and
  * return their number, at most OW_REQUESTED_HEADERS. After a prediction, the next OW_REQUESTED_HEADERS / 2 calls
  * predict nothing. The prediction assumes that the distances repeat, since the layers of a model are alike: `period` is
- * the number of distances since the last occurrence of the two latest ones. */
+ * the number of distances from an earlier distance to the last one, which are near each other. The distances before
+ * these two must be near each other as well, unless the earlier distance is the oldest recorded one. */
 static inline unsigned ow_predict_headers(
     OwHeaders *headers, const uint8_t *p, const uint8_t *end, const uint8_t **next
 ) {
@@ -121,13 +126,14 @@ static inline int ow_narrow(const uint8_t *p, const uint8_t *end) {
     return madvise((void *)start, length, MADV_RANDOM);
 }
 
-/* Request huge pages for an array of 4 MiB or more that will be written: its page faults would take as long as its
- * decoding. Pages have at least 4096 bytes. */
+/* Request huge pages for an array that will be written; no-op below 4 MiB. Without huge pages, the page faults would
+ * take as long as decoding the array. Pages have at least 4096 bytes. */
 static inline void ow_enlarge(void *p, size_t size) {
     uintptr_t start = ((uintptr_t)p + 4095) & ~(uintptr_t)4095;
     if (size >= 1 << 22) (void)madvise((void *)start, size - (start - (uintptr_t)p), MADV_HUGEPAGE);
 }
 #else
+/* Other systems get no advice. Functions with a status return -1. */
 typedef struct {
     int unused;
 } OwHeaders;

@@ -27,7 +27,7 @@ from onnxwire.engine.view cimport table_of
 from onnxwire.errors import FieldValueError
 
 cdef enum:
-    LENGTH_BYTES = 5         # size of a length that may change; readers reject longer ones of small values
+    LENGTH_BYTES = 5         # size of a length that may change; readers reject a sixth byte if five suffice
     LENGTH_BITS = 35         # bits that such a length can store
     MAX_COPIED_BYTES = 256   # shorter ranges are copied: a range object takes as much memory
     ZEROS_BYTES = 1 << 16    # size of the block that long paddings share
@@ -48,12 +48,12 @@ cdef struct Edit:
     uint64_t offset          # in the document
     uint64_t n_removed       # bytes
     uint64_t n_inserted      # bytes
-    uint64_t length          # LENGTH: the old length. PAYLOAD: bytes between the padding and the payload itself
-    uint64_t growth          # LENGTH: change of the length, modulo 2**64. PAYLOAD: padding beyond the minimum
+    uint64_t length          # LENGTH: the old length. PAYLOAD: size of its tag and length
+    uint64_t growth          # LENGTH: change of the length, modulo 2**64. PAYLOAD: whole alignments of extra padding
     uint32_t padding_number  # PAYLOAD: number of the padding field
 
 cdef struct Target:
-    # The fields to align in the messages of a table.
+    # The field to align in the messages of a table.
     bint may_contain_targets  # messages of the table have a target field, or may contain messages that have one
     uint32_t number          # the number of the target field, or 0
     uint32_t padding_number  # number of the padding field
@@ -67,7 +67,7 @@ cdef class AlignmentEdits:
     cdef TableOwner owner
     cdef Target* targets     # one per table of the owner
     cdef Edit* edits
-    cdef Py_ssize_t n
+    cdef Py_ssize_t n        # number of edits
     cdef Py_ssize_t capacity
     cdef uint64_t threshold
     cdef uint64_t alignment
@@ -108,6 +108,7 @@ cdef class AlignmentEdits:
             raise FieldValueError(f"{cls.__name__} is of another schema")
         if row is None or row.is_repeated or row.type != BYTES or target.number:
             raise FieldValueError(f"{name}: expected one singular bytes field of {cls.__name__}")
+        # protobuf reserves the numbers from 19000 to 19999.
         if not 1 <= padding <= MAX_FIELD_NUMBER or 19000 <= padding < 20000 or find_field(table, padding) != NULL:
             raise FieldValueError(f"{padding} is not a number for an unknown field of {cls.__name__}")
         target.number = row.number
@@ -142,7 +143,7 @@ cdef class AlignmentEdits:
     cdef int scan(
         self, const Table* table, const uint8_t* p, const uint8_t* end, int depth, Py_ssize_t parent
     ) except -1:
-        """Collect the edits between p and end, in a message whose length is the edit `parent`.
+        """Collect the edits between p and end, in a message whose length is the edit `parent`; -1 for the root.
 
         depth: remaining levels of nesting. Messages too short to contain a long payload are not scanned.
         """
@@ -181,7 +182,7 @@ cdef class AlignmentEdits:
                 self.edits[length_index].length = n
                 self.edits[length_index].n_inserted = LENGTH_BYTES
                 self.scan(field.sub, value, p, depth - 1, length_index)
-                if self.n == length_index + 1:
+                if self.n == length_index + 1:  # no edit in the message: its length does not change
                     self.n = length_index
             if n >= FAR_SKIP_BYTES and p < end:
                 advise_far(&document.far, p)
@@ -232,7 +233,10 @@ cdef class AlignmentEdits:
     # --- sizes
 
     cdef void compute_sizes(self) noexcept:
-        """Compute the paddings, the new lengths and the new size, for the current sizes of the lengths."""
+        """Compute the paddings, the growth of the lengths, and the new size.
+
+        `n_inserted` of each LENGTH is the size of that length in bytes; `widen_lengths` may increase it.
+        """
         cdef uint64_t shift = 0      # modulo 2**64: it may be negative
         cdef uint64_t min_padding
         cdef Edit* edit
@@ -259,7 +263,7 @@ cdef class AlignmentEdits:
                     self.edits[edit.parent].growth += edit.growth
 
     cdef bint widen_lengths(self) noexcept:
-        """Widen the lengths of 32 GiB and more, for which five bytes are not enough; returns whether any changed.
+        """Widen the lengths of 32 GiB and more, for which five bytes are not enough; returns whether an edit changed.
 
         protobuf's readers are limited to 2 GiB; those of onnxwire accept a sixth byte only if the value needs it. The
         sixth byte may shorten a padding in the message by one byte, so that the length fits five bytes again: then that
@@ -280,7 +284,7 @@ cdef class AlignmentEdits:
                 k = i + 1
                 while self.edits[k].kind != PAYLOAD:
                     k += 1
-                length = (<uint64_t>1 << LENGTH_BITS) - length
+                length = (<uint64_t>1 << LENGTH_BITS) - length  # the bytes that are missing for six-byte lengths
                 self.edits[k].growth += length + (self.alignment - length % self.alignment) % self.alignment
             else:
                 continue
@@ -322,7 +326,7 @@ cdef class PieceJoiner:
     cdef list pieces             # bytes objects, and ranges of the document as (offset, length)
 
     cdef int copy(self, uint64_t start, uint64_t end) except -1:
-        """Add bytes of the document."""
+        """Add the bytes between two offsets of the document: a copy if they are few, else a range."""
         if end - start < MAX_COPIED_BYTES and end - start < <uint64_t>len(self.document):
             self.short_bytes += (<const char*>self.document.start)[start:end]
         elif start < end:
@@ -368,7 +372,7 @@ cdef uint8_t* write_padded_varint(uint8_t* p, uint64_t value, uint64_t width) no
 
 
 cdef bytes prefix_of(const Edit* edit):
-    """Return the inserted bytes without trailing zeros: a length, or the tag and length of a padding field."""
+    """Return the bytes that an edit inserts, without zeros of a padding: a length, or a padding's tag and length."""
     cdef uint8_t[20] prefix
     cdef uint8_t* p = prefix
     cdef uint64_t n_bytes
@@ -380,7 +384,7 @@ cdef bytes prefix_of(const Edit* edit):
     else:
         p = write_varint(p, <uint64_t>edit.padding_number << 3 | WIRE_LEN)
         n_bytes = edit.n_inserted - <uint64_t>(p - prefix)
-        # A longer length leaves fewer zeros to count, for which the shorter form may suffice; use the first that fits.
+        # The length takes `width` bytes, the zeros the other ones. Use the smallest width that can store their number.
         while (n_bytes - width) >> (7 * width):
             width += 1
         p = write_padded_varint(p, n_bytes - width, width)
@@ -423,7 +427,7 @@ def align_payloads(Document document, cls, targets, uint64_t threshold, uint64_t
     must not be a field of the class. threshold: bytes, at least 1; shorter payloads are not aligned.
     alignment: bytes, 1 to 2**30.
     Returns (total, pieces): the size of the encoding in bytes, and its parts in order: bytes objects, and ranges of the
-    document as (offset, length). A document that is already aligned is one range.
+    document as (offset, length). A document that is already aligned is one range, or no part if it is empty.
 
     All readers read the same values; only unknown fields are added and removed. Old padding is removed from all
     messages that are scanned, so that aligning twice changes nothing. If a target field occurs more than once in a

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The capsule `onnxwire._c_api`: encodings of messages as pieces of memory, for extension modules in C.
 
-`include/onnxwire_python.h` describes the functions. The pieces are those that a save writes (`engine/write.pyx`); a
-memoryview of each pins its document until they are released.
+`include/onnxwire_python.h` describes the functions. The pieces are those that a save writes (`engine/write.pyx`).
+Pieces in the memory of a document pin the document until they are released.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromObject
@@ -55,7 +55,7 @@ from onnxwire.errors import FieldTypeError, FieldValueError
 
 cdef struct File:
     # A mapped file that contains bytes of pieces, and its state when the pieces were made.
-    PyObject* document
+    PyObject* document           # borrowed; the Payloads in `Export.owners` refer to it
     int descriptor
     OwFileState state
 
@@ -81,7 +81,7 @@ cdef class Export:
     cdef ReadContext read_context
     cdef ow_python_piece* items
     cdef PieceBytes* piece_bytes
-    cdef Py_ssize_t n
+    cdef Py_ssize_t n            # number of pieces
     cdef File* files
     cdef uint32_t n_files
     cdef list owners             # the owner of each piece: bytes, a memoryview, or a Payload that is not resident
@@ -98,7 +98,11 @@ cdef class Export:
         free(self.files)
 
     cdef int fill(self, list parts, bint is_lazy) except -1:
-        """Create the pieces of an encoding. Each part is pinned when it is added, because other code may run."""
+        """Create the pieces of an encoding from `parts`, which are bytes objects and Pieces.
+
+        is_lazy: whether to leave bytes that are not resident to `read`, with `data` NULL, instead of fetching them.
+        Each part is pinned when it is added, because other code may run.
+        """
         cdef size_t capacity = <size_t>len(parts) or 1
         cdef uint64_t offset = 0
         self.items = <ow_python_piece*>calloc(capacity, sizeof(ow_python_piece))
@@ -116,7 +120,7 @@ cdef class Export:
         return 0
 
     cdef int add(self, part, uint64_t offset, bint is_lazy) except -1:
-        """Add a piece: bytes or a Payload of bytes."""
+        """Add a piece, which is bytes or a Payload of bytes, at an offset of the encoding; is_lazy: as for `fill`."""
         cdef ow_python_piece* item = &self.items[self.n]
         cdef PieceBytes* piece_bytes = &self.piece_bytes[self.n]
         cdef Document document = None
@@ -170,7 +174,10 @@ cdef class Export:
 
     @critical_section
     cdef bint prepare(self, Py_ssize_t i, uint64_t start, uint64_t n) noexcept:
-        """Check the file of a piece, and fetch n bytes of the piece from `start` on; on failure store the error."""
+        """Check the file of a piece, and fetch n bytes of the piece from `start` on.
+
+        Returns whether that succeeded; a failure is stored in `error`, unless it already has one.
+        """
         cdef Document document
         try:
             owner = self.owners[i]
@@ -236,10 +243,13 @@ cdef void release(ow_python_pieces* pieces) noexcept nogil:
         release_reference(read_context.owner)
 
 
-cdef bint is_ready(
+cdef bint make_readable(
     const ReadContext* read_context, const ow_python_piece* item, uint64_t start, uint64_t n
 ) noexcept nogil:
-    """Return whether bytes of a piece may be copied: they are resident, and their file is unchanged."""
+    """Fetch n bytes of a piece from `start` on if they are not resident, and check that their file is unchanged.
+
+    Returns whether the bytes may be copied.
+    """
     cdef Py_ssize_t i = item - read_context.items
     cdef uint32_t file_number = read_context.piece_bytes[i].file_number
     cdef OwFileState state
@@ -271,7 +281,7 @@ cdef int read(void* context, uint64_t offset, void* buffer, size_t size) noexcep
     while size:
         start = offset - item.offset
         n = min(item.size - start, <uint64_t>size)
-        if not is_ready(read_context, item, start, n):
+        if not make_readable(read_context, item, start, n):
             return 2
         memcpy(target, read_context.piece_bytes[item - read_context.items].p + start, <size_t>n)
         target += n

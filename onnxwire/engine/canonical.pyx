@@ -10,7 +10,7 @@ from onnxwire.engine.table cimport BOOL, ENUM, INT32, SINT32, SINT64, UINT32, fi
 
 
 cdef uint64_t canonical_bits(const Field* field, uint64_t raw) noexcept nogil:
-    """Return the raw bits that the official serializer writes for the value of a record's raw bits."""
+    """Return the bits that the official serializer writes for the number that a record stores as the bits `raw`."""
     if field.type == BOOL:
         return raw != 0
     if field.type == INT32 or field.type == ENUM:
@@ -21,7 +21,7 @@ cdef uint64_t canonical_bits(const Field* field, uint64_t raw) noexcept nogil:
 
 
 cdef uint64_t raw_at(const Field* field, const uint8_t* items, Py_ssize_t i) noexcept nogil:
-    """Return the raw bits of the number at an index of an array of C numbers."""
+    """Return the bits that a record stores for the number at index i of `items`, an array of C numbers."""
     cdef uint64_t bits64 = 0
     cdef uint32_t bits32 = 0
     if field.size == 8:
@@ -43,8 +43,8 @@ cdef bint has_canonical_records(const Table* table, const uint8_t* p, const uint
     """Return whether the records of a message are canonical. The content of nested messages is not checked.
 
     Canonical records have the shortest tags, lengths and numbers. They are in the order of their field numbers,
-    followed by unknown fields. A singular field has one record, a packed field one run, and a oneof one member. Returns
-    False also for members of two oneofs.
+    followed by unknown fields, whose values are not checked. A singular field has at most one record, a packed field at
+    most one run, and a oneof at most one member. Members of two oneofs are canonical, but the result is False.
     """
     cdef const uint8_t* record
     cdef const uint8_t* value
@@ -106,7 +106,7 @@ cdef bint has_canonical_records(const Table* table, const uint8_t* p, const uint
 cdef inline bint is_canonical_varint(
     const Field* field, uint64_t raw, const uint8_t* start, const uint8_t* end
 ) noexcept nogil:
-    """Return whether a varint of a field, whose value is `raw`, has its canonical bytes."""
+    """Return whether the official serializer writes a field's value `raw` as the varint from start to end."""
     # The tenth byte may contain bits above the 64 of the value.
     return (
         varint_size(raw) == end - start and (end - start < 10 or (end - 1)[0] == 1)

@@ -67,7 +67,10 @@ cdef class ClassTable(TableRef):
 
 
 cdef PyMethodDef* copy_methods() except NULL:
-    """Copy the methods of Message, for each class: CPython specializes calls of a class's own methods only."""
+    """Copy the instance methods of Message, to be listed in each message class as its own.
+
+    CPython specializes only calls of methods that the class itself lists.
+    """
     cdef PyMethodDef* methods = (<PyTypeObject*>Message).tp_methods
     cdef PyMethodDef* copies
     cdef Py_ssize_t n_methods = 0
@@ -79,7 +82,7 @@ cdef PyMethodDef* copy_methods() except NULL:
     if copies == NULL:
         raise MemoryError
     for i in range(n_methods):
-        # Cython lists class methods here, too, and turns them into class methods later.
+        # `tp_methods` also lists the class methods, which are class methods only in `__dict__`.
         if type(Message.__dict__[methods[i].ml_name.decode()]) is MethodDescriptorType:
             copies[n] = methods[i]
             n += 1
@@ -107,7 +110,7 @@ cdef int set_keyword_fields(View self, PyObject* args, PyObject* keywords) excep
 
 @critical_section
 cdef int set_attribute(View self, object name, PyObject* value) except -1:
-    """tp_setattro: set an attribute; raise FieldAttributeError for a name that the message does not have."""
+    """tp_setattro: set an attribute; raise FieldAttributeError if that is not possible."""
     try:
         PyObject_GenericSetAttr(self, name, value)
     except FieldAttributeError:
@@ -132,7 +135,7 @@ cdef int set_in_section(View self, PyObject* value, void* closure) except -1:
 cdef object make_class(TableOwner owner, Table* table, str module, tuple bases):
     """Create the class of a table, with the name, docstring and attributes of the table's descriptor."""
     cdef ClassTable class_table = ClassTable.__new__(ClassTable)
-    cdef PyType_Slot slots[8]
+    cdef PyType_Slot type_slots[8]
     cdef PyType_Spec spec
     cdef Field* field
     cdef uint32_t i
@@ -156,21 +159,21 @@ cdef object make_class(TableOwner owner, Table* table, str module, tuple bases):
         class_table.attributes[i].get = <void*>get_in_section if FREE_THREADED else field.get
         class_table.attributes[i].set = <void*>set_in_section if FREE_THREADED else field.set
         class_table.attributes[i].closure = field
-    slots[0] = PyType_Slot(Py_tp_dealloc, <void*>dealloc_view)
-    slots[1] = PyType_Slot(Py_tp_new, <void*>make_message)
-    slots[2] = PyType_Slot(Py_tp_doc, <void*>class_table.store_text(descriptor.doc))
-    slots[3] = PyType_Slot(Py_tp_getset, <void*>class_table.attributes)
-    slots[4] = PyType_Slot(Py_tp_setattro, <void*>set_attribute)
-    slots[5] = PyType_Slot(Py_tp_init, <void*>set_keyword_fields)
-    slots[6] = PyType_Slot(Py_tp_methods, MESSAGE_METHODS)
-    slots[7] = PyType_Slot(0, NULL)
+    type_slots[0] = PyType_Slot(Py_tp_dealloc, <void*>dealloc_view)
+    type_slots[1] = PyType_Slot(Py_tp_new, <void*>make_message)
+    type_slots[2] = PyType_Slot(Py_tp_doc, <void*>class_table.store_text(descriptor.doc))
+    type_slots[3] = PyType_Slot(Py_tp_getset, <void*>class_table.attributes)
+    type_slots[4] = PyType_Slot(Py_tp_setattro, <void*>set_attribute)
+    type_slots[5] = PyType_Slot(Py_tp_init, <void*>set_keyword_fields)
+    type_slots[6] = PyType_Slot(Py_tp_methods, MESSAGE_METHODS)
+    type_slots[7] = PyType_Slot(0, NULL)
     spec.name = class_table.store_text(f"{module}.{descriptor.name}")
-    # Message itself has memory for one slot. Each class has memory for two at least, because CPython allows assignment
-    # of `__class__` between classes that add nothing to their base.
+    # Message itself has memory for one slot. Each class has memory for at least two: CPython would allow assignment of
+    # `__class__` between classes whose instances are not larger than those of Message.
     spec.basicsize = <int>((<PyTypeObject*>Message).tp_basicsize + (max(table.n_fields, 2) - 1) * sizeof(Slot))
     spec.itemsize = 0
     spec.flags = Py_TPFLAGS_DEFAULT
-    spec.slots = slots
+    spec.slots = type_slots
     cls = PyType_FromSpecWithBases(&spec, (Message, *bases))
     cls._table = class_table
     cls.DESCRIPTOR = descriptor

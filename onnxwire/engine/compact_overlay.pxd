@@ -16,10 +16,10 @@ cdef extern from "Python.h":
 cdef struct Entry:
     # The state of one field of an overlay.
     Slot slot
-    PyObject* held
+    PyObject* held               # see Overlay
     uint32_t clears              # number of times that the field was cleared
-    uint16_t index               # the slot of the field
-    uint8_t touched
+    uint16_t index               # `Field.slot` of the field
+    uint8_t touched              # see Overlay
 
 
 @final
@@ -37,7 +37,7 @@ cdef class CompactOverlay:
     # n entries follow, ascending by `index`
 
 
-# `scan_slots` of engine/view.pyx, which depends on this module.
+# The type of `scan_slots` in engine/view.pyx. That module imports this one, and sets the function by `use_scanner`.
 ctypedef const uint8_t* (*SlotScanner)(
     const Table*, const uint8_t*, const uint8_t*, Slot*, uint32_t*, uint64_t*, FarReads*
 ) noexcept nogil

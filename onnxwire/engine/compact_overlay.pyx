@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """CompactOverlay: the edits of a message that has no view, with entries for the edited fields only.
 
-Views read all fields of a message from its Overlay, so it has a slot for each: about 450 bytes for a node. For a
-program that edits many small messages, this is many times their size: one assignment in each of 100,000 nodes takes 58
-MiB, but 10 MiB with compaction. The fields that were not edited are read again when a view needs the overlay.
+Views read all fields of a message from its Overlay, which has a slot for each field: about 450 bytes for a node, many
+times the size of a small message. One assignment in each of 100,000 nodes takes 58 MiB, but 10 MiB with compaction.
+The fields that were not edited are read again when a view needs the overlay.
 """
 cimport cython
 from cpython.mem cimport PyObject_Malloc
@@ -54,9 +54,11 @@ cdef class CompactOverlay:
 
 
 cdef CompactOverlay compact(Overlay overlay, Document document):
-    """Return the compact form of an overlay; None if it has none, as with parts, unknown fields or a parent.
+    """Return the compact form of an overlay.
 
-    document: the document of its views.
+    document: the document of the overlay's views.
+    Returns None for an overlay with no registered bytes, in several parts, with unknown fields that were merged in, of
+    an absent message, with bytes elsewhere in `document`, or with more than 65,535 fields.
     """
     cdef uint32_t n_fields = overlay.table.n_fields
     cdef uint32_t n = 0
@@ -99,7 +101,7 @@ cdef CompactOverlay compact(Overlay overlay, Document document):
 
 
 cdef inline uint32_t count_touched(Overlay overlay) noexcept:
-    """Return the number of edited fields. `touched` has a byte of 0 or 1 for each, in groups of 8 bytes.
+    """Return the number of edited fields. `touched` has a byte of 0 or 1 for each field, in groups of 8 bytes.
 
     The highest byte of the product is the sum of the 8 bytes.
     """
@@ -111,14 +113,14 @@ cdef inline uint32_t count_touched(Overlay overlay) noexcept:
 
 
 cdef inline bint needs_entry(Overlay overlay, uint32_t i, bint has_all) noexcept:
-    """Return whether the state of a field is to be stored; has_all: even if a scan of the bytes finds it."""
+    """Return whether the state of a field must be stored; has_all: even if a scan of the bytes finds the state."""
     if overlay.touched[i]:
         return True
     return has_all and (overlay.slots[i].p != NULL or overlay.clears != NULL and overlay.clears[i] != 0)
 
 
 cdef CompactOverlay new_compact(Table* table, uint32_t capacity):
-    """Make a CompactOverlay without bytes and entries."""
+    """Make a CompactOverlay without bytes and entries, with memory for `capacity` entries."""
     cdef PyObject* o = <PyObject*>PyObject_Malloc(
         <size_t>(<PyTypeObject*>CompactOverlay).tp_basicsize + capacity * sizeof(Entry)
     )
@@ -155,6 +157,7 @@ cdef CompactOverlay compact_edit(
 ):
     """Return the edits of a message with the bytes from start to end whose only edited field is `field`.
 
+    flags: those of the view; slot, held: the new state of the field, as for Overlay.
     Returns None if all its slots have to be stored, if the field is in a oneof, or for more than 65,535 fields.
     """
     cdef CompactOverlay compacted
@@ -170,11 +173,11 @@ cdef CompactOverlay compact_edit(
 
 
 cdef PyObject* bytes_of(Overlay overlay, Document document) except? NULL:
-    """Return the bytes object with an overlay's whole content, or NULL if the overlay's document has another use."""
+    """Return the bytes object with an overlay's whole content, or NULL if the document of the content is needed."""
     cdef PyObject* held = overlay.base
     cdef Document base
     cdef PyObject* data
-    # The overlay is the only owner: there is no view and no fork of this document.
+    # A document that only the overlay references has no view and no fork.
     if held == NULL or Py_REFCNT(held) != 1:
         return NULL
     base = <Document>held
@@ -191,7 +194,7 @@ cdef PyObject* bytes_of(Overlay overlay, Document document) except? NULL:
 
 
 cdef Overlay expand(CompactOverlay self, Document document, const uint8_t* address, const uint8_t* address_end):
-    """Return a new overlay with the same content; address, address_end: the bytes that it is registered for."""
+    """Return a new overlay with the edits of `self`; address, address_end: the bytes that it is registered for."""
     cdef Overlay overlay = new_overlay(self.table, document.depth + 1)
     cdef Document base
     cdef Entry* entry

@@ -84,7 +84,7 @@ cdef object decode_error(Document document, const uint8_t* record, const uint8_t
 
 
 cdef object packed_error(Document document, const uint8_t* start, const uint8_t* end, int size):
-    """Make the DecodeError for a faulty packed run."""
+    """Make the DecodeError for a faulty packed run; size: bytes of a fixed-size number, or 0 for varints."""
     return damage_error(document, explain_packed(start, end, size), end)
 
 

@@ -44,7 +44,10 @@ class _DescriptorBase:
 
 
 def _copy_to_proto(self: _DescriptorBase, proto: Any) -> None:
-    """Copy to a DescriptorProto or similar of google.protobuf.descriptor_pb2; fields are in numeric order."""
+    """Replace the content of `proto` by this descriptor; fields are in the order of their numbers.
+
+    proto: the message of google.protobuf.descriptor_pb2 for this kind of descriptor, such as a DescriptorProto.
+    """
     from onnxwire.engine.descriptor_proto import copy_to_proto
 
     copy_to_proto(self, proto)
@@ -70,7 +73,8 @@ class FileDescriptor(_DescriptorBase):
 class EnumValueDescriptor(_DescriptorBase):
     """One value of an enum: `name`, `number`, `doc`, and its first and last version `since` and `until`.
 
-    type: the enum; index: its index in `type.values`, or -1 if it is retired.
+    until: None for a value of the current version; type: the enum; index: the value's index in `type.values`, or -1 if
+    the value is retired.
     """
 
     __slots__ = ("doc", "index", "name", "number", "since", "type", "until")
@@ -160,7 +164,7 @@ class FieldDescriptor(_DescriptorBase):
     type: one of TYPE_*; message_type, enum_type: the descriptor of the values' type, or None;
     containing_type: the message; containing_oneof: its oneof or None; index: its index in `containing_type.fields`;
     json_name: the name without underscores, the character after each in upper case; cpp_type: one of CPPTYPE_*;
-    since, until: its first and last version of the format, until is None for a field of the current version.
+    since, until: the first and the last version of the format with the field; until is None in the current version.
     """
 
     TYPE_DOUBLE = 1
@@ -272,7 +276,7 @@ class FieldDescriptor(_DescriptorBase):
 
     @property
     def has_options(self) -> bool:  # type: ignore[override]
-        """Whether the field is packed, the only option in tables."""
+        """Whether the field has an option: packed is the only option that tables have."""
         return self.is_packed
 
     def GetOptions(self) -> Options:
@@ -290,7 +294,7 @@ class FieldDescriptor(_DescriptorBase):
         return self.type in (self.TYPE_STRING, self.TYPE_BYTES, self.TYPE_MESSAGE)
 
     def accepts(self, wire_type: int) -> bool:
-        """Return whether a record of a wire type contains values of the field, packed ones included."""
+        """Return whether a record of a wire type contains values of the field, one or a packed run."""
         return wire_type == self.wire_type or (wire_type == WIRE_LEN and self.is_repeated and not self.is_span)
 
     @property
@@ -326,11 +330,11 @@ INTEGER_RANGES = {
     FieldDescriptor.TYPE_ENUM: ("an enum, which is int32", -(1 << 31), (1 << 31) - 1),
 }
 
-# Keys of the following tables: TYPE_*. Values: CPPTYPE_*.
+# The keys of the following three dicts are TYPE_*. Values of _CPP_TYPES: CPPTYPE_*.
 _CPP_TYPES = {
     1: 5, 2: 6, 3: 2, 4: 4, 5: 1, 6: 4, 7: 3, 8: 7, 9: 9, 11: 10, 12: 9, 13: 3, 14: 8, 15: 1, 16: 2, 17: 1, 18: 2,
 }  # fmt: skip
-# Values: WIRE_*; types without an entry are WIRE_VARINT.
+# Values: wire types; types without an entry are WIRE_VARINT.
 _WIRE_TYPES = {1: 1, 6: 1, 16: 1, 2: 5, 7: 5, 15: 5, 9: 2, 11: 2, 12: 2}
 # Values of absent singular fields; 0 for types without an entry.
 _DEFAULTS: dict[int, object] = {1: 0.0, 2: 0.0, 8: False, 9: "", 11: None, 12: b""}
@@ -340,7 +344,8 @@ class Descriptor(_DescriptorBase):
     """A message: `fields` in ascending order of their numbers, `retired_fields`, `oneofs`, nested types and enums.
 
     reserved_ranges: (first, last) of each range of reserved field numbers, both included; reserved_names: reserved
-    field names. file: its FileDescriptor. No message has extensions.
+    field names. file: the message's FileDescriptor. is_retired: whether the current version lacks the message.
+    No message has extensions.
     """
 
     __slots__ = (
@@ -394,7 +399,7 @@ class Descriptor(_DescriptorBase):
 
     @property
     def extensions_by_name(self) -> dict[str, FieldDescriptor]:
-        """{}: no message has extensions."""
+        """An empty dict: no message has extensions."""
         return {}
 
     @property
@@ -415,7 +420,7 @@ class Descriptor(_DescriptorBase):
 
     @property
     def enum_values_by_name(self) -> dict[str, EnumValueDescriptor]:
-        """The values of all enums declared inside this message."""
+        """The values of all enums declared inside this message, by their names."""
         return {value.name: value for enum in self.enum_types for value in enum.values}
 
     def __repr__(self) -> str:
@@ -440,7 +445,7 @@ class EnumTypeWrapper:
         raise ValueError(f"Enum {self.DESCRIPTOR.name} has no name defined for value {number}")
 
     def Value(self, name: str) -> int:
-        """Return the number of a name; raises ValueError if there is none."""
+        """Return the number of the value with a name; raises ValueError if there is none."""
         value = self.DESCRIPTOR.values_by_name.get(name)
         if value is None:
             raise ValueError(f"Enum {self.DESCRIPTOR.name} has no value defined for name {name!r}")

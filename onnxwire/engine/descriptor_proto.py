@@ -44,7 +44,7 @@ def _fill_message(message: Descriptor, proto: Any) -> None:
     for oneof in message.oneofs:
         proto.oneof_decl.add(name=oneof.name)
     for first, last in message.reserved_ranges:
-        proto.reserved_range.add(start=first, end=last + 1)
+        proto.reserved_range.add(start=first, end=last + 1)  # `end` is exclusive
     proto.reserved_name.extend(message.reserved_names)
 
 

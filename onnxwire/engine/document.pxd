@@ -32,10 +32,10 @@ cdef struct Span:
 
 
 cdef struct FarReads:
-    # The budget of one document for `advise_far` and `copy_far`.
+    # The state of `advise_far` and `copy_far` for one document: a budget, predictions and copies.
     const uint8_t* end   # the end of the document's bytes
     int left             # number of remaining calls of madvise or copies; 0 for bytes in memory
-    int used             # number of calls and copies so far
+    int used             # part of the budget that was used, or was given up after a failed call
     OwHeaders* headers   # the headers that the walk jumped to; NULL before its first jump
     HeaderCopies* store  # where copies of headers are made, in the Backing; NULL for bytes that are not mapped
     const uint8_t* near_from  # the lowest address that was copied; the highest of all addresses if there are no copies
@@ -67,8 +67,8 @@ cdef class Backing:
     cdef Py_ssize_t documents           # number of open documents
     cdef readonly int descriptor        # descriptor of the mapped file, open for reading; else -1
     cdef bint is_private                # the bytes were copied into memory, so later writes to the file have no effect
-    cdef PyObject* before               # links of FILES, the list of all Backings with a descriptor
-    cdef PyObject* after
+    cdef PyObject* before               # previous object in FILES, the list of all Backings with a descriptor
+    cdef PyObject* after                # next object in FILES
     cdef OwFileState state              # state of the file when it was opened
     cdef HeaderCopies copies
     cdef object files                   # owner of the external files of the messages, closed with the mapping; or None
@@ -87,7 +87,7 @@ cdef class Document:
     cdef bint is_part                   # messages of other documents refer to it; close() has no effect
     cdef uint32_t depth                 # nesting of forks and overlays
     cdef FarReads far
-    cdef readonly Py_ssize_t pins       # number of exported buffers of the bytes, and of scans without the GIL
+    cdef readonly Py_ssize_t pins       # number of exported buffers and of calls in progress, which need the bytes
     cdef readonly str name              # the file's path, or a description such as "<bytes>"
     cdef readonly object root           # message class of the whole document, set once; or None
     cdef Text* texts                    # cache of short strings; NULL before MIN_TEXTS_BEFORE_CACHE strings were made

@@ -44,7 +44,10 @@ cdef int FAR_READS_LEFT = 8192
 
 
 cdef void advise_far(FarReads* far, const uint8_t* p) noexcept nogil:
-    """Advise the kernel to map no more than p's pages, before the first read of p, far from the last one."""
+    """Advise the kernel to map only the page of p and the next one at a fault, and request the headers after p.
+
+    Called before the first read of p if p is far from the last read. No-op when the budget is used up.
+    """
     if far.left > 0:
         far.left -= 1
         far.used += 1
@@ -59,9 +62,9 @@ cdef void advise_far(FarReads* far, const uint8_t* p) noexcept nogil:
 
 
 cdef const Copy* copy_far(FarReads* far, const uint8_t* p) noexcept nogil:
-    """Return a copy of the header at p, far from the last read, as `head_copy` does; make it if there is none.
+    """Return the result of `head_copy` for the header at p, which is far from the last read; make a copy if needed.
 
-    Returns NULL if it can't be made; `advise_far` was then called, so that p can be read in the mapping. The caller
+    Returns NULL if no copy can be made: then it calls `advise_far`, so that p can be read in the mapping. The caller
     sets `far.store.is_checked` as `make_copy` requires.
     """
     cdef const Copy* copy = NULL
@@ -82,7 +85,10 @@ cdef const Copy* copy_far(FarReads* far, const uint8_t* p) noexcept nogil:
 
 
 cdef void open_far(FarReads* far, const uint8_t* start) noexcept:
-    """Prepare the first reads of a large file: copy its first bytes, or request them if they are not in memory."""
+    """Prepare the first reads of a large file: copy its first header, or request its first OW_FIRST_BYTES.
+
+    The header is copied if the last of these bytes is in the page cache.
+    """
     cdef size_t size = min(<size_t>(far.end - start), OW_FIRST_BYTES)
     far.store.is_checked = False
     if is_cached(far.store, size - 1) and copy_far(far, start) != NULL:
@@ -93,7 +99,10 @@ cdef void open_far(FarReads* far, const uint8_t* start) noexcept:
 
 
 cdef void advise_copied(Document document) noexcept:
-    """Do what `advise_far` does for all headers that were copied, before a walk that reads them in the mapping."""
+    """Call `ow_narrow` for all headers that were copied, before a walk that reads them in the mapping.
+
+    Each copy has already used one call of the budget.
+    """
     cdef HeaderCopies* copies = document.far.store
     cdef size_t i
     if copies != NULL:
@@ -206,9 +215,9 @@ cdef class Backing:
 cdef class Document:
     """The bytes that views refer to.
 
-    data: an object with the buffer protocol, referenced until the document is closed or its last view is destroyed;
-    name: its name in errors; mapping: an object whose `close` is called at the end, such as the mmap of `data`;
-    descriptor: an open file descriptor of the file that `data` maps, which the document takes over, or -1.
+    data: an object with the buffer protocol, referenced until the document and its forks are closed or destroyed;
+    name: the document's name in errors; mapping: an object that `close` closes, such as the mmap of `data`, or None;
+    descriptor: an open file descriptor of the file that `data` maps, which the document will close, or -1.
     """
 
     def __cinit__(self):
@@ -361,8 +370,8 @@ cdef class Document:
     cpdef int check_unchanged(self) except -1:
         """Raise SourceError if the mapped file was written to or truncated since it was opened.
 
-        Called before bytes of the file are returned as an array or bytes object, encoded or written. A later write is
-        not detected, nor one that changes neither size nor times. Costs one fstat.
+        Called before bytes of the file are returned as an array or bytes object, encoded or written. A write
+        after the call is not detected, nor a write that changes neither size nor times. Usually costs one fstat.
         """
         cdef Backing backing = self.backing
         cdef OwFileState now
@@ -425,7 +434,7 @@ cdef class Document:
     def close(self):
         """Release the bytes and close `files`; every view raises ClosedError from then on. No-op for a part.
 
-        Bytes that messages copied into other documents share stay in memory.
+        While messages that were copied into other documents share the bytes, the bytes stay in memory and `files` open.
         Raises InUseError, and stays open, while arrays or memoryviews of the bytes, or of one of the files, exist.
         """
         cdef Backing backing = self.backing
@@ -455,13 +464,13 @@ cdef class Document:
 
 
 cdef bint has_other_cause(const OwFileState* before, const OwFileState* now, str name) except -1:
-    """Return whether permissions, owner, links or name explain a changed ctime, so that it shows no write."""
+    """Return whether a change of permissions, owner, links or name explains a changed ctime, without a write."""
     if (
         before.links != now.links or before.mode != now.mode
         or before.user != now.user or before.group != now.group
     ):
         return True
-    # This is a C function, so that no other thread runs meanwhile: callers use addresses of the document's bytes.
+    # os.stat would release the GIL, but no other thread may run now: callers use addresses of the document's bytes.
     return not ow_is_at(PyUnicode_EncodeFSDefault(name), now)
 
 

@@ -13,7 +13,7 @@ cdef uint32_t depth_of(View self)
 cdef object new_message(Table* table)
 cdef int read_number(const Field* field, object value, uint64_t* raw) except -1
 cdef object read_text(const Field* field, object value, const uint8_t** p, uint64_t* n)
-cdef int share_memory(View self, const Field* field, view) except -1
+cdef int share_memory(View self, const Field* field, memory) except -1
 cdef object copy_message(View source, uint32_t depth, const uint8_t** p, uint64_t* n)
 cdef int put_message(View self, const Field* field, View source) except -1
 cdef int clear_field(View self, const Field* field) except -1

@@ -55,7 +55,7 @@ cdef object field_error(const Field* field, type error_class, str reason):
 # --- the overlay of a message
 
 cdef Overlay start_edit(View self):
-    """Return the overlay as `edit` does, for an absent message or one whose overlay is missing or outdated.
+    """Return the overlay as `edit` does, for an absent message, a message without an overlay, or an outdated view.
 
     Some steps may run other code, which may edit the same message; the state is read again after each of them.
     """
@@ -111,7 +111,8 @@ cdef int put_singular(View self, const Field* field, const uint8_t* p, uint64_t 
     if self.overlay == NULL:
         slot.p = p
         slot.n = n
-        # The message of an up-to-date view without an overlay was not edited, so only outdated views are looked up.
+        # The message of an up-to-date view without an overlay was not edited, so only messages of outdated views are
+        # looked up.
         if self.epoch != document.epoch and self.parts == NULL and document.epoch != EPOCH_CLOSED and edit_again(
             document, self.table, self.start, field, &slot, held
         ):
@@ -126,7 +127,7 @@ cdef int put_singular(View self, const Field* field, const uint8_t* p, uint64_t 
 
 
 cdef uint32_t depth_of(View self):
-    """Return the depth of the message's overlay, even if it is not made yet."""
+    """Return the depth of the message's overlay, or the depth that its first edit would give it."""
     return (<Overlay>self.overlay).depth if self.overlay != NULL else (<Document>self.document).depth + 1
 
 
@@ -138,7 +139,7 @@ cdef object new_message(Table* table):
 # --- values of singular fields
 
 cdef int read_integer(const Field* field, object value, int64_t* low) except -1:
-    """Convert an int to 64 bits; returns 1 if it exceeds the range of int64, and `low` has the bits of a uint64."""
+    """Convert an int to 64 bits in `low`; returns 1 for 2**63 and more, whose bits are those of a uint64, else 0."""
     cdef int overflow = 0
     if not PyLong_CheckExact(value):
         if isinstance(value, bool):
@@ -251,7 +252,7 @@ cdef object enum_number(const Field* field, label):
 
 
 cdef object read_text(const Field* field, object value, const uint8_t** p, uint64_t* n):
-    """Set `p` and `n` to the payload of a str or bytes value; returns the object that owns it."""
+    """Set `p` and `n` to the bytes of a str, in UTF-8, or of bytes; returns the object that owns the bytes."""
     cdef Py_ssize_t size = 0
     if field.type == STRING:
         if PyUnicode_CheckExact(value) and PyUnicode_IS_COMPACT_ASCII(value):
@@ -313,13 +314,13 @@ cdef int set_text(View self, PyObject* value, void* closure) except -1:
     return put_singular(self, field, p, n, <PyObject*>owner)
 
 
-cdef int share_memory(View self, const Field* field, view) except -1:
+cdef int share_memory(View self, const Field* field, memory) except -1:
     """Set a bytes field to the memory of a memoryview of bytes, which is not copied."""
-    cdef const uint8_t* p = <const uint8_t*>PyMemoryView_GET_BUFFER(view).buf
-    cdef uint64_t n = <uint64_t>PyMemoryView_GET_BUFFER(view).len
-    cdef Document document = (<Payload>view.obj).document if isinstance(view.obj, Payload) else None
+    cdef const uint8_t* p = <const uint8_t*>PyMemoryView_GET_BUFFER(memory).buf
+    cdef uint64_t n = <uint64_t>PyMemoryView_GET_BUFFER(memory).len
+    cdef Document document = (<Payload>memory.obj).document if isinstance(memory.obj, Payload) else None
     # A fork keeps the bytes when the document is closed, and `save` copies them from file to file.
-    owner = view if document is None else document.fork(depth_of(self))
+    owner = memory if document is None else document.fork(depth_of(self))
     put_value(edit(self), field, p if n else set_mark(), n, <PyObject*>owner)
     return 0
 
@@ -365,6 +366,7 @@ cdef object copy_message(View source, uint32_t depth, const uint8_t** p, uint64_
     document = <Document>source.document
     if document.overlays is None:
         return copy_span(document, source.start, source.end, depth + 1)
+    # The garbage collector could run code that edits the document.
     is_collecting = PyGC_Disable()
     try:
         return copy_span(document, source.start, source.end, depth + 1)
@@ -398,7 +400,10 @@ cdef Overlay content_copy_without_gc(View source, uint32_t depth):
 
 
 cdef Overlay content_of(Table* table, Document document, uint32_t depth):
-    """Return an overlay with the content of a whole document; raises DecodeError if its own records are damaged."""
+    """Return an overlay with the content of a whole document.
+
+    Raises DecodeError for damage outside nested messages.
+    """
     cdef View view = new_view(table, document, document.start, document.end, None)
     cdef Overlay content = new_overlay(table, depth)
     fill(view)
@@ -411,10 +416,10 @@ cdef Overlay content_of(Table* table, Document document, uint32_t depth):
 
 
 cdef int exchange_content(View self, Overlay content, bint detach_views) except -1:
-    """Replace the content of a message; every view of it reads the new content.
+    """Exchange the content of a message with that of an overlay; every view of the message reads the new content.
 
-    detach_views: whether to detach sequences and views of absent messages that were read from it, as protobuf's Clear
-    and ParseFromString do.
+    detach_views: whether to detach sequences and views of absent messages that were read from the message, as
+    protobuf's Clear and ParseFromString do.
     """
     cdef Overlay overlay = edit(self)
     advance_epoch(<Document>self.document, overlay.address)
@@ -449,7 +454,7 @@ cdef int clear_field(View self, const Field* field) except -1:
     elif self.slots[field.slot].p != NULL:
         put_singular(self, field, NULL, 0, NULL)
     elif self.overlay != NULL:
-        edit(self)
+        edit(self)  # an absent message becomes present
     return 0
 
 

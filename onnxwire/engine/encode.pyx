@@ -72,7 +72,7 @@ cdef int write(Encoder self, View message) except -1:
 
 
 cdef bytes write_at_once(Encoder self, View message, uint64_t limit):
-    """Encode a message in one pass; returns None if it is longer than `limit` bytes."""
+    """Encode a message in one pass; returns None if it is longer than `limit` bytes or not resident."""
     self.growing = self.writing = self.in_memory = True
     self.limit = limit
     self.total = 0
@@ -193,7 +193,7 @@ cdef bint emit_short(Encoder self, const Content* content, uint32_t number) exce
     if self.growing and n_free < short.size:
         self.grow(short.size)
     elif n_free < short.size:
-        self.total -= short.size
+        self.total -= short.size  # `put_bytes` adds it
         for i in range(short.n):
             put_bytes(self, short.chunks[i].p, short.chunks[i].n, NULL, NULL)
         return True
@@ -290,7 +290,7 @@ cdef int emit(Encoder self, Content* content, bint* is_copied) except -1:
         is_copied[0] = True
         return put_bytes(self, content.start, <uint64_t>(content.end - content.start), content.document, NULL)
     if not self.writing and has_canonical_records(content.table, content.start, content.end):
-        return measure_plain(self, content, is_copied)
+        return measure_canonical(self, content, is_copied)
     return emit_scanned(self, content)
 
 
@@ -308,7 +308,7 @@ cdef int emit_span(
 cdef int emit_edited_span(
     Encoder self, const Field* field, Document document, const uint8_t* p, uint64_t n, Spans parts, Pair* pair
 ) except -1:
-    """Put a message of a document's bytes; pair: the first edits from p on, or with the address 0."""
+    """Put a message of a document's bytes; pair: the first edits from p on; address 0 if there are none."""
     cdef Content content
     cdef Overlay overlay = None
     content.table = field.sub
@@ -430,7 +430,7 @@ cdef const uint8_t* find_containing(
 
 
 cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32_t flags) except -1:
-    """Put the records of a message, each touched field in place of its first record; edits: NULL without an overlay.
+    """Put the records of a message, each touched field in place of its first record; edits: NULL if there are none.
 
     A touched field without records is put where ascending field numbers place it.
     """
@@ -440,7 +440,7 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
     cdef const uint8_t* run = NULL       # start of a run of records to be copied
     cdef const uint8_t* run_end = NULL
     cdef uint8_t* states = NULL          # IN_BYTES and DONE per field
-    cdef Py_ssize_t known = 0            # number of records of known fields that were not read yet
+    cdef Py_ssize_t n_known = 0          # number of records of known fields that were not read yet
     # Touched fields without records were put up to this index; n_fields if all were, or if there are none.
     cdef uint32_t first = table.n_fields
     cdef Cursor cursor
@@ -453,12 +453,12 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
             states = <uint8_t*>edits.touched + table.n_fields  # both arrays are in one allocation
         else:
             states = scratch_of(self, table.n_fields + 1)
-        known = find_known(content, states)
+        n_known = mark_known(content, states)
         for i in range(table.n_fields):
             if edits.touched[i] and not states[i] & IN_BYTES:
                 first = 0
                 break
-        if known == 0:
+        if n_known == 0:
             first = emit_new(self, content, edits, states, first, 0xFFFFFFFF)
     start_records(&cursor, content.start, content.end, content.parts, NULL)
     while True:
@@ -484,7 +484,7 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
             flush_run(self, content, &run, run_end)
             first = emit_new(self, content, edits, states, first, field.number)
             run = run_end = record.start
-        known -= 1
+        n_known -= 1
         if edits != NULL and edits.touched[field.slot]:
             flush_run(self, content, &run, run_end)
             if field.closed and record.tag & 7 == WIRE_LEN and not drops_unknown:
@@ -497,7 +497,7 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
             emit_edited_span(self, field, document, record.value, record.n, None, &pair)
         else:
             run_end = cursor.p
-        if known == 0 and first < table.n_fields:
+        if n_known == 0 and first < table.n_fields:
             flush_run(self, content, &run, run_end)
             first = emit_new(self, content, edits, states, first, 0xFFFFFFFF)
             run = run_end = cursor.p
@@ -515,9 +515,9 @@ cdef int flush_run(Encoder self, Content* content, const uint8_t** run, const ui
     return 0
 
 
-cdef Py_ssize_t find_known(Content* content, uint8_t* states) except -1:
-    """Mark the fields that have records; returns the number of records of known fields."""
-    cdef Py_ssize_t known = 0
+cdef Py_ssize_t mark_known(Content* content, uint8_t* states) except -1:
+    """Mark the fields that have records with IN_BYTES; returns the number of records of known fields."""
+    cdef Py_ssize_t n_known = 0
     cdef Cursor cursor
     cdef Record record
     cdef Field* field
@@ -526,14 +526,17 @@ cdef Py_ssize_t find_known(Content* content, uint8_t* states) except -1:
         field = find_field(content.table, record.tag >> 3)
         if not is_unknown(field, &record):
             states[field.slot] |= IN_BYTES
-            known += 1
-    return known
+            n_known += 1
+    return n_known
 
 
 cdef int64_t emit_new(
     Encoder self, Content* content, const Edits* edits, uint8_t* states, uint32_t first, uint32_t number
 ) except -1:
-    """Put the touched fields below a number that have no records; returns the index of the next field."""
+    """Put the touched fields without records, from the index `first` to below a field number.
+
+    Returns the index of the next field.
+    """
     while first < content.table.n_fields and content.table.fields[first].number < number:
         if edits.touched[first] and not states[first] & IN_BYTES:
             emit_touched(self, content, edits, &content.table.fields[first])
@@ -542,7 +545,7 @@ cdef int64_t emit_new(
 
 
 cdef int put_unknown(Encoder self, Overlay overlay) except -1:
-    """Put the unknown fields that were merged in."""
+    """Put the unknown fields that were merged into an overlay."""
     cdef object unknown
     if overlay.unknown == NULL:
         return 0
@@ -553,7 +556,7 @@ cdef int put_unknown(Encoder self, Overlay overlay) except -1:
 
 
 cdef int emit_touched(Encoder self, Content* content, const Edits* edits, const Field* field) except -1:
-    """Put a field whose value differs from the bytes."""
+    """Put an edited field."""
     cdef const Slot* slot = &edits.slots[field.slot]
     cdef PyObject* held = edits.held[field.slot]
     cdef Elements elements
@@ -585,7 +588,7 @@ cdef int emit_numbers(Encoder self, Content* content, const Field* field, Number
     cdef const uint8_t* items
     cdef uint64_t size = 0
     cdef uint64_t part
-    cdef Span run = Span(NULL, 0)
+    cdef Span run = Span(NULL, 0)    # packed numbers before `items` that are not decoded
     cdef Py_ssize_t n
     cdef Py_ssize_t i
     if numbers.run_end != NULL:
@@ -664,7 +667,7 @@ cdef int emit_scanned(Encoder self, Content* content) except -1:
 cdef int emit_fields(
     Encoder self, Content* content, const Edits* edits, const Slot* slots, uint32_t flags
 ) except -1:
-    """Put the fields by their numbers, then the unknown fields; edits: NULL without an overlay."""
+    """Put the fields by their numbers, then the unknown fields; edits: NULL if there are none."""
     cdef const Table* table = content.table
     cdef const Field* field
     cdef uint32_t i
@@ -787,8 +790,8 @@ cdef int emit_unknown_enum_values(Encoder self, const Field* field, const Record
 
 # --- deterministic encoding of spans that may be canonical
 
-cdef int measure_plain(Encoder self, Content* content, bint* is_copied) except -1:
-    """Measure an unedited message whose own records are canonical: they are copied, and nested messages are measured.
+cdef int measure_canonical(Encoder self, Content* content, bint* is_copied) except -1:
+    """Measure an unedited message with canonical records. Only nested messages may get another encoding.
 
     Set `is_copied` if all nested messages are copied, too, so that the whole span is.
     """
@@ -858,7 +861,11 @@ cdef bytes encode(View message, bint deterministic):
 
 
 cdef bytes encode_small(View message, Encoder encoder):
-    """Return the encoding of a message, or None if it is empty or long; encoder: an Encoder to reuse, or None."""
+    """Return the encoding of a message, or None if it is empty.
+
+    Returns None also for a message that is longer than MAX_SMALL_BYTES or not resident.
+    encoder: an Encoder to reuse, or None.
+    """
     cdef bytes data
     if encoder is None:
         encoder = Encoder(False)

@@ -43,7 +43,7 @@ cdef class Encoder:
             free(self.start)
 
     cdef int flush(self) except -1:
-        """Empty the buffer into the target or the pieces."""
+        """Empty the buffer into the target or the pieces; in a single pass, grow it instead."""
         cdef Py_ssize_t n = self.p - self.start
         if self.growing:
             return self.grow(1)
@@ -83,7 +83,8 @@ class TooLong(Exception):
 class NotResident(Exception):
     """Records must be fetched before a message can be encoded. args: (document, table, start, end).
 
-    table: the address of the message's Table; None if all bytes must be fetched. start, end: addresses.
+    document: the Document of the bytes, or None if `table` is None. table: the address of the message's Table; None if
+    all bytes must be fetched. start, end: addresses.
     """
 
 

@@ -66,13 +66,14 @@ cdef struct Comparison:
     PyObject* unchanged_document  # the last Document whose file was found unchanged; only compared
     int n_buffers                # number of initialized buffers, from the end
     Slot* buffers[BUFFERS]       # slots and held values of the two messages at each depth
-    size_t[BUFFERS] sizes
+    size_t[BUFFERS] sizes        # capacities of the buffers in bytes
 
 
 cdef bint equal_views(View a, View b) except -1:
     """Compare two messages of one class by value.
 
-    Raises DecodeError if one is damaged or nested too deep, and SourceError if its file was changed.
+    Raises DecodeError for damage or too deep nesting that is found before a difference, and SourceError for a changed
+    file.
     """
     cdef Comparison comparison
     cdef Encoder encoder = None
@@ -94,6 +95,7 @@ cdef bint equal_views(View a, View b) except -1:
         while True:
             fill(a)
             fill(b)
+            # Filling b may have run code that edits a.
             if a.epoch != (<Document>a.document).epoch:
                 continue
             if N_MEMORIES:
@@ -150,18 +152,21 @@ cdef bint compare_messages(
     Comparison* comparison, Table* table, PyObject* our_document, const Element* our_value, Spans our_parts,
     PyObject* their_document, const Element* their_value, Spans their_parts, int depth
 ) except -1:
-    """Compare two values of a message field; document: the document of the message that has the field."""
+    """Compare two values of a message field.
+
+    our_document, their_document: the documents of the messages that have the field.
+    """
     cdef Side ours
     cdef Side theirs
     # These variables own overlays that are expanded only for this comparison.
-    cdef Overlay _ours
-    cdef Overlay _theirs
+    cdef Overlay _our_overlay
+    cdef Overlay _their_overlay
     if depth == 0:
         raise DecodeError(
             f"messages nested more than {MAX_DEPTH} deep are not compared", source=(<Document>our_document).name
         )
-    _ours = locate_message(comparison, &ours, table, our_document, our_value, our_parts)
-    _theirs = locate_message(comparison, &theirs, table, their_document, their_value, their_parts)
+    _our_overlay = locate_message(comparison, &ours, table, our_document, our_value, our_parts)
+    _their_overlay = locate_message(comparison, &theirs, table, their_document, their_value, their_parts)
     if are_identical(comparison, &ours, &theirs, depth - 1):
         return True
     load_slots(comparison, &ours, 2 * depth - 2)
@@ -398,9 +403,10 @@ cdef bint equal_bytes(Comparison* comparison, const uint8_t* a, const uint8_t* b
 # --- repeated strings, bytes and messages
 
 cdef struct ElementCursor:
+    # A position in a repeated field of strings, bytes or messages.
     PyObject* elements           # Elements, or NULL for records
-    Py_ssize_t i
-    Cursor cursor
+    Py_ssize_t i                 # index of the next element in `elements`
+    Cursor cursor                # position in the records
 
 
 cdef uint64_t start_elements(ElementCursor* cursor, const Side* side, const Field* field) noexcept:
@@ -463,17 +469,18 @@ cdef bint compare_elements(Comparison* comparison, Side* a, Side* b, const Field
 # --- repeated numbers
 
 cdef struct NumberCursor:
+    # A position in a repeated field of numbers.
     PyObject* numbers            # Numbers, or NULL for records
-    Py_ssize_t i
+    Py_ssize_t i                 # index of the next number in `numbers`
     NumberReader reader
     # A single packed run, or all of `numbers`; NULL if the field has several records.
     const uint8_t* run
-    uint64_t n
+    uint64_t n                   # bytes of the run
     bint is_native               # the run is an array of native numbers, not varints
 
 
 cdef bint start_numbers(Comparison* comparison, NumberCursor* cursor, const Side* side, const Field* field) except -1:
-    """Start at the first number of a field; returns False if packed runs of it must be fetched before."""
+    """Start at the first number of a field; returns False if packed runs of the field must be fetched first."""
     cdef const Slot* slot = &side.slots[field.slot]
     cdef uint64_t n_records_left
     cdef Record record

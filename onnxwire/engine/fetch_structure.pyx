@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A walk that fetches all bytes of a message of a remote document except its long values.
 
-It skips values of 64 KiB and more that are not messages; their tags and lengths, and everything else, are resident
-afterwards. All walks of the engine use the same tables and so read resident bytes only. A reader of a value calls
-`ensure_resident` (`engine/partial`) first.
+It skips long values that are not messages, by default those of 64 KiB and more. Their tags and lengths, and all other
+values, are resident afterwards. A walk that is not deep also skips long nested messages. All walks of the engine use
+the same tables and so read resident bytes only. A reader of a value calls `ensure_resident` (`engine/partial`) first.
 """
 from libc.stdint cimport uint32_t
 
@@ -26,9 +26,9 @@ cdef enum:
 cdef struct Level:
     # A message or group that the walk has entered.
     const Table* table       # NULL in a group
-    const uint8_t* record    # the record whose value is the message
-    const uint8_t* p
-    const uint8_t* end
+    const uint8_t* record    # the record of the message or group
+    const uint8_t* p         # the next record in it
+    const uint8_t* end       # the end of the message, or of the message around a group
 
 
 cdef int fetch_span(Document document, const Table* table, const uint8_t* p, const uint8_t* end) except -1:

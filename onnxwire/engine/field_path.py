@@ -14,7 +14,7 @@ _MAX_STEPS = 40  # steps of a path that are shown
 
 
 class _Level:
-    """A message that contains the byte, and the record of this message that contains the byte.
+    """A message that contains the byte of the last search, and the message's record that contains the byte.
 
     end: the end of the message. start: the start of the record; counts: the number of records before it, by field
     number; step: the record's part of the path. nested: descriptor, start and end of the message that is the record's
@@ -48,6 +48,7 @@ def field_path(document: Document, offset: int) -> str:
     levels = [*(document.trail or ())]  # a copy, because other threads may search, too
     if levels and levels[0].end != len(document):
         levels = []
+    # The level of the last search from whose record this search continues.
     previous_level: _Level | None = None
     while levels and not levels[-1].nested_contains(offset):
         previous_level = levels.pop()
@@ -63,8 +64,8 @@ def field_path(document: Document, offset: int) -> str:
         fields = descriptor.fields_by_number
         descriptor = None
         while start < end:
-            number, wire, value, next_start, length = read_record(document, start, end)
-            if next_start is None and length is not None and offset >= value:
+            number, wire, value_start, next_start, length = read_record(document, start, end)
+            if next_start is None and length is not None and offset >= value_start:
                 next_start = end  # the offset is in a nested message that runs past the end
             field = fields.get(number)
             if next_start is not None and next_start <= offset:
@@ -77,8 +78,13 @@ def field_path(document: Document, offset: int) -> str:
             if field is not None and offset >= start:
                 index = f"[{counts.get(number, 0)}]" if field.is_repeated and field.is_span else ""
                 level.step = field.name + index
-                if next_start is not None and wire == WIRE_LEN and offset >= value and field.message_type is not None:
-                    level.nested = descriptor, start, end = field.message_type, value, next_start
+                if (
+                    next_start is not None
+                    and wire == WIRE_LEN
+                    and offset >= value_start
+                    and field.message_type is not None
+                ):
+                    level.nested = descriptor, start, end = field.message_type, value_start, next_start
             break
     document.trail = levels
     steps = [level.step for level in levels if level.step]

@@ -1,8 +1,7 @@
-/* System calls that move bytes between files. Each function but ow_copy_in_parallel moves bytes by one call, so that
- * the caller can handle signals between the calls.
+/* System calls that move bytes between files.
  *
- * The functions that move bytes return the number of bytes moved, which may be fewer than requested, or -errno; -ENOSYS
- * if the platform lacks the call.
+ * ow_read, ow_write and ow_copy make one call, so that the caller can handle signals between the calls. They return the
+ * number of bytes moved, which may be fewer than requested, or -errno; -ENOSYS if the platform lacks the call.
  */
 #ifndef ONNXWIRE_FILE_WRITER_H
 #define ONNXWIRE_FILE_WRITER_H
@@ -63,7 +62,7 @@ static inline int64_t ow_copy(int source, uint64_t source_offset, int target, ui
 #endif
 }
 
-/* Return whether the file is on a network file system, whose server may copy it locally: NFS, SMB, Ceph, FUSE. */
+/* Return whether the file may be on a network file system, whose server can copy it: NFS, SMB, Ceph, FUSE. */
 static inline int ow_is_remote(int fd) {
 #if defined(__linux__)
     struct statfs status;
@@ -90,7 +89,7 @@ enum {
 typedef struct {
     int source, target;                /* descriptors */
     uint64_t offset, target_offset, n; /* start of the range in the source and the target, and its length */
-    uint64_t next; /* the first byte that no thread has claimed */
+    uint64_t next; /* position in the range of the first byte that no thread has claimed */
     int has_failed;
 } ow_copy_job;
 

@@ -30,8 +30,9 @@ import os
 from onnxwire.errors import SourceError
 
 cdef enum:
-    # Bytes moved by one system call, and between two calls of `progress`. Writeback starts after each chunk, so that
-    # the final fsync has little left to write and dirty pages of a slow disk do not accumulate.
+    # The maximum number of bytes moved by one system call, and the number between two calls of `progress`. Writeback
+    # starts after each chunk, so that the final fsync has little left to write and dirty pages of a slow disk do not
+    # accumulate.
     CHUNK_BYTES = 1 << 23
     # Shorter ranges are copied from the mapping: a system call costs more than their page faults.
     MIN_RANGE_BYTES = 1 << 10
@@ -43,12 +44,13 @@ cdef enum:
 cdef class FileWriter:
     """A buffered writer over a file descriptor.
 
-    descriptor: open for writing; the caller closes it. progress: called with the number of bytes written so far, about
-    every 8 MiB and at the end. position: the offset of the first byte to be written. fresh: the file is empty, and is
-    truncated to the written length at the end; so holes of a source need not be written. stream: the file is a pipe or
-    device, and is written at its current position.
-    The buffer has 128 KiB; the file is complete after `finish`. Methods raise OSError if writing fails, which is also
-    stored in `failure`, and SourceError if reading fails. After an error the file is incomplete and methods raise.
+    descriptor: open for writing; the caller closes it. progress: called with the offset after the last byte written,
+    about every 8 MiB and at the end. position: the offset of the first byte to be written. fresh: the file has no bytes
+    from `position` on, and `finish` sets its size; so holes of a source need not be written. stream: the file is a pipe
+    or device, and is written at its current position.
+    The buffer has 128 KiB; the file is complete after `finish`. Methods raise OSError if writing fails, and store the
+    error in `failure`. They raise SourceError if reading fails. After an error the file is incomplete and methods
+    raise.
     One thread uses a writer at a time.
     """
 

@@ -66,7 +66,9 @@ cdef int encode_together(Elements elements, View message, Elements removed_overl
 
 
 cdef int freeze_edits(OverlayIndex index, Document document, const size_t* addresses, Py_ssize_t n) except -1:
-    """Encode the new messages in the repeated fields of overlays at some addresses that are about to be compacted.
+    """Encode the new messages in the repeated fields of overlays that are about to be compacted.
+
+    addresses: n keys of overlays in `index`, the overlays of `document`.
 
     A single added message is not frozen by `freeze_elements`, and takes a thousand bytes.
     """
@@ -119,8 +121,8 @@ cdef class Batch:
     cdef Table* table
     cdef Encoder encoder
     cdef list encoded            # the encodings of the elements
-    cdef list owners             # the Elements that each is in
-    cdef Elements removed_overlays  # per element, first its index, then the replaced overlay
+    cdef list owners             # per element, the Elements that it is in
+    cdef Elements removed_overlays  # per element, its index as `n`, and after `replace` its overlay as `held`
 
     cdef int start(self, Elements removed_overlays) except -1:
         """Start an empty batch."""
@@ -199,7 +201,7 @@ cdef bint has_overlay(Elements elements) noexcept:
 
 
 cdef bint is_new(PyObject* overlay) noexcept:
-    """Return whether an overlay has no bytes, and all its values are texts, numbers and overlays without bytes."""
+    """Return whether an overlay has no bytes, and all its values are str, bytes, numbers and such overlays."""
     cdef PyObject* held
     cdef PyTypeObject* kind
     cdef Py_ssize_t i
@@ -221,7 +223,7 @@ cdef bint is_new(PyObject* overlay) noexcept:
 
 
 cdef bint is_text_or_new(PyObject* held) noexcept:
-    """Return whether a value is a text, or an overlay as for `is_new`."""
+    """Return whether a value is a str, bytes, or an overlay for which `is_new` is true; NULL is such a value, too."""
     cdef PyTypeObject* kind
     if held == NULL:
         return True

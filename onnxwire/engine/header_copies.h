@@ -21,7 +21,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Return whether a descriptor refers to a file: the program may have closed it, and opened another one. */
+/* Return whether a descriptor still refers to the file with these numbers: the program may have closed the descriptor,
+ * and opened another file. */
 static inline int ow_is_file(int fd, uint64_t device, uint64_t inode) {
     struct stat status;
     return fstat(fd, &status) == 0 && (uint64_t)status.st_dev == device && (uint64_t)status.st_ino == inode;
@@ -47,7 +48,7 @@ static inline int64_t ow_read_range(int fd, uint8_t *out, size_t n, uint64_t off
 }
 
 /* Request the pages of the headers that probably follow the header at p; `start` is the address of the file's first
- * byte, and `before` and `n` are the range that will be read around the address of each header. */
+ * byte. For each header, n bytes will be read, of which the first `before` bytes precede the header. */
 static inline void ow_request_ranges(
     int fd, OwHeaders *headers, const uint8_t *start, const uint8_t *p, const uint8_t *end, size_t before, size_t n
 ) {
@@ -61,6 +62,7 @@ static inline void ow_request_ranges(
 #endif
 }
 #else
+/* On Windows, no headers are copied. */
 static inline int ow_is_file(int fd, uint64_t device, uint64_t inode) {
     (void)fd; (void)device; (void)inode;
     return 0;

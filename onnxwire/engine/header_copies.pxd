@@ -23,11 +23,12 @@ cdef enum:
 cdef struct Copy:
     const uint8_t* p         # address in the mapping
     const uint8_t* bytes     # address of the copy; it does not move
-    size_t n
+    size_t n                 # bytes of the copy
     bint is_advised          # `advise_copied` has advised the kernel about `p`
 
 
 cdef struct CopyBlock:
+    # Memory for the bytes of several copies.
     CopyBlock* next
     uint8_t[BLOCK_COPIES * COPY_BYTES] bytes
 

@@ -59,7 +59,7 @@ cdef uint8_t* unused_memory(HeaderCopies* self) noexcept nogil:
 
 
 cdef const Copy* make_copy(HeaderCopies* self, const uint8_t* p, OwHeaders* headers) noexcept nogil:
-    """Copy the header at an address, and request the headers that probably follow if it was not in the page cache.
+    """Copy the header at an address. If it is not in the page cache, also request the headers that probably follow.
 
     headers: the headers that the walk jumped to. Before the first of successive calls, between which no other code can
     run, the caller sets `is_checked` to False. Returns a copy as `head_copy` does; NULL if it can't be made.

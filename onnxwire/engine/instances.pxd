@@ -36,7 +36,7 @@ cdef extern from *:
     }
     """
     # Make calls, `__new__`, copies and pickles of an extension type raise TypeError. creator: the function or operation
-    # that returns instances, for the message. The C code of the type's module still creates instances with
+    # that returns instances, for the error text. The C code of the type's module still creates instances with
     # `T.__new__(T)`, at no cost.
     int forbid_instantiation "ow_forbid_instantiation"(object cls, const char* creator) except -1
     # Forbid Python subclasses of an extension type that has subclasses in C. An instance of a Python subclass would be

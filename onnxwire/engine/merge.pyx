@@ -88,7 +88,7 @@ cdef int merge(View self, View source, bint is_parsed, int depth) except -1:
 
     Singular values are replaced, nested messages are merged, elements and unknown fields are appended.
     is_parsed: `source` was just read from bytes (MergeFromString): its oneofs are merged record by record.
-    All memory is allocated before the first change: on MemoryError the message is unchanged.
+    All memory is allocated before the first change: on MemoryError the content of the message is unchanged.
     """
     cdef list steps
     cdef Step step
@@ -109,7 +109,7 @@ cdef int merge(View self, View source, bint is_parsed, int depth) except -1:
 
 
 cdef int prepare(View self, View source, bint is_parsed, int depth, list steps) except -1:
-    """List the changes of a message and of its nested messages."""
+    """Add to `steps` the changes of a message and of its nested messages; depth: maximum number of levels."""
     cdef Overlay overlay = None
     cdef Field* field
     cdef PyObject* value_owner
@@ -169,7 +169,7 @@ cdef int put_copy(View self, const Field* field, View source, list steps) except
 
 
 cdef int prepare_elements(View self, View source, Field* field, bint is_absent, list steps) except -1:
-    """Add the step that appends the elements of a repeated field."""
+    """Add the step that appends the elements of a repeated field; is_absent: whether `self` is an absent message."""
     cdef Repeated target_elements = field_value(self, field)
     cdef Repeated source_elements = field_value(source, field)
     cdef Step step
@@ -335,7 +335,10 @@ cdef int discard_unknown(View self, int depth) except -1:
 
 
 cdef int find_unknown(View self, int depth, list edited_views) except -1:
-    """List the messages that have unknown fields, and make their overlays."""
+    """Add the messages that have unknown fields to `edited_views`, and make their overlays.
+
+    The message `self` becomes present if it is absent.
+    """
     cdef Overlay overlay
     cdef Field* field
     cdef uint32_t i

@@ -97,7 +97,9 @@ cdef class Message(View):
     def _is_doubtful(self):
         """Whether the bytes may be those of another type.
 
-        True if the message has no known field, has an unknown field, or has a string with a control character.
+        True if the message has no known field, or has an unknown field, or if the first SNIFFED_BYTES of a singular
+        string contain a control character other than tab, line feed and carriage return. A string that is not
+        resident is not checked.
         """
         cdef Slot* slot
         cdef const uint8_t* p
@@ -240,7 +242,7 @@ cdef class Message(View):
 
     @critical_section
     def ParseFromString(self, data):
-        """Replace the message's content by the message encoded in `data`; return the number of bytes.
+        """Replace the message's content by the message encoded in `data`; return the size of `data` in bytes.
 
         data: as for FromString. Raises DecodeError as FromString does; the message is then unchanged.
         """
@@ -250,7 +252,7 @@ cdef class Message(View):
 
     @critical_section
     def MergeFromString(self, data):
-        """Merge the message encoded in `data` into this one, as MergeFrom does; return the number of bytes."""
+        """Merge the message encoded in `data` into this one, as MergeFrom does; return the size of `data`."""
         cdef Document document = make_part(self, data)
         merge(self, root_view(document, type(self)), True, MAX_OVERLAY_DEPTH)
         return len(document)
@@ -267,7 +269,7 @@ cdef class Message(View):
 
     @critical_section
     def CopyFrom(self, other):
-        """Make the message a copy of another one of the same class, which shares its bytes."""
+        """Replace the message's content by that of `other`, a message of the same class; bytes are shared."""
         require_same_class(self, other, "CopyFrom")
         if not is_same_message(self, other):
             exchange_content(self, content_copy(other, depth_of(self)), False)
@@ -305,20 +307,20 @@ cdef class Message(View):
 
     @critical_section
     def IsInitialized(self, errors=None):
-        """Return True: no message of this syntax has required fields."""
+        """Return True: no message of onnxwire has required fields."""
         fill(self)
         return True
 
     @critical_section
     def FindInitializationErrors(self):
-        """Return []: no message of this syntax has required fields."""
+        """Return []: no message of onnxwire has required fields."""
         return []
 
     @critical_section
     def close(self):
         """Close the message's document; every view of the document raises ClosedError from then on.
 
-        Raises InUseError while arrays or memoryviews of its bytes exist.
+        Raises InUseError while arrays or memoryviews of the document's bytes exist.
         """
         (<Document>self.document).close()
 
@@ -385,7 +387,10 @@ cdef class Message(View):
 
 @critical_section
 def root_view(Document document, cls):
-    """Return the view of a whole document as a message of a class; raise DecodeError if its own records are damaged."""
+    """Return the view of a whole document as a message of a class.
+
+    Raises DecodeError for damage outside nested messages.
+    """
     view = new_view(table_of(cls), document, document.start, document.end, None)
     document.set_root(cls)
     fill(view)
@@ -400,7 +405,7 @@ def verify_on_parse(turned_on):
 
 
 cdef object exact_bytes(cls, data):
-    """Return the bytes from which a message is made: the same bytes object, or a copy of another buffer."""
+    """Return the bytes from which a message is made: `data` itself if it is bytes, or a copy of another buffer."""
     if isinstance(data, bytes):
         return data
     try:
@@ -418,7 +423,7 @@ cdef Document make_part(View self, data):
 
 
 cdef View detached_copy(View self):
-    """Return a copy of a message that is not part of another message."""
+    """Return a copy of a message; the copy is not part of another message."""
     cdef Overlay content = content_copy(self, 0)
     return overlay_view(self.table, EMPTY, content)
 
@@ -433,7 +438,7 @@ cdef bint is_same_message(View self, View other) except -1:
 
 
 cdef int require_same_class(View self, other, str method) except -1:
-    """Raise FieldTypeError unless both messages have one class; method: its name, for the error."""
+    """Raise FieldTypeError unless both messages have one class; method: the called method, for the error."""
     if type(self) is not type(other):
         raise FieldTypeError(
             f"Parameter to {method}() must be instance of same class: expected {type(self).__name__}, found "
