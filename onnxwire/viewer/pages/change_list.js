@@ -101,7 +101,7 @@ async function handleDrop(event) {
 }
 
 /**
- * Replace the tensor that the page shows by a tensor of a file. The user chooses among several tensors if none has its name.
+ * Replace the tensor that the page shows by a tensor of a file. The user chooses among several tensors if none of them has the name of the shown tensor.
  * If the page shows no tensor, replace the initializers whose names a .safetensors file contains.
  */
 export async function replaceByFile(file) {

@@ -67,7 +67,10 @@ export class VirtualList {
     return this.pages.get(Math.floor(index / PAGE_ROWS))?.[index % PAGE_ROWS];
   }
 
-  /** Return the index of the first visible row. If all rows are higher than MAX_SCROLL_HEIGHT, it is in proportion to the scrolled height. */
+  /**
+   * Return the index of the first visible row. If the rows together are higher than MAX_SCROLL_HEIGHT, the index is proportional to
+   * the scrolled height.
+   */
   firstVisible() {
     const totalHeight = this.total * ROW_HEIGHT;
     if (totalHeight <= MAX_SCROLL_HEIGHT) return Math.floor(this.box.scrollTop / ROW_HEIGHT);

@@ -17,7 +17,7 @@ const MIN_WIDTH_BESIDE_CARD = 720; // on a narrower map, in pixels, the card cov
 const MIN_WIDTH_WITH_OVERVIEW = 760; // minimum width in pixels of a map with the overview
 const MIN_REVEAL_SCALE = 0.55; // at a smaller scale, revealing a box changes the scale
 const REVEAL_SCALE = 0.9; // the scale that revealing a box sets
-const MIN_STEP = 8; // in pixels; an arrow key skips boxes that are at most this far in the direction of the arrow, as in the same row
+const MIN_STEP = 8; // in pixels; an arrow key skips boxes that are at most this far in its direction, such as boxes of the same row
 const DIRECTION_KEY = "onnxwire map direction"; // the key of the direction of edges in the browser's storage
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 // Return the progress of an animation, fast at the start and slow at the end. t: the elapsed share of the duration.
@@ -150,7 +150,7 @@ export class MapView {
     this.resize();
   }
 
-  /** Discard the loaded groups and the path. `show` then loads the map again. */
+  /** Discard the loaded groups, the path and the start of a path. `show` then loads the map again. */
   discard() {
     this.root = this.route = this.start = null;
   }
@@ -240,7 +240,7 @@ export class MapView {
     this.scene = flatten(this.root);
     this.byName = new Map(this.scene.boxes.map((mapBox) => [mapBox.name, mapBox]));
     for (const mapBox of this.scene.boxes) {
-      // A box of equal blocks shows one block, whose name ends with * and the index of the block.
+      // If a box of equal blocks shows one of them, the name of the shown frame ends with * and the index of the block.
       const member = mapBox.innerFrame && mapBox.innerFrame.name !== mapBox.name ? Number(mapBox.innerFrame.name.split("*").pop()) : undefined;
       if (member !== undefined) Object.assign(mapBox, { member, title: mapBox.innerFrame.answer.label });
     }
@@ -365,7 +365,7 @@ export class MapView {
     if (this.width && this.scene) this.moveCamera(cameraOfBeginning(this.viewport(), this.scene), isMoving);
   }
 
-  /** Return the size of the canvas, and the width of its left part that the card of the selection covers. hasCard: if it is shown. */
+  /** Return the size of the canvas, and the width of its left part that the card of the selection covers. hasCard: whether the card is shown. */
   viewport(hasCard = !this.card.hidden && this.card.childElementCount > 0) {
     return { width: this.width, height: this.height, covered: hasCard && this.width >= MIN_WIDTH_BESIDE_CARD ? CARD_WIDTH : 0 };
   }
@@ -412,8 +412,8 @@ export class MapView {
   }
 
   /**
-   * Select the clicked box. A click opens or closes a group; a double click, or a click on the selected box, opens a node. A click
-   * on the arrows in a title shows another block.
+   * Select the clicked box. A click opens or closes a group. A double click on a node, or a click on the selected node, opens its
+   * contents or its details. A click on the arrows in a title shows another block.
    */
   handleClick(event) {
     this.canvas.focus({ preventScroll: true });

@@ -30,7 +30,7 @@ export const titleOf = (box) => {
   return box.label || box.kind;
 };
 
-/** Return the size of a group, or of each of several equal blocks, in one line, after the numbers of its differing nodes. */
+/** Return a line with the numbers of differing nodes of a group, and the size of the group or of each of several equal blocks. */
 export function factsOf(box) {
   const blocks = blocksOf(box);
   const facts = [nounText(box.nodes / blocks, "node") + (blocks > 1 ? " per block" : "")];

@@ -8,7 +8,7 @@ import { fieldsButton } from "./field_rows.js";
 let hops = 2; // number of steps from the node in the drawing; kept for the next node
 const MIN_SCALE = 0.7; // minimum scale at which the drawing is legible
 const DETAILS_MARGINS = 84; // width in pixels of the margins of the details and of a card
-const MIN_STEP = 8; // in pixels; an arrow key skips boxes that are at most this far in the direction of the arrow, as in the same row
+const MIN_STEP = 8; // in pixels; an arrow key skips boxes that are at most this far in its direction, such as boxes of the same row
 const TEXT_TYPES = ["FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS"]; // types of attributes that can be typed as text
 
 /** Return a card with the documentation of an operator, which is fetched when the card is opened. */
@@ -67,7 +67,7 @@ export async function showNode(path, details, isCurrent) {
 
 /**
  * Return an element with a button that opens a form, which renames a value wherever it is used. element: shows the name. node: the
- * node that uses or produces the value. noun: describes the value for screen readers.
+ * node that uses or produces the value. noun: the word before the name in the label of the form.
  */
 function renamableName(element, name, node, noun) {
   if (!name) return element;

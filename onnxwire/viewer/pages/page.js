@@ -114,7 +114,7 @@ function setView(view) {
   elementById("see-details").setAttribute("aria-pressed", String(view !== "map"));
 }
 
-/** Show the node or graph of the present view in the view "map" or "details". */
+/** Show the current node or graph as a map (view "map") or in detail (view "details"). */
 function switchView(view) {
   if (view === state.view) return;
   const kind = view === "map" ? "map" : "node";

@@ -31,7 +31,7 @@ function openFile(file) {
     await file.slice(0, 1).arrayBuffer().catch(() => {
       throw new Error(`${file.name} can't be read; it may be a folder.`);
     });
-    // The size is checked here, because the server's answer about a large file may be lost while the browser is still sending the file.
+    // The size is checked here, because the server's answer may be lost while the browser is still sending a large file.
     const { limit, free } = await ask("start");
     if (file.size > limit) throw new Error(`${file.name} has ${sizeText(file.size)}; open it by its path. A dropped file may have ${sizeText(limit)}.`);
     if (file.size > free) throw new Error(`${file.name} has ${sizeText(file.size)}, but ${sizeText(free)} are free for temporary files; open it by its path.`);
