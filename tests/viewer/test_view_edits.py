@@ -308,7 +308,7 @@ def test_changes_of_models_are_rejected_for_other_messages(path, tmp_path):
         assert node.message.name == "other"
 
 
-def test_a_value_with_an_at_is_not_a_file(edits, path):
+def test_a_value_that_begins_with_an_at_sign_is_not_a_file(edits, path):
     make_change(edits, "add", path="graph.initializer[0].external_data", value=None)
     make_change(edits, "set", path="graph.initializer[0].raw_data", value=f"@{path}")
     assert edits.message.graph.initializer[0].raw_data == f"@{path}".encode()
