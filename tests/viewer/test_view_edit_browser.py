@@ -193,7 +193,7 @@ def test_changes_of_many_kinds_are_made_and_saved(page, path, tmp_path):
     np.save(tmp_path / "w.npy", array)
     page.open_address("tensor=graph.initializer[0]")
     page.element("#file-input").send_keys(str(tmp_path / "w.npy"))
-    page.wait(lambda: page.change_count == 11)
+    page.wait(lambda: page.change_count == 11)  # nine changes of fields, a deleted node and this replacement
     page.element("#histogram .values", "0.5")
     page.click("#show-changes")
     page.element("ol.changes", "replace graph.initializer[0] by w.npy")

@@ -124,7 +124,7 @@ def test_the_keyboard_is_sufficient(digits):
     digits.wait_for_status("group features, closed")
     digits.press_on_map("ENTER")
     digits.wait_for_status("group features, open")
-    assert digits.box_count() == 6 + 7
+    assert digits.box_count() == 6 + 7  # the group has seven nodes
     digits.press_on_map("ARROW_DOWN")
     digits.wait_for_status("node Conv node_conv2d")
     digits.press_on_map("ARROW_DOWN", "ARROW_DOWN")
@@ -160,7 +160,7 @@ def test_a_link_survives_a_reload(digits):
 def test_search_selects_the_node_and_opens_its_groups(digits):
     digits.search_for("linear", "node_linear_1")
     digits.wait_for_status("node Gemm node_linear_1")
-    assert digits.box_count() == 6 + 4
+    assert digits.box_count() == 6 + 4  # the group has four nodes
 
 
 def test_a_path_between_two_nodes_is_highlighted(digits):

@@ -220,7 +220,7 @@ export class MapView {
     }
   }
 
-  /** Return the frame that contains the box of a group or member, and the index of the box in it. */
+  /** Return the frame that contains the box of a group or member, and the index of the box in it; null and -1 if there is none. */
   findOwner(name) {
     const lastSlash = name.lastIndexOf("/");
     const number = Number(name.slice(lastSlash + 1).split("*")[0]);

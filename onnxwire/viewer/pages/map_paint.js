@@ -47,13 +47,13 @@ export function markOf(box) {
   return marks.length === 1 && ["added", "removed"].includes(marks[0]) && box.marks[marks[0]] === (box.nodes ?? 1) ? marks[0] : "changed";
 }
 
-/** Return the numbers of nodes that differ, as a text. */
+/** Return the numbers of nodes that differ from the compared model, by kind of difference, as a text. */
 export const marksText = (box) => Object.entries(box.marks ?? {}).map(([mark, count]) => `${countText(count)} ${mark}`).join(", ");
 
-// The number of equal blocks that a box represents.
+/** Return the number of equal blocks that a box represents. */
 const blocksOf = (box) => (box.times && box.of !== "node" ? box.times : 1);
 
-/** Return the operators of a group, or of each of several equal blocks, with their numbers. */
+/** Return the most frequent operators of a group, or of each of several equal blocks, with the numbers of their nodes. */
 export function operatorsOf(box) {
   const blocks = blocksOf(box);
   return box.operators.map(([name, count]) => (count > blocks ? `${name} ${countText(count / blocks)}` : name)).join(", ");
