@@ -57,7 +57,7 @@ def export(network: DigitsNet, example: torch.Tensor, path: Path) -> None:
         # The optimizer would fold the batch normalizations into the convolutions.
         optimize=False,
     )
-    # The exporter writes Python stack traces into nodes. They contain paths of this machine.
+    # The exporter writes Python stack traces into nodes; these traces contain paths of this machine.
     for node in program.model.graph:
         node.metadata_props.pop("pkg.torch.onnx.stack_trace", None)
     program.save(path, external_data=False)
@@ -67,6 +67,7 @@ def main() -> None:
     """Train, report the accuracy and export."""
     torch.manual_seed(0)
     digits = load_digits()
+    # The values of pixels are from 0 to 16.
     images = torch.from_numpy((digits.images / 16).astype(np.float32)).unsqueeze(1)
     labels = torch.from_numpy(digits.target)
     train_images, test_images, train_labels, test_labels = train_test_split(images, labels, random_state=0)

@@ -1,8 +1,8 @@
-"""Write a valid ONNX transformer of more than 4 GiB in less than a second, as a sparse file with all weights inline.
+"""Write a valid ONNX transformer with all weights inline, by default as a sparse file of more than 4 GiB.
 
 The network is a decoder in the style of Llama. Its weights are either holes in the file, which are read as zeros and
 take no disk space, or pseudo-random bytes. By default the network has ten layers,
-each as large as a layer of a model with 7 billion parameters:
+each as large as a layer of a model with 7 billion parameters, and the weights are holes:
 
     python make_big_model.py -o big.onnx
     python make_big_model.py --layers 2 --hidden 64 --intermediate 160 --vocab 512 --heads 4 --fill random -o small.onnx
@@ -27,9 +27,9 @@ FLOAT = onnxwire.TensorProto.FLOAT
 FLOAT16 = onnxwire.TensorProto.FLOAT16
 INT64 = onnxwire.TensorProto.INT64
 DTYPES = {"float16": FLOAT16, "float32": FLOAT}
-STRUCT_CODES = {FLOAT: "f", FLOAT16: "e", INT64: "q"}
+STRUCT_CODES = {FLOAT: "f", FLOAT16: "e", INT64: "q"}  # format characters of the module `struct`
 
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 20  # length of the pseudo-random bytes that a weight repeats
 ZEROS = bytes(1 << 23)  # as long as the largest block that `save` writes at a time
 ROPE_BASE = 10000.0  # base of the frequencies of the rotary position embedding
 NORM_EPSILON = 1e-5
@@ -108,7 +108,11 @@ class Decoder:
     name_counts: dict[str, int] = field(default_factory=dict)
 
     def node(self, scope: str, op_type: str, *inputs: str, outputs: list[str] | None = None, **attributes: Any) -> str:
-        """Add a node and return its first output."""
+        """Add a node and return the name of its first output.
+
+        scope: the first part of the node's name. inputs, outputs: names of tensors; by default one output, whose name
+        follows from the node's name. attributes: the values of attributes by name.
+        """
         name = f"{scope}/{op_type}"
         self.name_counts[name] = self.name_counts.get(name, 0) + 1
         if self.name_counts[name] > 1:
@@ -147,7 +151,10 @@ class Decoder:
         return self.node(scope, "Mul", self.weight(scope, self.hidden), x)
 
     def rotary_factors(self, scope: str, length: str) -> tuple[str, str]:
-        """Return the cosines and sines of the rotary position embedding, of shape (sequence, head size / 2)."""
+        """Return the cosines and sines of the rotary position embedding, of shape (sequence, head size / 2).
+
+        length: the tensor with the sequence length, of shape (1,).
+        """
         half = self.hidden // self.heads // 2
         name = "model.rotary_emb.inv_freq"
         frequencies = [ROPE_BASE ** (-index / half) for index in range(half)]
@@ -161,7 +168,10 @@ class Decoder:
         return self.node(scope, "Cast", cosine, to=self.data_type), self.node(scope, "Cast", sine, to=self.data_type)
 
     def causal_mask(self, scope: str, length: str) -> str:
-        """Return the mask that is added to the attention scores, of shape (sequence, sequence)."""
+        """Return the mask that is added to the attention scores, of shape (sequence, sequence).
+
+        length: the tensor with the sequence length, of shape (1,).
+        """
         shape = self.node(scope, "Concat", length, length, axis=0)
         mask = self.node(scope, "ConstantOfShape", shape, value=tensor(FLOAT, [1], LOWEST_FLOAT16))
         mask = self.node(scope, "Trilu", mask, self.constant(scope, INT64, [], 1), upper=1)
@@ -182,7 +192,7 @@ class Decoder:
         return self.node(scope, "Concat", real, imaginary, axis=-1)
 
     def attention(self, scope: str, x: str, cosine: str, sine: str, mask: str) -> str:
-        """Attend to earlier positions."""
+        """Apply attention to each position and the positions before it."""
         query = self.rotate(f"{scope}/q_rotary", self.project(f"{scope}/q_proj", x), cosine, sine)
         key = self.rotate(f"{scope}/k_rotary", self.project(f"{scope}/k_proj", x), cosine, sine)
         value = self.project(f"{scope}/v_proj", x)

@@ -6,10 +6,10 @@ import importlib.util
 from pathlib import Path
 
 _NO_ROW = 255  # the row of a number without a field
-# In `short_fields`, for numbers without a field or with a field of fixed size: the wire type, 255, equals that of no
+# The entry in `short_fields` for a number without a field, or of a field of fixed size. Its wire type, 255, is in no
 # tag.
 _NO_SHORT_FIELD = 0xFFFF
-_NO_LIMIT = 0xFFFF  # for fields that are not enums: larger than every varint of two bytes
+_NO_LIMIT = 0xFFFF  # the bound of the values of a field that is not an enum: greater than every varint of two bytes
 # Wire types by field type.
 _WIRE_TYPES = dict.fromkeys((3, 4, 5, 8, 13, 14, 17, 18), 0)  # varints
 _WIRE_TYPES.update(dict.fromkeys((9, 11, 12), 2))  # strings, bytes and messages
@@ -27,7 +27,7 @@ def make_header(template: str, files: list, root: Path) -> str:
 
 
 def _current_fields(message) -> list:
-    """Return the fields of a message that are not retired, sorted by number. Retired ones are unknown to the reader."""
+    """Return the current fields of a message, sorted by number. Retired fields are unknown to the reader."""
     return sorted((row for row in message.fields if row.until is None), key=lambda row: row.number)
 
 
@@ -52,7 +52,7 @@ def _table_definitions(messages: list, enums: list, root: Path) -> str:
     """Return the C definitions of enums, element sizes and tables. messages, enums: pairs (file, message or enum)."""
     message_indexes = {f"{file.package}.{message.name}": i for i, (file, message) in enumerate(messages)}
     enum_indexes = {f"{file.package}.{enum.name}": i for i, (file, enum) in enumerate(enums)}
-    lines = ["/* The values of each enum after their number. */"]
+    lines = ["/* For each enum, the count of its values, then the values. */"]
     for i, (_, enum) in enumerate(enums):
         values = sorted(row.number for row in enum.values if row.until is None)
         lines.append(f"static const int32_t ow_enum_{i}[] = {{{', '.join(map(str, [len(values), *values]))}}};")
@@ -68,6 +68,7 @@ def _table_definitions(messages: list, enums: list, root: Path) -> str:
         lines.append(f"static const ow_field ow_fields_{name}[] = {{")
         for row in rows:
             type_name = f"{file.package}.{row.type_name}"
+            # In the order of the members of ow_field.
             cells = [f'"{row.name}"', row.number, row.type, int(row.repeated)]
             cells += [oneofs.index(row.oneof) + 1 if row.oneof else 0]
             cells += [
@@ -81,6 +82,7 @@ def _table_definitions(messages: list, enums: list, root: Path) -> str:
         lines += ["};", f"static const uint8_t ow_rows_{name}[] = {{{', '.join(map(str, row_index_by_number))}}};"]
         # At least 16 entries, because all numbers of a tag of one byte are looked up without a check.
         short_fields = [_NO_SHORT_FIELD] * max(len(row_index_by_number), 16)
+        # The parts of an entry: row, wire type, and a bound: each varint below the bound is a value of the field.
         for i, row in enumerate(rows):
             value_bound = (
                 _first_missing_value(enums[enum_indexes[f"{file.package}.{row.type_name}"]][1])
@@ -91,6 +93,7 @@ def _table_definitions(messages: list, enums: list, root: Path) -> str:
                 short_fields[row.number] = i | _WIRE_TYPES[row.type] << 8 | value_bound << 16
         entries = ", ".join(f"0x{entry:X}" for entry in short_fields)
         lines.append(f"static const uint32_t ow_short_fields_{name}[] = {{{entries}}};")
+        # In the order of the members of ow_table.
         cells = [
             f'"{file.package}.{message.name}"',
             f"ow_fields_{name}",

@@ -83,8 +83,9 @@ def _literals_module(files: list) -> str:
     lines += [f'    "onnx.{name}": ({base.rpartition(".")[2]},),' for name, base in _BASES.items()]
     lines += ["}", "TABLES = ["]
     for file in files:
-        columns = ", ".join(repr(value) for value in file[:5])
-        lines.append(f"    ({columns}, [")
+        # source, name, package, syntax and imports
+        literals = ", ".join(repr(value) for value in file[:5])
+        lines.append(f"    ({literals}, [")
         for message in file.messages:
             lines.append(f"        ({message.name!r}, {message.doc!r}, {message.retired!r}, [")
             lines += [f"            {tuple(row)!r}," for row in message.fields]

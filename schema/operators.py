@@ -66,6 +66,7 @@ def _row(schema: Any, names_by_types: dict[str, str]) -> str:
 
 
 def _parameter_text(parameter: Any, type_variables: set[str]) -> str:
+    """Return the notation of a formal parameter: its name, its type, and suffixes for its option."""
     type_text = parameter.type_str if parameter.type_str in type_variables else _short_type(parameter.type_str)
     option = _OPTION_SUFFIXES[parameter.option]
     min_count = parameter.min_arity if option == "*" else ""

@@ -40,7 +40,7 @@ chroot "$root" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/root LC_ALL=C.UTF-8 sh -
     export PYTHONSAFEPATH=1
     /tried/bin/onnxwire info examples/digits_cnn.onnx
     /tried/bin/onnxwire check examples/digits_cnn.onnx
-    # Three tests are excluded: qemu cannot map a file of 32 GiB, and a measurement of memory would include that of qemu.
+    # Three tests are excluded: qemu cannot map a file of 32 GiB, and a measurement of memory would include qemu's memory.
     /tried/bin/python -m pytest -n 2 --dist loadfile tests/test_public.py tests/test_varint.py tests/engine tests/tensor \
         -k "not lengths_around_32_gib and not model_above_4_gib_is_aligned and not memory_of_a_huge_file"
 '

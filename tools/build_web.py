@@ -22,7 +22,7 @@ COMPILER_FLAGS = [
     "-target", "wasm32-freestanding", "-std=c99", "-Os", "-ffreestanding", "-Wall", "-Wextra", "-Werror", "-s",
     "-Wl,--no-entry",
 ]  # fmt: skip
-MAX_COMPRESSED_BYTES = 40_000  # of onnxwire.wasm, compressed by gzip
+MAX_COMPRESSED_BYTES = 40_000  # maximum size of onnxwire.wasm, compressed by gzip
 
 
 def find_zig() -> list[str] | None:
@@ -55,7 +55,7 @@ def main() -> None:
     print(f"{folder}: onnxwire.wasm has {n_compressed_bytes:,} bytes compressed; serve the folder, such as by")
     print(f"    {os.path.basename(sys.executable)} -m http.server -d {folder} --bind 127.0.0.1")
     if n_compressed_bytes > MAX_COMPRESSED_BYTES:
-        sys.exit(f"that is more than {MAX_COMPRESSED_BYTES:,}")
+        sys.exit(f"onnxwire.wasm may have at most {MAX_COMPRESSED_BYTES:,} bytes compressed")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ CORE_TESTS = [
 
 
 def main() -> int:
-    """Build and test the files and list them. Return 1 if a file must not be uploaded."""
+    """Build and test the files and list them. Return 1 if they must not be uploaded yet."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", action="append", help="an interpreter to build for (default: this one); repeatable")
     parser.add_argument("--tests", nargs="*", default=CORE_TESTS, help="the tests of each wheel (default: %(default)s)")

@@ -3,7 +3,7 @@
    Each line has these columns, separated by tabs: name, data type, dims, "inline" or "external", location or -, offset
    or -, length in bytes.
 
-   cc -O2 -I"$(python -c 'import onnxwire; print(onnxwire.get_include())')" list_tensors.c -o list_tensors */
+   Compile it by: cc -O2 -I"$(python -c 'import onnxwire; print(onnxwire.get_include())')" list_tensors.c -o list_tensors */
 #define _FILE_OFFSET_BITS 64
 #define _POSIX_C_SOURCE 200809L
 #include <fcntl.h>
@@ -17,13 +17,13 @@
 
 enum { BUFFER_BYTES = 4096 };
 
-/* By TensorProto.DataType. */
+/* The names of the values of TensorProto.DataType. */
 static const char *const type_names[] = {
     "UNDEFINED", "FLOAT", "UINT8", "INT8", "UINT16", "INT16", "INT32", "INT64", "STRING", "BOOL", "FLOAT16", "DOUBLE", "UINT32",
     "UINT64", "COMPLEX64", "COMPLEX128", "BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ",
     "UINT4", "INT4", "FLOAT4E2M1", "FLOAT8E8M0", "UINT2", "INT2", "FLOAT6E2M3", "FLOAT6E3M2"};
 
-/* The ow_read_function of an open file. context: its descriptor, an int. */
+/* The ow_read_function of an open file. context: a pointer to the file descriptor. */
 static int read_file(void *context, uint64_t offset, void *buffer, size_t size) {
     int file = *(int *)context;
     char *target = (char *)buffer;

@@ -3,7 +3,7 @@
    Each line has these columns, separated by tabs: domain and operator, name, inputs, outputs. Nodes of subgraphs are
    indented.
 
-   cc -O2 -I"$(python -c 'import onnxwire; print(onnxwire.get_include())')" walk_nodes.c -o walk_nodes */
+   Compile it by: cc -O2 -I"$(python -c 'import onnxwire; print(onnxwire.get_include())')" walk_nodes.c -o walk_nodes */
 #define _POSIX_C_SOURCE 200809L
 #include <fcntl.h>
 #include <inttypes.h>

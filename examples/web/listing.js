@@ -1,11 +1,13 @@
 /** Lists the nodes and tensors of a model, in the order of the bytes, in one pass over its structure. */
 import {DamagedError, Reader} from "./onnxwire.js";
 
-/** The maximum number of listed rows, and of characters in them. */
+/** The maximum number of listed rows. */
 export const MAX_ROWS = 1_000_000;
+/** The maximum number of characters of all listed texts together. */
 const MAX_CHARACTERS = 100_000_000;
-/** The maximum number of listed inputs or outputs of a node, and of listed characters of a text. */
+/** The maximum number of listed inputs or outputs of a node, and of listed operator sets. */
 const MAX_VALUES = 32;
+/** The maximum number of listed characters of a text. */
 const MAX_NAME_CHARACTERS = 300;
 /** The number of rows between two calls of `onRows`. */
 const BATCH_ROWS = 2000;
@@ -27,15 +29,15 @@ const TYPE_NAMES = [
  * @property {string} name
  * @property {string[]} inputs at most 32
  * @property {string[]} outputs at most 32
- * @property {number} nInputs
- * @property {number} nOutputs
+ * @property {number} nInputs number of all inputs
+ * @property {number} nOutputs number of all outputs
  *
  * @typedef {object} TensorRow
  * @property {string} where "initializer", or the node and attribute
  * @property {string} name
- * @property {string} type name of the type in numpy
+ * @property {string} type name of the data type, such as "float32"
  * @property {string} dims such as "1×3×224"
- * @property {number} bytes
+ * @property {number} bytes of the elements
  * @property {string} stored "inline", or the path of the file with the elements
  * @property {string} problem why the tensor cannot be read, or ""
  *
@@ -81,7 +83,7 @@ class Lister {
     this.reader.leave();
   }
 
-  /** Reads a text. @param {import("./onnxwire.js").Span} [span] */
+  /** Reads a text, by default the current value, and truncates it to 300 characters. @param {import("./onnxwire.js").Span} [span] */
   async text(span) {
     const text = this.reader.peek(span) ?? (await this.reader.text(span));
     this.nCharacters += Math.min(text.length, MAX_NAME_CHARACTERS);

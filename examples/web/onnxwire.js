@@ -13,14 +13,14 @@
 
 /** Bytes per block. */
 export const BLOCK_BYTES = 1 << 16;
-/** The number of cached blocks, which are the most recently loaded ones. */
+/** The maximum number of cached blocks. The most recently loaded blocks are cached. */
 const MAX_BLOCKS = 64;
 /** The maximum number of blocks that are loaded at a time when a file is read without gaps. */
 const MAX_BLOCKS_AHEAD = 16;
 /** The maximum number of bytes of a text that are read. */
 export const MAX_TEXT_BYTES = 4096;
 
-const END = 0, VALUE = 1, NEEDED = 2; // results of `step` in reader.c
+const END = 0, VALUE = 1, NEEDED = 2; // results of `step` in reader.c; a greater result reports damage
 const FLOAT_TYPES = new Set([1, 2]); // the field types double and float
 const SPAN_TYPES = new Set([9, 11, 12]); // the field types string, message and bytes
 
@@ -53,7 +53,7 @@ export class DamagedError extends Error {
  * @typedef {object} Field
  * @property {string} name as in onnx.proto, such as "op_type"
  * @property {number} number
- * @property {number} type of FieldDescriptorProto.Type
+ * @property {number} type a value of FieldDescriptorProto.Type
  * @property {boolean} isRepeated
  * @property {boolean} isMessage
  *
@@ -63,9 +63,9 @@ export class DamagedError extends Error {
  *
  * @typedef {object} Tensor
  * @property {Span} name
- * @property {number} dataType of TensorProto.DataType
- * @property {bigint[]} dims at most 64
- * @property {number} rank
+ * @property {number} dataType a value of TensorProto.DataType
+ * @property {bigint[]} dims the first dims, at most 64
+ * @property {number} rank the number of all dims
  * @property {number} bytes of the elements, by type and dims
  * @property {boolean} isExternal
  * @property {Span} location of external data; empty otherwise
@@ -94,7 +94,7 @@ export class AddressSource {
    * Asks the server for the size of the file.
    *
    * A browser does not show the target of a redirect before it has sent a request there. Therefore `confirmRedirect` is
-   * called at a redirect. If that resolves to true, the redirect is followed, and later requests go to its target.
+   * called at a redirect. If it resolves to true, the redirect is followed, and later requests go to the target.
    * @param {string} address
    * @param {{signal?: AbortSignal, confirmRedirect?: () => Promise<boolean>}} [options]
    * @returns {Promise<AddressSource>}
@@ -152,7 +152,7 @@ export class AddressSource {
     throw new Error(`the server answered with status ${response.status}`);
   }
 
-  /** Returns a text that differs for other contents of the file, or "". @param {Response} response @returns {string} */
+  /** Returns the ETag or modification time, by which a change of the file is detected, or "" if there is none. @param {Response} response @returns {string} */
   versionOf(response) {
     return response.headers.get("ETag") ?? response.headers.get("Last-Modified") ?? "";
   }
@@ -198,8 +198,8 @@ export async function loadModule(address = new URL("onnxwire.wasm", import.meta.
 /**
  * The values of a model, message by message, in the order of the bytes.
  *
- * `next` moves to the next value of the current message; `enter` starts the values of a value that is a message, and
- * `leave` continues after it. Values are returned as they are stored: a singular field can occur several times, of
+ * `next` moves to the next value of the current message. If a value is a message, `enter` makes it the current message,
+ * and `leave` continues after it. Values are returned as they are stored: a singular field can occur several times, of
  * which the last value is used, and a message in several parts must be merged by the caller.
  *
  * For speed, use `while (reader.step() || (await reader.settle()))`, which waits only for bytes.
@@ -230,7 +230,7 @@ export class Reader {
     reader.wasm.open_source(source.size);
     reader.memory = new Uint8Array(reader.wasm.memory.buffer);
     // The struct `value` of reader.c, whose eight members are doubles except the fifth, an integer.
-    reader.value64 = new Float64Array(reader.wasm.memory.buffer, reader.wasm.value_address(), 8);
+    reader.doubles = new Float64Array(reader.wasm.memory.buffer, reader.wasm.value_address(), 8);
     reader.integers = new BigInt64Array(reader.wasm.memory.buffer, reader.wasm.value_address(), 8);
     return reader;
   }
@@ -240,12 +240,12 @@ export class Reader {
     this.source = source;
     /** @type {any} */ this.wasm = null;
     /** @type {Uint8Array} */ this.memory = new Uint8Array();
-    /** @type {Float64Array} */ this.value64 = new Float64Array();
+    /** @type {Float64Array} */ this.doubles = new Float64Array();
     /** @type {BigInt64Array} */ this.integers = new BigInt64Array();
   }
 
   /**
-   * Moves to the next value of the current message. Returns false at its end, and also if bytes must be loaded first.
+   * Moves to the next value of the current message. Returns false at the end of the message, and also if bytes must be loaded first.
    * `settle` distinguishes both cases.
    * @returns {boolean}
    */
@@ -279,7 +279,7 @@ export class Reader {
     this.wasm.skip_list();
   }
 
-  /** Starts the values of the current value, which is a message. */
+  /** Makes the current value, which is a message, the current message. */
   enter() {
     if (this.wasm.enter() !== VALUE) throw this.#damage();
   }
@@ -291,7 +291,7 @@ export class Reader {
 
   /** The field of the current value. @returns {Field} */
   get field() {
-    const [table, row] = this.value64;
+    const [table, row] = this.doubles;
     const key = table * 256 + row; // unique, since a table has fewer than 256 rows
     let field = this.#fields.get(key);
     if (!field) {
@@ -306,14 +306,14 @@ export class Reader {
 
   /** The position of the current value, if it is a string, bytes or a message. @returns {Span} */
   get span() {
-    return {start: this.value64[2], end: this.value64[3]};
+    return {start: this.doubles[2], end: this.doubles[3]};
   }
 
   /** The current value, if it is a number: a bigint for integers, bools and enums. @returns {number | bigint} */
   get number() {
     const {type} = this.field;
     if (SPAN_TYPES.has(type)) throw new TypeError(`${this.field.name} is no number`);
-    return FLOAT_TYPES.has(type) ? this.value64[5] : this.integers[4];
+    return FLOAT_TYPES.has(type) ? this.doubles[5] : this.integers[4];
   }
 
   /**
@@ -328,7 +328,7 @@ export class Reader {
   }
 
   /**
-   * The text that `text` would read, or null if that must load bytes or the text has more than 4,096 bytes.
+   * Returns the text that `text` would read, or null if bytes must be loaded or the text has more than 4,096 bytes.
    * @param {Span} [span]
    * @returns {string | null}
    */
@@ -365,16 +365,16 @@ export class Reader {
     const address = this.wasm.tensor_address();
     // The struct `tensor` of reader.c: 11 doubles, followed by offset, length and 64 dims as 64-bit integers.
     const doubles = new Float64Array(this.wasm.memory.buffer, address, 11);
-    const [nameStart, nameEnd, dataType, rank, bytes, isExternal, hasLength, rawStart, rawEnd, start, end] = doubles;
-    const [offset, length, ...dims] = new BigInt64Array(this.wasm.memory.buffer, address + 88, 66);
+    const [nameStart, nameEnd, dataType, rank, bytes, isExternal, hasLength, rawStart, rawEnd, locationStart, locationEnd] = doubles;
+    const [offset, length, ...dims] = new BigInt64Array(this.wasm.memory.buffer, address + 11 * 8, 2 + 64);
     return {
       name: {start: nameStart, end: nameEnd}, dataType, rank, dims: dims.slice(0, rank), bytes, isExternal: isExternal === 1,
-      location: {start, end}, offset, length: hasLength ? length : null, raw: {start: rawStart, end: rawEnd},
+      location: {start: locationStart, end: locationEnd}, offset, length: hasLength ? length : null, raw: {start: rawStart, end: rawEnd},
     };
   }
 
   #damage() {
-    return new DamagedError(this.value64[6], this.value64[7]);
+    return new DamagedError(this.doubles[6], this.doubles[7]);
   }
 
   /** Copies a range for the module, or records the blocks that must be loaded and returns 1. */

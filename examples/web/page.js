@@ -4,7 +4,8 @@ import {LimitError, listModel, newListing} from "./listing.js";
 
 /** @type {(id: string) => any} */
 const element = (id) => document.getElementById(id);
-const FIRST_ROWS = 200, MORE_ROWS = 1000; // numbers of shown rows at first, and added by each click
+const FIRST_ROWS = 200; // maximum number of rows that are shown at first
+const MORE_ROWS = 1000; // number of rows that each click adds
 const REPORT_MS = 400; // minimum time between two updates of the page while a model is read
 const NUMBER_FORMAT = new Intl.NumberFormat("en");
 
@@ -14,7 +15,7 @@ let maxShownRows = FIRST_ROWS;
 /** Aborts the reading of the current model when another one is opened. @type {AbortController} */
 let current = new AbortController();
 
-/** Replaces characters that are invisible or change the order of others by their numbers. @param {string} text */
+/** Replaces invisible characters, and characters that change the direction of a text, by their code points. @param {string} text */
 const escapeInvisible = (text) =>
   text.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, (c) =>
     `\\u{${c.charCodeAt(0).toString(16)}}`);
@@ -34,7 +35,7 @@ function sizeText(bytes) {
   return `${unit && bytes < 100 ? bytes.toFixed(1) : NUMBER_FORMAT.format(Math.round(bytes))} ${["B", "KiB", "MiB", "GiB", "TiB", "PiB"][unit]}`;
 }
 
-/** Joins names by commas. "…" stands for names that are not listed. @param {string[]} names @param {number} count */
+/** Joins names by commas; "…" means that more names exist. @param {string[]} names @param {number} count number of all names */
 const joinNames = (names, count) => names.map((name) => name || "(none)").join(", ") + (count > names.length ? ", …" : "");
 
 /** The headings of the tables. */
@@ -79,9 +80,9 @@ const searchText = (row) =>
 
 /** Shows the rows that contain the filter's text, up to `maxShownRows`. */
 function show() {
-  const words = element("filter").value.trim().toLowerCase();
+  const filterText = element("filter").value.trim().toLowerCase();
   /** @type {any[]} */ const all = tab === "nodes" ? listing.nodes : listing.tensors;
-  const rows = words ? all.filter((row) => searchText(row).includes(words)) : all;
+  const rows = filterText ? all.filter((row) => searchText(row).includes(filterText)) : all;
   const head = makeElement("tr");
   head.append(...(tab === "nodes" ? COLUMNS.nodes : COLUMNS.tensors).map((name) => makeElement("th", name, name === "Size" ? "number" : "")));
   element("list").querySelector("thead").replaceChildren(head);
@@ -91,7 +92,7 @@ function show() {
     return line;
   }));
   const count = Math.min(maxShownRows, rows.length);
-  element("count").textContent = rows.length === 0 ? (words ? "No row contains this text." : "None.")
+  element("count").textContent = rows.length === 0 ? (filterText ? "No row contains this text." : "None.")
     : count < rows.length ? `${NUMBER_FORMAT.format(count)} of ${NUMBER_FORMAT.format(rows.length)} rows.` : "";
   element("more").hidden = count === rows.length;
   element("nodes-tab").textContent = `${NUMBER_FORMAT.format(listing.nodes.length)} nodes`;
@@ -99,7 +100,7 @@ function show() {
   for (const name of ["nodes", "tensors"]) element(`${name}-tab`).setAttribute("aria-selected", String(name === tab));
 }
 
-/** Shows the facts about the model. @param {number} size of the file in bytes */
+/** Shows the facts about the model. @param {number} size size of the file in bytes */
 function showFacts(size) {
   const total = listing.tensors.reduce((sum, row) => sum + row.bytes, 0);
   const facts = {

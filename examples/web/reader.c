@@ -67,14 +67,14 @@ static int take_stop_reason(void) {
     return OW_WEB_DAMAGED;
 }
 
-/* Opens a source and starts the values of its ModelProto. */
+/* Opens a source. Its ModelProto becomes the current message. */
 EXPORT(open_source) void open_source(double size) {
     ow_open(&source, read_source, NULL, (uint64_t)size, buffer, sizeof buffer);
     level = 0;
     ow_root_fields(&levels[0], &source, OW_ModelProto);
 }
 
-/* Moves to the next value of the message. */
+/* Moves to the next value of the current message. */
 EXPORT(step) int step(void) {
     ow_fields *fields = &levels[level];
     const ow_field *row;
@@ -94,7 +94,7 @@ EXPORT(skip_list) void skip_list(void) {
     if (levels[level].run.end != 0) levels[level].run.start = levels[level].run.end;
 }
 
-/* Starts the values of the current value, which is a message. */
+/* Makes the current value, which is a message, the current message. */
 EXPORT(enter) int enter(void) {
     if (ow_enter(&levels[level], &levels[level < OW_MAX_DEPTH ? level + 1 : level]) != OW_OK) return take_stop_reason();
     level++;

@@ -56,14 +56,14 @@ typedef struct ow_python_pieces {
     uint64_t count;               /* number of pieces */
     const ow_python_piece *items; /* in order, without gaps, none of them empty */
     void (*release)(struct ow_python_pieces *pieces);
-    void *private_data;
+    void *private_data;           /* for `release` */
 } ow_python_pieces;
 
 typedef struct ow_python_api {
     uint32_t version; /* of the installed onnxwire: ONNXWIRE_PYTHON_VERSION when it was built */
     uint32_t size;    /* of the struct in bytes, which grows with versions */
 
-    /* Sets `pieces` to the encoding of a message. Returns 0; or -1 with a Python exception, and `release` is NULL.
+    /* Sets `pieces` to the encoding of a message. Returns 0; or -1 with a Python exception, `release` is then NULL.
        flags: 0 or OW_PYTHON_LAZY. Raises FieldTypeError for an object that is no message, FieldValueError for other
        flags, ClosedError, DecodeError of damaged bytes, EditError for messages nested more than 500 deep, SourceError if
        a file was changed or can't be fetched, and MemoryError. */

@@ -28,7 +28,7 @@ HOSTILE_NAME = "<img src=x onerror=alert(1)>\u202e\x1b[2J\"'&"
 
 
 def model(*operators, weight=1.0):
-    """Return a model of a chain of operators; the second operator reads a weight."""
+    """Return a model of a chain of operators; the second operator reads a tensor of four elements of value `weight`."""
     result = onnxwire.ModelProto(ir_version=8)
     for i, op_type in enumerate(operators):
         result.graph.node.add(op_type=op_type, name=f"n{i}", input=[f"x{i}"], output=[f"x{i + 1}"])
@@ -74,7 +74,7 @@ def test_renamed_nodes_are_paired_by_structure():
     old, new = model("Relu", "Add", "Abs"), model("Relu", "Add", "Abs")
     for i, node in enumerate(new.graph.node):
         node.name = f"other{i}"
-    new.graph.node[2].attribute.add(name="a", type=2, i=1)
+    new.graph.node[2].attribute.add(name="a", type="INT", i=1)
     answer = ModelComparison(old, new, "structure").comparison()
     (row,) = [row for row in answer["rows"] if row["change"] != "renamed"]
     assert (row["left"], row["right"]) == ("graph.node[2]", "graph.node[2]")

@@ -112,7 +112,7 @@ CONSTANTS = [
 
 
 @each("attributes, expected", CONSTANTS)
-def test_a_constant_shows_its_value_or_type(attributes, expected):
+def test_a_constant_shows_a_value_or_type_if_it_has_a_tensor_or_number(attributes, expected):
     assert boxes_of([helper.make_node("Constant", [], ["c"], **attributes)])[0]["lines"] == expected
 
 
@@ -130,7 +130,7 @@ def test_damaged_and_external_constants_show_no_value():
 
 
 @pytest.mark.parametrize("to_right", [False, True])
-def test_boxes_with_lines_of_weights_do_not_overlap(to_right):
+def test_boxes_with_lines_of_weights_do_not_overlap_and_edges_lead_in_one_direction(to_right):
     names = [f"w{i}" for i in range(5)]
     nodes = [helper.make_node("Conv", ["x", "w0", "w1"], [f"y{i}"], name=f"n{i}") for i in range(4)]
     nodes += [helper.make_node("Sum", [*(f"y{i}" for i in range(4)), *names], ["z"])]

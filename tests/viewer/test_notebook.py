@@ -124,7 +124,7 @@ def test_damaged_and_closed_messages_show_their_error():
     assert "closed" in shown_text(model)
 
 
-def test_external_data_is_not_read(tmp_path):
+def test_a_tensor_with_external_data_is_shown_as_external():
     tensor = onnxwire.TensorProto(name="w", data_type=1, dims=[2], data_location=1)
     tensor.external_data.add(key="location", value="../../etc/passwd")
     assert "external" in shown_text(tensor)
@@ -215,12 +215,13 @@ def test_a_whole_notebook_shows_models_and_the_report(tmp_path):
     notebook = run_notebook(tmp_path, hostile_cell, "model.graph.node")
     outputs = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
     cell_data = [output[0].data for output in outputs]
+    # Cells 0 to 5 and 7 show messages or the report. Cells 6 and 8 show a list of tensors and a repeated field.
     assert all("text/html" in data for data in [*cell_data[:6], cell_data[7]])
     assert all(data["text/plain"] for data in cell_data)
     assert "17 nodes" in cell_data[0]["text/html"]
     assert "srcdoc" in cell_data[4]["text/html"]
     assert "edited &lt;b&gt;in&lt;/b&gt; a notebook" in cell_data[5]["text/html"]
-    # The saved notebook is small, and opens again.
+    # The notebook with its outputs is small.
     assert len(json.dumps(notebook)) < 400_000
     if not HAS_BROWSER:
         return

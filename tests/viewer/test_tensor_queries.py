@@ -47,7 +47,7 @@ def test_tensors_inside_a_graph_have_histograms(tmp_path):
             queries.tensor(path)
 
 
-def test_damaged_and_external_tensors_are_errors(tmp_path):
+def test_histograms_of_damaged_and_external_tensors_are_errors(tmp_path):
     truncated = onnx.TensorProto(data_type=onnx.TensorProto.FLOAT, dims=[2], raw_data=b"123")
     with pytest.raises(TensorError):
         TensorQueries(onnxwire.TensorProto.FromString(truncated.SerializeToString())).histogram("")

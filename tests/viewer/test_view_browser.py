@@ -72,12 +72,12 @@ def test_a_model_of_4_gib_opens_and_little_of_it_is_read(open_page, big_model):
     assert "4.26 GiB, 700 nodes" in page.text("#about")
     open_node_and_weight(page, "layers.9 down_proj", "MatMul", "Mul")
     assert "of 45,088,768 elements" in page.text("#histogram")
-    memory, anonymous = page.memory()  # in MiB
-    assert anonymous < 120
-    assert memory < 400
+    total_memory, unmapped_memory = page.memory()  # in MiB
+    assert unmapped_memory < 120
+    assert total_memory < 400
 
 
-def test_the_page_contacts_no_other_host(page):
+def test_the_page_contacts_no_other_host_and_sends_no_address_with_the_token(page):
     page.click(".row", "Conv")
     page.wait_for_title("Conv")
     requests = page.requests()
@@ -174,11 +174,13 @@ def test_bytes_are_shown_with_their_offsets(page):
 
 
 def test_the_list_of_100_000_nodes_has_the_rows_on_the_screen_only(open_page, tmp_path):
+    # ModelProto.graph is field 7, its nodes are field 1; a node has input, output, name and op_type.
     nodes = [
         span(1, span(1, b"x%d" % i) + span(2, b"x%d" % (i + 1)) + span(3, b"relu_%d" % i) + span(4, b"Relu"))
         for i in range(100_000)
     ]
     path = tmp_path / "many.onnx"
+    # ir_version, graph and opset_import
     path.write_bytes(number(1, 10) + span(7, b"".join(nodes) + span(2, b"g")) + span(8, number(2, 20)))
     page = open_page(path)
     page.element("#found", "100,000 nodes")
@@ -254,7 +256,7 @@ MALFORMED_FRAGMENTS = [
 ]  # fmt: skip
 
 
-def test_no_address_is_an_uncaught_error(open_page):
+def test_no_address_causes_an_uncaught_error(open_page):
     page = open_page(DIGITS)
     page.driver.get_log("browser")
     page.driver.execute_script(
@@ -262,14 +264,14 @@ def test_no_address_is_an_uncaught_error(open_page):
         "window.addEventListener('error', (event) => window.faults.push(event.message));"
         "window.addEventListener('unhandledrejection', (event) => window.faults.push(String(event.reason)));"
     )
-    for code in MALFORMED_FRAGMENTS:
+    for fragment in MALFORMED_FRAGMENTS:
         page.driver.execute_script(
-            "location.hash = arguments[0]; window.dispatchEvent(new HashChangeEvent('hashchange'))", code
+            "location.hash = arguments[0]; window.dispatchEvent(new HashChangeEvent('hashchange'))", fragment
         )
         # The next address is shown after each, so the page still works.
         page.driver.execute_script("location.hash = 'node=graph.node[3]'")
         page.wait(lambda: "BatchNormalization" in page.text("#details"), fail_on_error=False)
-        assert page.driver.execute_script("return window.faults") == [], code
+        assert page.driver.execute_script("return window.faults") == [], fragment
     assert [entry["message"] for entry in page.driver.get_log("browser") if "Uncaught" in entry["message"]] == []
 
 

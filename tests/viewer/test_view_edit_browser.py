@@ -45,7 +45,7 @@ class EditPage(Page):
         self.click("form.editing [type=submit]")
 
     def edit(self, control, **values):
-        """Open the form of a control, fill it, and wait until the change is made."""
+        """Open the form of a control, fill it, and wait until the change is made. control: its attribute data-key."""
         change_count = self.change_count
         self.click(f"[data-key={json.dumps(control)}]")
         self.fill(**values)
@@ -171,7 +171,7 @@ def test_a_form_shows_the_error_of_a_wrong_value_and_changes_nothing(page):
     assert page.change_count == 0
 
 
-def test_everything_can_be_changed_and_is_saved(page, path, tmp_path):
+def test_changes_of_many_kinds_are_made_and_saved(page, path, tmp_path):
     page.edit("IR version ir_version", value="9")
     page.edit("version of ai.onnx opset_import[0]", value="21")
     page.edit("Import an operator set", domain="com.me", version="3")
@@ -193,7 +193,7 @@ def test_everything_can_be_changed_and_is_saved(page, path, tmp_path):
     np.save(tmp_path / "w.npy", array)
     page.open_address("tensor=graph.initializer[0]")
     page.element("#file-input").send_keys(str(tmp_path / "w.npy"))
-    page.wait(lambda: page.change_count == 11)
+    page.wait(lambda: page.change_count == 11)  # nine changes of fields, a deleted node and this replacement
     page.element("#histogram .values", "0.5")
     page.click("#show-changes")
     page.element("ol.changes", "replace graph.initializer[0] by w.npy")
@@ -229,7 +229,7 @@ def test_marked_nodes_are_extracted(page, path):
     assert [node.op_type for node in part_model.graph.node] == ["Conv", "BatchNormalization", "Relu"]
 
 
-def test_the_opened_file_is_replaced_only_when_that_is_typed(page, path):
+def test_the_opened_file_is_replaced_only_after_the_confirmation_is_typed(page, path):
     page.edit("producer producer_name", value="me")
     page.click("#save")
     page.fill(path="m.onnx")
@@ -242,6 +242,7 @@ def test_the_opened_file_is_replaced_only_when_that_is_typed(page, path):
 
 def test_closing_with_unsaved_changes_warns(page):
     def warns():
+        """Return whether the page asks for a confirmation before it is closed."""
         return page.driver.execute_script(
             "const e = new Event('beforeunload', { cancelable: true }); dispatchEvent(e); return e.defaultPrevented"
         )
@@ -427,7 +428,7 @@ def test_a_model_of_4_gib_is_edited_and_saved_and_little_of_it_is_read(open_page
     path = tmp_path / "big.onnx"
     write_big_model(path)
     page = open_page(path, "--edit")
-    _, memory_before = page.memory()  # in MiB
+    _, memory_before = page.memory()  # without mapped files, in MiB
     page.click(".row")
     page.element("[data-key='name graph.node[0]']")
     page.edit("name graph.node[0]", value="first")
@@ -466,11 +467,11 @@ def test_any_message_is_a_tree_that_can_be_edited(open_page, tmp_path):
     page.edit("op_type node[1].op_type", value="Identity")
     # After the change, the row is still open.
     page.element("[data-path='node[1].op_type']", "Identity")
-    # Unedited fields show their offsets in the file; edited ones have none.
+    # Unedited fields show their offsets in the file; edited fields have none.
     page.open_address("fields=node[0]", "NodeProto")
     offset = page.text("[data-path='op_type'] .link, [data-path='node[0].op_type'] .link")
     assert int(offset.replace(",", "")) == path.read_bytes().index(
-        b"Shape", path.read_bytes().index(b"node_Shape_0") + 12
+        b"Shape", path.read_bytes().index(b"node_Shape_0") + len("node_Shape_0")
     )
     page.open_address("fields=node[1]", "NodeProto")
     page.element("#details .head", "edited")

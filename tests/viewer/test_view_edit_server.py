@@ -174,7 +174,7 @@ def test_a_query_changes_nothing(server, key):
         set_request("\ud800"),
     ],
 )  # fmt: skip
-def test_an_unknown_change_is_rejected(server, key, body):
+def test_a_malformed_or_unknown_change_is_rejected(server, key, body):
     status, answer = post(server, key, "change", body)
     assert (status, list(answer)) == (400, ["error"])
     assert is_untouched(server)
@@ -221,6 +221,7 @@ def test_a_connection_closes_when_the_browser_asks(server, key, action):
         status, response_headers, _ = request(
             server, f"/api/{action}", {KEY_HEADER: key} | headers | connection_header, "POST", body
         )
+        # The second change is rejected, since it names an earlier revision.
         assert (status in (200, 409), response_headers["Connection"]) == (True, expected_connection)
 
 
@@ -239,7 +240,7 @@ def test_two_tabs_do_not_overwrite_the_changes_of_each_other(server, key):
     assert server.edits.message.producer_name == "one"
 
 
-def test_a_dropped_file_is_used(server, key):
+def test_an_uploaded_array_is_used_and_other_files_are_rejected(server, key):
     buffer = io.BytesIO()
     array = np.arange(4.0)
     np.save(buffer, array)

@@ -193,7 +193,7 @@ def test_an_upload_is_copied_into_the_saved_model(edits, tmp_path, monkeypatch):
 
 
 def npy(header):
-    """Return the contents of a file that begins with numpy's magic number and a header."""
+    """Return the contents of a file that begins with numpy's magic number, version 1.0 and a header."""
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
 
 
@@ -212,14 +212,14 @@ def npy(header):
         ("../../x", b"", "neither"),
     ],
 )
-def test_a_file_of_another_format_is_rejected_by_the_users_name(edits, tmp_path, name, data, reason):
+def test_the_error_of_a_file_of_another_format_hides_the_temporary_path(edits, tmp_path, name, data, reason):
     (tmp_path / "d").write_bytes(data)
     with open(tmp_path / "d", "rb") as file_object, pytest.raises(EditError, match=reason) as excinfo:
         edits.uploads.add(name, len(data), file_object.read)
     assert "/onnxwire-" not in str(excinfo.value)
 
 
-def test_an_incomplete_upload_is_rejected(edits):
+def test_incomplete_and_too_large_uploads_are_rejected(edits):
     with pytest.raises(EditError, match="upload it again"):
         edits.uploads.add("x.npy", 100, lambda count: b"")
     with pytest.raises(EditError, match="the limit is"):
@@ -308,7 +308,7 @@ def test_changes_of_models_are_rejected_for_other_messages(path, tmp_path):
         assert node.message.name == "other"
 
 
-def test_a_value_with_an_at_is_not_a_file(edits, path):
+def test_a_value_that_begins_with_an_at_sign_is_not_a_file(edits, path):
     make_change(edits, "add", path="graph.initializer[0].external_data", value=None)
     make_change(edits, "set", path="graph.initializer[0].raw_data", value=f"@{path}")
     assert edits.message.graph.initializer[0].raw_data == f"@{path}".encode()

@@ -28,8 +28,8 @@ A shape.
 | 2 | name | string | optional | | | 1 | | Its name. |
 | 3 | weights | double | repeated | | packed | 1 | | Its weights. |
 | 4 | closed | bool | optional | end | | 1 | | Whether it is closed. |
-| 5 | turns | sint32 | optional | end | | 1 | | Or how often it turns. |
-| 6 | data | bytes | optional | | | 1 | | What belongs to it. |
+| 5 | turns | sint32 | optional | end | | 1 | | The number of its turns. |
+| 6 | data | bytes | optional | | | 1 | | Its data. |
 | 7 | kind | enum Kind | optional | | | 1 | | Its kind. |
 | 8 | width | float | optional | | | 1 | | Its width. |
 
@@ -39,7 +39,7 @@ A point.
 
 | number | name | type | label | oneof | packed | since | until | doc |
 |--------|------|------|-------|-------|--------|-------|-------|-----|
-| 1 | x | fixed32 | optional | | | 1 | | To the right. |
+| 1 | x | fixed32 | optional | | | 1 | | Its x coordinate. |
 | 2 | tag | bytes | repeated | | | 1 | | Its tags. |
 
 ## enum Kind
@@ -66,7 +66,7 @@ def shape(schema):
     message = schema.Shape(name="way", weights=[0.5, 2.0], turns=-3, data=b"\0\xff", kind=2, width=0.1)
     for i in range(250):
         message.point.add(x=i, tag=[b"a", b"\xfe"])
-    # A field that the table does not have.
+    # Append field 15, which the table does not have.
     data = message.SerializeToString() + b"\x7a\x02hi"
     return schema.Shape.FromString(data)
 
@@ -154,7 +154,7 @@ def test_a_message_with_too_many_records_has_no_offsets(shape, schema):
 def test_a_value_as_text_is_accepted_by_set(shape, schema, value_path, form, text):
     answer = FieldQueries(shape).value(value_path)
     assert (answer["form"], answer["text"]) == (form, text)
-    if form != "hex":
+    if form != "hex":  # hexadecimal digits are not a value for `set`
         copy = schema.Shape()
         copy.CopyFrom(shape)
         set_value(copy, value_path, answer["text"])
@@ -176,7 +176,7 @@ def test_a_value_as_text_is_accepted_by_set(shape, schema, value_path, form, tex
         ("graph.input[0].type.tensor_type.shape.dim[0]", "text"),
     ],
 )
-def test_every_value_of_a_model_as_text_is_accepted_by_set(value_path, form):
+def test_values_of_a_model_as_text_are_accepted_by_set(value_path, form):
     model = onnxwire.load(DIGITS)
     answer = FieldQueries(model).value(value_path)
     assert answer["form"] == form

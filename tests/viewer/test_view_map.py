@@ -121,8 +121,8 @@ def test_metadata_of_pytorch_defines_scopes_if_names_do_not():
     official_model = onnx.load(DIGITS)
     weights = {tensor.name: tensor for tensor in official_model.graph.initializer}
     sizes = [onnx.numpy_helper.to_array(weights[name]).size for name in weights if name.startswith("features")]
-    group = queries.map("graph")["boxes"][2]
-    assert group["parameters"] == sum(sizes)
+    features_box = queries.map("graph")["boxes"][2]
+    assert features_box["parameters"] == sum(sizes)
     assert sum(box.get("parameters", 0) for box in features) == sum(sizes)
 
 
@@ -150,11 +150,11 @@ def test_different_blocks_are_not_a_repeat(change):
         weight = next(tensor for tensor in model.graph.initializer if tensor.name == node.input[1])
         weight.CopyFrom(helper.make_tensor(weight.name, TensorProto.FLOAT, [4, 1], [0.0] * 4))
     queries = Queries(onnxwire.ModelProto.FromString(model.SerializeToString()))
-    kinds = [
+    labels_and_times = [
         (box["label"], box.get("times")) for box in queries.map("graph")["boxes"] if box["kind"] in ("repeat", "scope")
     ]
-    assert kinds[0] == ("layers.0", 5)
-    assert kinds[1] == ("layers.5", None)
+    assert labels_and_times[0] == ("layers.0", 5)
+    assert labels_and_times[1] == ("layers.5", None)
 
 
 def test_blocks_without_names_are_found_by_their_period():
@@ -211,7 +211,7 @@ def test_subgraphs_and_functions_are_groups():
     }
 
 
-def test_locate_finds_every_node():
+def test_locate_returns_the_box_and_the_groups_of_a_node():
     queries = Queries(onnxwire.ModelProto.FromString(layered_model(layers=30, width=40).SerializeToString()))
     count = queries.summary()["nodes"]["count"]
     for index in range(0, count, 97):
@@ -338,7 +338,7 @@ def test_names_that_are_not_utf8_are_drawn():
     assert queries.map()["boxes"]
 
 
-def test_a_function_that_calls_itself_ends():
+def test_a_function_that_calls_itself_opens_up_to_a_maximum_depth():
     call = helper.make_node("F", ["a"], ["b"], domain="own")
     function = helper.make_function("own", "F", ["a"], ["b"], [call], [])
     queries = queries_of([helper.make_node("F", ["x"], ["y"], domain="own", name="call")], functions=[function])
@@ -421,7 +421,7 @@ def test_chains_are_next_to_their_consumers_and_producers():
 
 
 def test_a_scope_that_makes_its_siblings_cyclic_is_not_a_group():
-    # A module that is called between the layers: layer.0 -> shared -> layer.0 would be a cycle of boxes.
+    # A module that is called between the layers: a -> shared -> a would be a cycle of boxes.
     names = ["m/a/x", "m/shared/x", "m/a/y", "m/shared/y", "m/a/z", "m/b/x", "m/b/y"]
     queries = queries_of(chain(names))
     assert [label for _, label, _ in inner_boxes(queries)] == [*names[:5], "b"]
@@ -429,7 +429,7 @@ def test_a_scope_that_makes_its_siblings_cyclic_is_not_a_group():
     assert not {(end, start) for start, end in edges} & edges
 
 
-def test_scopes_inside_a_dissolved_scope_remain():
+def test_scopes_named_like_alternating_operators_are_not_groups():
     # The names of operators are the outermost scopes, so edges would alternate between boxes.
     names = [f"{op}/layers.{i}/{j}/n" for i in range(4) for j in range(3) for op in ("conv", "relu")]
     groups = inner_boxes(queries_of(chain(names)))

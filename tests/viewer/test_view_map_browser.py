@@ -22,11 +22,13 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 @pytest.fixture(scope="module")
 def download_folder(tmp_path_factory):
+    """Return the folder in which the browser saves files."""
     return tmp_path_factory.mktemp("saved")
 
 
 @pytest.fixture(scope="module")
 def driver(driver, download_folder):
+    """Return the driver of the shared browser, which saves files in `download_folder`."""
     driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(download_folder)})
     return driver
 
@@ -110,7 +112,7 @@ def test_the_map_is_shown_first(digits):
     assert digits.element("#see-map").get_attribute("aria-pressed") == "true"
     assert digits.box_count() == 6
     assert not digits.element("#details").is_displayed()
-    # No other request is sent.
+    # No request is sent to another host.
     page_origin = digits.address.partition("#")[0]
     assert [request for request in digits.requests() if not request.startswith((page_origin, "data:"))] == []
 
@@ -122,7 +124,7 @@ def test_the_keyboard_is_sufficient(digits):
     digits.wait_for_status("group features, closed")
     digits.press_on_map("ENTER")
     digits.wait_for_status("group features, open")
-    assert digits.box_count() == 6 + 7
+    assert digits.box_count() == 6 + 7  # the group has seven nodes
     digits.press_on_map("ARROW_DOWN")
     digits.wait_for_status("node Conv node_conv2d")
     digits.press_on_map("ARROW_DOWN", "ARROW_DOWN")
@@ -158,7 +160,7 @@ def test_a_link_survives_a_reload(digits):
 def test_search_selects_the_node_and_opens_its_groups(digits):
     digits.search_for("linear", "node_linear_1")
     digits.wait_for_status("node Gemm node_linear_1")
-    assert digits.box_count() == 6 + 4
+    assert digits.box_count() == 6 + 4  # the group has four nodes
 
 
 def test_a_path_between_two_nodes_is_highlighted(digits):
@@ -246,8 +248,8 @@ def test_100_equal_layers_of_100_000_nodes_are_one_box_that_opens(open_map, laye
     page.search_for("layers.77/part.3/", "layers.77")
     page.wait(lambda: re.fullmatch(r"#map=graph\.node\[\d+\]", page.current_address))
     page.element("#map-card", "layers.77")
-    _, anonymous = page.memory()
-    assert anonymous < 400
+    _, unmapped_memory = page.memory()  # in MiB
+    assert unmapped_memory < 400
 
 
 def test_the_layers_of_a_transformer_of_4_gib_are_one_box_that_opens(open_map, big_model):
@@ -264,8 +266,8 @@ def test_the_layers_of_a_transformer_of_4_gib_are_one_box_that_opens(open_map, b
     page.search_for("layers.9 down_proj", "MatMul")
     page.wait_for_status("node MatMul /model/layers.9/mlp/down_proj/MatMul")
     page.element("#map-card", "in model \u203a layers.9 \u203a mlp")
-    _, anonymous = page.memory()
-    assert anonymous < 120
+    _, unmapped_memory = page.memory()  # in MiB
+    assert unmapped_memory < 120
 
 
 # Returns a checksum of the pixels in the upper 30 % of the map.
@@ -395,6 +397,7 @@ def test_boxes_show_weights_with_their_shapes(digits, download_folder):
 
 def test_a_button_switches_the_direction_of_edges_between_right_and_down(digits, download_folder):
     def end_positions():
+        """Return the positions of the input and the output of the graph, each as (x, y)."""
         positions = {text: (x, y) for text, x, y in svg_texts(digits, download_folder)}
         return positions["image"], positions["logits"]
 

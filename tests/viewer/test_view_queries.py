@@ -102,7 +102,7 @@ def test_tensors_of_nodes_and_subgraphs_are_listed_after_initializers():
     assert [row["name"] for row in rows] == ["w", "k", "y", "w", "y", "w"]
     assert rows[0]["path"] == "graph.initializer[0]"
     assert rows[3]["path"] == "graph.node[1].attribute[0].g.initializer[0]"
-    assert queries.summary()["tensors"]["count"] == 7
+    assert queries.summary()["tensors"]["count"] == len(rows) + 1  # and the tensor in the function
     assert [row["index"] for row in queries.tensors(search="K")["rows"]] == [1]
     assert queries.tensors(start=5)["rows"] == [rows[5]]
     assert [row["name"] for row in queries.tensors("functions[0]")["rows"]] == ["k"]
@@ -196,8 +196,8 @@ def test_weights_inputs_and_outputs_are_drawn():
     weight = numpy_helper.from_array(np.ones(2, np.float32), "w")
     queries = queries_of(
         [helper.make_node("Add", ["x", "w"], ["y"])],
-        inputs=[value("x", 1, [2])],
-        outputs=[value("y", 1, [2])],
+        inputs=[value("x", TensorProto.FLOAT, [2])],
+        outputs=[value("y", TensorProto.FLOAT, [2])],
         initializer=[weight],
     )
     boxes = queries.around("graph.node[0]")["boxes"]
@@ -257,11 +257,12 @@ def test_records_have_their_offsets(digits):
         if row["wire"] == "bytes":
             raw = digits.raw(row["path"])
             assert (raw["offset"], raw["length"]) == (row["value"], row["length"])
-            assert file[row["offset"]] == row["number"] << 3 | 2
+            assert file[row["offset"]] == row["number"] << 3 | 2  # the tag: field number and wire type LEN
     assert digits.records("graph", 2, 3)["rows"][0]["path"] == "graph.node[2]"
 
 
 def test_unknown_fields_have_records_too():
+    # A record of field 15, which ModelProto does not have, with two bytes.
     data = bytes([15 << 3 | 2, 2]) + b"hi" + onnx.ModelProto(ir_version=8).SerializeToString()
     rows = Queries(onnxwire.ModelProto.FromString(data)).records("")["rows"]
     assert (rows[0]["path"], rows[0]["text"], rows[1]["name"]) == (None, '"hi"', "ir_version")
@@ -281,7 +282,7 @@ def test_unknown_fields_have_records_too():
         lambda queries: queries.raw("graph", payload=True),
     ],
 )
-def test_an_absent_element_raises_path_error(digits, query):
+def test_an_absent_or_unsuitable_element_raises_path_error(digits, query):
     with pytest.raises(PathError):
         query(digits)
 

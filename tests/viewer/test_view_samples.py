@@ -1,4 +1,4 @@
-"""The pictures of a tensor agree with numpy's results."""
+"""The pictures of a tensor agree with numpy's results; the areas of a treemap agree with the sizes."""
 
 from __future__ import annotations
 
@@ -133,10 +133,10 @@ def test_axes_and_indices_out_of_range_are_rejected():
 @pytest.mark.parametrize("axes", [(0, 1), (1, 0)])
 @pytest.mark.parametrize("shape", [(4000, 1000), (8, 500_000), (500_000, 8)])
 def test_a_big_slice_is_read_partially(monkeypatch, axes, shape):
-    monkeypatch.setattr(tensor_pictures, "MAX_READ_BYTES", 1 << 18)  # else the arrays would be 32 times as big
+    monkeypatch.setattr(tensor_pictures, "MAX_READ_BYTES", 1 << 18)  # 1/32 of its value, so that small arrays suffice
     array = np.broadcast_to(np.arange(shape[0], dtype=np.float32)[:, None], shape)
     result = heat_map(tensor_of(array), axes, size=(16, 16))
-    assert result["read"] * 4 <= 1 << 19
+    assert result["read"] * 4 <= 1 << 19  # the bytes read are at most twice MAX_READ_BYTES
     picture = np.reshape(result["values"], (result["height"], result["width"]))
     picture = picture if axes == (0, 1) else picture.T
     # Samples represent each block.

@@ -68,7 +68,8 @@ def test_the_server_listens_only_on_the_loopback_interface(server):
 
 def test_two_servers_have_different_ports_and_tokens(server):
     with Server(server.queries) as other_server:
-        assert (other_server.server_port, token_of(other_server)) != (server.server_port, token_of(server))
+        assert other_server.server_port != server.server_port
+        assert token_of(other_server) != token_of(server)
 
 
 def test_pages_contain_nothing_of_the_model(server):
@@ -172,7 +173,7 @@ def test_the_answer_to_a_malformed_query_is_an_error(server, key, query, status)
         "heat_map?path=graph.initializer[0]&size=9999999,-4",
     ],
 )
-def test_no_answer_is_longer_than_a_page(server, key, query):
+def test_the_length_of_an_answer_is_bounded(server, key, query):
     status, answer = ask(server, key, query)
     assert status == 200
     assert len(json.dumps(answer)) < 200_000
@@ -271,7 +272,7 @@ def wait_for_close(connection):
 
 
 def test_a_hundred_connections_at_once_are_accepted():
-    # The server has not accepted any yet; the system refuses or delays connections beyond its backlog.
+    # The server has not accepted any connection yet; the system refuses or delays connections beyond its backlog.
     with Server(Queries(onnxwire.load(DIGITS))) as server, contextlib.ExitStack() as stack:
         for _ in range(100):
             stack.enter_context(connect(server))
@@ -320,7 +321,7 @@ def test_an_answer_may_take_longer_than_a_request(server, key, monkeypatch):
     stack = contextlib.ExitStack()
 
     def about(self):
-        # While it is computed, the time limit for request heads passes, and other connections fill the server.
+        # While the answer is computed, the time limit for request heads passes, and other connections fill the server.
         monkeypatch.setattr("onnxwire.viewer.server.HEAD_SECONDS", 0.01)
         for _ in range(2 * MAX_CONNECTIONS):
             assert wait_for_close(stack.enter_context(connect(server)))

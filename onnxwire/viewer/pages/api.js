@@ -3,18 +3,21 @@
 const KEY_HEADER = "X-Onnxwire-Key"; // the header with the key of every request
 const REVISION_HEADER = "X-Onnxwire-Revision"; // the header of answers with the revision of the model
 const STORAGE_KEY = "onnxwire key"; // where the tab stores the key of the server
-/** The number of the shown model, in a frame of the page that compares two models; null on any other page. */
+/** In a frame of the page that compares two models: "0" for the first model, "1" for the second; null on any other page. */
 export const SIDE = new URLSearchParams(location.search).get("side");
-/** The id of the file that this page shows, if the start page opened it; null for the file of the command. */
+/** The id of the file that this page shows, if the start page opened the file; null on any other page. */
 export const FILE = new URLSearchParams(location.search).get("file");
-let revision = -1; // the newest revision of the model in any answer
+let revision = -1; // the newest revision of the model in any answer, -1 if no answer had one
 
-/** Throw the error for a request without an answer. */
+/** Throw the error for a request without a complete answer. */
 function failUnanswered() {
   throw new Error("The server does not answer: onnxwire view has ended. Start it again, and open the address that it prints.");
 }
 
-/** Send a request, and return its answer. Throws the server's error. */
+/**
+ * Send a request, and return the decoded answer. path: the address; key: the value of KEY_HEADER; options: as for `fetch`.
+ * Dispatches the event "foreign-change" if another tab changed the model. Throws an error with the server's text.
+ */
 async function request(path, key, options = {}) {
   const headers = { [KEY_HEADER]: key, ...options.headers };
   const response = await fetch(path, { ...options, headers }).catch(failUnanswered);
@@ -22,7 +25,7 @@ async function request(path, key, options = {}) {
   const receivedRevision = Number(response.headers.get(REVISION_HEADER) ?? -1);
   const isNewer = revision >= 0 && receivedRevision > revision;
   revision = Math.max(revision, receivedRevision);
-  // Changes by this tab are shown already.
+  // The sender of a successful action shows the new revision itself.
   if (isNewer && (options.method !== "POST" || !response.ok)) document.dispatchEvent(new CustomEvent("foreign-change"));
   if (!response.ok) throw new Error(answer.error);
   return answer;
@@ -31,20 +34,20 @@ async function request(path, key, options = {}) {
 /** Return the newest known revision of the model. */
 export const newestRevision = () => revision;
 
-/** Send an action to the server; the answer is the state after it. */
+/** Send an action to the server, and return the answer. values: the arguments of the action. */
 export function send(action, values) {
   const headers = { "Content-Type": "application/json" };
   return request(`api/${action}`, sessionStorage.getItem(STORAGE_KEY) ?? "", { method: "POST", headers, body: JSON.stringify(values) });
 }
 
-/** Upload a file. values: other arguments of the request. */
+/** Upload a file, and return the answer. values: arguments of the request other than the name of the file. */
 export function sendFile(file, values = {}) {
   const headers = { "Content-Type": "application/octet-stream" };
   const query = new URLSearchParams({ name: file.name, ...values });
   return request(`api/upload?${query}`, sessionStorage.getItem(STORAGE_KEY) ?? "", { method: "POST", headers, body: file });
 }
 
-/** Exchange the token in the address for the key, and store the key until this tab is closed. */
+/** Exchange the token in the address for the key, and store the key until this tab is closed. No-op without a token. */
 export async function startSession() {
   const token = /^#token=(.+)$/.exec(location.hash)?.[1];
   if (!token) return;
@@ -53,7 +56,7 @@ export async function startSession() {
   sessionStorage.setItem(STORAGE_KEY, key);
 }
 
-/** Decode a part of the address. Malformed percent-encoding is returned unchanged; no element has such a path. */
+/** Decode a part of the address. Malformed percent-encoding is returned unchanged. */
 export function decodePart(encodedPart) {
   try {
     return decodeURIComponent(encodedPart);
@@ -62,14 +65,14 @@ export function decodePart(encodedPart) {
   }
 }
 
-/** Send a query to the server. values: the arguments; null arguments are omitted. */
+/** Send a query to the server, and return the answer. values: the arguments; null and undefined are omitted, true is sent as 1. */
 export function ask(queryName, values = {}) {
   const entries = Object.entries({ ...values, side: SIDE, file: FILE }).filter(([, value]) => value !== null && value !== undefined);
   const query = new URLSearchParams(entries.map(([name, value]) => [name, value === true ? "1" : String(value)]));
   return request(`api/${queryName}?${query}`, sessionStorage.getItem(STORAGE_KEY) ?? "");
 }
 
-/** Add attributes, event listeners (names with "on") and children to an element; null and false are skipped. */
+/** Add attributes, event listeners (names that start with "on") and children to an element. Skips null, undefined and false. */
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
@@ -82,7 +85,7 @@ function fill(element, attributes, children) {
 
 /** Make an HTML element; strings become text nodes, never markup. */
 export const html = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
-/** Replace all children of an element; null and false are skipped. */
+/** Replace all children of an element. Skips null, undefined and false. */
 export const setChildren = (element, ...children) => {
   element.replaceChildren();
   return fill(element, {}, children);
@@ -105,7 +108,7 @@ export const countText = (count) => count.toLocaleString("en");
 /** Format a count with its noun: 1 node, 2 nodes. */
 export const nounText = (count, noun) => `${countText(count)} ${noun}${count === 1 ? "" : "s"}`;
 
-/** Format a number with up to five digits, or a short integer with all digits; a dash for null. */
+/** Format an integer below 10**9 with all digits, any other number with up to five significant digits; a dash for null. */
 export function numberText(value) {
   if (value === null || value === undefined) return "–";
   if (Number.isInteger(value) && Math.abs(value) < 1e9) return String(value);
@@ -115,7 +118,7 @@ export function numberText(value) {
 /** Format the data type and shape of a tensor: float[64, 3]. */
 export const shapeText = (row) => `${row.data_type.toLowerCase()}[${row.shape.join(", ")}]`;
 
-// The families of operators by their color classes; the first matching family is used.
+// Regular expressions for the operators of each color class (CSS class); the first matching class is used.
 const FAMILIES = {
   math: /^(Q?Linear)?(Conv|MatMul|Gemm|Einsum|Attention|FusedMatMul|LSTM|GRU|RNN|Add|Sub|Mul|Div|Pow|Sqrt|Exp|Log|Sin|Cos|Abs|Neg|Sum|Max$|Min$|TreeEnsemble|Scaler)/,
   norm: /Norm|Dropout|Reduce|Pool|Quantize/,
@@ -126,10 +129,10 @@ const FAMILIES = {
 /** Return the color class of an operator. */
 export const familyOf = (op) => Object.keys(FAMILIES).find((family) => FAMILIES[family].test(op)) ?? "other";
 
-/** Return a name as nodes that allow line breaks between its parts. */
+/** Return the parts of a name, with elements between them that allow line breaks. */
 export const nameParts = (name) => name.split(/(?<=[./_])/).flatMap((part, i) => (i ? [html("wbr"), part] : [part]));
 
-/** Make a button that opens a node, tensor, graph or field. */
+/** Make a button that opens an element of the model. kind: the kind in the address: "node", "tensor", "graph", "fields" or "map". */
 export function link(kind, path, text, attributes = {}) {
   const open = () => {
     location.hash = `${kind}=${encodeURIComponent(path)}`;

@@ -8,7 +8,8 @@ const PAGE_ROWS = 50; // number of records in a page
 
 /** Return a closed card, which loads the bytes when it is opened.
 
-    path: of the message. tensorPath: the path of the tensor whose elements are shown first, or null. */
+    path: the path of a message or field, "" for the whole file. tensorPath: the path of a tensor; the elements of the tensor
+    are then shown at first instead of the bytes of `path`. */
 export function bytesCard(path, tensorPath = null) {
   const body = html("div");
   const toggle = html("button", { type: "button", class: "step", "aria-expanded": "false", id: "show-bytes" }, "Show");
@@ -23,7 +24,7 @@ export function bytesCard(path, tensorPath = null) {
   return html("section", { class: "card", id: "bytes" }, html("div", { class: "bar" }, html("h2", {}, "Bytes in the file"), toggle), body);
 }
 
-/** Show the first records of a message, and below them bytes. */
+/** Show the first records of a message, and below them the first bytes. Arguments as for `bytesCard`. */
 async function showBytes(body, path, tensorPath) {
   const recordsBox = html("div", { class: "scroll" });
   const hexBox = html("div");
@@ -33,7 +34,7 @@ async function showBytes(body, path, tensorPath) {
   else await showHex(hexBox, path, 0, false);
 }
 
-/** List records from index `start` on; their buttons show bytes in `hexBox`. */
+/** List records from index `start` on. A field's button shows its bytes in `hexBox`; "open" lists the records of a message. */
 async function listRecords(recordsBox, hexBox, path, start) {
   const answer = await ask("records", { path, start, count: PAGE_ROWS });
   const rows = answer.rows.map((row) =>
@@ -55,7 +56,10 @@ async function listRecords(recordsBox, hexBox, path, start) {
   );
 }
 
-/** Return buttons for the previous and next page, "" for one page. text: all rows; show(start): shows a page. */
+/**
+ * Return buttons for the previous and next page, "" for a single page. start: the index of the first shown item; total: the number
+ * of all items; step: the number of items in a page; text: `total` with its noun; show(start): shows a page.
+ */
 function makePager(start, total, step, text, show) {
   if (total <= step) return "";
   return html("div", { class: "group" },
@@ -64,7 +68,10 @@ function makePager(start, total, step, text, show) {
     html("span", { class: "note" }, `${countText(start)} to ${countText(Math.min(start + step, total))} of ${text}`));
 }
 
-/** Show a page of a field's bytes in hexadecimal and as text. isPayload: show the elements of a tensor. */
+/**
+ * Show a page of bytes in hexadecimal and as text. path: as for `bytesCard`. start: the offset of the page from the first byte.
+ * isPayload: show the elements of the tensor at the path.
+ */
 async function showHex(hexBox, path, start, isPayload) {
   const answer = await ask("raw", { path, start, count: PAGE_BYTES, payload: isPayload || null });
   const digits = answer.bytes;

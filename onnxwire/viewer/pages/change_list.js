@@ -3,7 +3,7 @@
 import { ask, countText, decodePart, html, link, nounText, setChildren, send, sendFile, sizeText } from "./api.js";
 import { change, changesText, marks, newProblemsText, openDialog, problemLine, reportError, displayedRevisionNow, session, undoOrRedo } from "./edit_mode.js";
 
-/** Add the toolbar to the header. */
+/** Add the toolbar to the header. No-op on a read-only page. */
 export function addToolbar(header) {
   if (!session.is_editable) return;
   const button = (id, text, title, onClick) => html("button", { type: "button", class: "step", id, title, "data-key": id, onclick: onClick }, text);
@@ -32,9 +32,11 @@ export function paintToolbar() {
   elementById("save").classList.toggle("main", !session.is_saved);
 }
 
-// The name of the opened file without its extension, and the extension with its dot.
+/** Return the name of the opened file without its extension. */
 const fileStem = () => session.name.replace(/\.[^.]*$/, "");
+/** Return the extension of the opened file with its dot. */
 const fileExtension = () => /\.[^.]*$/.exec(session.name)?.[0] ?? "";
+/** Return the hint below the field for a file name. */
 const fileHint = () => `A file name in ${session.folder}, or an absolute path.`;
 
 /** Open the dialog that saves the message. */
@@ -49,9 +51,9 @@ function saveAs() {
       { name: "words", label: `${session.name} is the opened file; to overwrite it, type: ${session.words_for_original}`, placeholder: session.words_for_original },
     ],
     adapt: (form) => {
-      const isOpen = [session.name, `${session.folder}/${session.name}`].includes(form.elements.path.value.trim());
-      form.elements.words.closest(".control").hidden = !isOpen;
-      form.elements.replace.closest(".control").hidden = isOpen;
+      const isOpenedFile = [session.name, `${session.folder}/${session.name}`].includes(form.elements.path.value.trim());
+      form.elements.words.closest(".control").hidden = !isOpenedFile;
+      form.elements.replace.closest(".control").hidden = isOpenedFile;
     },
     run: async (values) => {
       const state = await send("save", { revision, ...values });
@@ -98,29 +100,32 @@ async function handleDrop(event) {
   if (file) await replaceByFile(file).catch(reportError);
 }
 
-/** Replace the tensor that the page shows, or the model's initializers if it shows none, by the contents of a file. */
+/**
+ * Replace the tensor that the page shows by a tensor of a file. The user chooses among several tensors if none of them has the name of the shown tensor.
+ * If the page shows no tensor, replace the initializers whose names a .safetensors file contains.
+ */
 export async function replaceByFile(file) {
   if (file.size > session.max_upload_bytes) throw new Error(`${file.name} has ${sizeText(file.size)}; the limit is ${sizeText(session.max_upload_bytes)}.`);
   const revision = displayedRevisionNow();
-  const path = /^#tensor=(.+)$/.exec(location.hash)?.[1];
+  const encodedPath = /^#tensor=(.+)$/.exec(location.hash)?.[1];
   document.body.classList.add("busy");
   const upload = await sendFile(file).finally(() => document.body.classList.remove("busy"));
-  if (!path) return change("replace_tensors", { upload: upload.id }, { revision });
-  const tensor = decodePart(path);
-  if (upload.form === "npy") return change("replace_tensor", { path: tensor, upload: upload.id, name: "" }, { revision });
+  if (!encodedPath) return change("replace_tensors", { upload: upload.id }, { revision });
+  const path = decodePart(encodedPath);
+  if (upload.form === "npy") return change("replace_tensor", { path, upload: upload.id, name: "" }, { revision });
   const names = upload.tensors.map((tensorEntry) => tensorEntry.name);
   const shownName = document.querySelector("#details h1")?.textContent;
-  if (names.includes(shownName) || names.length === 1) return change("replace_tensor", { path: tensor, upload: upload.id, name: names.includes(shownName) ? shownName : names[0] }, { revision });
+  if (names.includes(shownName) || names.length === 1) return change("replace_tensor", { path, upload: upload.id, name: names.includes(shownName) ? shownName : names[0] }, { revision });
   if (!names.length) throw new Error(`${file.name} has no tensors.`);
   return openDialog({
     title: `Which tensor of ${file.name}?`,
     action: "Replace",
     fields: [{ name: "name", label: "tensor", value: names[0], choices: names }],
-    run: ({ name }) => change("replace_tensor", { path: tensor, upload: upload.id, name }, { revision }),
+    run: ({ name }) => change("replace_tensor", { path, upload: upload.id, name }, { revision }),
   });
 }
 
-/** Return a card that accepts a file for a tensor; null on a read-only page. */
+/** Return a card to replace the shown tensor by a file; null on a read-only page. */
 export function dropCard() {
   if (!session.is_editable) return null;
   const input = html("input", { type: "file", id: "file-input", accept: ".npy,.safetensors", class: "unseen", tabindex: -1, "aria-label": "File for the tensor" });
@@ -130,14 +135,14 @@ export function dropCard() {
     html("span", { class: "note" }, "or drop an .npy or .safetensors file here; it replaces the elements, type and shape."));
 }
 
-// Pages of the details
+// Contents of the region for details
 
-/** Show the list of changes, and their new problems. isCurrent: as for `showFields`. */
+/** Show the list of changes, and the problems that they cause. isCurrent(): returns false if the user has opened something else. */
 export async function showChanges(details, isCurrent) {
   const state = await ask("edits");
   if (!isCurrent()) return;
   Object.assign(session, state);
-  const undone = session.total - session.done;
+  const undoneCount = session.total - session.done;
   const rows = session.changes.map((listedChange, i) => {
     const isInEffect = session.first + i < session.done;
     return html("li", { class: isInEffect ? "" : "undone" }, html("span", {}, listedChange.text), isInEffect ? "" : html("span", { class: "note" }, "  undone"));
@@ -145,7 +150,7 @@ export async function showChanges(details, isCurrent) {
   setChildren(details,
     html("div", { class: "head" }, html("h1", {}, "Changes"), html("span", { class: "sub" }, session.is_saved ? "all saved" : "not saved")),
     html("section", { class: "card" },
-      html("div", { class: "bar" }, html("h2", {}, `${changesText()}${undone ? `, ${countText(undone)} undone` : ""}`),
+      html("div", { class: "bar" }, html("h2", {}, `${changesText()}${undoneCount ? `, ${countText(undoneCount)} undone` : ""}`),
         ...(session.is_model ? [html("button", { type: "button", class: "step", onclick: () => { location.hash = "difference"; } }, "Compare with the file"), html("kbd", {}, "d")] : [])),
       rows.length ? html("ol", { class: "changes", start: session.first + 1 }, ...rows) : html("p", { class: "note" }, "Your changes are listed here. No file is written before you save.")),
     html("section", { class: "card", id: "new-problems" }),
@@ -167,15 +172,15 @@ function paintNewProblems() {
 
 document.addEventListener("problems", paintNewProblems);
 
-/** Return a link to the node, tensor or field that has a problem. */
+/** Return a link to the element with a problem, or to the node that contains it. path: the path of the element. */
 function problemLink(path) {
-  const node = /^(.*\.node\[\d+\])/.exec(path)?.[1];
-  if (node) return link("node", node, path);
-  const tensor = /^(.*initializer\[\d+\])$/.exec(path)?.[1];
-  return tensor ? link("tensor", tensor, path) : link("fields", path, path || "the model");
+  const nodePath = /^(.*\.node\[\d+\])/.exec(path)?.[1];
+  if (nodePath) return link("node", nodePath, path);
+  const tensorPath = /^(.*initializer\[\d+\])$/.exec(path)?.[1];
+  return tensorPath ? link("tensor", tensorPath, path) : link("fields", path, path || "the model");
 }
 
-/** Show the differences between the message and the opened file. isCurrent: as for `showFields`. */
+/** Show the differences between the edited model and the opened file. isCurrent(): returns false if the user has opened something else. */
 export async function showDifference(details, isCurrent) {
   setChildren(details, html("div", { class: "head" }, html("h1", {}, "Compared with the file")), html("p", { class: "note", role: "status" }, "comparing…"));
   const answer = await ask("differences").catch((error) => ({ rows: [], is_whole: true, error }));

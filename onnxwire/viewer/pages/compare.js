@@ -2,10 +2,10 @@
 
 import { ask, startSession, countText, html, nounText } from "./api.js";
 
-const MAX_SHOWN_ROWS = 500; // rows of the table at a time
+const MAX_SHOWN_ROWS = 500; // maximum number of rows in the table
 const elementById = (id) => document.getElementById(id);
 const signs = { added: "+", removed: "−", changed: "~", rewired: "~", renamed: "~" };
-let rows = []; // the differences
+let rows = []; // the differences; left, right: the paths of the node in the first and the second model, or ""
 
 function showError(error) {
   elementById("trouble").textContent = error.message;
@@ -19,7 +19,7 @@ function addFrames() {
   }
 }
 
-/** Select a node in a frame. No-op if the model has no such node, and the path is "". */
+/** Select a node in a frame. path: the path of the node in the model of the frame; "" leaves the selection unchanged. */
 function select(side, path) {
   const frameWindow = elementById(`side-${side}`).contentWindow;
   if (path) frameWindow.location.hash = `map=${encodeURIComponent(path)}`;
@@ -33,7 +33,7 @@ function selectDifference(line, row) {
   select("1", row.right);
 }
 
-/** Return the line of the table for a difference; the line can be selected if a node differs. */
+/** Return the line of the table for a difference. The line can be selected if the difference has the path of a node. */
 function makeLine(row) {
   const nameParts = row.change === "renamed" ? [row.name] : [`${row.kind} `, html("bdi", {}, row.name)];
   const isNode = Boolean(row.left || row.right);
@@ -55,7 +55,7 @@ function makeLine(row) {
   return line;
 }
 
-/** Show the differences that contain all words of the search. */
+/** Show the first differences that contain all words of the search. */
 function paint() {
   const searchWords = elementById("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const text = (row) => `${row.change} ${row.kind} ${row.name} ${row.part} ${row.old} ${row.new}`.toLowerCase();

@@ -2,10 +2,14 @@
 
 import { ask, countText, html, nounText, newestRevision, send, svg } from "./api.js";
 
-/** The state of the edits on the server; `is_editable` is false for a read-only page. page.js adds name, is_model and is_tensor. */
+/**
+ * The state of the edits on the server. is_editable: false for a read-only page. changes: the listed changes; first: the index of
+ * the first listed change; total: the number of all changes; done: the number of changes in effect. problems: the problems that
+ * the file does not have, null until they are known. page.js adds name (of the file), is_model and is_tensor.
+ */
 export const session = { is_editable: false, changes: [], first: 0, total: 0, done: 0, is_saved: true, problems: null };
 
-// Paths of the icons in a square of 16 by 16.
+// SVG paths of the icons in a square of 16 by 16.
 const ICONS = {
   pencil: "M3 13l.7-3L11 2.7l2.3 2.3L6 12.3z",
   cross: "M4 4l8 8 M12 4l-8 8",
@@ -13,7 +17,7 @@ const ICONS = {
 };
 let refresh = async () => {}; // reloads the page's contents; set by `beginEdits`
 let displayedRevision = -1; // the displayed revision, to which changes apply; another tab may have made a newer revision
-let focusKey = ""; // the key of the control to focus after a change
+let focusKey = ""; // the attribute data-key of the control to focus after a change
 
 /** Return a small button with an icon. */
 export function iconButton(icon, label, onClick, attributes = {}) {
@@ -27,8 +31,9 @@ export function actionButton(text, onClick, attributes = {}) {
 }
 
 /**
- * Make a change. revision: the revision to which it applies. address: the fragment of the address to open afterwards, or null.
- * key: the key of the control to focus afterwards.
+ * Make a change, and show the new state. kind, values: the kind of change in change_kinds.py, and its arguments. revision: the
+ * revision to change. address: the fragment of the address to open afterwards, or null. key: the attribute data-key of the
+ * control to focus afterwards.
  */
 export async function change(kind, values, { revision = displayedRevision, address = null, key = "" } = {}) {
   await showState(await send("change", { revision, kind, arguments: values }), { address, key });
@@ -48,7 +53,7 @@ async function showForeignChanges() {
   if (displayedRevision !== newestRevision() && !document.querySelector("form.editing")) await update();
 }
 
-/** Show the page after a change, and check the model. */
+/** Show the page after a change, and check the model. state: the server's answer; address, key: as for `change`. */
 async function showState(state, { address = null, key = "" } = {}) {
   Object.assign(session, state);
   session.problems = null;
@@ -65,7 +70,7 @@ export async function undoOrRedo(action) {
   await showState(await send(action, { revision: displayedRevision }), { key: action });
 }
 
-/** Check the model, and dispatch the event "problems". */
+/** Check the model, and dispatch the event "problems". No event if the model was changed in the meantime. */
 async function check() {
   const revision = newestRevision();
   const answer = await ask("problems");
@@ -104,8 +109,8 @@ const readForm = (form) => Object.fromEntries([...form.elements].filter((element
 
 /**
  * Return a form. fields: arguments of `makeControl`. action: the text of the button that sends the form. run(values): called when
- * the form is sent; the form shows its error. close(): called on cancel. note: a text above the fields. adapt(form): shows and
- * hides controls after each input.
+ * the form is sent; the form shows an error that `run` throws. close(): called on Cancel and Escape. note: a text above the fields.
+ * adapt(form): called at the start, after each input and after an error to show and hide controls.
  */
 export function makeForm({ title, fields, action, run, close, note = "", adapt = null }) {
   const errorLine = html("p", { role: "alert", class: "problem", hidden: true });
@@ -149,7 +154,7 @@ function focusFirstControl(form) {
   firstControl?.select?.();
 }
 
-/** Open a form in a dialog. */
+/** Open a form in a dialog. options: the arguments of `makeForm` except `close`. */
 export function openDialog(options) {
   const box = html("dialog", { "aria-label": options.title }, html("h2", {}, options.title));
   const close = () => box.close();
@@ -168,7 +173,7 @@ export function openDialog(options) {
   focusFirstControl(form);
 }
 
-/** Replace an element by a form until the form is closed. */
+/** Replace an element by a form until the form is closed. options: the arguments of `makeForm` except `close`. */
 export function openInline(element, options) {
   const opener = document.activeElement;
   const close = () => {
@@ -183,8 +188,9 @@ export function openInline(element, options) {
 
 /**
  * Return a displayed value with a button that opens a form for the value.
- * label: the name of the value; path: its path; toChange(values): returns [kind, arguments], by default of "set". value: the text
- * to edit, null to load it from the server. removal: the path to remove by a second button, or null.
+ * label: the name of the value; path: the path of the value. toChange(values): converts the form's values to the kind and the
+ * arguments of a change; null for the change that sets the value. value: the text to edit, null to load the text from the server.
+ * removal: the path of the element that a second button removes, or null.
  */
 export function editableValue(content, { label, path, toChange = null, value = null, removal = null }) {
   const children = [content].flat();
@@ -197,7 +203,10 @@ export function editableValue(content, { label, path, toChange = null, value = n
   return box;
 }
 
-/** Replace an element by a form for the value at a path. Arguments as for `editableValue`; key: of the control to focus later. */
+/**
+ * Replace an element by a form for the value at a path. Other arguments as for `editableValue`; key: the attribute data-key of
+ * the control to focus after the change.
+ */
 export async function openEditor(box, { label, path, toChange = null, value = null, key }) {
   const revision = displayedRevision;
   const answer = value === null ? await ask("value", { path }).catch((error) => ({ form: "none", reason: error.message })) : { form: "text", text: value, choices: [] };
@@ -213,7 +222,7 @@ export async function openEditor(box, { label, path, toChange = null, value = nu
   return openInline(box, { title: `Edit ${label}`, fields, action: "Set", run: (values) => change(...toRequest(values), { revision, key }) });
 }
 
-/** Return a button that opens a form in its place; null on a read-only page. toChange: as for `editableValue`. */
+/** Return a button that a click replaces by a form; null on a read-only page. Arguments as for `makeForm` and `editableValue`. */
 export function addButton(text, { title = text, fields, action = "Add", toChange }) {
   if (!session.is_editable) return null;
   const button = html("button", { type: "button", class: "step add", "data-key": title });
@@ -234,14 +243,14 @@ export const addMetadataButton = (path) => addButton("Add metadata", {
 /** Show an error on the page. */
 export const reportError = (error) => document.dispatchEvent(new CustomEvent("trouble", { detail: error }));
 
-/** Return a card with the new problems at a path, which is filled when the check is done. */
+/** Return a card with the new problems of the element at a path, filled when the check is done; null on a read-only page. */
 export function problemsCard(path) {
   const card = html("section", { class: "card problems", "data-problems": path, hidden: true, "aria-label": "New problems" });
   paintProblems(card);
   return session.is_editable ? card : null;
 }
 
-/** Show the new problems at the path of a card. */
+/** Show the new problems at the path of a card and below this path. */
 function paintProblems(card) {
   const path = card.dataset.problems;
   const isAtPath = (problem) => problem.path === path || (problem.path.startsWith(path) && ".[".includes(problem.path[path.length]));
@@ -263,7 +272,7 @@ export function problemMark(path) {
   return hasProblem ? html("span", { class: "problem-mark", title: "a new problem" }, "!") : null;
 }
 
-/** The labels of the nodes of the main graph to extract, by one of their outputs. */
+/** The nodes of the main graph to extract: the name of an output of each node, and the label of the node. */
 export const marks = new Map();
 
 /** Return a button that marks a node for extraction; null for a node that cannot be extracted. */

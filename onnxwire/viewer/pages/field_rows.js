@@ -9,8 +9,8 @@ let openPaths = new Set(); // paths of the open rows, which stay open when the t
 
 /**
  * Show the fields of a message or list in the element `details`.
- * path: the path of the message or list, "" for the whole file. isCurrent(): returns whether the page still shows this view; if
- * it does not, the server's answer is ignored.
+ * path: the path of the message or list, "" for the whole file. isCurrent(): returns false if the user has opened another element
+ * in the meantime; the server's answer is then ignored.
  */
 export async function showFields(path, details, isCurrent) {
   const answer = await ask("fields", { path, start: 0, count: PAGE_ROWS });
@@ -51,19 +51,23 @@ function makePathForm(path, example) {
   return form;
 }
 
-/** Add a page of rows to a group, from row `start` on, and to the first page a button that adds an element or field. */
+/**
+ * Add a page of rows to a group, and to the first page a button that adds an element or field. tree: the elements of the tree, from
+ * `showFields`. group: the element for the rows. answer: the answer to the query `fields`. level: the level of the rows in the tree.
+ * start: the index of the first row of the page.
+ */
 function fillChildren(tree, group, answer, level, start) {
   if (!start) group.replaceChildren();
   const existingButton = group.querySelector(":scope > .adder");
   const insert = (...elements) => (existingButton ? existingButton.before(...elements) : group.append(...elements));
   insert(...answer.rows.map((row) => drawRow(tree, row, level)));
-  const next = start + answer.rows.length;
-  if (next < answer.total) {
-    const moreButton = html("button", { type: "button", class: "link more" }, `Show ${countText(Math.min(PAGE_ROWS, answer.total - next))} more of ${countText(answer.total - next)}`);
+  const nextStart = start + answer.rows.length;
+  if (nextStart < answer.total) {
+    const moreButton = html("button", { type: "button", class: "link more" }, `Show ${countText(Math.min(PAGE_ROWS, answer.total - nextStart))} more of ${countText(answer.total - nextStart)}`);
     moreButton.addEventListener("click", async () => {
-      const nextAnswer = await ask("fields", { path: answer.path, start: next, count: PAGE_ROWS });
+      const nextAnswer = await ask("fields", { path: answer.path, start: nextStart, count: PAGE_ROWS });
       moreButton.parentElement.remove();
-      fillChildren(tree, group, nextAnswer, level, next);
+      fillChildren(tree, group, nextAnswer, level, nextStart);
     });
     insert(indent(html("div", { class: "tree-row" }, moreButton), level));
   } else if (!answer.total) insert(indent(html("div", { class: "tree-row note" }, "empty"), level));
@@ -77,7 +81,7 @@ function indent(element, level) {
   return element;
 }
 
-/** Return the item of the tree for a row. Its method `toggle` opens or closes the item. */
+/** Return the item of the tree for a row. The method `toggle(isOpen)` of the item opens or closes it. */
 function drawRow(tree, row, level) {
   const isElement = row.name.endsWith("]");
   const isOpenable = row.kind === "message" || row.kind === "list";
@@ -130,7 +134,7 @@ function drawRow(tree, row, level) {
   return item;
 }
 
-/** Return the offset of a row as a button that shows the bytes. */
+/** Return the offset of a row as a button that shows the bytes; for an unknown field, as text. */
 function bytesLink(tree, row) {
   if (row.path === null) return countText(row.offset);
   return html("button", { type: "button", class: "link", title: "Show the bytes", onclick: async () => {
@@ -140,7 +144,7 @@ function bytesLink(tree, row) {
   } }, countText(row.offset));
 }
 
-/** Return a button that opens a form for a message or list as text. */
+/** Return a button that replaces the element `value` by a form for a message or list as text. */
 function textButton(value, row) {
   return iconButton("pencil", `Edit ${row.name} as text`, (event) => {
     event.stopPropagation();
@@ -148,7 +152,7 @@ function textButton(value, row) {
   }, { "data-key": `text ${row.path}` });
 }
 
-// An empty text in a form stands for the default value, which is null in a request.
+// An empty text in a form means the default value, which is null in a request.
 const emptyToNull = (text) => (text === "" ? null : text);
 
 /** Return a button that adds an element to the list of an answer. */
@@ -160,7 +164,7 @@ function addElementButton(answer) {
   });
 }
 
-/** Return a button that adds an absent field to the message of an answer; null if there is none. */
+/** Return a button that adds an absent field to the message of an answer; null if no field is absent. */
 function addFieldButton(answer) {
   if (!answer.absent.length) return null;
   const names = answer.absent.map((field) => field.name);

@@ -9,22 +9,22 @@ const MAX_CACHED_PAGES = 60;
 
 export class VirtualList {
   /**
-   * box, rows: the scrolling element, and the element in it that is as high as all rows together. fetch(start, count):
-   * returns {total, rows}. draw(row): returns the children of a row. choose(row): called on selection. showTotal(total):
-   * called with the number of rows. reportError(error): called if fetching fails.
+   * box: the scrolling element. rows: the element in `box` that contains the visible rows, as high as all rows together, up to
+   * MAX_SCROLL_HEIGHT. fetch(start, count): returns {total, rows}. draw(row): returns the children of a row. choose(row): called
+   * on selection. showTotal(total): called with the number of rows. reportError(error): called if fetching fails.
    */
   constructor(box, rows, { fetch, draw, choose, showTotal, reportError }) {
     Object.assign(this, { box, rows, fetch, draw, choose, showTotal, reportError });
-    this.generation = 0;
+    this.generation = 0; // incremented by each reset; answers to earlier requests are ignored
     this.total = 0;
     this.activeIndex = -1;
-    this.pages = new Map();
+    this.pages = new Map(); // the rows of each loaded page by the index of the page; null while the page is being loaded
     box.addEventListener("scroll", () => this.paint());
     box.addEventListener("keydown", (event) => this.handleKey(event));
     new ResizeObserver(() => this.paint()).observe(box);
   }
 
-  /** Reload the rows. index: the index of the active row, or -1. */
+  /** Reload the rows. index: the index of the row to make active and visible, or -1. */
   async reset(index = -1) {
     this.generation += 1;
     this.pages.clear();
@@ -41,7 +41,10 @@ export class VirtualList {
     this.paint();
   }
 
-  /** Load a page, and return the server's answer; null if the page is loaded already, the list was reset, or loading fails. */
+  /**
+   * Load a page by its index, and return the server's answer; null if the page is loaded or being loaded already, if the list was
+   * reset, or if loading fails.
+   */
   async load(page) {
     if (this.pages.has(page)) return null;
     this.pages.set(page, null);
@@ -64,7 +67,10 @@ export class VirtualList {
     return this.pages.get(Math.floor(index / PAGE_ROWS))?.[index % PAGE_ROWS];
   }
 
-  /** Return the index of the first visible row; with more rows than scrollable pixels, by the share of the scrolled height. */
+  /**
+   * Return the index of the first visible row. If the rows together are higher than MAX_SCROLL_HEIGHT, the index is proportional to
+   * the scrolled height.
+   */
   firstVisible() {
     const totalHeight = this.total * ROW_HEIGHT;
     if (totalHeight <= MAX_SCROLL_HEIGHT) return Math.floor(this.box.scrollTop / ROW_HEIGHT);
@@ -103,7 +109,7 @@ export class VirtualList {
     else this.box.removeAttribute("aria-activedescendant");
   }
 
-  /** Scroll to a row, unless it is visible. */
+  /** Scroll to a row. If the list is not higher than MAX_SCROLL_HEIGHT, a visible row does not move. */
   reveal(index) {
     if (this.total * ROW_HEIGHT > MAX_SCROLL_HEIGHT) {
       this.box.scrollTop = (index / this.total) * (MAX_SCROLL_HEIGHT - this.box.clientHeight);

@@ -1,7 +1,7 @@
 // The map: pan, zoom, open and close groups, by mouse and keyboard.
 
 import { ask, html, nounText } from "./api.js";
-import { MAX_SCALE, MIN_SCALE, cameraOfBeginning, boundsOf, moveClear, cameraOfBox } from "./map_camera.js";
+import { MAX_SCALE, MIN_SCALE, cameraOfBeginning, boundsOf, moveBesideCard, cameraOfBox } from "./map_camera.js";
 import { canOpen, describeBox, describeNode, describePath, kindText, makeLegend, opensByMember } from "./map_card.js";
 import { Overview } from "./map_overview.js";
 import { CanvasPen, SvgPen, paint, readColors, titleOf } from "./map_paint.js";
@@ -15,15 +15,16 @@ const MAX_SIDE = 16_000; // maximum width and height in pixels of a saved pictur
 const CARD_WIDTH = 318; // width in pixels of the card with its margins, as in page.css
 const MIN_WIDTH_BESIDE_CARD = 720; // on a narrower map, in pixels, the card covers boxes
 const MIN_WIDTH_WITH_OVERVIEW = 760; // minimum width in pixels of a map with the overview
-const [MIN_REVEAL_SCALE, REVEAL_SCALE] = [0.55, 0.9]; // at less than the first scale, a box is shown at the second scale
-const MIN_STEP = 8; // pixels; an arrow key selects no box that is nearer in its direction, such as a box of the same row
+const MIN_REVEAL_SCALE = 0.55; // at a smaller scale, revealing a box changes the scale
+const REVEAL_SCALE = 0.9; // the scale that revealing a box sets
+const MIN_STEP = 8; // in pixels; an arrow key skips boxes that are at most this far in its direction, such as boxes of the same row
 const DIRECTION_KEY = "onnxwire map direction"; // the key of the direction of edges in the browser's storage
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
-// The position of an animation, from 0 to 1, by its time: fast at the start, slow at the end.
+// Return the progress of an animation, fast at the start and slow at the end. t: the elapsed share of the duration.
 const ease = (t) => t * (2 - t);
 const interpolate = (a, b, t) => a + (b - a) * t;
-// Factors of the zoom by the wheel, per pixel of scrolling; the pinch gesture reports fewer pixels.
-const [WHEEL_ZOOM, PINCH_ZOOM] = [0.0018, 0.01];
+const WHEEL_ZOOM = 0.0018; // logarithm of the zoom factor per pixel of the wheel
+const PINCH_ZOOM = 0.01; // logarithm of the zoom factor per pixel of the pinch gesture, which reports fewer pixels
 const MAX_WHEEL_PIXELS = 240; // maximum number of pixels of one event, since some devices report thousands
 const LINE_PIXELS = 16; // pixels of a line, for wheels that report lines
 const ZOOM_STEP = 1.4; // factor of the zoom by a button
@@ -32,8 +33,8 @@ const MIN_DRAG_PIXELS = 4; // a shorter movement of a pressed pointer is a click
 /** The map of the model with its buttons, the card of the selection, and the overview. */
 export class MapView {
   /**
-   * element: the container of the map. setAddress(hash, replaceHistory): changes the fragment of the address. reportError(error):
-   * shows an error.
+   * element: the container of the map. setAddress(hash, replaceHistory): changes the fragment of the address; replaceHistory: without
+   * a new entry in the history. reportError(error): shows an error.
    */
   constructor(element, { setAddress, reportError }) {
     Object.assign(this, { element, setAddress, reportError });
@@ -48,7 +49,7 @@ export class MapView {
     this.message = html("p", { id: "map-message" });
     const makeButton = (text, label, onclick) => html("button", { type: "button", class: "step", title: label, "aria-label": label, onclick }, text);
     this.note = html("span", { class: "note" });
-    // Stored for this address, so that a reload and other tabs have the same direction.
+    // The direction is stored for the origin of the page, so that a reload and other tabs have the same direction.
     this.toRight = localStorage.getItem(DIRECTION_KEY) === "right";
     this.directionButton = makeButton("", "Edges lead down, or to the right (h)", () => this.toggleDirection());
     this.directionButton.id = "map-direction";
@@ -66,8 +67,8 @@ export class MapView {
     this.scene = null; // the positions of all boxes, from `flatten`
     this.selected = ""; // the name of the selected box
     this.start = null; // the start of a path: {name, path, label}
-    this.route = null; // a path: {start, end, nodes}
-    this.requestNumber = 0; // answers to earlier requests are ignored
+    this.route = null; // the highlighted path: {start, end, nodes}, the paths of its two ends and the number of its nodes
+    this.requestId = 0; // incremented by each request; answers to earlier requests are ignored
     this.addListeners();
   }
 
@@ -120,51 +121,51 @@ export class MapView {
     canvas.addEventListener("keydown", (event) => this.handleKey(event));
   }
 
-  /** Show a graph, a group or a node: open the groups around it, and select it. */
+  /** Open the groups around a graph, group or node, and select it. target: the path of the graph or node, or the group's name. */
   async show(target) {
-    this.requestNumber += 1;
-    const ownNumber = this.requestNumber;
+    this.requestId += 1;
+    const ownId = this.requestId;
     const isNode = /\.node\[\d+\]$/.test(target);
     const groups = isNode ? await ask("locate", { path: target }) : groupsAround(target || "graph");
     const root = groups.opened[0];
-    if (ownNumber !== this.requestNumber) return;
-    const isNew = this.root?.name !== root;
-    if (isNew) {
+    if (ownId !== this.requestId) return;
+    const isNewGraph = this.root?.name !== root;
+    if (isNewGraph) {
       this.message.textContent = "reading…";
       const frame = await this.load(root);
-      if (ownNumber !== this.requestNumber) return;
+      if (ownId !== this.requestId) return;
       this.root = frame;
       this.scene = null;
       await this.openSingleGroups(frame);
     }
-    if (groups.name === this.selected && !isNew) return;
+    if (groups.name === this.selected && !isNewGraph) return;
     await this.openAll(groups.opened.slice(1));
-    if (ownNumber !== this.requestNumber) return;
+    if (ownId !== this.requestId) return;
     this.message.textContent = "";
     this.scene = null;
     this.layout();
-    if (isNew) this.showBeginning(false);
+    if (isNewGraph) this.showBeginning(false);
     this.selectBox(groups.name === root ? "" : groups.name, false);
-    if (this.selected) this.reveal(this.selected, !isNew);
+    if (this.selected) this.reveal(this.selected, !isNewGraph);
     this.resize();
   }
 
-  /** Reload the map when it is shown the next time, because the model was changed. */
+  /** Discard the loaded groups, the path and the start of a path. `show` then loads the map again. */
   discard() {
     this.root = this.route = this.start = null;
   }
 
-  /** Return the frame of a group. */
+  /** Load the contents of a group, and return its frame. */
   async load(name) {
     const { toRight } = this;
-    const values = this.route ? { start: this.route.start, end: this.route.end } : {};
-    return new Frame(name, await ask("map", { group: name, to_right: toRight || null, ...values }), toRight);
+    const routeEnds = this.route ? { start: this.route.start, end: this.route.end } : {};
+    return new Frame(name, await ask("map", { group: name, to_right: toRight || null, ...routeEnds }), toRight);
   }
 
-  /** Open a group if its frame contains no other group and few nodes, and repeat this inside the group. */
+  /** Open the only group in a frame, unless it has too many nodes beside it, and repeat this inside the opened group. */
   async openSingleGroups(frame) {
     for (let depth = 0, innerFrame = frame; depth < MAX_AUTO_OPENED; depth += 1) {
-      const boxes = innerFrame.answer.boxes.filter((box) => box.number !== null);
+      const boxes = innerFrame.answer.boxes.filter((box) => box.number !== null); // without inputs and outputs
       const groupBoxes = boxes.filter((box) => box.kind !== "node");
       const isAlone = groupBoxes.length === 1 && (boxes.length === 1 || (!groupBoxes[0].times && boxes.length <= 1 + MAX_FREE_NODES));
       if (!isAlone || groupBoxes[0].of === "node") return;
@@ -184,7 +185,7 @@ export class MapView {
     localStorage.setItem(DIRECTION_KEY, this.toRight ? "right" : "down");
     this.paintDirectionButton();
     if (!this.root) return;
-    const ownNumber = (this.requestNumber += 1);
+    const ownId = (this.requestId += 1);
     const reloadFrame = async (frame) => {
       const newFrame = await this.load(frame.name);
       for (const [index, innerFrame] of frame.open) newFrame.open.set(index, await reloadFrame(innerFrame));
@@ -192,7 +193,7 @@ export class MapView {
     };
     try {
       const newRoot = await reloadFrame(this.root);
-      if (ownNumber !== this.requestNumber) return;
+      if (ownId !== this.requestId) return;
       this.root = newRoot;
     } catch (error) {
       return this.reportError(error);
@@ -204,7 +205,7 @@ export class MapView {
     if (this.selected) this.reveal(this.selected, false);
   }
 
-  /** Open a box of a frame by its index. name: the group or member that the box then shows. */
+  /** Open a box of a frame by its index, and return its frame. name: the name of the group or member that the box then shows. */
   async openBox(frame, index, name) {
     const innerFrame = await this.load(name);
     frame.open.set(index, innerFrame);
@@ -219,7 +220,7 @@ export class MapView {
     }
   }
 
-  /** Return the frame that contains the box of a group or member, and the index of the box in it. */
+  /** Return the frame that contains the box of a group or member, and the index of the box in it; null and -1 if there is none. */
   findOwner(name) {
     const lastSlash = name.lastIndexOf("/");
     const number = Number(name.slice(lastSlash + 1).split("*")[0]);
@@ -231,14 +232,15 @@ export class MapView {
 
   /**
    * Compute the positions of all boxes. keep: the name of the box that keeps its position on the screen. isImmediate: do not
-   * animate the change. movesClear: move the camera afterwards so that the box is visible and beside the card.
+   * animate the change. movesBesideCard: move the camera afterwards so that the box is visible and beside the card.
    */
-  layout(keep = "", isImmediate = false, movesClear = false) {
+  layout(keep = "", isImmediate = false, movesBesideCard = false) {
     const oldScene = this.scene;
     const oldBoxes = oldScene && new Map(oldScene.boxes.map((mapBox) => [mapBox.name, mapBox]));
     this.scene = flatten(this.root);
     this.byName = new Map(this.scene.boxes.map((mapBox) => [mapBox.name, mapBox]));
     for (const mapBox of this.scene.boxes) {
+      // If a box of equal blocks shows one of them, the name of the shown frame ends with * and the index of the block.
       const member = mapBox.innerFrame && mapBox.innerFrame.name !== mapBox.name ? Number(mapBox.innerFrame.name.split("*").pop()) : undefined;
       if (member !== undefined) Object.assign(mapBox, { member, title: mapBox.innerFrame.answer.label });
     }
@@ -251,7 +253,7 @@ export class MapView {
     if (oldBox && newBox) {
       newCamera.x += this.toRight ? newBox.x - oldBox.x : newBox.x + newBox.width / 2 - oldBox.x - oldBox.width / 2;
       newCamera.y += newBox.y - oldBox.y;
-      if (movesClear) moveClear(newCamera, this.viewport(true), newBox, this.toRight);
+      if (movesBesideCard) moveBesideCard(newCamera, this.viewport(true), newBox, this.toRight);
     }
     this.colors ??= readColors();
     this.overview.draw(this.scene, this.colors);
@@ -260,7 +262,7 @@ export class MapView {
     this.animate(oldCamera, newCamera, oldScene, oldBoxes);
   }
 
-  /** Move the camera from one position to another in an animation; with an old scene, also the boxes. */
+  /** Move the camera in an animation; with an old scene, also the boxes. from, to: cameras. oldBoxes: the old scene's boxes by name. */
   animate(from, to, oldScene = null, oldBoxes = null) {
     const startTime = performance.now();
     const scene = this.scene;
@@ -353,17 +355,17 @@ export class MapView {
     this.redraw();
   }
 
-  /** Show the whole map, or one box, beside the card. */
+  /** Show the whole map, or one box, beside the card. isMoving: in an animation. */
   fit(isMoving = true, box = null) {
     if (this.width && this.scene) this.moveCamera(cameraOfBox(this.viewport(), box ?? boundsOf(this.scene)), isMoving);
   }
 
-  /** Show the whole map if its text is then legible, else its beginning at a legible scale. */
+  /** Show the whole map if its text is then legible, else its beginning at a legible scale. isMoving: in an animation. */
   showBeginning(isMoving = true) {
     if (this.width && this.scene) this.moveCamera(cameraOfBeginning(this.viewport(), this.scene), isMoving);
   }
 
-  /** Return the size of the canvas, and the width of its left part that the card of the selection covers. */
+  /** Return the size of the canvas, and the width of its left part that the card of the selection covers. hasCard: whether the card is shown. */
   viewport(hasCard = !this.card.hidden && this.card.childElementCount > 0) {
     return { width: this.width, height: this.height, covered: hasCard && this.width >= MIN_WIDTH_BESIDE_CARD ? CARD_WIDTH : 0 };
   }
@@ -409,7 +411,10 @@ export class MapView {
     return null;
   }
 
-  /** Select the clicked box, and open or close it; a click on the arrows in a title shows another block. */
+  /**
+   * Select the clicked box. A click opens or closes a group. A double click on a node, or a click on the selected node, opens its
+   * contents or its details. A click on the arrows in a title shows another block.
+   */
   handleClick(event) {
     this.canvas.focus({ preventScroll: true });
     const mapBox = this.boxAt(event.offsetX, event.offsetY);
@@ -425,16 +430,16 @@ export class MapView {
     return null;
   }
 
-  /** Open or close a group, or show the details of a node. */
+  /** Open or close a box with contents, or show the details of a node. */
   openOrShowDetails(mapBox) {
     if (canOpen(mapBox.box)) this.toggle(mapBox);
     else if (mapBox.box.path) this.setAddress(`node=${encodeURIComponent(mapBox.box.path)}`);
   }
 
-  /** Open or close a group. member: the block that is shown first, of equal blocks. */
+  /** Open or close a box. member: for a group of equal blocks, the index of the block to show. */
   async toggle(mapBox, member = 0) {
     this.animation = null;
-    const ownNumber = this.requestNumber;
+    const ownId = this.requestId;
     if (mapBox.innerFrame) mapBox.frame.open.delete(mapBox.index);
     else {
       try {
@@ -445,7 +450,7 @@ export class MapView {
       } catch (error) {
         return this.reportError(error);
       }
-      if (ownNumber !== this.requestNumber || !this.byName.has(mapBox.name)) return null;
+      if (ownId !== this.requestId || !this.byName.has(mapBox.name)) return null;
     }
     this.layout(mapBox.name, false, mapBox.frame.open.has(mapBox.index));
     this.selectBox(mapBox.name);
@@ -523,7 +528,7 @@ export class MapView {
     this.reveal(mapBox.name);
   }
 
-  /** Select the nearest box in a direction. Down from the title of an open group, it is a box in the group. */
+  /** Select the nearest box in a direction. From an open group, the direction down leads to a box in the group. */
   selectNeighbour(mapBox, [dx, dy]) {
     const boxes = this.scene.boxes;
     if (!mapBox) return this.selectAndReveal(boxes[0]);
@@ -545,7 +550,7 @@ export class MapView {
     return null;
   }
 
-  /** Begin a path at a node, or end the begun path there; at its start, cancel it. */
+  /** Begin a path at a node. If a path was begun, end it at the node, or cancel it if it begins at the node. */
   setPathEnd(mapBox) {
     if (!this.start || this.start.path === mapBox.box.path) return this.setStart(this.start ? null : mapBox);
     const { path } = this.start;
@@ -587,12 +592,12 @@ export class MapView {
 
   /** Add attributes, inputs and outputs of the selected node to the card, if the node is still selected after 120 ms. */
   async addNode(path) {
-    const ownNumber = (this.cardNumber = (this.cardNumber ?? 0) + 1);
+    const ownId = (this.cardId = (this.cardId ?? 0) + 1);
     await new Promise((resolve) => setTimeout(resolve, 120));
-    if (ownNumber !== this.cardNumber) return;
+    if (ownId !== this.cardId) return;
     const node = await ask("node", { path }).catch(() => null);
     const container = this.card.querySelector(".of-node");
-    if (node && container && ownNumber === this.cardNumber) container.replaceChildren(...describeNode(node));
+    if (node && container && ownId === this.cardId) container.replaceChildren(...describeNode(node));
   }
 
   /** Save the whole map as a picture. */
@@ -623,7 +628,10 @@ export class MapView {
   }
 }
 
-/** Return the names of the groups to open for a group, such as graph and graph/3*7, and the name of the box of the group. */
+/**
+ * Return which groups to open for showing a group. opened: the names of the groups, the outermost first, such as graph and
+ * graph/3*7. name: the name of the box that shows the group.
+ */
 function groupsAround(name) {
   const steps = name.split("/");
   const opened = steps.map((_, i) => steps.slice(0, i + 1).join("/"));

@@ -5,8 +5,9 @@
 export const [MIN_SCALE, MAX_SCALE] = [0.01, 3]; // pixels of the screen per unit of the map
 const LEGIBLE_SCALE = 0.62; // minimum scale at which text is legible
 const MAX_FITTED_SCALE = 1.15; // maximum scale of a small map that is shown as a whole
-const BAR_HEIGHT = 44; // height of the buttons above the map
-const [MARGIN_X, MARGIN_Y] = [48, 72]; // free pixels of both sides together
+const BAR_HEIGHT = 44; // height in pixels of the buttons above the map
+const MARGIN_X = 48; // free pixels at the left and the right side together
+const MARGIN_Y = 72; // free pixels at the upper and the lower side together
 const CENTER_SHIFT = 12; // pixels by which the center is lower than half the height, because of the buttons above the map
 const MAX_FIRST_SCALE = 0.85; // maximum scale of a large map that is shown from its beginning
 
@@ -37,7 +38,7 @@ export function cameraOfBeginning(viewport, scene) {
   return { scale, x, y };
 }
 
-/** Return the first box of the first row; an input if there is one. */
+/** Return the first box in the order of rows: of the inputs, if there are any, else of all boxes in the root. */
 function firstBox({ root, boxes }) {
   const rootBoxes = boxes.filter((mapBox) => mapBox.frame === root);
   const coordinates = (mapBox) => (root.toRight ? [mapBox.x, mapBox.y] : [mapBox.y, mapBox.x]);
@@ -49,8 +50,8 @@ function firstBox({ root, boxes }) {
   return (inputs.length ? inputs : rootBoxes).reduce((first, mapBox) => (isBefore(mapBox, first) ? mapBox : first));
 }
 
-/** Move a camera as little as possible so that a box is beside the card, or its beginning if it is too large. */
-export function moveClear(camera, viewport, box, toRight) {
+/** Move a camera so that a box, or the beginning of a box that is too large, is visible beside the card. */
+export function moveBesideCard(camera, viewport, box, toRight) {
   const { scale } = camera;
   const margin = 16 / scale;
   const shift = (start, size, low, high) => {

@@ -3,9 +3,9 @@
 import { SIDE, countText, html, link, nounText, sizeText } from "./api.js";
 import { marksText, operatorsOf, titleOf } from "./map_paint.js";
 
-/** Whether a box has contents. */
+/** Return whether a box has contents. */
 export const canOpen = (box) => box.number !== null && (box.kind !== "node" || box.opens);
-/** Whether opening a box shows one of several equal blocks; a box of equal nodes shows all of them. */
+/** Return whether opening a box shows one of several equal blocks; a box of equal nodes shows all of them. */
 export const opensByMember = (box) => Boolean(box.times) && box.of !== "node";
 
 /** Return the kind of a box in words. */

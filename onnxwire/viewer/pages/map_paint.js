@@ -30,7 +30,7 @@ export const titleOf = (box) => {
   return box.label || box.kind;
 };
 
-/** Return the size of a group, or of each of several equal blocks, in one line. */
+/** Return a line with the numbers of differing nodes of a group, and the size of the group or of each of several equal blocks. */
 export function factsOf(box) {
   const blocks = blocksOf(box);
   const facts = [nounText(box.nodes / blocks, "node") + (blocks > 1 ? " per block" : "")];
@@ -40,20 +40,20 @@ export function factsOf(box) {
   return facts.join(" · ");
 }
 
-/** Return the kind of difference between the nodes of a box and the compared model: added, removed, changed, or "". */
+/** Return how a box differs from the compared model: "added" or "removed" if all its nodes are, "changed" for other differences, or "". */
 export function markOf(box) {
   const marks = Object.keys(box.marks ?? {});
   if (!marks.length) return "";
   return marks.length === 1 && ["added", "removed"].includes(marks[0]) && box.marks[marks[0]] === (box.nodes ?? 1) ? marks[0] : "changed";
 }
 
-/** Return the numbers of nodes that differ, as a text. */
+/** Return the numbers of nodes that differ from the compared model, by kind of difference, as a text. */
 export const marksText = (box) => Object.entries(box.marks ?? {}).map(([mark, count]) => `${countText(count)} ${mark}`).join(", ");
 
-// The number of equal blocks that a box represents.
+/** Return the number of equal blocks that a box represents. */
 const blocksOf = (box) => (box.times && box.of !== "node" ? box.times : 1);
 
-/** Return the operators of a group, or of each of several equal blocks, with their numbers. */
+/** Return the most frequent operators of a group, or of each of several equal blocks, with the numbers of their nodes. */
 export function operatorsOf(box) {
   const blocks = blocksOf(box);
   return box.operators.map(([name, count]) => (count > blocks ? `${name} ${countText(count / blocks)}` : name)).join(", ");
@@ -110,7 +110,7 @@ export class CanvasPen {
   }
 }
 
-// Characters that XML does not allow are replaced.
+// Escape the characters of markup, and replace the characters that XML does not allow.
 const escapeText = (text) => text.replace(/[&<>"]/g, (letter) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[letter])
   // eslint-disable-next-line no-control-regex
   .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ud800-\udfff\ufffe\uffff]/gu, "\ufffd");
@@ -148,7 +148,10 @@ export class SvgPen {
   }
 }
 
-/** Draw a curve through points. At each point it is vertical; if edges lead to the right, horizontal. */
+/**
+ * Draw a curve through points. At each point it is vertical; if edges lead to the right, horizontal. move, line, bend: draw a part
+ * of the curve, with the arguments of the canvas methods moveTo, lineTo and bezierCurveTo.
+ */
 function trace(points, toRight, move, line, bend) {
   move(...points[0]);
   for (let i = 1; i < points.length; i += 1) {
@@ -237,7 +240,7 @@ export function paint(pen, scene, view, colors, { selected, start, alpha } = {})
   if (context) context.globalAlpha = 1;
 }
 
-/** Draw the background and the title of an open group. Sets mapBox.stepAt, the rectangle of the arrows to other blocks. */
+/** Draw the background and the title of an open group. Sets mapBox.stepAt: x, y and width of the arrows to other blocks. */
 function drawFrame(pen, mapBox, view, colors, isSelected, minLineWidth) {
   const { x, y, width, height, box, depth } = mapBox;
   pen.rect(x, y, width, height, 9, depth % 2 ? colors.panel : colors.ground, isSelected ? colors.accent : box.lit ? colors.accent : colors.line, (isSelected ? 2.2 : 1.4) * minLineWidth);

@@ -6,10 +6,10 @@ const MIN_FRAME_WIDTH = 300; // minimum width of an open group, for its title
 
 /** An open group: the server's answer, whose coordinates are those of closed boxes, and the frames of the open boxes. */
 export class Frame {
-  /** toRight: edges lead to the right, and "rows" are columns. Otherwise they lead down. */
+  /** toRight: edges lead to the right, and "rows" are columns. Otherwise edges lead down. */
   constructor(name, answer, toRight = false) {
     Object.assign(this, { name, answer, toRight });
-    // The names of coordinates and sizes along the edges, and across them.
+    // The names of the coordinate along the edges, the coordinate across them, and the sizes in these two directions.
     [this.along, this.across, this.length, this.breadth] = toRight ? ["x", "y", "width", "height"] : ["y", "x", "height", "width"];
     const { across, breadth } = this;
     this.open = new Map(); // by index of the box
@@ -105,8 +105,9 @@ const boxName = (frame, i) => {
 
 /**
  * Return all boxes and edges on the map with their coordinates, outer boxes before inner boxes.
- * A box: name, box (of the server's answer), frame (around it), innerFrame (its own frame, if it is open), depth,
- * x, y (left, top), width, height. Edges are listed by frame: edge, points, from and to (names of boxes).
+ * A box: name, box (of the server's answer), frame (around it), innerFrame (its own frame, if it is open), depth (of nested
+ * frames), index (in its frame), x, y (left, top), width, height. Edges are listed by frame: edge (of the server's answer), points,
+ * from and to (names of boxes). bounds: left, top, width and height of the whole map.
  */
 export function flatten(root) {
   measure(root);

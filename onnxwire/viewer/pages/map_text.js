@@ -7,8 +7,8 @@ const ARROW = [8, 10]; // width and length in pixels of the space of an arrow, w
 const MAX_LABEL_SEGMENTS = 6; // maximum number of segments of an edge that are tried for its label
 const CURVE_SAMPLES = 20; // number of points per segment that labels must not cover
 
-const widths = [new Map(), new Map()]; // of letters, regular and bold
-let ruler = null;
+const widths = [new Map(), new Map()]; // the widths of regular letters, and of bold letters
+let ruler = null; // the canvas context that measures letters
 
 /** Return the width of a text in pixels: the sum of the widths of its letters. */
 export function widthOf(text, size, bold = false) {
@@ -43,7 +43,7 @@ export function shorten(text, width, size, { bold = false, keep = "start" } = {}
   return `${letters.slice(0, first).join("")}…${letters.slice(last).join("")}`;
 }
 
-/** Join the first parts of a list that fit a width; an ellipsis replaces the other parts. */
+/** Join the first parts of a list that fit a width; an ellipsis replaces the other parts. If no part fits, shorten the first. */
 export function fitParts(parts, width, size, separator = ", ") {
   for (let count = parts.length; count > 0; count -= 1) {
     const text = parts.slice(0, count).join(separator) + (count < parts.length ? " …" : "");

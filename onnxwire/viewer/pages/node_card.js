@@ -8,7 +8,7 @@ import { fieldsButton } from "./field_rows.js";
 let hops = 2; // number of steps from the node in the drawing; kept for the next node
 const MIN_SCALE = 0.7; // minimum scale at which the drawing is legible
 const DETAILS_MARGINS = 84; // width in pixels of the margins of the details and of a card
-const MIN_STEP = 8; // pixels; an arrow key selects no box that is nearer in its direction, such as a box of the same row
+const MIN_STEP = 8; // in pixels; an arrow key skips boxes that are at most this far in its direction, such as boxes of the same row
 const TEXT_TYPES = ["FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS"]; // types of attributes that can be typed as text
 
 /** Return a card with the documentation of an operator, which is fetched when the card is opened. */
@@ -17,13 +17,13 @@ function documentationCard(path, opType) {
   const card = html("details", { class: "card" }, html("summary", {}, `Documentation of ${opType || "the operator"}`), text);
   card.addEventListener("toggle", async () => {
     const answer = await ask("documentation", { path });
-    text.textContent = answer.text || "The onnx package, if it is installed, does not know this operator.";
+    text.textContent = answer.text || "The onnx package is not installed, or does not know this operator.";
     if (answer.version) card.firstChild.append(html("span", { class: "note" }, ` since version ${answer.version}`));
   }, { once: true });
   return card;
 }
 
-/** Show the details of a node, and return the node. isCurrent: as for `showFields`. */
+/** Show the details of a node, and return the node. isCurrent(): returns false if the user has opened another element. */
 export async function showNode(path, details, isCurrent) {
   const [node, drawing] = await Promise.all([ask("node", { path }), ask("around", { path, hops })]);
   if (!isCurrent()) return null;
@@ -65,7 +65,10 @@ export async function showNode(path, details, isCurrent) {
   return node;
 }
 
-/** Return the name of a value, shown by an element, with a form that renames the value wherever it is used. */
+/**
+ * Return an element with a button that opens a form, which renames a value wherever it is used. element: shows the name. node: the
+ * node that uses or produces the value. noun: the word before the name in the label of the form.
+ */
 function renamableName(element, name, node, noun) {
   if (!name) return element;
   return editableValue(element, { label: `${noun} ${name}`, path: node.path, value: name, toChange: ({ value }) => ["rename_value", { path: node.scope, name, new: value }] });
@@ -131,7 +134,7 @@ function attributesCard(node) {
     }));
 }
 
-/** Return a card with the doc string, overload and metadata of a node; "" if it has none of them. */
+/** Return a card with the doc string, overload and metadata of a node; "" if it has none of them and the page is read-only. */
 function notesCard(node) {
   const rows = [
     ["doc", node.doc_string, `${node.path}.doc_string`, null],

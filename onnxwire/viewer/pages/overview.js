@@ -5,7 +5,7 @@ import { bytesCard } from "./bytes.js";
 import { addButton, editableValue, addMetadataButton, problemsCard, session } from "./edit_mode.js";
 import { fieldsButton } from "./field_rows.js";
 
-/** Show the overview of the model. isCurrent: as for `showFields`. */
+/** Show the overview of the model. isCurrent(): returns false if the user has opened another element in the meantime. */
 export async function showOverview(details, isCurrent) {
   const summary = await ask("summary");
   if (!isCurrent()) return;
@@ -33,7 +33,7 @@ export async function showOverview(details, isCurrent) {
   );
 }
 
-/** Return the value of a field, with a form in edit mode. */
+/** Return the value of a field; in edit mode, with a button that opens a form. */
 const editableField = (label, value, path) => editableValue(String(value || "–"), { label, path });
 
 /** Return the imported operator sets, and a button that imports another. */
@@ -49,7 +49,7 @@ function opsetItems(imports) {
   return [...(items.length ? items : ["–"]), button];
 }
 
-/** Return a heading and a table of the names and types of inputs or outputs. path: of the list. */
+/** Return a heading and a table of the names and types of inputs or outputs. path: the path of the list. */
 function valuesTable(title, list, path) {
   const name = (value) => editableValue(value.name, { label: `value ${value.name}`, path: value.path ?? path, value: value.name, toChange: ({ value: text }) => ["rename_value", { path: "graph", name: value.name, new: text }] });
   return [html("h2", {}, `${title} (${list.length})`), html("table", {}, ...list.map((value) => html("tr", {}, html("td", {}, name(value)), html("td", { class: "note mono" }, editableValue(value.type || "–", { label: `type of ${value.name}`, path: value.path })))))];
@@ -79,7 +79,7 @@ function largestTensorsCard(rows) {
     html("tr", {}, html("td", {}, link("tensor", row.path, row.name || row.path), html("div", { class: "note mono" }, shapeText(row))), html("td", { class: "number" }, sizeText(row.bytes)), barCell(row.bytes / maxBytes)))));
 }
 
-/** Show a graph or function of the outline. */
+/** Show a graph or function. row: its row in the outline. */
 export function showGraph(row, details) {
   setChildren(details,
     html("div", { class: "head" }, html("h1", {}, row.name || row.path), html("span", { class: "sub" }, row.of ? `${row.kind} of ${row.of}` : row.kind), html("span", { class: "actions" }, fieldsButton(row.path))),

@@ -16,8 +16,8 @@ const search = elementById("search");
 // scope: the path of the graph that the list shows. kind: "nodes" or "tensors", which the list shows. outline: the rows of
 // the outline. view: "details" or "map". node: the path of the shown node, or "".
 const state = { scope: "graph", kind: "nodes", outline: [], view: "details", node: "" };
-let viewNumber = 0; // the number of the current view; answers to requests of earlier views are ignored
-let timer = 0; // of the delayed search or selection in the list
+let showId = 0; // incremented by each call of `show`; answers to requests of earlier calls are ignored
+let timer = 0; // the id of the timer that delays a search or a selection in the list
 
 function showError(error) {
   elementById("trouble").textContent = error.message;
@@ -66,7 +66,7 @@ const list = new VirtualList(elementById("list"), elementById("rows"), {
   reportError: showError,
 });
 
-/** Set the kind and the graph of the list, without loading it; returns whether they are new. */
+/** Set the kind and the graph of the list, without loading it; returns whether one of them changes. */
 function setList(kind, scope) {
   const isNew = kind !== state.kind || scope !== state.scope;
   state.kind = kind;
@@ -114,7 +114,7 @@ function setView(view) {
   elementById("see-details").setAttribute("aria-pressed", String(view !== "map"));
 }
 
-/** Switch between the map and the details of the same node. */
+/** Show the current node or graph as a map (view "map") or in detail (view "details"). */
 function switchView(view) {
   if (view === state.view) return;
   const kind = view === "map" ? "map" : "node";
@@ -122,7 +122,7 @@ function switchView(view) {
   else location.hash = view === "map" ? `map=${encodeURIComponent(state.scope)}` : state.scope === "graph" ? "model" : `graph=${encodeURIComponent(state.scope)}`;
 }
 
-/** Select a node in the list, if the list shows its graph. */
+/** Select a node in the list, if the list shows the nodes of its graph. */
 function markRow(path) {
   const scope = path.replace(/\.node\[\d+\]$/, "");
   if (state.kind === "nodes" && scope === state.scope) selectInList("nodes", scope, path);
@@ -130,11 +130,11 @@ function markRow(path) {
 
 /** Show the element that the address names. */
 async function show() {
-  viewNumber += 1;
-  const number = viewNumber;
-  const isCurrent = () => number === viewNumber;
-  const [, kind, code] = /^#(node|tensor|graph|fields|map)=(.*)$/.exec(location.hash) ?? [null, "", ""];
-  const path = decodePart(code);
+  showId += 1;
+  const ownId = showId;
+  const isCurrent = () => ownId === showId;
+  const [, kind, encodedPath] = /^#(node|tensor|graph|fields|map)=(.*)$/.exec(location.hash) ?? [null, "", ""];
+  const path = decodePart(encodedPath);
   setView(kind === "map" && session.is_model ? "map" : "details");
   state.node = nodeOf(location.hash);
   const hadFocus = details.contains(document.activeElement);
@@ -177,7 +177,7 @@ async function show() {
   }
 }
 
-/** Select an element in the list, unless it is selected already. */
+/** Show the list of a kind and graph, and select the element at a path. With a search, no element is selected. */
 async function selectInList(kind, scope, path) {
   const index = /\[(\d+)\]$/.exec(path)?.[1];
   if (index === undefined) return; // the path is malformed, which the server's answer reports

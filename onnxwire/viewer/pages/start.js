@@ -10,7 +10,7 @@ function showError(error) {
   elementById("trouble").hidden = false;
 }
 
-/** Run an action that opens a file, and show the page of the file. */
+/** Open a file, and show its page. name: the name or path of the file; action(): opens the file, and returns the server's answer. */
 async function openAndShow(name, action) {
   elementById("trouble").hidden = true;
   elementById("status").textContent = `opening ${name}…`;
@@ -24,14 +24,14 @@ async function openAndShow(name, action) {
 
 const openPath = (path, type = elementById("type").value) => openAndShow(path, () => send("open", { path, type }));
 
-/** Upload a file and show it; null for no file. */
+/** Upload a file, and show its page. No-op if `file` is undefined. */
 function openFile(file) {
   if (!file) return null;
   return openAndShow(file.name, async () => {
     await file.slice(0, 1).arrayBuffer().catch(() => {
       throw new Error(`${file.name} can't be read; it may be a folder.`);
     });
-    // Checked here, because the server's answer about a large file may be lost while the browser is still sending the file.
+    // The size is checked here, because the server's answer may be lost while the browser is still sending a large file.
     const { limit, free } = await ask("start");
     if (file.size > limit) throw new Error(`${file.name} has ${sizeText(file.size)}; open it by its path. A dropped file may have ${sizeText(limit)}.`);
     if (file.size > free) throw new Error(`${file.name} has ${sizeText(file.size)}, but ${sizeText(free)} are free for temporary files; open it by its path.`);
@@ -43,7 +43,7 @@ const fileLink = (path) => html("button", { type: "button", class: "link", oncli
 
 /** Show the lists of the page. state: the answer to the query `start`. */
 function paint(state) {
-  elementById("limit").textContent = `Up to ${sizeText(state.limit)}, without files of external data. It is copied to a temporary file until the page ends.`;
+  elementById("limit").textContent = `Up to ${sizeText(state.limit)}, without files of external data. The file is copied to a temporary file.`;
   elementById("folder").textContent = state.folder;
   if (!elementById("type").childElementCount) elementById("type").replaceChildren(...state.types.map((name) => html("option", {}, name)));
   elementById("recent").replaceChildren(...state.recent.map((path) => html("li", {}, fileLink(path),

@@ -9,7 +9,7 @@ import { fieldsButton } from "./field_rows.js";
 const BINS = 64; // number of bins of the histogram
 const CELLS = 96; // maximum number of rows and of columns of cells of the heat map
 
-/** Show the details of a tensor, and return the tensor. isCurrent: as for `showFields`. */
+/** Show the details of a tensor, and return the tensor. isCurrent(): returns false if the user has opened another element. */
 export async function showTensor(path, details, isCurrent) {
   const tensor = await ask("tensor", { path });
   if (!isCurrent()) return null;
@@ -37,7 +37,7 @@ export async function showTensor(path, details, isCurrent) {
   return tensor;
 }
 
-/** Return the name of a tensor; for an initializer, with a form that renames it wherever it is used. */
+/** Return the name of a tensor; for an initializer, with a button that opens a form, which renames the tensor wherever it is used. */
 function renamableName(tensor) {
   const scope = /^(.*)\.(?:initializer\[\d+\]|sparse_initializer\[\d+\]\.values)$/.exec(tensor.path)?.[1];
   if (scope === undefined || !tensor.name) return tensor.name || tensor.path;
@@ -86,13 +86,13 @@ function drawBars(answer) {
   });
   const zero = answer.low < 0 && answer.high > 0 ? (-answer.low / span) * width : null;
   const text = (x, anchor, value) => svg("text", { class: "axis", x, y: height + 15, "text-anchor": anchor }, value);
-  const isNearEdge = zero === null || zero < 60 || zero > width - 60;
+  const hidesZeroLabel = zero === null || zero < 60 || zero > width - 60;
   return svg("svg", { viewBox: `0 0 ${width} ${height + axisHeight}`, width: "100%", role: "img", "aria-label": `Histogram of ${nounText(answer.counts.length, "bin")} from ${numberText(answer.low)} to ${numberText(answer.high)}` },
     svg("g", { class: "bars" }, ...barElements),
     zero === null ? "" : svg("line", { class: "zero-line", x1: zero, x2: zero, y1: 0, y2: height }),
     text(0, "start", numberText(answer.low)),
     span ? text(width, "end", numberText(answer.high)) : "",
-    isNearEdge ? "" : text(zero, "middle", "0"));
+    hidesZeroLabel ? "" : text(zero, "middle", "0"));
 }
 
 /** The heat map of two axes of a tensor in a card, with controls for the axes, the slice and the zoom. */
@@ -131,13 +131,13 @@ class HeatMap {
       this.card.replaceChildren(html("h2", {}, "Heat map"), html("p", { class: "note" }, "There are no elements."));
       return;
     }
-    const focused = document.activeElement === this.canvas;
+    const hadFocus = document.activeElement === this.canvas;
     this.card.replaceChildren(this.bar, this.canvas, this.legend, this.status, html("p", { class: "note" },
       `${height} by ${width} cells of ${countText(elements)} elements`,
       read < elements ? `, from ${countText(read)} of them` : "",
       nonfinite ? `; ${countText(nonfinite)} NaN or infinite` : "",
       ". Click or Enter zooms in, Esc zooms out."));
-    if (focused) this.canvas.focus();
+    if (hadFocus) this.canvas.focus();
     this.paint();
     this.showStatus();
   }
@@ -225,7 +225,7 @@ class HeatMap {
     this.status.textContent = `row ${span(top, bottom)}, column ${span(left, right)}: ${meaning}${value === null ? "not finite" : numberText(value)}`;
   }
 
-  /** Show a quarter of each axis around the selected cell, but at least 8 elements. */
+  /** Show a quarter of the window on each axis, but at least 8 elements, around the selected cell. */
   zoomIn() {
     const { window: [top, left, bottom, right] } = this.answer;
     const [cellTop, cellLeft, cellBottom, cellRight] = this.block();
