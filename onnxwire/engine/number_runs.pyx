@@ -34,7 +34,7 @@ cdef Packed packed_form(int field_type) noexcept nogil:
 
 
 cdef void store(void* out, const Field* field, uint64_t raw) noexcept nogil:
-    """Write one number, given the raw bits of its record."""
+    """Write one number, given its raw bits."""
     cdef uint32_t low = <uint32_t>raw
     cdef int64_t wide
     cdef int32_t narrow
@@ -99,7 +99,7 @@ cdef uint64_t keep_known(int32_t* values, uint64_t n, const Field* field) noexce
 # --- the run of Numbers that is not decoded yet
 
 cdef int locate_run(const Field* field, Numbers numbers, Document document, Span* run) except -1:
-    """Set `run` to the run before the numbers, inside the bytes that it had when the field was edited."""
+    """Set `run` to the packed run before the numbers: the bytes from the end of its length up to `run_end`."""
     cdef uint64_t n = 0
     cdef const uint8_t* p = read_varint(numbers.origin, numbers.run_end, &n)
     if p != NULL:

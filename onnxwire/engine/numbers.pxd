@@ -13,8 +13,8 @@ from onnxwire.engine.view cimport Cursor, Record, View
 
 cdef class RepeatedScalar(Repeated):
     # The result of `decode`: the elements, which may be unaligned, and their number. Before the first `decode`, `items`
-    # is NULL, and `n` may already be set. The memory belongs to the document, to `store` or to `bound`; that of `bound`
-    # is valid until other code runs, because that may replace or move it.
+    # is NULL, and `n` may already be set. The elements are in memory of the document, of `store` or of `bound` (see
+    # Repeated). The memory of `bound` is valid until other code runs, which may replace or move it.
     cdef const uint8_t* items
     cdef Py_ssize_t n
 
@@ -40,7 +40,7 @@ cdef class ScalarIterator:
     cdef RepeatedScalar sequence
     cdef PyObject* document      # the message's document at the last step; borrowed, and only compared
     cdef uint32_t epoch          # the message's epoch at the last step
-    cdef Py_ssize_t i
+    cdef Py_ssize_t i            # the index of the next number, or ENDED
 
     cdef object next_number(self)
 

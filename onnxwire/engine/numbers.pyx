@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Sequences over repeated numbers: decoded once from a document, or assigned."""
+"""Sequences over repeated numbers."""
 cimport cython
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.long cimport PyLong_CheckExact
@@ -65,7 +65,7 @@ cdef object get_numbers(View self, void* closure):
 @cython.no_gc
 @cython.collection_type("sequence")
 cdef class RepeatedScalar(Repeated):
-    """A mutable sequence of numbers, which numpy.asarray accepts without another copy.
+    """A mutable sequence of numbers; numpy.asarray shares its memory unless the field was edited.
 
     A packed run of fixed-size numbers is read in the document; varints are decoded once, into an array.
     """
@@ -73,9 +73,9 @@ cdef class RepeatedScalar(Repeated):
     cdef bint fetch_runs(self) except -1:
         """Fetch the packed runs that are not resident; return whether there was one, so that a refresh is needed."""
         cdef Document document = self.document
-        cdef object _parts = self.parts
+        cdef object _parts = self.parts  # owns the spans of `cursor` while other threads run
         cdef uint64_t n_left = self.n_records
-        cdef bint is_new = False
+        cdef bint has_fetched = False
         cdef Cursor cursor
         cdef Record record
         self.start(&cursor)
@@ -85,10 +85,10 @@ cdef class RepeatedScalar(Repeated):
                 n_left -= 1
                 if record.tag & 7 == WIRE_LEN and not is_resident(record.value, record.n):
                     fetch(record.value, record.n)
-                    is_new = True
+                    has_fetched = True
         finally:
             document.pins -= 1
-        return is_new
+        return has_fetched
 
     cdef uint64_t count_elements(self, const uint8_t** window, ShareCounts* counts) except? 0xFFFFFFFF:
         """Count the elements of the records, unknown values of a closed enum included.
@@ -178,7 +178,7 @@ cdef class RepeatedScalar(Repeated):
     cdef Numbers own_numbers(self, Py_ssize_t room):
         """Return the elements that `decode` found, to be changed, with capacity for `room` more.
 
-        These are the decoded numbers themselves, unless there is another reference to them.
+        Returns `store` if nothing else has a reference to it, else a copy.
         """
         cdef Numbers numbers
         if self.store is None or Py_REFCNT(<PyObject*>self.store) > 1:
@@ -293,7 +293,7 @@ cdef class RepeatedScalar(Repeated):
 
     @critical_section
     def __bool__(self):
-        """Return whether there is an element; only a closed enum is decoded, because it may drop values."""
+        """Return whether there is an element. Records are decoded only for a closed enum, which may drop values."""
         cdef Cursor cursor
         cdef Record record
         cdef uint64_t _i
@@ -355,19 +355,24 @@ cdef class RepeatedScalar(Repeated):
 
     @critical_section
     def numpy(self):
-        """Return the numbers as a read-only numpy array of shape (len,), which shares this sequence's memory.
+        """Return the numbers as a read-only numpy array of shape (len,).
 
         dtype: int64, uint64, int32 (also for enums), uint32, float32, float64 or bool, by the type of the field.
-        A later change of the field does not change the array. Raises DecodeError if the packed bytes are damaged.
+        The array shares this sequence's memory; if the field was edited, it is a copy. A later change of the field does
+        not change the array. Raises DecodeError if the packed bytes are damaged.
         """
         import numpy
         return numpy.asarray(memoryview(self.window()))
 
     @critical_section
     def __array__(self, dtype=None, copy=None):
-        """Implement numpy's fallback for a failed buffer request: raise the buffer's error, which numpy suppresses."""
+        """Return an array, or a copy if `copy_to_arrays` is on.
+
+        numpy also calls this method after a failed buffer request and suppresses the error of that request; this call
+        raises it again.
+        """
         if COPIES_TO_ARRAYS:
-            return array_of_copy(self, dtype, copy)
+            return copy_as_array(self, dtype, copy)
         array = self.numpy()
         if copy:
             return array.astype(array.dtype if dtype is None else dtype)
@@ -418,7 +423,7 @@ cdef class RepeatedScalar(Repeated):
         return self.start_edit(room)
 
     cdef Numbers numbers_after_run(self, Py_ssize_t room):
-        """Return Numbers after the packed run that is the only record; None if the records must be decoded.
+        """Return empty Numbers that follow the packed run, if it is the only record; None if records must be decoded.
 
         Returns None also if the run was decoded before, or if any open document is in partial memory.
         """
@@ -490,7 +495,7 @@ cdef class RepeatedScalar(Repeated):
         return -1
 
     cdef object take(self, values):
-        return take_numbers(self.field, values)
+        return convert_numbers(self.field, values)
 
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, values) except -1:
         cdef Numbers incoming = values
@@ -572,7 +577,7 @@ cdef class RepeatedScalar(Repeated):
 
         Raises TypeError or ValueError for a value that the field can't store; then nothing is added.
         """
-        add_numbers(self, take_numbers(self.field, values))
+        add_numbers(self, convert_numbers(self.field, values))
 
 
 cdef inline void reverse_numbers(Numbers self, size_t size) noexcept:
@@ -588,7 +593,7 @@ cdef inline void reverse_numbers(Numbers self, size_t size) noexcept:
         first += size
 
 
-cdef inline int take_number(Numbers self, Field* field, value) except -1:
+cdef inline int append_value(Numbers self, Field* field, value) except -1:
     """Add a Python number at the end."""
     cdef uint64_t raw = 0
     cdef int64_t wide
@@ -614,7 +619,7 @@ cdef inline int take_number(Numbers self, Field* field, value) except -1:
     return 0
 
 
-cdef Numbers take_numbers(Field* field, values):
+cdef Numbers convert_numbers(Field* field, values):
     """Convert the values of an iterable to Numbers, with checks; copy those of a sequence of the same type.
 
     The copy keeps all bits: a conversion to a Python float would make a signalling NaN quiet.
@@ -630,11 +635,11 @@ cdef Numbers take_numbers(Field* field, values):
         incoming = Numbers.allocate(len(values), field)
         incoming.n = 0
         for value in <list>values:
-            take_number(incoming, field, value)
+            append_value(incoming, field, value)
         return incoming
     incoming = Numbers.allocate(0, field)
     for value in iterate(field, values):
-        take_number(incoming, field, value)
+        append_value(incoming, field, value)
     return incoming
 
 
@@ -713,15 +718,15 @@ cdef int store_numbers(RepeatedScalar self, Numbers numbers) except -1:
 
 @critical_section
 def copy_to_arrays(turned_on):
-    """Turn copies on or off. While they are on, sequences of numbers are not buffers, like protobuf's, and numpy copies
-    them.
+    """Turn copies on or off. While they are on, sequences of numbers are not buffers (nor are those of protobuf), and
+    numpy copies them.
     """
     global COPIES_TO_ARRAYS
     COPIES_TO_ARRAYS = turned_on
 
 
-cdef object array_of_copy(RepeatedScalar self, dtype, copy):
-    """Return a writable copy as array, as numpy makes from protobuf's sequences."""
+cdef object copy_as_array(RepeatedScalar self, dtype, copy):
+    """Return a copy as a writable array, as numpy makes it from protobuf's sequences."""
     if copy is False:
         raise ValueError("the numbers of a message are copied to an array")
     array = self.numpy()
@@ -729,7 +734,7 @@ cdef object array_of_copy(RepeatedScalar self, dtype, copy):
 
 
 cdef char* buffer_format(int field_type) noexcept:
-    """Return the format of the elements as in `struct`; for 64 bits the one of numpy.int64: long if it has 64 bits."""
+    """Return the `struct` format of an element. A 64-bit integer is a `long`, as in numpy, if a `long` has 64 bits."""
     if field_type == FLOAT:
         return b"f"
     if field_type == DOUBLE:
@@ -767,7 +772,7 @@ cdef class ScalarIterator:
 
     @critical_section
     cdef object next_number(self):
-        """Return the next number; the iterator itself at the end, because an error would take longer."""
+        """Return the next number; at the end the iterator itself, which is faster than raising StopIteration here."""
         cdef RepeatedScalar sequence = self.sequence
         cdef View message
         if sequence is None or self.i == ENDED:

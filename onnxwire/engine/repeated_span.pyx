@@ -93,7 +93,7 @@ cdef object get_spans(View self, void* closure):
 
 cdef void dealloc_sequence(PyObject* o) noexcept:
     """Implement tp_dealloc of RepeatedSpan."""
-    # Releasing a member may run other code.
+    # Releasing a member may run other code, so the object is added to the free list last.
     (<RepeatedSpan>o).message = None
     (<RepeatedSpan>o).document = None
     (<RepeatedSpan>o).parts = None
@@ -254,7 +254,7 @@ cdef class RepeatedSpan(Repeated):
         i = index_in(self.field, key, len(self))
         if i >= len(self):
             raise changed_error(self.field)
-        # A walk to one of the first elements takes less time than an index of all.
+        # A walk to one of the first elements takes less time than making an index of all elements.
         if self.store is None and self.bound is None and (
             i < MAX_WALKED_ELEMENTS or i < 4 * MAX_WALKED_ELEMENTS and self.n_records > 64 * MAX_WALKED_ELEMENTS
         ):
@@ -392,7 +392,7 @@ cdef class RepeatedSpan(Repeated):
             arranged.items[i] = element_at(elements, index)[0]
             element_at(elements, index).held = NULL
         arranged.n = len(indices)
-        # Release removed elements last: their destructors may run other code.
+        # `arranged` releases the removed elements last: their destructors may run other code.
         elements.exchange_items(arranged)
         update_count(self, elements.n)
 
@@ -628,7 +628,7 @@ cdef class SpanIterator:
         cdef const uint8_t* p
         cdef uint64_t n = 0
         cdef bint is_in_records
-        if not reads_next_record(self):
+        if not is_message_unchanged(self):
             if self.sequence is None or self.i == ENDED:
                 return self
             is_in_records = self.follow_message()
@@ -725,7 +725,7 @@ cdef class SpanIterator:
             self.cursor.p = element.p + element.n
 
     cdef Py_ssize_t skip_until(self, const Span* element, const uint8_t* limit) noexcept:
-        """Skip the element that `peek` has located, and those that follow it in records and end before `limit`.
+        """Skip the element that `peek` has located, and the elements of the records after it that end before `limit`.
 
         Return the number of skipped elements. The limit is in the bytes of the message.
         """
@@ -778,7 +778,7 @@ cdef class SpanIterator:
         return 0
 
 
-cdef inline bint reads_next_record(SpanIterator self) noexcept:
+cdef inline bint is_message_unchanged(SpanIterator self) noexcept:
     """Return whether the message is filled, unedited, and unchanged since the last step."""
     return (
         self.sequence is not None and self.sequence.bound is None
