@@ -293,7 +293,9 @@ cdef class RepeatedScalar(Repeated):
 
     @critical_section
     def __bool__(self):
-        """Return whether there is an element. Records are decoded only for a closed enum, which may drop values."""
+        """Return whether there is an element. An unedited field is decoded only if it is a closed enum, which may drop
+        values.
+        """
         cdef Cursor cursor
         cdef Record record
         cdef uint64_t _i

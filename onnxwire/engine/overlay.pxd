@@ -2,6 +2,7 @@
 """Overlays: the edits of a message, stored beside its bytes, which never change.
 
 References point one way: a view owns its overlay, and an overlay owns its bytes and the values that were assigned.
+Until an absent message is added to its parent, its overlay also owns a view of the parent.
 """
 from cython cimport final
 from cpython.object cimport PyObject

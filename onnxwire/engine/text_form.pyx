@@ -504,7 +504,8 @@ cdef str text_form(View message):
 
 @critical_section
 def write_text(View message, write, bint as_protoc, max_bytes, summary, unknown_fields):
-    """Pass the text format of a message to `write`, in pieces of 64 KiB or more, as `to_text` documents.
+    """Pass the text format of a message to `write`, in pieces of 64 KiB or more (the last may be shorter), as `to_text`
+    documents.
 
     summary: called with a message; returns the names of its fields to omit and a comment, or None. unknown_fields:
     called with a message and its indentation; yields the lines of its unknown fields, or a label and a buffer. None to
