@@ -23,7 +23,7 @@ cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end,
         start = <const uint8_t*>pair.address + 1
         overlay = overlay_of(&pair, document)
         if overlay is None:
-            # A part of a message after its first part.
+            # The pair is a part of a message after its first part.
             make_index(fork).put(pair.address, pair.end, NULL)
             continue
         if is_in_place(overlay):

@@ -130,7 +130,7 @@ cdef class OverlayIndex:
         return 0
 
     cdef int reserve_pair(self) except -1:
-        """Make leaf_capacity for a pair at `leaf` and `i`, which move if a leaf is added."""
+        """Reserve memory for a pair at `leaf` and `i`, which move if a leaf is added."""
         cdef Leaf* leaf
         cdef Pair* pairs
         cdef Py_ssize_t capacity

@@ -325,7 +325,7 @@ cdef class RepeatedSpan(Repeated):
         return 0
 
     cdef object take(self, values):
-        return take_values(self.message, self.field, values)
+        return convert_values(self.message, self.field, values)
 
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, values) except -1:
         cdef Elements incoming = values
@@ -415,7 +415,7 @@ cdef class RepeatedSpan(Repeated):
 
         Raises TypeError or ValueError for a value that the field can't store; then nothing is added.
         """
-        cdef Elements incoming = take_values(self.message, self.field, values)
+        cdef Elements incoming = convert_values(self.message, self.field, values)
         cdef Overlay overlay
         if incoming.n == 0:
             if not self.is_detached:
@@ -441,7 +441,7 @@ cdef class RepeatedSpan(Repeated):
         cdef Py_ssize_t n
         if self.field.type == MESSAGE:
             n = len(self)
-            self.splice(n, n, take_values(self.message, self.field, (value,)))
+            self.splice(n, n, convert_values(self.message, self.field, (value,)))
             return self.element(n)
         owner = read_text(self.field, value, &p, &size)
         if self.bound is None and self.message.overlay == NULL and self.append_first(p, size, owner):
@@ -501,7 +501,7 @@ cdef class RepeatedSpan(Repeated):
         return overlay_view(self.field.sub, <Document>self.message.document, overlay)
 
 
-cdef Elements take_values(View message, Field* field, values):
+cdef Elements convert_values(View message, Field* field, values):
     """Convert the values of an iterable to Elements, with checks; messages are copied."""
     cdef Elements incoming = Elements.__new__(Elements)
     cdef const uint8_t* p = NULL

@@ -209,7 +209,7 @@ cdef bint add_span(
 cdef bint add_held(
     ShortMessage* self, const Field* field, PyObject* document, const uint8_t* p, uint64_t n, PyObject* held
 ) noexcept:
-    """Append the value or element of a message field of an overlay; held: NULL if it is a span of `document`."""
+    """Append the value or element of a message field of an overlay; held: its owner; NULL for a span of `document`."""
     if held == NULL:
         return document != NULL and n < LONG_BYTES and add_span(self, field, document, p, n)
     if Py_TYPE(held) == <PyTypeObject*>Overlay:

@@ -82,7 +82,7 @@ class EnumTable(NamedTuple):
 
 
 class FileTables(NamedTuple):
-    """All tables of one file; source: the file's name in errors. name: the text of the `# ` heading."""
+    """All tables of one file; source: the file's name in errors; name: the text of the `# ` heading."""
 
     source: str
     name: str
