@@ -22,18 +22,18 @@ cdef class RepeatedScalar(Repeated):
     cdef uint64_t count_elements(self, const uint8_t** window, ShareCounts* counts) except? 0xFFFFFFFF
     cdef bint refresh_records(self) except -1
     cdef int decode(self) except -1
-    cdef int decode_for(self, Py_ssize_t room) except -1
+    cdef int decode_for(self, Py_ssize_t n_more) except -1
     cdef void load_bound(self) noexcept
     cdef Numbers copy(self)
-    cdef Numbers own_numbers(self, Py_ssize_t room)
-    cdef int decode_records(self, Py_ssize_t room) except -1
+    cdef Numbers own_numbers(self, Py_ssize_t n_more)
+    cdef int decode_records(self, Py_ssize_t n_more) except -1
     cdef bint use_cached(self) except -1
     cdef void use_decoded(self, Numbers numbers)
     cdef object item(self, Py_ssize_t i)
-    cdef Payload window(self)
-    cdef Numbers start_append(self, Py_ssize_t room)
-    cdef Numbers numbers_after_run(self, Py_ssize_t room)
-    cdef Numbers start_edit(self, Py_ssize_t room)
+    cdef Payload make_payload(self)
+    cdef Numbers start_append(self, Py_ssize_t n_more)
+    cdef Numbers numbers_after_run(self, Py_ssize_t n_more)
+    cdef Numbers start_edit(self, Py_ssize_t n_more)
 
 
 cdef class ScalarIterator:

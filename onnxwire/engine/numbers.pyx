@@ -13,7 +13,7 @@ from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.document cimport NUMBERS, Document, Span
 from onnxwire.engine.edit cimport edit, iterate, read_number
 from onnxwire.engine.instances cimport forbid_instantiation
-from onnxwire.engine.number_runs cimport check_run, decode_run, keep_known, store, store_long_run
+from onnxwire.engine.number_runs cimport check_run, decode_run, remove_unknown, store_long_run, write_number
 from onnxwire.engine.overlay cimport Overlay, put_value, set_mark
 from onnxwire.engine.overlay_index cimport prefers_compact, register_edit
 from onnxwire.engine.partial cimport N_MEMORIES, fetch, is_resident
@@ -46,12 +46,12 @@ cdef enum:
     MIN_LONG_ARRAY = 1 << 16     # numbers; the unused capacity of such an array takes no pages
 
 
-cdef Py_ssize_t capacity_for(Py_ssize_t n, Py_ssize_t room) noexcept:
-    """Return the capacity of a new array of n numbers, to which `room` numbers will be added.
+cdef Py_ssize_t capacity_for(Py_ssize_t n, Py_ssize_t n_more) noexcept:
+    """Return the capacity of a new array of n numbers, to which `n_more` numbers will be added.
 
     A long array gets the capacity of its next growth, which would move all numbers.
     """
-    return n + max(room, n >> 1) if room and n >= MIN_LONG_ARRAY else n + room
+    return n + max(n_more, n >> 1) if n_more and n >= MIN_LONG_ARRAY else n + n_more
 
 
 cdef object get_numbers(View self, void* closure):
@@ -139,15 +139,15 @@ cdef class RepeatedScalar(Repeated):
         """Set `items` and `n` to the current elements."""
         return self.decode_for(0)
 
-    cdef int decode_for(self, Py_ssize_t room) except -1:
-        """Decode like `decode`, with capacity for `room` more if the records are decoded now."""
+    cdef int decode_for(self, Py_ssize_t n_more) except -1:
+        """Decode like `decode`, with capacity for `n_more` further numbers if the records are decoded now."""
         while self.refresh_records():
             if self.items != NULL:
                 return 0
             if N_MEMORIES and self.first != NULL and self.fetch_runs():
                 continue
             # This may run other threads, so that another refresh is needed.
-            self.decode_records(room)
+            self.decode_records(n_more)
         if (<Numbers>self.bound).run_end != NULL:
             decode_run(self.field, <Numbers>self.bound, self.document)
         self.load_bound()
@@ -175,23 +175,23 @@ cdef class RepeatedScalar(Repeated):
         memcpy(numbers.items, self.items, <size_t>self.n * self.field.size)
         return numbers
 
-    cdef Numbers own_numbers(self, Py_ssize_t room):
-        """Return the elements that `decode` found, to be changed, with capacity for `room` more.
+    cdef Numbers own_numbers(self, Py_ssize_t n_more):
+        """Return the elements that `decode` found, to be changed, with capacity for `n_more` further numbers.
 
         Returns `store` if nothing else has a reference to it, else a copy.
         """
         cdef Numbers numbers
         if self.store is None or Py_REFCNT(<PyObject*>self.store) > 1:
-            numbers = Numbers.allocate(capacity_for(self.n, room), self.field)
+            numbers = Numbers.allocate(capacity_for(self.n, n_more), self.field)
             memcpy(numbers.items, self.items, <size_t>self.n * self.field.size)
             numbers.n = self.n
             return numbers
         numbers = self.store
-        numbers.reserve(room)
+        numbers.reserve(n_more)
         self.items = numbers.items
         return numbers
 
-    cdef int decode_records(self, Py_ssize_t room) except -1:
+    cdef int decode_records(self, Py_ssize_t n_more) except -1:
         """Set `items` and `n` to the elements of the records; see `decode_for`."""
         cdef Document document = self.document
         cdef Field* field = self.field
@@ -219,7 +219,7 @@ cdef class RepeatedScalar(Repeated):
             self.n = total
             self.items = window
             return 0
-        numbers = Numbers.allocate(capacity_for(<Py_ssize_t>total, room), field)
+        numbers = Numbers.allocate(capacity_for(<Py_ssize_t>total, n_more), field)
         # Other threads may run below and refresh this sequence: `document` and `_parts` own the bytes and their spans.
         _parts = self.parts
         n_records = self.n_records
@@ -231,7 +231,7 @@ cdef class RepeatedScalar(Repeated):
                     raise decode_error(document, cursor.p, cursor.end)
                 if record.tag & 7 != WIRE_LEN:
                     if n_stored < total and not (field.closed and not has_value(field, <int32_t>record.n)):
-                        store(<uint8_t*>numbers.items + n_stored * field.size, field, record.n)
+                        write_number(<uint8_t*>numbers.items + n_stored * field.size, field, record.n)
                         n_stored += 1
                     continue
                 run = near_value(&cursor, &record)
@@ -244,7 +244,7 @@ cdef class RepeatedScalar(Repeated):
                 ):
                     raise packed_error(document, record.value, record.value + record.n, 0)
                 if field.closed:
-                    count = keep_known(<int32_t*>numbers.items + n_stored, count, field)
+                    count = remove_unknown(<int32_t*>numbers.items + n_stored, count, field)
                 n_stored += count
         finally:
             document.pins -= 1
@@ -364,7 +364,7 @@ cdef class RepeatedScalar(Repeated):
         not change the array. Raises DecodeError if the packed bytes are damaged.
         """
         import numpy
-        return numpy.asarray(memoryview(self.window()))
+        return numpy.asarray(memoryview(self.make_payload()))
 
     @critical_section
     def __array__(self, dtype=None, copy=None):
@@ -389,9 +389,9 @@ cdef class RepeatedScalar(Repeated):
     def __getbuffer__(self, Py_buffer* view, int flags):
         if COPIES_TO_ARRAYS:
             raise TypeError(f"a bytes-like object is required, not '{type(self).__name__}'")
-        expose(self.window(), view, flags)
+        expose(self.make_payload(), view, flags)
 
-    cdef Payload window(self):
+    cdef Payload make_payload(self):
         """Return the numbers as a buffer that later changes of the field don't affect."""
         cdef const uint8_t* items
         cdef object owner = None
@@ -407,11 +407,11 @@ cdef class RepeatedScalar(Repeated):
 
     # --- changes
 
-    cdef Numbers start_append(self, Py_ssize_t room):
-        """Return the numbers, with capacity for `room` more at the end; they may follow a run that is not decoded."""
+    cdef Numbers start_append(self, Py_ssize_t n_more):
+        """Return the numbers, with capacity for `n_more` further numbers; they may follow a run that is not decoded."""
         cdef Numbers numbers
         if self.refresh_records():
-            numbers = self.numbers_after_run(room)
+            numbers = self.numbers_after_run(n_more)
             if numbers is not None:
                 edit(self.message)
                 # Code that runs in `edit` may have changed the field.
@@ -420,11 +420,11 @@ cdef class RepeatedScalar(Repeated):
                     return numbers
         elif (<Numbers>self.bound).run_end != NULL:
             # The message has bytes, so it is not absent from its parent.
-            (<Numbers>self.bound).reserve(room)
+            (<Numbers>self.bound).reserve(n_more)
             return self.bound
-        return self.start_edit(room)
+        return self.start_edit(n_more)
 
-    cdef Numbers numbers_after_run(self, Py_ssize_t room):
+    cdef Numbers numbers_after_run(self, Py_ssize_t n_more):
         """Return empty Numbers that follow the packed run, if it is the only record; None if records must be decoded.
 
         Returns None also if the run was decoded before, or if any open document is in partial memory.
@@ -443,20 +443,20 @@ cdef class RepeatedScalar(Repeated):
         run = Span(record.value, record.n)
         check_run(self.field, self.document, &run)
         numbers = Numbers.allocate(0, self.field)
-        numbers.reserve(room)
+        numbers.reserve(n_more)
         numbers.origin = self.first
         numbers.run_end = record.value + record.n
         return numbers
 
-    cdef Numbers start_edit(self, Py_ssize_t room):
-        """Return the numbers for a change, with capacity for `room` more, like RepeatedSpan.start_edit."""
+    cdef Numbers start_edit(self, Py_ssize_t n_more):
+        """Return the numbers for a change, with capacity for `n_more` further numbers, like RepeatedSpan.start_edit."""
         cdef Numbers numbers
         cdef const uint8_t* items
         while True:
-            self.decode_for(room)
+            self.decode_for(n_more)
             if self.bound is not None:
                 numbers = self.bound
-                numbers.reserve(room)
+                numbers.reserve(n_more)
                 self.load_bound()
                 # An overlay with a `parent` is that of an absent message, which `edit` adds to its parent.
                 if self.is_detached or (<Overlay>self.message.overlay).parent == NULL:
@@ -466,7 +466,7 @@ cdef class RepeatedScalar(Repeated):
                 if self.bound is numbers:
                     return numbers
                 continue
-            numbers = self.own_numbers(room)
+            numbers = self.own_numbers(n_more)
             items = self.items
             edit(self.message)
             self.decode()
@@ -569,7 +569,7 @@ cdef class RepeatedScalar(Repeated):
         cdef uint64_t raw = 0
         read_number(self.field, value, &raw)
         numbers = self.start_append(1)
-        store(numbers.items + numbers.n * self.field.size, self.field, raw)
+        write_number(numbers.items + numbers.n * self.field.size, self.field, raw)
         numbers.n += 1
         update_count(self, numbers.n)
 
@@ -616,7 +616,7 @@ cdef inline int append_value(Numbers self, Field* field, value) except -1:
         return 0
     read_number(field, value, &raw)
     # Converting a number may run other code, but none that has a reference to this object.
-    store(self.items + self.n * field.size, field, raw)
+    write_number(self.items + self.n * field.size, field, raw)
     self.n += 1
     return 0
 

@@ -25,7 +25,7 @@ cdef extern from "thresholds.h":
         MAX_FULL_PART_OVERLAYS "OW_MAX_FULL_PART_OVERLAYS"
 
 cdef enum:
-    SMALL_PART_BYTES = 1 << 16       # parts of fewer bytes have at most MAX_FULL_PART_OVERLAYS
+    SMALL_PART_BYTES = 1 << 16       # documents with `is_part` and fewer bytes use MAX_FULL_PART_OVERLAYS
 
 
 # --- the map

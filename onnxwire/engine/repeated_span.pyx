@@ -171,14 +171,14 @@ cdef class RepeatedSpan(Repeated):
             n_left -= 1
         return index
 
-    cdef Elements gather(self, Py_ssize_t room):
-        """Return the Elements of an unchanged field, with capacity for `room` more."""
+    cdef Elements gather(self, Py_ssize_t n_more):
+        """Return the Elements of an unchanged field, with capacity for `n_more` further elements."""
         cdef Elements elements = Elements.__new__(Elements)
         cdef Spans index = self.known_index()
         cdef Cursor cursor
         cdef Record record
         cdef Py_ssize_t i
-        elements.reserve(<Py_ssize_t>self.n_records + room)
+        elements.reserve(<Py_ssize_t>self.n_records + n_more)
         elements.origin = self.first
         if index is not None:
             for i in range(index.n):
@@ -285,8 +285,8 @@ cdef class RepeatedSpan(Repeated):
 
     # --- changes
 
-    cdef Elements start_edit(self, Py_ssize_t room):
-        """Return the Elements for a change, with capacity for `room` more.
+    cdef Elements start_edit(self, Py_ssize_t n_more):
+        """Return the Elements for a change, with capacity for `n_more` further elements.
 
         All memory is allocated before `edit`, which may add an absent message to its parent: a MemoryError leaves
         everything unchanged.
@@ -297,7 +297,7 @@ cdef class RepeatedSpan(Repeated):
         while True:
             elements = self.elements()
             if elements is not None:
-                elements.reserve(room)
+                elements.reserve(n_more)
                 # An overlay with a `parent` is that of an absent message, which `edit` adds to its parent.
                 if self.is_detached or (<Overlay>self.message.overlay).parent == NULL:
                     return elements
@@ -306,7 +306,7 @@ cdef class RepeatedSpan(Repeated):
                     return elements
                 continue
             document = self.document
-            elements = self.gather(room)
+            elements = self.gather(n_more)
             overlay = edit(self.message)
             # The allocations may have run other code, which may have changed the field.
             if (
