@@ -7,11 +7,11 @@ from onnxwire.engine.document cimport Document, Span
 from onnxwire.engine.overlay cimport Numbers
 from onnxwire.engine.table cimport Field
 
-cdef void store(void* out, const Field* field, uint64_t raw) noexcept nogil
+cdef void write_number(void* out, const Field* field, uint64_t raw) noexcept nogil
 cdef uint64_t store_long_run(
     uint8_t* out, const Field* field, const uint8_t* p, uint64_t n, uint64_t capacity, const ShareCounts* counts
 ) noexcept
-cdef uint64_t keep_known(int32_t* values, uint64_t n, const Field* field) noexcept nogil
+cdef uint64_t remove_unknown(int32_t* values, uint64_t n, const Field* field) noexcept nogil
 cdef int locate_run(const Field* field, Numbers numbers, Document document, Span* run) except -1
 cdef int check_run(const Field* field, Document document, const Span* run) except -1
 cdef int decode_run(const Field* field, Numbers numbers, Document document) except -1

@@ -33,8 +33,8 @@ cdef Packed packed_form(int field_type) noexcept nogil:
     return PACKED_32
 
 
-cdef void store(void* out, const Field* field, uint64_t raw) noexcept nogil:
-    """Write one number, given the raw bits of its record."""
+cdef void write_number(void* out, const Field* field, uint64_t raw) noexcept nogil:
+    """Write one number, given its raw bits."""
     cdef uint32_t low = <uint32_t>raw
     cdef int64_t wide
     cdef int32_t narrow
@@ -67,8 +67,10 @@ cdef uint64_t store_run(
         memcpy(out, p, count * field.size)
         return count
     while count < capacity and n - count * field.size >= field.size:
-        store(out + count * field.size, field,
-              load64(p + count * 8) if field.size == 8 else load32(p + count * 4))
+        write_number(
+            out + count * field.size, field,
+            load64(p + count * 8) if field.size == 8 else load32(p + count * 4)
+        )
         count += 1
     return count
 
@@ -85,7 +87,7 @@ cdef uint64_t store_long_run(
     return count
 
 
-cdef uint64_t keep_known(int32_t* values, uint64_t n, const Field* field) noexcept nogil:
+cdef uint64_t remove_unknown(int32_t* values, uint64_t n, const Field* field) noexcept nogil:
     """Remove values that are not in the closed enum; return the number of remaining values."""
     cdef uint64_t n_kept = 0
     cdef uint64_t i
@@ -99,7 +101,7 @@ cdef uint64_t keep_known(int32_t* values, uint64_t n, const Field* field) noexce
 # --- the run of Numbers that is not decoded yet
 
 cdef int locate_run(const Field* field, Numbers numbers, Document document, Span* run) except -1:
-    """Set `run` to the run before the numbers, inside the bytes that it had when the field was edited."""
+    """Set `run` to the packed run before the numbers: the bytes from the end of its length up to `run_end`."""
     cdef uint64_t n = 0
     cdef const uint8_t* p = read_varint(numbers.origin, numbers.run_end, &n)
     if p != NULL:

@@ -13,8 +13,8 @@ from onnxwire.engine.view cimport Cursor, Record, View
 
 cdef class RepeatedScalar(Repeated):
     # The result of `decode`: the elements, which may be unaligned, and their number. Before the first `decode`, `items`
-    # is NULL, and `n` may already be set. The memory belongs to the document, to `store` or to `bound`; that of `bound`
-    # is valid until other code runs, because that may replace or move it.
+    # is NULL, and `n` may already be set. The elements are in memory of the document, of `store` or of `bound` (see
+    # Repeated). The memory of `bound` is valid until other code runs, which may replace or move it.
     cdef const uint8_t* items
     cdef Py_ssize_t n
 
@@ -22,25 +22,25 @@ cdef class RepeatedScalar(Repeated):
     cdef uint64_t count_elements(self, const uint8_t** window, ShareCounts* counts) except? 0xFFFFFFFF
     cdef bint refresh_records(self) except -1
     cdef int decode(self) except -1
-    cdef int decode_for(self, Py_ssize_t room) except -1
+    cdef int decode_for(self, Py_ssize_t n_more) except -1
     cdef void load_bound(self) noexcept
     cdef Numbers copy(self)
-    cdef Numbers own_numbers(self, Py_ssize_t room)
-    cdef int decode_records(self, Py_ssize_t room) except -1
+    cdef Numbers own_numbers(self, Py_ssize_t n_more)
+    cdef int decode_records(self, Py_ssize_t n_more) except -1
     cdef bint use_cached(self) except -1
     cdef void use_decoded(self, Numbers numbers)
     cdef object item(self, Py_ssize_t i)
-    cdef Payload window(self)
-    cdef Numbers start_append(self, Py_ssize_t room)
-    cdef Numbers numbers_after_run(self, Py_ssize_t room)
-    cdef Numbers start_edit(self, Py_ssize_t room)
+    cdef Payload make_payload(self)
+    cdef Numbers start_append(self, Py_ssize_t n_more)
+    cdef Numbers numbers_after_run(self, Py_ssize_t n_more)
+    cdef Numbers start_edit(self, Py_ssize_t n_more)
 
 
 cdef class ScalarIterator:
     cdef RepeatedScalar sequence
     cdef PyObject* document      # the message's document at the last step; borrowed, and only compared
     cdef uint32_t epoch          # the message's epoch at the last step
-    cdef Py_ssize_t i
+    cdef Py_ssize_t i            # the index of the next number, or ENDED
 
     cdef object next_number(self)
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Sequences over repeated numbers: decoded once from a document, or assigned."""
+"""Sequences over repeated numbers."""
 cimport cython
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.long cimport PyLong_CheckExact
@@ -13,7 +13,7 @@ from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.document cimport NUMBERS, Document, Span
 from onnxwire.engine.edit cimport edit, iterate, read_number
 from onnxwire.engine.instances cimport forbid_instantiation
-from onnxwire.engine.number_runs cimport check_run, decode_run, keep_known, store, store_long_run
+from onnxwire.engine.number_runs cimport check_run, decode_run, remove_unknown, store_long_run, write_number
 from onnxwire.engine.overlay cimport Overlay, put_value, set_mark
 from onnxwire.engine.overlay_index cimport prefers_compact, register_edit
 from onnxwire.engine.partial cimport N_MEMORIES, fetch, is_resident
@@ -46,12 +46,12 @@ cdef enum:
     MIN_LONG_ARRAY = 1 << 16     # numbers; the unused capacity of such an array takes no pages
 
 
-cdef Py_ssize_t capacity_for(Py_ssize_t n, Py_ssize_t room) noexcept:
-    """Return the capacity of a new array of n numbers, to which `room` numbers will be added.
+cdef Py_ssize_t capacity_for(Py_ssize_t n, Py_ssize_t n_more) noexcept:
+    """Return the capacity of a new array of n numbers, to which `n_more` numbers will be added.
 
     A long array gets the capacity of its next growth, which would move all numbers.
     """
-    return n + max(room, n >> 1) if room and n >= MIN_LONG_ARRAY else n + room
+    return n + max(n_more, n >> 1) if n_more and n >= MIN_LONG_ARRAY else n + n_more
 
 
 cdef object get_numbers(View self, void* closure):
@@ -65,7 +65,7 @@ cdef object get_numbers(View self, void* closure):
 @cython.no_gc
 @cython.collection_type("sequence")
 cdef class RepeatedScalar(Repeated):
-    """A mutable sequence of numbers, which numpy.asarray accepts without another copy.
+    """A mutable sequence of numbers; numpy.asarray shares its memory unless the field was edited.
 
     A packed run of fixed-size numbers is read in the document; varints are decoded once, into an array.
     """
@@ -73,9 +73,9 @@ cdef class RepeatedScalar(Repeated):
     cdef bint fetch_runs(self) except -1:
         """Fetch the packed runs that are not resident; return whether there was one, so that a refresh is needed."""
         cdef Document document = self.document
-        cdef object _parts = self.parts
+        cdef object _parts = self.parts  # owns the spans of `cursor` while other threads run
         cdef uint64_t n_left = self.n_records
-        cdef bint is_new = False
+        cdef bint has_fetched = False
         cdef Cursor cursor
         cdef Record record
         self.start(&cursor)
@@ -85,10 +85,10 @@ cdef class RepeatedScalar(Repeated):
                 n_left -= 1
                 if record.tag & 7 == WIRE_LEN and not is_resident(record.value, record.n):
                     fetch(record.value, record.n)
-                    is_new = True
+                    has_fetched = True
         finally:
             document.pins -= 1
-        return is_new
+        return has_fetched
 
     cdef uint64_t count_elements(self, const uint8_t** window, ShareCounts* counts) except? 0xFFFFFFFF:
         """Count the elements of the records, unknown values of a closed enum included.
@@ -139,15 +139,15 @@ cdef class RepeatedScalar(Repeated):
         """Set `items` and `n` to the current elements."""
         return self.decode_for(0)
 
-    cdef int decode_for(self, Py_ssize_t room) except -1:
-        """Decode like `decode`, with capacity for `room` more if the records are decoded now."""
+    cdef int decode_for(self, Py_ssize_t n_more) except -1:
+        """Decode like `decode`, with capacity for `n_more` further numbers if the records are decoded now."""
         while self.refresh_records():
             if self.items != NULL:
                 return 0
             if N_MEMORIES and self.first != NULL and self.fetch_runs():
                 continue
             # This may run other threads, so that another refresh is needed.
-            self.decode_records(room)
+            self.decode_records(n_more)
         if (<Numbers>self.bound).run_end != NULL:
             decode_run(self.field, <Numbers>self.bound, self.document)
         self.load_bound()
@@ -175,23 +175,23 @@ cdef class RepeatedScalar(Repeated):
         memcpy(numbers.items, self.items, <size_t>self.n * self.field.size)
         return numbers
 
-    cdef Numbers own_numbers(self, Py_ssize_t room):
-        """Return the elements that `decode` found, to be changed, with capacity for `room` more.
+    cdef Numbers own_numbers(self, Py_ssize_t n_more):
+        """Return the elements that `decode` found, to be changed, with capacity for `n_more` further numbers.
 
-        These are the decoded numbers themselves, unless there is another reference to them.
+        Returns `store` if nothing else has a reference to it, else a copy.
         """
         cdef Numbers numbers
         if self.store is None or Py_REFCNT(<PyObject*>self.store) > 1:
-            numbers = Numbers.allocate(capacity_for(self.n, room), self.field)
+            numbers = Numbers.allocate(capacity_for(self.n, n_more), self.field)
             memcpy(numbers.items, self.items, <size_t>self.n * self.field.size)
             numbers.n = self.n
             return numbers
         numbers = self.store
-        numbers.reserve(room)
+        numbers.reserve(n_more)
         self.items = numbers.items
         return numbers
 
-    cdef int decode_records(self, Py_ssize_t room) except -1:
+    cdef int decode_records(self, Py_ssize_t n_more) except -1:
         """Set `items` and `n` to the elements of the records; see `decode_for`."""
         cdef Document document = self.document
         cdef Field* field = self.field
@@ -219,7 +219,7 @@ cdef class RepeatedScalar(Repeated):
             self.n = total
             self.items = window
             return 0
-        numbers = Numbers.allocate(capacity_for(<Py_ssize_t>total, room), field)
+        numbers = Numbers.allocate(capacity_for(<Py_ssize_t>total, n_more), field)
         # Other threads may run below and refresh this sequence: `document` and `_parts` own the bytes and their spans.
         _parts = self.parts
         n_records = self.n_records
@@ -231,7 +231,7 @@ cdef class RepeatedScalar(Repeated):
                     raise decode_error(document, cursor.p, cursor.end)
                 if record.tag & 7 != WIRE_LEN:
                     if n_stored < total and not (field.closed and not has_value(field, <int32_t>record.n)):
-                        store(<uint8_t*>numbers.items + n_stored * field.size, field, record.n)
+                        write_number(<uint8_t*>numbers.items + n_stored * field.size, field, record.n)
                         n_stored += 1
                     continue
                 run = near_value(&cursor, &record)
@@ -244,7 +244,7 @@ cdef class RepeatedScalar(Repeated):
                 ):
                     raise packed_error(document, record.value, record.value + record.n, 0)
                 if field.closed:
-                    count = keep_known(<int32_t*>numbers.items + n_stored, count, field)
+                    count = remove_unknown(<int32_t*>numbers.items + n_stored, count, field)
                 n_stored += count
         finally:
             document.pins -= 1
@@ -293,7 +293,9 @@ cdef class RepeatedScalar(Repeated):
 
     @critical_section
     def __bool__(self):
-        """Return whether there is an element; only a closed enum is decoded, because it may drop values."""
+        """Return whether there is an element. An unedited field is decoded only if it is a closed enum, which may drop
+        values.
+        """
         cdef Cursor cursor
         cdef Record record
         cdef uint64_t _i
@@ -355,19 +357,24 @@ cdef class RepeatedScalar(Repeated):
 
     @critical_section
     def numpy(self):
-        """Return the numbers as a read-only numpy array of shape (len,), which shares this sequence's memory.
+        """Return the numbers as a read-only numpy array of shape (len,).
 
         dtype: int64, uint64, int32 (also for enums), uint32, float32, float64 or bool, by the type of the field.
-        A later change of the field does not change the array. Raises DecodeError if the packed bytes are damaged.
+        The array shares this sequence's memory; if the field was edited, it is a copy. A later change of the field does
+        not change the array. Raises DecodeError if the packed bytes are damaged.
         """
         import numpy
-        return numpy.asarray(memoryview(self.window()))
+        return numpy.asarray(memoryview(self.make_payload()))
 
     @critical_section
     def __array__(self, dtype=None, copy=None):
-        """Implement numpy's fallback for a failed buffer request: raise the buffer's error, which numpy suppresses."""
+        """Return an array, or a copy if `copy_to_arrays` is on.
+
+        numpy also calls this method after a failed buffer request and suppresses the error of that request; this call
+        raises it again.
+        """
         if COPIES_TO_ARRAYS:
-            return array_of_copy(self, dtype, copy)
+            return copy_as_array(self, dtype, copy)
         array = self.numpy()
         if copy:
             return array.astype(array.dtype if dtype is None else dtype)
@@ -382,9 +389,9 @@ cdef class RepeatedScalar(Repeated):
     def __getbuffer__(self, Py_buffer* view, int flags):
         if COPIES_TO_ARRAYS:
             raise TypeError(f"a bytes-like object is required, not '{type(self).__name__}'")
-        expose(self.window(), view, flags)
+        expose(self.make_payload(), view, flags)
 
-    cdef Payload window(self):
+    cdef Payload make_payload(self):
         """Return the numbers as a buffer that later changes of the field don't affect."""
         cdef const uint8_t* items
         cdef object owner = None
@@ -400,11 +407,11 @@ cdef class RepeatedScalar(Repeated):
 
     # --- changes
 
-    cdef Numbers start_append(self, Py_ssize_t room):
-        """Return the numbers, with capacity for `room` more at the end; they may follow a run that is not decoded."""
+    cdef Numbers start_append(self, Py_ssize_t n_more):
+        """Return the numbers, with capacity for `n_more` further numbers; they may follow a run that is not decoded."""
         cdef Numbers numbers
         if self.refresh_records():
-            numbers = self.numbers_after_run(room)
+            numbers = self.numbers_after_run(n_more)
             if numbers is not None:
                 edit(self.message)
                 # Code that runs in `edit` may have changed the field.
@@ -413,12 +420,12 @@ cdef class RepeatedScalar(Repeated):
                     return numbers
         elif (<Numbers>self.bound).run_end != NULL:
             # The message has bytes, so it is not absent from its parent.
-            (<Numbers>self.bound).reserve(room)
+            (<Numbers>self.bound).reserve(n_more)
             return self.bound
-        return self.start_edit(room)
+        return self.start_edit(n_more)
 
-    cdef Numbers numbers_after_run(self, Py_ssize_t room):
-        """Return Numbers after the packed run that is the only record; None if the records must be decoded.
+    cdef Numbers numbers_after_run(self, Py_ssize_t n_more):
+        """Return empty Numbers that follow the packed run, if it is the only record; None if records must be decoded.
 
         Returns None also if the run was decoded before, or if any open document is in partial memory.
         """
@@ -436,20 +443,20 @@ cdef class RepeatedScalar(Repeated):
         run = Span(record.value, record.n)
         check_run(self.field, self.document, &run)
         numbers = Numbers.allocate(0, self.field)
-        numbers.reserve(room)
+        numbers.reserve(n_more)
         numbers.origin = self.first
         numbers.run_end = record.value + record.n
         return numbers
 
-    cdef Numbers start_edit(self, Py_ssize_t room):
-        """Return the numbers for a change, with capacity for `room` more, like RepeatedSpan.start_edit."""
+    cdef Numbers start_edit(self, Py_ssize_t n_more):
+        """Return the numbers for a change, with capacity for `n_more` further numbers, like RepeatedSpan.start_edit."""
         cdef Numbers numbers
         cdef const uint8_t* items
         while True:
-            self.decode_for(room)
+            self.decode_for(n_more)
             if self.bound is not None:
                 numbers = self.bound
-                numbers.reserve(room)
+                numbers.reserve(n_more)
                 self.load_bound()
                 # An overlay with a `parent` is that of an absent message, which `edit` adds to its parent.
                 if self.is_detached or (<Overlay>self.message.overlay).parent == NULL:
@@ -459,7 +466,7 @@ cdef class RepeatedScalar(Repeated):
                 if self.bound is numbers:
                     return numbers
                 continue
-            numbers = self.own_numbers(room)
+            numbers = self.own_numbers(n_more)
             items = self.items
             edit(self.message)
             self.decode()
@@ -490,7 +497,7 @@ cdef class RepeatedScalar(Repeated):
         return -1
 
     cdef object take(self, values):
-        return take_numbers(self.field, values)
+        return convert_numbers(self.field, values)
 
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, values) except -1:
         cdef Numbers incoming = values
@@ -562,7 +569,7 @@ cdef class RepeatedScalar(Repeated):
         cdef uint64_t raw = 0
         read_number(self.field, value, &raw)
         numbers = self.start_append(1)
-        store(numbers.items + numbers.n * self.field.size, self.field, raw)
+        write_number(numbers.items + numbers.n * self.field.size, self.field, raw)
         numbers.n += 1
         update_count(self, numbers.n)
 
@@ -572,7 +579,7 @@ cdef class RepeatedScalar(Repeated):
 
         Raises TypeError or ValueError for a value that the field can't store; then nothing is added.
         """
-        add_numbers(self, take_numbers(self.field, values))
+        add_numbers(self, convert_numbers(self.field, values))
 
 
 cdef inline void reverse_numbers(Numbers self, size_t size) noexcept:
@@ -588,7 +595,7 @@ cdef inline void reverse_numbers(Numbers self, size_t size) noexcept:
         first += size
 
 
-cdef inline int take_number(Numbers self, Field* field, value) except -1:
+cdef inline int append_value(Numbers self, Field* field, value) except -1:
     """Add a Python number at the end."""
     cdef uint64_t raw = 0
     cdef int64_t wide
@@ -609,12 +616,12 @@ cdef inline int take_number(Numbers self, Field* field, value) except -1:
         return 0
     read_number(field, value, &raw)
     # Converting a number may run other code, but none that has a reference to this object.
-    store(self.items + self.n * field.size, field, raw)
+    write_number(self.items + self.n * field.size, field, raw)
     self.n += 1
     return 0
 
 
-cdef Numbers take_numbers(Field* field, values):
+cdef Numbers convert_numbers(Field* field, values):
     """Convert the values of an iterable to Numbers, with checks; copy those of a sequence of the same type.
 
     The copy keeps all bits: a conversion to a Python float would make a signalling NaN quiet.
@@ -630,11 +637,11 @@ cdef Numbers take_numbers(Field* field, values):
         incoming = Numbers.allocate(len(values), field)
         incoming.n = 0
         for value in <list>values:
-            take_number(incoming, field, value)
+            append_value(incoming, field, value)
         return incoming
     incoming = Numbers.allocate(0, field)
     for value in iterate(field, values):
-        take_number(incoming, field, value)
+        append_value(incoming, field, value)
     return incoming
 
 
@@ -713,15 +720,15 @@ cdef int store_numbers(RepeatedScalar self, Numbers numbers) except -1:
 
 @critical_section
 def copy_to_arrays(turned_on):
-    """Turn copies on or off. While they are on, sequences of numbers are not buffers, like protobuf's, and numpy copies
-    them.
+    """Turn copies on or off. While they are on, sequences of numbers are not buffers (nor are those of protobuf), and
+    numpy copies them.
     """
     global COPIES_TO_ARRAYS
     COPIES_TO_ARRAYS = turned_on
 
 
-cdef object array_of_copy(RepeatedScalar self, dtype, copy):
-    """Return a writable copy as array, as numpy makes from protobuf's sequences."""
+cdef object copy_as_array(RepeatedScalar self, dtype, copy):
+    """Return a copy as a writable array, as numpy makes it from protobuf's sequences."""
     if copy is False:
         raise ValueError("the numbers of a message are copied to an array")
     array = self.numpy()
@@ -729,7 +736,7 @@ cdef object array_of_copy(RepeatedScalar self, dtype, copy):
 
 
 cdef char* buffer_format(int field_type) noexcept:
-    """Return the format of the elements as in `struct`; for 64 bits the one of numpy.int64: long if it has 64 bits."""
+    """Return the `struct` format of an element. A 64-bit integer is a `long`, as in numpy, if a `long` has 64 bits."""
     if field_type == FLOAT:
         return b"f"
     if field_type == DOUBLE:
@@ -767,7 +774,7 @@ cdef class ScalarIterator:
 
     @critical_section
     cdef object next_number(self):
-        """Return the next number; the iterator itself at the end, because an error would take longer."""
+        """Return the next number; at the end the iterator itself, which is faster than raising StopIteration here."""
         cdef RepeatedScalar sequence = self.sequence
         cdef View message
         if sequence is None or self.i == ENDED:

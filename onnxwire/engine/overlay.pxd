@@ -2,6 +2,7 @@
 """Overlays: the edits of a message, stored beside its bytes, which never change.
 
 References point one way: a view owns its overlay, and an overlay owns its bytes and the values that were assigned.
+Until an absent message is added to its parent, its overlay also owns a view of the parent.
 """
 from cython cimport final
 from cpython.object cimport PyObject
@@ -45,9 +46,9 @@ cdef struct AbsentKey:
 @final
 cdef class Overlay:
     # Created by `new_overlay` in one allocation with its per-field arrays; it has no methods, hence no vtable.
-    # Views of the message read `slots`. Per field: `held` owns the assigned value if that is an object (str, bytes,
-    # Overlay or Document of a singular field, the Document being a fork in which the slot is the span; Elements or
-    # Numbers of a repeated field); `touched` is 1 once the value differs from the bytes, and always if it is held.
+    # Views of the message read `slots`. Per field: `held` owns the assigned value if that is an object: str, bytes,
+    # Overlay or Document of a singular field, Elements or Numbers of a repeated field. The Document is a fork, and the
+    # slot is a span of it. `touched` is 1 if the field, or another member of its oneof, was edited.
     # CopyFrom and ParseFromString exchange the content of an overlay; its registration in the document stays.
     # Overlays are not tracked by the garbage collector, so the members are C pointers; objects are owned.
     cdef Table* table
@@ -59,7 +60,7 @@ cdef class Overlay:
     cdef uint64_t expected       # state_of(parent, field); if it changes, this message is no longer part of `parent`
     cdef AbsentKey key           # absent messages only: the key in the hash table of overlay.pyx
     cdef PyObject* next          # the next overlay in the same bucket of that table
-    cdef uint32_t generation     # number of exchanges of the content that detached views (see exchange_content)
+    cdef uint32_t generation     # number of exchanges of the content that detached views (see edit.pyx)
     cdef uint32_t* clears        # per field, the number of times that it was cleared; NULL if none was
     cdef const uint8_t* address    # the key in document.overlays; NULL for a new message
     cdef const uint8_t* address_end    # end of the registered bytes, or of the first of several pieces

@@ -234,7 +234,7 @@ cdef bint reserve_at_end(uint8_t** items, Room* room, Py_ssize_t n, Py_ssize_t c
         memory -= room.before * size
         if room.before >= n >> 2:
             # Use the free memory before the elements, as in a queue. A move of n elements makes room for at least n / 4
-            # more, so each addition takes constant time.
+            # more, so each addition takes constant time on average.
             memmove(memory, items[0], <size_t>n * size)
             items[0] = memory
             room.capacity += room.before

@@ -23,6 +23,7 @@ cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end,
         start = <const uint8_t*>pair.address + 1
         overlay = overlay_of(&pair, document)
         if overlay is None:
+            # The pair is a part of a message after its first part.
             make_index(fork).put(pair.address, pair.end, NULL)
             continue
         if is_in_place(overlay):
@@ -35,7 +36,7 @@ cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end,
             copy_fields(overlay, copy, document)
         else:
             # The overlay's content was exchanged: skip the messages in the registered bytes, which are no longer part
-            # of it.
+            # of this message.
             copy = copy_overlay(overlay, document, fork.depth + 1)
             start = <const uint8_t*>pair.end + 1
         copy.address = <const uint8_t*>pair.address
@@ -67,7 +68,7 @@ cdef Overlay copy_overlay(Overlay self, Document document, uint32_t depth):
 cdef int copy_bytes(
     Overlay copy, Document base, const uint8_t* start, const uint8_t* end, PyObject* parts
 ) except -1:
-    """Set the bytes of an overlay to those of a message, in a fork of `base` with the edits of the messages in it."""
+    """Set the bytes of an overlay to those of a message, in a fork of `base` with the edits of nested messages."""
     cdef Document fork
     cdef Py_ssize_t k
     if copy.depth >= MAX_OVERLAY_DEPTH:
@@ -118,7 +119,7 @@ cdef object copy_held(const Field* field, object held, const Slot* slot, Documen
 
 
 cdef object copy_value(object held, const uint8_t* p, uint64_t n, Document document, uint32_t depth):
-    """Return a copy of one string, bytes or message."""
+    """Return a copy of a message, or `held` itself if it is a str or bytes."""
     if isinstance(held, Overlay):
         return copy_overlay(<Overlay>held, document, depth + 1)
     if isinstance(held, Document):
@@ -131,7 +132,8 @@ cdef Elements copy_elements(Elements self, Document document, uint32_t depth):
     cdef Elements copy = Elements.__new__(Elements)
     cdef Element* element
     cdef Py_ssize_t i
-    # Consecutive elements of one document share one fork. last: the end of the last of them.
+    # Consecutive elements of one document share a fork while their addresses ascend. last: the end of the last element
+    # that was copied to `fork`.
     cdef PyObject* source = NULL
     cdef const uint8_t* last = NULL
     cdef Document fork = None

@@ -15,7 +15,7 @@ cdef enum:
 
 
 cdef struct Pair:
-    size_t address
+    size_t address               # first byte of a message, or of a further part of a message
     size_t end                   # end of the bytes that were registered
     PyObject* edits              # Overlay or CompactOverlay, owned; NULL for a part of a message after its first part
 
@@ -106,7 +106,7 @@ cdef inline bint find_edits(PyObject* document, const uint8_t* p, const uint8_t*
         return False
     i = (<OverlayIndex>index).i
     leaf = &(<OverlayIndex>index).leaves[(<OverlayIndex>index).leaf]
-    # Often no edit is between the one found last and the next one.
+    # Often [p, end] is between the edited message found last and the next edited message.
     if i + 1 < leaf.n and leaf.pairs[i].address < <size_t>p and leaf.pairs[i + 1].address > <size_t>end:
         return False
     return (<OverlayIndex>index).find(p, pair) and pair.address <= <size_t>end

@@ -25,7 +25,7 @@ cdef extern from "thresholds.h":
         MAX_FULL_PART_OVERLAYS "OW_MAX_FULL_PART_OVERLAYS"
 
 cdef enum:
-    SMALL_PART_BYTES = 1 << 16       # parts of fewer bytes have at most MAX_FULL_PART_OVERLAYS
+    SMALL_PART_BYTES = 1 << 16       # documents with `is_part` and fewer bytes use MAX_FULL_PART_OVERLAYS
 
 
 # --- the map
@@ -69,7 +69,7 @@ cdef class OverlayIndex:
                     return True
             elif self.leaf == high:
                 return False
-        # The last leaf that begins at or before the address.
+        # Find the last leaf that begins at or before the address.
         while low < high:
             middle = (low + high + 1) // 2
             if self.leaves[middle].pairs[0].address <= address:
@@ -130,7 +130,7 @@ cdef class OverlayIndex:
         return 0
 
     cdef int reserve_pair(self) except -1:
-        """Make room for a pair at `leaf` and `i`, which move if the leaf is split."""
+        """Reserve memory for a pair at `leaf` and `i`, which move if a leaf is added."""
         cdef Leaf* leaf
         cdef Pair* pairs
         cdef Py_ssize_t capacity
@@ -162,7 +162,7 @@ cdef class OverlayIndex:
     cdef int add_leaf(self) except -1:
         """Add an empty leaf after the current one."""
         cdef Py_ssize_t after = self.leaf + 1 if self.n_leaves else 0
-        cdef Py_ssize_t room = MAX_LEAF_PAIRS if self.n_leaves else 1
+        cdef Py_ssize_t leaf_capacity = MAX_LEAF_PAIRS if self.n_leaves else 1
         cdef Py_ssize_t capacity
         cdef Leaf* leaves
         cdef Pair* pairs
@@ -173,13 +173,13 @@ cdef class OverlayIndex:
                 raise MemoryError
             self.leaves = leaves
             self.capacity = capacity
-        pairs = <Pair*>malloc(<size_t>room * sizeof(Pair))
+        pairs = <Pair*>malloc(<size_t>leaf_capacity * sizeof(Pair))
         if pairs == NULL:
             raise MemoryError
         memmove(
             &self.leaves[after + 1], &self.leaves[after], <size_t>(self.n_leaves - after) * sizeof(Leaf)
         )
-        self.leaves[after] = Leaf(pairs, 0, room)
+        self.leaves[after] = Leaf(pairs, 0, leaf_capacity)
         self.n_leaves += 1
         return 0
 
@@ -302,11 +302,11 @@ cdef void advance_epoch(Document document, const uint8_t* address) noexcept:
     Views of other messages that have no overlay need no refresh (`is_unaffected`). address: NULL for a new message.
     """
     cdef OverlayIndex index = index_of(document)
-    cdef bint follows = index is not None and index.epoch == document.epoch
+    cdef bint is_up_to_date = index is not None and index.epoch == document.epoch
     document.next_epoch()
     if index is None or address == NULL:
         return
-    if follows and document.epoch > 1:
+    if is_up_to_date and document.epoch > 1:
         index.n_epochs = min(index.n_epochs + 1, <uint32_t>N_EPOCHS)
     else:
         index.n_epochs = 1
@@ -365,7 +365,7 @@ cdef class RecentOverlays:
 cdef int note_use(Document document, size_t address) except -1:
     """Record that an overlay was made; if the queue is full, compact the older half of its overlays.
 
-    Overlays that a view owns are not compacted. If memory runs out, none is compacted.
+    Overlays that a view owns are not compacted. A MemoryError ends the compaction; it is not raised.
     """
     cdef PyObject* queue = <PyObject*>document.recent_overlays
     cdef bint is_small = document.is_part and document.end - document.start < SMALL_PART_BYTES

@@ -1,5 +1,6 @@
 /* Reserved address space whose ranges are made accessible one by one. Arguments of the functions: `start` and `size` of
- * the reserved space, and for ow_make_accessible the range of n bytes at `offset`.
+ * the reserved space, and for ow_make_accessible the range of n bytes at `offset`. For ow_populate, `start` is the
+ * start of a range of n bytes.
  *
  * Access to any other range ends the process, so that a missing check for residence can't return bytes that were never
  * fetched. The kernel allows a process about 65,000 mappings of different protection; when they are used up, the whole
@@ -38,7 +39,7 @@ static inline void ow_release(uint8_t *start, size_t size) {
 #include <sys/mman.h>
 
 #if defined(__SANITIZE_ADDRESS__)
-/* In the sanitized build, ASan reports an access to the byte. */
+/* In the sanitized build, ASan reports an access to a byte that is not accessible. */
 #include <sanitizer/asan_interface.h>
 
 #define OW_RESERVED (PROT_READ | PROT_WRITE)

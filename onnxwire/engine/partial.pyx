@@ -50,10 +50,11 @@ cdef class PartialMemory:
 
     source: the object that fetches bytes, by these methods. `fetch(memory, ranges)` fetches byte ranges, pairs (start,
     end), and returns when they are resident. `fetch_ahead(memory, start, end, limit)` fetches the bytes that a walk has
-    reached, and bytes that it will probably need next, up to the offset `limit`. `read_into` and `chunks` return bytes
-    that do not become resident. All of them raise SourceError if bytes cannot be fetched.
-    `note_skipped_value(start, end, record)` is called for each long value that a walk skips: its start and end, and the
-    offset of the record of the message that contains it. `close()` is called when the memory is closed.
+    reached, and bytes that it will probably need next, up to the offset `limit`. `read_into(start, out)` fills
+    the buffer `out`, and `chunks(start, end)` yields buffers; their bytes do not become resident. All of them raise
+    SourceError if bytes cannot be fetched. `note_skipped_value(start, end, record)` is called for each long value that
+    a walk skips: its start and end, and the offset of the record of the message that contains it. `close()` is called
+    when the memory is closed.
     """
 
     @critical_section
@@ -103,7 +104,7 @@ cdef class PartialMemory:
 
     @critical_section
     def close(self):
-        """Release the memory, at once or when the last call that waits for bytes returns."""
+        """Release the memory, at once or when no exported buffer and no call that waits for bytes uses it."""
         self.is_closed = True
         self.release_if_unused()
         self.source.close()
@@ -150,7 +151,7 @@ cdef class PartialMemory:
         return True
 
     cdef bint is_walked(self, const uint8_t* p, const uint8_t* end) noexcept nogil:
-        """Return whether all bytes of a range are resident, except long values."""
+        """Return whether a range is part of one walked range."""
         cdef Py_ssize_t i
         for i in range(self.n_walked_ranges):
             if self.walked_ranges[i].start <= p and end <= self.walked_ranges[i].end:

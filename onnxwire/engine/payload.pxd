@@ -7,7 +7,7 @@ from onnxwire.engine.document cimport Document
 cdef class Payload:
     """A value's bytes, or a field's numbers, as a buffer."""
     cdef object owner            # the owner of the memory; None if the document owns it
-    cdef readonly Document document
+    cdef readonly Document document    # the document that owns the memory, or None
     cdef const uint8_t* p
     cdef Py_ssize_t n            # number of items
     cdef Py_ssize_t size         # bytes per item

@@ -17,13 +17,14 @@ cdef enum:
 
 @critical_section
 def read_record(Document document, uint64_t offset, uint64_t end, bint is_in_group=False):
-    """Read the record at an offset of a document, in a message that ends at `end`, or in a group of it.
+    """Read the record at an offset of a document, in a message that ends at `end`, or in a group of the message.
 
     is_in_group: accept field number 0, as in groups.
     Returns (number, wire type, start of the value, start of the next record, raw value). The value of a WIRE_LEN record
     starts after its length. The raw value is an int, the bits of a varint or fixed number, or None for WIRE_LEN and
-    groups. For a damaged record, the start of the next record is None. If its tag can't be read, the start of the value
-    is `offset`; if its length runs past the end, the value starts after the length, and the raw value is the length. An
+    groups. For a damaged record, the start of the next record is None, and the value starts after the tag. If its tag
+    can't be read, the start of the value is `offset`. If its length runs past the end, the value starts after the
+    length, and the raw value is the length. An
     end of group is reported as a damaged record, with its number and wire type. Raises IndexError for offsets outside
     the document.
     """

@@ -89,8 +89,8 @@ cdef void point_at(Repeated self, View message, Field* field):
 cdef bint refresh(Repeated self) except -1:
     """Update a sequence after changes of its message; return whether its elements are records, not `bound`.
 
-    If the field was cleared or the message was replaced, the sequence becomes detached and keeps a copy of its
-    elements, like protobuf's sequences.
+    If the field was cleared or the message was replaced, the sequence becomes detached and keeps its elements,
+    like protobuf's sequences.
     """
     cdef PyObject* held
     fill(self.message)
@@ -315,7 +315,7 @@ cdef class Repeated:
         raise NotImplementedError
 
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, incoming) except -1:
-        """Replace the elements from start to stop; None removes them."""
+        """Replace the elements from start to stop by those of `incoming`; None removes them."""
         raise NotImplementedError
 
     cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, incoming) except -1:

@@ -16,10 +16,10 @@ cdef class RepeatedSpan(Repeated):
     cdef Spans known_index(self)
     cdef Spans make_index(self)
     cdef Spans walk(self)
-    cdef Elements gather(self, Py_ssize_t room)
+    cdef Elements gather(self, Py_ssize_t n_more)
     cdef void gather_run(self, Cursor* cursor, Elements elements) noexcept
     cdef object element(self, Py_ssize_t i)
-    cdef Elements start_edit(self, Py_ssize_t room)
+    cdef Elements start_edit(self, Py_ssize_t n_more)
     cdef bint append_first(self, const uint8_t* p, uint64_t size, owner) except -1
     cdef int store_elements(self, Overlay overlay, Elements elements) except -1
 

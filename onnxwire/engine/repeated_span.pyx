@@ -93,7 +93,7 @@ cdef object get_spans(View self, void* closure):
 
 cdef void dealloc_sequence(PyObject* o) noexcept:
     """Implement tp_dealloc of RepeatedSpan."""
-    # Releasing a member may run other code.
+    # Releasing a member may run other code, so the object is added to the free list last.
     (<RepeatedSpan>o).message = None
     (<RepeatedSpan>o).document = None
     (<RepeatedSpan>o).parts = None
@@ -171,14 +171,14 @@ cdef class RepeatedSpan(Repeated):
             n_left -= 1
         return index
 
-    cdef Elements gather(self, Py_ssize_t room):
-        """Return the Elements of an unchanged field, with capacity for `room` more."""
+    cdef Elements gather(self, Py_ssize_t n_more):
+        """Return the Elements of an unchanged field, with capacity for `n_more` further elements."""
         cdef Elements elements = Elements.__new__(Elements)
         cdef Spans index = self.known_index()
         cdef Cursor cursor
         cdef Record record
         cdef Py_ssize_t i
-        elements.reserve(<Py_ssize_t>self.n_records + room)
+        elements.reserve(<Py_ssize_t>self.n_records + n_more)
         elements.origin = self.first
         if index is not None:
             for i in range(index.n):
@@ -254,7 +254,7 @@ cdef class RepeatedSpan(Repeated):
         i = index_in(self.field, key, len(self))
         if i >= len(self):
             raise changed_error(self.field)
-        # A walk to one of the first elements takes less time than an index of all.
+        # A walk to one of the first elements takes less time than making an index of all elements.
         if self.store is None and self.bound is None and (
             i < MAX_WALKED_ELEMENTS or i < 4 * MAX_WALKED_ELEMENTS and self.n_records > 64 * MAX_WALKED_ELEMENTS
         ):
@@ -285,8 +285,8 @@ cdef class RepeatedSpan(Repeated):
 
     # --- changes
 
-    cdef Elements start_edit(self, Py_ssize_t room):
-        """Return the Elements for a change, with capacity for `room` more.
+    cdef Elements start_edit(self, Py_ssize_t n_more):
+        """Return the Elements for a change, with capacity for `n_more` further elements.
 
         All memory is allocated before `edit`, which may add an absent message to its parent: a MemoryError leaves
         everything unchanged.
@@ -297,7 +297,7 @@ cdef class RepeatedSpan(Repeated):
         while True:
             elements = self.elements()
             if elements is not None:
-                elements.reserve(room)
+                elements.reserve(n_more)
                 # An overlay with a `parent` is that of an absent message, which `edit` adds to its parent.
                 if self.is_detached or (<Overlay>self.message.overlay).parent == NULL:
                     return elements
@@ -306,7 +306,7 @@ cdef class RepeatedSpan(Repeated):
                     return elements
                 continue
             document = self.document
-            elements = self.gather(room)
+            elements = self.gather(n_more)
             overlay = edit(self.message)
             # The allocations may have run other code, which may have changed the field.
             if (
@@ -325,7 +325,7 @@ cdef class RepeatedSpan(Repeated):
         return 0
 
     cdef object take(self, values):
-        return take_values(self.message, self.field, values)
+        return convert_values(self.message, self.field, values)
 
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, values) except -1:
         cdef Elements incoming = values
@@ -392,7 +392,7 @@ cdef class RepeatedSpan(Repeated):
             arranged.items[i] = element_at(elements, index)[0]
             element_at(elements, index).held = NULL
         arranged.n = len(indices)
-        # Release removed elements last: their destructors may run other code.
+        # `arranged` releases the removed elements last: their destructors may run other code.
         elements.exchange_items(arranged)
         update_count(self, elements.n)
 
@@ -415,7 +415,7 @@ cdef class RepeatedSpan(Repeated):
 
         Raises TypeError or ValueError for a value that the field can't store; then nothing is added.
         """
-        cdef Elements incoming = take_values(self.message, self.field, values)
+        cdef Elements incoming = convert_values(self.message, self.field, values)
         cdef Overlay overlay
         if incoming.n == 0:
             if not self.is_detached:
@@ -441,7 +441,7 @@ cdef class RepeatedSpan(Repeated):
         cdef Py_ssize_t n
         if self.field.type == MESSAGE:
             n = len(self)
-            self.splice(n, n, take_values(self.message, self.field, (value,)))
+            self.splice(n, n, convert_values(self.message, self.field, (value,)))
             return self.element(n)
         owner = read_text(self.field, value, &p, &size)
         if self.bound is None and self.message.overlay == NULL and self.append_first(p, size, owner):
@@ -501,7 +501,7 @@ cdef class RepeatedSpan(Repeated):
         return overlay_view(self.field.sub, <Document>self.message.document, overlay)
 
 
-cdef Elements take_values(View message, Field* field, values):
+cdef Elements convert_values(View message, Field* field, values):
     """Convert the values of an iterable to Elements, with checks; messages are copied."""
     cdef Elements incoming = Elements.__new__(Elements)
     cdef const uint8_t* p = NULL
@@ -628,7 +628,7 @@ cdef class SpanIterator:
         cdef const uint8_t* p
         cdef uint64_t n = 0
         cdef bint is_in_records
-        if not reads_next_record(self):
+        if not is_message_unchanged(self):
             if self.sequence is None or self.i == ENDED:
                 return self
             is_in_records = self.follow_message()
@@ -725,7 +725,7 @@ cdef class SpanIterator:
             self.cursor.p = element.p + element.n
 
     cdef Py_ssize_t skip_until(self, const Span* element, const uint8_t* limit) noexcept:
-        """Skip the element that `peek` has located, and those that follow it in records and end before `limit`.
+        """Skip the element that `peek` has located, and the elements of the records after it that end before `limit`.
 
         Return the number of skipped elements. The limit is in the bytes of the message.
         """
@@ -778,7 +778,7 @@ cdef class SpanIterator:
         return 0
 
 
-cdef inline bint reads_next_record(SpanIterator self) noexcept:
+cdef inline bint is_message_unchanged(SpanIterator self) noexcept:
     """Return whether the message is filled, unedited, and unchanged since the last step."""
     return (
         self.sequence is not None and self.sequence.bound is None

@@ -21,8 +21,8 @@ from onnxwire.engine.view cimport field_value, fill, named_field, text_at
 cdef class NameFilter:
     """Up to MAX_FILTER_NAMES names; selects the messages in which a string field, at any depth, may equal one of them.
 
-    Edited messages are selected without a scan. Damaged messages and those nested more than 100 deep are selected, too:
-    the code that reads them then raises the error.
+    Edited messages, and messages in several parts, are selected without a scan. Damaged messages and those nested more
+    than 100 deep are selected, too: the code that reads them then raises the error.
     """
 
     @staticmethod
@@ -59,7 +59,10 @@ cdef class NameFilter:
         return not is_unedited(view) or self.scan(view.table, view.start, view.end, MAX_DEPTH)
 
     cdef bint scan(self, const Table* table, const uint8_t* p, const uint8_t* end, int depth) noexcept:
-        """Return whether a string in the message equals a name, or the message is damaged or nested too deeply."""
+        """Return whether a string in the message equals a name, or the message is damaged or nested too deeply.
+
+        depth: the number of further levels of nesting that are allowed.
+        """
         cdef const Field* field
         cdef const uint8_t* value
         cdef Record record

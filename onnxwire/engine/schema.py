@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Schema:
     """The message classes of a set of tables, as attributes by short name and in `messages` by full name.
 
-    messages: class by full name, such as "package.Message"; enums: wrapper by full name; retired: descriptors of
-    messages that are not in the current version of the format.
+    messages: class by full name, such as "package.Message"; enums: wrapper by full name; retired: descriptor by
+    full name, of messages that are not in the current version of the format.
     """
 
     def __init__(

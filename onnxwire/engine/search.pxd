@@ -24,14 +24,14 @@ cdef class Level:
 
 
 cdef struct Step:
-    uint32_t parent              # 1 + number of the parent path, 0 for the root
+    uint32_t parent              # 1 + number of the parent path; 0 if the parent is the root
     uint32_t name                # number of the field's name
     Py_ssize_t index             # of the element; -1 in a singular field
 
 
 @cython.final
 cdef class Paths:
-    cdef Step* items
+    cdef Step* items             # the last step of each path, by the number of the path
     cdef Py_ssize_t n
     cdef Py_ssize_t capacity
     cdef list names              # the names of fields, by number
@@ -45,7 +45,7 @@ cdef class Paths:
 
 @cython.final
 cdef class Search:
-    cdef TableOwner owner
+    cdef TableOwner owner        # the tables of the schema
     cdef bytearray marks_buffer  # the marks of the owner's tables
     cdef uint8_t* marks          # the memory of `marks_buffer`
     cdef list levels             # the stack: a Level per message that is being searched

@@ -30,23 +30,23 @@ cdef bint can_contain_marked(const Table* table, const Table* tables, const uint
 
 
 cdef bytearray mark_tables(TableOwner owner, list target_addresses):
-    """Return the marks of all tables, a byte each.
+    """Return the marks of all tables, a byte each with the bits IS_TARGET and CONTAINS_TARGET.
 
     target_addresses: the addresses of the tables whose messages are searched for.
     """
     cdef bytearray result = bytearray(owner.n_tables)
     cdef uint8_t* marks = result
     cdef Py_ssize_t i
-    cdef bint is_new = True
+    cdef bint has_changed = True
     for i in range(owner.n_tables):
         if <size_t>&owner.tables[i] in target_addresses:
             marks[i] = IS_TARGET
-    while is_new:  # until a fixed point, because tables refer to one another in cycles
-        is_new = False
+    while has_changed:  # until a fixed point, because tables refer to one another in cycles
+        has_changed = False
         for i in range(owner.n_tables):
             if not marks[i] & CONTAINS_TARGET and can_contain_marked(&owner.tables[i], owner.tables, marks):
                 marks[i] |= CONTAINS_TARGET
-                is_new = True
+                has_changed = True
     return result
 
 
@@ -62,7 +62,7 @@ cdef class Level:
 
 @cython.final
 cdef class Paths:
-    """The paths of a search by number, in 16 bytes per message, independent of depth."""
+    """The paths of a search by number, in 16 bytes per path, independent of depth."""
 
     def __cinit__(self):
         self.parent = -1
@@ -125,8 +125,9 @@ cdef class Search:
 
     root: the message to search, itself not a result; classes: the classes of the results. Only messages that can
     contain results are read. Paths look like `graph.node[3].attribute[0].t`; with `paths` they are stored there, and
-    their numbers are yielded instead. Messages may be edited during the search; raises ChangedError if elements are
-    added to or removed from the field that is being searched, and DecodeError for messages nested more than 100 deep.
+    their numbers are yielded instead. Messages may be edited during the search. If elements are added or
+    removed, the search continues at the next index, as a loop over a list does. Raises DecodeError for messages nested
+    more than 100 deep.
     names: skip messages that contain none of these names, at any depth.
     """
 
@@ -207,7 +208,7 @@ cdef class Search:
         return self.paths.add(number, outer)
 
     cdef View next_message(self, Level level):
-        """Return the next message of a level whose table is marked, or None."""
+        """Return the next message with a marked table in a level, or None."""
         cdef Table* table = level.view.table
         cdef Field* field
         while True:

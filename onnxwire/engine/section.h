@@ -68,8 +68,8 @@ static inline void ow_leave(PyCriticalSection *section)
         PyCriticalSection_End(section);
 }
 
-/* Redefine the functions that Cython calls for `@critical_section`. The macros that it uses around accesses to a dict
- * are not changed. */
+/* Redefine the functions that Cython calls for `@critical_section`. The macros around accesses to a dict, which Cython
+ * uses too, still lock the dict: they call ow_begin_own and ow_end_own, which are defined before the redefinition. */
 static inline void ow_begin_own(PyCriticalSection *section, PyObject *o) { PyCriticalSection_Begin(section, o); }
 static inline void ow_end_own(PyCriticalSection *section) { PyCriticalSection_End(section); }
 #undef Py_BEGIN_CRITICAL_SECTION

@@ -11,7 +11,7 @@ cdef extern from "thresholds.h":
 
 cdef enum:
     SCRATCH_BYTES = 512
-    MAX_NESTED = 8               # maximum levels of nested messages
+    MAX_NESTED = 8               # maximum number of levels of nested messages
 
 
 cdef struct Chunk:

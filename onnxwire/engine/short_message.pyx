@@ -43,14 +43,14 @@ cdef struct Edited:
     # The changed fields of an Overlay or CompactOverlay.
     uint64_t touched             # a bit per field
     const Slot* slots            # the slots of an Overlay
-    PyObject** held
+    PyObject** held              # the owners of values (see Overlay), by slot
     const Entry* entries         # the entries of a CompactOverlay, else NULL
 
 
 cdef bint chunk_message(
     ShortMessage* self, const Table* table, PyObject* document, PyObject* edits, const uint8_t* p, const uint8_t* end
 ) noexcept:
-    """Append the encoding of a message without its length; return whether it is complete.
+    """Append the encoding of a message without its tag and length; return whether it is complete.
 
     document: the document of the message's bytes, unless the edits have another one. edits: an Overlay, a
     CompactOverlay or NULL. p, end: the bytes of the message if `edits` is NULL. If the encoding is not complete, `self`
@@ -108,7 +108,7 @@ cdef inline bint is_file(PyObject* document) noexcept:
 # The functions `add_*` return False if the message can't be encoded here; then `self` is not usable.
 
 cdef inline bint add_chunk(ShortMessage* self, const uint8_t* p, uint64_t n) noexcept:
-    """Append a range of bytes; it is joined to the last one if it follows it directly."""
+    """Append a range of bytes. A range that directly follows the last chunk in memory is joined to that chunk."""
     cdef Chunk* last
     self.size += n
     if self.n:
@@ -167,13 +167,13 @@ cdef inline bint add_text(
 cdef bint add_message(
     ShortMessage* self, const Field* field, PyObject* document, PyObject* edits, const uint8_t* p, const uint8_t* end
 ) noexcept:
-    """Append a message that has edits, with its tag and length."""
+    """Append a message with its edits (see chunk_message), tag and length."""
     cdef uint64_t before = self.size
     cdef uint64_t size
     cdef uint8_t* head = self.scratch + self.used
     cdef uint8_t* head_end
     cdef int i = self.n
-    # The length is known afterwards: reserve a chunk, and bytes for it.
+    # The length is known afterwards: reserve a chunk, and bytes for the tag and length.
     if self.n == MAX_SHORT_CHUNKS or self.used > SCRATCH_BYTES - MAX_HEAD_BYTES or self.depth == MAX_NESTED:
         return False
     self.chunks[i].p = NULL
@@ -196,7 +196,7 @@ cdef bint add_message(
 cdef bint add_span(
     ShortMessage* self, const Field* field, PyObject* document, const uint8_t* p, uint64_t n
 ) noexcept:
-    """Append a message of a document's bytes that has edits in it, with its tag and length."""
+    """Append a message of a document's bytes, with its tag and length, and with its edits if there are any."""
     cdef Pair pair
     if not find_edits(document, p, p + n, &pair):
         return add_head(self, field, WIRE_LEN, n) and add_chunk(self, p, n)
@@ -209,7 +209,7 @@ cdef bint add_span(
 cdef bint add_held(
     ShortMessage* self, const Field* field, PyObject* document, const uint8_t* p, uint64_t n, PyObject* held
 ) noexcept:
-    """Append the value or element of a message field of an overlay."""
+    """Append the value or element of a message field of an overlay; held: its owner; NULL for a span of `document`."""
     if held == NULL:
         return document != NULL and n < LONG_BYTES and add_span(self, field, document, p, n)
     if Py_TYPE(held) == <PyTypeObject*>Overlay:
@@ -262,7 +262,7 @@ cdef bint add_touched(ShortMessage* self, const Field* field, PyObject* document
     return True
 
 
-cdef bint add_new(
+cdef bint add_fields(
     ShortMessage* self, const Table* table, PyObject* document, const Edited* edited, uint64_t fields
 ) noexcept:
     """Append changed fields, given as bits, in the order of their numbers."""
@@ -281,15 +281,15 @@ cdef bint chunk_records(
 ) noexcept:
     """Append the records of a message, each changed field in place of its first record.
 
-    A changed field without records is put where ascending field numbers place it, as by `emit_records`.
+    A changed field without records is inserted where ascending field numbers place it, as by `emit_records`.
     """
     cdef KnownRecord[MAX_RECORDS] known
     cdef const Field* field
     cdef Record record
     cdef Pair pair
     cdef uint64_t present = 0    # a bit per field that has records
-    cdef uint64_t added          # a bit per changed field without records that was not put yet
-    cdef uint64_t below          # those of them with lower numbers than the next record
+    cdef uint64_t added          # a bit per changed field without records that was not appended yet
+    cdef uint64_t below          # the bits of `added` with lower numbers than the next record
     cdef uint64_t n = 0
     cdef uint32_t i
     cdef int count = 0
@@ -332,15 +332,15 @@ cdef bint chunk_records(
         count += 1
     added = edited.touched & ~present
     if count == 0:
-        return add_new(self, table, document, edited, added)
-    present = edited.touched & present  # changed fields with records that are not put yet
+        return add_fields(self, table, document, edited, added)
+    present = edited.touched & present  # changed fields with records that are not appended yet
     for k in range(count):
         i = known[k].slot
         following = known[k + 1].start if k + 1 < count else end
         if added:
             below = added & ((<uint64_t>1 << i) - 1)
             if below:
-                if not add_new(self, table, document, edited, below):
+                if not add_fields(self, table, document, edited, below):
                     return False
                 added &= ~below
         if edited.touched >> i & 1:
@@ -355,4 +355,4 @@ cdef bint chunk_records(
                 return False
         elif not add_chunk(self, known[k].start, <uint64_t>(following - known[k].start)):
             return False
-    return add_new(self, table, document, edited, added)
+    return add_fields(self, table, document, edited, added)

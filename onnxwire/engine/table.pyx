@@ -7,7 +7,8 @@ from onnxwire._varint cimport WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_VARINT
 from onnxwire.engine.instances cimport forbid_subclasses
 from onnxwire.engine.memory cimport calloc, free
 
-# Wire types and sizes in memory, by field type. Other types are WIRE_VARINT, and have no size.
+# Wire types, and sizes in memory, by field type. Types that are not in WIRE_TYPES have WIRE_VARINT; types that are not
+# in ELEMENT_BYTES have no fixed size.
 cdef dict WIRE_TYPES = {
     DOUBLE: WIRE_FIXED64, FIXED64: WIRE_FIXED64, SFIXED64: WIRE_FIXED64,
     FLOAT: WIRE_FIXED32, FIXED32: WIRE_FIXED32, SFIXED32: WIRE_FIXED32,

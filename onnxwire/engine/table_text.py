@@ -22,8 +22,9 @@ SYNTAXES = ("proto2", "proto3")
 class FieldRow(NamedTuple):
     """One field of a message.
 
-    type: a value of TYPES. type_name: the name of the message or enum, or "". oneof: its name, or "". since, until: the
-    first and last version of the format that has the field; until is None for a current field. line: the line number.
+    type: a value of TYPES. type_name: the name of the message or enum, or "". oneof: the name of the field's oneof, or
+    "". since, until: the first and last version of the format that has the field; until is None for a current field.
+    line: the line number.
     """
 
     number: int
@@ -81,7 +82,7 @@ class EnumTable(NamedTuple):
 
 
 class FileTables(NamedTuple):
-    """All tables of one file; source: the file's name in errors."""
+    """All tables of one file; source: the file's name in errors; name: the text of the `# ` heading."""
 
     source: str
     name: str

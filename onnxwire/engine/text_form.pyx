@@ -41,7 +41,7 @@ cdef enum:
 # The text form of floats and doubles.
 cdef enum NumberStyle:
     RUNTIME_NUMBERS   # as protobuf's C runtime: 1, 1e+06; floats with 6 or 9 digits, doubles with 15 or 17
-    PROTOC_NUMBERS    # the same, but subnormal floats have 9 digits, because protoc's strtof reports an underflow
+    PROTOC_NUMBERS    # as RUNTIME_NUMBERS, but subnormal floats have 9 digits, as protoc's strtof reports an underflow
     PYTHON_NUMBERS    # as Python prints them: 1.0, 1000000.0; floats are first rounded to 6 to 9 digits
 
 cdef double MIN_NORMAL_FLOAT = 2.0 ** -126
@@ -61,7 +61,7 @@ ESCAPES[9] = b"t"
 @cython.final
 @cython.no_gc
 cdef class TextBuffer:
-    """A growing buffer of UTF-8, the style of the text, and the function that receives it."""
+    """A growing buffer of UTF-8, the style of the text, and the function that receives the text."""
     cdef char* start
     cdef char* p
     cdef char* end
@@ -71,7 +71,7 @@ cdef class TextBuffer:
     cdef NumberStyle number_style
     cdef bint is_ascii           # escape characters that are not ASCII
     cdef int max_depth
-    cdef Py_ssize_t max_bytes    # of strings and bytes, and elements of repeated numbers; -1 for no limit
+    cdef Py_ssize_t max_bytes    # limit for strings and bytes, and for elements of repeated numbers; -1 for none
 
     def __dealloc__(self):
         free(self.start)
@@ -278,7 +278,7 @@ cdef Py_ssize_t write_integer(char* out, uint64_t magnitude, bint is_negative) n
 
 
 cdef Py_ssize_t write_digits(char* out, double value, char format, int digits, int flags) except -1:
-    """Write a number with up to `digits` significant digits, like %g in the C locale, or for "r" with the fewest.
+    """Write a number. format: "g" for up to `digits` significant digits, as %g in the C locale; "r" for those of repr.
 
     Returns the length of the text.
     """
@@ -504,7 +504,8 @@ cdef str text_form(View message):
 
 @critical_section
 def write_text(View message, write, bint as_protoc, max_bytes, summary, unknown_fields):
-    """Pass the text format of a message to `write`, in pieces of some 100 kB, as `to_text` documents.
+    """Pass the text format of a message to `write`, in pieces of 64 KiB or more (the last may be shorter), as `to_text`
+    documents.
 
     summary: called with a message; returns the names of its fields to omit and a comment, or None. unknown_fields:
     called with a message and its indentation; yields the lines of its unknown fields, or a label and a buffer. None to

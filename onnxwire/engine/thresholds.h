@@ -27,7 +27,7 @@
 #define OW_THREAD_RUN_BYTES OW_LIMIT(1 << 20, 16) /* bytes of a packed run per thread */
 #define OW_LONG_BYTES OW_LIMIT(1 << 16, 16)      /* bytes of a long value: encoded by reference, fetched on demand */
 #define OW_FAR_SKIP_BYTES OW_LIMIT(1 << 18, 64)  /* bytes of a value that a walk skips and should not map */
-#define OW_FAR_FILE_BYTES OW_LIMIT((uint64_t)64 << 20, 64) /* bytes of a file whose first bytes are requested */
+#define OW_FAR_FILE_BYTES OW_LIMIT((uint64_t)64 << 20, 64) /* size from which a file's first bytes are requested */
 #define OW_COPY_BYTES OW_LIMIT(256, 48)          /* bytes of a copy of a header (engine/header_copies.pyx) */
 #define OW_COPIED_BEFORE_BYTES OW_LIMIT(64, 8)   /* bytes of the copy that precede the header: the end of a tensor */
 #define OW_MAX_SHORT_CHUNKS OW_LIMIT(64, 8)      /* ranges of an edited message that is encoded in one pass */

@@ -23,7 +23,7 @@ cdef enum FaultKind:
 
 cdef struct Result:
     FaultKind kind
-    const uint8_t* start
+    const uint8_t* start  # the damaged record, or the start of the damaged packed run
     const uint8_t* end   # the end of the message or packed run that contains `start`
     int size             # bytes per number of the run, 0 for varints
     int depth            # number of further levels that were allowed

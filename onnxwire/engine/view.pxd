@@ -74,7 +74,7 @@ cdef void* singular_getter(int field_type) noexcept
 
 
 cdef inline Field* same_named_field(View self, name) noexcept:
-    """Return the field whose name is this object, which holds for literals in code; else NULL."""
+    """Return the field whose name is the object `name` itself, as for interned literals in code; else NULL."""
     cdef uint32_t i
     for i in range(self.table.n_fields):
         if self.table.field_names[i] == <PyObject*>name:
@@ -173,7 +173,7 @@ cdef inline void start_cursor(Cursor* cursor, View self, const uint8_t* first) n
 cdef inline void start_records(
     Cursor* cursor, const uint8_t* start, const uint8_t* end, PyObject* parts, const uint8_t* first
 ) noexcept:
-    """Set a cursor in a message given by its span, and by its Spans or NULL."""
+    """Set a cursor in a message given by its span, and by its Spans or NULL; first: as for `start_cursor`."""
     cdef const Span* part = NULL
     cursor.p = start
     cursor.end = end

@@ -56,7 +56,7 @@ cdef class View:
 
 
 cdef object new_view(Table* table, Document document, const uint8_t* start, const uint8_t* end, Spans parts):
-    """Return a view of a span; if `parts` is not None, of all its spans, the first of which is this one.
+    """Return a view of the span from start to end; if `parts` is not None, of all parts, whose first is that span.
 
     While identity is kept, an existing view of the message is returned.
     """
@@ -152,7 +152,7 @@ cdef ViewKey key_of(View self) noexcept:
 
 
 cdef int resolve_absent(View self, const Field* field) except -1:
-    """If the message of a field was read while it was absent, update that view: the message is present now."""
+    """If the message of a field was read while it was absent, update its view: the message is present now."""
     cdef AbsentKey key = absent_key(self, field)
     cdef Overlay overlay = find_absent(&key)
     cdef ViewKey view_key
@@ -214,7 +214,7 @@ cdef void dealloc_view(PyObject* o) noexcept:
 # --- filling the slots
 
 cdef enum:
-    MAX_SHORT_STEPS = 4      # copies in succession without a long value in between
+    MAX_SHORT_STEPS = 4      # maximum number of copies in succession without a long value in between
 
 
 cdef const uint8_t* scan_slots(
@@ -285,8 +285,8 @@ cdef const uint8_t* scan(
     const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records,
     FarReads* far, const uint8_t** far_record
 ) noexcept nogil:
-    """Fill the slots as `scan_slots` does. If far_record is not NULL, end after a long value, and set it to the next
-    record.
+    """Fill the slots as `scan_slots` does. If far_record is not NULL, end after a long value, and set *far_record to
+    the next record.
     """
     cdef const uint8_t* start
     cdef const uint8_t* value
@@ -448,7 +448,7 @@ cdef int refresh(View self) except -1:
 
 
 cdef int refresh_any(View self) except -1:
-    """Implement `refresh` for every message that an edit may have changed, or whose slots the document may cache."""
+    """Implement `refresh` without its shortcuts."""
     cdef Document document = <Document>self.document
     cdef Table* table = self.table
     cdef size_t size = table.n_fields * sizeof(Slot)
@@ -829,7 +829,7 @@ cdef object held_message(View self, Field* field, const uint8_t* p, uint64_t n, 
 
 
 cdef object absent_view(View self, Field* field):
-    """Return a view of an absent message; its first edit adds it to its parent. All its views share one overlay."""
+    """Return a view of an absent message, which its first edit adds to the parent. All such views share an overlay."""
     cdef uint32_t depth
     cdef uint64_t state = state_of(self, field)
     cdef AbsentKey key = absent_key(self, field)

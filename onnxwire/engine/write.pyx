@@ -129,7 +129,7 @@ cdef object fetched_chunks(content):
 
 @critical_section
 def write_pieces(FileWriter target, pieces):
-    """Write the Pieces, each at its offset, and the bytes between them."""
+    """Write the pieces in order; in a seekable file, each Piece at its offset."""
     for piece in pieces:
         if isinstance(piece, bytes):
             target.write(piece)
