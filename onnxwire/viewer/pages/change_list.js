@@ -176,7 +176,7 @@ document.addEventListener("problems", paintNewProblems);
 function problemLink(path) {
   const nodePath = /^(.*\.node\[\d+\])/.exec(path)?.[1];
   if (nodePath) return link("node", nodePath, path);
-  const tensorPath = /^(.*initializer\[\d+\])$/.exec(path)?.[1];
+  const tensorPath = /^(.*(?<!sparse_)initializer\[\d+\])$/.exec(path)?.[1];
   return tensorPath ? link("tensor", tensorPath, path) : link("fields", path, path || "the model");
 }
 

@@ -57,7 +57,10 @@ export class VirtualList {
       if (this.pages.size > MAX_CACHED_PAGES) this.pages.delete(this.pages.keys().next().value);
       return answer;
     } catch (error) {
-      if (generation === this.generation) this.reportError(error);
+      if (generation === this.generation) {
+        this.pages.delete(page); // it is requested again when it is painted
+        this.reportError(error);
+      }
       return null;
     }
   }

@@ -95,6 +95,9 @@ function drawBars(answer) {
     hidesZeroLabel ? "" : text(zero, "middle", "0"));
 }
 
+let shownHeatMap = null; // the heat map of the tensor that was opened last
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => shownHeatMap?.answer && shownHeatMap.paint());
+
 /** The heat map of two axes of a tensor in a card, with controls for the axes, the slice and the zoom. */
 class HeatMap {
   constructor(card, tensor) {
@@ -117,7 +120,7 @@ class HeatMap {
     this.bar = html("div", { class: "bar" });
     this.legend = html("div", { class: "scale" });
     card.replaceChildren(html("h2", {}, "Heat map"), html("p", { class: "note" }, "reading…"));
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.answer && this.paint());
+    shownHeatMap = this;
   }
 
   /** Load and draw the heat map. */
