@@ -73,8 +73,10 @@ def describe(tensor: ow.TensorProto) -> tuple[object, ...]:
 
 
 def read_in_random_order(model: ow.ModelProto, seed: int) -> list[object]:
-    """Read the parts of a model in an order that depends on the seed; return the values, or those before a DecodeError and
-    the error's (offset, path)."""
+    """Read the parts of a model in an order that depends on the seed.
+
+    Returns the values. After a DecodeError, the last element is the error's (offset, path).
+    """
     rng = random.Random(seed)
     results: list[object] = []
     initializers = model.graph.initializer

@@ -1,7 +1,8 @@
 """Threads that use one model concurrently read consistent values, and importing the package leaves the GIL disabled.
 
 With the GIL, `onnxwire/engine/section.h` does nothing. Without the GIL (`make free-threaded`), it is tested by this
-file, `test_threads.py` and `fuzz_edits.py`. `test_section_lint.py` tests that every function enters the section.
+file, `test_threads.py` and `fuzz_edits.py`. `test_section_lint.py` tests that every function enters the section or has
+a reason not to.
 """
 
 import subprocess
