@@ -283,7 +283,7 @@ def all_calls() -> Iterator[tuple[str, Callable[[], Any]]]:
             *(lambda instance=instance: instance for instance in uninitialised_own),
             *([makers[cls]] if cls in makers else []),
         ]
-        if issubclass(cls, onnxwire.ModelProto.__mro__[1]) and cls.__name__ not in (
+        if issubclass(cls, onnxwire.Message) and cls.__name__ not in (
             "Message",
             "ModelProto",
             "TensorProto",
