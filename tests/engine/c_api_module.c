@@ -128,14 +128,13 @@ static void *release_slowly(void *none) {
     return none;
 }
 
-/* Check that Python has exited, and that the last handle can be released but not be read. Exit status 3, 4 or 5: Python
-   is still initialized, the read did not return 1 (pieces are released), or the output failed. */
+/* Check that Python has exited, and that the last handle can be released but not be read. */
 static void at_exit(void) {
     unsigned char byte;
     pthread_join(releasing_thread, NULL);
-    if (Py_IsInitialized()) _exit(3);
+    if (Py_IsInitialized()) _exit(3); /* the exit statuses 3 to 5 identify the check that failed */
     ow_python_release(late_handles[n_late_handles - 1]);
-    if (api->read(late_handles[n_late_handles - 1], 0, &byte, 1) != 1) _exit(4);
+    if (api->read(late_handles[n_late_handles - 1], 0, &byte, 1) != 1) _exit(4); /* 1: the pieces are released */
     if (write(1, "released late\n", 14) != 14) _exit(5);
 }
 

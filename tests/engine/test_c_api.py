@@ -164,7 +164,7 @@ def test_an_edited_model_of_5_gib_is_read_without_a_copy(example_module, tmp_pat
     model.graph.node[0].name = "renamed"
     model.graph.initializer.append(ow.from_array(np.ones((2, 3), np.float32), "added"))
     peak_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    rows = example_module.initializers(model)  # (name, data_type, shape, memoryview of the elements) of each
+    rows = example_module.initializers(model)  # for each: (name, data_type, shape, memoryview of the elements)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak_before < 50_000  # kilobytes
     expected = [
         (info.name, info.data_type, info.shape, info.nbytes)
