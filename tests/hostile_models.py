@@ -164,7 +164,7 @@ MODELS = {
     "fan-out": fan_out,
     "outer inputs": outer_inputs,
     "own sparse initializers": own_sparse,
-    "pieces": graph_in_many_records,
+    "a merged graph": graph_in_many_records,
     "deep tensors": deep_tensors,
     "a chain": elements_of(["graph", "node"], lambda i: node([name(i)], [name(i + 1)])),
     "a reversed chain": elements_of(["graph", "node"], lambda i: node([name(i + 1)], [name(i)])),
