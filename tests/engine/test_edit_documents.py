@@ -140,6 +140,11 @@ def test_an_exhausted_iterator_stays_exhausted():
     op_types = [node.op_type for node in iterator]
     graph.node.add()
     assert len(op_types) == 3 and list(iterator) == []
+
+
+def test_each_element_of_a_list_of_elements_can_be_removed():
+    graph = onnxwire.ModelProto.FromString(DATA).graph
+    graph.node.add()
     for node in list(graph.node):
         graph.node.remove(node)
     assert len(graph.node) == 0

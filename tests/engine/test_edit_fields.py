@@ -79,7 +79,7 @@ def test_a_keyword_accepts_or_rejects_a_value_as_officially(value):
 
 @each("value", wire.VALUES)
 def test_a_rejected_value_is_an_edit_error_that_names_the_field(value):
-    """Errors of numpy and Python become EditErrors. Errors that code of the program raises are unchanged (KeyError)."""
+    """Errors of numpy and Python become EditErrors. The KeyError that a value of wire.VALUES raises is unchanged."""
     value_to_set = wire.VALUES[value]
     for field in onnxwire.AttributeProto.DESCRIPTOR.fields:
         attribute = onnxwire.AttributeProto()

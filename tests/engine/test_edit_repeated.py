@@ -573,7 +573,7 @@ def test_add_returns_the_added_message():
     assert_same_as_official(body)
 
 
-def test_messages_of_another_class_are_always_rejected():
+def test_messages_of_another_class_are_rejected_by_every_method():
     def body(api):
         for sequence, message in (
             (api.GraphProto().node, api.GraphProto()), (api.GraphProto().initializer, api.SparseTensorProto()),

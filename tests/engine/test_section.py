@@ -47,7 +47,7 @@ def test_readers_beside_an_editor_read_consistent_names():
 
 
 @pytest.mark.skipif(not hasattr(sys, "_is_gil_enabled"), reason="this Python always has the GIL")
-def test_the_gil_stays_disabled():
+def test_importing_the_package_keeps_the_state_of_the_gil():
     """Importing the package does not turn the GIL on in a Python that runs without it."""
     code = "import sys, onnxwire, onnxwire.arrow, onnxwire.checker; print(sys._is_gil_enabled())"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

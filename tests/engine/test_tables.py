@@ -83,7 +83,7 @@ def test_a_field_has_the_official_type(name):
 
 
 @EVERY_FIELD
-def test_a_field_has_the_official_label(name):
+def test_a_field_has_the_official_label_and_presence(name):
     our_field, official_field = field_pair(name)
     assert (our_field.is_repeated, our_field.has_presence) == (official_field.is_repeated, official_field.has_presence)
 
