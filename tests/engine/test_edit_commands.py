@@ -310,6 +310,7 @@ class Lockstep:
         lines += [f"{name}[{slice_text}] = {values_text}", f"{name}.MergeFrom({values_text})"]
         lines += [f"del {name}[{index}]", f"{name}.remove({value})", f"{name}.reverse()", f"{name}.clear()"]
         lines += [f"r = list({name})", f"r = len({name})"]
+        # The official runtime may crash when an extended slice without elements is deleted.
         if values[slice(*(int(x) if x else None for x in slice_text.split(":")))] or slice_text.count(":") == 1:
             lines.append(f"del {name}[{slice_text}]")
         if -len(values) <= index < len(values):
@@ -363,6 +364,7 @@ class Lockstep:
         ]
         lines += [f"{name}.append({self.choose(['None', '1', '{}'])})", f"{name}.extend([])", f"r = len({name})"]
         lines += [f"{name}.extend(copy.deepcopy({name}))", f"r = [m.ByteSize() > 0 for m in {name}]"]
+        # The official runtime may crash when an extended slice without elements is deleted.
         if range(count)[slice(*(int(x) if x else None for x in slice_text.split(":")))] or slice_text.count(":") == 1:
             lines.append(f"del {name}[{slice_text}]")
         official = self.sides[1]
