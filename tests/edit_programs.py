@@ -29,6 +29,7 @@ CLASS_NAMES = [f"onnx.{name}" for name in ONNX_TYPES.split()] + [f"test.{name}" 
 # --- values
 
 
+# `draw_value` omits the first three where only values of every integer field are allowed.
 INTEGERS = ["-1", "-3", "300", "0", "1", "2", "7", "127", "128", "70"]
 LARGE_INTEGERS = ["(1<<31)-1", "-(1<<31)", "(1<<32)-1", "1<<32", "(1<<63)-1", "-(1<<63)", "(1<<64)-1"]
 FLOATS = ["0.0", "-0.0", "1.5", "0.1", "1e39", "-2.5", "float('nan')", "float('inf')", "3"]
@@ -170,7 +171,7 @@ class Variable:
     type: object  # the descriptor of a message; for other kinds, that of the field
     parent: Variable | None = None  # the variable from which this one was read
     document: object = dataclasses.field(default_factory=object)  # shared by variables that `close` closes together
-    is_root: bool = False  # the variable has no parent
+    is_root: bool = False  # the variable was defined without a parent, unlike a popped element
 
 
 class ProgramGenerator:
@@ -191,7 +192,7 @@ class ProgramGenerator:
         self.new_variable: Variable | None = None  # the variable that the last line defines
 
     def next_line(self, number: int) -> str | None:
-        """Return the line with this number, or None after the last line of the program."""
+        """Return the next line of the program, or None after the last. number: index of the line."""
         if number >= self.n_lines:
             return None
         if self.next_lines:
@@ -294,7 +295,7 @@ class ProgramGenerator:
         )
 
     def draw_edit(self, message) -> str:
-        """Draw a line that reads or edits a message. `new_variable` stays that of the line that contains this one."""
+        """Draw a line that reads or edits a message, to be part of another line. Does not change `new_variable`."""
         new_variable = self.new_variable
         text = self._draw_message_line(message)
         self.new_variable = new_variable

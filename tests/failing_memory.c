@@ -1,7 +1,7 @@
 /* A Python module that makes allocations of the interpreter's three allocators fail. The engine's C code uses them too.
  *
- * call(function, first, count): call the function and return its result; `count` allocations, from number `first` on
- *     (counted from 1), fail. Errors of the function are raised.
+ * call(function, first, count): call the function and return its result. The allocations of the call are counted from 1;
+ *     those from `first` to `first + count - 1` fail. Errors of the function are raised.
  * last(): return (number of failed allocations, number of all allocations) of the last call.
  * blocks(): return the change of the number of allocated memory blocks since the import of the module.
  */
@@ -15,8 +15,8 @@ static const PyMemAllocatorDomain domains[3] = {PYMEM_DOMAIN_RAW, PYMEM_DOMAIN_M
 static long long n_allocations; /* allocations of the current or last call */
 static long long n_failed;      /* failed allocations of the current or last call */
 static long long n_blocks;      /* change of the number of allocated blocks since the import */
-static long long first_failing; /* the number of the first allocation to fail */
-static long long n_failing;     /* the number of allocations to fail */
+static long long first_failing; /* the first allocation that fails, counted from 1 */
+static long long n_failing;     /* how many allocations fail */
 static int is_counting;         /* whether a call is in progress */
 
 /* Count an allocation; return whether it must fail. */

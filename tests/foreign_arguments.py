@@ -1,7 +1,8 @@
 """Call every attribute of every extension type with objects of wrong types: `foreign_arguments.py [START]`.
 
-A call may raise or return anything, but not crash. Prints the number and name of each attribute before its calls, so
-that after a crash the last line names it. Run it in a child process, in a temporary folder.
+A call may raise or return anything, but not crash. The program prints the index and name of each attribute before its
+calls, so that after a crash the last line names the attribute. START is the index of the first attribute to call. Run
+the program in a child process, in a temporary folder.
 """
 
 from __future__ import annotations
@@ -282,7 +283,7 @@ def all_calls() -> Iterator[tuple[str, Callable[[], Any]]]:
             *(lambda instance=instance: instance for instance in uninitialised_own),
             *([makers[cls]] if cls in makers else []),
         ]
-        if issubclass(cls, onnxwire.ModelProto.__mro__[1]) and cls.__name__ not in (
+        if issubclass(cls, onnxwire.Message) and cls.__name__ not in (
             "Message",
             "ModelProto",
             "TensorProto",
@@ -295,7 +296,7 @@ def all_calls() -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def main() -> None:
-    """Make all calls from number START, after the objects that are made without constructors."""
+    """Make all calls from index START on, after the objects that are made without constructors."""
     start = int(sys.argv[1]) if len(sys.argv) > 1 else 0
     gc.disable()
     for i, (name, call) in enumerate(all_calls()):

@@ -28,9 +28,13 @@ sys.path[:0] = [str(TESTS), str(TESTS / "engine")]
 CORPUS = TESTS / "corpus"
 WORK = Path("build") / "fuzz"  # the folder of new inputs, logs and findings
 MAX_CORPUS_BYTES = 1024  # maximum size of one input
-# Options of libFuzzer: seconds for one input, MiB of memory, bytes of an input, statistics, and coverage of compared
-# values.
-OPTIONS = ["-timeout=60", "-rss_limit_mb=4096", "-max_len=4096", "-print_final_stats=1", "-use_value_profile=1"]
+OPTIONS = [  # of libFuzzer
+    "-timeout=60",  # seconds for one input
+    "-rss_limit_mb=4096",
+    "-max_len=4096",  # bytes of an input
+    "-print_final_stats=1",
+    "-use_value_profile=1",  # the values of comparisons count as coverage
+]
 
 
 def main() -> int:

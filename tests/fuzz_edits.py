@@ -278,8 +278,9 @@ def run_program(mode, seed, lines, trace) -> None:
 class Outcome:
     """The result of a child process: its last program and the fault of that program.
 
-    programs, n_lines: the numbers of programs and lines in the trace. index: the number of the last program.
-    lines: its lines. kind: the kind of its fault, or None. text: the description of the fault. errors: the stderr.
+    programs, n_lines: how many programs and lines the trace contains. index: the index of the last program.
+    lines: the lines of the last program. kind: the kind of its fault, or None. text: the description of the fault.
+    errors: the stderr.
     """
 
     def __init__(self, status, trace, errors):
@@ -341,7 +342,7 @@ def run_in_child(run_with_trace) -> Outcome:
 
 
 def run_batch(mode, seed, start, n, end) -> Outcome:
-    """Run `n` programs from number `start` in a child process, until one fails or time.monotonic() is `end`."""
+    """Run `n` programs from index `start` on in a child process, until one fails or time.monotonic() is `end`."""
 
     def run_with_trace(trace):
         for index in range(start, start + n):
@@ -384,6 +385,7 @@ def shorten(mode, outcome, seconds=60) -> Outcome:
                 shortest = shorter
             else:
                 index += size
+        # Single lines are tried again as long as one of them is removed.
         size = size // 2 if size > 1 else int(len(shortest.lines) < n_lines)
     shortest.lines = [line for line in map(partial(remove_undefined_names, shortest.lines), shortest.lines) if line]
     return shortest

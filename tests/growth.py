@@ -26,6 +26,7 @@ def chain_bytes(nodes):
     # A float tensor of shape 4 x 4. The records of the graph below: 1 node, 2 name, 11 input, 12 output, 13 value_info.
     tensor_type = span(1, number(1, 1) + span(2, span(1, number(1, 4)) * 2))
     records = []
+    # The fields of a node: 1 input, 2 output, 3 name, 4 op_type.
     for index in range(nodes):
         names = [span(1, b"/layer/v%d" % index), span(2, b"/layer/v%d" % (index + 1)), span(3, b"/layer/n%d" % index)]
         records.append(span(1, b"".join(names) + span(4, b"Relu")))

@@ -130,7 +130,7 @@ def diff_with_nothing(model):
 
 
 def diff_by_structure(model):
-    """Match a model with a copy that has one more node; return the size of the differences and of the copy."""
+    """Match a model with a copy that has one more node; return the size of the differences and of the model."""
     edited_model = ModelProto()
     edited_model.CopyFrom(model)
     edited_model.graph.node.add(op_type="Added", output=["added"])
@@ -545,7 +545,7 @@ def run(size, slack, models, calls, report=None, is_timed=False):
                     # Another process may have used the cache or the core: measure again.
                     memory, rounds, n_output, fault = measure(call, path, len(data), seconds, address_space)
                 if not fault and memory > limits[0] and label not in FOREIGN_CALLS:
-                    fault = f"{memory / MIB:.0f} MB, {memory / max(n, 1):.0f} bytes for each byte"
+                    fault = f"{memory / MIB:.0f} MiB, {memory / max(n, 1):.0f} bytes for each byte"
                 if is_timed and not fault and rounds > limits[1] and label not in FOREIGN_CALLS:
                     fault = f"{rounds * seconds:.1f} s, {rounds / max(n, 1):,.0f} rounds for each byte"
                 if fault:

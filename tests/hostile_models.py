@@ -14,7 +14,9 @@ from onnxwire import ModelProto
 # AttributeProto: 5 t, 6 g, 8 ints, 9 strings, 10 tensors, 11 graphs, 20 type.
 # TensorProto: 1 dims, 2 data_type, 6 string_data, 7 int64_data, 8 name, 9 raw_data, 13 external_data, 14 data_location.
 # ValueInfoProto: 1 name, 2 type. TypeProto: 1 tensor_type, 4 sequence_type. TypeProto.Tensor: 1 elem_type, 2 shape.
-# FunctionProto: 1 name, 4 input, 7 node. TrainingInfoProto: 3 initialization_binding.
+# TensorShapeProto: 1 dim. TensorShapeProto.Dimension: 1 dim_value, 2 dim_param. SparseTensorProto: 1 values.
+# FunctionProto: 1 name, 4 input, 7 node. TrainingInfoProto: 3 initialization_binding. OperatorSetIdProto: 2 version.
+# StringStringEntryProto: 1 key, 2 value. TensorAnnotation: 1 tensor_name, 2 quant_parameter_tensor_names.
 
 
 def fields(*path):
@@ -162,7 +164,7 @@ MODELS = {
     "fan-out": fan_out,
     "outer inputs": outer_inputs,
     "own sparse initializers": own_sparse,
-    "pieces": graph_in_many_records,
+    "a merged graph": graph_in_many_records,
     "deep tensors": deep_tensors,
     "a chain": elements_of(["graph", "node"], lambda i: node([name(i)], [name(i + 1)])),
     "a reversed chain": elements_of(["graph", "node"], lambda i: node([name(i + 1)], [name(i)])),

@@ -6,8 +6,8 @@ the operation; that no exception was unraisable; that the garbage collector is e
 and that no memory leaked. With `--burst B`, the allocations n to n + B - 1 fail.
 
 The program prints the name of an operation and n before each trial, so that after a crash the last line names the
-trial, and `ok NAME` or `fault …` after an operation. With `--stride S` it tries every S-th n, starting at a number that
-depends on the name.
+trial, and `ok NAME` or `fault …` after an operation. With `--stride S` it tries n = 1, and then every S-th n from one
+that depends on the name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ UNRAISABLE_ERRORS: list[str] = []
 
 
 class Outcome(NamedTuple):
-    """The result of one call with a failed allocation. is_hit: whether the operation made that many allocations."""
+    """The result of one call with a failed allocation. is_hit: whether an allocation failed."""
 
     faults: list[str]
     is_hit: bool

@@ -42,7 +42,7 @@ OPERATIONS: list[Operation] = []
 
 
 def node(i: int) -> dict[str, Any]:
-    """Return the fields of node number i."""
+    """Return the fields of the node with index i."""
     attributes = [{"name": "axis", "i": i, "type": 2}, {"name": "pads", "ints": [0, 1, i], "type": 7}]
     return {
         "name": f"node {i}",
@@ -54,7 +54,7 @@ def node(i: int) -> dict[str, Any]:
 
 
 def model(n: int = 4) -> ModelProto:
-    """Return a small valid model with n nodes and all kinds of fields."""
+    """Return a small valid model with n nodes, attributes, two tensors, types and metadata."""
     weight = onnxwire.from_array(np.arange(6, dtype=np.float32).reshape(2, 3), "w")
     shape = {"dim": [{"dim_value": 2}, {"dim_param": "n"}]}
     value = {"name": "a0", "type": {"tensor_type": {"elem_type": 1, "shape": shape}}}
@@ -89,7 +89,7 @@ UNKNOWN_INSIDE = (
     + UNKNOWN_RECORD
 )
 """A model with unknown fields at three levels."""
-DATA_IN_TWO_PIECES = DATA + ModelProto(graph={"doc_string": "a second piece"}).SerializeToString()
+DATA_IN_TWO_RECORDS = DATA + ModelProto(graph={"doc_string": "the second record"}).SerializeToString()
 """A model whose graph is stored in two records, which readers merge."""
 
 
@@ -197,7 +197,7 @@ add_operation("headers of large tensors", load_maker(large_tensors()), list_and_
 add_operation("FromString", lambda: DATA, lambda data: ModelProto.FromString(data).graph.node[1].name)
 add_operation("getters", message_maker(), read_all)
 add_operation("getters of many", message_maker(LONG_DATA), read_by_index)
-add_operation("getters of pieces", message_maker(DATA_IN_TWO_PIECES), read_all)
+add_operation("getters of a merged message", message_maker(DATA_IN_TWO_RECORDS), read_all)
 add_operation("getters of an edited message", edited_model, read_all)
 add_operation(
     "getters of absent fields",
@@ -234,7 +234,7 @@ def add_edit(name: str, run: Callable[[Any], object], *states: Callable[[], Any]
         add_operation(name + suffix, make_state, run, **options)
 
 
-def names_of(graph: Any) -> object:
+def unexpected_names_of(graph: Any) -> object:
     """Return the names of nodes that are neither the original name nor "x". These two are excluded because a loop of
     edits may end after any edit."""
     return [n.name for i, n in enumerate(graph.node) if n.name not in ("x", f"node {i}")]
@@ -309,7 +309,7 @@ add_edit("assign bytes", lambda t: setattr(t, "raw_data", b"12345678"), lambda: 
 add_edit("assign float", lambda t: setattr(t, "f", 1.5), lambda: AttributeProto.FromString(ATTRIBUTE_A))
 add_edit("add", lambda m: m.graph.node.add())
 add_edit("add with fields", lambda m: m.graph.node.add(**node(9)))
-add_edit("add many", add_90_nodes, lambda: GraphProto(), read_content=names_of)
+add_edit("add many", add_90_nodes, lambda: GraphProto(), read_content=unexpected_names_of)
 MANY_NODES = model(80).SerializeToString()  # more than OW_MAX_FULL_OVERLAYS
 add_edit("add to many messages", add_to_all, message_maker(MANY_NODES), read_content=unexpected_values)
 add_edit("append to many messages", append_to_all, message_maker(MANY_NODES), read_content=unexpected_values)
@@ -375,12 +375,12 @@ add_edit("ClearField of a message", lambda m: m.ClearField("graph"))
 add_edit("Clear", lambda m: m.Clear())
 add_edit("SetInParent", lambda m: m.graph.SetInParent())
 add_edit("DiscardUnknownFields", lambda m: m.DiscardUnknownFields(), message_maker(UNKNOWN_INSIDE))
-add_edit("edit pieces", lambda m: setattr(m.graph, "name", "of pieces"), message_maker(DATA_IN_TWO_PIECES))
+add_edit("edit a merged message", lambda m: setattr(m.graph, "name", "merged"), message_maker(DATA_IN_TWO_RECORDS))
 add_edit(
     "edit many",
     rename_all,
     message_maker(LONG_DATA),
-    read_content=lambda m: names_of(m.graph),
+    read_content=lambda m: unexpected_names_of(m.graph),
 )
 add_edit("deepcopy", copy.deepcopy, edited_model)
 add_edit("pickle", lambda m: pickle.loads(pickle.dumps(m)), edited_model, keeps_memory=True)

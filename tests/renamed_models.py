@@ -160,7 +160,7 @@ def _delete_node(graph: onnx.GraphProto, rng: random.Random) -> bool:
 
 
 def _rewire_input(graph: onnx.GraphProto, rng: random.Random) -> bool:
-    """Replace an input of a random node by an output of another earlier node."""
+    """Replace an input of a random node, the output of an earlier node, by another output of an earlier node."""
     index = rng.randrange(len(graph.node))
     node = graph.node[index]
     earlier_outputs = [name for earlier_node in graph.node[:index] for name in earlier_node.output if name]

@@ -50,6 +50,7 @@ def test_a_module_that_cimports_the_scanner_compiles_and_works(tmp_path: Path) -
     environment = os.environ | {"PYTHONPATH": str(Path(onnxwire.__file__).parent.parent)}
     command = [sys.executable, "-m", "Cython.Build.Cythonize", "-i", "-q", "outside.pyx"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, env=environment)
+    # Field 1 is the number 1; fields 2 and 3 have the lengths 3 and 0. The varint of `truncated` has no last byte.
     code = (
         "import outside; print(outside.lengths(b'\\x08\\x01\\x12\\x03abc\\x1a\\x00'), outside.call_other_functions())"
     )

@@ -1,4 +1,7 @@
-"""No input of the fuzzing corpus causes a fault. The names of inputs begin with the first function that they added."""
+"""No input of the fuzzing corpus causes a fault.
+
+The name of an input begins with the first function in which the input reached a new line.
+"""
 
 from pathlib import Path
 

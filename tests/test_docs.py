@@ -24,7 +24,7 @@ def blocks(language: str) -> list[tuple[str, str]]:
     params = []
     for page in PAGES:
         for number, code in enumerate(re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.S)):
-            # The code of that page must run before onnx is imported; tests/dropin runs it.
+            # The code of dropin.md must run before onnx is imported; tests/dropin runs it.
             if (page.name, language) != ("dropin.md", "python"):
                 params.append(pytest.param(code, id=f"{page.name}-{number}"))
     return params

@@ -103,7 +103,7 @@ def test_partial_memory_has_no_buffer() -> None:
             read(memory)
 
 
-def test_fault_at_rejects_offsets_outside_of_the_document() -> None:
+def test_decode_error_at_rejects_offsets_outside_of_the_document() -> None:
     from onnxwire.engine.damage import decode_error_at
 
     document = Document(b"\x0a\x05a")  # a record of length 5 with one byte

@@ -52,15 +52,15 @@ def page_faults(function):
     return min(fault_counts)
 
 
-def test_opening_and_listing_weights_of_20_gb_and_of_1_gb_causes_as_many_page_faults(tmp_path):
+def test_opening_and_listing_weights_of_20_gib_and_of_1_gib_causes_as_many_page_faults(tmp_path):
     def list_weights(path):
         with onnxwire.load(path) as model:
             return [(tensor.name, tuple(tensor.dims)) for tensor in model.graph.initializer]
 
     counts = []
-    for gigabytes in (1, 20):
-        path = tmp_path / f"{gigabytes}.onnx"
-        write_weights(path, gigabytes << 30)
+    for size_in_gib in (1, 20):
+        path = tmp_path / f"{size_in_gib}.onnx"
+        write_weights(path, size_in_gib << 30)
         assert len(list_weights(path)) == 64
         counts.append(page_faults(lambda path=path: list_weights(path)))
     assert counts[1] <= counts[0] + 64, counts

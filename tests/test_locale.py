@@ -22,7 +22,7 @@ import everything, onnxwire
 from onnxwire.cli import main
 assert (locale.localeconv()["decimal_point"] == ",") == (sys.argv[3] == "comma"), locale_name
 
-# Each command once, on a model whose numbers have fractions.
+# Functions and commands that read or write numbers, on a model whose numbers have fractions.
 path = sys.argv[1]
 message = everything.EVERYTHING()
 for field in message.DESCRIPTOR.fields:

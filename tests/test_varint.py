@@ -95,7 +95,7 @@ def long_run() -> bytes:
 def test_several_threads_decode_a_run_like_one_thread() -> None:
     run = long_run()
     for end in (len(run), 2 << 20, (2 << 20) + 1, 3_333_333):
-        part = run[:end].rstrip(bytes(range(128, 256)))
+        part = run[:end].rstrip(bytes(range(128, 256)))  # ends after a complete varint
         tensor = onnxwire.TensorProto.FromString(b"\x3a" + varint(len(part)) + part)
         assert bytes(memoryview(tensor.int64_data)) == decode_packed(part, "int64")
         assert len(tensor.int64_data) == len(decode_packed(part, "int64")) // 8

@@ -62,7 +62,7 @@ def is_number(field):
 
 # --- strategies: parts of records
 #
-# Parameters named `wire` are wire types.
+# Parameters and variables named `wire` are wire types.
 
 _EDGE_NUMBERS = [
     0,
@@ -221,12 +221,12 @@ def _flaw(draw, descriptor):
                 tag(0, wire) + b"\0" * 8,
                 tag(0, wire, 2) + b"\0" * 8,
                 tag(MAX_NUMBER + 1 + field_number, wire) + b"\0" * 8,
-                # A varint of eleven bytes; lengths of five, six and ten bytes, the last above 64 bits.
-                tag(field_number, VARINT) + b"\x80" * 10 + b"\0",
-                tag(field_number, LEN) + varint(3, 4) + b"abc",
-                tag(field_number, LEN) + varint(3, 5) + b"abc",
-                tag(field_number, LEN) + varint(0, 9),
-                tag(field_number, LEN) + b"\x83" + b"\x80" * 8 + b"\2abc",
+                # Long varints and lengths.
+                tag(field_number, VARINT) + b"\x80" * 10 + b"\0",  # a varint of 11 bytes
+                tag(field_number, LEN) + varint(3, 4) + b"abc",  # a length of 5 bytes
+                tag(field_number, LEN) + varint(3, 5) + b"abc",  # a length of 6 bytes
+                tag(field_number, LEN) + varint(0, 9),  # a length of 10 bytes
+                tag(field_number, LEN) + b"\x83" + b"\x80" * 8 + b"\2abc",  # a length above 64 bits
                 # Values that end after the end of the message.
                 tag(field_number, LEN) + varint(1000) + b"abc",
                 tag(field_number, LEN) + varint((1 << 31) - 1) + b"abc",
@@ -234,13 +234,12 @@ def _flaw(draw, descriptor):
                 tag(field_number, LEN) + varint((1 << 64) - 1) + b"abc",
                 tag(field_number, FIXED32) + b"abc",
                 tag(field_number, FIXED64) + b"abcdefg",
-                # Packed runs: a truncated varint, varints of 64 bits, above 64 bits and of eleven bytes, and five
-                # bytes, which are no multiple of the size of a number.
-                span(field_number, b"\x80"),
-                span(field_number, b"\1" + b"\xff" * 9 + b"\1\1"),
-                span(field_number, b"\1" + b"\xff" * 9 + b"\x7f\1"),
-                span(field_number, b"\1" + b"\xff" * 10 + b"\1"),
-                span(field_number, b"abcde"),
+                # Packed runs.
+                span(field_number, b"\x80"),  # a truncated varint
+                span(field_number, b"\1" + b"\xff" * 9 + b"\1\1"),  # a varint of 64 bits
+                span(field_number, b"\1" + b"\xff" * 9 + b"\x7f\1"),  # a varint above 64 bits
+                span(field_number, b"\1" + b"\xff" * 10 + b"\1"),  # a varint of 11 bytes
+                span(field_number, b"abcde"),  # 5 bytes, no multiple of the size of a fixed-size number
             ]
         )
     )
@@ -578,7 +577,7 @@ def result_or_error(function, *arguments, **keywords):
 
 
 def as_comparable(value, with_bytes=True):
-    """Convert a value to strings, lists and dicts, which are equal for equal values of both runtimes.
+    """Convert a value to strings, lists, dicts and Raised, which are equal for equal values of both runtimes.
 
     with_bytes: whether the result for a message contains its deterministic encoding.
     """
@@ -598,15 +597,15 @@ def as_comparable(value, with_bytes=True):
     return [as_comparable(element, with_bytes) for element in value]
 
 
-def value_after_edit(maker, result, before, value):
+def value_after_edit(api, result, before, value):
     """Return the value after an edit, or `before` if the edit failed; assert that our failed edit changed nothing.
 
-    maker: the namespace of classes. result: the result of the edit or its exception. before: the comparable form of the
+    api: the namespace of classes. result: the result of the edit or its exception. before: the comparable form of the
     value before the edit.
     """
     if not isinstance(result, Exception):
         return value
-    if maker is class_namespaces()[0]:
+    if api is class_namespaces()[0]:
         assert as_comparable(value) == before, f"changed by an edit that raised {result!r}"
     return before
 
@@ -618,6 +617,6 @@ def assert_same_as_official(body, *arguments):
     """
     if not IS_UPB:
         pytest.skip("the official runtime is not protobuf's upb here")
-    ours, official = ([as_comparable(value) for value in body(maker, *arguments)] for maker in class_namespaces())
+    ours, official = ([as_comparable(value) for value in body(api, *arguments)] for api in class_namespaces())
     for i, (our_value, official_value) in enumerate(zip(ours, official, strict=True)):
-        assert official_value == our_value, f"value number {i}: official {official_value}; ours {our_value}"
+        assert official_value == our_value, f"value {i}: official {official_value}; ours {our_value}"

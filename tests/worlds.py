@@ -113,7 +113,7 @@ def order(value):
 
 
 def text(value):
-    """Call all text functions. Return the text of an official message, else None, as other texts differ on purpose."""
+    """Call all text functions. Return the text of a message, else None, as the texts of sequences differ on purpose."""
     repr(value)
     if isinstance(value, onnxwire.Message):
         for form in (onnxwire.to_text, onnxwire.to_json):

@@ -37,7 +37,7 @@ static PyObject *export_message(PyObject *module, PyObject *arguments) {
     return PyLong_FromVoidPtr(pieces);
 }
 
-/* Return (size, [(offset, size, address, owner)…]). */
+/* Return the size of the encoding and [(offset, size, address, owner) of each piece]; sizes in bytes. */
 static PyObject *describe(PyObject *module, PyObject *handle) {
     const ow_python_pieces *pieces = pieces_of(handle);
     PyObject *list = PyList_New(0), *item;
@@ -53,7 +53,7 @@ static PyObject *describe(PyObject *module, PyObject *handle) {
     return Py_BuildValue("KN", (unsigned long long)pieces->size, list);
 }
 
-/* Read a range without the GIL; return its bytes or the code of the failure. */
+/* Read a range without the GIL; return its bytes, or the nonzero result of `api->read`. */
 static PyObject *read_range(PyObject *module, PyObject *arguments) {
     PyObject *handle, *data;
     unsigned long long offset;
@@ -71,7 +71,7 @@ static PyObject *read_range(PyObject *module, PyObject *arguments) {
     return PyLong_FromLong(code);
 }
 
-/* Raise the error of a failed read. */
+/* Call `api->check`, which raises an exception if a read failed, a file was changed or the pieces are released. */
 static PyObject *check(PyObject *module, PyObject *handle) {
     (void)module;
     if (api->check(pieces_of(handle)) != 0) return NULL;
@@ -87,7 +87,7 @@ static PyObject *has_range(PyObject *module, PyObject *arguments) {
     return PyBool_FromLong(ow_python_bytes_at(pieces_of(handle), offset, size) != NULL);
 }
 
-/* Release twice: with ow_python_release, and with the callback of the struct. */
+/* Release with ow_python_release, and once more with the callback of the struct, which must then do nothing. */
 static PyObject *release(PyObject *module, PyObject *handle) {
     ow_python_pieces *pieces = pieces_of(handle);
     void (*callback)(ow_python_pieces *) = pieces->release;
@@ -128,12 +128,13 @@ static void *release_slowly(void *none) {
     return none;
 }
 
+/* Check that Python has exited, and that the last handle can be released but not be read. */
 static void at_exit(void) {
     unsigned char byte;
     pthread_join(releasing_thread, NULL);
-    if (Py_IsInitialized()) _exit(3);
+    if (Py_IsInitialized()) _exit(3); /* the exit statuses 3 to 5 identify the check that failed */
     ow_python_release(late_handles[n_late_handles - 1]);
-    if (api->read(late_handles[n_late_handles - 1], 0, &byte, 1) != 1) _exit(4);
+    if (api->read(late_handles[n_late_handles - 1], 0, &byte, 1) != 1) _exit(4); /* 1: the pieces are released */
     if (write(1, "released late\n", 14) != 14) _exit(5);
 }
 

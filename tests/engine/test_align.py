@@ -25,25 +25,28 @@ from onnxwire.engine.write import write_pieces
 from onnxwire.tensor.dtypes import PADDING_FIELD
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
-TENSORS = [(onnxwire.TensorProto, "raw_data", PADDING_FIELD)]
+TENSORS = [(onnxwire.TensorProto, "raw_data", PADDING_FIELD)]  # the usual targets: see `align`
 GIB = 1 << 30
+UNUSED_FIELD = 50_001  # a field number that Everything does not have
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs sparse files")
 
-# Field numbers of wire bytes in this module: 8 name and 9 raw_data of a tensor; 5 initializer of a graph; 7 graph of a
-# model; 10 one_bytes and 18 child of Everything.
+# Field numbers of wire bytes in this module: 2 data_type, 8 name and 9 raw_data of a tensor; 1 name and 5 t of an
+# attribute; 2 name and 5 initializer of a graph; 1 ir_version, 7 graph and 8 opset_import of a model; 10 one_bytes and
+# 18 child of Everything.
 
 MESSAGES = ["TensorProto", "SparseTensorProto", "AttributeProto", "GraphProto", "ModelProto", "SequenceProto"]
+# Name of a message → (onnxwire's class, official class).
 MESSAGES = {name: (getattr(onnxwire, name), wire.official_class(f"onnx.{name}")) for name in MESSAGES}
 EVERY_MESSAGE = pytest.mark.parametrize("name", MESSAGES)
-alignments = st.sampled_from([1, 2, 3, 8, 64, 100, 4096])
-thresholds = st.sampled_from([0, 1, 2, 5, 130])
+alignments = st.sampled_from([1, 2, 3, 8, 64, 100, 4096])  # bytes
+thresholds = st.sampled_from([0, 1, 2, 5, 130])  # bytes
 
 
 def align(data, alignment=64, threshold=1, cls=onnxwire.ModelProto, targets=TENSORS):
     """Align the payloads in an encoded message; return the new encoding.
 
     targets: a list of (class, name of the payload field, number of the padding field). Asserts that no two successive
-    pieces are adjacent ranges of `data`, which could be one piece.
+    pieces are adjacent ranges of `data`, which could be one piece. A piece is bytes, or (offset, length) of a range.
     """
     total, pieces = align_payloads(Document(data), cls, targets, threshold, alignment)
     encoding = b"".join(part if isinstance(part, bytes) else data[part[0] : sum(part)] for part in pieces)
@@ -67,7 +70,7 @@ def payload_spans(message, cls=onnxwire.TensorProto, name="raw_data"):
 
 
 def check_offsets(message, alignment, threshold, *target):
-    """Assert that each payload of at least `threshold` bytes starts at a multiple of the alignment.
+    """Assert that each non-empty payload of at least `threshold` bytes starts at a multiple of the alignment.
 
     target: the class and the name of the payload field.
     """
@@ -83,7 +86,11 @@ def encode_known_fields(official, data):
 
 
 def check_alignment(our_class, official_class, data, alignment, threshold, targets=TENSORS):
-    """Align valid bytes, assert all guarantees, and return the new encoding."""
+    """Align valid bytes and return the new encoding.
+
+    Assert that the new encoding is valid and aligned, that its known fields are unchanged, and that a second alignment
+    does not change it.
+    """
     aligned_bytes = align(data, alignment, threshold, our_class, targets)
     onnxwire.verify(aligned_bytes, our_class)
     check_offsets(our_class.FromString(aligned_bytes), alignment, threshold, *targets[0][:2])
@@ -92,8 +99,8 @@ def check_alignment(our_class, official_class, data, alignment, threshold, targe
     return aligned_bytes
 
 
-def tensor_record(data, number=5):
-    """Return a model whose graph has a tensor with this encoding. number: the field of the graph."""
+def model_with_tensor(data, number=5):
+    """Return the encoding of a model with an encoded tensor. number: the number of the tensor's field in the graph."""
     return wire.span(7, wire.span(number, data))
 
 
@@ -181,11 +188,11 @@ def test_valid_bytes_in_any_form_have_the_same_content_after_alignment(name, dat
 @wire.needs_upb
 @given(wire.valid_wire(EVERYTHING.DESCRIPTOR), alignments, thresholds)
 def test_nested_messages_of_one_type_are_aligned(data, alignment, threshold):
-    check_alignment(*PAIRS["test.Everything"], data, alignment, threshold, [(EVERYTHING, "one_bytes", 50_001)])
+    check_alignment(*PAIRS["test.Everything"], data, alignment, threshold, [(EVERYTHING, "one_bytes", UNUSED_FIELD)])
 
 
 @given(models(), st.sampled_from([8, 64, 4096]))
-def test_an_aligned_document_is_one_range_of_its_bytes(model, alignment):
+def test_alignment_of_an_aligned_document_returns_one_piece(model, alignment):
     aligned_bytes = align(model.SerializeToString(), alignment)
     total, pieces = align_payloads(Document(aligned_bytes), onnxwire.ModelProto, TENSORS, 1, alignment)
     assert (total, pieces) == (len(aligned_bytes), [(0, len(aligned_bytes))])
@@ -205,11 +212,11 @@ def test_padding_fills_a_gap_of_any_size():
     for n in range(300):
         tensor = onnx.TensorProto(name="n" * n, raw_data=b"payload")
         aligned_bytes = check_alignment(onnxwire.TensorProto, onnx.TensorProto, tensor.SerializeToString(), 256, 1)
-        # Padding of one to three bytes is impossible. It is then longer by the alignment.
+        # The shortest padding has four bytes. A gap of one to three bytes is filled with 256 bytes more.
         assert 0 <= len(aligned_bytes) - tensor.ByteSize() < 256 + 4
 
 
-def test_paddings_of_more_than_64_kib_are_made():
+def test_paddings_of_about_64_kib_and_more_are_made():
     tensor = onnx.TensorProto(name="n", raw_data=b"payload").SerializeToString()
     for alignment in (1 << 16, 1 << 21, 3_000_001):
         aligned_bytes = check_alignment(onnxwire.TensorProto, onnx.TensorProto, tensor, alignment, 1)
@@ -222,11 +229,11 @@ def test_only_the_last_value_of_a_field_is_aligned():
         aligned_bytes = check_alignment(onnxwire.TensorProto, onnx.TensorProto, data, 64, 1)
         assert aligned_bytes.index(b"value") == 64
         assert len(aligned_bytes) == 64 + len(b"value")
-    # The value is short here, so no payload has to be aligned.
+    # The last value has 5 bytes, less than the threshold of 6, so no payload is aligned.
     assert align(first_record + last_record, 64, 6, onnxwire.TensorProto) == first_record + last_record
 
 
-def test_the_pieces_of_a_merged_tensor_are_aligned():
+def test_the_last_payload_of_a_merged_tensor_is_aligned():
     parts = [wire.span(5, wire.span(9, payload)) for payload in (b"first", b"second")]
     attribute = parts[0] + wire.span(1, b"name") + parts[1]
     aligned_bytes = check_alignment(onnxwire.AttributeProto, onnx.AttributeProto, attribute, 64, 1)
@@ -238,9 +245,10 @@ def test_a_field_of_another_wire_type_is_not_a_payload():
     assert align(data, 64, 1, onnxwire.TensorProto) == data
 
 
-def test_a_message_without_long_payloads_is_not_changed():
-    short_record = tensor_record(wire.span(9, bytes(100)))
-    data = wire.span(8, b"\x0a\x00", pad=2) + short_record + tensor_record(wire.span(9, bytes(101)))
+def test_messages_without_long_payloads_are_not_changed():
+    # The first record is an opset_import with an empty domain, and with a length of three bytes.
+    short_record = model_with_tensor(wire.span(9, bytes(100)))
+    data = wire.span(8, b"\x0a\x00", pad=2) + short_record + model_with_tensor(wire.span(9, bytes(101)))
     aligned_bytes = align(data, 64, 101)
     assert aligned_bytes.startswith(data[: data.index(short_record) + len(short_record)])
     assert align(data, 64, 102) == data
@@ -332,7 +340,7 @@ def test_damage_is_named_with_its_offset():
         align(data)
 
 
-def test_messages_nest_as_deep_as_protobuf_readers_follow():
+def test_messages_nest_at_most_100_deep_as_in_the_official_runtime():
     targets = [(EVERYTHING, "one_bytes", PADDING_FIELD)]
     data = wire.span(10, b"payload")
     for depth in range(103):
@@ -364,7 +372,7 @@ def write_aligned(path, target_path, alignment, threshold):
 def check_large_file(path, target_path, alignment, threshold):
     """Align the model of a file into another file and check the result, without reading the payloads."""
     pieces = write_aligned(path, target_path, alignment, threshold)
-    assert sum(len(part) for part in pieces if isinstance(part, bytes)) < 64 << 20
+    assert sum(len(part) for part in pieces if isinstance(part, bytes)) < 64 << 20  # 64 MiB of new or copied bytes
     onnxwire.verify(target_path)
     with onnxwire.load(path) as original, onnxwire.load(target_path) as aligned_model:
         spans = list(payload_spans(aligned_model))

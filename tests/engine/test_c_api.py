@@ -164,8 +164,8 @@ def test_an_edited_model_of_5_gib_is_read_without_a_copy(example_module, tmp_pat
     model.graph.node[0].name = "renamed"
     model.graph.initializer.append(ow.from_array(np.ones((2, 3), np.float32), "added"))
     peak_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    rows = example_module.initializers(model)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak_before < 50_000
+    rows = example_module.initializers(model)  # for each: (name, data_type, shape, memoryview of the elements)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak_before < 50_000  # kilobytes
     expected = [
         (info.name, info.data_type, info.shape, info.nbytes)
         for info in ow.tensors(model)
@@ -218,17 +218,16 @@ def test_only_ranges_within_one_piece_have_a_pointer(api):
     with exported_pieces(api, model) as (handle, size, rows):
         assert len(rows) == 2
         first_size = rows[0][1]
-        ranges = [
-            (0, first_size),
-            (0, first_size + 1),
-            (first_size, size - first_size),
-            (size - 1, 1),
-            (size, 0),
-            (0, 1 << 63),
-            (1 << 63, 1),
-        ]
-        has_pointer = [api.has_range(handle, offset, n) for offset, n in ranges]
-        assert has_pointer == [True, False, True, True, False, False, False]
+        for offset, n, expected in [
+            (0, first_size, True),
+            (0, first_size + 1, False),
+            (first_size, size - first_size, True),
+            (size - 1, 1, True),
+            (size, 0, False),
+            (0, 1 << 63, False),
+            (1 << 63, 1, False),
+        ]:
+            assert api.has_range(handle, offset, n) is expected
 
 
 def test_reads_outside_of_the_encoding_fail(api):
@@ -298,6 +297,7 @@ def test_a_file_that_is_replaced_keeps_its_pieces(api, tmp_path):
     with exported_pieces(api, model) as (handle, size, _):
         ow.save(ow.ModelProto(producer_name="another"), path)
         assert api.read(handle, 0, size) == expected
+        # Changes of the mapped file's mode and links, which set its ctime, are no changes of its bytes.
         os.chmod(tmp_path / "link.onnx", 0o600)
         os.unlink(tmp_path / "link.onnx")
         assert api.read(handle, 0, size) == expected
@@ -353,7 +353,7 @@ def test_pieces_that_are_never_released_do_not_prevent_edits(api, tmp_path):
     assert ow.ModelProto.FromString(joined_content(api, model)).graph.name == "edited"
 
 
-def test_a_release_frees_all_memory_of_the_pieces(api):
+def test_released_pieces_free_their_array_and_reject_reads(api):
     array = np.zeros(LONG_BYTES, np.uint8)
     array_reference = weakref.ref(array)
     model = ow.ModelProto(graph={"initializer": [ow.from_array(array, "w")]})
@@ -423,7 +423,7 @@ import onnxwire, c_api_module as api
 api.load()
 handle = api.export_message(onnxwire.NodeProto(op_type="Relu"))
 child = os.fork()
-os.write(1, api.read(handle, 2, 4))
+os.write(1, api.read(handle, 2, 4))  # the op_type, after its tag and its length
 api.release_in_other_thread(handle)
 if child: assert os.waitpid(child, 0)[1] == 0
 """
@@ -465,7 +465,7 @@ def test_only_the_ranges_of_lazy_pieces_that_are_read_are_fetched(api):
     assert size == len(data)
     assert fetched_ranges == ranges_before
     assert len(unfetched_ranges) >= 1
-    offset = data.index(np.arange(9, dtype=np.int32).tobytes()) + 16_000
+    offset = data.index(np.arange(9, dtype=np.int32).tobytes()) + 16_000  # in the middle of the first weight
     assert not api.has_range(handle, offset, 8)
     assert api.read(handle, offset, 8) == data[offset : offset + 8]
     assert 0 < sum(end - start for start, end in fetched_ranges[len(ranges_before) :]) <= 8192
@@ -496,18 +496,15 @@ def test_the_error_of_a_fetch_is_raised_by_check(api):
         api.export_message(model)
 
 
-def test_edits_and_close_during_a_fetch_leave_valid_pieces(api):
+def test_edits_and_close_during_a_fetch_leave_valid_pieces_or_raise_closed_error(api):
     data = long_model().SerializeToString()
     model = remote_model(data)
     assert model.graph.name == "g"
-    failures = []
 
     def edit_and_close():
         model.graph.name = "later"
-        try:
+        with contextlib.suppress(ow.InUseError):
             model._document.close()
-        except ow.InUseError as error:
-            failures.append(error)
 
     model._document.memory.source.on_fetch = edit_and_close
     try:

@@ -19,7 +19,10 @@ def official_class(full_name):
 
 
 def sort_parts(proto):
-    """Sort the fields, nested types and enums of a DescriptorProto, whose order has no meaning; return it."""
+    """Sort the fields, nested types, enums and enum values of a DescriptorProto, because their order has no meaning.
+
+    Returns the DescriptorProto.
+    """
     for enum in proto.enum_type:
         enum.value.sort(key=lambda value: value.number)
     for field in (proto.field, proto.nested_type, proto.enum_type):
@@ -46,7 +49,7 @@ def test_an_enum_has_the_official_descriptor():
     assert actual == expected
 
 
-def test_a_file_contains_its_messages_and_enums():
+def test_a_file_contains_the_official_messages_and_enums():
     file = descriptor_pb2.FileDescriptorProto()
     onnxwire.ModelProto.DESCRIPTOR.file.CopyToProto(file)
     assert (file.name, file.package) == ("onnx/onnx-ml.proto", "onnx")

@@ -18,7 +18,7 @@ BUILT_OR_PARSED = pytest.mark.parametrize("is_parsed", [False, True], ids=["buil
 
 
 def build_model(api, is_parsed):
-    """Return a model with fields of every kind. is_parsed: whether it is parsed from bytes, and not only built."""
+    """Return a model with nodes, an attribute and a tensor. is_parsed: whether the model is parsed from bytes."""
     built = api.ModelProto(ir_version=8, graph={"name": "main"}, opset_import=[{"version": 1}, {"version": 2}])
     built.graph.node.add(op_type="a", input=["x", "y"]).attribute.add(name="k", ints=[1, 2], t={"dims": [3]})
     built.graph.node.add(op_type="b", output=["z"])
@@ -255,6 +255,7 @@ def test_a_view_of_an_absent_sequence_stays_attached_when_the_parent_sets_it():
 GRAPH_REPLACEMENTS = snippets(
     "r.ClearField('graph'); r.Clear(); r.CopyFrom(M()); r.CopyFrom(M(graph={'name': 'other'}))"
 )
+# The bytes `:\3\x12\1x` are a graph with the name "x".
 GRAPH_REPLACEMENTS += ["r.ParseFromString(b'')", "r.ParseFromString(b':\\3\\x12\\1x')"]
 NODE_REPLACEMENTS = snippets(
     """g.ClearField('node'); g.Clear(); del g.node[0]; del g.node[:]; g.node.pop(0); g.node.remove(g.node[0]);
@@ -299,7 +300,7 @@ def test_a_removed_element_keeps_its_contents_and_is_edited_independently(code, 
 
 @BUILT_OR_PARSED
 @pytest.mark.parametrize("code", NODE_REPLACEMENTS + GRAPH_REPLACEMENTS)
-def test_removed_elements_disappear_from_views_of_their_sequence(code, is_parsed):
+def test_a_sequence_has_the_official_elements_after_a_removal(code, is_parsed):
     def body(api):
         root = build_model(api, is_parsed)
         nodes, initializer = root.graph.node, root.graph.initializer
@@ -455,7 +456,7 @@ def test_children_outlive_their_parents(is_parsed):
 
 
 @BUILT_OR_PARSED
-def test_an_iterator_over_a_sequence_that_was_emptied_before_its_first_step_ends(is_parsed):
+def test_sequences_of_a_removed_message_are_iterated_as_officially(is_parsed):
     def body(api):
         root = build_model(api, is_parsed)
         nodes, inputs = root.graph.node, root.graph.node[0].input

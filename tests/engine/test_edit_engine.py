@@ -1,7 +1,7 @@
 """Interactions of views, sequences and copies that could crash or lose data.
 
-Field numbers of wire bytes in this module: 7 graph of a model; 1 node, 2 name, 5 initializer of a graph;
-4 op_type of a node; 6 g and 11 graphs of an attribute.
+Field numbers of wire bytes in this module: 7 graph of a model; 1 node, 2 name, 5 initializer and 10 doc_string of a
+graph; 4 op_type of a node; 6 g and 11 graphs of an attribute; 5 map_type and 7 opaque_type of a TypeProto.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import onnxwire
 from onnxwire import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
 
-def test_an_iterator_over_a_message_in_pieces_outlives_an_edit_by_another_view():
+def test_an_iterator_over_a_merged_message_outlives_an_edit_by_another_view():
     def graph_record(name: bytes) -> bytes:
         return wire.span(7, wire.span(1, wire.span(4, name)) * 3)
 
@@ -27,7 +27,7 @@ def test_an_iterator_over_a_message_in_pieces_outlives_an_edit_by_another_view()
     assert [node.op_type for node in nodes] == ["a", "a", "b", "b", "b"]
 
 
-def test_a_copy_of_a_message_in_pieces_does_not_own_its_neighbours():
+def test_copies_of_a_merged_message_and_of_its_neighbours_outlive_the_source():
     text = wire.span(2, b"two" * 1000)
     data = wire.span(6, wire.span(2, b"one")) + wire.span(6, wire.span(10, b"doc")) + wire.span(11, text) * 200
     source, target = AttributeProto.FromString(data), AttributeProto()
@@ -46,7 +46,7 @@ def test_copies_of_a_message_and_of_its_submessage_are_independent():
     assert graph.node[0].attribute[0].g.node[0].op_type == "inner"
 
 
-def test_an_empty_message_at_the_end_of_a_copy_is_not_the_message_after_it():
+def test_an_edit_of_an_empty_message_at_the_end_of_a_copy_changes_no_other_message():
     graph = GraphProto()
     graph.value_info.extend([onnxwire.ValueInfoProto(name=name, type=TypeProto()) for name in "ab"])
     graph.value_info[1].name = "changed"
@@ -119,11 +119,11 @@ def test_no_nesting_of_messages_overflows_the_stack():
         with pytest.raises(error):
             operation()
     # Small messages are copied by encoding them, and encoded bytes have no depth in memory.
-    errors = []
-    thread = threading.Thread(target=lambda: errors.append(wire.result_or_error(wrap)))
+    outcomes = []
+    thread = threading.Thread(target=lambda: outcomes.append(wire.result_or_error(wrap)))
     thread.start()
     thread.join()
-    assert len(errors) == 1
+    assert len(outcomes) == 1
 
 
 def test_numbers_of_an_absent_message_are_read_again_after_an_edit():
@@ -136,14 +136,14 @@ def test_numbers_of_an_absent_message_are_read_again_after_an_edit():
 
 
 def test_clearing_an_absent_field_does_not_restore_a_removed_message():
-    # opaque_type, then map_type, then opaque_type again: the first message is detached.
+    # opaque_type with a domain, then map_type, then opaque_type with a name: map_type removes the first opaque_type.
     data = wire.span(7, wire.span(1, b"old")) + wire.span(5, b"") + wire.span(7, wire.span(2, b"n"))
     type_ = TypeProto.FromString(data)
     type_.ClearField("map_type")
     assert TypeProto.FromString(type_.SerializeToString()).opaque_type.domain == ""
 
 
-def test_unknown_values_of_a_packed_enum_survive_an_edit_of_it():
+def test_unknown_values_of_a_packed_enum_field_survive_an_edit():
     message_class = wire.class_namespaces()[0].Everything
     message = message_class.FromString(wire.span(70, b"\x07\xe7\x07\x00"))  # packed_shade: 7, 999 and 0
     message.packed_shade.append(0)

@@ -79,7 +79,7 @@ def test_a_keyword_accepts_or_rejects_a_value_as_officially(value):
 
 @each("value", wire.VALUES)
 def test_a_rejected_value_is_an_edit_error_that_names_the_field(value):
-    """Errors of numpy and Python become EditErrors. Errors that code of the program raises are unchanged (KeyError)."""
+    """Errors of numpy and Python become EditErrors. The KeyError that a value of wire.VALUES raises is unchanged."""
     value_to_set = wire.VALUES[value]
     for field in onnxwire.AttributeProto.DESCRIPTOR.fields:
         attribute = onnxwire.AttributeProto()
@@ -154,7 +154,7 @@ def test_a_field_set_to_its_default_is_present(name):
 
 @pytest.mark.parametrize("name", snippets("graph; opset_import; no_such_field; DESCRIPTOR; HasField; FromString"))
 @pytest.mark.parametrize("value", [None, 1, [], {}, "text"])
-def test_a_field_that_is_not_scalar_cannot_be_assigned_to(name, value):
+def test_attributes_that_are_no_scalar_fields_cannot_be_assigned_to(name, value):
     def body(api):
         message = api.ModelProto()
         yield result_or_error(setattr, message, name, value), message
@@ -286,7 +286,7 @@ def test_clearing_a_field_leaves_unknown_fields():
 
 def test_unknown_enum_values_stay_when_their_field_is_set_or_cleared():
     def body(api):
-        message = api.AttributeProto.FromString(wire.number(20, 99))
+        message = api.AttributeProto.FromString(wire.number(20, 99))  # field 20, type
         message.type = "INTS"
         yield message, message.type
         message.ClearField("type")
@@ -298,6 +298,7 @@ def test_unknown_enum_values_stay_when_their_field_is_set_or_cleared():
 # --- copying and merging
 
 
+# The bytes `B\0` are an empty opset_import.
 @pytest.mark.parametrize("method", ["CopyFrom", "MergeFrom"])
 @pytest.mark.parametrize(
     "source",
@@ -356,7 +357,7 @@ def test_merging_overwrites_scalars_merges_messages_and_appends_repeated_values(
 
 @pytest.mark.parametrize("target_member", ["pick_int", "pick_text", "pick_message", "pick_shade", "pick_far", None])
 @pytest.mark.parametrize("source_member", ["pick_int", "pick_text", "pick_message", "pick_shade", "pick_far", None])
-def test_merging_replaces_the_member_of_a_oneof_unless_both_are_the_same_message(target_member, source_member):
+def test_merging_replaces_the_member_of_a_oneof_unless_both_members_are_one_message_field(target_member, source_member):
     values = {
         "pick_int": 1,
         "pick_text": "a",
@@ -478,8 +479,17 @@ def test_parsing_accepts_no_keyword(method):
     assert_same_as_official(lambda api: iter([result_or_error(getattr(api.ModelProto(), method), serialized=b"")]))
 
 
-# A missing value, a length past the end, an incomplete tag, an end of a group, the field number 0, a missing length.
-@pytest.mark.parametrize("data", [b"\x08", b"\x12\x05p", b"\xff", b"\x08\1\x0c", b"\0\0", b"\x08\1\x3a"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"\x08", id="a missing value"),
+        pytest.param(b"\x12\x05p", id="a length past the end"),
+        pytest.param(b"\xff", id="an incomplete tag"),
+        pytest.param(b"\x08\1\x0c", id="an end of a group"),
+        pytest.param(b"\0\0", id="the field number 0"),
+        pytest.param(b"\x08\1\x3a", id="a missing length"),
+    ],
+)
 @pytest.mark.parametrize("method", ["ParseFromString", "MergeFromString", "FromString"])
 def test_parsing_damaged_bytes_raises_decode_error(method, data):
     def body(api):
@@ -524,11 +534,13 @@ def test_a_method_has_the_official_result_or_error(call):
 
 def test_unknown_fields_are_discarded_at_every_depth():
     def body(api):
-        node = wire.span(1, UNKNOWN_SPAN + wire.span(4, b"Relu") + UNKNOWN_SPAN) + UNKNOWN_NUMBER
+        # Field numbers: 1 node of a graph, 4 op_type of a node; 1 ir_version, 7 graph and 8 opset_import of a model.
+        # Field 20 of a model, training_info, has another wire type here.
+        node_record = wire.span(1, UNKNOWN_SPAN + wire.span(4, b"Relu") + UNKNOWN_SPAN) + UNKNOWN_NUMBER
         data = (
             UNKNOWN_SPAN
             + wire.number(1, 3)
-            + wire.span(7, node + node)
+            + wire.span(7, node_record + node_record)
             + UNKNOWN_NUMBER
             + wire.span(8, UNKNOWN_SPAN)
             + wire.number(20, 7)

@@ -36,7 +36,7 @@ def test_a_loop_that_assigns_to_its_sequence_reads_the_current_elements():
     assert_same_as_official(body)
 
 
-def test_an_iterator_over_records_continues_after_the_field_became_an_array():
+def test_an_iterator_over_records_continues_after_elements_were_inserted_and_deleted():
     def body(api):
         graph = api.GraphProto.FromString(api.GraphProto(node=[{"name": str(i)} for i in range(9)]).SerializeToString())
         graph.name = "edited"
@@ -368,7 +368,7 @@ def run_with_collections(make):
 
 
 def many_records(number):
-    """Return so many records of one field that the document caches their index in a dict."""
+    """Return so many records of one field that the document caches the slots of their message."""
     return wire.number(number, 200) * 100
 
 
@@ -428,6 +428,7 @@ def test_an_edit_during_the_first_access_to_a_message_is_not_lost():
     assert set(run_with_collections(make)) == {("other", "one", True)}
 
 
+# Name → (edit of a sequence of nodes with the op_types "0" to "7", joined op_types after the edit).
 REORDERINGS = {
     "reversed": (lambda nodes: nodes.reverse(), "76543210"),
     "sorted": (lambda nodes: nodes.sort(key=lambda node: -int(node.op_type)), "76543210"),

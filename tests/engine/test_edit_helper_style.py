@@ -113,7 +113,7 @@ def make_value_info(api, name, elem_type, shape):
     """Return the ValueInfoProto of a tensor. shape: sizes and names of dimensions."""
     info = api.ValueInfoProto(name=name)
     info.type.tensor_type.elem_type = elem_type
-    info.type.tensor_type.shape.dim.extend([])
+    info.type.tensor_type.shape.dim.extend([])  # makes the shape present, as in onnx.helper
     for size in shape:
         info.type.tensor_type.shape.dim.add(**{"dim_param" if isinstance(size, str) else "dim_value": size})
     return info

@@ -480,6 +480,7 @@ def tree_and_branches(api, origin):
     if origin == "built":
         return built, built.branches
     if origin == "parsed in two ways":
+        # The record of the value, two bytes, follows the branches and an empty trunk (field 3).
         encoded = encoded[2:] + wire.span(3, b"") + encoded[:2] + wire.span(77, b"unknown")
     message = api.Everything.Tree() if origin == "absent" else api.Everything.Tree.FromString(encoded)
     if origin == "parsed and edited":
@@ -572,7 +573,7 @@ def test_add_returns_the_added_message():
     assert_same_as_official(body)
 
 
-def test_messages_of_another_class_are_always_rejected():
+def test_messages_of_another_class_are_rejected_by_every_method():
     def body(api):
         for sequence, message in (
             (api.GraphProto().node, api.GraphProto()), (api.GraphProto().initializer, api.SparseTensorProto()),
@@ -658,7 +659,8 @@ def test_insertions_and_removals_at_any_position_have_the_same_result_as_for_a_l
         stop = min(n, start + rng.choice([0, 0, 0, 1, 2, 20]))
         values = [element_type(1000 * i + k) for k in range(rng.choice([0, 1, 1, 2, 3, 30]))]
         if rng.random() < 0.3 and n:
-            assert sequence.pop(-(start < n // 2)) == expected.pop(-(start < n // 2))
+            index = -1 if start < n // 2 else 0
+            assert sequence.pop(index) == expected.pop(index)
         else:
             sequence[start:stop] = values
             expected[start:stop] = values
@@ -748,7 +750,7 @@ def test_a_sequence_keeps_the_elements_that_were_appended_before_it_was_detached
 
 # --- appending to a packed run, which stays encoded
 
-READINGS_AFTER_APPEND = [
+OPERATIONS_AFTER_APPEND = [
     "list(s)", "len(s)", "s[0]", "s[-1]", "s.pop(0)", "s.insert(0, s[1])", "s.reverse()", "del s[1:]", "s.clear()",
     "s.extend(s)", "s.remove(s[2])", "s[2] = s[1]", "s[:] = s[1:]", "s[::2]", "bool(s)", "s == list(s)",
     "m.SerializeToString()", "m.SerializeToString(deterministic=True)", "m.ByteSize()", "m.ClearField(name)", "m == m2",
@@ -758,9 +760,9 @@ READINGS_AFTER_APPEND = [
 ]  # fmt: skip
 
 
-@each("reading", READINGS_AFTER_APPEND)
+@each("operation", OPERATIONS_AFTER_APPEND)
 @each("change", ["s.append(v[1])", "s.extend(v)", "s.append(v[0]); s.extend(v); s.append(v[2])"])
-def test_appending_to_a_packed_run_has_the_official_effect(change, reading):
+def test_appending_to_a_packed_run_has_the_official_effect(change, operation):
     def body(api):
         for name in NUMERIC_FIELDS:
             values = sample_values(name)
@@ -768,8 +770,8 @@ def test_appending_to_a_packed_run_has_the_official_effect(change, reading):
             message, other = api.Everything.FromString(data), api.Everything.FromString(data)
             names = {**PROGRAM_NAMES, "m": message, "m2": other, "s": getattr(message, name), "v": values, "name": name}
             exec(change, names)
-            result = run_code(reading, names)
-            yield name, result if reading != "str(m)" else None
+            result = run_code(operation, names)
+            yield name, result if operation != "str(m)" else None
             yield names["s"], getattr(message, name), getattr(other, name), message, other
 
     assert_same_as_official(body)
@@ -785,6 +787,7 @@ def test_numbers_appended_to_a_long_run_follow_it():
     assert tensor.int64_data == numbers + list(range(1000))
 
 
+# Fault → encoding of int64_data (field 7) or float_data (field 4).
 DAMAGED_RUNS = {
     "an incomplete varint": wire_bytes.span(7, b"\x01\x80"),
     "an incomplete float": wire_bytes.span(4, bytes(7)),
@@ -810,7 +813,7 @@ def test_a_damaged_varint_before_appended_numbers_is_reported_when_they_are_read
             read(tensor.int64_data)
 
 
-def test_only_a_deterministic_encoding_shortens_the_varints_before_appended_numbers():
+def test_a_deterministic_encoding_shortens_the_varints_before_appended_numbers():
     run = wire_bytes.varint(1, pad=2) + wire_bytes.varint(300)
     tensor = onnxwire.TensorProto.FromString(wire_bytes.span(7, run))
     tensor.int64_data.append(5)

@@ -170,13 +170,12 @@ def test_an_unknown_enum_value_does_not_change_the_oneof():
 
 
 def test_the_last_member_of_a_oneof_is_present():
-    # pick_int, pick_text, pick_message, pick_shade and pick_far.
     records = [
-        wire.number(80, 1),
-        wire.span(81, b"a"),
-        wire.span(82, b"\x18\1"),
-        wire.number(83, 0),
-        wire.span(2048, b""),
+        wire.number(80, 1),  # pick_int
+        wire.span(81, b"a"),  # pick_text
+        wire.span(82, b"\x18\1"),  # pick_message with one_int64
+        wire.number(83, 0),  # pick_shade
+        wire.span(2048, b""),  # pick_far
     ]
     for first in records:
         for second in records:
@@ -197,6 +196,7 @@ def test_a_merged_message_reads_as_the_official_one():
 
 
 def test_a_merged_message_of_merged_messages_reads_as_the_official_one():
+    # Two trunks, each with one branch. The field numbers are those of the test above.
     tree = wire.span(3, wire.number(1, 1) + wire.span(2, b"")) + wire.span(3, wire.span(2, b"\x08\2"))
     encoded = wire.span(19, tree) + wire.span(19, b"") + wire.span(19, tree)
     wire.check_reading(*PAIRS["test.Everything"], encoded)

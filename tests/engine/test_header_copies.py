@@ -32,6 +32,7 @@ def tensor_record(rng: random.Random, name: str) -> bytes:
     records = [
         span(8, name.encode(), rng.choice((0, 0, 2))),
         number(2, 1, rng.choice((0, 0, 1))),
+        # The dims 2048 and 2, packed or not.
         span(1, b"\x80\x10\x02") if rng.random() < 0.5 else number(1, 2048) + number(1, 2),
         span(12, b"d" * rng.choice(FILLER_LENGTHS)),
         span(99, b"u" * rng.choice(FILLER_LENGTHS)),
@@ -58,9 +59,9 @@ def model_bytes(seed: int) -> bytes:
     records = [tensor_record(rng, f"tensor{i}") for i in range(6)]
     records.insert(rng.randint(0, 6), span(1, span(1, b"x" * rng.choice(FILLER_LENGTHS)) + span(4, b"Relu")))
     records.insert(rng.randint(0, 6), span(2, b"graph" + b"g" * rng.choice(FILLER_LENGTHS)))
-    end = [number(1, 8), span(8, number(2, 17))]
+    other_records = [number(1, 8), span(8, number(2, 17))]  # ir_version and opset_import
     graph = b"".join(records)
-    return b"".join(rng.sample([*end, span(7, graph)], 3))
+    return b"".join(rng.sample([*other_records, span(7, graph)], 3))
 
 
 def describe(tensor: ow.TensorProto) -> tuple[object, ...]:
@@ -72,7 +73,10 @@ def describe(tensor: ow.TensorProto) -> tuple[object, ...]:
 
 
 def read_in_random_order(model: ow.ModelProto, seed: int) -> list[object]:
-    """Read the parts of a model in an order that depends on the seed; return the values, and last the DecodeError."""
+    """Read the parts of a model in an order that depends on the seed.
+
+    Returns the values. After a DecodeError, the last element is the error's (offset, path).
+    """
     rng = random.Random(seed)
     results: list[object] = []
     initializers = model.graph.initializer
@@ -108,9 +112,10 @@ def test_values_of_a_file_equal_those_in_memory(tmp_path: Path, seed: int) -> No
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_errors_of_a_file_equal_those_in_memory(tmp_path: Path, seed: int) -> None:
+def test_values_and_errors_of_a_damaged_file_equal_those_in_memory(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     data = bytearray(model_bytes(seed))
+    # Invert bits near names and near a dims of 2048.
     for match in rng.choices(list(re.finditer(rb"tensor\d|\x08\x80\x10|graph", data)), k=2):
         position = min(max(match.start() + rng.randint(-12, 12), 0), len(data) - 1)
         data[position] ^= 1 << rng.randint(0, 7)
@@ -170,7 +175,7 @@ def test_a_file_that_is_replaced_in_place_keeps_its_values(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/smaps")
-def test_listing_maps_no_pages_of_long_values(tmp_path: Path) -> None:
+def test_listing_maps_at_most_2_mib_of_long_values(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     record = span(5, span(8, b"name") + number(1, 1 << 20) + span(9, bytes(1 << 20)))
     path.write_bytes(span(7, record * 40))

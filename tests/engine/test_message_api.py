@@ -24,7 +24,7 @@ from onnxwire.messages import SCHEMA
 
 
 def make_model():
-    """Make a model that uses every kind of field, with the official runtime."""
+    """Make an official model with tensors, attributes, subgraphs, an input and metadata."""
     weights = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [2, 3], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     indices = onnx.helper.make_tensor("i", onnx.TensorProto.INT64, [3], [1, -2, 1 << 40])
     nodes = [
@@ -167,7 +167,7 @@ def test_an_attribute_of_no_field_cannot_be_set(message_of_runtime):
 
 def test_damaged_bytes_raise_an_error_that_is_a_value_error():
     with pytest.raises(onnxwire.DecodeError) as error_info:
-        onnxwire.ModelProto.FromString(b"\x3a\x05abc")
+        onnxwire.ModelProto.FromString(b"\x3a\x05abc")  # a graph of 5 bytes, of which 3 are present
     assert isinstance(error_info.value, ValueError)
     assert isinstance(error_info.value, onnxwire.Error)
 
@@ -394,7 +394,7 @@ def test_the_repr_of_a_message_names_its_class_and_values(model):
 
 
 def test_the_repr_of_a_damaged_message_contains_the_error():
-    model = onnxwire.ModelProto.FromString(wire.span(7, b"\x0a\x05abc"))
+    model = onnxwire.ModelProto.FromString(wire.span(7, b"\x0a\x05abc"))  # a node of 5 bytes, of which 3 are present
     assert "past the end" in repr(model.graph)
 
 
@@ -484,7 +484,7 @@ def test_a_view_keeps_the_document_alive_without_its_root(tmp_path, read_value):
     lambda model: np.asarray(model.graph.initializer[0].dims),
     lambda model: memoryview(model.graph.initializer[0].float_data),
 ])  # fmt: skip
-def test_a_value_read_from_a_message_outlives_it(read_value):
+def test_a_value_read_from_a_message_outlives_the_message(read_value):
     value_read = read_value(onnxwire.ModelProto.FromString(bytes(bytearray(DATA))))
     gc.collect()
     expected = list(read_value(OFFICIAL)) if not isinstance(value_read, memoryview) else [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]

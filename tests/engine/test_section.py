@@ -1,7 +1,8 @@
 """Threads that use one model concurrently read consistent values, and importing the package leaves the GIL disabled.
 
 With the GIL, `onnxwire/engine/section.h` does nothing. Without the GIL (`make free-threaded`), it is tested by this
-file, `test_threads.py` and `fuzz_edits.py`. `test_section_lint.py` tests that every function enters the section.
+file, `test_threads.py` and `fuzz_edits.py`. `test_section_lint.py` tests that every function enters the section or has
+a reason not to.
 """
 
 import subprocess
@@ -46,7 +47,7 @@ def test_readers_beside_an_editor_read_consistent_names():
 
 
 @pytest.mark.skipif(not hasattr(sys, "_is_gil_enabled"), reason="this Python always has the GIL")
-def test_the_gil_stays_disabled():
+def test_importing_the_package_keeps_the_state_of_the_gil():
     """Importing the package does not turn the GIL on in a Python that runs without it."""
     code = "import sys, onnxwire, onnxwire.arrow, onnxwire.checker; print(sys._is_gil_enabled())"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

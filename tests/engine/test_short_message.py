@@ -34,7 +34,7 @@ EDITS = [
 
 
 def encode_random_node(rng: random.Random) -> bytes:
-    """Return a node whose records have any order, with some fields twice."""
+    """Return the encoding of a node whose records are in random order; some fields may be absent or repeated."""
     attribute = onnx.AttributeProto(name="a", i=7, type=2)
     attribute.t.raw_data = b"1234"
     records = [

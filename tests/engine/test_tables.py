@@ -83,7 +83,7 @@ def test_a_field_has_the_official_type(name):
 
 
 @EVERY_FIELD
-def test_a_field_has_the_official_label(name):
+def test_a_field_has_the_official_label_and_presence(name):
     our_field, official_field = field_pair(name)
     assert (our_field.is_repeated, our_field.has_presence) == (official_field.is_repeated, official_field.has_presence)
 
@@ -178,7 +178,7 @@ def release(text):
 ENUM_FACTS, FIELD_FACTS = read_facts("onnx_enum_history.tsv"), read_facts("onnx_field_history.tsv")
 NEWEST = max(release(row["last_release"]) for row in ENUM_FACTS)
 # (first release, last release, number) of each IR version.
-IR_SPANS = [
+IR_RELEASES = [
     (release(row["first_release"]), release(row["last_release"]), int(row["number"]))
     for row in ENUM_FACTS
     if (row["enum"], row["name"]) == ("Version", "IR_VERSION")
@@ -188,12 +188,12 @@ IR_SPANS = [
 def ir_version(text):
     """Return the IR version of a release: the number of IR_VERSION in its proto."""
     [number] = [
-        number for first_release, last_release, number in IR_SPANS if first_release <= release(text) <= last_release
+        number for first_release, last_release, number in IR_RELEASES if first_release <= release(text) <= last_release
     ]
     return number
 
 
-def span_of(row):
+def ir_range_of(row):
     """Return the first IR version of a row, and the last one, or None if the row is in the newest release."""
     last_release = row["last_release"]
     return ir_version(row["first_release"]), None if release(last_release) == NEWEST else ir_version(last_release)
@@ -233,7 +233,7 @@ def test_the_tables_have_one_row_for_each_row_of_the_field_history():
             row["label"],
             row["oneof"],
             row["packed"] == "packed",
-            *span_of(row),
+            *ir_range_of(row),
         )
         for row in FIELD_FACTS
     ]
@@ -246,7 +246,7 @@ def test_the_tables_have_one_row_for_each_row_of_the_enum_history():
         for name, wrapper in SCHEMA.enums.items()
         for value in wrapper.DESCRIPTOR.values + wrapper.DESCRIPTOR.retired_values
     ]
-    facts = [(row["enum"], int(row["number"]), row["name"], *span_of(row)) for row in ENUM_FACTS]
+    facts = [(row["enum"], int(row["number"]), row["name"], *ir_range_of(row)) for row in ENUM_FACTS]
     assert sorted(tables, key=repr) == sorted(facts, key=repr)
 
 
@@ -257,7 +257,7 @@ def test_messages_without_a_row_in_the_newest_release_are_retired():
 
 
 def test_the_newest_version_of_the_tables_is_that_of_the_official_runtime():
-    assert onnxwire.IR_VERSION == onnx_ml_pb2.IR_VERSION == max(number for _, _, number in IR_SPANS)
+    assert onnxwire.IR_VERSION == onnx_ml_pb2.IR_VERSION == max(number for _, _, number in IR_RELEASES)
 
 
 # --- the files
@@ -282,7 +282,11 @@ SOURCES = sorted(glob.glob(os.path.join(PACKAGE, "engine", "*.p*")))
 
 
 def onnx_words():
-    """Return names that only ONNX uses: those of messages, of fields with an underscore, and three other words."""
+    """Return words that only ONNX uses.
+
+    These are the names of messages that end in Proto or have several words, the names of fields with an underscore, and
+    three other words.
+    """
     names = {cls.DESCRIPTOR.name for cls in SCHEMA.messages.values()}
     words = {name for name in names if name.endswith("Proto") or re.fullmatch("([A-Z][a-z]+){2,}", name)}
     words |= {field.rpartition(".")[2] for field in FIELDS if "_" in field.rpartition(".")[2]}

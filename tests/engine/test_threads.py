@@ -130,7 +130,7 @@ def read_complete_model(model) -> bool:
 READ_FUNCTIONS = [read_fields, read_shared_views, read_numbers, read_encoding, read_complete_model]
 
 
-def test_no_module_of_the_engine_enables_the_gil():
+def test_importing_the_package_does_not_enable_the_gil():
     """The GIL keeps its initial state, which is disabled on free-threaded Pythons."""
     is_gil_enabled = "getattr(sys, '_is_gil_enabled', lambda: True)()"
     code = (
@@ -149,7 +149,10 @@ def test_concurrent_readers_read_existing_values_and_do_not_disturb_an_editor(se
     counts = dict.fromkeys(READ_FUNCTIONS, 0)
 
     def read_repeatedly(first_function: int) -> None:
-        """Call all READ_FUNCTIONS, from one with this index, until the editor has finished and each was completed."""
+        """Call all READ_FUNCTIONS in turn until the editor has finished and each function was completed.
+
+        first_function: index of the function to call first.
+        """
         try:
             while not (is_over.is_set() and all(counts.values())):
                 for read in READ_FUNCTIONS[first_function:] + READ_FUNCTIONS[:first_function]:
