@@ -20,22 +20,26 @@
 
 #include "thresholds.h"
 
-/* The number of bytes that are requested when a file of at least OW_FAR_FILE_BYTES is opened. The long values of such a
- * file usually come later. */
+/* The number of bytes at the start of a file of at least OW_FAR_FILE_BYTES that are requested when it is opened, unless
+ * they are in the page cache. The long values of such a file usually follow these bytes. */
 #define OW_FIRST_BYTES ((size_t)256 << 10)
 
 #if defined(__linux__)
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The distances between the headers that a walk jumped to, and a request for the next ones. */
-enum { OW_DISTANCES = 64, OW_REQUESTED_HEADERS = 16, OW_MAX_SHIFT = 64 };
+enum {
+    OW_DISTANCES = 64,         /* number of distances that are stored */
+    OW_REQUESTED_HEADERS = 16, /* most headers that are requested at once */
+    OW_MAX_SHIFT = 64          /* most bytes by which distances differ that count as equal */
+};
 
+/* The headers that a walk jumped to. */
 typedef struct {
     const uint8_t *last;               /* the header that was jumped to last */
     size_t distances[OW_DISTANCES];    /* distances between successive headers, a ring buffer */
-    unsigned n;                        /* number of distances since the walk began */
-    unsigned pause;                    /* number of jumps without a prediction that remain */
+    unsigned n;                        /* number of distances since the walk began, or last jumped backwards */
+    unsigned pause;                    /* number of the next jumps after which nothing is predicted */
 } OwHeaders;
 
 static inline size_t ow_page_size(void) {
@@ -47,11 +51,12 @@ static inline size_t ow_page_size(void) {
 /* Return whether two distances are those of similar tensors, whose names differ by a few bytes. */
 static inline int ow_is_near(size_t a, size_t b) { return (a > b ? a - b : b - a) <= OW_MAX_SHIFT; }
 
+/* Return the distance at index i, counted from the walk's first distance; i is one of the last OW_DISTANCES indices. */
 static inline size_t ow_distance(const OwHeaders *headers, unsigned i) {
     return headers->distances[i % OW_DISTANCES];
 }
 
-/* Record a jump to the header at p. */
+/* Record a jump to the header at p. A jump backwards discards the distances before it. */
 static inline void ow_record_jump(OwHeaders *headers, const uint8_t *p) {
     if (p <= headers->last) headers->n = headers->pause = 0;
     else if (headers->last != NULL) headers->distances[headers->n++ % OW_DISTANCES] = (size_t)(p - headers->last);
@@ -121,9 +126,9 @@ static inline int ow_narrow(const uint8_t *p, const uint8_t *end) {
     return madvise((void *)start, length, MADV_RANDOM);
 }
 
-/* Request huge pages for an array of 4 MiB or more that will be written: its page faults would take as long as its
- * decoding. Pages have at least 4096 bytes. */
-static inline void ow_enlarge(void *p, size_t size) {
+/* Request huge pages for an array of 4 MiB or more that will be written: page faults of small pages would take as long
+ * as computing its values. Pages have at least 4096 bytes. */
+static inline void ow_request_huge_pages(void *p, size_t size) {
     uintptr_t start = ((uintptr_t)p + 4095) & ~(uintptr_t)4095;
     if (size >= 1 << 22) (void)madvise((void *)start, size - (start - (uintptr_t)p), MADV_HUGEPAGE);
 }
@@ -149,7 +154,7 @@ static inline int ow_open_far(const uint8_t *p, size_t size) {
     return -1;
 }
 
-static inline void ow_enlarge(void *p, size_t size) {
+static inline void ow_request_huge_pages(void *p, size_t size) {
     (void)p;
     (void)size;
 }

@@ -3,7 +3,8 @@
 
 The padding is an unknown field of zeros right before the payload. It changes the lengths of the messages around it, and
 a longer length would move the payload again. So each length that may change is written in five bytes, which all
-protobuf readers accept for any value; one pass from front to back then computes all offsets exactly.
+protobuf readers accept even for small values; then all offsets can be computed from front to back. Only lengths of
+32 GiB and more take more bytes, and a second computation.
 """
 cimport cython
 from cython cimport critical_section, final
@@ -29,7 +30,7 @@ from onnxwire.errors import FieldValueError
 cdef enum:
     LENGTH_BYTES = 5         # size of a length that may change; readers reject longer ones of small values
     LENGTH_BITS = 35         # bits that such a length can store
-    MAX_COPIED_BYTES = 256   # shorter ranges are copied: a range object takes as much memory
+    MIN_RANGE_BYTES = 256    # shorter ranges are copied: a range object takes as much memory
     ZEROS_BYTES = 1 << 16    # size of the block that long paddings share
     MAX_ALIGNMENT = 1 << 30
     MAX_FIELD_NUMBER = (1 << 29) - 1
@@ -39,7 +40,7 @@ cdef bytes ZEROS = bytes(ZEROS_BYTES)
 cdef enum EditKind:
     LENGTH                   # the length of a message that contains other edits
     PAYLOAD                  # the padding before a payload to be aligned
-    OLD_PADDING              # padding of an earlier alignment, to be removed
+    OLD_PADDING              # padding of an earlier alignment, which is removed
 
 cdef struct Edit:
     # A replacement of bytes of the document. Edits are sorted by offset, so a message precedes its content.
@@ -53,7 +54,7 @@ cdef struct Edit:
     uint32_t padding_number  # PAYLOAD: number of the padding field
 
 cdef struct Target:
-    # The fields to align in the messages of a table.
+    # The field to align in the messages of a table, if there is one.
     bint may_contain_targets  # messages of the table have a target field, or may contain messages that have one
     uint32_t number          # the number of the target field, or 0
     uint32_t padding_number  # number of the padding field
@@ -88,8 +89,8 @@ cdef class AlignmentEdits:
         self.targets = <Target*>calloc(self.owner.n_tables, sizeof(Target))
         if self.targets == NULL:
             raise MemoryError
-        for owner, name, padding in targets:
-            self.add_target(owner, name, padding)
+        for target_cls, name, padding_number in targets:
+            self.add_target(target_cls, name, padding_number)
         self.mark_containing_tables()
 
     @critical_section
@@ -99,7 +100,7 @@ cdef class AlignmentEdits:
         if self.document is not None:
             self.document.pins -= 1
 
-    cdef int add_target(self, cls, name, padding) except -1:
+    cdef int add_target(self, cls, name, padding_number) except -1:
         """Make a field of a class a target."""
         cdef Table* table = table_of(cls)
         cdef Target* target = self.target_of(table)
@@ -108,10 +109,14 @@ cdef class AlignmentEdits:
             raise FieldValueError(f"{cls.__name__} is of another schema")
         if row is None or row.is_repeated or row.type != BYTES or target.number:
             raise FieldValueError(f"{name}: expected one singular bytes field of {cls.__name__}")
-        if not 1 <= padding <= MAX_FIELD_NUMBER or 19000 <= padding < 20000 or find_field(table, padding) != NULL:
-            raise FieldValueError(f"{padding} is not a number for an unknown field of {cls.__name__}")
+        # protobuf reserves 19000 to 19999.
+        if (
+            not 1 <= padding_number <= MAX_FIELD_NUMBER or 19000 <= padding_number < 20000
+            or find_field(table, padding_number) != NULL
+        ):
+            raise FieldValueError(f"{padding_number} is not a number for an unknown field of {cls.__name__}")
         target.number = row.number
-        target.padding_number = padding
+        target.padding_number = padding_number
         target.may_contain_targets = True
         return 0
 
@@ -142,9 +147,10 @@ cdef class AlignmentEdits:
     cdef int scan(
         self, const Table* table, const uint8_t* p, const uint8_t* end, int depth, Py_ssize_t parent
     ) except -1:
-        """Collect the edits between p and end, in a message whose length is the edit `parent`.
+        """Collect the edits between p and end, in a message of a table.
 
-        depth: remaining levels of nesting. Messages too short to contain a long payload are not scanned.
+        parent: index of the edit of the message's length, or -1 for the root message. depth: remaining levels of
+        nesting. Messages too short to contain a long payload are not scanned.
         """
         cdef Document document = self.document
         cdef Target* target = self.target_of(table)
@@ -170,7 +176,7 @@ cdef class AlignmentEdits:
                 if tag >> 3 == target.padding_number:
                     self.add(OLD_PADDING, parent, record, <uint64_t>(p - record))
             elif field.number == target.number:
-                # The last record of a singular field is its value; earlier ones need no alignment.
+                # The last record of a singular field is its value. Before earlier ones, only old padding is removed.
                 if payload_index >= 0:
                     self.edits[payload_index].kind = OLD_PADDING
                 payload_index = self.add_payload(target, parent, record, value) if n >= self.threshold else -1
@@ -215,7 +221,7 @@ cdef class AlignmentEdits:
         cdef uint64_t offset = <uint64_t>(record - self.document.start)
         cdef uint64_t n_removed = 0
         cdef Edit* edit
-        # Old padding right before the payload is replaced; if both have the same size, nothing changes.
+        # Old padding right before the payload is replaced. If the new padding has the same size, nothing changes.
         while self.n:
             edit = &self.edits[self.n - 1]
             if edit.kind != OLD_PADDING or edit.parent != parent or edit.offset + edit.n_removed != offset:
@@ -259,7 +265,7 @@ cdef class AlignmentEdits:
                     self.edits[edit.parent].growth += edit.growth
 
     cdef bint widen_lengths(self) noexcept:
-        """Widen the lengths of 32 GiB and more, for which five bytes are not enough; returns whether any changed.
+        """Widen the lengths of 32 GiB and more, for which five bytes are not enough; returns whether an edit changed.
 
         protobuf's readers are limited to 2 GiB; those of onnxwire accept a sixth byte only if the value needs it. The
         sixth byte may shorten a padding in the message by one byte, so that the length fits five bytes again: then that
@@ -322,8 +328,9 @@ cdef class PieceJoiner:
     cdef list pieces             # bytes objects, and ranges of the document as (offset, length)
 
     cdef int copy(self, uint64_t start, uint64_t end) except -1:
-        """Add bytes of the document."""
-        if end - start < MAX_COPIED_BYTES and end - start < <uint64_t>len(self.document):
+        """Add the bytes of the document between two offsets."""
+        # A document without changes is one range, even if it is short.
+        if end - start < MIN_RANGE_BYTES and end - start < <uint64_t>len(self.document):
             self.short_bytes += (<const char*>self.document.start)[start:end]
         elif start < end:
             self.flush()
@@ -380,7 +387,8 @@ cdef bytes prefix_of(const Edit* edit):
     else:
         p = write_varint(p, <uint64_t>edit.padding_number << 3 | WIRE_LEN)
         n_bytes = edit.n_inserted - <uint64_t>(p - prefix)
-        # A longer length leaves fewer zeros to count, for which the shorter form may suffice; use the first that fits.
+        # The length, in `width` bytes, is the number of zeros after it. Use the smallest width that suffices, with the
+        # length padded to it: of 129 bytes, 127 zeros follow a length of two bytes, though 127 fits one.
         while (n_bytes - width) >> (7 * width):
             width += 1
         p = write_padded_varint(p, n_bytes - width, width)
@@ -420,7 +428,7 @@ def align_payloads(Document document, cls, targets, uint64_t threshold, uint64_t
 
     document: only its bytes are encoded, not the edits of its messages. cls: class of its root message.
     targets: (class, name of a singular bytes field, number of the padding field), at most one per class; the number
-    must not be a field of the class. threshold: bytes, at least 1; shorter payloads are not aligned.
+    must be a valid one that no field of the class has. threshold: bytes, at least 1; shorter payloads are not aligned.
     alignment: bytes, 1 to 2**30.
     Returns (total, pieces): the size of the encoding in bytes, and its parts in order: bytes objects, and ranges of the
     document as (offset, length). A document that is already aligned is one range.

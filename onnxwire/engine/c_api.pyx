@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The capsule `onnxwire._c_api`: encodings of messages as pieces of memory, for extension modules in C.
 
-`include/onnxwire_python.h` describes the functions. The pieces are those that a save writes (`engine/write.pyx`); a
-memoryview of each pins its document until they are released.
+`include/onnxwire_python.h` describes the functions. The pieces are those that a save writes (`engine/write.pyx`). The
+documents that contain pieces are pinned until the pieces are released.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromObject
@@ -55,7 +55,7 @@ from onnxwire.errors import FieldTypeError, FieldValueError
 
 cdef struct File:
     # A mapped file that contains bytes of pieces, and its state when the pieces were made.
-    PyObject* document
+    PyObject* document           # borrowed; an owner of a piece references it
     int descriptor
     OwFileState state
 
@@ -85,7 +85,7 @@ cdef class Export:
     cdef File* files
     cdef uint32_t n_files
     cdef list owners             # the owner of each piece: bytes, a memoryview, or a Payload that is not resident
-    cdef object error            # the error of the first `read` that failed
+    cdef object error            # the error of the first `prepare` that failed
 
     @critical_section
     def __dealloc__(self):
@@ -98,7 +98,10 @@ cdef class Export:
         free(self.files)
 
     cdef int fill(self, list parts, bint is_lazy) except -1:
-        """Create the pieces of an encoding. Each part is pinned when it is added, because other code may run."""
+        """Create the pieces of an encoding. Each part is pinned when it is added, because other code may run.
+
+        is_lazy: whether absent bytes of remote files are fetched by `read` instead of now.
+        """
         cdef size_t capacity = <size_t>len(parts) or 1
         cdef uint64_t offset = 0
         self.items = <ow_python_piece*>calloc(capacity, sizeof(ow_python_piece))
@@ -157,7 +160,7 @@ cdef class Export:
         # Most pieces are in the same file as the previous piece.
         if n and self.files[n - 1].document == <PyObject*>document:
             return self.n_files
-        if n & (n - 1) == 0:  # the capacity is n, 0 or a power of two
+        if n & (n - 1) == 0:  # `files` is full: its capacity is 0 or a power of two
             files = <File*>realloc(self.files, (2 * n or 1) * sizeof(File))
             if files == NULL:
                 raise MemoryError
@@ -170,7 +173,10 @@ cdef class Export:
 
     @critical_section
     cdef bint prepare(self, Py_ssize_t i, uint64_t start, uint64_t n) noexcept:
-        """Check the file of a piece, and fetch n bytes of the piece from `start` on; on failure store the error."""
+        """Check the file of piece i, and fetch n bytes of the piece from `start` on; return whether this succeeded.
+
+        The error of the first failure is stored.
+        """
         cdef Document document
         try:
             owner = self.owners[i]
@@ -186,7 +192,7 @@ cdef class Export:
 
     @critical_section
     cdef int check(self) except -1:
-        """Raise the error of the first failed `read`, or of a file that was changed."""
+        """Raise the error of the first failed `prepare`, or of a file that was changed."""
         cdef uint32_t i
         if self.error is not None:
             raise self.error
@@ -236,10 +242,13 @@ cdef void release(ow_python_pieces* pieces) noexcept nogil:
         release_reference(read_context.owner)
 
 
-cdef bint is_ready(
+cdef bint make_readable(
     const ReadContext* read_context, const ow_python_piece* item, uint64_t start, uint64_t n
 ) noexcept nogil:
-    """Return whether bytes of a piece may be copied: they are resident, and their file is unchanged."""
+    """Check the file of a piece, and fetch n bytes of the piece from `start` on if they are absent.
+
+    Returns whether the bytes may be copied.
+    """
     cdef Py_ssize_t i = item - read_context.items
     cdef uint32_t file_number = read_context.piece_bytes[i].file_number
     cdef OwFileState state
@@ -259,7 +268,7 @@ cdef bint is_ready(
 
 
 cdef int read(void* context, uint64_t offset, void* buffer, size_t size) noexcept nogil:
-    """Copy a range of the encoding. Return 0, 1 for an invalid range, or 2 if bytes can't be read."""
+    """Copy a range of the encoding. Return 0; 1 for an invalid range or released pieces; 2 if reading fails."""
     cdef const ow_python_pieces* pieces = <const ow_python_pieces*>context
     cdef const ReadContext* read_context = <const ReadContext*>pieces.private_data
     cdef const ow_python_piece* item
@@ -271,7 +280,7 @@ cdef int read(void* context, uint64_t offset, void* buffer, size_t size) noexcep
     while size:
         start = offset - item.offset
         n = min(item.size - start, <uint64_t>size)
-        if not is_ready(read_context, item, start, n):
+        if not make_readable(read_context, item, start, n):
             return 2
         memcpy(target, read_context.piece_bytes[item - read_context.items].p + start, <size_t>n)
         target += n

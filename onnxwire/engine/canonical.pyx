@@ -10,7 +10,7 @@ from onnxwire.engine.table cimport BOOL, ENUM, INT32, SINT32, SINT64, UINT32, fi
 
 
 cdef uint64_t canonical_bits(const Field* field, uint64_t raw) noexcept nogil:
-    """Return the raw bits that the official serializer writes for the value of a record's raw bits."""
+    """Return the raw bits that the official serializer writes for a number that was read from the bits `raw`."""
     if field.type == BOOL:
         return raw != 0
     if field.type == INT32 or field.type == ENUM:
@@ -21,7 +21,7 @@ cdef uint64_t canonical_bits(const Field* field, uint64_t raw) noexcept nogil:
 
 
 cdef uint64_t raw_at(const Field* field, const uint8_t* items, Py_ssize_t i) noexcept nogil:
-    """Return the raw bits of the number at an index of an array of C numbers."""
+    """Return the raw bits that a record has for the number at index i of `items`, an array of C numbers."""
     cdef uint64_t bits64 = 0
     cdef uint32_t bits32 = 0
     if field.size == 8:
@@ -43,8 +43,8 @@ cdef bint has_canonical_records(const Table* table, const uint8_t* p, const uint
     """Return whether the records of a message are canonical. The content of nested messages is not checked.
 
     Canonical records have the shortest tags, lengths and numbers. They are in the order of their field numbers,
-    followed by unknown fields. A singular field has one record, a packed field one run, and a oneof one member. Returns
-    False also for members of two oneofs.
+    followed by unknown fields, whose values are not checked. A singular field has one record, a packed field one run,
+    and a oneof one member. Returns False also for members of two oneofs.
     """
     cdef const uint8_t* record
     cdef const uint8_t* value
@@ -106,7 +106,7 @@ cdef bint has_canonical_records(const Table* table, const uint8_t* p, const uint
 cdef inline bint is_canonical_varint(
     const Field* field, uint64_t raw, const uint8_t* start, const uint8_t* end
 ) noexcept nogil:
-    """Return whether a varint of a field, whose value is `raw`, has its canonical bytes."""
+    """Return whether the varint from start to end, with the raw bits `raw`, is canonical as a number of a field."""
     # The tenth byte may contain bits above the 64 of the value.
     return (
         varint_size(raw) == end - start and (end - start < 10 or (end - 1)[0] == 1)

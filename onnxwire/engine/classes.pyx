@@ -67,11 +67,11 @@ cdef class ClassTable(TableRef):
 
 
 cdef PyMethodDef* copy_methods() except NULL:
-    """Copy the methods of Message, for each class: CPython specializes calls of a class's own methods only."""
+    """Copy the methods of Message, to define them in every class: CPython specializes calls of such methods only."""
     cdef PyMethodDef* methods = (<PyTypeObject*>Message).tp_methods
     cdef PyMethodDef* copies
     cdef Py_ssize_t n_methods = 0
-    cdef Py_ssize_t n = 0
+    cdef Py_ssize_t n_copied = 0
     cdef Py_ssize_t i
     while methods[n_methods].ml_name != NULL:
         n_methods += 1
@@ -81,8 +81,8 @@ cdef PyMethodDef* copy_methods() except NULL:
     for i in range(n_methods):
         # Cython lists class methods here, too, and turns them into class methods later.
         if type(Message.__dict__[methods[i].ml_name.decode()]) is MethodDescriptorType:
-            copies[n] = methods[i]
-            n += 1
+            copies[n_copied] = methods[i]
+            n_copied += 1
     return copies
 
 
@@ -119,13 +119,13 @@ cdef int set_attribute(View self, object name, PyObject* value) except -1:
 
 @critical_section
 cdef object get_in_section(View self, void* closure):
-    """The getter of every attribute in Python without the GIL; `closure` is the Field."""
+    """Call a field's getter in the section, for Python without the GIL; `closure` is the Field."""
     return (<Getter>(<Field*>closure).get)(self, closure)
 
 
 @critical_section
 cdef int set_in_section(View self, PyObject* value, void* closure) except -1:
-    """The setter of every attribute in Python without the GIL; `closure` is the Field."""
+    """Call a field's setter in the section, for Python without the GIL; `closure` is the Field."""
     return (<Setter>(<Field*>closure).set)(self, value, closure)
 
 
@@ -150,7 +150,7 @@ cdef object make_class(TableOwner owner, Table* table, str module, tuple bases):
             field.set = singular_setter(field.type)
         else:
             field.get = <void*>get_numbers if field.size else span_getter()
-            field.set = singular_setter(MESSAGE)
+            field.set = singular_setter(MESSAGE)  # rejects assignment, as for messages
         class_table.attributes[i].name = class_table.store_text((<object>field.descriptor).name)
         class_table.attributes[i].doc = class_table.store_text((<object>field.descriptor).doc)
         class_table.attributes[i].get = <void*>get_in_section if FREE_THREADED else field.get
@@ -165,8 +165,8 @@ cdef object make_class(TableOwner owner, Table* table, str module, tuple bases):
     slots[6] = PyType_Slot(Py_tp_methods, MESSAGE_METHODS)
     slots[7] = PyType_Slot(0, NULL)
     spec.name = class_table.store_text(f"{module}.{descriptor.name}")
-    # Message itself has memory for one slot. Each class has memory for two at least, because CPython allows assignment
-    # of `__class__` between classes that add nothing to their base.
+    # Message itself has memory for one slot. Each class has memory for two at least: if classes added nothing to
+    # Message, CPython would allow assignment of `__class__` between them.
     spec.basicsize = <int>((<PyTypeObject*>Message).tp_basicsize + (max(table.n_fields, 2) - 1) * sizeof(Slot))
     spec.itemsize = 0
     spec.flags = Py_TPFLAGS_DEFAULT

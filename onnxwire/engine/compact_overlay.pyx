@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""CompactOverlay: the edits of a message that has no view, with entries for the edited fields only.
+"""CompactOverlay: the edits of a message without views. Fields that are read from its bytes have no entry.
 
 Views read all fields of a message from its Overlay, so it has a slot for each: about 450 bytes for a node. For a
 program that edits many small messages, this is many times their size: one assignment in each of 100,000 nodes takes 58
-MiB, but 10 MiB with compaction. The fields that were not edited are read again when a view needs the overlay.
+MiB, but 10 MiB with compaction. When a view needs the overlay, the fields without an entry
+are read again.
 """
 cimport cython
 from cpython.mem cimport PyObject_Malloc
@@ -54,9 +55,10 @@ cdef class CompactOverlay:
 
 
 cdef CompactOverlay compact(Overlay overlay, Document document):
-    """Return the compact form of an overlay; None if it has none, as with parts, unknown fields or a parent.
+    """Return the compact form of an overlay.
 
-    document: the document of its views.
+    Returns None if there is none: for new messages, messages of several parts or with added unknown fields, and more
+    than 65,535 fields. document: the document of the message's views.
     """
     cdef uint32_t n_fields = overlay.table.n_fields
     cdef uint32_t n = 0
@@ -111,7 +113,7 @@ cdef inline uint32_t count_touched(Overlay overlay) noexcept:
 
 
 cdef inline bint needs_entry(Overlay overlay, uint32_t i, bint has_all) noexcept:
-    """Return whether the state of a field is to be stored; has_all: even if a scan of the bytes finds it."""
+    """Return whether field i needs an entry; has_all: present fields that were not edited need one, too."""
     if overlay.touched[i]:
         return True
     return has_all and (overlay.slots[i].p != NULL or overlay.clears != NULL and overlay.clears[i] != 0)
@@ -153,9 +155,10 @@ cdef CompactOverlay compact_edit(
     Table* table, const uint8_t* start, const uint8_t* end, uint32_t flags, const Field* field, const Slot* slot,
     PyObject* held
 ):
-    """Return the edits of a message with the bytes from start to end whose only edited field is `field`.
+    """Return the edits of a message, the bytes from start to end, in which only `field` was edited.
 
-    Returns None if all its slots have to be stored, if the field is in a oneof, or for more than 65,535 fields.
+    slot, held: the field's new state (see Overlay). Returns None if the message has more than MAX_RESCANNED_BYTES or
+    65,535 fields, or if the field is in a oneof.
     """
     cdef CompactOverlay compacted
     if <uint64_t>(end - start) > MAX_RESCANNED_BYTES or field.n_peers or table.n_fields > <uint16_t>-1:
@@ -170,14 +173,18 @@ cdef CompactOverlay compact_edit(
 
 
 cdef PyObject* bytes_of(Overlay overlay, Document document) except? NULL:
-    """Return the bytes object with an overlay's whole content, or NULL if the overlay's document has another use."""
-    cdef PyObject* held = overlay.base
+    """Return the bytes object that is an overlay's whole content, borrowed.
+
+    Returns NULL if `overlay.base` is not an unedited document of that object only, or if the overlay is not its only
+    owner. document: the document of the message's views.
+    """
+    cdef PyObject* base_object = overlay.base
     cdef Document base
     cdef PyObject* data
-    # The overlay is the only owner: there is no view and no fork of this document.
-    if held == NULL or Py_REFCNT(held) != 1:
+    # With one reference, no view reads the base.
+    if base_object == NULL or Py_REFCNT(base_object) != 1:
         return NULL
-    base = <Document>held
+    base = <Document>base_object
     data = <PyObject*>base.backing.buffer.obj
     if data == NULL or not isinstance(<object>data, bytes) or files_of(base) is not files_of(document):
         return NULL
@@ -191,7 +198,7 @@ cdef PyObject* bytes_of(Overlay overlay, Document document) except? NULL:
 
 
 cdef Overlay expand(CompactOverlay self, Document document, const uint8_t* address, const uint8_t* address_end):
-    """Return a new overlay with the same content; address, address_end: the bytes that it is registered for."""
+    """Return a new overlay with the same content; address, address_end: the message's registered bytes."""
     cdef Overlay overlay = new_overlay(self.table, document.depth + 1)
     cdef Document base
     cdef Entry* entry

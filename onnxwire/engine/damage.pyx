@@ -84,15 +84,15 @@ cdef object decode_error(Document document, const uint8_t* record, const uint8_t
 
 
 cdef object packed_error(Document document, const uint8_t* start, const uint8_t* end, int size):
-    """Make the DecodeError for a faulty packed run."""
+    """Make the DecodeError for a faulty packed run; size: bytes per fixed number, or 0 for varints."""
     return damage_error(document, explain_packed(start, end, size), end)
 
 
 @critical_section
 def decode_error_at(Document document, uint64_t offset, uint64_t end):
-    """Make the DecodeError for the damaged record at an offset of a document, in a message that ends at `end`.
+    """Make the DecodeError for the damaged record at an offset of a document, in a message that ends at offset `end`.
 
-    Raises IndexError for offsets outside the document.
+    Raises IndexError unless 0 <= offset < end <= len(document).
     """
     cdef const uint8_t* p
     document.check_open()

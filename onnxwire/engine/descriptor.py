@@ -44,7 +44,7 @@ class _DescriptorBase:
 
 
 def _copy_to_proto(self: _DescriptorBase, proto: Any) -> None:
-    """Copy to a DescriptorProto or similar of google.protobuf.descriptor_pb2; fields are in numeric order."""
+    """Copy the descriptor to `proto`, a message of google.protobuf.descriptor_pb2; fields are in numeric order."""
     from onnxwire.engine.descriptor_proto import copy_to_proto
 
     copy_to_proto(self, proto)
@@ -70,7 +70,7 @@ class FileDescriptor(_DescriptorBase):
 class EnumValueDescriptor(_DescriptorBase):
     """One value of an enum: `name`, `number`, `doc`, and its first and last version `since` and `until`.
 
-    type: the enum; index: its index in `type.values`, or -1 if it is retired.
+    until: None for a current value; type: the enum; index: in `type.values`, or -1 for a retired value.
     """
 
     __slots__ = ("doc", "index", "name", "number", "since", "type", "until")
@@ -94,7 +94,7 @@ class EnumDescriptor(_DescriptorBase):
 
     values: the current values, in ascending order of their numbers. is_closed: whether any other number in a message is
     an unknown field. values_by_number: contains the first of several values with the same number. containing_type: the
-    message that declares the enum, or None; file: its FileDescriptor.
+    message that declares the enum, or None; file: the enum's FileDescriptor.
     """
 
     __slots__ = (
@@ -158,9 +158,10 @@ class FieldDescriptor(_DescriptorBase):
     """A field of a message.
 
     type: one of TYPE_*; message_type, enum_type: the descriptor of the values' type, or None;
-    containing_type: the message; containing_oneof: its oneof or None; index: its index in `containing_type.fields`;
+    containing_type: the message; containing_oneof: its oneof or None;
+    index: its index in `containing_type.fields`, or -1 for a retired field;
     json_name: the name without underscores, the character after each in upper case; cpp_type: one of CPPTYPE_*;
-    since, until: its first and last version of the format, until is None for a field of the current version.
+    since, until: its first and last version of the format; until is None for a field of the current version.
     """
 
     TYPE_DOUBLE = 1
@@ -423,7 +424,7 @@ class Descriptor(_DescriptorBase):
 
 
 class EnumTypeWrapper:
-    """The wrapper of an enum for code: `DataType.FLOAT`, `DataType.Name(1)`, `DataType.Value("FLOAT")`."""
+    """Names and numbers of an enum's values: `DataType.FLOAT`, `DataType.Name(1)`, `DataType.Value("FLOAT")`."""
 
     __slots__ = ("DESCRIPTOR",)
 
@@ -440,7 +441,7 @@ class EnumTypeWrapper:
         raise ValueError(f"Enum {self.DESCRIPTOR.name} has no name defined for value {number}")
 
     def Value(self, name: str) -> int:
-        """Return the number of a name; raises ValueError if there is none."""
+        """Return the number of the value with a name; raises ValueError if there is none."""
         value = self.DESCRIPTOR.values_by_name.get(name)
         if value is None:
             raise ValueError(f"Enum {self.DESCRIPTOR.name} has no value defined for name {name!r}")
