@@ -3,8 +3,8 @@
 
 Views read all fields of a message from its Overlay, so it has a slot for each: about 450 bytes for a node. For a
 program that edits many small messages, this is many times their size: one assignment in each of 100,000 nodes takes 58
-MiB, but 10 MiB with compaction. When a view needs the overlay, the fields without an entry
-are read again.
+MiB, but 10 MiB with compaction. When a view needs the overlay, the fields without an entry are
+read again.
 """
 cimport cython
 from cpython.mem cimport PyObject_Malloc

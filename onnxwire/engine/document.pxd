@@ -67,8 +67,8 @@ cdef class Backing:
     cdef Py_ssize_t documents           # number of open documents
     cdef readonly int descriptor        # descriptor of the mapped file, open for reading; else -1
     cdef bint is_private                # the bytes were copied into memory, so later writes to the file have no effect
-    cdef PyObject* before               # links of FILES, the list of all Backings with a descriptor
-    cdef PyObject* after
+    cdef PyObject* before               # previous Backing in FILES, the list of those with a descriptor; or NULL
+    cdef PyObject* after                # next Backing in FILES; or NULL
     cdef OwFileState state              # state of the file when it was opened
     cdef HeaderCopies copies
     cdef object files                   # owner of the external files of the messages, closed with the mapping; or None
@@ -87,10 +87,10 @@ cdef class Document:
     cdef bint is_part                   # messages of other documents refer to it; close() has no effect
     cdef uint32_t depth                 # nesting of forks and overlays
     cdef FarReads far
-    cdef readonly Py_ssize_t pins       # number of exported buffers of the bytes, and of scans without the GIL
+    cdef readonly Py_ssize_t pins       # number of exported buffers of the bytes, and of calls that need them open
     cdef readonly str name              # the file's path, or a description such as "<bytes>"
     cdef readonly object root           # message class of the whole document, set once; or None
-    cdef Text* texts                    # cache of short strings; NULL before MIN_TEXTS_BEFORE_CACHE strings were made
+    cdef Text* texts                    # cache of short strings; NULL in parts, and before MIN_TEXTS_BEFORE_CACHE strings
     cdef uint8_t n_texts                # number of strings made before `texts` is allocated
     cdef uint64_t cached_tables         # bits (`bit_of`) of the tables with entries in the cache SLOTS
     cdef dict caches                    # (address, Cache) as one int -> cached object; or None

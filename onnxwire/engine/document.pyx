@@ -44,7 +44,10 @@ cdef int FAR_READS_LEFT = 8192
 
 
 cdef void advise_far(FarReads* far, const uint8_t* p) noexcept nogil:
-    """Advise the kernel to map no more than p's pages, before the first read of p, far from the last one."""
+    """Advise the kernel to map only the pages of the header at p, before its first read, far from the last read.
+
+    No-op when the budget is used up.
+    """
     if far.left > 0:
         far.left -= 1
         far.used += 1
@@ -82,7 +85,10 @@ cdef const Copy* copy_far(FarReads* far, const uint8_t* p) noexcept nogil:
 
 
 cdef void open_far(FarReads* far, const uint8_t* start) noexcept:
-    """Prepare the first reads of a large file: copy its first bytes, or request them if they are not in memory."""
+    """Prepare the first reads of a large file: request its first OW_FIRST_BYTES.
+
+    If they are in the page cache, only the file's first header is copied.
+    """
     cdef size_t size = min(<size_t>(far.end - start), OW_FIRST_BYTES)
     far.store.is_checked = False
     if is_cached(far.store, size - 1) and copy_far(far, start) != NULL:
@@ -206,9 +212,10 @@ cdef class Backing:
 cdef class Document:
     """The bytes that views refer to.
 
-    data: an object with the buffer protocol, referenced until the document is closed or its last view is destroyed;
-    name: its name in errors; mapping: an object whose `close` is called at the end, such as the mmap of `data`;
-    descriptor: an open file descriptor of the file that `data` maps, which the document takes over, or -1.
+    data: an object with the buffer protocol, referenced until the document is closed or its last view is destroyed, and
+    until other documents no longer share the bytes; name: the document's name in errors; mapping: an object whose
+    `close` is called when the last document that shares the bytes is closed, such as the mmap of `data`, or None;
+    descriptor: an open descriptor of the file that `data` maps, which is closed with the document, or -1.
     """
 
     def __cinit__(self):
@@ -425,7 +432,7 @@ cdef class Document:
     def close(self):
         """Release the bytes and close `files`; every view raises ClosedError from then on. No-op for a part.
 
-        Bytes that messages copied into other documents share stay in memory.
+        The bytes stay in memory while messages that were copied to other documents share them.
         Raises InUseError, and stays open, while arrays or memoryviews of the bytes, or of one of the files, exist.
         """
         cdef Backing backing = self.backing
@@ -455,13 +462,13 @@ cdef class Document:
 
 
 cdef bint has_other_cause(const OwFileState* before, const OwFileState* now, str name) except -1:
-    """Return whether permissions, owner, links or name explain a changed ctime, so that it shows no write."""
+    """Return whether permissions, owner, links or name explain a changed ctime, so that the change shows no write."""
     if (
         before.links != now.links or before.mode != now.mode
         or before.user != now.user or before.group != now.group
     ):
         return True
-    # This is a C function, so that no other thread runs meanwhile: callers use addresses of the document's bytes.
+    # `ow_is_at` does not release the GIL, as `os.stat` would: callers use addresses of the document's bytes.
     return not ow_is_at(PyUnicode_EncodeFSDefault(name), now)
 
 

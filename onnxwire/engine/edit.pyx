@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Edits of a message: setters of singular fields, nested messages, constructor keywords.
 
-Arguments are checked before the first change: an edit that raises changes nothing.
+Arguments are checked before the first change: an edit with an invalid argument changes nothing.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.float cimport PyFloat_AsDouble, PyFloat_CheckExact
@@ -138,7 +138,7 @@ cdef object new_message(Table* table):
 # --- values of singular fields
 
 cdef int read_integer(const Field* field, object value, int64_t* low) except -1:
-    """Convert an int to 64 bits; returns 1 if it exceeds the range of int64, and `low` has the bits of a uint64."""
+    """Set `low` to the 64 bits of an int. Returns 1 if only uint64 can store the int, 0 if int64 can."""
     cdef int overflow = 0
     if not PyLong_CheckExact(value):
         if isinstance(value, bool):
@@ -251,7 +251,7 @@ cdef object enum_number(const Field* field, label):
 
 
 cdef object read_text(const Field* field, object value, const uint8_t** p, uint64_t* n):
-    """Set `p` and `n` to the payload of a str or bytes value; returns the object that owns it."""
+    """Set `p` and `n` to the bytes of a str (in UTF-8) or bytes value; returns the object that owns them."""
     cdef Py_ssize_t size = 0
     if field.type == STRING:
         if PyUnicode_CheckExact(value) and PyUnicode_IS_COMPACT_ASCII(value):
@@ -336,7 +336,7 @@ cdef int refuse_assignment(View self, PyObject* value, void* closure) except -1:
 
 
 cdef void* singular_setter(int field_type) noexcept:
-    """Return the setter for fields of a type."""
+    """Return the setter for singular fields of a type; the one for MESSAGE also serves all repeated fields."""
     if field_type == MESSAGE:
         return <void*>refuse_assignment
     if field_type == STRING or field_type == BYTES:
@@ -347,7 +347,10 @@ cdef void* singular_setter(int field_type) noexcept:
 # --- messages in messages
 
 cdef object copy_message(View source, uint32_t depth, const uint8_t** p, uint64_t* n):
-    """Copy a message for an overlay of `depth`: returns an Overlay, or a Document and the span `p`, `n` in it."""
+    """Copy a message for a field of an overlay at `depth`.
+
+    Returns an Overlay, or a Document and the span `p`, `n` in it.
+    """
     cdef Document document
     cdef int is_collecting
     if find_overlay(source) or source.parts != NULL:
@@ -365,6 +368,7 @@ cdef object copy_message(View source, uint32_t depth, const uint8_t** p, uint64_
     document = <Document>source.document
     if document.overlays is None:
         return copy_span(document, source.start, source.end, depth + 1)
+    # The garbage collector could run code that changes the edits that are copied here.
     is_collecting = PyGC_Disable()
     try:
         return copy_span(document, source.start, source.end, depth + 1)
@@ -398,7 +402,7 @@ cdef Overlay content_copy_without_gc(View source, uint32_t depth):
 
 
 cdef Overlay content_of(Table* table, Document document, uint32_t depth):
-    """Return an overlay with the content of a whole document; raises DecodeError if its own records are damaged."""
+    """Return an overlay with the content of a whole document; raises DecodeError if records of the root are damaged."""
     cdef View view = new_view(table, document, document.start, document.end, None)
     cdef Overlay content = new_overlay(table, depth)
     fill(view)
@@ -411,10 +415,10 @@ cdef Overlay content_of(Table* table, Document document, uint32_t depth):
 
 
 cdef int exchange_content(View self, Overlay content, bint detach_views) except -1:
-    """Replace the content of a message; every view of it reads the new content.
+    """Exchange the contents of a message and of the overlay `content`; every view of the message reads its new content.
 
-    detach_views: whether to detach sequences and views of absent messages that were read from it, as protobuf's Clear
-    and ParseFromString do.
+    detach_views: whether to detach sequences and views of absent messages that were read from the message, as
+    protobuf's Clear and ParseFromString do.
     """
     cdef Overlay overlay = edit(self)
     advance_epoch(<Document>self.document, overlay.address)
@@ -427,7 +431,7 @@ cdef int put_message(View self, const Field* field, View source) except -1:
     """Set a singular field to a copy of a message."""
     cdef const uint8_t* p = NULL
     cdef uint64_t n = 0
-    # Copy first: the edit may make an absent message present that is part of the source.
+    # Copy first: `self` may be an absent part of `source`, and the edit makes it present.
     held = copy_message(source, depth_of(self), &p, &n)
     cdef Overlay overlay = edit(self)
     advance_epoch(<Document>self.document, overlay.address)

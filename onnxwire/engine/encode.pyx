@@ -2,8 +2,9 @@
 """Serialization of messages with their edits; unchanged records are copied.
 
 The length of a nested message precedes it, so the same code runs twice, first to measure and then to write. A short
-message is written in one pass, and moved to make room for its length. No other code may run between and during the
-passes, not even a finalizer called by the garbage collector: it could change the elements that are iterated.
+message is written in one pass, and each message in it is moved to make room for its length. No other code may run
+between and during the passes, not even a finalizer called by the garbage collector: it could change the elements that
+are iterated.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
@@ -72,7 +73,7 @@ cdef int write(Encoder self, View message) except -1:
 
 
 cdef bytes write_at_once(Encoder self, View message, uint64_t limit):
-    """Encode a message in one pass; returns None if it is longer than `limit` bytes."""
+    """Encode a message in one pass; returns None if it is longer than `limit` bytes or not resident."""
     self.growing = self.writing = self.in_memory = True
     self.limit = limit
     self.total = 0
@@ -193,7 +194,7 @@ cdef bint emit_short(Encoder self, const Content* content, uint32_t number) exce
     if self.growing and n_free < short.size:
         self.grow(short.size)
     elif n_free < short.size:
-        self.total -= short.size
+        self.total -= short.size  # `put_bytes` adds it again
         for i in range(short.n):
             put_bytes(self, short.chunks[i].p, short.chunks[i].n, NULL, NULL)
         return True
@@ -212,7 +213,7 @@ cdef int emit_at_once(Encoder self, Content* content, uint32_t number) except -1
     if number == 0:
         return emit(self, content, &ignored)
     put_varint(self, <uint64_t>number << 3 | WIRE_LEN)
-    put_varint(self, 0)
+    put_varint(self, 0)  # one byte for the length
     offset = self.p - self.start
     self.depth += 1
     emit(self, content, &ignored)
@@ -228,7 +229,7 @@ cdef int emit_at_once(Encoder self, Content* content, uint32_t number) except -1
 
 
 cdef int expand_edits(CompactOverlay compacted, Edits* edits, uint8_t* memory) except -1:
-    """Set `edits` to arrays with the edited fields of a compact overlay.
+    """Set `edits` to arrays with the entries of a compact overlay.
 
     memory: zeroed memory for the arrays: a Slot, a pointer and a byte per field.
     """
@@ -290,7 +291,7 @@ cdef int emit(Encoder self, Content* content, bint* is_copied) except -1:
         is_copied[0] = True
         return put_bytes(self, content.start, <uint64_t>(content.end - content.start), content.document, NULL)
     if not self.writing and has_canonical_records(content.table, content.start, content.end):
-        return measure_plain(self, content, is_copied)
+        return measure_canonical(self, content, is_copied)
     return emit_scanned(self, content)
 
 
@@ -308,7 +309,7 @@ cdef int emit_span(
 cdef int emit_edited_span(
     Encoder self, const Field* field, Document document, const uint8_t* p, uint64_t n, Spans parts, Pair* pair
 ) except -1:
-    """Put a message of a document's bytes; pair: the first edits from p on, or with the address 0."""
+    """Put a message of a document's bytes; pair: the first address from p on with edits, or 0, and these edits."""
     cdef Content content
     cdef Overlay overlay = None
     content.table = field.sub
@@ -324,7 +325,7 @@ cdef int emit_edited_span(
             if (<CompactOverlay>pair.edits).table == field.sub:
                 content.compact = pair.edits
                 content.document = base_of_compact(<CompactOverlay>pair.edits, content.document)
-                content.parts = NULL  # those of the registered bytes, which were replaced
+                content.parts = NULL  # `parts` is of the registered bytes, which were replaced
                 content.start = (<CompactOverlay>pair.edits).start
                 content.end = (<CompactOverlay>pair.edits).end
         else:
@@ -360,7 +361,7 @@ cdef enum:
     DONE = 2         # the field was put
 
 
-cdef inline int next_of(Cursor* cursor, Record* record) noexcept nogil:
+cdef inline int next_any_record(Cursor* cursor, Record* record) noexcept nogil:
     """Read the next record of any field, as next_record; inline for a message in one piece."""
     cdef const uint8_t* p
     if cursor.part != NULL:
@@ -381,7 +382,7 @@ cdef int emit_around_edits(Encoder self, Content* content) except -1:
     """
     cdef Document document = <Document>content.document
     cdef const uint8_t* p = content.start
-    cdef const uint8_t* run = p
+    cdef const uint8_t* run = p          # start of a run of records to be copied
     cdef const uint8_t* following
     cdef Record record
     cdef Pair pair
@@ -410,7 +411,7 @@ cdef int emit_around_edits(Encoder self, Content* content) except -1:
 cdef const uint8_t* find_containing(
     const uint8_t* p, const uint8_t* end, size_t address, Record* record
 ) noexcept nogil:
-    """Read the first record that has a length and ends at or after an address, or the last record; p < end.
+    """Read the first record that has a length and ends at or after an address, else the last one; p < end.
 
     Returns the start of the next record, or NULL for a damaged record, with its start in `record`.
     """
@@ -440,9 +441,9 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
     cdef const uint8_t* run = NULL       # start of a run of records to be copied
     cdef const uint8_t* run_end = NULL
     cdef uint8_t* states = NULL          # IN_BYTES and DONE per field
-    cdef Py_ssize_t known = 0            # number of records of known fields that were not read yet
-    # Touched fields without records were put up to this index; n_fields if all were, or if there are none.
-    cdef uint32_t first = table.n_fields
+    cdef Py_ssize_t n_known_left = 0     # number of records of known fields that were not read yet
+    # Index of the next field to check for `emit_new`; n_fields if no touched field without records remains.
+    cdef uint32_t next_new = table.n_fields
     cdef Cursor cursor
     cdef Record record
     cdef Pair pair
@@ -453,16 +454,16 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
             states = <uint8_t*>edits.touched + table.n_fields  # both arrays are in one allocation
         else:
             states = scratch_of(self, table.n_fields + 1)
-        known = find_known(content, states)
+        n_known_left = mark_known_fields(content, states)
         for i in range(table.n_fields):
             if edits.touched[i] and not states[i] & IN_BYTES:
-                first = 0
+                next_new = 0
                 break
-        if known == 0:
-            first = emit_new(self, content, edits, states, first, 0xFFFFFFFF)
+        if n_known_left == 0:
+            next_new = emit_new(self, content, edits, states, next_new, 0xFFFFFFFF)
     start_records(&cursor, content.start, content.end, content.parts, NULL)
     while True:
-        status = next_of(&cursor, &record)
+        status = next_any_record(&cursor, &record)
         if status < 0:
             raise decode_error(document, cursor.p, cursor.end)
         if status == 0:
@@ -480,11 +481,11 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
             else:
                 run_end = cursor.p
             continue
-        if first < table.n_fields and table.fields[first].number < field.number:
+        if next_new < table.n_fields and table.fields[next_new].number < field.number:
             flush_run(self, content, &run, run_end)
-            first = emit_new(self, content, edits, states, first, field.number)
+            next_new = emit_new(self, content, edits, states, next_new, field.number)
             run = run_end = record.start
-        known -= 1
+        n_known_left -= 1
         if edits != NULL and edits.touched[field.slot]:
             flush_run(self, content, &run, run_end)
             if field.closed and record.tag & 7 == WIRE_LEN and not drops_unknown:
@@ -497,9 +498,9 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
             emit_edited_span(self, field, document, record.value, record.n, None, &pair)
         else:
             run_end = cursor.p
-        if known == 0 and first < table.n_fields:
+        if n_known_left == 0 and next_new < table.n_fields:
             flush_run(self, content, &run, run_end)
-            first = emit_new(self, content, edits, states, first, 0xFFFFFFFF)
+            next_new = emit_new(self, content, edits, states, next_new, 0xFFFFFFFF)
             run = run_end = cursor.p
     flush_run(self, content, &run, run_end)
     if content.overlay != NULL:
@@ -515,30 +516,33 @@ cdef int flush_run(Encoder self, Content* content, const uint8_t** run, const ui
     return 0
 
 
-cdef Py_ssize_t find_known(Content* content, uint8_t* states) except -1:
+cdef Py_ssize_t mark_known_fields(Content* content, uint8_t* states) except -1:
     """Mark the fields that have records; returns the number of records of known fields."""
-    cdef Py_ssize_t known = 0
+    cdef Py_ssize_t n_known = 0
     cdef Cursor cursor
     cdef Record record
     cdef Field* field
     start_records(&cursor, content.start, content.end, content.parts, NULL)
-    while next_of(&cursor, &record) > 0:
+    while next_any_record(&cursor, &record) > 0:
         field = find_field(content.table, record.tag >> 3)
         if not is_unknown(field, &record):
             states[field.slot] |= IN_BYTES
-            known += 1
-    return known
+            n_known += 1
+    return n_known
 
 
 cdef int64_t emit_new(
-    Encoder self, Content* content, const Edits* edits, uint8_t* states, uint32_t first, uint32_t number
+    Encoder self, Content* content, const Edits* edits, uint8_t* states, uint32_t next_new, uint32_t number
 ) except -1:
-    """Put the touched fields below a number that have no records; returns the index of the next field."""
-    while first < content.table.n_fields and content.table.fields[first].number < number:
-        if edits.touched[first] and not states[first] & IN_BYTES:
-            emit_touched(self, content, edits, &content.table.fields[first])
-        first += 1
-    return first
+    """Put the touched fields without records from index `next_new` up to a field number, which is excluded.
+
+    Returns the index of the next field.
+    """
+    while next_new < content.table.n_fields and content.table.fields[next_new].number < number:
+        if edits.touched[next_new] and not states[next_new] & IN_BYTES:
+            emit_touched(self, content, edits, &content.table.fields[next_new])
+        next_new += 1
+    return next_new
 
 
 cdef int put_unknown(Encoder self, Overlay overlay) except -1:
@@ -553,7 +557,7 @@ cdef int put_unknown(Encoder self, Overlay overlay) except -1:
 
 
 cdef int emit_touched(Encoder self, Content* content, const Edits* edits, const Field* field) except -1:
-    """Put a field whose value differs from the bytes."""
+    """Put an edited field."""
     cdef const Slot* slot = &edits.slots[field.slot]
     cdef PyObject* held = edits.held[field.slot]
     cdef Elements elements
@@ -730,7 +734,7 @@ cdef int emit_unchanged_numbers(Encoder self, Content* content, const Field* fie
     cdef bint is_measuring = field.packed
     memset(&reader, 0, sizeof(reader))
     while True:
-        # Two passes over a packed run, the first for its length.
+        # Two passes over packed numbers, the first for the length of their run.
         start_records(&reader.cursor, content.start, content.end, content.parts, slot.p)
         reader.n_records_left = slot.n
         reader.run = reader.p = reader.end = NULL
@@ -787,7 +791,7 @@ cdef int emit_unknown_enum_values(Encoder self, const Field* field, const Record
 
 # --- deterministic encoding of spans that may be canonical
 
-cdef int measure_plain(Encoder self, Content* content, bint* is_copied) except -1:
+cdef int measure_canonical(Encoder self, Content* content, bint* is_copied) except -1:
     """Measure an unedited message whose own records are canonical: they are copied, and nested messages are measured.
 
     Set `is_copied` if all nested messages are copied, too, so that the whole span is.
@@ -858,7 +862,10 @@ cdef bytes encode(View message, bint deterministic):
 
 
 cdef bytes encode_small(View message, Encoder encoder):
-    """Return the encoding of a message, or None if it is empty or long; encoder: an Encoder to reuse, or None."""
+    """Return the encoding of a message, or None if it is empty, long or not resident.
+
+    encoder: an Encoder to reuse, or None.
+    """
     cdef bytes data
     if encoder is None:
         encoder = Encoder(False)
@@ -882,7 +889,7 @@ cdef bytes unknown_fields(View message):
 
 
 cdef bytes unknown_of(Content* content, uint32_t flags):
-    """Return the encoding of the unknown fields of a message; raises NotResident if they must be fetched."""
+    """Return the encoding of the unknown fields of a message; raises NotResident if bytes of these must be fetched."""
     cdef Encoder encoder = Encoder(True)
     cdef const Span* missing
     cdef bytes data

@@ -43,7 +43,7 @@ cdef class Encoder:
             free(self.start)
 
     cdef int flush(self) except -1:
-        """Empty the buffer into the target or the pieces."""
+        """Empty the buffer into the target or the pieces; in a single pass, grow it instead."""
         cdef Py_ssize_t n = self.p - self.start
         if self.growing:
             return self.grow(1)
@@ -184,7 +184,7 @@ cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* documen
 
 
 cdef int put_missing(Encoder self, const uint8_t* p, uint64_t n) except -1:
-    """Add bytes to `missing`: they must be fetched before they can be copied."""
+    """Add bytes to `missing`: they must be fetched before they can be copied. Raises TooLong in a single pass."""
     if self.growing:
         raise TooLong
     if self.writing:

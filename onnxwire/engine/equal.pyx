@@ -63,10 +63,10 @@ cdef struct Side:
 
 cdef struct Comparison:
     PyObject* encoder            # Encoder that collects bytes that are not resident; NULL if all files are local
-    PyObject* unchanged_document  # the last Document whose file was found unchanged; only compared
+    PyObject* unchanged_document  # the last Document whose file was found unchanged; only its address is used
     int n_buffers                # number of initialized buffers, from the end
     Slot* buffers[BUFFERS]       # slots and held values of the two messages at each depth
-    size_t[BUFFERS] sizes
+    size_t[BUFFERS] sizes        # bytes of each buffer
 
 
 cdef bint equal_views(View a, View b) except -1:
@@ -95,7 +95,7 @@ cdef bint equal_views(View a, View b) except -1:
             fill(a)
             fill(b)
             if a.epoch != (<Document>a.document).epoch:
-                continue
+                continue  # `fill(b)` ran code that edited a
             if N_MEMORIES:
                 encoder = Encoder(False)
                 comparison.encoder = <PyObject*>encoder
@@ -150,7 +150,11 @@ cdef bint compare_messages(
     Comparison* comparison, Table* table, PyObject* our_document, const Element* our_value, Spans our_parts,
     PyObject* their_document, const Element* their_value, Spans their_parts, int depth
 ) except -1:
-    """Compare two values of a message field; document: the document of the message that has the field."""
+    """Compare two values of a message field.
+
+    our_document, their_document: the documents of the messages that have the field. our_parts, their_parts: None for a
+    value in one part. depth: levels of messages that may be nested, including the values.
+    """
     cdef Side ours
     cdef Side theirs
     # These variables own overlays that are expanded only for this comparison.
@@ -170,7 +174,7 @@ cdef bint compare_messages(
 
 
 cdef bint are_identical(Comparison* comparison, const Side* a, const Side* b, int depth) noexcept:
-    """Return whether two messages are unedited spans of the same undamaged bytes; False if unknown."""
+    """Return whether two messages are unedited spans of equal, undamaged bytes; False if unknown."""
     cdef uint64_t n = <uint64_t>(a.content.end - a.content.start)
     if not (a.is_unedited and b.is_unedited) or comparison.encoder != NULL or n > MAX_IDENTICAL_BYTES:
         return False
@@ -213,7 +217,7 @@ cdef Overlay locate_message(
         if (<CompactOverlay>pair.edits).table == table:
             side.content.compact = pair.edits
             side.content.document = base_of_compact(<CompactOverlay>pair.edits, side.content.document)
-            side.content.parts = NULL  # those of the registered bytes, which were replaced
+            side.content.parts = NULL  # `parts` is of the registered bytes, which were replaced
             side.content.start = (<CompactOverlay>pair.edits).start
             side.content.end = (<CompactOverlay>pair.edits).end
         return None
@@ -370,7 +374,7 @@ cdef bint compare_singular_messages(Comparison* comparison, Side* a, Side* b, co
 
 
 cdef Spans parts_of(Side* side, const Field* field, Element* value):
-    """Return the pieces of a message in several pieces, and set `value` to the first; None for other messages."""
+    """Return the parts of a message in several parts, and set `value` to the first; None for other messages."""
     cdef Cursor cursor
     cdef Spans parts
     if value.held != NULL or not side.flags & HAS_MERGE:
@@ -399,12 +403,12 @@ cdef bint equal_bytes(Comparison* comparison, const uint8_t* a, const uint8_t* b
 
 cdef struct ElementCursor:
     PyObject* elements           # Elements, or NULL for records
-    Py_ssize_t i
+    Py_ssize_t i                 # index of the next element of `elements`
     Cursor cursor
 
 
 cdef uint64_t start_elements(ElementCursor* cursor, const Side* side, const Field* field) noexcept:
-    """Start at the first element of a field; returns their number."""
+    """Start at the first element of a field; returns the number of elements."""
     cdef const Slot* slot = &side.slots[field.slot]
     cursor.i = 0
     cursor.elements = held_by(side, field)
@@ -417,7 +421,7 @@ cdef uint64_t start_elements(ElementCursor* cursor, const Side* side, const Fiel
 
 
 cdef inline bint next_element(ElementCursor* cursor, const Field* field, Element* element) noexcept:
-    """Read the next element; returns False if there is none."""
+    """Read the next element, which must exist; returns False if its record is missing or damaged."""
     cdef const uint8_t* p = cursor.cursor.p
     cdef uint64_t n = 0
     cdef Record record
@@ -464,16 +468,16 @@ cdef bint compare_elements(Comparison* comparison, Side* a, Side* b, const Field
 
 cdef struct NumberCursor:
     PyObject* numbers            # Numbers, or NULL for records
-    Py_ssize_t i
+    Py_ssize_t i                 # index of the next number of `numbers`
     NumberReader reader
-    # A single packed run, or all of `numbers`; NULL if the field has several records.
+    # All of `numbers`, or the packed run that is the field's only record; else NULL.
     const uint8_t* run
-    uint64_t n
+    uint64_t n                   # bytes of `run`
     bint is_native               # the run is an array of native numbers, not varints
 
 
 cdef bint start_numbers(Comparison* comparison, NumberCursor* cursor, const Side* side, const Field* field) except -1:
-    """Start at the first number of a field; returns False if packed runs of it must be fetched before."""
+    """Start at the first number of a field; returns False if its packed runs must be fetched first."""
     cdef const Slot* slot = &side.slots[field.slot]
     cdef uint64_t n_records_left
     cdef Record record

@@ -12,8 +12,8 @@ cdef struct SkipLengths:
     uint64_t packed          # packed varints
     # Bytes, packed numbers of fixed size, values of unknown fields, and messages that the walk does not enter.
     uint64_t data
-    # Returns whether the packed numbers of a field are never skipped; NULL if every field's may be. context: its
-    # argument.
+    # Returns whether the packed numbers of a field are always fetched; NULL if those of no field are. `context` is its
+    # second argument.
     bint (*is_read_entirely)(const Field* field, void* context) noexcept
     void* context
 

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A walk that fetches all bytes of a message of a remote document except its long values.
 
-It skips values of 64 KiB and more that are not messages; their tags and lengths, and everything else, are resident
-afterwards. All walks of the engine use the same tables and so read resident bytes only. A reader of a value calls
+It skips values that are not messages from a length on (see SkipLengths), usually 64 KiB; their tags and lengths, and
+everything else, are resident afterwards. All walks of the engine use the same tables and so read resident bytes only. A reader of a value calls
 `ensure_resident` (`engine/partial`) first.
 """
 from libc.stdint cimport uint32_t
@@ -15,7 +15,7 @@ from onnxwire.engine.memory cimport free, realloc
 from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES, PartialMemory, memory_of
 from onnxwire.engine.table cimport MESSAGE, STRING, find_field
 
-cdef uint64_t NO_LIMIT = <uint64_t>-1
+cdef uint64_t NO_LIMIT = <uint64_t>-1  # the skip length for values that are never skipped
 
 cdef enum:
     MAX_HEAD_BYTES = 32      # upper bound of the bytes of a tag with the length or number after it
@@ -27,8 +27,8 @@ cdef struct Level:
     # A message or group that the walk has entered.
     const Table* table       # NULL in a group
     const uint8_t* record    # the record whose value is the message
-    const uint8_t* p
-    const uint8_t* end
+    const uint8_t* p         # the next record
+    const uint8_t* end       # of the message
 
 
 cdef int fetch_span(Document document, const Table* table, const uint8_t* p, const uint8_t* end) except -1:
