@@ -2,8 +2,8 @@
 """A walk that fetches all bytes of a message of a remote document except its long values.
 
 It skips values that are not messages from a length on (see SkipLengths), usually 64 KiB; their tags and lengths, and
-everything else, are resident afterwards. All walks of the engine use the same tables and so read resident bytes only. A reader of a value calls
-`ensure_resident` (`engine/partial`) first.
+everything else, are resident afterwards. All walks of the engine use the same tables and so read resident bytes only. A
+reader of a value calls `ensure_resident` (`engine/partial`) first.
 """
 from libc.stdint cimport uint32_t
 

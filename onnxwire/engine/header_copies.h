@@ -21,7 +21,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Return whether a descriptor refers to a file: the program may have closed it, and opened another one. */
+/* Return whether a descriptor refers to the file with a device and inode: the program may have closed the descriptor,
+ * and its number may now refer to another file. */
 static inline int ow_is_file(int fd, uint64_t device, uint64_t inode) {
     struct stat status;
     return fstat(fd, &status) == 0 && (uint64_t)status.st_dev == device && (uint64_t)status.st_ino == inode;
@@ -46,8 +47,8 @@ static inline int64_t ow_read_range(int fd, uint8_t *out, size_t n, uint64_t off
     return n_read;
 }
 
-/* Request the pages of the headers that probably follow the header at p; `start` is the address of the file's first
- * byte, and `before` and `n` are the range that will be read around the address of each header. */
+/* Request the pages of the headers that probably follow the header at p. start, end: the mapped file. n: bytes that
+ * will be read per header; before: how many of them precede the header. */
 static inline void ow_request_ranges(
     int fd, OwHeaders *headers, const uint8_t *start, const uint8_t *p, const uint8_t *end, size_t before, size_t n
 ) {

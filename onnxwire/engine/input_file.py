@@ -38,7 +38,7 @@ def open_input(path: str) -> int:
 
 
 def open_regular(path: str) -> int:
-    """Open a file that will be mapped, as `open_input` does; raises OSError for a pipe or device."""
+    """Open a file that will be mapped, as `open_input` does; raises OSError for pipes, devices and files in /proc."""
     descriptor = open_input(path)
     try:
         status = os.fstat(descriptor)
@@ -101,7 +101,7 @@ def read_stream(
 ) -> bytearray:
     """Read a pipe, socket or device to its end.
 
-    read: returns at most a number of bytes, b"" at the end, or None if a non-blocking stream has none yet. mode:
+    read(n): returns at most n bytes, b"" at the end, or None if a non-blocking stream has no data yet. mode:
     `st_mode` of the stream. head: the bytes that were read from it before. max_bytes: reading may stop after this
     number of bytes.
     Raises SourceError for more than 2 GiB of a pipe or socket, for more than 64 MiB of a device, and if `read` returns

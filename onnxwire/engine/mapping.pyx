@@ -26,9 +26,9 @@ cdef class FileMapping:
     """
     cdef uint8_t* start
     cdef Py_ssize_t size
-    cdef Py_ssize_t exports
+    cdef Py_ssize_t exports  # number of buffers in use
     cdef object __weakref__
-    cdef readonly Py_ssize_t n_private_ranges  # number of calls of read_in, each of which divides the mapping
+    cdef readonly Py_ssize_t n_private_ranges  # number of successful calls of read_in; each divides the mapping
 
     @critical_section
     def __cinit__(self, int descriptor, Py_ssize_t size):
@@ -63,8 +63,8 @@ cdef class FileMapping:
     def read_in(self, int descriptor, Py_ssize_t start, Py_ssize_t end):
         """Replace the pages of the bytes from start to end by private memory with the same bytes of the file.
 
-        Later writes to the file don't change them. Raises OSError if the file can't be read; the mapping is then
-        unchanged.
+        Later writes to the file don't change them. Raises OSError if the file can't be read (on Linux the mapping
+        is then unchanged), and IndexError for a range outside the mapping.
         """
         cdef int code
         if self.start == NULL or start < 0 or end > self.size or start >= end:

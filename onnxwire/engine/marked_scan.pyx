@@ -9,7 +9,7 @@ from onnxwire.engine.table cimport Field, find_field
 cdef const uint8_t* find_marked(
     const Table* table, const uint8_t* p, const uint8_t* end, const Table* tables, const uint8_t* marks, int depth
 ) noexcept nogil:
-    """Return the first record between p and end that contains a target; `end` if there is none.
+    """Return the first record, at any depth between p and end, whose value is a target; `end` if there is none.
 
     tables, marks: all tables of the schema, and their marks. depth: levels of messages that may still open. A record
     that is damaged or nested too deeply is returned as well: the caller reads it with views, which raise the error.

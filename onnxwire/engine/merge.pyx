@@ -68,7 +68,7 @@ cdef enum Action:
 @cython.final
 @cython.no_gc
 cdef class Step:
-    """One change of a merge, with all memory that it needs."""
+    """One change of a merge, prepared so that `apply` allocates no memory."""
     cdef Action action
     cdef View target         # the message to change
     cdef const Field* field
@@ -88,7 +88,8 @@ cdef int merge(View self, View source, bint is_parsed, int depth) except -1:
 
     Singular values are replaced, nested messages are merged, elements and unknown fields are appended.
     is_parsed: `source` was just read from bytes (MergeFromString): its oneofs are merged record by record.
-    All memory is allocated before the first change: on MemoryError the message is unchanged.
+    depth: maximum number of levels of merged messages. All memory is allocated before the first change of a field: on
+    MemoryError all fields are unchanged.
     """
     cdef list steps
     cdef Step step
@@ -320,7 +321,10 @@ cdef Elements undecoded_elements(RepeatedSpan source):
 
 
 cdef int discard_unknown(View self, int depth) except -1:
-    """Discard the unknown fields of a message and of all nested messages; if memory runs out, nothing is discarded."""
+    """Discard the unknown fields of a message and of all nested messages.
+
+    depth: maximum number of levels of messages. If memory runs out, nothing is discarded.
+    """
     cdef list edited_views = []
     cdef View view
     cdef Overlay overlay

@@ -31,18 +31,18 @@ from onnxwire.errors import FieldTypeError, FieldValueError, InUseError
 cdef bint VERIFIES_ON_PARSE = False
 
 cdef enum:
-    MAX_VALUE_CHARS = 60  # characters of one value in a repr
+    MAX_VALUE_CHARS = 60  # maximum characters of one value in a repr
     SNIFFED_BYTES = 256   # bytes of a string that are checked for control characters
 
 
 cdef str field_repr(View self, Field* field):
-    """Return one field of a repr; of long values only the length is read."""
+    """Return one field of a repr; long values are measured, but not read."""
     cdef Slot slot = self.slots[field.slot]
     cdef str name = (<object>field.descriptor).name
     cdef str text
     cdef Cursor cursor
     cdef Record record
-    cdef uint64_t size = 0
+    cdef uint64_t size = 0       # number of values, or bytes of values and packed runs
     if field.type == MESSAGE:
         kind = (<object>field.descriptor).message_type.name
         return f"{name}=[{slot.n:,} {kind}]" if field.repeated else f"{name}={kind}(...)"
@@ -77,8 +77,8 @@ cdef class Message(View):
         """Make the message that is encoded in `data`.
 
         data: a bytes-like object; bytes are shared, other buffers are copied.
-        Raises DecodeError if the message's own records are damaged. Nested messages are parsed when they are read;
-        `onnxwire.verify` checks them, too.
+        Raises DecodeError if records of the message itself are damaged. Nested messages are parsed when they are read;
+        `onnxwire.verify` checks them, too, as this method does after `verify_on_parse(True)`.
         """
         cdef Document document = Document(exact_bytes(cls, data))
         if VERIFIES_ON_PARSE:
@@ -97,7 +97,8 @@ cdef class Message(View):
     def _is_doubtful(self):
         """Whether the bytes may be those of another type.
 
-        True if the message has no known field, has an unknown field, or has a string with a control character.
+        True if the message has no known field, has an unknown field, or has a singular string with a control character
+        other than tab and line ends in its first SNIFFED_BYTES, if these are resident.
         """
         cdef Slot* slot
         cdef const uint8_t* p
@@ -267,7 +268,7 @@ cdef class Message(View):
 
     @critical_section
     def CopyFrom(self, other):
-        """Make the message a copy of another one of the same class, which shares its bytes."""
+        """Make the message a copy of `other`, a message of the same class; the copy shares the bytes of `other`."""
         require_same_class(self, other, "CopyFrom")
         if not is_same_message(self, other):
             exchange_content(self, content_copy(other, depth_of(self)), False)
@@ -305,20 +306,20 @@ cdef class Message(View):
 
     @critical_section
     def IsInitialized(self, errors=None):
-        """Return True: no message of this syntax has required fields."""
+        """Return True: no message class has required fields."""
         fill(self)
         return True
 
     @critical_section
     def FindInitializationErrors(self):
-        """Return []: no message of this syntax has required fields."""
+        """Return []: no message class has required fields."""
         return []
 
     @critical_section
     def close(self):
         """Close the message's document; every view of the document raises ClosedError from then on.
 
-        Raises InUseError while arrays or memoryviews of its bytes exist.
+        Raises InUseError while arrays or memoryviews of the document's bytes exist.
         """
         (<Document>self.document).close()
 
@@ -385,7 +386,7 @@ cdef class Message(View):
 
 @critical_section
 def root_view(Document document, cls):
-    """Return the view of a whole document as a message of a class; raise DecodeError if its own records are damaged."""
+    """Return the view of a whole document as a message of a class; raise DecodeError if its records are damaged."""
     view = new_view(table_of(cls), document, document.start, document.end, None)
     document.set_root(cls)
     fill(view)
@@ -410,7 +411,7 @@ cdef object exact_bytes(cls, data):
 
 
 cdef Document make_part(View self, data):
-    """Create a document, part of that of `self`, for bytes that replace or are merged into the message."""
+    """Create a document of bytes that replace or are merged into a message (see `part_of_bytes`)."""
     cdef Document document = part_of_bytes(exact_bytes(type(self), data), type(self), depth_of(self), document_of(self))
     if VERIFIES_ON_PARSE:
         check_document(document, self.table)
@@ -433,7 +434,7 @@ cdef bint is_same_message(View self, View other) except -1:
 
 
 cdef int require_same_class(View self, other, str method) except -1:
-    """Raise FieldTypeError unless both messages have one class; method: its name, for the error."""
+    """Raise FieldTypeError unless both messages have one class; method: the caller's name in the error."""
     if type(self) is not type(other):
         raise FieldTypeError(
             f"Parameter to {method}() must be instance of same class: expected {type(self).__name__}, found "
