@@ -66,7 +66,7 @@ static inline void ow_record_jump(OwHeaders *headers, const uint8_t *p) {
 /* Predict the headers that follow the header at p, which was jumped to last; store their addresses in `next`, and
  * return their number, at most OW_REQUESTED_HEADERS. After a prediction, the next OW_REQUESTED_HEADERS / 2 calls
  * predict nothing. The prediction assumes that the distances repeat, since the layers of a model are alike: `period` is
- * the number of distances since the last occurrence of the two latest ones. */
+ * the number of distances since the previous occurrence of the two latest distances. */
 static inline unsigned ow_predict_headers(
     OwHeaders *headers, const uint8_t *p, const uint8_t *end, const uint8_t **next
 ) {

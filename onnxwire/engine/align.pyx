@@ -3,8 +3,8 @@
 
 The padding is an unknown field of zeros right before the payload. It changes the lengths of the messages around it, and
 a longer length would move the payload again. So each length that may change is written in five bytes, which all
-protobuf readers accept even for small values; then all offsets can be computed from front to back. Only lengths of
-32 GiB and more take more bytes, and a second computation.
+protobuf readers accept even for small values; then all offsets can be computed from front to back. Lengths of 32
+GiB and more take more bytes, so all offsets are then computed again.
 """
 cimport cython
 from cython cimport critical_section, final

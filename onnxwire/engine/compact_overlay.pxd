@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""CompactOverlay: the edits of a message without views. Fields that are read from its bytes have no entry."""
+"""CompactOverlay: the edits of a message without views. Fields that are read from the message's bytes have no entry."""
 from cython cimport final
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t

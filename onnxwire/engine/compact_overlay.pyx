@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""CompactOverlay: the edits of a message without views. Fields that are read from its bytes have no entry.
+"""CompactOverlay: the edits of a message without views. Fields that are read from the message's bytes have no entry.
 
 Views read all fields of a message from its Overlay, so it has a slot for each: about 450 bytes for a node. For a
 program that edits many small messages, this is many times their size: one assignment in each of 100,000 nodes takes 58
-MiB, but 10 MiB with compaction. When a view needs the overlay, the fields without an entry are
-read again.
+MiB, but 10 MiB with compaction. When a view needs the overlay, the fields
+without an entry are read again.
 """
 cimport cython
 from cpython.mem cimport PyObject_Malloc
@@ -57,7 +57,7 @@ cdef class CompactOverlay:
 cdef CompactOverlay compact(Overlay overlay, Document document):
     """Return the compact form of an overlay.
 
-    Returns None if there is none: for new messages, messages of several parts or with added unknown fields, and more
+    Returns None if there is none, for example for new messages, messages of several parts or with added unknown fields, and more
     than 65,535 fields. document: the document of the message's views.
     """
     cdef uint32_t n_fields = overlay.table.n_fields

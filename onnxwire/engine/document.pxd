@@ -35,7 +35,7 @@ cdef struct FarReads:
     # The budget of one document for `advise_far` and `copy_far`.
     const uint8_t* end   # the end of the document's bytes
     int left             # number of remaining calls of madvise or copies; 0 for bytes in memory
-    int used             # number of calls and copies so far
+    int used             # number of calls and copies so far; after a failed call, the rest of the budget, too
     OwHeaders* headers   # the headers that the walk jumped to; NULL before its first jump
     HeaderCopies* store  # where copies of headers are made, in the Backing; NULL for bytes that are not mapped
     const uint8_t* near_from  # the lowest address that was copied; the highest of all addresses if there are no copies

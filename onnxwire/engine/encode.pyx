@@ -362,7 +362,7 @@ cdef enum:
 
 
 cdef inline int next_any_record(Cursor* cursor, Record* record) noexcept nogil:
-    """Read the next record of any field, as next_record; inline for a message in one piece."""
+    """Read the next record of any field, as next_record; inline for a message in one part."""
     cdef const uint8_t* p
     if cursor.part != NULL:
         return next_record(cursor, 0, record)
@@ -588,7 +588,7 @@ cdef int emit_numbers(Encoder self, Content* content, const Field* field, Number
     """Put repeated numbers, packed if the field is."""
     cdef const uint8_t* items
     cdef uint64_t size = 0
-    cdef uint64_t part
+    cdef uint64_t chunk_size
     cdef Span run = Span(NULL, 0)
     cdef Py_ssize_t n
     cdef Py_ssize_t i
@@ -621,10 +621,10 @@ cdef int emit_numbers(Encoder self, Content* content, const Field* field, Number
     if field.wire != WIRE_VARINT and LITTLE_ENDIAN:
         # The numbers are copied, whatever their size, because they may change.
         while size:
-            part = min(size, <uint64_t>MIN_PIECE_BYTES - 1)
-            put_bytes(self, items, part, NULL, NULL)
-            items += part
-            size -= part
+            chunk_size = min(size, <uint64_t>MIN_PIECE_BYTES - 1)
+            put_bytes(self, items, chunk_size, NULL, NULL)
+            items += chunk_size
+            size -= chunk_size
         return 0
     for i in range(n):
         put_number(self, field, raw_at(field, items, i))
@@ -668,7 +668,7 @@ cdef int emit_scanned(Encoder self, Content* content) except -1:
 cdef int emit_fields(
     Encoder self, Content* content, const Edits* edits, const Slot* slots, uint32_t flags
 ) except -1:
-    """Put the fields by their numbers, then the unknown fields; edits: NULL without an overlay."""
+    """Put the fields in the order of their numbers, then the unknown fields; edits: NULL without an overlay."""
     cdef const Table* table = content.table
     cdef const Field* field
     cdef uint32_t i

@@ -95,7 +95,7 @@ cdef bint equal_views(View a, View b) except -1:
             fill(a)
             fill(b)
             if a.epoch != (<Document>a.document).epoch:
-                continue  # `fill(b)` ran code that edited a
+                continue  # `fill(b)` ran code that edited a's document
             if N_MEMORIES:
                 encoder = Encoder(False)
                 comparison.encoder = <PyObject*>encoder

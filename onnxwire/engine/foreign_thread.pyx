@@ -25,7 +25,7 @@ cdef bint enter_python(Entry* entry) noexcept nogil:
 
 
 cdef void leave_python(Entry* entry) noexcept nogil:
-    """Release the GIL if `enter_python` acquired it. Call this once after each call of it that returned True."""
+    """Release the GIL if `enter_python` acquired it. Call this once for each `enter_python` that returned True."""
     ow_leave(&N_ENTERED, entry)
 
 

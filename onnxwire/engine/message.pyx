@@ -36,7 +36,7 @@ cdef enum:
 
 
 cdef str field_repr(View self, Field* field):
-    """Return one field of a repr; long values are measured, but not read."""
+    """Return one field of a repr, abbreviated if it is long."""
     cdef Slot slot = self.slots[field.slot]
     cdef str name = (<object>field.descriptor).name
     cdef str text
