@@ -57,8 +57,8 @@ cdef class CompactOverlay:
 cdef CompactOverlay compact(Overlay overlay, Document document):
     """Return the compact form of an overlay.
 
-    Returns None if there is none, for example for new messages, messages of several parts or with added unknown fields, and more
-    than 65,535 fields. document: the document of the message's views.
+    Returns None if there is none, for example for new messages, messages of several parts or with added unknown fields,
+    and more than 65,535 fields. document: the document of the message's views.
     """
     cdef uint32_t n_fields = overlay.table.n_fields
     cdef uint32_t n = 0
