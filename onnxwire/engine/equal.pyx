@@ -49,7 +49,7 @@ cdef bint LITTLE_ENDIAN = byteorder == "little"
 cdef enum:
     # Longer spans are compared by field only: comparing bytes first could read them twice at each level.
     MAX_IDENTICAL_BYTES = 1 << 24
-    BUFFERS = 2 * MAX_DEPTH      # one for each of the two messages, at each depth
+    BUFFERS = 2 * MAX_DEPTH      # number of buffers: one for each of the two messages, at each depth
 
 
 cdef struct Side:
@@ -58,7 +58,7 @@ cdef struct Side:
     bint is_unedited             # a span without edits
     Slot* slots
     PyObject** held              # see Overlay; NULL if no field has an object
-    uint32_t flags
+    uint32_t flags               # see View
 
 
 cdef struct Comparison:
