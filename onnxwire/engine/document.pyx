@@ -424,7 +424,7 @@ cdef class Document:
 
     @critical_section
     def _cache_sizes(self):
-        """Return the number of entries of the caches SLOTS, INDEX, NUMBERS and PARTS, and of overlays, for tests."""
+        """Return, for tests, the numbers of entries of the caches SLOTS, INDEX, NUMBERS and PARTS, and of overlays."""
         kinds = [key & 3 for key in self.caches or ()]
         return (*[kinds.count(cache) for cache in (SLOTS, INDEX, NUMBERS, PARTS)], len(self.overlays or ()))
 
@@ -432,7 +432,7 @@ cdef class Document:
     def close(self):
         """Release the bytes and close `files`; every view raises ClosedError from then on. No-op for a part.
 
-        The bytes stay in memory while messages that were copied to other documents share them.
+        While messages that were copied to other documents share the bytes, these stay in memory and `files` stays open.
         Raises InUseError, and stays open, while arrays or memoryviews of the bytes, or of one of the files, exist.
         """
         cdef Backing backing = self.backing
