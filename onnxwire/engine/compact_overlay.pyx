@@ -113,7 +113,7 @@ cdef inline uint32_t count_touched(Overlay overlay) noexcept:
 
 
 cdef inline bint needs_entry(Overlay overlay, uint32_t i, bint has_all) noexcept:
-    """Return whether field i needs an entry; has_all: so do unedited fields that are present or were cleared."""
+    """Return whether field i needs an entry: if it was edited, and with `has_all` if it is present or was cleared."""
     if overlay.touched[i]:
         return True
     return has_all and (overlay.slots[i].p != NULL or overlay.clears != NULL and overlay.clears[i] != 0)
