@@ -15,7 +15,7 @@ from libc.stdint cimport INT32_MAX, INT64_MAX
 from libc.string cimport memcpy, memset
 
 from onnxwire._varint cimport load64
-from onnxwire.engine.advise cimport ow_enlarge
+from onnxwire.engine.advise cimport ow_request_huge_pages
 from onnxwire.engine.memory cimport calloc, free, malloc, realloc
 from onnxwire.engine.partial cimport ensure_resident
 
@@ -55,7 +55,7 @@ cdef void* reserve(size_t size) noexcept:
     """Allocate an array of a known size that is about to be written."""
     cdef void* p = malloc(size)
     if p != NULL:
-        ow_enlarge(p, size)
+        ow_request_huge_pages(p, size)
     return p
 
 

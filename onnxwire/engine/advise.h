@@ -20,8 +20,8 @@
 
 #include "thresholds.h"
 
-/* The number of bytes that are requested when a file of at least OW_FAR_FILE_BYTES is opened. The long values of such a
- * file usually come later. */
+/* The number of bytes at the start of a file of at least OW_FAR_FILE_BYTES that are requested when it is opened, unless
+ * they are in the page cache. The long values of such a file usually follow these bytes. */
 #define OW_FIRST_BYTES ((size_t)256 << 10)
 
 #if defined(__linux__)
@@ -51,6 +51,7 @@ static inline size_t ow_page_size(void) {
 /* Return whether two distances are those of similar tensors, whose names differ by a few bytes. */
 static inline int ow_is_near(size_t a, size_t b) { return (a > b ? a - b : b - a) <= OW_MAX_SHIFT; }
 
+/* Return the distance at index i, counted from the walk's first distance; i is one of the last OW_DISTANCES indices. */
 static inline size_t ow_distance(const OwHeaders *headers, unsigned i) {
     return headers->distances[i % OW_DISTANCES];
 }
@@ -155,7 +156,7 @@ static inline int ow_open_far(const uint8_t *p, size_t size) {
     return -1;
 }
 
-static inline void ow_enlarge(void *p, size_t size) {
+static inline void ow_request_huge_pages(void *p, size_t size) {
     (void)p;
     (void)size;
 }

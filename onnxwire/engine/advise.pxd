@@ -9,4 +9,4 @@ cdef extern from "advise.h" nogil:
     size_t OW_FIRST_BYTES
     int ow_open_far(const uint8_t* p, size_t size)
     void ow_request_headers(OwHeaders* headers, const uint8_t* p, const uint8_t* end)
-    void ow_enlarge(void* p, size_t size)
+    void ow_request_huge_pages(void* p, size_t size)

@@ -4,8 +4,8 @@ from onnxwire.engine.document import Document
 from onnxwire.engine.encoder import Piece
 from onnxwire.engine.message import Message
 
-# targets: (class, name of a bytes field, number of the padding field). Returns the size of the encoding in bytes, and
-# its parts: bytes, and (offset, length) of ranges of the document.
+# targets: (class, name of a bytes field, number of the padding field). threshold, alignment: in bytes. Returns the size
+# of the encoding in bytes, and its parts: bytes, and (offset, length) of ranges of the document.
 def align_payloads(
     document: Document,
     cls: type[Message],

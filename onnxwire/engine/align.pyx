@@ -3,7 +3,8 @@
 
 The padding is an unknown field of zeros right before the payload. It changes the lengths of the messages around it, and
 a longer length would move the payload again. So each length that may change is written in five bytes, which all
-protobuf readers accept for any value; one pass from front to back then computes all offsets exactly.
+protobuf readers accept even for small values; then all offsets can be computed from front to back. Lengths of 32
+GiB and more take more bytes, so all offsets are then computed again.
 """
 cimport cython
 from cython cimport critical_section, final
@@ -29,7 +30,7 @@ from onnxwire.errors import FieldValueError
 cdef enum:
     LENGTH_BYTES = 5         # size of a length that may change; readers reject a sixth byte if five suffice
     LENGTH_BITS = 35         # bits that such a length can store
-    MAX_COPIED_BYTES = 256   # shorter ranges are copied: a range object takes as much memory
+    MIN_RANGE_BYTES = 256    # shorter ranges are copied: a range object takes as much memory
     ZEROS_BYTES = 1 << 16    # size of the block that long paddings share
     MAX_ALIGNMENT = 1 << 30
     MAX_FIELD_NUMBER = (1 << 29) - 1
@@ -39,7 +40,7 @@ cdef bytes ZEROS = bytes(ZEROS_BYTES)
 cdef enum EditKind:
     LENGTH                   # the length of a message that contains other edits
     PAYLOAD                  # the padding before a payload to be aligned
-    OLD_PADDING              # padding of an earlier alignment, to be removed
+    OLD_PADDING              # padding of an earlier alignment, which is removed
 
 cdef struct Edit:
     # A replacement of bytes of the document. Edits are sorted by offset, so a message precedes its content.
@@ -88,8 +89,8 @@ cdef class AlignmentEdits:
         self.targets = <Target*>calloc(self.owner.n_tables, sizeof(Target))
         if self.targets == NULL:
             raise MemoryError
-        for owner, name, padding in targets:
-            self.add_target(owner, name, padding)
+        for target_cls, name, padding_number in targets:
+            self.add_target(target_cls, name, padding_number)
         self.mark_containing_tables()
 
     @critical_section
@@ -99,7 +100,7 @@ cdef class AlignmentEdits:
         if self.document is not None:
             self.document.pins -= 1
 
-    cdef int add_target(self, cls, name, padding) except -1:
+    cdef int add_target(self, cls, name, padding_number) except -1:
         """Make a field of a class a target."""
         cdef Table* table = table_of(cls)
         cdef Target* target = self.target_of(table)
@@ -112,7 +113,7 @@ cdef class AlignmentEdits:
         if not 1 <= padding <= MAX_FIELD_NUMBER or 19000 <= padding < 20000 or find_field(table, padding) != NULL:
             raise FieldValueError(f"{padding} is not a number for an unknown field of {cls.__name__}")
         target.number = row.number
-        target.padding_number = padding
+        target.padding_number = padding_number
         target.may_contain_targets = True
         return 0
 
@@ -145,7 +146,8 @@ cdef class AlignmentEdits:
     ) except -1:
         """Collect the edits between p and end, in a message whose length is the edit `parent`; -1 for the root.
 
-        depth: remaining levels of nesting. Messages too short to contain a long payload are not scanned.
+        parent: index of the edit of the message's length, or -1 for the root message. depth: remaining levels of
+        nesting. Messages too short to contain a long payload are not scanned.
         """
         cdef Document document = self.document
         cdef Target* target = self.target_of(table)
@@ -171,7 +173,7 @@ cdef class AlignmentEdits:
                 if tag >> 3 == target.padding_number:
                     self.add(OLD_PADDING, parent, record, <uint64_t>(p - record))
             elif field.number == target.number:
-                # The last record of a singular field is its value; earlier ones need no alignment.
+                # The last record of a singular field is its value. Before earlier ones, only old padding is removed.
                 if payload_index >= 0:
                     self.edits[payload_index].kind = OLD_PADDING
                 payload_index = self.add_payload(target, parent, record, value) if n >= self.threshold else -1
@@ -216,7 +218,7 @@ cdef class AlignmentEdits:
         cdef uint64_t offset = <uint64_t>(record - self.document.start)
         cdef uint64_t n_removed = 0
         cdef Edit* edit
-        # Old padding right before the payload is replaced; if both have the same size, nothing changes.
+        # Old padding right before the payload is replaced. If the new padding has the same size, nothing changes.
         while self.n:
             edit = &self.edits[self.n - 1]
             if edit.kind != OLD_PADDING or edit.parent != parent or edit.offset + edit.n_removed != offset:
@@ -424,7 +426,7 @@ def align_payloads(Document document, cls, targets, uint64_t threshold, uint64_t
 
     document: only its bytes are encoded, not the edits of its messages. cls: class of its root message.
     targets: (class, name of a singular bytes field, number of the padding field), at most one per class; the number
-    must not be a field of the class. threshold: bytes, at least 1; shorter payloads are not aligned.
+    must be a valid one that no field of the class has. threshold: bytes, at least 1; shorter payloads are not aligned.
     alignment: bytes, 1 to 2**30.
     Returns (total, pieces): the size of the encoding in bytes, and its parts in order: bytes objects, and ranges of the
     document as (offset, length). A document that is already aligned is one range, or no part if it is empty.

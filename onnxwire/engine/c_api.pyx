@@ -85,7 +85,7 @@ cdef class Export:
     cdef File* files
     cdef uint32_t n_files
     cdef list owners             # the owner of each piece: bytes, a memoryview, or a Payload that is not resident
-    cdef object error            # the error of the first `read` that failed
+    cdef object error            # the error of the first `prepare` that failed
 
     @critical_section
     def __dealloc__(self):
@@ -161,7 +161,7 @@ cdef class Export:
         # Most pieces are in the same file as the previous piece.
         if n and self.files[n - 1].document == <PyObject*>document:
             return self.n_files
-        if n & (n - 1) == 0:  # the capacity is n, 0 or a power of two
+        if n & (n - 1) == 0:  # `files` is full: its capacity is 0 or a power of two
             files = <File*>realloc(self.files, (2 * n or 1) * sizeof(File))
             if files == NULL:
                 raise MemoryError
@@ -193,7 +193,7 @@ cdef class Export:
 
     @critical_section
     cdef int check(self) except -1:
-        """Raise the error of the first failed `read`, or of a file that was changed."""
+        """Raise the error of the first failed `prepare`, or of a file that was changed."""
         cdef uint32_t i
         if self.error is not None:
             raise self.error
@@ -269,7 +269,7 @@ cdef bint make_readable(
 
 
 cdef int read(void* context, uint64_t offset, void* buffer, size_t size) noexcept nogil:
-    """Copy a range of the encoding. Return 0, 1 for an invalid range, or 2 if bytes can't be read."""
+    """Copy a range of the encoding. Return 0; 1 for an invalid range or released pieces; 2 if reading fails."""
     cdef const ow_python_pieces* pieces = <const ow_python_pieces*>context
     cdef const ReadContext* read_context = <const ReadContext*>pieces.private_data
     cdef const ow_python_piece* item

@@ -74,7 +74,7 @@ cdef PyMethodDef* copy_methods() except NULL:
     cdef PyMethodDef* methods = (<PyTypeObject*>Message).tp_methods
     cdef PyMethodDef* copies
     cdef Py_ssize_t n_methods = 0
-    cdef Py_ssize_t n = 0
+    cdef Py_ssize_t n_copied = 0
     cdef Py_ssize_t i
     while methods[n_methods].ml_name != NULL:
         n_methods += 1
@@ -84,8 +84,8 @@ cdef PyMethodDef* copy_methods() except NULL:
     for i in range(n_methods):
         # `tp_methods` also lists the class methods, which are class methods only in `__dict__`.
         if type(Message.__dict__[methods[i].ml_name.decode()]) is MethodDescriptorType:
-            copies[n] = methods[i]
-            n += 1
+            copies[n_copied] = methods[i]
+            n_copied += 1
     return copies
 
 
@@ -122,13 +122,13 @@ cdef int set_attribute(View self, object name, PyObject* value) except -1:
 
 @critical_section
 cdef object get_in_section(View self, void* closure):
-    """The getter of every attribute in Python without the GIL; `closure` is the Field."""
+    """Call a field's getter in the section, for Python without the GIL; `closure` is the Field."""
     return (<Getter>(<Field*>closure).get)(self, closure)
 
 
 @critical_section
 cdef int set_in_section(View self, PyObject* value, void* closure) except -1:
-    """The setter of every attribute in Python without the GIL; `closure` is the Field."""
+    """Call a field's setter in the section, for Python without the GIL; `closure` is the Field."""
     return (<Setter>(<Field*>closure).set)(self, value, closure)
 
 
@@ -153,7 +153,7 @@ cdef object make_class(TableOwner owner, Table* table, str module, tuple bases):
             field.set = singular_setter(field.type)
         else:
             field.get = <void*>get_numbers if field.size else span_getter()
-            field.set = singular_setter(MESSAGE)
+            field.set = singular_setter(MESSAGE)  # rejects assignment, as for messages
         class_table.attributes[i].name = class_table.store_text((<object>field.descriptor).name)
         class_table.attributes[i].doc = class_table.store_text((<object>field.descriptor).doc)
         class_table.attributes[i].get = <void*>get_in_section if FREE_THREADED else field.get

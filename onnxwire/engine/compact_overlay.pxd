@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""CompactOverlay: the edits of a message that has no view, with entries for the edited fields only."""
+"""CompactOverlay: the edits of a message without views. Fields that are read from the message's bytes have no entry."""
 from cython cimport final
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -24,7 +24,7 @@ cdef struct Entry:
 
 @final
 cdef class CompactOverlay:
-    # Created by `compact`, with memory for all entries.
+    # Created by `compact` and `compact_edit`, with memory for all entries.
     cdef Table* table
     cdef PyObject* base          # owner of the content that replaced the registered bytes: bytes or a Document; or NULL
     cdef const uint8_t* start    # the content; NULL if there are no bytes
@@ -33,7 +33,7 @@ cdef class CompactOverlay:
     cdef uint32_t flags          # see View
     cdef uint32_t n              # number of entries
     cdef uint8_t has_all         # there is an entry for each present field, not only for edited ones
-    cdef uint8_t is_first_edit   # created by `compact_edit`
+    cdef uint8_t is_first_edit   # whether `compact_edit` created it
     # n entries follow, ascending by `index`
 
 
@@ -70,7 +70,7 @@ cdef inline Entry* entries_of(CompactOverlay self) noexcept:
 
 
 cdef inline Entry* find_entry(CompactOverlay self, uint32_t index) noexcept:
-    """Return the entry of a field, or NULL."""
+    """Return the entry of the field with an index (Field.slot), or NULL."""
     cdef uint32_t i
     for i in range(self.n):
         if entries_of(self)[i].index == index:

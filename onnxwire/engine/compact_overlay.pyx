@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""CompactOverlay: the edits of a message that has no view, with entries for the edited fields only.
+"""CompactOverlay: the edits of a message without views. Fields that are read from the message's bytes have no entry.
 
 Views read all fields of a message from its Overlay, which has a slot for each field: about 450 bytes for a node, many
 times the size of a small message. One assignment in each of 100,000 nodes takes 58 MiB, but 10 MiB with compaction.
@@ -155,7 +155,7 @@ cdef CompactOverlay compact_edit(
     Table* table, const uint8_t* start, const uint8_t* end, uint32_t flags, const Field* field, const Slot* slot,
     PyObject* held
 ):
-    """Return the edits of a message with the bytes from start to end whose only edited field is `field`.
+    """Return the edits of a message, the bytes from start to end, in which only `field` was edited.
 
     flags: those of the view; slot, held: the new state of the field, as for Overlay.
     Returns None if all its slots have to be stored, if the field is in a oneof, or for more than 65,535 fields.
@@ -180,7 +180,7 @@ cdef PyObject* bytes_of(Overlay overlay, Document document) except? NULL:
     # A document that only the overlay references has no view and no fork.
     if held == NULL or Py_REFCNT(held) != 1:
         return NULL
-    base = <Document>held
+    base = <Document>base_object
     data = <PyObject*>base.backing.buffer.obj
     if data == NULL or not isinstance(<object>data, bytes) or files_of(base) is not files_of(document):
         return NULL

@@ -90,9 +90,9 @@ cdef object packed_error(Document document, const uint8_t* start, const uint8_t*
 
 @critical_section
 def decode_error_at(Document document, uint64_t offset, uint64_t end):
-    """Make the DecodeError for the damaged record at an offset of a document, in a message that ends at `end`.
+    """Make the DecodeError for the damaged record at an offset of a document, in a message that ends at offset `end`.
 
-    Raises IndexError for offsets outside the document.
+    Raises IndexError unless 0 <= offset < end <= len(document).
     """
     cdef const uint8_t* p
     document.check_open()

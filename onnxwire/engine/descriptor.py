@@ -98,7 +98,7 @@ class EnumDescriptor(_DescriptorBase):
 
     values: the current values, in ascending order of their numbers. is_closed: whether any other number in a message is
     an unknown field. values_by_number: contains the first of several values with the same number. containing_type: the
-    message that declares the enum, or None; file: its FileDescriptor.
+    message that declares the enum, or None; file: the enum's FileDescriptor.
     """
 
     __slots__ = (
@@ -162,7 +162,8 @@ class FieldDescriptor(_DescriptorBase):
     """A field of a message.
 
     type: one of TYPE_*; message_type, enum_type: the descriptor of the values' type, or None;
-    containing_type: the message; containing_oneof: its oneof or None; index: its index in `containing_type.fields`;
+    containing_type: the message; containing_oneof: its oneof or None;
+    index: its index in `containing_type.fields`, or -1 for a retired field;
     json_name: the name without underscores, the character after each in upper case; cpp_type: one of CPPTYPE_*;
     since, until: the first and the last version of the format with the field; until is None in the current version.
     """
@@ -428,7 +429,7 @@ class Descriptor(_DescriptorBase):
 
 
 class EnumTypeWrapper:
-    """The wrapper of an enum for code: `DataType.FLOAT`, `DataType.Name(1)`, `DataType.Value("FLOAT")`."""
+    """Names and numbers of an enum's values: `DataType.FLOAT`, `DataType.Name(1)`, `DataType.Value("FLOAT")`."""
 
     __slots__ = ("DESCRIPTOR",)
 

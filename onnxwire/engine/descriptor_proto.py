@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 def copy_to_proto(descriptor: Any, proto: Any) -> None:
-    """Replace the content of a message of descriptor_pb2 by a descriptor.
+    """Replace the content of `proto`, a message of descriptor_pb2, by that of a descriptor.
 
     Raises TypeError if `proto` is not the message for this kind of descriptor.
     """
     proto_name = f"{type(descriptor).__name__}Proto"
-    name = getattr(getattr(proto, "DESCRIPTOR", None), "full_name", type(proto).__name__)
-    if name != f"google.protobuf.{proto_name}":
-        raise TypeError(f"expected a google.protobuf.{proto_name}, not {name}")
+    actual_name = getattr(getattr(proto, "DESCRIPTOR", None), "full_name", type(proto).__name__)
+    if actual_name != f"google.protobuf.{proto_name}":
+        raise TypeError(f"expected a google.protobuf.{proto_name}, not {actual_name}")
     proto.Clear()
     _FILLERS[proto_name](descriptor, proto)
 

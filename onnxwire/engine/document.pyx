@@ -426,7 +426,7 @@ cdef class Document:
 
     @critical_section
     def _cache_sizes(self):
-        """Return the number of entries of the caches SLOTS, INDEX, NUMBERS and PARTS, and of overlays, for tests."""
+        """Return, for tests, the numbers of entries of the caches SLOTS, INDEX, NUMBERS and PARTS, and of overlays."""
         kinds = [key & 3 for key in self.caches or ()]
         return (*[kinds.count(cache) for cache in (SLOTS, INDEX, NUMBERS, PARTS)], len(self.overlays or ()))
 

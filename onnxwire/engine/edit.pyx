@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Edits of a message: setters of singular fields, nested messages, constructor keywords.
 
-Arguments are checked before the first change: an edit that raises changes nothing.
+Arguments are checked before the first change: an edit with an invalid argument changes nothing.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.float cimport PyFloat_AsDouble, PyFloat_CheckExact
@@ -337,7 +337,7 @@ cdef int refuse_assignment(View self, PyObject* value, void* closure) except -1:
 
 
 cdef void* singular_setter(int field_type) noexcept:
-    """Return the setter for fields of a type."""
+    """Return the setter for singular fields of a type; the one for MESSAGE also serves all repeated fields."""
     if field_type == MESSAGE:
         return <void*>refuse_assignment
     if field_type == STRING or field_type == BYTES:
@@ -348,7 +348,10 @@ cdef void* singular_setter(int field_type) noexcept:
 # --- messages in messages
 
 cdef object copy_message(View source, uint32_t depth, const uint8_t** p, uint64_t* n):
-    """Copy a message for an overlay of `depth`: returns an Overlay, or a Document and the span `p`, `n` in it."""
+    """Copy a message for a field of an overlay at `depth`.
+
+    Returns an Overlay, or a Document and the span `p`, `n` in it.
+    """
     cdef Document document
     cdef int is_collecting
     if find_overlay(source) or source.parts != NULL:
@@ -432,7 +435,7 @@ cdef int put_message(View self, const Field* field, View source) except -1:
     """Set a singular field to a copy of a message."""
     cdef const uint8_t* p = NULL
     cdef uint64_t n = 0
-    # Copy first: the edit may make an absent message present that is part of the source.
+    # Copy first: `self` may be an absent part of `source`, and the edit makes it present.
     held = copy_message(source, depth_of(self), &p, &n)
     cdef Overlay overlay = edit(self)
     advance_epoch(<Document>self.document, overlay.address)

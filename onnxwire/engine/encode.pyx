@@ -2,8 +2,9 @@
 """Serialization of messages with their edits; unchanged records are copied.
 
 The length of a nested message precedes it, so the same code runs twice, first to measure and then to write. A short
-message is written in one pass, and moved to make room for its length. No other code may run between and during the
-passes, not even a finalizer called by the garbage collector: it could change the elements that are iterated.
+message is written in one pass, and each message in it is moved to make room for its length. No other code may run
+between and during the passes, not even a finalizer called by the garbage collector: it could change the elements that
+are iterated.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
@@ -212,7 +213,7 @@ cdef int emit_at_once(Encoder self, Content* content, uint32_t number) except -1
     if number == 0:
         return emit(self, content, &ignored)
     put_varint(self, <uint64_t>number << 3 | WIRE_LEN)
-    put_varint(self, 0)
+    put_varint(self, 0)  # one byte for the length
     offset = self.p - self.start
     self.depth += 1
     emit(self, content, &ignored)
@@ -228,7 +229,7 @@ cdef int emit_at_once(Encoder self, Content* content, uint32_t number) except -1
 
 
 cdef int expand_edits(CompactOverlay compacted, Edits* edits, uint8_t* memory) except -1:
-    """Set `edits` to arrays with the edited fields of a compact overlay.
+    """Set `edits` to arrays with the entries of a compact overlay.
 
     memory: zeroed memory for the arrays: a Slot, a pointer and a byte per field.
     """
@@ -324,7 +325,7 @@ cdef int emit_edited_span(
             if (<CompactOverlay>pair.edits).table == field.sub:
                 content.compact = pair.edits
                 content.document = base_of_compact(<CompactOverlay>pair.edits, content.document)
-                content.parts = NULL  # those of the registered bytes, which were replaced
+                content.parts = NULL  # `parts` is of the registered bytes, which were replaced
                 content.start = (<CompactOverlay>pair.edits).start
                 content.end = (<CompactOverlay>pair.edits).end
         else:
@@ -360,8 +361,8 @@ cdef enum:
     DONE = 2         # the field was put
 
 
-cdef inline int next_of(Cursor* cursor, Record* record) noexcept nogil:
-    """Read the next record of any field, as next_record; inline for a message in one piece."""
+cdef inline int next_any_record(Cursor* cursor, Record* record) noexcept nogil:
+    """Read the next record of any field, as next_record; inline for a message in one part."""
     cdef const uint8_t* p
     if cursor.part != NULL:
         return next_record(cursor, 0, record)
@@ -381,7 +382,7 @@ cdef int emit_around_edits(Encoder self, Content* content) except -1:
     """
     cdef Document document = <Document>content.document
     cdef const uint8_t* p = content.start
-    cdef const uint8_t* run = p
+    cdef const uint8_t* run = p          # start of a run of records to be copied
     cdef const uint8_t* following
     cdef Record record
     cdef Pair pair
@@ -410,7 +411,7 @@ cdef int emit_around_edits(Encoder self, Content* content) except -1:
 cdef const uint8_t* find_containing(
     const uint8_t* p, const uint8_t* end, size_t address, Record* record
 ) noexcept nogil:
-    """Read the first record that has a length and ends at or after an address, or the last record; p < end.
+    """Read the first record that has a length and ends at or after an address, else the last one; p < end.
 
     Returns the start of the next record, or NULL for a damaged record, with its start in `record`.
     """
@@ -456,13 +457,13 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
         n_known = mark_known(content, states)
         for i in range(table.n_fields):
             if edits.touched[i] and not states[i] & IN_BYTES:
-                first = 0
+                next_new = 0
                 break
         if n_known == 0:
             first = emit_new(self, content, edits, states, first, 0xFFFFFFFF)
     start_records(&cursor, content.start, content.end, content.parts, NULL)
     while True:
-        status = next_of(&cursor, &record)
+        status = next_any_record(&cursor, &record)
         if status < 0:
             raise decode_error(document, cursor.p, cursor.end)
         if status == 0:
@@ -480,9 +481,9 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
             else:
                 run_end = cursor.p
             continue
-        if first < table.n_fields and table.fields[first].number < field.number:
+        if next_new < table.n_fields and table.fields[next_new].number < field.number:
             flush_run(self, content, &run, run_end)
-            first = emit_new(self, content, edits, states, first, field.number)
+            next_new = emit_new(self, content, edits, states, next_new, field.number)
             run = run_end = record.start
         n_known -= 1
         if edits != NULL and edits.touched[field.slot]:
@@ -499,7 +500,7 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
             run_end = cursor.p
         if n_known == 0 and first < table.n_fields:
             flush_run(self, content, &run, run_end)
-            first = emit_new(self, content, edits, states, first, 0xFFFFFFFF)
+            next_new = emit_new(self, content, edits, states, next_new, 0xFFFFFFFF)
             run = run_end = cursor.p
     flush_run(self, content, &run, run_end)
     if content.overlay != NULL:
@@ -522,7 +523,7 @@ cdef Py_ssize_t mark_known(Content* content, uint8_t* states) except -1:
     cdef Record record
     cdef Field* field
     start_records(&cursor, content.start, content.end, content.parts, NULL)
-    while next_of(&cursor, &record) > 0:
+    while next_any_record(&cursor, &record) > 0:
         field = find_field(content.table, record.tag >> 3)
         if not is_unknown(field, &record):
             states[field.slot] |= IN_BYTES
@@ -531,7 +532,7 @@ cdef Py_ssize_t mark_known(Content* content, uint8_t* states) except -1:
 
 
 cdef int64_t emit_new(
-    Encoder self, Content* content, const Edits* edits, uint8_t* states, uint32_t first, uint32_t number
+    Encoder self, Content* content, const Edits* edits, uint8_t* states, uint32_t next_new, uint32_t number
 ) except -1:
     """Put the touched fields without records, from the index `first` to below a field number.
 
@@ -620,10 +621,10 @@ cdef int emit_numbers(Encoder self, Content* content, const Field* field, Number
     if field.wire != WIRE_VARINT and LITTLE_ENDIAN:
         # The numbers are copied, whatever their size, because they may change.
         while size:
-            part = min(size, <uint64_t>MIN_PIECE_BYTES - 1)
-            put_bytes(self, items, part, NULL, NULL)
-            items += part
-            size -= part
+            chunk_size = min(size, <uint64_t>MIN_PIECE_BYTES - 1)
+            put_bytes(self, items, chunk_size, NULL, NULL)
+            items += chunk_size
+            size -= chunk_size
         return 0
     for i in range(n):
         put_number(self, field, raw_at(field, items, i))
@@ -733,7 +734,7 @@ cdef int emit_unchanged_numbers(Encoder self, Content* content, const Field* fie
     cdef bint is_measuring = field.packed
     memset(&reader, 0, sizeof(reader))
     while True:
-        # Two passes over a packed run, the first for its length.
+        # Two passes over packed numbers, the first for the length of their run.
         start_records(&reader.cursor, content.start, content.end, content.parts, slot.p)
         reader.n_records_left = slot.n
         reader.run = reader.p = reader.end = NULL
@@ -889,7 +890,7 @@ cdef bytes unknown_fields(View message):
 
 
 cdef bytes unknown_of(Content* content, uint32_t flags):
-    """Return the encoding of the unknown fields of a message; raises NotResident if they must be fetched."""
+    """Return the encoding of the unknown fields of a message; raises NotResident if bytes of these must be fetched."""
     cdef Encoder encoder = Encoder(True)
     cdef const Span* missing
     cdef bytes data

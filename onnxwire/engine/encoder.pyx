@@ -185,7 +185,7 @@ cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* documen
 
 
 cdef int put_missing(Encoder self, const uint8_t* p, uint64_t n) except -1:
-    """Add bytes to `missing`: they must be fetched before they can be copied."""
+    """Add bytes to `missing`: they must be fetched before they can be copied. Raises TooLong in a single pass."""
     if self.growing:
         raise TooLong
     if self.writing:

@@ -49,7 +49,7 @@ cdef bint LITTLE_ENDIAN = byteorder == "little"
 cdef enum:
     # Longer spans are compared by field only: comparing bytes first could read them twice at each level.
     MAX_IDENTICAL_BYTES = 1 << 24
-    BUFFERS = 2 * MAX_DEPTH      # one for each of the two messages, at each depth
+    BUFFERS = 2 * MAX_DEPTH      # number of buffers: one for each of the two messages, at each depth
 
 
 cdef struct Side:
@@ -58,12 +58,12 @@ cdef struct Side:
     bint is_unedited             # a span without edits
     Slot* slots
     PyObject** held              # see Overlay; NULL if no field has an object
-    uint32_t flags
+    uint32_t flags               # see View
 
 
 cdef struct Comparison:
     PyObject* encoder            # Encoder that collects bytes that are not resident; NULL if all files are local
-    PyObject* unchanged_document  # the last Document whose file was found unchanged; only compared
+    PyObject* unchanged_document  # the last Document whose file was found unchanged; only its address is used
     int n_buffers                # number of initialized buffers, from the end
     Slot* buffers[BUFFERS]       # slots and held values of the two messages at each depth
     size_t[BUFFERS] sizes        # capacities of the buffers in bytes
@@ -97,7 +97,7 @@ cdef bint equal_views(View a, View b) except -1:
             fill(b)
             # Filling b may have run code that edits a.
             if a.epoch != (<Document>a.document).epoch:
-                continue
+                continue  # `fill(b)` ran code that edited a's document
             if N_MEMORIES:
                 encoder = Encoder(False)
                 comparison.encoder = <PyObject*>encoder
@@ -175,7 +175,7 @@ cdef bint compare_messages(
 
 
 cdef bint are_identical(Comparison* comparison, const Side* a, const Side* b, int depth) noexcept:
-    """Return whether two messages are unedited spans of the same undamaged bytes; False if unknown."""
+    """Return whether two messages are unedited spans of equal, undamaged bytes; False if unknown."""
     cdef uint64_t n = <uint64_t>(a.content.end - a.content.start)
     if not (a.is_unedited and b.is_unedited) or comparison.encoder != NULL or n > MAX_IDENTICAL_BYTES:
         return False
@@ -218,7 +218,7 @@ cdef Overlay locate_message(
         if (<CompactOverlay>pair.edits).table == table:
             side.content.compact = pair.edits
             side.content.document = base_of_compact(<CompactOverlay>pair.edits, side.content.document)
-            side.content.parts = NULL  # those of the registered bytes, which were replaced
+            side.content.parts = NULL  # `parts` is of the registered bytes, which were replaced
             side.content.start = (<CompactOverlay>pair.edits).start
             side.content.end = (<CompactOverlay>pair.edits).end
         return None
@@ -375,7 +375,7 @@ cdef bint compare_singular_messages(Comparison* comparison, Side* a, Side* b, co
 
 
 cdef Spans parts_of(Side* side, const Field* field, Element* value):
-    """Return the pieces of a message in several pieces, and set `value` to the first; None for other messages."""
+    """Return the parts of a message in several parts, and set `value` to the first; None for other messages."""
     cdef Cursor cursor
     cdef Spans parts
     if value.held != NULL or not side.flags & HAS_MERGE:
@@ -410,7 +410,7 @@ cdef struct ElementCursor:
 
 
 cdef uint64_t start_elements(ElementCursor* cursor, const Side* side, const Field* field) noexcept:
-    """Start at the first element of a field; returns their number."""
+    """Start at the first element of a field; returns the number of elements."""
     cdef const Slot* slot = &side.slots[field.slot]
     cursor.i = 0
     cursor.elements = held_by(side, field)
@@ -423,7 +423,7 @@ cdef uint64_t start_elements(ElementCursor* cursor, const Side* side, const Fiel
 
 
 cdef inline bint next_element(ElementCursor* cursor, const Field* field, Element* element) noexcept:
-    """Read the next element; returns False if there is none."""
+    """Read the next element, which must exist; returns False if its record is missing or damaged."""
     cdef const uint8_t* p = cursor.cursor.p
     cdef uint64_t n = 0
     cdef Record record
@@ -473,7 +473,7 @@ cdef struct NumberCursor:
     PyObject* numbers            # Numbers, or NULL for records
     Py_ssize_t i                 # index of the next number in `numbers`
     NumberReader reader
-    # A single packed run, or all of `numbers`; NULL if the field has several records.
+    # All of `numbers`, or the packed run that is the field's only record; else NULL.
     const uint8_t* run
     uint64_t n                   # bytes of the run
     bint is_native               # the run is an array of native numbers, not varints

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from onnxwire.engine.descriptor import Descriptor
     from onnxwire.engine.document import Document
 
-_MAX_STEPS = 40  # steps of a path that are shown
+_MAX_STEPS = 40  # maximum number of steps of a path that are shown
 
 
 class _Level:

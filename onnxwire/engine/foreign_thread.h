@@ -33,7 +33,7 @@ static inline int ow_has_gil(void) {
 }
 
 /* Acquire the GIL and return 1; return 0, without the GIL, if Python exits. */
-static inline int ow_enter(long *n_entered, OwEntry *entry) {
+static inline int ow_enter_python(long *n_entered, OwEntry *entry) {
     entry->is_counted = 0;
     if (ow_has_gil()) return 1;
     if (ow_add(n_entered, 1) >= OW_CLOSED) {
@@ -45,8 +45,8 @@ static inline int ow_enter(long *n_entered, OwEntry *entry) {
     return 1;
 }
 
-/* Release the GIL if ow_enter acquired it. */
-static inline void ow_leave(long *n_entered, OwEntry *entry) {
+/* Release the GIL if ow_enter_python acquired it. */
+static inline void ow_leave_python(long *n_entered, OwEntry *entry) {
     if (entry->is_counted) {
         PyGILState_Release(entry->state);
         ow_add(n_entered, -1);

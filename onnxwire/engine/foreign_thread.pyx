@@ -13,20 +13,20 @@ cdef extern from "foreign_thread.h":
     enum:
         OW_CLOSED
     long ow_add(long* p, long n) nogil
-    bint ow_enter(long* n_entered, Entry* entry) nogil
-    void ow_leave(long* n_entered, Entry* entry) nogil
+    bint ow_enter_python(long* n_entered, Entry* entry) nogil
+    void ow_leave_python(long* n_entered, Entry* entry) nogil
 
 cdef long N_ENTERED = 0  # number of threads that have entered, plus OW_CLOSED once Python exits
 
 
 cdef bint enter_python(Entry* entry) noexcept nogil:
     """Acquire the GIL if this thread lacks it; returns False, without it, if Python exits."""
-    return ow_enter(&N_ENTERED, entry)
+    return ow_enter_python(&N_ENTERED, entry)
 
 
 cdef void leave_python(Entry* entry) noexcept nogil:
-    """Release the GIL if `enter_python` acquired it. Called once after each True."""
-    ow_leave(&N_ENTERED, entry)
+    """Release the GIL if `enter_python` acquired it. Call this once for each `enter_python` that returned True."""
+    ow_leave_python(&N_ENTERED, entry)
 
 
 cdef void release_reference(PyObject* o) noexcept nogil:

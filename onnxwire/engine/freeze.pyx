@@ -70,7 +70,7 @@ cdef int freeze_edits(OverlayIndex index, Document document, const size_t* addre
 
     addresses: n keys of overlays in `index`, the overlays of `document`.
 
-    A single added message is not frozen by `freeze_elements`, and takes a thousand bytes.
+    `freeze_elements` does not freeze the message that was added last, which takes a thousand bytes.
     """
     cdef Elements _removed_overlays = None  # released last: destructors may run other code
     # The garbage collector could run code that changes the elements.
@@ -117,7 +117,7 @@ cdef Elements encode_edits(OverlayIndex index, Document document, const size_t* 
 @final
 @no_gc
 cdef class Batch:
-    """Elements that are encoded into one document. They have one class."""
+    """Elements of one message class that are encoded into one document."""
     cdef Table* table
     cdef Encoder encoder
     cdef list encoded            # the encodings of the elements
@@ -132,7 +132,10 @@ cdef class Batch:
         return 0
 
     cdef int encode(self, Elements elements, Py_ssize_t i, Document document) except -1:
-        """Encode an element that is a new message; document: the document of its views."""
+        """Encode the element at index i, an overlay, unless it is long, damaged, or of another class than the batch.
+
+        document: the document of its views.
+        """
         cdef Overlay overlay = <Overlay>element_at(elements, i).held
         cdef bytes data
         if self.table != NULL and self.table != overlay.table:
@@ -165,8 +168,8 @@ cdef class Batch:
     cdef int replace(self, uint32_t depth, Document source) except -1:
         """Replace the elements by spans of a document; source: see `part_of_bytes`.
 
-        depth: that of the overlay of the message with the elements. The overlays of the elements then have their
-        previous depth, so that edits of frozen elements are not refused.
+        depth: the depth of the overlay of the message with the elements. New overlays of frozen elements then have the
+        depth of the replaced overlays, so that edits of frozen elements are not refused.
         """
         cdef Document document
         cdef Element* element

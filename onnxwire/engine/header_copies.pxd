@@ -12,8 +12,8 @@ cdef extern from *:
 
 cdef extern from "thresholds.h":
     enum:
-        COPY_BYTES "OW_COPY_BYTES"
-        COPIED_BEFORE_BYTES "OW_COPIED_BEFORE_BYTES"
+        COPY_BYTES "OW_COPY_BYTES"  # size of a copy
+        COPIED_BEFORE_BYTES "OW_COPIED_BEFORE_BYTES"  # bytes of a copy that precede the header
 
 cdef enum:
     MAX_HEAD_BYTES = 16      # upper bound of the bytes of a tag and the number or length after it
@@ -43,7 +43,7 @@ cdef struct HeaderCopies:
     Copy* items              # by ascending address
     size_t n
     size_t capacity
-    size_t last              # result of the last search, because addresses are mostly read in ascending order
+    size_t last              # index that the last search returned: most searches are for ascending addresses
     CopyBlock* blocks
     size_t block_left        # number of unused copies in the first block
 
@@ -82,7 +82,7 @@ cdef inline size_t shift_of(const Copy* copy) noexcept nogil:
 
 
 cdef inline const uint8_t* shifted(const uint8_t* p, size_t shift) noexcept nogil:
-    """Add a difference to an address, which may leave the memory that it points to."""
+    """Add a difference to an address; the result may be outside of the memory that contains the address."""
     return <const uint8_t*>(<size_t>p + shift)
 
 

@@ -21,7 +21,7 @@ cdef extern from "header_copies.h" nogil:
 
 
 cdef size_t search_copies(HeaderCopies* self, const uint8_t* p) noexcept nogil:
-    """Return the index of the last copy that begins at an address or below it; 0 if there is none."""
+    """Return the index of the last copy that begins at an address or below it, else 0. There must be a copy."""
     cdef size_t low = 0, high = self.n - 1, middle
     if self.last + 1 < self.n and self.items[self.last + 1].p <= p:
         low = self.last + 1

@@ -28,7 +28,7 @@ cdef class FileMapping:
     cdef Py_ssize_t size
     cdef Py_ssize_t exports      # number of buffers in use
     cdef object __weakref__
-    cdef readonly Py_ssize_t n_private_ranges  # number of calls of read_in, each of which divides the mapping
+    cdef readonly Py_ssize_t n_private_ranges  # number of successful calls of read_in; each divides the mapping
 
     @critical_section
     def __cinit__(self, int descriptor, Py_ssize_t size):

@@ -5,8 +5,8 @@ from libc.stdint cimport uint8_t
 from onnxwire.engine.table cimport Table
 
 cdef enum Mark:              # marks of a table; a bit set
-    IS_TARGET = 1            # its messages are searched for
-    CONTAINS_TARGET = 2      # its messages can contain messages that are searched for
+    IS_TARGET = 1            # its messages are targets: they are searched for
+    CONTAINS_TARGET = 2      # its messages can contain targets
 
 cdef const uint8_t* find_marked(
     const Table* table, const uint8_t* p, const uint8_t* end, const Table* tables, const uint8_t* marks, int depth

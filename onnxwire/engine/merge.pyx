@@ -68,7 +68,7 @@ cdef enum Action:
 @cython.final
 @cython.no_gc
 cdef class Step:
-    """One change of a merge, with all memory that it needs."""
+    """One change of a merge, prepared so that `apply` allocates no memory."""
     cdef Action action
     cdef View target         # the message to change
     cdef const Field* field
@@ -320,7 +320,10 @@ cdef Elements undecoded_elements(RepeatedSpan source):
 
 
 cdef int discard_unknown(View self, int depth) except -1:
-    """Discard the unknown fields of a message and of all nested messages; if memory runs out, nothing is discarded."""
+    """Discard the unknown fields of a message and of all nested messages.
+
+    depth: maximum number of levels of messages. If memory runs out, nothing is discarded.
+    """
     cdef list edited_views = []
     cdef View view
     cdef Overlay overlay

@@ -31,18 +31,18 @@ from onnxwire.errors import FieldTypeError, FieldValueError, InUseError
 cdef bint VERIFIES_ON_PARSE = False
 
 cdef enum:
-    MAX_VALUE_CHARS = 60  # characters of one value in a repr
+    MAX_VALUE_CHARS = 60  # maximum characters of one value in a repr
     SNIFFED_BYTES = 256   # bytes of a string that are checked for control characters
 
 
 cdef str field_repr(View self, Field* field):
-    """Return one field of a repr; of long values only the length is read."""
+    """Return one field of a repr, abbreviated if it is long."""
     cdef Slot slot = self.slots[field.slot]
     cdef str name = (<object>field.descriptor).name
     cdef str text
     cdef Cursor cursor
     cdef Record record
-    cdef uint64_t size = 0
+    cdef uint64_t size = 0       # number of values, or bytes of values and packed runs
     if field.type == MESSAGE:
         kind = (<object>field.descriptor).message_type.name
         return f"{name}=[{slot.n:,} {kind}]" if field.repeated else f"{name}={kind}(...)"
@@ -77,8 +77,8 @@ cdef class Message(View):
         """Make the message that is encoded in `data`.
 
         data: a bytes-like object; bytes are shared, other buffers are copied.
-        Raises DecodeError if the message's own records are damaged. Nested messages are parsed when they are read;
-        `onnxwire.verify` checks them, too.
+        Raises DecodeError if records of the message itself are damaged. Nested messages are parsed when they are read;
+        `onnxwire.verify` checks them, too, as this method does after `verify_on_parse(True)`.
         """
         cdef Document document = Document(exact_bytes(cls, data))
         if VERIFIES_ON_PARSE:
@@ -415,7 +415,7 @@ cdef object exact_bytes(cls, data):
 
 
 cdef Document make_part(View self, data):
-    """Create a document, part of that of `self`, for bytes that replace or are merged into the message."""
+    """Create a document of bytes that replace or are merged into a message (see `part_of_bytes`)."""
     cdef Document document = part_of_bytes(exact_bytes(type(self), data), type(self), depth_of(self), document_of(self))
     if VERIFIES_ON_PARSE:
         check_document(document, self.table)

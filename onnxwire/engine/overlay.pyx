@@ -10,7 +10,7 @@ from libc.string cimport memcpy, memmove, memset
 cdef extern from "Python.h":
     PyObject* PyObject_Init(PyObject* o, PyTypeObject* cls)
 
-from onnxwire.engine.advise cimport ow_enlarge
+from onnxwire.engine.advise cimport ow_request_huge_pages
 from onnxwire.engine.document cimport EMPTY
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.memory cimport calloc, free
@@ -410,7 +410,7 @@ cdef class Numbers:
         numbers.size = field.size
         numbers.reserve(n)
         numbers.n = n
-        ow_enlarge(numbers.items, <size_t>n * field.size)
+        ow_request_huge_pages(numbers.items, <size_t>n * field.size)
         return numbers
 
     cdef int reserve(self, Py_ssize_t n) except -1:

@@ -2,7 +2,7 @@
 """A hash table of strings, each stored once."""
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
-from onnxwire.engine.advise cimport ow_enlarge
+from onnxwire.engine.advise cimport ow_request_huge_pages
 from onnxwire.engine.memory cimport realloc
 
 cdef struct Bucket:
@@ -39,5 +39,5 @@ cdef inline int grow_array(void** data, int32_t capacity, size_t size) noexcept 
     if p == NULL:
         return -1
     data[0] = p
-    ow_enlarge(p, <size_t>capacity * size)
+    ow_request_huge_pages(p, <size_t>capacity * size)
     return 0
