@@ -129,7 +129,7 @@ static inline int ow_narrow(const uint8_t *p, const uint8_t *end) {
 
 /* Request huge pages for an array that will be written; no-op below 4 MiB. Without huge pages, the page faults would
  * take as long as decoding the array. Pages have at least 4096 bytes. */
-static inline void ow_enlarge(void *p, size_t size) {
+static inline void ow_request_huge_pages(void *p, size_t size) {
     uintptr_t start = ((uintptr_t)p + 4095) & ~(uintptr_t)4095;
     if (size >= 1 << 22) (void)madvise((void *)start, size - (start - (uintptr_t)p), MADV_HUGEPAGE);
 }

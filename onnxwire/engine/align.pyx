@@ -110,8 +110,11 @@ cdef class AlignmentEdits:
         if row is None or row.is_repeated or row.type != BYTES or target.number:
             raise FieldValueError(f"{name}: expected one singular bytes field of {cls.__name__}")
         # protobuf reserves the numbers from 19000 to 19999.
-        if not 1 <= padding <= MAX_FIELD_NUMBER or 19000 <= padding < 20000 or find_field(table, padding) != NULL:
-            raise FieldValueError(f"{padding} is not a number for an unknown field of {cls.__name__}")
+        if (
+            not 1 <= padding_number <= MAX_FIELD_NUMBER or 19000 <= padding_number < 20000
+            or find_field(table, padding_number) != NULL
+        ):
+            raise FieldValueError(f"{padding_number} is not a number for an unknown field of {cls.__name__}")
         target.number = row.number
         target.padding_number = padding_number
         target.may_contain_targets = True
@@ -329,7 +332,7 @@ cdef class PieceJoiner:
 
     cdef int copy(self, uint64_t start, uint64_t end) except -1:
         """Add the bytes between two offsets of the document: a copy if they are few, else a range."""
-        if end - start < MAX_COPIED_BYTES and end - start < <uint64_t>len(self.document):
+        if end - start < MIN_RANGE_BYTES and end - start < <uint64_t>len(self.document):
             self.short_bytes += (<const char*>self.document.start)[start:end]
         elif start < end:
             self.flush()

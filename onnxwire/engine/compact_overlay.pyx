@@ -180,7 +180,7 @@ cdef PyObject* bytes_of(Overlay overlay, Document document) except? NULL:
     # A document that only the overlay references has no view and no fork.
     if held == NULL or Py_REFCNT(held) != 1:
         return NULL
-    base = <Document>base_object
+    base = <Document>held
     data = <PyObject*>base.backing.buffer.obj
     if data == NULL or not isinstance(<object>data, bytes) or files_of(base) is not files_of(document):
         return NULL

@@ -443,7 +443,7 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
     cdef uint8_t* states = NULL          # IN_BYTES and DONE per field
     cdef Py_ssize_t n_known = 0          # number of records of known fields that were not read yet
     # Touched fields without records were put up to this index; n_fields if all were, or if there are none.
-    cdef uint32_t first = table.n_fields
+    cdef uint32_t next_new = table.n_fields
     cdef Cursor cursor
     cdef Record record
     cdef Pair pair
@@ -460,7 +460,7 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
                 next_new = 0
                 break
         if n_known == 0:
-            first = emit_new(self, content, edits, states, first, 0xFFFFFFFF)
+            next_new = emit_new(self, content, edits, states, next_new, 0xFFFFFFFF)
     start_records(&cursor, content.start, content.end, content.parts, NULL)
     while True:
         status = next_any_record(&cursor, &record)
@@ -498,7 +498,7 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
             emit_edited_span(self, field, document, record.value, record.n, None, &pair)
         else:
             run_end = cursor.p
-        if n_known == 0 and first < table.n_fields:
+        if n_known == 0 and next_new < table.n_fields:
             flush_run(self, content, &run, run_end)
             next_new = emit_new(self, content, edits, states, next_new, 0xFFFFFFFF)
             run = run_end = cursor.p
@@ -534,15 +534,15 @@ cdef Py_ssize_t mark_known(Content* content, uint8_t* states) except -1:
 cdef int64_t emit_new(
     Encoder self, Content* content, const Edits* edits, uint8_t* states, uint32_t next_new, uint32_t number
 ) except -1:
-    """Put the touched fields without records, from the index `first` to below a field number.
+    """Put the touched fields without records, from the index `next_new` to below a field number.
 
     Returns the index of the next field.
     """
-    while first < content.table.n_fields and content.table.fields[first].number < number:
-        if edits.touched[first] and not states[first] & IN_BYTES:
-            emit_touched(self, content, edits, &content.table.fields[first])
-        first += 1
-    return first
+    while next_new < content.table.n_fields and content.table.fields[next_new].number < number:
+        if edits.touched[next_new] and not states[next_new] & IN_BYTES:
+            emit_touched(self, content, edits, &content.table.fields[next_new])
+        next_new += 1
+    return next_new
 
 
 cdef int put_unknown(Encoder self, Overlay overlay) except -1:
@@ -588,7 +588,7 @@ cdef int emit_numbers(Encoder self, Content* content, const Field* field, Number
     """Put repeated numbers, packed if the field is."""
     cdef const uint8_t* items
     cdef uint64_t size = 0
-    cdef uint64_t part
+    cdef uint64_t chunk_size
     cdef Span run = Span(NULL, 0)    # packed numbers before `items` that are not decoded
     cdef Py_ssize_t n
     cdef Py_ssize_t i
