@@ -378,7 +378,12 @@ cdef class RepeatedScalar(Repeated):
         array = self.numpy()
         if copy:
             return array.astype(array.dtype if dtype is None else dtype)
-        return array if dtype is None else array.astype(dtype, copy=False)
+        if dtype is None:
+            return array
+        converted = array.astype(dtype, copy=False)
+        if copy is False and converted is not array:
+            raise ValueError(f"an array of {converted.dtype} can't share the memory of {array.dtype}; allow a copy")
+        return converted
 
     @critical_section
     def __bytes__(self):

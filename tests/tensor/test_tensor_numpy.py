@@ -193,6 +193,10 @@ def test_numpy_makes_no_copy_if_copies_are_forbidden():
     int4_tensor = TensorProto(data_type=stored_tensors.DATA_TYPES["INT4"], dims=[2], raw_data=b"\x21")
     with pytest.raises(ValueError):
         np.array(int4_tensor, copy=False)
+    numbers = TensorProto(int64_data=[1, 2]).int64_data
+    assert numbers.__array__(np.int64, copy=False).tolist() == [1, 2]
+    with pytest.raises(ValueError, match="allow a copy"):
+        numbers.__array__(np.float64, copy=False)
 
 
 @pytest.mark.parametrize("name", ["FLOAT", "INT32", "INT64", "DOUBLE", "UINT64", "COMPLEX64", "COMPLEX128"])
