@@ -42,7 +42,7 @@ def prepare(dtype: str) -> Callable[[], None]:
 
 
 def ours(dtype: str) -> Side:
-    """Return a side that computes the statistics of a model's weights by one thread."""
+    """Return the side of a row that computes the statistics of a model's weights by one thread."""
 
     def side() -> Callable[[], object]:
         import onnxwire
@@ -59,7 +59,7 @@ def ours(dtype: str) -> Side:
 
 
 def numpy_range_and_sum(dtype: str) -> Side:
-    """Return a side that computes a part of the statistics: minimum, maximum and sum."""
+    """Return the side of a row that computes a part of the statistics: minimum, maximum and sum."""
 
     def side() -> Callable[[], object]:
         import onnxwire

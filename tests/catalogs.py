@@ -49,15 +49,15 @@ def valid_files(folder) -> set:
     return listed_paths | {folder / STATES / path.name for path in listed_paths}
 
 
-# Functions whose calls are the steps of a write.
-STEPS = [(os, name) for name in ("mkdir", "unlink", "ftruncate", "fsync", "open", "write", "replace")]
-STEPS.append((pq.ParquetWriter, "write_table"))
+# The functions that write a catalog: owner and name.
+WRITE_FUNCTIONS = [(os, name) for name in ("mkdir", "unlink", "ftruncate", "fsync", "open", "write", "replace")]
+WRITE_FUNCTIONS.append((pq.ParquetWriter, "write_table"))
 
 
 def interrupt_at(number: int, callback) -> None:
-    """Replace the functions of STEPS in this process, so that `callback` is called at step `number` of catalog writes.
+    """Replace WRITE_FUNCTIONS in this process, so that `callback` is called at step `number` of catalog writes.
 
-    A step is the time before, in the middle of, or after a call of a function of STEPS.
+    A step is the time before, in the middle of, or after a call of a function of WRITE_FUNCTIONS.
     """
     steps = itertools.count()
 
@@ -91,5 +91,5 @@ def interrupt_at(number: int, callback) -> None:
         "write": write_in_halves,
         "write_table": write_table,
     }
-    for owner, name in STEPS:
+    for owner, name in WRITE_FUNCTIONS:
         setattr(owner, name, replacements.get(name) or count_calls(getattr(owner, name)))

@@ -33,14 +33,15 @@ def optimize(
     """Optimize a model of any size with onnxslim or onnxoptimizer.
 
     model: the model, which is not changed. tool: by default onnxslim if it is installed, else onnxoptimizer. threshold:
-    payloads of at least this number of bytes are omitted, as for `apply`; 1,024 or more. options: arguments of
-    `onnxslim.slim`, such as skip_fusion_patterns, or of `onnxoptimizer.optimize`, such as passes.
+    inline and external payloads of at least this number of bytes are omitted, except those that shape inference reads;
+    1,024 or more. options: arguments of `onnxslim.slim`, such as skip_fusion_patterns, or of `onnxoptimizer.optimize`,
+    such as passes.
     onnxslim reads weights for its computations, such as those of a convolution before a batch normalization, one
     at a time; it does not fold constants of `threshold` bytes or more. Passes of onnxoptimizer that compare weights or
     compute with them are not run, since they would treat all omitted weights as equal.
     Returns a new model; unchanged payloads are shared with `model`.
-    Raises the errors of the tool and of `apply`, FieldValueError for passes that need the weights, and
-    MissingPackageError if the tool is not installed.
+    Raises the errors of the tool and of `apply`, FieldValueError for an unknown tool, a lower threshold, and passes
+    that need the weights, and MissingPackageError if the tool is not installed.
     """
     name: str = tool or next((name for name in _TOOLS if find_spec(name) is not None), _TOOLS[0])
     if name not in _TOOLS:
@@ -49,7 +50,8 @@ def optimize(
         raise MissingPackageError(f"this needs {name}, which is not installed; `pip install {name}`")
     if threshold < _MIN_THRESHOLD:
         raise FieldValueError(
-            f"threshold is {_MIN_THRESHOLD:,} bytes or more, as optimizers read small tensors, not {threshold:,}"
+            f"threshold is {threshold:,}, but must be {_MIN_THRESHOLD:,} bytes or more, because optimizers read small "
+            "tensors"
         )
     stripped_model = StrippedModel(model, threshold, find_read_tensors, strip_external=True)
     run_tool = _run_onnxslim if name == "onnxslim" else _run_onnxoptimizer
@@ -83,7 +85,10 @@ def _patch_loading(lazy_values_class: Any) -> None:
 
 
 def _run_onnxoptimizer(stripped_model: StrippedModel, options: dict[str, Any]) -> object:
-    """Optimize with onnxoptimizer, by default with all passes that do not need the weights. Raises FieldValueError."""
+    """Optimize with onnxoptimizer, by default with all fusions and eliminations that do not need weights.
+
+    Raises FieldValueError for passes that need weights.
+    """
     module = import_module("onnxoptimizer")
     passes = options.pop("passes", None)
     if passes is None:

@@ -1,4 +1,4 @@
-"""Find the tensors whose elements shape inference and the version converter of `onnx` read."""
+"""Find the tensors whose elements are read by shape inference or the version converter of `onnx`."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ _ONNX_DOMAINS = ("", "ai.onnx")
 def find_read_tensors(model: ModelProto, data_prop: bool = False) -> set[str]:
     """Return the paths of the initializers and values of Constant nodes whose elements are read.
 
-    data_prop: include tensors that data propagation reads. Names are resolved per main graph or function,
-    including subgraphs. If a function of the model reads an input, the arguments in its calls are included.
+    data_prop: include tensors that data propagation reads. The main graph and each function, with their subgraphs, are
+    one namespace each. If a function reads one of its inputs, the arguments for this input in all calls of the function
+    are included.
     """
     walk = _ModelWalk(model)
     read_values = walk.values_read_by(READ_INPUTS)

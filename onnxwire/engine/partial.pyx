@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Memory for a remote file; only some of its pages are resident.
 
-Address space for the whole file is reserved, so that spans of its document are addresses, as in all documents. Pages
+Address space for the whole file is reserved, so that the document of the file can store spans as addresses, as all documents do. Pages
 are fetched on demand, marked in a bitmap, and never evicted. Access to other pages ends the process (`partial.h`).
 """
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
@@ -53,7 +53,7 @@ cdef class PartialMemory:
     reached, and bytes that it will probably need next, up to the offset `limit`. `read_into(start, out)` fills
     the buffer `out`, and `chunks(start, end)` yields buffers; their bytes do not become resident. All of them raise
     SourceError if bytes cannot be fetched. `note_skipped_value(start, end, record)` is called for each long value that
-    a walk skips: its start and end, and the offset of the record of the message that contains it. `close()` is called
+    a walk skips: its start and end, and the offset at which the record of the enclosing message begins. `close()` is called
     when the memory is closed.
     """
 

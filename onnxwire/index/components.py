@@ -15,7 +15,7 @@ def cyclic_components(edge_starts: Array, edge_ends: Array) -> list[list[int]]:
     """Return the strongly connected components of a graph that contain a cycle, each sorted, in ascending order.
 
     These are the components of at least two vertices, and the single vertices with an edge to themselves.
-    edge_starts, edge_ends: the vertices of each edge, in any order.
+    edge_starts, edge_ends: the start and the end vertex of each edge; the edges are in any order.
     Source: Tarjan: Depth-First Search and Linear Graph Algorithms (1972), without recursion.
     """
     n = int(max(edge_starts.max(initial=-1), edge_ends.max(initial=-1))) + 1
@@ -25,7 +25,8 @@ def cyclic_components(edge_starts: Array, edge_ends: Array) -> list[list[int]]:
     starts = _to_integers(np.searchsorted(edge_starts[order], np.arange(n + 1)))
     next_edges = starts[:]  # the next edge to visit, by vertex
     visit_numbers = array("q", [-1]) * n  # by vertex, the position in the order of first visits; -1 before the visit
-    low_links = array("q", [-1]) * n  # by vertex, the smallest visit number that it is known to reach in `pending`
+    # By vertex, the smallest visit number of the vertices in `pending` that it is known to reach.
+    low_links = array("q", [-1]) * n
     pending: list[int] = []  # the visited vertices without a component, in the order of their visits
     is_pending = bytearray(n)  # by vertex
     n_visited = 0
@@ -63,6 +64,6 @@ def cyclic_components(edge_starts: Array, edge_ends: Array) -> list[list[int]]:
     return sorted(components)
 
 
-def _to_integers(rows: Array) -> array[int]:
+def _to_integers(values: Array) -> array[int]:
     """Convert to an array that is faster to index than numpy's."""
-    return array("q", rows.astype(np.int64).tobytes())
+    return array("q", values.astype(np.int64).tobytes())

@@ -87,7 +87,8 @@ cdef class Producers:
                     iterator.skip(&span)
                     index += 1
                     continue
-            # The next node is remote, edited or damaged, or there is none.
+            # There is no next node, or its bytes can't be read here: they are edited, damaged, in several parts, or
+            # memory of a remote file exists.
             node = iterator.next_element()
             if node is iterator:
                 return 0
@@ -155,10 +156,10 @@ cdef class Producers:
 
 @critical_section
 def producers_of(nodes, other_definitions):
-    """Return the `Producers` of a repeated field of NodeProto.
+    """Return the `Producers` of the nodes of a graph or function, a repeated field of NodeProto messages.
 
-    other_definitions: the names that inputs and initializers define. Nodes do not define these names, by the rules of
-    `index/names`.
+    other_definitions: the names that inputs and initializers define. By the rules of `index/names`, a node whose output
+    has such a name does not produce it.
     """
     cdef Producers producers = Producers.__new__(Producers)
     cdef int32_t id

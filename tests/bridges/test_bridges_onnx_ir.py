@@ -88,9 +88,9 @@ def test_elements_of_every_type_but_strings_equal_those_of_onnx_ir():
     for type_name, number in stored_tensors.DATA_TYPES.items():
         if type_name == "STRING":
             continue
-        for message in stored_tensors.TensorParts(number, [4, 2], [0, 1] * 4).inline("t"):
-            official_tensor = ir.serde.TensorProtoTensor(onnx.TensorProto.FromString(message))
-            tensor = Tensor(onnxwire.TensorProto.FromString(message))
+        for encoded_tensor in stored_tensors.TensorParts(number, [4, 2], [0, 1] * 4).inline("t"):
+            official_tensor = ir.serde.TensorProtoTensor(onnx.TensorProto.FromString(encoded_tensor))
+            tensor = Tensor(onnxwire.TensorProto.FromString(encoded_tensor))
             assert isinstance(tensor, ir.TensorProtocol)
             assert (tensor.name, tensor.shape, tensor.dtype) == (
                 official_tensor.name,
@@ -154,7 +154,7 @@ def test_a_tensor_writes_its_elements_to_a_file_and_has_a_repr(tmp_path):
 def test_tensors_of_other_classes_are_written_by_onnx_ir():
     message = model_of(numpy_helper.from_array(np.arange(500.0), "w"))
     model = to_ir(message)
-    # The tensor has 16 bytes, as many as a placeholder of bridges/onnx_ir.py.
+    # bridges/onnx_ir.py represents elements by placeholders of 16 bytes; this tensor has as many, and is not one.
     other_tensor = ir.Tensor(np.arange(16, dtype=np.uint8), name="o")
     model.graph.initializers.add(ir.Value(name="o", const_value=other_tensor))
     result = from_ir(model)

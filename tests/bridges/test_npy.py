@@ -80,8 +80,8 @@ def test_the_name_of_a_tensor_can_be_restored_if_its_escaped_form_has_less_than_
     if len(data) < 250 and "%~" not in key:
         assert urllib.parse.unquote_to_bytes(key) == data
         return
-    # A long name is truncated to 150 bytes, "%~" and a digest. The comment in the zip, of at most 65,535 bytes, is the
-    # escaped full name.
+    # Of a long name, the first 150 bytes of its escaped form are kept, and "%~" and a digest are appended. The comment
+    # of the zip entry is the escaped full name, cut at 65,535 bytes.
     assert len(data) > 149
     with zipfile.ZipFile(write_npz(tmp_path, [name])) as archive:
         comment = archive.infolist()[0].comment
@@ -92,7 +92,7 @@ def test_the_name_of_a_tensor_can_be_restored_if_its_escaped_form_has_less_than_
 
 
 def test_no_two_names_share_a_file():
-    # The names consist of the characters of escapes and separators, of dots and of NUL.
+    # The names consist of the characters that `npz_name` treats specially, of those of "%2F", and of "a".
     rng = random.Random(3)
     names = {"".join(rng.choices("a.%/\\: 2F\0", k=rng.randrange(7))) for _ in range(30_000)}
     keys = {npz_name(name) for name in names}

@@ -221,7 +221,7 @@ def test_a_full_disk_is_a_one_line_error_and_leaves_old_or_new_rows(scenario, mo
     for step in itertools.count(0, scenario.stride):
         scenario.reset()
         with monkeypatch.context() as context:
-            for owner, name in catalogs.STEPS:
+            for owner, name in catalogs.WRITE_FUNCTIONS:
                 context.setattr(owner, name, getattr(owner, name))  # records the value, which is restored afterwards
             catalogs.interrupt_at(step, raise_disk_full)
             try:

@@ -39,8 +39,8 @@ VALID_VALUES = {
     F.TYPE_INT64: [*SIGNED, -(1 << 63)], F.TYPE_SINT64: [*SIGNED, -(1 << 63)], F.TYPE_SFIXED64: [*SIGNED, -(1 << 63)],
     F.TYPE_INT32: [*SIGNED, -(1 << 31)], F.TYPE_SINT32: [*SIGNED, -(1 << 31)], F.TYPE_SFIXED32: [*SIGNED, -(1 << 31)],
 }  # fmt: skip
-# Expressions for values that are invalid for fields of most types.
-INVALID_VALUES = [
+# Expressions for values that are invalid for fields of some or all types.
+UNUSUAL_VALUES = [
     "None",
     "'no_such_name'",
     "1.5",
@@ -60,7 +60,8 @@ class Lockstep:
     """Two namespaces, in which the same lines are run: ours, and that of the official runtime.
 
     A line assigns the value to compare, if any, to the variable `r`.
-    is_parsed: whether the first messages are parsed from bytes instead of built. random: chooses the edits.
+    is_parsed: whether new messages are parsed from bytes instead of built, and whether edits may parse bytes.
+    random: chooses the edits.
     draw: draws values from strategies of hypothesis.
     """
 
@@ -71,7 +72,7 @@ class Lockstep:
         descriptor = PAIRS[name][0].DESCRIPTOR
         tools = {"nan": math.nan, "inf": math.inf, "copy": copy}
         self.sides = tuple({**tools, "C": {name: pair[i] for name, pair in PAIRS.items()}} for i in (0, 1))
-        self.views = {}  # name of a view -> its descriptor
+        self.views = {}  # name of a view -> descriptor of the message or of a sequence's messages; None for scalars
         self.parents = {}  # name of a view -> its parent view
         self.fields = {}  # name of a view of a sequence -> its field
         self.expected_state = None  # the official state before an error that left the official views partially changed
@@ -126,8 +127,10 @@ class Lockstep:
             if field is not None:
                 self.fields[name] = field
 
-    def remove_views_in(self, name):
-        """Remove the views of messages in a message that was cleared or replaced.
+    def forget_views_in(self, name):
+        """Forget the views of messages and sequences inside a message that was edited as a whole.
+
+        Later lines do not use them, because they may be views of removed content.
 
         In upb, two views of a removed sequence still share their elements; in onnxwire, each has its own elements.
         """
@@ -180,10 +183,10 @@ class Lockstep:
             f"[{', '.join(draw_value() for _ in range(self.choose(range(4))))}]" if field.is_repeated else draw_value()
         )
 
-    def value_text(self, field, may_be_invalid=True):
+    def value_text(self, field, may_be_unusual=True):
         """Return an expression for a value of a scalar field."""
-        if may_be_invalid and self.choose(range(12)) == 0:
-            return self.choose(INVALID_VALUES)
+        if may_be_unusual and self.choose(range(12)) == 0:
+            return self.choose(UNUSUAL_VALUES)
         if field.enum_type is not None:
             return repr(self.choose([x for value in field.enum_type.values for x in (value.number, value.name)]))
         return repr(self.choose(VALID_VALUES[field.type]))
@@ -211,21 +214,19 @@ class Lockstep:
             target = self.parents[target]
         return False
 
-    def has_several_absent_views(self, name):
-        """Return whether several absent fields of a message in this view have views.
+    def has_several_empty_fields_with_views(self, name):
+        """Return whether several absent or empty fields of one message, this one or one in it, have views.
 
         upb detaches some of these views in a merge.
         """
-        views_of_absent_fields = {}
+        views_of_empty_fields = {}
         for view, parent in self.parents.items():
             if parent is not None and not self.content(self.sides[1][view]):
-                views_of_absent_fields.setdefault(id(self.sides[1][parent]), (parent, set()))[1].add(
+                views_of_empty_fields.setdefault(id(self.sides[1][parent]), (parent, set()))[1].add(
                     id(self.sides[1][view])
                 )
         target = self.sides[1][name]
-        return any(
-            len(views) > 1 and self.contains(target, parent) for parent, views in views_of_absent_fields.values()
-        )
+        return any(len(views) > 1 and self.contains(target, parent) for parent, views in views_of_empty_fields.values())
 
     # --- lines
 
@@ -253,7 +254,7 @@ class Lockstep:
             field = self.choose(view_fields)
             field_value = getattr(self.sides[1][name], field.name)
             if any(self.sides[1][view] is field_value for view in self.views):
-                return  # a message gets only one view: see `remove_views_in`
+                return  # one view per message or sequence: see `forget_views_in`
             self.run_and_register(
                 f"{name}.{field.name}", field.message_type, name, field if field.is_repeated else None
             )
@@ -266,27 +267,28 @@ class Lockstep:
             if is_message_in_oneof and not self.sides[1][name].HasField(field_name):
                 return  # if the absent member has a view, upb clears the present member instead
             self.run(f"{name}.ClearField({field_name!r})")
-            self.remove_views_in(name)
-        elif kind in ("Copy", "Merge") and not self.has_several_absent_views(name):
+            self.forget_views_in(name)
+        elif kind in ("Copy", "Merge") and not self.has_several_empty_fields_with_views(name):
             self.run(f"{name}.{kind}From({self.source_text(descriptor, name)})")
-            self.remove_views_in(name)
+            self.forget_views_in(name)
         elif kind == "call":
             self.run(f"{name}.{self.choose(['Clear', 'SetInParent', 'SetInParent', 'DiscardUnknownFields'])}()")
-            self.remove_views_in(name)
+            self.forget_views_in(name)
         elif kind == "read":
             field = self.choose(names)
             calls = [f"HasField({field!r})", f"WhichOneof({field!r})", "ListFields()", "IsInitialized()"]
             self.run(f"r = {name}.{self.choose(calls)}".replace("ListFields()", "ListFields().__len__()"))
             self.run(f"{name}.SerializeToString()")
-        elif kind == "bytes" and self.is_parsed and not self.has_several_absent_views(name):
+        elif kind == "bytes" and self.is_parsed and not self.has_several_empty_fields_with_views(name):
             data = self.draw(wire.valid_wire(descriptor, 1))
             method = self.choose(["MergeFromString", "MergeFromString", "ParseFromString"])
             if method == "MergeFromString":
-                # The official runtime clears the old member of a oneof at the first of two members in the bytes.
+                # If the bytes have two members of a oneof, the official runtime clears the message's own member when it
+                # reads the first of the two. Parsing and encoding the bytes keeps only the last.
                 data = PAIRS[descriptor.full_name][1].FromString(data).SerializeToString()
             self.run(f"r = {name}.{method}({data!r})")
-            self.remove_views_in(name)
-        else:
+            self.forget_views_in(name)
+        else:  # "new", and the kinds whose conditions are not met
             copy_of_bytes = f"C[{descriptor.full_name!r}].FromString({name}.SerializeToString())"
             self.run_and_register(
                 self.choose([f"copy.deepcopy({name})", copy_of_bytes, self.new_message_text(descriptor)]), descriptor
@@ -300,7 +302,8 @@ class Lockstep:
             self.choose([0, 1, -1, len(values), -len(values)]),
             self.choose(SLICES),
         )
-        # If both the length and a value are invalid, the runtimes may report different errors.
+        # For a slice with a step, the list may have the wrong length. Its values are then valid, because for two faults
+        # the runtimes may report different ones.
         values_text = (
             f"[{', '.join(self.value_text(field, slice_text.count(':') == 1) for _ in range(self.choose(range(4))))}]"
         )

@@ -33,7 +33,7 @@ function openFile(file) {
     });
     // The size is checked here, because the server's answer may be lost while the browser is still sending a large file.
     const { limit, free } = await ask("start");
-    if (file.size > limit) throw new Error(`${file.name} has ${sizeText(file.size)}; open it by its path. A dropped file may have ${sizeText(limit)}.`);
+    if (file.size > limit) throw new Error(`${file.name} has ${sizeText(file.size)}; open it by its path. Files that are sent may have at most ${sizeText(limit)}.`);
     if (file.size > free) throw new Error(`${file.name} has ${sizeText(file.size)}, but ${sizeText(free)} are free for temporary files; open it by its path.`);
     return sendFile(file, { type: elementById("type").value });
   });
@@ -43,7 +43,7 @@ const fileLink = (path) => html("button", { type: "button", class: "link", oncli
 
 /** Show the lists of the page. state: the answer to the query `start`. */
 function paint(state) {
-  elementById("limit").textContent = `Up to ${sizeText(state.limit)}, without files of external data. The file is copied to a temporary file.`;
+  elementById("limit").textContent = `Up to ${sizeText(state.limit)}; files of external data are not sent. The file is copied to a temporary file.`;
   elementById("folder").textContent = state.folder;
   if (!elementById("type").childElementCount) elementById("type").replaceChildren(...state.types.map((name) => html("option", {}, name)));
   elementById("recent").replaceChildren(...state.recent.map((path) => html("li", {}, fileLink(path),
@@ -57,7 +57,7 @@ elementById("open").addEventListener("submit", (event) => {
   if (elementById("path").value.trim()) openPath(elementById("path").value);
 });
 elementById("file").addEventListener("change", () => openFile(elementById("file").files[0]));
-// Listen on the whole page, since the browser would open a file that is dropped outside of the frame.
+// Listen on the whole page, since the browser would open a file that is dropped outside of the box `drop`.
 for (const name of ["dragover", "dragleave", "drop"]) {
   addEventListener(name, (event) => {
     event.preventDefault();

@@ -1,6 +1,7 @@
 """Short files of known formats, with the signatures that scanners search for.
 
-Programs and pickles have no effect. Scripts run harmless commands, or contact addresses that are for documentation.
+Programs and pickles have no effect. Scripts run harmless commands, or contact addresses that are for documentation; the
+PHP script would run the commands that a web server passes to it.
 """
 
 from __future__ import annotations
