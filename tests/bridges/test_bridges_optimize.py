@@ -128,7 +128,7 @@ def test_invalid_arguments_and_missing_tools_are_rejected(monkeypatch):
     model = onnxwire.load(DIGITS)
     with pytest.raises(ValueError, match="fuse_bn_into_conv can't be run on a model without its weights"):
         onnxwire.optimize(model, tool="onnxoptimizer", passes=["fuse_bn_into_conv"])
-    with pytest.raises(ValueError, match="threshold is 1,024 bytes or more"):
+    with pytest.raises(ValueError, match="must be 1,024 bytes or more"):
         onnxwire.optimize(model, threshold=0)
     with pytest.raises(ValueError, match="tool is 'onnxslim' or 'onnxoptimizer'"):
         onnxwire.optimize(model, tool="other")
