@@ -41,8 +41,8 @@ def diff(
     elements. With "name", payloads are compared block by block, first as bytes, and payloads at the same offset of the
     same file are not read. With "structure", each payload is read once. A few blocks are in memory at a time. If both
     sources are one address and the server reports the same strong ETag for both, there are no differences, and the file
-    is not read. Two files on the Hub with the same SHA-256 have no differences either, unless they have external data
-    in different folders.
+    is not read. Two files on the Hugging Face Hub with the same SHA-256 have no differences either, unless they have
+    external data in different folders.
     Raises the errors of `load`, DecodeError and TensorError for damage, SourceError for files that cannot be read,
     FieldTypeError for messages other than ModelProto, and ValueError for any other `match`.
     """
