@@ -586,7 +586,8 @@ cdef class Matching:
     cdef dict count_votes(self, int32_t vertex):
         """Count, for each vertex of `new`, the edges that support it as the match of a vertex of `old`.
 
-        An edge of the old vertex supports the vertices of `new` that have an equal edge to the match of its neighbour.
+        An edge between the old vertex and a neighbour supports each vertex of `new` that has an edge with the same port
+        and output to or from the match of the neighbour.
         A source with more than MAX_VOTES consumers is skipped, because it would count equally for all of them.
         """
         cdef dict votes = {}
