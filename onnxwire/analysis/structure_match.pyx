@@ -612,7 +612,7 @@ cdef class Matching:
         return votes
 
     cdef int32_t find_new_edge(self, int32_t vertex, int32_t port) except -2:
-        """Return the edge of a port of a vertex of `new`; -1 if it has no edge at this port."""
+        """Return the edge at a port of a vertex of `new`; -1 if the vertex has no edge at this port."""
         cdef int32_t j, first = self.new.starts[vertex], n = self.new.starts[vertex + 1] - first
         cdef dict edges_by_port
         if port >= 0:  # the edges of inputs are first, in order of their ports

@@ -165,11 +165,12 @@ def files_open_for_writing() -> set[Identity]:
 def _protect_mapped_file(path: object, flags: int, is_folder_unknown: bool) -> None:
     """Replace a mapped file by a copy before the program opens it for writing.
 
-    The mapping keeps the old file; reading a truncated mapping would end the process. If the file can't be replaced
-    because of one of RENAME_ERRORS, its mapped bytes are read into memory instead.
+    The mapping keeps the old file; reading a truncated mapping would end the process. If a writable file can't be
+    replaced because of one of RENAME_ERRORS, its mapped bytes are read into memory instead.
     path: the argument of `open`. flags: the flags of open(2). is_folder_unknown: whether a relative path
     may belong to another folder than the working directory.
-    Raises SaveError, which is an OSError, if the file can't be replaced for any other reason.
+    Raises SaveError, which is an OSError, if any other error prevents the replacement, and OSError if the bytes can't
+    be read.
     """
     # AtomicFile opens names relative to the target's folder; in the working directory the same names may be mapped
     # files. So ignore its calls.
