@@ -202,7 +202,7 @@ class _Reader:
             yield _to_numbers(elements_of(self._reader.read(block_start, count, buffer), count, data_type), data_type)
 
     def release(self) -> None:
-        """Release decoded elements."""
+        """Release decoded and fetched bytes."""
         self._reader.release()
 
 
