@@ -113,6 +113,7 @@ def _verify_and_read(document: Document, mapping: FileMapping | mmap, descriptor
         n_parts_left = _MAX_PARTS - sum(
             _count_parts(file_mapping) for mappings in _mappings.values() for file_mapping in mappings
         )
+    # n values divide the structure into at most n + 1 parts.
     values = find_long_values(document, cls, _MIN_MAPPED_VALUE_BYTES, max(n_parts_left - 1, 0))
     if isinstance(mapping, FileMapping) and n_parts_left > 0:
         _read_structure(mapping, descriptor, values, len(values) == n_parts_left - 1)

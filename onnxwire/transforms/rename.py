@@ -301,7 +301,8 @@ def _check_graph(
 ) -> None:
     """Raise EditError for a name that two nodes of a graph would share.
 
-    paths_by_old_name, paths_by_new_name: the paths of the nodes that have an old name or a new name.
+    _: the path of the graph, which is not used. paths_by_old_name, paths_by_new_name: the paths of the nodes that have
+    an old name or a new name.
     """
     used_names: set[str] = set()
     for old, path in paths_by_old_name.items():
