@@ -182,7 +182,7 @@ class Comparison:
                 continue
             field = type(old).DESCRIPTOR.fields_by_name[name]
             field_path = f"{path}.{name}" if path else name
-            part = (element[0], element[1], _join_parts(element[2], name))
+            part_element = (element[0], element[1], _join_parts(element[2], name))
             if field.is_repeated and field.message_type is not None:
                 if name == "node":
                     yield from self._compare_nodes(old.node, new.node, field_path)
@@ -192,20 +192,20 @@ class Comparison:
                 old_values, new_values = getattr(old, name), getattr(new, name)
                 if not _are_equal(old_values, new_values):
                     texts = [describe_list(field, values, _MAX_ELEMENTS) for values in (old_values, new_values)]
-                    yield Difference("changed", *part, field_path, texts[0], texts[1])
+                    yield Difference("changed", *part_element, field_path, texts[0], texts[1])
             elif field.message_type is not None:
                 is_present = old.HasField(name), new.HasField(name)
                 if all(is_present):
-                    yield from self._compare_messages(getattr(old, name), getattr(new, name), field_path, part)
+                    yield from self._compare_messages(getattr(old, name), getattr(new, name), field_path, part_element)
                 elif any(is_present):
-                    yield Difference("added" if is_present[1] else "removed", *part, field_path)
+                    yield Difference("added" if is_present[1] else "removed", *part_element, field_path)
             else:
                 # An absent field equals its default, except in a oneof.
                 is_present = old.HasField(name), new.HasField(name)
                 is_other_choice = field.containing_oneof is not None and is_present[0] != is_present[1]
                 if is_other_choice or (any(is_present) and not _are_equal(getattr(old, name), getattr(new, name))):
                     field_texts = [_field_text(message, field) for message in (old, new)]
-                    yield Difference("changed", *part, field_path, field_texts[0], field_texts[1])
+                    yield Difference("changed", *part_element, field_path, field_texts[0], field_texts[1])
 
     def _compare_elements(
         self, old: Any, new: Any, field: FieldDescriptor, path: str, element: _Element
@@ -246,7 +246,7 @@ class Comparison:
                 value = new_elements[index]
                 yield Difference("added", *reported_element(value, index), f"{path}[{index}]", new=text_of(value))
         if field.name in ("input", "output"):
-            # Callers can pass inputs by position, so the order of the inputs matters.
+            # Callers can pass inputs and receive outputs by position, so the order of both matters.
             matched_indexes = [new_index for new_index in matches if new_index >= 0]
             sorted_indexes = sorted(matched_indexes)
             if matched_indexes != sorted_indexes:
@@ -254,13 +254,13 @@ class Comparison:
                     [new_elements[index].name for index in (*range(start), *order)]
                     for order in (matched_indexes, sorted_indexes)
                 ]
-                part = (element[0], element[1], _join_parts(element[2], f"order of {field.name}s"))
+                part_element = (element[0], element[1], _join_parts(element[2], f"order of {field.name}s"))
                 names = ValueInfoProto.DESCRIPTOR.fields_by_name["name"]
                 texts = [describe_list(names, order, _MAX_ELEMENTS) for order in orders]
-                yield Difference("changed", *part, path, texts[0], texts[1])
+                yield Difference("changed", *part_element, path, texts[0], texts[1])
 
     def _compare_pair(self, old: Any, new: Any, path: str, element: _Element) -> Iterator[Difference]:
-        """Compare two paired elements; operator sets and metadata entries are compared as a whole."""
+        """Compare two paired elements; operator sets, and entries such as metadata, are compared as a whole."""
         name = type(old).DESCRIPTOR.name
         if name == "OperatorSetIdProto":
             # The domain of ONNX's operators is "" or "ai.onnx".
@@ -300,7 +300,8 @@ class Comparison:
     def _skip_equal(self, old: Any, new: Any, path: str, index: int | None = None) -> bool:
         """Return whether two messages are equal, and report their tensors as compared if they are.
 
-        Returns False for large tensors and graphs, which are compared in parts, and for messages with external data.
+        Returns False for models, graphs and large tensors, which are compared in parts, and for messages with external
+        data.
         path, index: the path of the old message, or of the list that contains it and its index.
         """
         is_tensor = isinstance(old, _TENSOR_CLASSES)
@@ -323,11 +324,11 @@ class Comparison:
         """Compare two attributes of one name: in one difference if their texts show the change, else field by field."""
         names = sorted({*old._present(), *new._present()} - {"name", "doc_string", "type"} - self.skipped_fields)
         texts = [text_of(attribute) for attribute in (old, new)]
-        values = self._compare_fields(old, new, path, element, names)
+        differences = self._compare_fields(old, new, path, element, names)
         if old.type == new.type and (texts[0] == texts[1] or _NESTED_FIELDS.intersection(names)):
             # The text of the attribute does not show the differences.
-            yield from values
-        elif texts[0] != texts[1] and next(values, None) is not None:
+            yield from differences
+        elif texts[0] != texts[1] and next(differences, None) is not None:
             yield Difference("changed", *element, path, texts[0], texts[1])
         else:
             yield from self._compare_fields(old, new, path, element, ["type"])
@@ -336,7 +337,7 @@ class Comparison:
     def _compare_tensors(
         self, old: TensorProto, new: TensorProto, path: str, element: _Element
     ) -> Iterator[Difference]:
-        """Compare two tensors: the fields without elements, the type and shape, and the values."""
+        """Compare two tensors: the fields that do not store elements, the type and shape, and the values."""
         types = [f"{name_of(tensor.data_type)} {list(tensor.dims)}" for tensor in (old, new)]
         names = [
             field.name
@@ -356,8 +357,8 @@ class Comparison:
         elif self._progress is not None:
             self._report(tensor_bytes(old))
         if types[0] != types[1]:
-            part = (element[0], element[1], _join_parts(element[2], "type"))
-            yield Difference("changed", *part, path, types[0], types[1], weight_distance)
+            part_element = (element[0], element[1], _join_parts(element[2], "type"))
+            yield Difference("changed", *part_element, path, types[0], types[1], weight_distance)
         elif weight_distance is not None and weight_distance.different:
             yield Difference("changed", *element, path, distance=weight_distance)
 
@@ -410,24 +411,24 @@ def match_elements(
     if key is None:
         return array("q", [*range(start, min(n_old, n_new))] + [-1] * max(n_old - n_new, 0))
     # The indexes of one key are a list, linked by `next_indexes`.
-    first_by_name: dict[Hashable, int] = {}
-    last_by_name: dict[Hashable, int] = {}
+    first_by_key: dict[Hashable, int] = {}
+    last_by_key: dict[Hashable, int] = {}
     next_indexes = array("q", [-1]) * (n_new - start)
     for index in range(start, n_new):
-        name = key(new_elements[index])
-        previous = last_by_name.get(name)
+        element_key = key(new_elements[index])
+        previous = last_by_key.get(element_key)
         if previous is None:
-            first_by_name[name] = index
+            first_by_key[element_key] = index
         else:
             next_indexes[previous - start] = index
-        last_by_name[name] = index
+        last_by_key[element_key] = index
     matches = array("q")
     for index in range(start, n_old):
-        name = key(old_elements[index])
-        new_index = first_by_name.get(name, -1)
+        element_key = key(old_elements[index])
+        new_index = first_by_key.get(element_key, -1)
         matches.append(new_index)
         if new_index >= 0:
-            first_by_name[name] = next_indexes[new_index - start]
+            first_by_key[element_key] = next_indexes[new_index - start]
     return matches
 
 

@@ -32,8 +32,8 @@ def describe_call(node: NodeProto) -> str:
 def describe_type(type: TypeProto, depth: int = 8) -> str:
     """Return a type in ONNX's text notation: float[batch, 3], seq(map(int64, float[])), optional(...).
 
-    An unknown rank is written as [...], an unknown dimension or type as ?, and types nested deeper than `depth` as
-    "...".
+    An unknown rank is written as [...], an unknown dimension and an empty TypeProto as ?, and types nested deeper than
+    `depth` as "...".
     """
     kind = type.WhichOneof("value")
     if depth == 0:

@@ -41,8 +41,8 @@ def diff(
     elements. With "name", payloads are compared block by block, first as bytes, and payloads at the same offset of the
     same file are not read. With "structure", each payload is read once. A few blocks are in memory at a time. If both
     sources are one address and the server reports the same strong ETag for both, there are no differences, and the file
-    is not read. Two files on the Hub with the same SHA-256 have no differences either, unless they have external data
-    in different folders.
+    is not read. Two files on the Hugging Face Hub with the same SHA-256 have no differences either, unless they have
+    external data in different folders.
     Raises the errors of `load`, DecodeError and TensorError for damage, SourceError for files that cannot be read,
     FieldTypeError for messages other than ModelProto, and ValueError for any other `match`.
     """
@@ -85,14 +85,18 @@ def _has_renamed_nodes(old: ModelProto, new: ModelProto) -> bool:
     node_counts = [
         Counter((node.name, tuple(node.output), node.op_type) for node in model.graph.node) for model in (old, new)
     ]
-    unmatched = node_counts[0] - node_counts[1], node_counts[1] - node_counts[0]
-    if not unmatched[0] or not unmatched[1]:
+    unmatched_nodes = node_counts[0] - node_counts[1], node_counts[1] - node_counts[0]
+    if not unmatched_nodes[0] or not unmatched_nodes[1]:
         return False
-    node_names = [{name for name, _, _ in nodes if name} for nodes in unmatched]
-    value_names = [{output for _, outputs, _ in nodes for output in outputs if output} for nodes in unmatched]
-    names, outputs = node_names[0] & node_names[1], value_names[0] & value_names[1]
+    node_names = [{name for name, _, _ in nodes if name} for nodes in unmatched_nodes]
+    output_names = [{output for _, outputs, _ in nodes for output in outputs if output} for nodes in unmatched_nodes]
+    common_names, common_outputs = node_names[0] & node_names[1], output_names[0] & output_names[1]
     operators = [
-        {operator for name, values, operator in nodes if name not in names and not outputs.intersection(values)}
-        for nodes in unmatched
+        {
+            operator
+            for name, outputs, operator in nodes
+            if name not in common_names and not common_outputs.intersection(outputs)
+        }
+        for nodes in unmatched_nodes
     ]
     return not operators[0].isdisjoint(operators[1])

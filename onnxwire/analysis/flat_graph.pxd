@@ -14,7 +14,7 @@ cdef enum VertexKind:
     OUTPUT = 3
 
 cdef enum:
-    NONE = -1                # no vertex: the source of an omitted input, or of an undefined name
+    NONE = -1                # no vertex, index or number; the source of an omitted input, or of an undefined name
 
 cdef struct Vertex:
     int32_t label            # equal for equal operators, attributes, types and payloads
@@ -30,12 +30,12 @@ cdef struct Edge:
     int32_t consumer         # a vertex
     int32_t source           # a vertex or NONE; while a scope is read, the name of the source
     int32_t output           # index of the output of the source
-    int32_t slot             # index of an input; for an output of a nested graph -1 minus the number of a key
+    int32_t port             # index of an input; for an output of a nested graph -1 minus the number of a key
 
 cdef struct Scope:
     # A graph or function. Its path and message are found by way of the enclosing scope.
     int32_t parent           # index of the enclosing scope; MAIN, FUNCTION, ... for a scope that is not nested
-    int32_t row              # of the node in the enclosing scope; of a function or training_info in the model
+    int32_t row              # index of the node in the enclosing scope, or of a function or training_info in the model
     int32_t attribute        # index of the attribute in the node
     int32_t graph            # index in the attribute's graphs; NONE: its field g
 
@@ -46,8 +46,8 @@ cdef struct Description:
     int32_t type             # a number of the interner, equal for types of equal bytes; NONE: unknown
 
 cdef struct AttributeLabel:
-    int32_t name
-    int32_t index            # in the node
+    int32_t name             # a number of the interner
+    int32_t index            # of the attribute in the node
     int32_t key              # the number of `attribute_key`, equal for equal values
 
 
@@ -66,7 +66,7 @@ cdef class FlatGraph:
     cdef Interner interner
     cdef readonly object model
     cdef object digest           # a function that returns a key of a tensor's payload
-    cdef Vertex* vertices        # and an empty vertex at the end
+    cdef Vertex* vertices        # n vertices, and after them one whose first_output is the end of the outputs
     cdef int32_t n, vertices_capacity
     cdef Edge* edges             # for each consumer first its inputs in order, then the outputs of nested graphs
     cdef int32_t n_edges, edges_capacity
@@ -86,7 +86,7 @@ cdef class FlatGraph:
     cdef int check_vertex(self, Py_ssize_t vertex) except -1
     cdef int32_t add_vertex(self, VertexKind kind, int32_t operator, int32_t row, int32_t name) except -1
     cdef int add_output(self, int32_t name) except -1
-    cdef int add_edge(self, int32_t consumer, int32_t source, int32_t output, int32_t slot) except -1
+    cdef int add_edge(self, int32_t consumer, int32_t source, int32_t output, int32_t port) except -1
     cdef int add_root(self, message, int32_t parent, int32_t row, int32_t key, bint stays_open=*) except -1
     cdef int32_t add_scope(self, message, Scope scope, int32_t key) except -1
     cdef int add_inputs(self, scope, int32_t key) except -1

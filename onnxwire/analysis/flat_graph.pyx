@@ -320,10 +320,10 @@ cdef class FlatGraph:
         self.vertices[self.n].first_output = self.n_outputs
         return 0
 
-    cdef int add_edge(self, int32_t consumer, int32_t source, int32_t output, int32_t slot) except -1:
+    cdef int add_edge(self, int32_t consumer, int32_t source, int32_t output, int32_t port) except -1:
         if self.n_edges == self.edges_capacity:
             self.edges_capacity = grow(<void**>&self.edges, self.edges_capacity, sizeof(Edge))
-        self.edges[self.n_edges] = Edge(consumer, source, output, slot)
+        self.edges[self.n_edges] = Edge(consumer, source, output, port)
         self.n_edges += 1
         return 0
 
@@ -606,7 +606,7 @@ cdef int scan_node(View node, FlatGraph graph, int32_t vertex, int32_t* operator
     cdef const uint8_t* p
     cdef const uint8_t* end
     cdef Record record
-    cdef int32_t slot = 0, index = 0
+    cdef int32_t port = 0, index = 0
     cdef bint has_graphs = False, has_doc_string = False, has_other_notes = False
     if not is_unedited(node):
         return IS_NOT_SCANNED
@@ -631,8 +631,8 @@ cdef int scan_node(View node, FlatGraph graph, int32_t vertex, int32_t* operator
             elif record.n >= LONG_BYTES:
                 return IS_NOT_SCANNED
             elif record.tag == NODE_INPUT:
-                graph.add_edge(vertex, interner.number(record.value, record.n), 0, slot)
-                slot += 1
+                graph.add_edge(vertex, interner.number(record.value, record.n), 0, port)
+                port += 1
             elif record.tag == NODE_OUTPUT:
                 graph.add_output(interner.number(record.value, record.n))
             elif record.tag == NODE_NAME:

@@ -70,7 +70,7 @@ def node_rows(message: Message) -> Iterator[Row]:
     """List every node, also in subgraphs and functions: name, type (its operator), domain, input, output."""
     if isinstance(message, ModelProto):
         columns = columns_of(message, _NODES, False)
-        if not columns.n_repaired:
+        if not columns.n_repaired:  # the columns lack the original bytes of strings that were not valid UTF-8
             yield from _rows_of(columns)
             return
     nodes = [("", message)] if isinstance(message, NodeProto) else Search(message, [NodeProto])
@@ -87,7 +87,9 @@ def node_rows(message: Message) -> Iterator[Row]:
 
 # The columns of the Arrow table `nodes` from which rows are made.
 _COLUMNS = ("name", "op_type", "domain", "inputs", "outputs", "graph", "index")
-_NODES = TABLES["nodes"]._replace(columns=tuple(row for row in TABLES["nodes"].columns if row[0] in _COLUMNS))
+_NODES = TABLES["nodes"]._replace(
+    columns=tuple(column for column in TABLES["nodes"].columns if column[0] in _COLUMNS)  # column[0]: the name
+)
 
 
 def _rows_of(columns: Columns) -> Iterator[Row]:
@@ -153,8 +155,8 @@ def row_filter(text: str) -> Callable[[Row], bool]:
     text: a key of the row, one of = != < <= > >= ~ !~, and a value; ~ searches for a regular expression. The key `rank`
     is the number of dimensions of a shape. Numbers can have a suffix K, M, G or T for powers of 1024. Other values are
     compared by = and != as shell patterns, by < <= > >= as texts.
-    Raises PathError if the text is not a condition. The returned function raises PathError if the row lacks the key, or
-    if the key is a number and the value is not.
+    Raises PathError if the text is not a condition. The returned function raises PathError if the row lacks the key,
+    and for any comparison but ~ and !~ if the row has a number at the key and the condition does not.
     """
     parts = _FILTER.fullmatch(text)
     if parts is None:
@@ -258,7 +260,7 @@ def name_tree(rows: Iterable[Row]) -> Branch:
             for part in parts:
                 parent = _get_or_add_child(parent, part, branches)
             prefix, depth = name[: len(name) - len(last_part)], len(parts)
-            if prefix.endswith(":"):  # the next name may be split at another position
+            if prefix.endswith(":"):  # in the next name, this colon may be a part of the separator "::"
                 prefix = ""
             branch = _get_or_add_child(parent, last_part, branches)
         branch.bytes += row["bytes"]

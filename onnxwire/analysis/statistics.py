@@ -114,7 +114,7 @@ def measure(
     tensor: a tensor of any data type but STRING. index: see `TensorProto.read`. bins: the number of ranges of the
     histogram, 0 for none; with a histogram the tensor is read twice, the first time for its range. threads, progress:
     as for `measure_all`; not used with an index.
-    Memory: a few blocks per thread.
+    Memory: a few blocks per thread; more for typed fields such as float_data, and for histograms of tensors on servers.
     Raises TensorError for strings and damaged tensors, like `TensorProto.numpy`, and IndexError, like `read`.
     """
     if index is None:
@@ -202,7 +202,7 @@ class _Reader:
             yield _to_numbers(elements_of(self._reader.read(block_start, count, buffer), count, data_type), data_type)
 
     def release(self) -> None:
-        """Release decoded elements."""
+        """Release decoded and fetched bytes."""
         self._reader.release()
 
 
@@ -520,7 +520,10 @@ class _Measurement:
         return self.cache_bytes >= 0
 
     def _finish_task(self, reader: _Reader, size: int) -> None:
-        """Count a task as done and report the progress."""
+        """Count a task as done, release the reader if it is no longer needed, and report the progress.
+
+        size: the size of the task's elements in bytes.
+        """
         with self.lock:
             reader.n_pending -= 1
             if not reader.n_pending and not self._reserve_cache(reader):

@@ -20,7 +20,7 @@ COLUMNS = (
 def statistics_rows(results: Iterable[TensorStatistics]) -> list[dict[str, Any]]:
     """Return one dict per tensor with the keys COLUMNS; absent values, such as the mean of strings, are None.
 
-    shape is a list of ints, bytes the size of the payload; the other values are those of `Statistics`.
+    shape is a list of ints, bytes the size of the payload; the values from count on are those of `Statistics`.
     """
     rows = []
     for entry in results:

@@ -251,22 +251,22 @@ class _StructureComparison(Comparison):
     def _compare_connections(self) -> Iterator[Difference]:
         """Yield the inputs that read another value: one difference for each pair of old and new value."""
         old, new = self._graphs
-        # By old and new value: the vertex and the slot of each input that reads the new value instead of the old one.
+        # By old and new value: the vertex and the port of each input that reads the new value instead of the old one.
         uses: dict[tuple[Value, Value], list[tuple[int, int]]] = {}
         for vertex in self._matching.rewired_vertices():
             old_edges, new_edges = self._edges[0][vertex], self._edges[1][self._new_of[vertex]]
-            new_values = {slot: (source, output) for source, output, slot in new_edges}
-            for source, output, slot in old_edges:
-                new_value = new_values.pop(slot, _ABSENT_SOURCE)
+            new_values = {port: (source, output) for source, output, port in new_edges}
+            for source, output, port in old_edges:
+                new_value = new_values.pop(port, _ABSENT_SOURCE)
                 if (self._new_of[source] if source != UNMATCHED else UNMATCHED, output) != new_value:
-                    uses.setdefault(((source, output), new_value), []).append((vertex, slot))
-            for slot, new_value in new_values.items():
+                    uses.setdefault(((source, output), new_value), []).append((vertex, port))
+            for port, new_value in new_values.items():
                 if new_value != _ABSENT_SOURCE:
-                    uses.setdefault((_ABSENT_SOURCE, new_value), []).append((vertex, slot))
+                    uses.setdefault((_ABSENT_SOURCE, new_value), []).append((vertex, port))
         for (old_value, new_value), users in uses.items():
-            vertex, slot = users[0]
+            vertex, port = users[0]
             kind = old.kind(vertex)
-            part = f"input {slot}" if kind == "node" and slot >= 0 else ""
+            part = f"input {port}" if kind == "node" and port >= 0 else ""
             if len(users) > 1:
                 part += f" and {count_text(len(users) - 1, 'other use')}"
             texts = old.value_name(*old_value), new.value_name(*new_value)

@@ -8,7 +8,7 @@ UNMATCHED: Final = -1
 
 class Edges:
     def __init__(self, graph: FlatGraph) -> None: ...
-    # Returns (source vertex, output of the source, slot) of each edge to a vertex.
+    # Returns (source vertex, output of the source, port) of each edge to a vertex.
     def __getitem__(self, vertex: int) -> list[tuple[int, int, int]]: ...
 
 class Matching:

@@ -24,8 +24,8 @@ cdef enum:
 cdef tuple ALL_DIRECTIONS = ("both", "up", "down")
 cdef tuple NEAR_RADII = (4, 2, 1)  # radii of neighbourhoods, in edges
 
-# The maximum number of votes in all repairs is the larger of this number and the number for all edges. Without a
-# maximum, graphs of many equal vertices would take too long.
+# The maximum number of edges that all repairs together examine is the larger of this number and the number for all
+# edges. Without a maximum, graphs of many equal vertices would take too long.
 _MIN_TOTAL_VOTES = 2_000_000
 _TOTAL_VOTES_PER_EDGE = 4
 
@@ -50,8 +50,12 @@ cdef class Edges:
 
     cdef int32_t n
     cdef int32_t n_edges
-    cdef int32_t[::1] starts, sources, outputs, slots  # by consumer; vertex v: starts[v] to starts[v + 1]
-    cdef int32_t[::1] use_starts, users, user_slots, user_outputs  # by source, without edges from NONE
+    # The edges by consumer: their sources, outputs of the sources, and ports (as in Edge). The edges to vertex v have
+    # the indexes starts[v] to starts[v + 1].
+    cdef int32_t[::1] starts, sources, outputs, ports
+    # The edges by source, without edges from NONE: their consumers, ports, and outputs of the sources. The edges from
+    # vertex v have the indexes use_starts[v] to use_starts[v + 1].
+    cdef int32_t[::1] use_starts, users, user_ports, user_outputs
 
     def __cinit__(self, FlatGraph graph not None):
         """Sort the edges of a graph, and free its unsorted edges. Edges of one vertex keep their order.
@@ -64,7 +68,7 @@ cdef class Edges:
             raise ValueError("the edges of this graph are already sorted")
         self.n, self.n_edges = n, count
         self.starts, self.use_starts = zero_integers(n + 1), zero_integers(n + 1)
-        self.sources, self.outputs, self.slots = zero_integers(count), zero_integers(count), zero_integers(count)
+        self.sources, self.outputs, self.ports = zero_integers(count), zero_integers(count), zero_integers(count)
         for i in range(count):
             self.starts[graph.edges[i].consumer + 1] += 1
         for i in range(n):
@@ -74,14 +78,14 @@ cdef class Edges:
             edge = &graph.edges[i]
             j = next_positions[edge.consumer]
             next_positions[edge.consumer] += 1
-            self.sources[j], self.outputs[j], self.slots[j] = edge.source, edge.output, edge.slot
+            self.sources[j], self.outputs[j], self.ports[j] = edge.source, edge.output, edge.port
         free(graph.edges)
         graph.edges = NULL
         for j in range(count):
             if self.sources[j] != NONE:
                 self.use_starts[self.sources[j] + 1] += 1
                 n_uses += 1
-        self.users, self.user_slots = zero_integers(n_uses), zero_integers(n_uses)
+        self.users, self.user_ports = zero_integers(n_uses), zero_integers(n_uses)
         self.user_outputs = zero_integers(n_uses)
         for i in range(n):
             self.use_starts[i + 1] += self.use_starts[i]
@@ -91,16 +95,16 @@ cdef class Edges:
                 if self.sources[j] != NONE:
                     k = next_positions[self.sources[j]]
                     next_positions[self.sources[j]] += 1
-                    self.users[k], self.user_slots[k] = i, self.slots[j]
+                    self.users[k], self.user_ports[k] = i, self.ports[j]
                     self.user_outputs[k] = self.outputs[j]
 
     def __getitem__(self, int32_t vertex):
-        """Return the edges of a vertex: tuples of source, output of the source, and slot."""
+        """Return the edges of a vertex: tuples of source, output of the source, and port."""
         if not 0 <= vertex < self.n:
             raise IndexError("the graph has no vertex with this index")
         cdef int32_t j
         return [
-            (self.sources[j], self.outputs[j], self.slots[j])
+            (self.sources[j], self.outputs[j], self.ports[j])
             for j in range(self.starts[vertex], self.starts[vertex + 1])
         ]
 
@@ -134,7 +138,7 @@ cdef class Edges:
         cdef uint64_t value = hashes[v]
         cdef int32_t j
         for j in range(self.starts[v], self.starts[v + 1]):
-            value = mix(value, self.hash_end(hashes, self.sources[j], self.outputs[j], self.slots[j]))
+            value = mix(value, self.hash_end(hashes, self.sources[j], self.outputs[j], self.ports[j]))
         return value
 
     cdef uint64_t hash_users(self, const uint64_t[::1] hashes, int32_t v) noexcept nogil:
@@ -147,13 +151,13 @@ cdef class Edges:
 
     cdef inline uint64_t hash_user(self, const uint64_t[::1] hashes, int32_t j) noexcept nogil:
         """Return a hash of edge j to a consumer, where j is a position in `users`."""
-        return self.hash_end(hashes, self.users[j], self.user_outputs[j], self.user_slots[j])
+        return self.hash_end(hashes, self.users[j], self.user_outputs[j], self.user_ports[j])
 
     cdef inline uint64_t hash_end(
-        self, const uint64_t[::1] hashes, int32_t vertex, int32_t output, int32_t slot
+        self, const uint64_t[::1] hashes, int32_t vertex, int32_t output, int32_t port
     ) noexcept nogil:
-        """Return a hash of one end of an edge: the hash of its vertex (1 for NONE), the output, and the slot."""
-        cdef uint64_t end_number = (<uint64_t>output << 32) ^ (<uint64_t>slot & 0xFFFFFFFFULL)
+        """Return a hash of one end of an edge: the hash of its vertex (1 for NONE), the output, and the port."""
+        cdef uint64_t end_number = (<uint64_t>output << 32) ^ (<uint64_t>port & 0xFFFFFFFFULL)
         return mix(hashes[vertex] if vertex != NONE else 1, end_number)
 
 
@@ -168,12 +172,15 @@ cdef class Matching:
     cdef FlatGraph old_graph, new_graph
     cdef Match* queue                        # matches whose neighbours may match, too
     cdef int32_t n_queue, queue_capacity
-    cdef dict nested_edges                   # by vertex of `new`: the edges from nested graphs by slot
+    cdef dict nested_edges                   # by vertex of `new`: the edges from nested graphs by port
     cdef int32_t[2] n_unmatched              # numbers of unmatched vertices of `old` and of `new`
-    cdef int64_t remaining_votes             # number of votes for all further repairs
+    cdef int64_t remaining_votes             # number of edges that all further repairs may examine
 
     def __cinit__(self, FlatGraph old not None, FlatGraph new not None, *, bint by_name):
-        """Match the vertices. by_name: first match nodes by name and operator, if the name is unique in both models."""
+        """Match the vertices.
+
+        by_name: first match nodes by name and operator, if each model has only one node with both.
+        """
         self.old_graph, self.new_graph = old, new
         self.old, self.new = Edges(old), Edges(new)
         self.edges = self.old, self.new
@@ -384,7 +391,7 @@ cdef class Matching:
         self, const Entry* old_entries, Py_ssize_t n_old, const Entry* new_entries, Py_ssize_t n_new,
         tuple spread_hashes
     ) except -1:
-        """Match each unmatched old vertex of a group with the new vertex of its name, or else with the next one."""
+        """Match each unmatched old vertex of a group with the new vertex of its name, else with the next unmatched."""
         cdef Py_ssize_t i, i_new = 0
         cdef int32_t old, new
         cdef const Vertex* old_vertices = self.old_graph.vertices
@@ -409,7 +416,7 @@ cdef class Matching:
         return 0
 
     cdef int spread(self, const uint64_t[::1] old_hashes, const uint64_t[::1] new_hashes) except -1:
-        """Match neighbours with equal hashes at the same slot of matching vertices, until none remains.
+        """Match neighbours with equal hashes at the same port of matching vertices, until none remains.
 
         Starts from all matches with unmatched neighbours.
         """
@@ -449,13 +456,13 @@ cdef class Matching:
     cdef int spread_to_sources(
         self, int32_t old, int32_t new, const uint64_t[::1] old_hashes, const uint64_t[::1] new_hashes
     ) except -1:
-        """Match the unmatched sources of two matching vertices by slot, output and hash."""
+        """Match the unmatched sources of two matching vertices by port, output and hash."""
         cdef int32_t j, k, old_source, new_source
         for j in range(self.old.starts[old], self.old.starts[old + 1]):
             old_source = self.old.sources[j]
             if old_source == NONE or self.new_indexes[old_source] != NONE:
                 continue
-            k = self.find_new_edge(new, self.old.slots[j])
+            k = self.find_new_edge(new, self.old.ports[j])
             if k < 0:
                 continue
             new_source = self.new.sources[k]
@@ -559,7 +566,7 @@ cdef class Matching:
         return list(vertices)
 
     cdef int32_t first_unmatched_edge(self, int32_t v, int32_t first) noexcept:
-        """Return the first edge of a vertex, from an edge on, that has no counterpart; -1 if there is none."""
+        """Return the first edge of a vertex, from edge `first` on, that has no counterpart; -1 if there is none."""
         cdef int32_t match = self.new_indexes[v], j, k, source
         for j in range(first, self.old.starts[v + 1]):
             if match == NONE:
@@ -571,14 +578,16 @@ cdef class Matching:
                 or self.new.sources[k] != (self.new_indexes[source] if source != NONE else NONE)
                 or (source != NONE and self.new_indexes[source] == NONE)
                 or self.new.outputs[k] != self.old.outputs[j]
-                or self.new.slots[k] != self.old.slots[j]
+                or self.new.ports[k] != self.old.ports[j]
             ):
                 return j
         return -1
 
     cdef dict count_votes(self, int32_t vertex):
-        """Count, for each vertex of `new`, the edges of a vertex of `old` that lead to it along matching neighbours.
+        """Count, for each vertex of `new`, the edges that support it as the match of a vertex of `old`.
 
+        An edge between the old vertex and a neighbour supports each vertex of `new` that has an edge with the same port
+        and output to or from the match of the neighbour.
         A source with more than MAX_VOTES consumers is skipped, because it would count equally for all of them.
         """
         cdef dict votes = {}
@@ -590,29 +599,29 @@ cdef class Matching:
                 continue
             count += self.new.use_starts[neighbour + 1] - self.new.use_starts[neighbour]
             for k in range(self.new.use_starts[neighbour], self.new.use_starts[neighbour + 1]):
-                if self.old.slots[j] == self.new.user_slots[k] and self.old.outputs[j] == self.new.user_outputs[k]:
+                if self.old.ports[j] == self.new.user_ports[k] and self.old.outputs[j] == self.new.user_outputs[k]:
                     votes[self.new.users[k]] = votes.get(self.new.users[k], 0) + 1
         self.remaining_votes -= count
         end = min(self.old.use_starts[vertex + 1], self.old.use_starts[vertex] + MAX_VOTES)
         for j in range(self.old.use_starts[vertex], end):
             neighbour = self.new_indexes[self.old.users[j]]
             if neighbour != NONE:
-                k = self.find_new_edge(neighbour, self.old.user_slots[j])
+                k = self.find_new_edge(neighbour, self.old.user_ports[j])
                 if k >= 0 and self.new.sources[k] != NONE and self.old.user_outputs[j] == self.new.outputs[k]:
                     votes[self.new.sources[k]] = votes.get(self.new.sources[k], 0) + 1
         return votes
 
-    cdef int32_t find_new_edge(self, int32_t vertex, int32_t slot) except -2:
-        """Return the edge of a slot of a vertex of `new`; -1 if it has no edge at this slot."""
+    cdef int32_t find_new_edge(self, int32_t vertex, int32_t port) except -2:
+        """Return the edge at a port of a vertex of `new`; -1 if the vertex has no edge at this port."""
         cdef int32_t j, first = self.new.starts[vertex], n = self.new.starts[vertex + 1] - first
-        cdef dict edges_by_slot
-        if slot >= 0:  # the edges of inputs are first, in order of their slots
-            return first + slot if slot < n and self.new.slots[first + slot] == slot else -1
-        edges_by_slot = self.nested_edges.get(vertex)
-        if edges_by_slot is None:
-            edges_by_slot = {self.new.slots[j]: j for j in range(first, first + n) if self.new.slots[j] < 0}
-            self.nested_edges[vertex] = edges_by_slot
-        return edges_by_slot.get(slot, -1)
+        cdef dict edges_by_port
+        if port >= 0:  # the edges of inputs are first, in order of their ports
+            return first + port if port < n and self.new.ports[first + port] == port else -1
+        edges_by_port = self.nested_edges.get(vertex)
+        if edges_by_port is None:
+            edges_by_port = {self.new.ports[j]: j for j in range(first, first + n) if self.new.ports[j] < 0}
+            self.nested_edges[vertex] = edges_by_port
+        return edges_by_port.get(port, -1)
 
 
 cdef inline uint64_t mix(uint64_t first, uint64_t second) noexcept nogil:

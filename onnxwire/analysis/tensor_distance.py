@@ -175,7 +175,7 @@ def _decode_numbers(data: memoryview, data_type: DataType, count: int) -> Array:
 def _distance_of_one_type(old_values: Array, new_values: Array) -> Distance:
     """Return the distance of elements of one data type, as `_decode_numbers` returns them.
 
-    The attribute `elements` of the result is not the number of elements, and is not used.
+    The caller ignores the attribute `elements` of the result.
     """
     import numpy as np
 

@@ -111,7 +111,7 @@ def _insert_in_path(folder: str) -> None:
 
 
 def _make_main_module() -> ModuleType:
-    """Replace the module `__main__` by an empty one. Return it."""
+    """Replace the module `__main__` by an empty module, and return the new module."""
     import builtins
     from types import ModuleType
 

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
-"""An audit hook that runs before Python opens a file for writing.
+"""An audit hook that runs before Python opens a file for writing, or truncates a file.
 
-Implemented in C, because Python calls audit hooks for every event, some as frequent as `id`.
+Implemented in C, because Python calls audit hooks for every event, including each call of `id`.
 """
 import os
 from libc.string cimport strcmp
@@ -32,8 +32,8 @@ def watch_opening(callback):
     """Call a function before a file is opened for writing, or truncated.
 
     callback: receives the path, the flags of open(2) (0 for os.truncate), and whether the path may be relative to an
-    open folder (`dir_fd`, which the audit event omits). An exception that it raises is raised by the call that opens
-    the file. Only the first call has an effect, which lasts until the process ends.
+    open folder (`dir_fd`, which the audit event omits). If the callback raises, the call that opens or truncates the
+    file raises this exception. Only the first call of `watch_opening` has an effect, until the process ends.
     """
     global CALLBACK
     if CALLBACK is None:

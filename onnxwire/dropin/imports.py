@@ -26,7 +26,8 @@ MODULES = {
     "onnx.onnx_operators_ml_pb2": "onnx/onnx-operators-ml.proto",
 }
 _PATCHED_MODULES = ("onnx", "onnx.external_data_helper", "onnx.numpy_helper")
-# The files of the substitutes for the modules of protobuf that `onnx` 1.17 to 1.23 imports, and "" for their package.
+# The files of the substitutes for the modules of protobuf that `onnx` 1.17 to 1.23 imports, and "" for `google`, a
+# package without a file.
 _SUBSTITUTES = {
     "google": "",
     "google.protobuf": "__init__.py",

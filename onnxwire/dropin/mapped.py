@@ -69,8 +69,9 @@ def open_file(
     """Make a document of an open file: mapped, or read into memory if it is small, open for writing or not mappable.
 
     descriptor: closed by the caller. name: the name of the document. cls: the class of the root message, which is then
-    verified, or None for a file of external data. The structure of a message is read into memory, and only values of
-    64 KiB and more stay mapped. So a later write to the file can damage only these values, and reading them detects it.
+    verified, or None for a file of external data. The structure of a message is read into memory as far as _MAX_PARTS
+    permits, and values of 64 KiB and more stay mapped. So a later write to the file can usually damage only these
+    values, and reading them detects it.
     open_for_writing: the result of `files_open_for_writing`, if it is known.
     Raises OSError, and DecodeError for a damaged message.
     """
@@ -112,13 +113,17 @@ def _verify_and_read(document: Document, mapping: FileMapping | mmap, descriptor
         n_parts_left = _MAX_PARTS - sum(
             _count_parts(file_mapping) for mappings in _mappings.values() for file_mapping in mappings
         )
+    # n values divide the structure into at most n + 1 parts.
     values = find_long_values(document, cls, _MIN_MAPPED_VALUE_BYTES, max(n_parts_left - 1, 0))
     if isinstance(mapping, FileMapping) and n_parts_left > 0:
         _read_structure(mapping, descriptor, values, len(values) == n_parts_left - 1)
 
 
 def _count_parts(mapping: FileMapping | mmap) -> int:
-    """Return the number of ranges that were read into private memory; _MAX_PARTS limits their sum."""
+    """Return the number of ranges of a mapping that were read into private memory.
+
+    _MAX_PARTS limits the sum over all mappings.
+    """
     return mapping.n_private_ranges if isinstance(mapping, FileMapping) else 0
 
 
@@ -143,7 +148,7 @@ def _has_free_descriptors() -> bool:
 
 
 def files_open_for_writing() -> set[Identity]:
-    """Return the identities of files that this process has open for writing, and may truncate without opening them."""
+    """Return the identities of files that this process has open for writing: it may truncate them without `open`."""
     if sys.platform == "win32":
         return set()  # mapped files can't be truncated there
     from fcntl import F_GETFL, fcntl
@@ -161,11 +166,12 @@ def files_open_for_writing() -> set[Identity]:
 def _protect_mapped_file(path: object, flags: int, is_folder_unknown: bool) -> None:
     """Replace a mapped file by a copy before the program opens it for writing.
 
-    The mapping keeps the old file; reading a truncated mapping would end the process. If the file can't be replaced,
-    its mapped bytes are read into memory instead.
+    The mapping keeps the old file; reading a truncated mapping would end the process. If a writable file can't be
+    replaced because of one of RENAME_ERRORS, its mapped bytes are read into memory instead.
     path: the argument of `open`. flags: the flags of open(2). is_folder_unknown: whether a relative path
     may belong to another folder than the working directory.
-    Raises SaveError, which is an OSError, if the file can be neither replaced nor read.
+    Raises SaveError, which is an OSError, if any other error prevents the replacement, and OSError if the bytes can't
+    be read.
     """
     # AtomicFile opens names relative to the target's folder; in the working directory the same names may be mapped
     # files. So ignore its calls.

@@ -120,7 +120,7 @@ def _write(message: Message, path: str) -> None:
 
 
 class _PayloadFile:
-    """A file object from which `onnx` reads the data of one tensor. `read` returns a view of the bytes, not a copy."""
+    """A file object from which `onnx` reads the data of one tensor. `read` returns a memoryview, not a copy."""
 
     def __init__(self, document: Document, descriptor: int) -> None:
         self.document = document
@@ -176,7 +176,7 @@ def _make_external_data_loader(helper: ModuleType) -> Callable[..., Any]:
 
 
 def _make_to_array(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a replacement for `onnx.numpy_helper.to_array` that returns shared memory if possible."""
+    """Return a replacement for `onnx.numpy_helper.to_array` whose arrays share the bytes of tensors if possible."""
 
     @wraps(original)
     def to_array(tensor: Any, base_dir: str = "") -> Any:
@@ -187,7 +187,10 @@ def _make_to_array(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _shared_array(tensor: TensorProto) -> Array | None:
-    """Return an array that shares a tensor's raw_data, or None if numpy can't use the bytes without a copy."""
+    """Return an array that shares a tensor's raw_data.
+
+    Returns None if raw_data is absent, empty or faulty, or if numpy can't use its bytes without a copy.
+    """
     import numpy as np
 
     data_type = BY_NUMBER.get(tensor.data_type)

@@ -342,7 +342,7 @@ def parse_json(message, text, *, ignore_unknown=False):
 
     message: a message of onnxwire, or any object with protobuf's Python API.
     """
-    cdef JsonParser parser = JsonParser(text, converter_of, ignore_unknown, True)
+    cdef JsonParser parser = JsonParser(text, converter_of, ignore_unknown, True)  # True: JSON
     parser.path.append(message)
     parser.read_message(message, parser.table_of(message.DESCRIPTOR))
     if parser.peek() != END:

@@ -35,9 +35,9 @@ cdef class TextParser(Tokenizer):
         """Read the fields of a message, and its closing bracket.
 
         table: the entries of the message's fields, by name. closer: the closing bracket, or END for the root message.
-        The local dict `seen` has three kinds of entries, for what occurred: the name of a singular field, with True; of
-        a repeated field of scalars, with the values that are not yet in the message; of a oneof, with the name of its
-        member.
+        The local dict `seen` records the fields that occurred, in three kinds of entries: the name of a singular field,
+        with True; the name of a repeated field of scalars, with the values that are not yet in the message; the name
+        of a oneof, with the name of its member.
         """
         cdef dict seen = {}
         cdef Entry entry
@@ -117,7 +117,7 @@ cdef class TextParser(Tokenizer):
         cdef int c = self.peek()
         if c != c"{" and c != c"<":
             raise self.error(f"expected '{{', found {self.describe_next()}", entry, 0)
-        if len(self.path) // 2 == MAX_DEPTH:  # the depth, as above
+        if len(self.path) // 2 == MAX_DEPTH:  # the depth: each level adds two elements to the path
             raise self.error(_TOO_DEEP, entry, 0)
         self.pos += 1
         return self.read_message(self.enter(message, entry), entry.table, c"}" if c == c"{" else c">")

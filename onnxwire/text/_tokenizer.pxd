@@ -14,7 +14,7 @@ cdef class Entry:
     cdef object field
     cdef object convert  # a function that converts a token or JSON value to a value, or raises ValueError
     cdef dict table      # the table of the message that is the value; None until one occurs
-    cdef int type
+    cdef int type        # of the field, such as STRING
     cdef bint is_repeated
     cdef int64_t minimum, maximum  # of an integer field; minimum > maximum for other types
 
@@ -23,7 +23,7 @@ cdef class Tokenizer:
     """The text to parse. `buf` is the part in memory, `pos` the index in it of the next character to parse."""
     cdef str buf
     cdef int kind        # size of a character of `buf` in bytes
-    cdef const void* data
+    cdef const void* data  # the characters of `buf`
     cdef Py_ssize_t n    # number of characters of `buf`
     cdef Py_ssize_t pos
     cdef bint is_last    # whether the text ends at the end of `buf`

@@ -29,10 +29,11 @@ cdef enum:
     MAX_DIGITS = 18      # every number of up to 18 digits fits int64_t
     MAX_REAL_CHARS = 40  # longer numbers are converted by `Entry.convert`
 
-# The states of `parse_real`, by the kind of the last character, and the state after a further digit.
+# The states of `parse_real`: the kind of the last character. SIGN: there is no digit yet. ZERO: a leading zero, which
+# no digit may follow.
 cdef enum:
     SIGN, ZERO, DIGITS, POINT, DECIMALS, EXPONENT, EXPONENT_SIGN, EXPONENT_DIGITS
-# The kind of a digit, by the kind of the character before it. ZERO is a leading zero, which no digit may follow.
+# The state after a digit that is not a leading zero, by the state before the digit.
 cdef int[8] NEXT_STATE = [
     DIGITS, ZERO, DIGITS, DECIMALS, DECIMALS, EXPONENT_DIGITS, EXPONENT_DIGITS, EXPONENT_DIGITS,
 ]

@@ -87,7 +87,7 @@ def _float_converter(field: Any) -> Callable[[Any], float]:
             if is_single and abs(value) > _FLOAT_MAX:
                 raise ValueError(f"{_quote_value(value)} is out of the range of float")
             return value
-        if isinstance(value, str | int) and value != "nan":
+        if isinstance(value, str | int) and value != "nan":  # the official runtime requires the spelling "NaN"
             try:
                 return float(value)
             except ValueError:

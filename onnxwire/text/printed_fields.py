@@ -41,7 +41,7 @@ class LongValue:
     def read(self) -> Iterator[bytes]:
         """Yield the bytes in pieces whose length, except the last, is a multiple of 3."""
         for start in range(0, len(self._buffer), CHUNK_BYTES):
-            # The view is released between pieces, so that the caller can stop and close the document.
+            # The memoryview is released between pieces, so that the caller can stop and close the document.
             with memoryview(self._buffer) as view:
                 piece = bytes(view[start : start + CHUNK_BYTES])
             yield piece

@@ -26,8 +26,8 @@ def from_text(
     Retired and reserved fields are skipped, as by protobuf's C++, with a RetiredFieldWarning.
     Raises DecodeError with line and column for invalid text, or messages nested more than 100 deep. Raises TypeError if
     `text` is not text or `type` is not a message class, SourceError if a file object can't be read.
-    Source: protobuf.dev/reference/protobuf/textformat-spec, except where text_format.Parse differs; of its differences,
-    those in the escape `\\?` and in retired fields are not followed.
+    Source: protobuf.dev/reference/protobuf/textformat-spec, except where text_format.Parse differs. Two differences of
+    text_format.Parse are not adopted: the escape `\\?` and retired fields follow the specification.
     """
     message = new_message(type)
     parse_text(message, text, ignore_unknown=ignore_unknown)

@@ -39,7 +39,7 @@ VALUES = {
     AttributeProto.FLOAT: "f", AttributeProto.INT: "i", AttributeProto.STRING: "s", AttributeProto.FLOATS: "floats",
     AttributeProto.INTS: "ints", AttributeProto.STRINGS: "strings",
 }  # fmt: skip
-"""The fields that store values of attributes that are not messages, by AttributeProto.type."""
+"""The field that stores the value of an attribute, by AttributeProto.type, if the value is not a message."""
 _MAX_QUOTED_CHARS = 60  # maximum number of characters of a text in an error message
 
 
@@ -77,8 +77,7 @@ def add_element(message: Message, path: str, text: str | None = None) -> str:
     message: the root; it is changed. path: the path of the field. text: the value as for `set_value`; None for an empty
     message or the default value.
     Raises PathError and EditError like `set_value`, and EditError for a path of an element, and for a singular field
-    that is set. The message is then
-    unchanged.
+    that is set. The message is then unchanged.
     """
     target = resolve(message, path)
     field, parent = target.field, target.parent
@@ -190,7 +189,7 @@ def _is_within_value(target: Resolved) -> bool:
 
 
 def _split_list(text: str) -> list[str]:
-    """Split a list, with or without brackets, into its elements; a list with quotes is parsed as JSON."""
+    """Split a list, with or without brackets, into its elements; a list with brackets and quotes is parsed as JSON."""
     content = text.strip()
     if content.startswith("[") and content.endswith("]"):
         if '"' in content:
@@ -317,7 +316,7 @@ def _set_tensor(target: Resolved, text: str, keep_type: bool) -> None:
 
 
 def check_type(tensor: TensorProto, data_type: int, dims: Sequence[int]) -> None:
-    """Raise EditError if a new value has another data type or shape than the tensor, if the tensor has a data type."""
+    """Raise EditError if a tensor has a data type, and a new value differs from it in data type or shape."""
     if tensor.data_type and (tensor.data_type, list(tensor.dims)) != (data_type, list(dims)):
         old, new = (
             f"{name_of(kind)} {list(shape)}" for kind, shape in ((tensor.data_type, tensor.dims), (data_type, dims))
@@ -338,7 +337,7 @@ def remove(message: Message, paths: Sequence[str]) -> list[str]:
     """Remove the targets of paths: elements, slices of elements, or fields; return their full paths.
 
     message: the root; it is changed. All paths are resolved before the first removal, so that indexes do not shift.
-    Raises PathError if a path names nothing, EditError for a target that can't be removed.
+    Raises PathError if a path names nothing or an absent field, EditError for a target that can't be removed.
     """
     # By path of a field: its message, its descriptor, and the indexes to remove, or None for the whole field.
     targets: dict[str, tuple[Message, FieldDescriptor, set[int] | None]] = {}

@@ -90,7 +90,7 @@ def bypass(model: ModelProto, path: str, input: int = 0) -> str:
 def bypass_all(model: ModelProto, paths: Iterable[str]) -> list[str]:
     """Bypass several nodes by their first inputs; return their paths, in the order of `paths`, without duplicates.
 
-    All paths are resolved first, so that indexes do not shift. Raises the errors of `bypass`; the nodes that
+    All paths are resolved first, so that indexes do not shift. Raises the errors of `bypass`; those of the nodes that
     follow the faulty node in the model are then already removed.
     """
     node_paths = list(dict.fromkeys(resolve(model, path).path for path in paths))

@@ -41,10 +41,10 @@ class DimensionChanges:
 
     count: the number of changed dimensions in types. cleared: names of values (paths of other types) with a dimension
     that was an expression of a changed variable, such as `2*batch`, and is now unknown.
-    constants: descriptions of constant shapes that contain
-    the old size at the index of a changed dimension, such as "Reshape NODE: INPUT = [1, -1]". unknown: names of values
-    whose shape was removed and could not be inferred. scopes: paths of subgraphs in which a changed variable is
-    another dimension; they are unchanged. reason: why shapes were not inferred, or "".
+    constants: descriptions of constant shapes that contain the old size at the index of a changed dimension, such as
+    "Reshape NODE: INPUT = [1, -1]". unknown: names of values whose shape was removed and could not be inferred.
+    scopes: paths of subgraphs in which a changed variable is another dimension; they are unchanged. reason: why shapes
+    were not inferred, or "".
     """
 
     count: int = 0
@@ -187,7 +187,7 @@ class _DimensionChange:
     def apply(self, infer: bool) -> tuple[ModelProto, DimensionChanges]:
         """Make all changes. Returns the model, a new one after inference, and the changes."""
         changes = DimensionChanges()
-        old_sizes = {
+        old_sizes = {  # by index of a changed dimension
             index: dim.dim_value
             for (_, index), (dim, value) in self.positions.items()
             if _read_dim(dim) not in (None, value)

@@ -150,8 +150,8 @@ def _rename_redefined(graph: GraphProto, input_names: set[str]) -> None:
 class _Plan:
     """The needed part of a graph. nodes: indexes; constants: names of initializers; used_names: all names in use.
 
-    Raises the PathErrors of `extract`. input_names, output_names: the ends of the part; input_names is None if
-    any input of the model may be used. source: the name of the file for errors.
+    Raises the PathErrors of `extract`. input_names, output_names: the inputs and outputs of the part; input_names is
+    None if any input of the model may be used. source: the name of the file for errors.
     """
 
     def __init__(self, graph: GraphProto, input_names: list[str] | None, output_names: list[str], source: str) -> None:

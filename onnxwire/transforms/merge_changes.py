@@ -39,7 +39,7 @@ _INDEX_IN_TEXT = re.compile(r"\[\d+\]")
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """An element that both sides changed in different ways, or a fault that only the merged model has.
+    """Changes of both sides that contradict each other, or a fault that only the merged model has.
 
     kind, name: the kind and name of the element: "node", "tensor", "input", "opset", "metadata", ...; "field" for a
     field whose elements have no names; "order" for the order of inputs or outputs. For a fault, the severity and id of

@@ -123,7 +123,7 @@ _MAX_CACHED_SCOPES = 1 << 12  # maximum number of scopes whose defined names are
 
 
 def _rename(scopes: _Scopes, choose: Callable[[str, set[str]], Mapping[str, str]]) -> int:
-    """Rename in all graphs and functions. Returns the number of changed occurrences.
+    """Rename values in all graphs and functions. Returns the number of changed occurrences.
 
     choose: returns the new names of values that a graph or function defines, given its path and the names that it
     defines. The new names also apply in all scopes that see the graph or function.
@@ -301,7 +301,8 @@ def _check_graph(
 ) -> None:
     """Raise EditError for a name that two nodes of a graph would share.
 
-    paths_by_old_name, paths_by_new_name: the paths of the nodes that have an old name or a new name.
+    _: the path of the graph, which is not used. paths_by_old_name, paths_by_new_name: the paths of the nodes that have
+    an old name or a new name.
     """
     used_names: set[str] = set()
     for old, path in paths_by_old_name.items():
@@ -353,7 +354,7 @@ def _rename_field(message: object, field: str, mapping: Mapping[str, str]) -> in
 
 
 def _rename_in_scope(scope: Scope, mapping: Mapping[str, str], names: NameFilter | None) -> int:
-    """Rename in a graph or function, but not in its subgraphs; return the number of changed occurrences.
+    """Rename values in a graph or function, but not in its subgraphs; return the number of changed occurrences.
 
     names: a filter with all names of `mapping`, or None.
     """
@@ -383,7 +384,7 @@ def _rename_in_scope(scope: Scope, mapping: Mapping[str, str], names: NameFilter
 
 
 def _rename_bindings(model: ModelProto, path: str, mapping: Mapping[str, str]) -> int:
-    """Rename in the training bindings that refer to values of the graph at `path`; return the number of changes.
+    """Rename values in the training bindings that refer to the graph at `path`; return the number of changes.
 
     Source: onnx.proto, TrainingInfoProto.
     """

@@ -209,6 +209,7 @@ def test_bytes_are_text_in_quotes_or_hexadecimal():
     # Truncation after 4 bytes splits a character.
     assert describe_bytes("aä€".encode()[:4], 6, 1) == '"a" … (6 bytes)'
     assert describe_bytes(bytes(100), 1 << 20, 3) == "00 00 00 … (1,048,576 bytes)"
+    # The bytes clear the screen of a terminal.
     assert describe_bytes(b"\x1b[2J", 4) == "1b 5b 32 4a"
 
 

@@ -102,7 +102,17 @@ def test_infinities_and_nans_are_counted_but_not_measured() -> None:
     array = np.array([1, np.nan, -np.inf, 3, np.inf, -0.0], np.float16)
     measured = measure(onnxwire.from_array(array), bins=4)
     std = float(np.std([0, 1, 3]))
-    assert measured == Statistics(6, -0.0, 3, 4 / 3, pytest.approx(std), 1, 1, 2, measured.histogram)
+    assert measured == Statistics(
+        count=6,
+        min=-0.0,
+        max=3,
+        mean=4 / 3,
+        std=pytest.approx(std),
+        zeros=1,
+        nan=1,
+        inf=2,
+        histogram=measured.histogram,
+    )
     assert sum(measured.histogram.counts) == 3
 
 

@@ -120,9 +120,10 @@ def test_strings_and_bytes_have_the_official_format(format, texts):
 def test_values_too_long_to_be_read_at_once_have_the_official_format(format, name, piece):
     encoded_piece = piece if isinstance(piece, bytes) else piece.encode()
     number = field_number(EVERYTHING.ours, name)
-    for n_shifted in range(4):
+    # The chunk ends at another byte of the pieces in each turn.
+    for offset in range(4):
         value = (
-            b"y" * (printed_fields.CHUNK_BYTES - 10 + n_shifted) + encoded_piece * 8 + b"z" * printed_fields.SMALL_BYTES
+            b"y" * (printed_fields.CHUNK_BYTES - 10 + offset) + encoded_piece * 8 + b"z" * printed_fields.SMALL_BYTES
         )
         format.printer_tests.check(
             EVERYTHING, wire.span(number, value) + wire.span(number, b"short") + wire.span(number, value)
@@ -183,14 +184,14 @@ def test_the_size_of_the_pieces_of_a_text_does_not_matter(format, seed):
 @EACH_FORMAT
 @pytest.mark.parametrize("size", [1000, text_source.CHUNK_CHARS])
 @pytest.mark.parametrize("difference_from_batch", [-1, 0, 1, printed_fields.BATCH_NUMBERS + 3])
-def test_more_numbers_than_a_batch_are_all_read(format, difference_from_batch, size):
+def test_all_numbers_are_read_whether_or_not_they_fill_whole_batches(format, difference_from_batch, size):
     n = printed_fields.BATCH_NUMBERS + difference_from_batch
     values = range(-5, n - 5)
     message = EVERYTHING.official(many_double=values, many_int32=values, many_sint64=values, many_string=["x"] * n)
     message.many_bool.extend(value % 3 == 0 for value in values)
-    message.many_shade.extend([0, 70] * (n // 2))
+    message.many_shade.extend([0, 70] * (n // 2))  # numbers of two values of the enum
     with format.read_in_pieces(size):
-        for style in format.parser_tests.STYLES[:5]:
+        for style in format.parser_tests.STYLES:
             text = format.print_officially(message, **style)
             assert format.from_format(text, EVERYTHING.ours).SerializeToString() == message.SerializeToString()
 

@@ -103,6 +103,7 @@ def test_long_values_are_replaced_by_objects_of_their_size():
 
 def test_printing_200_megabytes_needs_less_than_2_megabytes_of_memory(tmp_path):
     n = write_sparse_model(tmp_path / "big.onnx")
+    # Base64 has 4 characters for 3 bytes.
     assert check_memory(tmp_path / "big.onnx", onnxwire.to_json).characters > 4 * n // 3
 
 
@@ -123,6 +124,7 @@ def test_a_string_that_is_not_utf_8_is_named_with_its_path(name, path, length):
 
 def test_a_string_that_is_not_utf_8_is_named_in_a_message_without_a_file():
     graph = onnxwire.GraphProto()
+    # Field 2 of a graph is its name. Fields 1 and 3 of a node are its input and name.
     graph.MergeFromString(wire.span(2, b"a\xff"))
     merged_model, model_with_added_node, built_model = (
         onnxwire.ModelProto(),
@@ -169,7 +171,7 @@ def test_dump_prints_json():
 
 def test_dump_of_a_string_that_json_can_not_represent_ends_with_one_line(tmp_path):
     path = tmp_path / "broken.onnx"
-    path.write_bytes(wire.number(1, 8) + wire.span(2, b"good \xff"))
+    path.write_bytes(wire.number(1, 8) + wire.span(2, b"good \xff"))  # ir_version, producer_name
     process = run_dump(path)
     assert process.returncode == 2
     assert re.fullmatch(r"onnxwire: .*: byte 4: producer_name: the string is not valid UTF-8.*\n", process.stderr)

@@ -266,8 +266,8 @@ def test_a_fault_after_many_numbers_has_its_position(fault, read_in_pieces):
     with pytest.raises(onnxwire.DecodeError) as error_info:
         onnxwire.from_json(text, EVERYTHING.ours)
     # The excluded texts are valid numbers followed by a fault.
-    is_number = fault[:2] in ("1 ", "1:", "1,")
-    assert is_number or str(error_info.value).startswith("<str>: many_int32[5000]: line 5,002, column 1: ")
+    starts_with_number = fault[:2] in ("1 ", "1:", "1,")
+    assert starts_with_number or str(error_info.value).startswith("<str>: many_int32[5000]: line 5,002, column 1: ")
     assert official_reading(EVERYTHING.official, text) is None
 
 

@@ -119,7 +119,7 @@ def test_long_values_are_replaced_by_notes_that_parsers_reject():
                 text_format.Parse(line, TENSOR.official())
 
 
-def test_a_limit_elides_neither_a_single_number_nor_a_value_of_its_own_length():
+def test_a_limit_elides_neither_a_singular_number_nor_a_value_of_exactly_that_length():
     tensor = TENSOR.official(data_type=1, raw_data=b"", int64_data=[5])
     message = TENSOR.ours.FromString(tensor.SerializeToString())
     assert onnxwire.to_text(message, max_bytes=0) == 'data_type: 1\nint64_data: ... # 1 values\nraw_data: ""\n'
@@ -160,6 +160,7 @@ def check_memory(path, write, **options):
 
 def test_printing_200_megabytes_needs_less_than_2_megabytes_of_memory(tmp_path):
     n = write_sparse_model(tmp_path / "big.onnx")
+    # A zero byte is printed as \000.
     assert check_memory(tmp_path / "big.onnx", onnxwire.to_text).characters > 4 * n
 
 
@@ -270,7 +271,7 @@ needs_protoc = pytest.mark.skipif(PROTOC is None, reason="needs protoc")
 @EVERY_MESSAGE
 @examples(15)
 @given(data=st.data())
-def test_the_official_runtime_reads_the_text_of_protoc(name, data):
+def test_the_official_runtime_reads_text_that_is_printed_as_by_protoc(name, data):
     our_class, official_class = PAIRS[name]
     message = official_class.FromString(data.draw(wire.valid_wire(our_class.DESCRIPTOR, 2)))
     message.DiscardUnknownFields()
@@ -429,7 +430,7 @@ def test_dump_elides_and_writes_a_file(tmp_path):
     assert "raw_data: ... # 131,072 bytes\n" in printed_text
 
 
-def test_dump_accepts_any_message():
+def test_dump_prints_a_message_of_the_type_in_the_arguments():
     file = next(file for file in FILES if classes_of(file)[0] is onnxwire.TensorProto and read(file))
     process = run_dump(os.path.join(ONNX_FOLDER, file), "--type", "TensorProto")
     assert process.returncode == 0

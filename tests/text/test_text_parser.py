@@ -280,7 +280,7 @@ SNIPPETS = (
 
 
 def mutate_text(rng, text, snippets):
-    """Return a text with a few changed characters."""
+    """Return a text after up to two random changes of a few characters."""
     for _ in range(rng.choice([0, 0, 1, 1, 2])):
         start = rng.randrange(len(text) + 1)
         snippet = rng.choice([*snippets, text[start : start + 20]]) if rng.random() < 0.7 else ""
@@ -468,7 +468,7 @@ def test_ignored_values_must_be_valid_text_format(text, read_in_pieces):
         onnxwire.from_text(f"graph {{ {text} ", ignore_unknown=True)
 
 
-def test_ignored_values_have_the_same_nesting_limit(read_in_pieces):
+def test_ignored_values_have_the_nesting_limit_of_messages(read_in_pieces):
     for depth in (98, 99):
         text = f"graph {{ x: {'{a' * depth}{{}}{'}' * depth} }}"
         if depth < 99:
@@ -661,7 +661,7 @@ class Notations:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_texts_in_all_notations_are_read_as_by_the_official_runtime(seed):
-    notations, counts = Notations(seed), [0, 0]
+    notations, counts = Notations(seed), [0, 0]  # numbers of accepted and of refused texts
     for _ in range(500):
         text = notations.message("model", notations.random.randrange(1, 7))
         try:

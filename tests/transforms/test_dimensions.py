@@ -103,7 +103,10 @@ def test_values_that_no_rule_infers_are_reported():
 
 
 def loop_model(body_dims):
-    """Make a model with a Loop over a value of shape [n, 3]; in the body, its shape is `body_dims`."""
+    """Make a model with a Loop over a value of shape [n, 3]; in the body, its shape is `body_dims`.
+
+    The body has the inputs i, c and s: the iteration, the condition and the value. Its outputs are co and so.
+    """
     body = helper.make_graph(
         [helper.make_node("Identity", ["c"], ["co"]), helper.make_node("Relu", ["s"], ["so"])],
         "body",
@@ -144,6 +147,7 @@ def test_variables_of_functions_are_independent_of_those_of_the_model(model):
         ({"batc": 4}, {}, None, "no dimension variable of this name; did you mean 'batch'?"),
         ({"": 4}, {}, None, "no dimension variable of this name"),
         ({"x[2]": 4}, {}, None, "the input has 2 dimensions"),
+        # An index has at most 9 digits.
         ({"x[99999999999]": 4}, {}, None, "no dimension variable of this name"),
         ({"z[0]": 4}, {}, None, "the graph has no input of this name"),
         ({"batch": -1}, {}, None, "a dimension is a number from 0 to"),

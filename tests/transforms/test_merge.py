@@ -98,7 +98,7 @@ def test_random_edits_of_two_sides_are_merged_or_conflict(bases):
     assert n_conflicts > 2
 
 
-def test_equal_changes_of_both_sides_are_no_conflict(bases):
+def test_equal_changes_of_both_sides_and_changes_of_one_side_are_no_conflict(bases):
     rng = random.Random(3)
     for _ in range(10):
         side = edited_copy(bases[0], rng)
