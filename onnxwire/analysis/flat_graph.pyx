@@ -689,10 +689,10 @@ def changed_types(FlatGraph old not None, FlatGraph new not None, const int32_t[
     cdef Description* old_entry
     cdef Description* new_entry
     cdef list changes = []
-    if old.n_descriptions == 0 or new.n_descriptions == 0:
-        return changes
     if new_of.shape[0] != old.n:
         raise IndexError("new_of must have one element per vertex")
+    if old.n_descriptions == 0 or new.n_descriptions == 0:
+        return changes
     old_descriptions, new_descriptions = descriptions_by_output(old), descriptions_by_output(new)
     for v in range(old.n):
         if not 0 <= new_of[v] < new.n:

@@ -276,3 +276,18 @@ def test_long_damaged_tensors_of_equal_bytes_are_equal_and_others_raise():
     assert changes(model_with_weight(b"1"), model_with_weight(b"1")) == []
     with pytest.raises(onnxwire.TensorError, match="raw_data has 67,108,866"):
         changes(model_with_weight(b"1"), model_with_weight(b"2"))
+
+
+@pytest.mark.parametrize("has_types", [False, True])
+def test_matches_of_another_number_of_vertices_are_rejected(has_types):
+    from array import array
+
+    from onnxwire.analysis.flat_graph import FlatGraph, Interner, changed_types
+
+    info = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1])
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Relu", ["y"], ["z"])]
+    graph = helper.make_graph(nodes, "g", [], [], value_info=[info] * has_types)
+    model = onnxwire.ModelProto.FromString(helper.make_model(graph).SerializeToString())
+    flat_graph = FlatGraph(model, Interner(), lambda tensor: b"")
+    with pytest.raises(IndexError, match="one element per vertex"):
+        changed_types(flat_graph, flat_graph, array("i", [0]))
