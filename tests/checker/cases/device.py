@@ -51,8 +51,8 @@ def _model_with_nested_node(axis: int) -> str:
     )
 
 
-def _model_with_sharding_bytes(sharding: bytes) -> bytes:
-    """Return a model with a node whose SimpleShardedDimProto has these bytes."""
+def _node_with_sharding_bytes(sharding: bytes) -> bytes:
+    """Return the bytes of a node whose SimpleShardedDimProto has these bytes."""
     for number in (2, 4, 2, 10):  # simple_sharding, sharded_dim, sharding_spec, device_configurations
         sharding = span(number, sharding)
     return from_text('op_type: "A"', NodeProto).SerializeToString() + sharding
@@ -128,7 +128,7 @@ CASES = {
     "device-group-meaningful": Case(
         _model_with_groups("device: [-1, -3]", "key: -1", "key: -2 value: 0", "key: -3 value: [1, 0, 1]"),
         _model_with_groups("device: [-1, -3]", "key: -1 value: 0", "key: -3 value: [1, 0]"),
-        tuple(f"{_SPEC_PATH}.index_to_device_group_map[{step}" for step in ("0]", "1]", "2].value[2]")),
+        tuple(f"{_SPEC_PATH}.index_to_device_group_map{path_end}" for path_end in ("[0]", "[1]", "[2].value[2]")),
     ),
     "device-sharded-axis-present": Case(
         _model_with_shards(_TWO_SHARDS), _model_with_shards(f"axis: 0 {_TWO_SHARDS}"), (_DIM_PATH,)
@@ -151,10 +151,10 @@ CASES = {
         _model_with_shards("axis: 0 simple_sharding { dim_value: 6 num_shards: 1 }"),
         (_SHARDING_PATH,),
     ),
-    # Only the wire format can represent this: dim_value 4, then dim_param "n".
+    # Only the wire format can represent two members of a oneof: dim_value 4 and dim_param "n". num_shards is 2.
     "device-shard-dim-oneof": Case(
-        _model_with_sharding_bytes(b"\x08\x04\x12\x01n\x18\x02"),
-        _model_with_sharding_bytes(b"\x12\x01n\x18\x02"),
+        _node_with_sharding_bytes(b"\x08\x04\x12\x01n\x18\x02"),
+        _node_with_sharding_bytes(b"\x12\x01n\x18\x02"),
         (_SHARDING_PATH.removeprefix("graph.node[0]."),),
         NodeProto,
     ),
