@@ -490,7 +490,7 @@ cdef class Facts:
 
     document, root: the bytes, and the class of the message that they encode. The document may be closed afterwards:
     only `_payload_scan` and `_wire_audit` read its bytes again. is_placed: whether offsets refer to the bytes that the
-    caller passed. Raises DecodeError for damaged bytes, and MemoryError if there are more messages than memory.
+    caller passed. Raises DecodeError for damaged bytes, and MemoryError if memory or row numbers are exhausted.
     """
 
     @critical_section

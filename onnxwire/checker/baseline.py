@@ -314,6 +314,7 @@ class Baseline:
                 side_model.record_at(int(finding.table.offset_of(np.array([row]))[0])) if side_model.is_placed else None
             )
             return None if record is None else [record]
+        # Whether the label of the vertex, which `is_unchanged` compares, contains the content.
         is_covered = (
             vertex != UNMATCHED
             and field in ("node", *_WEIGHT_FIELDS)

@@ -214,7 +214,7 @@ def _image(call: Call) -> Value | None:
 
 
 def _position_bias(call: Call) -> Value:
-    """Return the size of RelativePositionBias: heads and two lengths, which are inputs."""
+    """Return the size of RelativePositionBias: two lengths, which are inputs, and 1 for the unknown number of heads."""
     lengths = _number(call, 1), _number(call, 2)
     return _value_of_dims(call, 1, 1, *lengths, n_constant=math.prod(lengths))
 

@@ -294,7 +294,7 @@ def test_problems_need_less_than_16_bytes_per_tensor():
     # The columns of the document are subtracted: they determine paths, and are needed even for one problem.
     n_problems, column_bytes = measure(select="model-ir-version-present")
     n_all_problems, all_bytes = measure()
-    # Each tensor breaks three rules: 4 bytes for its row in each rule, and 8 bytes for the data of one rule.
+    # Each tensor breaks three rules; its row takes 4 bytes in each of them.
     assert n_problems == 1 and n_all_problems > 3 * n_tensors and all_bytes - column_bytes < 16 * n_tensors
 
 
