@@ -215,7 +215,7 @@ def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] is_select
 
 @critical_section
 def measure_strings(Facts facts, str name, str field, const uint8_t[::1] is_selected):
-    """Find the first string that is not valid UTF-8, and the first one with a leading byte-order mark or a trailing NUL.
+    """Find the first string that is not valid UTF-8, and the first with a leading byte-order mark or a trailing NUL.
 
     Scans the first 1 MiB of the field. Returns a buffer of two columns of int64, one after the other: the indices of
     these strings, -1 for none.

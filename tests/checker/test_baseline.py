@@ -24,7 +24,7 @@ GRAPH = f"""
 
 
 def parse_model(graph=GRAPH, opset=OPSETS, fields=""):
-    """Return a model with a graph in text format."""
+    """Return a model. graph, opset, fields: its parts in text format; see `model`."""
     return onnxwire.from_text(model(graph, opset=opset, fields=fields))
 
 

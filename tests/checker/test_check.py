@@ -59,7 +59,7 @@ def test_an_edited_message_that_is_encoded_to_a_file_has_the_same_problems(monke
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="needs the kernel's counters")
-def test_the_weights_of_an_edited_model_are_not_written_to_check_it():
+def test_the_weights_of_an_edited_model_are_not_written_by_a_check():
     def count_written_bytes():
         """Return the number of bytes that this process has written."""
         return int(Path("/proc/self/io").read_text().split("wchar:")[1].split()[0])

@@ -21,7 +21,7 @@ def _errors(text):
 
 
 def _model_with_calls(callees):
-    """Return a model of functions F0, F1, ...; the numbers of the functions that they call are callees."""
+    """Return a model of functions F0, F1, ... callees: for each function, the number in the name of its callee."""
     functions = [
         FunctionProto(
             name=f"F{i}",

@@ -10,7 +10,7 @@ _ENTRY_PATH = "graph.node[0].device_configurations[0]"
 _SPEC_PATH = f"{_ENTRY_PATH}.sharding_spec[0]"
 _DIM_PATH = f"{_SPEC_PATH}.sharded_dim[0]"
 _SHARDING_PATH = f"{_DIM_PATH}.simple_sharding[0]"
-_SHAPE = float_type('dim { dim_value: 6 } dim { dim_param: "n" }')
+_TYPE_OF_X = float_type('dim { dim_value: 6 } dim { dim_param: "n" }')
 
 
 def _model_with_configurations(configurations: str) -> str:
@@ -21,7 +21,7 @@ def _model_with_configurations(configurations: str) -> str:
 def _model_with_entries(entries: str, configurations: str = _CONFIGURATION) -> str:
     """Return a model with a node from x, of sizes 6 and n, to y. entries: device configurations, separated by `|`."""
     fields = "".join(f"device_configurations {{ {entry} }}" for entry in entries.split("|"))
-    return model(f"input {{ {value('x', _SHAPE)} }} {node('x', 'y', fields)}", 11, fields=configurations)
+    return model(f"input {{ {value('x', _TYPE_OF_X)} }} {node('x', 'y', fields)}", 11, fields=configurations)
 
 
 def _model_with_spec(spec: str) -> str:
@@ -47,7 +47,7 @@ def _model_with_nested_node(axis: int) -> str:
     spec = f'sharding_spec {{ tensor_name: "x" device: [0, 1] {dim} }}'
     node_text = node("x", "t", f'device_configurations {{ configuration_id: "c" {spec} }}')
     return model(
-        f"input {{ {value('x', _SHAPE)} }}" + node("x", "o", graph_attribute(node_text)), 11, fields=_CONFIGURATION
+        f"input {{ {value('x', _TYPE_OF_X)} }}" + node("x", "o", graph_attribute(node_text)), 11, fields=_CONFIGURATION
     )
 
 
