@@ -1,7 +1,7 @@
 """Computes lower bounds of the sizes of outputs and of buffers that kernels allocate; complements `shape_operators.py`.
 
 Most operators here are those of ai.onnx.ml and com.microsoft. A function of an operator returns the Value of its first
-output, or of a buffer; None if nothing is known.
+output, or of a buffer; None if nothing is known. "Size" in its docstring means the shape in this Value.
 Sources: docs/Operators.md and docs/Operators-ml.md of onnx 1.23.2, docs/ContribOperators.md of onnxruntime 1.32.
 """
 
