@@ -12,9 +12,9 @@ from onnxwire import AttributeProto, TensorProto
 from onnxwire.tensor.dtypes import BY_NUMBER, FIELDS
 
 COUNT_RULE = "tensor-typed-data-count"
-# Numbers of fields of TensorProto.
+# Field numbers of TensorProto.
 INT32_DATA, INT64_DATA, DOC_STRING = 5, 7, 12
-# Numbers of fields of AttributeProto: t and tensors.
+# Field numbers of AttributeProto: t and tensors.
 TENSOR, TENSORS = 5, 10
 
 
