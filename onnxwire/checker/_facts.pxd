@@ -7,8 +7,8 @@ from onnxwire.index.interning cimport Texts, is_utf8
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.table cimport Field, Slot, Table
 
-cdef enum:
-    CLASH = 1            # flags of a row: the wire data has two members of a oneof
+cdef enum:               # flags of a row
+    CLASH = 1            # the wire data has two members of a oneof
     MERGED = 2           # the message is encoded in several pieces
     UNKNOWN = 4          # the message has a record that belongs to no known field
 
@@ -58,7 +58,7 @@ cdef struct Sheet:
     uint64_t* length     # number of bytes
     int32_t* parent      # row in the sheet of the parent's type; -1 for the root
     int32_t* index       # index in the repeated field; 0 for a singular field
-    int16_t* edge        # the number of the parent's field; -1 for the root
+    int16_t* edge        # index in `edge_names` of the field that contains the message; -1 for the root
     uint8_t* depth
     uint8_t* flags
     uint32_t* present    # bit i is set if the field of slot i is present
@@ -68,16 +68,16 @@ cdef struct Sheet:
     void** columns
     List* lists          # indexed by slot
     Sheet** child_sheets  # the sheets of message fields, by slot
-    int16_t* edges       # the edges of message fields, by slot
+    int16_t* edges       # for message fields, the index in `edge_names`, by slot
 
 cdef struct Unknown:
     # A record that belongs to no known field.
     int64_t start        # offset of its tag
     int64_t value        # the value of a varint
-    int32_t row
-    int32_t number
-    int16_t sheet
-    int16_t wire
+    int32_t row          # row of the message
+    int32_t number       # field number
+    int16_t sheet        # index of the message's sheet
+    int16_t wire         # wire type
 
 cdef enum:
     QUEUE_LENGTH = 16    # a power of 2
@@ -100,11 +100,11 @@ cdef class Facts:
     cdef Sheet* sheets
     cdef Py_ssize_t n_sheets
     cdef object tables                  # keeps the C tables alive
-    cdef dict sheet_numbers             # full name without the package -> sheet
+    cdef dict sheet_numbers             # full name without the package -> index in `sheets`
     cdef list names                     # the names of the sheets
     cdef list edge_names                # "GraphProto.node"
-    cdef list edge_owners               # (sheet, slot) of an edge
-    cdef readonly dict edge_numbers     # edge numbers by name; must not be changed
+    cdef list edge_owners               # (index in `sheets`, slot) of each edge
+    cdef readonly dict edge_numbers     # indices in `edge_names` by name; must not be changed
     cdef list field_names               # field names of each sheet by slot: "GraphProto.node"
     cdef list short_names               # the same without the message type: "node"
     cdef Part* parts

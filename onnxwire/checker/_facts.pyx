@@ -488,9 +488,10 @@ cdef tuple names_of(TableOwner owner):
 cdef class Facts:
     """The columns of a document.
 
-    document, root: the bytes, and the class of the message that they encode. The document may be closed afterwards:
-    only `_payload_scan` and `_wire_audit` read its bytes again. is_placed: whether offsets refer to the bytes that the
-    caller passed. Raises DecodeError for damaged bytes, and MemoryError if there are more messages than memory.
+    document, root: the bytes, and the class of the message that they encode. The columns can be read after the document
+    is closed; `_payload_scan`, `_wire_audit` and rules that read its bytes again require an open document. is_placed:
+    whether offsets refer to the bytes that the caller passed. Raises DecodeError for damaged bytes, and MemoryError if
+    memory or row numbers are exhausted.
     """
 
     @critical_section
@@ -638,7 +639,7 @@ cdef class Facts:
         return self.short_names[<Py_ssize_t>self.sheet_numbers[name]]
 
     @critical_section
-    def numbers_of(self, str name):
+    def field_names_by_number(self, str name):
         """Return the names of a type's fields by number."""
         cdef const Table* table = self.sheet(name).table
         return {table.fields[i].number: (<object>table.fields[i].descriptor).name for i in range(table.n_fields)}

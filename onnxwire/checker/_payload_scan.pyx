@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Scans payloads of messages for counts, extremes, last values and strings.
 
-Each function that Python calls has an argument `is_selected`: a bool column of the rows to scan. The number of scanned
-bytes is limited for each message and for all messages together.
+Each function that Python calls scans a field of the messages of one type. name, field: the names of the type and the
+field. is_selected: a bool column of the rows to scan. The number of scanned bytes is limited for each message and for
+all messages together.
 """
 from cython cimport critical_section
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -90,8 +91,8 @@ def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] is_sele
 
     Returns two buffers. The first has four columns of int64, one after the other: the count, -1 if the elements were
     not counted; the minimum, maximum and last value, 0 for an empty field and for a row that is not scanned. Values of
-    uint64 are reinterpreted as int64. The second buffer is a column of bool: whether all values were scanned, and not
-    only the first 64 KiB.
+    uint64 are reinterpreted as int64. The second buffer is a column of bool: whether the row was scanned, and all of
+    its values, not only the first 64 KiB.
     """
     cdef Sheet* sheet = facts.sheet(name)
     cdef uint32_t slot = payload_slot(facts, sheet, field)
@@ -214,7 +215,7 @@ def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] is_select
 
 @critical_section
 def measure_strings(Facts facts, str name, str field, const uint8_t[::1] is_selected):
-    """Return the first string that is not valid UTF-8, and the first one with a byte-order mark or a trailing NUL.
+    """Find the first string that is not valid UTF-8, and the first with a leading byte-order mark or a trailing NUL.
 
     Scans the first 1 MiB of the field. Returns a buffer of two columns of int64, one after the other: the indices of
     these strings, -1 for none.

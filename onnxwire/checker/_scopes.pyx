@@ -42,7 +42,7 @@ cdef struct NamedField:
     # A field of graphs whose elements have names.
     const Run* runs          # the field's run in each graph
     const Sheet* sheet       # the sheet of the elements; elements of other fields may be between them
-    int edge                 # the number of the field
+    int edge                 # index of the field in `Facts.edge_names`
     const int32_t* names     # the name of each row; for sparse tensors, indexed by `values` of the row
     const int32_t* values    # for sparse tensors, the row of the values in TensorProto; otherwise NULL
 
@@ -54,7 +54,8 @@ cdef class Scopes:
     uses: the meaning of each element of NodeProto.input. function_output_meanings: the meaning of each element of
     FunctionProto.output. output_meanings, value_info_meanings: the meanings of rows of ValueInfoProto that are outputs
     of graphs, or value_info of graphs or functions.
-    node_output_flags: for each element of NodeProto.output, flags of the earlier meanings of its name, and SEEN.
+    node_output_flags: for each element of NodeProto.output, flags of the earlier meanings of its name, returned by
+    `Names.define`, and SEEN.
     graph_input_flags, initializer_flags, sparse_initializer_flags: such flags for rows of ValueInfoProto, TensorProto
     and SparseTensorProto.
     producer_of: for each element of NodeProto.input, the node that produces the value, or -1. definition_of: the
@@ -143,22 +144,22 @@ cdef class Scopes:
 
     @critical_section
     def producer_column(self):
-        """Return the producers, as a payload of int32."""
+        """Return `producer_of`, as a payload of int32."""
         return self.facts.buffer_of(<size_t>self.producer_of, self.n_uses * 4, self)
 
     @critical_section
     def definition_column(self):
-        """Return the definitions, as a payload of int32."""
+        """Return `definition_of`, as a payload of int32."""
         return self.facts.buffer_of(<size_t>self.definition_of, self.n_uses * 4, self)
 
     @critical_section
     def scope_column(self):
-        """Return the defining scopes, as a payload of int32."""
+        """Return `scope_of`, as a payload of int32."""
         return self.facts.buffer_of(<size_t>self.scope_of, self.n_uses * 4, self)
 
     @critical_section
     def described_column(self):
-        """Return the descriptions, as a payload of int32."""
+        """Return `described_outputs`, as a payload of int32."""
         return self.facts.buffer_of(<size_t>self.described_outputs, self.n_described * 4, self)
 
     cdef NamedField named_field(self, str field, str sheet) except *:

@@ -36,14 +36,14 @@ cdef struct Signature:
     # The first rows of the parameters and attributes in their tables, and the numbers of rows.
     int32_t inputs, n_inputs, outputs, n_outputs, attributes, n_attributes
     int32_t min_inputs, max_inputs, min_outputs, max_outputs  # a maximum of -1: no limit
-    int32_t disallowed       # the first index in the table of disallowed counts: those of inputs, then of outputs
+    int32_t disallowed       # index of the first disallowed count; counts of inputs precede those of outputs
     int32_t n_inputs_disallowed, n_outputs_disallowed
     int32_t variables        # the number of type variables
     int32_t is_open          # undeclared attributes are allowed
 
 cdef struct Parameter:
     int32_t types            # row of `type_sets`
-    int32_t variable         # the number of the type variable in its signature, -1 for none
+    int32_t variable         # index of the type variable in the signature, -1 for none
     int32_t option           # SINGLE, OPTIONAL or VARIADIC
     int32_t only_type        # the only allowed type, or 0 if there are several
 
@@ -58,7 +58,7 @@ cdef struct Tables:
     const Parameter* parameters
     const Attribute* attributes
     const int32_t* disallowed
-    const uint8_t* type_sets  # one row of `width` types for each set
+    const uint8_t* type_sets  # a row of `width` bools for each set: whether it contains each type
     int32_t width
 
 
@@ -76,14 +76,17 @@ cdef inline bint allows(
 
 
 cdef inline bint has_type(const Tables* tables, const Parameter* parameter, int32_t kind) noexcept nogil:
-    """Return whether a parameter allows a type."""
+    """Return whether a parameter allows a type. kind: the number of the type."""
     return kind < tables.width and tables.type_sets[<Py_ssize_t>parameter.types * tables.width + kind]
 
 
 cdef inline uint8_t check_type(
     const Tables* tables, const Parameter* parameter, int32_t kind, int32_t* bound_types
 ) noexcept nogil:
-    """Return the fault of a value of a known type, or 0; bind the parameter's type variable to the type if unbound."""
+    """Return the fault of a value of a known type, or 0; bind the parameter's type variable to the type if unbound.
+
+    kind: the number of the type.
+    """
     if not has_type(tables, parameter, kind):
         return WRONG_TYPE
     if parameter.variable >= 0:
@@ -104,7 +107,10 @@ cdef uint8_t check_attributes(
     const Tables* tables, const Signature* signature, const Texts* texts, Run node_attributes, const int32_t* names,
     const int64_t* kinds, const int32_t* declared, uint8_t* faults,
 ) noexcept nogil:
-    """Record the faults of a node's attributes; return LACKS_ATTRIBUTE if a required one is missing, otherwise 0."""
+    """Record the faults of a node's attributes; return LACKS_ATTRIBUTE if a required one is missing, otherwise 0.
+
+    names, kinds, faults: the columns of all attributes. declared: see `check_signatures`; NULL if it is empty.
+    """
     cdef const Attribute* attribute_rows = tables.attributes + signature.attributes
     cdef uint64_t present_bits = 0
     cdef int32_t i, k

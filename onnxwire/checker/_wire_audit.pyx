@@ -39,10 +39,10 @@ cdef enum Kind:              # wire_records.py has the same numbers; the comment
 cdef struct Anomaly:
     int64_t start            # offset of the tag
     int64_t value            # the raw number, or the length
-    int32_t row
+    int32_t row              # the row of the message
     int32_t number           # the field number
-    int16_t sheet
-    int16_t kind
+    int16_t sheet            # the index of the message's sheet
+    int16_t kind             # a Kind
 
 cdef struct Anomalies:
     Anomaly* items
@@ -86,8 +86,10 @@ cdef inline bint is_wide(const Field* field, const Record* record, const uint8_t
 
 
 cdef int find_anomaly_in_run(const Field* field, const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Return LONG_NUMBER if a packed run has a varint longer than its value needs, WIDE_NUMBER if one has more bits
-    than the type, 0 for neither."""
+    """Return the kind of the first anomaly in a packed run, or 0 if there is none.
+
+    LONG_NUMBER is a varint that is longer than its value requires, WIDE_NUMBER an int32 of more than 32 bits.
+    """
     cdef const uint8_t* start
     cdef uint64_t value = 0
     while p < end:

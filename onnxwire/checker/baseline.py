@@ -87,6 +87,7 @@ class _Graphs:
         intern = Interner()
         self.sides = old.make_graph(intern), new.make_graph(intern)
         matching = Matching(*self.sides, by_name=False)
+        # An edge of `edges` is a tuple of the source, the output of the source, and the slot of the consumer.
         self.old_of, self.edges = matching.old_of, matching.edges
         self._rewired = frozenset(matching.rewired_vertices())
         # By number of steps, for each vertex of `new`: 0 (not yet known), 1 (changed) or 2 (unchanged).
@@ -314,6 +315,7 @@ class Baseline:
                 side_model.record_at(int(finding.table.offset_of(np.array([row]))[0])) if side_model.is_placed else None
             )
             return None if record is None else [record]
+        # Whether the label of the vertex, which `is_unchanged` compares, contains the content.
         is_covered = (
             vertex != UNMATCHED
             and field in ("node", *_WEIGHT_FIELDS)

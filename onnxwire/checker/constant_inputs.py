@@ -620,7 +620,7 @@ def _test_coefficients(call: Call) -> Faults:
 
 
 def _test_features(call: Call) -> Faults:
-    """Test the attributes of ai.onnx.ml operators that count the features of the input."""
+    """Test attributes of ai.onnx.ml operators: indices of features, and lists with a number for each feature."""
     size = size_of(value_of(call, 0), -1)
     if size is None:
         return

@@ -198,7 +198,8 @@ class Sheet(Table):
     """All messages of a type: one row for each message, one column for each field.
 
     Columns of every sheet: length (bytes), parent (row in the sheet of the parent's type), index (in the repeated
-    field), edge (number of the parent's field), depth, flags, present (bit = index of the field). The column of a field
+    field), edge (index in `Facts.columns.edges` of the field that contains the message), depth, flags, present (bit =
+    index of the field). The column of a field
     contains the number, the id of the string, the length of bytes, the row of the message (-1: absent), or the number
     of elements of a repeated field; for repeated bytes, and numbers that are not read, the number of records.
     """
@@ -279,7 +280,7 @@ class Sheet(Table):
         return measures[:, 0], measures[:, 1], measures[:, 2], measures[:, 3]
 
     def _own(self, name: str) -> Rows:
-        """Return a column that the type of the sheet has besides its fields."""
+        """Return a column that every sheet has, one of _COMMON_COLUMNS."""
         payload, dtype = self.facts.columns.own_column(self.type_name, name)
         return np.frombuffer(payload, dtype)
 
@@ -378,8 +379,8 @@ class List(Table):
 class UnknownFields(Table):
     """Records that the schema has no field for.
 
-    start: the offset of the tag. value: the value of a varint. sheet, row: the message that contains the
-    record, as an index into `sheet_names` and a row. number: the field number. wire: the wire type.
+    start: the offset of the tag. value: the value of a varint, 0 for another wire type. sheet, row: the message that
+    contains the record, as an index into `sheet_names` and a row. number: the field number. wire: the wire type.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -457,16 +458,19 @@ class Facts:
         self.edges = self.columns.edge_numbers
         self.present = self.columns.present_tables()
         self._steps: dict[int, tuple[str, bool]] = {}  # steps of paths, by edge: name, whether the field is repeated
-        self._parent = ("", -1, "")  # type, row and path of the most recent `path` call
+        self._parent = ("", -1, "")  # type, row and path of the parent in the most recent `path` call
         self._sheets: dict[str, Sheet] = {}
         self._lists: dict[str, List] = {}
-        self._tables: dict[str, Table] = {}  # those that were requested by `table`
+        self._tables: dict[str, Table] = {}  # tables that `table` has returned, by name
         self._derived: dict[Callable[[Facts], Any], Any] = {}
         self.declared_ir_version = self._declared()
         self.ir_version = self.declared_ir_version if ir_version is None else ir_version
 
     def release(self) -> None:
-        """Release derived columns and the documents. Each `Finding` references its table, which keeps its columns."""
+        """Release derived columns, the documents and the operators.
+
+        Each `Finding` references its table, which keeps its columns.
+        """
         for name in self._sheets:
             self.__dict__.pop(name, None)
         for derived in (self._sheets, self._lists, self._tables, self._derived):

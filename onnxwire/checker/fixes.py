@@ -241,7 +241,7 @@ class Fixes(Collection[Fix]):
         self._is_applied = False
         self._edits: list[_Rows] = []
         self._removals: list[_Rows] = []
-        removed_rows: dict[int, NDArray[np.bool_]] = {}  # the removed rows of each table
+        removed_rows: dict[int, NDArray[np.bool_]] = {}  # by id of the table: whether each row is removed
         for rule, table, rows in problems.rows(fixable_rules()):
             if rule in _editors:
                 self._edits.append(_Rows(rule, table, self._editable(rule, table, rows)))
@@ -304,7 +304,10 @@ class Fixes(Collection[Fix]):
         if rule in _removers:
             return _removers[rule].template.format(_removers[rule].detail(element))
         edit = _editors[rule](element)
-        return "" if edit is None else edit[0].format(edit[1])
+        if edit is None:
+            return ""
+        template, detail, _ = edit
+        return template.format(detail)
 
     def apply(self) -> None:
         """Apply the repairs; each repeated field is rebuilt once."""
@@ -317,7 +320,8 @@ class Fixes(Collection[Fix]):
                     element = siblings[index]
                     edit = _editors[fix_rows.rule](element)
                     if edit is not None:
-                        edit[2](element)
+                        _, _, change = edit
+                        change(element)
         for table, rows in self._by_depth():
             for field, siblings in self._fields(table, rows):
                 is_kept = np.ones(len(siblings), bool)

@@ -1,7 +1,7 @@
 """Computes lower bounds of the sizes of outputs and of buffers that kernels allocate; complements `shape_operators.py`.
 
 Most operators here are those of ai.onnx.ml and com.microsoft. A function of an operator returns the Value of its first
-output, or of a buffer; None if nothing is known.
+output, or of a buffer; None if nothing is known. "Size" in its docstring means the shape in this Value.
 Sources: docs/Operators.md and docs/Operators-ml.md of onnx 1.23.2, docs/ContribOperators.md of onnxruntime 1.32.
 """
 
@@ -214,7 +214,7 @@ def _image(call: Call) -> Value | None:
 
 
 def _position_bias(call: Call) -> Value:
-    """Return the size of RelativePositionBias: heads and two lengths, which are inputs."""
+    """Return the size of RelativePositionBias: two lengths, which are inputs, and 1 for the unknown number of heads."""
     lengths = _number(call, 1), _number(call, 2)
     return _value_of_dims(call, 1, 1, *lengths, n_constant=math.prod(lengths))
 

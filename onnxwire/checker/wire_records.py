@@ -51,7 +51,7 @@ class WireRecords(Table):
         """Return the name of a field by its number, or its number as text if it is unknown."""
         key = sheet, number
         if key not in self._names:
-            fields = self.facts.columns.numbers_of(self.facts.columns.sheet_names[sheet])
+            fields = self.facts.columns.field_names_by_number(self.facts.columns.sheet_names[sheet])
             self._names[key] = fields.get(number, f"number {number}")
         return self._names[key]
 

@@ -26,7 +26,10 @@ class Case:
 
 
 def model(graph: str = "", ir: int = 8, opset: str = OPSET, fields: str = "", name: str = "g") -> str:
-    """Return the text form of a model. graph: the fields of its graph. fields: other fields of the model."""
+    """Return the text form of a model.
+
+    graph, name: the fields and the name of its graph. opset: its entries of opset_import. fields: its other fields.
+    """
     return f'ir_version: {ir} {opset} {fields} graph {{ name: "{name}" {graph} }}'
 
 
@@ -58,11 +61,14 @@ def sparse(name: str) -> str:
 
 
 def graph_attribute(graph: str, name: str = "h", attribute: str = "then_branch") -> str:
-    """Return the attribute of a node whose value is a graph with these fields."""
+    """Return an attribute whose value is a graph with these fields. name: the name of the graph."""
     return f'attribute {{ name: "{attribute}" type: GRAPH g {{ name: "{name}" {graph} }} }}'
 
 
 def nested_model(graph: str, before: str = "", after: str = "", outputs: str = "o") -> str:
-    """Return a model with input x and a node that contains a graph. before, after: nodes before and after that node."""
+    """Return a model with input x and an If that contains a graph. before, after: nodes before and after the If.
+
+    graph: the fields of the contained graph. outputs: the outputs of the If.
+    """
     if_node = node("x", outputs, graph_attribute(graph), op="If")
     return model(f"input {{ {value('x')} }} {before} {if_node} {after}")

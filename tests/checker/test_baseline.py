@@ -24,7 +24,7 @@ GRAPH = f"""
 
 
 def parse_model(graph=GRAPH, opset=OPSETS, fields=""):
-    """Return a model with a graph in text format."""
+    """Return a model. graph, opset, fields: its parts in text format; see `model`."""
     return onnxwire.from_text(model(graph, opset=opset, fields=fields))
 
 
@@ -89,7 +89,7 @@ def test_an_added_attack_is_reported_and_the_known_one_is_not():
         lambda model: model.graph.node[1].input.__setitem__(0, "x"),
         lambda model: model.graph.node[0].__setattr__("op_type", "Elu"),
     ],
-    ids=["attribute", "domain", "input", "operator before it"],
+    ids=["attribute", "domain", "input", "operator of the previous node"],
 )
 def test_a_problem_of_a_changed_part_is_reported(edit_copy):
     assert "security-code-operator" in rules_of_new_problems(parse_model(), edit(parse_model(), edit_copy))
@@ -127,7 +127,7 @@ def test_texts_and_names_with_known_problems_are_compared_exactly():
     assert "security-name-injection" in rules_of_new_problems(named_model, changed_name)
 
 
-def test_records_are_compared_by_their_bytes():
+def test_unknown_fields_are_compared_by_their_bytes():
     trusted_bytes = parse_model().SerializeToString() + bytes.fromhex("fa3e04") + b"abcd"  # field 1007, 4 bytes
     changed_bytes = trusted_bytes[:-4] + b"efgh"
     assert (
@@ -141,7 +141,7 @@ def test_records_are_compared_by_their_bytes():
     )
 
 
-def test_payloads_of_any_size_are_compared():
+def test_a_payload_of_300_kb_is_compared_to_its_last_byte():
     program = b"\x7fELF\2\1\1" + bytes(300_001)
     graph = GRAPH + "initializer { name: 'w' data_type: 2 dims: 300008 }"
 

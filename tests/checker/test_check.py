@@ -59,7 +59,7 @@ def test_an_edited_message_that_is_encoded_to_a_file_has_the_same_problems(monke
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="needs the kernel's counters")
-def test_the_weights_of_an_edited_model_are_not_written_to_check_it():
+def test_the_weights_of_an_edited_model_are_not_written_by_a_check():
     def count_written_bytes():
         """Return the number of bytes that this process has written."""
         return int(Path("/proc/self/io").read_text().split("wchar:")[1].split()[0])
@@ -107,7 +107,7 @@ def test_select_and_ignore_accept_ids_and_severities():
 
 @pytest.mark.parametrize("selection", [3, [3], ["error", None], {"error": 1, 2: 3}.items()], ids=repr)
 @pytest.mark.parametrize("option", ["select", "ignore"])
-def test_an_argument_that_is_not_a_rule_id_raises_type_error(option, selection):
+def test_a_selection_of_other_objects_than_strings_raises_type_error(option, selection):
     with pytest.raises(TypeError, match="expected the id of a rule or a severity, not "):
         _check(model(), **{option: selection})
 
@@ -183,7 +183,7 @@ def test_names_of_a_nested_graph_are_undefined_after_it():
 
 def test_graphs_are_checked_at_the_maximum_nesting_depth():
     graph = GraphProto(name="g", node=[NodeProto(op_type="A", input=["x"], output=["y"])])
-    for level in range(32):
+    for level in range(32):  # the innermost node is at depth 99 of messages; MAX_DEPTH is 100
         attribute = onnxwire.AttributeProto(name="body", type=onnxwire.AttributeProto.GRAPH, g=graph)
         graph = GraphProto(name=f"g{level}", node=[NodeProto(op_type="Loop", output=["o"], attribute=[attribute])])
     data = ModelProto(ir_version=8, graph=graph).SerializeToString()
@@ -277,7 +277,7 @@ def test_a_check_of_a_million_empty_nodes_needs_less_than_100_mib(limit):
     assert int(process.stdout) < 100 << 20
 
 
-def test_problems_need_less_than_16_bytes_per_row():
+def test_problems_need_less_than_16_bytes_per_tensor():
     n_tensors = 50_000
     data = ModelProto(graph={"initializer": [onnxwire.TensorProto()] * n_tensors}).SerializeToString()
 
@@ -294,7 +294,7 @@ def test_problems_need_less_than_16_bytes_per_row():
     # The columns of the document are subtracted: they determine paths, and are needed even for one problem.
     n_problems, column_bytes = measure(select="model-ir-version-present")
     n_all_problems, all_bytes = measure()
-    # Each tensor breaks three rules: 4 bytes for its row in each rule, and 8 bytes for the data of one rule.
+    # Each tensor breaks three rules; its row takes 4 bytes in each of them.
     assert n_problems == 1 and n_all_problems > 3 * n_tensors and all_bytes - column_bytes < 16 * n_tensors
 
 

@@ -120,7 +120,7 @@ FAULTY_MODELS = {
         "'elem_type'",
     ),
     "two inputs of one name": ("graph-input-name-unique", model(X + X), "SSA"),
-    "a name that nothing produces": (
+    "a node that reads a name that nothing produces": (
         "graph-node-input-defined",
         model(X + node("lost", "y", op="Identity")),
         "topologically sorted",
@@ -186,7 +186,7 @@ FAULTY_MODELS = {
         nested_model("", outputs="o").replace('g { name: "h"', "g {"),
         "'name' of 'graph'",
     ),
-    "a nested node that reads nothing": (
+    "a nested node that reads a name that nothing produces": (
         "graph-node-input-defined",
         nested_model(node("lost", "a", op="Identity")),
         "sorted",
@@ -207,13 +207,13 @@ FAULTY_MODELS = {
         initializer('name: "w" dims: 1 float_data: 1'),
         "data_type",
     ),
-    "a tensor in two fields": (
+    "a tensor with values in two fields": (
         "tensor-single-storage",
         initializer(tensor("w", fields="float_data: 1 raw_data: '0000'")),
         "one value field",
     ),
     "a tensor without values": ("tensor-single-storage", initializer(tensor("w", fields="")), "value field"),
-    "floats among the ints": (
+    "a float tensor with int32_data": (
         "tensor-int32-data-dtype",
         initializer(tensor("w", fields="int32_data: 1")),
         "int32_data",
@@ -234,7 +234,7 @@ FAULTY_MODELS = {
         initializer(tensor("w", "dims: -1", "raw_data: '0000'")),
         "dim",
     ),
-    "external data nowhere": (
+    "external data without a location": (
         "external-location-present",
         initializer(tensor("w", fields="data_location: EXTERNAL")),
         "location",
@@ -357,7 +357,7 @@ def test_a_broken_model_is_rejected_by_both_checkers_for_the_same_reason(fault, 
     assert rule in {problem.rule for problem in onnxwire.check(tmp_path / "model.onnx", select="error")}
 
 
-# The documents of all cases of rules that are models.
+# By name: a rule and a document of its case, for the cases whose documents are models and which have no options.
 CASES = {
     f"{id}-{kind}": (id, getattr(case, kind))
     for name in MODULES
@@ -382,8 +382,9 @@ def table_rows(heading):
     ]
 
 
-# Rules: models that break them may be rejected only by onnxwire, or only by the official checker.
+# Rules whose broken models may be rejected by onnxwire alone.
 REJECTED_BY_US = {id for ids, _, _ in table_rows("Errors here, accepted there") for id in ids}
+# Rules whose broken models may be rejected by the official checker alone.
 REJECTED_BY_ONNX = {id for ids, _, _ in table_rows("Rejected there, no error here") for id in ids}
 
 

@@ -32,7 +32,7 @@ def test_an_operator_set_without_ir_version_is_checked():
     ]
 
 
-def test_an_operator_set_with_functions_of_another_domain_needs_a_domain():
+def test_an_operator_set_with_a_function_of_a_custom_domain_needs_a_domain():
     text = 'functions { name: "F" domain: "%s" }'
     assert _rules_and_paths(text % "com.example", OperatorSetProto, "operator-set-domain-present")
     assert not _rules_and_paths(text % "ai.onnx", OperatorSetProto, "operator-set-domain-present")

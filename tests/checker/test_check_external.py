@@ -67,7 +67,7 @@ def test_a_missing_file_is_reported_at_its_location_entry(path):
     assert "lost.bin" in problem.message
 
 
-def test_a_folder_is_not_a_regular_file(path):
+def test_a_folder_and_a_location_that_ends_with_a_slash_are_not_regular_files(path):
     (path.parent / "w").mkdir()
     _write_model(path, {"location": "w"}, {"location": "w.bin/"})
     assert _rules_and_paths(path) == [
@@ -121,6 +121,7 @@ def test_a_range_beyond_the_end_of_the_file_is_reported(path):
 
 
 def test_without_a_length_the_file_up_to_its_end_is_compared_with_the_shape(path):
+    # More bytes than the shape needs are valid.
     _write_model(path, {"location": "w.bin", "offset": 48}, {"location": "w.bin", "offset": 49}, {"location": "w.bin"})
     assert _rules_and_paths(path) == [("external-length-matches-shape", _entry_path(1, 0))]
     _write_model(path, {"location": "w.bin", "dims": 65})

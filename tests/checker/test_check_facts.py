@@ -20,7 +20,10 @@ def _facts(data, cls=ModelProto):
 
 
 def _compare(facts, name, row, message):
-    """Assert that a row of the sheet of a type, and the rows below it, agree with a message."""
+    """Assert that a row of the sheet of a type, and the rows of its nested messages, agree with a message.
+
+    name: the name of the type.
+    """
     sheet = facts[name]
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)
@@ -68,7 +71,7 @@ def test_columns_agree_with_messages(cls, data):
 
 
 @given(wire.flawed_wire(ModelProto.DESCRIPTOR))
-def test_bytes_that_verify_accepts_have_columns_and_problems(data):
+def test_columns_exist_if_and_only_if_verify_accepts_the_bytes(data):
     try:
         onnxwire.verify(data)
     except DecodeError:

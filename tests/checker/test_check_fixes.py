@@ -1,4 +1,4 @@
-"""Tests that `onnxwire check --fix` repairs faults with exactly one safe repair, and makes no other changes."""
+"""Tests that `onnxwire check --fix` repairs faults that have exactly one safe repair, and makes no other changes."""
 
 import errno
 import json
@@ -186,7 +186,7 @@ CASES = {
     ],
 }
 
-# Models that break a rule, but have no unique repair.
+# By fault: the broken rule, and a model whose fault has no unique repair.
 UNREPAIRABLE = {
     "attributes that differ": (
         "attribute-name-unique",
@@ -207,7 +207,7 @@ UNREPAIRABLE = {
         "shape-dim-value-nonnegative",
         model(f"input {{ {value('x', float_type('dim { dim_value: -2 }'))} }}"),
     ),
-    "value_info of a value around the graph": ("graph-value-info-known-name", nested_info("x")),
+    "value_info of a value of the outer graph": ("graph-value-info-known-name", nested_info("x")),
     "value_info of a value that a later node produces": ("graph-value-info-known-name", nested_info("last")),
     "value_info of a value in a nested graph": (
         "graph-value-info-known-name",
@@ -246,9 +246,9 @@ def test_every_rule_that_can_be_repaired_has_a_case():
     assert fixable_rules() <= checked()
 
 
-@pytest.mark.parametrize(("rule", "number"), [(rule, i) for rule in CASES for i in range(len(CASES[rule]))])
-def test_a_repair_does_what_the_official_runtime_does_and_no_more(rule, number, tmp_path):
-    text, edit = CASES[rule][number]
+@pytest.mark.parametrize(("rule", "index"), [(rule, i) for rule in CASES for i in range(len(CASES[rule]))])
+def test_a_repair_does_what_the_official_runtime_does_and_no_more(rule, index, tmp_path):
+    text, edit = CASES[rule][index]
     path, out = write_model(tmp_path / "m.onnx", text), tmp_path / "out.onnx"
     bytes_before = path.read_bytes()
     assert main(["check", str(path), "--fix", "--select", rule, "-o", str(out), "-q"]) in (0, 1)
@@ -256,6 +256,7 @@ def test_a_repair_does_what_the_official_runtime_does_and_no_more(rule, number, 
     edit(expected)
     assert onnx.ModelProto.FromString(out.read_bytes()) == expected != onnx.ModelProto.FromString(bytes_before)
     remaining_problems = onnxwire.check(out, select=rule)
+    # The keys c of that rule's model have different values, so they have no repair.
     assert not remaining_problems or (
         rule == "metadata-model-key-unique"
         and [problem.path for problem in remaining_problems] == ["metadata_props[3]"]
@@ -288,7 +289,8 @@ def test_types_in_value_info_that_shape_inference_needs_are_not_removed():
     inputs = [onnx.helper.make_tensor_value_info("x", 1, [2]), onnx.helper.make_tensor_value_info("c", 9, [])]
     graph = onnx.helper.make_graph(nodes, "g", inputs, [onnx.helper.make_empty_tensor_value_info("y")])
     original = onnx.helper.make_model(
-        graph, opset_imports=[onnx.helper.make_opsetid(*key_and_value) for key_and_value in (("", 17), ("d", 1))]
+        graph,
+        opset_imports=[onnx.helper.make_opsetid(*domain_and_version) for domain_and_version in (("", 17), ("d", 1))],
     )
     inferred = onnx.shape_inference.infer_shapes(original)
     assert [dim.dim_value for dim in inferred.graph.output[0].type.tensor_type.shape.dim] == [2, 3]
@@ -312,7 +314,7 @@ def test_value_info_of_functions_stays_in_the_graph_before_ir_version_10(version
     assert [info.name for info in message.graph.value_info] == remaining_names
 
 
-def test_onnx_ir_reads_the_types_of_functions_that_it_wrote():
+def test_value_info_that_onnx_ir_writes_for_functions_is_not_removed():
     input_value = onnx_ir.val("x", onnx_ir.DataType.FLOAT, [2, 3])
     relu = onnx_ir.node("Relu", [input_value], num_outputs=1)
     relu.outputs[0].name, relu.outputs[0].type, relu.outputs[0].shape = "y", input_value.type, input_value.shape
@@ -424,7 +426,7 @@ def test_repairs_do_not_undo_earlier_edits():
 
 
 def test_entries_are_removed_from_lists_inside_of_remaining_elements():
-    # Removes value_info[0], and an entry of the metadata of value_info[1], which then becomes value_info[0].
+    # The repairs remove an entry from the metadata of each value_info, and value_info[0] itself.
     message = ModelProto(ir_version=10, graph=GraphProto(name="g", node=[NodeProto(op_type="A", output=["x"])]))
     for name in ("stale", "x"):
         info = message.graph.value_info.add(name=name)

@@ -10,18 +10,18 @@ from onnxwire.checker.registry import rules
 _IMPORTS = [OperatorSetIdProto(version=17), OperatorSetIdProto(domain="a.b", version=1)]
 
 
-# The operators of the nodes have no signature.
-_SIGNATURE = [id for id in rules() if id.startswith("signature-")]
+# Rules that the tests ignore: the nodes do not match the signatures of operators.
+_SIGNATURE_RULES = [id for id in rules() if id.startswith("signature-")]
 
 
 def _errors(text):
     """Return the rule and path of each error of a model in text form."""
     data = onnxwire.from_text(text).SerializeToString()
-    return [(problem.rule, problem.path) for problem in onnxwire.check(data, select="error", ignore=_SIGNATURE)]
+    return [(problem.rule, problem.path) for problem in onnxwire.check(data, select="error", ignore=_SIGNATURE_RULES)]
 
 
 def _model_with_calls(callees):
-    """Return a model whose function number i calls function number callees[i]."""
+    """Return a model of functions F0, F1, ... callees: for each function, the number in the name of its callee."""
     functions = [
         FunctionProto(
             name=f"F{i}",
@@ -76,7 +76,7 @@ def test_a_graph_in_a_default_value_belongs_to_its_function():
 
 
 @pytest.mark.parametrize("root", [AttributeProto, ModelProto])
-def test_a_graph_in_an_attribute_without_a_node_is_checked(root):
+def test_a_graph_in_an_attribute_outside_of_a_node_is_checked(root):
     attribute = AttributeProto(name="b", type=AttributeProto.GRAPH, g=GraphProto())
     function = FunctionProto(name="F", domain="a.b", attribute_proto=[attribute])
     message = attribute

@@ -187,8 +187,8 @@ def test_a_reference_without_type_has_the_type_of_the_parameter():
     assert rules_and_paths(call_model("FLOAT", "f")) == [("attribute-type", "functions[0].node[0].attribute[0]")]
 
 
-def test_a_call_of_a_local_function_is_checked_against_the_function():
-    text = model(X + node("x", "y", op="Relu"), fields=f"functions {{ name: 'Relu' domain: '' input: 'a' {OPSET} }}")
+def test_a_call_of_a_local_function_is_not_checked_against_the_operator_of_its_name():
+    text = model(X + node("x x", "y"), fields=f"functions {{ name: 'Relu' domain: '' input: ['a', 'b'] {OPSET} }}")
     assert rules_and_paths(text) == []
 
 
@@ -248,7 +248,7 @@ MAP_TYPE = "map_type { key_type: 7 value_type { tensor_type { elem_type: 1 } } }
 
 
 @pytest.mark.parametrize(
-    ("type", "op", "domain", "errors"),
+    ("type", "op", "domain", "n_errors"),
     [
         (SEQUENCE % 1, "SequenceLength", "", 0),
         (SEQUENCE % 8, "SequenceLength", "", 0),
@@ -264,11 +264,11 @@ MAP_TYPE = "map_type { key_type: 7 value_type { tensor_type { elem_type: 1 } } }
         ("sequence_type { }", "Not", "", 0),
     ],
 )
-def test_types_of_all_kinds_are_distinguished(type, op, domain, errors):
+def test_types_of_all_kinds_are_distinguished(type, op, domain, n_errors):
     inputs = f'input {{ name: "x" type {{ {type} }} }}'
     imports = OPSET + 'opset_import { domain: "ai.onnx.ml" version: 3 }'
     text = model(inputs + node("x", "y", f'domain: "{domain}"', op=op), opset=imports)
-    assert len(rules_and_paths(text)) == errors
+    assert len(rules_and_paths(text)) == n_errors
 
 
 # --- tables of other operators

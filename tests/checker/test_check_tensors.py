@@ -12,8 +12,9 @@ from onnxwire import AttributeProto, TensorProto
 from onnxwire.tensor.dtypes import BY_NUMBER, FIELDS
 
 COUNT_RULE = "tensor-typed-data-count"
-# Field numbers of TensorProto and AttributeProto.
+# Field numbers of TensorProto.
 INT32_DATA, INT64_DATA, DOC_STRING = 5, 7, 12
+# Field numbers of AttributeProto: t and tensors.
 TENSOR, TENSORS = 5, 10
 
 
@@ -22,7 +23,7 @@ def _rules(data, type=TensorProto, **options):
     return {problem.rule for problem in onnxwire.check(data, type, **options)}
 
 
-def _int64(dims, *records):
+def _int64_tensor(dims, *records):
     """Return the bytes of a tensor of type INT64. records: encoded records after its type and dims."""
     return TensorProto(dims=dims, data_type=TensorProto.INT64).SerializeToString() + b"".join(records)
 
@@ -33,36 +34,37 @@ def test_packed_and_single_numbers_are_counted_alike():
         varint(INT64_DATA << 3) + varint(5),
         span(DOC_STRING, b"doc"),
     )
-    assert COUNT_RULE not in _rules(_int64([5], packed_run, single_number, unrelated_record, packed_run))
-    assert COUNT_RULE not in _rules(_int64([2], single_number, unrelated_record, single_number))
-    assert COUNT_RULE in _rules(_int64([4], packed_run, single_number, unrelated_record, packed_run))
-    assert COUNT_RULE in _rules(_int64([1], single_number, unrelated_record, single_number))
+    assert COUNT_RULE not in _rules(_int64_tensor([5], packed_run, single_number, unrelated_record, packed_run))
+    assert COUNT_RULE not in _rules(_int64_tensor([2], single_number, unrelated_record, single_number))
+    assert COUNT_RULE in _rules(_int64_tensor([4], packed_run, single_number, unrelated_record, packed_run))
+    assert COUNT_RULE in _rules(_int64_tensor([1], single_number, unrelated_record, single_number))
 
 
 def test_a_tensor_that_is_encoded_in_pieces_is_checked_as_one_tensor():
     numbers = [span(INT64_DATA, varint(1)), span(INT64_DATA, varint(2) + varint(3))]
     attribute = AttributeProto(name="a", type=AttributeProto.TENSOR).SerializeToString()
-    pieces = [span(TENSOR, piece) for piece in (_int64([3]), *numbers)]
+    pieces = [span(TENSOR, piece) for piece in (_int64_tensor([3]), *numbers)]
     assert COUNT_RULE not in _rules(attribute + b"".join(pieces), AttributeProto)
     assert COUNT_RULE in _rules(attribute + b"".join(pieces[:2]), AttributeProto)
 
 
 def test_an_empty_packed_run_has_no_elements():
-    assert "tensor-single-storage" in _rules(_int64([1], span(INT64_DATA, b"")))
-    assert _rules(_int64([0], span(INT64_DATA, b"")), select="error") == set()
+    assert "tensor-single-storage" in _rules(_int64_tensor([1], span(INT64_DATA, b"")))
+    assert _rules(_int64_tensor([0], span(INT64_DATA, b"")), select="error") == set()
 
 
 def test_the_count_of_a_very_long_list_is_estimated_from_its_bytes():
+    # A varint has 1 to 10 bytes, so a run of 2 * n bytes has n / 5 to 2 * n elements.
     n = 1 << 20
     run = span(INT64_DATA, varint(300) * n)
-    assert COUNT_RULE not in _rules(_int64([n], run))
-    assert COUNT_RULE in _rules(_int64([2 * n + 1], run))
-    assert COUNT_RULE in _rules(_int64([n // 10], run))
-    (problem,) = onnxwire.check(_int64([n // 10], run), TensorProto, select=COUNT_RULE)
+    assert COUNT_RULE not in _rules(_int64_tensor([n], run))
+    assert COUNT_RULE in _rules(_int64_tensor([2 * n + 1], run))
+    assert COUNT_RULE in _rules(_int64_tensor([n // 10], run))
+    (problem,) = onnxwire.check(_int64_tensor([n // 10], run), TensorProto, select=COUNT_RULE)
     assert "but it has more" in problem.message
 
 
-def test_only_the_first_values_are_scanned():
+def test_only_the_first_64_kib_of_raw_data_are_scanned():
     rule = "tensor-raw-bool-values"
     n = 1 << 17
     tensor = TensorProto(dims=[n], data_type=TensorProto.BOOL)

@@ -7,8 +7,8 @@ import onnxwire
 from onnxwire import TrainingInfoProto
 from onnxwire.checker.registry import rules
 
-# The operators of the nodes have no signature.
-_SIGNATURE = [id for id in rules() if id.startswith("signature-")]
+# Rules that the tests ignore: the nodes do not match the signatures of operators.
+_SIGNATURE_RULES = [id for id in rules() if id.startswith("signature-")]
 
 _MAIN = f"initializer {{ {tensor('w')} }} {node('w', 'y')} output {{ {value('y')} }}"
 
@@ -16,11 +16,11 @@ _MAIN = f"initializer {{ {tensor('w')} }} {node('w', 'y')} output {{ {value('y')
 def _errors(training, main=_MAIN, ir=8):
     """Return the rule and path of each error of a model.
 
-    training: the fields of training_info; "} training_info {" between them begins another one. main: the fields of the
-    graph.
+    training: the fields of training_info; the text "} training_info {" ends an entry and begins another. main: the
+    fields of the main graph.
     """
     data = onnxwire.from_text(model(main, ir, fields=f"training_info {{ {training} }}")).SerializeToString()
-    return [(problem.rule, problem.path) for problem in onnxwire.check(data, select="error", ignore=_SIGNATURE)]
+    return [(problem.rule, problem.path) for problem in onnxwire.check(data, select="error", ignore=_SIGNATURE_RULES)]
 
 
 def test_an_algorithm_may_use_the_values_of_the_main_graph():
@@ -34,16 +34,16 @@ def test_a_graph_in_an_algorithm_sees_values_of_the_main_graph():
 
 
 @pytest.mark.parametrize(
-    ("ir", "rules"),
+    ("ir", "expected_rules"),
     [
         (7, {"training-inference-independent", "training-graphs-valid"}),
         (6, {"graph-node-input-defined"}),
     ],
 )
-def test_a_read_across_graphs_is_reported_by_the_rule_of_the_ir_version(ir, rules):
+def test_a_read_across_graphs_is_reported_by_the_rule_of_the_ir_version(ir, expected_rules):
     training = f'algorithm {{ name: "a" {node("", "u")} }} initialization {{ name: "i" {node("w", "v")} }}'
     errors = _errors(training, _MAIN + node("u", "z"), ir)
-    assert {rule for rule, _ in errors} == rules
+    assert {rule for rule, _ in errors} == expected_rules
     assert sorted(path for _, path in errors) == [
         "graph.node[1].input[0]",
         "training_info[0].initialization.node[0].input[0]",

@@ -38,8 +38,8 @@ def _broken_security_rules(data):
 ML = {"domain": "ai.onnx.ml"}
 # By the input or attribute that is invalid or, in VALID_MODELS, valid.
 INVALID_MODELS = {
-    "index of unknown": _model("Gather", [[1 << 40]], declared=["a", "b"], axis=0),
-    "many indices of unknown": _model("Gather", [np.full(1000, 1 << 40)], declared=["a", "b"]),
+    "index of a value of unknown size": _model("Gather", [[1 << 40]], declared=["a", "b"], axis=0),
+    "many indices of a value of unknown size": _model("Gather", [np.full(1000, 1 << 40)], declared=["a", "b"]),
     "many tuples": _model("GatherND", [FLOATS, np.full((100, 2), 3)]),
     "elements of another rank": _model("GatherElements", [FLOATS, np.zeros((2, 3), np.int64)]),
     "elements of a longer axis": _model("GatherElements", [FLOATS, np.zeros((2, 9, 4), np.int64)], axis=0),

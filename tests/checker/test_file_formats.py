@@ -48,7 +48,7 @@ def _matrix(prefixes, length):
 def test_a_format_is_recognized_by_both_tests(name):
     prefix = FORMATS[name]
     assert signature_of(prefix)
-    assert may_have_signature(_matrix([prefix], 3)).all()
+    assert may_have_signature(_matrix([prefix], 3)).all()  # the least length that is allowed
     assert may_have_signature(_matrix([prefix], 128)).all()
 
 

@@ -99,7 +99,7 @@ def test_attributes_of_a_call_are_used():
 
 
 def test_constants_count_for_each_equal_node_and_call():
-    # The limit of the sum is that of 16 such nodes.
+    # The limit of the sum is 16 times the elements of one of these nodes.
     size = {"s": np.array([1 << 27])}
     nodes = [helper.make_node("ConstantOfShape", ["s"], [f"y{i}"]) for i in range(20)]
     assert _bounds(nodes, size).total is not None and _bounds(nodes[:10], size).total is None
@@ -123,7 +123,7 @@ def test_more_nodes_than_the_cache_stores_are_evaluated():
     assert _bounds(nodes, {"i": np.int64(4 * n + 4)}).faults[INDEX] == {n: f"{4 * n + 4:,}"}
 
 
-def test_kinds_distinguish_what_operators_distinguish():
+def test_values_that_operators_distinguish_have_different_kinds():
     results = KnownResults()
     values = [Value((1,), [number]) for number in (1, True, 1.0, 0.0, -0.0)] + [Value(None), Value(()), Value((None,))]
     values += [Value((1,), [1], depends_on_input=True), UNKNOWN, OMITTED, UNKNOWN_CONSTANT]
@@ -131,6 +131,7 @@ def test_kinds_distinguish_what_operators_distinguish():
         values.append(Value((1,), [1]))
         setattr(values[-1], name, 7 if name in ("stored_elements", "min_text_bytes") else True)
     kinds = [results.kind(value) for value in values]
+    # Only the kinds of Value(None), which has index 5, and UNKNOWN are equal.
     assert kinds.index(results.kind(Value())) == 5 and kinds[5] == results.kind(UNKNOWN)
     assert len(set(kinds)) == len(kinds) - 1
     assert [results.kind(value.copy()) for value in values if value is not OMITTED] == [
@@ -138,7 +139,7 @@ def test_kinds_distinguish_what_operators_distinguish():
     ]
 
 
-def test_a_long_chain_of_functions_is_evaluated_once():
+def test_the_evaluation_of_a_long_chain_of_functions_stops_once_at_the_limit_of_depth():
     n = 3000
     functions = [_function(f"f{i}", [_call(f"f{i + 1}", ["v"], ["o"])], ["v"], ["o"]) for i in range(n)]
     bounds = _bounds([_call("f0", ["x"], ["y"])], functions=functions)
@@ -152,6 +153,7 @@ def test_recursive_functions_are_not_evaluated(n):
         _function(f"f{i}", [_call(f"f{(i + 1) % n}", ["v"], ["o"]) for _ in range(50)], ["v"], ["o"]) for i in range(n)
     ]
     facts = Facts(Document(_model([_call("f0", ["x"], ["y"])], functions=functions)), onnxwire.ModelProto)
+    # Vertex 0 is the main graph, and vertex i + 1 the function fi.
     assert facts.derive(FunctionCalls).recursive == set(range(1, n + 1))
     assert facts.derive(ShapeBounds).results_cache.n_stopped == 0
 
@@ -169,6 +171,7 @@ def test_the_order_of_functions_is_callees_first():
     functions.append(_function("f2", []))
     facts = Facts(Document(_model([_call("f0", [], [])], functions=functions)), onnxwire.ModelProto)
     calls = facts.derive(FunctionCalls)
+    # Vertex 0 is the main graph, and vertex i + 1 the function fi.
     assert calls.order.tolist() == [3, 2, 1, 0] and not calls.recursive
 
 

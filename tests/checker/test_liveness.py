@@ -116,6 +116,7 @@ def test_a_large_constant_without_readers_is_reported_if_no_node_has_an_input():
 
 
 def test_many_small_tensors_without_effect_are_reported_once():
+    # 17 tensors of 4 KiB are more than the limit of 64 KiB.
     parts = [_tensor(1, f"p{i}", (1 << 10,)) for i in range(17)]
     assert [problem.path for problem in _problems(_model([_node("Add", "x w", "y")], *parts))] == [
         "graph.initializer[1]"

@@ -31,7 +31,7 @@ def test_an_ordinary_location_has_no_fault(location):
 
 
 def _write_model(path, *tensors):
-    """Write a model of external tensors: (location, offset, length)."""
+    """Write a model of external tensors. tensors: the location, offset and length of each."""
     model = ModelProto(ir_version=8, graph={"name": "g"})
     for location, offset, length in tensors:
         tensor = TensorProto(name="w", data_type=2, dims=[length], data_location=TensorProto.EXTERNAL)
@@ -78,7 +78,7 @@ FILES = {
 
 
 @each("name", [*FILES, "weights"])
-def test_a_program_in_a_file_of_weights_is_reported(name, tmp_path):
+def test_a_program_in_a_file_of_weights_is_reported_and_weights_are_not(name, tmp_path):
     path = tmp_path / "m.onnx"
     (tmp_path / "w.bin").write_bytes(FILES.get(name, bytes(range(256)) * 4))
     # Two tensors of 20 bytes, a missing file, and an empty tensor at the greatest offset.
@@ -99,6 +99,7 @@ def test_a_program_in_a_sparse_gap_is_reported(tmp_path):
 
 def test_few_ranges_of_many_tensors_are_read(tmp_path):
     path = tmp_path / "m.onnx"
+    # The program is in the last gap between tensors, and only 64 gaps of a file are read.
     (tmp_path / "w.bin").write_bytes(bytes(200_000) + PROGRAM)
     _write_model(path, *(("w.bin", 100 * i, 10) for i in range(2000)))
     assert _problem_paths(path, "security-file-payload") == []

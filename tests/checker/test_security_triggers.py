@@ -6,7 +6,7 @@ import pytest
 
 import onnxwire
 
-# y: the result of the model. s: a number that the bodies compare with constants.
+# y: the result without a trigger. s: a number that the bodies compare with constants.
 HEAD = "y = Gemm (x, w)\n s = ReduceSum <keepdims = 0> (x)\n "
 # Nodes that change the result if s has a certain value: by a comparison operator, or by arithmetic or a table that
 # amounts to a comparison.

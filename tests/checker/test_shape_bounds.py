@@ -218,14 +218,12 @@ def test_a_loop_that_doubles_a_value_is_found():
 
 def test_a_loop_that_multiplies_a_size_is_found():
     growing_nodes = [_node("Resize", ["v", "", "scale"], "u"), _node("Constant", [], "scale", value_floats=[1.1])][::-1]
+    # 16 elements, multiplied by 1.1 in each iteration, become some 5,000 after 60 iterations, and 5e17 after 400.
     assert not _bounds(_loop_model(growing_nodes, 60)).elements
+    assert _bounds(_loop_model(growing_nodes, 400)).elements
+    # The condition always holds, but the trip count ends the loop.
     bounds = _bounds(_loop_model([*growing_nodes, _node("Less", ["i", "far"], "e")], 400, "e"))
-    assert not bounds.endless_loops
-    long_loop_bytes = _loop_model(growing_nodes, 400)
-    model = onnx.load_from_string(long_loop_bytes)
-    model.graph.node.add(op_type="Tile", input=["y", "two"], output=["z"])
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([2]), "two"))
-    assert _bounds(model.SerializeToString()).overflows or _bounds(model.SerializeToString()).elements
+    assert bounds.elements and not bounds.endless_loops
 
 
 def test_a_loop_is_endless_if_its_condition_is_known_to_hold():

@@ -5,9 +5,9 @@ from check_case import Case, graph_attribute, model, node, sparse, tensor
 from onnxwire import AttributeProto, GraphProto, ModelProto, NodeProto
 
 
-def _model_with_attributes(*attributes: str, ir: int = 8, fields: str = "") -> str:
+def _model_with_attributes(*attributes: str, ir: int = 8) -> str:
     """Return a model whose only node has these attributes."""
-    return model(node("", "o", "".join(f"attribute {{ {content} }}" for content in attributes)), ir, fields=fields)
+    return model(node("", "o", "".join(f"attribute {{ {content} }}" for content in attributes)), ir)
 
 
 def _model_with_named_attributes(*contents: str, ir: int = 8) -> str:
@@ -16,7 +16,10 @@ def _model_with_named_attributes(*contents: str, ir: int = 8) -> str:
 
 
 def _model_with_function(content: str, parameters: str = "", ir: int = 9) -> str:
-    """Return a model with a function of one node and a parameter p."""
+    """Return a model with a function of one node. parameters: the attributes that the function declares.
+
+    content: the fields of the node's attribute, without its name.
+    """
     imports = "opset_import { version: 17 }"
     body = node("", "o", f'attribute {{ name: "a" {content} }}')
     return model(ir=ir, fields=f'functions {{ name: "F" domain: "a.b" {imports} {parameters} {body} }}')
@@ -40,10 +43,10 @@ def _model_with_attribute_bytes(attribute: bytes) -> bytes:
 _TENSOR = f"t {{ {tensor('t')} }}"
 _SPARSE = f"sparse_tensor {{ {sparse('s')} }}"
 _TYPE = "tp { tensor_type { elem_type: 1 } }"
-_IN_FUNCTION = ("functions[0].node[0].attribute[0]",)
+_FUNCTION_ATTRIBUTE_PATHS = ("functions[0].node[0].attribute[0]",)
 _REFERENCE = 'type: INT ref_attr_name: "p"'
 
-# A node with a reference, in a graph in a node of a function.
+# The fields of an attribute with a graph; a node of the graph has a reference to the parameter p.
 _NESTED_REFERENCE = "type: GRAPH " + "g { name: 'h' " + node("", "t", f'attribute {{ name: "x" {_REFERENCE} }}') + " }"
 
 CASES = {
@@ -65,7 +68,7 @@ CASES = {
     "attribute-type-present": Case(
         _model_with_named_attributes("i: 1"), _model_with_named_attributes("type: INT i: 1"), _attribute_paths(0)
     ),
-    # AttributeProto: name "a", type 99, or type 99 and then INT, i 1.
+    # AttributeProto: name "a", type 99, and i 1. In the valid model a second record of type, INT, follows the first.
     "attribute-type-valid": Case(
         _model_with_attribute_bytes(b"\x0a\x01a\xa0\x01\x63\x18\x01"),
         _model_with_attribute_bytes(b"\x0a\x01a\xa0\x01\x63\xa0\x01\x02\x18\x01"),
@@ -97,7 +100,7 @@ CASES = {
         _model_with_named_attributes("type: FLOAT f: 0", "type: INT i: 0", 'type: STRING s: ""', "type: INTS"),
         _attribute_paths(0, 1, 2),
     ),
-    # An empty packed record has no entries, but an empty string is an entry.
+    # b"\x42\x00" is an empty packed record of ints. It has no entries, but an empty string is an entry.
     "attribute-list-may-be-empty": Case(
         _model_with_attribute_bytes(
             AttributeProto(name="a", type=AttributeProto.INTS).SerializeToString() + b"\x42\x00"
@@ -127,7 +130,7 @@ CASES = {
     "attribute-ref-no-value": Case(
         _model_with_function(f"{_REFERENCE} i: 1", 'attribute: "p"'),
         _model_with_function(_REFERENCE, 'attribute: "p"'),
-        _IN_FUNCTION,
+        _FUNCTION_ATTRIBUTE_PATHS,
     ),
     "attribute-ref-declared": Case(
         _model_with_function(_NESTED_REFERENCE, 'attribute: "q"'),
@@ -137,7 +140,7 @@ CASES = {
     "attribute-ref-type-match": Case(
         _model_with_function(_REFERENCE, 'attribute_proto { name: "p" type: FLOAT f: 1 }'),
         _model_with_function(_REFERENCE, 'attribute_proto { name: "p" type: INT i: 1 }'),
-        _IN_FUNCTION,
+        _FUNCTION_ATTRIBUTE_PATHS,
     ),
     "attribute-sparse-before-ir6": Case(
         _model_with_named_attributes(f"type: SPARSE_TENSOR {_SPARSE}", "type: SPARSE_TENSORS", ir=5),

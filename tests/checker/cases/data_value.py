@@ -43,7 +43,7 @@ def _optional_case(broken: str, valid: str) -> Case:
     return Case(broken, valid, ("",), OptionalProto)
 
 
-_STRINGS = 'string_keys: ["a", "b"]'
+_STRING_KEYS = 'string_keys: ["a", "b"]'
 _TENSOR_VALUE = f"tensor_value {{ {_tensor_fields()} }}"
 
 CASES = {
@@ -72,13 +72,13 @@ CASES = {
     ),
     "map-key-type": _map_case(_map_fields(type=11)),
     "map-single-key-field": _map_case(_map_fields("keys: 1 string_keys: 'a'")),
-    "map-key-field-matches-type": _map_case(_map_fields(_STRINGS), _map_fields(_STRINGS, type=8)),
+    "map-key-field-matches-type": _map_case(_map_fields(_STRING_KEYS), _map_fields(_STRING_KEYS, type=8)),
     "map-key-range": _map_case(
         _map_fields("keys: [-1, 256]", type=2), _map_fields("keys: [0, 255]", type=2), "keys[0]", "keys[1]"
     ),
     "map-key-unique": _map_case(_map_fields("keys: [1, 1]"), _map_fields("keys: [1, -1]"), "keys[1]"),
     "map-string-key-utf8": _map_case(
-        _map_fields('string_keys: ["\\303\\244", "\\344"]', type=8), _map_fields(_STRINGS, type=8), "string_keys[1]"
+        _map_fields('string_keys: ["\\303\\244", "\\344"]', type=8), _map_fields(_STRING_KEYS, type=8), "string_keys[1]"
     ),
     "map-values-present": _map_case("key_type: 7", "key_type: 7 values { elem_type: 1 }"),
     "map-values-length": _map_case(_map_fields("keys: [1, 2, 3]")),

@@ -10,7 +10,7 @@ _ENTRY_PATH = "graph.node[0].device_configurations[0]"
 _SPEC_PATH = f"{_ENTRY_PATH}.sharding_spec[0]"
 _DIM_PATH = f"{_SPEC_PATH}.sharded_dim[0]"
 _SHARDING_PATH = f"{_DIM_PATH}.simple_sharding[0]"
-_SHAPE = float_type('dim { dim_value: 6 } dim { dim_param: "n" }')
+_TYPE_OF_X = float_type('dim { dim_value: 6 } dim { dim_param: "n" }')
 
 
 def _model_with_configurations(configurations: str) -> str:
@@ -21,7 +21,7 @@ def _model_with_configurations(configurations: str) -> str:
 def _model_with_entries(entries: str, configurations: str = _CONFIGURATION) -> str:
     """Return a model with a node from x, of sizes 6 and n, to y. entries: device configurations, separated by `|`."""
     fields = "".join(f"device_configurations {{ {entry} }}" for entry in entries.split("|"))
-    return model(f"input {{ {value('x', _SHAPE)} }} {node('x', 'y', fields)}", 11, fields=configurations)
+    return model(f"input {{ {value('x', _TYPE_OF_X)} }} {node('x', 'y', fields)}", 11, fields=configurations)
 
 
 def _model_with_spec(spec: str) -> str:
@@ -47,12 +47,12 @@ def _model_with_nested_node(axis: int) -> str:
     spec = f'sharding_spec {{ tensor_name: "x" device: [0, 1] {dim} }}'
     node_text = node("x", "t", f'device_configurations {{ configuration_id: "c" {spec} }}')
     return model(
-        f"input {{ {value('x', _SHAPE)} }}" + node("x", "o", graph_attribute(node_text)), 11, fields=_CONFIGURATION
+        f"input {{ {value('x', _TYPE_OF_X)} }}" + node("x", "o", graph_attribute(node_text)), 11, fields=_CONFIGURATION
     )
 
 
-def _model_with_sharding_bytes(sharding: bytes) -> bytes:
-    """Return a model with a node whose SimpleShardedDimProto has these bytes."""
+def _node_with_sharding_bytes(sharding: bytes) -> bytes:
+    """Return the bytes of a node whose SimpleShardedDimProto has these bytes."""
     for number in (2, 4, 2, 10):  # simple_sharding, sharded_dim, sharding_spec, device_configurations
         sharding = span(number, sharding)
     return from_text('op_type: "A"', NodeProto).SerializeToString() + sharding
@@ -128,7 +128,7 @@ CASES = {
     "device-group-meaningful": Case(
         _model_with_groups("device: [-1, -3]", "key: -1", "key: -2 value: 0", "key: -3 value: [1, 0, 1]"),
         _model_with_groups("device: [-1, -3]", "key: -1 value: 0", "key: -3 value: [1, 0]"),
-        tuple(f"{_SPEC_PATH}.index_to_device_group_map[{step}" for step in ("0]", "1]", "2].value[2]")),
+        tuple(f"{_SPEC_PATH}.index_to_device_group_map{path_end}" for path_end in ("[0]", "[1]", "[2].value[2]")),
     ),
     "device-sharded-axis-present": Case(
         _model_with_shards(_TWO_SHARDS), _model_with_shards(f"axis: 0 {_TWO_SHARDS}"), (_DIM_PATH,)
@@ -151,10 +151,10 @@ CASES = {
         _model_with_shards("axis: 0 simple_sharding { dim_value: 6 num_shards: 1 }"),
         (_SHARDING_PATH,),
     ),
-    # Only the wire format can represent this: dim_value 4, then dim_param "n".
+    # Only the wire format can represent two members of a oneof: dim_value 4 and dim_param "n". num_shards is 2.
     "device-shard-dim-oneof": Case(
-        _model_with_sharding_bytes(b"\x08\x04\x12\x01n\x18\x02"),
-        _model_with_sharding_bytes(b"\x12\x01n\x18\x02"),
+        _node_with_sharding_bytes(b"\x08\x04\x12\x01n\x18\x02"),
+        _node_with_sharding_bytes(b"\x12\x01n\x18\x02"),
         (_SHARDING_PATH.removeprefix("graph.node[0]."),),
         NodeProto,
     ),

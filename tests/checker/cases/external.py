@@ -11,36 +11,36 @@ def _entry_text(key: str, value: str) -> str:
     return f'external_data {{ key: "{key}" value: "{value}" }}'
 
 
-_FILE = _entry_text("location", "w.bin")
+_LOCATION_ENTRY = _entry_text("location", "w.bin")
 
 
 def _model_with_tensor(
-    entries: str = _FILE, fields: str = "data_location: EXTERNAL", type: int = 1, ir: int = 8
+    entries: str = _LOCATION_ENTRY, fields: str = "data_location: EXTERNAL", type: int = 1, ir: int = 8
 ) -> str:
-    """Return a model with an external tensor of four elements."""
+    """Return a model with a tensor of four elements. entries: its external_data. fields: its other fields."""
     return model(f'initializer {{ name: "w" data_type: {type} dims: 4 {entries} {fields} }}', ir)
 
 
-def _entry_path(entry: int) -> tuple[str, ...]:
-    """Return the path of an entry of the tensor, as the paths of a case."""
-    return (f"graph.initializer[0].external_data[{entry}]",)
+def _entry_paths(index: int) -> tuple[str, ...]:
+    """Return the paths of a case that reports one entry of external_data."""
+    return (f"graph.initializer[0].external_data[{index}]",)
 
 
 def _entry_case(key: str, invalid: str, valid: str) -> Case:
-    """Return a case whose tensor has this entry after the location."""
+    """Return a case whose tensor has an entry after the location. invalid, valid: the values of the entry."""
     return Case(
-        _model_with_tensor(_FILE + _entry_text(key, invalid)),
-        _model_with_tensor(_FILE + _entry_text(key, valid)),
-        _entry_path(1),
+        _model_with_tensor(_LOCATION_ENTRY + _entry_text(key, invalid)),
+        _model_with_tensor(_LOCATION_ENTRY + _entry_text(key, valid)),
+        _entry_paths(1),
     )
 
 
 def _location_case(invalid: str, valid: str = "folder/w.bin") -> Case:
-    """Return a case whose tensor has this location."""
+    """Return a case whose tensors have these locations."""
     return Case(
         _model_with_tensor(_entry_text("location", invalid)),
         _model_with_tensor(_entry_text("location", valid)),
-        _entry_path(0),
+        _entry_paths(0),
     )
 
 
@@ -61,14 +61,16 @@ CASES = {
     "external-offset-alignment": _entry_case("offset", "4095", "4096"),
     "external-offset-alignment-windows": _entry_case("offset", "4096", "65536"),
     "external-checksum-format": _entry_case("checksum", _SHA1[1:], _SHA1),
-    "external-key-unique": Case(_model_with_tensor(_FILE + _FILE), _model_with_tensor(), _entry_path(1)),
+    "external-key-unique": Case(
+        _model_with_tensor(_LOCATION_ENTRY + _LOCATION_ENTRY), _model_with_tensor(), _entry_paths(1)
+    ),
     "external-key-known": Case(
-        _model_with_tensor(_FILE + _entry_text("size", "16")),
-        _model_with_tensor(_FILE + _entry_text("length", "16")),
-        _entry_path(1),
+        _model_with_tensor(_LOCATION_ENTRY + _entry_text("size", "16")),
+        _model_with_tensor(_LOCATION_ENTRY + _entry_text("length", "16")),
+        _entry_paths(1),
     ),
     "external-key-basepath": Case(
-        _model_with_tensor(_FILE + _entry_text("basepath", "/home/me")), _model_with_tensor(), _entry_path(1)
+        _model_with_tensor(_LOCATION_ENTRY + _entry_text("basepath", "/home/me")), _model_with_tensor(), _entry_paths(1)
     ),
     "external-entries-without-flag": Case(
         _model_with_tensor(fields="float_data: [1, 2, 3, 4]"), _model_with_tensor(), _TENSOR

@@ -2,16 +2,16 @@
 
 from check_case import Case, graph_attribute, model, node, value
 
-_DOMAINS = 'opset_import { version: 17 } opset_import { domain: "a.b" version: 1 }'
-_IMPORT = "opset_import { version: 17 }"
+_TWO_IMPORTS = 'opset_import { version: 17 } opset_import { domain: "a.b" version: 1 }'
+_DEFAULT_IMPORT = "opset_import { version: 17 }"
 
 
-def _function(content: str = "", name: str = "F", domain: str = "a.b", imports: str = _IMPORT) -> str:
+def _function(content: str = "", name: str = "F", domain: str = "a.b", imports: str = _DEFAULT_IMPORT) -> str:
     """Return a function. content: its other fields."""
     return f'functions {{ name: "{name}" domain: "{domain}" {imports} {content} }}'
 
 
-def _model(*functions: str, ir: int = 10, graph: str = "", opset: str = _DOMAINS) -> str:
+def _model(*functions: str, ir: int = 10, graph: str = "", opset: str = _TWO_IMPORTS) -> str:
     """Return a model with these functions. graph: the fields of its graph."""
     return model(graph, ir, opset, " ".join(functions))
 
@@ -29,18 +29,18 @@ def _call(name: str = "F", domain: str = "a.b") -> str:
 def _function_with_calls(name: str, *callees: str) -> str:
     """Return a function whose nodes call these functions."""
     calls = "".join(node("", f"o{i}", 'domain: "a.b"', op=callee) for i, callee in enumerate(callees))
-    return _function(calls, name, imports=_DOMAINS)
+    return _function(calls, name, imports=_TWO_IMPORTS)
 
 
-_IN_IF = node("c", "z", graph_attribute(f"{_call()} output {{ {value('o')} }}"), op="If")
-_OVERLOADED = 'overload: "one"'
-_DEFAULT = 'attribute_proto { name: "a" type: INT i: 1 }'
-_INFO = f"value_info {{ {value('x')} }}"
+_IF_WITH_CALL = node("c", "z", graph_attribute(f"{_call()} output {{ {value('o')} }}"), op="If")
+_OVERLOAD = 'overload: "one"'
+_ATTRIBUTE_WITH_DEFAULT = 'attribute_proto { name: "a" type: INT i: 1 }'
+_INFO_OF_X = f"value_info {{ {value('x')} }}"
 
 CASES = {
     "overload-before-ir10": Case(
-        _model(_function(_OVERLOADED), ir=9, graph=node("", "o", f'domain: "a.b" {_OVERLOADED}', op="F")),
-        _model(_function(_OVERLOADED), graph=node("", "o", f'domain: "a.b" {_OVERLOADED}', op="F")),
+        _model(_function(_OVERLOAD), ir=9, graph=node("", "o", f'domain: "a.b" {_OVERLOAD}', op="F")),
+        _model(_function(_OVERLOAD), graph=node("", "o", f'domain: "a.b" {_OVERLOAD}', op="F")),
         ("graph.node[0]", "functions[0]"),
     ),
     "function-name-present": Case(_model(_function(name="")), _model(_function()), ("functions[0]",)),
@@ -53,18 +53,18 @@ CASES = {
         ("functions[0]", "functions[1]"),
     ),
     "function-id-unique": Case(
-        _model(_function(), _function(_OVERLOADED), ir=9),
+        _model(_function(), _function(_OVERLOAD), ir=9),
         _model(_function(), _function(domain="a.c"), _function(name="G"), ir=9),
         ("functions[1]",),
     ),
     "function-id-unique-overload": Case(
-        _model(_function(_OVERLOADED), _function(_OVERLOADED)),
-        _model(_function(_OVERLOADED), _function()),
+        _model(_function(_OVERLOAD), _function(_OVERLOAD)),
+        _model(_function(_OVERLOAD), _function()),
         ("functions[1]",),
     ),
     "function-domain-imported": Case(
-        _model(_function(), _function(_call(), "G"), graph=_call(), opset=_IMPORT),
-        _model(_function(), _function(_call(), "G", imports=_DOMAINS), graph=_call()),
+        _model(_function(), _function(_call(), "G"), graph=_call(), opset=_DEFAULT_IMPORT),
+        _model(_function(), _function(_call(), "G", imports=_TWO_IMPORTS), graph=_call()),
         ("graph.node[0]", "functions[1].node[0]"),
     ),
     "function-input-name-unique": Case(
@@ -93,18 +93,18 @@ CASES = {
         ("functions[0].attribute[1]",),
     ),
     "function-attribute-proto-name-unique": Case(
-        _model_with_function(_DEFAULT * 2),
-        _model_with_function(_DEFAULT + _DEFAULT.replace('"a"', '"b"')),
+        _model_with_function(_ATTRIBUTE_WITH_DEFAULT * 2),
+        _model_with_function(_ATTRIBUTE_WITH_DEFAULT + _ATTRIBUTE_WITH_DEFAULT.replace('"a"', '"b"')),
         ("functions[0].attribute_proto[1]",),
     ),
     "function-attribute-exclusive": Case(
-        _model_with_function(f'attribute: "b" attribute: "a" {_DEFAULT}'),
-        _model_with_function(f'attribute: "b" {_DEFAULT}'),
+        _model_with_function(f'attribute: "b" attribute: "a" {_ATTRIBUTE_WITH_DEFAULT}'),
+        _model_with_function(f'attribute: "b" {_ATTRIBUTE_WITH_DEFAULT}'),
         ("functions[0].attribute_proto[0]",),
     ),
     "function-attribute-vs-io-name": Case(
-        _model_with_function(f'input: "a" output: "b" attribute: "b" {_DEFAULT}'),
-        _model_with_function(f'input: "c" output: "d" attribute: "b" {_DEFAULT}'),
+        _model_with_function(f'input: "a" output: "b" attribute: "b" {_ATTRIBUTE_WITH_DEFAULT}'),
+        _model_with_function(f'input: "c" output: "d" attribute: "b" {_ATTRIBUTE_WITH_DEFAULT}'),
         ("functions[0].attribute[0]", "functions[0].attribute_proto[0]"),
     ),
     "function-attribute-proto-has-value": Case(
@@ -116,7 +116,7 @@ CASES = {
         ("functions[0].attribute_proto[0]", "functions[0].attribute_proto[1]", "functions[0].attribute_proto[2]"),
     ),
     "function-attribute-proto-before-ir9": Case(
-        _model_with_function(_DEFAULT, 8),
+        _model_with_function(_ATTRIBUTE_WITH_DEFAULT, 8),
         _model_with_function('attribute: "a"', 8),
         ("functions[0].attribute_proto[0]",),
     ),
@@ -135,12 +135,12 @@ CASES = {
         _model_with_function(f'input: "x" {node("x", "y")} {node("x", "z")} {node("y", "- v")}'),
         ("functions[0].node[1].output[0]", "functions[0].node[2].output[0]"),
     ),
-    # F and G call each other through a nested graph, H calls itself, and I calls F and H.
+    # Broken: F calls G, G calls F in a nested graph, H calls itself, and I calls F and H.
     "function-no-recursion": Case(
         _model(
             _function_with_calls("I", "F", "H"),
             _function_with_calls("F", "G"),
-            _function(f'input: "c" {_IN_IF}', "G", imports=_DOMAINS),
+            _function(f'input: "c" {_IF_WITH_CALL}', "G", imports=_TWO_IMPORTS),
             _function_with_calls("H", "H"),
         ),
         _model(
@@ -163,7 +163,7 @@ CASES = {
         _model(
             _function(
                 f'input: "c" {node("", "o", "domain: " + repr("ai.onnx"))} {node("", "p", "domain: " + repr("x.y"))}',
-                imports=_IMPORT + 'opset_import { domain: "x.y" version: 1 }',
+                imports=_DEFAULT_IMPORT + 'opset_import { domain: "x.y" version: 1 }',
             )
         ),
         ("functions[0].node[1]", "functions[0].node[3].attribute[0].g.node[0]"),
@@ -173,7 +173,7 @@ CASES = {
         _model_with_function('opset_import { domain: "x.y" version: 18 }'),
         ("functions[0].opset_import[1]",),
     ),
-    # Relu changed in version 14, Abs did not from 13 to 17, and Gelu came later.
+    # Relu differs in versions 13 and 17, Abs does not, and Gelu is in neither. Only the first Relu is reported.
     "function-opset-compatible": Case(
         _model(
             _function(
@@ -194,21 +194,21 @@ CASES = {
         ("functions[0].node[0]",),
     ),
     "function-value-info-name-unique": Case(
-        _model_with_function(f'input: "x" {_INFO * 2}'),
-        _model_with_function(f'input: "x" {_INFO}'),
+        _model_with_function(f'input: "x" {_INFO_OF_X * 2}'),
+        _model_with_function(f'input: "x" {_INFO_OF_X}'),
         ("functions[0].value_info[1]",),
     ),
     "function-value-info-known-name": Case(
-        _model_with_function(f'input: "y" {_INFO} {node("y", "z")} value_info {{ {value("z")} }}'),
-        _model_with_function(f'input: "x" {_INFO} {node("x", "z")} value_info {{ {value("z")} }}'),
+        _model_with_function(f'input: "y" {_INFO_OF_X} {node("y", "z")} value_info {{ {value("z")} }}'),
+        _model_with_function(f'input: "x" {_INFO_OF_X} {node("x", "z")} value_info {{ {value("z")} }}'),
         ("functions[0].value_info[0]",),
     ),
     "function-value-info-before-ir10": Case(
-        _model_with_function(f'input: "x" {_INFO}', 9),
+        _model_with_function(f'input: "x" {_INFO_OF_X}', 9),
         _model_with_function('input: "x"', 9),
         ("functions[0].value_info[0]",),
     ),
-    # FunctionProto: the withdrawn fields 2 and 3 in the broken model; field 4, an input, in the valid model.
+    # ir_version 8, then a FunctionProto: the withdrawn fields 2 and 3 (broken), or an input (valid).
     "function-status-withdrawn": Case(
         b"\x08\x08\xca\x01\x04\x10\x01\x18\x01", b"\x08\x08\xca\x01\x03\x22\x01x", ("functions[0]", "functions[0]")
     ),

@@ -16,7 +16,7 @@ def _metadata(*entries: str) -> str:
 
 def _model(*entries: str, denotation: str = "IMAGE") -> str:
     """Return a model with these entries of metadata, and an input with this denotation."""
-    type = f'{FLOAT.rstrip("} ")} }} }} }} denotation: "{denotation}" }}'
+    type = f'{FLOAT.removesuffix("}")} denotation: "{denotation}" }}'
     return model(f"input {{ {value('x', type)} }}", fields=_metadata(*entries))
 
 
@@ -28,7 +28,7 @@ def _model_with_nested_metadata(*entries: str, ir: int = 10) -> str:
 
 
 def _nested_paths(i: int) -> tuple[str, ...]:
-    """Return the paths of the entries with an index in all parts of the model."""
+    """Return the paths of entry i of each part of the model that `_model_with_nested_metadata` makes."""
     owners = ("graph", "graph.initializer[0]", "functions[0]", "graph.input[0]", "graph.node[0]")
     return tuple(f"{owner}.metadata_props[{i}]" for owner in owners)
 

@@ -2,14 +2,14 @@
 
 from check_case import OPSET, Case, model, node, tensor, value
 
-_NAMED = 'producer_name: "p" producer_version: "1"'
+_PRODUCER_FIELDS = 'producer_name: "p" producer_version: "1"'
 
 CASES = {
     "model-ir-version-present": Case(f'{OPSET} graph {{ name: "g" }}', model()),
     "model-ir-version-known": Case(model(ir=15), model(ir=14)),
     "model-ir-version-undated": Case(model(ir=14), model(ir=13)),
     "model-graph-present": Case(f"ir_version: 8 {OPSET}", model()),
-    "model-producer-present": Case(model(), model(fields=_NAMED)),
+    "model-producer-present": Case(model(), model(fields=_PRODUCER_FIELDS)),
     "model-domain-present": Case(model(), model(fields='domain: "com.example"')),
     "model-domain-reverse-dns": Case(model(fields='domain: "example"'), model(fields='domain: "com.example"')),
     "model-version-scheme": Case(model(fields="model_version: -1"), model(fields="model_version: 281474976710656")),

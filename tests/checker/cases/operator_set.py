@@ -20,14 +20,19 @@ def _function(name: str = "F", fields: str = "") -> str:
     return f'functions {{ name: "{name}" domain: "com.example" {fields} {body} }}'
 
 
-def _with_status(status: int) -> bytes:
-    """Return an operator set with an operator of this status, a number for which the text form may have no name."""
+def _with_operator_status(status: int) -> bytes:
+    """Return an operator set of two operators. The second has this status, which may have no name in the text form."""
+    # 3 is the number of OperatorProto.status, 8 of OperatorSetProto.operator.
     operator = from_text('op_type: "Abs" since_version: 6', OperatorProto).SerializeToString() + number(3, status)
     return from_text(_operator_set(_ABS), OperatorSetProto).SerializeToString() + span(8, operator)
 
 
-def _with_version(version: int) -> bytes:
-    """Return an operator set with the operator Abs of version 6, and a function Abs with a version, as before IR 8."""
+def _with_function_version(version: int) -> bytes:
+    """Return an operator set with the operator Abs of version 6, and a function Abs with a version, as before IR 8.
+
+    For version 6, the set has two equal functions F, too; for other versions, one function F.
+    """
+    # 2 is the number of FunctionProto.since_version, 9 of OperatorSetProto.functions.
     function = from_text('name: "Abs" domain: "com.example"', FunctionProto).SerializeToString() + number(2, version)
     data = from_text(_operator_set(_ABS + _function() + _function()), OperatorSetProto).SerializeToString()
     if version != 6:
@@ -66,8 +71,10 @@ CASES = {
     "operator-since-version-bound": _case(
         _operator_set(_ABS, version=5), _operator_set(_ABS, version=6), "operator[0]"
     ),
-    "operator-status-valid": _case(_with_status(2), _with_status(0), "operator[1]"),
-    "operator-set-functions-unique": _case(_with_version(6), _with_version(7), "functions[1]", "functions[2]"),
+    "operator-status-valid": _case(_with_operator_status(2), _with_operator_status(0), "operator[1]"),
+    "operator-set-functions-unique": _case(
+        _with_function_version(6), _with_function_version(7), "functions[1]", "functions[2]"
+    ),
     "operator-set-functions-valid": _case(
         _operator_set(_function() + _function("")), _operator_set(_function() + _function("G")), "functions[1]"
     ),

@@ -3,7 +3,7 @@
 from check_case import Case, model, node
 
 _NODE_PATHS = ("graph.node[0]",)
-_ML = 'domain: "ai.onnx.ml"'
+_ML_DOMAIN = 'domain: "ai.onnx.ml"'
 _TREE_ATTRIBUTES = {
     "nodes_treeids": (0, 0, 0),
     "nodes_nodeids": (0, 1, 2),
@@ -22,17 +22,17 @@ def _ints_attribute(name: str, *numbers: int) -> str:
 
 
 def _model_with_conv(stride: int) -> str:
-    """Return a model with a Conv of two axes; stride: that of the first axis."""
+    """Return a model with a Conv of two axes. stride: the stride of the first axis."""
     return model(node("x w", "o", _ints_attribute("strides", stride, 1), op="Conv"))
 
 
 def _model_with_tree(**changes: tuple[int, ...]) -> str:
-    """Return a model with a tree of one branch and two leaves. changes: attributes that replace those of the tree."""
+    """Return a model with a tree of one branch and two leaves. changes: attributes with other numbers."""
     attributes = " ".join(_ints_attribute(name, *numbers) for name, numbers in (_TREE_ATTRIBUTES | changes).items())
     modes = 'strings: "BRANCH_LEQ" strings: "LEAF" strings: "LEAF"'
     attributes += f' attribute {{ name: "nodes_modes" type: STRINGS {modes} }} '
     attributes += 'attribute { name: "n_targets" type: INT i: 1 }'
-    return model(node("x", "o", f"{_ML} {attributes}", op="TreeEnsembleRegressor"))
+    return model(node("x", "o", f"{_ML_DOMAIN} {attributes}", op="TreeEnsembleRegressor"))
 
 
 CASES = {

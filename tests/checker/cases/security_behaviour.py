@@ -4,7 +4,8 @@ from check_case import Case, graph_attribute, model, node
 
 
 def _model_with_loop(trips: str) -> str:
-    """Return a model with a Loop whose condition is the Relu of its state. trips: the trip count's name, or `-`."""
+    """Return a model with a Loop whose condition is the Relu of its state. trips: the trip count's name, or `-`
+    for none."""
     body_fields = (
         'input { name: "i" } input { name: "c" } input { name: "v" } node { input: "v" output: "d" op_type: "Relu" }'
     )
@@ -23,7 +24,7 @@ CASES = {
     "security-behaviour-random": Case(
         model(node("", "y", op="RandomNormal")), model(node("x", "y")), ("graph.node[0]",)
     ),
-    # The bytes of NaN, and of infinity.
+    # The bytes of NaN in the broken model, and of infinity in the valid model.
     "security-behaviour-number": Case(
         model('initializer { name: "w" data_type: 1 dims: 1 raw_data: "\\000\\000\\300\\177" }'),
         model('initializer { name: "w" data_type: 1 dims: 1 raw_data: "\\000\\000\\200\\177" }'),

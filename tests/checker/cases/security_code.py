@@ -11,12 +11,17 @@ def _model_with_node(op: str, fields: str = "", domain: str = "com.microsoft") -
     return model(node("x", "y", f'domain: "{domain}" {fields}', op=op), opset=_TWO_OPSETS)
 
 
-_CONTEXT = 'attribute { name: "ep_cache_context" type: STRING s: "a.bin" } attribute { name: "embed_mode" type: INT i: '
+# Two attributes of EPContext, up to the number of the second one.
+_CONTEXT_PREFIX = (
+    'attribute { name: "ep_cache_context" type: STRING s: "a.bin" } attribute { name: "embed_mode" type: INT i: '
+)
 
 CASES = {
     "security-code-operator": Case(_model_with_node("PyOp"), _model_with_node("Gelu"), _NODE_PATHS),
     "security-code-file": Case(
-        _model_with_node("EPContext", _CONTEXT + "0 }"), _model_with_node("EPContext", _CONTEXT + "1 }"), _NODE_PATHS
+        _model_with_node("EPContext", _CONTEXT_PREFIX + "0 }"),
+        _model_with_node("EPContext", _CONTEXT_PREFIX + "1 }"),
+        _NODE_PATHS,
     ),
     "security-code-compiled": Case(_model_with_node("EPContext"), _model_with_node("Gelu"), _NODE_PATHS),
     "security-code-domain": Case(

@@ -2,7 +2,7 @@
 
 from check_case import Case, model
 
-_LOCATION = ("graph.initializer[0].external_data[0]",)
+_LOCATION_PATHS = ("graph.initializer[0].external_data[0]",)
 
 
 def _tensor(location: str = "w.bin", offset: str = "0", fields: str = "", type: int = 1, name: str = "w") -> str:
@@ -14,8 +14,8 @@ def _tensor(location: str = "w.bin", offset: str = "0", fields: str = "", type: 
 
 
 def _location_case(location: str, valid: str = "folder/w.bin") -> Case:
-    """Return a case whose tensor has this location."""
-    return Case(model(_tensor(location)), model(_tensor(valid)), _LOCATION)
+    """Return a case whose tensors have these locations."""
+    return Case(model(_tensor(location)), model(_tensor(valid)), _LOCATION_PATHS)
 
 
 CASES = {
@@ -61,5 +61,5 @@ CASES = {
     ),
 }
 
-# test_security_files.py makes files for these.
+# test_security_files.py makes files for these rules.
 TESTED_ELSEWHERE = {"security-file-own-model", "security-file-gap", "security-file-payload"}

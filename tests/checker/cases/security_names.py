@@ -6,7 +6,7 @@ _NODE_PATHS = ("graph.node[0]",)
 
 
 def _node_name_case(name: str, valid: str = "größe/1.0") -> Case:
-    """Return a case whose node has this name."""
+    """Return a case whose nodes have these names."""
     return Case(model(node("x", "y", f'name: "{name}"')), model(node("x", "y", f'name: "{valid}"')), _NODE_PATHS)
 
 

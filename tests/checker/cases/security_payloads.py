@@ -3,7 +3,7 @@
 from cases.security_wire import VALID_BYTES, field
 from check_case import Case, model, node
 
-_TENSOR = ("graph.initializer[0]",)
+_TENSOR_PATHS = ("graph.initializer[0]",)
 
 
 def _model_with_raw_data(content: str) -> str:
@@ -36,12 +36,12 @@ _ELF = "\\177ELF\\002\\001\\001" + "\\000" * 9
 
 CASES = {
     "security-payload-tensor": Case(
-        _model_with_raw_data(_ELF), _model_with_raw_data("\\177ELG" + "\\000" * 12), _TENSOR
+        _model_with_raw_data(_ELF), _model_with_raw_data("\\177ELG" + "\\000" * 12), _TENSOR_PATHS
     ),
     "security-payload-float": Case(
-        _model_with_floats(are_different=True), _model_with_floats(are_different=False), _TENSOR
+        _model_with_floats(are_different=True), _model_with_floats(are_different=False), _TENSOR_PATHS
     ),
-    # ir_version 8, then a producer_name of 4 bytes, which are the signature of another format at offset 4.
+    # ir_version 8, then a producer_name of 4 bytes; in the broken model, the signature of the format ORT at offset 4.
     "security-payload-polyglot": Case(b"\x08\x08\x12\x04ORTM", b"\x08\x08\x12\x04ORTN"),
     "security-payload-attribute": Case(
         _model_with_attribute("PK\\003\\004abcdefgh"), _model_with_attribute("NOTSET"), ("graph.node[0].attribute[0]",)
@@ -56,5 +56,5 @@ CASES = {
         model(fields=f'doc_string: "{"a word " * 10_000}"'), model(fields='doc_string: "a word"')
     ),
     "security-payload-unknown": Case(VALID_BYTES + field(99, b"#!/bin/sh"), VALID_BYTES + field(99, b"hello")),
-    "security-payload-unused": Case(_model_with_large_weight("x"), _model_with_large_weight("w"), _TENSOR),
+    "security-payload-unused": Case(_model_with_large_weight("x"), _model_with_large_weight("w"), _TENSOR_PATHS),
 }

@@ -17,9 +17,9 @@ def _scalar(name: str, number: int, type: int = 7) -> str:
     return f'initializer {{ name: "{name}" data_type: {type} {field}: {number} }}'
 
 
-def _loop(trips: str, body: str = "", condition: str = "c", outputs: str = "o") -> str:
+def _loop(trips: str, body: str = "", outputs: str = "o") -> str:
     """Return a Loop whose condition does not change. trips: the trip count's name. body: more nodes of the body."""
-    body_fields = f'input {{ name: "i" }} input {{ name: "c" }} {body} node {{ input: "{condition}" output: "d" '
+    body_fields = f'input {{ name: "i" }} input {{ name: "c" }} {body} node {{ input: "c" output: "d" '
     body_fields += 'op_type: "Identity" } output { name: "d" }'
     return node(f"{trips} yes", outputs, graph_attribute(body_fields, "body", "body"), op="Loop")
 
@@ -43,13 +43,13 @@ def _model_with_call_chain(n_functions: int, n_calls: int) -> str:
 
 
 _TRUE_CONSTANT = _scalar("yes", 1, 9)
-_BOMB = node("s", "o", op="ConstantOfShape")
-_BRANCH = 'node { op_type: "Identity" input: "x" output: "y" }'
+_CONSTANT_OF_SHAPE = node("s", "o", op="ConstantOfShape")
+_BRANCH_NODE = 'node { op_type: "Identity" input: "x" output: "y" }'
 
 
 def _model_with_nested_ifs(levels: int) -> str:
     """Return a model with graphs that are nested in nodes If."""
-    graph = _BRANCH
+    graph = _BRANCH_NODE
     for level in range(levels):
         graph = f'node {{ op_type: "If" {graph_attribute(graph, f"g{level}")} }}'
     return model(graph)
@@ -72,7 +72,7 @@ def _model_with_joined_texts(count: int) -> str:
 
 
 def _model_with_branches(type: int) -> str:
-    """Return a model with an If, one of whose branches returns floats, and the other branch this type."""
+    """Return a model with an If whose then_branch returns floats, and whose else_branch returns this type."""
     graph = (
         'node {{ output: "o" op_type: "Constant" }} output {{ name: "o" type {{ tensor_type {{ elem_type: {} }} }} }}'
     )
@@ -96,8 +96,8 @@ _TWO_BRANCHES = "".join(
 CASES = {
     # An operator that is not evaluated reads a constant in the broken model, and an input in the valid model.
     "security-resource-hidden": Case(
-        model(_ints("a", 3) + node("a", "s", op="Erf") + _BOMB),
-        model('input { name: "a" }' + node("a", "s", op="Erf") + _BOMB),
+        model(_ints("a", 3) + node("a", "s", op="Erf") + _CONSTANT_OF_SHAPE),
+        model('input { name: "a" }' + node("a", "s", op="Erf") + _CONSTANT_OF_SHAPE),
         ("graph.node[1]",),
     ),
     "security-resource-count": Case(
@@ -106,12 +106,14 @@ CASES = {
     ),
     # The shape is a product of two constants.
     "security-resource-elements": Case(
-        model(_ints("a", 1 << 16) + _ints("b", 1 << 16) + node("a b", "s", op="Mul") + _BOMB),
-        model(_ints("a", 1 << 10) + _ints("b", 1 << 10) + node("a b", "s", op="Mul") + _BOMB),
+        model(_ints("a", 1 << 16) + _ints("b", 1 << 16) + node("a b", "s", op="Mul") + _CONSTANT_OF_SHAPE),
+        model(_ints("a", 1 << 10) + _ints("b", 1 << 10) + node("a b", "s", op="Mul") + _CONSTANT_OF_SHAPE),
         ("graph.node[1]",),
     ),
     "security-resource-overflow": Case(
-        model(_ints("s", 1 << 32, 1 << 32) + _BOMB), model(_ints("s", 1 << 10, 1 << 10) + _BOMB), _NODE_PATHS
+        model(_ints("s", 1 << 32, 1 << 32) + _CONSTANT_OF_SHAPE),
+        model(_ints("s", 1 << 10, 1 << 10) + _CONSTANT_OF_SHAPE),
+        _NODE_PATHS,
     ),
     "security-resource-text": Case(_model_with_joined_texts(28), _model_with_joined_texts(26), ("graph.node[27]",)),
     "security-resource-type": Case(_model_with_branches(8), _model_with_branches(1), _NODE_PATHS),

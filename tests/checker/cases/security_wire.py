@@ -25,7 +25,7 @@ def _model_with_initializer(content: bytes) -> bytes:
     return _model_with_graph(field(5, content))
 
 
-_TENSOR = ("graph.initializer[0]",)
+_TENSOR_PATHS = ("graph.initializer[0]",)
 
 
 def _model_with_input(dimension: bytes) -> bytes:
@@ -34,6 +34,11 @@ def _model_with_input(dimension: bytes) -> bytes:
     return _model_with_graph(field(11, field(1, b"x") + field(2, field(1, field(1, 1) + shape))))
 
 
+# The field numbers in the functions above and in the cases:
+# ModelProto: ir_version 1, producer_name 2, graph 7, opset_import 8. OperatorSetIdProto: version 2.
+# GraphProto: node 1, name 2, initializer 5, input 11. NodeProto: op_type 4. ValueInfoProto: name 1, type 2.
+# TensorProto: dims 1, data_type 2, name 8. TypeProto: tensor_type 1. TypeProto.Tensor: elem_type 1, shape 2.
+# TensorShapeProto: dim 1. TensorShapeProto.Dimension: dim_value 1, dim_param 2.
 CASES = {
     # The graph has two names.
     "security-wire-field-repeated": Case(_model_with_graph(field(2, b"h")), _model_with_graph(b""), ("graph",)),
@@ -51,18 +56,21 @@ CASES = {
     "security-wire-number-range": Case(
         _model_with_initializer(field(2, 2**32 + 1) + field(8, b"w")),
         _model_with_initializer(field(2, 1) + field(8, b"w")),
-        _TENSOR,
+        _TENSOR_PATHS,
     ),
     # The tag of producer_name has two bytes, or one byte.
     "security-wire-tag-length": Case(VALID_BYTES + b"\x92\x00\x01p", VALID_BYTES + b"\x12\x01p"),
+    # The length of producer_name has two bytes, or one byte.
     "security-wire-length-length": Case(VALID_BYTES + b"\x12\x81\x00p", VALID_BYTES + b"\x12\x01p"),
     # A number in a packed run of dims has one byte too many.
     "security-wire-number-length": Case(
-        _model_with_initializer(b"\x0a\x02\x81\x00"), _model_with_initializer(b"\x0a\x02\x81\x01"), _TENSOR
+        _model_with_initializer(b"\x0a\x02\x81\x00"), _model_with_initializer(b"\x0a\x02\x81\x01"), _TENSOR_PATHS
     ),
     # dims are in two packed records; in the valid model they are not packed.
     "security-wire-packed-parts": Case(
-        _model_with_initializer(b"\x0a\x01\x02\x0a\x01\x03"), _model_with_initializer(b"\x08\x02\x08\x03"), _TENSOR
+        _model_with_initializer(b"\x0a\x01\x02\x0a\x01\x03"),
+        _model_with_initializer(b"\x08\x02\x08\x03"),
+        _TENSOR_PATHS,
     ),
     # Field 99 is an empty group.
     "security-wire-group": Case(VALID_BYTES + varint(99 << 3 | 3) + varint(99 << 3 | 4), VALID_BYTES),

@@ -11,7 +11,7 @@ def _model_with_dim(dim_fields: str) -> str:
 
 
 def _model_with_dim_bytes(dim: bytes) -> bytes:
-    """Return a model whose only dimension has these bytes."""
+    """Return the bytes of a model whose only dimension has these bytes."""
     for number in (1, 2, 1, 2, 11, 7):  # dim, shape, tensor_type, type, input, graph
         dim = bytes([number << 3 | 2, len(dim)]) + dim
     return dim

@@ -14,7 +14,7 @@ _NAMED_VALUES = f'name: "s" {_TWO_FLOATS}'
 def _sparse_fields(
     indices: str = "dims: 2 int64_data: 1 int64_data: 3", values: str = _TWO_FLOATS, dims: str = "dims: 4"
 ) -> str:
-    """Return a sparse tensor of two values in a row of 4."""
+    """Return the fields of a sparse tensor, by default of two values in a row of 4."""
     return f"values {{ {values} }} indices {{ data_type: 7 {indices} }} {dims}"
 
 
@@ -30,7 +30,7 @@ def _raw_fields(*numbers: int, shape: str = "") -> str:
 
 
 def _coo_sparse_fields(*numbers: int, dims: str = "dims: 2 dims: 3") -> str:
-    """Return a sparse tensor whose indices are coordinates in two dimensions."""
+    """Return the fields of a sparse tensor whose indices are coordinates in two dimensions."""
     return _sparse_fields(_int64_fields(*numbers, shape=f"dims: {len(numbers) // 2} dims: 2"), dims=dims)
 
 

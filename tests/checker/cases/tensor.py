@@ -10,7 +10,7 @@ COMPLEX64, COMPLEX128, BFLOAT16, FLOAT8E4M3FN = 14, 15, 16, 17
 UINT4, INT4, FLOAT4E2M1, FLOAT8E8M0, UINT2, INT2, FLOAT6E2M3, FLOAT6E3M2 = range(21, 29)
 
 
-def initializers(*tensors: str, ir: int = 14) -> str:
+def model_with_initializers(*tensors: str, ir: int = 14) -> str:
     """Return a model with tensors in its graph."""
     return model(" ".join(f'initializer {{ name: "t{i}" {tensor} }}' for i, tensor in enumerate(tensors)), ir)
 
@@ -33,14 +33,14 @@ def raw_data(*values: int) -> str:
 
 def initializer_case(broken: str, valid: str, ir: int = 14) -> Case:
     """Return a case whose documents have a broken and a valid initializer."""
-    return Case(initializers(broken, ir=ir), initializers(valid, ir=ir), _FIRST_INITIALIZER)
+    return Case(model_with_initializers(broken, ir=ir), model_with_initializers(valid, ir=ir), _FIRST_INITIALIZER)
 
 
 def initializers_case(*initializer_pairs: tuple[str, str], ir: int = 14) -> Case:
     """Return a case of several initializers; all of them are broken in one document, and valid in the other."""
     return Case(
-        initializers(*(broken for broken, _ in initializer_pairs), ir=ir),
-        initializers(*(valid for _, valid in initializer_pairs), ir=ir),
+        model_with_initializers(*(broken for broken, _ in initializer_pairs), ir=ir),
+        model_with_initializers(*(valid for _, valid in initializer_pairs), ir=ir),
         tuple(f"graph.initializer[{i}]" for i in range(len(initializer_pairs))),
     )
 
@@ -73,8 +73,8 @@ CASES = {
         (tensor(-1, "1", raw_data(0)), tensor(FLOAT6E3M2, "1", raw_data(0))),
     ),
     "tensor-dims-nonnegative": Case(
-        initializers(tensor(FLOAT, "2 -1", "")),
-        initializers(tensor(FLOAT, "2 0", "")),
+        model_with_initializers(tensor(FLOAT, "2 -1", "")),
+        model_with_initializers(tensor(FLOAT, "2 0", "")),
         ("graph.initializer[0].dims[1]",),
     ),
     "tensor-dims-product-overflow": initializers_case(
@@ -168,7 +168,7 @@ CASES = {
         (tensor(FLOAT6E3M2, "4", raw_data(0, 0, 0, 0)), tensor(FLOAT6E3M2, "4", raw_data(0, 0, 0))),
     ),
     "tensor-segment-bounds": Case(
-        initializers(
+        model_with_initializers(
             tensor(FLOAT, "4", _SEGMENT % (1, 5) + _floats(4)),
             tensor(FLOAT, "4", _SEGMENT % (3, 1) + _floats(2)),
             tensor(FLOAT, "4", _SEGMENT % (-1, 1) + _floats(2)),
@@ -176,7 +176,7 @@ CASES = {
             tensor(FLOAT, "4", _SEGMENT % (1, 3) + _floats(1)),
             tensor(UINT4, "4", _SEGMENT % (1, 4) + raw_data(0)),
         ),
-        initializers(
+        model_with_initializers(
             tensor(FLOAT, "4", _SEGMENT % (1, 4) + _floats(3)),
             tensor(FLOAT, "4", _SEGMENT % (1, 1)),
             tensor(UINT4, "4", _SEGMENT % (1, 4) + raw_data(0, 0)),
@@ -187,8 +187,8 @@ CASES = {
         ),
     ),
     "tensor-segment-unsupported": Case(
-        initializers(tensor(FLOAT, "4", _SEGMENT % (0, 4) + _floats(4))),
-        initializers(tensor(FLOAT, "4", _floats(4))),
+        model_with_initializers(tensor(FLOAT, "4", _SEGMENT % (0, 4) + _floats(4))),
+        model_with_initializers(tensor(FLOAT, "4", _floats(4))),
         ("graph.initializer[0].segment",),
     ),
     # ir_version 14, and a graph with an initializer: data_type 1, one float, and data_location 2 or 0.

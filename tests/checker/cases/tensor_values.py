@@ -10,7 +10,7 @@ def _int_tensor(data_type: int, *values: int) -> str:
 
 
 def _string_tensor(text: str) -> str:
-    """Return the fields of a tensor of two strings. text: the second one."""
+    """Return the fields of a tensor of two strings. text: the second string."""
     return tensor(types.STRING, "2", f'string_data: "a" string_data: "{text}"')
 
 

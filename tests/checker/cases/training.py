@@ -7,7 +7,7 @@ _MAIN_GRAPH = (
     f"input {{ {value('x')} }} initializer {{ {tensor('w')} }} sparse_initializer {{ {sparse('s')} }} "
     f"{node('x w', 'y', op='Add')} output {{ {value('y')} }}"
 )
-_INIT = f'initialization {{ name: "i" {node("", "v")} output {{ {value("v")} }} }}'
+_INITIALIZATION = f'initialization {{ name: "i" {node("", "v")} output {{ {value("v")} }} }}'
 _BINDING = 'initialization_binding { key: "w" value: "v" }'
 _ENTRY_PATH = "training_info[0]"
 
@@ -18,61 +18,71 @@ def _model(*entries: str, main: str = _MAIN_GRAPH) -> str:
 
 
 def _algorithm(content: str = "") -> str:
-    """Return an algorithm that computes u from w."""
+    """Return an algorithm that computes u from w. content: more fields of its graph."""
     return (
         f'algorithm {{ name: "a" initializer {{ {tensor("m")} }} {content} {node("w m", "u", op="Add")} '
         f"output {{ {value('u')} }} }}"
     )
 
 
-def _update(key: str = "w", value: str = "u") -> str:
+def _update_binding(key: str = "w", value: str = "u") -> str:
     """Return an update binding."""
     return f'update_binding {{ key: "{key}" value: "{value}" }}'
 
 
-def _initialize(key: str = "w", value: str = "v") -> str:
+def _initialization_binding(key: str = "w", value: str = "v") -> str:
     """Return an initialization binding."""
     return f'initialization_binding {{ key: "{key}" value: "{value}" }}'
 
 
 CASES = {
-    "training-initialization-present": Case(_model(_BINDING), _model(_INIT + _BINDING), (_ENTRY_PATH,)),
+    "training-initialization-present": Case(_model(_BINDING), _model(_INITIALIZATION + _BINDING), (_ENTRY_PATH,)),
     "training-initialization-no-inputs": Case(
         _model(f'initialization {{ name: "i" input {{ {value("q")} }} }}'),
         _model(f'initialization {{ name: "i" initializer {{ {tensor("q")} }} }}'),
         (f"{_ENTRY_PATH}.initialization",),
     ),
-    # The keys are an initializer of another entry's algorithm, and a value that is not an initializer.
+    # Broken: the keys are an initializer of another entry's algorithm, and a value that is not an initializer.
     "training-initialization-key-initializer": Case(
-        _model(_INIT + _initialize("m") + _initialize("y"), _algorithm()),
-        _model(_INIT + _initialize("m") + _initialize("w") + _initialize("s") + _algorithm()),
+        _model(_INITIALIZATION + _initialization_binding("m") + _initialization_binding("y"), _algorithm()),
+        _model(
+            _INITIALIZATION
+            + _initialization_binding("m")
+            + _initialization_binding("w")
+            + _initialization_binding("s")
+            + _algorithm()
+        ),
         (f"{_ENTRY_PATH}.initialization_binding[0]", f"{_ENTRY_PATH}.initialization_binding[1]"),
     ),
     "training-initialization-value-output": Case(
-        _model(_INIT + _initialize("w", "y")), _model(_INIT + _BINDING), (f"{_ENTRY_PATH}.initialization_binding[0]",)
+        _model(_INITIALIZATION + _initialization_binding("w", "y")),
+        _model(_INITIALIZATION + _BINDING),
+        (f"{_ENTRY_PATH}.initialization_binding[0]",),
     ),
     "training-initialization-key-unique": Case(
-        _model(_INIT + _BINDING + _initialize("s") + _BINDING),
-        _model(_INIT + _BINDING + _initialize("s"), _INIT + _BINDING),
+        _model(_INITIALIZATION + _BINDING + _initialization_binding("s") + _BINDING),
+        _model(_INITIALIZATION + _BINDING + _initialization_binding("s"), _INITIALIZATION + _BINDING),
         (f"{_ENTRY_PATH}.initialization_binding[2]",),
     ),
     "training-update-key-initializer": Case(
-        _model(_algorithm() + _update("x") + _update("m"), _update("m")),
-        _model(_algorithm() + _update("w") + _update("m")),
+        _model(_algorithm() + _update_binding("x") + _update_binding("m"), _update_binding("m")),
+        _model(_algorithm() + _update_binding("w") + _update_binding("m")),
         (f"{_ENTRY_PATH}.update_binding[0]", "training_info[1].update_binding[0]"),
     ),
     "training-update-value-output": Case(
-        _model(_algorithm() + _update("w", "m")),
-        _model(_algorithm() + _update() + _update("m", "y")),
+        _model(_algorithm() + _update_binding("w", "m")),
+        _model(_algorithm() + _update_binding() + _update_binding("m", "y")),
         (f"{_ENTRY_PATH}.update_binding[0]",),
     ),
     "training-update-key-unique": Case(
-        _model(_algorithm() + _update(), _algorithm() + _update()),
-        _model(_algorithm() + _update(), _algorithm() + _update("m")),
+        _model(_algorithm() + _update_binding(), _algorithm() + _update_binding()),
+        _model(_algorithm() + _update_binding(), _algorithm() + _update_binding("m")),
         ("training_info[1].update_binding[0]",),
     ),
     "training-algorithm-present": Case(
-        _model(_update() + _update("s", "y")), _model(_update("w", "y") + _update("s", "y")), (_ENTRY_PATH,)
+        _model(_update_binding() + _update_binding("s", "y")),
+        _model(_update_binding("w", "y") + _update_binding("s", "y")),
+        (_ENTRY_PATH,),
     ),
     # An initializer may be the default of an input, whether both are in one graph or in two.
     "training-algorithm-combined-valid": Case(
@@ -104,7 +114,7 @@ CASES = {
             _algorithm(), main=_MAIN_GRAPH + node("u", "z") + node("x", "o", graph_attribute(node("m", "t")), op="If")
         ),
         _model(
-            _algorithm() + _INIT,
+            _algorithm() + _INITIALIZATION,
             main=_MAIN_GRAPH + node("v", "z") + node("x", "o", graph_attribute(node("x", "t")), op="If"),
         ),
         ("graph.node[1].input[0]", "graph.node[2].attribute[0].g.node[0].input[0]"),
@@ -115,25 +125,25 @@ CASES = {
         (f"{_ENTRY_PATH}.initialization.node[0].input[0]",),
     ),
     "training-binding-nonempty": Case(
-        _model(_INIT + 'initialization_binding { value: "v" } update_binding { key: "w" }'),
-        _model(_INIT + _BINDING + _update("w", "y")),
+        _model(_INITIALIZATION + 'initialization_binding { value: "v" } update_binding { key: "w" }'),
+        _model(_INITIALIZATION + _BINDING + _update_binding("w", "y")),
         (f"{_ENTRY_PATH}.initialization_binding[0]", f"{_ENTRY_PATH}.update_binding[0]"),
     ),
-    # w and m have dims [1], s is sparse; the outputs have other types.
+    # w and m are floats with dims [1]. In the broken model, v has 2 elements, and u has the type INT64.
     "training-binding-type-match": Case(
         _model(
             f'initialization {{ name: "i" output {{ {value("v", float_type("dim { dim_value: 2 }"))} }} }}'
-            + _initialize("w")
+            + _initialization_binding("w")
             + f'algorithm {{ name: "a" initializer {{ {tensor("m")} }} output {{ name: "u" '
             + "type { tensor_type { elem_type: 7 } } } }"
-            + _update("m")
+            + _update_binding("m")
         ),
         _model(
             f'initialization {{ name: "i" output {{ {value("v", float_type("dim { dim_value: 1 }"))} }} }}'
-            + _initialize("w")
+            + _initialization_binding("w")
             + f'algorithm {{ name: "a" initializer {{ {tensor("m")} }} output {{ name: "u" '
             + "type { tensor_type { elem_type: 1 } } } }"
-            + _update("m")
+            + _update_binding("m")
         ),
         (f"{_ENTRY_PATH}.initialization_binding[0]", f"{_ENTRY_PATH}.update_binding[0]"),
     ),

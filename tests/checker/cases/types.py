@@ -7,8 +7,9 @@ from onnxwire import GraphProto, ModelProto, from_text
 
 _DENOTED_TYPE = 'type { tensor_type { elem_type: 1 shape { dim { dim_value: 2 } } } denotation: "TENSOR" }'
 _TENSOR = "tensor_type { elem_type: 1 shape { } }"
+# A map type; %s: the fields of the type of its values.
 _MAP = "map_type { key_type: 8 value_type { %s } }"
-_TYPE = "graph.input[0].type"
+_TYPE_PATH = "graph.input[0].type"
 
 
 def _model_with_inputs(*types: str, ir: int = 8) -> str:
@@ -28,7 +29,11 @@ def _model_with_nested_type(type: str) -> str:
 
 
 def _model_with_type_bytes(type: bytes) -> bytes:
-    """Return the bytes of a model with an input of a type without kind, and an input whose type has these bytes."""
+    """Return the bytes of a model with an input that is a sequence of elements without kind, and an input of this type.
+
+    type: the bytes of the type of the second input.
+    """
+    # The numbers are those of GraphProto.input, of name and type in ValueInfoProto, and of ModelProto.graph.
     graph_text = f"name: 'g' input {{ {value('x', 'type { sequence_type { elem_type { } } }')} }}"
     graph = from_text(graph_text, GraphProto).SerializeToString() + span(11, span(1, b"y") + span(2, type))
     return from_text(f"ir_version: 8 {OPSET}", ModelProto).SerializeToString() + span(7, graph)
@@ -36,10 +41,10 @@ def _model_with_type_bytes(type: bytes) -> bytes:
 
 CASES = {
     "type-value-case-set": Case(
-        # Only the wire format can represent this: tensor_type, then sequence_type.
+        # Only the wire format can represent two members of a oneof: tensor_type (1), then sequence_type (4) of tensors.
         _model_with_type_bytes(span(1, b"\x08\x01") + span(4, span(1, span(1, b"\x08\x01")))),
         _model_with_input(f"sequence_type {{ elem_type {{ {_TENSOR} }} }}"),
-        (f"{_TYPE}.sequence_type.elem_type", "graph.input[1].type"),
+        (f"{_TYPE_PATH}.sequence_type.elem_type", "graph.input[1].type"),
     ),
     "type-tensor-elem-type": Case(
         _model_with_inputs(
@@ -58,12 +63,12 @@ CASES = {
     "type-sparse-elem-type": Case(
         _model_with_input("sparse_tensor_type { shape { } }"),
         _model_with_input("sparse_tensor_type { elem_type: 7 shape { } }"),
-        (f"{_TYPE}.sparse_tensor_type",),
+        (f"{_TYPE_PATH}.sparse_tensor_type",),
     ),
     "type-sequence-elem-type-present": Case(
         _model_with_input("sequence_type { }"),
         _model_with_input(f"sequence_type {{ elem_type {{ {_TENSOR} }} }}"),
-        (f"{_TYPE}.sequence_type",),
+        (f"{_TYPE_PATH}.sequence_type",),
     ),
     "type-map-key-type": Case(
         _model_with_inputs(
@@ -75,12 +80,12 @@ CASES = {
     "type-map-value-type": Case(
         _model_with_input("map_type { key_type: 8 }"),
         _model_with_input(f"map_type {{ key_type: 8 value_type {{ {_TENSOR} }} }}"),
-        (f"{_TYPE}.map_type",),
+        (f"{_TYPE_PATH}.map_type",),
     ),
     "type-optional-elem-type-present": Case(
         _model_with_input("optional_type { }"),
         _model_with_input(f"optional_type {{ elem_type {{ {_TENSOR} }} }}"),
-        (f"{_TYPE}.optional_type",),
+        (f"{_TYPE_PATH}.optional_type",),
     ),
     "type-optional-elem-kind": Case(
         _model_with_inputs(
@@ -93,12 +98,12 @@ CASES = {
     "type-opaque-name-present": Case(
         _model_with_input('opaque_type { domain: "a.b" }', 14),
         _model_with_input('opaque_type { domain: "a.b" name: "T" }', 14),
-        (f"{_TYPE}.opaque_type",),
+        (f"{_TYPE_PATH}.opaque_type",),
     ),
     "type-opaque-domain-default": Case(
         _model_with_input('opaque_type { name: "T" }', 14),
         _model_with_input('opaque_type { domain: "a.b" name: "T" }', 14),
-        (f"{_TYPE}.opaque_type",),
+        (f"{_TYPE_PATH}.opaque_type",),
     ),
     "type-nested-valid": Case(
         _model_with_nested_type(f"optional_type {{ elem_type {{ sequence_type {{ elem_type {{ {_MAP % ''} }} }} }} }}"),
@@ -110,7 +115,7 @@ CASES = {
     "type-denotation-known": Case(
         _model_with_input(f'{_TENSOR} denotation: "VIDEO"'),
         _model_with_input(f'{_TENSOR} denotation: "AUDIO"'),
-        (_TYPE,),
+        (_TYPE_PATH,),
     ),
     "type-denotation-present": Case(
         model(f"input {{ {value('x', _DENOTED_TYPE)} }} output {{ {value('x', FLOAT)} }}"),
@@ -122,15 +127,19 @@ CASES = {
             f"sequence_type {{ elem_type {{ map_type {{ key_type: 7 value_type {{ {_TENSOR} }} }} }} }}", 5
         ),
         _model_with_input(_TENSOR, 5),
-        (_TYPE, f"{_TYPE}.sequence_type.elem_type"),
+        (_TYPE_PATH, f"{_TYPE_PATH}.sequence_type.elem_type"),
     ),
     "type-sparse-before-ir8": Case(
-        _model_with_input("sparse_tensor_type { elem_type: 1 shape { } }", 7), _model_with_input(_TENSOR, 7), (_TYPE,)
+        _model_with_input("sparse_tensor_type { elem_type: 1 shape { } }", 7),
+        _model_with_input(_TENSOR, 7),
+        (_TYPE_PATH,),
     ),
     "type-optional-before-ir8": Case(
-        _model_with_input(f"optional_type {{ elem_type {{ {_TENSOR} }} }}", 7), _model_with_input(_TENSOR, 7), (_TYPE,)
+        _model_with_input(f"optional_type {{ elem_type {{ {_TENSOR} }} }}", 7),
+        _model_with_input(_TENSOR, 7),
+        (_TYPE_PATH,),
     ),
     "type-opaque-before-ir14": Case(
-        _model_with_input('opaque_type { domain: "a.b" name: "T" }', 13), _model_with_input(_TENSOR, 13), (_TYPE,)
+        _model_with_input('opaque_type { domain: "a.b" name: "T" }', 13), _model_with_input(_TENSOR, 13), (_TYPE_PATH,)
     ),
 }
