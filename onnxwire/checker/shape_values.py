@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 Dims = tuple["int | None", ...]
-_INT64 = 1 << 63  # the least integer that int64 does not represent
+_INT64 = 1 << 63  # the least positive integer that int64 does not represent
 
 
 class Value:
@@ -123,7 +123,10 @@ def elementwise(operation: Callable[..., Any] | None, values: Sequence[Value]) -
 
 
 def _computed_elements(operation: Callable[..., Any], columns: list[list[Any]], shape: Dims) -> list[Any] | None:
-    """Return the elements of an elementwise result; None if `operation` fails, or their number does not fit."""
+    """Return the elements of an elementwise result; None if `operation` fails, or `columns` do not fit `shape`.
+
+    columns: the elements of each operand.
+    """
     n = max(map(len, columns))
     if Value(shape).size != n or any(len(column) not in (1, n) for column in columns):
         return None
