@@ -79,7 +79,14 @@ class AttributeLimits:
                         texts[node] = cached_fault
 
     def _test(self, node: int, limit: list[str], numbers: dict[str, Any], n_inputs: int) -> None:
-        """Record the fault of a node that breaks a limit. limit: kind, attributes and bound of a row of the table."""
+        """Record the fault of a node that breaks a limit. limit: kind, attributes and bound of a row of the table.
+
+        Kinds of limits of values: `range`; `not-nan`; `distinct`; `inputs`: at most the number of the node's inputs;
+        `index`: below the number of objects that the bound describes; `sum`: the sum is at most that number.
+        Kinds of limits of lengths: `equal`: nonempty lists are equally long; `equal-or-one`: the same, except lists of
+        one value; `count`: the bound; `number`: that number of objects; `multiple`: a multiple of it; `classes`: at
+        least one less than it. `one-of`: at most one of the attributes is present.
+        """
         kind, names, bound = limit
         present_arrays = {name: numbers[name] for name in names.split() if name in numbers}
         bound_arrays = [numbers[name] for name in bound.split() if name in numbers]

@@ -360,7 +360,7 @@ def injection(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-name-script")
 def mixed_script(facts: Facts) -> Iterator[Finding]:
-    """Yield names that mix Latin letters with letters that look like them, or consist of other forms of ASCII letters."""
+    """Yield names that mix Latin letters with letters that look like them, or consist of other forms of ASCII."""
     is_reported = _are_accepted(facts, lambda text: has_mixed_scripts(text) or _is_styled(text), _are_non_ascii(facts))
     template = "the name {text!a} mixes scripts whose letters look alike; rename it"
     yield from _at_names(facts, is_reported, template, _COLUMNS)

@@ -28,7 +28,7 @@ from onnxwire.tensor.dtypes import BY_NAME, DATA_TYPES
 
 _BYTE_RANGE = (0, 255)
 _UINT16_RANGE = (0, 65535)
-# The range of entries of int32_data, by narrower type; BOOL and the types of 6 bits have rules of their own.
+# The range of entries of int32_data, by type of less than 32 bits; BOOL and types of 6 bits have rules of their own.
 _RANGES = {
     "UINT8": _BYTE_RANGE,
     "INT8": (-128, 127),
