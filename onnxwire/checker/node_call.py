@@ -104,7 +104,7 @@ class NodeCall:
         return max(builtins.int(self.owner.constants.column("AttributeProto", column)[row]) for column in columns)
 
     def head(self, index: builtins.int) -> bytes:
-        """Return the first bytes of an input that is a stored tensor with raw_data or a short one, otherwise b""."""
+        """Return the first bytes of an input that is a stored tensor, if it is short or has raw_data; otherwise b""."""
         tensor = self._tensor(index)
         return b"" if tensor < 0 else self.owner.constants.head(tensor, _MAX_HEAD_BYTES)
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts
 
 # Meanings of a name at its use, in the order of the constants: a use that the walk does not reach; the empty name; an
-# input, an initializer, and a node output of the same graph; a value of an enclosing graph; the output of a later node
-# of the same graph, or of the node itself; the output of the node that owns the graph, or of a later one; no visible
-# value. `_scopes.pyx` has the same numbers.
+# input, an initializer, and a node output of the same graph or function; a value of an enclosing graph; the output of a
+# later node of the same graph, or of the node itself; the output of the node that owns the graph, or of a later one; no
+# visible value. `_scopes.pyx` has the same numbers.
 UNSEEN, OMITTED, INPUT, INITIALIZER, NODE, OUTER, PRODUCED_LATER, PRODUCED_AFTER_OWNER, NOWHERE = range(9)
 # Earlier meanings of a name at its definition, as flags; SHADOWS: the name of a value of an enclosing graph.
 IS_INPUT, IS_INITIALIZER, IS_NODE, SHADOWS = 2, 4, 8, 16

@@ -108,7 +108,7 @@ class ShapeBounds:
         self._total = 0  # the sum of the elements of the constants evaluated so far
         self.results_cache = KnownResults()
         self.budget = 0  # the remaining number of nodes and values that may be evaluated
-        # For each fault of the node that is evaluated, the attribute of this class that records it, and the fault.
+        # For each fault of the node that is evaluated, the dict of this class that contains the fault, and the fault.
         self._recorded_faults: list[tuple[dict[int, Any], Any]] = []
         self._op_types = constants.column("NodeProto", "op_type")
         self._first_inputs, self._n_inputs = constants.ranges("NodeProto", "input")

@@ -19,8 +19,8 @@ class Value:
     run, and not an estimate. is_constant: whether the value depends on constants only. stored_elements: the number of
     elements of the largest stored tensor from which the value is computed. tensor: the row of a stored tensor,
     otherwise -1. sequence: the elements of a sequence; None if they are unknown, and for any other value.
-    min_text_bytes: a lower bound of the bytes of each string, 0 for numbers. kind: a number that only equal Values
-    share, 0 until it is needed (known_results.py).
+    min_text_bytes: a lower bound of the bytes of each string, 0 for numbers. kind: a number that is the same only for
+    Values with equal properties, except `tensor`; 0 until it is needed (known_results.py).
     """
 
     __slots__ = (

@@ -280,7 +280,7 @@ def standard_operators(facts: Facts) -> Any:
 
 @rule("function-no-recursion", "FunctionProto", "NodeProto")
 def no_recursion(facts: Facts) -> Iterator[Finding]:
-    """Yield the first function of each set of functions that call each other, or a function that calls itself."""
+    """Yield the first function of each set of functions that call each other, and functions that call themselves."""
     functions, callees = facts.FunctionProto, facts.derive(Calls).function
     callers = facts.derive(Scopes).node_function
     rows = true_rows((callees >= 0) & (callers >= 0))

@@ -327,7 +327,7 @@ def length(facts: Facts) -> Iterator[Finding]:
 def injection(facts: Facts) -> Iterator[Finding]:
     """Yield names and texts that are commands, formulas or paths to programs that use them."""
     texts = facts.derive(TextBytes)
-    # The fourth character of names such as CON, CON.txt, COM1 and __proto__.
+    # Reserved names have three characters, or a fourth one as in CON.txt, COM1 and __proto__.
     is_reserved = texts.begin_like(_RESERVED) & ((texts.lengths == 3) | texts.have_at(3, b".rR0123456789"))
     candidates = texts.have(_INJECTION_CHARACTERS + NON_ASCII) | is_reserved
     is_reported = _are_accepted(

@@ -565,10 +565,10 @@ def unknown_payload(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-payload-unused", "TensorProto")
 def unused_payload(facts: Facts) -> Iterator[Finding]:
-    """Yield large initializers, constants and functions that have no effect on an output.
+    """Yield large initializers and constants that have no effect on an output.
 
-    Of smaller initializers and of functions, the first is reported if all of them are large together, or if there are
-    many functions.
+    The first of the smaller initializers is reported if they are large together, and the first function that is not
+    called if such functions are many, or large together.
     """
     tensors, liveness = facts.TensorProto, facts.derive(Liveness)
     size, is_unread = tensors.length, facts.derive(_are_unread)
