@@ -623,7 +623,7 @@ class ShapeBounds:
             results = self._run_graph(body, Scope(scope), arguments)
             is_true = bool(results) and results[0].data is not None and bool((results[0].data or [0])[0])
             next_values = (results[1 : n + 1] + [UNKNOWN] * n)[:n]
-            is_steady = all(next_value.same_as(value) for next_value, value in zip(next_values, carried, strict=True))
+            is_steady = all(next_value.is_equal(value) for next_value, value in zip(next_values, carried, strict=True))
             carried = next_values
             history.append(carried)
             if is_steady or self.budget <= 0 or (not is_true and trips is None):

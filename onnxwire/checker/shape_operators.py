@@ -545,13 +545,13 @@ def _insert(call: Call) -> Value:
 def _erase(call: Call) -> Value:
     """Return the result of SequenceErase; its elements are unknown unless all elements of the input are equal."""
     items = _first_input(call).sequence
-    return _sequence(items[:-1] if items and all(item.same_as(items[0]) for item in items) else None)
+    return _sequence(items[:-1] if items and all(item.is_equal(items[0]) for item in items) else None)
 
 
 def _element_at(call: Call) -> Value | None:
     """Return the result of SequenceAt, None unless all elements of the sequence are equal."""
     items = _first_input(call).sequence
-    return items[0] if items and all(item.same_as(items[0]) for item in items) else None
+    return items[0] if items and all(item.is_equal(items[0]) for item in items) else None
 
 
 def _concat_sequence(call: Call) -> Value | None:

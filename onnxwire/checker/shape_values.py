@@ -69,7 +69,7 @@ class Value:
         """The number of elements, in which unknown dims count as 1; 0 if the rank is unknown."""
         return 0 if self.shape is None else math.prod(1 if dim is None else dim for dim in self.shape)
 
-    def same_as(self, other: Value) -> bool:
+    def is_equal(self, other: Value) -> bool:
         """Return whether another value has the same known shape and elements."""
         return self.shape == other.shape and self.data == other.data
 
