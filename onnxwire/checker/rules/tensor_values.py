@@ -69,7 +69,7 @@ RULES = {
 }
 
 
-def _out_of_range(ranges: dict[str, tuple[int, int]], facts: Facts) -> Iterator[Finding]:
+def _find_out_of_range(ranges: dict[str, tuple[int, int]], facts: Facts) -> Iterator[Finding]:
     """Yield tensors of some types with an entry of int32_data out of the range of their type."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     rows = true_rows(payloads.has_type(*ranges) & payloads.has("int32_data"))
@@ -92,9 +92,9 @@ def _out_of_range(ranges: dict[str, tuple[int, int]], facts: Facts) -> Iterator[
     )
 
 
-rule("tensor-int32-data-range", "TensorProto")(partial(_out_of_range, _RANGES))
-rule("tensor-int32-data-range-bool", "TensorProto")(partial(_out_of_range, {"BOOL": (0, 1)}))
-rule("tensor-int32-data-float6-range", "TensorProto")(partial(_out_of_range, dict.fromkeys(FLOAT6, (0, 63))))
+rule("tensor-int32-data-range", "TensorProto")(partial(_find_out_of_range, _RANGES))
+rule("tensor-int32-data-range-bool", "TensorProto")(partial(_find_out_of_range, {"BOOL": (0, 1)}))
+rule("tensor-int32-data-float6-range", "TensorProto")(partial(_find_out_of_range, dict.fromkeys(FLOAT6, (0, 63))))
 
 
 @rule("tensor-uint64-data-range", "TensorProto")
