@@ -1,7 +1,7 @@
 """Computes lower bounds of the sizes of outputs of operators that reduce, select or rearrange elements.
 
 The functions are like those of `shape_operators.py`; some return a list with the Value of each output.
-Source: docs/Operators.md of onnx 1.23.2.
+Sources: docs/Operators.md of onnx 1.23.2, docs/ContribOperators.md of onnxruntime 1.32.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from onnxwire.checker.shape_values import Dims, Value
 _MAX_PARTS = 64  # maximum number of outputs of Split whose sizes are computed
 
 
-def _first_with_shape(call: Call) -> tuple[Value, Dims] | None:
+def _first_input_and_shape(call: Call) -> tuple[Value, Dims] | None:
     """Return the first input and its shape, or None if the shape is unknown."""
     value = call.value(0)
     return None if value is None or value.shape is None else (value, value.shape)
@@ -33,7 +33,7 @@ def _nonnegative_axis(axis: int, rank: int) -> int | None:
 
 def _flatten(call: Call) -> Value | None:
     """Return the size of Flatten, and the known elements of its input."""
-    first_input = _first_with_shape(call)
+    first_input = _first_input_and_shape(call)
     if first_input is None:
         return None
     value, shape = first_input
@@ -44,16 +44,16 @@ def _flatten(call: Call) -> Value | None:
 
 def _global_pool(call: Call) -> Value | None:
     """Return the size of a pool over all axes of an image."""
-    first_input = _first_with_shape(call)
+    first_input = _first_input_and_shape(call)
     if first_input is None or len(first_input[1]) < 2:
         return None
     value, shape = first_input
     return Value((*shape[:2], *[1] * (len(shape) - 2)), None, value.depends_on_input)
 
 
-def _blocks(call: Call) -> Value | None:
+def _depth_or_space(call: Call) -> Value | None:
     """Return the size of DepthToSpace and SpaceToDepth, which have as many elements as their input."""
-    first_input = _first_with_shape(call)
+    first_input = _first_input_and_shape(call)
     block = call.int("blocksize", 1)
     if first_input is None or len(first_input[1]) != 4 or block < 1:
         return None
@@ -72,13 +72,13 @@ def _blocks(call: Call) -> Value | None:
 def _reduction(call: Call) -> Value | None:
     """Return the size of a reduction; for a scalar or vector, the result if `OPERATORS` computes it."""
     computed_value = OPERATORS[call.op_type](call) if call.op_type in OPERATORS else None
-    first_input = _first_with_shape(call)
+    first_input = _first_input_and_shape(call)
     if first_input is None or (computed_value is not None and len(first_input[1]) < 2):
         return computed_value
     value, shape = first_input
     axes = call.ints("axes", 1)
     axes_input = call.value(1)
-    if axes is None and axes_input is not None and axes_input.shape != (0,) and len(call.inputs) > 1:
+    if axes is None and axes_input is not None and axes_input.shape != (0,) and len(call.inputs) > 1:  # unknown axes
         return Value((None,) * len(shape), None, value.depends_on_input) if call.int("keepdims", 1) else None
     if not axes:
         if call.int("noop_with_empty_axes", 0):
@@ -99,7 +99,7 @@ def _remove_axes(value: Value, shape: Dims, axes: list[int], keepdims: bool) -> 
 
 def _arg_extreme(call: Call) -> Value | None:
     """Return the size of ArgMax and ArgMin."""
-    first_input = _first_with_shape(call)
+    first_input = _first_input_and_shape(call)
     return (
         None
         if first_input is None
@@ -115,7 +115,7 @@ def _with_size(value: Value, shape: Dims, axis: int, size: int | None) -> Value 
 
 def _top_k(call: Call) -> list[Value | None] | None:
     """Return the equal sizes of the two outputs of TopK."""
-    first_input, counts = _first_with_shape(call), call.ints("k", 1)
+    first_input, counts = _first_input_and_shape(call), call.ints("k", 1)
     k = counts[0] if counts else call.int("k", -1)
     if first_input is None or k < 0:
         return None
@@ -125,7 +125,7 @@ def _top_k(call: Call) -> list[Value | None] | None:
 
 def _split(call: Call) -> list[Value | None] | None:
     """Return the sizes of the parts of Split, without the last one if only the number of parts is known."""
-    first_input, sizes = _first_with_shape(call), call.ints("split", 1)
+    first_input, sizes = _first_input_and_shape(call), call.ints("split", 1)
     axis = call.int("axis", 0)
     if first_input is None:
         return None
@@ -141,7 +141,7 @@ def _split(call: Call) -> list[Value | None] | None:
 def _slice(call: Call) -> Value | None:
     """Return the size of Slice, or its elements if `OPERATORS` computes them."""
     computed_value = OPERATORS["Slice"](call)
-    first_input, starts, ends = _first_with_shape(call), call.ints("starts", 1), call.ints("ends", 2)
+    first_input, starts, ends = _first_input_and_shape(call), call.ints("starts", 1), call.ints("ends", 2)
     if computed_value is not None or first_input is None or starts is None or ends is None:
         return computed_value
     value, shape = first_input
@@ -159,15 +159,15 @@ def _slice(call: Call) -> Value | None:
 
 def _unique(call: Call) -> Value | None:
     """Return the size of Unique, which has an unknown number of elements."""
-    first_input = _first_with_shape(call)
+    first_input = _first_input_and_shape(call)
     if first_input is None or call.attribute("axis") is None:
         return Value((None,))
     return _with_size(*first_input, call.int("axis", 0), None)
 
 
-def _coordinates(call: Call) -> Value | None:
+def _non_zero(call: Call) -> Value | None:
     """Return the size of NonZero: an unknown number of indices along each axis."""
-    first_input = _first_with_shape(call)
+    first_input = _first_input_and_shape(call)
     return None if first_input is None else Value((max(len(first_input[1]), 1), None))
 
 
@@ -177,14 +177,14 @@ _REDUCTIONS = (
 LAYOUT_OPERATORS: dict[str, Callable[[Call], object]] = {
     **dict.fromkeys(_REDUCTIONS.split(), _reduction),
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"), _global_pool),
-    **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), _blocks),
+    **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), _depth_or_space),
     **dict.fromkeys(("ArgMax", "ArgMin"), _arg_extreme),
     "Flatten": _flatten,
     "TopK": _top_k,
     "Split": _split,
     "Slice": _slice,
     "Unique": _unique,
-    "NonZero": _coordinates,
+    "NonZero": _non_zero,
     "NonMaxSuppression": lambda _: Value((None, 3)),
     "ConvInteger": OPERATORS["Conv"],
     "QLinearConv": OPERATORS["Conv"],
@@ -192,5 +192,5 @@ LAYOUT_OPERATORS: dict[str, Callable[[Call], object]] = {
     "QLinearMul": OPERATORS["PRelu"],
     "DynamicQuantizeLinear": OPERATORS["Relu"],
 }
-# Operators for which the functions above may return less than the size.
+# Operators for which the functions above may return less than the actual size.
 INEXACT_LAYOUTS = ("ConvInteger", "QLinearConv", "QLinearAdd", "QLinearMul", "Unique")

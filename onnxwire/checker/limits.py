@@ -10,17 +10,17 @@ MAX_CHANGES = 50_000
 MAX_HINTS = 1_000
 
 # Limits for rules that need the first values, the count or the maximum of a payload.
-MAX_SCANNED_BYTES = 1 << 16  # bytes of a message whose values are scanned
-MAX_COUNTED_BYTES = 1 << 20  # bytes of a message that are counted, or scanned as strings
+MAX_SCANNED_BYTES = 1 << 16  # first bytes of a payload whose values are scanned
+MAX_COUNTED_BYTES = 1 << 20  # bytes of a payload whose values are counted; first bytes that are scanned as strings
 MAX_TOTAL_SCANNED_BYTES = 1 << 24  # bytes of all messages in one pass
 
 # Limits for payloads whose values are read, such as indices.
 MAX_READ_BYTES = 1 << 18  # bytes of a tensor; a larger one counts as a weight
 MAX_TOTAL_READ_BYTES = 1 << 23  # bytes of a document in one pass
-MAX_READ_RECORDS = 1 << 16  # total number of records of fields that are not one packed record
+MAX_READ_RECORDS = 1 << 16  # total number of records of payloads that are not one packed record
 
 # Default of `--max-elements`: elements of a value of an untrusted model, 512 MiB as floats.
 MAX_ELEMENTS = 1 << 27
 
-# Total bytes of all attribute strings that are not plain ASCII; MAX_SCANNED_BYTES of each are scanned.
+# Scanned bytes of all attribute strings that are not ASCII; at most MAX_SCANNED_BYTES of each string are scanned.
 MAX_TOTAL_TEXT_BYTES = 1 << 22

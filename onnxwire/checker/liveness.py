@@ -29,7 +29,7 @@ class Liveness:
     """Columns for nodes and tensors, by `facts.derive(Liveness)`.
 
     is_dead_node: for each node, whether no output depends on it. is_dead_tensor: for each TensorProto, whether it is an
-    initializer on which no output depends.
+    initializer on which no output depends. A value that a StringStringEntryProto names counts as an output.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -92,9 +92,9 @@ class Liveness:
         return is_used
 
     def _have_effect(self, dataflow: Dataflow) -> Any:
-        """Return whether the node's outputs depend on the contents of a value, not only on its shape.
+        """Return, for each element of NodeProto.input, whether the node's outputs depend on the input's elements.
 
-        The result has a row for each element of NodeProto.input.
+        Outputs that depend only on the shape of an input do not count.
         """
         facts, inputs = self._facts, dataflow.inputs
         nodes = facts.NodeProto
@@ -103,19 +103,19 @@ class Liveness:
         for element in true_rows(is_product[inputs.parent] & dataflow.is_constant).tolist():
             if self._is_zero(dataflow, element):
                 node = int(inputs.parent[element])
-                first = int(nodes.first("input")[node])
-                has_effect[first : first + int(nodes.input[node])] = False
+                first_input = int(nodes.first("input")[node])
+                has_effect[first_input : first_input + int(nodes.input[node])] = False
         constants = facts.derive(SmallConstants)
         for node in true_rows(facts.are_among(nodes.op_type, ("Gemm",)) & (nodes.attribute > 0)).tolist():
-            attributes, first = constants.attributes(node), int(nodes.first("input")[node])
-            for name, start, stop in (("alpha", 0, 2), ("beta", 2, 3)):
+            attributes, first_input = constants.attributes(node), int(nodes.first("input")[node])
+            for name, start, stop in (("alpha", 0, 2), ("beta", 2, 3)):  # a factor, and the range of inputs it scales
                 if name in attributes and attributes[name].f == 0:
-                    has_effect[first + start : first + min(stop, int(nodes.input[node]))] = False
-        calls = facts.derive(Calls).function
+                    has_effect[first_input + start : first_input + min(stop, int(nodes.input[node]))] = False
+        called_functions = facts.derive(Calls).function
         if facts.FunctionProto.n and "FunctionProto.input" in facts.present:
-            is_call = calls[inputs.parent] >= 0
+            is_call = called_functions[inputs.parent] >= 0
             elements = true_rows(is_call)
-            functions = calls[inputs.parent[elements]]
+            functions = called_functions[inputs.parent[elements]]
             indices = elements - nodes.first("input")[inputs.parent[elements]]
             is_declared = indices < facts.FunctionProto.input[functions]
             elements, functions, indices = elements[is_declared], functions[is_declared], indices[is_declared]
@@ -139,17 +139,17 @@ class Liveness:
         return np.unique(np.concatenate(keys))
 
     def _is_zero(self, dataflow: Dataflow, element: int) -> bool:
-        """Return whether a constant input has only zeros. element: the row in NodeProto.input."""
+        """Return whether a constant input is known to have only zeros. element: the row in NodeProto.input."""
         if dataflow.tensors[element] >= 0:
             numbers = self._facts.derive(SmallConstants).numbers(int(dataflow.tensors[element]))
             return bool(numbers) and not any(numbers or ())
         return dataflow.scalar(element) == 0
 
     def _mark_dead_nodes(self, producers: Any, readers: Any, is_used_outside: Any) -> None:
-        """Mark the nodes without readers as dead, then the nodes that only dead nodes read, and so on.
+        """Mark the nodes whose outputs are not used as dead, then the nodes that only dead nodes read, and so on.
 
-        producers, readers: for each value that is read, the two nodes. is_used_outside: whether each string, by id, is
-        the name of a value that is used outside of nodes.
+        producers, readers: for each read of a value, the node that produces the value, and the node that reads it.
+        is_used_outside: whether each string, by id, is the name of a value that is used outside of nodes.
         """
         facts = self._facts
         nodes = facts.NodeProto

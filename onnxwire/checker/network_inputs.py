@@ -46,9 +46,10 @@ _SCALES = {
 
 def _test_rotary_positions(call: Call) -> Faults:
     """Test the positions of RotaryEmbedding of ONNX, or of com.microsoft, whose inputs are in another order."""
-    # The caches of cosines and sines have equal shapes; in ONNX, they come before the positions.
-    positions, cosines = ((value_of(call, index) or call.inputs[0]).shape for index in (1, 2))
-    position_input, cache_input = (1, 2) if len(call.inputs) > 3 and positions != cosines else (3, 1)
+    # Inputs 1 to 3 are cosines, sines and positions in ONNX, and positions, cosines and sines in com.microsoft. Cosines
+    # and sines have equal shapes.
+    shape_1, shape_2 = ((value_of(call, index) or call.inputs[0]).shape for index in (1, 2))
+    position_input, cache_input = (1, 2) if len(call.inputs) > 3 and shape_1 != shape_2 else (3, 1)
     size = size_of(value_of(call, cache_input), 0)
     for number in integers_of(call, position_input) or call.extent(position_input) or ():
         if size is not None and not 0 <= number < size:
@@ -57,7 +58,7 @@ def _test_rotary_positions(call: Call) -> Faults:
 
 
 def _test_cache_lengths(call: Call) -> Faults:
-    """Test the lengths of GroupQueryAttention, at most the length of the cache plus the number of new values."""
+    """Test that the lengths of GroupQueryAttention are at most those of the cache and the new values together."""
     past_keys, n_new = value_of(call, 3), size_of(value_of(call, 0), 1)
     cache_length = size_of(past_keys, 2)
     is_empty = past_keys is None or (past_keys.shape is None and not past_keys.is_constant and len(call.inputs) <= 4)
@@ -77,7 +78,10 @@ def _test_cache_lengths(call: Call) -> Faults:
 
 
 def _test_quantization(call: Call) -> Faults:
-    """Test the scales of QuantizeLinear and DequantizeLinear: positive, and one for each channel or block."""
+    """Test the axis and scales of QuantizeLinear and DequantizeLinear.
+
+    Scales have to be positive and finite: a single one, or one for each channel or block.
+    """
     yield from test_axes(call) if size_of(value_of(call, 1), 0) is not None else ()
     scales = value_of(call, 1)
     invalid_scales = [] if scales is None else [scale for scale in scales.data or () if not 0 < scale < math.inf]
@@ -123,7 +127,10 @@ def _test_convolution(call: Call) -> Faults:
 
 
 def _test_window_lists(call: Call) -> Faults:
-    """Test the attributes of convolutions and pools that are lists of one or two numbers for each axis of the image."""
+    """Test the attributes of convolutions and pools that are lists of one or two numbers for each axis of the image.
+
+    The pads of pools have to be smaller than the window.
+    """
     rank = rank_of(call)
     kernel = call.ints("kernel_shape") or []
     n = rank - 2 if rank is not None else len(kernel)
@@ -138,7 +145,10 @@ def _test_window_lists(call: Call) -> Faults:
 
 
 def _test_search(call: Call) -> Faults:
-    """Test the length, beams and sequences of BeamSearch and similar operators, which allocate all steps first."""
+    """Test the length, beams and sequences of BeamSearch and similar operators.
+
+    These operators allocate the memory of all steps before the first one.
+    """
     length = integers_of(call, 1)
     if length and not 0 < length[0] <= _MAX_SEARCH_STEPS:
         yield ARGUMENT, f"a max_length of {length[0]:,}"
@@ -182,16 +192,16 @@ def _test_experts(call: Call) -> Faults:
 
 
 def _test_packed_weights(call: Call) -> Faults:
-    """Test the attributes of MatMulNBits against the sizes of its packed weights and scales, and its groups."""
+    """Test the attributes of MatMulNBits against the sizes of weights, scales and zero points; test group indices."""
     columns, rows, bits = call.int("N", 0), call.int("K", 0), call.int("bits", 4)
     block_size = call.int("block_size", 0)
     if min(columns, rows, bits, block_size) < 1:
         return
     blocks = -(-rows // block_size)
-    needed_sizes = {
-        1: columns * blocks * (block_size * bits // 8),
-        2: columns * blocks,
-        3: columns * -(-blocks * bits // 8),
+    needed_sizes = {  # by index of the input
+        1: columns * blocks * (block_size * bits // 8),  # packed weights
+        2: columns * blocks,  # scales
+        3: columns * -(-blocks * bits // 8),  # packed zero points
     }
     for index, size in needed_sizes.items():
         value = value_of(call, index)

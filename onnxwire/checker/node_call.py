@@ -104,7 +104,7 @@ class NodeCall:
         return max(builtins.int(self.owner.constants.column("AttributeProto", column)[row]) for column in columns)
 
     def head(self, index: builtins.int) -> bytes:
-        """Return the first bytes of an input that is a stored tensor, otherwise b""."""
+        """Return the first bytes of an input that is a stored tensor, if it is short or has raw_data; otherwise b""."""
         tensor = self._tensor(index)
         return b"" if tensor < 0 else self.owner.constants.head(tensor, _MAX_HEAD_BYTES)
 
@@ -125,7 +125,7 @@ class NodeCall:
         return -1 if row is None else self.owner.constants.column("AttributeProto", "t")[row]
 
     def constant(self) -> Value | None:
-        """Return the value of the attributes of Constant, or the filler of ConstantOfShape."""
+        """Return the value of Constant, or the element that ConstantOfShape repeats; None if it is unknown."""
         for name in ("value", "value_ints", "value_int", "value_floats", "value_float"):
             attribute = self.attribute(name)
             if attribute is None:
@@ -140,7 +140,7 @@ class NodeCall:
                 return Value((len(numbers),), numbers if len(numbers) <= MAX_ELEMENTS else None)
             return Value((), [attribute.i if name == "value_int" else attribute.f])
         tensor = self._own_tensor()
-        if tensor >= 0:
+        if tensor >= 0:  # `attribute` omits long attributes
             return self.owner.value_of_row(tensor)
         attribute = self.attribute("value_string")
         if attribute is None:

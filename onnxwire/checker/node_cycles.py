@@ -1,4 +1,4 @@
-"""Finds cycles of nodes that depend on each other."""
+"""Finds cycles of nodes of graphs that depend on each other."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 def cycles(facts: Facts) -> list[list[int]]:
-    """Return sets of nodes that depend on each other, as ascending rows; sets are sorted by their first row.
+    """Return sets of nodes of a graph that depend on each other, as ascending rows; sets are sorted by their first row.
 
     The inputs of nodes in a nested graph count as inputs of the node that owns the graph. Sorted graphs have no cycles.
+    The nodes of functions are not searched.
     """
     scopes = facts.derive(Scopes)
     if not ((scopes.uses == PRODUCED_LATER) | (scopes.uses == PRODUCED_AFTER_OWNER)).any():
@@ -26,7 +27,7 @@ def cycles(facts: Facts) -> list[list[int]]:
 
 
 def _edges(facts: Facts, scopes: Scopes) -> tuple[Rows, Rows]:
-    """Return edges between nodes of one graph: the node that reads a value, and the node that produces it."""
+    """Return edges between nodes of one graph, as columns: the nodes that read a value, and those that produce it."""
     inputs = true_rows(scopes.producers >= 0)
     readers, producers = facts.lists("NodeProto.input").parent[inputs].copy(), scopes.producers[inputs]
     producer_graphs = scopes.node_graph[producers]

@@ -52,12 +52,12 @@ def portions(facts: Facts, field: str, rows: Rows) -> Iterator[Portion]:
     if not len(rows):
         return
     if field == "raw_data":
-        document, starts = _read_ranges(facts, tensors.span(field)[0][rows], sizes[rows])
-        yield from _gather(document, rows, starts, sizes[rows])
+        array, starts = _read_ranges(facts, tensors.span(field)[0][rows], sizes[rows])
+        yield from _gather(array, rows, starts, sizes[rows])
         return
-    document, tag_offsets = _read_ranges(facts, tensors.records(field)[0][rows], sizes[rows] + _MAX_HEADER_BYTES)
-    starts, is_packed = _find_packed(facts, document, tag_offsets, field, rows)
-    yield from _gather(document, rows[is_packed], starts[is_packed], sizes[rows[is_packed]])
+    array, tag_offsets = _read_ranges(facts, tensors.records(field)[0][rows], sizes[rows] + _MAX_HEADER_BYTES)
+    starts, is_packed = _find_packed(facts, array, tag_offsets, field, rows)
+    yield from _gather(array, rows[is_packed], starts[is_packed], sizes[rows[is_packed]])
     records_left = MAX_READ_RECORDS
     for row in rows[~is_packed].tolist():
         records_left -= int(tensors.records(field)[1][row])
@@ -72,7 +72,7 @@ def portions(facts: Facts, field: str, rows: Rows) -> Iterator[Portion]:
 def _read_ranges(facts: Facts, starts: Rows, lengths: Rows) -> tuple[Rows, Rows]:
     """Return an array that contains some ranges of the document, and the offset of each range in the array.
 
-    If the document is resident, the array is the whole document.
+    If the document has no partial memory, the array is the whole document.
     """
     if facts.document.memory is None:
         return np.frombuffer(memoryview(payload_at(facts.document, 0, len(facts.document))), np.uint8), starts
@@ -83,26 +83,26 @@ def _read_ranges(facts: Facts, starts: Rows, lengths: Rows) -> tuple[Rows, Rows]
     return np.frombuffer(data, np.uint8), np.cumsum(ends - starts) - (ends - starts)
 
 
-def _find_packed(facts: Facts, document: Rows, offsets: Rows, field: str, rows: Rows) -> tuple[Rows, Rows]:
-    """Return the offset of each tensor's numbers in `document`, and whether the numbers are one packed record.
+def _find_packed(facts: Facts, array: Rows, offsets: Rows, field: str, rows: Rows) -> tuple[Rows, Rows]:
+    """Return the offset of each tensor's numbers in `array`, and whether the numbers are one packed record.
 
-    offsets: the offset of the first record's tag in `document`, for each tensor.
+    offsets: the offset of the first record's tag in `array`, for each tensor.
     """
     _, records, _, _ = facts.TensorProto.records(field)
     tag = TensorProto.DESCRIPTOR.fields_by_name[field].number << 3 | _WIRE_LEN
-    is_packed = (records[rows] == 1) & (document[offsets] == tag)
+    is_packed = (records[rows] == 1) & (array[offsets] == tag)
+    # The tag has one byte. The length follows: up to ten bytes, all of which except the last have the high bit.
     offsets = offsets + 1
-    # The length follows: up to ten bytes, all of which except the last have the high bit.
     has_next_byte = is_packed.copy()
     for _ in range(10):
-        byte = document[np.minimum(offsets, len(document) - 1)]
+        byte = array[np.minimum(offsets, len(array) - 1)]
         offsets = offsets + has_next_byte
         has_next_byte &= byte >= 0x80
     return offsets, is_packed
 
 
-def _gather(document: Rows, rows: Rows, starts: Rows, lengths: Rows) -> Iterator[Portion]:
-    """Yield ranges of the array `document`, in portions of at most MAX_READ_BYTES bytes or one range."""
+def _gather(array: Rows, rows: Rows, starts: Rows, lengths: Rows) -> Iterator[Portion]:
+    """Yield the range of each tensor in `array`, in portions of at most MAX_READ_BYTES bytes or one range."""
     ends = np.cumsum(lengths)
     start_row = 0
     while start_row < len(rows):
@@ -112,7 +112,7 @@ def _gather(document: Rows, rows: Rows, starts: Rows, lengths: Rows) -> Iterator
         byte_shifts = np.repeat(
             starts[start_row:stop_row] - (ends[start_row:stop_row] - portion_lengths - bytes_before), portion_lengths
         )
-        yield Portion(rows[start_row:stop_row], portion_lengths, document[byte_shifts + np.arange(len(byte_shifts))])
+        yield Portion(rows[start_row:stop_row], portion_lengths, array[byte_shifts + np.arange(len(byte_shifts))])
         start_row = stop_row
 
 

@@ -26,7 +26,7 @@ FLOAT6 = ("FLOAT6E2M3", "FLOAT6E3M2")
 FOUR_BITS = ("UINT4", "INT4", "FLOAT4E2M1")
 TWO_BITS = ("UINT2", "INT2")
 
-# Properties of data types by number; the last row is for unknown numbers.
+# Length of the columns of properties by data type; the last row is for unknown types.
 _ROWS = DATA_TYPES[-1].number + 2
 
 
@@ -53,12 +53,12 @@ def location_names(locations: Any) -> Callable[[int], str]:
     return lambda row: LOCATIONS[locations[row]]
 
 
-def is_filled(tensors: Sheet, location: str, rows: Any = slice(None)) -> Any:
-    """Return whether each tensor, or each of some rows, has a nonempty field."""
-    if location == "raw_data":
-        return tensors.span(location)[1][rows] > 0
+def is_filled(tensors: Sheet, field: str, rows: Any = slice(None)) -> Any:
+    """Return whether each tensor, or each of some rows, has elements in a field."""
+    if field == "raw_data":
+        return tensors.span(field)[1][rows] > 0
     # An empty string is an element, but an empty packed record has none.
-    return tensors.records(location)[1 if location == "string_data" else 3][rows] > 0
+    return tensors.records(field)[1 if field == "string_data" else 3][rows] > 0
 
 
 class Payloads:
@@ -187,9 +187,9 @@ class Payloads:
 class Numbers:
     """The values in lists of varints, as columns for TensorProto.
 
-    count: the number of entries, -1 for a list of more than 1 MiB, which is not counted. low, high, last: the minimum,
-    the maximum and the last value in the first 64 KiB of a list; 0 for an empty list. is_whole: whether these are all
-    values of the list. At most 16 MiB of a document are scanned.
+    count: the number of entries; -1 for a packed list that is not counted, since it has more than 1 MiB, or is beyond
+    the limit of a document. low, high, last: the minimum, the maximum and the last value in the first 64 KiB of a list;
+    0 for an empty list. is_whole: whether these are all values of the list. At most 16 MiB of a document are scanned.
     """
 
     def __init__(self, facts: Facts, field: str) -> None:

@@ -80,7 +80,8 @@ class Problems(Sequence[Problem]):
         for group in self._groups:
             counts[group.rule.severity] += len(group.rows)
         for id, n_omitted in self.omitted.items():
-            counts[rules(id not in rules())[id].severity] += n_omitted
+            is_security_rule = id not in rules()
+            counts[rules(untrusted=is_security_rule)[id].severity] += n_omitted
         return counts
 
     def by_rule(self) -> Iterator[tuple[Rule, int, Iterator[Problem]]]:

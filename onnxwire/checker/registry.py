@@ -1,4 +1,4 @@
-"""Registers rules. `rules.tsv` has the metadata, a row for each rule; `rules/` has the checks, a module for each scope.
+"""Registers rules. `rules.tsv` has the metadata, a row for each rule; `rules/` has the checks, in modules by subject.
 
 Most checks are entries of a module's table `RULES`, keyed by the sheet or list whose rows are checked, then by the id
 of the rule:
@@ -42,8 +42,8 @@ _BOOL = np.dtype(bool)
 
 SEVERITIES = ("error", "warning", "note")
 
-# The modules of `rules/`, one for each scope, with names of sheets. A module is imported for a document that has rows
-# of one of its sheets; a module without sheets is always imported.
+# The modules of `rules/`, with names of sheets. A module is imported for a document that has rows of one of its sheets;
+# a module without sheets is always imported.
 MODULES = {
     "model": (),
     "opset_import": ("ModelProto", "OperatorSetIdProto"),
@@ -86,11 +86,11 @@ SECURITY_MODULES: dict[str, tuple[str, ...]] = {
 class Rule(NamedTuple):
     """A row of `rules.tsv` or `security.tsv`.
 
-    since_ir, until_ir: the first and last IR version that the rule applies to, or None. scope: the name of the module,
-    or "security". text: the rule as a sentence. fields: the fields that the rule is about. source: the document that
-    states the rule. reason: why the severity is lower than the wording of the specification implies (must: error,
-    should: warning), or "". weaknesses: for a security rule, its entries of CWE and CVE. explanation: for a security
-    rule, a paragraph about the attack.
+    since_ir, until_ir: the first and last IR version that the rule applies to, or None. scope: the part of a model,
+    such as "graph", or "security". text: the rule as a sentence. fields: the fields that the rule is about. source: the
+    document that states the rule. reason: why the severity is lower than the wording of the specification implies
+    (must: error, should: warning), or "". weaknesses: for a security rule, its entries of CWE and CVE. explanation: for
+    a security rule, a paragraph about the attack.
     """
 
     id: str
@@ -168,7 +168,10 @@ def _register(name: str) -> None:
 def _find_rows(
     table: str, condition: Callable[[Any], Any], message: str, columns: dict[str, Any], facts: Facts
 ) -> Sequence[Finding]:
-    """Return one finding about the rows of a table that meet the condition of an entry of `RULES`, or no finding."""
+    """Return one finding about the rows of a table that meet the condition of an entry of `RULES`, or no finding.
+
+    The condition returns a bool column, or other rows that `Sheet.at` accepts.
+    """
     sheet = facts.table(table)
     condition_result = condition(sheet)
     if isinstance(condition_result, np.ndarray) and condition_result.dtype is _BOOL:

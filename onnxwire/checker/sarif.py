@@ -29,10 +29,10 @@ class SarifWriter:
     def __init__(self, out: IO[str], untrusted: bool = False) -> None:
         self.out = out
         self.rules = [rule for id, rule in rules(untrusted).items() if id in checked(untrusted)]
-        self.ids = {rule.id: index for index, rule in enumerate(self.rules)}
+        self.rule_indices = {rule.id: index for index, rule in enumerate(self.rules)}
         self.faults: list[dict[str, Any]] = []  # notifications about files that could not be checked
         self.omitted: dict[str, dict[str, int]] = {}  # `Problems.omitted` by the URI of the file
-        self.is_first = True
+        self.is_first = True  # whether no result has been written
         head = json.dumps({"$schema": _SCHEMA, "version": "2.1.0"})[:-1]
         out.write(f'{head}, "runs": [{{\n"tool": {json.dumps({"driver": self._driver()})},\n"results": [')
 
@@ -63,7 +63,7 @@ class SarifWriter:
             location["logicalLocations"] = [{"fullyQualifiedName": problem.path}]
         return {
             "ruleId": problem.rule,
-            "ruleIndex": self.ids[problem.rule],
+            "ruleIndex": self.rule_indices[problem.rule],
             "level": problem.severity,
             "message": {"text": problem.message},
             "locations": [location],

@@ -14,12 +14,15 @@ if TYPE_CHECKING:
 
     from onnxwire.checker.facts import Facts
 
-# Meanings of a name at its use; `_scopes.pyx` describes them.
+# Meanings of a name at its use, in the order of the constants: a use that the walk does not reach; the empty name; an
+# input, an initializer, and a node output of the same graph or function; a value of an enclosing graph; the output of a
+# later node of the same graph, or of the node itself; the output of the node that owns the graph, or of a later one; no
+# visible value. `_scopes.pyx` has the same numbers.
 UNSEEN, OMITTED, INPUT, INITIALIZER, NODE, OUTER, PRODUCED_LATER, PRODUCED_AFTER_OWNER, NOWHERE = range(9)
-# Earlier meanings of a name at its definition, as flags.
+# Earlier meanings of a name at its definition, as flags; SHADOWS: the name of a value of an enclosing graph.
 IS_INPUT, IS_INITIALIZER, IS_NODE, SHADOWS = 2, 4, 8, 16
 
-# Kinds of graphs: the model's own, those in attributes, and those of training.
+# Kinds of graphs: the model's own, those in attributes, and the two of a TrainingInfoProto.
 MAIN, NESTED, INITIALIZATION, ALGORITHM = range(4)
 
 
@@ -27,8 +30,8 @@ class Scopes:
     """Columns for the sheets, by `facts.derive(Scopes)`.
 
     uses, producers: for each element of NodeProto.input, its meaning, and the node that produces the value, or -1.
-    definitions: for each element of NodeProto.input, the definition of its value: an element of NodeProto.output; then,
-    in the same numbering, a row of ValueInfoProto; then a row of TensorProto; -1 for any other value. defining_scopes:
+    definitions: for each element of NodeProto.input, the number of its value's definition: elements of NodeProto.output
+    are numbered first, then rows of ValueInfoProto, then rows of TensorProto; -1 for any other value. defining_scopes:
     for each element of NodeProto.input, the graph that defines its value, or -1; functions are numbered after all
     graphs.
     described_outputs: for each ValueInfoProto, the element of NodeProto.output that it describes, or -1.

@@ -61,7 +61,7 @@ _N_UNKNOWN_ARGUMENTS = 64  # number of arguments for graphs whose inputs are unk
 # The budget of evaluated nodes and values: the number of those in the model, times the factor, plus the minimum.
 _BUDGET_FACTOR, _MIN_BUDGET = 1, 20_000
 _STRING = 8  # TensorProto.STRING
-_MAX_EXPONENT = 63  # sizes of 2**63 and more are equal
+_MAX_EXPONENT = 63  # sizes of 2**63 and more are reported as 2**63
 # All operators that are evaluated, and those of them whose computed size may be less than the actual one.
 _ALL_OPERATORS: dict[str, Any] = OPERATORS | LAYOUT_OPERATORS | OPERATORS_OF_LIBRARIES
 _ALL_INEXACT = INEXACT_SIZE_OPERATORS | frozenset((*INEXACT_SIZE_LIBRARY_OPERATORS, *INEXACT_LAYOUTS))
@@ -87,7 +87,7 @@ class ShapeBounds:
     loops that run too often. hidden_sizes: nodes with a size that is constant but unknown, because operators that are
     not evaluated compute it, and the index of the input that contains the size. faults: by kind (see
     constant_inputs.py) and row of the node, a text about the fault. contradicted_shapes: for each ValueInfoProto that
-    declares another shape than its node produces, the produced shape.
+    declares another shape than its node produces, the first eight dims of the produced shape.
     total: the first node at which the sum of the constants' elements exceeds the limit, and the sum; or None.
     """
 
@@ -105,10 +105,11 @@ class ShapeBounds:
         self.faults: dict[str, dict[int, str]] = {}
         self.hidden_sizes: dict[int, int] = {}
         self.total: tuple[int, int] | None = None
-        self._total = 0
+        self._total = 0  # the sum of the elements of the constants evaluated so far
         self.results_cache = KnownResults()
-        self.budget = 0
-        self._recorded_faults: list[tuple[dict[int, Any], Any]] = []  # faults of the node that is evaluated
+        self.budget = 0  # the remaining number of nodes and values that may be evaluated
+        # For each fault of the node that is evaluated, the dict of this class that contains the fault, and the fault.
+        self._recorded_faults: list[tuple[dict[int, Any], Any]] = []
         self._op_types = constants.column("NodeProto", "op_type")
         self._first_inputs, self._n_inputs = constants.ranges("NodeProto", "input")
         self._first_outputs, self._n_outputs = constants.ranges("NodeProto", "output")
@@ -116,8 +117,9 @@ class ShapeBounds:
         self._inputs = constants.elements("NodeProto.input")
         self._outputs = constants.elements("NodeProto.output")
         self._function_fields = [constants.ranges("FunctionProto", field) for field in ("input", "node", "output")]
+        # The function that each node calls, or -1.
         self._calls: list[int] | None = facts.derive(Calls).function.tolist() if facts.FunctionProto.n else None
-        self._operators: dict[int, Any] = {}
+        self._operators: dict[int, Any] = {}  # by string id of the operator, like the dicts below
         for name, operator in _ALL_OPERATORS.items():
             if (id := facts.find(name)) >= 0:
                 self._operators[id] = operator
@@ -206,7 +208,7 @@ class ShapeBounds:
         is_external = self.constants.column("TensorProto", "data_location")[tensor] == EXTERNAL
         value.tensor = -1 if is_external else tensor
         value.is_constant = value.is_exact = True
-        value.stored_elements = value.size if is_external else min(value.size, length * 4)
+        value.stored_elements = value.size if is_external else min(value.size, length * 4)  # at least 2 bits each
         if self.constants.column("TensorProto", "data_type")[tensor] == _STRING and value.size:
             value.min_text_bytes = length // value.size
         return value
@@ -244,13 +246,13 @@ class ShapeBounds:
             else:
                 scope.inputs[names[info]] = info
         initializers = self.graph_rows("TensorProto", "GraphProto.initializer", graph)
-        tensors = self.constants.column("TensorProto", "name") if self.facts.TensorProto.n else []
+        tensor_names = self.constants.column("TensorProto", "name") if self.facts.TensorProto.n else []
         for row in initializers:
-            scope.tensors[tensors[row]] = row
+            scope.tensors[tensor_names[row]] = row
         for row in self.graph_rows("SparseTensorProto", "GraphProto.sparse_initializer", graph):
             values = self.constants.column("SparseTensorProto", "values")[row]
             if values >= 0:
-                scope.values[tensors[values]] = UNKNOWN_CONSTANT
+                scope.values[tensor_names[values]] = UNKNOWN_CONSTANT
         outputs = self.graph_rows("ValueInfoProto", "GraphProto.output", graph)
         self.budget -= len(infos) + len(initializers) + len(outputs)
         start = self._first_nodes[graph]
@@ -268,7 +270,10 @@ class ShapeBounds:
         return rows[starts[graph] : starts[graph + 1]]
 
     def _compare_with_declared(self, graph: int, scope: Scope, names: Sequence[int]) -> None:
-        """Record the values of a graph whose declared shapes contradict the shapes that its nodes produce."""
+        """Record the values of a graph whose declared shapes contradict the shapes that its nodes produce.
+
+        names: the column ValueInfoProto.name.
+        """
         for field in ("GraphProto.output", "GraphProto.value_info"):
             for info in self.graph_rows("ValueInfoProto", field, graph):
                 value, shape = scope.values.get(names[info]), None
@@ -288,7 +293,8 @@ class ShapeBounds:
         n_stopped, total_before = self.results_cache.n_stopped, self._total
         values = self._run_function(function, [], Scope(None))
         if n_stopped == self.results_cache.n_stopped:
-            self.results_cache.add((function, (0, b"")), Result(values, (), self._total - total_before))
+            key = function, (0, b"")  # the `_call_key` of a call without attributes
+            self.results_cache.add(key, Result(values, (), self._total - total_before))
 
     def _run_function(self, function: int, arguments: list[Value], scope: Scope) -> list[Value]:
         """Evaluate a function and return the Values of its outputs; a missing argument is unknown."""
@@ -367,7 +373,11 @@ class ShapeBounds:
         return key if not scope.attributes or key == (0, b"") else None
 
     def _evaluate(self, call: NodeCall, op_type: int, function: int, names: Sequence[int], is_constant: bool) -> Result:
-        """Return the result of a node, and record its faults."""
+        """Return the result of a node, and record its faults.
+
+        op_type: the string id of the operator. function: the row of the called function, or -1. names: the string ids
+        of the node's outputs.
+        """
         self._recorded_faults = []
         total_before = self._total
         results: Any = None
@@ -412,7 +422,10 @@ class ShapeBounds:
     def _outputs_of(
         self, call: NodeCall, function: int, names: Sequence[int], results: list[Value], is_constant: bool
     ) -> list[Value | None]:
-        """Return the Values of a node's outputs, None for those that are not known."""
+        """Return the Values of a node's outputs: None for omitted and unknown ones, UNKNOWN for those beyond limits.
+
+        results: the Values that the operator or function returned; other parameters: see `_evaluate`.
+        """
         if not names:
             return []
         stored_elements, is_lower_bound, is_certain = 0, False, True
@@ -441,7 +454,10 @@ class ShapeBounds:
         return values
 
     def _min_text_bytes(self, call: NodeCall) -> int:
-        """Return a lower bound of the bytes of each string that a node produces."""
+        """Return a lower bound of the bytes of each string that a node produces.
+
+        Strings that StringConcat joins count as one byte if their length is unknown.
+        """
         texts = [value.min_text_bytes for value in call.inputs]
         return sum(text or 1 for text in texts) if call.op_type == "StringConcat" else max(texts, default=0)
 
@@ -465,7 +481,7 @@ class ShapeBounds:
 
     def _run_call(self, function: int, call: NodeCall) -> Sequence[Value | None] | None:
         """Return the Values of a call's outputs; None for a recursive function, or beyond the limits."""
-        if function + 1 in self._recursive:
+        if function + 1 in self._recursive:  # the number of the function's vertex
             return None  # no runtime accepts recursion
         cache = self.results_cache
         key = self._call_key(function, call)
@@ -505,7 +521,7 @@ class ShapeBounds:
         return function, attributes, *kinds
 
     def _accept(self, node: int, op_type: str, value: Value) -> bool:
-        """Return whether a value is within the limits; record a value that is too large."""
+        """Return whether a value is within the limits; record one that is too large, and sum the sizes of constants."""
         size = value.size
         if value.min_text_bytes and value.min_text_bytes * max(size, 1) > max(
             self.max_elements, value.stored_elements * MAX_STORED_FACTOR
@@ -607,7 +623,7 @@ class ShapeBounds:
             results = self._run_graph(body, Scope(scope), arguments)
             is_true = bool(results) and results[0].data is not None and bool((results[0].data or [0])[0])
             next_values = (results[1 : n + 1] + [UNKNOWN] * n)[:n]
-            is_steady = all(next_value.same_as(value) for next_value, value in zip(next_values, carried, strict=True))
+            is_steady = all(next_value.is_equal(value) for next_value, value in zip(next_values, carried, strict=True))
             carried = next_values
             history.append(carried)
             if is_steady or self.budget <= 0 or (not is_true and trips is None):
@@ -652,7 +668,7 @@ class ShapeBounds:
 
 
 def _has_tensor(values: Sequence[Value | None]) -> bool:
-    """Return whether a value is a stored tensor."""
+    """Return whether one of the values is a stored tensor."""
     return any(value is not None and value.tensor >= 0 for value in values)
 
 
@@ -666,7 +682,7 @@ def _trip_count(value: Value) -> int | None:
 def _extrapolate(first: Value, before: Value, after: Value, n_further: int) -> Value:
     """Return a value after further iterations, each of which changes a size as the last iteration did.
 
-    first, before, after: the value after each of the last three iterations.
+    first, before, after: the last three values, of which the first may be that before the loop.
     """
     if before.shape is None or after.shape is None or len(before.shape) != len(after.shape):
         return Value(after.shape, None, after.depends_on_input)

@@ -2,7 +2,7 @@
 
 Each function of `OPERATORS` returns the Value of the first output, or None if it is unknown. An operator without a
 function has unknown outputs.
-Source: docs/Operators.md of onnx 1.23.2.
+Sources: docs/Operators.md of onnx 1.23.2, docs/ContribOperators.md of onnxruntime 1.32.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ def _axis(axis: int, rank: int) -> int:
 
 
 def _depends_on_input(call: Call) -> bool:
-    """Return whether an input of the node depends on an input of the model."""
+    """Return whether the size of an input of the node depends on the declared shape of a graph's input."""
     return any(value.depends_on_input for value in call.inputs)
 
 
 def _unchanged_shape(call: Call) -> Value:
-    """Return the size of operators whose output has the shape of the first input."""
+    """Return the size of the output of operators that preserve the shape of the first input."""
     value = _first_input(call)
     return Value(value.shape, None, value.depends_on_input)
 
@@ -200,7 +200,7 @@ def _range(call: Call) -> Value | None:
 
 
 def _pad(call: Call) -> Value:
-    """Return the size of Pad; an unknown dim counts as 0."""
+    """Return the size of Pad; an unknown dim that is padded counts as 0."""
     value, pads = _first_input(call), call.ints("pads", 1) or call.ints("paddings")
     if pads is None:
         return Value(value.shape, None, value.depends_on_input)
@@ -215,7 +215,7 @@ def _pad(call: Call) -> Value:
 
 
 def _resize(call: Call) -> Value:
-    """Return the size of Resize or Upsample by sizes or scales; an unknown dim counts as 1."""
+    """Return the size of Resize or Upsample by sizes or scales; an unknown dim that is scaled counts as 1."""
     value = _first_input(call)
     sizes = call.ints("sizes", 3) if call.op_type == "Resize" else None
     axes = call.ints("axes")
@@ -284,6 +284,7 @@ def _reshape(call: Call) -> Value:
             shape.append(None if dim == -1 else max(dim, 0))
     if shape.count(None) == 1 and value.shape is not None and None not in value.shape and -1 in dims:
         known_product = math.prod(dim or 1 for dim in shape)
+        # A value whose size is a lower bound may be larger, so its dim counts as at least 1.
         shape[shape.index(None)] = max(value.size // known_product, value.is_lower_bound) if known_product else None
     # A reshape does not change the size: a shape that is larger than the value fails at run time.
     is_exact = value.shape is not None and None not in value.shape and not value.is_lower_bound
@@ -400,7 +401,7 @@ def _one_hot(call: Call) -> Value | None:
 
 
 def _window(call: Call) -> Value | None:
-    """Return the size of window operators, such as HannWindow."""
+    """Return the size of the output of window functions, such as HannWindow."""
     size = call.value(0)
     if size is None or not size.data:
         return None
@@ -432,9 +433,9 @@ def _einsum(call: Call) -> Value | None:
 
 
 def _convolution(call: Call) -> Value | None:
-    """Return the size of a convolution or pool with padding; without padding, the output is not larger than the input.
+    """Return the size of a convolution or pool with padding; batch and channels count as 1.
 
-    The sizes of the batch and channels are not computed.
+    Returns None without padding, because the image does not grow then.
     """
     value, pads = _first_input(call), call.ints("pads")
     if not pads:
@@ -484,7 +485,7 @@ def _multinomial(call: Call) -> Value:
 
 
 def _reduction(operation: Callable[[list[Any]], Any]) -> Operator:
-    """Return the function of an operator that reduces all elements to one number."""
+    """Return the function of an operator that reduces a vector or scalar to one number."""
 
     def function(call: Call) -> Value | None:
         value = _first_input(call)
@@ -517,7 +518,7 @@ def _divide(left: Any, right: Any) -> Any:
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    """Return a power. Raises OverflowError for an integer of more than 4096 bits, which takes long to compute."""
+    """Return a power. Raises OverflowError for an integer that may have more than 4096 bits, which would take long."""
     if isinstance(base, int) and isinstance(exponent, int) and abs(base).bit_length() * max(exponent, 0) > 4096:
         raise OverflowError
     return base**exponent
@@ -536,21 +537,21 @@ def _sequence(items: list[Value] | None) -> Value:
 
 
 def _insert(call: Call) -> Value:
-    """Return the result of SequenceInsert."""
+    """Return the result of SequenceInsert; its position is ignored, and the new element comes last."""
     items = _first_input(call).sequence
     return _sequence(None if items is None or len(call.inputs) < 2 else [*items, call.inputs[1]])
 
 
 def _erase(call: Call) -> Value:
-    """Return the result of SequenceErase; its elements are unknown unless those of the input are the same."""
+    """Return the result of SequenceErase; its elements are unknown unless all elements of the input are equal."""
     items = _first_input(call).sequence
-    return _sequence(items[:-1] if items and all(item.same_as(items[0]) for item in items) else None)
+    return _sequence(items[:-1] if items and all(item.is_equal(items[0]) for item in items) else None)
 
 
 def _element_at(call: Call) -> Value | None:
-    """Return the result of SequenceAt, None unless all elements of the sequence are the same."""
+    """Return the result of SequenceAt, None unless all elements of the sequence are equal."""
     items = _first_input(call).sequence
-    return items[0] if items and all(item.same_as(items[0]) for item in items) else None
+    return items[0] if items and all(item.is_equal(items[0]) for item in items) else None
 
 
 def _concat_sequence(call: Call) -> Value | None:
@@ -613,7 +614,7 @@ def _clip(call: Call) -> Value:
 
 
 # Operators whose output has the shape of their first input.
-_UNARY = (
+_SAME_SHAPE = (
     "Relu Sigmoid Tanh "
     "Erf Softmax LogSoftmax LeakyRelu Elu Selu Celu HardSigmoid HardSwish Gelu Mish Softplus Softsign "
     "Dropout Trilu CumSum LayerNormalization BatchNormalization InstanceNormalization GroupNormalization "
@@ -625,7 +626,7 @@ _UNARY = (
 # Elementwise operators whose elements are not computed.
 _BROADCAST = "PRelu BitwiseAnd BitwiseOr BitwiseXor"
 OPERATORS: dict[str, Operator] = {
-    **dict.fromkeys(_UNARY.split(), _unchanged_shape),
+    **dict.fromkeys(_SAME_SHAPE.split(), _unchanged_shape),
     **dict.fromkeys(_BROADCAST.split(), _elementwise(None)),
     "BitShift": _shift,
     "SequenceEmpty": lambda _: _sequence([]),
@@ -714,14 +715,15 @@ OPERATORS: dict[str, Operator] = {
 }
 # Operators whose output has the returned size even if dims of their inputs are unknown.
 EXACT_SIZE_OPERATORS = frozenset(
-    (*_UNARY.split(), "Identity", "Cast", "CastLike", "Transpose", "Squeeze", "Unsqueeze", "Shape", "Size", "Constant")
+    (*_SAME_SHAPE.split(), "Identity", "Cast", "CastLike", "Transpose", "Squeeze", "Unsqueeze", "Shape", "Size")
+    + ("Constant",)
 )
 # Operators whose results have exactly the shapes that their functions return, if those of the inputs are exact.
 EXACT_SHAPE_OPERATORS = frozenset(
-    (*_UNARY.split(), "Cast", "Transpose", "Constant", "Add", "Sub", "Mul", "Div", "MatMul", "Concat", "Gather")
+    (*_SAME_SHAPE.split(), "Cast", "Transpose", "Constant", "Add", "Sub", "Mul", "Div", "MatMul", "Concat", "Gather")
     + ("Identity", "Neg", "Abs", "Sqrt", "Exp", "Log", "Floor", "Ceil", "Not")
 )
-# Operators for which the functions above may return less than the size.
+# Operators whose computed size may be less than the actual size.
 INEXACT_SIZE_OPERATORS = frozenset(
     ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "Einsum", "DFT", "Multinomial", "MelWeightMatrix")
     + ("If", "Loop", "Scan")

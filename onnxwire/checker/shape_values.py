@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 Dims = tuple["int | None", ...]
-_INT64 = 1 << 63  # the least integer that int64 does not represent
+_INT64 = 1 << 63  # the least positive integer that int64 does not represent
 
 
 class Value:
@@ -19,8 +19,8 @@ class Value:
     run, and not an estimate. is_constant: whether the value depends on constants only. stored_elements: the number of
     elements of the largest stored tensor from which the value is computed. tensor: the row of a stored tensor,
     otherwise -1. sequence: the elements of a sequence; None if they are unknown, and for any other value.
-    min_text_bytes: a lower bound of the bytes of each string, 0 for numbers. kind: a number that only equal Values
-    share, 0 until it is needed (known_results.py).
+    min_text_bytes: a lower bound of the bytes of each string, 0 for numbers. kind: a number that is the same only for
+    Values with equal properties, except `tensor`; 0 until it is needed (known_results.py).
     """
 
     __slots__ = (
@@ -69,7 +69,7 @@ class Value:
         """The number of elements, in which unknown dims count as 1; 0 if the rank is unknown."""
         return 0 if self.shape is None else math.prod(1 if dim is None else dim for dim in self.shape)
 
-    def same_as(self, other: Value) -> bool:
+    def is_equal(self, other: Value) -> bool:
         """Return whether another value has the same known shape and elements."""
         return self.shape == other.shape and self.data == other.data
 
@@ -123,7 +123,10 @@ def elementwise(operation: Callable[..., Any] | None, values: Sequence[Value]) -
 
 
 def _computed_elements(operation: Callable[..., Any], columns: list[list[Any]], shape: Dims) -> list[Any] | None:
-    """Return the elements of an elementwise result; None if `operation` fails, or their number does not fit."""
+    """Return the elements of an elementwise result; None if `operation` fails, or `columns` do not fit `shape`.
+
+    columns: the elements of each operand.
+    """
     n = max(map(len, columns))
     if Value(shape).size != n or any(len(column) not in (1, n) for column in columns):
         return None

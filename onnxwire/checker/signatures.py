@@ -35,9 +35,10 @@ WITHDRAWN = (
     "ParametricSoftplus", "Scale", "ScaledTanh",
 )  # fmt: skip
 
-# Flags of faults; `_signatures.pyx` describes them.
+# Flags of faults; `_signatures.pyx` has the same numbers.
 INPUT_COUNT, OUTPUT_COUNT, LACKS_ATTRIBUTE = 1, 2, 4  # of nodes
-OMITTED, WRONG_TYPE, OTHER_TYPE = 1, 2, 4  # of inputs and outputs
+# Of inputs and outputs. OTHER_TYPE: another type than that of an earlier parameter with the same type variable.
+OMITTED, WRONG_TYPE, OTHER_TYPE = 1, 2, 4
 UNKNOWN, WRONG_KIND = 1, 2  # of attributes
 # Values of `signature_indices` for nodes without a signature: the operator is unknown, or is not checked.
 _MISSING, _UNCHECKED = -1, -2
@@ -112,7 +113,7 @@ class Types:
         return column
 
     def of_values(self, facts: Facts) -> Column:
-        """Return the type of each row of TypeProto, followed by a 0."""
+        """Return the number of the type of each row of TypeProto, followed by a 0."""
         types = facts.TypeProto
         result = np.zeros(types.n + 1, np.int32)
         if not types.n:
@@ -149,7 +150,7 @@ class Types:
         return result
 
     def _of_nested(self, field: str, child_types: Column, keys: Column) -> Column:
-        """Return the types of sequences, optionals or maps.
+        """Return the numbers of the types of sequences, optionals or maps.
 
         field: the field of TypeProto. child_types: the number of each element type. keys: the data type of each map's
         keys, 0 for sequences and optionals.
@@ -220,13 +221,13 @@ class SignatureCheck:
     def _choose(self, facts: Facts) -> Column:
         """Return the index of each node's signature; each operator is looked up once for each period."""
         nodes, operators = facts.NodeProto, self.operators
-        steps, bases = operators.periods
-        periods = np.full(nodes.n, bases[-1], np.int32)
+        steps, first_periods = operators.periods
+        periods = np.full(nodes.n, first_periods[-1], np.int32)
         is_checked = (self.versions > 0) & (nodes.op_type != EMPTY) & (facts.derive(Calls).function < 0)
         for number in unique(self.domains).tolist():
             if number >= 0:
                 rows = true_rows(is_checked & (self.domains == number))
-                periods[rows] = bases[number] + steps[number].searchsorted(self.versions[rows], "right")
+                periods[rows] = first_periods[number] + steps[number].searchsorted(self.versions[rows], "right")
         if nodes.n < len(operators.names):
             used_names = {facts.text(id): id for id in set(nodes.op_type.tolist())}
             ids = {name: id for name, id in used_names.items() if name in operators.names}
@@ -235,13 +236,13 @@ class SignatureCheck:
         row_of = np.full(facts.columns.text_count(), len(ids), np.int32)
         row_of[list(ids.values())] = np.arange(len(ids))
         # A row for each operator and one for unknown operators; a column for each period and one for unchecked nodes.
-        table = np.full((len(ids) + 1, bases[-1] + 1), _MISSING, np.int32)
+        table = np.full((len(ids) + 1, first_periods[-1] + 1), _MISSING, np.int32)
         table[:, -1] = _UNCHECKED
-        is_used = np.zeros(bases[-1] + 1, bool)
+        is_used = np.zeros(first_periods[-1] + 1, bool)
         is_used[periods] = True
         for column in true_rows(is_used[:-1]).tolist():
-            number = bisect_right(bases, column) - 1
-            period = column - bases[number]
+            number = bisect_right(first_periods, column) - 1
+            period = column - first_periods[number]
             opset = int(steps[number][period - 1]) if period else 0
             for k, name in enumerate(ids):
                 since = operators.since_version(self.names[number], name, opset)
@@ -340,7 +341,7 @@ def _tables(
             (facts.find(name), attribute.type, attribute.is_required)
             for name, attribute in signature.attributes.items()
         ]
-    numbers_of_sets = [[types.number(text) for text in parameters] for parameters in type_sets]
+    numbers_of_sets = [[types.number(text) for text in type_set] for type_set in type_sets]
     allowed = np.zeros((len(type_sets) + 1, len(types.texts)), np.uint8)
     for row, numbers in enumerate(numbers_of_sets):
         allowed[row, numbers] = 1
@@ -354,7 +355,10 @@ def _tables(
 
 
 def _declared(facts: Facts) -> Column:
-    """Return, for each untyped reference to a parameter, the type of its default; an empty array if there are none."""
+    """Return, for each row of AttributeProto that is an untyped reference, the type of the parameter's default, or 0.
+
+    Returns an empty array if there are no untyped references.
+    """
     if "AttributeProto.ref_attr_name" not in facts.present:
         return np.zeros(0, np.int32)
     attributes = facts.AttributeProto

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_ELEMENTS = 64  # maximum number of elements of a constant that is read
 MAX_TENSOR_BYTES = 1024  # maximum encoded size of a tensor that is read
-_MAX_NUMBER_BYTES = 8 * MAX_ELEMENTS + 7  # maximum length of raw_data with MAX_ELEMENTS elements
+_MAX_NUMBER_BYTES = 8 * MAX_ELEMENTS + 7  # maximum length of raw_data with MAX_ELEMENTS elements and an incomplete one
 MAX_ATTRIBUTE_BYTES = 1 << 16  # maximum encoded size of an attribute that is read
 MAX_KEY_BYTES = 1024  # maximum length of attributes that are compared with those of other nodes
 MAX_EXTENT_BYTES = 1 << 16  # maximum encoded size for `extent`; longer values of a remote file are not resident
@@ -113,7 +113,11 @@ class SmallConstants:
         return np.ascontiguousarray(self.facts.TensorProto.span("raw_data")[1]).data
 
     def extent(self, tensor: int) -> tuple[int, int] | None:
-        """Return the least and the greatest element of a row of TensorProto; None if it is long, or has no integers."""
+        """Return the least and the greatest element of a row of TensorProto, or None if they are unknown.
+
+        They are unknown for long, external and damaged tensors, for tensors without integers, and beyond the limit of
+        bytes for the document.
+        """
         length = self.column("TensorProto", "length")[tensor]
         if length > MAX_EXTENT_BYTES or length > self._extent_bytes_left:
             return None
@@ -142,7 +146,7 @@ class SmallConstants:
         return b""
 
     def attributes(self, node: int) -> dict[str, AttributeProto]:
-        """Return the attributes of a row of NodeProto by name, except long ones."""
+        """Return the attributes of a row of NodeProto by name, except long ones and those in several pieces."""
         start = self.column("NodeProto", "first.attribute")[node]
         attributes = {}
         for row in range(start, start + self.column("NodeProto", "attribute")[node]):

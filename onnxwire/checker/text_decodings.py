@@ -19,7 +19,7 @@ _PUNCTUATION = re.compile(rb"[!#$%&*;<>?@^`{|}~()]")
 # Prefixes of hexadecimal numbers, and separators between them.
 _HEXADECIMAL_ESCAPE = re.compile(rb"\\x|0x|%|\\u00|&#x|U\+00|[\s,;:{}\[\]'\"]+", re.I)
 _HEXADECIMAL = re.compile(rb"[0-9a-fA-F]{24,}")
-# At least 13 decimal numbers or character references, with a short text before them.
+# At least 12 decimal numbers or character references, with a short text before and after them.
 _DECIMALS = re.compile(rb"\D{0,24}(?:(?:&#)?\d{1,3}[;,\s]+){12,}(?:&#)?\d{0,3}\D{0,3}")
 _BITS = re.compile(rb"[01\s]{96,}")
 # The first hexadecimal digits of programs and archives, which are rare in other texts, and further digits.
@@ -28,13 +28,14 @@ _PROGRAM_DIGITS = re.compile(
     rb"[0-9a-f]{24,}",
     re.I,
 )
+# Long words, and the characters that separate words.
 _WORDS = re.compile(rb"[^\s\"'=:;,<>()\[\]{}|]{32,}")
 _BOUNDARY = re.compile(rb"[\s\"'=:;,<>()\[\]{}|]")
 # Many hexadecimal digits, or the first digits of a program (group 1) with characters between its bytes.
 _DIGITS = re.compile(
     rb"[0-9a-f]{32}|(7f\W{1,4}(?:0x|x|u00)?45|4d\W{1,4}(?:0x|x|u00)?5a|50\W{1,4}(?:0x|x|u00)?4b)", re.I
 )
-_MAX_WORDS = 4  # maximum number of parts of a text that are decoded
+_MAX_WORDS = 4  # maximum number of parts of one kind that are decoded in a text
 _DATA_ADDRESS = re.compile(rb"^data:[\w/.+-]{0,64};base64,")
 # Bytes that are not ASCII, and control characters other than white space.
 _NON_TEXT = bytes(range(9)) + bytes(range(14, 32)) + bytes(range(127, 256))
@@ -88,13 +89,16 @@ def is_text(data: bytes) -> bool:
 
 
 def _decode_digits(text: bytes) -> list[bytes]:
-    """Return the decoded bytes of a text for each encoding whose alphabet the text fits; base64 also in reverse."""
+    """Return the decoded bytes of a text for each encoding whose alphabet the text fits.
+
+    base64 is also decoded in reverse, and base85 only if the text fits no other alphabet.
+    """
     results = []
     joined = text.replace(b"\n", b"").replace(b"\r", b"")
     for digits in (joined, joined[::-1]):
         if _BASE64.fullmatch(digits.lstrip(b"=")):
             unpadded = digits.strip(b"=").translate(bytes.maketrans(b"-_", b"+/"))
-            # No bytes have an encoding of this length; the same holds for the lengths of base32 below.
+            # No encoding has 4 n + 1 digits in base64, or 8 n + 1, 3 or 6 in base32, so the last digits are cut off.
             unpadded = unpadded[:-1] if len(unpadded) % 4 == 1 else unpadded
             results.append(base64.b64decode(unpadded + b"=" * (-len(unpadded) % 4)))
     if _BASE32.fullmatch(joined):

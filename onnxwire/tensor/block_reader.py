@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 # Tensors on servers are fetched in windows of _WINDOW_BYTES, and the last _MAX_WINDOWS windows are cached. A second
-# pass over a tensor of up to 256 MiB, such as for a histogram, does not fetch it again.
+# pass over a tensor of up to 256 MiB, such as for a histogram, does not fetch the windows again.
 _WINDOW_BYTES = 1 << 26
 _MAX_WINDOWS = 4
 

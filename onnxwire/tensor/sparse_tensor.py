@@ -75,12 +75,12 @@ class SparseTensorReader:
         """
         import numpy as np
 
-        table, limits = (coordinates, shape) if coordinates.ndim == 2 else (coordinates[:, None], (math.prod(shape),))
-        outside_rows = np.flatnonzero(((table < 0) | (table >= np.array(limits, np.int64))).any(axis=1))
+        matrix, limits = (coordinates, shape) if coordinates.ndim == 2 else (coordinates[:, None], (math.prod(shape),))
+        outside_rows = np.flatnonzero(((matrix < 0) | (matrix >= np.array(limits, np.int64))).any(axis=1))
         if len(outside_rows):
             index = coordinates[outside_rows[0]].tolist()
             raise self._error(f"index {index} of value {outside_rows[0]:,} is outside the dims {list(shape)}")
-        row = find_unordered_row(table)
+        row = find_unordered_row(matrix)
         if row is not None:
             previous, index = coordinates[row - 1 : row + 1].tolist()
             raise self._error(f"index {index} of value {row:,} follows {previous}; indices must be strictly ascending")
@@ -133,15 +133,15 @@ class SparseTensor(SparseTensorReader):
         return dense if dtype is None else dense.astype(dtype, copy=False)
 
 
-def find_unordered_row(table: np.ndarray[Any, Any]) -> int | None:
+def find_unordered_row(matrix: np.ndarray[Any, Any]) -> int | None:
     """Return the index of the first row that is not lexicographically greater than the previous row, or None.
 
-    table: integers of shape (rows, columns).
+    matrix: integers of shape (rows, columns).
     """
     import numpy as np
 
-    increases = table[1:] > table[:-1]
-    decreases = table[1:] < table[:-1]
+    increases = matrix[1:] > matrix[:-1]
+    decreases = matrix[1:] < matrix[:-1]
     # The order of two rows is that of the first column in which they differ.
     first_columns = np.argmax(increases | decreases, axis=1) if len(increases) else np.empty(0, np.int64)
     rows = np.flatnonzero(~increases[np.arange(len(increases)), first_columns])

@@ -269,7 +269,7 @@ def string_utf8(facts: Facts) -> Iterator[Finding]:
     """
     attributes = facts.AttributeProto
     starts, lengths = attributes.span("s")
-    has_s, no_ends = attributes.has("s"), np.zeros(attributes.n, np.int64)
+    has_s, no_ends = attributes.has("s"), np.zeros(attributes.n, np.int64)  # 0: the last byte is not requested
     if has_s.any():
         max_bytes = np.frombuffer(
             measure_bytes(facts.columns, "AttributeProto", "s", has_s, no_ends), np.uint8, attributes.n

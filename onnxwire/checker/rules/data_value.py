@@ -1,6 +1,6 @@
 """Rules of values that are stored outside of models: sequences, maps, optionals.
 
-The rules of tensors, sequences, maps and optionals check their elements, at any depth.
+Elements at any depth are checked, too: each by the rules of its own type.
 """
 
 from __future__ import annotations
@@ -183,7 +183,10 @@ def _sparse_types(facts: Facts) -> Any:
 
 @rule("sequence-tensor-dtype-homogeneous", "SequenceProto")
 def sequence_tensor_dtype_homogeneous(facts: Facts) -> Iterator[Finding]:
-    """Yield tensors of a sequence whose data type differs from that of the first tensor with a data type."""
+    """Yield tensors whose data type differs from that of the first tensor of their sequence that has a data type.
+
+    Dense and sparse tensors are compared separately.
+    """
     sequences = facts.SequenceProto
     for sheet, kind, types in (
         (facts.TensorProto, _TENSOR, facts.TensorProto.data_type),
@@ -336,7 +339,7 @@ def _by_depth(depth: Any, rows: Any) -> dict[int, Any]:
 def sequence_nested_homogeneous(facts: Facts) -> Iterator[Finding]:
     """Yield sequences, maps and optionals whose type contradicts the type of other elements of their sequence.
 
-    An element without values is of any type.
+    Unknown parts of a type, such as the parts of an element without values, contradict no type.
     """
     types = facts.derive(Types)
     for kind in (_SEQUENCE, _MAP, _OPTIONAL) if types.is_needed else ():

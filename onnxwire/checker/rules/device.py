@@ -230,7 +230,7 @@ def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
 
 
 def _defining_scopes(facts: Facts, nodes: Rows, names: Rows) -> Rows:
-    """Return the graphs, or functions after them, that define inputs and outputs of nodes, as `Scopes.defining_scopes`.
+    """Return the graphs or functions that define inputs and outputs of nodes, numbered as in `Scopes.defining_scopes`.
 
     A name that no scope defines, or that is neither input nor output of the node, gets the scope of the node.
     """
@@ -242,8 +242,8 @@ def _defining_scopes(facts: Facts, nodes: Rows, names: Rows) -> Rows:
     inputs = facts.lists("NodeProto.input")
     sharded_inputs = true_rows(is_sharded[inputs.parent])
     positions = facts.join((np.maximum(nodes, 0), names), (inputs.parent[sharded_inputs], inputs.value[sharded_inputs]))
-    defining = np.append(scopes.defining_scopes[sharded_inputs], -1)[positions]
-    return np.where((nodes >= 0) & (defining >= 0), defining, default_scopes)
+    defining_scopes = np.append(scopes.defining_scopes[sharded_inputs], -1)[positions]
+    return np.where((nodes >= 0) & (defining_scopes >= 0), defining_scopes, default_scopes)
 
 
 def _are_listed(left: tuple[Rows, Rows], right: tuple[Rows, Rows]) -> Rows:
@@ -255,8 +255,8 @@ def _are_listed(left: tuple[Rows, Rows], right: tuple[Rows, Rows]) -> Rows:
     pairs = np.concatenate([left[0], right[0]]).astype(np.int64) * (len(numbers) + 1) + numbers
     # np.isin takes several times as long.
     listed_pairs = np.sort(pairs[count:])
-    nearest = np.minimum(np.searchsorted(listed_pairs, pairs[:count]), len(listed_pairs) - 1)
-    is_listed: Rows = listed_pairs[nearest] == pairs[:count]
+    positions = np.minimum(np.searchsorted(listed_pairs, pairs[:count]), len(listed_pairs) - 1)
+    is_listed: Rows = listed_pairs[positions] == pairs[:count]
     return is_listed
 
 

@@ -274,15 +274,18 @@ class Files:
             if self.files.folder is not None:
                 self._explain(id, self.files.folder, location, error.reason)
 
-    def _find_links(self, id: int, name: str, links: int) -> None:
-        """Record a message about a file that is a symbolic link or has several names. links: the number of names."""
+    def _find_links(self, id: int, name: str, n_links: int) -> None:
+        """Record a message about a file that is a symbolic link or has several names (hard links).
+
+        id: the location. name: the path of the file. n_links: the number of its names.
+        """
         if os.path.islink(name):
             self.linked_messages[id] = (
                 f"{name} is a symbolic link, which many programs do not follow; put a copy of the file there"
             )
-        elif links > 1:
+        elif n_links > 1:
             self.linked_messages[id] = (
-                f"{name} has {links} names (hard links), which many programs refuse; put a copy of the file there"
+                f"{name} has {n_links} names (hard links), which many programs refuse; put a copy of the file there"
             )
 
     def _explain(self, id: int, folder: str, location: str, reason: str) -> None:
@@ -414,8 +417,8 @@ def checksum_match(facts: Facts) -> Iterator[Finding]:
         return
     entries, external, files = facts.StringStringEntryProto, facts.derive(External), facts.derive(Files)
     checksum_entries, location_entries = external.entry_of("checksum"), external.entry_of("location")
-    digests: dict[int, str] = {}
-    by_identity: dict[tuple[int, int], str] = {}
+    digests: dict[int, str] = {}  # by the id of the location
+    digests_by_file: dict[tuple[int, int], str] = {}  # by device and inode
     messages: dict[int, str] = {}
     for tensor in true_rows((checksum_entries >= 0) & (location_entries >= 0)).tolist():
         id = int(entries.value[location_entries[tensor]])
@@ -426,7 +429,7 @@ def checksum_match(facts: Facts) -> Iterator[Finding]:
             with files.files.open_temporarily(facts.text(id)) as file:
                 status = os.fstat(file.descriptor) if file.descriptor >= 0 else None
                 identity = (status.st_dev, status.st_ino) if status else (-1, id)
-                digests[id] = by_identity[identity] = by_identity.get(identity) or file.sha1()
+                digests[id] = digests_by_file[identity] = digests_by_file.get(identity) or file.sha1()
         if digests[id] != checksum.lower():
             messages[int(checksum_entries[tensor])] = (
                 f"the file has the SHA-1 {digests[id]}, not the checksum; fetch it again"

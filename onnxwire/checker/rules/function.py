@@ -223,13 +223,13 @@ def _uncovered_nodes(facts: Facts) -> Any:
 @rule("function-domain-imported", "FunctionProto", "NodeProto")
 def domain_imported(facts: Facts) -> Iterator[Finding]:
     """Yield calls of functions whose domain the calling model or function does not import."""
-    nodes, called = facts.NodeProto, facts.derive(Calls).function
+    nodes, callees = facts.NodeProto, facts.derive(Calls).function
     rows = facts.derive(_uncovered_nodes)
-    rows = rows[called[rows] >= 0]
-    is_caller = (called >= 0) & (facts.derive(Scopes).node_function < 0)
+    rows = rows[callees[rows] >= 0]
+    is_call_of_model = (callees >= 0) & (facts.derive(Scopes).node_function < 0)
     if facts.derive(are_imported).any():
-        is_caller &= ~facts.derive(are_imported)[normalized_domains(facts, nodes.domain)]
-        rows = np.concatenate([true_rows(is_caller), rows])
+        is_call_of_model &= ~facts.derive(are_imported)[normalized_domains(facts, nodes.domain)]
+        rows = np.concatenate([true_rows(is_call_of_model), rows])
     yield nodes.at(
         np.sort(rows),
         "the call of {op_type!r} is of domain {domain!r}, which the calling model or function does not import; add it "
@@ -280,11 +280,11 @@ def standard_operators(facts: Facts) -> Any:
 
 @rule("function-no-recursion", "FunctionProto", "NodeProto")
 def no_recursion(facts: Facts) -> Iterator[Finding]:
-    """Yield functions that call themselves, directly or through others."""
-    functions, called = facts.FunctionProto, facts.derive(Calls).function
+    """Yield the first function of each set of functions that call each other, and functions that call themselves."""
+    functions, callees = facts.FunctionProto, facts.derive(Calls).function
     callers = facts.derive(Scopes).node_function
-    rows = true_rows((called >= 0) & (callers >= 0))
-    edges = unique(callers[rows].astype(np.int64) * functions.n + called[rows])
+    rows = true_rows((callees >= 0) & (callers >= 0))
+    edges = unique(callers[rows].astype(np.int64) * functions.n + callees[rows])
     messages = {}
     for members in cyclic_components(edges // functions.n, edges % functions.n):
         names = [repr(facts.text(functions.name[row])) for row in members[:4]]
@@ -301,19 +301,19 @@ def opset_compatible(facts: Facts) -> Iterator[Finding]:
 
     A function's version is compared with the model's, or with that of the first function that imports the domain; of
     several versions, the highest is used. Operators that ONNX does not define are skipped, since their definitions are
-    unknown. Each operator is reported once.
+    unknown. Each operator is reported once for each function.
     """
     nodes, imports, function_imports = facts.NodeProto, facts.OperatorSetIdProto, facts.derive(Imports)
-    models = true_rows(imports.under("ModelProto.opset_import"))
-    models = models[np.argsort(-imports.version[models], kind="stable")]
+    model_imports = true_rows(imports.under("ModelProto.opset_import"))
+    model_imports = model_imports[np.argsort(-imports.version[model_imports], kind="stable")]
     order = np.lexsort((-imports.version[function_imports.rows], function_imports.functions))
-    rows = np.concatenate([models, function_imports.rows[order]])
+    rows = np.concatenate([model_imports, function_imports.rows[order]])
     domains = normalized_domains(facts, imports.domain)[rows]
     constant_key = np.zeros(len(rows), np.int64)
     versions = imports.version[rows]
     other_versions = versions[facts.join((constant_key, domains), (constant_key, domains))]
     is_different = versions != other_versions
-    if not is_different[len(models) :].any():
+    if not is_different[len(model_imports) :].any():
         return
     functions = facts.derive(Scopes).node_function
     body_nodes = true_rows(functions >= 0)
@@ -322,9 +322,10 @@ def opset_compatible(facts: Facts) -> Iterator[Finding]:
         (functions[body_nodes], body_domains), (function_imports.functions[order], function_imports.domains[order])
     )
     body_nodes, body_domains, matches = (
-        column[(matches >= 0) & is_different[len(models) + matches]] for column in (body_nodes, body_domains, matches)
+        column[(matches >= 0) & is_different[len(model_imports) + matches]]
+        for column in (body_nodes, body_domains, matches)
     )
-    matches = len(models) + matches
+    matches = len(model_imports) + matches
     is_repeated = repeats(functions[body_nodes], body_domains, nodes.op_type[body_nodes])
     operator_table = facts.operators
     messages = {}

@@ -239,7 +239,7 @@ def producer_paths(inputs: List) -> Any:
 
 
 def _is_in_nested(elements: List) -> Any:
-    """Return whether each element is of a nested graph."""
+    """Return whether the node of each input or output is directly in a nested graph."""
     return is_nested(elements.facts, _graphs_of(elements))
 
 
@@ -310,7 +310,7 @@ def _is_quantization_entry(entries: Any) -> Any:
 
 
 def _is_value_name(facts: Facts) -> Any:
-    """Return whether each string, by id, is the name of a value of any graph."""
+    """Return whether each string, by id, is the name of a value of any graph; False if there are no annotations."""
     result = np.zeros(facts.columns.text_count(), bool)
     if facts.TensorAnnotation.n:
         result[facts.derive(_value_names)[1]] = True
@@ -380,7 +380,7 @@ def subgraph_initializer_after_actual_inputs(facts: Facts) -> Iterator[Finding]:
     infos = facts.ValueInfoProto
     has_initializer = np.zeros(infos.n, bool)
     has_initializer[[input_row for _, input_row in facts.derive(_initializers_with_inputs)]] = True
-    last_graph = -1
+    last_graph = -1  # the graph of the last input with an initializer
     messages = {}
     for row in true_rows(_is_nested_element(infos, "GraphProto.input")).tolist():
         if has_initializer[row]:
@@ -440,7 +440,7 @@ def value_info_contradiction(facts: Facts) -> Iterator[Finding]:
     messages = {}
 
     def compare(row: int, elem_type: int, dims: Any, kind: str) -> None:
-        """Record a message if a value_info contradicts a type and shape."""
+        """Record a message if a value_info contradicts a type and shape. kind: the kind of value that has them."""
         name = facts.text(infos.name[row])
         reason = describe_contradiction(declared.dims(row), dims)
         if elem_type and declared.elem_type[row] and elem_type != declared.elem_type[row]:

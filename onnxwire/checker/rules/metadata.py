@@ -96,12 +96,12 @@ RULES = {
 
 
 def _unqualified_keys(entries: Sheet) -> Rows:
-    """Return the entries of metadata whose key is not a standard key and has no prefix."""
+    """Return the entries of metadata whose key is neither a standard key nor a former one, and has no prefix."""
     facts = entries.facts
-    is_own = entries.under(_MODEL_FIELD, *_NESTED_FIELDS) & ~facts.are_among(
+    is_custom = entries.under(_MODEL_FIELD, *_NESTED_FIELDS) & ~facts.are_among(
         entries.key, ("", *_STANDARD_KEYS, *_FORMER_KEYS)
     )
-    rows = true_rows(is_own)
+    rows = true_rows(is_custom)
     return rows[~facts.matching(lambda key: re.match(_PREFIX, key) is not None, entries.key[rows])]
 
 

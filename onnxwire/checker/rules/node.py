@@ -162,15 +162,15 @@ def _uses_alias(nodes: Sheet) -> Any:
 def _call_counts(facts: Facts, field: str) -> Finding:
     """Return a finding about calls with more inputs or outputs than the function declares; field: input or output."""
     nodes, functions = facts.NodeProto, facts.FunctionProto
-    called = facts.derive(Calls).function
-    declared = np.append(getattr(functions, field), 0)[called]
-    passed = getattr(nodes, field)
+    callees = facts.derive(Calls).function
+    declared_counts = np.append(getattr(functions, field), 0)[callees]
+    passed_counts = getattr(nodes, field)
     return nodes.at(
-        (called >= 0) & (passed > declared),
+        (callees >= 0) & (passed_counts > declared_counts),
         f"the call of {{op_type!r}} has {{passed}} {field}s, and the function declares {{declared}}; remove the "
         f"surplus {field}s",
-        passed=passed,
-        declared=declared,
+        passed=passed_counts,
+        declared=declared_counts,
     )
 
 
@@ -189,9 +189,9 @@ def call_output_count(facts: Facts) -> Iterator[Finding]:
 def _call_attributes(facts: Facts) -> tuple[Any, Any]:
     """Return the attributes of calls: rows of AttributeProto, and the rows of the called functions."""
     attributes = facts.AttributeProto
-    called = facts.derive(Calls).function
+    callees = facts.derive(Calls).function
     rows = true_rows(attributes.under("NodeProto.attribute"))
-    functions = called[attributes.parent[rows]]
+    functions = callees[attributes.parent[rows]]
     return rows[functions >= 0], functions[functions >= 0]
 
 

@@ -153,10 +153,10 @@ def functions_unique(facts: Facts) -> Iterator[Finding]:
         "function {name!r} is in the set twice; remove one of them",
     )
     known_versions = np.maximum(versions[rows], 0)
-    same_version = facts.join((known_versions, functions.name[rows]), (np.maximum(ops.since_version, 0), ops.op_type))
+    positions = facts.join((known_versions, functions.name[rows]), (np.maximum(ops.since_version, 0), ops.op_type))
     is_operator_name = np.isin(functions.name[rows], ops.op_type)
     yield functions.at(
-        rows[np.where(known_versions > 0, same_version >= 0, is_operator_name)],
+        rows[np.where(known_versions > 0, positions >= 0, is_operator_name)],
         "function {name!r} is also an operator of the set; remove one of them or rename it",
     )
 

@@ -49,8 +49,8 @@ class AttributeLimits:
         domains = normalized_domains(facts, nodes.domain)[rows].tolist()
         op_types, inputs = nodes.op_type[rows].tolist(), nodes.input[rows].tolist()
         attributes, constants = facts.derive(AttributeNumbers), facts.derive(SmallConstants)
-        columns = self.ranges, self.lengths, self.indices, self.endless_trees
-        cached_faults: dict[Any, list[str | None]] = {}  # faults in each of the columns
+        fault_dicts = self.ranges, self.lengths, self.indices, self.endless_trees
+        cached_faults: dict[Any, list[str | None]] = {}  # the faults of a node in these dicts
         for node, domain, operator, n_inputs in zip(rows.tolist(), domains, op_types, inputs, strict=True):
             operator_limits = limits.get((domain, operator))
             if operator_limits is None:
@@ -72,18 +72,26 @@ class AttributeLimits:
                 if numbers and operator_name.startswith("TreeEnsemble"):
                     self._test_tree(node, numbers)
                 if attribute_bytes is not None and len(cached_faults) < _MAX_CACHED_NODES:
-                    cached_faults[key] = [column.get(node) for column in columns]
+                    cached_faults[key] = [texts.get(node) for texts in fault_dicts]
             else:
-                for column, cached_fault in zip(columns, faults, strict=True):
+                for texts, cached_fault in zip(fault_dicts, faults, strict=True):
                     if cached_fault is not None:
-                        column[node] = cached_fault
+                        texts[node] = cached_fault
 
     def _test(self, node: int, limit: list[str], numbers: dict[str, Any], n_inputs: int) -> None:
-        """Record the fault of a node that breaks a limit. limit: kind, attributes and bound of a row of the table."""
+        """Record the fault of a node that breaks a limit. limit: kind, attributes and bound of a row of the table.
+
+        Kinds of limits of values: `range`; `not-nan`; `distinct`; `inputs`: at most the number of the node's inputs;
+        `index`: below the number of objects that the bound describes; `sum`: the sum is at most that number.
+        Kinds of limits of lengths: `equal`: nonempty lists are equally long; `equal-or-one`: the same, except lists of
+        one value; `count`: the bound; `number`: that number of objects; `multiple`: a multiple of it; `classes`: at
+        least one less than it. `one-of`: at most one of the attributes is present.
+        """
         kind, names, bound = limit
         present_arrays = {name: numbers[name] for name in names.split() if name in numbers}
         bound_arrays = [numbers[name] for name in bound.split() if name in numbers]
         bound_array = bound_arrays[0] if bound_arrays else None
+        # The number of objects that the bound describes, or -1.
         size = -1 if bound_array is None else int(bound_array[0]) if bound in _COUNT_ATTRIBUTES else len(bound_array)
         if kind in ("equal", "equal-or-one"):
             min_length = 1 if kind == "equal" else 2
@@ -129,7 +137,10 @@ class AttributeLimits:
                 self.lengths.setdefault(node, f"attribute {name!r} has {n:,} elements{expectation}")
 
     def _test_tree(self, node: int, numbers: dict[str, Any]) -> None:
-        """Test that the branches of the trees lead to nodes and leaves that exist, and never back."""
+        """Test that the branches of the trees lead to nodes and leaves that exist, and never back.
+
+        The number of levels is limited to _MAX_TREE_LEVELS.
+        """
         if node in self.lengths:
             return
         names = ("nodes_truenodeids", "nodes_falsenodeids")
@@ -285,7 +296,7 @@ def out_of_range(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-attribute-length", "NodeProto", "AttributeProto")
 def length(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with lists whose lengths do not fit other attributes or the operator."""
+    """Yield nodes with lists of wrong lengths, and with attributes that are absent or exclude one another."""
     yield _report(facts, facts.derive(AttributeLimits).lengths)
 
 

@@ -19,7 +19,7 @@ from onnxwire.checker.small_constants import SmallConstants
 
 # Domains of operators that run code named by the model, whatever the operator.
 _CODE_DOMAINS = ("org.pytorch.aten", "aten", "org.pytorch", "org.pytorch._caffe2", "trt.plugins", "ai.onnx.contrib.py")
-# Operators that run code, load programs or send data to servers, in any domain but ONNX's own.
+# Operators that run code, load programs or send data to servers, in any domain.
 _CODE_OPERATORS = (
     "PyOp", "PyCustomOp", "PythonOp", "PythonOpGrad", "PyFunc", "PyCall", "EagerPyFunc", "ATen", "ATenOp", "TritonOp",
     "TorchScript", "ExternalGradient", "CustomEntryPoint", "CustomOp", "TVM", "Snpe", "SNPE", "TRT_PluginV2",

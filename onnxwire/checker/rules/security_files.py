@@ -24,9 +24,12 @@ from onnxwire.tensor.external_data import windows_fault_of
 
 _MEMORY_ADDRESS = "_ORT_MEM_ADDR_"  # the mark of data in memory, in locations of onnxruntime
 _MAX_COMPONENT_BYTES = 255  # NAME_MAX of Linux, macOS and Windows
+# The scheme of an address.
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
+# Variables of shells such as $NAME and %NAME%, ~ at the beginning, and characters of patterns and redirections.
 _VARIABLE = re.compile(r"\$[A-Za-z_{(]|%[A-Za-z_]\w*%|^~|[*?|<>\"]")
+# Extensions, and names without extension, of files that do not contain weights.
 _FOREIGN_EXTENSIONS = frozenset((
     "onnx", "ort", "pb", "pt", "pth", "pkl", "pickle", "py", "pyc", "pyd", "sh", "bash", "bat", "cmd", "ps1", "vbs",
     "js", "jar", "class", "exe", "dll", "so", "dylib", "com", "scr", "msi", "service", "conf", "cfg", "ini", "env",
@@ -77,7 +80,7 @@ def _separator_counts(location: str) -> tuple[int, int, int]:
 
 
 def _is_foreign(location: str) -> bool:
-    """Return whether a location names a file that does not contain weights."""
+    """Return whether a location names a file that probably does not contain weights, such as a hidden file."""
     parts = [part.lower() for part in re.split(r"[/\\]", location) if part not in ("", ".", "..")]
     if not parts:
         return False

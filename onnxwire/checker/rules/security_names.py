@@ -142,9 +142,10 @@ def _have_controls(facts: Facts) -> Any:
 def _at_names(
     facts: Facts, is_reported: Any, template: str, columns: Mapping[str, tuple[str, ...]]
 ) -> Iterator[Finding]:
-    """Yield findings about the reported names in some columns; for all names or values, also in lists.
+    """Yield findings about the reported names in some columns.
 
-    is_reported: whether each string, by id, is reported. template: the message, in which {text} is the name.
+    is_reported: whether each string, by id, is reported. template: the message, in which {text} is the name. columns:
+    the columns by type; for _COLUMNS and _VALUE_COLUMNS, names in lists are also reported.
     """
     if not is_reported.any():
         return
@@ -237,9 +238,9 @@ def _shown_as(text: str) -> str:
 def similar(facts: Facts) -> Iterator[Finding]:
     """Yield names of values that differ from another name only in ASCII letters that look alike."""
     is_value = np.zeros(facts.columns.text_count(), bool)
-    for name in ("NodeProto.output", "FunctionProto.input"):
-        if name in facts.present:
-            is_value[facts.lists(name).value] = True
+    for field in ("NodeProto.output", "FunctionProto.input"):
+        if field in facts.present:
+            is_value[facts.lists(field).value] = True
     for type_name in ("TensorProto", "ValueInfoProto"):
         if type_name in facts.present:
             is_value[facts[type_name].name] = True
@@ -252,10 +253,10 @@ def similar(facts: Facts) -> Iterator[Finding]:
     is_reported = np.zeros(len(is_value), bool)
     similar_names: dict[str, str] = {}
     for i in true_rows(is_same).tolist():
-        first, second = (facts.columns.raw_text(int(ids[order[k]])) for k in (i, i + 1))
-        if first.translate(_SIMILAR) == second.translate(_SIMILAR):
+        name, next_name = (facts.columns.raw_text(int(ids[order[k]])) for k in (i, i + 1))
+        if name.translate(_SIMILAR) == next_name.translate(_SIMILAR):
             is_reported[ids[order[i + 1]]] = True
-            similar_names[second.decode("utf-8", "replace")] = first.decode("utf-8", "replace")
+            similar_names[next_name.decode("utf-8", "replace")] = name.decode("utf-8", "replace")
     template = "the name {text!r} looks like {other!r} in many fonts, but is another value"
     for finding in _at_names(facts, is_reported, template, _VALUE_COLUMNS):
         names = finding.columns["text"]
@@ -265,14 +266,17 @@ def similar(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-name-domain", "NodeProto")
 def domain_look_alike(facts: Facts) -> Iterator[Finding]:
-    """Yield the first node of each domain, and of each operator, that looks like a known one in ASCII."""
+    """Yield the first node of each domain, and of each operator, that looks like a known one in ASCII.
+
+    Imports of such domains are also reported.
+    """
     nodes = facts.NodeProto
     known_domains = {"", "ai.onnx", "com.microsoft", *operators().domain_names}
     domains = {ascii_skeleton(name): name for name in ("ai.onnx", "com.microsoft", *operators().domain_names) if name}
-    names = {ascii_skeleton(name): name for _, name in operators().versions}
+    operator_names = {ascii_skeleton(name): name for _, name in operators().versions}
     functions = facts.derive(Calls).function  # a function of the model may have an operator's name in lower case
     messages: dict[int, str] = {}
-    for column, known_names in ((nodes.domain, domains), (nodes.op_type, names)):
+    for column, known_names in ((nodes.domain, domains), (nodes.op_type, operator_names)):
         ids, rows = np.unique(column, return_index=True)
         for id, row in zip(ids.tolist(), rows.tolist(), strict=True):
             text = facts.text(id)
@@ -323,6 +327,7 @@ def length(facts: Facts) -> Iterator[Finding]:
 def injection(facts: Facts) -> Iterator[Finding]:
     """Yield names and texts that are commands, formulas or paths to programs that use them."""
     texts = facts.derive(TextBytes)
+    # Reserved names have three characters, or a fourth one as in CON.txt, COM1 and __proto__.
     is_reserved = texts.begin_like(_RESERVED) & ((texts.lengths == 3) | texts.have_at(3, b".rR0123456789"))
     candidates = texts.have(_INJECTION_CHARACTERS + NON_ASCII) | is_reserved
     is_reported = _are_accepted(
@@ -355,7 +360,7 @@ def injection(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-name-script")
 def mixed_script(facts: Facts) -> Iterator[Finding]:
-    """Yield names that mix Latin letters with letters that look like them."""
+    """Yield names that mix Latin letters with letters that look like them, or consist of other forms of ASCII."""
     is_reported = _are_accepted(facts, lambda text: has_mixed_scripts(text) or _is_styled(text), _are_non_ascii(facts))
     template = "the name {text!a} mixes scripts whose letters look alike; rename it"
     yield from _at_names(facts, is_reported, template, _COLUMNS)

@@ -45,7 +45,7 @@ _LONG_TEXT_BYTES = 1 << 16  # longer texts are reported
 _MAX_CODED_BYTES = 1024  # maximum number of bytes that are decoded
 _MIN_CARRIER_BYTES = 128  # minimum size of a tensor whose low bytes or bits are searched
 _MAX_CARRIER_BYTES = 1 << 20  # maximum total size of tensors whose low bytes are searched beyond the first elements
-# The sizes of elements whose low bytes change little, by data type: integers of 32 and 64 bits, and floats.
+# The sizes of elements whose value depends little on the low bytes, by data type: integers and floats.
 _CARRIERS = {1: 4, 6: 4, 7: 8, 10: 2, 11: 8, 12: 4, 13: 8, 16: 2}
 # The first two bytes of formats that are searched backwards and in the low bytes of elements.
 _FIRST_BYTES = frozenset(
@@ -84,7 +84,7 @@ _FIRST_DIGITS = re.compile(
 # The first characters of matches of _FIRST_DIGITS, and the minimum length of a match.
 _FIRST_DIGITS_BEGIN, _MIN_FIRST_DIGITS = b"74512fFcCTUHK/", 4
 _MAX_PARTS = 64  # maximum number of texts that are joined
-_MAX_ENTRIES = 8192  # of metadata; more break the rule security-resource-count
+_MAX_ENTRIES = 8192  # maximum number of entries of metadata that are joined; more break security-resource-count
 # Columns of names among which a program may be divided.
 _NAME_COLUMNS = (
     ("ValueInfoProto", "name"), ("TensorProto", "name"), ("NodeProto", "name"),
@@ -183,7 +183,7 @@ def _are_unread(facts: Facts) -> Any:
 
 @rule("security-payload-tensor", "TensorProto")
 def tensor_payload(facts: Facts) -> Iterator[Finding]:
-    """Yield tensors whose raw_data is a program or archive."""
+    """Yield tensors whose data is, or contains, a program or archive."""
     tensors, prefixes = facts.TensorProto, facts.derive(Prefixes)
     starts, lengths = (column.tolist() for column in tensors.span("raw_data"))
     is_unread = facts.derive(_are_unread).tolist()
@@ -297,13 +297,13 @@ def _low_byte_payloads(facts: Facts) -> dict[int, str]:
             bytes_left -= lengths[row]
             content = bytes_at(facts.document, starts[row], starts[row] + lengths[row])
         for n in range(1, size):
-            if kind := _strided_kind(prefix, size, n) or (content and _strided_program(content, size, n)):
+            if kind := _kind_of_low_bytes(prefix, size, n) or (content and _program_in_low_bytes(content, size, n)):
                 kinds[row] = f"{kind} in the lowest {count_text(n, 'byte')} of its elements"
                 break
     return kinds
 
 
-def _strided(data: bytes, size: int, n: int) -> Iterator[bytes]:
+def _low_bytes(data: bytes, size: int, n: int) -> Iterator[bytes]:
     """Yield the lowest n bytes of all elements, in both orders. size: the size of an element in bytes."""
     elements = np.frombuffer(data, np.uint8, len(data) // size * size).reshape(-1, size)
     yield elements[:, :n].tobytes()
@@ -311,19 +311,19 @@ def _strided(data: bytes, size: int, n: int) -> Iterator[bytes]:
         yield elements[:, n - 1 :: -1].tobytes()
 
 
-def _strided_kind(prefix: bytes, size: int, n: int) -> str:
+def _kind_of_low_bytes(prefix: bytes, size: int, n: int) -> str:
     """Return the format of the lowest n bytes of the first elements; "" for none."""
     # The first two bytes distinguish nearly all weights from programs.
     second_byte = prefix[1:2] if n > 1 else prefix[size : size + 1]
     reversed_pair = prefix[n - 1 : n] + prefix[n - 2 : n - 1] if n > 1 else b""
     if prefix[:1] + second_byte not in _FIRST_BYTES and reversed_pair not in _FIRST_BYTES:
         return ""
-    return next(filter(None, map(long_signature, _strided(prefix, size, n))), "")
+    return next(filter(None, map(long_signature, _low_bytes(prefix, size, n))), "")
 
 
-def _strided_program(data: bytes, size: int, n: int) -> str:
+def _program_in_low_bytes(data: bytes, size: int, n: int) -> str:
     """Return "a program" if the lowest n bytes of all elements contain one, otherwise ""."""
-    for content in _strided(data, size, n):
+    for content in _low_bytes(data, size, n):
         if b"\x7fELF\x02\x01\x01" in content or b"cannot be run in DOS mode" in content:
             return "a program"
     return ""
@@ -435,9 +435,9 @@ def text_payload(facts: Facts) -> Iterator[Finding]:
     """Yield texts of any field that contain programs."""
     kinds: dict[int, str] = {}
     texts = facts.derive(TextBytes)
-    is_short = (facts.traits & IDENTIFIER != 0) & (texts.lengths < MIN_CODED_BYTES)
-    is_word = ~texts.have(_NON_WORD) & (texts.lengths < _MIN_ENCODED_BYTES) & ~texts.have_at(0, _FIRST_LETTERS)
-    for id in true_rows(~is_short & ~is_word).tolist():
+    is_short_identifier = (facts.traits & IDENTIFIER != 0) & (texts.lengths < MIN_CODED_BYTES)
+    is_short_word = ~texts.have(_NON_WORD) & (texts.lengths < _MIN_ENCODED_BYTES) & ~texts.have_at(0, _FIRST_LETTERS)
+    for id in true_rows(~is_short_identifier & ~is_short_word).tolist():
         text = facts.columns.raw_text(id)[:_MAX_TEXT_BYTES]
         kind = _decoded_signature(text) if facts.traits[id] & IDENTIFIER else text_signature(text)
         if kind:
@@ -479,7 +479,7 @@ def _divided_texts(facts: Facts) -> Iterator[Finding]:
     previous = b""
     for start, part in enumerate(parts):
         if len(part) >= MIN_CODED_BYTES or not _BASE64.fullmatch(part):
-            continue
+            continue  # `text_payload` tests longer parts
         joined = b"".join(parts[start : start + _MAX_PARTS])[:_MAX_CODED_BYTES]
         kind = _decoded_signature(joined) if joined != previous else ""  # a hostile file has many equal values
         previous = joined
@@ -565,7 +565,11 @@ def unknown_payload(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-payload-unused", "TensorProto")
 def unused_payload(facts: Facts) -> Iterator[Finding]:
-    """Yield large initializers, constants and functions that have no effect on an output."""
+    """Yield large initializers and constants that have no effect on an output.
+
+    The first of the smaller initializers is reported if they are large together, and the first function that is not
+    called if such functions are many, or large together.
+    """
     tensors, liveness = facts.TensorProto, facts.derive(Liveness)
     size, is_unread = tensors.length, facts.derive(_are_unread)
     is_large = size >= _MIN_UNUSED_BYTES

@@ -22,7 +22,7 @@ _MAX_INLINED_NODES = 1_000_000  # maximum number of nodes after all calls are in
 _MAX_INLINED_FACTOR = 100  # maximum ratio of the inlined nodes to the nodes in the file
 _MAX_CALL_DEPTH = 64  # maximum number of nested calls
 _MAX_GRAPH_DEPTH = 10  # maximum number of nested graphs
-# The nesting depth in messages: three for each nested graph, three around a type, and two for each of 15 levels of it.
+# The nesting depth in messages: 3 for each nested graph, 3 around a type, and 2 for each of 15 levels of the type.
 _MAX_TYPE_DEPTH = 3 * _MAX_GRAPH_DEPTH + 3 + 2 * 15
 # By type and field: the maximum number of elements of a list, or the maximum value of a number.
 _MAX_COUNTS = {
@@ -236,8 +236,8 @@ def branch_types(facts: Facts) -> Iterator[Finding]:
             n_skipped = int(op_type == "Loop")
             n_states = int(facts.NodeProto.input[node]) - 2
             if op_type == "Scan":
-                n_scanned_attribute = bounds.constants.attributes(node).get("num_scan_inputs")
-                n_states = len(counterparts) - n_scanned_attribute.i if n_scanned_attribute is not None else 0
+                attribute = bounds.constants.attributes(node).get("num_scan_inputs")
+                n_states = len(counterparts) - attribute.i if attribute is not None else 0
             outputs, counterparts = outputs[n_skipped : n_skipped + max(n_states, 0)], counterparts[2 * n_skipped :]
         for left, right in zip(outputs, counterparts, strict=False):
             kinds = [int(declared.kind[row]) for row in (left, right)]
@@ -280,13 +280,13 @@ class InlinedSizes:
         calls = facts.derive(FunctionCalls)
         own_sizes = np.bincount(facts.derive(Scopes).node_function + 1, minlength=calls.n).tolist()
         sizes, depths = ([math.inf] * calls.n for _ in range(2))
-        for row in calls.order.tolist():
-            if row not in calls.recursive:
-                edges = range(calls.starts[row], calls.starts[row + 1])
-                depths[row] = 1 + max((depths[calls.callees[i]] for i in edges), default=0)
-                if depths[row] < math.inf:
-                    size = own_sizes[row] + sum(calls.counts[i] * sizes[calls.callees[i]] for i in edges)
-                    sizes[row] = min(size, 1e300)  # an infinite size would mean recursion
+        for vertex in calls.order.tolist():
+            if vertex not in calls.recursive:
+                edges = range(calls.starts[vertex], calls.starts[vertex + 1])
+                depths[vertex] = 1 + max((depths[calls.callees[i]] for i in edges), default=0)
+                if depths[vertex] < math.inf:
+                    size = own_sizes[vertex] + sum(calls.counts[i] * sizes[calls.callees[i]] for i in edges)
+                    sizes[vertex] = min(size, 1e300)  # an infinite size would mean recursion
         self.main, self.depth = sizes[MAIN], depths[MAIN]
         self.sizes, self.depths = sizes[1:], depths[1:]
         self.n_stored_nodes = facts.NodeProto.n
@@ -299,7 +299,7 @@ def _rows_above(numbers: list[float], limit: float) -> dict[int, float]:
 
 @rule("security-resource-function-size", "FunctionProto", "NodeProto")
 def function_size(facts: Facts) -> Iterator[Finding]:
-    """Yield functions that become too large when their calls are inlined."""
+    """Yield functions that become too large when their calls are inlined; the first function if only the model does."""
     inlined = facts.derive(InlinedSizes)
     limit = max(_MAX_INLINED_NODES, _MAX_INLINED_FACTOR * inlined.n_stored_nodes)
     sizes = _rows_above(inlined.sizes, limit)
@@ -360,7 +360,10 @@ def sparse(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-declared", "TensorProto")
 def declared(facts: Facts) -> Iterator[Finding]:
-    """Yield tensors whose dims are far larger than their message, or than any file."""
+    """Yield tensors whose dims are far larger than their message, or than any file.
+
+    Tensors with a dim of 0 are reported if the product of the other dims is 2**63 or more.
+    """
     tensors = facts.TensorProto
     lengths = tensors.length.tolist()
     is_external = (tensors.external_data > 0).tolist()
@@ -446,6 +449,7 @@ def has_nested_repeat(expression: str) -> bool:
     while position < len(expression):
         repeat = _REPEAT.match(expression, position)
         if repeat is not None:
+            # The maximum number of repetitions as text, "" for no maximum.
             max_count = (
                 {"*": "", "+": "", "?": "1"}.get(repeat[0]) if repeat[2] is None else repeat[3 if repeat[2] else 1]
             )

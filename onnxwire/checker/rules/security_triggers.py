@@ -50,11 +50,11 @@ _STRING, _BOOL = 8, 9  # of TensorProto.DataType
 
 @rule("security-behaviour-trigger", "NodeProto")
 def trigger(facts: Facts) -> Iterator[Finding]:
-    """Yield selections between values by a comparison with a constant."""
+    """Yield selections between values by a comparison with a constant, and comparisons with stored texts."""
     nodes, dataflow = facts.NodeProto, facts.derive(Dataflow)
     is_comparison = facts.are_among(nodes.op_type, _COMPARISONS)
     # Whether the outputs of a node are results of comparisons, or combinations of them with each other and constants.
-    is_comparison_result = _sources(facts, dataflow, is_comparison)
+    is_comparison_result = _are_sources(facts, dataflow, is_comparison)
     is_combination = facts.are_among(nodes.op_type, _COMBINATIONS)
     is_arithmetic = facts.are_among(nodes.op_type, _ARITHMETIC)
     for _ in range(_MAX_COMBINATIONS):
@@ -82,14 +82,14 @@ def trigger(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _sources(facts: Facts, dataflow: Dataflow, is_comparison: Any) -> Any:
+def _are_sources(facts: Facts, dataflow: Dataflow, is_comparison: Any) -> Any:
     """Return whether each node compares data with constants, by a comparison or by arithmetic that amounts to one."""
     op_types = facts.NodeProto.op_type
     is_source = is_comparison & dataflow.has_input(dataflow.is_constant)
     is_source |= facts.are_among(op_types, _TESTS)
     is_source |= facts.are_among(op_types, _GATES) & dataflow.reads(facts.are_among(op_types, _OFFSETS))
     is_source |= facts.are_among(op_types, ("Mod",)) & dataflow.reads(facts.are_among(op_types, ("Floor", "Round")))
-    is_source |= _steps(facts, dataflow)
+    is_source |= _are_steps(facts, dataflow)
     is_source[_truth_values(facts, dataflow)] = True
     is_source[_short_tables(facts)] = True
     is_source[_sparse_tables(facts, dataflow)] = True
@@ -108,16 +108,16 @@ def _truth_values(facts: Facts, dataflow: Dataflow) -> list[int]:
     ]
 
 
-def _steps(facts: Facts, dataflow: Dataflow) -> Any:
+def _are_steps(facts: Facts, dataflow: Dataflow) -> Any:
     """Return whether each node is a step: a function such as Sigmoid of data times a large number."""
     op_types = facts.NodeProto.op_type
-    is_step, is_divisor = facts.are_among(op_types, _STEPS), facts.are_among(op_types, ("Div",))
+    is_step, is_division = facts.are_among(op_types, _STEPS), facts.are_among(op_types, ("Div",))
     is_shift = facts.are_among(op_types, _SHIFTS) & dataflow.are_read_by(is_step)
-    is_scale = (facts.are_among(op_types, ("Mul",)) | is_divisor) & dataflow.are_read_by(is_step | is_shift)
+    is_scale = (facts.are_among(op_types, ("Mul",)) | is_division) & dataflow.are_read_by(is_step | is_shift)
     is_steep = np.zeros(len(is_scale), bool)
     for index in true_rows(is_scale[dataflow.inputs.parent] & dataflow.is_constant).tolist():
         node, number = dataflow.inputs.parent[index], abs(dataflow.scalar(index) or 0)
-        is_steep[node] |= 0 < number <= 1 / _MIN_STEEPNESS if is_divisor[node] else number >= _MIN_STEEPNESS
+        is_steep[node] |= 0 < number <= 1 / _MIN_STEEPNESS if is_division[node] else number >= _MIN_STEEPNESS
     return is_step & dataflow.reads(is_steep | is_shift & dataflow.reads(is_steep))
 
 

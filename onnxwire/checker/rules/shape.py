@@ -51,7 +51,7 @@ RULES = {
 
 @rule("shape-dim-param-consistent", "TensorShapeProto.Dimension.dim_param", "ValueInfoProto")
 def dim_param_consistent(facts: Facts) -> Iterator[Finding]:
-    """Yield values that prove two sizes of one variable.
+    """Yield values that prove another size of a variable than an earlier value.
 
     A value that is described twice, once with the variable and once with a number, proves a size.
     """

@@ -241,10 +241,11 @@ def attribute_required(facts: Facts) -> Iterator[Finding]:
 
     def missing_names(row: int) -> str:
         start, n = int(first_attributes[row]), int(nodes.attribute[row])
-        present = {check.text_of(attributes.name[i]) for i in range(start, start + n)}
-        declared = check.signature(row).attributes
+        present_names = {check.text_of(attributes.name[i]) for i in range(start, start + n)}
         return " and ".join(
-            repr(name) for name, attribute in declared.items() if attribute.is_required and name not in present
+            repr(name)
+            for name, attribute in check.signature(row).attributes.items()
+            if attribute.is_required and name not in present_names
         )
 
     yield nodes.at(

@@ -249,7 +249,7 @@ class Indices:
         signs = np.zeros(len(numbers), np.int8)
         signs[index_starts[is_first]] = signs_of_numbers[different_positions[is_first]]
         descending, equal = compared_starts[signs[compared_starts] < 0], compared_starts[signs[compared_starts] == 0]
-        for table, starts, fault in (
+        for messages, starts, fault in (
             (self.order_messages, descending, "comes after a greater index; sort values and indices together"),
             (self.repeat_messages, equal, "is repeated; keep one of its values"),
         ):
@@ -257,7 +257,7 @@ class Indices:
                 tensor_index = int(owners[position])
                 element = int(offsets[position] // rank[tensor_index]) + 1
                 text = self._index_text(numbers, int(starts_of_tensors[tensor_index]), int(rank[tensor_index]), element)
-                table[int(tensors[tensor_index])] = f"index {text} of value {element} {fault}"
+                messages[int(tensors[tensor_index])] = f"index {text} of value {element} {fault}"
         # Equal indices need not be adjacent in unsorted indices.
         for tensor_index in unique(owners[descending]).tolist():
             row = int(tensors[tensor_index])

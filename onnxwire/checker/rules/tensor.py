@@ -229,7 +229,7 @@ for _id in _RAW_BITS:
 
 @rule("tensor-segment-bounds", "TensorProto.Segment")
 def segment_bounds(facts: Facts) -> Iterator[Finding]:
-    """Yield segments that are not a range of the tensor's elements, and tensors that do not contain their segment."""
+    """Yield segments that are not a range of the tensor's elements, and tensors whose data does not fit the segment."""
     segments, payloads = facts["TensorProto.Segment"], facts.derive(Payloads)
     owners = segments.parent_under("TensorProto.segment")
     has_both = segments.has("begin") & segments.has("end")

@@ -28,11 +28,11 @@ from onnxwire.tensor.dtypes import BY_NAME, DATA_TYPES
 
 _BYTE_RANGE = (0, 255)
 _UINT16_RANGE = (0, 65535)
-# The range of entries of int32_data, by narrower type; BOOL and the types of 6 bits have rules of their own.
+# The range of entries of int32_data, by type of less than 32 bits; BOOL and types of 6 bits have rules of their own.
 _RANGES = {
     "UINT8": _BYTE_RANGE,
     "INT8": (-128, 127),
-    "UINT16": (0, 65535),
+    "UINT16": _UINT16_RANGE,
     "INT16": (-32768, 32767),
     "FLOAT16": _UINT16_RANGE,
     "BFLOAT16": _UINT16_RANGE,
@@ -69,7 +69,7 @@ RULES = {
 }
 
 
-def _out_of_range(ranges: dict[str, tuple[int, int]], facts: Facts) -> Iterator[Finding]:
+def _find_out_of_range(ranges: dict[str, tuple[int, int]], facts: Facts) -> Iterator[Finding]:
     """Yield tensors of some types with an entry of int32_data out of the range of their type."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     rows = true_rows(payloads.has_type(*ranges) & payloads.has("int32_data"))
@@ -92,9 +92,9 @@ def _out_of_range(ranges: dict[str, tuple[int, int]], facts: Facts) -> Iterator[
     )
 
 
-rule("tensor-int32-data-range", "TensorProto")(partial(_out_of_range, _RANGES))
-rule("tensor-int32-data-range-bool", "TensorProto")(partial(_out_of_range, {"BOOL": (0, 1)}))
-rule("tensor-int32-data-float6-range", "TensorProto")(partial(_out_of_range, dict.fromkeys(FLOAT6, (0, 63))))
+rule("tensor-int32-data-range", "TensorProto")(partial(_find_out_of_range, _RANGES))
+rule("tensor-int32-data-range-bool", "TensorProto")(partial(_find_out_of_range, {"BOOL": (0, 1)}))
+rule("tensor-int32-data-float6-range", "TensorProto")(partial(_find_out_of_range, dict.fromkeys(FLOAT6, (0, 63))))
 
 
 @rule("tensor-uint64-data-range", "TensorProto")

@@ -155,7 +155,7 @@ def outermost_kinds(facts: Facts) -> Any:
 
 
 def _undefined_inputs(facts: Facts, kind: int, is_known: Any) -> Any:
-    """Return whether each node input is undefined in its graph, of a kind, although another graph defines the name.
+    """Return whether each node input in graphs of a kind has a name that only another graph defines.
 
     kind: the kind of the outermost graph. is_known: whether another graph defines each string, by id.
     """
@@ -253,7 +253,10 @@ def algorithm_combined_valid(facts: Facts) -> Iterator[Finding]:
     def report(
         table: Table, rows: Any, pair: tuple[Any, Any], ids: Any, description: str, *other_names: tuple[Any, Any]
     ) -> Finding:
-        """Return a finding about names of algorithms that are also among other names of the main graph."""
+        """Return a finding about names of algorithms that are also among other names of the main graph.
+
+        rows, pair: the rows of the table, each with its graph and name. ids: the names of all rows of the table.
+        """
         is_repeated = (kinds[pair[0]] == ALGORITHM) & names.of_main(*other_names)[pair[1]]
         message = (
             f"{{name!r}} is {description} of the main graph, with which the algorithm shares names; rename one of them"
@@ -313,7 +316,7 @@ def binding_type_match(facts: Facts) -> Iterator[Finding]:
 
 def _rows_in_first_graph(facts: Facts, graphs: tuple[Any, Any], names: Any, pairs: tuple[Any, Any]) -> Any:
     """Return the position of each name in the pairs of columns, for the first of two graphs that has it, or -1."""
-    rows_by_graph = [
+    positions, second_positions = (
         np.where(rows >= 0, facts.join((np.maximum(rows, 0), names), pairs), -1).astype(np.int64) for rows in graphs
-    ]
-    return np.where(rows_by_graph[0] >= 0, rows_by_graph[0], rows_by_graph[1])
+    )
+    return np.where(positions >= 0, positions, second_positions)

@@ -1,4 +1,4 @@
-"""Rules of types: TypeProto messages at the boundary of a graph and inside other types."""
+"""Rules of types: TypeProto messages of values, in attributes, and inside other types."""
 
 from __future__ import annotations
 
@@ -147,11 +147,11 @@ def _io_names(facts: Facts) -> Any:
 def _outer_types(facts: Facts) -> Any:
     """Return the row of the TypeProto that contains each TypeProto, -1 if none does."""
     types = facts.TypeProto
-    outer = np.full(types.n, -1, np.int64)
+    outer_types = np.full(types.n, -1, np.int64)
     for field in _NESTED_TYPE_FIELDS:
         rows = true_rows(types.under(field))
-        outer[rows] = facts[field.rpartition(".")[0]].parent[types.parent[rows]]
-    return outer
+        outer_types[rows] = facts[field.rpartition(".")[0]].parent[types.parent[rows]]
+    return outer_types
 
 
 @rule("type-nested-valid", "TypeProto")
@@ -159,7 +159,7 @@ def nested_valid(facts: Facts) -> Iterator[Finding]:
     """Yield the outermost types that contain types that break a rule, with that rule."""
     if not any(facts.count(field.rpartition(".")[0]) for field in _NESTED_TYPE_FIELDS):
         return
-    types, outer = facts.TypeProto, _outer_types(facts)
+    types, outer_types = facts.TypeProto, _outer_types(facts)
     inner_rows = np.full(types.n, -1, np.int64)
     broken_rules: dict[int, str] = {}
     for id in _NESTED_RULES:
@@ -167,10 +167,10 @@ def nested_valid(facts: Facts) -> Iterator[Finding]:
             continue
         for finding in find(id, facts):
             rows = finding.rows if finding.table is types else finding.table.parent[finding.rows]  # type: ignore[attr-defined]
-            rows = rows[outer[rows] >= 0]
+            rows = rows[outer_types[rows] >= 0]
             outermost = rows
-            while (outer[outermost] >= 0).any():
-                outermost = np.where(outer[outermost] >= 0, outer[outermost], outermost)
+            while (outer_types[outermost] >= 0).any():
+                outermost = np.where(outer_types[outermost] >= 0, outer_types[outermost], outermost)
             is_first = inner_rows[outermost] < 0
             # Of several inner types that break the rule, the last one is reported.
             inner_rows[outermost[is_first]] = rows[is_first]
