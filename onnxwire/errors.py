@@ -149,7 +149,7 @@ class ClosedError(Error, ValueError):
 
 
 class InUseError(Error, BufferError):
-    """A document can't be closed because arrays or memoryviews reference its bytes."""
+    """A document can't be closed because arrays, memoryviews or calls in progress use its bytes."""
 
     __module__ = "onnxwire"
 
