@@ -1,7 +1,7 @@
 """Install the switch of `onnxwire.dropin` when a program first imports `onnx`, if ONNXWIRE_DROPIN is set.
 
 Because of `onnxwire_dropin.pth`, Python imports this module at every start with that variable set. So it imports
-no module at first, and onnxwire only when `onnx` is imported: then all folders are in sys.path.
+only sys and os at first, and onnxwire only when `onnx` is imported: then all folders are in sys.path.
 """
 
 import sys
@@ -51,7 +51,7 @@ def disarm() -> None:
 
 
 def read_environment() -> None:
-    """Arm the switch if ONNXWIRE_DROPIN is set to anything but 0, false, no or off, and not ignored (-E, -I)."""
+    """Arm the switch if ONNXWIRE_DROPIN is not ignored (-E, -I), empty, 0, false, no or off."""
     import os
 
     if not sys.flags.ignore_environment and os.environ.get("ONNXWIRE_DROPIN", "").strip().lower() not in _OFF_VALUES:

@@ -51,7 +51,7 @@ Errors.LEVEL = 2
 gc.set_threshold(100_000, 50, 100)
 
 # Where a list in a comprehension cannot grow, Cython 3.3.0 and 3.3.1 release the element in this function and again in
-# its caller: a double free. Earlier versions do not have the function. `tests/test_oom.py` sorts by a key.
+# its caller: a double free. Earlier versions do not have the function. `tests/test_oom.py` tests this by sorting.
 with contextlib.suppress(KeyError):
     append_code = UtilityCode.load_cached("ListCompAppendAndDecref", "Optimize.c")
     append_code.impl = append_code.impl.replace("    Py_DECREF(x);\n", "    if (result == 0) Py_DECREF(x);\n")
@@ -131,8 +131,8 @@ class BuildFromCython(build_ext):
             self.build_lib, self.build_temp = f"build/lib.{tag}", f"build/temp.{tag}"
 
     def build_extensions(self) -> None:
-        """Check for a compiler, since translation takes half a minute; then translate and compile, with ccache if it is
-        installed."""
+        """Check that a C compiler works, because translation takes half a minute. Then translate and compile, with
+        ccache if it is installed."""
         if shutil.which("ccache") and "CC" not in os.environ and self.compiler.compiler_type == "unix":
             for step in ["compiler", "compiler_so"]:
                 self.compiler.set_executable(step, ["ccache", *getattr(self.compiler, step)])

@@ -78,9 +78,8 @@ OW_INLINE uint64_t ow_squeeze_shifts(uint64_t w) {
     return (w & 0x000000000FFFFFFFULL) | ((w & 0x0FFFFFFF00000000ULL) >> 4);
 }
 
-/* Return the mask of the 64 bytes at p: bit i is set if byte i ends a varint. */
 #ifdef OW_X86
-/* Return the mask of a block: bit i is set if byte i ends a varint. */
+/* Return the mask of the 64 bytes at p: bit i is set if byte i ends a varint. */
 OW_INLINE uint64_t ow_ends_128(const uint8_t *p) {
     uint64_t mask = 0;
     for (int i = 0; i < 4; i++)
@@ -88,6 +87,7 @@ OW_INLINE uint64_t ow_ends_128(const uint8_t *p) {
     return ~mask;
 }
 
+/* Do the same as ow_ends_128 with AVX2. */
 __attribute__((target("avx2,bmi,bmi2,popcnt"))) static inline uint64_t ow_ends_256(const uint8_t *p) {
     uint64_t low = (uint32_t)_mm256_movemask_epi8(_mm256_loadu_si256((const __m256i *)p));
     uint64_t high = (uint32_t)_mm256_movemask_epi8(_mm256_loadu_si256((const __m256i *)(p + 32)));
@@ -99,7 +99,8 @@ __attribute__((target("avx2,bmi,bmi2,popcnt"))) static inline uint64_t ow_squeez
     return _pext_u64(w, 0x7F7F7F7F7F7F7F7FULL);
 }
 #else
-/* Return the mask of a block, as above. Each byte contributes its bit; sums of pairs join eight bytes to one. */
+/* Return the mask of the 64 bytes at p: bit i is set if byte i ends a varint. Each byte contributes its bit; sums of
+ * pairs join eight bytes to one. */
 OW_INLINE uint64_t ow_ends_128(const uint8_t *p) {
     const uint8x16_t bit = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
     const uint8x16_t top = vdupq_n_u8(0x80);

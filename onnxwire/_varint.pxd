@@ -29,7 +29,7 @@ cdef enum Fault:
     FAULT_VARINT_CUT         # the bytes end inside a varint
     FAULT_VARINT_LONG        # a varint of more than 10 bytes
     FAULT_LENGTH_CUT         # the bytes end inside a length
-    FAULT_LENGTH_LONG        # a length of more than 10 bytes, or in more bytes than protobuf readers accept
+    FAULT_LENGTH_LONG        # a length of more than 10 bytes, or of more than 5 whose value fits in 5
     FAULT_LENGTH_PAST_END    # detail = the number of missing bytes, length = the value of the length
     FAULT_FIXED_CUT          # the bytes end inside a fixed number; length = its size, detail = number of missing bytes
     FAULT_GROUP_OPEN         # a group that is not closed before the end; number = that of the innermost open group
@@ -45,7 +45,7 @@ cdef struct Damage:
     const uint8_t* at        # the first byte of the faulty record; in a packed run, of the faulty varint or of the run
     uint64_t detail          # see Fault
     uint64_t length          # see Fault
-    uint32_t number          # field number of the faulty record; 0 if its tag could not be read
+    uint32_t number          # field number of the faulty record; 0 if the tag is unreadable, and for packed runs
 
 cdef struct Record:          # the result of `read_record`
     const uint8_t* start     # first byte of the tag
@@ -124,7 +124,7 @@ cdef inline const uint8_t* read_tag(const uint8_t* p, const uint8_t* end, uint32
 cdef inline const uint8_t* read_length(const uint8_t* p, const uint8_t* end, uint64_t* length) noexcept nogil:
     """Read a length; on success there are at least `length` bytes between the returned pointer and `end`.
 
-    protobuf readers accept lengths of up to 5 bytes; longer ones are accepted here only if the value needs them.
+    protobuf readers accept lengths of up to 5 bytes; this function accepts longer ones if the value does not fit in 5.
     """
     cdef const uint8_t* start = p
     if p < end and p[0] < 0x80:

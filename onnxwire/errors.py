@@ -113,7 +113,7 @@ class TensorError(Error, ValueError):
 
 
 class ExternalDataError(TensorError):
-    """External data that is not allowed, or a range past the end of its file."""
+    """A malformed or forbidden reference to external data, or a file that is too short or has another checksum."""
 
     __module__ = "onnxwire"
 
@@ -149,7 +149,7 @@ class ClosedError(Error, ValueError):
 
 
 class InUseError(Error, BufferError):
-    """A document can't be closed because arrays or memoryviews reference its bytes."""
+    """A document can't be closed because arrays, memoryviews or calls in progress use its bytes."""
 
     __module__ = "onnxwire"
 
@@ -188,7 +188,7 @@ class FieldIndexError(EditError, IndexError):
 
 
 class FieldAttributeError(EditError, AttributeError):
-    """An assignment to an attribute that is not assignable."""
+    """An assignment to an attribute that is not assignable, or its deletion."""
 
 
 class FieldTextError(FieldValueError, UnicodeEncodeError):
