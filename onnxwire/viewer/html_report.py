@@ -146,7 +146,10 @@ def _group_of_name(name: str) -> str:
 
 
 def _draw_group(name: str, pieces: list[dict[str, Any]], rectangle: Rectangle, total: int) -> str:
-    """Return the SVG of the pieces of a group, below its title if there is space for the title."""
+    """Return the SVG of the pieces of a group, below its title if there is space for the title.
+
+    total: the bytes of all groups.
+    """
     x, y, width, height = rectangle
     max_chars = int((width - 8) / _CHAR_WIDTH)
     heading = ""
@@ -163,7 +166,10 @@ def _draw_group(name: str, pieces: list[dict[str, Any]], rectangle: Rectangle, t
 
 
 def _draw_piece(piece: dict[str, Any], start: int, rectangle: Rectangle, total: int) -> str:
-    """Return the SVG of a tensor, with its size and its name from index `start` on if there is space for them."""
+    """Return the SVG of a tensor, with its size and its name from index `start` on if there is space for them.
+
+    total: the bytes of all groups.
+    """
     name, size = piece["name"] or piece["path"], size_text(piece["bytes"])
     title = f"{name}\n{_type_text(piece)}\n" if piece["path"] else f"{name}\n"
     x, y, width, height = (round(value, 1) for value in rectangle)

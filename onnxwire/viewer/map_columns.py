@@ -264,6 +264,7 @@ class MapColumns:
         self.operators = [
             (_read_cell(columns, "domain", row), _read_cell(columns, "op_type", row)) for row in first_rows
         ] + [("", "")]
+        # Names of one operator that differ only in their last part have the same id.
         name_ids, first_rows = _intern_column(Ids(), columns, "name", op_ids, max_bytes=_MAX_NAME_CHARS)
         scope_numbers, has_separator = [], []
         for row in first_rows:

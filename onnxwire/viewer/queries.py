@@ -221,7 +221,9 @@ class Queries(TensorQueries):
         }
 
     def documentation(self, path: str) -> dict[str, Any]:
-        """Return the onnx package's documentation of a node's operator, for the version that the model imports.
+        """Return the onnx package's documentation of a node's operator.
+
+        The version is the one that the model, or the function that contains the node, imports.
 
         path: the path of the node. Returns text, up to 8,000 characters, and version; "" and 0 for an operator that
         onnx does not know, or without onnx. Raises PathError if there is no node.
