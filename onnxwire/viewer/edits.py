@@ -61,7 +61,7 @@ class Edits:
 
     def __init__(self, original: Message, file: str = "") -> None:
         self.original = original
-        self.file = os.path.abspath(file) if os.path.exists(file) else ""
+        self.file = os.path.abspath(file) if os.path.exists(file) else ""  # "" for a name
         self.message = original
         self.revision = 0
         self.uploads = Uploads()

@@ -18,7 +18,7 @@ from itertools import accumulate, pairwise
 _BEND_WIDTH = 14  # width in pixels of an edge that passes a row
 _COLUMN_GAP = 22  # distance in pixels between the boxes of a row
 ROW_GAP = 44  # distance in pixels between rows
-_MAX_TOTAL_LENGTH = 6_000  # maximum sum of the lengths of edges with bends, in rows
+_MAX_TOTAL_LENGTH = 6_000  # in rows; the longest edges beyond this total are drawn as straight lines
 _MAX_SWEEPS = 16  # maximum number of passes over all rows that reduce crossings
 _MAX_COUNTED_EDGES = 4_000  # with more edges and bends, crossings are not counted
 _PLACEMENT_SWEEPS = 8  # number of passes over all rows that place boxes
@@ -60,7 +60,6 @@ def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]], gap:
     above: dict[int, list[int]] = {}
     below: dict[int, list[int]] = {}
     chains = []  # the boxes and bends of each edge, from the upper end to the lower end
-    # If the edges are too long in total, the longest edges are drawn as straight lines.
     lengths = [row_of_box[end] - row_of_box[start] for start, end in downward_edges]
     edges_by_length = sorted(range(len(edges)), key=lengths.__getitem__)
     total_lengths = accumulate(lengths[i] for i in edges_by_length)

@@ -69,7 +69,8 @@ class ModelMap:
         Returns name, kind, label, boxes, edges, left_off (the number of edges beyond the first 1,500, which are
         omitted) and spans (top and bottom of each row of boxes, in pixels).
         A box:
-            number: its index in the group; None for an input, output, entry or exit. kind, label.
+            number: its index in the group; None for an input, output, entry or exit. label.
+            kind: as in `Group`, or input, output, entry or exit.
             nodes, parameters, bytes: sums over its nodes. operators: [name, count], the most frequent first.
             times, of (of a repeat): the number and the kind of its members.
             path (of a node or graph). type (of an input or output).

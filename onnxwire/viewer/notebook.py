@@ -38,7 +38,7 @@ _DIRECTION_MARKS = {
 
 
 class View:
-    """A model in a notebook: the report in a frame without scripts. `repr` contains only the name of the model.
+    """A model in a notebook: the report in a frame without scripts. `repr` contains no part of the report.
 
     page: the HTML of the report. name: the name of the model. height: the height of the frame, in pixels.
     """

@@ -106,7 +106,7 @@ def test_control_characters_of_the_file_are_escaped(tmp_path: Path) -> None:
 
 
 def encode_nested_type(levels: int) -> bytes:
-    """Return an encoded TypeProto of a sequence of sequences."""
+    """Return an encoded TypeProto of `levels` nested sequences."""
     data = b""
     for _ in range(levels):
         data = span(1, data)  # elem_type of a sequence
@@ -116,7 +116,7 @@ def encode_nested_type(levels: int) -> bytes:
 
 HOSTILE = {
     # The fields are graph, input and type.
-    "types nested without end": onnx.ModelProto(
+    "3,000 nested sequence types": onnx.ModelProto(
         ir_version=8, graph=onnx.GraphProto(input=[onnx.ValueInfoProto(name="x")])
     ).SerializeToString() + span(7, span(11, span(2, encode_nested_type(3000)))),
     "a shape larger than memory": onnx.ModelProto(

@@ -13,8 +13,8 @@ import onnxwire
 from onnxwire.cli.terminal import cut_middle, table_lines
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-# An escape sequence, one with the introducer of one character, DEL, a reversal of the text direction, a window title, a
-# sequence that hides text, and a carriage return.
+# An escape sequence, a sequence that begins with the single character CSI, DEL, a reversal of the text direction, a
+# window title, a sequence that hides text, and a carriage return.
 HOSTILE_TEXT = "a\x1b[2Jb\x9b31mc\x7fd\u202ee\x1b]0;t\x07f\x1b[8mg\rh"
 COLOR = re.compile("\x1b\\[[0-9;]*m")
 
