@@ -299,6 +299,8 @@ def test_external_data_is_written_from_its_file(tmp_path):
         assert main(["extract", str(tmp_path / "m.onnx"), "--tensor", "classifier.1.weight", "-o", str(out)]) == 0
     np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), WEIGHTS["classifier.1.weight"])
     np.testing.assert_array_equal(np.load(tmp_path / "x.npz")["classifier.1.weight"], WEIGHTS["classifier.1.weight"])
+    weights = safetensors.numpy.load_file(tmp_path / "x.safetensors")
+    np.testing.assert_array_equal(weights["classifier.1.weight"], WEIGHTS["classifier.1.weight"])
 
 
 def test_a_tensor_of_a_constant_node_is_found_by_its_value_or_path(tmp_path):
