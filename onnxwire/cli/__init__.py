@@ -81,7 +81,7 @@ def _run(arguments: list[str] | None) -> int:
     name = next((word for word in command_words if not word.startswith("-")), None)
     parser = make_parser([name] if name in SUMMARIES else [])
     if name is not None and name not in SUMMARIES:
-        # If an option before this word is wrong, report it instead.
+        # If an option before this word is wrong, report that option instead of the word.
         parser.parse_known_args(command_words[: command_words.index(name)])
         if _is_file(name):
             parser.error(

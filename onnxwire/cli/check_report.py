@@ -33,7 +33,7 @@ class Reporter:
         """Report the repairs of a file before they are applied."""
 
     def add_problems(self, file: str, problems: Problems, seconds: float) -> None:
-        """Report the problems of a file, after repairs. seconds: the duration of the check."""
+        """Report the problems of a file, after its repairs if they were applied. seconds: the duration of the check."""
 
     def add_fault(self, file: str, reason: str) -> None:
         """Report that a file could not be checked or written. The caller also prints the error on stderr."""
@@ -81,27 +81,29 @@ class _TextReporter(Reporter):
 
     def add_problems(self, file: str, problems: Problems, seconds: float) -> None:
         counts = problems.counts()
-        hidden = 0 if self.shows_notes else counts["note"]
+        n_hidden_notes = 0 if self.shows_notes else counts["note"]
         for severity, count in counts.items():
             self.totals[severity] += count
         name = self.paint(safe_text(file), "bold")
-        if sum(counts.values()) == hidden:
+        if sum(counts.values()) == n_hidden_notes:
             if self.is_grouped:
-                self._print(f"{name}: {self.paint('no problem', 'green')}: {_checked_text(problems, seconds, hidden)}")
+                self._print(
+                    f"{name}: {self.paint('no problem', 'green')}: {_checked_text(problems, seconds, n_hidden_notes)}"
+                )
             return
         if self.is_grouped:
             self._print(f"{name}: {self._counts_text(counts)}")
         heading = ""
         for rule, count, rule_problems in problems.by_rule():
-            if hidden and rule.severity == "note":
+            if n_hidden_notes and rule.severity == "note":
                 break
             if self.is_grouped and heading != rule.severity:
                 self._print(self.paint(f"{rule.severity}s", f"bold {_COLORS[rule.severity]}"))
             heading = rule.severity
             self._add_rule(file, rule, count, rule_problems)
-        if hidden:
+        if n_hidden_notes:
             prefix = "" if self.is_grouped else f"{safe_text(file)}: "
-            self._print(f"{prefix}{self.paint(_notes_hint(hidden), 'dim')}")
+            self._print(f"{prefix}{self.paint(_notes_hint(n_hidden_notes), 'dim')}")
 
     def _add_rule(self, file: str, rule: Rule, count: int, problems: Iterator[Problem]) -> None:
         """Print the first problems of a rule, with -v all problems of `check`, and the number of the other problems."""

@@ -42,7 +42,7 @@ def add_parser(commands: Any) -> None:
         "--engine",
         choices=("local", "dask", "ray"),
         default="local",
-        help="what runs the processes that read models; default: local",
+        help="the system that runs the processes that read models; default: local",
     )
     add("--scheduler", metavar="ADDRESS", help="with --engine dask: the address of the scheduler")
     add(

@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _json_row(difference: Difference) -> dict[str, Any]:
-    """Return a difference for JSON, with infinity as text, as in protobuf's JSON."""
+    """Return the values of a difference that are not None, for JSON: infinity is text, as in protobuf's JSON."""
     row = {key: value for key, value in asdict(difference).items() if value is not None}
     distance = row.get("distance")
     if distance and distance["max_abs"] is not None and math.isinf(distance["max_abs"]):

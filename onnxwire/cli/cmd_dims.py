@@ -88,12 +88,12 @@ def _split_pairs(texts: list[str]) -> dict[str, str]:
 
 def _shape_lines(model: ModelProto) -> list[str]:
     """Format the inputs and outputs of the graph, except initializers, with their shapes."""
-    initialized = {tensor.name for tensor in model.graph.initializer}
+    initializer_names = {tensor.name for tensor in model.graph.initializer}
     rows = [
         [kind, safe_text(value.name), safe_text(describe_type(value.type))]
         for kind, values in (("input", model.graph.input), ("output", model.graph.output))
         for value in values
-        if kind == "output" or value.name not in initialized
+        if kind == "output" or value.name not in initializer_names
     ]
     return table_lines(rows, max_width=terminal_width()) if rows else ["the graph has no inputs or outputs"]
 

@@ -144,14 +144,14 @@ def _select_tensors(model: ModelProto, patterns: list[str]) -> dict[str, TensorP
     initializers: dict[str, dict[str, TensorProto]] = {}  # by name, then by path
     for index, tensor in enumerate(model.graph.initializer):
         initializers.setdefault(tensor.name, {})[f"graph.initializer[{index}]"] = tensor
-    selected: dict[str, dict[str, TensorProto]] = {}
+    selected_tensors: dict[str, dict[str, TensorProto]] = {}
     for pattern in patterns:
         for name, tensors in _match_tensors(model, initializers, pattern).items():
-            selected.setdefault(name, {}).update(tensors)
-    for name, tensors in selected.items():
+            selected_tensors.setdefault(name, {}).update(tensors)
+    for name, tensors in selected_tensors.items():
         if len(tensors) > 1:
             raise ambiguous_name_error(model, name, name, list(tensors))
-    return {name: tensor for name, tensors in selected.items() for tensor in tensors.values()}
+    return {name: tensor for name, tensors in selected_tensors.items() for tensor in tensors.values()}
 
 
 def _match_tensors(

@@ -55,7 +55,7 @@ def add_parser(commands: Any) -> None:
         "-v",
         "--verbose",
         action="store_true",
-        help="for a file on a server: print the number of fetched bytes on stderr",
+        help="for a file on a server: print the numbers of requests and fetched bytes on stderr",
     )
     add_color(parser)
     parser.set_defaults(run=run, parser=parser)
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
         options.parser.error("--type requires --raw")
     with load(options.file) as model:
         summary = summarize(model)
-        memory = model._document.memory
+        memory = model._document.memory  # None for a local file
         if options.verbose and memory is not None:
             source, size = memory.source, size_text(len(memory))
             transfer_text = f"{count_text(source.requests, 'request')}, {size_text(source.received)} of {size}"
@@ -166,5 +166,5 @@ def _truncate(text: str, max_chars: int | None = None) -> str:
     limit = _MAX_TEXT_CHARS if max_chars is None else min(max_chars, _MAX_TEXT_CHARS)
     if len(text) <= _MAX_TEXT_CHARS and (max_chars is None or len(escaped) <= max_chars):
         return escaped
-    length = f"… ({len(text):,} characters)"
-    return escaped + length if max_chars is None else f"{escaped[: max(limit - len(length), 1)]}{length}"
+    length_text = f"… ({len(text):,} characters)"
+    return escaped + length_text if max_chars is None else f"{escaped[: max(limit - len(length_text), 1)]}{length_text}"

@@ -162,7 +162,7 @@ def run(options: argparse.Namespace) -> int:
         source = load(source, message_class)
         refuse_weights(source, options.output)
     relation = sql(source, options.query, type=message_class, read_only=options.sandbox)
-    if relation is None:
+    if relation is None:  # the statement has no result
         return 0
     import duckdb
 

@@ -216,10 +216,11 @@ def table_lines(
 ) -> list[str]:
     """Format rows as lines with aligned columns.
 
-    headings: the headings of the columns, underlined in color. right_columns: indices of the columns to align to the
-    right. styles: the styles of the columns, "" for none. max_column_width: the maximum width of a column; a longer
-    text exceeds its column. widths: the widths of the previous batch, updated in place. max_width: the width of the
-    terminal, None for no limit; the middle of long texts is omitted until the lines fit.
+    headings: the headings of the columns, underlined if `paint` styles text. right_columns: indices of the columns to
+    align to the right. styles: the styles of the columns, "" for none. max_column_width: the maximum width of a column,
+    ignored if `max_width` is greater; a longer text exceeds its column. widths: the widths of the previous batch,
+    updated in place. max_width: the width of the terminal, None for no limit; the middle of long texts is omitted until
+    the lines fit.
     """
     paint = paint or (lambda text, style: text)
     all_rows = [*([headings] if headings else []), *rows]

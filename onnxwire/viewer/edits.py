@@ -37,7 +37,7 @@ MAX_PROBLEMS_PER_RULE = 1_000
 """Maximum number of problems of one rule that a check lists; further problems are counted."""
 _SEVERITIES = ("error", "warning")  # the severities of reported problems
 MAX_ROWS = 200
-"""Maximum number of problems, or differences, in one answer."""
+"""Maximum number of problems, or differences, in one answer; rows that only count further problems are added."""
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Edits:
 
     def __init__(self, original: Message, file: str = "") -> None:
         self.original = original
-        self.file = os.path.abspath(file) if os.path.exists(file) else ""
+        self.file = os.path.abspath(file) if os.path.exists(file) else ""  # "" for a name
         self.message = original
         self.revision = 0
         self.uploads = Uploads()
@@ -187,8 +187,8 @@ class Edits:
 
         Returns revision, total (the number of new problems), gone (the number of the file's problems that no longer
         exist), and rows: rule, severity, path and message of up to 200 problems, errors first. For a rule that the
-        file breaks more often than `check` lists, one row has the number of new problems beyond this limit. A message
-        of a user's schema has no problems.
+        present state breaks more often than the check lists, one row has the number of new problems beyond this limit.
+        A message of a user's schema has no problems.
         """
         # A separate lock: changes must not wait for a check.
         with self._check_lock:

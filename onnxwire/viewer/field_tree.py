@@ -18,8 +18,8 @@ from onnxwire.viewer.value_texts import read_value, value_text
 MAX_ROWS = 1000  # maximum number of rows of one answer
 _MAX_BYTES = 1 << 16  # maximum number of bytes of one answer
 _MAX_RECORDS = 1 << 16  # maximum number of records, or elements of a list, that are scanned for their offsets
-_MAX_NAME_FIELDS = 2  # maximum number of fields in the summary of a message
-_MAX_NAME_CHARS = 60  # maximum length of a string in the summary of a message
+_MAX_SUMMARY_FIELDS = 2  # maximum number of fields in the summary of a message
+_MAX_SUMMARY_CHARS = 60  # maximum length of a string in the summary of a message
 _TYPE_NAMES = {number: name for name, number in TYPES.items()}
 
 
@@ -53,8 +53,8 @@ class FieldQueries:
         ("message", "list", "value" or "unknown"), text, count (of elements), offset (of the value) and length. offset
         and length are None for a list, for an element that is a number, for a value that is not in the file, and if
         there are too many records or elements to scan. absent: name, type and label of the absent fields. is_edited:
-        whether the message, or the message that contains the elements, differs from the file. Raises PathError if there
-        is no message or repeated field at the path.
+        whether the message, or the message that contains the elements, has no span in the file; see `_span`.
+        Raises PathError if there is no message or repeated field at the path.
         """
         target = resolve(self.message, path)
         first_row, stop_row = max(start, 0), max(start, 0) + min(max(count, 0), MAX_ROWS)
@@ -153,7 +153,10 @@ class FieldQueries:
         return row
 
     def _span(self, message: Message) -> tuple[int, int] | None:
-        """Return the span of a message in the file; None if it was edited, or is stored in another document."""
+        """Return the span of a message in the file.
+
+        None if it was edited, has several parts, or is stored in another document.
+        """
         document, root_document = message._document, self.message._document
         is_in_file = (document.name, document.descriptor, len(document)) == (
             root_document.name,
@@ -167,7 +170,8 @@ class FieldQueries:
     ) -> tuple[dict[int, tuple[int, int]], list[tuple[int, int, int]]]:
         """Return the offset and length of each field's last value, and number, offset and length of other records.
 
-        The first result is a dict by field number. Both results are empty for a message with too many records to scan.
+        The first result is a dict by field number. Both results are empty without a span, and for a message with too
+        many records to scan.
         """
         offsets: dict[int, tuple[int, int]] = {}
         unknown_records: list[tuple[int, int, int]] = []
@@ -226,6 +230,6 @@ def _summarize(message: Message) -> str:
     ]
     if string_fields:
         return " ".join(
-            value_text(message, field, max_chars=_MAX_NAME_CHARS) for field in string_fields[:_MAX_NAME_FIELDS]
+            value_text(message, field, max_chars=_MAX_SUMMARY_CHARS) for field in string_fields[:_MAX_SUMMARY_FIELDS]
         )
-    return ", ".join(f"{field.name}: {value_text(message, field)}" for field in present_fields[:_MAX_NAME_FIELDS])
+    return ", ".join(f"{field.name}: {value_text(message, field)}" for field in present_fields[:_MAX_SUMMARY_FIELDS])

@@ -18,7 +18,7 @@ from itertools import accumulate, pairwise
 _BEND_WIDTH = 14  # width in pixels of an edge that passes a row
 _COLUMN_GAP = 22  # distance in pixels between the boxes of a row
 ROW_GAP = 44  # distance in pixels between rows
-_MAX_BENDS = 6_000  # maximum number of bends of all edges together
+_MAX_TOTAL_LENGTH = 6_000  # in rows; the longest edges beyond this total are drawn as straight lines
 _MAX_SWEEPS = 16  # maximum number of passes over all rows that reduce crossings
 _MAX_COUNTED_EDGES = 4_000  # with more edges and bends, crossings are not counted
 _PLACEMENT_SWEEPS = 8  # number of passes over all rows that place boxes
@@ -30,7 +30,8 @@ class Layout:
 
     x, y: the center of each box. rows: the row index of each box. spans: top and bottom of each row. bends: for each
     edge the x coordinates where it passes the rows between its ends, from its start to its end; empty for the
-    longest edges if there are more than 6,000 bends. width, height: the size of the drawing.
+    longest edges if the lengths of all edges, in rows, add up to more than 6,000. width, height: the size of the
+    drawing.
     """
 
     x: list[float]
@@ -59,11 +60,10 @@ def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]], gap:
     above: dict[int, list[int]] = {}
     below: dict[int, list[int]] = {}
     chains = []  # the boxes and bends of each edge, from the upper end to the lower end
-    # If there are too many bends, the longest edges are drawn as straight lines.
     lengths = [row_of_box[end] - row_of_box[start] for start, end in downward_edges]
     edges_by_length = sorted(range(len(edges)), key=lengths.__getitem__)
     total_lengths = accumulate(lengths[i] for i in edges_by_length)
-    straight_edges = {i for i, total in zip(edges_by_length, total_lengths, strict=True) if total > _MAX_BENDS}
+    straight_edges = {i for i, total in zip(edges_by_length, total_lengths, strict=True) if total > _MAX_TOTAL_LENGTH}
     for i, (start, end) in enumerate(downward_edges):
         if i in straight_edges:
             chains.append([start, end])
@@ -158,7 +158,7 @@ def _choose_rows(count: int, edges: list[tuple[int, int]], rank: list[int]) -> l
 
 
 def _assign_rows(count: int, edges: list[tuple[int, int]], rank: list[int]) -> list[int]:
-    """Return the row of each box: the row above its targets if that makes no edges longer.
+    """Return the row of each box: the row above its highest target if it has at least as many targets as sources.
 
     Otherwise the row is the first row below its sources.
     """
@@ -294,7 +294,7 @@ def _resolve_overlaps(row: list[int], ideal_positions: list[float], widths: list
     offsets = [0.0] * len(row)
     for i in range(1, len(row)):
         offsets[i] = offsets[i - 1] + (widths[row[i - 1]] + widths[row[i]]) / 2 + _COLUMN_GAP
-    pools: list[tuple[float, int]] = []  # the sum of the ideal positions minus offsets, and their number
+    pools: list[tuple[float, int]] = []  # per pool: the sum of the ideal positions minus offsets, the number of boxes
     for ideal_position, offset in zip(ideal_positions, offsets, strict=True):
         total, count = ideal_position - offset, 1
         while pools and pools[-1][0] * count >= total * pools[-1][1]:

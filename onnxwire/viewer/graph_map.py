@@ -28,7 +28,7 @@ _BOX_SIZES = {"input": (172, 28), "output": (172, 28), "entry": (2, 2), "exit": 
 _GROUP_SIZE = (212, 62)
 _NODE_WIDTHS = (172, 250)  # minimum and maximum width of the box of a node
 _TITLE_HEIGHT, _LINE_HEIGHT, _MIN_BOX_HEIGHT = 27, 15, 34  # for the box of a node
-_COLUMN_GAP = 124  # gap between columns of a map to the right, which contains the types
+_COLUMN_GAP = 124  # distance in pixels between columns if edges lead to the right; the types are drawn between them
 # Approximate widths of characters, in pixels; the page measures the text that it draws.
 _TITLE_CHAR_WIDTH, _CHAR_WIDTH = 8, 6
 _TITLE_MARGINS, _LINE_MARGINS = 40, 24  # the margins beside the title and beside the other lines, in pixels
@@ -66,10 +66,11 @@ class ModelMap:
         name: the name of the group, in the notation of `Groups`. route: rows of the nodes of a path to highlight.
         to_right: draw edges that lead to the right, not down; rows are then columns, and bends and spans contain y and
         x coordinates in place of x and y.
-        Returns name, kind, label, boxes, edges, left_off (the number of omitted edges) and spans (top and bottom of
-        each row of boxes, in pixels).
+        Returns name, kind, label, boxes, edges, left_off (the number of edges beyond the first 1,500, which are
+        omitted) and spans (top and bottom of each row of boxes, in pixels).
         A box:
-            number: its index in the group; None for an input, output, entry or exit. kind, label.
+            number: its index in the group; None for an input, output, entry or exit. label.
+            kind: as in `Group`, or input, output, entry or exit.
             nodes, parameters, bytes: sums over its nodes. operators: [name, count], the most frequent first.
             times, of (of a repeat): the number and the kind of its members.
             path (of a node or graph). type (of an input or output).
@@ -80,8 +81,8 @@ class ModelMap:
             width, height, x, y (of its center), in pixels. row.
         The last boxes may be of kind entry and exit: the ends of edges from and to the outside.
         An edge: from and to (indices of boxes), count (of its values), types (some of the types), value (the name of
-        the first), lit (whether the route contains it) and bends (the x coordinates where it passes the rows between
-        its ends).
+        the first value), lit (whether the route contains the edge) and bends (the x coordinates where the edge passes
+        the rows between its ends).
         Raises PathError if there is no such group.
         """
         if (
@@ -286,8 +287,9 @@ class ModelMap:
     def _make_edges(
         self, groups: list[Group], boxes: list[dict[str, Any]], is_graph: bool, route: Array | None
     ) -> tuple[list[dict[str, Any]], int]:
-        """Return the edges between boxes and to the outside, and the number of omitted edges.
+        """Return the edges between boxes and to the outside, and the number of omitted edges beyond _MAX_EDGES.
 
+        is_graph: whether the groups are the contents of a whole graph or function. route: as for `contents`.
         Boxes for the inputs and outputs of a graph, and for the outside, are appended to `boxes`.
         """
         columns = self.columns

@@ -23,6 +23,7 @@ _WIDTH, _HEIGHT = 960, 460  # size of the treemap, in pixels
 _HEADING_HEIGHT = 20  # pixels of a group's title
 _COLOR_COUNT = 6  # colors of groups, used in turn
 _CHAR_WIDTH = 7.0  # pixels of a character in common fonts
+_TEXT_MARGINS = 8  # pixels beside a text, on both sides together
 _MIN_CHARS = 4  # minimum number of characters of a text that is drawn on a rectangle
 _MIN_GROUP_HEIGHT = 60  # minimum height, in pixels, of a group with a title
 _MIN_NAME_HEIGHT = 18  # minimum height, in pixels, of a rectangle with a name
@@ -146,9 +147,12 @@ def _group_of_name(name: str) -> str:
 
 
 def _draw_group(name: str, pieces: list[dict[str, Any]], rectangle: Rectangle, total: int) -> str:
-    """Return the SVG of the pieces of a group, below its title if there is space for the title."""
+    """Return the SVG of the pieces of a group, below its title if there is space for the title.
+
+    total: the bytes of all groups.
+    """
     x, y, width, height = rectangle
-    max_chars = int((width - 8) / _CHAR_WIDTH)
+    max_chars = int((width - _TEXT_MARGINS) / _CHAR_WIDTH)
     heading = ""
     if len(pieces) > 1 and max_chars >= _MIN_CHARS and height >= _MIN_GROUP_HEIGHT:
         group_title = _cut_start(name, max_chars)
@@ -163,11 +167,14 @@ def _draw_group(name: str, pieces: list[dict[str, Any]], rectangle: Rectangle, t
 
 
 def _draw_piece(piece: dict[str, Any], start: int, rectangle: Rectangle, total: int) -> str:
-    """Return the SVG of a tensor, with its size and its name from index `start` on if there is space for them."""
+    """Return the SVG of a tensor, with its size and its name from index `start` on if there is space for them.
+
+    total: the bytes of all groups.
+    """
     name, size = piece["name"] or piece["path"], size_text(piece["bytes"])
     title = f"{name}\n{_type_text(piece)}\n" if piece["path"] else f"{name}\n"
     x, y, width, height = (round(value, 1) for value in rectangle)
-    max_chars = int((width - 8) / _CHAR_WIDTH)
+    max_chars = int((width - _TEXT_MARGINS) / _CHAR_WIDTH)
     shown_name = name[start:] if start < len(name) else name
     text = ""
     # Texts begin 5 pixels from the left; the baselines are 14 and 29 pixels below the top.

@@ -215,7 +215,7 @@ class MapColumns:
     use_row, use_value, use_slot: one entry per input of a node, sorted by row; after the inputs of a node come the
     values that the graphs in its attributes capture, with slot -1. output_row, output_value, output_slot: one entry per
     output.
-    use_start: the first entry of each row. first_use: the first entry of each value, or -1.
+    use_start: the first entry of each row, then the number of entries. first_use: the first entry of each value, or -1.
     producer: the row that produces a value, or -1; producer_slot: the index of that output. type: each value's index
     into `types`, 0 if unknown. is_weight: whether a value is an initializer; parameters, bytes: the size of that
     initializer, else 0. own_parameters, own_bytes: the size of the tensors in a row's attributes, including their
@@ -264,6 +264,7 @@ class MapColumns:
         self.operators = [
             (_read_cell(columns, "domain", row), _read_cell(columns, "op_type", row)) for row in first_rows
         ] + [("", "")]
+        # Names of one operator that differ only in their last part have the same id.
         name_ids, first_rows = _intern_column(Ids(), columns, "name", op_ids, max_bytes=_MAX_NAME_CHARS)
         scope_numbers, has_separator = [], []
         for row in first_rows:

@@ -39,7 +39,7 @@ class Group:
     kind: graph, function, scope, block (one of several equal sequences without a scope), run (a part of a sequence that
     is too long for one group), repeat (consecutive equal groups or nodes) or node. rows: the rows of its nodes in
     MapColumns, ascending. scope: the innermost known scope that contains all nodes. members: the members of a repeat.
-    path: the path of a graph, function or node.
+    path: the path of a graph or function, else "".
     """
 
     __slots__ = ("kind", "label", "members", "path", "rows", "scope")
@@ -144,7 +144,7 @@ class Groups:
         return Group("function" if path.startswith("functions[") else "graph", path, rows, path=path)
 
     def inner_graphs(self, group: Group) -> list[str]:
-        """Return the paths of the graphs in a node's attributes, or of the function that it calls."""
+        """Return the paths of up to 240 graphs in a node's attributes, or the path of the function that it calls."""
         if group.kind != "node":
             return []
         row = int(group.rows[0])
@@ -416,7 +416,7 @@ def _find_repetitions(signatures: Array, bounds: Array, crossings: Array) -> lis
     is_same = signatures[order[1:]] == signatures[order[:-1]]
     distances, distance_counts = np.unique((order[1:] - order[:-1])[is_same], return_counts=True)
     del order, is_same
-    repetitions = []
+    repetitions = []  # the number of saved boxes, the start, the period, and the number of periods
     for period in distances[np.argsort(-distances * distance_counts, kind="stable")][:_MAX_PERIODS].tolist():
         is_equal = np.concatenate([[False], signatures[period:] == signatures[:-period], [False]])
         change_positions = np.flatnonzero(is_equal[1:] != is_equal[:-1])

@@ -128,9 +128,9 @@ class Drawing:
 def around(scope: Scope, path: str, connections: Connections, index: int, hops: int) -> Drawing:
     """Draw a node with its predecessors and successors up to `hops` steps away.
 
-    scope, path: the graph or function, and its path. index: the index of the node there. hops: 0 or more. Draws the
-    nearest 36 nodes, each with up to 24 boxes of values, and up to 8 edges between two boxes; each box counts the
-    connections that are omitted.
+    scope, path: the graph or function, and its path. index: the index of the node there. hops: 0 or more. Draws up to
+    36 other nodes, the nearest first, each with up to 24 boxes of values, and up to 8 edges between two boxes. Each box
+    counts its omitted connections, except weights of nodes other than the central one, and edges that lead backwards.
     """
     nodes = scope.node
     drawn_nodes = _find_nearest(nodes, connections, index, hops)
@@ -231,7 +231,7 @@ def _place(drawing: Drawing) -> None:
     Edges that lead backwards are omitted: only an invalid graph, which is not sorted, has them.
     """
     boxes = drawing.boxes
-    # Inputs and weights are above all nodes, outputs below.
+    # Inputs, weights and outer values are above all nodes, outputs below.
     order = {"input": -1, "weight": -1, "outer": -1, "output": 1 << 62}
     rank = [order.get(box.kind, box.index) for box in boxes]
     drawing.edges = [edge for edge in dict.fromkeys(drawing.edges) if rank[edge[0]] < rank[edge[1]]]

@@ -38,7 +38,7 @@ _DIRECTION_MARKS = {
 
 
 class View:
-    """A model in a notebook: the report in a frame without scripts. `repr` contains only the name of the model.
+    """A model in a notebook: the report in a frame without scripts. `repr` contains no part of the report.
 
     page: the HTML of the report. name: the name of the model. height: the height of the frame, in pixels.
     """
@@ -62,7 +62,8 @@ def view(model: Source | ModelProto, *, height: int = 600) -> View:
 
     model: a model, or a source for `load`. height: the height of the frame, in pixels.
     The report is part of the notebook: it needs no server and no network, and remains when the notebook is saved. It
-    contains no weights. Raises the errors of `load`, and FieldTypeError for other messages and heights.
+    contains no weights. Raises the errors of `load`, and FieldTypeError for other messages and for a
+    height that is not an int.
     """
     from onnxwire.engine.message import Message
     from onnxwire.viewer.html_report import report
@@ -84,7 +85,7 @@ def message_html(message: Message) -> str:
     message is shown as its error.
     """
     try:
-        if message._document.memory is not None:
+        if message._document.memory is not None:  # a remote file
             return _message_html(type(message).__name__, repr(message), [])
         if isinstance(message, ModelProto):
             return _model_html(message)

@@ -116,7 +116,8 @@ class Queries(TensorQueries):
         scope: the path of the graph or function. search: words that must all occur in the node's name, operator, domain
         or values, ignoring case. start: the index of the first row among the matches; count: the number of rows, up to
         1,000.
-        Returns total (the number of matches) and rows: index, path, name, op_type, domain.
+        Returns total (the number of matches) and rows: index, path, name (for an unnamed node, its first output),
+        op_type, domain.
         """
         nodes = self._resolve_scope(scope).node
         indices = self._find_matches(("nodes", scope, search), search, lambda: map(_node_text, nodes))
@@ -221,10 +222,13 @@ class Queries(TensorQueries):
         }
 
     def documentation(self, path: str) -> dict[str, Any]:
-        """Return the onnx package's documentation of a node's operator, for the version that the model imports.
+        """Return the onnx package's documentation of a node's operator.
 
-        path: the path of the node. Returns text, up to 8,000 characters, and version; "" and 0 for an operator that
-        onnx does not know, or without onnx. Raises PathError if there is no node.
+        The documentation is that for the opset version that the model, or the function that contains the node, imports.
+
+        path: the path of the node. Returns text, up to 8,000 characters, and version, the opset version since which the
+        operator is unchanged; "" and 0 for an operator that onnx does not know, or without onnx. Raises PathError if
+        there is no node.
         """
         from onnxwire.bridges.onnx import import_official
 

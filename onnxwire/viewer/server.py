@@ -30,8 +30,11 @@ if TYPE_CHECKING:
     from onnxwire.viewer.start_page import StartPage
 
 KEY_HEADER = "X-Onnxwire-Key"
-"""The header with the key of every request. A page of another origin cannot set it without a preflight request, and
-unlike a cookie it is not sent to other servers on this machine."""
+"""The header with the key of a request, or with the token in the request that exchanges it for the key.
+
+A page of another origin cannot set it without a preflight request, and unlike a cookie it is not sent to other servers
+on this machine.
+"""
 REVISION_HEADER = "X-Onnxwire-Revision"
 """The header of answers with the revision of the message that they describe."""
 _HOSTS = {"127.0.0.1", "localhost"}  # names of this machine in requests
@@ -135,10 +138,10 @@ class Server(ThreadingHTTPServer):
     """The server of a page that shows a model, two models or another message, or of the start page.
 
     queries: answers the page's queries. start: serves the start page instead, and the pages of the files that it opens;
-    their queries name a file. port: 0 for a free one. edits: allows the page to change the message, None for a
-    read-only page; the queries then refer to its present state. comparison, other_queries: the comparison of the model
-    with a second one, and the object that answers queries about the second model; the page then shows both. A browser
-    opens `address`; the token in it works once and is exchanged for a key that no address or log contains.
+    their queries name a file. port: 0 for a free one. edits: allows the page to change the message; the queries then
+    refer to the present state. Without edits, the page is read-only. comparison, other_queries: the comparison of the
+    model with a second one, and the object that answers queries about the second model; the page then shows both. A
+    browser opens `address`; the token in it works once and is exchanged for a key that no address or log contains.
     Raises OSError if the port is not available.
     """
 

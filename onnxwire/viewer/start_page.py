@@ -63,7 +63,7 @@ class StartPage:
         }
 
     def open(self, path: str, type: str) -> dict[str, Any]:
-        """Open a file by its path; returns `file`, the id of the opened file. type: the message in the file.
+        """Open a file by its path; returns `file`, the id of the opened file. type: the type of the message in it.
 
         Raises EditError for an unknown type and for a path that is not a regular file's, and the errors of `load`.
         """
@@ -87,8 +87,10 @@ class StartPage:
     def receive(self, name: str, type: str, length: int, read: Callable[[int], bytes]) -> dict[str, Any]:
         """Open uploaded bytes; returns `file`, the id of the opened file. The bytes are stored in a temporary file.
 
-        name: the user's file name; length: the size in bytes; read: a function like the `read` method of a file. Raises
-        EditError for a file that is too large, a full disk and an incomplete upload, and the errors of `load`.
+        name: the user's file name; type: the type of the message; length: the size in bytes; read: a function like the
+        `read` method of a file.
+        Raises EditError for an unknown type, a file that is too large, a full disk and an incomplete upload, and the
+        errors of `load`.
         """
         cls = self._find_class(type)
         name = os.path.basename(name.replace("\\", "/")) or "file"
@@ -143,7 +145,7 @@ class StartPage:
         return cls
 
     def _add(self, message: Message) -> str:
-        """Add an opened file, and release the least recently used of more than 16; returns the id of the new file."""
+        """Add an opened file; returns its id. If more than 16 files are open, release the least recently used file."""
         queries = Queries(message) if isinstance(message, ModelProto) else TensorQueries(message)
         id = secrets.token_urlsafe(12)
         with self._lock:

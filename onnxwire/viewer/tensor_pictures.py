@@ -33,7 +33,8 @@ def histogram(tensor: TensorProto, bins: int = 64, *, whole: bool = False) -> di
     are read.
     Returns low, high and counts of the histogram, min, max, mean, std, zeros, nan and infinite as in `measure`,
     read (the number of elements read) and elements (of all). Values that are undefined without finite elements are
-    None. Raises TensorError for strings and for a tensor with an inconsistent description.
+    None, and so are mean and std if they are not finite.
+    Raises TensorError for strings and for a tensor with an inconsistent description.
     """
     import numpy as np
 
@@ -241,6 +242,7 @@ class _Values:
 
         shape: the shape of the tensor with `n_added_axes` leading axes of length 1. indices: the indices of the slice
         on the other axes. outer_axis: the axis across lines; line_axis: the axis along a line, after `outer_axis`.
+        lines: the indices of the lines on `outer_axis`.
         start, end: the part of each line that `element_indices` refers to.
         """
         import numpy as np

@@ -82,5 +82,5 @@ def tensor_row(tensor: TensorProto, path: str) -> dict[str, Any]:
 
 
 def shorten(text: str) -> str:
-    """Return the first 400 characters of a text."""
+    """Return a text; of a longer text, the first 400 characters and an ellipsis."""
     return text if len(text) <= _MAX_TEXT_CHARS else text[:_MAX_TEXT_CHARS] + "…"

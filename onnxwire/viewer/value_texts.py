@@ -23,7 +23,7 @@ from onnxwire.text.text_writer import to_text
 from onnxwire.transforms.assign import VALUES
 
 MAX_EDITABLE_ITEMS = 1 << 16
-"""Maximum number of characters of a text, or of elements of a list, that can be edited in the page."""
+"""Maximum number of characters of a text, bytes of a message, or elements of a list that can be edited in the page."""
 _MAX_CHARS = 200  # maximum length of a value in a row
 _MAX_BYTES = 24  # maximum number of shown bytes of a field in a row
 
@@ -42,7 +42,7 @@ def read_value(root: Message, path: str) -> dict[str, Any]:
     Returns path, text, form and choices. form: "text", "lines" (a text of several lines), "hex" (bytes as digits
     for `set_bytes`), "list", "message" (the text format in braces), "shape" (of an input, output or other value: text
     holds its dims, and elem_type its data type), or "none" (too long to edit here, or without a text form; then reason
-    contains advice). choices: the possible values of an enum or bool.
+    contains advice). choices: the possible values of an enum, a bool or a data type.
     Raises PathError if there is no element at the path.
     """
     target = resolve(root, path)

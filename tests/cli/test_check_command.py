@@ -57,7 +57,7 @@ def check_on_terminal(*arguments, environment=None):
 # --- the report
 
 
-def test_each_line_in_a_pipe_has_file_severity_location_fault_and_rule(broken_path):
+def test_a_problem_in_a_pipe_is_a_line_with_file_severity_location_fault_and_rule(broken_path):
     result = check(broken_path)
     assert (result.returncode, result.stderr) == (1, b"")
     lines = result.stdout.decode().splitlines()
@@ -204,7 +204,7 @@ def test_an_unreadable_file_is_reported_in_one_line_and_the_others_are_checked(t
     assert f"{broken_path}: error" in result.stdout.decode()
 
 
-def test_quiet_only_sets_the_exit_status(tmp_path, broken_path):
+def test_quiet_prints_no_problems_but_reports_an_absent_file(tmp_path, broken_path):
     result = check(broken_path, "-q")
     assert (result.returncode, result.stdout, result.stderr) == (1, b"", b"")
     result = check(tmp_path / "absent.onnx", "-q")
@@ -307,7 +307,7 @@ def sarif(*arguments, **options):
 
 
 def check_log(log, untrusted=False):
-    """Assert that the log meets the requirements of SARIF 2.1.0."""
+    """Assert some requirements of SARIF 2.1.0, and that the log lists the checked rules."""
     assert log["version"] == "2.1.0" and log["$schema"].endswith("sarif-2.1.0.json")
     (run,) = log["runs"]
     driver = run["tool"]["driver"]
@@ -418,7 +418,7 @@ def test_the_operators_option_reads_a_table_of_operators(tmp_path):
     path = write(
         tmp_path / "m.onnx", VALID_MODEL.replace(OPSET, domain).replace('"Relu"', '"Fuse" domain: "com.example"')
     )
-    table = tmp_path / "operators.tsv"
+    table = tmp_path / "operators.tsv"  # domain, operator, version, inputs, outputs, attributes, types
     table.write_text("com.example\tFuse\t1\tX:T Y:T\tZ:T\t\tT=float\n")
     assert check(path).returncode == 0
     result = check(path, "--operators", table)

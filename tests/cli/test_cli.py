@@ -1,4 +1,4 @@
-"""Commands run in processes: `info`, errors, exit statuses and help."""
+"""`onnxwire info`, and the errors, exit statuses and help of all commands, most of which run in processes."""
 
 import contextlib
 import gc
@@ -106,7 +106,7 @@ def test_control_characters_of_the_file_are_escaped(tmp_path: Path) -> None:
 
 
 def encode_nested_type(levels: int) -> bytes:
-    """Return an encoded TypeProto of a sequence of sequences."""
+    """Return an encoded TypeProto of `levels` nested sequences."""
     data = b""
     for _ in range(levels):
         data = span(1, data)  # elem_type of a sequence
@@ -116,7 +116,7 @@ def encode_nested_type(levels: int) -> bytes:
 
 HOSTILE = {
     # The fields are graph, input and type.
-    "types nested without end": onnx.ModelProto(
+    "3,000 nested sequence types": onnx.ModelProto(
         ir_version=8, graph=onnx.GraphProto(input=[onnx.ValueInfoProto(name="x")])
     ).SerializeToString() + span(7, span(11, span(2, encode_nested_type(3000)))),
     "a shape larger than memory": onnx.ModelProto(
@@ -169,7 +169,7 @@ def test_raw_shows_tags_at_their_offsets() -> None:
     assert offsets == sorted(offsets)
     for line in lines[1:]:
         words = line.split()
-        if words[0].isdigit() and int(words[1]) < 16:
+        if words[0].isdigit() and int(words[1]) < 16:  # a tag of one byte
             assert data[int(words[0])] >> 3 == int(words[1])
 
 
@@ -199,7 +199,7 @@ def test_raw_prints_a_broken_file_up_to_the_fault(tmp_path: Path) -> None:
     ]
 
 
-def test_raw_shows_the_names_of_fields_retired_in_2017(tmp_path: Path) -> None:
+def test_raw_shows_the_names_of_retired_fields_of_functions(tmp_path: Path) -> None:
     function = onnx.FunctionProto(name="f", output=["y"]).SerializeToString()
     function += number(2, 7) + number(3, 1)  # since_version = 7, status = STABLE: fields of IR versions 3 to 7
     path = tmp_path / "function.pb"
@@ -236,7 +236,8 @@ def test_a_graph_of_the_first_release_is_decoded_and_raw_shows_the_names_of_its_
     assert graph == onnxwire.GraphProto.FromString(data)
 
 
-# 0x4b begins the group of field 9, and 0x4c ends it. 0x3a is the tag of the graph.
+# 0x4b begins the group of field 9, and 0x4c ends it. 0x3a is the tag of the graph, and 0x0a that of a node in it.
+# b"\x12\x01a" is field 2 with the string "a".
 HOSTILE_BYTES = {
     "3,000 groups that do not end": b"\x4b" * 3000,
     "60 nested groups": b"\x4b" * 60 + b"\x4c" * 60,
@@ -278,7 +279,7 @@ def test_raw_reports_a_fault_of_hostile_bytes_in_one_line(name: str, tmp_path: P
 
 def test_errors_are_one_line_on_stderr_and_status_2(tmp_path: Path) -> None:
     (tmp_path / "t.pb").write_bytes(helper.make_tensor("t", 1, [2], [1, 2]).SerializeToString())
-    (tmp_path / "new\nline.onnx").write_bytes(b"PK\x03\x04")
+    (tmp_path / "new\nline.onnx").write_bytes(b"PK\x03\x04")  # the start of a zip file
     for path in (tmp_path / "absent", tmp_path, tmp_path / "t.pb", tmp_path / "new\nline.onnx"):
         result = run("info", path)
         assert result.returncode == 2

@@ -1,4 +1,4 @@
-"""Files that commands write with -o are complete or absent, and never replace the input."""
+"""Files that commands write are complete or absent, and never replace the input; errors of streams are reported."""
 
 import os
 import subprocess
@@ -100,7 +100,7 @@ def test_extracted_tensors_do_not_overwrite_their_source(model, form):
         }[form]
         with pytest.raises(onnxwire.SaveError, match="the model's weights are in this file"):
             write(model.parent / "d")
-        assert write(model.parent / "other") > 12_000
+        assert write(model.parent / "other") > 12_000  # bytes: 3,000 floats and a header
     with onnxwire.load(model) as loaded_model:
         assert loaded_model.graph.initializer[0].numpy()[-1] == 2999
 
@@ -154,7 +154,7 @@ def test_an_error_while_reading_names_the_input_and_keeps_the_old_output(model, 
     assert sorted(os.listdir(out.parent)) == ["d", "m.onnx", "out"]
 
 
-def test_a_named_pipe_closed_by_its_reader_is_an_error(model, capsys):
+def test_a_pipe_given_by_path_and_closed_by_its_reader_is_an_error(model, capsys):
     read_end, write_end = os.pipe()
     os.close(read_end)
     assert cli.main(["pack", str(model), "-o", f"/dev/fd/{write_end}"]) == 2
@@ -200,7 +200,7 @@ def test_a_stdout_that_cannot_be_written_is_an_error(model, command, redirection
 
 @NEEDS_SHELL
 @pytest.mark.parametrize("redirection", [">/dev/full", ">&-", "<&-"])
-def test_a_missing_unused_stream_is_not_an_error(model, redirection):
+def test_an_unused_stream_that_is_full_or_closed_is_not_an_error(model, redirection):
     assert run_in_shell(model, f"set m.onnx producer_name=a -o out.onnx --no-progress {redirection}") == (0, "")
     with onnxwire.load(model.parent / "out.onnx") as edited_model:
         assert edited_model.producer_name == "a"

@@ -54,6 +54,8 @@ def diff_lines(tmp_path, capsys):
 
 
 def tensor_distance(old, new):
+    """Return a Distance: the numbers of elements and of differing elements, the largest difference, and the number of
+    elements that are NaN in only one array."""
     return distance(onnxwire.from_array(old), onnxwire.from_array(new))
 
 
@@ -336,7 +338,7 @@ def test_complex_numbers_strings_and_truth_values_are_compared():
     assert tensor_distance(np.array([True, False]), np.array([True, True])) == Distance(2, 1, 1)
 
 
-def test_zeros_of_both_signs_and_infinities_are_equal():
+def test_zeros_of_both_signs_and_infinities_of_one_sign_are_equal():
     old, new = np.array([0.0, np.inf, np.inf]), np.array([-0.0, np.inf, -np.inf])
     assert tensor_distance(old, new) == Distance(3, 1, np.inf)
 

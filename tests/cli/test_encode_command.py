@@ -28,7 +28,7 @@ def encode(*arguments, stdin=b"", stdout=subprocess.PIPE):
 
 
 def check_refusal(result, start):
-    """Assert that a command ended in one line and status 2."""
+    """Assert that a command ended with status 2 and one line on stderr, which begins with `onnxwire:` and `start`."""
     assert (result.returncode, result.stdout) == (2, b"")
     assert result.stderr.startswith(f"onnxwire: {start}".encode())
     assert result.stderr.count(b"\n") == 1

@@ -299,6 +299,8 @@ def test_external_data_is_written_from_its_file(tmp_path):
         assert main(["extract", str(tmp_path / "m.onnx"), "--tensor", "classifier.1.weight", "-o", str(out)]) == 0
     np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), WEIGHTS["classifier.1.weight"])
     np.testing.assert_array_equal(np.load(tmp_path / "x.npz")["classifier.1.weight"], WEIGHTS["classifier.1.weight"])
+    weights = safetensors.numpy.load_file(tmp_path / "x.safetensors")
+    np.testing.assert_array_equal(weights["classifier.1.weight"], WEIGHTS["classifier.1.weight"])
 
 
 def test_a_tensor_of_a_constant_node_is_found_by_its_value_or_path(tmp_path):
@@ -339,7 +341,9 @@ def test_help_shows_examples(capsys):
 
 
 def test_strings_of_very_different_lengths_are_rejected_with_the_limit(tmp_path):
-    tensor = onnxwire.TensorProto(data_type=8, dims=[20_001], string_data=[b"w" * 20_000, *[b""] * 20_000])
+    tensor = onnxwire.TensorProto(
+        data_type=onnxwire.TensorProto.STRING, dims=[20_001], string_data=[b"w" * 20_000, *[b""] * 20_000]
+    )
     with pytest.raises(onnxwire.TensorError, match=r"need 1,600,080,000 bytes .* limit of 1,073,741,824"):
         onnxwire.to_npz({"words": tensor}, tmp_path / "words.npz")
     assert not list(tmp_path.iterdir())

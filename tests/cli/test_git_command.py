@@ -94,7 +94,7 @@ def test_moving_weights_to_a_file_does_not_change_the_diff(git):
     assert git("diff") == ""
 
 
-def test_the_text_with_digests_equals_the_output_of_dump(git, capsys):
+def test_textconv_prints_the_same_as_dump_with_digests(git, capsys):
     assert main(["dump", str(DIGITS), "--digests"]) == 0
     text = capsys.readouterr().out
     assert main(["git", "textconv", str(DIGITS)]) == 0

@@ -1,4 +1,4 @@
-"""`onnxwire infer` and `onnxwire convert-version`: functions of the official package on files."""
+"""`onnxwire infer` and `onnxwire convert-version` apply functions of the official package to files."""
 
 from __future__ import annotations
 

@@ -151,9 +151,9 @@ def test_verbose_lists_the_written_files(folder):
     result = run("unpack", "m.onnx", "-o", "out.onnx", "-v", cwd=folder)
     assert (result.returncode, result.stdout) == (0, b"")
     sizes = [(folder / name).stat().st_size for name in ("out.onnx", "out.data")]
-    inline = len(onnxwire.tensors(DIGITS)) - len(LARGE_TENSORS)
+    inline_count = len(onnxwire.tensors(DIGITS)) - len(LARGE_TENSORS)
     assert result.stderr.decode().splitlines() == [
-        f"out.onnx: {sizes[0]:,} bytes, {inline} tensors",
+        f"out.onnx: {sizes[0]:,} bytes, {inline_count} tensors",
         f"out.data: {sizes[1]:,} bytes, {len(LARGE_TENSORS)} tensors",
     ]
 

@@ -100,7 +100,7 @@ def test_in_place_replaces_the_file(tmp_path):
         ("", "the root message can't be removed"),
     ],
 )
-def test_an_impossible_removal_is_one_line(tmp_path, capsys, path, text):
+def test_an_impossible_removal_is_reported_in_one_line(tmp_path, capsys, path, text):
     out = tmp_path / "out.onnx"
     assert main(["rm", str(DIGITS), path, "-o", str(out)]) == 2
     err = capsys.readouterr().err

@@ -222,7 +222,7 @@ def test_only_the_selected_slice_of_a_huge_tensor_is_read(tmp_path, capsys) -> N
     data = tmp_path / "m.data"
     with open(data, "wb") as file:
         file.truncate(8 << 30)
-    tensor = onnxwire.TensorProto(name="w", data_type=2, dims=[8, 1 << 30], data_location=1)
+    tensor = onnxwire.TensorProto(name="w", data_type=onnxwire.TensorProto.UINT8, dims=[8, 1 << 30], data_location=1)
     tensor.external_data.add(key="location", value="m.data")
     onnxwire.save(onnxwire.ModelProto(graph=onnxwire.GraphProto(initializer=[tensor])), tmp_path / "m.onnx")
     assert run(capsys, tmp_path / "m.onnx", "tensor:w[7,-3:]").endswith("[0 0 0]\n")

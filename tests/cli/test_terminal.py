@@ -13,8 +13,8 @@ import onnxwire
 from onnxwire.cli.terminal import cut_middle, table_lines
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-# An escape sequence, its one-character form, DEL, a reversal of the text direction, a window title, and a sequence that
-# hides text.
+# An escape sequence, a sequence that begins with the single character CSI, DEL, a reversal of the text direction, a
+# window title, a sequence that hides text, and a carriage return.
 HOSTILE_TEXT = "a\x1b[2Jb\x9b31mc\x7fd\u202ee\x1b]0;t\x07f\x1b[8mg\rh"
 COLOR = re.compile("\x1b\\[[0-9;]*m")
 
@@ -162,4 +162,4 @@ def test_the_widest_columns_are_narrowed_first(max_width, widths):
     computed_widths = []
     lines = table_lines([["a" * 50, "b" * 20, "1234"]], right_columns=[2], widths=computed_widths, max_width=max_width)
     assert computed_widths == widths
-    assert len(lines[0]) == sum(widths) + 4
+    assert len(lines[0]) == sum(widths) + 4  # two gaps of two characters
