@@ -75,7 +75,7 @@ profile: $(VENV)/compiled $(VENV)/tested  ## profile the reading of all nodes of
 	perf report -i build/perf.data
 
 asm: $(BIN)/python  ## write the annotated C of every Cython module to build/annotated
-	$(PIP) install 'Cython>=3.1,<4'
+	$(PIP) install 'Cython>=3.2,<4'
 	rm -rf build/annotated
 	mkdir -p build/annotated
 	tar cf - $$(find onnxwire $(CYTHON) -o -name __init__.py) | tar xf - -C build/annotated
