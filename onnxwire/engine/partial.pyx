@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Memory for a remote file; only some of its pages are resident.
 
-Address space for the whole file is reserved, so that the document of the file can store spans as addresses, as all documents do. Pages
-are fetched on demand, marked in a bitmap, and never evicted. Access to other pages ends the process (`partial.h`).
+Address space for the whole file is reserved, so that the document of the file can store spans as addresses, as all
+documents do. Pages are fetched on demand, marked in a bitmap, and never evicted. Access to other pages ends the process
+(`partial.h`).
 """
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -53,8 +54,8 @@ cdef class PartialMemory:
     reached, and bytes that it will probably need next, up to the offset `limit`. `read_into(start, out)` fills
     the buffer `out`, and `chunks(start, end)` yields buffers; their bytes do not become resident. All of them raise
     SourceError if bytes cannot be fetched. `note_skipped_value(start, end, record)` is called for each long value that
-    a walk skips: its start and end, and the offset at which the record of the enclosing message begins. `close()` is called
-    when the memory is closed.
+    a walk skips: its start and end, and the offset at which the record of the enclosing message begins. `close()` is
+    called when the memory is closed.
     """
 
     @critical_section
