@@ -154,7 +154,8 @@ def row_filter(text: str) -> Callable[[Row], bool]:
 
     text: a key of the row, one of = != < <= > >= ~ !~, and a value; ~ searches for a regular expression. The key `rank`
     is the number of dimensions of a shape. Numbers can have a suffix K, M, G or T for powers of 1024. Other values are
-    compared by = and != as shell patterns, by < <= > >= as texts.
+    compared by = and != as shell patterns with * and ?, in which brackets are literal and spaces are ignored, and by
+    < <= > >= as texts.
     Raises PathError if the text is not a condition. The returned function raises PathError if the row lacks the key,
     and for any comparison but ~ and !~ if the row has a number at the key and the condition does not.
     """
@@ -171,7 +172,7 @@ def row_filter(text: str) -> Callable[[Row], bool]:
     if comparison in ("~", "!~"):
         matches_value = name_matcher(value, True)
     else:
-        # Brackets in a shape are literal, unlike brackets in a shell pattern.
+        # Brackets are literal, unlike in other shell patterns, so that a shape can be written.
         matches_value = _search_for(translate(value.replace(" ", "").replace("[", "[[]")))
 
     def cell_of(row: Row) -> Any:
@@ -249,10 +250,11 @@ def name_tree(rows: Iterable[Row]) -> Branch:
     depth = 0  # number of parts of this prefix
     for row in rows:
         name = row["name"] or row["path"]
-        # Most names have the prefix of the previous name; that prefix is not split again.
+        # Most names have the prefix of the previous name; that prefix is not split again. The last part of a name of
+        # the maximum depth contains separators.
         end = len(prefix)
-        last_separator = end if depth == _MAX_DEPTH else max(name.rfind("."), name.rfind("/"), name.rfind("::"))
-        if end and end == last_separator and name.startswith(prefix) and _SEPARATOR.match(name, end):
+        last_part_start = end if depth == _MAX_DEPTH else max(name.rfind("."), name.rfind("/"), name.rfind("::"))
+        if end and end == last_part_start and name.startswith(prefix) and _SEPARATOR.match(name, end):
             branch = _get_or_add_child(parent, name[end:], branches)
         else:
             *parts, last_part = _name_parts(name)
@@ -260,7 +262,7 @@ def name_tree(rows: Iterable[Row]) -> Branch:
             for part in parts:
                 parent = _get_or_add_child(parent, part, branches)
             prefix, depth = name[: len(name) - len(last_part)], len(parts)
-            if prefix.endswith(":"):  # in the next name, this colon may be a part of the separator "::"
+            if prefix.endswith(":"):  # with a colon that follows in the next name, this one can form a separator "::"
                 prefix = ""
             branch = _get_or_add_child(parent, last_part, branches)
         branch.bytes += row["bytes"]

@@ -1,4 +1,7 @@
-"""Computes the distance of two tensors: compares bytes block by block, and numbers only in blocks that differ."""
+"""Computes the distance of two tensors, block by block.
+
+For tensors of one data type, bytes are compared first, and numbers only in blocks that differ.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +39,10 @@ class Distance:
     """The distance of two tensors of one shape.
 
     elements: the number of elements of each tensor. different: the number of differing elements, where NaN equals NaN,
-    and -0 equals 0. max_abs: the largest absolute difference of two elements; an exact int for integers of one type,
-    else a float, for complex numbers the magnitude. None for strings, if no element differs, and if every differing
-    pair contains NaN. nan: the number of elements that are NaN in exactly one of the tensors.
+    and -0 equals 0. max_abs: the largest absolute difference of two elements, for complex numbers the magnitude of the
+    difference; an exact int for two tensors of one integer type, else a float. It is None for strings, or if no element
+    differs, or if every differing pair contains NaN. nan: the number of elements that are NaN in exactly one of the
+    tensors.
     """
 
     elements: int
@@ -132,18 +136,18 @@ class _Side:
             file, offset = self._reader.open_file
             if file.memory is not None:
                 self.origin = (id(file.memory), 0), offset
-                self._file_has_all_elements = False
+                self._may_skip_holes = False
             else:
                 status = os.fstat(file.descriptor)
                 self.origin = (status.st_dev, status.st_ino), offset
-                self._file_has_all_elements = status.st_size >= offset + self._count_bytes(storage.count)
+                self._may_skip_holes = status.st_size >= offset + self._count_bytes(storage.count)
 
     def _count_bytes(self, elements: int) -> int:
         return self._reader.data_type.count_bytes(elements)
 
     def count_hole_blocks(self, start: int) -> int:
         """Return how many blocks from index `start` on are inside a hole of the file, which reads as zeros."""
-        if self._reader.open_file is None or not self._file_has_all_elements or _SEEK_DATA is None:
+        if self._reader.open_file is None or not self._may_skip_holes or _SEEK_DATA is None:
             return 0
         file, offset = self._reader.open_file
         offset += self._count_bytes(start)

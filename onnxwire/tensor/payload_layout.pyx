@@ -1,15 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Determine the layout of a tensor's payload: data type, element count, size in bytes, location, offset and length.
 
-This is the only implementation of these rules. Readers of a TensorProto in any form (a message object, the slots of a
-walk, columns of all tensors) fill in a `Layout` or call the functions on columns. No payload is read.
+This is the only implementation of these rules. Readers of a TensorProto in any form (a message object, the slots that
+`arrow/_walk` reads, columns of all tensors) fill in a `Layout` or call the functions on columns. No payload is read.
 
-Source: onnx.proto, TensorProto; onnx/external_data_helper.py; onnxruntime's ExternalDataInfo::Create. For damaged
-tensors, which these do not define, the rules are:
+Source: onnx.proto, TensorProto; onnx/external_data_helper.py; onnxruntime's ExternalDataInfo::Create. The rules,
+including those for damaged tensors, which the sources do not define:
 
-Elements. The product of dims; 1 without dims, 0 if a dim is 0 or negative. More than 2**63 - 1 elements count as
-2**63 - 1 elements and bytes, for any order of dims and any size of an element. `NEGATIVE` and `EXCESSIVE` report dims
-that no array can have; readers of elements reject them.
+Elements. The product of dims; 1 without dims, 0 if a dim is 0 or negative, in any order of dims. If there are more than
+2**63 - 1 elements, both the count and the size in bytes are 2**63 - 1, even if an element has few bits. `NEGATIVE` and
+`EXCESSIVE` report dims that no array can have; readers of elements reject them.
 
 Stored elements. The elements of the segment, if the segment is valid: 0 <= begin <= end <= elements; else all elements.
 
@@ -26,9 +26,8 @@ strings, which can't be external.
 
 external_data. The last entry of a repeated key counts, as in the official readers; but reading the elements of such an
 ambiguous tensor raises an error. An offset or length is a number below 2**63 in ASCII decimal digits, leading zeros
-allowed. It is UNCLEAR if the text is empty, contains a sign, white space, an underscore or another digit, or is a
-larger number. Without an entry, the offset is 0 and the length ABSENT: the data extends to the end of the file. An
-empty location counts as absent.
+allowed. It is UNCLEAR if the text is empty, contains any other character, or is a larger number. Without an entry it is
+ABSENT: readers then begin at offset 0, or read to the end of the file. An empty location counts as absent.
 """
 cimport cython
 from libc.stdint cimport int8_t
@@ -194,7 +193,7 @@ cdef class PayloadLayout:
 
     @property
     def is_ambiguous(self):
-        """Whether a key of external_data is present more than once."""
+        """Whether location, offset, length or checksum is present more than once in external_data."""
         return self.layout.is_ambiguous
 
     @property
@@ -269,7 +268,7 @@ cdef bint read_row(View view, const TensorSlots* slots, Layout* layout, list nam
     """Read the layout of an unedited TensorProto that is one span, and append its name and shape to the lists.
 
     Returns False, and appends nothing, if the tensor must be read by `layout_of`. The location in the layout is valid
-    until other code runs.
+    until other Python code runs, which may edit or close the document.
     """
     cdef const Slot* name
     cdef const Slot* raw
@@ -284,7 +283,8 @@ cdef bint read_row(View view, const TensorSlots* slots, Layout* layout, list nam
     if view.overlay != NULL or name.n >= LONG_BYTES:
         return False
     text = "" if name.p == NULL else text_at(view, name.p, name.n, NULL)
-    # Creating the shape and the name may run other code, so the slots are read again. No other code runs from here on.
+    # Creating the shape and the name may run other code, such as finalizers, so the slots are read again. No other
+    # code runs from here on.
     fill(view)
     raw = &view.slots[slots.raw_data]
     location_slot = &view.slots[slots.data_location]
@@ -364,7 +364,7 @@ cdef tuple shape_of(View view):
         if record.tag & 7 != WIRE_LEN:
             dims.append(<int64_t>record.n)
             continue
-        p = near_value(&cursor, &record)
+        p = near_value(&cursor, &record)  # the value in the document, or a copy of it
         end = p + record.n
         while p < end:
             p = read_varint(p, end, &number)

@@ -26,7 +26,7 @@ _TYPE_NAMES = {number: name for name, number in TYPES.items()}
 class FieldQueries:
     """The queries about a message of any type. Thread-safe.
 
-    message: the root, as loaded or a clone with edits; it must not be edited.
+    message: the root: a loaded message, or a clone of one with edits. It must not be changed while this object is used.
     """
 
     def __init__(self, message: Message) -> None:
@@ -124,7 +124,7 @@ class FieldQueries:
             for index, element in enumerate(values[first_row:stop_row], first_row):
                 rows.append(self._message_row(field, f"{path}[{index}]", element))
         else:
-            # Strings and bytes are read as payloads: only the shown part of each is read.
+            # Strings and bytes are read as buffers (Payload): only the shown part of each is read.
             payloads = values._payloads()[first_row:stop_row] if field.is_span and total <= _MAX_RECORDS else None
             shown_values = payloads if payloads is not None else values[first_row:stop_row]
             has_offsets = self._span(message) is not None
@@ -155,7 +155,7 @@ class FieldQueries:
     def _span(self, message: Message) -> tuple[int, int] | None:
         """Return the span of a message in the file.
 
-        None if it was edited, has several parts, or is stored in another document.
+        None if it was edited, has several parts, or is not in the file.
         """
         document, root_document = message._document, self.message._document
         is_in_file = (document.name, document.descriptor, len(document)) == (

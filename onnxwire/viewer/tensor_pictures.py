@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-MAX_READ_BYTES = 1 << 23  # maximum number of bytes read for one heat map, in whole pages
+# Maximum number of bytes read for one heat map, in whole pages, unless one element per cell is more.
+MAX_READ_BYTES = 1 << 23
 _PAGE_BYTES = 4096  # size of a page of memory
 _BLOCK_ELEMENTS = 1 << 15  # number of elements of a block
 _BLOCK_COUNT = 64  # number of blocks that represent a big tensor in a histogram
@@ -31,9 +32,9 @@ def histogram(tensor: TensorProto, bins: int = 64, *, whole: bool = False) -> di
     tensor: a tensor of numbers; complex numbers are measured by magnitude. bins: the number of bins, as for `measure`.
     whole: read all elements; otherwise, for a tensor of more than 2,097,152 elements, only 64 blocks at equal distances
     are read.
-    Returns low, high and counts of the histogram, min, max, mean, std, zeros, nan and infinite as in `measure`,
-    read (the number of elements read) and elements (of all). Values that are undefined without finite elements are
-    None, and so are mean and std if they are not finite.
+    Returns low, high and counts of the histogram, min, max, mean, std, zeros and nan as in `measure`, infinite (its
+    `inf`), read (the number of elements read) and elements (of all). Without finite elements, low, high, min, max, mean
+    and std are None. A mean or std that is not finite is None, too.
     Raises TensorError for strings and for a tensor with an inconsistent description.
     """
     import numpy as np
@@ -74,10 +75,12 @@ def heat_map(
 ) -> dict[str, Any]:
     """Draw two axes of a tensor as a picture of cells, each the mean of a block of elements.
 
-    axes: the axes of the rows and of the columns, by default the last two; a vector is one row. at: for each axis the
-    index of the slice, by default 0. window: top, left, bottom and right of the drawn part, by default all. size: the
-    maximum number of rows and columns of cells. extreme: use the value farthest from 0 instead of the mean. If the
-    window occupies more than 8 MiB, each block is represented by some of its lines, or some elements of one line.
+    axes: the axes of the rows and of the columns, by default the last two; a vector is one row. at: for each axis, the
+    index of the drawn slice, by default 0; those of the two drawn axes are ignored. window: top, left, bottom and right
+    of the drawn part, by default all. size: the maximum number of rows and columns of cells. extreme: use the value
+    farthest from 0 instead of the mean.
+    If the window occupies more than 8 MiB, each block is represented by some of its lines, or some elements of one
+    line; a line runs along the axis that comes later in the shape.
     Returns values (row by row, None for a cell without finite elements), height and width in cells, shape of the
     slice, window, axes, at, low and high (the least and the greatest cell, None if there is none), nonfinite (the
     number of NaN and infinite elements), read (the number of elements read) and elements (of the window).
@@ -110,7 +113,7 @@ def heat_map(
     if not result["elements"] or 0 in shape:
         empty_picture = {"height": 0, "width": 0, "values": [], "low": None, "high": None, "nonfinite": 0, "read": 0}
         return result | empty_picture
-    # The axis that comes first in the file is read line by line, whether it is the axis of rows or of columns.
+    # A line runs along the axis that comes later in the shape, whose elements are closer together in the file.
     is_transposed = rows > columns
     axis_windows = [(top, bottom), (left, right)]
     outer_axis, inner_axis = (columns, rows) if is_transposed else (rows, columns)
@@ -166,7 +169,7 @@ class _LineElements:
 def _choose_elements(
     n_lines: int, n_elements: int, cell_counts: tuple[int, int], step: int
 ) -> tuple[list[Array], _LineElements]:
-    """Choose the lines of each row of cells, and the elements of a line, within MAX_READ_BYTES.
+    """Choose the lines of each row of cells, and the elements of a line; see MAX_READ_BYTES.
 
     n_lines, n_elements: the lengths of the two axes; cell_counts: the numbers of rows and columns of cells; step: bytes
     from one element of a line to the next.
@@ -184,8 +187,8 @@ def _choose_elements(
     run_elements = max(MAX_READ_BYTES // (cell_counts[0] * cell_counts[1] * min(step, _PAGE_BYTES)), 1)
     runs = []
     for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        middle = max(start, (start + end - run_elements) // 2)
-        runs.append(np.arange(middle, min(middle + run_elements, end)))
+        run_start = max(start, (start + end - run_elements) // 2)
+        runs.append(np.arange(run_start, min(run_start + run_elements, end)))
     starts = np.cumsum([0, *map(len, runs)])[:-1]
     return lines, _LineElements(np.concatenate(runs), starts)
 

@@ -25,7 +25,7 @@ def make_model() -> onnxwire.ModelProto:
         helper.make_node("Conv", ["x", "w.0"], ["y"], name="/l.0/Conv", pads=[1, 2]),
         helper.make_node("Relu", ["y"], ["z"], name="/l.0/Conv[1].op"),
         helper.make_node("If", ["c"], ["i"], name="twice", then_branch=branch),
-        helper.make_node("Relu", ["i"], ["unnamed"], name="twice"),
+        helper.make_node("Relu", ["i"], ["o"], name="twice"),
         constant("k", 1.0, 2.0),
     ]
     weights = [

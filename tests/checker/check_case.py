@@ -1,4 +1,4 @@
-"""The format of the cases of rules; the cases of a scope are in `cases/SCOPE.py`."""
+"""The format of the test cases of the checker's rules; the cases of `checker/rules/NAME.py` are in `cases/NAME.py`."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import onnxwire
 
 OPSET = "opset_import { version: 17 }"
-# A type of two floats.
+# The type of a float tensor with two elements, a field of a ValueInfoProto.
 FLOAT = "type { tensor_type { elem_type: 1 shape { dim { dim_value: 2 } } } }"
 
 
@@ -60,9 +60,9 @@ def sparse(name: str) -> str:
     return f"values {{ {tensor(name)} }} indices {{ data_type: 7 dims: 1 int64_data: 0 }} dims: 4"
 
 
-def graph_attribute(graph: str, name: str = "h", attribute: str = "then_branch") -> str:
-    """Return an attribute whose value is a graph with these fields. name: the name of the graph."""
-    return f'attribute {{ name: "{attribute}" type: GRAPH g {{ name: "{name}" {graph} }} }}'
+def graph_attribute(graph: str, graph_name: str = "h", attribute: str = "then_branch") -> str:
+    """Return an attribute, named `attribute`, whose value is a graph with these fields."""
+    return f'attribute {{ name: "{attribute}" type: GRAPH g {{ name: "{graph_name}" {graph} }} }}'
 
 
 def nested_model(graph: str, before: str = "", after: str = "", outputs: str = "o") -> str:

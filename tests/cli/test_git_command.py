@@ -43,7 +43,7 @@ def git(tmp_path, monkeypatch):
     run("config", "user.name", "a")
     run("config", "user.email", "a@example.org")
     assert main(["git", "install"]) == 0
-    # The script may belong to another installation than the modules under test.
+    # `install` sets the path of a script, which may belong to another installation than the modules under test.
     program = f"'{sys.executable}' -P -m onnxwire git"
     for name in ("diff.onnxwire.textconv", "difftool.onnxwire.cmd", "merge.onnxwire.driver"):
         action = run("config", name).strip().partition(" git ")[2]
@@ -177,7 +177,7 @@ def test_an_invalid_pointer_is_a_damaged_model(git, text):
     assert "passwd" not in git("diff", "--cached").replace("oid sha256:../../../../etc/passwd", "")
 
 
-def test_a_damaged_model_is_reported_in_one_line_and_a_conflict(git):
+def test_a_damaged_model_is_one_line_in_a_diff_and_a_conflict_in_a_merge(git):
     commit(git, onnx.load(DIGITS))
     git("checkout", "-qb", "theirs", "main")
     Path("m.onnx").write_bytes(b"\x0a\xff\xff\x1b[31m")  # a length beyond the end, and a color sequence
@@ -309,9 +309,10 @@ def test_a_conflict_of_two_merge_bases_is_not_resolved_silently(git):
     for name in "ab":
         git("checkout", "-qb", name, "main")
         commit_producer(name)
-    for name, merged_branch in (("b", "a"), ("a", "b~1")):
+    # b merges a, and a merges the first commit of b, so that both commits are merge bases of a and b.
+    for name, merged_commit in (("b", "a"), ("a", "b~1")):
         git("checkout", "-q", name)
-        git("merge", "-q", merged_branch, status=1)
+        git("merge", "-q", merged_commit, status=1)
         commit_producer(name)
     git("merge", "b", status=1)
     git("reset", "-q", "--hard")

@@ -32,8 +32,8 @@ def _entry(key: str, value: str) -> str:
 CASES = {
     "graph-name-present": Case(model(name=""), model(), ("graph",)),
     "graph-name-unique": Case(
-        model(node("", "o", graph_attribute("", name="g"))),
-        model(node("", "o", graph_attribute("", name="h"))),
+        model(node("", "o", graph_attribute("", graph_name="g"))),
+        model(node("", "o", graph_attribute("", graph_name="h"))),
         (_NESTED_GRAPH,),
     ),
     "graph-doc-string-present": Case(model(), model('doc_string: "It adds."'), ("graph",)),

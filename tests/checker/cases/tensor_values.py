@@ -1,4 +1,4 @@
-"""Cases of the rules of the values in tensors."""
+"""Cases of the rules of the values in tensors. In each pair, the first tensor breaks the rule, the second does not."""
 
 from cases import tensor as types
 from cases.tensor import initializer_case, initializers_case, list_field, raw_data, tensor
