@@ -3,7 +3,7 @@
     python tests/fuzz_coverage.py --seconds 600              all targets in parallel, on an instrumented build
     python tests/fuzz_coverage.py --seconds 600 check text   some targets
     python tests/fuzz_coverage.py --lines                    lines of each .pyx that the corpora reach
-    python tests/fuzz_coverage.py --keep build/fuzz/corpus   also copy inputs that reach new lines to tests/corpus
+    python tests/fuzz_coverage.py --keep build/fuzz/corpus   also copy its inputs that reach new lines to tests/corpus
 
 atheris runs libFuzzer's loop on C code that is compiled for it with ASan and UBSan. Findings are written to
 `build/fuzz`, with their inputs. The last two commands need a build with line tracing.
@@ -27,7 +27,7 @@ sys.path[:0] = [str(TESTS), str(TESTS / "engine")]
 
 CORPUS = TESTS / "corpus"
 WORK = Path("build") / "fuzz"  # the folder of new inputs, logs and findings
-MAX_CORPUS_BYTES = 1024  # maximum size of one input
+MAX_KEPT_INPUT_BYTES = 1024  # longer inputs are not copied to tests/corpus
 OPTIONS = [  # of libFuzzer
     "-timeout=60",  # seconds for one input
     "-rss_limit_mb=4096",
@@ -43,7 +43,9 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", help="names of targets (default: all)")
     parser.add_argument("--seconds", type=int, default=600, help="time for all targets together")
     parser.add_argument("--lines", action="store_true", help="count the lines that the corpora reach")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="copy inputs that reach new lines to tests/corpus")
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="copy inputs in DIR that reach new lines to tests/corpus"
+    )
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options, fuzzer_options = parser.parse_known_args()
     if options.one:
@@ -146,7 +148,7 @@ def print_reached_lines(new_inputs: Path | None) -> int:
         candidates = sorted((new_inputs / name).glob("*"), key=lambda path: path.stat().st_size) if new_inputs else []
         for path in candidates:
             data = path.read_bytes()
-            if len(data) > MAX_CORPUS_BYTES:
+            if len(data) > MAX_KEPT_INPUT_BYTES:
                 continue
             counts_before = {module: len(lines) for module, lines in reached_lines.items()}
             new_function = trace(lambda name=name, data=data: run(name, data), package, reached_lines)

@@ -39,7 +39,7 @@ def test_a_failed_allocation_leaves_no_partial_change(name: str, printed_lines: 
 
 
 def test_each_allocation_of_a_sort_by_a_key_may_fail() -> None:
-    """Cython's code for a comprehension releases an element twice if the list cannot grow; setup.py prevents that."""
+    """The sort makes its list in a comprehension, whose code in some versions of Cython is corrected by setup.py."""
     result = subprocess.run([sys.executable, str(PROGRAM), "sort by a key"], capture_output=True, text=True)
     assert result.returncode == 0, result.stdout[-500:] + result.stderr
 

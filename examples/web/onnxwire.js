@@ -1,8 +1,9 @@
 /**
  * Reads ONNX models of any size in a browser with onnxwire.h, which is compiled to WebAssembly (`reader.c`).
  *
- * A source reads ranges of bytes asynchronously. The reader loads blocks of 64 KiB, keeps the most recent ones, and
- * requests only blocks that contain structure. Values such as weights are skipped by their length.
+ * A source reads ranges of bytes asynchronously. The reader loads blocks of 64 KiB, and keeps the most recent ones.
+ * `next` requests the blocks with the tags and lengths that it passes, and further blocks if the file is read without
+ * gaps. Long values such as weights are skipped by their length, unless the caller requests them.
  *
  * @example
  * const reader = await Reader.open(new FileSource(file), await loadModule());
@@ -27,7 +28,7 @@ const SPAN_TYPES = new Set([9, 11, 12]); // the field types string, message and 
 /** Descriptions of the values of ow_code. */
 const CODE_TEXTS = [
   "no error", "a damaged tag", "field number 0", "a wire type that does not exist", "a damaged number",
-  "a damaged length", "a value that is longer than its message", "a group that is not closed",
+  "a damaged length", "a value that is longer than its message", "a group that is not closed, or an end without a group",
   "more than 100 messages inside each other", "a packed list that ends inside a number", "a failed read",
   "a range outside of the file", "dims or external data that no program can use",
 ];
@@ -199,8 +200,8 @@ export async function loadModule(address = new URL("onnxwire.wasm", import.meta.
  * The values of a model, message by message, in the order of the bytes.
  *
  * `next` moves to the next value of the current message. If a value is a message, `enter` makes it the current message,
- * and `leave` continues after it. Values are returned as they are stored: a singular field can occur several times, of
- * which the last value is used, and a message in several parts must be merged by the caller.
+ * and `leave` continues after it. Values are returned as they are stored: if a singular field occurs several times, the
+ * caller must use the last value, or merge all of them if it is a message.
  *
  * For speed, use `while (reader.step() || (await reader.settle()))`, which waits only for bytes.
  */
@@ -245,8 +246,8 @@ export class Reader {
   }
 
   /**
-   * Moves to the next value of the current message. Returns false at the end of the message, and also if bytes must be loaded first.
-   * `settle` distinguishes both cases.
+   * Moves to the next value of the current message. Returns false at the end of the message, if bytes must be loaded first, and
+   * for damage. `settle` distinguishes these cases.
    * @returns {boolean}
    */
   step() {
@@ -274,7 +275,7 @@ export class Reader {
     return this.step() || this.settle();
   }
 
-  /** Skips the other numbers of the list that contains the current value, without reading them. */
+  /** Skips the remaining numbers of the packed list that contains the current value; does nothing for other values. */
   skipList() {
     this.wasm.skip_list();
   }
@@ -415,8 +416,8 @@ export class Reader {
       const data = await this.source.read(start, end - start);
       if (data.length !== end - start) throw new Error("the file is shorter than before; open it again");
       this.bytesRead += data.length;
-      for (let start = 0; start < data.length; start += BLOCK_BYTES)
-        this.#blocks.set(index + start / BLOCK_BYTES, data.subarray(start, start + BLOCK_BYTES));
+      for (let dataStart = 0; dataStart < data.length; dataStart += BLOCK_BYTES)
+        this.#blocks.set(index + dataStart / BLOCK_BYTES, data.subarray(dataStart, dataStart + BLOCK_BYTES));
       this.#nextBlock = index + this.#nBlocksAhead;
     }
     for (const index of this.#blocks.keys()) {

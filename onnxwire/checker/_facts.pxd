@@ -17,7 +17,7 @@ cdef enum Column:        # what one row of a field's column contains
     TEXT                 # int32: the id of the string; 0 if absent or empty
     SPAN                 # Slot: offset and length of the bytes
     CHILD                # int32: the row of the message in its sheet; -1 if absent
-    CHILDREN             # Run: rows in their sheet from `first` on; rows of other fields may be between them
+    CHILDREN             # Run: n rows in their sheet from `first` on, not counting rows of other fields between them
     LIST                 # Run: rows in the field's own list, without gaps
     PAYLOAD              # Records: numbers or bytes that are not read
 
@@ -43,11 +43,11 @@ cdef struct List:
     int64_t* value       # id of the string, or the number
 
 cdef struct Part:
-    # A further piece of a message that is encoded in several pieces.
+    # A further piece of a message that is encoded in several pieces: not the first piece.
     const uint8_t* p     # the first byte
     uint64_t n           # number of bytes
-    int32_t next         # the index of the next part of the message, -1 for none
-    int32_t last         # in the first part of a message: the index of its last part
+    int32_t next         # the index of the message's next Part, -1 for none
+    int32_t last         # in the message's first Part: the index of its last Part
 
 cdef struct Sheet:
     const Table* table
@@ -96,7 +96,8 @@ cdef struct QueuedString:
 cdef class Facts:
     cdef Document document
     cdef readonly object root           # class of the root message
-    cdef readonly bint is_placed        # whether offsets refer to the caller's bytes
+    # Whether offsets refer to the caller's bytes; False if the message was encoded for the check.
+    cdef readonly bint is_placed
     cdef Sheet* sheets
     cdef Py_ssize_t n_sheets
     cdef object tables                  # keeps the C tables alive

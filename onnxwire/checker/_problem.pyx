@@ -15,13 +15,14 @@ cdef class Problem:
     """A violation of a rule and its position. Immutable; instances with equal attributes are equal.
 
     rule: the id of the rule, such as "node-op-type-present"; severity: "error", "warning" or "note"; path: the message
-    or field, such as graph.node[3], "" for the document itself; offset: the byte of the document at which the message
-    begins, or None in an edited message; message: the fault and its remedy.
+    or field, such as graph.node[3], "" for the document itself; offset: the byte of the document at which the faulty
+    ONNX message begins, None if the checked message was edited or is not the root of its document; message: a text,
+    the fault and its remedy.
     """
     cdef readonly str rule
     cdef readonly str severity
     cdef int64_t byte_offset     # -1 for None
-    cdef object finding          # computes path and message; None when they are computed
+    cdef object finding          # computes path and message; None once they are known
     cdef int64_t row
     cdef object cached_path
     cdef object cached_message

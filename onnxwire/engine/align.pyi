@@ -4,8 +4,9 @@ from onnxwire.engine.document import Document
 from onnxwire.engine.encoder import Piece
 from onnxwire.engine.message import Message
 
-# targets: (class, name of a bytes field, number of the padding field). threshold, alignment: in bytes. Returns the size
-# of the encoding in bytes, and its parts: bytes, and (offset, length) of ranges of the document.
+# cls: the class of the root. targets: (class, name of a bytes field to align, number of an unknown field for padding).
+# Payloads of `threshold` bytes or more begin at multiples of `alignment` bytes. Returns the size of the encoding in
+# bytes, and its parts: bytes, and (offset, length) of ranges of the document.
 def align_payloads(
     document: Document,
     cls: type[Message],

@@ -49,7 +49,7 @@ cdef enum:
 cdef Py_ssize_t capacity_for(Py_ssize_t n, Py_ssize_t n_more) noexcept:
     """Return the capacity of a new array of n numbers, to which `n_more` numbers will be added.
 
-    A long array gets the capacity of its next growth, which would move all numbers.
+    A long array gets at once the capacity that it would get when it first grows, because growing moves all numbers.
     """
     return n + max(n_more, n >> 1) if n_more and n >= MIN_LONG_ARRAY else n + n_more
 
@@ -93,8 +93,8 @@ cdef class RepeatedScalar(Repeated):
     cdef uint64_t count_elements(self, const uint8_t** window, ShareCounts* counts) except? 0xFFFFFFFF:
         """Count the elements of the records, unknown values of a closed enum included.
 
-        For a single packed run whose bytes are the array, set `window` to its start. counts: set to the counts of the
-        last packed run of varints.
+        For a single packed run of numbers of fixed size, which can be read in place, set `window` to its start.
+        counts: set to the numbers of values in the shares of the last packed run of varints; see `count_shares`.
         """
         cdef Document document = self.document
         cdef Field* field = self.field
@@ -125,7 +125,7 @@ cdef class RepeatedScalar(Repeated):
         return total
 
     cdef bint refresh_records(self) except -1:
-        """Refresh the sequence, and return, as `refresh` does."""
+        """Refresh the sequence; return whether its elements are records, as `refresh` does."""
         cdef const uint8_t* first = self.first
         if not refresh(self):
             return False
@@ -534,19 +534,19 @@ cdef class RepeatedScalar(Repeated):
         return 0
 
     @critical_section
-    def _arrange(self, order, Py_ssize_t expected):
-        """Replace the elements, `expected` in number, by those at the indices in `order`."""
+    def _arrange(self, order, Py_ssize_t n_expected):
+        """Keep the elements at the indices in `order`, in that order; raise if there are not `n_expected` elements."""
         # Allocations, and code that may run other code such as the iterator of `order`, precede the change.
         # CPython 3.11 leaks a list if list() has no memory to copy it.
         cdef list indices = (<list>order)[:] if type(order) is list else list(order)
-        cdef Numbers old = Numbers.allocate(expected, self.field)
+        cdef Numbers old = Numbers.allocate(n_expected, self.field)
         cdef Numbers numbers = self.start_edit(0)
         cdef size_t size = self.field.size
         cdef Py_ssize_t n = len(indices)
         cdef Py_ssize_t i
         cdef Py_ssize_t index
         # The iterator of `order` may have changed the elements.
-        if numbers.n != expected:
+        if numbers.n != n_expected:
             raise changed_error(self.field)
         memcpy(old.items, numbers.items, <size_t>numbers.n * size)
         for i in range(n):
@@ -676,7 +676,7 @@ cdef void append_numbers(Numbers self, Numbers incoming) noexcept:
 
 
 cdef bint add_first(RepeatedScalar self, Numbers incoming) except -1:
-    """Add numbers as the first edit of the message; return False if the message needs an overlay."""
+    """Add numbers as the first edit of the message; return False if the edit needs an Overlay, not a compact one."""
     cdef View message = self.message
     cdef Numbers numbers = incoming
     cdef Slot slot
@@ -710,7 +710,7 @@ cdef bint add_first(RepeatedScalar self, Numbers incoming) except -1:
 
 
 cdef int store_numbers(RepeatedScalar self, Numbers numbers) except -1:
-    """Store numbers in the overlay of the message; they replace the field's records."""
+    """Store numbers in the overlay of the message. They replace the field's records, or follow the run up to `run_end`."""
     cdef Overlay overlay = <Overlay>self.message.overlay
     numbers.origin = self.first
     self.bound = numbers
@@ -735,7 +735,7 @@ def copy_to_arrays(turned_on):
 cdef object copy_as_array(RepeatedScalar self, dtype, copy):
     """Return a copy as a writable array, as numpy makes it from protobuf's sequences."""
     if copy is False:
-        raise ValueError("the numbers of a message are copied to an array")
+        raise ValueError("an array of the numbers of a message is a copy; allow a copy")
     array = self.numpy()
     return array.astype(array.dtype if dtype is None else dtype)
 

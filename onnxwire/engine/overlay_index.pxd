@@ -11,12 +11,12 @@ from onnxwire.engine.table cimport Field, Slot, Table
 
 
 cdef enum:
-    N_EPOCHS = 4     # number of the last epochs whose edited messages an index remembers
+    N_EPOCHS = 4     # an index remembers the messages that were edited in so many of the last epochs
 
 
 cdef struct Pair:
     size_t address               # first byte of a message, or of a further part of a message
-    size_t end                   # end of the bytes that were registered
+    size_t end                   # end of this message or part when it was registered
     PyObject* edits              # Overlay or CompactOverlay, owned; NULL for a part of a message after its first part
 
 
@@ -38,10 +38,10 @@ cdef class OverlayIndex:
     # The position of the overlay that was compacted last.
     cdef Py_ssize_t compacted_leaf
     cdef Py_ssize_t compacted_i
-    # The addresses of the messages whose edits advanced the document's epoch to its value `epoch` and to the values
-    # before it, at index epoch % N_EPOCHS.
+    # edited[e % N_EPOCHS]: the address of the message whose edit advanced the document's epoch to e, for the last
+    # `n_epochs` values of e, up to `epoch`.
     cdef size_t[N_EPOCHS] edited
-    cdef uint32_t n_epochs           # number of these values, up to N_EPOCHS
+    cdef uint32_t n_epochs           # number of valid elements of `edited`
     cdef uint32_t epoch
 
     cdef bint seek(self, size_t address) noexcept
@@ -54,13 +54,14 @@ cdef class OverlayIndex:
 
 @final
 cdef class RecentOverlays:
-    """A queue of the addresses of the overlays that were made last."""
+    """A queue of the addresses of the messages whose overlays were made last."""
     cdef size_t* addresses
     cdef Py_ssize_t n
     cdef Py_ssize_t capacity
 
 
-# `freeze_edits` of engine/freeze.pyx, which depends on this module.
+# The type of `freeze_edits` of engine/freeze.pyx. That module cimports this one, and passes the function to
+# `use_freezer`.
 ctypedef int (*EditFreezer)(OverlayIndex, Document, const size_t*, Py_ssize_t) except -1
 
 cdef void use_freezer(EditFreezer freeze) noexcept
@@ -98,7 +99,7 @@ cdef inline bint is_unaffected(Document document, uint32_t epoch, const uint8_t*
 
 
 cdef inline bint find_edits(PyObject* document, const uint8_t* p, const uint8_t* end, Pair* pair) noexcept:
-    """Find the first edited message whose first byte is in [p, end]."""
+    """Find the first edited message, or further part of one, that begins in [p, end]; return whether there is one."""
     cdef PyObject* index = <PyObject*>(<Document>document).overlays
     cdef const Leaf* leaf
     cdef Py_ssize_t i

@@ -54,8 +54,8 @@ cdef class PartialMemory:
     reached, and bytes that it will probably need next, up to the offset `limit`. `read_into(start, out)` fills
     the buffer `out`, and `chunks(start, end)` yields buffers; their bytes do not become resident. All of them raise
     SourceError if bytes cannot be fetched. `note_skipped_value(start, end, record)` is called for each long value that
-    a walk skips: its start and end, and the offset at which the record of the enclosing message begins. `close()` is
-    called when the memory is closed.
+    a walk through nested messages skips: its start and end, and the offset at which the record of the enclosing message
+    begins. `close()` is called when the memory is closed.
     """
 
     @critical_section
@@ -105,7 +105,7 @@ cdef class PartialMemory:
 
     @critical_section
     def close(self):
-        """Release the memory, at once or when no exported buffer and no call that waits for bytes uses it."""
+        """Release the memory as soon as no exported buffer, and no call that waits for bytes, uses it."""
         self.is_closed = True
         self.release_if_unused()
         self.source.close()
@@ -240,7 +240,7 @@ cdef class PartialMemory:
     def put(self, uint64_t offset, data):
         """Store fetched bytes: whole pages, or up to the end of the file."""
         cdef Py_buffer buffer
-        cdef uint64_t page, last_page, n, length
+        cdef uint64_t page, first_page, last_page, n, start, length
         PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
         self.exports += 1
         try:
@@ -256,18 +256,25 @@ cdef class PartialMemory:
             length = (last_page - page + 1) * PAGE_BYTES
             if ow_make_accessible(self.start, <size_t>self.reserved, <size_t>offset, <size_t>length):
                 raise MemoryError
-            # Resident bytes are not written again, because other threads may read them.
-            if self.has(self.start + offset, n):
-                return
-            with nogil:
-                # Huge pages are not used: allocating them took three times as long as the copy.
-                ow_populate(self.start + offset, <size_t>n)
-                memcpy(self.start + offset, buffer.buf, <size_t>n)
             while page <= last_page:
-                if not self.pages[page // 64] >> (page % 64) & 1:
-                    self.pages[page // 64] |= <uint64_t>1 << (page % 64)
-                    self.resident += min(<uint64_t>PAGE_BYTES, self.size - page * PAGE_BYTES)
-                page += 1
+                # Resident pages are not written again, because other threads may read them.
+                first_page = page
+                while page <= last_page and not self.pages[page // 64] >> (page % 64) & 1:
+                    page += 1
+                if page == first_page:
+                    page += 1
+                    continue
+                start = first_page * PAGE_BYTES
+                length = min(page * PAGE_BYTES, offset + n) - start
+                with nogil:
+                    # Huge pages are not used: allocating them took three times as long as the copy.
+                    ow_populate(self.start + start, <size_t>length)
+                    memcpy(self.start + start, <const uint8_t*>buffer.buf + (start - offset), <size_t>length)
+                while first_page < page:
+                    if not self.pages[first_page // 64] >> (first_page % 64) & 1:
+                        self.pages[first_page // 64] |= <uint64_t>1 << (first_page % 64)
+                        self.resident += min(<uint64_t>PAGE_BYTES, self.size - first_page * PAGE_BYTES)
+                    first_page += 1
         finally:
             self.exports -= 1
             PyBuffer_Release(&buffer)

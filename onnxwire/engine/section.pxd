@@ -1,5 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The engine's lock in Python without the GIL (`section.h`)."""
+"""Declarations of `section.h`, the engine's lock in Python without the GIL; a module that cimports this one uses it.
+
+They are a flag, and references to objects that another thread may be releasing.
+"""
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 
@@ -8,6 +11,7 @@ cdef extern from "section.h":
     enum:
         FREE_THREADED "OW_FREE_THREADED"    # whether this build is for Python without the GIL
     PyObject* new_reference "ow_try_incref"(PyObject* o) noexcept
+    # Must be called before the object is stored as a borrowed reference for `try_incref`.
     void enable_try_incref "ow_enable_try_incref"(PyObject* o) noexcept
 
 

@@ -30,7 +30,7 @@ cdef class Producers:
     cdef Texts texts
     cdef int32_t* nodes          # the index of a node, or NONE, by id of the name
     cdef int32_t capacity        # length of `nodes`
-    cdef int32_t n               # number of names that a node produces
+    cdef int32_t n               # number of names that some node produces
 
     def __dealloc__(self):
         free_texts(&self.texts)

@@ -48,7 +48,7 @@ def prefetch(tensors: Iterable[TensorProto]) -> None:
 
 
 def open_external(source: Message | Iterable[TensorProto]) -> None:
-    """Open the external data files of tensors, or of all tensors of a message, that are on servers, concurrently.
+    """Open concurrently those external data files of tensors, or of all tensors of a message, that are on servers.
 
     No-op for local models. Faults are ignored; the code that reads the tensors reports them.
     """

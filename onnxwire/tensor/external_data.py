@@ -92,15 +92,15 @@ def locate_payload(tensor: TensorFields, files: Files | None) -> tuple[ExternalF
     except ExternalDataError as error:
         raise _error(tensor, error.reason) from None
     except SourceError as error:
-        advice = f"tensor {tensor.name!r} refers to it"
-        raise SourceError.from_os_error(error, error.filename, advice) from None
+        context = f"tensor {tensor.name!r} refers to it"
+        raise SourceError.from_os_error(error, error.filename, context) from None
     offset, length = reference.offset, reference.length
     if offset > file.size or (length is not None and length > file.size - offset):
         extent = f"{length:,} bytes from byte {offset:,}" if length is not None else f"all bytes from byte {offset:,}"
         raise _error(
             tensor,
-            f"its external data, {extent} of {file.name}, runs past its end: the file has {file.size:,} bytes; "
-            "it was truncated, or belongs to another model",
+            f"its external data, {extent} of {file.name}, runs past the end of the file, which has "
+            f"{file.size:,} bytes; the file was truncated, or belongs to another model",
         )
     return file, offset, file.size - offset if length is None else length
 
@@ -136,7 +136,7 @@ def fault_of(location: str) -> str:
     if location[1:2] == ":" and location[0].isascii() and location[0].isalpha():
         return "it begins with a drive; locations are relative to the model's folder"
     if ".." in names:
-        return "it contains .., which leads out of the model's folder"
+        return "it contains .., which may lead out of the model's folder"
     if names[-1] in ("", "."):
         return "it names a folder, not a file"
     return windows_fault_of(location) if _IS_WINDOWS else ""

@@ -55,8 +55,8 @@ class ExternalFile:
                     errno.EIO, "the file was truncated while it was opened; load it again", name
                 ) from None
             raise SourceError.from_os_error(error, name, advice_for(error)) from None
-        # Pass only the buffer, which keeps the mapping alive. For a document that is passed the mapping, the engine
-        # calls madvise and requests the first bytes, because it expects a message.
+        # The third argument, mapping, is None, although `data` is a mapping: with it, the engine would call madvise and
+        # request the first bytes, as for a message. The buffer keeps the mapping alive.
         return cls(Document(data, name, None, descriptor), None if mmap else size)
 
     @property
@@ -65,7 +65,7 @@ class ExternalFile:
         return self._source.descriptor
 
     @property
-    def is_readable(self) -> bool:
+    def prefers_read_into(self) -> bool:
         """Whether `read_into` takes less memory than `view`: True for files, also on a server, False for buffers."""
         return self.descriptor >= 0 or self._source.memory is not None
 

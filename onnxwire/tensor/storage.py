@@ -206,7 +206,7 @@ class Storage:
             from onnxwire.tensor.external_file import ExternalFile
 
             file, offset = ExternalFile(payload.document), payload.span[0]
-        return (file, offset) if file.is_readable else None
+        return (file, offset) if file.prefers_read_into else None
 
     def payload(self, start: int = 0, end: int | None = None) -> memoryview:
         """Return a part of the payload in the format of raw_data, shared if it is stored in that format.

@@ -31,8 +31,9 @@ def integer_reader(field: Any, parse: Callable[[Any], int], quote: Callable[[Any
 def enum_reader(field: Any, parse: Callable[[Any], int], quote: Callable[[Any], str]) -> Callable[[Any], int]:
     """Return a function that converts a name or number to the number of one of the enum's values.
 
-    The function raises UnknownNameError for an unknown name, ValueError for an invalid number. parse, quote: as for
-    `integer_reader`.
+    For an open enum, any number in its range is accepted. The function raises UnknownNameError for a str that is
+    neither a name nor a number, ValueError for other invalid values. parse, quote: as for `integer_reader`; parse may
+    also raise TypeError or OverflowError.
     """
     enum = field.enum_type
     numbers: dict[str, int] = {name: value.number for name, value in enum.values_by_name.items()}
@@ -40,14 +41,14 @@ def enum_reader(field: Any, parse: Callable[[Any], int], quote: Callable[[Any], 
     _, minimum, maximum = INTEGER_RANGES[FieldDescriptor.TYPE_ENUM]
 
     def read(value: Any) -> int:
-        is_name = value.__class__ is str
-        number = numbers.get(value) if is_name else None
+        is_text = value.__class__ is str
+        number = numbers.get(value) if is_text else None
         if number is not None:
             return number
         try:
             number = parse(value)
         except (ValueError, TypeError, OverflowError):
-            error_class = UnknownNameError if is_name else ValueError
+            error_class = UnknownNameError if is_text else ValueError
             raise error_class(f"{enum.full_name} has no value {quote(value)}") from None
         if number in known_numbers or (not enum.is_closed and minimum <= number <= maximum):
             return number

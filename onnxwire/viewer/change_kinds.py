@@ -132,8 +132,8 @@ def rename_value(path: str, name: str, new: str) -> Change:
 def delete_node(path: str, input: int | None) -> Change:
     """Delete a node.
 
-    input: the index of the node's input, whose value the consumers of the node's first output then use; None to leave
-    these consumers unconnected.
+    input: the index of one of the node's inputs; the consumers of the node's first output use its value afterwards.
+    None to leave these consumers unconnected.
     """
 
     def run(model: ModelProto) -> str:
@@ -150,7 +150,7 @@ def delete_node(path: str, input: int | None) -> Change:
 def add_attribute(path: str, name: str, type: str, value: str) -> Change:
     """Add an attribute to a node. Raises EditError if the node has an attribute of this name."""
     if not name:
-        raise EditError("the attribute has no name; type one, such as axis")
+        raise EditError("the attribute has no name; enter a name, such as axis")
     if type not in AttributeProto.AttributeType.keys() or type == "UNDEFINED":  # noqa: SIM118
         raise EditError(f"there is no attribute type {type!r}")
 
@@ -167,7 +167,7 @@ def add_attribute(path: str, name: str, type: str, value: str) -> Change:
 def add_metadata(path: str, key: str, value: str) -> Change:
     """Add an entry to a message's metadata. path: the path of the message, "" for the model."""
     if not key:
-        raise EditError("the entry has no key; type one, such as author")
+        raise EditError("the entry has no key; enter a key, such as author")
     list_path = f"{path}.metadata_props" if path else "metadata_props"
 
     def run(root: Message) -> str:
@@ -207,7 +207,7 @@ def set_shape(path: str, shape: str, elem_type: str) -> Change:
     dim_texts = [dim_text.strip() for dim_text in dims_text.split(",")] if dims_text.strip() else []
     is_unknown = not shape.strip()
     if len(dim_texts) > MAX_DIMS:
-        raise EditError(f"a shape of {len(dim_texts):,} dims is more than {MAX_DIMS}")
+        raise EditError(f"the shape has {len(dim_texts):,} dims, and the maximum is {MAX_DIMS}")
     dims: list[dict[str, Any]] = []
     for dim_text in dim_texts:
         if re.fullmatch(r"\d{1,18}", dim_text):
@@ -239,8 +239,8 @@ def set_shape(path: str, shape: str, elem_type: str) -> Change:
             # Keep the denotation of the dim.
             for name in ("dim_value", "dim_param"):
                 old_dims[index].ClearField(name)
-            for name, size in dim.items():
-                setattr(old_dims[index], name, size)
+            for field_name, dim_content in dim.items():
+                setattr(old_dims[index], field_name, dim_content)
         del tensor_type.shape.dim[len(dims) :]
         return path
 
@@ -316,7 +316,7 @@ def make_change(kind: str, arguments: dict[str, Any], uploads: Uploads) -> Chang
         value = arguments.get(name)
         # In Python, JSON's true is an int.
         if not isinstance(value, types) or isinstance(value, bool):
-            raise EditError(f"the argument {name} of the change is missing, or has another type")
+            raise EditError(f"the argument {name} of the change is missing, or has a wrong type")
         values[name] = uploads.get(str(value)) if name == "upload" else value
     return make(**values)
 

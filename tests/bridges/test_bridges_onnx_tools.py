@@ -343,7 +343,7 @@ def test_external_data_is_checked_in_the_models_folder(tmp_path):
     onnxwire.save(to_onnxwire(helper.make_model(graph, ir_version=10)), tmp_path / "m.onnx", external="w.data")
     onnxwire.check_official(onnxwire.load(tmp_path / "m.onnx"), full=True)
     (tmp_path / "w.data").write_bytes(b"short")
-    with pytest.raises(onnxwire.ExternalDataError, match=r"'w'.* runs past its end"):
+    with pytest.raises(onnxwire.ExternalDataError, match=r"'w'.* runs past the end"):
         onnxwire.check_official(onnxwire.load(tmp_path / "m.onnx"))
     (tmp_path / "w.data").unlink()
     with pytest.raises(FileNotFoundError, match="'w'"):

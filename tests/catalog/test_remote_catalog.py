@@ -27,7 +27,7 @@ MIB = 1 << 20
 
 
 def all_bytes(pieces):
-    """Return the contents of a file."""
+    """Return the contents of a file, a Pieces, as bytes."""
     return pieces.read(0, pieces.size)
 
 
@@ -52,9 +52,9 @@ def zoo(tmp_path):
     for number in range(3):
         (folder / "below" / f"a {number}.onnx").write_bytes(all_bytes(model([100, 2000 + number])))
     message = onnxwire.ModelProto.FromString(all_bytes(model([5000, 70_000])))
-    onnxwire.save(message, folder / "with.onnx", external="with.data")
-    onnxwire.save(message, folder / "without.onnx", external="without.data")
-    (folder / "without.data").unlink()
+    onnxwire.save(message, folder / "complete.onnx", external="complete.data")
+    onnxwire.save(message, folder / "missing_data.onnx", external="missing.data")
+    (folder / "missing.data").unlink()
     return folder
 
 
@@ -65,7 +65,7 @@ def contents_by_path(folder):
 
 @pytest.fixture(scope="module")
 def s3():
-    """Yield options for an S3 server. Only these tests use its bucket: the servers of a process share their buckets."""
+    """Yield options for an S3 server. Its bucket is `catalogs`; the servers of a process share buckets of one name."""
     moto = pytest.importorskip("moto.server")
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -93,7 +93,7 @@ def test_models_on_a_server_have_the_same_rows_as_on_a_disk(zoo, tmp_path):
         if table != "problems":  # problems contain the path
             assert result[table] == expected[table], table
     assert [row["rule"] for row in result["problems"]] == [row["rule"] for row in expected["problems"]]
-    assert {row["missing"] for row in result["tensors"] if row["model"] == "without.onnx"} == {True}
+    assert {row["missing"] for row in result["tensors"] if row["model"] == "missing_data.onnx"} == {True}
 
 
 def test_weights_are_not_fetched_unless_they_are_hashed(tmp_path):
@@ -132,12 +132,12 @@ def test_external_files_that_appear_or_change_are_detected(zoo, tmp_path):
     out = tmp_path / "out"
     files = contents_by_path(zoo)
     with ObjectServer(files) as server:
-        address = f"{server.url}/without.onnx"
+        address = f"{server.url}/missing_data.onnx"
         catalog.build([address], out, workers=1, hash=True)
         assert {(row["missing"], row["hash"]) for row in sorted_rows(out, "tensors") if row["location"]} == {
             (True, None)
         }
-        server.state.files["/without.data"] = Pieces(files["with.data"])
+        server.state.files["/missing.data"] = Pieces(files["complete.data"])
         assert catalog.build([address], out, workers=1, hash=True).read == 1
         assert all(row["hash"] and not row["missing"] for row in sorted_rows(out, "tensors") if row["location"])
         assert catalog.build([address], out, workers=1, hash=True).unchanged == 1
@@ -146,31 +146,36 @@ def test_external_files_that_appear_or_change_are_detected(zoo, tmp_path):
 def test_a_server_that_fails_for_one_model_neither_ends_the_build_nor_prunes_the_model(zoo, tmp_path, monkeypatch):
     out = tmp_path / "out"
     with ObjectServer(contents_by_path(zoo)) as server:
-        addresses = [f"{server.url}/with.onnx", f"{server.url}/none.onnx", zoo / "without.onnx", tmp_path / "none.onnx"]
+        addresses = [
+            f"{server.url}/complete.onnx",
+            f"{server.url}/none.onnx",
+            zoo / "missing_data.onnx",
+            tmp_path / "none.onnx",
+        ]
         summary = catalog.build(addresses, out, workers=1)
         assert summary.read == 2
         assert sorted(summary.failures) == sorted([f"{server.url}/none.onnx", str(tmp_path / "none.onnx")])
         assert "no such file" in summary.failures[f"{server.url}/none.onnx"]
         assert len(sorted_rows(out, "failures")) == 2
-        del server.state.files["/with.onnx"]
+        del server.state.files["/complete.onnx"]
         server.state.reset()
         # No source is on the server, so only the missing local model is pruned.
-        assert catalog.build([zoo / "without.onnx"], out, workers=1, prune=True).pruned == 1
+        assert catalog.build([zoo / "missing_data.onnx"], out, workers=1, prune=True).pruned == 1
         assert not server.state.requests
-        sources = [zoo / "without.onnx", f"{server.url}/below/a 0.onnx"]
+        sources = [zoo / "missing_data.onnx", f"{server.url}/below/a 0.onnx"]
         assert catalog.build(sources, out, workers=1).read == 1
         # Two models are missing on the server. One of them is kept until the server no longer answers 403.
         server.state.fault = {len(server.state.requests) + 1: "403"}
         assert catalog.build(sources, out, workers=1, prune=True).pruned == 1
         assert catalog.build(sources, out, workers=1, prune=True).pruned == 1
-    assert [Path(row["model"]).name for row in sorted_rows(out, "models")] == ["without.onnx", "a 0.onnx"]
+    assert [Path(row["model"]).name for row in sorted_rows(out, "models")] == ["missing_data.onnx", "a 0.onnx"]
     assert not sorted_rows(out, "failures")
 
 
 def test_names_in_a_catalog_that_are_not_addresses_of_files_are_not_pruned(zoo, tmp_path):
     out = tmp_path / "out"
     with ObjectServer(contents_by_path(zoo)) as server:
-        sources = [f"{server.url}/with.onnx", "http://[x/m.onnx"]
+        sources = [f"{server.url}/complete.onnx", "http://[x/m.onnx"]
         catalog.build(sources, out, workers=1)
         host = server.url.removeprefix("http://")
         # An address without a file, an invalid one, and one whose host depends on the parser: `other` must not be
@@ -180,19 +185,19 @@ def test_names_in_a_catalog_that_are_not_addresses_of_files_are_not_pruned(zoo, 
             data.change(dict.fromkeys(names, State(1, None, False, False, {})), {})
         server.state.reset()
         assert catalog.build(sources, out, workers=1, prune=True).pruned == 0
-        assert {request.path for request in server.state.requests} == {"/with.onnx", "/with.data"}
+        assert {request.path for request in server.state.requests} == {"/complete.onnx", "/complete.data"}
 
 
 def test_no_credential_is_in_a_catalog(zoo, tmp_path):
     out = tmp_path / "out"
     with ObjectServer(contents_by_path(zoo)) as server:
         host = server.url.removeprefix("http://")
-        signed_address = f"http://user:hunter2@{host}/with.onnx?signature=hunter2"
+        signed_address = f"http://user:hunter2@{host}/complete.onnx?signature=hunter2"
         summary = catalog.build([signed_address, f"http://{host}/?signature=hunter2"], out, workers=1)
         assert summary.read == 1
-        assert [row["model"] for row in sorted_rows(out, "models")] == [f"{server.url}/with.onnx"]
+        assert [row["model"] for row in sorted_rows(out, "models")] == [f"{server.url}/complete.onnx"]
         assert catalog.build([signed_address], out, workers=1).unchanged == 1
-        similar_addresses = [f"{server.url}/with.onnx?id=1", f"{server.url}/with.onnx?id=2"]
+        similar_addresses = [f"{server.url}/complete.onnx?id=1", f"{server.url}/complete.onnx?id=2"]
         assert "differ only" in next(
             iter(catalog.build(similar_addresses, tmp_path / "both", workers=1).failures.values())
         )
@@ -210,19 +215,19 @@ def test_models_in_a_bucket_are_found_by_folder_and_pattern(zoo, tmp_path, s3):
     prefix = "s3://catalogs/zoo/"
     addresses_below = [f"{prefix}below/a {number}.onnx" for number in range(3)]
     models_by_source = {
-        "s3://catalogs/zoo/": [*addresses_below, f"{prefix}with.onnx", f"{prefix}without.onnx"],
-        "s3://catalogs/zoo": [*addresses_below, f"{prefix}with.onnx", f"{prefix}without.onnx"],
-        "s3://catalogs/zoo/*.onnx": [f"{prefix}with.onnx", f"{prefix}without.onnx"],
+        "s3://catalogs/zoo/": [*addresses_below, f"{prefix}complete.onnx", f"{prefix}missing_data.onnx"],
+        "s3://catalogs/zoo": [*addresses_below, f"{prefix}complete.onnx", f"{prefix}missing_data.onnx"],
+        "s3://catalogs/zoo/*.onnx": [f"{prefix}complete.onnx", f"{prefix}missing_data.onnx"],
         "s3://catalogs/**/a ?.onnx": addresses_below,
         "s3://catalogs/zoo/below/a [12].onnx": addresses_below[1:],
-        "s3://catalogs/zoo/with.onnx": [f"{prefix}with.onnx"],
+        "s3://catalogs/zoo/complete.onnx": [f"{prefix}complete.onnx"],
     }
     for number, (source, expected) in enumerate(models_by_source.items()):
         out = tmp_path / str(number)
         summary = catalog.build([source], out, workers=1, storage_options=s3)
         assert not summary.failures
         assert [row["model"] for row in sorted_rows(out, "models")] == expected, source
-        # The listing and the response for a file agree.
+        # The version of a file in the listing is that in a response, so no file is read again.
         assert catalog.build(expected, out, workers=1, storage_options=s3).unchanged == len(expected)
     for source in ("s3://catalogs/none/", "s3://catalogs/none", "s3://catalogs/zoo/*.onn", "s3://no-such-bucket/"):
         with pytest.raises(onnxwire.SourceError):

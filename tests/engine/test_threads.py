@@ -15,7 +15,7 @@ import onnxwire
 
 N_READERS = 4
 N_EDITS = 400
-N_NUMBERS = 20_000  # so many numbers are decoded while other threads run
+N_NUMBERS = 20_000  # a run of this many numbers is decoded without the GIL, so that other threads run meanwhile
 
 
 def encode_model() -> bytes:
@@ -76,7 +76,7 @@ def make_random_edits(model, seed: int) -> None:
 
 
 def is_name(name: str) -> bool:
-    """Return whether a text is one of the names in the model or in its edits, or empty."""
+    """Return whether a text is empty, or has the form of the names in the model and its edits: a word and a number."""
     kind, _, number = name.partition(" ")
     return name == "" or (kind in ("node", "x", "w", "y") and number.isdigit())
 
@@ -96,8 +96,8 @@ def read_fields(model) -> bool:
     return all(map(is_name, names))
 
 
-def read_shared_views(model) -> bool:
-    """Read fields through views and sequences that other threads use too."""
+def read_kept_views(model) -> bool:
+    """Read fields through views and sequences that are kept while other threads run."""
     nodes = list(model.graph.node)
     inputs = [node.input for node in nodes]
     return all(is_name(node.name) and node.op_type in ("Conv", "Relu", "") for node in reversed(nodes)) and all(
@@ -127,7 +127,7 @@ def read_complete_model(model) -> bool:
     return isinstance(copy == model, bool) and str(model).startswith("ir_version: 13\n")
 
 
-READ_FUNCTIONS = [read_fields, read_shared_views, read_numbers, read_encoding, read_complete_model]
+READ_FUNCTIONS = [read_fields, read_kept_views, read_numbers, read_encoding, read_complete_model]
 
 
 def test_importing_the_package_does_not_enable_the_gil():

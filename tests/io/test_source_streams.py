@@ -114,7 +114,7 @@ def test_the_error_of_a_special_file_has_its_path(special_files, opener, kind):
     "kind", ["pipe", "socket", "folder", "/dev/zero", "/dev/tty", "/dev/ptmx", "/proc/self/environ"]
 )
 @pytest.mark.parametrize("line", COMMANDS)
-def test_a_command_on_a_special_file_ends_with_one_line(special_files, capsys, line, kind):
+def test_the_error_of_a_command_on_a_special_file_is_one_line(special_files, capsys, line, kind):
     if kind.startswith("/"):
         for name in ("special", "special.npy"):
             (special_files / name).symlink_to(kind)
@@ -134,7 +134,8 @@ def test_a_writer_that_opens_or_writes_late_is_waited_for(tmp_path, monkeypatch)
     opened = threading.Event()
 
     def write():
-        # The reader has nothing to read, first without a writer, then with one.
+        # Without blocking, a pipe can be opened for writing only while a reader has it open. This writer closes it at
+        # once, and the next one opens it before it writes: the reader waits in both cases.
         while not opened.wait(0.01):
             with contextlib.suppress(OSError):
                 os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))

@@ -116,7 +116,7 @@ def test_an_edit_is_undone_redone_checked_and_saved_for_the_official_package(pag
     page.open_address("node=graph.node[4]", "Relu")
     page.edit("operator graph.node[4].op_type", value="Gelu")
     page.wait_for_title("Gelu")
-    # Gelu is in this model's opset and has an attribute; an unknown attribute is reported at the node.
+    # This model's opset has Gelu, so the new operator is valid. An attribute that Gelu does not have is reported.
     page.edit("Add an attribute", name="nonsense", type="INTS", value="[1, 2]")
     page.element(".problems .problem-line", "nonsense")
     page.element("#show-changes", "new problem")
@@ -270,7 +270,7 @@ def test_unsaved_changes_are_reported_on_the_terminal(page):
     assert "set producer_name = me" in stderr_text
 
 
-def test_changes_of_another_tab_are_shown_or_rejected(page):
+def test_changes_of_another_tab_are_shown_and_make_an_open_form_stale(page):
     page.open_address("node=graph.node[4]", "Relu")
     first_tab = page.driver.current_window_handle
     # Like the browser's "Duplicate": the new tab has the key of the original tab.
@@ -278,7 +278,7 @@ def test_changes_of_another_tab_are_shown_or_rejected(page):
     second_tab = page.wait(lambda: [handle for handle in page.driver.window_handles if handle != first_tab])[0]
     page.driver.switch_to.window(second_tab)
     page.wait_for_title("Relu")
-    # An open form stays, and the server refuses its change.
+    # A form that is open when another tab changes the model stays open, and the server refuses the form's change.
     page.click("[data-key='name graph.node[4]']")
     page.element("form.editing")
     page.driver.switch_to.window(first_tab)
@@ -304,7 +304,7 @@ def test_changes_of_another_tab_are_shown_or_rejected(page):
     page.driver.switch_to.window(first_tab)
 
 
-# A page of another site that tries to read and change the model; window.outcome has the result of each attempt.
+# A page of another site that tries to read and change the model; window.outcome has the result of each of `attempts`.
 HOSTILE_PAGE = """
 <!doctype html><title>prize</title>
 <form id="text" method="post" enctype="text/plain" action="{target}/api/undo" target="hole">
@@ -340,7 +340,7 @@ const attempts = {{
   "frame": async () => {{
     const page = document.getElementById("page");
     const text = () => page.contentDocument?.body?.textContent;
-    // Until the response arrives, the frame is an empty page of this site.
+    // Until the response arrives, the frame is an empty page of this site. Then contentDocument is null: no access.
     while (page.contentDocument && !text()) await new Promise((done) => setTimeout(done, 50));
     return text() ?? "closed";
   }},
@@ -417,7 +417,7 @@ def test_without_edit_the_page_changes_nothing(open_page, path):
 
 
 def write_big_model(path):
-    """Write a sparse model of more than 4 GiB."""
+    """Write a model of more than 4 GiB, whose weights are holes in the file."""
     spec = importlib.util.spec_from_file_location("make_big_model", EXAMPLES / "make_big_model.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -458,7 +458,7 @@ def test_any_message_is_a_tree_that_can_be_edited(open_page, tmp_path):
     page = open_page(path, "--type", "GraphProto", "--edit")
     page.element("#details h1", "GraphProto")
     assert not page.element("nav").is_displayed()
-    # Select by keyboard the field `node`, open the field, and select its third element.
+    # By keyboard, select the field `node`, open it, select its second element, and open that.
     page.driver.execute_script("document.querySelector('[role=treeitem]').focus()")
     page.press(key_code("ARROW_RIGHT"))
     page.element("[data-path='node[0]']", "NodeProto")

@@ -31,13 +31,13 @@ RULES = {
         ),
         "map-values-kind": (
             lambda sequence: sequence.under("MapProto.values") & (sequence.elem_type == _OPTIONAL),
-            "values of a map are tensors, sparse tensors, sequences or maps, and these are OPTIONAL (5); store what "
-            "they hold",
+            "the values of the map are OPTIONAL (5), and only tensors, sparse tensors, sequences and maps are allowed; "
+            "store the values of the optionals",
         ),
     },
     "MapProto": {
         "map-key-type": (
-            lambda map_: ~_has_key_type(map_),
+            lambda map_: ~_is_key_type_allowed(map_),
             "the key_type of map {name!r} is {key_type} ({type_name}); "
             "set it to an integer type of 8 to 64 bits, or to STRING (8)",
             {"type_name": lambda map_: _names_of(map_.key_type)},
@@ -48,7 +48,7 @@ RULES = {
         ),
         "map-key-field-matches-type": (
             lambda map_: (
-                _has_key_type(map_)
+                _is_key_type_allowed(map_)
                 & np.where(
                     map_.key_type == STRING.number,
                     (map_.keys > 0) & (map_.string_keys == 0),
@@ -65,19 +65,19 @@ RULES = {
         # `map-single-key-field` reports keys in both fields.
         "map-values-length": (
             lambda map_: (
-                (_count_values(map_) >= 0)
-                & (_count_values(map_) != map_.keys + map_.string_keys)
+                (_map_value_counts(map_) >= 0)
+                & (_map_value_counts(map_) != map_.keys + map_.string_keys)
                 & ((map_.keys == 0) | (map_.string_keys == 0))
             ),
             "map {name!r} has {key_count} keys and {value_count} values; give each key one",
             {
                 "key_count": lambda map_: map_.keys + map_.string_keys,
-                "value_count": lambda map_: _count_values(map_),
+                "value_count": lambda map_: _map_value_counts(map_),
             },
         ),
         "map-values-present": (
             lambda map_: map_.values < 0,
-            "map {name!r} has no values; set them, to an empty sequence if it has none",
+            "map {name!r} lacks the field values; set it, to an empty sequence if the map is empty",
         ),
     },
     "MapProto.keys": {
@@ -165,7 +165,7 @@ def sequence_field_matches_elem_type(facts: Facts) -> Iterator[Finding]:
 
 
 def _first_known(parents: Any, values: Any, is_known: Any) -> tuple[Any, Any]:
-    """Return the parents that have children, and a value of each: of its first known child, otherwise of its first one.
+    """Return the parents that have children, and for each the value of its first known child, else its first child.
 
     parents, values, is_known: columns of the children; the children of one parent are in their order.
     """
@@ -194,13 +194,15 @@ def sequence_tensor_dtype_homogeneous(facts: Facts) -> Iterator[Finding]:
     ):
         rows = true_rows(sheet.under(f"SequenceProto.{_list_field(kind)}"))
         parents = sheet.parent[rows]
+        # The expected type by sequence, and by tensor.
         expected_types, expected = np.zeros(sequences.n, np.int64), np.zeros(sheet.n, np.int64)
         sequence_rows, values = _first_known(parents, types[rows], types[rows] != 0)
         expected_types[sequence_rows] = values
         expected[rows] = expected_types[parents]
         yield sheet.at(
             rows[(types[rows] != 0) & (types[rows] != expected[rows])],
-            "the tensor has the data_type {actual}, and the sequence begins with {expected}; convert it or remove it",
+            "the tensor has the data_type {actual}, and an earlier one of the sequence has {expected}; convert or "
+            "remove it",
             actual=types,
             expected=expected,
         )
@@ -211,8 +213,9 @@ class Types:
 
     A type is a number, an index of `kinds`, `params` (data_type or key_type, 0 if unknown) and `children` (the type of
     the elements or the value, -1 if unknown). types_by_kind: for each kind, the types of all rows of its sheet.
-    elements: for each SequenceProto, the type of its first element whose type is fully known; otherwise of its first
-    element; otherwise a type with the kind elem_type and unknown parts. sheets, rows: for each
+    elements: for each SequenceProto, the type of the elements of the kind elem_type: that of the first whose type is
+    fully known; otherwise of the first; without elements, a type with unknown parts; -1 for an invalid elem_type.
+    sheets, rows: for each
     kind, its sheet, and the rows that are elements of sequences. is_needed: whether some sequence has elements that are
     sequences, maps or optionals; otherwise no types are computed.
     """
@@ -347,15 +350,15 @@ def sequence_nested_homogeneous(facts: Facts) -> Iterator[Finding]:
         rows = types.rows[kind]
         actual, expected = types.types_by_kind[kind], types.elements[sheet.parent[rows]]
         rows, expected = rows[actual[rows] != expected], expected[actual[rows] != expected]
-        known_messages: dict[tuple[int, int], str] = {}
+        messages_by_types: dict[tuple[int, int], str] = {}  # by actual and expected type; "" if they agree
         messages: dict[int, str] = {}
         for row, actual_type, expected_type in zip(
             rows.tolist(), actual[rows].tolist(), expected.tolist(), strict=True
         ):
             if expected_type < 0 or types.kinds[expected_type] != kind:
-                continue  # sequence-field-matches-elem-type reports these elements
-            if (actual_type, expected_type) not in known_messages:
-                known_messages[actual_type, expected_type] = (
+                continue  # sequence-elem-type or sequence-field-matches-elem-type reports the sequence
+            if (actual_type, expected_type) not in messages_by_types:
+                messages_by_types[actual_type, expected_type] = (
                     ""
                     if types.agree(actual_type, expected_type)
                     else (
@@ -363,12 +366,12 @@ def sequence_nested_homogeneous(facts: Facts) -> Iterator[Finding]:
                         f"{types.text(expected_type)}; give all one type"
                     )
                 )
-            if known_messages[actual_type, expected_type]:
-                messages[row] = known_messages[actual_type, expected_type]
+            if messages_by_types[actual_type, expected_type]:
+                messages[row] = messages_by_types[actual_type, expected_type]
         yield sheet.each(messages)
 
 
-def _has_key_type(maps: Sheet) -> Any:
+def _is_key_type_allowed(maps: Sheet) -> Any:
     """Return whether the key_type of each map is allowed for keys."""
     return np.isin(maps.key_type, _KEY_TYPES)
 
@@ -376,11 +379,14 @@ def _has_key_type(maps: Sheet) -> Any:
 def _key_types(keys: List) -> Any:
     """Return the key_type of each key, 0 if it is not allowed for keys."""
     maps = keys.facts.MapProto
-    return np.where(_has_key_type(maps), maps.key_type, 0)[keys.parent]
+    return np.where(_is_key_type_allowed(maps), maps.key_type, 0)[keys.parent]
 
 
 def _is_out_of_range(keys: List) -> Any:
-    """Return whether each integer key is out of the range of its type; UINT64 keys are stored bit for bit."""
+    """Return whether each integer key is out of the range of its type.
+
+    Every int64 is a valid UINT64 key, because these keys are stored as the int64 with the same bits.
+    """
     limits = np.iinfo(np.int64)
     minima, maxima = np.full(64, limits.min, np.int64), np.full(64, limits.max, np.int64)
     for name in _INTEGERS:
@@ -396,12 +402,12 @@ def _names_of(types: Any) -> Any:
     return lambda row: name_of(int(types[row]))
 
 
-def _count_values(maps: Sheet) -> Any:
-    """Return the number of values of each map, -1 if it has none or their kind is unknown."""
-    return np.append(maps.derive(_value_counts), -1)[maps.values]
+def _map_value_counts(maps: Sheet) -> Any:
+    """Return the number of values of each map; -1 if it lacks the field values or their kind is unknown."""
+    return np.append(maps.derive(_sequence_lengths), -1)[maps.values]
 
 
-def _value_counts(facts: Facts) -> Any:
+def _sequence_lengths(facts: Facts) -> Any:
     """Return the number of elements of the kind elem_type in each SequenceProto, -1 if the kind is unknown."""
     sequences = facts.SequenceProto
     counts = np.full(sequences.n, -1, np.int64)

@@ -102,7 +102,7 @@ class Address(namedtuple("Address", ("scheme", "root", "key", "shown", "site", "
 
 
 def address_in_store(name: str) -> Address:
-    """Return the address of a file by its name in an existing store."""
+    """Return the address of a file, by its name in the store object that the caller passed as `store=`."""
     return Address("", "", name, name, None, "", "")
 
 
@@ -150,8 +150,8 @@ def _split_key(scheme: str, host: str, path: str) -> tuple[str, str]:
 
     is_web = scheme in WEB_SCHEMES
     names = path.split("/")
-    # The first folder may be a bucket; the library decides. Names that a key can't contain, such as an empty name,
-    # remain in the root.
+    # In an http address the first folder may be a bucket, which only the library knows; so it is always in the root.
+    # Names that a key can't contain, such as an empty name, are in the root, too.
     minimum = 2 if is_web else 1
     n_root_names = len(names) - 1
     while n_root_names > minimum and names[n_root_names - 1] not in ("", ".", ".."):
@@ -216,9 +216,11 @@ def _split(text: str) -> tuple[str, str, str, str, str]:
     if scheme in ("abfs", "abfss", "azure", "adl", "az") and ":" not in user:
         user, host = "", authority  # container@account
     if scheme == HUB_SCHEME and at:
-        raise ValueError("an address of the Hub names no user; set HF_TOKEN")
+        raise ValueError("an address of the Hub must not contain a user; set HF_TOKEN")
     if " " in authority or suffix[:1] == "\\":
-        raise ValueError("the host of the address contains a space or a backslash")
+        raise ValueError(
+            "the user, password or host of the address contains a space, or a backslash follows; write a space as %20"
+        )
     if not is_web:
         return scheme, "", host, suffix, ""
     path, question_mark, query = suffix.partition("#")[0].partition("?")

@@ -126,7 +126,7 @@ export async function replaceByFile(file) {
 }
 
 /** Return a card to replace the shown tensor by a file; null on a read-only page. */
-export function dropCard() {
+export function replacementCard() {
   if (!session.is_editable) return null;
   const input = html("input", { type: "file", id: "file-input", accept: ".npy,.safetensors", class: "unseen", tabindex: -1, "aria-label": "File for the tensor" });
   input.addEventListener("change", () => input.files[0] && replaceByFile(input.files[0]).catch(reportError));

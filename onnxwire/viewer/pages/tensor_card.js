@@ -2,14 +2,14 @@
 
 import { ask, countText, html, link, nounText, numberText, setChildren, shapeText, sizeText, svg } from "./api.js";
 import { bytesCard } from "./bytes.js";
-import { dropCard } from "./change_list.js";
+import { replacementCard } from "./change_list.js";
 import { editableValue, problemsCard, session } from "./edit_mode.js";
 import { fieldsButton } from "./field_rows.js";
 
 const BINS = 64; // number of bins of the histogram
 const CELLS = 96; // maximum number of rows and of columns of cells of the heat map
 
-/** Show the details of a tensor, and return the tensor. isCurrent(): returns false if the user has opened another element. */
+/** Show the details of a tensor, and return the tensor; null if the user has opened something else meanwhile. isCurrent(): returns false in that case. */
 export async function showTensor(path, details, isCurrent) {
   const tensor = await ask("tensor", { path });
   if (!isCurrent()) return null;
@@ -20,7 +20,7 @@ export async function showTensor(path, details, isCurrent) {
     html("div", { class: "head" }, html("h1", {}, renamableName(tensor)), html("span", { class: "sub mono" }, shapeText(tensor)), html("span", { class: "actions" }, fieldsButton(path))),
     problemsCard(path),
     factsCard(tensor),
-    dropCard(),
+    replacementCard(),
     hasValues ? html("div", { class: "pair" }, histogramCard, heatMapCard) : html("p", { class: "note" }, "Strings have no histogram; their bytes are below."),
     bytesCard(path, hasValues ? path : null),
   );
@@ -37,7 +37,7 @@ export async function showTensor(path, details, isCurrent) {
   return tensor;
 }
 
-/** Return the name of a tensor; for an initializer, with a button that opens a form, which renames the tensor wherever it is used. */
+/** Return the name of a tensor, or its path if it has none. If edits are allowed, the name of an initializer has a button for renaming it wherever it is used. */
 function renamableName(tensor) {
   const scope = /^(.*)\.(?:initializer\[\d+\]|sparse_initializer\[\d+\]\.values)$/.exec(tensor.path)?.[1];
   if (scope === undefined || !tensor.name) return tensor.name || tensor.path;
@@ -108,9 +108,9 @@ class HeatMap {
     // Use the two longest axes: the last two axes of a convolution's weight would only be a few cells.
     const longest = [...this.shape.keys()].sort((a, b) => this.shape[b] - this.shape[a] || b - a);
     this.axes = longest.slice(0, 2).sort((a, b) => a - b);
-    this.at = this.shape.map(() => 0); // the index of the slice on each axis
+    this.at = this.shape.map(() => 0); // the index of the slice on each axis; ignored for the two shown axes
     this.windows = []; // the windows of the zoom, each inside the previous one
-    this.isExtreme = false;
+    this.showsExtremes = false; // whether a cell shows the value farthest from 0, not the mean
     this.cell = [0, 0]; // row and column of the selected cell
     this.canvas = html("canvas", { id: "heat", tabindex: 0, role: "img" });
     this.canvas.addEventListener("mousemove", (event) => this.selectCellAt(event));
@@ -125,8 +125,8 @@ class HeatMap {
 
   /** Load and draw the heat map. */
   async show() {
-    const { axes, at, isExtreme } = this;
-    this.answer = await ask("heat_map", { path: this.tensor.path, axes, at, window: this.windows.at(-1), size: [CELLS, CELLS], extreme: isExtreme || null });
+    const { axes, at, showsExtremes } = this;
+    this.answer = await ask("heat_map", { path: this.tensor.path, axes, at, window: this.windows.at(-1), size: [CELLS, CELLS], extreme: showsExtremes || null });
     this.cell = [0, 0];
     this.drawBar();
     const { height, width, elements, read, nonfinite } = this.answer;
@@ -136,7 +136,7 @@ class HeatMap {
     }
     const hadFocus = document.activeElement === this.canvas;
     this.card.replaceChildren(this.bar, this.canvas, this.legend, this.status, html("p", { class: "note" },
-      `${height} by ${width} cells of ${countText(elements)} elements`,
+      `${countText(elements)} elements in ${height} by ${width} cells`,
       read < elements ? `, from ${countText(read)} of them` : "",
       nonfinite ? `; ${countText(nonfinite)} NaN or infinite` : "",
       ". Click or Enter zooms in, Esc zooms out."));
@@ -170,7 +170,7 @@ class HeatMap {
       return [html("label", { class: "group" }, `axis ${axis} at `, input, ` of ${length}`)];
     });
     const back = html("button", { type: "button", class: "step", onclick: () => this.zoomOut(), disabled: !this.windows.length }, "Zoom out");
-    const extremesButton = html("button", { type: "button", class: "step", "aria-pressed": String(this.isExtreme), title: "Show the value farthest from 0 in each cell, not the mean", onclick: () => { this.isExtreme = !this.isExtreme; this.show(); } }, "Extremes");
+    const extremesButton = html("button", { type: "button", class: "step", "aria-pressed": String(this.showsExtremes), title: "Show the value farthest from 0 in each cell, not the mean", onclick: () => { this.showsExtremes = !this.showsExtremes; this.show(); } }, "Extremes");
     this.bar.replaceChildren(html("h2", {}, "Heat map"), choose(0), choose(1), ...otherAxes, extremesButton, back);
   }
 
@@ -224,11 +224,11 @@ class HeatMap {
     const span = (start, end) => (end - start > 1 ? `${countText(start)}–${countText(end - 1)}` : countText(start));
     const value = this.answer.values[this.cell[0] * this.answer.width + this.cell[1]];
     const isOneElement = bottom - top === 1 && right - left === 1;
-    const meaning = isOneElement ? "" : this.isExtreme ? "farthest from 0 " : "mean ";
+    const meaning = isOneElement ? "" : this.showsExtremes ? "farthest from 0 " : "mean ";
     this.status.textContent = `row ${span(top, bottom)}, column ${span(left, right)}: ${meaning}${value === null ? "not finite" : numberText(value)}`;
   }
 
-  /** Show a quarter of the window on each axis, but at least 8 elements, around the selected cell. */
+  /** On each axis, show a quarter of the window around the selected cell, but at least 8 indices, or all if there are fewer. */
   zoomIn() {
     const { window: [top, left, bottom, right] } = this.answer;
     const [cellTop, cellLeft, cellBottom, cellRight] = this.block();
