@@ -82,7 +82,7 @@ cdef PyMethodDef* copy_methods() except NULL:
     if copies == NULL:
         raise MemoryError
     for i in range(n_methods):
-        # `tp_methods` also lists the class methods, like methods; Cython makes class methods of them only in `__dict__`.
+        # `tp_methods` also lists the class methods, as methods; Cython makes class methods of them only in `__dict__`.
         if type(Message.__dict__[methods[i].ml_name.decode()]) is MethodDescriptorType:
             copies[n_copied] = methods[i]
             n_copied += 1

@@ -710,7 +710,7 @@ cdef bint add_first(RepeatedScalar self, Numbers incoming) except -1:
 
 
 cdef int store_numbers(RepeatedScalar self, Numbers numbers) except -1:
-    """Store numbers in the overlay of the message. They replace the field's records, or follow the run up to `run_end`."""
+    """Store numbers in the message's overlay. They replace the field's records, or follow the run up to `run_end`."""
     cdef Overlay overlay = <Overlay>self.message.overlay
     numbers.origin = self.first
     self.bound = numbers

@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from partial_documents import partial_document
+from partial_documents import Source, partial_document
 from wire import varint
 
 import onnxwire as ow
@@ -310,6 +310,28 @@ def test_a_huge_file_needs_memory_for_its_resident_pages_only() -> None:
     for offset, size in ((1, 4096), (0, 100), (1 << 44, 4096), (-4096, 4096)):
         with pytest.raises((IndexError, OverflowError)):
             memory.put(offset, bytes(size))
+
+
+@pytest.mark.parametrize("resident_pages", [[], [0], [3], [1, 2], [0, 2], [0, 1, 2, 3]])
+def test_resident_pages_are_not_written_again(resident_pages: list[int]) -> None:
+    from onnxwire.engine.document import Document
+    from onnxwire.engine.partial import PartialMemory
+
+    first_version, second_version = (
+        ow.TensorProto(raw_data=letter * 12_300).SerializeToString() for letter in (b"a", b"b")
+    )
+    size = len(first_version)  # 4 pages
+    memory = PartialMemory(size, Source(second_version))
+    expected = bytearray(second_version)
+    for page in resident_pages:
+        start, end = page * 4096, min((page + 1) * 4096, size)
+        memory.put(start, first_version[start:end])
+        expected[start:end] = first_version[start:end]
+    memory.put(0, second_version)
+    assert memory.resident == size
+    document = Document(memory, "<bytes>", memory)
+    assert root_view(document, ow.TensorProto).raw_data == ow.TensorProto.FromString(bytes(expected)).raw_data
+    document.close()
 
 
 def test_many_open_files_have_separate_bytes_and_can_be_closed_in_any_order() -> None:
