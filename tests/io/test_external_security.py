@@ -233,7 +233,7 @@ def test_a_number_that_is_not_a_plain_decimal_below_2_to_the_63_is_refused(case:
 )  # fmt: skip
 def test_a_range_that_the_file_does_not_have_is_refused(case: Case, offset: int, length: int | None) -> None:
     entries = [("offset", offset)] + ([] if length is None else [("length", length)])
-    case.assert_refused("w.bin", *entries, match="the file has 16 bytes")
+    case.assert_refused("w.bin", *entries, match="the file, which has 16 bytes")
 
 
 def test_a_range_that_does_not_fit_the_dims_is_an_error(case: Case) -> None:

@@ -226,7 +226,7 @@ def test_the_names_and_locations_in_a_model_never_leave_the_folder(folder_with_l
         # The location is unused, since the data is inline; the official writer wrote to it.
         weight.external_data.add(key="location", value="../victim/file")
     for external in (lambda info: info.name, lambda info: "folder/file"):
-        with pytest.raises(onnxwire.EditError, match=r"symbolic link|leads out"):
+        with pytest.raises(onnxwire.EditError, match=r"symbolic link|may lead out"):
             onnxwire.save(model, folder_with_links / "m.onnx", external=external, overwrite=True)
     assert tree(folder_with_links.parent) == tree_before
     for options in ({}, {"external": None}, {"external": "w.data"}, {"external": "{name}", "overwrite": True}):

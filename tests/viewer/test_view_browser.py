@@ -155,7 +155,7 @@ def test_the_heat_map_zooms_by_keys(page):
     page.element("#cell", "row 0, column 0\u20134: mean")
     page.driver.execute_script("document.getElementById('heat').focus()")
     page.press(key_code("ENTER"))
-    page.element("#heat-map", "16 by 96 cells of 2,048 elements")
+    page.element("#heat-map", "2,048 elements in 16 by 96 cells")
     page.press(key_code("ARROW_RIGHT"))
     page.element("#cell", "row 0, column 1")
     page.press(key_code("ESCAPE"))
