@@ -31,6 +31,7 @@ cdef class PartialMemory:
     cdef readonly uint64_t resident  # number of resident bytes
     cdef readonly object source      # the object that fetches bytes
 
+    cdef uint64_t absent_end(self, uint64_t page, uint64_t last_page) noexcept nogil
     cdef bint has(self, const uint8_t* p, uint64_t n) noexcept nogil
     cdef bint is_walked(self, const uint8_t* p, const uint8_t* end) noexcept nogil
     cdef int add_walked(self, const uint8_t* p, const uint8_t* end) except -1

@@ -133,6 +133,12 @@ cdef class PartialMemory:
         self.exports -= 1
         self.release_if_unused()
 
+    cdef uint64_t absent_end(self, uint64_t page, uint64_t last_page) noexcept nogil:
+        """Return the index of the first resident page from `page` on, or last_page + 1 if there is none."""
+        while page <= last_page and not self.pages[page // 64] >> (page % 64) & 1:
+            page += 1
+        return page
+
     cdef bint has(self, const uint8_t* p, uint64_t n) noexcept nogil:
         """Return whether all bytes of a range are resident."""
         cdef uint64_t page, last_page
@@ -228,8 +234,7 @@ cdef class PartialMemory:
             last_page = <uint64_t>(end - 1) // PAGE_BYTES
             while page <= last_page:
                 first_page = page
-                while page <= last_page and not self.pages[page // 64] >> (page % 64) & 1:
-                    page += 1
+                page = self.absent_end(page, last_page)
                 if page > first_page:
                     missing_ranges.append((first_page * PAGE_BYTES, min(page * PAGE_BYTES, self.size)))
                 else:
@@ -259,8 +264,7 @@ cdef class PartialMemory:
             while page <= last_page:
                 # Resident pages are not written again, because other threads may read them.
                 first_page = page
-                while page <= last_page and not self.pages[page // 64] >> (page % 64) & 1:
-                    page += 1
+                page = self.absent_end(page, last_page)
                 if page == first_page:
                     page += 1
                     continue
