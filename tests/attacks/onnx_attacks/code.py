@@ -157,7 +157,7 @@ attack("engine", "TRTEngineOp with a serialized engine.", network([node("TRTEngi
     serialized_engine=ELF, engine_path="/tmp/e.plan")], opsets=opsets_with("trt")))
 
 attack = declare("unknown-domain", "code",
-    "An operator or its domain is undocumented: what it does depends on a library at run time.", "CWE-829",
+    "An operator or its domain is undocumented: a library that is loaded at run time decides its effect.", "CWE-829",
     "runtimes with custom operator libraries")
 for case_name, domain, description in (
     ("plain", "com.example.private", "A domain without a known signature."),
