@@ -185,8 +185,7 @@ def add_opset(domain: str, version: int) -> Change:
 
     def run(root: Message) -> str:
         model = _require_model(root)
-        names = ("", "ai.onnx") if domain in ("", "ai.onnx") else (domain,)  # two names of one domain
-        if any(opset.domain in names for opset in model.opset_import):
+        if any((opset.domain or "ai.onnx") == (domain or "ai.onnx") for opset in model.opset_import):
             raise EditError(f"the model already imports {domain or 'ai.onnx'}; change its version")
         model.opset_import.add(domain=domain, version=version)
         return ""

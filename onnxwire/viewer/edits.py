@@ -224,9 +224,9 @@ class Edits:
             n_new = n_omitted - original_problems.omitted.get(rule, 0)
             if n_new > 0:
                 total += n_new
-                reason = f"the rule is broken {n_new:,} times more often than in the file"
-                if rule not in original_problems.omitted:
-                    reason = f"the rule is broken {n_new:,} times besides the listed problems"
+                is_old = rule in original_problems.omitted
+                end = "more often than in the file" if is_old else "besides the listed problems"
+                reason = f"the rule is broken {n_new:,} times {end}"
                 rows.append({"rule": rule, "severity": "warning", "path": "", "message": reason})
         n_fixed = sum(
             count

@@ -85,11 +85,9 @@ def identity_in_store(address: Address, options: Mapping[str, Any] | None) -> st
     hashes. Every load requests the beginning of the file with the current credentials.
     """
     excluded_names = ("client_options", "retry_config")
-    identifying_options = {
-        name: _without_secrets(value)
-        for name, value in (options or {}).items()
-        if name not in excluded_names and not _SECRET_SETTING.search(str(name))
-    }
+    identifying_options = _without_secrets(
+        {name: value for name, value in (options or {}).items() if name not in excluded_names}
+    )
     client = dict((options or {}).get("client_options") or {})
     headers = client.get("default_headers") or {}
     client["default_headers"] = {name: headers[name] for name in headers if not _SECRET_HEADER.search(str(name))}
