@@ -217,7 +217,7 @@ def measure_steps(driver: Any, pid: int) -> None:
         for part in range(2):
             show_on_map(f"graph/0/{layer}/{part}", 0.4)
             press("Enter")
-    for name, key in (("all of them", "0"), ("near", "+")):
+    for name, key in (("the whole map in view", "0"), ("enlarged by one step", "+")):
         driver.execute_script(SEND_KEY_SCRIPT, key)
         time.sleep(1)
         frame = driver.execute_async_script(PAN_SCRIPT)

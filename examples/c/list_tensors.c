@@ -37,14 +37,15 @@ static int read_file(void *context, uint64_t offset, void *buffer, size_t size) 
     return 0;
 }
 
-/* Print a string of the file, with control characters as \xNN, so that they can't affect the lines or the terminal. */
+/* Print a string of the file, with backslashes and all bytes that are not printable ASCII as \xNN, so that no text
+ * can affect the lines or the terminal. */
 static void print_text(ow_source *source, ow_span span) {
     unsigned char bytes[256];
     while (span.start < span.end) {
         size_t i, size = span.end - span.start < sizeof bytes ? (size_t)(span.end - span.start) : sizeof bytes;
         if (ow_read(source, span.start, bytes, size) != OW_OK) return;
         for (i = 0; i < size; i++) {
-            if (bytes[i] < 32 || bytes[i] == 127)
+            if (bytes[i] < 32 || bytes[i] > 126 || bytes[i] == '\\')
                 printf("\\x%02x", bytes[i]);
             else
                 putchar(bytes[i]);
@@ -84,7 +85,7 @@ static void print_tensor(const ow_message *message) {
     } else if (tensor.field == OW_TensorProto_raw_data) {
         printf("\tinline\t-\t%" PRIu64 "\t%" PRIu64 "\n", tensor.raw_data.start, tensor.raw_data.end - tensor.raw_data.start);
     } else {
-        printf("\tinline\t-\t-\t%" PRIu64 "\n", tensor.n_bytes); /* numbers in a typed field are not contiguous bytes */
+        printf("\tinline\t-\t-\t%" PRIu64 "\n", tensor.n_bytes); /* a typed field may be varints or several records */
     }
 }
 

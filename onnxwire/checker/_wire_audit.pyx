@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Finds records that readers of protobuf interpret differently, for checks of untrusted models.
 
-The audit is another pass over the tags of a document, after the scan for its columns. It reads no payload except packed
-numbers, in listed fields or of up to MAX_RUN_BYTES, and at most 4 KiB of an unknown field. `check` calls it only with
-untrusted=True.
+The audit is another pass over the tags of a document, after the scan for its columns. It reads packed numbers of fields
+of the kind LIST, packed numbers of up to MAX_RUN_BYTES in other fields, and at most 4 KiB of an unknown field, but no
+other long values. `check` calls it only with untrusted=True.
 """
 from cython cimport critical_section
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -21,7 +21,7 @@ from onnxwire.engine.table cimport BOOL, ENUM, INT32, MESSAGE, UINT32, Field, fi
 cdef enum:
     # An unknown field of zeros is padding; only its first bytes are compared.
     MAX_UNKNOWN_PREFIX_BYTES = 4096
-    MAX_RUN_BYTES = 1 << 16  # maximum size of a record of packed numbers that are read
+    MAX_RUN_BYTES = 1 << 16  # maximum size of a packed record that is read in a field of another kind than LIST
 
 cdef enum Kind:              # wire_records.py has the same numbers; the comments name the rules that report the kinds
     LONG_TAG = 1             # security-wire-tag-length
@@ -88,7 +88,8 @@ cdef inline bint is_wide(const Field* field, const Record* record, const uint8_t
 cdef int find_anomaly_in_run(const Field* field, const uint8_t* p, const uint8_t* end) noexcept nogil:
     """Return the kind of the first anomaly in a packed run, or 0 if there is none.
 
-    LONG_NUMBER is a varint that is longer than its value requires, WIDE_NUMBER an int32 of more than 32 bits.
+    LONG_NUMBER is a varint that is invalid or longer than its value requires, WIDE_NUMBER a varint of more than 64 bits
+    or an int32 of more than 32 bits.
     """
     cdef const uint8_t* start
     cdef uint64_t value = 0
@@ -97,6 +98,8 @@ cdef int find_anomaly_in_run(const Field* field, const uint8_t* p, const uint8_t
         p = read_varint(p, end, &value)
         if p == NULL:
             return LONG_NUMBER
+        if p - start == 10 and p[-1] > 1:
+            return WIDE_NUMBER
         if p - start != varint_size(value):
             return LONG_NUMBER
         if field.type == INT32 and <int64_t>value != <int32_t>value:

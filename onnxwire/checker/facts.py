@@ -182,11 +182,14 @@ class Table:
             yield FieldRows(type_name, int(owners[start]), field, rows[start:stop], indices[start:stop])
 
     def positions(self, rows: Rows) -> tuple[Rows, Rows, Rows]:
-        """Return, for each row, the row of its parent, its index in the field, and the number of the field."""
+        """Return, for each row, the row of its parent, its index in the field, and an argument for `field_at`."""
         raise NotImplementedError
 
     def field_at(self, number: int) -> tuple[str, str]:
-        """Return the type and name of a field by its number in `positions`; two empty strings for the root."""
+        """Return the message type that has the field, and the field's name; two empty strings for the root.
+
+        number: a value from the third array of `positions`.
+        """
         raise NotImplementedError
 
     def depth_of(self, rows: Rows) -> Rows:
@@ -310,7 +313,7 @@ class Sheet(Table):
         return self.parent[rows], self.index[rows], self.edge[rows]
 
     def field_at(self, number: int) -> tuple[str, str]:
-        """Return type and name of the field of an edge."""
+        """Return the message type that has the field of an edge, and the field's name."""
         type_name, _, field = self.facts.columns.edges[number].rpartition(".") if number >= 0 else ("", "", "")
         return type_name, field
 
@@ -359,11 +362,11 @@ class List(Table):
         return f"{parent_path}.{self.field}[{self.index[row]}]" if parent_path else f"{self.field}[{self.index[row]}]"
 
     def positions(self, rows: Rows) -> tuple[Rows, Rows, Rows]:
-        """Return the parents and indices of elements; all are of field 0."""
+        """Return the parents and indices of elements; the list's only field has the number 0 in `field_at`."""
         return self.parent[rows], self.index[rows], np.zeros(len(rows), np.int16)
 
     def field_at(self, number: int) -> tuple[str, str]:
-        """Return type and name of the field."""
+        """Return the message type that has the list's field, and the field's name."""
         return self.owner, self.field
 
     def depth_of(self, rows: Rows) -> Rows:
@@ -442,7 +445,8 @@ class Facts:
         """Scan a document.
 
         ir_version: the version to check against, or None for the document's own. checksums: whether rules may read
-        whole files. is_placed: whether offsets refer to the caller's bytes. saved_document: the document whose file
+        whole files. is_placed: whether offsets refer to the caller's bytes;
+        False for a message that was encoded for the check. saved_document: the document whose file
         external data is relative to, if it is not `document`. operators: the operators that nodes are checked against;
         by default those of ONNX. max_elements: the limit of a value's size in untrusted models, in elements.
         Raises DecodeError for damaged bytes.
@@ -497,7 +501,7 @@ class Facts:
         return self._sheets[name]
 
     def lists(self, name: str) -> List:
-        """Return the elements of a repeated field of strings or listed numbers, such as "NodeProto.input"."""
+        """Return the elements of a repeated field of the kind LIST, such as "NodeProto.input" or "TensorProto.dims"."""
         if name not in self._lists:
             self._lists[name] = List(self, name)
         return self._lists[name]

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     Alternatives = tuple[tuple[str, ...], ...]  # each a product of names and numbers
 
-# Attributes that have this value in dims if they are absent. Other absent names are sizes of inputs.
+# The values of attributes that a node may lack. Another name that is not an attribute of the node is the size of an
+# input.
 _DEFAULTS = {"group": 1}
 _ANY_SIZE, _ANY_DIMS, _UNTESTED = "_", "...", "-"
 

@@ -58,7 +58,7 @@ def _test_rotary_positions(call: Call) -> Faults:
 
 
 def _test_cache_lengths(call: Call) -> Faults:
-    """Test that the lengths of GroupQueryAttention are at most those of the cache and the new values together."""
+    """Test that seqlens_k and total_sequence_length of GroupQueryAttention fit into the cache with the new values."""
     past_keys, n_new = value_of(call, 3), size_of(value_of(call, 0), 1)
     cache_length = size_of(past_keys, 2)
     is_empty = past_keys is None or (past_keys.shape is None and not past_keys.is_constant and len(call.inputs) <= 4)

@@ -76,7 +76,8 @@ class _TextReporter(Reporter):
             self._print_problem(file, verb, f"{fix.path}: {fix.message}", fix.rule)
         if fixes.omitted:
             prefix = "" if self.is_grouped else f"{safe_text(file)}: "
-            advice = f"{count_text(len(fixes), 'repair')} at once; run --fix again for {fixes.omitted:,} more problems"
+            repairs, remaining = count_text(len(fixes), "repair"), count_text(fixes.omitted, "more problem")
+            advice = f"{repairs} at once; run --fix again for {remaining}"
             self._print(f"{prefix}{self.paint(advice, 'dim')}")
 
     def add_problems(self, file: str, problems: Problems, seconds: float) -> None:
@@ -106,7 +107,7 @@ class _TextReporter(Reporter):
             self._print(f"{prefix}{self.paint(_notes_hint(n_hidden_notes), 'dim')}")
 
     def _add_rule(self, file: str, rule: Rule, count: int, problems: Iterator[Problem]) -> None:
-        """Print the first problems of a rule, with -v all problems of `check`, and the number of the other problems."""
+        """Print the first problems of a rule, with -v all that `check` returned, and the number of the rest."""
         # A problem is printed when the next one has been read, since the line of the last one also shows how many
         # problems are omitted.
         line = ""

@@ -47,8 +47,8 @@ def add_parser(commands: Any) -> None:
         "--raw", action="store_true", help="print every tag with its byte offset, in damaged files up to the fault"
     )
     type_help = (
-        "with --raw: the type of the message in the file, such as TensorProto; none for field numbers without names; "
-        "default: the type is detected"
+        "with --raw: the type of the message in the file, such as TensorProto, or `none` to print field numbers "
+        "only; default: the type is detected"
     )
     add_type(parser, type_help, None, "none")
     parser.add_argument(

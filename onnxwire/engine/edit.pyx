@@ -13,7 +13,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
 from onnxwire.engine.document cimport EMPTY, EPOCH_CLOSED, part_of_bytes
-from onnxwire.engine.encode cimport encode_small
+from onnxwire.engine.encode cimport encode_if_small
 from onnxwire.engine.overlay cimport count_clear, exchange, new_overlay, owned, put_value, unlist_absent
 from onnxwire.engine.overlay_copy cimport copy_bytes, copy_overlay, copy_span
 from onnxwire.engine.overlay_index cimport advance_epoch, edit_again, prefers_compact, register_edit, register_overlay
@@ -355,7 +355,7 @@ cdef object copy_message(View source, uint32_t depth, const uint8_t** p, uint64_
     cdef Document document
     cdef int is_collecting
     if find_overlay(source) or source.parts != NULL:
-        data = encode_small(source, None)
+        data = encode_if_small(source, None)
         if data is not None:
             document = part_of_bytes(data, None, depth + 1, document_of(source))
             p[0] = document.start

@@ -72,7 +72,7 @@ cdef int write(Encoder self, View message) except -1:
     return 0
 
 
-cdef bytes write_at_once(Encoder self, View message, uint64_t limit):
+cdef bytes encode_in_one_pass(Encoder self, View message, uint64_t limit):
     """Encode a message in one pass; returns None if it is longer than `limit` bytes or not resident."""
     self.growing = self.writing = self.in_memory = True
     self.limit = limit
@@ -822,11 +822,11 @@ cdef int measure_canonical(Encoder self, Content* content, bint* is_copied) exce
 cdef uint64_t encoded_size(View message) except? 0xFFFFFFFF:
     """Return the number of bytes of a message's encoding."""
     cdef Encoder encoder = Encoder(False)
-    measure_resident(encoder, message)
+    measure_and_fetch(encoder, message)
     return encoder.total
 
 
-cdef int measure_resident(Encoder encoder, View message) except -1:
+cdef int measure_and_fetch(Encoder encoder, View message) except -1:
     """Measure a message, and fetch the bytes that writing needs. Other code can run only before the last measurement.
     """
     while True:
@@ -846,12 +846,12 @@ cdef bytes encode(View message, bint deterministic):
     cdef Encoder encoder = Encoder(deterministic)
     cdef bytes data
     if not deterministic:
-        data = write_at_once(encoder, message, MAX_SINGLE_PASS_BYTES)
+        data = encode_in_one_pass(encoder, message, MAX_SINGLE_PASS_BYTES)
         if data is not None:
             return data
         encoder = Encoder(False)
     encoder.in_memory = True
-    measure_resident(encoder, message)
+    measure_and_fetch(encoder, message)
     if encoder.total > <uint64_t>0x7FFFFFFFFFFFFFFF:
         raise MemoryError
     data = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>encoder.total)
@@ -861,7 +861,7 @@ cdef bytes encode(View message, bint deterministic):
     return data
 
 
-cdef bytes encode_small(View message, Encoder encoder):
+cdef bytes encode_if_small(View message, Encoder encoder):
     """Return the encoding of a message, or None if it is empty.
 
     Returns None also for a message that is longer than MAX_SMALL_BYTES or not resident.
@@ -870,7 +870,7 @@ cdef bytes encode_small(View message, Encoder encoder):
     cdef bytes data
     if encoder is None:
         encoder = Encoder(False)
-    data = write_at_once(encoder, message, MAX_SMALL_BYTES)
+    data = encode_in_one_pass(encoder, message, MAX_SMALL_BYTES)
     return data or None
 
 
@@ -883,14 +883,14 @@ cdef bytes unknown_fields(View message):
             return b""
         content = content_of_view(message)
         try:
-            return unknown_of(&content, message.flags)
+            return content_unknown_fields(&content, message.flags)
         except NotResident as not_resident:
             error = not_resident
         fetch_for(None, error)
 
 
-cdef bytes unknown_of(Content* content, uint32_t flags):
-    """Return the encoding of the unknown fields of a message; raises NotResident if bytes of these must be fetched."""
+cdef bytes content_unknown_fields(Content* content, uint32_t flags):
+    """Return the encoding of the unknown fields of a Content; raises NotResident if bytes of these must be fetched."""
     cdef Encoder encoder = Encoder(True)
     cdef const Span* missing
     cdef bytes data

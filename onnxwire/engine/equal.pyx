@@ -19,7 +19,7 @@ from onnxwire.engine.canonical cimport raw_at
 from onnxwire.engine.compact_overlay cimport CompactOverlay, base_of_compact, fill_slots
 from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.document cimport EMPTY, Document, FarReads, Span, Spans
-from onnxwire.engine.encode cimport expand_edits, unknown_of
+from onnxwire.engine.encode cimport expand_edits, content_unknown_fields
 from onnxwire.engine.encoder cimport Content, Edits, Encoder, fetch_for, put_missing, require_records
 from onnxwire.engine.memory cimport free, malloc
 from onnxwire.engine.number_reader cimport NumberReader, next_number, number_error
@@ -345,8 +345,8 @@ cdef bint compare_fields(Comparison* comparison, Side* a, Side* b, int depth) ex
         elif ours.n != theirs.n:
             return False
     if (a.flags | b.flags) & HAS_UNKNOWN or table.has_closed_runs:
-        our_unknown = unknown_of(&a.content, a.flags)
-        their_unknown = unknown_of(&b.content, b.flags)
+        our_unknown = content_unknown_fields(&a.content, a.flags)
+        their_unknown = content_unknown_fields(&b.content, b.flags)
         return our_unknown == their_unknown or unknown_records(our_unknown) == unknown_records(their_unknown)
     return True
 

@@ -18,7 +18,7 @@ cdef struct SkipLengths:
     void* context
 
 
-cdef uint64_t NO_LIMIT
+cdef uint64_t NO_LIMIT  # the skip length for values that are never skipped
 
 cdef int fetch_span(Document document, const Table* table, const uint8_t* p, const uint8_t* end) except -1
 cdef int walk_message(

@@ -11,7 +11,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire.engine.document cimport Document, part_of_bytes
 from onnxwire.engine.edit cimport depth_of
-from onnxwire.engine.encode cimport write_at_once
+from onnxwire.engine.encode cimport encode_in_one_pass
 from onnxwire.engine.encoder cimport Encoder
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.overlay cimport Element, Elements, Numbers, Overlay, element_at, owned
@@ -144,7 +144,7 @@ cdef class Batch:
             self.encoder = Encoder(False)
         view = overlay_view(overlay.table, document, overlay)
         try:
-            data = write_at_once(self.encoder, view, MAX_SMALL_BYTES)
+            data = encode_in_one_pass(self.encoder, view, MAX_SMALL_BYTES)
         except Exception:
             data = None  # saving the message raises the error
         if data is not None:

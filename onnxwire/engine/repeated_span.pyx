@@ -14,7 +14,7 @@ from onnxwire._varint cimport WIRE_LEN, read_length
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport EMPTY, INDEX, files_of, part_of_bytes
 from onnxwire.engine.edit cimport copy_message, depth_of, edit, field_error, iterate, read_text, set_fields
-from onnxwire.engine.encode cimport encode_small
+from onnxwire.engine.encode cimport encode_if_small
 from onnxwire.engine.encoder cimport Encoder
 from onnxwire.engine.freeze cimport FREEZE_BATCH, freeze_elements
 from onnxwire.engine.free_list cimport as_object, put_free, take_free
@@ -530,7 +530,7 @@ cdef Elements convert_values(View message, Field* field, values):
         source = <View>value
         if find_overlay(source) and (origin is None or files_of(origin) is files_of(document_of(source))):
             encoder = encoder or Encoder(False)
-            data = encode_small(source, encoder)
+            data = encode_if_small(source, encoder)
             if data is not None:
                 # `locate_encoded` sets the element's address later.
                 encoded.append(data)

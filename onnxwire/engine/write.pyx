@@ -4,7 +4,7 @@ from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint64_t
 
 from onnxwire.engine.document cimport Document
-from onnxwire.engine.encode cimport measure_resident, write
+from onnxwire.engine.encode cimport measure_and_fetch, write
 from onnxwire.engine.encoder cimport BUFFER_BYTES, Encoder, Piece
 from onnxwire.engine.file_writer cimport FileWriter
 from onnxwire.engine.memory cimport free, malloc
@@ -29,7 +29,7 @@ def encode_pieces(View message, bint deterministic, FileWriter target or None):
     Pieces.
     """
     cdef Encoder encoder = Encoder(deterministic)
-    measure_resident(encoder, message)
+    measure_and_fetch(encoder, message)
     encoder.pieces = []
     if target is not None and not target.is_stream:
         encoder.target = target

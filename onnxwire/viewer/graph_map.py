@@ -230,7 +230,7 @@ class ModelMap:
                 entry["marks"] = {mark: n for mark, n in zip(MARKS, mark_counts, strict=True) if n}
             if group.members is not None:
                 entry["times"] = len(group.members)
-                entry["of"] = group.members[0].kind
+                entry["member_kind"] = group.members[0].kind
                 if not group.label:
                     entry["label"] = columns.operators[int(columns.op[group.rows[0]])][1][:_MAX_NAME_CHARS]
             if group.kind == "node":

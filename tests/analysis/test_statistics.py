@@ -81,18 +81,18 @@ def test_the_histogram_has_every_finite_element(name: str) -> None:
     assert np.abs(expected_counts - histogram.counts).sum() <= 0.001 * COUNT
 
 
-def test_integers_that_differ_little_have_one_range_per_value() -> None:
+def test_integers_that_differ_little_have_one_bin_per_value() -> None:
     histogram = measure(onnxwire.from_array(np.array([1, 3, 3, 4], np.int8)), bins=50).histogram
     assert (histogram.low, histogram.high, histogram.counts) == (1, 5, (1, 0, 2, 1))
 
 
-def test_equal_elements_are_in_one_range() -> None:
+def test_equal_elements_are_in_one_bin() -> None:
     histogram = measure(onnxwire.from_array(np.full(10, 2.5, np.float32)), bins=4).histogram
     assert (histogram.low, histogram.high, sum(histogram.counts), max(histogram.counts)) == (2, 3, 10, 10)
 
 
 @pytest.mark.parametrize("limits", [(0.0, 5e-324), (-1.7e308, 1.7e308), (0.0, 1.0), (-1e-300, 1e300)])
-def test_ranges_can_be_as_small_or_large_as_floats(limits: tuple[float, float]) -> None:
+def test_bins_can_be_as_narrow_or_wide_as_floats_allow(limits: tuple[float, float]) -> None:
     histogram = measure(onnxwire.from_array(np.array([*limits, limits[1]])), bins=8).histogram
     assert (histogram.counts[0], histogram.counts[-1], sum(histogram.counts)) == (1, 2, 3)
     assert all(math.isfinite(edge) for edge in histogram.edges)

@@ -237,8 +237,8 @@ def test_rows_are_those_of_the_messages(table, strings):
 
 
 def test_rows_of_a_long_graph_are_those_of_the_messages():
-    """Test columns of a megabyte: without nulls, with a first value after many nulls, and with lists longer than
-    expected."""
+    """Test columns of a megabyte: without nulls, with a first value after many nulls, and with more list
+    elements than the column allocates at first."""
     # The fields of a node are input (1), name (3), op_type (4), doc_string (6) and domain (7).
     count = 45_000
     nodes = [

@@ -472,5 +472,6 @@ def test_problems_beyond_the_limit_of_one_repair_are_repaired_by_the_next(tmp_pa
         fixes = find_fixes(onnxwire.load(path), onnxwire.check(path, select=["shape-dim-param-empty"]))
         assert fixes.omitted == n_remaining
         main(["check", str(path), "--fix"])
-        assert (f"{n_remaining} more problems" in capsys.readouterr().out) == bool(n_remaining)
+        noun = "problem" if n_remaining == 1 else "problems"
+        assert (f"for {n_remaining} more {noun}\n" in capsys.readouterr().out) == bool(n_remaining)
     assert not onnxwire.check(path, select=["shape-dim-param-empty"])

@@ -130,6 +130,15 @@ def test_the_message_about_a_file_operator_states_whether_it_reads_or_writes(op_
     ]
 
 
+def test_a_packed_varint_of_more_than_64_bits_is_reported():
+    dims = b"\xff" * 9 + b"\x03"
+    tensor = b"\x0a" + bytes([len(dims)]) + dims  # TensorProto.dims (1), packed
+    graph = b"\x2a" + bytes([len(tensor)]) + tensor  # GraphProto.initializer (5)
+    data = b"\x3a" + bytes([len(graph)]) + graph  # ModelProto.graph (7)
+    problems = onnxwire.check(data, untrusted=True, select="security-wire-number-range")
+    assert [problem.path for problem in problems] == ["graph.initializer[0]"]
+
+
 def test_texts_that_are_not_utf8_are_checked():
     elf = b"\x7fELF\x02\x01\x01\x81\xff"
     data = DUPLICATE_IR_VERSION + b"\x32" + bytes([len(elf)]) + elf  # doc_string

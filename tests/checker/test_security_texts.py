@@ -75,6 +75,27 @@ def test_a_program_in_a_part_of_a_text_is_reported(name):
     assert _rules(ENCODED_PROGRAMS[name].decode()) == {"security-payload-text"}
 
 
+def test_a_program_divided_among_names_is_reported_at_its_first_part():
+    """The text of the first part is also the name of an earlier node."""
+    digits = base64.b64encode(ELF).decode()
+    names = [digits[:20], "not base64!", *(digits[start : start + 20] for start in range(0, 400, 20))]
+    nodes = [helper.make_node("Relu", ["x"], [f"y{i}"], name=name) for i, name in enumerate(names)]
+    model = helper.make_model(helper.make_graph(nodes, "g", [], []))
+    problems = onnxwire.check(model.SerializeToString(), untrusted=True, select="security-payload-text")
+    assert [problem.path for problem in problems] == ["graph.node[2]"]
+    assert "this name, joined with those after it, is an ELF program in another encoding" in problems[0].message
+
+
+def test_the_message_about_bytes_in_elements_is_a_sentence():
+    tensor = numpy_helper.from_array(np.frombuffer(ELF, np.uint8).astype(np.float32), "w")
+    problems = onnxwire.check(
+        helper.make_model(helper.make_graph([], "g", [], [], [tensor])).SerializeToString(),
+        untrusted=True,
+        select="security-payload-float",
+    )
+    assert "has an ELF program with one byte in each element; do not" in problems[0].message
+
+
 @each("name", WEIGHTS)
 def test_a_program_in_the_low_bytes_of_weights_is_reported(name):
     dtype, program, n_low_bytes, step = WEIGHTS[name]

@@ -17,10 +17,10 @@ from served_models import model
 
 import onnxwire as ow
 from onnxwire.io.remote import stores
-from onnxwire.io.remote.address import parse_address
+from onnxwire.io.remote.address import Site, parse_address
 from onnxwire.io.remote.address_listing import find_files
 from onnxwire.io.remote.http_client import _seconds_to_wait
-from onnxwire.io.remote.settings import headers_of_environment, parse_header, retry_limits
+from onnxwire.io.remote.settings import headers_of_environment, parse_header, retry_limits, user_of_netrc
 from onnxwire.io.remote.stores import identity_in_store, source_error
 
 MODEL_PIECES = model([100])
@@ -106,6 +106,7 @@ def test_the_user_of_a_host_is_read_from_netrc(servers, monkeypatch, tmp_path) -
     ow.load(f"{model_server.url}/d/m.onnx")
     assert list_sent_headers(model_server)[0]["authorization"] == basic_authorization(f"me:{SECRET}")
     assert all("authorization" not in headers for headers in list_sent_headers(second_server))
+    assert user_of_netrc(Site("http", "default", 80)) == ""
     write_netrc(tmp_path, monkeypatch, "machine 127.0.0.1 login me password other")
     model_server.state.reset()
     ow.load(f"{model_server.url}/d/m.onnx")

@@ -19,7 +19,7 @@ MODIFICATION_TIME = datetime.datetime(2025, 6, 2, 10, 0, 0, tzinfo=datetime.UTC)
 
 def make_version(number: int) -> Pieces:
     """Return a version of a model of about 6 MiB. All versions have the same structure and different weights."""
-    # The fields are initializer (5) of the graph, and ir_version 9 and graph (7) of the model.
+    # The fields are initializer (5) of the graph, and ir_version (1), whose value is 9, and graph (7) of the model.
     graph = []
     for i, size in enumerate(SIZES):
         tensor_start = tensor_head(f"weight{i}", size)
@@ -131,7 +131,11 @@ def test_no_two_versions_are_mixed(set_version, heeds_conditions) -> None:
 
 @pytest.mark.parametrize(
     ("set_version", "name"),
-    [(strong_etag, "if-match"), (weak_etag_and_time, "if-unmodified-since"), (modification_time, None)],
+    [
+        (strong_etag, "if-match"),
+        (weak_etag_and_time, "if-unmodified-since"),
+        (modification_time, "if-unmodified-since"),
+    ],
 )
 def test_each_request_after_the_first_contains_the_version(set_version, name) -> None:
     with ObjectServer({"m.onnx": make_version(1)}) as server:
@@ -140,7 +144,6 @@ def test_each_request_after_the_first_contains_the_version(set_version, name) ->
         first_request, *later_requests = server.state.requests
         assert not {"if-match", "if-unmodified-since"} & set(first_request.headers)
         expected = {"if-match": '"1"', "if-unmodified-since": http_date(1)}
-        name = name or "if-unmodified-since"
         assert later_requests and {request.headers[name] for request in later_requests} == {expected[name]}
 
 

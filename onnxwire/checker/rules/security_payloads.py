@@ -1,6 +1,7 @@
 """Rules of security: programs and archives inside a model, and weights that nothing reads.
 
-Only the first bytes of large payloads, strings and unknown fields are read; small tensors are read whole.
+Small tensors are read completely. Of large payloads the first bytes are read, and in local files also the bytes after
+4 KiB and the last bytes. Of strings and unknown fields only the first bytes are read.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ _ZIP_END_BYTES = 22  # size of the end record of a ZIP archive's directory witho
 _LONG_BYTES = 1 << 16  # longer values of remote files are not resident
 _MAX_REMOTE_PREFIXES = 16  # maximum number of ranges of a remote file that are fetched
 _MAX_TEXT_BYTES = 1 << 16  # number of bytes of a text that are searched
-_MIN_UNUSED_BYTES = 1 << 16  # minimum total size of tensors or functions without readers that are reported
+_MIN_UNUSED_BYTES = 1 << 16  # minimum size, alone or together, of unused tensors or functions that are reported
 _MIN_PART_BYTES = 1 << 10  # minimum size of a tensor that counts as a part of a payload
-_MIN_UNCALLED = 50  # minimum number of functions without calls that are reported
+_MIN_UNCALLED = 50  # minimum number of uncalled functions that are reported
 _MIN_NANS = 4  # minimum number of different NaNs that are reported
 _BATCH_TENSORS = 1024  # tensors whose first bytes are tested together
 # Formats with signatures so short that other bytes may begin with them by chance.
@@ -83,10 +84,10 @@ _FIRST_DIGITS = re.compile(
 )
 # The first characters of matches of _FIRST_DIGITS, and the minimum length of a match.
 _FIRST_DIGITS_BEGIN, _MIN_FIRST_DIGITS = b"74512fFcCTUHK/", 4
-_MAX_PARTS = 64  # maximum number of texts that are joined
-_MAX_ENTRIES = 8192  # maximum number of entries of metadata that are joined; more break security-resource-count
-# Columns of names among which a program may be divided.
-_NAME_COLUMNS = (
+_MAX_PARTS = 64  # maximum number of successive texts that are joined
+_MAX_ENTRIES = 8192  # maximum number of entries of metadata that are searched; more break security-resource-count
+# Columns of texts among which a program may be divided.
+_TEXT_COLUMNS = (
     ("ValueInfoProto", "name"), ("TensorProto", "name"), ("NodeProto", "name"),
     ("TensorShapeProto.Dimension", "dim_param"),
     ("AttributeProto", "name"), ("FunctionProto", "name"), ("NodeProto", "doc_string"), ("TensorProto", "doc_string"),
@@ -104,8 +105,8 @@ _INSIDE = re.compile(
 _WORD_END = re.compile(rb"[\s(]|[\x00-\x08\x80-\xff]")
 # A list of at least _MIN_VOCABULARY strings may be a vocabulary, whose tokens have at most _MAX_TOKEN_BYTES bytes.
 _MIN_VOCABULARY, _MAX_TOKEN_BYTES = 64, 24
-# Words of letters, digits, _ and - that are shorter than a match of _ENCODED may only begin with the signatures MZ,
-# MSCF, hsqs, KDMV or 070701.
+# Of all signatures, only MZ, MSCF, hsqs, KDMV and 070701 can begin a word of letters, digits, _ and - that is shorter
+# than a match of _ENCODED. Therefore such a word is searched only if it begins with one of _FIRST_LETTERS.
 _MIN_ENCODED_BYTES, _FIRST_LETTERS = 12, b"MhK0"
 # All bytes except letters, digits, _ and -.
 _NON_WORD = bytes(byte for byte in range(256) if not (chr(byte).isascii() and (chr(byte).isalnum() or byte in b"_-")))
@@ -263,7 +264,7 @@ def _kind_of_floats(prefix: bytes) -> str:
         return f"NaNs with {len(np.unique(nans)):,} different contents among its first elements"
     description = _byte_kind(bits.view("<f4"))
     if description:
-        description = f"{description}, a byte in each element,"
+        description = f"{description} with one byte in each element"
     for content in (
         np.packbits(bits.astype(np.uint8) & 1),
         np.packbits(bits.astype(np.uint8) & 1, bitorder="little"),
@@ -465,11 +466,11 @@ def text_payload(facts: Facts) -> Iterator[Finding]:
                         "this contains {kind}; do not run it",
                         kind=lambda row, ids=elements.value: kinds[int(ids[row])],
                     )
+    yield from _divided_metadata(facts)
     yield from _divided_texts(facts)
-    yield from _divided_names(facts)
 
 
-def _divided_texts(facts: Facts) -> Iterator[Finding]:
+def _divided_metadata(facts: Facts) -> Iterator[Finding]:
     """Yield the first of several values of metadata that contain a program when they are joined."""
     if "StringStringEntryProto" not in facts.present:
         return
@@ -488,24 +489,25 @@ def _divided_texts(facts: Facts) -> Iterator[Finding]:
             break
 
 
-def _divided_names(facts: Facts) -> Iterator[Finding]:
-    """Yield the first of several names that contain a program when they are joined."""
+def _divided_texts(facts: Facts) -> Iterator[Finding]:
+    """Yield the first of several names or documentation strings that contain a program when they are joined."""
     texts = facts.derive(TextBytes)
     candidates = texts.have_at(0, _FIRST_DIGITS_BEGIN) & (texts.lengths >= _MIN_FIRST_DIGITS)
     start_ids = [id for id in true_rows(candidates).tolist() if _FIRST_DIGITS.match(facts.columns.raw_text(id)[:16])]
-    for type_name, field in _NAME_COLUMNS if start_ids else ():
+    for type_name, field in _TEXT_COLUMNS if start_ids else ():
         if f"{type_name}.{field}" not in facts.present:
             continue
         sheet = facts[type_name]
-        ids = getattr(sheet, field)
-        ids = ids[ids > 0]
+        rows = true_rows(getattr(sheet, field) > 0)
+        ids = getattr(sheet, field)[rows]
         for start in true_rows(np.isin(ids, start_ids))[:_MAX_PARTS].tolist():
             parts = [facts.columns.raw_text(id) for id in ids[start : start + _MAX_PARTS].tolist()]
             n_coded = next((i for i, part in enumerate(parts) if not _BASE64.fullmatch(part)), len(parts))
             kind = _decoded_signature(b"".join(parts[:n_coded])[:_MAX_CODED_BYTES]) if n_coded > 1 else ""
             if kind:
-                rows = true_rows(getattr(sheet, field) == ids[start])[:1]
-                yield sheet.at(rows, f"the names from this {field} on are {kind} together; do not run it")
+                yield sheet.at(
+                    rows[start : start + 1], f"this {field}, joined with those after it, is {kind}; do not run it"
+                )
                 break
 
 
@@ -586,8 +588,8 @@ def unused_payload(facts: Facts) -> Iterator[Finding]:
     if size[parts].sum() >= _MIN_UNUSED_BYTES:
         yield tensors.at(
             parts[:1],
-            "no output depends on tensor {name!r} and {count:,} more of some kilobytes, which may contain any data; "
-            "remove them",
+            "no output depends on tensor {name!r} and {count:,} more of less than 64 KiB each, which may contain any "
+            "data; remove them",
             count=lambda _: len(parts) - 1,
         )
     if "AttributeProto.t" in facts.present:
@@ -608,6 +610,8 @@ def unused_payload(facts: Facts) -> Iterator[Finding]:
         if len(uncalled_rows) >= _MIN_UNCALLED or functions.length[uncalled_rows].sum() >= _MIN_UNUSED_BYTES:
             yield functions.at(
                 uncalled_rows[:1],
-                "nothing calls this function, {count:,} functions in all, so they can be anything; remove them",
-                count=lambda _: len(uncalled_rows),
+                "nothing calls this function{others}, so the code can be anything; remove it",
+                others=lambda _: (
+                    f" and {count_text(len(uncalled_rows) - 1, 'other')}" if len(uncalled_rows) > 1 else ""
+                ),
             )

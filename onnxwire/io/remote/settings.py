@@ -1,4 +1,4 @@
-"""Settings of requests that are made outside of the caller's program: environment variables and the .netrc file."""
+"""Settings of requests in environment variables and in the .netrc file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TIMEOUT_VARIABLE = "ONNXWIRE_RETRY_TIMEOUT"
 # The limits of the retries of a request, unless the user sets a time.
 _RETRY_SECONDS = 60.0
 _MAX_RETRIES = 6
-_MAX_RETRIES_WITH_TIMEOUT = 10_000  # if the user sets a time, only the time limits the retries
+_MAX_RETRIES_WITH_TIMEOUT = 10_000  # so large that usually only the time limits the retries
 # A name of RFC 9110's token characters, and a value without control characters except tabs.
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*?)[ \t]*")
 
@@ -36,7 +36,10 @@ def parse_header(line: str) -> tuple[str, str]:
 
 
 def headers_of_environment() -> dict[str, str]:
-    """Return the headers in ONNXWIRE_HTTP_HEADERS, one in each line. Raises SourceError, without their text."""
+    """Return the headers in ONNXWIRE_HTTP_HEADERS, one in each line.
+
+    Raises SourceError for a line that is not a header; the message does not contain the line.
+    """
     headers = {}
     for number, line in enumerate(os.environ.get(HEADERS_VARIABLE, "").split("\n"), 1):
         if line.strip():
@@ -56,7 +59,7 @@ def is_untrusted() -> bool:
 def retry_limits() -> tuple[int, float]:
     """Return the maximum number of retries of a request, and the seconds during which it is retried.
 
-    ONNXWIRE_RETRY_TIMEOUT sets the seconds; the number of retries then has no other limit.
+    ONNXWIRE_RETRY_TIMEOUT sets the seconds; the number of retries is then limited to _MAX_RETRIES_WITH_TIMEOUT.
     Raises SourceError for a text that is not a number.
     """
     text = os.environ.get(_TIMEOUT_VARIABLE)
@@ -71,7 +74,7 @@ def user_of_netrc(site: Site) -> str:
     """Return `user:password` of the entry for a host in .netrc; "" if there is none.
 
     The file is the one that the environment variable NETRC names, or ~/.netrc. Its `default` entry is not used, because
-    it would apply to every host. Warns of a file that can't be read, without its text.
+    it would apply to every host. Warns if the file can't be read; the warning contains none of its text.
     """
     try:
         status = os.stat(os.environ.get("NETRC") or os.path.expanduser("~/.netrc"))
@@ -83,14 +86,16 @@ def user_of_netrc(site: Site) -> str:
 
 @lru_cache(8)
 def _netrc_hosts(path: str | None, version: tuple[int, ...]) -> Mapping[str, tuple[Any, ...]]:
-    """Return the entries of a .netrc file, by host. version: a cache key that changes with the file."""
+    """Return the entries of a .netrc file by host, without `default`. version: part of the cache key."""
     from netrc import NetrcParseError, netrc
 
     try:
-        return netrc(path or None).hosts
+        hosts = netrc(path or None).hosts
     except (OSError, ValueError, NetrcParseError) as error:
         import warnings
 
         line = f", at line {error.lineno}" if isinstance(error, NetrcParseError) and error.lineno else ""
         warnings.warn(f".netrc is not used: it can't be read{line} ({type(error).__name__})", stacklevel=2)
         return {}
+    hosts.pop("default", None)  # netrc stores it as the host of this name
+    return hosts

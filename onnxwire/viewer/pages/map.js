@@ -66,8 +66,8 @@ export class MapView {
     this.root = null; // the frame of the shown graph
     this.scene = null; // the positions of all boxes, from `flatten`
     this.selected = ""; // the name of the selected box
-    this.start = null; // the start of a path: {name, path, label}
-    this.route = null; // the highlighted path: {start, end, nodes}, the paths of its two ends and the number of its nodes
+    this.start = null; // the node at which a route starts: {name, path, label}
+    this.route = null; // the highlighted route: {start, end, nodes}, the paths of the nodes at its two ends and the number of its nodes
     this.requestId = 0; // incremented by each request; answers to earlier requests are ignored
     this.addListeners();
   }
@@ -168,7 +168,7 @@ export class MapView {
       const boxes = innerFrame.answer.boxes.filter((box) => box.number !== null); // without inputs and outputs
       const groupBoxes = boxes.filter((box) => box.kind !== "node");
       const isAlone = groupBoxes.length === 1 && (boxes.length === 1 || (!groupBoxes[0].times && boxes.length <= 1 + MAX_FREE_NODES));
-      if (!isAlone || groupBoxes[0].of === "node") return;
+      if (!isAlone || groupBoxes[0].member_kind === "node") return;
       const name = `${innerFrame.name}/${groupBoxes[0].number}`;
       innerFrame = await this.openBox(innerFrame, innerFrame.answer.boxes.indexOf(groupBoxes[0]), groupBoxes[0].times ? `${name}*0` : name);
     }
@@ -205,7 +205,7 @@ export class MapView {
     if (this.selected) this.reveal(this.selected, false);
   }
 
-  /** Open a box of a frame by its index, and return its frame. name: the name of the group or member that the box then shows. */
+  /** Open a box of a frame by its index, and return its frame. name: the name of the frame that the box then shows: that of the group or, with *index at its end, of one of its equal blocks. */
   async openBox(frame, index, name) {
     const innerFrame = await this.load(name);
     frame.open.set(index, innerFrame);
@@ -220,7 +220,7 @@ export class MapView {
     }
   }
 
-  /** Return the frame that contains the box of a group or member, and the index of the box in it; null and -1 if there is none. */
+  /** Return the frame that contains the box of a group or of one of its equal blocks, and the index of the box in it; null and -1 if there is none. */
   findOwner(name) {
     const lastSlash = name.lastIndexOf("/");
     const number = Number(name.slice(lastSlash + 1).split("*")[0]);
@@ -460,16 +460,23 @@ export class MapView {
   /** Replace an open block by the next equal block (difference 1) or the previous one (-1). */
   async showNextMember(mapBox, difference) {
     const member = (mapBox.member + difference + mapBox.box.times) % mapBox.box.times;
-    await this.openBox(mapBox.frame, mapBox.index, `${mapBox.name}*${member}`);
-    this.layout(mapBox.name, true);
-    this.selectBox(mapBox.name);
+    return this.replaceContents(mapBox, `${mapBox.name}*${member}`, true);
   }
 
   /** Show all blocks of a group of equal blocks, each closed. */
   async showAllMembers(mapBox) {
-    await this.openBox(mapBox.frame, mapBox.index, mapBox.name);
-    this.layout(mapBox.name);
-    this.selectBox(mapBox.name);
+    return this.replaceContents(mapBox, mapBox.name, false);
+  }
+
+  /** Show other contents in an open box. name: the name of the new frame. */
+  async replaceContents(mapBox, name, isImmediate) {
+    try {
+      await this.openBox(mapBox.frame, mapBox.index, name);
+    } catch (error) {
+      return this.reportError(error);
+    }
+    this.layout(mapBox.name, isImmediate);
+    return this.selectBox(mapBox.name);
   }
 
   /** Close all groups. */

@@ -6,11 +6,11 @@ import { marksText, operatorsOf, titleOf } from "./map_paint.js";
 /** Return whether a box has contents. */
 export const canOpen = (box) => box.number !== null && (box.kind !== "node" || box.opens);
 /** Return whether opening a box shows one of several equal blocks; a box of equal nodes shows all of them. */
-export const opensByMember = (box) => Boolean(box.times) && box.of !== "node";
+export const opensByMember = (box) => Boolean(box.times) && box.member_kind !== "node";
 
 /** Return the kind of a box in words. */
 export function kindText(box) {
-  if (box.times) return `${countText(box.times)} equal ${box.of === "node" ? "nodes" : "blocks"}`;
+  if (box.times) return `${countText(box.times)} equal ${box.member_kind === "node" ? "nodes" : "blocks"}`;
   return { scope: "group", run: "part", block: "block", node: "node", graph: "graph", function: "function", input: "graph input", output: "graph output" }[box.kind] ?? box.kind;
 }
 

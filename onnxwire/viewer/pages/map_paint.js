@@ -51,7 +51,7 @@ export function markOf(box) {
 export const marksText = (box) => Object.entries(box.marks ?? {}).map(([mark, count]) => `${countText(count)} ${mark}`).join(", ");
 
 /** Return the number of equal blocks that a box represents. */
-const blocksOf = (box) => (box.times && box.of !== "node" ? box.times : 1);
+const blocksOf = (box) => (box.times && box.member_kind !== "node" ? box.times : 1);
 
 /** Return the most frequent operators of a group, or of each of several equal blocks, with the numbers of their nodes. */
 export function operatorsOf(box) {

@@ -273,7 +273,7 @@ attack("constant", "A Constant with a sparse_value of 2^36 elements.", network([
     sparse_value=sparse(None, [1 << 36], [1.0], [5])), sum_node("c")]))
 attack("dims-overflow", "The dims of a sparse tensor multiply to 2^64.", model_with_extras(sparse=[sparse("sp", [
     1 << 32, 1 << 32], [1.0], [0])], nodes=[node("ReduceSum", ["sp"], ["z"])]))
-attack("no-values", "A sparse tensor without values and dims of 2^40.", model_with_extras(sparse=[sparse("sp", [
+attack("no-values", "A sparse tensor with dims of 2^40 and no values.", model_with_extras(sparse=[sparse("sp", [
     1 << 40], [], [])], nodes=[node("ReduceSum", ["sp"], ["z"])]))
 attack("in-function", "A sparse Constant of 2^36 elements in a function.", network([node("F", ["x"], ["y"],
     domain="local")], opsets=(("", 21), ("local", 1)), functions=[function("F", [node("Constant", [], ["c"],
