@@ -28,7 +28,8 @@ class Case:
 def model(graph: str = "", ir: int = 8, opset: str = OPSET, fields: str = "", name: str = "g") -> str:
     """Return the text form of a model.
 
-    graph, name: the fields and the name of its graph. opset: its entries of opset_import. fields: its other fields.
+    graph, name: the fields and the name of the graph. opset: the model's entries of opset_import. fields: the model's
+    other fields.
     """
     return f'ir_version: {ir} {opset} {fields} graph {{ name: "{name}" {graph} }}'
 

@@ -35,7 +35,7 @@ def test_a_model_that_the_official_checker_accepts_has_no_error(path):
             onnx.checker.check_model(str(path))
 
 
-def test_a_path_bytes_and_a_message_have_the_same_problems(tmp_path):
+def test_a_file_its_bytes_and_a_loaded_message_have_the_same_problems(tmp_path):
     data = onnxwire.from_text(model(node("lost", "a"))).SerializeToString()
     path = tmp_path / "model.onnx"
     path.write_bytes(data)
@@ -253,7 +253,7 @@ def test_problems_are_a_sequence():
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc")
 @pytest.mark.parametrize("limit", [None, 10_000])
 def test_a_check_of_a_million_empty_nodes_needs_less_than_100_mib(limit):
-    # Each node breaks two rules. The model has 2 MB; one object per problem would need 200 MB, and its texts another
+    # Each node breaks two rules. The model has 2 MB; one object per problem would need 200 MB, and their texts another
     # 600 MB.
     program = f"""if True:
         import onnxwire
@@ -314,7 +314,7 @@ def test_a_file_of_more_than_two_gib_is_reported_without_being_read(tmp_path):
     assert "2,147,483,647" in problem.message
 
 
-def test_an_edit_that_does_not_change_the_size_is_detected(tmp_path):
+def test_an_edit_that_does_not_change_the_encoded_size_is_detected(tmp_path):
     path = tmp_path / "model.onnx"
     onnxwire.save(onnxwire.ModelProto(ir_version=8, graph=onnxwire.GraphProto(name="g")), path)
     with onnxwire.load(path) as model:

@@ -31,7 +31,7 @@ def _model(op, inputs=(), domain="", declared=None, **attributes):
 
 
 def _broken_security_rules(data):
-    """Return the rules of security that a model breaks."""
+    """Return the security rules that a model breaks."""
     return [problem.rule for problem in onnxwire.check(data, untrusted=True, select="security")]
 
 

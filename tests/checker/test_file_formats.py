@@ -48,7 +48,7 @@ def _matrix(prefixes, length):
 def test_a_format_is_recognized_by_both_tests(name):
     prefix = FORMATS[name]
     assert signature_of(prefix)
-    assert may_have_signature(_matrix([prefix], 3)).all()  # the least length that is allowed
+    assert may_have_signature(_matrix([prefix], 3)).all()  # the minimum length that may_have_signature accepts
     assert may_have_signature(_matrix([prefix], 128)).all()
 
 
@@ -89,7 +89,7 @@ def test_floats_that_contain_a_program_are_recognized_by_both_tests(kind):
     assert _may_carry_bytes(_matrix([data, data[:n_bytes]], PREFIX_BYTES)).all()
 
 
-def test_few_ordinary_floats_may_contain_bytes():
+def test_may_carry_bytes_accepts_few_ordinary_floats():
     rng = np.random.default_rng(4)
     prefixes = [rng.standard_normal(int(rng.integers(32, 129)), np.float32).tobytes() for _ in range(2000)]
     may_carry = _may_carry_bytes(_matrix(prefixes, PREFIX_BYTES))

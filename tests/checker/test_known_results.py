@@ -1,4 +1,4 @@
-"""Tests that results which are reused for equal nodes and calls are the results of a separate evaluation."""
+"""Tests that results which are reused for equal nodes and calls equal those of separate evaluations."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_attributes_of_a_call_are_used():
     assert list(_bounds(nodes, functions=[function]).elements.values()) == [LARGE]
 
 
-def test_constants_count_for_each_equal_node_and_call():
+def test_the_sum_of_constants_includes_each_of_equal_nodes_and_calls():
     # The limit of the sum is 16 times the elements of one of these nodes.
     size = {"s": np.array([1 << 27])}
     nodes = [helper.make_node("ConstantOfShape", ["s"], [f"y{i}"]) for i in range(20)]
@@ -143,7 +143,7 @@ def test_the_evaluation_of_a_long_chain_of_functions_stops_once_at_the_limit_of_
     n = 3000
     functions = [_function(f"f{i}", [_call(f"f{i + 1}", ["v"], ["o"])], ["v"], ["o"]) for i in range(n)]
     bounds = _bounds([_call("f0", ["x"], ["y"])], functions=functions)
-    assert bounds.results_cache.n_stopped == 1  # for the argument of the graph, at the limit of depth
+    assert bounds.results_cache.n_stopped == 1  # n_stopped: the number of calls that a limit stopped
     assert bounds.budget > 0
 
 

@@ -47,7 +47,7 @@ def test_security_rules_run_for_untrusted_models_only():
 
 
 @pytest.mark.parametrize("word", ["security", "security-wire-group"])
-def test_selecting_a_security_rule_needs_the_option(word):
+def test_selecting_a_security_rule_needs_untrusted_true(word):
     with pytest.raises(ValueError, match="untrusted=True"):
         onnxwire.check(DUPLICATE_IR_VERSION, select=word)
 
@@ -73,7 +73,7 @@ def test_each_rule_names_its_weakness_and_explains_the_attack(rule):
     assert rule.text.endswith(".") and rule.explanation.endswith(".") and rule.source
 
 
-def test_the_page_lists_the_rules_of_the_table():
+def test_the_page_about_untrusted_models_lists_the_security_rules():
     spec = importlib.util.spec_from_file_location("untrusted_rules", ROOT / "tools" / "untrusted_rules.py")
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)

@@ -14,7 +14,7 @@ from onnxwire.checker.rules import security_names, security_payloads
 from onnxwire.checker.text_bytes import TextBytes
 from onnxwire.engine.document import Document
 
-# Parts of strings that the expressions match, letters of their alternatives, and other parts.
+# Strings that the rules' regular expressions match, strings that they almost match, and ordinary strings.
 _PARTS = [
     "=", "+", "@", "(", "!", "|", "$(", "`", "'", '"', ";", "%s", "%n", "{", "}", "{{", "}}", "${", "..", "/", "\\",
     "<", "<!ENTITY", "<script", "on", "on1=", "__class__", "__proto__", "__PROTO__", "/etc/", "/tmp/", "CON", "con",
@@ -129,7 +129,8 @@ def test_a_text_with_a_program_is_reported_like_a_text_that_is_tested_alone():
     assert len(expected) > 100
 
 
-def test_every_match_of_first_digits_meets_the_conditions_of_candidates():
+def test_every_match_of_first_digits_is_a_candidate():
+    # `_divided_names` searches only strings with such a first character and length.
     for text in TEXTS:
         if security_payloads._FIRST_DIGITS.match(text.encode()[:16]):
             assert text.encode()[0] in security_payloads._FIRST_DIGITS_BEGIN
