@@ -1,4 +1,7 @@
-"""Extension modules in C and C++ read messages as pieces, through the capsule `onnxwire._c_api`."""
+"""Extension modules in C and C++ read the encoding of a message in pieces, through the capsule `onnxwire._c_api`.
+
+A piece is a range of the encoding that is contiguous in memory.
+"""
 
 from __future__ import annotations
 

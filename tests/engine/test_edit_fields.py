@@ -16,6 +16,7 @@ from wire import assert_same_as_official, result_or_error, snippets
 
 import onnxwire
 
+# The official descriptor of Everything, a message of tests/everything.md with fields of every type except group.
 EVERYTHING = wire.class_namespaces()[1].Everything.DESCRIPTOR
 SINGULAR_FIELDS = [field.name for field in EVERYTHING.fields if not field.is_repeated and field.message_type is None]
 UNKNOWN_SPAN, UNKNOWN_NUMBER = wire.span(100, b"unknown"), wire.number(101, 5)  # unknown fields
@@ -554,7 +555,7 @@ def test_unknown_fields_are_discarded_at_every_depth():
 
 def test_unknown_enum_values_are_discarded_as_unknown_fields():
     def body(api):
-        # The numbers 20, 69, 37 and 83 are AttributeProto.type, and packed_color, many_shade and pick_shade.
+        # The field numbers: 20 AttributeProto.type; 69 packed_color, 37 many_shade and 83 pick_shade of Everything.
         data = wire.number(20, 99) + wire.span(69, b"\1\7") + wire.number(37, 1) + wire.number(83, 5)
         message = api.Everything.FromString(data)
         message.DiscardUnknownFields()

@@ -1,7 +1,7 @@
 """The engine reads headers of tensors in a mapped file from copies, with the values and errors of bytes in memory.
 
-A copy begins some bytes before a header and ends some hundred bytes after it. Therefore the records of these files have
-any length and position around long values.
+A header is the bytes that follow a long value. A copy begins some bytes before a header and has some hundred bytes.
+Therefore the records of these files have any length and position around long values.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ def test_an_expression_has_the_official_result_or_error(expression):
     assert our_result is not NameError
 
 
-def test_an_attribute_of_no_field_cannot_be_set(message_of_runtime):
+def test_an_attribute_that_is_not_a_field_cannot_be_set(message_of_runtime):
     with pytest.raises(AttributeError):
         message_of_runtime.no_such_field = 1
 

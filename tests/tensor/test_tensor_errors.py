@@ -43,7 +43,11 @@ DAMAGED_TENSORS = {
     "2-bit: an element too few": ({"data_type": DATA_TYPES["INT2"], "dims": [25], "raw_data": bytes(6)}, "7", "6"),
     "2-bit: a byte too many": ({"data_type": DATA_TYPES["UINT2"], "dims": [24], "raw_data": bytes(7)}, "6", "7"),
     "6-bit: a byte too few": ({"data_type": DATA_TYPES["FLOAT6E2M3"], "dims": [11], "raw_data": bytes(8)}, "9", "8"),
-    "6-bit: whole groups": ({"data_type": DATA_TYPES["FLOAT6E3M2"], "dims": [5], "raw_data": bytes(6)}, "4", "6"),
+    "6-bit: padding to whole groups of four": (
+        {"data_type": DATA_TYPES["FLOAT6E3M2"], "dims": [5], "raw_data": bytes(6)},
+        "4",
+        "6",
+    ),
     "too few floats": (
         {"data_type": DATA_TYPES["FLOAT"], "dims": [3, 5], "float_data": [0] * 14},
         "15",

@@ -274,7 +274,7 @@ def test_reading_a_truncated_file_raises(path_of_two_tensors, read):
             model.graph.initializer[0].read(3)  # the file still has the bytes of this tensor, but they may have changed
 
 
-# --- invalid references
+# --- invalid ranges
 
 
 @BOTH_MMAP_MODES
