@@ -45,7 +45,10 @@ def float_type(dims: str) -> str:
 
 
 def node(inputs: str = "", outputs: str = "", fields: str = "", op: str = "Relu") -> str:
-    """Return a node. inputs, outputs: names separated by spaces; `-` is the empty name. fields: other fields."""
+    """Return a node as a field of a graph. fields: other fields of the node.
+
+    inputs, outputs: names separated by spaces; `-` is the empty name.
+    """
     texts = [f'input: "{name.strip("-")}"' for name in inputs.split()]
     texts += [f'output: "{name.strip("-")}"' for name in outputs.split()]
     return f'node {{ {" ".join(texts)} op_type: "{op}" {fields} }}'

@@ -183,7 +183,8 @@ def test_names_of_a_nested_graph_are_undefined_after_it():
 
 def test_graphs_are_checked_at_the_maximum_nesting_depth():
     graph = GraphProto(name="g", node=[NodeProto(op_type="A", input=["x"], output=["y"])])
-    for level in range(32):  # the innermost node is at depth 99 of messages; MAX_DEPTH is 100
+    # The innermost node is 98 levels below the model. One more graph would add three levels, above MAX_DEPTH, 100.
+    for level in range(32):
         attribute = onnxwire.AttributeProto(name="body", type=onnxwire.AttributeProto.GRAPH, g=graph)
         graph = GraphProto(name=f"g{level}", node=[NodeProto(op_type="Loop", output=["o"], attribute=[attribute])])
     data = ModelProto(ir_version=8, graph=graph).SerializeToString()
@@ -302,7 +303,7 @@ def test_rules_have_the_three_severities():
     assert {rule.severity for rule in rules().values()} == {"error", "warning", "note"}
 
 
-def test_a_file_of_more_than_two_gib_is_reported_without_being_read(tmp_path):
+def test_a_file_of_more_than_two_gib_is_reported(tmp_path):
     tensor_head = b"\x4a" + varint(1 << 31)  # raw_data
     tensor = b"\x2a" + varint(len(tensor_head) + (1 << 31)) + tensor_head  # initializer
     path = tmp_path / "big.onnx"

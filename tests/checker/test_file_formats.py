@@ -1,4 +1,4 @@
-"""Tests that the fast tests of many prefixes miss no format that `signature_of` recognizes."""
+"""Tests that the functions that examine many prefixes at once miss no format that `signature_of` recognizes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _matrix(prefixes, length):
 
 
 @each("name", FORMATS)
-def test_a_format_is_recognized_by_both_tests(name):
+def test_a_format_is_recognized_by_both_functions(name):
     prefix = FORMATS[name]
     assert signature_of(prefix)
     assert may_have_signature(_matrix([prefix], 3)).all()  # the minimum length that may_have_signature accepts
@@ -81,7 +81,7 @@ def _floats(content, kind):
 
 
 @each("kind", ["NaN", "elements", "big", "little"])
-def test_floats_that_contain_a_program_are_recognized_by_both_tests(kind):
+def test_floats_that_contain_a_program_are_recognized_by_both_functions(kind):
     content = b"\x7fELF\x02\x01\x01" + bytes(57)
     data = _floats(content, kind)
     n_bytes = 256  # of a shorter tensor

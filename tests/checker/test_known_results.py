@@ -57,7 +57,7 @@ def test_a_fault_is_reported_for_each_of_equal_nodes():
 
 
 @each("order", ["ab", "ba"])
-def test_each_tensor_of_one_shape_is_read(order):
+def test_both_of_two_tensors_of_equal_shape_are_read(order):
     arrays = {"a": np.zeros(1000, np.int64), "b": np.full(1000, 9)}
     nodes = [helper.make_node("Gather", ["x", name], [f"y{name}"]) for name in order]
     assert list(_bounds(nodes, arrays).faults[INDEX]) == [order.index("b")]

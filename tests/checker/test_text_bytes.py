@@ -46,7 +46,7 @@ def _facts(texts):
     return Facts(Document(model.SerializeToString()), onnxwire.ModelProto)
 
 
-def test_tests_of_all_strings_at_once_equal_tests_of_each_string():
+def test_results_for_all_strings_at_once_equal_results_for_each_string():
     texts = ["", "A", "Ab", "aa", "a", "ab", "b\x00", "Ab.c", "é", "..", "a" * 1000]
     facts = _facts(texts)
     column, ids = facts.derive(TextBytes), facts.NodeProto.name
@@ -109,7 +109,7 @@ def test_a_rule_of_names_reports_the_same_rows_if_all_strings_are_tested(rule, m
     assert expected
 
 
-def test_a_text_with_a_program_is_reported_like_a_text_that_is_tested_alone():
+def test_the_reported_texts_are_those_in_which_a_search_of_each_text_finds_a_program():
     facts = _facts(TEXTS)
     reported = next(
         finding for finding in security_payloads.text_payload(facts) if finding.table.type_name == "NodeProto"

@@ -292,7 +292,7 @@ def test_a_document_is_not_closed_before_the_release(api, tmp_path):
         api.export_message(model)
 
 
-def test_a_file_that_is_replaced_keeps_its_pieces(api, tmp_path):
+def test_pieces_keep_their_bytes_when_their_file_is_replaced(api, tmp_path):
     path = save_model(tmp_path)
     model = ow.load(path)
     expected = model.SerializeToString()
@@ -307,7 +307,7 @@ def test_a_file_that_is_replaced_keeps_its_pieces(api, tmp_path):
         api.check(handle)
 
 
-def test_a_file_that_is_saved_in_place_keeps_its_pieces(api, tmp_path):
+def test_pieces_keep_their_bytes_when_their_file_is_saved_in_place(api, tmp_path):
     path = save_model(tmp_path)
     model = ow.load(path)
     expected = model.SerializeToString()

@@ -295,8 +295,8 @@ def test_the_deterministic_encoding_of_any_valid_bytes_equals_the_official_one(n
 
 
 # Records of a model: ir_version, an unknown field, the tag of the graph, producer_name twice, an unknown group,
-# opset_import, and ir_version again. `pad`, the last argument of these functions, is the number of unnecessary bytes of a
-# varint.
+# opset_import, and ir_version again. `pad`, the last argument of these functions, is the number of unnecessary bytes of
+# a varint.
 PADDED_RECORDS = [
     wire.number(1, 8, pad=3), wire.span(100, b"unknown"), wire.tag(7, wire.LEN, 2), wire.span(2, b"first"),
     wire.span(2, b"second", 2), wire.group(101, wire.number(5, 6, pad=1)), wire.span(8, wire.number(2, 21, pad=4), 1),

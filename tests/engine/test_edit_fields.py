@@ -79,7 +79,7 @@ def test_a_keyword_accepts_or_rejects_a_value_as_officially(value):
 
 
 @each("value", wire.VALUES)
-def test_a_rejected_value_is_an_edit_error_that_names_the_field(value):
+def test_a_rejected_value_raises_an_edit_error_that_names_the_field(value):
     """Errors of numpy and Python become EditErrors. The KeyError that a value of wire.VALUES raises is unchanged."""
     value_to_set = wire.VALUES[value]
     for field in onnxwire.AttributeProto.DESCRIPTOR.fields:
@@ -102,7 +102,7 @@ def test_a_rejected_value_is_an_edit_error_that_names_the_field(value):
 
 
 @pytest.mark.parametrize("index", wire.VALUES)
-def test_a_rejected_index_is_an_edit_error_that_names_the_field(index):
+def test_a_rejected_index_raises_an_edit_error_that_names_the_field(index):
     numbers, names = onnxwire.AttributeProto(ints=[1, 2]).ints, onnxwire.NodeProto(input=["a", "b"]).input
     invalid_index = wire.VALUES[index]
     for sequence, value, name in ((numbers, 3, "onnx.AttributeProto.ints"), (names, "c", "onnx.NodeProto.input")):

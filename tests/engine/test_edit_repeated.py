@@ -737,13 +737,13 @@ def test_a_sequence_of_numbers_contains_the_values_that_an_equal_list_contains()
 
 @each("name", REPEATED_FIELDS)
 @each("change", ["s.append(v[1])", "s.extend(v)"])
-@each("end", ["m.Clear()", "m.ClearField(name)", "m.ParseFromString(b'')"])
-def test_a_sequence_keeps_the_elements_that_were_appended_before_it_was_detached(end, change, name):
+@each("detaching_edit", ["m.Clear()", "m.ClearField(name)", "m.ParseFromString(b'')"])
+def test_a_sequence_keeps_the_elements_that_were_appended_before_it_was_detached(detaching_edit, change, name):
     def body(api):
         message = api.Everything.FromString(api.Everything(**{name: sample_values(name)}).SerializeToString())
         names = {"m": message, "s": getattr(message, name), "v": sample_values(name), "name": name}
         exec(change, names)
-        exec(end, names)
+        exec(detaching_edit, names)
         yield names["s"], message
 
     assert_same_as_official(body)

@@ -12,7 +12,7 @@ import pytest
 import onnxwire
 
 NODE_COUNT = 200
-MAX_OVERLAY_DEPTH = 500  # levels of edited messages (_nesting_limits.pxd)
+MAX_OVERLAY_DEPTH = 500  # the maximum nesting of edited messages; defined in onnxwire/_nesting_limits.pxd
 
 
 def fill_node(node, i):

@@ -1,6 +1,6 @@
 """The engine reads headers of tensors in a mapped file from copies, with the values and errors of bytes in memory.
 
-A header is the bytes that follow a long value. A copy begins some bytes before a header and has some hundred bytes.
+A header is the bytes that follow a long value. A copy has at most 256 bytes, of which at most 64 precede the header.
 Therefore the records of these files have any length and position around long values.
 """
 

@@ -672,7 +672,7 @@ def test_an_empty_sequence_becomes_an_empty_array():
     assert np.asarray(onnxwire.TensorProto().float_data).shape == (0,)
 
 
-def test_a_copy_of_an_array_can_be_written(model):
+def test_an_array_that_was_copied_from_a_sequence_can_be_written(model):
     array = np.array(model.graph.initializer[0].float_data)
     array[0] = 7
     assert model.graph.initializer[0].float_data[0] == 1.0

@@ -55,7 +55,7 @@ class RandomTensor:
         self.strings = [b"x" * rng.randrange(4) for _ in range(rng.randrange(4))] if rng.random() < 0.3 else []
 
     @property
-    def elements(self):
+    def n_elements(self):
         """Return the number of stored elements: those of the segment if it is within the dims."""
         count = 1
         for dim in self.dims:
@@ -75,9 +75,9 @@ class RandomTensor:
 
         An element of an unknown data type counts as 8 bits.
         """
-        if self.is_excessive and self.elements == MAX_INT64:
+        if self.is_excessive and self.n_elements == MAX_INT64:
             return MAX_INT64
-        return min((self.elements * BITS.get(self.data_type, 8) + 7) // 8, MAX_INT64)
+        return min((self.n_elements * BITS.get(self.data_type, 8) + 7) // 8, MAX_INT64)
 
     def values_of(self, key):
         """Return the values of a key in external_data."""
@@ -192,7 +192,9 @@ def test_the_browser_page_agrees_with_the_list_of_tensors(random_tensors, model)
     assert [row["bytes"] for row in rows] == sizes
     columns = MapColumns(model)
     assert sorted(columns.bytes[columns.is_weight]) == sorted(map(float, sizes))
-    assert sorted(columns.parameters[columns.is_weight]) == sorted(float(tensor.elements) for tensor in random_tensors)
+    assert sorted(columns.parameters[columns.is_weight]) == sorted(
+        float(tensor.n_elements) for tensor in random_tensors
+    )
 
 
 def test_tensors_that_can_be_read_are_listed_with_nbytes_and_have_the_official_shape(random_tensors, model):
@@ -225,7 +227,7 @@ def test_nbytes_is_the_size_that_check_requires(random_tensors, model):
     n_compared = 0
     for row, (tensor, model_tensor) in enumerate(zip(random_tensors, model.graph.initializer, strict=True)):
         # Whether `check` can compare the length of the payload with the required size.
-        has_length = tensor.raw and not tensor.strings and tensor.elements and not tensor.is_external
+        has_length = tensor.raw and not tensor.strings and tensor.n_elements and not tensor.is_external
         if tensor.is_external and len(tensor.values_of("length")) == 1:
             has_length = tensor.last_number("length") is not None
         if tensor.data_type == STRING or not has_length:
