@@ -1,6 +1,6 @@
 """Tests that `check` rejects models that break rules of the official checker.
 
-docs/check.md lists the differences between the two.
+docs/check.md lists the differences between the two checkers.
 """
 
 import re

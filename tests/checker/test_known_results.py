@@ -41,7 +41,7 @@ def _bounds(*arguments, **options):
 
 
 def _function(name, nodes, inputs=(), outputs=(), attributes=()):
-    """Return a function of the domain of the tests."""
+    """Return a function of DOMAIN."""
     opsets = [helper.make_opsetid("", 20), helper.make_opsetid(DOMAIN, 1)]
     return helper.make_function(DOMAIN, name, inputs, outputs, nodes, opsets, attributes)
 

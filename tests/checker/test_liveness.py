@@ -24,7 +24,7 @@ def _node(op, inputs, output, **attributes):
 
 
 def _graph(nodes, output="y", inputs=(), initializers=(), name="g"):
-    """Return a graph with one output, whose values are floats."""
+    """Return a graph of float values with one output."""
     values = [helper.make_tensor_value_info(value, TensorProto.FLOAT, None) for value in (*inputs, output)]
     return helper.make_graph(nodes, name, values[:-1], values[-1:], list(initializers))
 

@@ -90,7 +90,7 @@ def test_the_error_of_a_rejected_edit_names_its_field_class_or_value(expected_te
     with pytest.raises(onnxwire.Error) as error_info:
         exec(edit, {**variables, "M": onnxwire.ModelProto, "np": np})
     assert expected_text in str(error_info.value)
-    assert model.SerializeToString() == DATA or "FromString" in edit  # parsing may change it and then fail
+    assert model.SerializeToString() == DATA or "FromString" in edit  # parsing may change a model and then fail
 
 
 # --- changes during iteration
@@ -305,7 +305,7 @@ PADDED_RECORDS = [
 
 
 def padded_model(graph):
-    """Return a model with this encoded graph and other records whose varints are longer than any encoder writes."""
+    """Return the encoding of a model with this encoded graph and with PADDED_RECORDS."""
     return (
         b"".join(PADDED_RECORDS[:2])
         + PADDED_RECORDS[2]

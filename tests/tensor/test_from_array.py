@@ -46,7 +46,7 @@ def memory_layouts(array):
     yield array[reversed_index].copy()[reversed_index]  # each axis stored in reverse
     # The first axis is stored as the last.
     yield np.moveaxis(np.moveaxis(array, 0, -1).copy(), -1, 0) if array.ndim else array.copy()
-    if array.dtype.isbuiltin and array.dtype != object:  # big-endian; ml_dtypes has no such types
+    if array.dtype.isbuiltin and array.dtype != object:  # big-endian; not for strings
         yield array.astype(array.dtype.newbyteorder(">"))
 
 
