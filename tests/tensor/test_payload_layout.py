@@ -17,7 +17,7 @@ from onnxwire.viewer.queries import Queries
 
 MAX_INT64 = (1 << 63) - 1
 STRING = onnx.TensorProto.STRING
-NUMBERS = ["0", "7", "0040", "4096", str(MAX_INT64), "0" * 30 + "8"]
+VALID_NUMBERS = ["0", "7", "0040", "4096", str(MAX_INT64), "0" * 30 + "8"]
 # Texts that are not plain decimal numbers below 2**63.
 INVALID_NUMBERS = ["-1", "+4", " 8", "8 ", "1_000", "٣", "0x10", "1.0", "", str(MAX_INT64 + 1), "9" * 40, "8\0"]
 LOCATIONS = ["w.bin", "deep/w.bin", "", "é.bin"]
@@ -42,7 +42,12 @@ class RandomTensor:
         self.is_external = rng.random() < 0.5
         self.entries = []
         # Each key zero, one or several times, in any order, among unknown keys.
-        for key, values in (("location", LOCATIONS), ("offset", NUMBERS), ("length", NUMBERS), ("checksum", ["ab"])):
+        for key, values in (
+            ("location", LOCATIONS),
+            ("offset", VALID_NUMBERS),
+            ("length", VALID_NUMBERS),
+            ("checksum", ["ab"]),
+        ):
             for _ in range(rng.choice([0, 1, 1, 1, 1, 2])):
                 self.entries.append((key, rng.choice(INVALID_NUMBERS if rng.random() < 0.2 else values)))
         self.entries += rng.choices([("basepath", "/"), ("Length", "9"), ("", "1")], k=rng.randrange(2))
@@ -86,7 +91,7 @@ class RandomTensor:
     def last_number(self, key):
         """Return the number in a key's last entry, or None if the entry is absent or not a plain number."""
         values = self.values_of(key)
-        return int(values[-1]) if values and values[-1] in NUMBERS else None
+        return int(values[-1]) if values and values[-1] in VALID_NUMBERS else None
 
     @property
     def location(self):
@@ -250,7 +255,7 @@ def test_check_reports_ambiguous_descriptions_that_reading_refuses(random_tensor
         keys = [key for key, _ in tensor.entries] if tensor.is_external else []
         assert (row in ambiguity_problems) == (len(keys) > len(set(keys)))
         values = [value for key, value in tensor.entries if key in ("offset", "length")] if tensor.is_external else []
-        assert (row in format_problems) == any(value not in NUMBERS for value in values)
+        assert (row in format_problems) == any(value not in VALID_NUMBERS for value in values)
         try:
             model_tensor.numpy()
         except onnxwire.ExternalDataError as error:

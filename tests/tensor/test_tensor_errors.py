@@ -338,7 +338,7 @@ def test_any_bytes_raise_only_errors_of_onnxwire(data):
     call_every_method(tensor)
 
 
-STORAGES = [f"{kind}_data" for kind in ("float", "int32", "string", "int64", "double", "uint64", "raw")]
+DATA_FIELDS = [f"{kind}_data" for kind in ("float", "int32", "string", "int64", "double", "uint64", "raw")]
 
 
 @st.composite
@@ -348,7 +348,7 @@ def nearly_consistent_tensors(draw):
     dims = draw(st.lists(st.sampled_from([0, 1, 2, 3, 7, 8, -1, 1 << 31, 1 << 62, -1 << 63]), max_size=3))
     tensor = TensorProto(data_type=data_type, dims=dims, name="w")
     n = draw(st.integers(0, 24))
-    for field in draw(st.sets(st.sampled_from(STORAGES), max_size=2)):
+    for field in draw(st.sets(st.sampled_from(DATA_FIELDS), max_size=2)):
         if field == "raw_data":
             tensor.raw_data = bytes(n)
         else:
