@@ -15,7 +15,7 @@ from onnxwire.checker.rules.security_payloads import _kind_of_floats, _may_carry
 # The first bytes of a file by its format.
 FORMATS = {
     "ELF": b"\x7fELF\x02\x01\x01" + bytes(60), "PE": b"MZ" + bytes(62) + b"DOS mode",
-    "PE text": b"MZ\x90\0" + bytes(20),
+    "short PE": b"MZ\x90\0" + bytes(20),
     "Mach-O": b"\xfe\xed\xfa\xcf", "Mach-O swapped": b"\xcf\xfa\xed\xfe", "Mach-O 32": b"\xfe\xed\xfa\xce",
     "Mach-O 32 swapped": b"\xce\xfa\xed\xfe", "Java": b"\xca\xfe\xba\xbe", "ZIP": b"PK\3\4", "ZIP end": b"PK\5\6",
     "ZIP part": b"PK\7\x08", "7z": b"7z\xbc\xaf\x27\x1c", "RAR": b"Rar!\x1a\x07", "xz": b"\xfd7zXZ\0",
