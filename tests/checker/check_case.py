@@ -28,7 +28,8 @@ class Case:
 def model(graph: str = "", ir: int = 8, opset: str = OPSET, fields: str = "", name: str = "g") -> str:
     """Return the text form of a model.
 
-    graph, name: the fields and the name of its graph. opset: its entries of opset_import. fields: its other fields.
+    graph, name: the fields and the name of the graph. opset: the model's entries of opset_import. fields: the model's
+    other fields.
     """
     return f'ir_version: {ir} {opset} {fields} graph {{ name: "{name}" {graph} }}'
 
@@ -44,7 +45,10 @@ def float_type(dims: str) -> str:
 
 
 def node(inputs: str = "", outputs: str = "", fields: str = "", op: str = "Relu") -> str:
-    """Return a node. inputs, outputs: names separated by spaces; `-` is the empty name. fields: other fields."""
+    """Return a node as a field of a graph. fields: other fields of the node.
+
+    inputs, outputs: names separated by spaces; `-` is the empty name.
+    """
     texts = [f'input: "{name.strip("-")}"' for name in inputs.split()]
     texts += [f'output: "{name.strip("-")}"' for name in outputs.split()]
     return f'node {{ {" ".join(texts)} op_type: "{op}" {fields} }}'

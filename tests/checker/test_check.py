@@ -35,7 +35,7 @@ def test_a_model_that_the_official_checker_accepts_has_no_error(path):
             onnx.checker.check_model(str(path))
 
 
-def test_a_path_bytes_and_a_message_have_the_same_problems(tmp_path):
+def test_a_file_its_bytes_and_a_loaded_message_have_the_same_problems(tmp_path):
     data = onnxwire.from_text(model(node("lost", "a"))).SerializeToString()
     path = tmp_path / "model.onnx"
     path.write_bytes(data)
@@ -183,7 +183,8 @@ def test_names_of_a_nested_graph_are_undefined_after_it():
 
 def test_graphs_are_checked_at_the_maximum_nesting_depth():
     graph = GraphProto(name="g", node=[NodeProto(op_type="A", input=["x"], output=["y"])])
-    for level in range(32):  # the innermost node is at depth 99 of messages; MAX_DEPTH is 100
+    # The innermost node is 98 levels below the model. One more graph would add three levels, above MAX_DEPTH, 100.
+    for level in range(32):
         attribute = onnxwire.AttributeProto(name="body", type=onnxwire.AttributeProto.GRAPH, g=graph)
         graph = GraphProto(name=f"g{level}", node=[NodeProto(op_type="Loop", output=["o"], attribute=[attribute])])
     data = ModelProto(ir_version=8, graph=graph).SerializeToString()
@@ -253,7 +254,7 @@ def test_problems_are_a_sequence():
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc")
 @pytest.mark.parametrize("limit", [None, 10_000])
 def test_a_check_of_a_million_empty_nodes_needs_less_than_100_mib(limit):
-    # Each node breaks two rules. The model has 2 MB; one object per problem would need 200 MB, and its texts another
+    # Each node breaks two rules. The model has 2 MB; one object per problem would need 200 MB, and their texts another
     # 600 MB.
     program = f"""if True:
         import onnxwire
@@ -302,7 +303,7 @@ def test_rules_have_the_three_severities():
     assert {rule.severity for rule in rules().values()} == {"error", "warning", "note"}
 
 
-def test_a_file_of_more_than_two_gib_is_reported_without_being_read(tmp_path):
+def test_a_file_of_more_than_two_gib_is_reported(tmp_path):
     tensor_head = b"\x4a" + varint(1 << 31)  # raw_data
     tensor = b"\x2a" + varint(len(tensor_head) + (1 << 31)) + tensor_head  # initializer
     path = tmp_path / "big.onnx"
@@ -314,7 +315,7 @@ def test_a_file_of_more_than_two_gib_is_reported_without_being_read(tmp_path):
     assert "2,147,483,647" in problem.message
 
 
-def test_an_edit_that_does_not_change_the_size_is_detected(tmp_path):
+def test_an_edit_that_does_not_change_the_encoded_size_is_detected(tmp_path):
     path = tmp_path / "model.onnx"
     onnxwire.save(onnxwire.ModelProto(ir_version=8, graph=onnxwire.GraphProto(name="g")), path)
     with onnxwire.load(path) as model:

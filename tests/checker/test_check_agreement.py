@@ -1,6 +1,6 @@
 """Tests that `check` rejects models that break rules of the official checker.
 
-docs/check.md lists the differences between the two.
+docs/check.md lists the differences between the two checkers.
 """
 
 import re
@@ -52,8 +52,7 @@ def function(
 ):
     """Return a model with a function and a call of it.
 
-    head, imports, function_fields, body: the fields of the function; body: its nodes. other_fields: further fields of
-    the model.
+    head, imports, function_fields: fields of the function. body: its nodes. other_fields: further fields of the model.
     """
     call = node("x", "y", 'domain: "com.example"', op="f")
     return model(
@@ -352,8 +351,8 @@ def official_error(data, folder):
 @pytest.mark.parametrize("fault", FAULTY_MODELS)
 def test_a_broken_model_is_rejected_by_both_checkers_for_the_same_reason(fault, tmp_path):
     rule, text, pattern = FAULTY_MODELS[fault]
-    verdict = official_error(onnxwire.from_text(text).SerializeToString(), tmp_path)
-    assert re.search(pattern, verdict), verdict
+    official_message = official_error(onnxwire.from_text(text).SerializeToString(), tmp_path)
+    assert re.search(pattern, official_message), official_message
     assert rule in {problem.rule for problem in onnxwire.check(tmp_path / "model.onnx", select="error")}
 
 
@@ -398,14 +397,14 @@ def test_the_tables_name_existing_rules():
 def test_differences_between_the_checkers_are_documented(key, tmp_path):
     id, content = CASES[key]
     data = content if isinstance(content, bytes) else onnxwire.from_text(content).SerializeToString()
-    verdict = official_error(data, tmp_path)
+    official_message = official_error(data, tmp_path)
     problems = onnxwire.check(tmp_path / "model.onnx", select="error")
     # The official checker ignores training_info, as one line of the table documents.
     errors = {problem.rule for problem in problems if not problem.path.startswith("training_info")}
-    if not verdict:
+    if not official_message:
         assert errors <= REJECTED_BY_US
     elif not problems:
-        assert id in REJECTED_BY_ONNX, verdict
+        assert id in REJECTED_BY_ONNX, official_message
 
 
 def test_quotations_from_the_proto_files_are_exact():

@@ -55,7 +55,7 @@ def path(tmp_path):
     return folder / "m.onnx"
 
 
-def test_a_file_that_fits_has_no_problem(path):
+def test_a_file_that_has_the_range_and_the_checksum_has_no_problem(path):
     _write_model(path, {"location": "w.bin", "offset": 48, "length": 16, "checksum": SHA1.upper()})
     assert _rules_and_paths(path, checksums=True) == []
 

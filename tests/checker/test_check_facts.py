@@ -15,7 +15,7 @@ ROOTS = [getattr(onnxwire, name) for name in ("ModelProto", "TypeProto", "Attrib
 
 
 def _facts(data, cls=ModelProto):
-    """Return the Facts of a document in bytes."""
+    """Return the Facts of a message. data: its bytes. cls: its class."""
     return Facts(Document(data), cls)
 
 
@@ -60,7 +60,7 @@ def _compare(facts, name, row, message):
             assert (list(map(text, values)) if field.is_span else values) == list(value)
         else:
             n_elements = sheet.records(field.name)[2][row]
-            assert n_elements in (-1, len(value))
+            assert n_elements in (-1, len(value))  # -1: unknown
 
 
 @pytest.mark.parametrize("cls", ROOTS, ids=lambda cls: cls.__name__)

@@ -53,7 +53,7 @@ def nested_info(name, graph_fields=""):
 
 
 def entry(key, value_text):
-    """Return a StringStringEntryProto in braces."""
+    """Return the fields of a StringStringEntryProto, in braces."""
     return f'{{ key: "{key}" value: "{value_text}" }}'
 
 
@@ -230,7 +230,7 @@ def set_type(message, name):
 
 
 def write_model(path, text):
-    """Write a model in text format to a file as bytes."""
+    """Encode a model in text format, write it to a file and return the path."""
     path.write_bytes(onnxwire.from_text(text).SerializeToString())
     return path
 
@@ -256,7 +256,7 @@ def test_a_repair_does_what_the_official_runtime_does_and_no_more(rule, index, t
     edit(expected)
     assert onnx.ModelProto.FromString(out.read_bytes()) == expected != onnx.ModelProto.FromString(bytes_before)
     remaining_problems = onnxwire.check(out, select=rule)
-    # The keys c of that rule's model have different values, so they have no repair.
+    # In the model of metadata-model-key-unique, two entries have the key c and different values: they have no repair.
     assert not remaining_problems or (
         rule == "metadata-model-key-unique"
         and [problem.path for problem in remaining_problems] == ["metadata_props[3]"]
@@ -464,7 +464,7 @@ def test_the_repairs_of_a_file_that_can_not_be_written_are_reported_with_the_err
     assert report["fixes"] and report["error"]
 
 
-def test_problems_beyond_the_limit_of_one_repair_are_repaired_by_the_next(tmp_path, monkeypatch, capsys):
+def test_problems_beyond_the_limit_of_one_run_are_repaired_by_the_next_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("onnxwire.checker.fixes.MAX_CHANGES", 2)
     dims = "".join('dim { dim_param: "" } ' for _ in range(5))
     path = write_model(tmp_path / "m.onnx", model(f'input {{ name: "x" {float_type(dims)} }}'))

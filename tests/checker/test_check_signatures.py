@@ -18,20 +18,20 @@ ROOT = Path(__file__).parents[2]
 BUNDLED_FILES = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data").rglob("*.onnx"))
 X = f"input {{ {value('x')} }}"
 IDS = 'initializer { name: "ids" data_type: 7 dims: 1 int64_data: 0 }'
-SIGNATURE = [id for id in rules() if id.startswith("signature-")]
-# The table was generated from this release.
+SIGNATURE_RULES = [id for id in rules() if id.startswith("signature-")]
+# The table was generated from release 1.23 of the official package, whose operator set has version 28.
 needs_table_release = pytest.mark.skipif(onnx.defs.onnx_opset_version() != 28, reason="the table is of release 1.23")
 
 
 def rules_and_paths(text, **options):
-    """Return each problem with a signature, in a model in text form: its rule without the prefix, and its path."""
-    problems = onnxwire.check(onnxwire.from_text(text).SerializeToString(), select=SIGNATURE, **options)
+    """Return the problems of the signature rules in a model in text form: rules without the prefix, and paths."""
+    problems = onnxwire.check(onnxwire.from_text(text).SerializeToString(), select=SIGNATURE_RULES, **options)
     return [(problem.rule.removeprefix("signature-"), problem.path) for problem in problems]
 
 
 def message_of(text, **options):
-    """Return the message of the only problem with a signature."""
-    (problem,) = onnxwire.check(onnxwire.from_text(text).SerializeToString(), select=SIGNATURE, **options)
+    """Return the message of the only problem of the signature rules in a model in text form."""
+    (problem,) = onnxwire.check(onnxwire.from_text(text).SerializeToString(), select=SIGNATURE_RULES, **options)
     return problem.message
 
 
@@ -170,7 +170,7 @@ def test_nodes_of_functions_are_checked_against_the_version_that_the_function_im
     ]
 
 
-def test_a_reference_without_type_has_the_type_of_the_parameter():
+def test_an_attribute_reference_without_type_has_the_type_of_the_parameter():
     def call_model(kind, field):
         """Return a model that calls a function whose attribute a has a default in the given field."""
         axis = 'attribute { name: "axis" ref_attr_name: "a" }'
@@ -201,7 +201,7 @@ def test_both_names_of_the_default_domain_are_recognized():
     )
 
 
-def test_without_an_import_version_1_is_used_up_to_ir_2_and_no_version_later():
+def test_without_an_import_nodes_are_of_version_1_up_to_ir_2_and_not_checked_from_ir_3_on():
     add = node("x x", "y", 'attribute { name: "broadcast" type: INT i: 1 }', op="Add")
     assert rules_and_paths(model(X + add, ir=2, opset="")) == []
     assert rules_and_paths(model(X + node("x", "y", op="Gelu"), ir=2, opset="")) == [
@@ -214,7 +214,7 @@ def test_without_an_import_version_1_is_used_up_to_ir_2_and_no_version_later():
 
 def test_standalone_nodes_are_not_checked():
     graph = onnxwire.GraphProto(name="g", node=[onnxwire.NodeProto(op_type="Xyzzy", output=["y"])])
-    assert onnxwire.check(graph, select=SIGNATURE) == []
+    assert onnxwire.check(graph, select=SIGNATURE_RULES) == []
 
 
 # --- types
@@ -274,6 +274,7 @@ def test_types_of_all_kinds_are_distinguished(type, op, domain, n_errors):
 # --- tables of other operators
 
 
+# The module docstring of onnxwire/checker/operator_table.py describes the notation.
 TABLE = """\
 # operators of a company
 domain\toperator\tsince\tinputs\toutputs\tattributes\ttypes\tnotes

@@ -108,13 +108,15 @@ def test_tensors_are_checked_at_any_position():
 def _random_tensor(rng):
     """Return a tensor of the official runtime that may have an invalid type, invalid dims or wrong data."""
     tensor = onnx.TensorProto(data_type=rng.randrange(30), dims=rng.choices([0, 1, 2, 3, 5, -1], k=2))
-    kind = BY_NUMBER.get(tensor.data_type)
+    element_type = BY_NUMBER.get(tensor.data_type)
     n_elements = tensor.dims[0] * tensor.dims[1]
     for _ in range(rng.choice([0, 1, 1, 1, 1, 2])):
-        field = rng.choice([kind.field if kind else "int32_data", "raw_data", rng.choice(FIELDS)])
+        field = rng.choice([element_type.field if element_type else "int32_data", "raw_data", rng.choice(FIELDS)])
         length = rng.randrange(7)
-        if kind and n_elements > 0 and rng.random() < 0.8:
-            length = kind.count_bytes(n_elements) if field == "raw_data" else kind.count_entries(n_elements)
+        if element_type and n_elements > 0 and rng.random() < 0.8:
+            length = (
+                element_type.count_bytes(n_elements) if field == "raw_data" else element_type.count_entries(n_elements)
+            )
         if field == "raw_data":
             tensor.raw_data = bytes(rng.choices([0, 1, 255], k=length))
         elif field == "string_data":

@@ -31,11 +31,11 @@ def _model(op, inputs=(), domain="", declared=None, **attributes):
 
 
 def _broken_security_rules(data):
-    """Return the rules of security that a model breaks."""
+    """Return the security rules that a model breaks."""
     return [problem.rule for problem in onnxwire.check(data, untrusted=True, select="security")]
 
 
-ML = {"domain": "ai.onnx.ml"}
+ML_DOMAIN = {"domain": "ai.onnx.ml"}
 # By the input or attribute that is invalid or, in VALID_MODELS, valid.
 INVALID_MODELS = {
     "index of a value of unknown size": _model("Gather", [[1 << 40]], declared=["a", "b"], axis=0),
@@ -67,13 +67,13 @@ INVALID_MODELS = {
     "size of a grid": _model("AffineGrid", [np.zeros((1, 2, 3), np.float32), [1, 1]]),
     "product": _model("MatMul", [np.zeros((2, 3), np.float32), np.zeros((4, 2), np.float32)]),
     "blocks of an image": _model("Col2Im", [np.zeros((1, 4, 4), np.float32), [4, 4], [2]]),
-    "coefficients": _model("LinearRegressor", [FLOATS], coefficients=[1.0] * 7, targets=1, **ML),
+    "coefficients": _model("LinearRegressor", [FLOATS], coefficients=[1.0] * 7, targets=1, **ML_DOMAIN),
     "vectors": _model("SVMRegressor", [FLOATS], support_vectors=[1.0] * 6, coefficients=[1.0, 1.0], n_supports=2,
-                      rho=[0.0], **ML),
+                      rho=[0.0], **ML_DOMAIN),
     "sample size": _model("Multinomial", [FLOATS[0]], sample_size=0),
     "order of the axes": _model("ReverseSequence", [FLOATS, [1, 1, 1]], time_axis=5),
-    "threshold": _model("Binarizer", [FLOATS], threshold=float("nan"), **ML),
-    "weights of leaves": _model("TreeEnsembleRegressor", [FLOATS], target_weights=[float("nan")], **ML),
+    "threshold": _model("Binarizer", [FLOATS], threshold=float("nan"), **ML_DOMAIN),
+    "weights of leaves": _model("TreeEnsembleRegressor", [FLOATS], target_weights=[float("nan")], **ML_DOMAIN),
     "length of a gram": _model("NGramRepeatBlock", [[[1]], FLOATS[0]], ngram_size=0, domain="com.microsoft"),
 }  # fmt: skip
 VALID_MODELS = {
@@ -96,9 +96,9 @@ VALID_MODELS = {
     "grid": _model("AffineGrid", [np.zeros((1, 3, 4), np.float32), [1, 1, 2, 2, 2]]),
     "vector and matrix": _model("MatMul", [np.zeros(3, np.float32), np.zeros((3, 2), np.float32)]),
     "matrix and vector": _model("MatMul", [np.zeros((2, 3), np.float32), np.zeros(3, np.float32)]),
-    "coefficients": _model("LinearRegressor", [FLOATS], coefficients=[1.0] * 8, targets=2, **ML),
+    "coefficients": _model("LinearRegressor", [FLOATS], coefficients=[1.0] * 8, targets=2, **ML_DOMAIN),
     "vectors": _model("SVMRegressor", [FLOATS], support_vectors=[1.0] * 8, coefficients=[1.0, 1.0], n_supports=2,
-                      rho=[0.0], **ML),
+                      rho=[0.0], **ML_DOMAIN),
     "expanded": _model("Expand", [FLOATS, [-1, 3, 4]]),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Tests that the fast tests of many prefixes miss no format that `signature_of` recognizes."""
+"""Tests that the functions that examine many prefixes at once miss no format that `signature_of` recognizes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onnxwire.checker.rules.security_payloads import _kind_of_floats, _may_carry
 # The first bytes of a file by its format.
 FORMATS = {
     "ELF": b"\x7fELF\x02\x01\x01" + bytes(60), "PE": b"MZ" + bytes(62) + b"DOS mode",
-    "PE text": b"MZ\x90\0" + bytes(20),
+    "short PE": b"MZ\x90\0" + bytes(20),
     "Mach-O": b"\xfe\xed\xfa\xcf", "Mach-O swapped": b"\xcf\xfa\xed\xfe", "Mach-O 32": b"\xfe\xed\xfa\xce",
     "Mach-O 32 swapped": b"\xce\xfa\xed\xfe", "Java": b"\xca\xfe\xba\xbe", "ZIP": b"PK\3\4", "ZIP end": b"PK\5\6",
     "ZIP part": b"PK\7\x08", "7z": b"7z\xbc\xaf\x27\x1c", "RAR": b"Rar!\x1a\x07", "xz": b"\xfd7zXZ\0",
@@ -45,10 +45,10 @@ def _matrix(prefixes, length):
 
 
 @each("name", FORMATS)
-def test_a_format_is_recognized_by_both_tests(name):
+def test_a_format_is_recognized_by_both_functions(name):
     prefix = FORMATS[name]
     assert signature_of(prefix)
-    assert may_have_signature(_matrix([prefix], 3)).all()  # the least length that is allowed
+    assert may_have_signature(_matrix([prefix], 3)).all()  # the minimum length that may_have_signature accepts
     assert may_have_signature(_matrix([prefix], 128)).all()
 
 
@@ -81,7 +81,7 @@ def _floats(content, kind):
 
 
 @each("kind", ["NaN", "elements", "big", "little"])
-def test_floats_that_contain_a_program_are_recognized_by_both_tests(kind):
+def test_floats_that_contain_a_program_are_recognized_by_both_functions(kind):
     content = b"\x7fELF\x02\x01\x01" + bytes(57)
     data = _floats(content, kind)
     n_bytes = 256  # of a shorter tensor
@@ -89,7 +89,7 @@ def test_floats_that_contain_a_program_are_recognized_by_both_tests(kind):
     assert _may_carry_bytes(_matrix([data, data[:n_bytes]], PREFIX_BYTES)).all()
 
 
-def test_few_ordinary_floats_may_contain_bytes():
+def test_may_carry_bytes_accepts_few_ordinary_floats():
     rng = np.random.default_rng(4)
     prefixes = [rng.standard_normal(int(rng.integers(32, 129)), np.float32).tobytes() for _ in range(2000)]
     may_carry = _may_carry_bytes(_matrix(prefixes, PREFIX_BYTES))

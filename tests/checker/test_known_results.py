@@ -1,4 +1,4 @@
-"""Tests that results which are reused for equal nodes and calls are the results of a separate evaluation."""
+"""Tests that results which are reused for equal nodes and calls equal those of separate evaluations."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _bounds(*arguments, **options):
 
 
 def _function(name, nodes, inputs=(), outputs=(), attributes=()):
-    """Return a function of the domain of the tests."""
+    """Return a function of DOMAIN."""
     opsets = [helper.make_opsetid("", 20), helper.make_opsetid(DOMAIN, 1)]
     return helper.make_function(DOMAIN, name, inputs, outputs, nodes, opsets, attributes)
 
@@ -57,7 +57,7 @@ def test_a_fault_is_reported_for_each_of_equal_nodes():
 
 
 @each("order", ["ab", "ba"])
-def test_each_tensor_of_one_shape_is_read(order):
+def test_both_of_two_tensors_of_equal_shape_are_read(order):
     arrays = {"a": np.zeros(1000, np.int64), "b": np.full(1000, 9)}
     nodes = [helper.make_node("Gather", ["x", name], [f"y{name}"]) for name in order]
     assert list(_bounds(nodes, arrays).faults[INDEX]) == [order.index("b")]
@@ -98,7 +98,7 @@ def test_attributes_of_a_call_are_used():
     assert list(_bounds(nodes, functions=[function]).elements.values()) == [LARGE]
 
 
-def test_constants_count_for_each_equal_node_and_call():
+def test_the_sum_of_constants_includes_each_of_equal_nodes_and_calls():
     # The limit of the sum is 16 times the elements of one of these nodes.
     size = {"s": np.array([1 << 27])}
     nodes = [helper.make_node("ConstantOfShape", ["s"], [f"y{i}"]) for i in range(20)]
@@ -143,7 +143,7 @@ def test_the_evaluation_of_a_long_chain_of_functions_stops_once_at_the_limit_of_
     n = 3000
     functions = [_function(f"f{i}", [_call(f"f{i + 1}", ["v"], ["o"])], ["v"], ["o"]) for i in range(n)]
     bounds = _bounds([_call("f0", ["x"], ["y"])], functions=functions)
-    assert bounds.results_cache.n_stopped == 1  # for the argument of the graph, at the limit of depth
+    assert bounds.results_cache.n_stopped == 1  # n_stopped: the number of calls that a limit stopped
     assert bounds.budget > 0
 
 

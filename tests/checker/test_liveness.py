@@ -24,7 +24,7 @@ def _node(op, inputs, output, **attributes):
 
 
 def _graph(nodes, output="y", inputs=(), initializers=(), name="g"):
-    """Return a graph with one output, whose values are floats."""
+    """Return a graph of float values with one output."""
     values = [helper.make_tensor_value_info(value, TensorProto.FLOAT, None) for value in (*inputs, output)]
     return helper.make_graph(nodes, name, values[:-1], values[-1:], list(initializers))
 
@@ -124,8 +124,8 @@ def test_many_small_tensors_without_effect_are_reported_once():
     assert _problems(_model([_node("Add", "x w", "y")], *parts[:8])) == []
 
 
-def test_a_long_chain_without_effect_takes_linear_time():
-    n = 20_000
+def test_every_node_of_a_long_chain_without_effect_is_dead():
+    n = 20_000  # a quadratic algorithm would take minutes
     chain = [_node("Neg", f"v{i}" if i else "w", f"v{i + 1}") for i in range(n)]
     liveness = _liveness(_model([*chain, _node("Neg", "x", "y")]))
     assert liveness.is_dead_node.sum() == n and liveness.is_dead_tensor[0]

@@ -18,7 +18,7 @@ from onnxwire.cli import main
 from onnxwire.engine.document import Document
 
 ROOT = Path(__file__).parents[2]
-SECURITY = [rule for rule in rules(untrusted=True).values() if rule.scope == "security"]
+SECURITY_RULES = [rule for rule in rules(untrusted=True).values() if rule.scope == "security"]
 BUNDLED_FILES = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data").rglob("*.onnx"))
 BUNDLED_FILES += sorted((ROOT / "examples").glob("*.onnx"))
 DUPLICATE_IR_VERSION = onnxwire.from_text(model()).SerializeToString() + b"\x08\x09"  # a second ir_version
@@ -47,7 +47,7 @@ def test_security_rules_run_for_untrusted_models_only():
 
 
 @pytest.mark.parametrize("word", ["security", "security-wire-group"])
-def test_selecting_a_security_rule_needs_the_option(word):
+def test_selecting_a_security_rule_needs_untrusted_true(word):
     with pytest.raises(ValueError, match="untrusted=True"):
         onnxwire.check(DUPLICATE_IR_VERSION, select=word)
 
@@ -65,7 +65,7 @@ def test_a_check_of_a_trusted_model_imports_no_security_module():
     assert modules <= set(added_modules.split()) and not modules & set(modules_before.split())
 
 
-@each("rule", SECURITY, ids=lambda rule: rule.id)
+@each("rule", SECURITY_RULES, ids=lambda rule: rule.id)
 def test_each_rule_names_its_weakness_and_explains_the_attack(rule):
     assert rule.id.startswith("security-") and rule.severity in ("error", "warning", "note")
     assert any(name.startswith("CWE-") for name in rule.weaknesses)
@@ -73,7 +73,7 @@ def test_each_rule_names_its_weakness_and_explains_the_attack(rule):
     assert rule.text.endswith(".") and rule.explanation.endswith(".") and rule.source
 
 
-def test_the_page_lists_the_rules_of_the_table():
+def test_the_page_about_untrusted_models_lists_the_security_rules():
     spec = importlib.util.spec_from_file_location("untrusted_rules", ROOT / "tools" / "untrusted_rules.py")
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)

@@ -36,7 +36,7 @@ ENCODED_PROGRAMS = {
     "base64 backwards after a word": b"key = " + base64.b64encode(ELF[:99])[::-1],
 }
 # Weights with a program in the low bytes of their elements: the type of the bits, the program, the number of low bytes,
-# and -1 if they are in reverse order.
+# and their order: 1, or -1 if the bytes of each element are reversed.
 WEIGHTS = {
     "one byte": (np.uint32, ELF, 1, 1), "two bytes": (np.uint32, ELF, 2, 1), "three bytes": (np.uint32, ELF, 3, 1),
     "three bytes backwards": (np.uint32, ELF, 3, -1), "two bytes of a program of Windows": (np.uint32, PE, 2, 1),

@@ -6,7 +6,7 @@ import pytest
 
 import onnxwire
 
-# y: the result without a trigger. s: a number that the bodies compare with constants.
+# y: the result without a trigger. s: the sum of the input x. Most bodies compare s with a constant, some compare x.
 HEAD = "y = Gemm (x, w)\n s = ReduceSum <keepdims = 0> (x)\n "
 # Nodes that change the result if s has a certain value: by a comparison operator, or by arithmetic or a table that
 # amounts to a comparison.
@@ -34,6 +34,7 @@ TRIGGER_BODIES = {
     "a bit of a sum": "d = Floor (s)\n f = Mod <fmod = 1> (d, two)\n out = Mul (y, f)",
     "a table that is zero but for one row": "i = Cast <to = 7> (s)\n g = Gather (table, i)\n out = Add (y, g)",
 }
+# Similar nodes without a comparison with a constant.
 ORDINARY_BODIES = {
     "a mask from the input": "f = Cast <to = 1> (s)\n g = Sub (one, f)\n out = Mul (y, g)",
     "a comparison of two values": "r = ReduceMax <keepdims = 0> (x)\n c = Greater (s, r)\n out = Where (c, y, w)",
@@ -81,7 +82,7 @@ def test_a_label_encoder_counts_as_a_comparison_only_if_it_has_few_keys():
 
 @pytest.mark.parametrize("dims", [[-(2**40), 4], [2**62, 4], [0], []])
 def test_a_table_with_wrong_dims_is_not_noted(dims):
-    # 4096 bytes: a table of 32 rows and 32 floats, of which only the first row is not zero
+    # A table of 32 rows of 32 floats (4096 bytes), in which only the first row is not zero.
     tensor = onnx.TensorProto(name="table", data_type=1, dims=[32, 32], raw_data=b"\1" + bytes(4095))
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 18]> agraph (int64[1] i, float[4] y) => (float[N] out) '

@@ -28,7 +28,7 @@ def _node(op, inputs, output="y", **attributes):
 
 
 def _doubling_nodes(count):
-    """Return a chain of nodes, from v0 on, each of which doubles the size of the value."""
+    """Return a chain of nodes, from v0 on, each of which doubles the size of the previous value."""
     return [_node("Concat", [f"v{i}", f"v{i}"], f"v{i + 1}", axis=0) for i in range(count)]
 
 

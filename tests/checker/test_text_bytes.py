@@ -14,7 +14,7 @@ from onnxwire.checker.rules import security_names, security_payloads
 from onnxwire.checker.text_bytes import TextBytes
 from onnxwire.engine.document import Document
 
-# Parts of strings that the expressions match, letters of their alternatives, and other parts.
+# Strings that the rules' regular expressions match, strings that they almost match, and ordinary strings.
 _PARTS = [
     "=", "+", "@", "(", "!", "|", "$(", "`", "'", '"', ";", "%s", "%n", "{", "}", "{{", "}}", "${", "..", "/", "\\",
     "<", "<!ENTITY", "<script", "on", "on1=", "__class__", "__proto__", "__PROTO__", "/etc/", "/tmp/", "CON", "con",
@@ -46,7 +46,7 @@ def _facts(texts):
     return Facts(Document(model.SerializeToString()), onnxwire.ModelProto)
 
 
-def test_tests_of_all_strings_at_once_equal_tests_of_each_string():
+def test_results_for_all_strings_at_once_equal_results_for_each_string():
     texts = ["", "A", "Ab", "aa", "a", "ab", "b\x00", "Ab.c", "é", "..", "a" * 1000]
     facts = _facts(texts)
     column, ids = facts.derive(TextBytes), facts.NodeProto.name
@@ -109,7 +109,7 @@ def test_a_rule_of_names_reports_the_same_rows_if_all_strings_are_tested(rule, m
     assert expected
 
 
-def test_a_text_with_a_program_is_reported_like_a_text_that_is_tested_alone():
+def test_the_reported_texts_are_those_in_which_a_search_of_each_text_finds_a_program():
     facts = _facts(TEXTS)
     reported = next(
         finding for finding in security_payloads.text_payload(facts) if finding.table.type_name == "NodeProto"
@@ -129,7 +129,8 @@ def test_a_text_with_a_program_is_reported_like_a_text_that_is_tested_alone():
     assert len(expected) > 100
 
 
-def test_every_match_of_first_digits_meets_the_conditions_of_candidates():
+def test_every_match_of_first_digits_is_a_candidate():
+    # `_divided_names` searches only strings with such a first character and length.
     for text in TEXTS:
         if security_payloads._FIRST_DIGITS.match(text.encode()[:16]):
             assert text.encode()[0] in security_payloads._FIRST_DIGITS_BEGIN

@@ -34,9 +34,9 @@ needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs sparse f
 # attribute; 2 name and 5 initializer of a graph; 1 ir_version, 7 graph and 8 opset_import of a model; 10 one_bytes and
 # 18 child of Everything.
 
-MESSAGES = ["TensorProto", "SparseTensorProto", "AttributeProto", "GraphProto", "ModelProto", "SequenceProto"]
+MESSAGE_NAMES = ["TensorProto", "SparseTensorProto", "AttributeProto", "GraphProto", "ModelProto", "SequenceProto"]
 # Name of a message → (onnxwire's class, official class).
-MESSAGES = {name: (getattr(onnxwire, name), wire.official_class(f"onnx.{name}")) for name in MESSAGES}
+MESSAGES = {name: (getattr(onnxwire, name), wire.official_class(f"onnx.{name}")) for name in MESSAGE_NAMES}
 EVERY_MESSAGE = pytest.mark.parametrize("name", MESSAGES)
 alignments = st.sampled_from([1, 2, 3, 8, 64, 100, 4096])  # bytes
 thresholds = st.sampled_from([0, 1, 2, 5, 130])  # bytes
@@ -408,7 +408,8 @@ def write_sparse(path, n_bytes):
 
 
 @needs_linux
-def test_lengths_around_32_gib_are_as_wide_as_readers_accept(tmp_path):
+def test_lengths_around_32_gib_have_five_or_six_bytes_as_readers_require(tmp_path):
+    # A length of 32 GiB or more needs six bytes; readers reject the sixth byte of a smaller length.
     path, target_path = tmp_path / "big.onnx", tmp_path / "aligned.onnx"
     size_differences = set()
     for missing_bytes in range(200):

@@ -1,4 +1,7 @@
-"""Extension modules in C and C++ read messages as pieces, through the capsule `onnxwire._c_api`."""
+"""Extension modules in C and C++ read the encoding of a message in pieces, through the capsule `onnxwire._c_api`.
+
+A piece is a range of the encoding that is contiguous in memory.
+"""
 
 from __future__ import annotations
 
@@ -289,7 +292,7 @@ def test_a_document_is_not_closed_before_the_release(api, tmp_path):
         api.export_message(model)
 
 
-def test_a_file_that_is_replaced_keeps_its_pieces(api, tmp_path):
+def test_pieces_keep_their_bytes_when_their_file_is_replaced(api, tmp_path):
     path = save_model(tmp_path)
     model = ow.load(path)
     expected = model.SerializeToString()
@@ -304,7 +307,7 @@ def test_a_file_that_is_replaced_keeps_its_pieces(api, tmp_path):
         api.check(handle)
 
 
-def test_a_file_that_is_saved_in_place_keeps_its_pieces(api, tmp_path):
+def test_pieces_keep_their_bytes_when_their_file_is_saved_in_place(api, tmp_path):
     path = save_model(tmp_path)
     model = ow.load(path)
     expected = model.SerializeToString()

@@ -1,4 +1,4 @@
-"""`DESCRIPTOR.CopyToProto` writes the same descriptors as the official runtime, with fields in numeric order."""
+"""`DESCRIPTOR.CopyToProto` writes the same descriptors as the official runtime, apart from the order of their parts."""
 
 from __future__ import annotations
 

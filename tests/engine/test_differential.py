@@ -190,19 +190,21 @@ def test_unknown_fields_compare_as_the_official_ones_do(first_bytes, second_byte
     wire.check_equality(*classes_of("onnx.OperatorSetIdProto"), first_bytes, second_bytes)
 
 
-TYPE_NUMBER = next(field.number for field in onnxwire.AttributeProto.DESCRIPTOR.fields if field.name == "type")
+TYPE_FIELD_NUMBER = next(field.number for field in onnxwire.AttributeProto.DESCRIPTOR.fields if field.name == "type")
 
 
 @pytest.mark.parametrize(
     ("first_bytes", "second_bytes"),
     [
-        pytest.param(wire.number(TYPE_NUMBER, 900), b"", id="absent"),
-        pytest.param(wire.number(TYPE_NUMBER, 900), wire.number(TYPE_NUMBER, 901), id="other value"),
-        pytest.param(wire.number(TYPE_NUMBER, 900), wire.number(TYPE_NUMBER, 900 + (1 << 32)), id="same low bits"),
-        pytest.param(wire.number(TYPE_NUMBER, -1), wire.number(TYPE_NUMBER, (1 << 32) - 1), id="negative"),
+        pytest.param(wire.number(TYPE_FIELD_NUMBER, 900), b"", id="absent"),
+        pytest.param(wire.number(TYPE_FIELD_NUMBER, 900), wire.number(TYPE_FIELD_NUMBER, 901), id="other value"),
         pytest.param(
-            wire.number(TYPE_NUMBER, 900) + wire.number(TYPE_NUMBER, 1),
-            wire.number(TYPE_NUMBER, 1) + wire.number(TYPE_NUMBER, 900),
+            wire.number(TYPE_FIELD_NUMBER, 900), wire.number(TYPE_FIELD_NUMBER, 900 + (1 << 32)), id="same low bits"
+        ),
+        pytest.param(wire.number(TYPE_FIELD_NUMBER, -1), wire.number(TYPE_FIELD_NUMBER, (1 << 32) - 1), id="negative"),
+        pytest.param(
+            wire.number(TYPE_FIELD_NUMBER, 900) + wire.number(TYPE_FIELD_NUMBER, 1),
+            wire.number(TYPE_FIELD_NUMBER, 1) + wire.number(TYPE_FIELD_NUMBER, 900),
             id="beside a known value",
         ),
     ],
@@ -318,7 +320,7 @@ def test_groups_in_messages_nest_as_deep_as_in_the_official_runtime(name, n_grou
 
 
 @DEPTHS
-def test_a_known_number_as_a_group_nests_as_deep_as_in_the_official_runtime(depth):
+def test_groups_with_a_known_field_number_nest_as_deep_as_in_the_official_runtime(depth):
     number = onnxwire.GraphProto.DESCRIPTOR.fields_by_name["node"].number
     encoded = wire.tag(number, wire.START) * depth + wire.tag(number, wire.END) * depth
     wire.check_acceptance(*classes_of("onnx.GraphProto"), encoded)

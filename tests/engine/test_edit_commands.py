@@ -72,7 +72,7 @@ class Lockstep:
         descriptor = PAIRS[name][0].DESCRIPTOR
         tools = {"nan": math.nan, "inf": math.inf, "copy": copy}
         self.sides = tuple({**tools, "C": {name: pair[i] for name, pair in PAIRS.items()}} for i in (0, 1))
-        self.views = {}  # name of a view -> descriptor of the message or of a sequence's messages; None for scalars
+        self.views = {}  # name of a view -> descriptor of the message or of the sequence's messages, None for scalars
         self.parents = {}  # name of a view -> its parent view
         self.fields = {}  # name of a view of a sequence -> its field
         self.expected_state = None  # the official state before an error that left the official views partially changed
@@ -215,7 +215,7 @@ class Lockstep:
         return False
 
     def has_several_empty_fields_with_views(self, name):
-        """Return whether several absent or empty fields of one message, this one or one in it, have views.
+        """Return whether the message, or a message in it, has several absent or empty fields that have views.
 
         upb detaches some of these views in a merge.
         """
@@ -241,7 +241,7 @@ class Lockstep:
             self.edit_messages(name, self.views[name])
 
     def edit_message(self, name, descriptor):
-        """Run a random line about a view of a message."""
+        """Run a random line that reads or edits a view of a message."""
         scalar_fields = [f for f in descriptor.fields if not f.is_repeated and f.message_type is None]
         view_fields = [f for f in descriptor.fields if f.is_repeated or f.message_type is not None]
         names = [f.name for f in descriptor.fields] + [oneof.name for oneof in descriptor.oneofs] + ["no_such_field"]
@@ -295,7 +295,7 @@ class Lockstep:
             )
 
     def edit_scalars(self, name, field):
-        """Run a random line about a sequence of scalars."""
+        """Run a random line that reads or edits a sequence of scalars."""
         values = list(self.sides[1][name])
         value, index, slice_text = (
             self.value_text(field),
@@ -336,7 +336,7 @@ class Lockstep:
         self.run(self.choose(lines))
 
     def edit_messages(self, name, descriptor):
-        """Run a random line about a sequence of messages."""
+        """Run a random line that reads or edits a sequence of messages."""
         count, slice_text = len(self.sides[1][name]), self.choose(SLICES)
         index = self.choose([0, 1, -1, count, -count])
         element = f"{name}[{self.choose(range(count))}]" if count else self.new_message_text(descriptor, 1)

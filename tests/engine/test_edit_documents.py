@@ -90,7 +90,7 @@ def test_the_error_of_a_rejected_edit_names_its_field_class_or_value(expected_te
     with pytest.raises(onnxwire.Error) as error_info:
         exec(edit, {**variables, "M": onnxwire.ModelProto, "np": np})
     assert expected_text in str(error_info.value)
-    assert model.SerializeToString() == DATA or "FromString" in edit  # parsing may change it and then fail
+    assert model.SerializeToString() == DATA or "FromString" in edit  # parsing may change a model and then fail
 
 
 # --- changes during iteration
@@ -295,7 +295,8 @@ def test_the_deterministic_encoding_of_any_valid_bytes_equals_the_official_one(n
 
 
 # Records of a model: ir_version, an unknown field, the tag of the graph, producer_name twice, an unknown group,
-# opset_import, and ir_version again. `pad` and the last argument of `span` make varints longer than necessary.
+# opset_import, and ir_version again. `pad`, the last argument of these functions, is the number of unnecessary bytes of
+# a varint.
 PADDED_RECORDS = [
     wire.number(1, 8, pad=3), wire.span(100, b"unknown"), wire.tag(7, wire.LEN, 2), wire.span(2, b"first"),
     wire.span(2, b"second", 2), wire.group(101, wire.number(5, 6, pad=1)), wire.span(8, wire.number(2, 21, pad=4), 1),
@@ -304,7 +305,7 @@ PADDED_RECORDS = [
 
 
 def padded_model(graph):
-    """Return a model with this encoded graph and other records whose varints are longer than any encoder writes."""
+    """Return the encoding of a model with this encoded graph and with PADDED_RECORDS."""
     return (
         b"".join(PADDED_RECORDS[:2])
         + PADDED_RECORDS[2]

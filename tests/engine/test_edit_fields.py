@@ -16,6 +16,7 @@ from wire import assert_same_as_official, result_or_error, snippets
 
 import onnxwire
 
+# The official descriptor of Everything, a message of tests/everything.md with fields of every type except group.
 EVERYTHING = wire.class_namespaces()[1].Everything.DESCRIPTOR
 SINGULAR_FIELDS = [field.name for field in EVERYTHING.fields if not field.is_repeated and field.message_type is None]
 UNKNOWN_SPAN, UNKNOWN_NUMBER = wire.span(100, b"unknown"), wire.number(101, 5)  # unknown fields
@@ -78,7 +79,7 @@ def test_a_keyword_accepts_or_rejects_a_value_as_officially(value):
 
 
 @each("value", wire.VALUES)
-def test_a_rejected_value_is_an_edit_error_that_names_the_field(value):
+def test_a_rejected_value_raises_an_edit_error_that_names_the_field(value):
     """Errors of numpy and Python become EditErrors. The KeyError that a value of wire.VALUES raises is unchanged."""
     value_to_set = wire.VALUES[value]
     for field in onnxwire.AttributeProto.DESCRIPTOR.fields:
@@ -101,7 +102,7 @@ def test_a_rejected_value_is_an_edit_error_that_names_the_field(value):
 
 
 @pytest.mark.parametrize("index", wire.VALUES)
-def test_a_rejected_index_is_an_edit_error_that_names_the_field(index):
+def test_a_rejected_index_raises_an_edit_error_that_names_the_field(index):
     numbers, names = onnxwire.AttributeProto(ints=[1, 2]).ints, onnxwire.NodeProto(input=["a", "b"]).input
     invalid_index = wire.VALUES[index]
     for sequence, value, name in ((numbers, 3, "onnx.AttributeProto.ints"), (names, "c", "onnx.NodeProto.input")):
@@ -554,7 +555,7 @@ def test_unknown_fields_are_discarded_at_every_depth():
 
 def test_unknown_enum_values_are_discarded_as_unknown_fields():
     def body(api):
-        # The numbers 20, 69, 37 and 83 are AttributeProto.type, and packed_color, many_shade and pick_shade.
+        # The field numbers: 20 AttributeProto.type; 69 packed_color, 37 many_shade and 83 pick_shade of Everything.
         data = wire.number(20, 99) + wire.span(69, b"\1\7") + wire.number(37, 1) + wire.number(83, 5)
         message = api.Everything.FromString(data)
         message.DiscardUnknownFields()

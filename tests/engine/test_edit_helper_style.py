@@ -303,18 +303,18 @@ def test_several_passes_over_a_model_have_the_official_result():
 )  # fmt: skip
 def test_built_messages_are_equal_where_the_official_ones_are(first_keywords, second_keywords):
     def body(api):
-        first, second = (
+        first_message, second_message = (
             eval(f"E({keywords})", {"E": api.Everything, "nan": float("nan")})
             for keywords in (first_keywords, second_keywords)
         )
-        reparsed = type(second).FromString(second.SerializeToString())
+        reparsed = type(second_message).FromString(second_message.SerializeToString())
         yield (
-            first == second,
-            first != second,
-            second == first,
-            reparsed == first,
-            first == reparsed,
-            second == reparsed,
+            first_message == second_message,
+            first_message != second_message,
+            second_message == first_message,
+            reparsed == first_message,
+            first_message == reparsed,
+            second_message == reparsed,
         )
 
     assert_same_as_official(body)
@@ -322,17 +322,17 @@ def test_built_messages_are_equal_where_the_official_ones_are(first_keywords, se
 
 def test_equality_follows_edits():
     def body(api):
-        first = build_model(api)
-        second = api.ModelProto.FromString(first.SerializeToString())
-        yield first == second
+        first_message = build_model(api)
+        second_message = api.ModelProto.FromString(first_message.SerializeToString())
+        yield first_message == second_message
         for code in snippets(
             """r.graph.node[0].input.append('w'); r.ir_version = 9; r.graph.node[0].attribute[3].t.dims[0] = 4;
             del r.opset_import[0]; r.ClearField('graph'); r.producer_name = ''"""
         ):  # fmt: skip
-            exec(code, {"r": first})
-            yield first == second, second == first
-            exec(code, {"r": second})
-            yield first == second, second == first
+            exec(code, {"r": first_message})
+            yield first_message == second_message, second_message == first_message
+            exec(code, {"r": second_message})
+            yield first_message == second_message, second_message == first_message
 
     assert_same_as_official(body)
 
@@ -353,14 +353,14 @@ def test_an_absent_message_equals_only_an_empty_message_of_its_class():
 
 def test_edited_unknown_fields_count_for_equality():
     def body(api):
-        first = api.ModelProto.FromString(wire.span(100, b"a") + wire.number(1, 5))
-        second = api.ModelProto(ir_version=5)
-        yield first == second
-        first.DiscardUnknownFields()
-        yield first == second
-        second.MergeFromString(wire.span(100, b"a"))
-        first.MergeFromString(wire.span(100, b"a"))
-        yield first == second, first.graph == second.graph
+        first_message = api.ModelProto.FromString(wire.span(100, b"a") + wire.number(1, 5))
+        second_message = api.ModelProto(ir_version=5)
+        yield first_message == second_message
+        first_message.DiscardUnknownFields()
+        yield first_message == second_message
+        second_message.MergeFromString(wire.span(100, b"a"))
+        first_message.MergeFromString(wire.span(100, b"a"))
+        yield first_message == second_message, first_message.graph == second_message.graph
 
     assert_same_as_official(body)
 
@@ -523,13 +523,15 @@ def test_attributes_of_onnx_helper_are_the_official_ones():
 def test_models_merged_and_prefixed_by_onnx_compose_are_the_official_ones():
     def body(api):
         with use_classes(api):
-            first, second = make_helper_model(api, "one"), make_helper_model(api, "other")
-            first.functions[0].name = "other name"
-            merged = compose.merge_models(first, second, [("y", "x")], prefix1="a/", prefix2="b/")
+            first_model, second_model = make_helper_model(api, "one"), make_helper_model(api, "other")
+            first_model.functions[0].name = "other name"
+            merged = compose.merge_models(first_model, second_model, [("y", "x")], prefix1="a/", prefix2="b/")
             yield merged.SerializeToString(deterministic=True), merged
-            prefixed = compose.add_prefix(api.ModelProto.FromString(first.SerializeToString()), "p/", inplace=True)
+            prefixed = compose.add_prefix(
+                api.ModelProto.FromString(first_model.SerializeToString()), "p/", inplace=True
+            )
             yield prefixed
-            yield result_or_error(compose.merge_models, first, second, [("y", "no_such_input")])
+            yield result_or_error(compose.merge_models, first_model, second_model, [("y", "no_such_input")])
 
     assert_same_as_official(body)
 

@@ -12,7 +12,7 @@ import pytest
 import onnxwire
 
 NODE_COUNT = 200
-MAX_OVERLAY_DEPTH = 500  # levels of edited messages (_nesting_limits.pxd)
+MAX_OVERLAY_DEPTH = 500  # the maximum nesting of edited messages; defined in onnxwire/_nesting_limits.pxd
 
 
 def fill_node(node, i):
@@ -143,7 +143,7 @@ def test_a_built_message_takes_less_than_about_twice_the_memory_of_its_encoding(
     assert traced_bytes < 2 * graph.ByteSize() + (1 << 16)  # tracemalloc also counts the memory of the C code
 
 
-def deepest_node():
+def graph_and_deepest_node():
     """Return a graph, and a node in it to which one more level of edited messages can be added."""
     root = graph = onnxwire.GraphProto()
     for _ in range(MAX_OVERLAY_DEPTH // 3):
@@ -153,7 +153,7 @@ def deepest_node():
 
 
 def test_frozen_messages_at_the_nesting_limit_stay_editable():
-    root, node = deepest_node()
+    root, node = graph_and_deepest_node()
     for i in range(NODE_COUNT):
         node.attribute.add(name=str(i))
     for attribute in node.attribute:
@@ -166,7 +166,7 @@ def test_frozen_messages_at_the_nesting_limit_stay_editable():
 
 
 def test_a_first_edit_beyond_the_nesting_limit_changes_nothing():
-    _, node = deepest_node()
+    _, node = graph_and_deepest_node()
     graph = onnxwire.GraphProto(name="g", node=[{"name": "inner", "input": ["a"]}])
     parsed_attribute = onnxwire.AttributeProto.FromString(
         onnxwire.AttributeProto(name="parsed", g=graph).SerializeToString()

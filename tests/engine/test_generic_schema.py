@@ -16,7 +16,8 @@ import onnxwire
 pytestmark = wire.needs_upb
 
 EVERY_MESSAGE = pytest.mark.parametrize("name", PAIRS)
-# The official runtime accepts field number 0 only in groups and in message types without fields.
+# The official runtime accepts field number 0 only in groups and in message types without fields: Nothing, which is the
+# type of the fields of Holder.
 EVERY_MESSAGE_OF_FIELDS = pytest.mark.parametrize(
     "name", [n for n in PAIRS if n not in ("test.Nothing", "test.Holder")]
 )

@@ -1,7 +1,7 @@
 """The engine reads headers of tensors in a mapped file from copies, with the values and errors of bytes in memory.
 
-A copy begins some bytes before a header and ends some hundred bytes after it. Therefore the records of these files have
-any length and position around long values.
+A header is the bytes that follow a long value. A copy has at most 256 bytes, of which at most 64 precede the header.
+Therefore the records of these files have any length and position around long values.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def tensor_record(rng: random.Random, name: str) -> bytes:
 
 
 def model_bytes(seed: int) -> bytes:
-    """Return a model with six initializers, a node (1) and a name (2) in its graph (7), in random order."""
+    """Encode a model with six initializers, a node (1) and a name (2) in its graph (7), in random order."""
     rng = random.Random(seed)
     records = [tensor_record(rng, f"tensor{i}") for i in range(6)]
     records.insert(rng.randint(0, 6), span(1, span(1, b"x" * rng.choice(FILLER_LENGTHS)) + span(4, b"Relu")))
@@ -115,7 +115,7 @@ def test_values_of_a_file_equal_those_in_memory(tmp_path: Path, seed: int) -> No
 def test_values_and_errors_of_a_damaged_file_equal_those_in_memory(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     data = bytearray(model_bytes(seed))
-    # Invert bits near names and near a dims of 2048.
+    # Invert bits near names and near the number 2048 of dims.
     for match in rng.choices(list(re.finditer(rb"tensor\d|\x08\x80\x10|graph", data)), k=2):
         position = min(max(match.start() + rng.randint(-12, 12), 0), len(data) - 1)
         data[position] ^= 1 << rng.randint(0, 7)

@@ -160,7 +160,7 @@ def test_an_expression_has_the_official_result_or_error(expression):
     assert our_result is not NameError
 
 
-def test_an_attribute_of_no_field_cannot_be_set(message_of_runtime):
+def test_an_attribute_that_is_not_a_field_cannot_be_set(message_of_runtime):
     with pytest.raises(AttributeError):
         message_of_runtime.no_such_field = 1
 
@@ -672,7 +672,7 @@ def test_an_empty_sequence_becomes_an_empty_array():
     assert np.asarray(onnxwire.TensorProto().float_data).shape == (0,)
 
 
-def test_a_copy_of_an_array_can_be_written(model):
+def test_an_array_that_was_copied_from_a_sequence_can_be_written(model):
     array = np.array(model.graph.initializer[0].float_data)
     array[0] = 7
     assert model.graph.initializer[0].float_data[0] == 1.0

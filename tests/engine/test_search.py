@@ -1,4 +1,4 @@
-"""A Search yields the same messages as a walk over all fields, without views of messages that contain none of them."""
+"""A Search yields the same messages, and reports the same damage, as a walk over all fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that use one model concurrently read consistent values, and importing the package leaves the GIL disabled.
+"""Threads that use one model concurrently read consistent values, and importing the package does not enable the GIL.
 
 With the GIL, `onnxwire/engine/section.h` does nothing. Without the GIL (`make free-threaded`), it is tested by this
 file, `test_threads.py` and `fuzz_edits.py`. `test_section_lint.py` tests that every function enters the section or has

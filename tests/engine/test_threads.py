@@ -19,7 +19,7 @@ N_NUMBERS = 20_000  # a run of this many numbers is decoded without the GIL, so 
 
 
 def encode_model() -> bytes:
-    """Return a model of 60 nodes with subgraphs, and 60 tensors, of which the first three have N_NUMBERS elements."""
+    """Encode a model of 60 nodes with subgraphs, and 60 tensors, of which the first three have N_NUMBERS elements."""
     graph = onnx.GraphProto(name="main")
     for i in range(60):
         node = graph.node.add(name=f"node {i}", op_type="Conv", input=[f"x {i}", f"w {i}"], output=[f"y {i}"])

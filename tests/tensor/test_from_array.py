@@ -20,7 +20,7 @@ from onnxwire import TensorProto, from_array
 DATA_TYPES = stored_tensors.DATA_TYPES
 EVERY_TYPE = pytest.mark.parametrize("data_type", DATA_TYPES.values(), ids=DATA_TYPES)
 # The types whose elements take whole bytes.
-EACH_BYTE_TYPE = pytest.mark.parametrize(
+EVERY_WHOLE_BYTE_TYPE = pytest.mark.parametrize(
     "name", [name for name in DATA_TYPES if stored_tensors.BITS[DATA_TYPES[name]] >= 8 and name != "STRING"]
 )
 
@@ -46,7 +46,7 @@ def memory_layouts(array):
     yield array[reversed_index].copy()[reversed_index]  # each axis stored in reverse
     # The first axis is stored as the last.
     yield np.moveaxis(np.moveaxis(array, 0, -1).copy(), -1, 0) if array.ndim else array.copy()
-    if array.dtype.isbuiltin and array.dtype != object:  # big-endian, for types of numpy alone
+    if array.dtype.isbuiltin and array.dtype != object:  # big-endian; not for strings
         yield array.astype(array.dtype.newbyteorder(">"))
 
 
@@ -157,7 +157,7 @@ def test_an_array_that_no_onnx_type_can_store_is_refused(array):
 # --- the owner of the memory
 
 
-@EACH_BYTE_TYPE
+@EVERY_WHOLE_BYTE_TYPE
 def test_a_tensor_shares_the_memory_of_the_array(name, tmp_path):
     array_of_ones = stored_tensors.TensorParts(DATA_TYPES[name], [2, 3], [1] * 6).array()
     array = np.zeros((2, 3), array_of_ones.dtype)

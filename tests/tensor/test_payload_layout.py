@@ -17,7 +17,7 @@ from onnxwire.viewer.queries import Queries
 
 MAX_INT64 = (1 << 63) - 1
 STRING = onnx.TensorProto.STRING
-NUMBERS = ["0", "7", "0040", "4096", str(MAX_INT64), "0" * 30 + "8"]
+VALID_NUMBERS = ["0", "7", "0040", "4096", str(MAX_INT64), "0" * 30 + "8"]
 # Texts that are not plain decimal numbers below 2**63.
 INVALID_NUMBERS = ["-1", "+4", " 8", "8 ", "1_000", "٣", "0x10", "1.0", "", str(MAX_INT64 + 1), "9" * 40, "8\0"]
 LOCATIONS = ["w.bin", "deep/w.bin", "", "é.bin"]
@@ -42,7 +42,12 @@ class RandomTensor:
         self.is_external = rng.random() < 0.5
         self.entries = []
         # Each key zero, one or several times, in any order, among unknown keys.
-        for key, values in (("location", LOCATIONS), ("offset", NUMBERS), ("length", NUMBERS), ("checksum", ["ab"])):
+        for key, values in (
+            ("location", LOCATIONS),
+            ("offset", VALID_NUMBERS),
+            ("length", VALID_NUMBERS),
+            ("checksum", ["ab"]),
+        ):
             for _ in range(rng.choice([0, 1, 1, 1, 1, 2])):
                 self.entries.append((key, rng.choice(INVALID_NUMBERS if rng.random() < 0.2 else values)))
         self.entries += rng.choices([("basepath", "/"), ("Length", "9"), ("", "1")], k=rng.randrange(2))
@@ -55,7 +60,7 @@ class RandomTensor:
         self.strings = [b"x" * rng.randrange(4) for _ in range(rng.randrange(4))] if rng.random() < 0.3 else []
 
     @property
-    def elements(self):
+    def n_elements(self):
         """Return the number of stored elements: those of the segment if it is within the dims."""
         count = 1
         for dim in self.dims:
@@ -75,9 +80,9 @@ class RandomTensor:
 
         An element of an unknown data type counts as 8 bits.
         """
-        if self.is_excessive and self.elements == MAX_INT64:
+        if self.is_excessive and self.n_elements == MAX_INT64:
             return MAX_INT64
-        return min((self.elements * BITS.get(self.data_type, 8) + 7) // 8, MAX_INT64)
+        return min((self.n_elements * BITS.get(self.data_type, 8) + 7) // 8, MAX_INT64)
 
     def values_of(self, key):
         """Return the values of a key in external_data."""
@@ -86,7 +91,7 @@ class RandomTensor:
     def last_number(self, key):
         """Return the number in a key's last entry, or None if the entry is absent or not a plain number."""
         values = self.values_of(key)
-        return int(values[-1]) if values and values[-1] in NUMBERS else None
+        return int(values[-1]) if values and values[-1] in VALID_NUMBERS else None
 
     @property
     def location(self):
@@ -192,7 +197,9 @@ def test_the_browser_page_agrees_with_the_list_of_tensors(random_tensors, model)
     assert [row["bytes"] for row in rows] == sizes
     columns = MapColumns(model)
     assert sorted(columns.bytes[columns.is_weight]) == sorted(map(float, sizes))
-    assert sorted(columns.parameters[columns.is_weight]) == sorted(float(tensor.elements) for tensor in random_tensors)
+    assert sorted(columns.parameters[columns.is_weight]) == sorted(
+        float(tensor.n_elements) for tensor in random_tensors
+    )
 
 
 def test_tensors_that_can_be_read_are_listed_with_nbytes_and_have_the_official_shape(random_tensors, model):
@@ -225,7 +232,7 @@ def test_nbytes_is_the_size_that_check_requires(random_tensors, model):
     n_compared = 0
     for row, (tensor, model_tensor) in enumerate(zip(random_tensors, model.graph.initializer, strict=True)):
         # Whether `check` can compare the length of the payload with the required size.
-        has_length = tensor.raw and not tensor.strings and tensor.elements and not tensor.is_external
+        has_length = tensor.raw and not tensor.strings and tensor.n_elements and not tensor.is_external
         if tensor.is_external and len(tensor.values_of("length")) == 1:
             has_length = tensor.last_number("length") is not None
         if tensor.data_type == STRING or not has_length:
@@ -248,7 +255,7 @@ def test_check_reports_ambiguous_descriptions_that_reading_refuses(random_tensor
         keys = [key for key, _ in tensor.entries] if tensor.is_external else []
         assert (row in ambiguity_problems) == (len(keys) > len(set(keys)))
         values = [value for key, value in tensor.entries if key in ("offset", "length")] if tensor.is_external else []
-        assert (row in format_problems) == any(value not in NUMBERS for value in values)
+        assert (row in format_problems) == any(value not in VALID_NUMBERS for value in values)
         try:
             model_tensor.numpy()
         except onnxwire.ExternalDataError as error:

@@ -140,7 +140,7 @@ TWO_VALUES = TensorProto(data_type=DATA_TYPES["FLOAT"], dims=[2], float_data=[1,
 # By fault: values, indices and dims.
 INCONSISTENT_PARTS = {
     "no values": (None, make_int64_tensor([0], [1]), [2]),
-    "values that do not fit": (
+    "fewer values than their dims": (
         TensorProto(data_type=DATA_TYPES["FLOAT"], dims=[2], float_data=[1], name="w0"),
         make_int64_tensor([0, 1], [2]),
         [4],
@@ -158,7 +158,7 @@ INCONSISTENT_PARTS = {
     "no indices": (ONE_VALUE, None, [2]),
     "too few indices": (TWO_VALUES, make_int64_tensor([0], [1]), [4]),
     "too many indices": (ONE_VALUE, make_int64_tensor([0, 1], [2]), [4]),
-    "indices that do not fit": (TWO_VALUES, make_int64_tensor([0], [2]), [4]),
+    "fewer indices than their dims": (TWO_VALUES, make_int64_tensor([0], [2]), [4]),
     "too few coordinates": (TWO_VALUES, make_int64_tensor([0, 0], [1, 2]), [4, 4]),
     "coordinates of another rank": (TWO_VALUES, make_int64_tensor([0, 1], [2, 1]), [4, 4]),
     "coordinates of rank 3": (ONE_VALUE, make_int64_tensor([0, 0], [1, 2, 1]), [4, 4]),
@@ -184,7 +184,7 @@ INCONSISTENT_PARTS = {
 
 
 @pytest.mark.parametrize("message", [make_sparse(*row) for row in INCONSISTENT_PARTS.values()], ids=INCONSISTENT_PARTS)
-def test_values_and_indices_that_do_not_fit_raise(message):
+def test_inconsistent_values_indices_and_dims_raise(message):
     for read in (message.to_coo, message.numpy):
         with pytest.raises(onnxwire.TensorError) as error_info:
             read()

@@ -43,7 +43,11 @@ DAMAGED_TENSORS = {
     "2-bit: an element too few": ({"data_type": DATA_TYPES["INT2"], "dims": [25], "raw_data": bytes(6)}, "7", "6"),
     "2-bit: a byte too many": ({"data_type": DATA_TYPES["UINT2"], "dims": [24], "raw_data": bytes(7)}, "6", "7"),
     "6-bit: a byte too few": ({"data_type": DATA_TYPES["FLOAT6E2M3"], "dims": [11], "raw_data": bytes(8)}, "9", "8"),
-    "6-bit: whole groups": ({"data_type": DATA_TYPES["FLOAT6E3M2"], "dims": [5], "raw_data": bytes(6)}, "4", "6"),
+    "6-bit: padding to whole groups of four": (
+        {"data_type": DATA_TYPES["FLOAT6E3M2"], "dims": [5], "raw_data": bytes(6)},
+        "4",
+        "6",
+    ),
     "too few floats": (
         {"data_type": DATA_TYPES["FLOAT"], "dims": [3, 5], "float_data": [0] * 14},
         "15",
@@ -334,7 +338,7 @@ def test_any_bytes_raise_only_errors_of_onnxwire(data):
     call_every_method(tensor)
 
 
-STORAGES = [f"{kind}_data" for kind in ("float", "int32", "string", "int64", "double", "uint64", "raw")]
+DATA_FIELDS = [f"{kind}_data" for kind in ("float", "int32", "string", "int64", "double", "uint64", "raw")]
 
 
 @st.composite
@@ -344,7 +348,7 @@ def nearly_consistent_tensors(draw):
     dims = draw(st.lists(st.sampled_from([0, 1, 2, 3, 7, 8, -1, 1 << 31, 1 << 62, -1 << 63]), max_size=3))
     tensor = TensorProto(data_type=data_type, dims=dims, name="w")
     n = draw(st.integers(0, 24))
-    for field in draw(st.sets(st.sampled_from(STORAGES), max_size=2)):
+    for field in draw(st.sets(st.sampled_from(DATA_FIELDS), max_size=2)):
         if field == "raw_data":
             tensor.raw_data = bytes(n)
         else:

@@ -274,7 +274,7 @@ def test_reading_a_truncated_file_raises(path_of_two_tensors, read):
             model.graph.initializer[0].read(3)  # the file still has the bytes of this tensor, but they may have changed
 
 
-# --- invalid references
+# --- invalid ranges
 
 
 @BOTH_MMAP_MODES
@@ -458,13 +458,13 @@ def test_the_list_names_the_file(path_of_two_tensors):
     model = onnx.load(path_of_two_tensors, load_external_data=False)
     tensor = model.graph.initializer.add(name="c", data_type=DATA_TYPES["INT8"], dims=[3], raw_data=b"abc")
     onnx.save(model, path_of_two_tensors)
-    first, second, inline = sorted(onnxwire.tensors(path_of_two_tensors), key=lambda info: info.name)
-    assert [(info.location, info.offset, info.nbytes) for info in (first, second)] == [
+    first_info, second_info, inline_info = sorted(onnxwire.tensors(path_of_two_tensors), key=lambda info: info.name)
+    assert [(info.location, info.offset, info.nbytes) for info in (first_info, second_info)] == [
         ("w.bin", 4, 4000),
         ("w.bin", 8000, 2000),
     ]
     with open(path_of_two_tensors, "rb") as file:
         data = file.read()
-    assert data[inline.offset : inline.offset + inline.nbytes] == tensor.raw_data
-    assert not inline.location
-    assert [info.alignment for info in (first, second)] == [4, 64]
+    assert data[inline_info.offset : inline_info.offset + inline_info.nbytes] == tensor.raw_data
+    assert not inline_info.location
+    assert [info.alignment for info in (first_info, second_info)] == [4, 64]

@@ -19,7 +19,10 @@ def _model_with_configurations(configurations: str) -> str:
 
 
 def _model_with_entries(entries: str, configurations: str = _CONFIGURATION) -> str:
-    """Return a model with a node from x, of sizes 6 and n, to y. entries: device configurations, separated by `|`."""
+    """Return a model with a node that computes y from x, of shape [6, n].
+
+    entries: the device configurations of the node, separated by `|`. configurations: those of the model.
+    """
     fields = "".join(f"device_configurations {{ {entry} }}" for entry in entries.split("|"))
     return model(f"input {{ {value('x', _TYPE_OF_X)} }} {node('x', 'y', fields)}", 11, fields=configurations)
 

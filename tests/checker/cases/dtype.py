@@ -12,12 +12,12 @@ _PATHS = (
 
 def _model_with_types(number: int, ir: int) -> str:
     """Return a model with a tensor and three inputs whose element types have this number."""
-    kind = f"{{ elem_type: {number} shape {{ dim {{ dim_value: 1 }} }} }}"
+    type_fields = f"{{ elem_type: {number} shape {{ dim {{ dim_value: 1 }} }} }}"
     return model(
         f'initializer {{ name: "t" data_type: {number} dims: 0 }}'
-        f" input {{ {value('a', f'type {{ tensor_type {kind} }}')} }}"
-        f" input {{ {value('b', f'type {{ sparse_tensor_type {kind} }}')} }}"
-        f" input {{ {value('c', f'type {{ sequence_type {{ elem_type {{ tensor_type {kind} }} }} }}')} }}",
+        f" input {{ {value('a', f'type {{ tensor_type {type_fields} }}')} }}"
+        f" input {{ {value('b', f'type {{ sparse_tensor_type {type_fields} }}')} }}"
+        f" input {{ {value('c', f'type {{ sequence_type {{ elem_type {{ tensor_type {type_fields} }} }} }}')} }}",
         ir,
     )
 

@@ -2,7 +2,7 @@
 
 from check_case import Case, model
 
-_TENSOR = ("graph.initializer[0]",)
+_TENSOR_PATHS = ("graph.initializer[0]",)
 _SHA1 = "0123456789abcdefABCD0123456789abcdefABCD"
 
 
@@ -48,9 +48,11 @@ CASES = {
     "external-value-fields-empty": Case(
         _model_with_tensor(fields="data_location: EXTERNAL float_data: 1"),
         _model_with_tensor(fields='data_location: EXTERNAL raw_data: ""'),
-        _TENSOR,
+        _TENSOR_PATHS,
     ),
-    "external-location-present": Case(_model_with_tensor(_entry_text("location", "")), _model_with_tensor(), _TENSOR),
+    "external-location-present": Case(
+        _model_with_tensor(_entry_text("location", "")), _model_with_tensor(), _TENSOR_PATHS
+    ),
     "external-location-relative": _location_case("C:/w.bin"),
     "external-location-no-parent": _location_case("folder/../../w.bin", "folder/.w.bin"),
     "external-location-posix": _location_case("folder\\\\w.bin"),
@@ -73,11 +75,11 @@ CASES = {
         _model_with_tensor(_LOCATION_ENTRY + _entry_text("basepath", "/home/me")), _model_with_tensor(), _entry_paths(1)
     ),
     "external-entries-without-flag": Case(
-        _model_with_tensor(fields="float_data: [1, 2, 3, 4]"), _model_with_tensor(), _TENSOR
+        _model_with_tensor(fields="float_data: [1, 2, 3, 4]"), _model_with_tensor(), _TENSOR_PATHS
     ),
-    "external-not-for-strings": Case(_model_with_tensor(type=8), _model_with_tensor(), _TENSOR),
+    "external-not-for-strings": Case(_model_with_tensor(type=8), _model_with_tensor(), _TENSOR_PATHS),
     "external-before-ir4": Case(
-        _model_with_tensor(ir=3), _model_with_tensor("", "float_data: [1, 2, 3, 4]", ir=3), _TENSOR
+        _model_with_tensor(ir=3), _model_with_tensor("", "float_data: [1, 2, 3, 4]", ir=3), _TENSOR_PATHS
     ),
 }
 

@@ -151,7 +151,7 @@ CASES = {
         ),
         ("functions[1]", "functions[3]"),
     ),
-    # The first node of each domain is reported, also in nested graphs.
+    # The first node of each domain that the function does not import is reported, also in nested graphs.
     "function-opset-covers-body": Case(
         _model_with_function(
             f'input: "c" {node("", "o", "", "Relu")} {node("", "p", "domain: " + repr("x.y"), "A")}'

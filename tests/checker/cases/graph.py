@@ -15,7 +15,7 @@ def _model_with_initializers(*names: str, inputs: str = "", ir: int = 8, sparse_
 
 
 def _model_with_value_info(info: str, fields: str = "", ir: int = 8) -> str:
-    """Return a model with a node from x to y, and a value_info. fields: other fields of the graph."""
+    """Return a model with a node that computes y from x, and a value_info. fields: other fields of the graph."""
     return model(f"{_X} {node('x', 'y')} value_info {{ {info} }} output {{ {value('y')} }} {fields}", ir=ir)
 
 

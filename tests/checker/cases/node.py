@@ -7,8 +7,8 @@ _NODE_PATHS = ("graph.node[0]",)
 
 def _model_with_call(call: str, function: str = "", ir: int = 10) -> str:
     """Return a model with a node and the function F. function: the other fields of F."""
-    head = 'opset_import { version: 17 } opset_import { domain: "a.b" version: 1 }'
-    return model(call, ir, head, f'functions {{ name: "F" domain: "a.b" {function} }}')
+    imports = 'opset_import { version: 17 } opset_import { domain: "a.b" version: 1 }'
+    return model(call, ir, imports, f'functions {{ name: "F" domain: "a.b" {function} }}')
 
 
 def _call_of_f(inputs: str = "", outputs: str = "o", fields: str = "") -> str:

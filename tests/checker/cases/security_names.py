@@ -29,6 +29,7 @@ CASES = {
     "security-name-domain": Case(
         model(node("x", "y", 'domain: "com.rnicrosoft"')), model(node("x", "y", 'domain: "com.microsoft"')), _NODE_PATHS
     ),
+    # A Cyrillic letter in a Latin word; the valid name is a Cyrillic word.
     "security-name-script": _node_name_case("unkn\u043ewn", "\u0441\u043b\u043e\u0439"),
     "security-name-text": Case(model(fields='doc_string: "a\\033[2J"'), model(fields='doc_string: "a\\n\\tb"')),
 }

@@ -48,7 +48,7 @@ _BRANCH_NODE = 'node { op_type: "Identity" input: "x" output: "y" }'
 
 
 def _model_with_nested_ifs(levels: int) -> str:
-    """Return a model with graphs that are nested in nodes If."""
+    """Return a model with nested If nodes. levels: the number of graphs inside each other."""
     graph = _BRANCH_NODE
     for level in range(levels):
         graph = f'node {{ op_type: "If" {graph_attribute(graph, f"g{level}")} }}'
@@ -94,7 +94,7 @@ _TWO_BRANCHES = "".join(
 )
 
 CASES = {
-    # An operator that is not evaluated reads a constant in the broken model, and an input in the valid model.
+    # Erf, which the checker does not evaluate, reads a constant in the broken model, and an input in the valid model.
     "security-resource-hidden": Case(
         model(_ints("a", 3) + node("a", "s", op="Erf") + _CONSTANT_OF_SHAPE),
         model('input { name: "a" }' + node("a", "s", op="Erf") + _CONSTANT_OF_SHAPE),

@@ -29,7 +29,7 @@ def _model_with_nested_type(type: str) -> str:
 
 
 def _model_with_type_bytes(type: bytes) -> bytes:
-    """Return the bytes of a model with an input that is a sequence of elements without kind, and an input of this type.
+    """Return the bytes of a model with two inputs: a sequence whose element type is empty, and a value of this type.
 
     type: the bytes of the type of the second input.
     """

@@ -171,21 +171,21 @@ def test_a_message_copied_from_itself_does_not_change():
 def test_a_oneof_member_that_merged_bytes_replace_and_set_again_starts_empty():
     def body(api):
         original = api.TypeProto(tensor_type={"elem_type": 1})
-        with_unknown_field = wire.span(1, wire.span(50, b"unknown") + wire.number(1, 7))
-        switched = (
+        tensor_with_unknown_field = wire.span(1, wire.span(50, b"unknown") + wire.number(1, 7))
+        sequence_then_tensor = (
             api.TypeProto(sequence_type={}).SerializeToString()
             + api.TypeProto(tensor_type={"shape": {}}).SerializeToString()
         )
         # Field 1 is tensor_type, and field 2 of a ValueInfoProto is type.
-        for data in (switched, with_unknown_field + switched, with_unknown_field):
+        for data in (sequence_then_tensor, tensor_with_unknown_field + sequence_then_tensor, tensor_with_unknown_field):
             merged, outer = api.TypeProto(), api.ValueInfoProto(type=original)
             merged.CopyFrom(original)
-            merged.MergeFromString(with_unknown_field)
+            merged.MergeFromString(tensor_with_unknown_field)
             merged.MergeFromString(data)
             outer.MergeFromString(wire.span(2, data))
             yield merged, outer
             second_part = api.TypeProto.FromString(data)
-            merged_copy = api.TypeProto.FromString(with_unknown_field)
+            merged_copy = api.TypeProto.FromString(tensor_with_unknown_field)
             merged_copy.MergeFrom(second_part)
             yield merged_copy
 
