@@ -1,4 +1,4 @@
-"""Build 30,000 Conv nodes with attributes by the same code for both sides, and serialize them."""
+"""Build nodes by the same code for both sides: Conv nodes that are serialized, and nodes that are then edited."""
 
 import hashlib
 from collections.abc import Callable
@@ -8,6 +8,7 @@ from typing import Any
 from benchmarks.row import Row
 
 N_NODES = 30_000
+N_EDITED_NODES = 100_000
 ATTRIBUTES = {
     "auto_pad": b"NOTSET",
     "dilations": [1, 1],
@@ -83,6 +84,31 @@ def build_in_place(onnx: Any) -> Any:
     return model
 
 
+def build_and_edit(has_attribute: bool, package_name: str) -> Callable[[], Any]:
+    """Return an operation that builds a model of 100,000 nodes, and then edits each node three times."""
+    onnx = import_module(package_name)
+
+    def operation() -> Any:
+        model = onnx.ModelProto()
+        for index in range(N_EDITED_NODES):
+            node = model.graph.node.add()
+            node.op_type = "Relu"
+            node.name = f"node_{index}"
+            node.input.append(f"value_{index}")
+            node.output.append(f"value_{index + 1}")
+            if has_attribute:
+                node.attribute.add(name="axis", type=onnx.AttributeProto.INT, i=index)
+        for index, node in enumerate(model.graph.node):
+            node.name = f"renamed_{index}"
+        for node in model.graph.node:
+            node.doc_string = "edited"
+        for node in model.graph.node:
+            node.input.append("added")
+        return model
+
+    return operation
+
+
 def build_and_serialize(build: Callable[[Any], Any], package_name: str) -> Callable[[], bytes]:
     """Return an operation that builds and serializes the model with the classes of a package."""
     onnx = import_module(package_name)
@@ -118,4 +144,17 @@ ROWS = [
     make_row("the same, serialization only", serialize, build_by_copying),
     make_row("build 30,000 Conv nodes with `add`, serialize", build_and_serialize, build_in_place),
     make_row("the same, serialization only", serialize, build_in_place),
+    *(
+        Row(
+            work,
+            ours=lambda has_attribute=has_attribute: build_and_edit(has_attribute, "onnxwire"),
+            official=lambda has_attribute=has_attribute: build_and_edit(has_attribute, "onnx"),
+            fingerprint=lambda model: digest(model.SerializeToString()),
+            goal=1,
+        )
+        for work, has_attribute in (
+            ("build 100,000 nodes with an attribute, edit each three times", True),
+            ("the same, without an attribute", False),
+        )
+    ),
 ]

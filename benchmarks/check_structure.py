@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
-from benchmarks import chain, info_command, valid_structure
+from benchmarks import chain, info_command, installed, valid_structure
+from benchmarks.installed import run_python
 from benchmarks.row import Row
 
 TYPE_CHECKING = False
@@ -63,15 +62,6 @@ def official(path: Path, n_calls: int = 1) -> Side:
     return side
 
 
-def command(*arguments: str) -> Side:
-    """Return a side that runs Python with arguments."""
-
-    def side() -> Callable[[], object]:
-        return lambda: subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
-
-    return side
-
-
 ROWS = [
     Row(
         "check 100,000 nodes, all rules",
@@ -104,9 +94,9 @@ ROWS = [
     ),
     Row(
         "`onnxwire check` on a model of one node, beside a process that calls onnx.checker",
-        prepare=chain.prepare,
-        ours=command("-m", "onnxwire", "check", str(chain.SMALL)),
-        official=command("-c", f"import onnx; onnx.checker.check_model({str(chain.SMALL)!r})"),
+        prepare=lambda: installed.prepare(chain.prepare),
+        ours=run_python("-m", "onnxwire", "check", str(chain.SMALL)),
+        official=run_python("-c", f"import onnx; onnx.checker.check_model({str(chain.SMALL)!r})"),
         in_child=True,
         goal=1,
         repeats=15,

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
-from benchmarks import chain
+from benchmarks import chain, installed
 from benchmarks.data import FOLDER, make_once, write_decoder
+from benchmarks.installed import run_python
 from benchmarks.row import Row
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from benchmarks.row import Side
 
 PATH = FOLDER / "decoder_4_gib_sparse.onnx"
 
@@ -23,20 +15,10 @@ def prepare() -> None:
     make_once(PATH, write_decoder)
 
 
-def run_python(*arguments: str) -> Side:
-    """Return a side that runs Python with arguments."""
-
-    def side() -> Callable[[], object]:
-        command = [sys.executable, *arguments]
-        return lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-
-    return side
-
-
 ROWS = [
     Row(
         "`onnxwire info` on a file of more than 4 GiB",
-        prepare=prepare,
+        prepare=lambda: installed.prepare(prepare),
         ours=run_python("-m", "onnxwire", "info", str(PATH)),
         official=None,
         in_child=True,
@@ -44,7 +26,7 @@ ROWS = [
     ),
     Row(
         "`onnxwire info` on a model of one node, beside `python -c pass`",
-        prepare=chain.prepare,
+        prepare=lambda: installed.prepare(chain.prepare),
         ours=run_python("-m", "onnxwire", "info", str(chain.SMALL)),
         official=run_python("-c", "pass"),
         in_child=True,
@@ -53,6 +35,7 @@ ROWS = [
     ),
     Row(
         "`onnxwire --version`, beside `python -c pass`",
+        prepare=lambda: installed.prepare(chain.prepare),
         ours=run_python("-m", "onnxwire", "--version"),
         official=run_python("-c", "pass"),
         in_child=True,

@@ -6,13 +6,14 @@ measurement. Parsing by upb decodes all fields. onnxwire decodes a field at its 
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.data import FOLDER, make_once
 from benchmarks.row import Row
 
 N_NODES = 50_000
 N_NUMBERS = 1_000_000
+N_JSON_NODES = 10_000
 MODEL_WITHOUT_ATTRIBUTES = FOLDER / "message_api_plain.onnx"  # nodes: op_type, name, an input, an output
 MODEL_WITH_ATTRIBUTES = FOLDER / "message_api_rich.onnx"  # the same nodes with two attributes, one of them a list
 TENSOR_FILE = FOLDER / "message_api.tensor"
@@ -164,6 +165,44 @@ TENSOR_OPERATIONS: dict[str, Operation] = {
 }  # fmt: skip
 
 
+class JsonInput(NamedTuple):
+    """A model of 10,000 nodes as a message, as JSON text, and as a dict."""
+
+    message: Any
+    text: str
+    values: dict[str, Any]
+
+
+def make_json_input(package: Any) -> JsonInput:
+    """Return the first nodes of the model with attributes. package: `onnx` or `onnxwire`."""
+    from google.protobuf import json_format
+
+    model = parse_message(package, MODEL_WITH_ATTRIBUTES)
+    del model.graph.node[N_JSON_NODES:]
+    return JsonInput(model, json_format.MessageToJson(model), json_format.MessageToDict(model))
+
+
+def call_json_format(name: str, make_arguments: Callable[[JsonInput], tuple[Any, ...]]) -> Operation:
+    """Return an operation that calls a function of protobuf's json_format."""
+
+    def operation(json_input: JsonInput) -> object:
+        from google.protobuf import json_format
+
+        return getattr(json_format, name)(*make_arguments(json_input))
+
+    return operation
+
+
+# Operations of protobuf's json_format on a model of 10,000 nodes.
+JSON_OPERATIONS: dict[str, Operation] = {
+    "json_format.Parse, 10,000 nodes": call_json_format("Parse", lambda json: (json.text, type(json.message)())),
+    "json_format.ParseDict, 10,000 nodes": call_json_format(
+        "ParseDict", lambda json: (json.values, type(json.message)())
+    ),
+    "json_format.MessageToDict, 10,000 nodes": call_json_format("MessageToDict", lambda json: (json.message,)),
+}
+
+
 def make_side(
     package: str, make_message: Callable[[Any], Any], operation: Operation
 ) -> Callable[[], Callable[[], object]]:
@@ -227,4 +266,5 @@ ROWS = [
         make_row(name, lambda package: parse_message(package, TENSOR_FILE), operation)
         for name, operation in TENSOR_OPERATIONS.items()
     ),
+    *(make_row(name, make_json_input, operation) for name, operation in JSON_OPERATIONS.items()),
 ]

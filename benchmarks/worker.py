@@ -65,10 +65,10 @@ def read_into_page_cache(path: str) -> None:
 
 
 def run_empty_child() -> None:
-    """Run an interpreter that does nothing. Its memory is the baseline of the operation's child."""
+    """Run an interpreter that imports nothing. Its memory is the baseline of the operation's child."""
     import subprocess
 
-    subprocess.run([sys.executable, "-c", "pass"], check=True)
+    subprocess.run([sys.executable, "-S", "-c", "pass"], check=True)
 
 
 def increase(after: int | None, before: int | None) -> int | None:

@@ -20,11 +20,12 @@ BUCKET_HOSTS = (
 WEB_SCHEMES = ("http", "https")
 HUB_SCHEME = "hf"
 DEFAULT_PORTS = {"http": 80, "https": 443}
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+# Patterns that `re` compiles at their first use, because every command imports this module.
+_SCHEME = r"([A-Za-z][A-Za-z0-9+.-]*)://"
 # A scheme of one letter is a Windows drive.
-_ADDRESS_IN_LINE = re.compile(r"(?<![A-Za-z0-9+.-])([A-Za-z0-9+.-]{2,}):(/+)(\S+)")
+_ADDRESS_IN_LINE = r"(?<![A-Za-z0-9+.-])([A-Za-z0-9+.-]{2,}):(/+)(\S+)"
 _MAX_CHARS_IN_LINE = 8192  # of a longer address in a line, only the scheme is shown
-_HOST_NAME = re.compile(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?")
+_HOST_NAME = r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?"
 _PATH_SAFE = "/%:@!$&'()*+,;=~"  # signs that are not escaped in a path; % begins an existing escape
 _NO_FILE_NAME_REASON = "the address names no file; it must end with the name of the .onnx file"
 _AMBIGUOUS_REASON = (
@@ -35,7 +36,7 @@ _AMBIGUOUS_REASON = (
 
 def is_address(source: object) -> bool:
     """Return whether a source is an address such as https://host/model.onnx or s3://bucket/model."""
-    return isinstance(source, str) and "://" in source and _SCHEME.match(source) is not None
+    return isinstance(source, str) and "://" in source and re.match(_SCHEME, source) is not None
 
 
 class Site(namedtuple("Site", ("scheme", "host", "port"))):
@@ -181,7 +182,7 @@ def without_credentials(line: str) -> str:
 
     An address ends at a space. An address that was converted to a path and back may lack one of its slashes.
     """
-    return _ADDRESS_IN_LINE.sub(_shown_match, line) if ":/" in line else line
+    return re.sub(_ADDRESS_IN_LINE, _shown_match, line) if ":/" in line else line
 
 
 def _shown_match(match: re.Match[str]) -> str:
@@ -242,7 +243,7 @@ def site_of(scheme: str, host: str) -> Site:
         name = (name if name.isascii() else name.encode("idna").decode()).lower().removesuffix(".")
     except ValueError:
         name = ""
-    if not _HOST_NAME.fullmatch(name):
+    if not re.fullmatch(_HOST_NAME, name):
         raise ValueError("the host of the address is neither a name nor an IP address")
     return Site(scheme, name, port)
 

@@ -1,0 +1,44 @@
+"""Run Python as after a regular installation of onnxwire.
+
+In an editable installation each start of Python imports a finder of setuptools, which takes 10 to 15 ms, and modules
+that changed are compiled again if PYTHONDONTWRITEBYTECODE is set. An installed package has neither.
+"""
+
+from __future__ import annotations
+
+import compileall
+import subprocess
+import sysconfig
+import venv
+from pathlib import Path
+
+from benchmarks.data import FOLDER
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.row import Side
+
+_ROOT = Path(__file__).parents[1]
+_ENVIRONMENT = FOLDER / "environment"
+
+
+def prepare(make_inputs: Callable[[], object]) -> None:
+    """Make the inputs of a row, compile onnxwire's modules, and make an environment that finds all packages."""
+    make_inputs()
+    compileall.compile_dir(_ROOT / "onnxwire", quiet=1)
+    venv.EnvBuilder(clear=True, symlinks=True).create(_ENVIRONMENT)
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(_ENVIRONMENT)}))
+    # Files named .pth in the folders that this file lists are not read.
+    (packages / "folders.pth").write_text(f"{_ROOT}\n{sysconfig.get_path('platlib')}\n")
+
+
+def run_python(*arguments: str) -> Side:
+    """Return a side that runs the environment's Python with arguments."""
+
+    def side() -> Callable[[], object]:
+        command = [str(_ENVIRONMENT / "bin" / "python"), *arguments]
+        return lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=FOLDER)
+
+    return side
