@@ -162,6 +162,7 @@ def test_blocks_without_names_are_found_by_their_period():
     nodes = [helper.make_node(operators[i % 5], [f"x{i}"], [f"x{i + 1}"]) for i in range(100)]
     queries = queries_of([helper.make_node("Cast", ["x"], ["x0"], to=1), *nodes])
     repeat_box = queries.map("graph")["boxes"][1]
+    # `of` is the kind of the repeated boxes.
     assert (repeat_box["kind"], repeat_box["of"], repeat_box["times"], repeat_box["nodes"]) == (
         "repeat",
         "block",

@@ -128,7 +128,7 @@ def test_only_get_is_answered(server, key, method):
     "path",
     [
         "/../queries.py", "/pages/", "/page.js/..", "/..%2fqueries.py", "//etc/passwd", "/%2e%2e/server.py",
-        "/api/", "/x", "/api/_keep", "/api/model",
+        "/api/", "/x", "/api/_resolve_scope", "/api/model",
     ],
 )  # fmt: skip
 def test_other_addresses_are_not_found(server, key, path):
