@@ -666,7 +666,7 @@ def main():
             lambda name, label, memory, rounds, fault: fault and print(f"{name}: {label}: {fault}", flush=True),
             is_timed=True,
         )
-    print(f"{len(faults)} calls beyond the limits")
+    print(f"calls beyond the limits: {len(faults)}")
     return 1 if faults else 0
 
 

@@ -154,7 +154,7 @@ def run_trials(hook: Any, operation: oom_operations.Operation, stride: int, burs
             if not outcome.is_hit or len(faults) > 5:
                 break
             if n > 1 and not operation.keeps_memory and (n_blocks := trials.leaked_blocks_of(n)) > 0:
-                faults.append(f"{operation.name}, allocation {n}: each time {n_blocks} blocks of memory leak")
+                faults.append(f"{operation.name}, allocation {n}: leaked blocks of memory each time: {n_blocks}")
     return faults
 
 

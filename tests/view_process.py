@@ -17,7 +17,7 @@ def _reset_signals():
 
 @contextlib.contextmanager
 def serving(*arguments):
-    """Start the server and yield the process; kill the process at the end. Only `end` may read its stderr."""
+    """Start the server and yield the process; kill the process at the end. `end` returns its stderr."""
     command = [sys.executable, "-P", "-m", "onnxwire", "view", *map(str, arguments)]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_reset_signals

@@ -234,7 +234,8 @@ def test_the_key_of_a_damaged_payload_is_a_text():
 
 
 def test_the_repair_of_pairs_ends_at_the_limit_of_votes(monkeypatch):
-    # Two random graphs of equal nodes that need many repairs.
+    # Two random graphs of equal nodes that need many repairs. In a repair, the edges of a node vote for a partner of
+    # the node; the total number of votes is limited.
     rng = random.Random(3)
     old, new = (
         helper.make_model(

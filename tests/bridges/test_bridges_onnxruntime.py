@@ -292,7 +292,7 @@ def test_the_working_directory_may_change_after_loading(tmp_path, monkeypatch):
 
 @needs_proc
 def test_a_model_that_protobuf_cannot_read_runs_in_little_memory(tmp_path):
-    n_rows = 140 << 20  # rows of 4 floats: 2.2 GB
+    n_rows = 140 << 20  # rows of 4 floats: 2.2 GiB
     gather = helper.make_node("Gather", ["w", "i"], ["picked"])
     add = helper.make_node("Add", ["picked", "v"], ["y"])
     other_fields = model_of([gather, add], inputs=[value("i", "INT64", ["n"])]).SerializeToString()

@@ -1,5 +1,4 @@
-"""Builds that are killed at each step or in which the disk is full: every model has its old or new rows, and no file
-is left over.
+"""Builds that are killed or in which the disk is full: every model has its old or new rows, and no file is left over.
 
 The catalog that is updated has changed, deleted, unreadable, new and unchanged models, groups of which some models are
 removed, files that were replaced before, and a missing file. Its folders also contain files of other programs.

@@ -77,6 +77,7 @@ def removal(*models, rows=None):
     return addition(add={}, remove={ID: {"models": list(models), "rows": rows or {}}})
 
 
+# The line of the journal that announces a file before it is written.
 ANNOUNCEMENT = {"create": [ID]}
 INVALID_LINES = {
     "a table that is SQL": [ANNOUNCEMENT, addition({"rows": {"a\" as select 1; copy (select 1) to 'x'; --": 1}})],

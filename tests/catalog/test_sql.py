@@ -268,7 +268,7 @@ def test_a_read_only_query_reads_the_tables():
 
 
 @pytest.mark.parametrize("query", FORBIDDEN_QUERIES)
-def test_a_read_only_query_does_nothing_else(query, tmp_path, capsys):
+def test_a_query_that_does_more_than_read_the_tables_is_rejected(query, tmp_path, capsys):
     (tmp_path / "x.csv").write_text("a\n1\n")
     assert main(["sql", str(DIGITS), query.format(folder=tmp_path), "--sandbox"]) == 2
     output = capsys.readouterr()

@@ -11,7 +11,7 @@ TENSOR = onnxwire.TensorProto(dims=[2], data_type=1, float_data=[1, 2], name="t"
 
 
 @pytest.mark.parametrize("command", [["info"], ["check"], ["ls"], ["diff", "m.onnx"], ["set", "a=b", "-i"]])
-def test_the_error_for_another_message_type_names_the_option_type(command, tmp_path, monkeypatch, capsys) -> None:
+def test_the_error_for_another_message_type_suggests_the_type_option(command, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m.onnx").write_bytes(TENSOR.SerializeToString())
     assert main([command[0], "m.onnx", *command[1:]]) == 2

@@ -1,4 +1,4 @@
-"""`onnxwire info`, and the errors, exit statuses and help of all commands, most of which run in processes."""
+"""`onnxwire info`, and the errors, exit statuses and help of all commands. Most tests run a command in a process."""
 
 import contextlib
 import gc
@@ -125,7 +125,7 @@ HOSTILE = {
     "negative dims": onnx.ModelProto(
         ir_version=8, graph=onnx.GraphProto(initializer=[onnx.TensorProto(name="w", data_type=1, dims=[-5, 3])])
     ).SerializeToString(),
-    "operator sets that repeat": onnx.ModelProto(
+    "an operator set of two versions": onnx.ModelProto(
         ir_version=8, opset_import=[onnx.OperatorSetIdProto(version=v) for v in (13, 17)]
     ).SerializeToString(),
 }  # fmt: skip
@@ -139,7 +139,7 @@ def test_info_of_a_hostile_model_prints_less_than_20_000_characters(name: str, t
     assert (result.returncode, result.stderr) == (0, "")
     assert len(result.stdout) < 20_000
     json.loads(run("info", path, "--json").stdout)
-    assert name != "operator sets that repeat" or "ai.onnx 13, ai.onnx 17" in result.stdout
+    assert name != "an operator set of two versions" or "ai.onnx 13, ai.onnx 17" in result.stdout
 
 
 def test_names_outside_the_terminals_encoding_are_escaped(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_raw_shows_tags_at_their_offsets() -> None:
             assert data[int(words[0])] >> 3 == int(words[1])
 
 
-def test_raw_without_names_lists_most_of_the_same_tags() -> None:
+def test_raw_without_a_type_lists_most_of_the_same_tags() -> None:
     def tags(lines: list[str]) -> set[tuple[str, str]]:
         return {(words[0], words[1].rstrip(":")) for words in map(str.split, lines[1:]) if words[0].isdigit()}
 
@@ -418,7 +418,7 @@ ADDRESS = "https://user:{}@127.0.0.1:1/x?sig={}"  # with a password and a signat
     ],
 )
 def test_no_error_shows_the_password_of_an_address(words: list[object], secret: str, capsys) -> None:
-    """Options that take a path or a number receive an address with a password and a signature."""
+    """In place of a command, a path or a number there is an address with a password and a signature."""
     address = ADDRESS.format(secret, secret)
     with contextlib.suppress(SystemExit):
         main([str(word).replace("ADDRESS", address) for word in words])

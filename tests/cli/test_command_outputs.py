@@ -1,4 +1,4 @@
-"""Files that commands write are complete or absent, and never replace the input; errors of streams are reported."""
+"""Commands write complete files or none, and keep the weights of their input; errors of streams are reported."""
 
 import os
 import subprocess

@@ -15,7 +15,8 @@ from onnxwire.cli.parser import make_parser
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHELLS = ["bash", "zsh", "fish"]
-# Simulate bash when Tab is pressed after the last word. Arguments: the script, the working directory, and the words.
+# Simulate bash when Tab is pressed at the end of the last word. Arguments: the script, the working directory, and the
+# words.
 COMPLETE_SCRIPT = """\
 source "$1"; shift
 cd "$1"; shift

@@ -228,7 +228,7 @@ def test_many_tensors_become_one_file(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz", "safetensors"])
-def test_tensors_with_equal_names_are_selected_by_path(tmp_path, capsys, suffix):
+def test_one_of_several_tensors_with_equal_names_is_selected_by_path(tmp_path, capsys, suffix):
     model = onnxwire.ModelProto()
     for number in range(2):
         model.graph.initializer.append(onnxwire.from_array(np.full(3, number, np.float32), "w"))

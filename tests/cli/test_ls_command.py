@@ -134,7 +134,7 @@ def test_a_wrong_condition_pattern_or_sort_key_is_reported_in_one_line(arguments
     assert err.count("\n") == 1 and text in err
 
 
-def test_numbers_are_sorted_from_the_largest_and_names_as_people_count(capsys) -> None:
+def test_numbers_are_sorted_from_the_largest_and_names_in_natural_order(capsys) -> None:
     sizes = [row["bytes"] for row in rows(capsys, DIGITS, "--sort", "bytes")]
     assert sizes == sorted(sizes, reverse=True)
     assert [row["bytes"] for row in rows(capsys, DIGITS, "--sort", "bytes", "-r", "--limit", "2")] == sorted(sizes)[:2]
@@ -172,7 +172,7 @@ def test_a_prefix_with_one_child_is_merged_with_it() -> None:
     assert [child.name for child in tree.children["/a"].children.values()] == ["/c", "/d"]
 
 
-def test_names_with_many_parts_do_not_make_a_deep_tree(tmp_path, capsys) -> None:
+def test_a_tree_of_names_with_many_parts_is_printed(tmp_path, capsys) -> None:
     weights = [helper.make_tensor(".".join(["a"] * n), 1, [1], [0]) for n in range(1, 3000, 20)]
     path = tmp_path / "deep.onnx"
     onnx.save(helper.make_model(helper.make_graph([], "g", [], [], weights)), path)

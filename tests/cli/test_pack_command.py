@@ -134,7 +134,7 @@ def test_packed_weights_are_aligned_on_request(folder):
 
 
 @pytest.mark.parametrize("size", ["", "1X", "-1", "1.5G", "0x10", "9999999999G", "two"])
-def test_a_malformed_size_is_rejected(folder, size):
+def test_an_invalid_size_is_rejected(folder, size):
     result = run("unpack", "m.onnx", "-o", "out.onnx", f"--align={size}", cwd=folder)
     assert result.returncode == 2
     assert f"{size!r} is not a size; write it as 4096, 64K, 500M or 2G".encode() in result.stderr

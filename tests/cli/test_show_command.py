@@ -177,7 +177,7 @@ def test_a_message_in_json_has_the_format_of_protobuf_without_weights(capsys) ->
         ("graph.initializer[0].raw_data[0:4].x", "raw_data[0:4] is a value without fields"),
     ],
 )
-def test_a_wrong_path_is_reported_in_one_line_with_a_remedy(path: str, text: str, capsys) -> None:
+def test_a_wrong_path_is_reported_in_one_line(path: str, text: str, capsys) -> None:
     assert text in error_line(capsys, DIGITS, path)
 
 

@@ -116,7 +116,7 @@ def test_tables_fit_the_terminal(command, tmp_path):
     _, output = run_on_terminal(*words, stream="stdout", cwd=tmp_path, environment={"COLUMNS": "110"})
     lines = output.decode().splitlines()
     assert len(lines) >= 4
-    if name != "sql":  # the table has too many columns
+    if name != "sql":  # the table of sql has too many columns
         assert max(map(len, lines)) <= 110
     assert "…" in output.decode()
 

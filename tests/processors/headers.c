@@ -136,7 +136,7 @@ int main(void) {
         for (int level = 0; level <= ow_best_level(); level++) check_varints(round, level, end, out_end);
         check_bits(round, end, out_end);
     }
-    printf("%s-endian, packed runs at levels 0 to %d, bits of 2, 4 and 6: %d rounds, all equal\n",
+    printf("%s-endian, packed runs at levels 0 to %d, elements of 2, 4 and 6 bits: %d rounds, all equal\n",
            *(const uint8_t *)&one ? "little" : "big", ow_best_level(), ROUNDS);
     return 0;
 }

@@ -47,6 +47,7 @@ def test_differences_name_the_nodes_of_both_models():
         ("changed", "node", "n0"): ("graph.node[0]", "graph.node[1]"),
         ("removed", "node", "n2"): ("graph.node[2]", ""),
         ("added", "node", "first"): ("", "graph.node[0]"),
+        # The paths of the nodes that read the tensor.
         ("changed", "tensor", "w"): ("graph.node[1]", "graph.node[2]"),
     }
     assert (answer["total"], answer["counts"]) == (4, {"changed": 2, "removed": 1, "added": 1})

@@ -1,4 +1,4 @@
-"""The start page opens files by path, by dropping them, or from lists; it refuses other pages and hostile names."""
+"""The start page opens files by path, by upload, by drag and drop or from lists; it rejects requests of other pages."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ UNUSABLE_LISTS = [
 
 
 @each("data", UNUSABLE_LISTS)
-def test_an_unusable_list_of_recent_files_is_empty(data, tmp_path):
+def test_an_unusable_list_of_recent_files_is_treated_as_empty(data, tmp_path):
     path = tmp_path / "recent.json"
     path.write_bytes(data)
     recent = RecentFiles(str(path))
@@ -275,7 +275,7 @@ def test_incomplete_uploads_store_no_file_and_delay_no_request(server, key, page
     assert len(page._opened) == 1
 
 
-def test_half_open_connections_do_not_delay_others(server, key):
+def test_connections_with_incomplete_requests_do_not_delay_others(server, key):
     with contextlib.ExitStack() as stack:
         for i in range(MAX_CONNECTIONS - 4):
             connection = stack.enter_context(socket.create_connection(("127.0.0.1", server.server_port)))

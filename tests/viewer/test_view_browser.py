@@ -247,7 +247,7 @@ def test_text_can_be_read_in_light_and_dark(page, scheme):
     assert {pair: value for pair, value in contrasts.items() if value < 4.5} == {}
 
 
-# Malformed fragments, typed or truncated: incomplete percent escapes, and paths that do not exist.
+# Malformed fragments, typed or truncated: incomplete percent escapes, and paths or pages that do not exist.
 MALFORMED_FRAGMENTS = [
     "map=%E0%A4%A", "node=%E0%A4%A", "tensor=%", "graph=%FF%FE", "fields=%C3", "map=%", "map=", "node=", "tensor=",
     "graph=", "fields=", "map=graph/x*9/99", "map=graph.node[99999]", "node=graph.node[99999]", "tensor=graph.node[0]",

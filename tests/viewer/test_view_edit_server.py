@@ -130,7 +130,7 @@ def test_without_edit_nothing_can_be_changed():
         ({"Content-Type": "multipart/form-data; boundary=x"}, 415),
     ],
 )
-def test_a_change_from_another_origin_is_rejected(server, key, headers, status):
+def test_a_change_with_unexpected_headers_is_rejected(server, key, headers, status):
     assert post(server, key, "change", set_request(), **headers)[0] == status
     assert is_untouched(server)
 

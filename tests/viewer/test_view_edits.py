@@ -100,14 +100,22 @@ CASES = {
         {"domain": "com.me", "version": 2},
         lambda m: m.opset_import.add(domain="com.me", version=2),
     ),
-    "a doc": ("set", {"path": "graph.doc_string", "value": "a\nb"}, lambda m: assign(m, "graph.doc_string=a\nb")),
+    "a doc_string": (
+        "set",
+        {"path": "graph.doc_string", "value": "a\nb"},
+        lambda m: assign(m, "graph.doc_string=a\nb"),
+    ),
     "dims": (
         "set_shape",
         {"path": "graph.input[0]", "shape": "[4, 1, 8, width]", "elem_type": "FLOAT"},
         set_input_dims,
     ),
-    "a deleted node": ("delete_node", {"path": "graph.node[4]", "input": 0}, lambda m: bypass(m, "graph.node[4]")),
-    "a node that leaves a gap": (
+    "a deleted node whose consumers are reconnected": (
+        "delete_node",
+        {"path": "graph.node[4]", "input": 0},
+        lambda m: bypass(m, "graph.node[4]"),
+    ),
+    "a deleted node whose consumers are not reconnected": (
         "delete_node",
         {"path": "graph.node[4]", "input": None},
         lambda m: remove(m, ["graph.node[4]"]),
@@ -382,7 +390,7 @@ def test_a_change_after_an_undo_discards_undone_changes(edits):
     assert not edits.is_saved
 
 
-def test_only_problems_that_the_file_does_not_have_are_reported(tmp_path):
+def test_only_problems_caused_by_edits_are_reported(tmp_path):
     value = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
     nodes = [
         helper.make_node("Relu", ["x"], ["a"], name="first", nonsense=1),

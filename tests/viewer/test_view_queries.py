@@ -56,6 +56,7 @@ def test_outline_lists_graphs_subgraphs_and_functions(nested):
         ("graph.node[1].attribute[1].g", "subgraph", 1),
         ("functions[0]", "function", 0),
     ]
+    # `of` is the operator and the name of the node that has the subgraph.
     assert {row["of"] for row in rows} == {"", "If branch"}
 
 

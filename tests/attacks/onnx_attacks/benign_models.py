@@ -138,7 +138,10 @@ benign("einsum-attention", "text-bomb", "Einsum bhid,bhjd->bhij.", network([node
 
 
 def loop_body(nodes, condition="c"):
-    """Return the body of a Loop with one state variable, v; its nodes make v2 and the value named `condition`."""
+    """Return the body of a Loop with one state variable, v. Its nodes make v2, the next state.
+
+    condition: the name of the value that the body returns as its condition; c is the condition input.
+    """
     return graph([*nodes, node("Identity", [condition], ["c2"])], [value("i", INT64, []), value("c", BOOL, []),
         value("v", FLOAT, [4])], [value("c2", BOOL, []), value("v2", FLOAT, [4])], name="body")
 

@@ -62,8 +62,8 @@ attack("in-function", "PyOp in the body of a function.", network([node("Normaliz
     ["b"], opsets=CONTRIB)]))
 attack("in-training", "PyOp in the training algorithm.", model_with_extras(extra=record(20, record(2, graph([node(
     "PyOp", ["x"], ["z"], domain="ai.onnx.contrib")], [X], [value("z")])))))
-attack("spelled-python-op", "Python_Op, a spelling that name matching misses.", network([node("Python_Op", ["x"],
-    ["y"], domain="ai.onnx.contrib")], opsets=CONTRIB))
+attack("spelled-python-op", "Python_Op, a spelling that a comparison with PyOp misses.", network([node("Python_Op",
+    ["x"], ["y"], domain="ai.onnx.contrib")], opsets=CONTRIB))
 attack("lambda", "A Lambda of the domain keras with the first bytes of marshalled Python code.", network([node("Lambda",
     ["x"], ["y"], domain="keras", function=b"\xe3\0\0\0\0")], opsets=opsets_with("keras")))
 attack("java-script", "A JavaScript operator with code in an attribute.", network([node("JSKernel", ["x"], ["y"],

@@ -197,7 +197,7 @@ attack("ints-mixed",
     4])]))
 
 attack = declare("overlong-varint", "readers",
-    "A varint has more bytes than needed: strict readers refuse it, signatures and hashes miss it.", "CWE-436",
+    "A varint has more bytes than needed: strict readers refuse it, scanners that compare bytes miss it.", "CWE-436",
     AFFECTED)
 attack("tag-of-two-bytes", "The tag of the graph has two bytes.", model(None, extra=tag(7, LEN,
     2) + varint(len(IDENTITY)) + IDENTITY))
@@ -241,7 +241,8 @@ attack("above-64-bits", "The last byte of a ten-byte varint has bits above the 6
     ir_version=None, extra=tag(1, VARINT) + b"\x8a" + b"\x80" * 8 + b"\x7e"))
 attack("length", "A length is 2^32 + 4: a reader with 32-bit lengths reads 4 bytes and continues.", model(IDENTITY,
     extra=tag(6, LEN) + varint((1 << 32) + 4) + b"docs" + record(7, record(1, node("Neg", ["x"], ["z"])))))
-attack("field-number", "The field number of a second graph is 2^29 + 7: graph to readers that cut the tag to 32 bits.",
+attack("field-number",
+    "The field number of a second graph is 2^29 + 7, which is 7 if a reader cuts the tag to 32 bits.",
     model(IDENTITY, extra=varint(((1 << 29) + 7) << 3 | LEN) + varint(2) + record(2, "")))
 
 # Several values where one is expected

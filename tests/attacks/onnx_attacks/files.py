@@ -216,13 +216,13 @@ number_attack("fraction", "The offset is 16.0.", "16.0")
 number_attack("length-nan", "The length is 'nan'.", "0", "nan")
 number_attack("length-suffix", "The length is 16K.", "0", "16K")
 
-attack = declare("length-mismatch", "files", "The length of external data differs from what the shape needs.",
+attack = declare("length-mismatch", "files", "The length or offset of external data does not fit the tensor.",
     "CWE-131", AFFECTED)
 MISMATCH_FILES = {"mismatch.bin": bytes(4096)}
 
 
 def length_attack(name, description, dims=(4,), data_type=FLOAT, **keys):
-    """Add an attack with external data of another size than the tensor. keys: the entries besides the location."""
+    """Add an attack whose external data does not fit the tensor. keys: the entries besides the location."""
     attack(name, description, model_with_weight(external_pairs("w", [("location", "mismatch.bin"), *keys.items()], dims,
         data_type)), files=MISMATCH_FILES)
 

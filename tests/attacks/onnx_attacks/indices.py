@@ -36,7 +36,7 @@ attack = declare("index-range", "crashes", "A constant index is outside of the t
 
 
 def index_attack(name, description, nodes, initializers, **options):
-    """Add an attack whose nodes read or write at an invalid index."""
+    """Add an attack whose nodes have an index, a count or an axis that does not fit their tensors."""
     attack(name, description, network(nodes, initializers), **options)
 
 

@@ -96,8 +96,8 @@ _ALLOCATION_ERROR = re.compile(
 def describe(error, path):
     """Return the type of an error and the first line of its text.
 
-    Boilerplate and the folder of `path` are removed; other characters than printable ASCII are replaced by "?",
-    and long hexadecimal numbers by "0x...".
+    Boilerplate is removed. The folder of `path` is replaced by ".", characters that are not printable ASCII by "?", and
+    long hexadecimal numbers by "0x...".
     """
     text = str(error).replace(str(Path(path).parent), ".").strip().partition("\n")[0][:400]
     for pattern in _BOILERPLATE:
