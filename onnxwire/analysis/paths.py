@@ -131,7 +131,8 @@ def _resolve_field(root: Message, path: str, resolved: Resolved, name: str) -> R
         raise _error(
             root,
             path,
-            f"{message.DESCRIPTOR.name} has no field {name!r}{did_you_mean(name, names)}; it has {', '.join(names)}",
+            f"{message.DESCRIPTOR.name} has no field {name!r}{did_you_mean(name, names) or ';'} its fields are "
+            f"{', '.join(names)}",
         )
     location = f"{resolved.path}.{name}" if resolved.path else name
     value: Any
@@ -306,7 +307,7 @@ def _resolve_name(root: Message, kind: str, text: str, path: str) -> tuple[Resol
     missing_name = max(ends, key=len, default="")
     known_names = (name for stage in _KINDS[kind](root) for _, _, names in stage() for name in names)
     hint = did_you_mean(missing_name, known_names)
-    raise _error(root, path, f"there is no {kind} called {missing_name!r}{hint}; {_LIST_COMMANDS[kind]}")
+    raise _error(root, path, f"there is no {kind} called {missing_name!r}{hint or ';'} {_LIST_COMMANDS[kind]}")
 
 
 def _resolve_existing(root: Message, path: str, value: Any) -> Resolved:
@@ -375,10 +376,10 @@ _KINDS: dict[str, Callable[[Message], _SearchStages]] = {
     "function": lambda root: [lambda: _functions(root)],
 }
 _LIST_COMMANDS = {
-    "node": "`onnxwire ls FILE --nodes` lists them",
-    "tensor": "`onnxwire ls FILE` lists them",
-    "input": "`onnxwire ls FILE --inputs` lists them",
-    "output": "`onnxwire ls FILE --outputs` lists them",
-    "value": "`onnxwire ls FILE --values` lists them",
-    "function": "`onnxwire info FILE` lists them",
+    "node": "`onnxwire ls FILE --nodes` lists all nodes",
+    "tensor": "`onnxwire ls FILE` lists all tensors",
+    "input": "`onnxwire ls FILE --inputs` lists all inputs",
+    "output": "`onnxwire ls FILE --outputs` lists all outputs",
+    "value": "`onnxwire ls FILE --values` lists all values",
+    "function": "`onnxwire info FILE` lists all functions",
 }

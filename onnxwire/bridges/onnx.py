@@ -255,7 +255,7 @@ def _location_of(tensor: Any) -> str:
 def _describe_misfit(tensor: TensorProto, old_tensor: TensorProto) -> str:
     """Return the change to a tensor that makes its payload unusable, or "". old_tensor: the unchanged tensor."""
     if tensor.data_type != old_tensor.data_type:
-        return f"made the {name_of(old_tensor.data_type)} a {name_of(tensor.data_type)}"
+        return f"changed its data type from {name_of(old_tensor.data_type)} to {name_of(tensor.data_type)}"
     if tensor.segment != old_tensor.segment:
         return "changed its segment"
     if list(tensor.dims) != list(old_tensor.dims) and count_elements(tensor.dims) != count_elements(old_tensor.dims):

@@ -21,6 +21,7 @@ from onnxwire.engine.table cimport (
 )
 from onnxwire.engine.texts cimport character_bytes
 from onnxwire.engine.view cimport View, document_of, field_value, fill, is_long
+from onnxwire.errors import count_text
 
 cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
@@ -188,14 +189,14 @@ cdef class TextBuffer:
         """Return whether a value of n bytes or numbers is too long, so that a note replaces it."""
         return self.max_bytes >= 0 and n > <uint64_t>self.max_bytes
 
-    cdef int put_note(self, n, unit) except -1:
+    cdef int put_note(self, n, str noun) except -1:
         """Append a note in place of a value; parsers reject it."""
-        return self.put_str(f"... # {n:,} {unit}\n")
+        return self.put_str(f"... # {count_text(n, noun)}\n")
 
     cdef int put_quoted(self, const uint8_t* p, uint64_t n, bint is_text) except -1:
         """Append a string or bytes value in quotes, or a note in its place, and a newline."""
         if self.is_omitted(n):
-            return self.put_note(n, "bytes")
+            return self.put_note(n, "byte")
         self.put_byte(c'"')
         self.put_escaped(&p, p + n, is_text, True)
         self.reserve(2)
@@ -211,7 +212,7 @@ cdef class TextBuffer:
         cdef uint64_t size = len(payload)
         cdef uint64_t n_written = 0
         if self.is_omitted(size):
-            return self.put_note(size, "bytes")
+            return self.put_note(size, "byte")
         self.put_byte(c'"')
         while n_written < size:
             # The buffer is released before the text is passed on, so that the caller can close the document.
@@ -355,7 +356,7 @@ cdef int put_numbers(TextBuffer text, View self, Field* field, Py_ssize_t indent
     cdef Py_ssize_t i = 0
     if text.max_bytes >= 0 and text.is_omitted(len(sequence)):
         text.put_label(indent, field, b": ")
-        return text.put_note(len(sequence), "values")
+        return text.put_note(len(sequence), "value")
     sequence.decode()
     while i < sequence.n:
         text.put_label(indent, field, b": ")
@@ -422,7 +423,7 @@ cdef int put_text(TextBuffer text, View self, Field* field, Py_ssize_t indent) e
     cdef Slot* slot = &self.slots[field.slot]
     if text.is_omitted(slot.n):
         text.put_label(indent, field, b": ")
-        return text.put_note(slot.n, "bytes")
+        return text.put_note(slot.n, "byte")
     if slot.n > MAX_VALUE_BYTES and text.write is not None:
         payload = self._payload((<object>field.descriptor).name)
         text.put_label(indent, field, b": ")

@@ -333,7 +333,7 @@ def replace_location(tensor):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (set_type, "made the FLOAT a INT32"),
+        (set_type, "changed its data type from FLOAT to INT32"),
         (set_dims, r"dims from \[20, 20\] to \[399\]"),
         (set_negative_dims, r"dims from \[20, 20\] to \[-20, -20\]"),
         (use_part_of_external_data, r"used a part of the tensor \(offset 4\)"),

@@ -235,7 +235,11 @@ def test_one_of_several_tensors_with_equal_names_is_selected_by_path(tmp_path, c
     path, out = tmp_path / "m.onnx", tmp_path / f"x.{suffix}"
     onnxwire.save(model, path)
     options_by_path = ["--tensor", "graph.initializer[0]", "--tensor", "graph.initializer[1]"]
-    for options in (["--tensor", "w"], ["--tensor", "*"], options_by_path):
+    line = refusal(capsys, path, *options_by_path, "-o", out)
+    assert line.endswith(
+        "graph.initializer[0], graph.initializer[1] have this name; extract them into separate files\n"
+    )
+    for options in (["--tensor", "w"], ["--tensor", "*"]):
         line = refusal(capsys, path, *options, "-o", out)
         assert line.endswith("2 elements are called 'w'; choose by index: graph.initializer[0], graph.initializer[1]\n")
         assert not out.exists()

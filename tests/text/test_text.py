@@ -122,7 +122,7 @@ def test_long_values_are_replaced_by_notes_that_parsers_reject():
 def test_a_limit_elides_neither_a_singular_number_nor_a_value_of_exactly_that_length():
     tensor = TENSOR.official(data_type=1, raw_data=b"", int64_data=[5])
     message = TENSOR.ours.FromString(tensor.SerializeToString())
-    assert onnxwire.to_text(message, max_bytes=0) == 'data_type: 1\nint64_data: ... # 1 values\nraw_data: ""\n'
+    assert onnxwire.to_text(message, max_bytes=0) == 'data_type: 1\nint64_data: ... # 1 value\nraw_data: ""\n'
     assert onnxwire.to_text(message, max_bytes=1) == text_format.MessageToString(tensor)
 
 
