@@ -126,7 +126,7 @@ def instances() -> dict[type, Callable[[], Any]]:
 
 
 def uninitialised_objects_of(cls: type) -> Iterator[Any]:
-    """Yield objects of a class and of subclasses, made in ways that may skip its constructor or its arguments."""
+    """Yield objects of a class and of subclasses, made in ways that skip the constructor or pass it no arguments."""
     makers = [
         lambda: cls.__new__(cls),
         lambda: object.__new__(cls),

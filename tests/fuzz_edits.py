@@ -91,7 +91,7 @@ def run_lockstep(source, leader, trace):
 
     Returns our world, or None if the program was stopped at a known difference.
     """
-    gc.disable()  # Traps must run their callbacks at the same line in both worlds
+    gc.disable()  # a Trap of worlds.py must run its callback at the same line in both worlds
     our_world, official = World(True), leader
     for line in trace_lines(source, trace):
         contents_before = our_world.contents(), official.contents()

@@ -38,7 +38,7 @@ UNRAISABLE_ERRORS: list[str] = []
 
 
 class Outcome(NamedTuple):
-    """The result of one call with a failed allocation. is_hit: whether an allocation failed."""
+    """The result of a trial. faults: descriptions. is_hit: whether the operation reached the allocation that fails."""
 
     faults: list[str]
     is_hit: bool

@@ -310,7 +310,7 @@ add_edit("assign float", lambda t: setattr(t, "f", 1.5), lambda: AttributeProto.
 add_edit("add", lambda m: m.graph.node.add())
 add_edit("add with fields", lambda m: m.graph.node.add(**node(9)))
 add_edit("add many", add_90_nodes, lambda: GraphProto(), read_content=unexpected_names_of)
-MANY_NODES = model(80).SerializeToString()  # more than OW_MAX_FULL_OVERLAYS
+MANY_NODES = model(80).SerializeToString()  # more than OW_MAX_FULL_OVERLAYS of engine/thresholds.h
 add_edit("add to many messages", add_to_all, message_maker(MANY_NODES), read_content=unexpected_values)
 add_edit("append to many messages", append_to_all, message_maker(MANY_NODES), read_content=unexpected_values)
 add_edit("append int", lambda t: t.dims.append(5), lambda: TensorProto.FromString(DIM_1))

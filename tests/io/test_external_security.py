@@ -503,7 +503,7 @@ def test_external_root_is_an_additional_folder(case: Case, open_method: str, mon
     assert case.read("secret", external_root="outside") == SECRET
 
 
-def test_locations_can_not_leave_external_root_either(case: Case, open_method: str, tmp_path: Path) -> None:
+def test_locations_can_not_lead_out_of_external_root_either(case: Case, open_method: str, tmp_path: Path) -> None:
     (tmp_path / "third").write_bytes(SECRET)
     os.symlink("../third", case.outside_folder / "link")
     case.assert_refused("link", external_root=case.outside_folder, match="symbolic link leads out")
@@ -671,7 +671,7 @@ def test_cve_2026_27489_locations_in_the_working_directory_are_restricted(
             read_contents(path)
 
 
-def test_a_location_that_begins_as_a_marker_skips_no_check(case: Case) -> None:
+def test_a_location_that_begins_with_a_number_sign_skips_no_check(case: Case) -> None:
     # onnx/checker.cc does not check locations that begin with #; "#/../" then became a plain name.
     for name in ("#", "#sub"):
         (case.folder / name).mkdir()
@@ -805,7 +805,7 @@ def test_saving_does_not_write_zeros_up_to_an_offset_in_the_model(
 @pytest.mark.parametrize(
     "name", ["../../outside/secret", "{outside}/secret", "..", "a/../../../outside/secret", "link"]
 )
-def test_names_of_tensors_as_file_names_never_leave_the_folder(
+def test_names_of_tensors_as_file_names_never_lead_out_of_the_folder(
     case: Case, check_only_target_is_written: None, name: str
 ) -> None:
     # onnx.save_model(all_tensors_to_one_file=False) took the tensor's name as the file's.

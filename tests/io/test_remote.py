@@ -383,7 +383,7 @@ def test_statistics_with_a_histogram_fetch_a_tensor_once() -> None:
         assert len(server.state.requests) <= 2
 
 
-def test_a_diff_reads_no_payloads_only_if_the_address_and_the_strong_etag_are_equal() -> None:
+def test_a_diff_skips_payloads_only_if_the_address_and_the_strong_etag_are_equal() -> None:
     files = {"m.onnx": model([5 * MIB] * 4), "n.onnx": model([5 * MIB] * 4)}
     with ObjectServer(files) as server:
         assert list(ow.diff(f"{server.url}/m.onnx", f"{server.url}/m.onnx")) == []

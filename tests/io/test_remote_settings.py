@@ -1,4 +1,4 @@
-"""Headers, users and retry times of requests, set by the environment, .netrc, options and servers."""
+"""Headers, users and retry times of requests to servers; escapes in addresses; listings; errors of stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""onnxwire.save with external= after failures: the changed files, and the remaining model."""
+"""onnxwire.save with external=: the files that it may replace, and those that remain after kills and errors."""
 
 import errno
 import itertools
@@ -219,7 +219,7 @@ def test_a_location_that_is_not_a_data_file_in_the_folder_is_refused_and_nothing
         assert tree(folder_with_links.parent) == tree_before
 
 
-def test_the_names_and_locations_in_a_model_never_leave_the_folder(folder_with_links):
+def test_the_names_and_locations_in_a_model_cause_no_write_outside_of_the_folder(folder_with_links):
     tree_before = tree(folder_with_links.parent)
     model = make_model(1, ["../victim/file", "folder/file"])
     for weight in model.graph.initializer:
@@ -326,7 +326,7 @@ def test_a_kill_at_any_moment_leaves_the_old_model_or_the_new_one(tmp_path, name
 
 
 def value_if_complete(folder):
-    """Return the value of a model's elements, or None if its data is missing or was changed."""
+    """Return the value of a model, or None if an element has another value or the data is missing."""
     with onnxwire.load(folder / "m.onnx") as model:
         value = int(model.graph.name)
         try:
@@ -361,7 +361,7 @@ def test_checksums_reveal_a_kill_while_files_of_the_same_names_are_replaced(tmp_
 
 @needs_linux
 @pytest.mark.parametrize("name", SAME_FILES_LAYOUTS)
-def test_other_tools_read_the_old_model_until_a_file_is_replaced_and_the_new_one_after_the_last(tmp_path, name):
+def test_other_tools_read_the_old_model_before_the_first_replacement_and_the_new_one_after_the_last(tmp_path, name):
     refusals = []
     for folder in kill_at_every_moment(tmp_path, *LAYOUTS[name]):
         try:
@@ -395,9 +395,10 @@ def test_a_kill_at_a_random_time_leaves_the_old_model_or_the_new_one(tmp_path):
 
 
 class FailingCalls:
-    """Replaces system calls: the call with an index, from 0, fails. Calls that only clean up are not counted.
+    """Replaces system calls: the call with the given index, counted from 0, raises `error()`.
 
-    failed_call: the name of the call that failed, or None.
+    Calls of `unlink` and `rmdir`, which only clean up, are not counted. failed_call: the name of the call that failed,
+    or None.
     """
 
     def __init__(self, monkeypatch, index, error):
@@ -517,7 +518,7 @@ def test_an_exception_of_progress_ends_the_save_and_changes_no_file(tmp_path):
 
 # --- lack of space, permissions and descriptors
 
-# attempt: save tensors of these sizes in bytes and a doc_string of `text` characters, and print a SaveError.
+# attempt: save tensors of these sizes in bytes and a doc_string of `text` characters; print the SaveError, if any.
 LIMITED_PROGRAM = """
 import os, resource, shutil, sys
 import numpy as np

@@ -871,7 +871,7 @@ def test_standard_output_is_written_at_its_position(tmp_path: Path, path: str) -
 
 
 @needs_linux
-def test_a_closed_reader_is_a_broken_pipe() -> None:
+def test_a_pipe_without_a_reader_raises_broken_pipe_error() -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
     with pytest.raises(SaveError) as error_info:
