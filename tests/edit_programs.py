@@ -1,8 +1,8 @@
-"""Draw random programs of edits: lines of Python that should give the same results with both runtimes.
+"""Draw random programs of edits: lines of Python that should give the same results in onnxwire and protobuf.
 
 A program is a list of lines over variables `v0`, `v1`, …, which exist until a line deletes them. A `World`, ours or the
-official one, provides the functions that lines call. The next line depends on the types of the variables, and on their
-values in one of the worlds, the leader.
+official one (protobuf's), provides the functions that lines call. The next line depends on the types of the variables,
+and on their values in one of the worlds, the leader.
 
 The functions draw with `rng`, a random.Random. They return Python source, or bytes of messages. `M` is the namespace of
 the message classes.

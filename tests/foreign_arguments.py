@@ -76,7 +76,7 @@ def model() -> onnxwire.ModelProto:
 
 
 def instances() -> dict[type, Callable[[], Any]]:
-    """Return, for the types that can be instantiated, a function that makes an object."""
+    """Return a dict: type that can be instantiated → function that makes an object of this type."""
     from partial_documents import partial_document
 
     from onnxwire.arrow._columns import Columns

@@ -201,7 +201,7 @@ def to_arrow(model, table):
 
 
 def edited_to_arrow(model):
-    """Edit all nodes and tensors, and export the nodes."""
+    """Rename all nodes and initializers, and export the nodes; return the size of the table and of the model."""
     edit_names(model)
     return to_arrow(model, "nodes") + model.ByteSize()
 

@@ -174,7 +174,7 @@ def load(path: str) -> None:
 
 
 def large_tensors() -> bytes:
-    """Return a model of tensors so long that their headers are copied."""
+    """Return a model of tensors so long that the engine copies the fields before their payloads from the file."""
     payload = bytes(1 << 18)
     tensors = [{"name": f"weight {i}", "dims": [1, 1 << 18], "data_type": 3, "raw_data": payload} for i in range(3)]
     return ModelProto(graph={"initializer": tensors}).SerializeToString()

@@ -1,4 +1,4 @@
-"""Data that `onnxwire.h` reads or rejects, compared with the engine and protobuf, and the C examples."""
+"""The values that `onnxwire.h` reads and the bytes that it rejects, as the engine and protobuf do; the C examples."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.skipif(shutil.which(events.c_compiler()[0]) is None, re
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory):
-    """Return the compiled test program `events.c`."""
+    """Compile `events.c`, and return an `events.Reader` of it."""
     return events.Reader(tmp_path_factory.mktemp("c"))
 
 

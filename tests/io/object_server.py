@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
-LATENCY = 0.03  # a time before an answer for tests of round trips, in seconds
+LATENCY = 0.03  # the seconds before each answer in tests of round trips
 _BLOCK_BYTES = 1 << 20  # bytes of a body that are sent at a time
 
 

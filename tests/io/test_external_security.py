@@ -422,7 +422,7 @@ def test_refused_locations_leave_no_descriptor_open(case: Case, open_method: str
 
 @pytest.mark.parametrize("sub", ["", "onnx"])
 @pytest.mark.parametrize("is_absolute", [False, True])
-def test_a_cache_of_links_into_a_store_of_blobs_loads(
+def test_a_model_in_a_cache_of_links_into_a_store_of_blobs_is_read(
     tmp_path: Path, open_method: str, sub: str, is_absolute: bool
 ) -> None:
     blobs, snapshot = tmp_path / "repo" / "blobs", tmp_path / "repo" / "snapshots" / "1f0c" / sub
@@ -577,8 +577,8 @@ def test_a_path_swapped_while_it_is_opened_never_yields_the_secret(case: Case, k
         try:
             assert swapper.stdout is not None
             swapper.stdout.readline()
-            # Repeat until both results have occurred so often that swaps have occurred between any two steps. A file
-            # with a second hard link outside, of the kind "name", is always refused.
+            # Repeat until both results have occurred so often that swaps have occurred between any two steps. With the
+            # kind "name", the file has a second hard link outside of the folder, so it is always refused.
             while n_rounds < 3000 or (n_rounds < 30_000 and (n_refused < 50 or (kind != "name" and n_read < 50))):
                 n_rounds += 1
                 try:
@@ -660,8 +660,8 @@ def test_two_locations_of_one_tensor_are_refused(case: Case) -> None:
 def test_cve_2026_27489_locations_in_the_working_directory_are_restricted(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The repair of onnx 1.21.0 was incomplete: every path begins with the canonical form of "", so locations of a model
-    # in the working directory were not restricted.
+    # The repair of onnx 1.21.0 was incomplete: a path had to begin with the canonical form of the model's folder, which
+    # is empty for a model in the working directory, so locations of such a model were not restricted.
     case.link("rootlink", "/")
     location = f"rootlink{case.secret}"
     case.model.write_bytes(encode_tensors(tensor(("location", location))))

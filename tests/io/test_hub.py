@@ -193,7 +193,7 @@ def test_a_model_is_read_despite_missing_and_unusual_headers(name, value, fake_h
     read_all(f"hf://{REPOSITORY}/m.onnx")
 
 
-def test_a_file_that_changes_behind_a_branch_is_an_error(fake_hub) -> None:
+def test_a_file_that_changes_on_its_branch_is_an_error(fake_hub) -> None:
     fake_hub.hub.redirect_headers = {"X-Repo-Commit": ""}
     with ow.load(f"hf://{REPOSITORY}/m.onnx") as message:
         fake_hub.hub.expiry_times.clear()

@@ -267,7 +267,7 @@ def test_ctrl_c_ends_a_read_at_once(default_interrupt_handler) -> None:
         timer.start()
         with pytest.raises(KeyboardInterrupt):
             message.graph.initializer[0].numpy()
-        assert server.state.stalled == 0  # the server had not answered the requests yet
+        assert server.state.stalled == 0  # the server was still waiting before its answers
         server.state.default_fault = None
         assert message.graph.initializer[0].numpy().size == 9 * MIB
 

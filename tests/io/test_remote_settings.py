@@ -250,7 +250,7 @@ def test_names_with_escaped_slashes_are_listed_unchanged(servers) -> None:
     ]
 
 
-def test_a_folder_with_a_key_with_an_empty_name_is_listed_with_boto3_only(monkeypatch) -> None:
+def test_a_folder_with_a_key_that_contains_two_slashes_is_listed_with_boto3_only(monkeypatch) -> None:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:

@@ -47,7 +47,8 @@ def make_model(value, names="ab"):
 
 
 def value_of(path):
-    """Return the value of a model's weights; assert that both readers read this value for all elements."""
+    """Return the value of a model. Assert that onnx and onnxwire read it for all elements, and that the graph has it as
+    its name."""
     official, folder = onnx.load(path, load_external_data=False), os.path.dirname(path)
     values = {int(official.graph.name)}
     for weight in official.graph.initializer:
@@ -114,7 +115,7 @@ def test_a_damaged_model_owns_no_files(tmp_path):
     assert tree(tmp_path) == tree_before
 
 
-def test_another_model_owns_only_its_own_files(tmp_path):
+def test_a_file_with_the_name_of_a_data_file_in_another_folder_is_not_replaced(tmp_path):
     (tmp_path / "other").mkdir()
     save_model(tmp_path / "other", 1, {"external": "w.data"})
     path = save_model(tmp_path, 2, {"external": "v.data"})
@@ -553,7 +554,7 @@ EXCESSIVE_PAYLOADS = ["5 << 20, external='w'", "5000, external='w', text=5 << 20
 
 @needs_linux
 @pytest.mark.parametrize("arguments", TOO_LONG_FILES)
-def test_a_limit_of_file_size_changes_no_file(tmp_path, arguments):
+def test_a_save_beyond_the_limit_of_file_size_changes_no_file(tmp_path, arguments):
     path = save_model(tmp_path, 1, {"external": "w.data"})
     tree_before = tree(tmp_path)
     code = "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); attempt(sys.argv[1], {})"
