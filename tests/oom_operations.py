@@ -147,6 +147,8 @@ def read_all(message: Any) -> None:
 
 
 # --- reading
+#
+# The parameters m, n, t and d of lambdas are a model, a node, a tensor and a document.
 
 
 def file_maker(data: bytes) -> Callable[[str], str]:
@@ -306,7 +308,7 @@ DIM_1, INPUT_A, ATTRIBUTE_A = b"\x0a\x01\x01", b"\x0a\x01a", b"\x0a\x01a\x18\x05
 add_edit("assign str", assign_string)
 add_edit("assign int", lambda m: setattr(m, "model_version", 1 << 40))
 add_edit("assign bytes", lambda t: setattr(t, "raw_data", b"12345678"), lambda: TensorProto.FromString(DIM_1))
-add_edit("assign float", lambda t: setattr(t, "f", 1.5), lambda: AttributeProto.FromString(ATTRIBUTE_A))
+add_edit("assign float", lambda attribute: setattr(attribute, "f", 1.5), lambda: AttributeProto.FromString(ATTRIBUTE_A))
 add_edit("add", lambda m: m.graph.node.add())
 add_edit("add with fields", lambda m: m.graph.node.add(**node(9)))
 add_edit("add many", add_90_nodes, lambda: GraphProto(), read_content=unexpected_names_of)

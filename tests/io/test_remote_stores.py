@@ -253,13 +253,13 @@ def test_a_command_accepts_an_address(words, tmp_path) -> None:
 
     with ObjectServer({"m.onnx": pieces}) as server:
         url = f"{server.url}/m.onnx"
-        remote_run, local_run = run(url, "ours.onnx"), run("m.onnx", "theirs.onnx")
+        remote_run, local_run = run(url, "remote.onnx"), run("m.onnx", "local.onnx")
         assert all(request.headers["a"] == "b" for request in server.state.requests)
     assert remote_run.returncode == local_run.returncode, remote_run.stderr
     assert remote_run.stdout.replace(url, "m.onnx") == local_run.stdout
     assert list((tmp_path / "cache").iterdir())
     if "OUT" in words and words[0] != "catalog" and remote_run.returncode == 0:
-        assert (tmp_path / "ours.onnx").read_bytes() == (tmp_path / "theirs.onnx").read_bytes() or words[0] == "unpack"
+        assert (tmp_path / "remote.onnx").read_bytes() == (tmp_path / "local.onnx").read_bytes() or words[0] == "unpack"
     if "-v" in words:
         assert "requests, " in remote_run.stderr and url in remote_run.stderr
     if "--json" in words:
