@@ -23,7 +23,7 @@ from onnxwire.io import external_files
 from onnxwire.io.external_files import ExternalFiles
 from onnxwire.tensor import external_data
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="makes links and pipes")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs links and pipes")
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 SECRET = b"the secret bytes"
 DATA = b"the model's data"
