@@ -63,8 +63,8 @@ const texts = elements.map((element) =>
 class Page:
     """The page of a model in a browser.
 
-    process: `onnxwire view`, whose first line of output is the address. starts_at_map: whether the page shows the map,
-    its default, at first; otherwise the test starts at the overview.
+    process: `onnxwire view`, whose first line of output is the address. starts_at_map: whether the test starts at the
+    map, which the page shows first, or at the overview.
     """
 
     def __init__(self, driver, process, starts_at_map=False):

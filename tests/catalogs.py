@@ -1,4 +1,4 @@
-"""For the tests of catalogs: small models, the content of catalogs, and interrupts of the writes of a catalog."""
+"""Small models, the content of catalogs, and interrupts of the writes of a catalog, for the tests of catalogs."""
 
 from __future__ import annotations
 

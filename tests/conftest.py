@@ -42,7 +42,7 @@ def pytest_xdist_auto_num_workers() -> int | None:
     """Return the number of processors that this process may use, plus one. xdist counts all processors of the machine.
 
     Returns None, for xdist's number, if the variable of xdist is set or the system does not report the processors.
-    The additional worker uses the time, a fifth, in which workers wait for child processes, servers and browsers.
+    Workers wait for child processes, servers and browsers in a fifth of their time, which the additional worker uses.
     """
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ or not hasattr(os, "sched_getaffinity"):
         return None

@@ -1,8 +1,8 @@
-"""Draw random programs of edits: lines of Python that should give the same results with both runtimes.
+"""Draw random programs of edits: lines of Python that should give the same results in onnxwire and protobuf.
 
 A program is a list of lines over variables `v0`, `v1`, …, which exist until a line deletes them. A `World`, ours or the
-official one, provides the functions that lines call. The next line depends on the types of the variables, and on their
-values in one of the worlds, the leader.
+official one (protobuf's), provides the functions that lines call. The next line depends on the types of the variables,
+and on their values in one of the worlds, the leader.
 
 The functions draw with `rng`, a random.Random. They return Python source, or bytes of messages. `M` is the namespace of
 the message classes.
@@ -29,7 +29,7 @@ CLASS_NAMES = [f"onnx.{name}" for name in ONNX_TYPES.split()] + [f"test.{name}" 
 # --- values
 
 
-# `draw_value` omits the first three where only values of every integer field are allowed.
+# `draw_value` omits the first three where a value must be valid for every integer field.
 INTEGERS = ["-1", "-3", "300", "0", "1", "2", "7", "127", "128", "70"]
 LARGE_INTEGERS = ["(1<<31)-1", "-(1<<31)", "(1<<32)-1", "1<<32", "(1<<63)-1", "-(1<<63)", "(1<<64)-1"]
 FLOATS = ["0.0", "-0.0", "1.5", "0.1", "1e39", "-2.5", "float('nan')", "float('inf')", "3"]
@@ -167,7 +167,8 @@ class Variable:
     """A variable of a program, as far as it is known without running the program."""
 
     name: str
-    kind: str  # message, numbers, texts, messages (sequences), iterator, window (a buffer of numbers)
+    # "message"; "numbers", "texts" or "messages": a sequence; "iterator"; or "window": a buffer of numbers.
+    kind: str
     type: object  # the descriptor of a message; for other kinds, that of the field
     parent: Variable | None = None  # the variable from which this one was read
     document: object = dataclasses.field(default_factory=object)  # shared by variables that `close` closes together

@@ -76,7 +76,7 @@ def model() -> onnxwire.ModelProto:
 
 
 def instances() -> dict[type, Callable[[], Any]]:
-    """Return, for the types that can be instantiated, a function that makes an object."""
+    """Return a dict: type that can be instantiated → function that makes an object of this type."""
     from partial_documents import partial_document
 
     from onnxwire.arrow._columns import Columns
@@ -126,7 +126,7 @@ def instances() -> dict[type, Callable[[], Any]]:
 
 
 def uninitialised_objects_of(cls: type) -> Iterator[Any]:
-    """Yield objects of a class and of subclasses, made in ways that may skip its constructor or its arguments."""
+    """Yield objects of a class and of subclasses, made in ways that skip the constructor or pass it no arguments."""
     makers = [
         lambda: cls.__new__(cls),
         lambda: object.__new__(cls),

@@ -197,8 +197,8 @@ def traced_lines(source: Path) -> set[int]:
     code = source.with_suffix(".c").read_text()
     # `__pyx_f` is the array of file names; a trace macro contains the line and the index of the file.
     files = re.findall(r'"([^"]*)"', code[code.index("__pyx_f[] = {") :].partition("}")[0])
-    reported = re.findall(r"__Pyx_TraceLine\((\d+),\d+,\d,__PYX_ERR\((\d+),", code)
-    return {int(number) for number, file in reported if files[int(file)].endswith(source.name)}
+    line_and_file_pairs = re.findall(r"__Pyx_TraceLine\((\d+),\d+,\d,__PYX_ERR\((\d+),", code)
+    return {int(number) for number, file in line_and_file_pairs if files[int(file)].endswith(source.name)}
 
 
 if __name__ == "__main__":

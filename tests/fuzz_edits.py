@@ -1,13 +1,15 @@
-"""Run random programs of edits on both runtimes, for SECONDS: `make fuzz`, and under ASan `make fuzz-sanitized`.
+"""Run random programs of edits with onnxwire and with protobuf, the official runtime: `make fuzz`, and under ASan `make
+fuzz-sanitized`.
 
     python tests/fuzz_edits.py --seconds 600                  programs of new seeds
     python tests/fuzz_edits.py --seed 1 --programs 100        the same hundred each time
     python tests/fuzz_edits.py --mode lockstep --run FILE     a program from an earlier report
 
-Mode lockstep runs each line in both worlds and compares results and errors, and at the end all messages and their
-bytes. Mode identity also compares which variables are the same object. Mode alone runs operations that the official
-runtime lacks, such as an edit or `close()` in the middle of another operation; it checks that all errors are onnxwire's
-and that the bytes are valid. Mode threads runs a reader and an editor at the same time.
+Mode lockstep runs each line in both worlds (see worlds.py), ours and the official one, and compares results and errors,
+and at the end all messages and their bytes. Mode identity also compares which variables are the same object. Mode alone
+runs operations that the official runtime lacks, such as an edit or `close()` in the middle of another operation; it
+checks that all errors are onnxwire's and that the bytes are valid. Mode threads runs a reader and an editor at the same
+time.
 
 Programs run in child processes. A program that fails or crashes is shortened and printed.
 """
@@ -91,7 +93,7 @@ def run_lockstep(source, leader, trace):
 
     Returns our world, or None if the program was stopped at a known difference.
     """
-    gc.disable()  # Traps must run their callbacks at the same line in both worlds
+    gc.disable()  # a Trap of worlds.py must run its callback at the same line in both worlds
     our_world, official = World(True), leader
     for line in trace_lines(source, trace):
         contents_before = our_world.contents(), official.contents()

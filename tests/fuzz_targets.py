@@ -219,7 +219,7 @@ def packed(data: bytes) -> None:
 
 
 def arrays(data: bytes) -> None:
-    """Convert a tensor to numpy, also by DLPack, and back, or raise an onnxwire error."""
+    """Convert a tensor to numpy, also by DLPack, and back, unless it raises an error of onnxwire."""
     try:
         tensor = TensorProto.FromString(data)
         array = tensor.numpy()
@@ -312,7 +312,8 @@ def run(name: str, data: bytes) -> None:
 
 
 def seeds(name: str) -> list[bytes]:
-    """Return the seed inputs of a target: models of the onnx package, inputs derived from them, or random bytes."""
+    """Return the seed inputs of a target: models of the onnx package, inputs derived from them, tensors of every data
+    type, a schema table, or random bytes."""
     folder = Path(onnx.__file__).parent / "backend" / "test" / "data" / "simple"
     models = [path.read_bytes() for path in sorted(folder.rglob("*.onnx")) if path.stat().st_size < 1000][:40]
     type_byte = bytes([TYPES.index("onnx.ModelProto")])

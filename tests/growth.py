@@ -149,10 +149,10 @@ def merge_bytes(n):
 
 
 def save_tensors_of_one_name(model):
-    """Save with a file name made from the tensor's name, which must fail, as all tensors have one name."""
+    """Choose a unique file name for each tensor. The save then fails, since a file object has no folder for files."""
     with contextlib.suppress(onnxwire.EditError):
         onnxwire.save(model, io.BytesIO(), external="{name}", threshold=1)
-        raise AssertionError("tensors of one name are saved to files of their names")
+        raise AssertionError("external data is saved beside a file object")
 
 
 def tensors_of_one_name(n):

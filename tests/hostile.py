@@ -183,7 +183,7 @@ def from_json(model):
 
 
 def edit_names(model):
-    """Edit each node and tensor."""
+    """Rename each node and initializer."""
     for element in itertools.chain(model.graph.node, model.graph.initializer):
         element.name = "edited"
 
@@ -201,7 +201,7 @@ def to_arrow(model, table):
 
 
 def edited_to_arrow(model):
-    """Edit all nodes and tensors, and export the nodes."""
+    """Rename all nodes and initializers, and export the nodes; return the size of the table and of the model."""
     edit_names(model)
     return to_arrow(model, "nodes") + model.ByteSize()
 
@@ -519,7 +519,8 @@ class NoPandas:
 
 
 def run(size, slack, models, calls, report=None, is_timed=False):
-    """Run calls on models; return a line for each that exceeds the limit of memory or, if `is_timed`, of time.
+    """Run calls on models; return a line for each that fails unexpectedly, or exceeds the limit of memory or, if
+    `is_timed`, of time.
 
     size: approximate bytes of a model. slack: bytes of memory that every call may use in addition to 30 per byte.
     models, calls: functions by name. report: a function that gets the names, the memory in bytes, the rounds and the
@@ -556,7 +557,7 @@ def run(size, slack, models, calls, report=None, is_timed=False):
 
 
 def run_pairs(size, slack, pairs, kind="model"):
-    """Run calls on files of a kind; return a line for each that exceeds the limit of memory.
+    """Run calls on files of a kind; return a line for each that fails unexpectedly or exceeds the limit of memory.
 
     pairs: the names of the calls, by the name of the file. size, slack: as in `run`.
     """
@@ -648,7 +649,7 @@ def redirect_output(file):
 
 
 def main():
-    """Measure the calls that the options select; return 1 if one exceeds a limit."""
+    """Measure the calls that the options select; return 1 if one fails unexpectedly or exceeds a limit."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--bytes", type=int, default=2_000_000)
     parser.add_argument("--kind", choices=KINDS, help="only models, or only texts, or only JSON")
@@ -666,7 +667,7 @@ def main():
             lambda name, label, memory, rounds, fault: fault and print(f"{name}: {label}: {fault}", flush=True),
             is_timed=True,
         )
-    print(f"calls beyond the limits: {len(faults)}")
+    print(f"calls that failed or exceeded a limit: {len(faults)}")
     return 1 if faults else 0
 
 

@@ -169,7 +169,7 @@ MODELS = {
     "a chain": elements_of(["graph", "node"], lambda i: node([name(i)], [name(i + 1)])),
     "a reversed chain": elements_of(["graph", "node"], lambda i: node([name(i + 1)], [name(i)])),
     "cycles": elements_of(["graph", "node"], lambda i: node([name(i ^ 1)], [name(i)])),
-    "a node that takes its own output": elements_of(["graph", "node"], lambda i: node([b"a"], [b"a"])),
+    "nodes that read their own output": elements_of(["graph", "node"], lambda i: node([b"a"], [b"a"])),
     "one value produced by all": elements_of(["graph", "node"], lambda i: node([name(i)], [b"x"])),
     "one value read by all": elements_of(["graph", "node"], lambda i: node([b"x"], [name(i)])),
     "an input read by all": lambda size: span(7, span(11, span(1, b"x")) + span(1, node([b"x"])) * (size // 5)),
@@ -212,9 +212,9 @@ MODELS = {
     "many functions' inputs": lambda size: span(25, span(4, b"") * (size // 2)),
     "bindings": lambda size: span(20, span(3, span(1, b"k") + span(2, b"v")) * (size // 8)),
     "annotations": copies_of(["graph", "quantization_annotation"], span(1, b"x") + span(2, span(1, b"k"))),
-    "sizes of -1": lambda size: shape(span(1, b"\x08" + b"\xff" * 9 + b"\x01") * (size // 13)),
-    "empty names of sizes": lambda size: shape(span(1, b"\x12\x00") * (size // 4)),
-    "shapes of an empty name": copies_of(
+    "dimensions of -1": lambda size: shape(span(1, b"\x08" + b"\xff" * 9 + b"\x01") * (size // 13)),
+    "empty names of dimensions": lambda size: shape(span(1, b"\x12\x00") * (size // 4)),
+    "shapes with an empty name of a dimension": copies_of(
         ["graph", "input"], span(2, span(1, span(2, span(1, b"\x12\x00"))))
     ),
     "graphs nested": nested_messages([7], [1, 5, 6]),
@@ -337,7 +337,7 @@ JSONS = {
     "a long name": lambda size: b'{"graph":{"name":"' + b"n" * size + b'"}}',
     "escapes": repeat_middle('{"graph":{"docString":"|\\n|"}}'),
     "wide escapes": repeat_middle('{"graph":{"docString":"|\\ud83d\\ude00|"}}'),
-    "half pairs": repeat_middle('{"graph":{"docString":"|\\ud83d|"}}'),
+    "lone surrogates": repeat_middle('{"graph":{"docString":"|\\ud83d|"}}'),
     "base64": repeat_middle('{"graph":{"initializer":[{"rawData":"|AAAA|"}]}}'),
     "names of a node": repeat_middle('{"graph":{"node":[{"input":[""|,""|]}]}}'),
     "unknown fields": repeat_middle('{"x":0|,"x":0|}'),

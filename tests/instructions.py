@@ -1,8 +1,8 @@
 """Count the instructions that a part of a program executes, with valgrind's tool callgrind.
 
 A count depends on the program and its input, but not on the load of the machine, so tests of growth compare counts.
-`run` calls a function of a test module in a child process. Its first argument is a context manager, which counts the
-instructions of its block:
+`run` calls a function of a test module in a child process. The function's first argument is a context manager, which
+counts the instructions of its block:
 
     def count_walk(count, size):                     # in the module `walks`
         model = model_of(size)
@@ -49,7 +49,10 @@ void dump(void) { CALLGRIND_DUMP_STATS; }
 
 
 def run(module: str, function: str, *arguments: Any) -> Any:
-    """Call a function of a test module with a Counter and the arguments; return its result. JSON encodes them all."""
+    """Call a function of a test module with a Counter and the arguments; return its result.
+
+    The arguments and the result are passed between the processes as JSON.
+    """
     assert HAS_VALGRIND, "install valgrind (Debian: apt install valgrind)"
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder, "requests.c"), Path(folder, "requests.so")

@@ -1,9 +1,10 @@
-"""Kill and interrupt saves at every system call and at random times; the complete old or new model must remain.
+"""Kill and interrupt saves at system calls, at lines and at random times; the complete old or new model must remain.
 
     python tests/kill.py --count 1000
 
-The program forks a process for each save. A save that replaces several files renames them one by one, so a kill between
-two renames leaves old and new files. The checksums must detect such a mix, which is then counted as "detected".
+Saves that are killed, or interrupted at random times, run in forked processes. A save that replaces several files
+renames them one by one, so a kill between two renames leaves old and new files. The checksums must detect such a mix,
+which is then counted as "detected".
 """
 
 import argparse
@@ -134,7 +135,7 @@ class Scenario:
         onnxwire.save(self.new_model, folder / "m.onnx", **self.new_options)
 
     def check_state(self, folder, *, was_killed):
-        """Return the state of a folder after a trial: "old", "new" or "detected"; AssertionError for any other."""
+        """Return the state of a folder after a trial: "old", "new" or "detected". Assert that it is one of these."""
         value = value_of_model(folder)
         if value == 0 and was_killed and self.replaces_data_files:
             assert checksums_detect_mix(folder), "a mix that the checksums do not detect"

@@ -2,8 +2,8 @@
 
 A trial makes a new state, and makes the n-th allocation of the operation fail, for n = 1, 2, … up to the number of its
 allocations. The trial checks that the operation raised MemoryError or succeeded; that the state is that before or after
-the operation; that no exception was unraisable; that the garbage collector is enabled; that no temporary file remains;
-and that no memory leaked. With `--burst B`, the allocations n to n + B - 1 fail.
+the operation; that Python reported no unraisable exception; that the garbage collector is enabled; that no temporary
+file remains; and that no memory leaked. With `--burst B`, the allocations n to n + B - 1 fail.
 
 The program prints the name of an operation and n before each trial, so that after a crash the last line names the
 trial, and `ok NAME` or `fault …` after an operation. With `--stride S` it tries n = 1, and then every S-th n from one
@@ -38,7 +38,7 @@ UNRAISABLE_ERRORS: list[str] = []
 
 
 class Outcome(NamedTuple):
-    """The result of one call with a failed allocation. is_hit: whether an allocation failed."""
+    """The result of a trial. faults: descriptions. is_hit: whether the operation reached the allocation that fails."""
 
     faults: list[str]
     is_hit: bool

@@ -147,6 +147,8 @@ def read_all(message: Any) -> None:
 
 
 # --- reading
+#
+# The parameters m, n, t and d of lambdas are a model, a node, a tensor and a document.
 
 
 def file_maker(data: bytes) -> Callable[[str], str]:
@@ -174,7 +176,7 @@ def load(path: str) -> None:
 
 
 def large_tensors() -> bytes:
-    """Return a model of tensors so long that their headers are copied."""
+    """Return a model of tensors so long that the engine copies the fields before their payloads from the file."""
     payload = bytes(1 << 18)
     tensors = [{"name": f"weight {i}", "dims": [1, 1 << 18], "data_type": 3, "raw_data": payload} for i in range(3)]
     return ModelProto(graph={"initializer": tensors}).SerializeToString()
@@ -306,11 +308,11 @@ DIM_1, INPUT_A, ATTRIBUTE_A = b"\x0a\x01\x01", b"\x0a\x01a", b"\x0a\x01a\x18\x05
 add_edit("assign str", assign_string)
 add_edit("assign int", lambda m: setattr(m, "model_version", 1 << 40))
 add_edit("assign bytes", lambda t: setattr(t, "raw_data", b"12345678"), lambda: TensorProto.FromString(DIM_1))
-add_edit("assign float", lambda t: setattr(t, "f", 1.5), lambda: AttributeProto.FromString(ATTRIBUTE_A))
+add_edit("assign float", lambda attribute: setattr(attribute, "f", 1.5), lambda: AttributeProto.FromString(ATTRIBUTE_A))
 add_edit("add", lambda m: m.graph.node.add())
 add_edit("add with fields", lambda m: m.graph.node.add(**node(9)))
 add_edit("add many", add_90_nodes, lambda: GraphProto(), read_content=unexpected_names_of)
-MANY_NODES = model(80).SerializeToString()  # more than OW_MAX_FULL_OVERLAYS
+MANY_NODES = model(80).SerializeToString()  # more than OW_MAX_FULL_OVERLAYS of engine/thresholds.h
 add_edit("add to many messages", add_to_all, message_maker(MANY_NODES), read_content=unexpected_values)
 add_edit("append to many messages", append_to_all, message_maker(MANY_NODES), read_content=unexpected_values)
 add_edit("append int", lambda t: t.dims.append(5), lambda: TensorProto.FromString(DIM_1))

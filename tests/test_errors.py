@@ -16,7 +16,7 @@ import onnxwire
 from onnxwire.errors import Error
 
 # Attributes of some exceptions that may be stored outside of `__dict__`.
-MEMBERS = ("reason", "name", "path", "errno", "strerror", "filename", "encoding", "object", "start", "end")
+ATTRIBUTES = ("reason", "name", "path", "errno", "strerror", "filename", "encoding", "object", "start", "end")
 INVALID_TEXTS = {UnicodeEncodeError: "a\ud800", UnicodeDecodeError: b"a\xff"}
 
 
@@ -66,7 +66,7 @@ def test_a_copied_or_pickled_exception_has_the_same_content(cls: type[Error], co
     copied_error = COPIERS[copier](error)
     assert type(copied_error) is cls and str(copied_error) == str(error)
     assert copied_error.__dict__ == error.__dict__
-    for name in MEMBERS:
+    for name in ATTRIBUTES:
         assert getattr(copied_error, name, None) == getattr(error, name, None), name
 
 

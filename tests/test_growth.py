@@ -52,7 +52,7 @@ def page_faults(function):
     return min(fault_counts)
 
 
-def test_opening_and_listing_weights_of_20_gib_and_of_1_gib_causes_as_many_page_faults(tmp_path):
+def test_opening_and_listing_20_gib_of_weights_causes_about_as_many_page_faults_as_1_gib(tmp_path):
     def list_weights(path):
         with onnxwire.load(path) as model:
             return [(tensor.name, tuple(tensor.dims)) for tensor in model.graph.initializer]

@@ -17,7 +17,7 @@ from hostile_models import JSONS, MODELS, TEXTS
 from onnxwire.analysis.statistics import MAX_PATH_CHARS, MAX_TENSORS
 from onnxwire.checker.limits import MAX_CHANGES, MAX_PROBLEMS_PER_RULE, MAX_READ_BYTES, MAX_TOTAL_READ_BYTES
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
 
 _FILE_BYTES = 20_000  # `make hostile` tries files of a hundred times the size
 # Every 18th or 72nd pair of a model and a call is tested here; `make hostile` tests all pairs.
@@ -62,7 +62,7 @@ DEMANDING_PAIRS = {
     "graphs of one attribute": ("rename values", "page: around"),
     "deep tensors": ("statistics", "stats", "check"),
     "one key": ("check --fix quietly",),
-    "empty names of sizes": ("check --fix quietly",),
+    "empty names of dimensions": ("check --fix quietly",),
     "empty functions": ("page: map",),
     "functions that call one another": ("check untrusted",),
     "a function that calls itself": ("check untrusted",),
@@ -88,7 +88,7 @@ LARGE_DEMANDING_PAIRS = {
     },
     2_000_000: {
         "one key": ["check --fix quietly"],
-        "empty names of sizes": ["check --fix quietly"],
+        "empty names of dimensions": ["check --fix quietly"],
         "empty functions": ["page: map"],
     },
 }
@@ -136,7 +136,7 @@ BATCHES = [
     ("json", dict.fromkeys(_JSONS, _UNKNOWN_FIELD_CALLS["json"]), JSON_SIZES),
     ("json", dict.fromkeys(sorted(NESTED_JSONS)[::_TEXT_STEP], _UNKNOWN_FIELD_CALLS["json"]), NESTED_SIZES),
 ]
-_MAX_RATIO = 3  # of the instructions per byte of larger and smaller files; buffers and tables grow in steps
+_MAX_RATIO = 3  # between the instructions per byte of larger and smaller files; buffers and tables grow in steps
 _NOISE_FLOOR = 200  # instructions per byte; below this, other work of the process dominates
 
 
@@ -150,13 +150,13 @@ def test_instructions_grow_in_proportion_to_the_bytes():
     round_cost, counts = instructions.run("hostile", "count_pairs", tasks)
     faults = []
     for label, points in counts.items():
-        ratio_of_small, ratio_of_large = (
+        cost_of_small, cost_of_large = (
             (count - previous_count) / max(n - previous_n, 1)
             for (previous_n, previous_count), (n, count) in itertools.pairwise(points)
         )
-        if ratio_of_large > _MAX_RATIO * max(ratio_of_small, _NOISE_FLOOR) or ratio_of_large > 2 * ROUNDS * round_cost:
+        if cost_of_large > _MAX_RATIO * max(cost_of_small, _NOISE_FLOOR) or cost_of_large > 2 * ROUNDS * round_cost:
             faults.append(
-                f"{label}: {ratio_of_small:,.0f} instructions for each byte, then {ratio_of_large:,.0f}: {points}"
+                f"{label}: {cost_of_small:,.0f} instructions for each byte, then {cost_of_large:,.0f}: {points}"
             )
     assert len(counts) == len(tasks)
     assert not faults, "\n".join(faults)

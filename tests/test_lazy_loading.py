@@ -115,6 +115,6 @@ def test_an_index_lookup_through_a_new_view_does_not_scan_again(n: int) -> None:
     model = onnxwire.ModelProto.FromString(helper.make_model(graph).SerializeToString())
     assert [model.graph.node[i].input[0] for i in range(n)] == [f"x{i}" for i in range(n)]
     assert [model.graph.node[-1].attribute[0].ints[i] for i in range(1000)] == list(range(1000))
-    # The only cache entries are two of slots (graph, attribute), one index (nodes) and one of numbers; there are no
-    # parts and no overlays.
+    # The caches have two entries of slots (graph, attribute), one index (nodes), one entry of numbers, and no parts of
+    # merged messages; there are no overlays.
     assert model._document._cache_sizes() == (2, 1, 1, 0, 0)

@@ -13,7 +13,7 @@ import onnxwire
 SOURCE = Path(onnxwire.__file__)
 MESSAGES = set(onnxwire.messages.__all__)
 # The public names of 0.1.0, without the messages. Names may be added, but not removed.
-DOCUMENTED_NAMES = {
+NAMES_OF_0_1_0 = {
     "ClosedError", "DecodeError", "Difference", "EditError", "Error", "ExternalDataError", "ExternalDataWarning",
     "InUseError", "LargeFileWarning", "Message", "Problem", "RepeatedScalar", "RepeatedSpan", "SaveError",
     "SourceError", "TensorError", "TensorInfo", "UntypedValueWarning", "__version__", "check", "diff", "extract",
@@ -55,7 +55,7 @@ def test_dir_lists_all_public_names() -> None:
 
 
 def test_no_public_name_is_removed() -> None:
-    assert set(onnxwire.__all__) >= DOCUMENTED_NAMES | MESSAGES
+    assert set(onnxwire.__all__) >= NAMES_OF_0_1_0 | MESSAGES
 
 
 @pytest.mark.parametrize("name", sorted(set(onnxwire.__all__) - MESSAGES))

@@ -162,8 +162,8 @@ def read_all(value):
 class World:
     """The namespace of a program: functions, and the values of its variables.
 
-    is_ours: whether the messages are onnxwire's. is_bounded: whether `copy_source` rejects large messages, for lines
-    that are run many times.
+    is_ours: whether the messages are onnxwire's. is_bounded: whether several threads run lines many times. Then
+    `copy_source` rejects large messages, and `sizes` ignores differences, since another thread may edit the message.
     """
 
     def __init__(self, is_ours: bool, is_bounded: bool = False):

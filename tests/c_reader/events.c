@@ -25,8 +25,8 @@ static void append(output *out, const void *bytes, size_t size) {
     out->size += size;
 }
 
-/* Appends the line of one value. path: of its message. index: of the element of a repeated field. span, bits: the value
-   as the reader returns it. */
+/* Appends the line of one value. path: the path of its message. index: that of the element, if the field is repeated.
+   span, bits: the value as the reader returns it. */
 static void append_value(output *out, ow_source *source, const char *path, const ow_field *field, long index,
                          ow_span span, uint64_t bits) {
     char number[40];

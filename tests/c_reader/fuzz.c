@@ -57,7 +57,7 @@ static void read_tensors_and_paths(const ow_message *message, uint64_t *digest) 
             if (!field->is_repeated && slots[fields.row].records > 0 &&
                 ow_child(message, (int)fields.row, slots, &child) == OW_OK)
                 ow_scan(&child, slots);
-            if (ow_scan(message, slots) != OW_OK) return; /* `slots` may be those of the child */
+            if (ow_scan(message, slots) != OW_OK) return; /* `slots` may contain those of the child */
         }
     }
 }

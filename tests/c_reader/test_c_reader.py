@@ -1,4 +1,4 @@
-"""Data that `onnxwire.h` reads or rejects, compared with the engine and protobuf, and the C examples."""
+"""The values that `onnxwire.h` reads and the bytes that it rejects, as the engine and protobuf do; the C examples."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.skipif(shutil.which(events.c_compiler()[0]) is None, re
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory):
-    """Return the compiled test program `events.c`."""
+    """Compile `events.c`, and return an `events.Reader` of it."""
     return events.Reader(tmp_path_factory.mktemp("c"))
 
 
@@ -328,7 +328,7 @@ def rows_of_ls(path, capsys):
         dims = "x".join(map(str, row["shape"]))
         storage = "external" if is_external else "inline"
         cells = [row["name"], row["type"], dims, storage, location, offset, str(row["bytes"])]
-        # list_tensors prints control characters as \xNN.
+        # list_tensors prints ASCII control characters as \xNN.
         yield "\t".join(re.sub("[\0-\x1f\x7f]", lambda match: rf"\x{ord(match[0]):02x}", cell) for cell in cells)
 
 
@@ -518,7 +518,7 @@ def test_list_tensors_reports_the_path_of_the_innermost_damaged_message(list_ten
     assert b"in graph.node[0].attribute[1].t (code" in list_tensors(path).stderr
 
 
-def test_control_characters_in_names_are_escaped(list_tensors, walk_nodes, tmp_path):
+def test_ascii_control_characters_in_names_are_escaped(list_tensors, walk_nodes, tmp_path):
     path = tmp_path / "m.onnx"
     name = "\x1b[31m\n\t"
     tensor = helper.make_tensor(name, 1, [1], [1])

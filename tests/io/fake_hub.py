@@ -34,7 +34,7 @@ class HubState:
 
     files: dict[str, dict[str, bytes]]
     lifetime: float = 1.0  # seconds for which a signed address is valid
-    # The commit of each branch and commit.
+    # Branch name or commit → commit.
     revisions: dict[str, str] = field(default_factory=lambda: {"main": COMMIT, COMMIT: COMMIT})
     is_private: bool = False
     # Headers that replace those of the Hub's redirects; "" removes a header.
@@ -95,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply(302, b"", {name: value for name, value in (headers | hub.redirect_headers).items() if value})
 
     def _answer_tree(self, hub: HubState, repository: str, revision: str, folder: str) -> None:
-        """Send the list of the files below a folder, and of one directory, which readers must ignore."""
+        """Send the list of the files below a folder, with an entry for a directory, which readers must ignore."""
         if revision not in hub.revisions or repository not in hub.files:
             self._reply(404, b"{}", {"X-Error-Code": "RepoNotFound"})
             return

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
-LATENCY = 0.03  # a time before an answer for tests of round trips, in seconds
+LATENCY = 0.03  # the seconds before each answer in tests of round trips
 _BLOCK_BYTES = 1 << 20  # bytes of a body that are sent at a time
 
 
@@ -91,7 +91,7 @@ class State:
     requests: list[Request] = field(default_factory=list)
     fault: dict[int, str] = field(default_factory=dict)  # the fault of a request, by its index; see `_Handler.answer`
     default_fault: str | None = None  # the fault of requests that are not in `fault`
-    retry_after: str | None = None  # sent with 429 and 503
+    retry_after: str | None = None  # the Retry-After header of faults that are statuses, such as "503"
     hides_size: bool = False  # whether Content-Range ends with /*
     stalled: int = 0  # number of requests that ended without an answer, after their fault "timeout"
     lock: threading.Lock = field(default_factory=threading.Lock)

@@ -23,7 +23,7 @@ from onnxwire.io import external_files
 from onnxwire.io.external_files import ExternalFiles
 from onnxwire.tensor import external_data
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="makes links and pipes")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs links and pipes")
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 SECRET = b"the secret bytes"
 DATA = b"the model's data"
@@ -422,7 +422,7 @@ def test_refused_locations_leave_no_descriptor_open(case: Case, open_method: str
 
 @pytest.mark.parametrize("sub", ["", "onnx"])
 @pytest.mark.parametrize("is_absolute", [False, True])
-def test_a_cache_of_links_into_a_store_of_blobs_loads(
+def test_a_model_in_a_cache_of_links_into_a_store_of_blobs_is_read(
     tmp_path: Path, open_method: str, sub: str, is_absolute: bool
 ) -> None:
     blobs, snapshot = tmp_path / "repo" / "blobs", tmp_path / "repo" / "snapshots" / "1f0c" / sub
@@ -503,7 +503,7 @@ def test_external_root_is_an_additional_folder(case: Case, open_method: str, mon
     assert case.read("secret", external_root="outside") == SECRET
 
 
-def test_locations_can_not_leave_external_root_either(case: Case, open_method: str, tmp_path: Path) -> None:
+def test_locations_can_not_lead_out_of_external_root_either(case: Case, open_method: str, tmp_path: Path) -> None:
     (tmp_path / "third").write_bytes(SECRET)
     os.symlink("../third", case.outside_folder / "link")
     case.assert_refused("link", external_root=case.outside_folder, match="symbolic link leads out")
@@ -577,8 +577,8 @@ def test_a_path_swapped_while_it_is_opened_never_yields_the_secret(case: Case, k
         try:
             assert swapper.stdout is not None
             swapper.stdout.readline()
-            # Repeat until both results have occurred so often that swaps have occurred between any two steps. A file
-            # with a second hard link outside, of the kind "name", is always refused.
+            # Repeat until both results have occurred so often that swaps have occurred between any two steps. With the
+            # kind "name", the file has a second hard link outside of the folder, so it is always refused.
             while n_rounds < 3000 or (n_rounds < 30_000 and (n_refused < 50 or (kind != "name" and n_read < 50))):
                 n_rounds += 1
                 try:
@@ -660,8 +660,8 @@ def test_two_locations_of_one_tensor_are_refused(case: Case) -> None:
 def test_cve_2026_27489_locations_in_the_working_directory_are_restricted(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The repair of onnx 1.21.0 was incomplete: every path begins with the canonical form of "", so locations of a model
-    # in the working directory were not restricted.
+    # The repair of onnx 1.21.0 was incomplete: a path had to begin with the canonical form of the model's folder, which
+    # is empty for a model in the working directory, so locations of such a model were not restricted.
     case.link("rootlink", "/")
     location = f"rootlink{case.secret}"
     case.model.write_bytes(encode_tensors(tensor(("location", location))))
@@ -671,7 +671,7 @@ def test_cve_2026_27489_locations_in_the_working_directory_are_restricted(
             read_contents(path)
 
 
-def test_a_location_that_begins_as_a_marker_skips_no_check(case: Case) -> None:
+def test_a_location_that_begins_with_a_number_sign_skips_no_check(case: Case) -> None:
     # onnx/checker.cc does not check locations that begin with #; "#/../" then became a plain name.
     for name in ("#", "#sub"):
         (case.folder / name).mkdir()
@@ -805,7 +805,7 @@ def test_saving_does_not_write_zeros_up_to_an_offset_in_the_model(
 @pytest.mark.parametrize(
     "name", ["../../outside/secret", "{outside}/secret", "..", "a/../../../outside/secret", "link"]
 )
-def test_names_of_tensors_as_file_names_never_leave_the_folder(
+def test_names_of_tensors_as_file_names_never_lead_out_of_the_folder(
     case: Case, check_only_target_is_written: None, name: str
 ) -> None:
     # onnx.save_model(all_tensors_to_one_file=False) took the tensor's name as the file's.

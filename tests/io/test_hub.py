@@ -86,7 +86,7 @@ def test_an_invalid_address_is_refused_without_a_request(address, fake_hub) -> N
     assert not fake_hub.hub.requests
 
 
-def test_diff_does_not_fetch_all_bytes_of_files_with_one_sha256(fake_hub) -> None:
+def test_diff_does_not_fetch_all_bytes_of_files_with_equal_sha256(fake_hub) -> None:
     fake_hub.hub.files[REPOSITORY] |= {"copy.onnx": DATA, "other.onnx": DATA[:-1] + bytes([DATA[-1] ^ 1])}
     assert list(ow.diff(f"hf://{REPOSITORY}/m.onnx", f"hf://{REPOSITORY}/copy.onnx")) == []
     assert sum(request.sent for request in fake_hub.hub.requests_to("cdn")) < 1 << 19
@@ -193,7 +193,7 @@ def test_a_model_is_read_despite_missing_and_unusual_headers(name, value, fake_h
     read_all(f"hf://{REPOSITORY}/m.onnx")
 
 
-def test_a_file_that_changes_behind_a_branch_is_an_error(fake_hub) -> None:
+def test_a_file_that_changes_on_its_branch_is_an_error(fake_hub) -> None:
     fake_hub.hub.redirect_headers = {"X-Repo-Commit": ""}
     with ow.load(f"hf://{REPOSITORY}/m.onnx") as message:
         fake_hub.hub.expiry_times.clear()

@@ -70,7 +70,7 @@ def test_a_pipe_loads(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("module", [gzip, bz2, lzma], ids=["gzip", "bz2", "lzma"])
-def test_a_file_object_that_unpacks_is_read_and_not_mapped(module: Any, tmp_path: Path, data: bytes) -> None:
+def test_a_file_object_that_decompresses_is_read_and_not_mapped(module: Any, tmp_path: Path, data: bytes) -> None:
     with module.open(tmp_path / "packed", "wb") as file:
         file.write(data)
     with module.open(tmp_path / "packed", "rb") as file:

@@ -58,7 +58,7 @@ def list_uploads(client) -> list[object]:
 
 @pytest.fixture
 def sent_sizes(monkeypatch):
-    """Return a list to which the size of each sent block is added."""
+    """Return the list of the sizes of the blocks that `part_copy` sends."""
     sizes: list[int] = []
     split_blocks = part_copy._blocks
 

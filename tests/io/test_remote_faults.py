@@ -202,13 +202,13 @@ MALFORMED_RESPONSES = {
         b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-9/10\r\nContent-Length: 999999999999\r\n\r\n", b"",
     ),
     "a length below zero": (b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-9/10\r\nContent-Length: -1\r\n\r\n", b""),
-    "endless digits": (b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-9/" + b"9" * 5000 + b"\r\n\r\n", b""),
+    "a size of 5,000 digits": (b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-9/" + b"9" * 5000 + b"\r\n\r\n", b""),
     "a part before its start": (b"HTTP/1.1 206 P\r\nContent-Range: bytes 9-0/10\r\nContent-Length: 0\r\n\r\n", b""),
     "HTTP/0.9": (b"\x08\x09", b""),
     "an invalid status": (b"HTTP/1.1 99999999999 A\r\n\r\n", b""),
     "another protocol": (b"SSH-2.0-OpenSSH_9.0\r\n", b""),
     "nothing": (b"", b""),
-    "an endless redirect": (b"HTTP/1.1 302 Found\r\nLocation: /m.onnx?x\r\n\r\n", b"a" * 100_000),
+    "a redirect with an endless body": (b"HTTP/1.1 302 Found\r\nLocation: /m.onnx?x\r\n\r\n", b"a" * 100_000),
     "a switch of protocols": (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n", b""),
     "a date that does not exist": (
         b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-1/2\r\nContent-Length: 2\r\n"
@@ -218,7 +218,7 @@ MALFORMED_RESPONSES = {
 }  # fmt: skip
 
 
-# As MALFORMED_RESPONSES; the repeated bytes are sent at intervals.
+# Like MALFORMED_RESPONSES, but the server waits before each repetition.
 SLOW_RESPONSES = {
     "100 Continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
     "headers": (b"HTTP/1.1 200 OK\r\n", b"X-A: a\r\n"),

@@ -82,9 +82,9 @@ def test_payloads_of_many_files_are_requested_together(read, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("order", [range(12), range(11, -1, -1), [0, 5, 1, 11, 7, 3], [4, 4, 9]], ids=str)
-@pytest.mark.parametrize("limit", [1, 3 * TENSOR_BYTES, 1 << 26])
-def test_payloads_may_be_read_in_any_order(order, limit, monkeypatch) -> None:
-    monkeypatch.setattr(schedule, "_MAX_BYTES", limit)
+@pytest.mark.parametrize("max_unread_bytes", [1, 3 * TENSOR_BYTES, 1 << 26])
+def test_payloads_may_be_read_in_any_order(order, max_unread_bytes, monkeypatch) -> None:
+    monkeypatch.setattr(schedule, "_MAX_BYTES", max_unread_bytes)
     with ObjectServer(make_files("a", 12)) as server, ow.load(f"{server.url}/a/m.onnx") as message:
         tensors = list(message.graph.initializer)
         open_external(tensors)

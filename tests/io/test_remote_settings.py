@@ -1,4 +1,4 @@
-"""Headers, users and retry times of requests, set by the environment, .netrc, options and servers."""
+"""Headers, users and retry times of requests to servers; escapes in addresses; listings; errors of stores."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ def test_names_with_escaped_slashes_are_listed_unchanged(servers) -> None:
     ]
 
 
-def test_a_folder_with_a_key_with_an_empty_name_is_listed_with_boto3_only(monkeypatch) -> None:
+def test_a_folder_with_a_key_that_contains_two_slashes_is_listed_with_boto3_only(monkeypatch) -> None:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:

@@ -1,4 +1,4 @@
-"""Models in S3 and in stores of obstore and fsspec: load, external data, save, and every command."""
+"""Models in S3 and in stores of obstore and fsspec: load, external data, save, and the commands that read models."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 @pytest.fixture(scope="module")
 def s3_options():
-    """Return the options of a store of an S3 server with a bucket."""
+    """Start an S3 server with a bucket named "bucket". Return the options of a store for this server."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -96,7 +96,7 @@ def test_external_data_is_found_in_the_models_folder(tmp_path, trips) -> None:
         "a\r\nHost: other", "weights.data\0", "@other/weights.data", ":80/weights.data",
     ],
 )  # fmt: skip
-def test_no_location_leaves_the_folder(location) -> None:
+def test_no_location_leads_out_of_the_folder(location) -> None:
     message = ow.ModelProto()
     tensor = message.graph.initializer.add(
         name="w", data_type=ow.TensorProto.FLOAT, dims=[4], data_location=ow.TensorProto.EXTERNAL
@@ -200,6 +200,9 @@ def test_a_failed_upload_leaves_the_old_object_and_no_parts(s3_options) -> None:
     assert b"<UploadId>" not in uploads
     with pytest.raises(ow.SaveError, match="bytes were passed to the upload"):
         ow.save(ow.ModelProto(ir_version=9), "s3://no-such-bucket/m.onnx", storage_options=s3_options)
+
+
+def test_external_data_is_not_saved_to_an_address(s3_options) -> None:
     with pytest.raises(ow.SaveError, match="external="):
         ow.save(ow.ModelProto(), "s3://bucket/m.onnx", storage_options=s3_options, external="weights.data")
 
@@ -250,13 +253,13 @@ def test_a_command_accepts_an_address(words, tmp_path) -> None:
 
     with ObjectServer({"m.onnx": pieces}) as server:
         url = f"{server.url}/m.onnx"
-        remote_run, local_run = run(url, "ours.onnx"), run("m.onnx", "theirs.onnx")
+        remote_run, local_run = run(url, "remote.onnx"), run("m.onnx", "local.onnx")
         assert all(request.headers["a"] == "b" for request in server.state.requests)
     assert remote_run.returncode == local_run.returncode, remote_run.stderr
     assert remote_run.stdout.replace(url, "m.onnx") == local_run.stdout
     assert list((tmp_path / "cache").iterdir())
     if "OUT" in words and words[0] != "catalog" and remote_run.returncode == 0:
-        assert (tmp_path / "ours.onnx").read_bytes() == (tmp_path / "theirs.onnx").read_bytes() or words[0] == "unpack"
+        assert (tmp_path / "remote.onnx").read_bytes() == (tmp_path / "local.onnx").read_bytes() or words[0] == "unpack"
     if "-v" in words:
         assert "requests, " in remote_run.stderr and url in remote_run.stderr
     if "--json" in words:
@@ -306,7 +309,7 @@ def test_one_store_is_made_for_each_server_options_and_environment(monkeypatch) 
         assert len(roots) == 4
 
 
-# Ends while a thread is running that is unknown to `threading`, like the threads of native libraries.
+# A program that ends while a thread is running that `threading` does not know, like the threads of native libraries.
 EXITING_PROGRAM = """\
 import _thread, sys, time
 import onnxwire

@@ -31,7 +31,7 @@ needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 
 
 def file_by_size(info):
-    """Return one of two files by the tensor's size, or None."""
+    """Return one of two locations, or None, depending on the size of the tensor."""
     return {0: "even.data", 1: "deep/odd.data", 2: None}[info.nbytes // 4 % 3]
 
 
@@ -463,7 +463,7 @@ def check_offsets(path, options):
             assert info.location is None
 
 
-# --- aligned inline
+# --- aligned inline payloads
 
 
 @pytest.mark.parametrize("align", [8, 64, 4096])

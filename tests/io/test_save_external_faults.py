@@ -1,4 +1,4 @@
-"""onnxwire.save with external= after failures: the changed files, and the remaining model."""
+"""onnxwire.save with external=: the files that it may replace, and those that remain after kills and errors."""
 
 import errno
 import itertools
@@ -47,7 +47,8 @@ def make_model(value, names="ab"):
 
 
 def value_of(path):
-    """Return the value of a model's weights; assert that both readers read this value for all elements."""
+    """Return the value of a model. Assert that onnx and onnxwire read it for all elements, and that the graph has it as
+    its name."""
     official, folder = onnx.load(path, load_external_data=False), os.path.dirname(path)
     values = {int(official.graph.name)}
     for weight in official.graph.initializer:
@@ -114,7 +115,7 @@ def test_a_damaged_model_owns_no_files(tmp_path):
     assert tree(tmp_path) == tree_before
 
 
-def test_another_model_owns_only_its_own_files(tmp_path):
+def test_a_file_with_the_name_of_a_data_file_in_another_folder_is_not_replaced(tmp_path):
     (tmp_path / "other").mkdir()
     save_model(tmp_path / "other", 1, {"external": "w.data"})
     path = save_model(tmp_path, 2, {"external": "v.data"})
@@ -219,7 +220,7 @@ def test_a_location_that_is_not_a_data_file_in_the_folder_is_refused_and_nothing
         assert tree(folder_with_links.parent) == tree_before
 
 
-def test_the_names_and_locations_in_a_model_never_leave_the_folder(folder_with_links):
+def test_the_names_and_locations_in_a_model_cause_no_write_outside_of_the_folder(folder_with_links):
     tree_before = tree(folder_with_links.parent)
     model = make_model(1, ["../victim/file", "folder/file"])
     for weight in model.graph.initializer:
@@ -326,7 +327,7 @@ def test_a_kill_at_any_moment_leaves_the_old_model_or_the_new_one(tmp_path, name
 
 
 def value_if_complete(folder):
-    """Return the value of a model's elements, or None if its data is missing or was changed."""
+    """Return the value of a model, or None if an element has another value or the data is missing."""
     with onnxwire.load(folder / "m.onnx") as model:
         value = int(model.graph.name)
         try:
@@ -361,7 +362,7 @@ def test_checksums_reveal_a_kill_while_files_of_the_same_names_are_replaced(tmp_
 
 @needs_linux
 @pytest.mark.parametrize("name", SAME_FILES_LAYOUTS)
-def test_other_tools_read_the_old_model_until_a_file_is_replaced_and_the_new_one_after_the_last(tmp_path, name):
+def test_other_tools_read_the_old_model_before_the_first_replacement_and_the_new_one_after_the_last(tmp_path, name):
     refusals = []
     for folder in kill_at_every_moment(tmp_path, *LAYOUTS[name]):
         try:
@@ -395,9 +396,10 @@ def test_a_kill_at_a_random_time_leaves_the_old_model_or_the_new_one(tmp_path):
 
 
 class FailingCalls:
-    """Replaces system calls: the call with an index, from 0, fails. Calls that only clean up are not counted.
+    """Replaces system calls: the call with the given index, counted from 0, raises `error()`.
 
-    failed_call: the name of the call that failed, or None.
+    Calls of `unlink` and `rmdir`, which only clean up, are not counted. failed_call: the name of the call that failed,
+    or None.
     """
 
     def __init__(self, monkeypatch, index, error):
@@ -517,7 +519,7 @@ def test_an_exception_of_progress_ends_the_save_and_changes_no_file(tmp_path):
 
 # --- lack of space, permissions and descriptors
 
-# attempt: save tensors of these sizes in bytes and a doc_string of `text` characters, and print a SaveError.
+# attempt: save tensors of these sizes in bytes and a doc_string of `text` characters; print the SaveError, if any.
 LIMITED_PROGRAM = """
 import os, resource, shutil, sys
 import numpy as np
@@ -552,7 +554,7 @@ EXCESSIVE_PAYLOADS = ["5 << 20, external='w'", "5000, external='w', text=5 << 20
 
 @needs_linux
 @pytest.mark.parametrize("arguments", TOO_LONG_FILES)
-def test_a_limit_of_file_size_changes_no_file(tmp_path, arguments):
+def test_a_save_beyond_the_limit_of_file_size_changes_no_file(tmp_path, arguments):
     path = save_model(tmp_path, 1, {"external": "w.data"})
     tree_before = tree(tmp_path)
     code = "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); attempt(sys.argv[1], {})"

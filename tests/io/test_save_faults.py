@@ -465,7 +465,7 @@ def test_a_system_call_that_fails_at_the_end_does_not_damage_the_file(
     old_path: Path, creation: str, call: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, call, failing_call(code))
-    if call == "fchown":  # succeeds even if the owner can't be kept; so save the bytes of the old file
+    if call == "fchown":  # the save succeeds without keeping the owner, so save the bytes of the old file
         save(old_path, b"old")
     else:
         with pytest.raises(SaveError, match=os.strerror(code)):
@@ -475,7 +475,7 @@ def test_a_system_call_that_fails_at_the_end_does_not_damage_the_file(
 
 
 @needs_linux
-def test_the_file_is_copied_where_a_nameless_file_can_not_be_linked(
+def test_a_file_is_saved_where_a_nameless_file_can_not_be_linked(
     old_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = os.urandom(MIB)
@@ -871,7 +871,7 @@ def test_standard_output_is_written_at_its_position(tmp_path: Path, path: str) -
 
 
 @needs_linux
-def test_a_closed_reader_is_a_broken_pipe() -> None:
+def test_a_pipe_without_a_reader_raises_broken_pipe_error() -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
     with pytest.raises(SaveError) as error_info:

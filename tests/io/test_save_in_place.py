@@ -111,7 +111,7 @@ def test_a_file_that_is_a_mount_point_is_written(path: Path, tmp_path: Path) -> 
 
 
 @needs_root
-def test_a_file_in_a_folder_that_may_not_be_written_is_written(path: Path, tmp_path: Path) -> None:
+def test_a_file_in_a_folder_without_write_permission_is_written(path: Path, tmp_path: Path) -> None:
     for folder in [path.parent, *path.parents]:
         if not folder.stat().st_mode & 0o1:
             if folder.is_relative_to(tempfile.gettempdir()) or folder.is_relative_to("/tmp"):
@@ -238,7 +238,7 @@ def test_external_data_is_saved_in_the_folder_of_a_model_that_can_not_be_replace
     assert list_entries(unreplaceable_path) == ["model.onnx", "w.data"]
 
 
-def test_a_second_save_over_the_same_file_at_once_is_refused(tmp_path: Path) -> None:
+def test_a_simultaneous_save_over_the_same_file_is_refused(tmp_path: Path) -> None:
     path, source = tmp_path / "model.onnx", tmp_path / "new"
     path.write_bytes(b"old")
     source.write_bytes(b"new")

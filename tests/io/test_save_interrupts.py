@@ -25,7 +25,7 @@ def default_interrupt_handler():
 def test_an_interrupt_or_kill_leaves_an_old_or_new_model_or_a_detected_mix(tmp_path, layout, interrupt):
     scenario = kill.Scenario(tmp_path, layout, size=3000)
     states = []
-    stride = 29 if IS_LONG else 67  # the distance of the interrupted events, of which a save has hundreds
+    stride = 29 if IS_LONG else 67  # every stride-th event is interrupted
     for event in itertools.count(random.Random(layout).randrange(stride), stride):
         state = interrupt(scenario, event)
         if state is None:

@@ -24,7 +24,7 @@ from onnxwire.io.atomic_file import AtomicFile
 
 
 def write_reference(folder, dims, **external):
-    """Write a model with one tensor. external: the entries of its external_data; the location is in the folder."""
+    """Write folder/m.onnx, a model with one external tensor. external: the entries of its external_data."""
     model = onnxwire.ModelProto(ir_version=10)
     model.graph.initializer.add(
         name="w", dims=dims, data_type=onnx.TensorProto.UINT8, data_location=onnx.TensorProto.EXTERNAL
@@ -38,7 +38,7 @@ EXTERNAL_RANGES = {
     "no length": ([8], {"location": "notes.txt"}),
     "a part": ([8], {"location": "notes.txt", "length": "8"}),
     "all but the first byte": ([7999], {"location": "notes.txt", "offset": "1", "length": "7999"}),
-    "all, and more than its dims": ([8], {"location": "notes.txt", "length": "8000"}),
+    "the whole file, more than the dims need": ([8], {"location": "notes.txt", "length": "8000"}),
     "more than the file has": ([9000], {"location": "notes.txt", "length": "9000"}),
 }
 
@@ -116,18 +116,18 @@ def test_names_are_compared_after_links_are_resolved(tmp_path, target, is_presen
 
 
 def hugging_face(base):
-    """Make the layout of huggingface_hub: links from each revision into a folder of files named by their hash."""
+    """Return the layout of huggingface_hub: links from each revision into a folder of files named by their hash."""
     snapshot, blobs = base / "models--org--name" / "snapshots" / "0123abcd", base / "models--org--name" / "blobs"
     return snapshot, blobs, "../../blobs/{}"
 
 
 def modelscope(base):
-    """Make links with absolute paths, from a folder of the user into the cache."""
+    """Return the layout of modelscope: links with absolute paths from a folder of the user into the cache."""
     return base / "work", base / "cache" / "files", str(base / "cache" / "files" / "{}")
 
 
 def dvc(base):
-    """Make the layout of dvc and git-annex: folders by the first digits of the hash of a file."""
+    """Return the layout of dvc and git-annex: folders named by the first digits of the hash of a file."""
     return base / "repo" / "models", base / "repo" / ".dvc" / "cache" / "ab", "../.dvc/cache/ab/{}"
 
 
@@ -148,7 +148,7 @@ def test_a_model_in_a_download_cache_replaces_its_link_and_the_cache_does_not_ch
         with pytest.raises(onnxwire.EditError, match="the path contains a symbolic link"):
             onnxwire.save(model, folder / "m.onnx", external="w.data", overwrite=True)
         onnxwire.save(model, folder / "m.onnx", external="new.data")
-    # Every reader opens the model by its path, and the store is unchanged.
+    # Both packages read the saved model by its path, and the store is unchanged.
     assert value_of(folder / "m.onnx") == 1
     assert not (folder / "m.onnx").is_symlink()
     assert {*tree(folder)} == {"m.onnx", "w.data", "new.data"}
@@ -373,11 +373,11 @@ def test_absolute_paths_need_no_working_directory(tmp_path, monkeypatch):
             onnxwire.save(loaded, "x.onnx", **options)
 
 
-@pytest.mark.parametrize("external", [{}, {"external": "d"}], ids=["alone", "external"])
-def test_the_missing_directory_of_a_links_target_is_named(tmp_path, external):
+@pytest.mark.parametrize("options", [{}, {"external": "d"}], ids=["alone", "external"])
+def test_the_missing_directory_of_a_links_target_is_named(tmp_path, options):
     (tmp_path / "link.onnx").symlink_to("nosuch/m.onnx")
     with pytest.raises(onnxwire.SaveError, match=r"link\.onnx: .*there is no directory .*/nosuch"):
-        onnxwire.save(make_model(1), tmp_path / "link.onnx", **external)
+        onnxwire.save(make_model(1), tmp_path / "link.onnx", **options)
 
 
 INVALID_NAMES = ["a\0b", "\ud800"]

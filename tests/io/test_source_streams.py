@@ -134,8 +134,8 @@ def test_a_writer_that_opens_or_writes_late_is_waited_for(tmp_path, monkeypatch)
     opened = threading.Event()
 
     def write():
-        # Without blocking, a pipe can be opened for writing only while a reader has it open. This writer closes it at
-        # once, and the next one opens it before it writes: the reader waits in both cases.
+        # With O_NONBLOCK, a pipe can be opened for writing only while a reader has it open. The first open is closed
+        # without a write, and the second one comes later: the reader must wait for it.
         while not opened.wait(0.01):
             with contextlib.suppress(OSError):
                 os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))

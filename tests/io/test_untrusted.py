@@ -152,7 +152,7 @@ def test_locations_of_a_local_model_name_no_server(servers, location: str, tmp_p
     assert not second_server.state.requests
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="makes links and pipes")
+@pytest.mark.skipif(sys.platform == "win32", reason="needs links and pipes")
 @pytest.mark.parametrize("kind", ["link", "hard link", "folder link", "pipe", "device", "link to a device", "self"])
 def test_files_outside_of_the_folder_and_special_files_are_refused(kind: str, tmp_path: Path) -> None:
     folder, outside_folder = tmp_path / "model", tmp_path / "outside"
