@@ -47,7 +47,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("new", metavar="B", help="the new model; its elements that A lacks are printed with '+'")
     formats = parser.add_mutually_exclusive_group()
     formats.add_argument("--json", action="store_true", help="print JSON")
-    formats.add_argument("--stat", action="store_true", help="print the numbers of added, removed, changed elements")
+    formats.add_argument("--stat", action="store_true", help="print the numbers of elements by kind and change")
     formats.add_argument("-q", "--quiet", action="store_true", help="print nothing, and stop at the first difference")
     parser.add_argument("--no-weights", action="store_true", help="compare types and shapes of tensors, not values")
     parser.add_argument(

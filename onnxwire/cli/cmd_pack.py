@@ -18,7 +18,7 @@ from onnxwire.io.save import DEFAULT_THRESHOLD, save
 from onnxwire.io.tensor_list import tensors
 
 _UNPACK_DESCRIPTION = """\
-Move the weights of a model to files in its folder (external data). Then the model is small enough for every tool, and
+Move the weights of a model to files in OUT's folder (external data). Then the model is small enough for every tool, and
 many processes can share the weights. OUT may be MODEL; the new files replace old ones when all are complete.
 """
 _UNPACK_EXAMPLES = """\

@@ -1,4 +1,4 @@
-"""Runs git: its settings and attributes, and the objects of Git LFS."""
+"""Runs git, changes its settings and attributes, and finds the objects of Git LFS."""
 
 from __future__ import annotations
 

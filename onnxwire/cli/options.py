@@ -22,7 +22,7 @@ _LOCAL_COMMANDS = ("completion", "encode", "git")  # commands that read no remot
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
-    """A formatter that reads the terminal's width without shutil, which argparse would import for each parser."""
+    """A formatter that reads the terminal's width without shutil, which argparse would import."""
 
     def __init__(self, prog: str, **options: Any) -> None:
         try:

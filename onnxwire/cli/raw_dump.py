@@ -80,7 +80,7 @@ class Printer:
     def _print_record(self, level: _Level, offset: int) -> int:
         """Print the record at an offset, or the first line of a message or group; returns the next offset."""
         record = read(self.document, level.table, offset, level.end, is_in_group=level.group is not None)
-        field, wire, value_start, record_end = record.field, record.wire, record.value, record.after
+        field, wire, value_start, record_end = record.field, record.wire, record.value_start, record.end
         if value_start == offset:
             raise self._fault_error(offset)
         if wire == WIRE_END_GROUP:
@@ -138,7 +138,7 @@ def _label(table: Descriptor | None, field: FieldDescriptor | None, number: int)
         return str(number)
     if field is None:
         if any(row.number == number for row in table.fields):
-            return f"{number} (unknown: wire type of no field)"
+            return f"{number} (unknown: the field has another wire type)"
         if any(first_number <= number <= last_number for first_number, last_number in table.reserved_ranges):
             return f"{number} (reserved)"
         return f"{number} (unknown)"

@@ -271,7 +271,7 @@ def test_weights_are_read_from_safetensors_by_name(tmp_path, capsys):
     ("name", "array", "text"),
     [
         ("features.0.bias", np.zeros(3, np.float32), "tensor 'features.0.bias': the tensor is FLOAT [16], and the new"),
-        ("other", np.zeros(3, np.float32), "no initializer has the name of a tensor in this file ('other', ...)"),
+        ("other", np.zeros(3, np.float32), "no initializer has the name of a tensor in this file, such as 'other'"),
     ],
 )
 def test_weights_that_do_not_fit_are_rejected(tmp_path, capsys, name, array, text):
