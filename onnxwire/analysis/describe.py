@@ -138,7 +138,7 @@ def describe_list(field: FieldDescriptor, values: Sequence[Any], max_elements: i
 
 
 def printable_text(data: bytes, is_truncated: bool) -> str | None:
-    """Return bytes as text, or None if they are not printable UTF-8.
+    """Return bytes as text, or None if they are not UTF-8 of printable characters, tabs and line breaks.
 
     is_truncated: whether the bytes may end inside a character.
     """

@@ -81,7 +81,7 @@ def _is_one_version(old: ModelProto, new: ModelProto) -> bool:
 
 
 def _has_renamed_nodes(old: ModelProto, new: ModelProto) -> bool:
-    """Return whether both main graphs have nodes of one operator without a counterpart of the same name or output."""
+    """Return whether both main graphs have a node of the same operator without a partner by name or output."""
     node_counts = [
         Counter((node.name, tuple(node.output), node.op_type) for node in model.graph.node) for model in (old, new)
     ]

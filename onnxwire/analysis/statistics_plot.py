@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from onnxwire.analysis.html_page import html_page
 from onnxwire.analysis.statistics import Histogram, Statistics, TensorStatistics
-from onnxwire.errors import MissingPackageError
+from onnxwire.errors import MissingPackageError, count_text
 from onnxwire.tensor.dtypes import name_of
 
 _MAX_ROWS = 60  # maximum number of tensors in a picture; a page shows all tensors
@@ -73,7 +73,7 @@ def write_html(results: Sequence[TensorStatistics], title: str, out: IO[str]) ->
     size = sum(entry.info.nbytes for entry in results)
     rows = "\n".join(map(_html_row, results))
     body = f"""<h1>{html.escape(title)}</h1>
-<p>{len(results):,} tensors, {size:,} bytes. Ranges, means and deviations are of the finite elements. A dashed line
+<p>{count_text(len(results), "tensor")}, {count_text(size, "byte")}. Ranges, means and deviations are of the finite elements. A dashed line
 marks zero.</p>
 <input id="filter" type="search" placeholder="name" aria-label="show tensors whose names contain this text">
 <table>

@@ -24,8 +24,8 @@ cdef enum:
 cdef tuple ALL_DIRECTIONS = ("both", "up", "down")
 cdef tuple NEAR_RADII = (4, 2, 1)  # radii of neighbourhoods, in edges
 
-# The maximum number of edges that all repairs together examine is the larger of this number and the number for all
-# edges. Without a maximum, graphs of many equal vertices would take too long.
+# The maximum number of edges that all repairs together examine: _MIN_TOTAL_VOTES, or _TOTAL_VOTES_PER_EDGE for each
+# edge if that is more. Without a maximum, graphs of many equal vertices would take too long.
 _MIN_TOTAL_VOTES = 2_000_000
 _TOTAL_VOTES_PER_EDGE = 4
 
