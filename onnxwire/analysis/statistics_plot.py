@@ -70,11 +70,10 @@ def write_html(results: Sequence[TensorStatistics], title: str, out: IO[str]) ->
         for name in ("name", "type", "shape", "bytes", "min", "max", "mean", "std", "zeros", "NaN", "Inf")
     )
     header_cells += '<th scope="col">histogram</th>'
-    size = sum(entry.info.nbytes for entry in results)
+    tensors, size = count_text(len(results), "tensor"), count_text(sum(entry.info.nbytes for entry in results), "byte")
     rows = "\n".join(map(_html_row, results))
     body = f"""<h1>{html.escape(title)}</h1>
-<p>{count_text(len(results), "tensor")}, {count_text(size, "byte")}. Ranges, means and deviations are of the finite elements. A dashed line
-marks zero.</p>
+<p>{tensors}, {size}. Ranges, means and deviations are of the finite elements. A dashed line marks zero.</p>
 <input id="filter" type="search" placeholder="name" aria-label="show tensors whose names contain this text">
 <table>
 <thead><tr>{header_cells}</tr></thead>

@@ -188,7 +188,10 @@ def test_the_result_is_written_to_stdout(capfdbinary):
         ("producer_name", "the assignment has no =; write PATH=VALUE"),
         ("=x", "the path names the root message; set one of its fields, such as producer_name=..."),
         ("graph.node=x", "the path names several messages; set one of them, such as [0]"),
-        ("graph.node[0]=Relu", "assign text format in braces to a NodeProto; or set one of its fields, such as .name"),
+        (
+            "graph.node[0]=Relu",
+            "assign text format in braces to the NodeProto, or set one of its fields, such as .n",
+        ),
         ('graph.node[0]={op_typ: "x"}', "NodeProto has no field 'op_typ'"),
         ("graph.node[0].name[0]=x", "a part of a string or of bytes can't be set"),
         ("graph.node[0].input[0][0]=x", "a part of a string or of bytes can't be set"),
