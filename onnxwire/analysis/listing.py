@@ -67,7 +67,7 @@ def _payload_field(tensor: TensorProto) -> str:
 
 
 def node_rows(message: Message) -> Iterator[Row]:
-    """List every node, also in subgraphs and functions: name, type (its operator), domain, input, output."""
+    """List every node, also in subgraphs and functions: name, type (its operator), domain, input, output and path."""
     if isinstance(message, ModelProto):
         columns = columns_of(message, _NODES, False)
         if not columns.n_repaired:  # the columns lack the original bytes of strings that were not valid UTF-8

@@ -10,6 +10,7 @@ from onnxwire.analysis.describe import describe_bytes, describe_number, describe
 from onnxwire.engine.descriptor import WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_VARINT, FieldDescriptor
 from onnxwire.engine.record_reader import bytes_at, read_record, read_varint_at
 from onnxwire.engine.record_walk import walk_records
+from onnxwire.errors import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -143,7 +144,7 @@ def describe_record(document: Document, record: Record, max_shown: int = 64, *, 
             return describe_number(field, decode_number(field, raw), with_codes=with_codes)
         return str(raw) if wire == WIRE_VARINT else f"0x{raw:0{2 * _SIZE_BY_WIRE_TYPE[wire]}x}"
     if wire != WIRE_LEN:
-        return f"a group of {end - start:,} bytes"
+        return f"a group of {count_text(end - start, 'byte')}"
     if field is None or field.is_span:
         return describe_bytes(bytes_at(document, start, min(end, start + 4 * max_shown)), end - start, max_shown)
     numbers, is_damaged = read_numbers(document, field, start, end, _MAX_NUMBERS + 1)

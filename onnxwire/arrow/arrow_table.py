@@ -7,7 +7,7 @@ from onnxwire.arrow._export import export_schema, export_stream
 from onnxwire.arrow._rows import fill_table
 from onnxwire.arrow.tables import TABLES, TableSpec
 from onnxwire.engine.message import Message
-from onnxwire.errors import FieldTypeError, FieldValueError
+from onnxwire.errors import FieldTypeError, FieldValueError, count_text
 from onnxwire.messages import ModelProto
 
 TYPE_CHECKING = False
@@ -50,7 +50,7 @@ class ArrowTable:
         return len(self._columns)
 
     def __repr__(self) -> str:
-        return f"<ArrowTable of {len(self):,} rows: {', '.join(self.column_names)}>"
+        return f"<ArrowTable of {count_text(len(self), 'row')}: {', '.join(self.column_names)}>"
 
     @property
     def column_names(self) -> list[str]:

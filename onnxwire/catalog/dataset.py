@@ -525,7 +525,7 @@ class Dataset:
     def _delete_expired(self) -> None:
         """Delete retired files whose grace period has passed.
 
-        Also replace groups of which a file is missing: their models become failures.
+        Also replace groups that lack a file: their models become failures.
         """
         contents = self._contents
         latest_retirement = time.time() - GRACE_SECONDS

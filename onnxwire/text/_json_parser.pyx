@@ -203,7 +203,7 @@ cdef class JsonParser(Tokenizer):
                 closer = c"}" if c == c"{" else c"]"
                 if self.peek() != closer:
                     closers.append(closer)
-                    self.skip_name(closer)
+                    self.skip_next_key(closer)
                     continue
                 self.pos += 1
             elif c == c'"':
@@ -219,10 +219,10 @@ cdef class JsonParser(Tokenizer):
                 if self.has_next(closer):
                     break
                 closers.pop()
-            self.skip_name(closer)
+            self.skip_next_key(closer)
 
-    cdef int skip_name(self, int closer) except -1:
-        """Skip the key of the next member, if the closing bracket is that of an object."""
+    cdef int skip_next_key(self, int closer) except -1:
+        """Skip the key of the next value, if the closing bracket is that of an object."""
         if closer == c"}":
             if self.peek() != c'"':
                 raise self.error(f"expected a key in double quotes, found {self.describe_next()}")

@@ -172,7 +172,7 @@ class _Merge:
                 their_ids[index] = ("theirs", index)
                 versions.append((("theirs", index), None, None, their_elements[index]))
         # The merged elements by id; None if removed.
-        content = {key: self._merge_element(field, path, *elements) for key, *elements in versions}
+        content = {element_id: self._merge_element(field, path, *elements) for element_id, *elements in versions}
 
         our_order = [our_ids[index] for index in range(len(our_elements))]
         order = self._merge_orders(
@@ -182,18 +182,18 @@ class _Merge:
             field,
             path,
         )
-        order = [key for key in order if content[key] is not None]
+        order = [element_id for element_id in order if content[element_id] is not None]
         if field.name == "node":
-            positions = _sorted_positions([content[key] for key in order], our_elements, their_elements)
+            positions = _sorted_positions([content[element_id] for element_id in order], our_elements, their_elements)
             order = [order[position] for position in positions]
         result = getattr(merged, field.name)
         if order != our_order:
             del result[:]
-            result.extend([content[key] for key in order])
+            result.extend([content[element_id] for element_id in order])
             return
-        for index, key in enumerate(order):
-            if content[key] is not our_elements[index]:
-                result[index].CopyFrom(content[key])
+        for index, element_id in enumerate(order):
+            if content[element_id] is not our_elements[index]:
+                result[index].CopyFrom(content[element_id])
 
     def _merge_element(self, field: FieldDescriptor, path: str, base: Any, ours: Any, theirs: Any) -> Any:
         """Return the merged element, or None if it is removed. base, ours, theirs: its versions; None if absent."""
@@ -247,25 +247,27 @@ class _Merge:
         `ours` is used; this is a conflict for inputs and outputs.
         """
         common = {*ours} & {*theirs}  # includes equal elements that both sides added
-        base_order, our_order, their_order = ([key for key in keys if key in common] for keys in (base, ours, theirs))
+        base_order, our_order, their_order = (
+            [element_id for element_id in ids if element_id in common] for ids in (base, ours, theirs)
+        )
         is_ordered = field.name in _ORDERED_FIELDS
         moved_order, other_order = (theirs, ours) if our_order == base_order else (ours, theirs)
         is_ambiguous = is_ordered and our_order != their_order and base_order not in (our_order, their_order)
-        moved_keys = {*moved_order}
-        other_keys = {*base, *other_order}
+        moved_ids = {*moved_order}
+        other_ids = {*base, *other_order}
         anchor: _Id | None = None
-        additions: dict[_Id | None, list[_Id]] = {}
-        for key in other_order:
-            if key in moved_keys:
-                anchor = key
-            elif key[0] != "base":
-                additions.setdefault(anchor, []).append(key)
+        additions: dict[_Id | None, list[_Id]] = {}  # by the element that they follow
+        for element_id in other_order:
+            if element_id in moved_ids:
+                anchor = element_id
+            elif element_id[0] != "base":
+                additions.setdefault(anchor, []).append(element_id)
         order: list[_Id] = []
-        for previous, next_key in zip([None, *moved_order], [*moved_order, None], strict=True):
-            order += [] if previous is None else [previous]
-            order += (new_keys := additions.get(previous, []))
+        for previous_id, next_id in zip([None, *moved_order], [*moved_order, None], strict=True):
+            order += [] if previous_id is None else [previous_id]
+            order += (new_ids := additions.get(previous_id, []))
             # Inputs and outputs that both sides added at one position have no defined order.
-            is_ambiguous |= is_ordered and bool(new_keys) and next_key is not None and next_key not in other_keys
+            is_ambiguous |= is_ordered and bool(new_ids) and next_id is not None and next_id not in other_ids
         if is_ambiguous:
             self.conflicts.append(Conflict("order", f"of {field.name}s", path, "changed", "changed"))
         return order
