@@ -107,9 +107,9 @@ def columns_of(message: Message, spec: TableSpec, copies: bool) -> Columns:
     if not document.is_edited and (span := message._span) is not None and document.root is not None:
         return fill_table(document, cls, *span, spec, copies)
     data, sizes = _encode_without_payloads(message)
-    encoded = Document(data, document.name)
-    encoded.set_root(cls)
-    return fill_table(encoded, cls, 0, len(data), spec, copies, has_file_offsets=False, sizes=sizes)
+    encoded_document = Document(data, document.name)
+    encoded_document.set_root(cls)
+    return fill_table(encoded_document, cls, 0, len(data), spec, copies, has_file_offsets=False, sizes=sizes)
 
 
 def _encode_without_payloads(message: Message) -> tuple[bytes, dict[int, int]]:

@@ -75,8 +75,8 @@ def run(options: argparse.Namespace) -> int:
     action, files = options.action, options.files
     count = _ARGUMENT_COUNTS[action]
     if not (len(files) == count or (action == "merge" and len(files) == count + 1)):
-        accepted = "3 or 4 arguments" if action == "merge" else count_text(count, "file") if count else "no files"
-        options.parser.error(f"{action} takes {accepted}, not {len(files)}")
+        accepted_count = "3 or 4 arguments" if action == "merge" else count_text(count, "file") if count else "no files"
+        options.parser.error(f"{action} takes {accepted_count}, not {len(files)}")
     if count and (options.local or options.is_global):
         options.parser.error("--local and --global are for install and uninstall")
     if action == "textconv":

@@ -246,9 +246,9 @@ class _Merge:
         An added element follows the element that it follows on its side. If both sides moved elements, the order of
         `ours` is used; this is a conflict for inputs and outputs.
         """
-        common = {*ours} & {*theirs}  # includes equal elements that both sides added
+        common_ids = {*ours} & {*theirs}  # includes equal elements that both sides added
         base_order, our_order, their_order = (
-            [element_id for element_id in ids if element_id in common] for ids in (base, ours, theirs)
+            [element_id for element_id in ids if element_id in common_ids] for ids in (base, ours, theirs)
         )
         is_ordered = field.name in _ORDERED_FIELDS
         moved_order, other_order = (theirs, ours) if our_order == base_order else (ours, theirs)
@@ -416,12 +416,14 @@ def _new_nodes(base: ModelProto, side: ModelProto, other_side: ModelProto, path:
 
 def _nodes(model: ModelProto, path: str | None = None) -> Iterator[NodeProto]:
     """Yield the nodes of the main graph, of functions, and of nested graphs. path: as for `_new_nodes`."""
-    pending: list[_Scope] = [] if path else [model.graph]
-    pending += [function for function in model.functions if path is None or path == f"functions[{function.name}]"]
-    while pending:
-        for node in pending.pop().node:
+    pending_scopes: list[_Scope] = [] if path else [model.graph]
+    pending_scopes += [
+        function for function in model.functions if path is None or path == f"functions[{function.name}]"
+    ]
+    while pending_scopes:
+        for node in pending_scopes.pop().node:
             yield node
-            pending += graphs_of(node)
+            pending_scopes += graphs_of(node)
 
 
 def _sorted_positions(nodes: list[NodeProto], *sides: Sequence[NodeProto]) -> Sequence[int]:
@@ -438,14 +440,14 @@ def _sorted_positions(nodes: list[NodeProto], *sides: Sequence[NodeProto]) -> Se
     for reader, producers in enumerate(producers_by_node):
         for producer in producers:
             readers[producer].append(reader)
-    ready = [position for position in order if not n_pending[position]]
+    ready_positions = [position for position in order if not n_pending[position]]
     positions: list[int] = []
-    while ready:
-        positions.append(position := heapq.heappop(ready))
+    while ready_positions:
+        positions.append(position := heapq.heappop(ready_positions))
         for reader in readers[position]:
             n_pending[reader] -= 1
             if not n_pending[reader]:
-                heapq.heappush(ready, reader)
+                heapq.heappush(ready_positions, reader)
     return positions if len(positions) == len(nodes) else order
 
 
