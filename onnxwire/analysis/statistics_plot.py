@@ -152,7 +152,8 @@ def write_picture(results: Sequence[TensorStatistics], title: str, out: IO[bytes
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         # Characters that the font lacks are drawn as boxes.
         warnings.filterwarnings("ignore", "Glyph")
-        figure = Figure(figsize=(9, 1.4 + 0.28 * max(len(drawn_rows), 1)), layout="constrained")
+        size_inches = 9, 1.4 + 0.28 * max(len(drawn_rows), 1)
+        figure = Figure(figsize=size_inches, layout="constrained")
         axes: Any = figure.add_subplot()
         for row, (_, statistics) in enumerate(drawn_rows):
             _draw_row(axes, row, statistics)

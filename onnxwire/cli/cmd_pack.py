@@ -79,7 +79,7 @@ def add_parser(commands: Any) -> None:
         metavar="N",
         type=_parse_size_option,
         default=1,
-        help="align each tensor to a multiple of N bytes in the file, by padding that other tools skip",
+        help="align each tensor to a multiple of N bytes in the file, by padding that other tools skip; default: 1",
     )
     parser.add_argument(
         "--threshold",

@@ -132,7 +132,7 @@ class _DimensionChange:
         self._set_variable(old, new)
         if new in self.variables and new != old:
             raise self.edit_error(
-                old, f"there is a dimension variable {new!r} already; to make both equal, set it instead"
+                old, f"there is a dimension variable {new!r} already; to make both equal, set {old!r} to {new!r}"
             )
 
     def _set_variable(self, old: str, new: str | int) -> None:
