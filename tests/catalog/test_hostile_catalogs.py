@@ -270,7 +270,7 @@ def test_models_whose_rows_are_lost_are_failures_until_they_are_named_again(zoo,
         if "failures" in rows
     }
     assert sorted(reasons) == ["m1.onnx", "m2.onnx"]
-    assert all("with this model again" in reason for reason in reasons.values())
+    assert all("with the model again" in reason for reason in reasons.values())
     assert catalog.build([zoo], out, workers=1).read == 2
     assert not onnxwire.sql(out, "from failures").fetchall()
 
