@@ -292,7 +292,7 @@ def _name_parts(name: str) -> list[str]:
 
 
 def _merge_single_children(root: Branch) -> None:
-    """Merge every branch that has one child and no tensor of its own with that child."""
+    """Merge every branch below the root that has one child and no tensor of its own with that child."""
     pending = [root]
     while pending:
         branch = pending.pop()

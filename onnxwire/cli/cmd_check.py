@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from onnxwire.engine.message import Message
 
 _DESCRIPTION = """\
-Check files against every rule of the ONNX IR; report each fault with its location and a remedy. Files may have any
+Check files against the rules of the ONNX IR; report each fault with its location and a remedy. Files may have any
 size; no weight above 1 MiB is read as a whole, except with --checksums, --untrusted or --baseline. Errors violate the
 specification, warnings are likely mistakes, and notes are advice. Without --strict or --select, the text output has
 only the number of notes.

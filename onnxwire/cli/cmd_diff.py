@@ -27,7 +27,7 @@ The exit status is 0 if the models are equal, 1 if they differ, and 2 after an e
 examples:
   onnxwire diff old.onnx new.onnx
   onnxwire diff old.onnx new.onnx --stat           counts only
-  onnxwire diff old.onnx new.onnx --no-weights     structure only, without reading a weight
+  onnxwire diff old.onnx new.onnx --no-weights     all but the values of weights, which are not read
   onnxwire diff old.onnx exported_again.onnx --match structure    names of nodes and values are ignored
   onnxwire diff old.onnx new.onnx --json | jq '.differences[].path'
   onnxwire diff -q old.onnx new.onnx && echo same

@@ -160,7 +160,7 @@ class _DimensionChange:
         self._set_position(position[1], index % len(dims), dims[index], value)
 
     def make_dynamic(self, name: str) -> None:
-        """Add a variable as the first dimension of every input."""
+        """Add a variable as the new value of every input's first dimension."""
         if not self.inputs:
             raise self.edit_error(name, "the model has no inputs")
         for value in self.inputs.values():

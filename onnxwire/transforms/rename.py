@@ -110,7 +110,7 @@ class _Scopes:
                     yield path, scope
 
     def defined_in(self, path: str, scope: Scope) -> set[str]:
-        """Return the names that a scope defines, or only those of the filter; cached if there are few."""
+        """Return the names that a scope defines; with a filter, at least those that it accepts, from a cache."""
         names = self._defined.get(path)
         if names is None:
             names = defined_names(scope, self.filter)
