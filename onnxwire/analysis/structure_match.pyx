@@ -519,7 +519,7 @@ cdef class Matching:
         return 0
 
     cdef bint repair(self) except -1:
-        """Replace each match of a vertex if more edges lead to another match.
+        """Replace the match of each vertex for which more edges support another match (see `count_votes`).
 
         Returns whether any match was replaced; always False when `remaining_votes` is used up.
         """

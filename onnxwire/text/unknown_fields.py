@@ -63,8 +63,8 @@ def _record_lines(
 ) -> Iterator[Line]:
     """Yield the lines of one record.
 
-    number, wire, value, next_start, raw: the record, as `read_record` returns it. max_depth: the number of levels of
-    messages and groups that are printed inside the record.
+    number, wire, value, next_start, raw: the record, as `read_record` returns it. max_depth: the number of nested
+    levels, including groups, at which bytes are printed as messages. Groups are printed at any depth.
     """
     if wire == WIRE_VARINT:
         yield f"{indent}{number}: {raw}\n"
