@@ -68,7 +68,10 @@ def add_command(
 
 @contextmanager
 def server_settings(options: argparse.Namespace) -> Iterator[None]:
-    """Set environment variables for --allow-host, --cache, --header and --untrusted, also for child processes."""
+    """Set environment variables for --allow-host, --cache, --header and --untrusted while the block runs.
+
+    Child processes inherit them.
+    """
     hosts, cache, headers = (getattr(options, name, None) for name in ("allow_host", "cache", "header"))
     values = {"ONNXWIRE_ALLOW_HOSTS": hosts and ",".join(hosts), "ONNXWIRE_CACHE": cache}
     if getattr(options, "untrusted", False):
