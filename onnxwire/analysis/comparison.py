@@ -9,7 +9,7 @@ from math import copysign
 from onnxwire.analysis.describe import describe_call, describe_list, describe_type, describe_value
 from onnxwire.analysis.tensor_distance import Distance, distance
 from onnxwire.engine.repeated import Repeated
-from onnxwire.errors import TensorError
+from onnxwire.errors import TensorError, count_text
 from onnxwire.io.prefetch import fetch_in_order, open_external
 from onnxwire.io.tensor_list import find_tensors, is_external, tensor_bytes
 from onnxwire.messages import (
@@ -87,12 +87,12 @@ KEYS: dict[str, tuple[str, Callable[[Any], Hashable]]] = {
     "device_configurations": ("configuration", lambda configuration: configuration.configuration_id),
     "sharding_spec": ("sharding", lambda spec: spec.tensor_name),
 }
-_ELEMENT_KINDS = {
+_OWN_KIND_FIELDS = {
     "initializer", "sparse_initializer", "input", "output", "value_info", "opset_import", "metadata_props", "functions",
     "configuration",
 }  # fmt: skip
 """The fields of a model or graph whose elements are reported by their own kind and name."""
-_ELEMENT_PARENT_NAMES = ("ModelProto", "GraphProto")
+_OWN_KIND_PARENTS = ("ModelProto", "GraphProto")  # the messages with these fields
 
 # Tuples, because creating a union of types takes longer than comparing an element.
 _TENSOR_CLASSES = (TensorProto, SparseTensorProto)
@@ -116,7 +116,8 @@ class Comparison:
         self._progress = progress
         self._done_bytes = 0
         self._total_bytes = 0
-        # The paths of all messages that contain tensors with external data: equal messages can name different files.
+        # The paths of all messages that contain tensors with external data. Equal messages of two models can refer to
+        # different files.
         self._external_paths: set[str] = set()
         if weights:
             open_external(old)
@@ -213,7 +214,7 @@ class Comparison:
         """Compare a repeated field. Elements are paired by name, or by index if they have no names."""
         old_elements, new_elements = getattr(old, field.name), getattr(new, field.name)
         kind, key = KEYS.get(field.name, (field.name, None))
-        has_own_kind = field.name in _ELEMENT_KINDS and type(old).DESCRIPTOR.name in _ELEMENT_PARENT_NAMES
+        has_own_kind = field.name in _OWN_KIND_FIELDS and type(old).DESCRIPTOR.name in _OWN_KIND_PARENTS
 
         def reported_element(value: Any, index: int) -> _Element:
             """Return the element that is reported for an element of the field."""
@@ -454,13 +455,13 @@ def pair_nodes(
     for key in keys:
         unpaired_by_key: dict[Hashable, list[int]] = {}
         for index in new_indexes:
-            if index not in paired_indexes and (value := key(new_nodes[index])) is not None:
-                unpaired_by_key.setdefault(value, []).append(index)
-        for values in unpaired_by_key.values():
-            values.reverse()
+            if index not in paired_indexes and (node_key := key(new_nodes[index])) is not None:
+                unpaired_by_key.setdefault(node_key, []).append(index)
+        for indexes in unpaired_by_key.values():
+            indexes.reverse()
         for index in old_indexes:
-            if index not in pairs and (value := key(old_nodes[index])) is not None and unpaired_by_key.get(value):
-                pairs[index] = unpaired_by_key[value].pop()
+            if index not in pairs and (node_key := key(old_nodes[index])) is not None and unpaired_by_key.get(node_key):
+                pairs[index] = unpaired_by_key[node_key].pop()
                 paired_indexes.add(pairs[index])
     return pairs
 
@@ -509,7 +510,7 @@ def text_of(element: Any) -> str | None:
     if name == "OperatorSetIdProto":
         return str(element.version)
     if name == "FunctionProto":
-        return f"{len(element.node):,} node{'' if len(element.node) == 1 else 's'}"
+        return count_text(len(element.node), "node")
     return None
 
 
@@ -523,16 +524,17 @@ def _attribute_text(attribute: AttributeProto) -> str:
         if field.is_repeated and field.message_type is None:
             return describe_list(field, value, _MAX_ELEMENTS)
         if field.is_repeated:
-            return f"{len(value):,} {field.name}"
+            return count_text(len(value), field.name.removesuffix("s"))  # such as "2 tensors"
         if field.name == "g":
-            return f"a graph of {len(value.node):,} nodes"
+            return f"a graph of {count_text(len(value.node), 'node')}"
         if field.name == "tp":
             return describe_type(value)
         if field.message_type is None:
             return describe_value(field, value, _MAX_CHARS)
         return text_of(value) or field.message_type.name
-    return AttributeProto.AttributeType.Name(attribute.type).lower() if attribute.type else "nothing"
+    type_name = AttributeProto.AttributeType.Name(attribute.type)
+    return "[]" if type_name.endswith("S") else f"no value ({type_name})"  # the names of list types end with S
 
 
 def _byte_count_text(data: bytes) -> str:
-    return f"{len(data):,} byte{'' if len(data) == 1 else 's'}"
+    return count_text(len(data), "byte")

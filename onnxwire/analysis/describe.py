@@ -61,8 +61,8 @@ def describe_type(type: TypeProto, depth: int = 8) -> str:
 
 
 def describe_number(field: FieldDescriptor, value: Any, *, with_codes: bool = False) -> str:
-    """Return a number of a field as text: the name of an enum's value, a float32 in the fewest exact digits, true or
-    false.
+    """Return a number of a field as text: the name of an enum's value, a float32 in the fewest digits that identify
+    it, true or false.
 
     with_codes: write values of enums and ONNX data types with their number: FLOAT (1).
     """
@@ -138,7 +138,7 @@ def describe_list(field: FieldDescriptor, values: Sequence[Any], max_elements: i
 
 
 def printable_text(data: bytes, is_truncated: bool) -> str | None:
-    """Return bytes as text, or None if they are not printable UTF-8.
+    """Return bytes as text, or None if they are not UTF-8 of printable characters, tabs and line breaks.
 
     is_truncated: whether the bytes may end inside a character.
     """

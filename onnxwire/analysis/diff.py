@@ -30,19 +30,18 @@ def diff(
 ) -> Iterator[Difference]:
     """Yield the differences of two models.
 
-    old, new: models, or sources for `load`. weights: whether to compare the values of tensors; without it only their
-    names, types and shapes are compared. progress: called with the number of compared bytes of `old`'s tensors, and
-    with the total.
+    old, new: models, or sources for `load`. weights: whether to compare the values of tensors, too, not only their
+    other fields. progress: called with the number of compared bytes of `old`'s tensors, and with the total.
     match: "name" pairs nodes by name, else by the values that they produce. "structure" pairs them by operators,
     attributes, weights and connections, regardless of their names, and reports new names as one difference. If nodes
     were renamed, "auto" works like "structure", but pairs nodes of the same name first; otherwise like "name".
     All other elements are paired by name, key or index. These are not differences: the order of nodes, tensors,
     attributes and entries; an absent field instead of its default value; the field or file that stores a tensor's
     elements. With "name", payloads are compared block by block, first as bytes, and payloads at the same offset of the
-    same file are not read. With "structure", each payload is read once. A few blocks are in memory at a time. If both
-    sources are one address and the server reports the same strong ETag for both, there are no differences, and the file
-    is not read. Two files on the Hugging Face Hub with the same SHA-256 have no differences either, unless they have
-    external data in different folders.
+    same file are not read. With "structure", each payload is read once, and those that differ once more. A few blocks
+    are in memory at a time. If both sources are one address and the server reports the same strong ETag for both, there
+    are no differences, and the file is not read. Two files on the Hugging Face Hub with the same SHA-256 have no
+    differences either, unless they have external data in different folders.
     Raises the errors of `load`, DecodeError and TensorError for damage, SourceError for files that cannot be read,
     FieldTypeError for messages other than ModelProto, and ValueError for any other `match`.
     """
@@ -81,7 +80,7 @@ def _is_one_version(old: ModelProto, new: ModelProto) -> bool:
 
 
 def _has_renamed_nodes(old: ModelProto, new: ModelProto) -> bool:
-    """Return whether both main graphs have nodes of one operator without a counterpart of the same name or output."""
+    """Return whether both main graphs have a node of the same operator without a partner by name or output."""
     node_counts = [
         Counter((node.name, tuple(node.output), node.op_type) for node in model.graph.node) for model in (old, new)
     ]

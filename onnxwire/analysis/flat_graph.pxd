@@ -33,7 +33,7 @@ cdef struct Edge:
     int32_t port             # index of an input; for an output of a nested graph -1 minus the number of a key
 
 cdef struct Scope:
-    # A graph or function. Its path and message are found by way of the enclosing scope.
+    # A graph or function. Its path and message are found through the enclosing scope.
     int32_t parent           # index of the enclosing scope; MAIN, FUNCTION, ... for a scope that is not nested
     int32_t row              # index of the node in the enclosing scope, or of a function or training_info in the model
     int32_t attribute        # index of the attribute in the node

@@ -67,7 +67,7 @@ def _payload_field(tensor: TensorProto) -> str:
 
 
 def node_rows(message: Message) -> Iterator[Row]:
-    """List every node, also in subgraphs and functions: name, type (its operator), domain, input, output."""
+    """List every node, also in subgraphs and functions: name, type (its operator), domain, input, output and path."""
     if isinstance(message, ModelProto):
         columns = columns_of(message, _NODES, False)
         if not columns.n_repaired:  # the columns lack the original bytes of strings that were not valid UTF-8
@@ -292,7 +292,7 @@ def _name_parts(name: str) -> list[str]:
 
 
 def _merge_single_children(root: Branch) -> None:
-    """Merge every branch that has one child and no tensor of its own with that child."""
+    """Merge every branch below the root that has one child and no tensor of its own with that child."""
     pending = [root]
     while pending:
         branch = pending.pop()

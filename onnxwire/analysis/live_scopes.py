@@ -94,7 +94,7 @@ def _free_names(node: NodeProto, order: dict[str, int], depth: int) -> set[str]:
 
     depth: the number of further levels of nested graphs that are allowed.
     """
-    captured: set[str] = set()
+    free_names: set[str] = set()
     for graph in graphs_of(node):
         if depth == 0:
             from onnxwire.engine.nesting_limit import depth_error
@@ -111,8 +111,8 @@ def _free_names(node: NodeProto, order: dict[str, int], depth: int) -> set[str]:
             order.setdefault(value.name, len(order))
             used_names.add(value.name)
         if used_names:
-            captured = _union(captured, used_names - defined_names(graph))
-    return captured
+            free_names = _union(free_names, used_names - defined_names(graph))
+    return free_names
 
 
 def _union(first: set[str], second: set[str]) -> set[str]:

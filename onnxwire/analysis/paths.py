@@ -25,7 +25,7 @@ from onnxwire.engine.message import Message
 from onnxwire.engine.payload import Payload
 from onnxwire.engine.repeated import Repeated
 from onnxwire.engine.search import Search
-from onnxwire.errors import PathError, did_you_mean
+from onnxwire.errors import PathError, count_text, did_you_mean
 from onnxwire.messages import FunctionProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 IndexItem = int | slice | EllipsisType
@@ -120,9 +120,8 @@ def _resolve_field(root: Message, path: str, resolved: Resolved, name: str) -> R
     if not isinstance(message, Message):
         location = resolved.path or "this"
         if isinstance(message, Repeated | list):
-            raise _error(
-                root, path, f"{location} has {len(message):,} elements; choose one, such as {location}[0].{name}"
-            )
+            count = count_text(len(message), "element")
+            raise _error(root, path, f"{location} has {count}; choose one, such as {location}[0].{name}")
         raise _error(root, path, f"{location} is a value without fields, so there is no .{name} in it")
     field = message.DESCRIPTOR.fields_by_name.get(name)
     if field is None:
@@ -203,18 +202,16 @@ def _resolve_element(root: Message, path: str, resolved: Resolved, content: str 
             raise _error(root, path, f"{resolved.path} has one dimension; choose one element, or several as [0:4]")
         count = len(value)
         if not -count <= index < count:
-            bounds = f"the {count:,} elements are [0] to [{count - 1}]" if count else "it has no elements"
+            bounds = f"the {count:,} elements are [0] to [{count - 1}]" if count > 1 else "the only element is [0]"
+            bounds = bounds if count else "it has no elements"
             raise _error(root, path, f"{resolved.path}[{index}] does not exist; {bounds}")
         index %= count
         element = memoryview(value)[index] if isinstance(value, Payload) else value[index]
         return Resolved(f"{resolved.path}[{index}]", element, resolved.parent, resolved.field, index)
     if isinstance(value, Message):
-        description = (
-            ", a SparseTensorProto; its parts are .values and .indices" if "values" in _field_names(value) else ""
-        )
-        raise _error(
-            root, path, f"{resolved.path or 'the root'} is one message{description}, and has no elements to choose from"
-        )
+        hint = "; its parts are .values and .indices" if "values" in _field_names(value) else ""
+        location = resolved.path or "the root"
+        raise _error(root, path, f"{location} is one message, and has no elements to choose from{hint}")
     raise _error(root, path, f"{resolved.path} is one value, and has no elements to choose from")
 
 

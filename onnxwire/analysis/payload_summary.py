@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxwire.errors import ExternalDataError, MissingPackageError, SourceError, TensorError
+from onnxwire.errors import ExternalDataError, MissingPackageError, SourceError, TensorError, count_text
 from onnxwire.messages import TensorProto
 from onnxwire.tensor.dtypes import FIELDS, name_of
 from onnxwire.tensor.payload_digest import add_payload
@@ -41,4 +41,4 @@ def payload_summary(message: Message) -> tuple[frozenset[str], str] | None:
     except TensorError:
         digest = xxh3_128(message.SerializeToString())
         return _STORAGE, f"{type_and_shape}, a payload that does not fit, xxh3 {digest.hexdigest()}"
-    return _STORAGE, f"{type_and_shape}, {layout_of(message).nbytes:,} bytes, xxh3 {digest.hexdigest()}"
+    return _STORAGE, f"{type_and_shape}, {count_text(layout_of(message).nbytes, 'byte')}, xxh3 {digest.hexdigest()}"

@@ -10,6 +10,7 @@ from onnxwire.analysis.describe import describe_bytes, describe_number, describe
 from onnxwire.engine.descriptor import WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_VARINT, FieldDescriptor
 from onnxwire.engine.record_reader import bytes_at, read_record, read_varint_at
 from onnxwire.engine.record_walk import walk_records
+from onnxwire.errors import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,17 +28,17 @@ class Record(NamedTuple):
     """A tag and the value after it.
 
     field: the current field of this number and wire type, or else a retired field; None for an unknown field.
-    offset: the offset of the tag. number, wire: the field number and the wire type. value: the offset of the
-    value. after: the offset after the value. raw: the bits of a number, None for any other value.
-    If the record is damaged, `after` is None, and the other parts are those that `read_record` returns.
+    offset: the offset of the tag. number, wire: the field number and the wire type. value_start, end: the offsets of
+    the value and after it. raw: the bits of a number, None for any other value.
+    If the record is damaged, `end` is None, and the other parts are those that `read_record` returns.
     """
 
     field: FieldDescriptor | None
     offset: int
     number: int
     wire: int
-    value: int
-    after: int | None
+    value_start: int
+    end: int | None
     raw: int | None
 
     @property
@@ -136,18 +137,18 @@ def describe_record(document: Document, record: Record, max_shown: int = 64, *, 
     A number of an unknown field is written as an unsigned varint or as hexadecimal bits. max_shown: the maximum number
     of characters of a string, or of bytes. with_codes: as for `describe_number`.
     """
-    field, wire, value, after, raw = record.field, record.wire, record.value, record.after, record.raw
-    assert after is not None
+    field, wire, start, end, raw = record.field, record.wire, record.value_start, record.end, record.raw
+    assert end is not None
     if raw is not None:
         if field is not None:
             return describe_number(field, decode_number(field, raw), with_codes=with_codes)
         return str(raw) if wire == WIRE_VARINT else f"0x{raw:0{2 * _SIZE_BY_WIRE_TYPE[wire]}x}"
     if wire != WIRE_LEN:
-        return f"a group of {after - value:,} bytes"
+        return f"a group of {count_text(end - start, 'byte')}"
     if field is None or field.is_span:
-        return describe_bytes(bytes_at(document, value, min(after, value + 4 * max_shown)), after - value, max_shown)
-    numbers, is_damaged = read_numbers(document, field, value, after, _MAX_NUMBERS + 1)
+        return describe_bytes(bytes_at(document, start, min(end, start + 4 * max_shown)), end - start, max_shown)
+    numbers, is_damaged = read_numbers(document, field, start, end, _MAX_NUMBERS + 1)
     text = describe_numbers(field, numbers[:_MAX_NUMBERS], with_codes=with_codes)
     if is_damaged:
         return f"{text[:-1]}{', ' if numbers else ''}(damaged)]"
-    return text if len(numbers) <= _MAX_NUMBERS else f"{text[:-1]}, … ({after - value:,} bytes)]"
+    return text if len(numbers) <= _MAX_NUMBERS else f"{text[:-1]}, … ({end - start:,} bytes)]"

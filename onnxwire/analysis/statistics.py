@@ -42,11 +42,11 @@ _TASK_ELEMENTS = 64 * BLOCK_ELEMENTS  # number of elements that a thread claims 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """The numbers of elements in equally wide ranges.
+    """The numbers of elements in equally wide bins.
 
-    low, high: the start of the first range and the end of the last range, which contains `high`. counts: the number of
-    elements in each range, from low to high. Integers whose maximum and minimum differ by less than the requested
-    number of ranges have one range per value, which starts at the value.
+    low, high: the start of the first bin and the end of the last bin, which contains `high`. counts: the number of
+    elements in each bin, from low to high. Integers whose maximum and minimum differ by less than the requested number
+    of bins have one bin per value, which starts at the value.
     """
 
     __module__ = "onnxwire"
@@ -57,7 +57,7 @@ class Histogram:
 
     @property
     def edges(self) -> list[float]:
-        """The boundaries of the ranges in ascending order, len(counts) + 1 numbers."""
+        """The boundaries of the bins in ascending order, len(counts) + 1 numbers."""
         bins = len(self.counts)
         width = (self.high - self.low) / bins
         if math.isinf(width):
@@ -111,7 +111,7 @@ def measure(
 ) -> Statistics:
     """Measure the elements of a tensor, or those that an index selects.
 
-    tensor: a tensor of any data type but STRING. index: see `TensorProto.read`. bins: the number of ranges of the
+    tensor: a tensor of any data type but STRING. index: see `TensorProto.read`. bins: the number of bins of the
     histogram, 0 for none; with a histogram the tensor is read twice, the first time for its range. threads, progress:
     as for `measure_all`; not used with an index.
     Memory: a few blocks per thread; more for typed fields such as float_data, and for histograms of tensors on servers.
@@ -156,7 +156,7 @@ def measure_all(
         n_path_chars += len(path)
         if len(tensors) == MAX_TENSORS or n_path_chars > MAX_PATH_CHARS:
             limits = f"{MAX_TENSORS:,} tensors, or {MAX_PATH_CHARS:,} characters in their paths"
-            raise TensorError(f"there are more than {limits}, the limit of one call; choose some tensors")
+            raise TensorError(f"the limits of one call are {limits}; choose fewer tensors")
         tensors.append((path, tensor))
     numeric_tensors = [tensor for _, tensor in tensors if tensor.data_type != STRING.number]
     results = iter(_Measurement(numeric_tensors, bins, threads, progress).run())

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from onnxwire.analysis.html_page import html_page
 from onnxwire.analysis.statistics import Histogram, Statistics, TensorStatistics
-from onnxwire.errors import MissingPackageError
+from onnxwire.errors import MissingPackageError, count_text
 from onnxwire.tensor.dtypes import name_of
 
 _MAX_ROWS = 60  # maximum number of tensors in a picture; a page shows all tensors
@@ -70,11 +70,10 @@ def write_html(results: Sequence[TensorStatistics], title: str, out: IO[str]) ->
         for name in ("name", "type", "shape", "bytes", "min", "max", "mean", "std", "zeros", "NaN", "Inf")
     )
     header_cells += '<th scope="col">histogram</th>'
-    size = sum(entry.info.nbytes for entry in results)
+    tensors, size = count_text(len(results), "tensor"), count_text(sum(entry.info.nbytes for entry in results), "byte")
     rows = "\n".join(map(_html_row, results))
     body = f"""<h1>{html.escape(title)}</h1>
-<p>{len(results):,} tensors, {size:,} bytes. Ranges, means and deviations are of the finite elements. A dashed line
-marks zero.</p>
+<p>{tensors}, {size}. Ranges, means and deviations are of the finite elements. A dashed line marks zero.</p>
 <input id="filter" type="search" placeholder="name" aria-label="show tensors whose names contain this text">
 <table>
 <thead><tr>{header_cells}</tr></thead>
@@ -153,7 +152,8 @@ def write_picture(results: Sequence[TensorStatistics], title: str, out: IO[bytes
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         # Characters that the font lacks are drawn as boxes.
         warnings.filterwarnings("ignore", "Glyph")
-        figure = Figure(figsize=(9, 1.4 + 0.28 * max(len(drawn_rows), 1)), layout="constrained")
+        size_inches = 9, 1.4 + 0.28 * max(len(drawn_rows), 1)
+        figure = Figure(figsize=size_inches, layout="constrained")
         axes: Any = figure.add_subplot()
         for row, (_, statistics) in enumerate(drawn_rows):
             _draw_row(axes, row, statistics)

@@ -251,7 +251,8 @@ class _StructureComparison(Comparison):
     def _compare_connections(self) -> Iterator[Difference]:
         """Yield the inputs that read another value: one difference for each pair of old and new value."""
         old, new = self._graphs
-        # By old and new value: the vertex and the port of each input that reads the new value instead of the old one.
+        # By old and new value: the vertex and the port (see `Edge` in flat_graph.pxd) of each input that reads the new
+        # value instead of the old one.
         uses: dict[tuple[Value, Value], list[tuple[int, int]]] = {}
         for vertex in self._matching.rewired_vertices():
             old_edges, new_edges = self._edges[0][vertex], self._edges[1][self._new_of[vertex]]

@@ -24,8 +24,8 @@ cdef enum:
 cdef tuple ALL_DIRECTIONS = ("both", "up", "down")
 cdef tuple NEAR_RADII = (4, 2, 1)  # radii of neighbourhoods, in edges
 
-# The maximum number of edges that all repairs together examine is the larger of this number and the number for all
-# edges. Without a maximum, graphs of many equal vertices would take too long.
+# The maximum number of edges that all repairs together examine: _MIN_TOTAL_VOTES, or _TOTAL_VOTES_PER_EDGE for each
+# edge if that is more. Without a maximum, graphs of many equal vertices would take too long.
 _MIN_TOTAL_VOTES = 2_000_000
 _TOTAL_VOTES_PER_EDGE = 4
 
@@ -519,7 +519,7 @@ cdef class Matching:
         return 0
 
     cdef bint repair(self) except -1:
-        """Replace each match of a vertex if more edges lead to another match.
+        """Replace the match of each vertex for which more edges support another match (see `count_votes`).
 
         Returns whether any match was replaced; always False when `remaining_votes` is used up.
         """

@@ -29,7 +29,7 @@ cdef int add_type(Walk walk, Types* types, Column* column, const Field* field, c
     cdef int64_t n_repaired_before = walk.columns.n_repaired
     if slot.p == NULL:
         return add_no_shape(column, True)
-    if not message.flags & HAS_MERGE:
+    if not message.flags & HAS_MERGE:  # no singular message occurs twice: the type is one span
         ensure_resident(slot.p, slot.n)
         cached = &types.cache[hash_of(slot.p, slot.n) & (CACHED_TYPES - 1)]
         if cached.p != NULL and cached.n == slot.n and memcmp(cached.p, slot.p, slot.n) == 0:

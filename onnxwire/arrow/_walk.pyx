@@ -75,7 +75,7 @@ cdef class Walk:
         out.p = slot.p
         out.end = slot.p + slot.n
         out.parts = NULL
-        if message.flags & HAS_MERGE:
+        if message.flags & HAS_MERGE:  # a singular message occurs twice, perhaps this one
             start_records(&cursor, message.p, message.end, message.parts, NULL)
             parts = collect_parts(&cursor, message.table, field)
             if parts.n > 1:

@@ -7,7 +7,7 @@ from onnxwire.arrow._export import export_schema, export_stream
 from onnxwire.arrow._rows import fill_table
 from onnxwire.arrow.tables import TABLES, TableSpec
 from onnxwire.engine.message import Message
-from onnxwire.errors import FieldTypeError, FieldValueError
+from onnxwire.errors import FieldTypeError, FieldValueError, count_text
 from onnxwire.messages import ModelProto
 
 TYPE_CHECKING = False
@@ -50,7 +50,7 @@ class ArrowTable:
         return len(self._columns)
 
     def __repr__(self) -> str:
-        return f"<ArrowTable of {len(self):,} rows: {', '.join(self.column_names)}>"
+        return f"<ArrowTable of {count_text(len(self), 'row')}: {', '.join(self.column_names)}>"
 
     @property
     def column_names(self) -> list[str]:
@@ -107,9 +107,9 @@ def columns_of(message: Message, spec: TableSpec, copies: bool) -> Columns:
     if not document.is_edited and (span := message._span) is not None and document.root is not None:
         return fill_table(document, cls, *span, spec, copies)
     data, sizes = _encode_without_payloads(message)
-    encoded = Document(data, document.name)
-    encoded.set_root(cls)
-    return fill_table(encoded, cls, 0, len(data), spec, copies, has_file_offsets=False, sizes=sizes)
+    encoded_document = Document(data, document.name)
+    encoded_document.set_root(cls)
+    return fill_table(encoded_document, cls, 0, len(data), spec, copies, has_file_offsets=False, sizes=sizes)
 
 
 def _encode_without_payloads(message: Message) -> tuple[bytes, dict[int, int]]:

@@ -4,7 +4,7 @@ A column is (name, type, source, field). Types are those of `Columns`, in bracke
 column that a preceding column fills. The other sources, for a message that is a row:
 
     field      a field of the message, null if it is absent; for an enum, the name of its value
-    type name  the name of the data type that a field has as number (FLOAT, INT4); digits for an unknown type
+    type name  the name of the data type whose number is in a field (FLOAT, INT4); digits for an unknown type
     list       a repeated field; never null
     choice     a repeated field, null if it is empty and the attribute has another type
     count      the number of elements of a repeated field
@@ -17,13 +17,13 @@ column that a preceding column fills. The other sources, for a message that is a
     offset     the offset of the message's first byte in the file;  size: the number of its bytes; both null in edited
                and new messages
     parameters the names of a function's attributes, those with defaults last
-    type       the type as text; fills the next two columns, too: shape and dims
+    type       the type as text; fills the next two columns, too: shape (sizes, null if not a number) and dims (texts)
     storage    the size of a tensor's payload in bytes; fills the next four columns, too: storage, location, offset and
                length
     storage size, storage elements: the size of a tensor's payload in bytes, and the number of its elements
     uses       the graph of each input or output of a node, one per row, and of each output of a nested graph that an
-               outer graph defines; fills the next four columns, too: name, node, slot and kind; and if the table has
-               them, the three columns of the inner use (see _uses.pyx)
+               outer graph defines; fills the next four columns, too: name, node, slot (the index of the input or
+               output) and kind; and if the table has them, the three columns of the inner use (see _uses.pyx)
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ _LEVEL_BYTES = 1 << 20  # size limit of groups of the first level; each next lev
 _BATCH_BYTES = 1 << 26  # while groups are merged, rows are written when they have this size in memory
 _JOURNAL_BYTES = 1 << 20  # minimum size of a journal that is replaced by a shorter one
 _LOST_ROWS_ERROR = (
-    "the file of the catalog with its rows was missing or damaged; run `onnxwire catalog` with this model again"
+    "the catalog's file with this model's rows was missing or damaged; run `onnxwire catalog` with the model again"
 )
 _DAMAGED_SUFFIX = ".damaged"  # appended to the name of a damaged file
 
@@ -525,7 +525,7 @@ class Dataset:
     def _delete_expired(self) -> None:
         """Delete retired files whose grace period has passed.
 
-        Also replace groups of which a file is missing: their models become failures.
+        Also replace groups that lack a file: their models become failures.
         """
         contents = self._contents
         latest_retirement = time.time() - GRACE_SECONDS

@@ -35,7 +35,7 @@ HEADER = b'{"onnxwire catalog": 1}\n'
 MAX_LINE_BYTES = 1 << 27  # including the newline
 _MAX_LINE_NAMES = 10_000  # maximum number of names in a line of `Contents.encode`
 _ID_PATTERN = re.compile(r"[0-9a-f]{32}")
-_REMEDY = "restore it from a copy, or build the catalog again in an empty folder"
+_REMEDY = "restore the journal from a copy, or build the catalog again in an empty folder"
 
 
 class JournalError(ValueError):

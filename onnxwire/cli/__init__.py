@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     arguments: the words after the program's name, by default sys.argv[1:].
     Returns the exit status: 0 for success; 1 if a difference, a problem or no match was found; 2 for an error; 130
-    after Ctrl-C. Raises SystemExit after printing help, and for wrong arguments.
+    after Ctrl-C. Raises SystemExit for --help and for wrong arguments.
     """
     is_own_process = arguments is None
     if is_own_process:
@@ -85,7 +85,7 @@ def _run(arguments: list[str] | None) -> int:
         parser.parse_known_args(command_words[: command_words.index(name)])
         if _is_file(name):
             parser.error(
-                f"the first word is a command, not a file; for a summary of the file: onnxwire info "
+                f"the first word must be a command, not a file; for a summary of the file: onnxwire info "
                 f"{shown_source(name)}"
             )
         parser.error(f"there is no command {name!r}{did_you_mean(name, SUMMARIES)}")

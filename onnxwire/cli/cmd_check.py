@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from onnxwire.engine.message import Message
 
 _DESCRIPTION = """\
-Check files against every rule of the ONNX IR; report each fault with its location and a remedy. Files may have any
-size; no weight above 256 KiB is read, except with --checksums. Errors violate the specification, warnings are likely
-mistakes, and notes are advice. Notes are only counted in the text without --strict or --select.
+Check files against the rules of the ONNX IR; report each fault with its location and a remedy. Files may have any
+size; no weight above 1 MiB is read as a whole, except with --checksums, --untrusted or --baseline. Errors violate the
+specification, warnings are likely mistakes, and notes are advice. Without --strict or --select, the text output has
+only the number of notes.
 """
 _EXAMPLES = """\
 examples:
@@ -40,7 +41,7 @@ examples:
   onnxwire check model.onnx --ignore graph-value-info-known-name --fail-on warning
   onnxwire check model.onnx --json | jq '.[].problems[].rule'
   onnxwire check model.onnx --sarif > onnx.sarif
-  onnxwire check model.onnx --untrusted             name known attacks on programs that read models
+  onnxwire check model.onnx --untrusted             report known attacks on programs that read models
   onnxwire check new.onnx --untrusted --baseline trusted.onnx
   onnxwire check model.onnx --fix --dry-run         list the repairs of problems with one safe repair
   onnxwire check model.onnx --fix -o repaired.onnx  apply them
@@ -77,7 +78,7 @@ def add_parser(commands: Any) -> None:
     add(
         "--baseline",
         metavar="TRUSTED",
-        help="omit problems that this model has too, at the corresponding element, even under other names",
+        help="omit problems that this model has too, at the corresponding element, even if its name differs",
     )
     add(
         "--fail-on",

@@ -13,8 +13,8 @@ from onnxwire.io.load import load
 
 _DESCRIPTION = """\
 Convert a model to another version of ONNX's operators (opset), by onnx.version_converter, and save it. The onnx
-package gets the model without its large weights, so that the model may have any size; they are copied from file to
-file.
+package gets the model without its large weights, so that the model may have any size; the weights are copied from
+file to file.
 """
 _EXAMPLES = """\
 examples:

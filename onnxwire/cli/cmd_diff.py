@@ -27,7 +27,7 @@ The exit status is 0 if the models are equal, 1 if they differ, and 2 after an e
 examples:
   onnxwire diff old.onnx new.onnx
   onnxwire diff old.onnx new.onnx --stat           counts only
-  onnxwire diff old.onnx new.onnx --no-weights     structure only, without reading a weight
+  onnxwire diff old.onnx new.onnx --no-weights     all but the values of weights, which are not read
   onnxwire diff old.onnx exported_again.onnx --match structure    names of nodes and values are ignored
   onnxwire diff old.onnx new.onnx --json | jq '.differences[].path'
   onnxwire diff -q old.onnx new.onnx && echo same
@@ -47,7 +47,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("new", metavar="B", help="the new model; its elements that A lacks are printed with '+'")
     formats = parser.add_mutually_exclusive_group()
     formats.add_argument("--json", action="store_true", help="print JSON")
-    formats.add_argument("--stat", action="store_true", help="print the numbers of added, removed, changed elements")
+    formats.add_argument("--stat", action="store_true", help="print the numbers of elements by kind and change")
     formats.add_argument("-q", "--quiet", action="store_true", help="print nothing, and stop at the first difference")
     parser.add_argument("--no-weights", action="store_true", help="compare types and shapes of tensors, not values")
     parser.add_argument(

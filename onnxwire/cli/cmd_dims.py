@@ -17,10 +17,10 @@ from onnxwire.transforms.dimensions import DimensionChanges, change_dimensions
 
 _DESCRIPTION = """\
 List the inputs and outputs with their shapes, or change dimensions. A dimension variable is replaced everywhere in the
-graph and its subgraphs. If the old dimension is a number, the onnx package infers the shapes of all other values again.
-Warnings list parts that remain unchanged: constant shapes that contain the old size, as in Reshape, and subgraphs that
-use the variable's name for another dimension. They also list values whose shapes become unknown. Large weights are not
-read.
+graph and its subgraphs. If the old dimension is a number or unknown, the onnx package infers the shapes of all other
+values again. Warnings list parts that remain unchanged: constant shapes that contain the old size, as in Reshape, and
+subgraphs that use the variable's name for another dimension. They also list values whose shapes become unknown. Large
+weights are not read.
 """
 _EXAMPLES = """\
 examples:
@@ -103,8 +103,8 @@ def _print_changes(changes: DimensionChanges, is_verbose: bool) -> None:
     lines = [f"changed {count_text(changes.count, 'dimension')}"] if is_verbose else []
     for names, fact in (
         (changes.constants, "constant shapes contain the old size"),
-        (changes.scopes, "subgraphs use the name for another dimension; unchanged"),
-        (changes.cleared, "dimensions were expressions of a changed dimension; now unknown"),
+        (changes.scopes, "these subgraphs use the variable's name for another dimension; unchanged"),
+        (changes.cleared, "dimensions of these values were expressions of a changed dimension; now unknown"),
         (changes.unknown, "the shapes of these values could not be inferred; now unknown"),
     ):
         if names:

@@ -22,7 +22,7 @@ have any size: it is read in pieces.
 """
 _EXAMPLES = """\
 examples:
-  onnxwire dump model.onnx --max-bytes 64        everything except the weights
+  onnxwire dump model.onnx --max-bytes 64        everything except long values
   onnxwire dump model.onnx --digests             everything, with a digest of each tensor in place of its elements
   onnxwire dump model.onnx -o model.txt
   onnxwire dump model.onnx --json | jq '.graph.node[].opType'

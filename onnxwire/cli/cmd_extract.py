@@ -26,8 +26,8 @@ Cut a part out of a model at values: the nodes and initializers that compute --o
 the functions that they call, and the model's metadata. Or write tensors to a file of numpy or safetensors.
 """
 _EXAMPLES = """\
-Values are named as in `onnxwire ls FILE --values`; a name with commas needs a separate option, as in --inputs a
---inputs b. Without --inputs the part has the inputs of the model that it needs.
+Values are named as in `onnxwire ls FILE --values`; a name with commas needs an option of its own: --inputs 'x,1'
+--inputs y. Without --inputs the part has the inputs of the model that it needs.
 
 examples:
   onnxwire extract m.onnx --outputs relu_1 -o head.onnx

@@ -15,7 +15,7 @@ from onnxwire.cli import git_repository
 from onnxwire.cli.git_repository import run_git
 from onnxwire.cli.options import add_command
 from onnxwire.cli.terminal import safe_text
-from onnxwire.errors import DecodeError, SaveError, SourceError
+from onnxwire.errors import DecodeError, SaveError, SourceError, count_text
 from onnxwire.io.atomic_file import AtomicFile
 from onnxwire.io.save import save
 
@@ -59,7 +59,9 @@ def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(commands, "git", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("action", metavar="ACTION", choices=list(_ARGUMENT_COUNTS), help=", ".join(_ARGUMENT_COUNTS))
-    parser.add_argument("files", metavar="FILE", nargs="*", help="textconv FILE; difftool A B; merge BASE OURS THEIRS")
+    parser.add_argument(
+        "files", metavar="FILE", nargs="*", help="textconv FILE; difftool A B; merge BASE OURS THEIRS [NAME]"
+    )
     scopes = parser.add_mutually_exclusive_group()
     scopes.add_argument("--local", action="store_true", help="install for this clone (default)")
     scopes.add_argument(
@@ -73,7 +75,8 @@ def run(options: argparse.Namespace) -> int:
     action, files = options.action, options.files
     count = _ARGUMENT_COUNTS[action]
     if not (len(files) == count or (action == "merge" and len(files) == count + 1)):
-        options.parser.error(f"{action} takes {count or 'no'} file{'' if count == 1 else 's'}, not {len(files)}")
+        accepted_count = "3 or 4 arguments" if action == "merge" else count_text(count, "file") if count else "no files"
+        options.parser.error(f"{action} takes {accepted_count}, not {len(files)}")
     if count and (options.local or options.is_global):
         options.parser.error("--local and --global are for install and uninstall")
     if action == "textconv":
@@ -81,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     if action == "difftool":
         from onnxwire.cli import main
 
-        return main(["view", *map(git_repository.resolve, files)])
+        return main(["view", *map(git_repository.resolve_pointer, files)])
     if action == "merge":
         return _merge(*files)
     return _set_up(action == "install", options.is_global)
@@ -214,11 +217,8 @@ def _merge(base: str, ours: str, theirs: str, name: str | None = None) -> int:
     for conflict in conflicts:
         print(f"{shown_name}: {safe_text(str(conflict))}", file=sys.stderr)
     if conflicts:
-        count = f"{len(conflicts):,} conflict{'' if len(conflicts) == 1 else 's'}"
-        print(
-            f"{shown_name}: {count}; the file is our version, unchanged; compare the versions with `onnxwire diff`",
-            file=sys.stderr,
-        )
+        advice = "the file is our version, unchanged; compare the versions with `onnxwire diff`"
+        print(f"{shown_name}: {count_text(len(conflicts), 'conflict')}; {advice}", file=sys.stderr)
         return _CONFLICTS
     if git_repository.read_pointer(ours) is None:
         save(merged, ours)

@@ -13,7 +13,7 @@ from onnxwire.io.load import load
 
 _DESCRIPTION = """\
 Infer the types and shapes of values, by onnx.shape_inference, and save the model with them. The onnx package gets the
-model without its large weights, so that the model may have any size; they are copied from file to file.
+model without its large weights, so that the model may have any size; the weights are copied from file to file.
 """
 _EXAMPLES = """\
 examples:
@@ -28,7 +28,7 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "infer", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("--strict", action="store_true", help="fail if the inference of any node reports an error")
-    parser.add_argument("--data-prop", action="store_true", help="propagate shapes through computations with shapes")
+    parser.add_argument("--data-prop", action="store_true", help="propagate values through nodes that compute shapes")
     parser.add_argument("--check-type", action="store_true", help="check the types of inputs and outputs of operators")
     add_result(parser)
     parser.set_defaults(run=run)

@@ -36,7 +36,7 @@ examples:
   onnxwire ls model.onnx                               every tensor
   onnxwire ls model.onnx 'layers.0.*' --sort bytes     tensors with matching names, the largest first
   onnxwire ls model.onnx --filter type=FLOAT16 --filter 'bytes>=1M'
-  onnxwire ls model.onnx --tree --depth 2              sizes by prefix of the name, in the form of du
+  onnxwire ls model.onnx --tree --depth 2              sizes by prefix of the name, as du prints them
   onnxwire ls model.onnx --nodes --filter type=MatMul
   onnxwire ls model.onnx --inputs
   onnxwire ls model.onnx --json | jq 'map(.bytes) | add'

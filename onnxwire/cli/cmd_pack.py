@@ -18,7 +18,7 @@ from onnxwire.io.save import DEFAULT_THRESHOLD, save
 from onnxwire.io.tensor_list import tensors
 
 _UNPACK_DESCRIPTION = """\
-Move the weights of a model to files in its folder (external data). Then the model is small enough for every tool, and
+Move the weights of a model to files in OUT's folder (external data). Then the model is small enough for every tool, and
 many processes can share the weights. OUT may be MODEL; the new files replace old ones when all are complete.
 """
 _UNPACK_EXAMPLES = """\
@@ -79,7 +79,7 @@ def add_parser(commands: Any) -> None:
         metavar="N",
         type=_parse_size_option,
         default=1,
-        help="align each tensor to a multiple of N bytes in the file, by padding that other tools skip",
+        help="align each tensor to a multiple of N bytes in the file, by padding that other tools skip; default: 1",
     )
     parser.add_argument(
         "--threshold",

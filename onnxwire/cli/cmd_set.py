@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from itertools import islice
 from typing import Any
 
 from onnxwire.cli.options import add_command
@@ -23,7 +22,7 @@ _EXAMPLES = """\
 values:
   a number, true or false, the name of an enum's value, or plain text
   [1, 2, 3]            for a repeated field; texts with commas in them as ["a, b", "c"]
-  @FILE                for a field of bytes; @FILE.npy for a tensor, of the same data type and shape without --force
+  @FILE                for a field of bytes; @FILE.npy for a tensor, of the same data type and shape (or --force)
   {op_type: "Relu"}    for a message: protobuf's text format in braces
 A PATH to an attribute, a metadata entry, an operator set or a dimension sets its value.
 
@@ -49,7 +48,7 @@ def add_parser(commands: Any) -> None:
         dest="weights",
         help="assign the tensors of a .safetensors file by name",
     )
-    parser.add_argument("--force", action="store_true", help="let a new tensor have another data type or shape")
+    parser.add_argument("--force", action="store_true", help="accept new tensors of another data type or shape")
     add_result(parser)
     parser.set_defaults(run=run, parser=parser)
 
@@ -80,8 +79,10 @@ def _assign_weights(model: ModelProto, path: str, force: bool) -> None:
     names = [name for name in initializers if name in file_tensors]
     location = f"{shown_source(path)}: tensor "
     if not names:
-        example = ", ".join(repr(name) for name in islice(file_tensors, 1)) or "none"
-        raise EditError(f"no initializer has the name of a tensor in this file ({example}, ...)", shown_source(path))
+        reason = "the file contains no tensors"
+        if file_tensors:
+            reason = f"no initializer has the name of a tensor in this file, such as {next(iter(file_tensors))!r}"
+        raise EditError(reason, shown_source(path))
     if not force:
         for name in names:
             data_type, shape = file_tensors[name]

@@ -195,7 +195,7 @@ def _lines(target: Resolved, options: argparse.Namespace, paint: Paint) -> list[
 
 
 def _make_index_formatter(target: Resolved) -> Any:
-    """Return a function that formats the index of an element; the index in the field for an element of a slice."""
+    """Return a function that formats the index of an element. Elements of a slice keep their index in the field."""
     if isinstance(target.value, list) and target.parent is not None and target.field is not None:
         bounds = [int(end) if end else None for end in target.path.rpartition("[")[2].rstrip("]").split(":")]
         indices = range(len(getattr(target.parent, target.field.name)))[slice(*bounds)]
@@ -214,7 +214,7 @@ def _heading(target: Resolved, paint: Paint) -> list[str]:
 
 
 def _field_lines(message: Message, paint: Paint, skip: tuple[str, ...] = ()) -> list[str]:
-    """Format each present field as a line, and each element of repeated messages and strings. skip: omitted fields."""
+    """Format each present field as a line, and the first elements of repeated ones. skip: names to omit."""
     lines = []
     for field in message.DESCRIPTOR.fields:
         if field.name in skip:
@@ -256,11 +256,9 @@ def format_line(value: Any, field: FieldDescriptor | None = None) -> str:
         nodes, tensors = count_text(len(value.node), "node"), count_text(len(value.initializer), "tensor")
         text = f"{value.name or '-'}  {nodes}, {tensors}"
     elif isinstance(value, Message):
-        fields = [
-            member for member in value.DESCRIPTOR.fields if not member.is_repeated and value.HasField(member.name)
-        ]
-        shown_members = [member for member in fields if member.name != "raw_data"]
-        parts = [f"{member.name}={format_line(getattr(value, member.name), member)}" for member in shown_members]
+        singular_fields = [entry for entry in value.DESCRIPTOR.fields if not entry.is_repeated]
+        shown_fields = [entry for entry in singular_fields if value.HasField(entry.name) and entry.name != "raw_data"]
+        parts = [f"{entry.name}={format_line(getattr(value, entry.name), entry)}" for entry in shown_fields]
         text = " ".join(parts) or value.DESCRIPTOR.name
     else:
         assert field is not None
@@ -349,7 +347,8 @@ def _byte_lines(data: memoryview) -> list[str]:
         text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
         lines.append(f"{start:08x}  {part.hex(' '):<47}  {text}")
     if len(data) > _MAX_BYTES:
-        lines.append(f"and {len(data) - _MAX_BYTES:,} more bytes; select some, such as [{_MAX_BYTES}:512]")
+        more_bytes = count_text(len(data) - _MAX_BYTES, "more byte")
+        lines.append(f"and {more_bytes}; select some, such as [{_MAX_BYTES}:512]")
     return lines
 
 

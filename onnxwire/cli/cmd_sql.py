@@ -134,12 +134,12 @@ def add_parser(commands: Any) -> None:
         "--output",
         metavar="OUT",
         default="-",
-        help="the file to write: .parquet, .csv or .json, or any with --json or --csv; - for stdout",
+        help="the file to write: .parquet, .csv or .json, or any name with --json or --csv; - for stdout",
     )
     parser.add_argument(
         "--sandbox",
         action="store_true",
-        help="refuse queries that do more than read the tables of the model: no files, network, extensions or settings",
+        help="refuse catalogs, and queries that use anything but the model's tables: files, network, settings, ...",
     )
     add_type(parser, "the message in the file, such as GraphProto; default: ModelProto")
     add_color(parser)

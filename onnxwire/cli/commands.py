@@ -19,7 +19,7 @@ GROUPS = {
     },
     "edit": {
         "set": "change fields of a model",
-        "dims": "list and change dimensions of inputs",
+        "dims": "list and change dimensions of inputs and outputs",
         "rename": "rename values or nodes",
         "rm": "remove nodes, tensors, metadata entries or fields",
         "meta": "list, set and remove metadata",

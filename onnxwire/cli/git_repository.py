@@ -1,4 +1,4 @@
-"""Runs git: its settings and attributes, and the objects of Git LFS."""
+"""Runs git, changes its settings and attributes, and finds the objects of Git LFS."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def load_version(path: str) -> ModelProto:
     """
     if not _read_head(path):  # a version that does not exist is an empty file, or /dev/null
         return ModelProto()
-    return load(resolve(path))
+    return load(resolve_pointer(path))
 
 
-def resolve(path: str) -> str:
+def resolve_pointer(path: str) -> str:
     """Return the path of a Git LFS pointer's object in the local store, or `path` itself if the file is no pointer."""
     pointer = read_pointer(path)
     if pointer is None:
@@ -122,7 +122,7 @@ def find_attributes_file(is_global: bool) -> Path:
 
 
 def edit_line(path: Path, line: str, *, is_present: bool) -> None:
-    """Move a line to the end of a text file, append it, or remove it; every other byte is preserved.
+    """Make a line the last of a text file, or remove it; the other lines do not change.
 
     is_present: whether the file contains the line afterwards.
     The file is created if necessary, and deleted if it becomes empty.

@@ -22,7 +22,7 @@ _LOCAL_COMMANDS = ("completion", "encode", "git")  # commands that read no remot
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
-    """A formatter that reads the terminal's width without shutil, which argparse would import for each parser."""
+    """A formatter that reads the terminal's width without shutil, which argparse would import."""
 
     def __init__(self, prog: str, **options: Any) -> None:
         try:
@@ -68,7 +68,10 @@ def add_command(
 
 @contextmanager
 def server_settings(options: argparse.Namespace) -> Iterator[None]:
-    """Set environment variables for --allow-host, --cache, --header and --untrusted, also for child processes."""
+    """Set environment variables for --allow-host, --cache, --header and --untrusted while the block runs.
+
+    Child processes inherit them.
+    """
     hosts, cache, headers = (getattr(options, name, None) for name in ("allow_host", "cache", "header"))
     values = {"ONNXWIRE_ALLOW_HOSTS": hosts and ",".join(hosts), "ONNXWIRE_CACHE": cache}
     if getattr(options, "untrusted", False):

@@ -21,7 +21,7 @@ examples:
   onnxwire info model.onnx              the contents of a model: inputs, outputs, operators, tensors
   onnxwire info model.onnx --json       the same as JSON
   onnxwire info broken.onnx --raw       every tag with its byte offset, up to the fault
-  onnxwire check model.onnx             every violation of a rule of the ONNX IR, and its location
+  onnxwire check model.onnx             violations of the rules of the ONNX IR, with their locations
   onnxwire ls model.onnx --tree         sizes of the tensors by prefix of their names
   onnxwire view model.onnx              a model in the browser; -o report.html for a report
   onnxwire show model.onnx tensor:w0    a tensor with its range, mean, NaNs and a histogram

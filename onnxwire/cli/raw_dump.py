@@ -8,6 +8,7 @@ from onnxwire.analysis.records import describe_record, is_message, read
 from onnxwire.engine.damage import decode_error_at
 from onnxwire.engine.descriptor import WIRE_END_GROUP, WIRE_LEN, WIRE_START_GROUP
 from onnxwire.engine.nesting_limit import MAX_DEPTH
+from onnxwire.errors import count_text
 from onnxwire.io.remote.address import shown_source
 from onnxwire.io.sniff import best_fitting_type, can_have_type
 from onnxwire.io.source import open_document
@@ -80,7 +81,7 @@ class Printer:
     def _print_record(self, level: _Level, offset: int) -> int:
         """Print the record at an offset, or the first line of a message or group; returns the next offset."""
         record = read(self.document, level.table, offset, level.end, is_in_group=level.group is not None)
-        field, wire, value_start, record_end = record.field, record.wire, record.value, record.after
+        field, wire, value_start, record_end = record.field, record.wire, record.value_start, record.end
         if value_start == offset:
             raise self._fault_error(offset)
         if wire == WIRE_END_GROUP:
@@ -102,10 +103,9 @@ class Printer:
             self._print_line(offset, f"{label} {{  # {level.end - value_start:,} of {record.raw:,} bytes")
             self.levels.append(_Level(field.message_type, offset, level.end, is_cut=True))
             return value_start
+        size = count_text(record_end - value_start, "byte")
         if wire == WIRE_START_GROUP:
-            self._print_line(
-                offset, f"{label} group {{ ... }}  # {record_end - value_start:,} bytes, nested too deep to show"
-            )
+            self._print_line(offset, f"{label} group {{ ... }}  # {size}, nested too deep to show")
         elif (
             wire == WIRE_LEN
             and may_enter
@@ -113,7 +113,7 @@ class Printer:
                 is_message(self.document, value_start, record_end) if field is None else field.message_type is not None
             )
         ):
-            self._print_line(offset, f"{label} {{  # {record_end - value_start:,} bytes")
+            self._print_line(offset, f"{label} {{  # {size}")
             self.levels.append(_Level(field.message_type if field is not None else None, offset, record_end))
             return value_start
         else:
@@ -138,7 +138,7 @@ def _label(table: Descriptor | None, field: FieldDescriptor | None, number: int)
         return str(number)
     if field is None:
         if any(row.number == number for row in table.fields):
-            return f"{number} (unknown: wire type of no field)"
+            return f"{number} (unknown: the field has another wire type)"
         if any(first_number <= number <= last_number for first_number, last_number in table.reserved_ranges):
             return f"{number} (reserved)"
         return f"{number} (unknown)"

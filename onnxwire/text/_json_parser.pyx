@@ -16,7 +16,7 @@ from onnxwire.text._tokenizer cimport END, NO_INDEX, Entry, Tokenizer
 
 from onnxwire.errors import DecodeError
 from onnxwire.text import text_source
-from onnxwire.text.json_values import LONE_SURROGATE_REASON, URL_SAFE, converter_of, decode_base64
+from onnxwire.text.json_values import LONE_SURROGATE_REASON, FROM_URL_SAFE, converter_of, decode_base64
 from onnxwire.text.number_ranges import UnknownNameError
 from onnxwire.text.printed_fields import BATCH_NUMBERS
 from onnxwire.text.text_source import quote_token, unknown_field_reason
@@ -203,7 +203,7 @@ cdef class JsonParser(Tokenizer):
                 closer = c"}" if c == c"{" else c"]"
                 if self.peek() != closer:
                     closers.append(closer)
-                    self.skip_name(closer)
+                    self.skip_next_key(closer)
                     continue
                 self.pos += 1
             elif c == c'"':
@@ -219,10 +219,10 @@ cdef class JsonParser(Tokenizer):
                 if self.has_next(closer):
                     break
                 closers.pop()
-            self.skip_name(closer)
+            self.skip_next_key(closer)
 
-    cdef int skip_name(self, int closer) except -1:
-        """Skip the key of the next member, if the closing bracket is that of an object."""
+    cdef int skip_next_key(self, int closer) except -1:
+        """Skip the key of the next value, if the closing bracket is that of an object."""
         if closer == c"}":
             if self.peek() != c'"':
                 raise self.error(f"expected a key in double quotes, found {self.describe_next()}")
@@ -316,7 +316,7 @@ cdef class JsonParser(Tokenizer):
     cdef bytes read_long_base64(self, Entry entry, Py_ssize_t n_pending):
         """Read a bytes value as `read_long` does: in pieces, unless it contains characters that are not base64."""
         out, encoded = io.BytesIO(), io.BytesIO()
-        is_clean = True  # all characters so far are base64
+        is_clean = True  # whether all characters so far are base64
         for piece in self.decoded_pieces(entry, n_pending):
             encoded.write(piece.encode())
             if not is_clean:
@@ -324,7 +324,7 @@ cdef class JsonParser(Tokenizer):
             data = encoded.getvalue()
             n_complete = len(data) // 4 * 4
             try:
-                decoded = a2b_base64(data[:n_complete].translate(URL_SAFE))
+                decoded = a2b_base64(data[:n_complete].translate(FROM_URL_SAFE))
             except ValueError:
                 decoded = b""
             # If characters were skipped, the remaining text can't be decoded independently.

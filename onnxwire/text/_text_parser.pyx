@@ -71,7 +71,7 @@ cdef class TextParser(Tokenizer):
             elif entry.type != MESSAGE:
                 raise self.error(f"expected ':', found {self.describe_next()}", entry, n_pending)
             is_list = entry.is_repeated and c == c"["
-            is_complete = False  # all values were read
+            is_complete = False  # whether all values were read
             if is_list:
                 self.pos += 1
                 is_complete = self.peek() == c"]"

@@ -187,7 +187,7 @@ cdef class Tokenizer:
         return entry.minimum <= value[0] <= entry.maximum
 
     cdef bint parse_real(self, Py_ssize_t end, double* value) except -1:
-        """Parse the number from the position to `end` if it is in the notation of printers.
+        """Parse the number from the position to `end` if it is a decimal as programs print it, such as -1.5e-07.
 
         Returns False for other notations, which may be valid, and in JSON for integers.
         """

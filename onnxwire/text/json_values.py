@@ -49,12 +49,12 @@ def _convert_base64(value: Any) -> bytes:
 def decode_base64(data: bytes) -> bytes:
     """Decode base64 of either alphabet, with or without padding; skip other characters, like Python's base64."""
     try:
-        return a2b_base64(data.translate(URL_SAFE) + b"=" * (4 - len(data) % 4))
+        return a2b_base64(data.translate(FROM_URL_SAFE) + b"=" * (4 - len(data) % 4))
     except ValueError as error:
         raise ValueError(f"the string is not valid base64 ({error})") from None
 
 
-URL_SAFE = bytes.maketrans(b"-_", b"+/")
+FROM_URL_SAFE = bytes.maketrans(b"-_", b"+/")
 """A translation table from the URL-safe alphabet of base64 to the standard one."""
 
 

@@ -73,7 +73,7 @@ def to_json(
     return text.getvalue()
 
 
-def _quote_plainly(values: Sequence[Any]) -> list[str]:
+def _quote_integers(values: Sequence[Any]) -> list[str]:
     """Format integers of 64 bits, which JSON messages store as strings."""
     return [f'"{value}"' for value in values]
 
@@ -92,11 +92,11 @@ _FORMATS: dict[int, Format] = {
     FieldDescriptor.TYPE_BOOL: format_bools,
     FieldDescriptor.TYPE_FLOAT: _format_floats,
     FieldDescriptor.TYPE_DOUBLE: _format_doubles,
-    FieldDescriptor.TYPE_INT64: _quote_plainly,
-    FieldDescriptor.TYPE_UINT64: _quote_plainly,
-    FieldDescriptor.TYPE_SINT64: _quote_plainly,
-    FieldDescriptor.TYPE_FIXED64: _quote_plainly,
-    FieldDescriptor.TYPE_SFIXED64: _quote_plainly,
+    FieldDescriptor.TYPE_INT64: _quote_integers,
+    FieldDescriptor.TYPE_UINT64: _quote_integers,
+    FieldDescriptor.TYPE_SINT64: _quote_integers,
+    FieldDescriptor.TYPE_FIXED64: _quote_integers,
+    FieldDescriptor.TYPE_SFIXED64: _quote_integers,
 }
 
 

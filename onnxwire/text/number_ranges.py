@@ -13,7 +13,7 @@ class UnknownNameError(ValueError):
 
 
 def integer_reader(field: Any, parse: Callable[[Any], int], quote: Callable[[Any], str]) -> Callable[[Any], int]:
-    """Return a function that converts a value to an int that an integer field can hold, or raises ValueError.
+    """Return a function that converts a value to an int that an integer field can store, or raises ValueError.
 
     parse: converts a value to an int, or raises ValueError. quote: quotes a value in an error.
     """

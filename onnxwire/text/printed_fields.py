@@ -20,7 +20,7 @@ Format = Callable[[Sequence[Any]], list[str]]
 
 
 def check_arguments(message: object, max_bytes: int | None) -> None:
-    """Raise TypeError unless the argument is a message, ValueError for a negative limit."""
+    """Raise TypeError unless `message` is a message, ValueError for a negative limit."""
     if not isinstance(message, Message):
         raise TypeError(f"expected a message of onnxwire, not {type(message).__name__}")
     if max_bytes is not None and max_bytes < 0:

@@ -38,7 +38,7 @@ class UnknownFieldPrinter:
         unknown_fields = self._by_descriptor.get(message.DESCRIPTOR)
         if unknown_fields is None:
             unknown_fields = self._by_descriptor[message.DESCRIPTOR] = _UnknownFields(message.DESCRIPTOR)
-        # A message with an unknown field is doubtful.
+        # `_is_doubtful` is true for every message with an unknown field, except unknown values of repeated enums.
         if not message._is_doubtful and not unknown_fields.has_repeated_closed_enum:
             return
         document, span = message._document, message._span
@@ -63,8 +63,8 @@ def _record_lines(
 ) -> Iterator[Line]:
     """Yield the lines of one record.
 
-    number, wire, value, next_start, raw: the record, as `read_record` returns it. max_depth: the number of levels of
-    messages and groups that are printed inside the record.
+    number, wire, value, next_start, raw: the record, as `read_record` returns it. max_depth: the number of nested
+    levels, including groups, at which bytes are printed as messages. Groups are printed at any depth.
     """
     if wire == WIRE_VARINT:
         yield f"{indent}{number}: {raw}\n"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 
-VALUES = {
+VALUE_FIELDS = {
     AttributeProto.FLOAT: "f", AttributeProto.INT: "i", AttributeProto.STRING: "s", AttributeProto.FLOATS: "floats",
     AttributeProto.INTS: "ints", AttributeProto.STRINGS: "strings",
 }  # fmt: skip
@@ -259,18 +259,18 @@ def _set_message(message: Message, text: str) -> None:
             message.dim_value = _parse(fields["dim_value"], content)  # type: ignore[assignment]
         else:
             message.dim_param = text
-    elif isinstance(message, AttributeProto) and message.type in VALUES:
-        field = fields[VALUES[message.type]]
+    elif isinstance(message, AttributeProto) and message.type in VALUE_FIELDS:
+        field = fields[VALUE_FIELDS[message.type]]
         if field.is_repeated:
             getattr(message, field.name)[:] = [_parse(field, item) for item in _split_list(text)]
         else:
             setattr(message, field.name, _parse(field, text))
     else:
         name = type(message).DESCRIPTOR.name
-        hint = ", or @FILE.npy" if isinstance(message, TensorProto) else ""
+        hint = " or @FILE.npy" if isinstance(message, TensorProto) else ""
         field_name = _example_field(message)
         raise EditError(
-            f"assign text format in braces{hint} to a {name}; or set one of its fields, such as .{field_name}"
+            f"assign text format in braces{hint} to the {name}, or set one of its fields, such as .{field_name}"
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from onnxwire.analysis.paths import resolve
 from onnxwire.engine.search import Search
-from onnxwire.errors import EditError, Error, MissingPackageError, PathError, did_you_mean
+from onnxwire.errors import EditError, Error, MissingPackageError, PathError, count_text, did_you_mean
 from onnxwire.messages import (
     GraphProto,
     ModelProto,
@@ -108,13 +108,14 @@ def _parse_dimension(size: str | int) -> str | int:
 class _DimensionChange:
     """The changes to one model: collected first, then applied together.
 
-    symbols: the new values of variables. positions: by name of an input and index, a dimension without a variable and
-    its new value. inputs: the inputs that are not initializers, by name. variables: all variables of the main graph.
+    new_values: the new values of variables. positions: by name of an input and index, a dimension without a variable
+    and its new value. inputs: the inputs that are not initializers, by name. variables: all variables of the main
+    graph.
     """
 
     def __init__(self, model: ModelProto) -> None:
         self.model = model
-        self.symbols: dict[str, str | int] = {}
+        self.new_values: dict[str, str | int] = {}
         self.positions: dict[tuple[str, int], tuple[Dim, str | int]] = {}
         initializer_names = {tensor.name for tensor in model.graph.initializer}
         self.inputs = {value.name: value for value in model.graph.input if value.name not in initializer_names}
@@ -128,36 +129,38 @@ class _DimensionChange:
 
     def rename(self, old: str, new: str) -> None:
         """Add the renaming of a variable."""
-        self._set_symbol(old, new)
+        self._set_variable(old, new)
         if new in self.variables and new != old:
             raise self.edit_error(
-                old, f"there is a dimension variable {new!r} already; to make both equal, set it instead"
+                old, f"there is a dimension variable {new!r} already; to make both equal, set {old!r} to {new!r}"
             )
 
-    def _set_symbol(self, old: str, new: str | int) -> None:
+    def _set_variable(self, old: str, new: str | int) -> None:
         """Add a new value of a variable. Raises PathError for an absent variable, EditError for a second value."""
         if old not in self.variables:
-            variables = ", ".join(list(self.variables)[:20]) or "none"
-            hint = did_you_mean(old, self.variables) or f"; there are: {variables}"
+            variables = ", ".join(list(self.variables)[:20])
+            variables_text = f"the variables are {variables}" if variables else "the model has no variables"
+            hint = did_you_mean(old, self.variables) or f"; {variables_text}"
             reason = f"there is no dimension variable of this name{hint}; a dimension of an input is input:NAME[INDEX]"
             raise PathError(reason, old[:200], self.model._document.name)
-        if self.symbols.setdefault(old, new) != new:
-            raise self.edit_error(old, f"it can't become both {self.symbols[old]} and {new}")
+        if self.new_values.setdefault(old, new) != new:
+            raise self.edit_error(old, f"it can't become both {self.new_values[old]} and {new}")
 
     def set(self, name: str, value: str | int) -> None:
         """Add a new value of a variable, or of the dimension `input:NAME[INDEX]`."""
         position = _POSITION.fullmatch(name)
         if name in self.variables or position is None:
-            self._set_symbol(name, value)
+            self._set_variable(name, value)
             return
         dims = self._dims_of(position[1])
         index = int(position[2])
         if not -len(dims) <= index < len(dims):
-            raise PathError(f"the input has {len(dims)} dimensions", name[:200], self.model._document.name)
+            reason = f"the input has {count_text(len(dims), 'dimension')}"
+            raise PathError(reason, name[:200], self.model._document.name)
         self._set_position(position[1], index % len(dims), dims[index], value)
 
     def make_dynamic(self, name: str) -> None:
-        """Add a variable as the first dimension of every input."""
+        """Add a variable as the new value of every input's first dimension."""
         if not self.inputs:
             raise self.edit_error(name, "the model has no inputs")
         for value in self.inputs.values():
@@ -178,7 +181,7 @@ class _DimensionChange:
     def _set_position(self, name: str, index: int, dim: Dim, value: str | int) -> None:
         """Add a new value of a dimension of an input, or of its variable if it is one."""
         if dim.dim_param:
-            self._set_symbol(dim.dim_param, value)
+            self._set_variable(dim.dim_param, value)
         elif self.positions.setdefault((name, index), (dim, value))[1] != value:
             raise self.edit_error(
                 name, f"dimension {index} can't become both {self.positions[name, index][1]} and {value}"
@@ -194,9 +197,9 @@ class _DimensionChange:
         }
         has_stale_shapes = any(_read_dim(dim) != value for dim, value in self.positions.values())
         graph = self.model.graph
-        excluded_scopes = _scopes_that_redefine(graph, self.symbols)
+        excluded_scopes = _scopes_that_redefine(graph, self.new_values)
         changes.scopes += excluded_scopes
-        self._change_symbols(excluded_scopes, changes)
+        self._change_variables(excluded_scopes, changes)
         for dim, value in self.positions.values():
             changes.count += _read_dim(dim) != value
             _write_dim(dim, value)
@@ -213,19 +216,19 @@ class _DimensionChange:
         ]
         return result, changes
 
-    def _change_symbols(self, excluded_scopes: list[str], changes: DimensionChanges) -> None:
+    def _change_variables(self, excluded_scopes: list[str], changes: DimensionChanges) -> None:
         """Change the variables in the main graph and its subgraphs, except in some scopes; count the changes."""
-        if not self.symbols:
+        if not self.new_values:
             return
         cleared_paths: dict[str, None] = {}
         for path, dim in Search(self.model.graph, [TensorShapeProto.Dimension]):
             text = dim.dim_param
             if not text or any(_is_in(path, scope) for scope in excluded_scopes):
                 continue
-            if text in self.symbols:
+            if text in self.new_values:
                 changes.count += 1
-                _write_dim(dim, self.symbols[text])
-            elif not self.symbols.keys().isdisjoint(_WORD.findall(text)):
+                _write_dim(dim, self.new_values[text])
+            elif not self.new_values.keys().isdisjoint(_WORD.findall(text)):
                 dim.Clear()
                 cleared_paths[path.partition(".type.")[0]] = None
         for path in cleared_paths:
@@ -270,9 +273,9 @@ def _graph_values(graph: GraphProto) -> dict[str, ValueInfoProto]:
     return {value.name: value for field in (graph.output, graph.value_info, graph.input) for value in field}
 
 
-def _scopes_that_redefine(graph: GraphProto, symbols: Mapping[str, object]) -> list[str]:
+def _scopes_that_redefine(graph: GraphProto, variables: Mapping[str, object]) -> list[str]:
     """Return the paths of the bodies of Loop and Scan in which a variable is another dimension than outside."""
-    if not symbols:
+    if not variables:
         return []
     paths: list[str] = []
     # By path of a graph: its values by name.
@@ -294,7 +297,7 @@ def _scopes_that_redefine(graph: GraphProto, symbols: Mapping[str, object]) -> l
             for name, body_input in _input_pairs(node, body)
             if name in enclosing_values
         )
-        if any(_has_other_dim(outer_type, inner_type, symbols) for outer_type, inner_type in pairs):
+        if any(_has_other_dim(outer_type, inner_type, variables) for outer_type, inner_type in pairs):
             paths.append(f"{path}.attribute[{body_indexes[0]}].g")
     return paths
 
@@ -308,14 +311,14 @@ def _input_pairs(node: NodeProto, body: GraphProto) -> Iterator[tuple[str, Value
     yield from list(zip(node.input, body.input, strict=False))[: max(len(node.input) - max(n_scanned, 0), 0)]
 
 
-def _has_other_dim(outer_type: TypeProto, inner_type: TypeProto, symbols: Mapping[str, object]) -> bool:
+def _has_other_dim(outer_type: TypeProto, inner_type: TypeProto, variables: Mapping[str, object]) -> bool:
     """Return whether a dimension is one of the variables inside, and a size or another variable outside."""
     shapes = _shape_of(outer_type), _shape_of(inner_type)
     if shapes[0] is None or shapes[1] is None or len(shapes[0].dim) != len(shapes[1].dim):
         return False
     pairs = zip(shapes[0].dim, shapes[1].dim, strict=True)
     return any(
-        inner_dim.dim_param in symbols and _read_dim(outer_dim) not in (None, inner_dim.dim_param)
+        inner_dim.dim_param in variables and _read_dim(outer_dim) not in (None, inner_dim.dim_param)
         for outer_dim, inner_dim in pairs
     )
 
@@ -331,7 +334,7 @@ def _shaped_values(model: ModelProto, clear: bool = False) -> set[str]:
         value.name
         for values in (graph.output, graph.value_info)
         for value in values
-        if value.name not in initializer_names and _is_inferred(value.type)
+        if value.name not in initializer_names and _has_known_shape(value.type)
     }
     if clear:
         for path, value in Search(graph, [ValueInfoProto]):
@@ -341,7 +344,7 @@ def _shaped_values(model: ModelProto, clear: bool = False) -> set[str]:
     return names
 
 
-def _is_inferred(type_proto: TypeProto) -> bool:
+def _has_known_shape(type_proto: TypeProto) -> bool:
     """Return whether a type has a shape, and no variable in the shape was generated by shape inference."""
     shape = _shape_of(type_proto)
     return shape is not None and not any(dim.dim_param.startswith(_GENERATED_PREFIX) for dim in shape.dim)

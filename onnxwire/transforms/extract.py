@@ -58,7 +58,7 @@ def boundary(graph: GraphProto, nodes: Iterable[int]) -> tuple[list[str], list[s
     initializer_names = {tensor.name for tensor in graph.initializer}
     initializer_names.update(sparse.values.name for sparse in graph.sparse_initializer)
     inputs: dict[str, None] = {}
-    produced: dict[str, None] = {}
+    produced_names: dict[str, None] = {}
     used_inside: set[str] = set()
     used_outside = {value.name for value in graph.output}
     for index, node in enumerate(graph.node):
@@ -66,11 +66,11 @@ def boundary(graph: GraphProto, nodes: Iterable[int]) -> tuple[list[str], list[s
         if index in node_indexes:
             inputs.update(dict.fromkeys(used_names))
             used_inside.update(used_names)
-            produced.update((name, None) for name in node.output if name)
+            produced_names.update((name, None) for name in node.output if name)
         else:
             used_outside.update(used_names)
-    outer_inputs = [name for name in inputs if name not in produced and name not in initializer_names]
-    return outer_inputs, [name for name in produced if name in used_outside or name not in used_inside]
+    outer_inputs = [name for name in inputs if name not in produced_names and name not in initializer_names]
+    return outer_inputs, [name for name in produced_names if name in used_outside or name not in used_inside]
 
 
 def cut(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str], source: str = "") -> None:
@@ -92,8 +92,8 @@ def cut(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str],
     _rename_redefined(graph, set(part_inputs))
     keep_if(graph.initializer, lambda tensor: tensor.name in plan.constants)
     keep_if(graph.sparse_initializer, lambda sparse: sparse.values.name in plan.constants)
-    end_names = {*part_inputs, *output_names}
-    keep_if(graph.value_info, lambda value: value.name in defined_names and value.name not in end_names)
+    interface_names = {*part_inputs, *output_names}
+    keep_if(graph.value_info, lambda value: value.name in defined_names and value.name not in interface_names)
     # Other annotations refer to initializers that are removed.
     keep_if(graph.quantization_annotation, lambda annotation: annotation.tensor_name in plan.used_names)
     model.ClearField("training_info")
@@ -215,7 +215,7 @@ class _Plan:
     def _incomputable_error(self, missing_names: dict[str, str]) -> PathError:
         """Return the error for values that are not computed. missing_names: by name, the node that reads it or ""."""
         shown_items = list(missing_names.items())[:_MAX_LISTED_NAMES]
-        descriptions = [f"{name!r}{f' (of {user})' if user else ''}" for name, user in shown_items]
+        descriptions = [f"{name!r}{f' (read by {user})' if user else ''}" for name, user in shown_items]
         ending = f" and {len(missing_names) - len(shown_items):,} more" if len(missing_names) > len(shown_items) else ""
         return PathError(
             f"the outputs can't be computed from these inputs alone: they also need {', '.join(descriptions)}{ending}; "
@@ -227,19 +227,19 @@ class _Plan:
 
 def _replace_inputs_and_outputs(graph: GraphProto, inputs: list[str], outputs: list[str], plan: _Plan) -> list[str]:
     """Replace the inputs and outputs of a graph; return the names whose types are unknown."""
-    end_names = {*inputs, *outputs}
+    interface_names = {*inputs, *outputs}
     types: dict[str, ValueInfoProto] = {}
     for declared_values in (graph.value_info, graph.output, graph.input):
-        types.update(
-            {value.name: value for value in declared_values if value.name in end_names and value.HasField("type")}
-        )
+        types |= {
+            value.name: value for value in declared_values if value.name in interface_names and value.HasField("type")
+        }
     for name, dims, tensor in _initializers(graph):
-        if name in end_names and name not in types:
+        if name in interface_names and name not in types:
             types[name] = _make_value_info(name, tensor, list(dims))
     # Inputs whose default value is used stay inputs. Initializers that the caller names become inputs without a
     # default.
     inputs_with_defaults = [
-        value for value in graph.input if value.name in plan.constants and value.name not in end_names
+        value for value in graph.input if value.name in plan.constants and value.name not in interface_names
     ]
     new_inputs = [*(types.get(name) or ValueInfoProto(name=name) for name in inputs), *inputs_with_defaults]
     new_outputs = [types.get(name) or ValueInfoProto(name=name) for name in outputs]

@@ -172,7 +172,7 @@ class _Merge:
                 their_ids[index] = ("theirs", index)
                 versions.append((("theirs", index), None, None, their_elements[index]))
         # The merged elements by id; None if removed.
-        content = {key: self._merge_element(field, path, *elements) for key, *elements in versions}
+        content = {element_id: self._merge_element(field, path, *elements) for element_id, *elements in versions}
 
         our_order = [our_ids[index] for index in range(len(our_elements))]
         order = self._merge_orders(
@@ -182,18 +182,18 @@ class _Merge:
             field,
             path,
         )
-        order = [key for key in order if content[key] is not None]
+        order = [element_id for element_id in order if content[element_id] is not None]
         if field.name == "node":
-            positions = _sorted_positions([content[key] for key in order], our_elements, their_elements)
+            positions = _sorted_positions([content[element_id] for element_id in order], our_elements, their_elements)
             order = [order[position] for position in positions]
         result = getattr(merged, field.name)
         if order != our_order:
             del result[:]
-            result.extend([content[key] for key in order])
+            result.extend([content[element_id] for element_id in order])
             return
-        for index, key in enumerate(order):
-            if content[key] is not our_elements[index]:
-                result[index].CopyFrom(content[key])
+        for index, element_id in enumerate(order):
+            if content[element_id] is not our_elements[index]:
+                result[index].CopyFrom(content[element_id])
 
     def _merge_element(self, field: FieldDescriptor, path: str, base: Any, ours: Any, theirs: Any) -> Any:
         """Return the merged element, or None if it is removed. base, ours, theirs: its versions; None if absent."""
@@ -246,26 +246,28 @@ class _Merge:
         An added element follows the element that it follows on its side. If both sides moved elements, the order of
         `ours` is used; this is a conflict for inputs and outputs.
         """
-        common = {*ours} & {*theirs}  # includes equal elements that both sides added
-        base_order, our_order, their_order = ([key for key in keys if key in common] for keys in (base, ours, theirs))
+        common_ids = {*ours} & {*theirs}  # includes equal elements that both sides added
+        base_order, our_order, their_order = (
+            [element_id for element_id in ids if element_id in common_ids] for ids in (base, ours, theirs)
+        )
         is_ordered = field.name in _ORDERED_FIELDS
         moved_order, other_order = (theirs, ours) if our_order == base_order else (ours, theirs)
         is_ambiguous = is_ordered and our_order != their_order and base_order not in (our_order, their_order)
-        moved_keys = {*moved_order}
-        other_keys = {*base, *other_order}
+        moved_ids = {*moved_order}
+        other_ids = {*base, *other_order}
         anchor: _Id | None = None
-        additions: dict[_Id | None, list[_Id]] = {}
-        for key in other_order:
-            if key in moved_keys:
-                anchor = key
-            elif key[0] != "base":
-                additions.setdefault(anchor, []).append(key)
+        additions: dict[_Id | None, list[_Id]] = {}  # by the element that they follow
+        for element_id in other_order:
+            if element_id in moved_ids:
+                anchor = element_id
+            elif element_id[0] != "base":
+                additions.setdefault(anchor, []).append(element_id)
         order: list[_Id] = []
-        for previous, next_key in zip([None, *moved_order], [*moved_order, None], strict=True):
-            order += [] if previous is None else [previous]
-            order += (new_keys := additions.get(previous, []))
+        for previous_id, next_id in zip([None, *moved_order], [*moved_order, None], strict=True):
+            order += [] if previous_id is None else [previous_id]
+            order += (new_ids := additions.get(previous_id, []))
             # Inputs and outputs that both sides added at one position have no defined order.
-            is_ambiguous |= is_ordered and bool(new_keys) and next_key is not None and next_key not in other_keys
+            is_ambiguous |= is_ordered and bool(new_ids) and next_id is not None and next_id not in other_ids
         if is_ambiguous:
             self.conflicts.append(Conflict("order", f"of {field.name}s", path, "changed", "changed"))
         return order
@@ -414,12 +416,14 @@ def _new_nodes(base: ModelProto, side: ModelProto, other_side: ModelProto, path:
 
 def _nodes(model: ModelProto, path: str | None = None) -> Iterator[NodeProto]:
     """Yield the nodes of the main graph, of functions, and of nested graphs. path: as for `_new_nodes`."""
-    pending: list[_Scope] = [] if path else [model.graph]
-    pending += [function for function in model.functions if path is None or path == f"functions[{function.name}]"]
-    while pending:
-        for node in pending.pop().node:
+    pending_scopes: list[_Scope] = [] if path else [model.graph]
+    pending_scopes += [
+        function for function in model.functions if path is None or path == f"functions[{function.name}]"
+    ]
+    while pending_scopes:
+        for node in pending_scopes.pop().node:
             yield node
-            pending += graphs_of(node)
+            pending_scopes += graphs_of(node)
 
 
 def _sorted_positions(nodes: list[NodeProto], *sides: Sequence[NodeProto]) -> Sequence[int]:
@@ -436,14 +440,14 @@ def _sorted_positions(nodes: list[NodeProto], *sides: Sequence[NodeProto]) -> Se
     for reader, producers in enumerate(producers_by_node):
         for producer in producers:
             readers[producer].append(reader)
-    ready = [position for position in order if not n_pending[position]]
+    ready_positions = [position for position in order if not n_pending[position]]
     positions: list[int] = []
-    while ready:
-        positions.append(position := heapq.heappop(ready))
+    while ready_positions:
+        positions.append(position := heapq.heappop(ready_positions))
         for reader in readers[position]:
             n_pending[reader] -= 1
             if not n_pending[reader]:
-                heapq.heappush(ready, reader)
+                heapq.heappush(ready_positions, reader)
     return positions if len(positions) == len(nodes) else order
 
 

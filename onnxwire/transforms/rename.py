@@ -44,7 +44,7 @@ def rename_values(model: ModelProto, names: Mapping[str, str], *, scope: str | N
     scopes = _Scopes(model, {*names, *names.values()})
     main_names = names.keys() & scopes.defined_in("graph", model.graph) if scope in (None, "graph") else set()
     _check_values(scopes, names, main_names, scope)
-    return _rename(scopes, lambda path, defined: _choose_names(names, defined, main_names, path, scope))
+    return _rename(scopes, lambda path, own_names: _choose_names(names, own_names, main_names, path, scope))
 
 
 def _check_names(model: ModelProto, names: Mapping[str, str]) -> dict[str, str]:
@@ -71,7 +71,7 @@ def replace_uses(model: ModelProto, old: str, new: str, *, scope: str = "graph")
     """
     scopes = _Scopes(model, {old, new})
     for path, inner_scope in scopes:
-        if _sees(path, scope) and new in (defined := scopes.defined_in(path, inner_scope)) and old not in defined:
+        if _sees(path, scope) and new in (own_names := scopes.defined_in(path, inner_scope)) and old not in own_names:
             reason = f"{path} defines another value called {new!r}, which hides the replacement of {old!r}"
             raise EditError(f"{reason}; rename one of them first", model._document.name)
     _remove_annotations(resolve(model, scope).value, old)
@@ -110,7 +110,7 @@ class _Scopes:
                     yield path, scope
 
     def defined_in(self, path: str, scope: Scope) -> set[str]:
-        """Return the names that a scope defines, or only those of the filter; cached if there are few."""
+        """Return the names that a scope defines; with a filter, at least those that it accepts, from a cache."""
         names = self._defined.get(path)
         if names is None:
             names = defined_names(scope, self.filter)
@@ -129,40 +129,41 @@ def _rename(scopes: _Scopes, choose: Callable[[str, set[str]], Mapping[str, str]
     defines. The new names also apply in all scopes that see the graph or function.
     """
     count = 0
-    visible: dict[str, str] = {}  # the new names that apply in the current scope
-    # The current scope and its enclosing scopes: path, and the names in `visible` before the scope was entered.
-    enclosing: list[tuple[str, dict[str, str | None]]] = []
+    active_names: dict[str, str] = {}  # the new names that apply in the current scope, by old names
+    # The current scope and its enclosing scopes: path, and the entries of `active_names` that the scope hides or
+    # replaces; None for an entry that it adds.
+    open_scopes: list[tuple[str, dict[str, str | None]]] = []
     for path, scope in scopes:
-        while enclosing and not _sees(path, enclosing[-1][0]):
-            for name, new in enclosing.pop()[1].items():
+        while open_scopes and not _sees(path, open_scopes[-1][0]):
+            for name, new in open_scopes.pop()[1].items():
                 if new is None:
-                    del visible[name]
+                    del active_names[name]
                 else:
-                    visible[name] = new
-        defined = scopes.defined_in(path, scope)
-        new_names = choose(path, defined)
+                    active_names[name] = new
+        own_names = scopes.defined_in(path, scope)
+        new_names = choose(path, own_names)
         # A value of the scope itself hides an outer value of the same name.
-        enclosing.append(
-            (path, {name: visible.pop(name, None) for name in defined & visible.keys() | new_names.keys()})
-        )
-        visible.update(new_names)
-        if visible:
-            count += _rename_in_scope(scope, visible, scopes.filter) + _rename_bindings(scopes.model, path, visible)
+        replaced_names = own_names & active_names.keys() | new_names.keys()
+        open_scopes.append((path, {name: active_names.pop(name, None) for name in replaced_names}))
+        active_names.update(new_names)
+        if active_names:
+            count += _rename_in_scope(scope, active_names, scopes.filter)
+            count += _rename_bindings(scopes.model, path, active_names)
     return count
 
 
 def _choose_names(
-    names: dict[str, str], defined: set[str], main_names: set[str], path: str, scope: str | None
+    names: dict[str, str], own_names: set[str], main_names: set[str], path: str, scope: str | None
 ) -> dict[str, str]:
     """Return the new names of the values that the graph or function at `path` defines.
 
-    names: all new names by old names. defined: the names that the graph or function defines. main_names: the old names
-    that the main graph defines. scope: as for `rename_values`.
+    names: all new names by old names. own_names: the names that the graph or function defines. main_names: the old
+    names that the main graph defines. scope: as for `rename_values`.
     """
     if scope is not None and path != scope:
         return {}
     # A name that the main graph defines is not renamed in other graphs that define it too.
-    old_names = names.keys() & defined if path == "graph" else (names.keys() & defined) - main_names
+    old_names = names.keys() & own_names if path == "graph" else (names.keys() & own_names) - main_names
     return {old: names[old] for old in old_names if old != names[old]}
 
 
@@ -170,12 +171,12 @@ def _choose_names(
 class _Level:
     """A graph or function whose values are renamed.
 
-    existing: the new names that it already defines. assigned: the new names that its values receive.
+    existing_names: the new names that it already defines. assigned_names: the new names that its values receive.
     """
 
     path: str
-    existing: set[str]
-    assigned: list[str] = field(default_factory=list)
+    existing_names: set[str]
+    assigned_names: list[str] = field(default_factory=list)
 
 
 def _check_values(scopes: _Scopes, names: dict[str, str], main_names: set[str], scope: str | None) -> None:
@@ -193,28 +194,28 @@ def _check_values(scopes: _Scopes, names: dict[str, str], main_names: set[str], 
     for path, inner_scope in scopes:
         while levels and not _sees(path, levels[-1].path):
             _leave_level(levels.pop(), levels_by_new_name, old_by_new_name)
-        defined = scopes.defined_in(path, inner_scope)
-        if not defined:
+        own_names = scopes.defined_in(path, inner_scope)
+        if not own_names:
             continue
         if scope in (None, path):
-            for old in names.keys() & defined:
+            for old in names.keys() & own_names:
                 missing_names.pop(old, None)
-        level = _Level(path, defined & wanted_names)
-        new_names = _choose_names(names, defined, main_names, path, scope)
-        for new in level.existing:
+        level = _Level(path, own_names & wanted_names)
+        new_names = _choose_names(names, own_names, main_names, path, scope)
+        for new in level.existing_names:
             if old_by_new_name.get(new):
                 raise _name_in_use_error(source, path, old_by_new_name[new][-1], new)
         for old, new in new_names.items():
-            if new in level.existing and new not in new_names:
+            if new in level.existing_names and new not in new_names:
                 raise _name_in_use_error(source, path, old, new)
             if levels_by_new_name.get(new):
                 raise _name_in_use_error(source, levels_by_new_name[new][-1].path, old, new)
             # A value that hides an outer value of the same name may also do so after both are renamed.
             if old_by_new_name.get(new) and old_by_new_name[new][-1] != old:
                 raise _duplicate_name_error(source, path, "values", new)
-            level.assigned.append(new)
+            level.assigned_names.append(new)
             old_by_new_name.setdefault(new, []).append(old)
-        for new in level.existing:
+        for new in level.existing_names:
             levels_by_new_name.setdefault(new, []).append(level)
         levels.append(level)
     classes: list[type[Scope]] = [GraphProto, FunctionProto]
@@ -228,9 +229,9 @@ def _leave_level(
     level: _Level, levels_by_new_name: dict[str, list[_Level]], old_by_new_name: dict[str, list[str]]
 ) -> None:
     """Remove a level from both maps when the walk leaves the level."""
-    for new in level.existing:
+    for new in level.existing_names:
         levels_by_new_name[new].pop()
-    for new in level.assigned:
+    for new in level.assigned_names:
         old_by_new_name[new].pop()
 
 

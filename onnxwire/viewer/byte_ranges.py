@@ -113,7 +113,7 @@ def list_records(root: Message, path: str, start: int, count: int) -> dict[str, 
     rows: list[dict[str, Any]] = []
     total = 0
     for record in walk(document, message.DESCRIPTOR, *span):
-        field, number, value_end = record.field, record.number, record.after
+        field, number, value_end = record.field, record.number, record.end
         assert value_end is not None
         if start <= total < start + count:
             field_path = None
@@ -129,8 +129,8 @@ def list_records(root: Message, path: str, start: int, count: int) -> dict[str, 
                     "path": field_path,
                     "wire": _WIRE_TYPE_NAMES.get(record.wire, "group"),
                     "offset": record.offset,
-                    "value": record.value,
-                    "length": value_end - record.value,
+                    "value": record.value_start,
+                    "length": value_end - record.value_start,
                     "text": "" if is_message else describe_record(document, record, with_codes=True),
                     "is_message": is_message,
                 }

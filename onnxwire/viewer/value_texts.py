@@ -20,7 +20,7 @@ from onnxwire.messages import (
 )
 from onnxwire.tensor.dtypes import name_of
 from onnxwire.text.text_writer import to_text
-from onnxwire.transforms.assign import VALUES
+from onnxwire.transforms.assign import VALUE_FIELDS
 
 MAX_EDITABLE_ITEMS = 1 << 16
 """Maximum number of characters of a text, bytes of a message, or elements of a list that can be edited in the page."""
@@ -52,8 +52,8 @@ def read_value(root: Message, path: str) -> dict[str, Any]:
         return _refuse_edit(answer, "this is the whole message; edit its fields")
     if isinstance(value, ValueInfoProto):
         return _read_shape(answer, value)
-    if isinstance(value, AttributeProto) and value.type in VALUES:
-        target = resolve(root, f"{path}.{VALUES[value.type]}")
+    if isinstance(value, AttributeProto) and value.type in VALUE_FIELDS:
+        target = resolve(root, f"{path}.{VALUE_FIELDS[value.type]}")
         return _read_field(answer, target.parent, target.field, target.value, None)
     if isinstance(value, StringStringEntryProto | OperatorSetIdProto):
         name = "value" if isinstance(value, StringStringEntryProto) else "version"

@@ -123,7 +123,9 @@ def test_all_readers_show_the_value_of_the_attribute(field):
             if record.raw is not None:
                 decoded_values.append(records.decode_number(record.field, record.raw))
             else:
-                decoded_values += records.read_numbers(message._document, field, record.value, record.after, 1000)[0]
+                decoded_values += records.read_numbers(message._document, field, record.value_start, record.end, 1000)[
+                    0
+                ]
         np.testing.assert_array_equal(decoded_values, values)
 
 

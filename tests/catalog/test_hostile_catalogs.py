@@ -134,7 +134,7 @@ def test_a_damaged_line_is_a_one_line_error_and_no_file_is_written_or_deleted(zo
     files_before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     for text in error_texts(zoo, out, capsys):
         assert f"{JOURNAL}: line {line_number} is damaged: " in text
-        assert "restore it from a copy, or build the catalog again" in text
+        assert "restore the journal from a copy, or build the catalog again" in text
     with pytest.raises(onnxwire.SourceError):
         onnxwire.sql(out, "select 1")
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == files_before
@@ -271,7 +271,7 @@ def test_models_whose_rows_are_lost_are_failures_until_they_are_named_again(zoo,
         if "failures" in rows
     }
     assert sorted(reasons) == ["m1.onnx", "m2.onnx"]
-    assert all("with this model again" in reason for reason in reasons.values())
+    assert all("with the model again" in reason for reason in reasons.values())
     assert catalog.build([zoo], out, workers=1).read == 2
     assert not onnxwire.sql(out, "from failures").fetchall()
 

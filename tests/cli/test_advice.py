@@ -29,10 +29,10 @@ def test_the_error_for_a_text_form_names_the_command_that_reads_it(tmp_path, cap
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["m.onnx"], "the first word is a command, not a file; for a summary of the file: onnxwire info m.onnx"),
+        (["m.onnx"], "the first word must be a command, not a file; for a summary of the file: onnxwire info m.onnx"),
         (
             ["https://u:p@h/x"],
-            "the first word is a command, not a file; for a summary of the file: onnxwire info https://h/x",
+            "the first word must be a command, not a file; for a summary of the file: onnxwire info https://h/x",
         ),
         (["ls", "m.onnx", "--jsn"], "unrecognized arguments: --jsn; did you mean '--json'?"),
         (["ls", "m.onnx", "--sart=name"], "unrecognized arguments: --sart=name; did you mean '--sort'?"),

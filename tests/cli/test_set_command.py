@@ -188,7 +188,10 @@ def test_the_result_is_written_to_stdout(capfdbinary):
         ("producer_name", "the assignment has no =; write PATH=VALUE"),
         ("=x", "the path names the root message; set one of its fields, such as producer_name=..."),
         ("graph.node=x", "the path names several messages; set one of them, such as [0]"),
-        ("graph.node[0]=Relu", "assign text format in braces to a NodeProto; or set one of its fields, such as .name"),
+        (
+            "graph.node[0]=Relu",
+            "assign text format in braces to the NodeProto, or set one of its fields, such as .n",
+        ),
         ('graph.node[0]={op_typ: "x"}', "NodeProto has no field 'op_typ'"),
         ("graph.node[0].name[0]=x", "a part of a string or of bytes can't be set"),
         ("graph.node[0].input[0][0]=x", "a part of a string or of bytes can't be set"),
@@ -271,7 +274,7 @@ def test_weights_are_read_from_safetensors_by_name(tmp_path, capsys):
     ("name", "array", "text"),
     [
         ("features.0.bias", np.zeros(3, np.float32), "tensor 'features.0.bias': the tensor is FLOAT [16], and the new"),
-        ("other", np.zeros(3, np.float32), "no initializer has the name of a tensor in this file ('other', ...)"),
+        ("other", np.zeros(3, np.float32), "no initializer has the name of a tensor in this file, such as 'other'"),
     ],
 )
 def test_weights_that_do_not_fit_are_rejected(tmp_path, capsys, name, array, text):
