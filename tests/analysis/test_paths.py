@@ -130,7 +130,7 @@ def test_an_index_is_parsed_as_by_numpy(text: str, index: object) -> None:
         ("graph.node[nope]", "no element of graph.node has the name 'nope'"),
         ("graph.node[twice]", "2 elements are called 'twice'; choose by index: graph.node[2], graph.node[3]"),
         ("node:twice", "2 elements are called 'twice'; choose by index: graph.node[2], graph.node[3]"),
-        ("node:iner", "there is no node called 'iner'; did you mean 'inner'? `onnxwire ls FILE --nodes` lists all nodes"),
+        ("node:iner", "no node called 'iner'; did you mean 'inner'? `onnxwire ls FILE --nodes` lists all nodes"),
         ("tensor:", "there is no tensor called ''"),
         ("knot:x", "unknown prefix 'knot:'; the prefixes are node:, tensor:,"),
         ("graph[0]", "graph is one message, and has no elements to choose from"),
