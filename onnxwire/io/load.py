@@ -91,7 +91,7 @@ def find_external_files(source: Source, document: Document, **options: Any) -> E
 
 
 def _open_root(document: Document, type: type[MessageT]) -> MessageT:
-    """Return the root view of a document. Raise DecodeError if the bytes are probably a message of another type."""
+    """Return the root view of a document. Raise DecodeError if its format or message type is probably another one."""
     try:
         message = root_view(document, type)
     except DecodeError as error:

@@ -38,7 +38,7 @@ _MAX_BYTES_IN_MEMORY = 1 << 26  # a larger encoding is written to a temporary fi
 _MAX_ALIGNMENT = 1 << 30  # the size of the largest memory pages
 
 DEFAULT_THRESHOLD = 1024
-"""Payloads of fewer bytes are stored inline and unaligned, unless the caller passes another threshold."""
+"""The default of the parameter `threshold` of `save`, in bytes."""
 INLINE_LIMIT = (1 << 31) - 1
 """The size in bytes of the largest file that protobuf-based tools can read."""
 

@@ -32,7 +32,7 @@ _MAGIC = [
     (0, b"GGUF", "a GGUF model"),
     (0, b"ggml", "a GGML model"),
     (4, b"TFL3", "a TensorFlow Lite model"),
-    (4, b"ORTM", "an onnxruntime .ort model; convert the .onnx it was made from"),
+    (4, b"ORTM", "an onnxruntime .ort model; load the .onnx model that it was made from"),
     *(
         (0, b"\x80" + start, "a pickle, perhaps a PyTorch checkpoint; export the model to ONNX")
         for start in (b"\x02}", b"\x03", b"\x04", b"\x05")
@@ -50,7 +50,7 @@ _MAX_DEPTH = 2  # levels of nested messages examined
 _MAX_TEXT_BYTES = 256  # bytes of a string that are examined
 _MAX_NODE_DEF_FIELDS = 64  # fields of a NodeDef that are examined
 _ATTR_OF_NODE_DEF = 5  # the field number of `attr`
-# The control characters that text does not contain.
+# The ASCII control characters, except DEL, that text does not contain.
 _CONTROL_BYTES = frozenset(range(32)) - frozenset(b"\t\n\r")
 
 
@@ -151,7 +151,7 @@ def _count_fits(document: Document, descriptor: Descriptor) -> tuple[int, int]:
 
     A string counts twice, because arbitrary bytes often look like a number, but rarely like text. Misfits are unknown
     fields that are not retired, values of a wrong wire type, damaged records, second values of singular fields, strings
-    with control characters, and packed runs of a wrong length.
+    with bytes of _CONTROL_BYTES, and packed runs that end within a number.
     """
     n_hits = n_misfits = 0
     # Spans of messages to examine; large nested messages are skipped.

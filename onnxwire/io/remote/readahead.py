@@ -6,9 +6,9 @@ of a model contain the same tensors, so once the last few sizes have occurred be
 probably follow again. If that fails, known sizes are tried in all orders. A wrong prediction costs only its bytes.
 
 If predictions fail, and the walk advances by fewer bytes per trip than could be read in that time, the file is read in
-large ranges instead. A file of up to 64 MiB is also read in large ranges if its values are so dense that a request for
-each takes as long as reading them. In a longer file, requests that are predicted correctly save traffic, and time on
-slow connections.
+large ranges (windows) instead. A file of up to 64 MiB is also read in windows if its values are so dense that a request
+for each takes as long as reading them. In a longer file, requests that are predicted correctly save traffic, and time
+on slow connections.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class Readahead:
     def window(self, start: int, limit: int) -> int:
         """Return how many bytes to read from an offset on without gaps, if that is faster; 0 to predict.
 
-        A window is followed by a larger one if reading it took less time than a trip for each value in it, and if the
-        sizes in a long file do not repeat.
+        A window is followed by a larger one if reading it took less time than a trip for each value in it, and, in a
+        long file, if the sizes of the values do not repeat.
         """
         n_values = len(self._sizes)
         n_left = limit - start
