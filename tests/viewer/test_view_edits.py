@@ -298,7 +298,7 @@ def test_changes_of_models_are_rejected_for_other_messages(path, tmp_path):
             ("replace_tensors", {"upload": upload(edits, file).id}),
         ]
         for kind, arguments in model_changes:
-            with pytest.raises(EditError, match="this change needs a model, but the file contains a GraphProto"):
+            with pytest.raises(EditError, match="this change needs a model, but the type of the file is GraphProto"):
                 make_change(edits, kind, **arguments)
         make_change(edits, "rename_node", path="node[2]", name="other")
         assert edits.message.node[2].name == "other"
@@ -417,7 +417,7 @@ def test_problems_beyond_the_limit_of_a_rule_are_counted(monkeypatch, tmp_path):
         make_change(edits, "set", path=f"graph.node[{index}].op_type", value="Rely")
     problems = edits.problems()
     assert problems["total"] == 5
-    assert "3 times besides the listed problems" in problems["rows"][-1]["message"]
+    assert "3 more times than are listed" in problems["rows"][-1]["message"]
 
 
 def test_the_default_domain_is_imported_once(edits):
