@@ -47,6 +47,7 @@ class _CheckResult:
     revision: int
     rows: list[dict[str, Any]]
     total: int
+    left_off: int
     gone: int
 
 
@@ -188,7 +189,8 @@ class Edits:
         Returns revision, total (the number of new problems), gone (the number of the original file's problems that the
         present state does not have), and rows: rule, severity, path and message of up to 200 new problems, errors
         first. For a rule that the present state breaks more often than the check lists, one more row has the number of
-        new problems beyond this limit. A message of a user's schema is not checked.
+        new problems beyond this limit. left_off: the number of new problems that no row lists or counts. A message of a
+        user's schema is not checked.
         """
         # A separate lock: changes must not wait for a check.
         with self._check_lock:
@@ -201,7 +203,7 @@ class Edits:
     def _check(self, revision: int, message: Message) -> _CheckResult:
         """Return the new problems of a message, in comparison with the original message."""
         if message is self.original or type(message) not in SCHEMA.messages.values():
-            return _CheckResult(revision, [], 0, 0)
+            return _CheckResult(revision, [], total=0, left_off=0, gone=0)
         if self._original_problems is None:
             self._original_problems = _ProblemCounts(
                 check(self.original, select=_SEVERITIES, limit=MAX_PROBLEMS_PER_RULE)
@@ -210,7 +212,7 @@ class Edits:
         problems = check(message, select=_SEVERITIES, limit=MAX_PROBLEMS_PER_RULE)
         remaining_counts = Counter(original_problems.counts)
         rows: list[dict[str, Any]] = []
-        total = 0
+        total = left_off = 0
         for problem in problems:
             key = _problem_key(problem)
             if remaining_counts[key] > 0 or problem.rule in original_problems.omitted:
@@ -219,6 +221,8 @@ class Edits:
             total += 1
             if len(rows) < MAX_ROWS:
                 rows.append({name: getattr(problem, name) for name in ("rule", "severity", "path", "message")})
+            else:
+                left_off += 1
         # Of problems beyond the limit of a rule, only the number is known.
         for rule, n_omitted in problems.omitted.items():
             n_new = n_omitted - original_problems.omitted.get(rule, 0)
@@ -233,7 +237,7 @@ class Edits:
             for key, count in remaining_counts.items()
             if count > 0 and key.partition("\n")[0] not in original_problems.omitted
         )
-        return _CheckResult(revision, rows, total, n_fixed)
+        return _CheckResult(revision, rows, total, left_off, n_fixed)
 
     def differences(self) -> dict[str, Any]:
         """Compare the present state with the file as it was opened.

@@ -416,8 +416,17 @@ def test_problems_beyond_the_limit_of_a_rule_are_counted(monkeypatch, tmp_path):
     for index in range(5):
         make_change(edits, "set", path=f"graph.node[{index}].op_type", value="Rely")
     problems = edits.problems()
-    assert problems["total"] == 5
+    assert (problems["total"], problems["left_off"]) == (5, 0)
     assert "3 more times than are listed" in problems["rows"][-1]["message"]
+
+
+def test_problems_beyond_the_limit_of_rows_are_left_off(monkeypatch, edits):
+    monkeypatch.setattr("onnxwire.viewer.edits.MAX_ROWS", 1)
+    for index in range(2):
+        make_change(edits, "set", path=f"graph.node[{index}].op_type", value="Rely")
+    problems = edits.problems()
+    assert len(problems["rows"]) == 1
+    assert problems["left_off"] == problems["total"] - 1 > 0
 
 
 def test_the_default_domain_is_imported_once(edits):

@@ -86,7 +86,7 @@ export function describeNode(node) {
   ];
 }
 
-/** Return the lines of the card about the highlighted path, or about the start of a path. */
+/** Return the lines of the card about the highlighted route, which its texts call a path, or about the start of a route. */
 export function describePath(map) {
   const parts = [];
   if (map.start) parts.push(html("p", { class: "note" }, `A path begins at ${map.start.label}: select its end.`));

@@ -119,7 +119,7 @@ export function flatten(root) {
     // The left and right border.
     const left = frame.toRight ? x - PADDING : x - frame.width / 2;
     frame.borders = depth ? [left, left + frame.width] : [-Infinity, Infinity];
-    frame.labels = frame.nearLabels = null; // placed when they are drawn
+    frame.labels = frame.selectionLabels = null; // placed when they are drawn
     edges.set(frame, frame.lines.map((line, i) => {
       const edge = frame.answer.edges[i];
       const points = line.map(([px, py]) => [px + x, py + y]);
