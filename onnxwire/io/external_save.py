@@ -79,7 +79,8 @@ class _DataFile:
     def add(self, argument: WriteArgument, size: int, max_size: float) -> int:
         """Add a payload. Return its offset, or -1 if the file is not empty and would become longer than `max_size`.
 
-        argument: the payload, as for `write_payload`. size: its number of bytes.
+        argument: the payload, as for `write_payload`; external data is a tuple of file, offset and length. size: its
+        number of bytes.
         """
         # A range of external data that several tensors share is written once.
         offset = self._offsets.get(argument) if isinstance(argument, tuple) else None

@@ -98,7 +98,7 @@ def _advice(path: str) -> str:
 
 
 def _map_cached(descriptor: int, name: str, may_map: bool) -> Document:
-    """Close a descriptor. Return a document of its file, as `_map_descriptor` does. Raises SourceError."""
+    """Return a document of an open file in a local cache, and close the descriptor. Raises SourceError."""
     try:
         return _map_descriptor(descriptor, name, may_map)
     except OSError as error:

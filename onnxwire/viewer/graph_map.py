@@ -201,7 +201,7 @@ class ModelMap:
         columns = self.columns
         if not groups:
             return []
-        scopes = columns.scopes.path(scope)
+        scopes = columns.scopes.labels_of(scope)
         rows = np.concatenate([group.rows for group in groups])
         box_numbers = np.repeat(np.arange(len(groups)), [len(group.rows) for group in groups])
         parameters, sizes = self._sum_weights(rows, box_numbers, len(groups))

@@ -171,7 +171,7 @@ class Scopes:
         self._scope_by_head.clear()
         return new_numbers
 
-    def path(self, scope: int) -> list[str]:
+    def labels_of(self, scope: int) -> list[str]:
         """Return the labels of a scope and the scopes around it, the outermost first."""
         labels = []
         while scope:

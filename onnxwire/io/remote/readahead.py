@@ -3,7 +3,8 @@
 A walk that skips long values costs round trips, not bytes: at 30 ms a trip and 100 MB/s, a trip takes as long as 3 MB.
 Therefore the next offsets are predicted from the values found so far, and fetched with the current request. The layers
 of a model contain the same tensors, so once the last few sizes have occurred before, the sizes that followed them will
-probably follow again. If that fails, known sizes are tried in all orders. A wrong prediction costs only its bytes.
+probably follow again. Until several predictions were right, known sizes are also tried in all orders. A wrong
+prediction costs only its bytes.
 
 If predictions fail, and the walk advances by fewer bytes per trip than could be read in that time, the file is read in
 large ranges (windows) instead. A file of up to 64 MiB is also read in windows if its values are so dense that a request
@@ -29,7 +30,7 @@ _FIRST_WINDOW_BYTES, _LAST_WINDOW_BYTES = 1 << 23, 1 << 26  # sizes of the first
 _MAX_WINDOWS_BYTES = 1 << 28  # maximum size of all windows, which stay in memory
 
 _INITIAL_DEPTH = 4  # values predicted at first; the number is doubled whenever all predictions were right
-_MAX_COMBINATIONS = 34  # offsets tried if the order is unknown: all sums of up to three of four sizes
+_MAX_COMBINATIONS = 34  # offsets tried while the order is unknown: all sums of up to three of four sizes
 _MAX_COMPARED_VALUES = 4096  # earlier values of the same size that are compared
 _MAX_MATCH_VALUES = 64  # consecutive values that are compared
 # The bytes fetched before and after a predicted offset, and the additional bytes for each value before it, since names

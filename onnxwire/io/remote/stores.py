@@ -39,7 +39,7 @@ if TYPE_CHECKING:
             """Return the complete file, or None if it has more bytes than the limit, and its version."""
 
 
-_INSTALL_REASON = "addresses need obstore: pip install 'onnxwire[remote]'"
+_INSTALL_REASON = "this address needs obstore: pip install 'onnxwire[remote]'"
 _MAX_STORES = 8  # in the cache
 _SECRET_HEADER = re.compile("auth|cookie|token|secret|key|password", re.I)
 # Names of secret settings, as options of obstore and fsspec and as environment variables. An access_key_id is public.

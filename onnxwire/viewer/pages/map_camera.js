@@ -1,6 +1,6 @@
 // Cameras that show the map, its beginning, or one box, beside the card of the selection.
 // A camera: the coordinates x and y of the left upper corner, and the scale. A viewport, in pixels: width and height of the canvas,
-// and covered, the width of its left part that the card covers.
+// and covered, the width of its left part that the card covers. A scene: the result of `flatten` of map_scene.js.
 
 export const [MIN_SCALE, MAX_SCALE] = [0.01, 3]; // pixels of the screen per unit of the map
 const LEGIBLE_SCALE = 0.62; // minimum scale at which text is legible

@@ -1,4 +1,6 @@
-// The card of the selected box on the map: its facts and actions.
+// The card of the selected box on the map: its facts and actions. mapBox: a box of a scene, as `flatten` of map_scene.js returns it.
+// box: a box of the server's answer, as `ModelMap.contents` of graph_map.py returns it. For a repeat, which is a box of several equal
+// nodes or blocks (its members), `times` is their number, and `of` their kind.
 
 import { SIDE, countText, html, link, nounText, sizeText } from "./api.js";
 import { marksText, operatorsOf, titleOf } from "./map_paint.js";

@@ -4,7 +4,10 @@ export const TITLE_HEIGHT = 34; // height in pixels of the title of an open grou
 const PADDING = 20; // margin within an open group
 const MIN_FRAME_WIDTH = 300; // minimum width of an open group, for its title
 
-/** An open group: the server's answer, whose coordinates are those of closed boxes, and the frames of the open boxes. */
+/**
+ * An open group: the server's answer (`ModelMap.contents` of graph_map.py), whose coordinates are those of closed boxes, and the
+ * frames of the open boxes.
+ */
 export class Frame {
   /** toRight: edges lead to the right, and "rows" are columns. Otherwise edges lead down. */
   constructor(name, answer, toRight = false) {
@@ -13,9 +16,9 @@ export class Frame {
     [this.along, this.across, this.length, this.breadth] = toRight ? ["x", "y", "width", "height"] : ["y", "x", "height", "width"];
     const { across, breadth } = this;
     this.open = new Map(); // by index of the box
-    this.rows = answer.spans.map(([start, end]) => ({ start, end, members: [] }));
-    answer.boxes.forEach((box, i) => this.rows[box.row].members.push(i));
-    for (const row of this.rows) row.members.sort((a, b) => answer.boxes[a][across] - answer.boxes[b][across]);
+    this.rows = answer.spans.map(([start, end]) => ({ start, end, boxIndices: [] }));
+    answer.boxes.forEach((box, i) => this.rows[box.row].boxIndices.push(i));
+    for (const row of this.rows) row.boxIndices.sort((a, b) => answer.boxes[a][across] - answer.boxes[b][across]);
     const minimum = Math.min(...answer.boxes.map((box) => box[across] - box[breadth] / 2));
     const maximum = Math.max(...answer.boxes.map((box) => box[across] + box[breadth] / 2));
     this.middle = answer.boxes.length ? (minimum + maximum) / 2 : 0;
@@ -50,12 +53,12 @@ export function measure(frame) {
   let shift = 0;
   let halfBreadth = 0;
   for (const row of frame.rows) {
-    const addedBreadth = row.members.reduce((sum, i) => sum + sizes[i][breadth] - boxes[i][breadth], 0);
-    row.extra = Math.max(0, ...row.members.map((i) => sizes[i][length] - boxes[i][length]));
+    const addedBreadth = row.boxIndices.reduce((sum, i) => sum + sizes[i][breadth] - boxes[i][breadth], 0);
+    row.extra = Math.max(0, ...row.boxIndices.map((i) => sizes[i][length] - boxes[i][length]));
     row.shift = shift;
     row.steps = []; // [center of a box in the layout, shift of the bends before it]
     let offset = -addedBreadth / 2;
-    for (const i of row.members) {
+    for (const i of row.boxIndices) {
       const extraBreadth = sizes[i][breadth] - boxes[i][breadth];
       const center = boxes[i][across] + offset + extraBreadth / 2 - frame.middle;
       positions[i] = { [across]: center, [along]: boxes[i][along] + shift + row.extra / 2, width: sizes[i].width, height: sizes[i].height };
