@@ -93,6 +93,7 @@ def _is_graph_def(document: Document) -> bool:
     if (number, wire) != (1, WIRE_LEN) or end is None:
         return False
     fields = list(islice(_records(document, start, end), _MAX_NODE_DEF_FIELDS))
+    # Fields 1 and 2 of a NodeDef are name and op; those of an entry of `attr` are key and value.
     if any(wire != WIRE_LEN for _, wire, _, _ in fields) or [entry[0] for entry in fields[:2]] != [1, 2]:
         return False
     attribute = next((entry for entry in fields if entry[0] == _ATTR_OF_NODE_DEF), None)
