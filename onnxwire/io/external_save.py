@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     """The destination of payloads: one file, a pattern of file names, a function, or None for the model's own file."""
 
 _MAX_PADDING = 1 << 21  # zero bytes between payloads; alignment to huge pages of 2 MiB needs fewer
-_OLD_SUFFIX = ".old"  # added to the temporary name of replaced data, so that `_remove_stale` of AtomicFile keeps it
+_OLD_SUFFIX = ".old"  # added to the temporary name of replaced data, so that `_remove_stale` of atomic_file.py keeps it
 _UNSAFE_NAME_CHARS = re.compile(r"[^A-Za-z0-9._-]+|\.{2,}")  # the official runtime rejects names that contain ".."
 _MAX_NAME_CHARS = 100  # limit for a tensor's name in a file name
 
@@ -446,7 +446,8 @@ def _file_state(status: os.stat_result | None) -> tuple[int, ...]:
 def _not_owned_error(path: str) -> SaveError:
     return SaveError(
         errno.EEXIST,
-        "the existing file is not the old model's own; pass overwrite=True to replace it, or choose another name",
+        "the existing file contains other data than the old model's; pass overwrite=True to replace it, or choose "
+        "another name",
         path,
     )
 

@@ -37,7 +37,7 @@ _OPEN_BYTES = 1 << 16  # size of the beginning of a file, which is read to open 
 _SMALL_FILE_BYTES = 1 << 25  # a file up to this size is read completely if its first bytes do not suffice
 # The maximum size of a file that is read completely because its server does not support ranges.
 _MAX_BYTES_WITHOUT_RANGES = 1 << 28
-# Minimum length of a sequential read, and maximum gap in it; half of it is read in addition to a predicted run.
+# Minimum length of a sequential read, and maximum gap in it. Half of this size is read in addition to a predicted run.
 _MIN_SEQUENCE_BYTES = 1 << 12
 MAX_CONCURRENT_REQUESTS = 16
 

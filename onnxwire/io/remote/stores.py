@@ -126,7 +126,7 @@ def _describe_options(value: Any) -> Any:
 
 
 def _hashable_key(value: Any) -> Any:
-    """Return options as a hashable key; None if they contain other types than str, numbers, timedelta and dict."""
+    """Return options as a hashable key, or None for options that have none, such as credential providers."""
     if value is None or isinstance(value, str | int | float | timedelta):
         return repr(value)
     if isinstance(value, dict):
