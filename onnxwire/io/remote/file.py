@@ -35,7 +35,7 @@ CHUNK_BYTES = 1 << 23
 _MAX_GAP_BYTES = 1 << 15
 _OPEN_BYTES = 1 << 16  # size of the beginning of a file, which is read to open the file
 _SMALL_FILE_BYTES = 1 << 25  # a file up to this size is read completely if its first bytes do not suffice
-# The maximum size of a file that is read completely because its server does not support ranges.
+# The maximum size of a file that is read completely because its server does not support ranges or identify versions.
 _MAX_BYTES_WITHOUT_RANGES = 1 << 28
 # Minimum length of a sequential read, and maximum gap in it. Half of this size is read in addition to a predicted run.
 _MIN_SEQUENCE_BYTES = 1 << 12

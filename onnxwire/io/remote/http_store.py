@@ -105,7 +105,10 @@ class HttpReader:
         self._is_model = is_model
 
     async def read(self, start: int, end: int, version: Version | None) -> tuple[bytearray, Version]:
-        """Read a range; see Reader. Repeat the first request if Last-Modified is too recent to identify the version."""
+        """Read a range; see `stores.Reader`.
+
+        Repeats the first request if Last-Modified is too recent to identify the version.
+        """
         response = await self._read(start, end, version)
         if version is None:
             wait = _time_to_wait(response.headers)
@@ -131,7 +134,7 @@ class HttpReader:
         return await self._send(headers, {206: end - start})
 
     async def read_all(self, max_bytes: int) -> tuple[bytearray | None, Version]:
-        """Read the complete file; see Reader."""
+        """Read the complete file; see `stores.Reader`."""
         response = await self._send({}, {200: max_bytes})
         if response.status != 200:
             raise RequestError("the server answered with a part of the file instead of the complete file")
