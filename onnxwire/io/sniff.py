@@ -113,7 +113,7 @@ def _records(document: Document, start: int, end: int) -> Iterator[tuple[int, in
 
 
 def describe_type_mismatch(message: Message) -> str | None:
-    """Return a sentence if a decoded root message is probably of another type than its class, else None."""
+    """Return a sentence if a decoded root message probably has another type or format than expected, else None."""
     document, expected = message._document, message.DESCRIPTOR
     reason = describe_foreign_format(document)
     if reason is not None:

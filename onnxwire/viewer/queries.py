@@ -61,7 +61,7 @@ class Queries(TensorQueries):
         """A function that returns the marks of nodes on the map by path; set if the model is compared with another."""
 
     def summary(self) -> dict[str, Any]:
-        """Return the output of `onnxwire info --json` with 12 largest tensors, and with paths of inputs and outputs."""
+        """Return the output of `onnxwire info --json`, the 12 largest tensors, and the paths of inputs and outputs."""
         return self._cached(("summary",), self._make_summary)  # type: ignore[no-any-return]
 
     def _make_summary(self) -> dict[str, Any]:
@@ -232,8 +232,8 @@ class Queries(TensorQueries):
         """
         from onnxwire.bridges.onnx import import_official
 
-        node, scope, _ = self._resolve_node(path)
-        function = re.match(r"functions\[\d+\]", scope)
+        node, scope_path, _ = self._resolve_node(path)
+        function = re.match(r"functions\[\d+\]", scope_path)
         imports = resolve(self.model, function[0]).value.opset_import if function else self.model.opset_import
         domain = "" if node.domain == "ai.onnx" else node.domain
         version = next((opset.version for opset in imports if opset.domain in (domain, node.domain)), 0)
@@ -300,7 +300,7 @@ class Queries(TensorQueries):
     def map(self, group: str = "graph", start: str = "", end: str = "", *, to_right: bool = False) -> dict[str, Any]:
         """Draw a group of nodes; see `ModelMap.contents`.
 
-        start, end: the paths of two nodes, between which the shortest route is highlighted.
+        start, end: the paths of two nodes, between which a shortest route is highlighted.
         """
         with self._map_lock:
             marks = None if self.marks is None else self.marks()
@@ -349,10 +349,10 @@ class Queries(TensorQueries):
     def _resolve_node(self, path: str) -> tuple[NodeProto, str, int]:
         """Return the node at a path, the path of its graph, and its index there."""
         target = self._resolve(path, NodeProto, "node")
-        scope = target.path.rpartition(".node[")[0]
+        scope_path = target.path.rpartition(".node[")[0]
         if target.element_index is None:
             raise PathError("this is not a node of a graph", path, self.model._document.name)
-        return target.value, scope, target.element_index
+        return target.value, scope_path, target.element_index
 
     def _connections(self, path: str) -> Connections:
         """Return the producers and consumers of the values of a graph."""

@@ -176,7 +176,9 @@ def save_by_copies(
         with _upload(bucket, target) as upload:
             uploaded_parts = _transfer(bucket, {**target, "UploadId": upload}, parts, total, progress)
             _check_sources(bucket, parts, address)
-            bucket.client.complete_multipart_upload(**target, UploadId=upload, MultipartUpload={"Parts": uploaded_parts})
+            bucket.client.complete_multipart_upload(
+                **target, UploadId=upload, MultipartUpload={"Parts": uploaded_parts}
+            )
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))
         if code in ("PreconditionFailed", "NoSuchKey", "412"):
