@@ -45,7 +45,7 @@ export function describeBox(map, mapBox) {
   }
   return [
     html("h2", {}, titleOf(box)),
-    html("p", { class: "note" }, `${kindText(box)}${mapBox.member === undefined ? "" : `, of which ${mapBox.title} is open`}${enclosingTitles(map.scene, mapBox)}`),
+    html("p", { class: "note" }, `${kindText(box)}${enclosingTitles(map.scene, mapBox)}${mapBox.member === undefined ? "" : `, of which ${mapBox.title} is open`}`),
     html("dl", {},
       ...(box.kind === "node" ? factRow("name", box.label) : []),
       ...(box.nodes > 1 ? factRow("nodes", opensByMember(box) ? `${countText(box.nodes)} (${countText(box.nodes / box.times)} per block)` : countText(box.nodes)) : []),
