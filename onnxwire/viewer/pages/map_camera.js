@@ -38,7 +38,7 @@ export function cameraOfBeginning(viewport, scene) {
   return { scale, x, y };
 }
 
-/** Return the first box in the order of rows: of the inputs, if there are any, else of all boxes in the root. */
+/** Return the first box in the order of rows: of the inputs, if there are any, else of all boxes in the root frame. */
 function firstBox({ root, boxes }) {
   const rootBoxes = boxes.filter((mapBox) => mapBox.frame === root);
   const coordinates = (mapBox) => (root.toRight ? [mapBox.x, mapBox.y] : [mapBox.y, mapBox.x]);

@@ -45,10 +45,10 @@ export class Frame {
  * row.endShift: how far bends of edges behind the last box of the row move aside. frame.end: the coordinate along the edges at
  * which edges to the outside end.
  */
-export function measure(frame) {
+function computeCoordinates(frame) {
   const { boxes, edges } = frame.answer;
   const { toRight, along, across, length, breadth } = frame;
-  const sizes = boxes.map((box, i) => (frame.open.has(i) ? measure(frame.open.get(i)) : box));
+  const sizes = boxes.map((box, i) => (frame.open.has(i) ? computeCoordinates(frame.open.get(i)) : box));
   const positions = new Array(boxes.length);
   let shift = 0;
   let halfBreadth = 0;
@@ -113,7 +113,7 @@ const boxName = (frame, i) => {
  * from and to (names of boxes). bounds: left, top, width and height of the whole map.
  */
 export function flatten(root) {
-  measure(root);
+  computeCoordinates(root);
   const boxes = [];
   const edges = new Map(); // by frame
   const visit = (frame, x, y, depth) => {
