@@ -229,7 +229,7 @@ class Edits:
             if n_new > 0:
                 total += n_new
                 is_old = rule in original_problems.omitted
-                end = "than in the file" if is_old else "than are listed"
+                end = "than in the file" if is_old else "than listed"
                 reason = f"the rule is broken {n_new:,} more time{'' if n_new == 1 else 's'} {end}"
                 rows.append({"rule": rule, "severity": "warning", "path": "", "message": reason})
         n_fixed = sum(

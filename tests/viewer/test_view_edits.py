@@ -417,7 +417,7 @@ def test_problems_beyond_the_limit_of_a_rule_are_counted(monkeypatch, tmp_path):
         make_change(edits, "set", path=f"graph.node[{index}].op_type", value="Rely")
     problems = edits.problems()
     assert (problems["total"], problems["left_off"]) == (5, 0)
-    assert "3 more times than are listed" in problems["rows"][-1]["message"]
+    assert "3 more times than listed" in problems["rows"][-1]["message"]
 
 
 def test_problems_beyond_the_limit_of_rows_are_left_off(monkeypatch, edits):
