@@ -11,7 +11,7 @@ _REPLACEMENTS = {
     "external_root=": "--external-root",
     "(external data)": "(onnxwire unpack)",
     "onnxwire.from_text": "`onnxwire encode`",
-    "give external= to write the data anew": "write the data anew by `onnxwire unpack` or `onnxwire pack`",
+    "pass external= to write the data again": "write the data again by `onnxwire unpack` or `onnxwire pack`",
     "use numpy(strings='bytes')": "use the Python API: numpy(strings='bytes')",
     "use strings='bytes'": "use the Python API: numpy(strings='bytes')",
     "pass keep_type=False": "add --force",

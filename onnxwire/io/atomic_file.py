@@ -97,7 +97,7 @@ class AtomicFile:
             from onnxwire.io.remote.address import is_address, shown_address
 
             if is_address(self.path):
-                reason = "only models are written to addresses; name a local path, and upload the file"
+                reason = "only models are written to addresses; pass a local path, and upload the file"
                 raise SaveError(errno.EINVAL, reason, shown_address(self.path))
 
     def __enter__(self) -> FileWriter:
@@ -422,7 +422,7 @@ class AtomicFile:
         if error.errno in (errno.EROFS, errno.EBUSY):
             return "save elsewhere"
         if isinstance(error, IsADirectoryError):
-            return "name a file in it"
+            return "pass the path of a file in it"
         if isinstance(error, FileNotFoundError):
             if os.path.isdir(folder):
                 return "the file or its directory was removed during the save; save again"

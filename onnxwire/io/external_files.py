@@ -41,7 +41,7 @@ _READ_FLAGS = (
 )
 
 _CHANGED_ERROR = "the file was changed or replaced while it was opened; load the model again"
-_COPY_ADVICE = "copy the file there, or pass its folder as external_root="
+_ROOT_ADVICE = "or pass its folder as external_root="
 _TYPE_NAMES = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 
 
@@ -125,8 +125,7 @@ class ExternalFiles:
     def status_of(self, location: str, *, if_open: bool) -> os.stat_result | None:
         """Return the status of the file of a location; None if it can't be opened, or is a buffer of the caller.
 
-        if_open: also return None if the file is not open. A file that is not open is not opened either if the caller
-        passed external_data.
+        None is also returned for a file that is not open, if `if_open` is true or the caller passed external_data.
         """
         with suppress(Error, OSError):
             if location in self._by_location or (not if_open and self._data is None):
@@ -263,7 +262,7 @@ class AllowedFolders:
                 missing_errors.append((error.with_traceback(None), name))
             except OSError as error:
                 raise SourceError.from_os_error(error, name, advice_for(error)) from None
-        raise SourceError.from_os_error(*missing_errors[0], _COPY_ADVICE) from None
+        raise SourceError.from_os_error(*missing_errors[0], f"copy the file there, {_ROOT_ADVICE}") from None
 
     def _error(self, location: str, reason: str) -> ExternalDataError:
         quoted = repr(location if len(location) <= 200 else location[:200] + "…")
@@ -329,7 +328,10 @@ class AllowedFolders:
         status: the file's status. ancestors: the identities of the file's folder and the folders above it.
         """
         if not any(folder.identity in ancestors for folder in self._allowed):
-            raise self._error(location, f"a symbolic link leads out of the model's folder; {_COPY_ADVICE}")
+            reason = (
+                f"a symbolic link leads out of the allowed folders; replace it with a copy of the file, {_ROOT_ADVICE}"
+            )
+            raise self._error(location, reason)
         self._check_type(location, status)
 
     def _check_type(self, location: str, status: os.stat_result) -> None:
@@ -353,7 +355,7 @@ class AllowedFolders:
             raise self._error(
                 location,
                 f"the file has {status.st_nlink} names (hard links), not all of them found in the model's folder, so "
-                f"it may belong to another folder; {_COPY_ADVICE}",
+                f"it may belong to another folder; replace it with a copy, {_ROOT_ADVICE}",
             )
         # A name that is removed or moved during the count makes the count wrong, and changes the ctime.
         if len({(*identity_of(s), s.st_nlink, s.st_ctime_ns) for s in (status, read_status())}) > 1:

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     Choice = str | os.PathLike[str] | Callable[[TensorInfo], str | None] | None
     """The destination of payloads: one file, a pattern of file names, a function, or None for the model's own file."""
 
-_MAX_PADDING = 1 << 21  # zero bytes between payloads; the largest alignment in use, that of huge pages, needs fewer
-_OLD_SUFFIX = ".old"  # added to the temporary name of replaced data, which `_remove_stale` must not remove
+_MAX_PADDING = 1 << 21  # zero bytes between payloads; alignment to huge pages of 2 MiB needs fewer
+_OLD_SUFFIX = ".old"  # added to the temporary name of replaced data, so that `_remove_stale` of atomic_file.py keeps it
 _UNSAFE_NAME_CHARS = re.compile(r"[^A-Za-z0-9._-]+|\.{2,}")  # the official runtime rejects names that contain ".."
 _MAX_NAME_CHARS = 100  # limit for a tensor's name in a file name
 
@@ -79,7 +79,8 @@ class _DataFile:
     def add(self, argument: WriteArgument, size: int, max_size: float) -> int:
         """Add a payload. Return its offset, or -1 if the file is not empty and would become longer than `max_size`.
 
-        argument: the payload, as for `write_payload`. size: its number of bytes.
+        argument: the payload, as for `write_payload`; external data is a tuple of file, offset and length. size: its
+        number of bytes.
         """
         # A range of external data that several tensors share is written once.
         offset = self._offsets.get(argument) if isinstance(argument, tuple) else None
@@ -112,8 +113,8 @@ class Relocation:
     determines the outcome from the disk, so a Ctrl-C may occur at any time: if the new model is in place, the old files
     are removed, else they are restored.
     All paths are used relative to the model's open folder; no link in it is followed.
-    Raises TensorError for a tensor to be moved whose parts do not fit together, SaveError for a file that may not be
-    overwritten, FieldValueError for an invalid file name.
+    Raises TensorError for an inconsistent tensor that must be moved, SaveError for a file that may not be overwritten,
+    FieldValueError for an invalid file name, FieldTypeError if the model is not saved to a regular file.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class Relocation:
         self._model_folder: Folder | None = None
         self._subfolder: tuple[str, Folder] | None = None  # the path and folder used last
         self._created: list[str] = []  # paths of created folders
-        self._remote: list[TensorProto] = []  # moved tensors of files on servers
+        self._remote: list[TensorProto] = []  # moved tensors whose model is on a server
         self._files: list[_DataFile] = []
         # For each tensor: the number of its file, 0 for none, and the offset and size of its payload there.
         self._numbers, self._offsets, self._sizes = array("I"), array("q"), array("q")
@@ -222,7 +223,7 @@ class Relocation:
         if model is not None:
             model.locate(in_path_folder=True)
         if model is None or model.folder is None or not model.is_regular:
-            raise FieldTypeError("external data is saved beside a model; save the model to a path of a file")
+            raise FieldTypeError("external data is saved beside a model; save the model to the path of a regular file")
         self._model_folder = model.folder.copy()
 
     def _close(self) -> None:
@@ -268,7 +269,7 @@ class Relocation:
                 folder = posixpath.dirname(folder)
 
     def _check_paths(self) -> None:
-        """Raise an error for links and, unless `overwrite`, for existing files of other data than the model's own."""
+        """Raise an error for links and, unless `overwrite`, for existing files other than the old model's own."""
         assert self._model is not None
         # First report data that can't be read, then files that would be overwritten.
         arguments = (argument for file in self._files for _, argument in file.payloads)
@@ -310,7 +311,10 @@ class Relocation:
         return status
 
     def write(self, progress: Callable[[int], object] | None = None) -> None:
-        """Write all files and sync them to disk, under temporary names. progress: called with the number of bytes."""
+        """Write all files and sync them to disk, under temporary names.
+
+        progress: called with the number of bytes written so far.
+        """
         with fetch_in_order((tensor,) for tensor in self._remote):
             self._write(progress)
 
@@ -442,7 +446,8 @@ def _file_state(status: os.stat_result | None) -> tuple[int, ...]:
 def _not_owned_error(path: str) -> SaveError:
     return SaveError(
         errno.EEXIST,
-        "the existing file is not the model's; allow replacing it with overwrite=True, or choose another name",
+        "the existing file contains other data than the old model's; pass overwrite=True to replace it, or choose "
+        "another name",
         path,
     )
 
@@ -472,7 +477,10 @@ def _number_shards(files: list[_DataFile]) -> None:
 
 
 def _make_chooser(choice: Choice, model: str) -> Callable[[TensorInfo], object]:
-    """Return the function from TensorInfo to file name, or None for inline. model: a name that a pattern avoids."""
+    """Return a function from a TensorInfo to a file name, or to None for an inline payload.
+
+    model: the file name of the model, which names made from a pattern must differ from.
+    """
     if choice is None:
         return lambda info: None
     if callable(choice):

@@ -207,7 +207,7 @@ def walk(start: int, path: bytes, *, may_be_new: bool = False) -> tuple[int, byt
     link. may_be_new: return None as the status if there is no such file, and for names of open descriptors.
     A link in a world-writable sticky folder, such as /tmp, is followed only if the user or the folder's owner owns it,
     as Linux does with protected_symlinks, because any user can create one there.
-    Raises the OSError that opening the path would raise.
+    Raises the OSError that opening the path would raise, and PermissionError for a link that is not followed.
     """
     components, n_links, folder = reversed_components(path), 0, os.dup(start)
     try:
@@ -247,12 +247,10 @@ def reversed_components(path: bytes) -> list[bytes]:
 
 
 def _check_link(folder: os.stat_result, link: os.stat_result) -> None:
-    """Raise PermissionError for another user's link in a world-writable sticky folder."""
+    """Raise PermissionError for a link in a world-writable sticky folder, except the user's and the folder owner's."""
     shared = stat.S_ISVTX | stat.S_IWOTH
     if folder.st_mode & shared == shared and link.st_uid not in (os.geteuid(), folder.st_uid):
-        raise PermissionError(
-            errno.EACCES, "a symbolic link in a world-writable folder that belongs to another user is not followed"
-        )
+        raise PermissionError(errno.EACCES, "another user's symbolic link in a world-writable folder is not followed")
 
 
 def _is_descriptor(folder: int, name: str) -> bool:

@@ -55,8 +55,8 @@ def load(
     ONNXWIRE_CACHE, if set. allow_hosts: servers, as `host` or `host:port`, that an HTTP server may redirect to;
     default: ONNXWIRE_ALLOW_HOSTS, separated by commas. If none are given, requests for the model may be redirected
     anywhere, and requests for external data to the servers that the model was redirected to. Redirects from a public
-    server to a private address, or from https to http, are always refused. Addresses other than HTTP need the extra
-    `remote`.
+    server to a private address, or from https to http, are always refused. Addresses of buckets, such as s3://, need
+    the extra `remote`.
     untrusted: refuse every redirect of an HTTP server, also for external data that is opened later, except those to
     servers that allow_hosts names. The address itself is the caller's choice. The environment variable
     ONNXWIRE_UNTRUSTED=1 sets this for all models. Files that a model names are restricted to its folder and
@@ -91,7 +91,7 @@ def find_external_files(source: Source, document: Document, **options: Any) -> E
 
 
 def _open_root(document: Document, type: type[MessageT]) -> MessageT:
-    """Return the root view of a document. Raise DecodeError if the bytes are probably a message of another type."""
+    """Return the root view of a document. Raise DecodeError if its format or message type is probably another one."""
     try:
         message = root_view(document, type)
     except DecodeError as error:

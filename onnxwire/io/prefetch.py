@@ -68,9 +68,10 @@ def open_external(source: Message | Iterable[TensorProto]) -> None:
 def fetch_in_order(rows: Iterable[tuple[TensorProto, ...]]) -> AbstractContextManager[object]:
     """Return a context in which payloads are fetched concurrently before they are read.
 
-    rows: tensors, or pairs of compared tensors, in the order in which they are read. Pairs with the same range of the
-    same file are equal, and are not fetched. Fetched bytes stay in memory only until they are read. Faults are ignored;
-    the code that reads the tensors reports them. No-op for local models, and for payloads that were fetched before.
+    rows: tuples of one tensor, or of two tensors to compare, in the order in which they are read. Two tensors with the
+    same range of the same file are equal, and are not fetched. Fetched bytes stay in memory only until they are read.
+    Faults are ignored; the code that reads the tensors reports them. No-op for local models, and for payloads that were
+    fetched before.
     """
     ranges: dict[tuple[RemoteFile, int, int], None] = {}
     for row in rows:

@@ -105,7 +105,7 @@ def _status_of(path: str) -> os.stat_result | None:
 
 
 def _refusal_error(path: str, reason: str) -> SaveError:
-    return SaveError(errno.EINVAL, f"{reason}; give external= to write the data anew", path)
+    return SaveError(errno.EINVAL, f"{reason}; pass external= to write the data again", path)
 
 
 def refuse_weights(message: Message, path: str, references: dict[tuple[ExternalFiles, str], str] | None = None) -> None:

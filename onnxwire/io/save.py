@@ -38,7 +38,7 @@ _MAX_BYTES_IN_MEMORY = 1 << 26  # a larger encoding is written to a temporary fi
 _MAX_ALIGNMENT = 1 << 30  # the size of the largest memory pages
 
 DEFAULT_THRESHOLD = 1024
-"""Payloads of fewer bytes are stored inline and unaligned, unless the caller passes another threshold."""
+"""The default of the parameter `threshold` of `save`, in bytes."""
 INLINE_LIMIT = (1 << 31) - 1
 """The size in bytes of the largest file that protobuf-based tools can read."""
 
@@ -94,7 +94,7 @@ def save(
     New files are renamed into place once all data is on disk, the model last; if a rename fails, the old files are
     restored. A kill between these renames can leave the old model with new data files; the old data is then in files
     whose names end with .old, and checksums reveal the mismatch. Ctrl-C always leaves either all old or all new files.
-    Data files are always in the folder of the path itself: a symbolic link to a model in another folder is replaced.
+    Data files are in or below the folder of the path itself: a symbolic link to a model in another folder is replaced.
     path may also be an address, such as s3://bucket/model.onnx, or, with `store`, a name in the store: the file is
     uploaded in parts, and appears when the upload is complete. store, storage_options: as for `load`; they exclude
     `external`.

@@ -32,7 +32,7 @@ _MAGIC = [
     (0, b"GGUF", "a GGUF model"),
     (0, b"ggml", "a GGML model"),
     (4, b"TFL3", "a TensorFlow Lite model"),
-    (4, b"ORTM", "an onnxruntime .ort model; convert the .onnx it was made from"),
+    (4, b"ORTM", "an onnxruntime .ort model; load the .onnx model that it was made from"),
     *(
         (0, b"\x80" + start, "a pickle, perhaps a PyTorch checkpoint; export the model to ONNX")
         for start in (b"\x02}", b"\x03", b"\x04", b"\x05")
@@ -50,7 +50,7 @@ _MAX_DEPTH = 2  # levels of nested messages examined
 _MAX_TEXT_BYTES = 256  # bytes of a string that are examined
 _MAX_NODE_DEF_FIELDS = 64  # fields of a NodeDef that are examined
 _ATTR_OF_NODE_DEF = 5  # the field number of `attr`
-# The control characters that text does not contain.
+# The ASCII control characters, except DEL, that text does not contain.
 _CONTROL_BYTES = frozenset(range(32)) - frozenset(b"\t\n\r")
 
 
@@ -93,6 +93,7 @@ def _is_graph_def(document: Document) -> bool:
     if (number, wire) != (1, WIRE_LEN) or end is None:
         return False
     fields = list(islice(_records(document, start, end), _MAX_NODE_DEF_FIELDS))
+    # Fields 1 and 2 of a NodeDef are name and op; those of an entry of `attr` are key and value.
     if any(wire != WIRE_LEN for _, wire, _, _ in fields) or [entry[0] for entry in fields[:2]] != [1, 2]:
         return False
     attribute = next((entry for entry in fields if entry[0] == _ATTR_OF_NODE_DEF), None)
@@ -112,7 +113,7 @@ def _records(document: Document, start: int, end: int) -> Iterator[tuple[int, in
 
 
 def describe_type_mismatch(message: Message) -> str | None:
-    """Return a sentence if a decoded root message is probably of another type than its class, else None."""
+    """Return a sentence if a decoded root message probably has another type or format than expected, else None."""
     document, expected = message._document, message.DESCRIPTOR
     reason = describe_foreign_format(document)
     if reason is not None:
@@ -151,7 +152,7 @@ def _count_fits(document: Document, descriptor: Descriptor) -> tuple[int, int]:
 
     A string counts twice, because arbitrary bytes often look like a number, but rarely like text. Misfits are unknown
     fields that are not retired, values of a wrong wire type, damaged records, second values of singular fields, strings
-    with control characters, and packed runs of a wrong length.
+    with bytes of _CONTROL_BYTES, and packed runs that end within a number.
     """
     n_hits = n_misfits = 0
     # Spans of messages to examine; large nested messages are skipped.

@@ -34,7 +34,7 @@ def open_document(
     store, storage_options, cache, allow_hosts, untrusted: for a file on a server, as for `load`.
 
     Raises SourceError for a file that can't be opened, DecodeError for an empty file, TypeError for a source
-    of an unsupported type, and for options of servers with a local source.
+    of an unsupported type, and for storage_options or allow_hosts with a local source.
     """
     if store is not None or (isinstance(source, str) and "://" in source):
         from onnxwire.io.remote.address import is_address
@@ -98,7 +98,7 @@ def _advice(path: str) -> str:
 
 
 def _map_cached(descriptor: int, name: str, may_map: bool) -> Document:
-    """Close a descriptor. Return a document of its file, as `_map_descriptor` does. Raises SourceError."""
+    """Return a document of an open file in a local cache, and close the descriptor. Raises SourceError."""
     try:
         return _map_descriptor(descriptor, name, may_map)
     except OSError as error:

@@ -115,8 +115,8 @@ class TensorList(Sequence[TensorInfo]):
 def tensors(source: Source | Message, type: type[Message] = ModelProto) -> Sequence[TensorInfo]:
     """List all tensors: initializers, sparse tensors and attributes, also in subgraphs, functions and training graphs.
 
-    source: a message, or any source of `load`; type: the class of the source's root message. Order: by path in the
-    document. Payloads are skipped, external files are not opened, and faults of tensors are not reported.
+    source: a message, or any source of `load`; type: the class of the source's root message. Order: depth first, by
+    field number and index. Payloads are skipped, external files are not opened, and faults of tensors are not reported.
     Returns an immutable sequence of TensorInfo.
     Raises the errors of `load`, and DecodeError for damaged bytes and for messages nested more than 100 levels deep.
     """

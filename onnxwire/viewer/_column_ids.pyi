@@ -6,11 +6,11 @@ from onnxwire.arrow._columns import Columns
 class Ids:
     def __len__(self) -> int: ...
     # Returns (id of each row as int32, first row of each new id). salts: an integer for each row; rows with
-    # different salts get different ids. max_bytes: if not 0, compare only the first `max_bytes` bytes of each string,
-    # without the last part of the name.
+    # different salts get different ids; the id of a null is -1. max_bytes: if not 0, compare only the first `max_bytes`
+    # bytes of each string, without the last part: the text after the last /, else the last ::, else the last dot.
     def add(
         self, columns: Columns, name: str, salts: Buffer | None = None, max_bytes: int = 0
     ) -> tuple[bytearray, list[int]]: ...
 
-# The integers of a column as int64.
+# Returns the integers of a column as bytes of int64; -1 for a null.
 def numbers(columns: Columns, name: str) -> bytearray: ...

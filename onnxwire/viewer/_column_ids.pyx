@@ -53,7 +53,7 @@ cdef uint64_t hash_value(
 ) noexcept nogil:
     """Return the hash of the string in row `i`; null has a hash of its own.
 
-    max_bytes: if not 0, hash only the first `max_bytes` bytes, without the last part of the name.
+    max_bytes: if not 0, hash only the first `max_bytes` bytes, without the last part of the name (`prefix_length`).
     """
     cdef const StringView* view = &(<const StringView*>values.data)[i]
     cdef const uint8_t* p
@@ -72,7 +72,7 @@ cdef class Ids:
     """Intern strings: each new string gets the next id, from 0 on.
 
     Strings are compared by a 64-bit hash with a random seed, so that no file can be crafted to collide; the
-    probability of a collision among a million strings is 1 in 30 million.
+    probability of a collision among a million strings is below 1 in 30 million.
     """
     cdef Texts hashes  # the hashes of the strings, each interned as a text of 8 bytes
 

@@ -95,9 +95,10 @@ def list_records(root: Message, path: str, start: int, count: int) -> dict[str, 
     """List the records of a message in the order of the file.
 
     path: the path of the message. start: the index of the first record; count: the number of records.
-    Returns total (the number of records in the message) and rows: number, name (None for an unknown field), path (None
-    for an unknown or retired field), wire (the name of the wire type), offset (of the tag), value (the offset of the
-    value), length (of the value, in bytes), text (the value, truncated if it is long, "" for a message) and is_message.
+    Returns total (how many records the message has) and rows: number and name of the field (name is None for an unknown
+    field), path (None for an unknown or retired field), wire (the name of the wire type), offset (of the tag), value
+    (the offset of the value), length (of the value, in bytes), text (the value, truncated if it is long, "" for a
+    message) and is_message.
     Raises PathError if the path leads to no message, and DecodeError for damaged bytes.
     """
     document = root._document

@@ -15,7 +15,7 @@ from onnxwire.analysis.live_scopes import defined_names
 from onnxwire.analysis.paths import Resolved, resolve
 from onnxwire.bridges.safetensors import assign_tensor, from_safetensors
 from onnxwire.engine.message import Message
-from onnxwire.errors import EditError, PathError
+from onnxwire.errors import EditError, PathError, count_text
 from onnxwire.messages import (
     AttributeProto,
     FunctionProto,
@@ -78,7 +78,7 @@ def set_bytes(path: str, digits: str) -> Change:
             setattr(target.parent, target.field.name, data)
         return target.path
 
-    return Change(f"set {path} to {len(data):,} bytes", path, run)
+    return Change(f"set {path} to {count_text(len(data), 'byte')}", path, run)
 
 
 def remove_path(path: str) -> Change:
@@ -290,7 +290,7 @@ def replace_tensors(upload: Upload) -> Change:
 
 def _require_model(root: Message) -> ModelProto:
     if not isinstance(root, ModelProto):
-        raise EditError(f"this change needs a model, but the file contains a {type(root).DESCRIPTOR.name}")
+        raise EditError(f"this change needs a model, but the type of the file is {type(root).DESCRIPTOR.name}")
     return root
 
 
@@ -304,8 +304,8 @@ def _resolve_node(root: Message, path: str) -> Resolved:
 def make_change(kind: str, arguments: dict[str, Any], uploads: Uploads) -> Change:
     """Return a change of a kind in KINDS.
 
-    arguments: the arguments by name. uploads: the files to which arguments refer. Raises EditError for wrong kinds and
-    arguments.
+    arguments: the arguments by name. uploads: the files to which arguments refer. Raises EditError for an unknown kind,
+    and for missing or wrong arguments.
     """
     if kind not in KINDS:
         raise EditError("there is no such kind of change")

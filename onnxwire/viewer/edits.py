@@ -42,11 +42,12 @@ MAX_ROWS = 200
 
 @dataclass(slots=True)
 class _CheckResult:
-    """The problems of one state that the original file does not have; fields as in `Edits.problems`."""
+    """The new problems of one state, in comparison with the original file; fields as in `Edits.problems`."""
 
     revision: int
     rows: list[dict[str, Any]]
     total: int
+    left_off: int
     gone: int
 
 
@@ -178,17 +179,18 @@ class Edits:
     def _raise_if_stale(self, revision: int) -> None:
         if revision != self.revision:
             raise StaleError(
-                "another tab of this page changed the model in the meantime, so this change was not made; review the "
-                "model, then repeat the change"
+                "another tab of this page changed the model in the meantime, so this action was not carried out; "
+                "review the model, then repeat the action"
             )
 
     def problems(self) -> dict[str, Any]:
-        """Check the present state, and return the problems that the original file does not have.
+        """Check the present state, and return its new problems, in comparison with the original file.
 
-        Returns revision, total (the number of new problems), gone (the number of the file's problems that no longer
-        exist), and rows: rule, severity, path and message of up to 200 problems, errors first. For a rule that the
-        present state breaks more often than the check lists, one row has the number of new problems beyond this limit.
-        A message of a user's schema has no problems.
+        Returns revision, total (the number of new problems), gone (the number of the original file's problems that the
+        present state does not have), and rows: rule, severity, path and message of up to 200 new problems, errors
+        first. For a rule that the present state breaks more often than the check lists, one more row has the number of
+        new problems beyond this limit. left_off: the number of new problems that no row lists or counts. A message of a
+        user's schema is not checked.
         """
         # A separate lock: changes must not wait for a check.
         with self._check_lock:
@@ -199,9 +201,9 @@ class Edits:
             return asdict(self._check_result)
 
     def _check(self, revision: int, message: Message) -> _CheckResult:
-        """Return the problems of a message that the original message does not have."""
+        """Return the new problems of a message, in comparison with the original message."""
         if message is self.original or type(message) not in SCHEMA.messages.values():
-            return _CheckResult(revision, [], 0, 0)
+            return _CheckResult(revision, [], total=0, left_off=0, gone=0)
         if self._original_problems is None:
             self._original_problems = _ProblemCounts(
                 check(self.original, select=_SEVERITIES, limit=MAX_PROBLEMS_PER_RULE)
@@ -210,7 +212,7 @@ class Edits:
         problems = check(message, select=_SEVERITIES, limit=MAX_PROBLEMS_PER_RULE)
         remaining_counts = Counter(original_problems.counts)
         rows: list[dict[str, Any]] = []
-        total = 0
+        total = left_off = 0
         for problem in problems:
             key = _problem_key(problem)
             if remaining_counts[key] > 0 or problem.rule in original_problems.omitted:
@@ -219,21 +221,23 @@ class Edits:
             total += 1
             if len(rows) < MAX_ROWS:
                 rows.append({name: getattr(problem, name) for name in ("rule", "severity", "path", "message")})
+            else:
+                left_off += 1
         # Of problems beyond the limit of a rule, only the number is known.
         for rule, n_omitted in problems.omitted.items():
             n_new = n_omitted - original_problems.omitted.get(rule, 0)
             if n_new > 0:
                 total += n_new
                 is_old = rule in original_problems.omitted
-                end = "more often than in the file" if is_old else "besides the listed problems"
-                reason = f"the rule is broken {n_new:,} times {end}"
+                end = "than in the file" if is_old else "than listed"
+                reason = f"the rule is broken {n_new:,} more time{'' if n_new == 1 else 's'} {end}"
                 rows.append({"rule": rule, "severity": "warning", "path": "", "message": reason})
         n_fixed = sum(
             count
             for key, count in remaining_counts.items()
             if count > 0 and key.partition("\n")[0] not in original_problems.omitted
         )
-        return _CheckResult(revision, rows, total, n_fixed)
+        return _CheckResult(revision, rows, total, left_off, n_fixed)
 
     def differences(self) -> dict[str, Any]:
         """Compare the present state with the file as it was opened.
@@ -288,11 +292,11 @@ class Edits:
         return f"replace {os.path.basename(self.file)}"
 
     def extract(self, revision: int, values: Iterable[str], path: str, *, replace: bool = False) -> dict[str, Any]:
-        """Save the nodes of the main graph that produce some values as a new model; the edited model does not change.
+        """Save some nodes of the main graph as a new model; the edited model does not change.
 
-        values: one output of each node. path, replace: as for `save`; the opened file is refused. Returns path, bytes,
-        warnings, nodes (their number), and the names of inputs and outputs. Raises the exceptions of `save` and
-        `onnxwire.extract`.
+        values: one output of each of these nodes. path, replace: as for `save`; the opened file is refused. Returns
+        path, bytes, warnings, nodes (their number), and the names of inputs and outputs. Raises the exceptions of
+        `save` and `onnxwire.extract`.
         """
         with self._lock:
             self._raise_if_stale(revision)

@@ -1,4 +1,4 @@
-"""Queries of the page about any message: its fields as rows of a tree, in pages, with their offsets."""
+"""Queries of the page about any message: its fields as rows of a tree, some rows at a time, with their offsets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class FieldQueries:
         }
 
     def fields(self, path: str = "", start: int = 0, count: int = 100) -> dict[str, Any]:
-        """List the fields of a message, or the elements of a repeated field, in pages.
+        """List some of the fields of a message, or of the elements of a repeated field.
 
         path: the path of the message or field, "" for the root. start: the index of the first row; count: the number of
         rows, up to 1,000. A message has a row for each present field, and one for each record of no known field.

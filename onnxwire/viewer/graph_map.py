@@ -1,4 +1,4 @@
-"""The map of a model: contents of one group of nodes as boxes and edges, the location of a node, shortest paths."""
+"""The map of a model: contents of one group of nodes as boxes and edges, the location of a node, shortest routes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ModelMap:
     def contents(self, name: str, route: Array | None = None, *, to_right: bool = False) -> dict[str, Any]:
         """Return the contents of a group as boxes and edges.
 
-        name: the name of the group, in the notation of `Groups`. route: rows of the nodes of a path to highlight.
+        name: the name of the group, in the notation of `Groups`. route: the rows of the nodes on a route to highlight.
         to_right: draw edges that lead to the right, not down; rows are then columns, and bends and spans contain y and
         x coordinates in place of x and y.
         Returns name, kind, label, boxes, edges, left_off (the number of edges beyond the first 1,500, which are
@@ -151,9 +151,9 @@ class ModelMap:
                 return name
 
     def route(self, start: str, end: str) -> Array:
-        """Return the rows of the nodes on a shortest path from one node to another, or else in the opposite direction.
+        """Return the rows of the nodes on a shortest route from one node to another, or else in the opposite direction.
 
-        start, end: paths of nodes of one graph. Raises PathError if there is no such node or no path.
+        start, end: paths of nodes of one graph. Raises PathError if there is no such node or no route.
         """
         if self._last_route is not None and self._last_route[0] == (start, end):
             return self._last_route[1]
@@ -171,12 +171,12 @@ class ModelMap:
         raise PathError("there is no path between the two nodes", end[:_MAX_NAME_CHARS])
 
     def _find_route(self, start: int, end: int) -> Array | None:
-        """Return the rows of a shortest path between two rows, None if there is none.
+        """Return the rows of a shortest route between two rows, None if there is none.
 
         The search is breadth-first, from the end against the edges.
         """
         columns = self.columns
-        # Use lists, since a path may have 100,000 steps, and a call of numpy in each step would be slow.
+        # Use lists, since a route may have 100,000 steps, and a call of numpy in each step would be slow.
         producer, values, starts = columns.producer.tolist(), columns.use_value.tolist(), columns.use_start.tolist()
         next_row = {end: end}
         frontier = [end]
@@ -201,7 +201,7 @@ class ModelMap:
         columns = self.columns
         if not groups:
             return []
-        scopes = columns.scopes.path(scope)
+        scopes = columns.scopes.labels_of(scope)
         rows = np.concatenate([group.rows for group in groups])
         box_numbers = np.repeat(np.arange(len(groups)), [len(group.rows) for group in groups])
         parameters, sizes = self._sum_weights(rows, box_numbers, len(groups))

@@ -171,7 +171,7 @@ class Scopes:
         self._scope_by_head.clear()
         return new_numbers
 
-    def path(self, scope: int) -> list[str]:
+    def labels_of(self, scope: int) -> list[str]:
         """Return the labels of a scope and the scopes around it, the outermost first."""
         labels = []
         while scope:
@@ -217,11 +217,11 @@ class MapColumns:
     output.
     use_start: the first entry of each row, then the number of entries. first_use: the first entry of each value, or -1.
     producer: the row that produces a value, or -1; producer_slot: the index of that output. type: each value's index
-    into `types`, 0 if unknown. is_weight: whether a value is an initializer; parameters, bytes: the size of that
-    initializer, else 0. own_parameters, own_bytes: the size of the tensors in a row's attributes, including their
-    graphs; inner_node_counts: the number of nodes in these graphs. is_input, is_output: whether a value is an input or
-    output of its graph. graphs_in: by row, the paths of the graphs in its attributes. functions: paths by domain
-    and name.
+    into `types`, 0 if unknown. is_weight: whether a value is an initializer; parameters, bytes: the numbers of elements
+    and bytes of that initializer, else 0. own_parameters, own_bytes: the numbers for the tensors in a row's attributes,
+    including the graphs in them; inner_node_counts: the number of nodes in these graphs. is_input, is_output: whether a
+    value is an input or output of its graph. graphs_in: by row, the paths of the graphs in its attributes. functions:
+    paths by domain and name.
     """
 
     def __init__(self, model: ModelProto) -> None:

@@ -1,7 +1,7 @@
 """The groups of a graph's nodes, computed on demand: by scope, by repetition, and by size.
 
 The contents of a group are first divided into *items*: the scopes directly inside the group's scope, and the nodes
-outside of these scopes. Consecutive equal items are then combined into a repeat.
+outside of these scopes. Consecutive equal items, or equal sequences of items (blocks), are then combined into a repeat.
 """
 
 from __future__ import annotations

@@ -222,7 +222,7 @@ def _text_html(text: str) -> str:
 
 
 def _table_html(title: str, rows: Iterable[list[str]], count: int = 0) -> str:
-    """Return a table; with a title, of up to 12 rows, and the number of the other rows. "" if there are no rows.
+    """Return a table, "" if there are no rows. A table with a title has up to 12 rows, and counts the omitted rows.
 
     count: the number of all rows, if `rows` contains only the first rows.
     """

@@ -18,7 +18,7 @@ from onnxwire.analysis.paths import resolve
 from onnxwire.analysis.summary import summarize
 from onnxwire.engine.message import Message
 from onnxwire.engine.search import Paths, Search
-from onnxwire.errors import PathError
+from onnxwire.errors import PathError, count_text
 from onnxwire.io.tensor_list import find_tensors, tensor_bytes
 from onnxwire.messages import (
     AttributeProto,
@@ -61,7 +61,7 @@ class Queries(TensorQueries):
         """A function that returns the marks of nodes on the map by path; set if the model is compared with another."""
 
     def summary(self) -> dict[str, Any]:
-        """Return the output of `onnxwire info --json` with 12 largest tensors, and with paths of inputs and outputs."""
+        """Return the output of `onnxwire info --json`, the 12 largest tensors, and the paths of inputs and outputs."""
         return self._cached(("summary",), self._make_summary)  # type: ignore[no-any-return]
 
     def _make_summary(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class Queries(TensorQueries):
         return {"rows": rows, "left_off": left_off}
 
     def nodes(self, scope: str = "graph", search: str = "", start: int = 0, count: int = 100) -> dict[str, Any]:
-        """List nodes of a graph or function, in pages.
+        """List some nodes of a graph or function.
 
         scope: the path of the graph or function. search: words that must all occur in the node's name, operator, domain
         or values, ignoring case. start: the index of the first row among the matches; count: the number of rows, up to
@@ -137,7 +137,7 @@ class Queries(TensorQueries):
         return {"total": len(matches), "rows": rows}
 
     def tensors(self, scope: str = "graph", search: str = "", start: int = 0, count: int = 100) -> dict[str, Any]:
-        """List the tensors of a graph or function, in pages; arguments as for `nodes`.
+        """List some tensors of a graph or function; arguments as for `nodes`.
 
         The initializers come first, then sparse initializers and tensors in attributes of nodes and in their graphs.
         Returns total and rows: index, path, name, data_type, shape, bytes.
@@ -232,8 +232,8 @@ class Queries(TensorQueries):
         """
         from onnxwire.bridges.onnx import import_official
 
-        node, scope, _ = self._resolve_node(path)
-        function = re.match(r"functions\[\d+\]", scope)
+        node, scope_path, _ = self._resolve_node(path)
+        function = re.match(r"functions\[\d+\]", scope_path)
         imports = resolve(self.model, function[0]).value.opset_import if function else self.model.opset_import
         domain = "" if node.domain == "ai.onnx" else node.domain
         version = next((opset.version for opset in imports if opset.domain in (domain, node.domain)), 0)
@@ -250,7 +250,8 @@ class Queries(TensorQueries):
         """Describe an input of a node.
 
         scope, path: the graph of the node, and its path; connections, types: those of the graph. Returns name, type,
-        kind (node, weight, input, outer, or none for an omitted input) and the path of the producer or tensor, or "".
+        kind ("node", "weight", "input", "outer", or "none" for an omitted input) and the path of the producer or
+        tensor, or "".
         """
         entry: dict[str, Any] = {"name": name, "type": types.get(name, ""), "kind": "outer", "path": ""}
         if not name:
@@ -297,7 +298,10 @@ class Queries(TensorQueries):
         }
 
     def map(self, group: str = "graph", start: str = "", end: str = "", *, to_right: bool = False) -> dict[str, Any]:
-        """Draw a group of nodes; see `ModelMap.contents`. start, end: nodes whose connecting path is highlighted."""
+        """Draw a group of nodes; see `ModelMap.contents`.
+
+        start, end: the paths of two nodes, between which a shortest route is highlighted.
+        """
         with self._map_lock:
             marks = None if self.marks is None else self.marks()
             if marks is not None:
@@ -311,7 +315,7 @@ class Queries(TensorQueries):
             return self._map.locate(path)
 
     def route(self, start: str, end: str) -> dict[str, Any]:
-        """Count the nodes on a shortest path between two nodes. Raises PathError if there is none."""
+        """Count the nodes on a shortest route between two nodes. Raises PathError if there is none."""
         with self._map_lock:
             return {"nodes": len(self._map.route(start, end))}
 
@@ -345,10 +349,10 @@ class Queries(TensorQueries):
     def _resolve_node(self, path: str) -> tuple[NodeProto, str, int]:
         """Return the node at a path, the path of its graph, and its index there."""
         target = self._resolve(path, NodeProto, "node")
-        scope = target.path.rpartition(".node[")[0]
+        scope_path = target.path.rpartition(".node[")[0]
         if target.element_index is None:
             raise PathError("this is not a node of a graph", path, self.model._document.name)
-        return target.value, scope, target.element_index
+        return target.value, scope_path, target.element_index
 
     def _connections(self, path: str) -> Connections:
         """Return the producers and consumers of the values of a graph."""
@@ -455,4 +459,8 @@ def _link(message: Any, path: str) -> dict[str, str]:
         message, path = message.values, f"{path}.values"
     if isinstance(message, TensorProto):
         return {"kind": "tensor", "path": path, "text": _tensor_type(message)}
-    return {"kind": "graph", "path": path, "text": f"{message.name or 'graph'} ({len(message.node):,} nodes)"}
+    return {
+        "kind": "graph",
+        "path": path,
+        "text": f"{message.name or 'graph'} ({count_text(len(message.node), 'node')})",
+    }

@@ -65,7 +65,7 @@ class StartPage:
     def open(self, path: str, type: str) -> dict[str, Any]:
         """Open a file by its path; returns `file`, the id of the opened file. type: the type of the message in it.
 
-        Raises EditError for an unknown type and for a path that is not a regular file's, and the errors of `load`.
+        Raises EditError for an unknown type and for a path that leads to no regular file, and the errors of `load`.
         """
         cls = self._find_class(type)
         if "://" in path:
@@ -141,7 +141,7 @@ class StartPage:
     def _find_class(self, name: str) -> type[Message]:
         cls = self._types.get(name)
         if cls is None:
-            raise EditError("there is no such message")
+            raise EditError("there is no such message type")
         return cls
 
     def _add(self, message: Message) -> str:

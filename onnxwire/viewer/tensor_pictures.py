@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-# Maximum number of bytes read for one heat map, in whole pages, unless one element per cell is more.
+# Maximum number of bytes read for one heat map, in whole pages; more if one element per cell needs more.
 MAX_READ_BYTES = 1 << 23
 _PAGE_BYTES = 4096  # size of a page of memory
 _BLOCK_ELEMENTS = 1 << 15  # number of elements of a block
@@ -32,9 +32,9 @@ def histogram(tensor: TensorProto, bins: int = 64, *, whole: bool = False) -> di
     tensor: a tensor of numbers; complex numbers are measured by magnitude. bins: the number of bins, as for `measure`.
     whole: read all elements; otherwise, for a tensor of more than 2,097,152 elements, only 64 blocks at equal distances
     are read.
-    Returns low, high and counts of the histogram, min, max, mean, std, zeros and nan as in `measure`, infinite (its
-    `inf`), read (the number of elements read) and elements (of all). Without finite elements, low, high, min, max, mean
-    and std are None. A mean or std that is not finite is None, too.
+    Returns low, high and counts of the histogram, min, max, mean, std, zeros and nan as in `measure`, infinite (`inf`
+    in `measure`), read (the number of elements read) and elements (of all). Without finite elements, low, high, min,
+    max, mean and std are None. A mean or std that is not finite is None, too.
     Raises TensorError for strings and for a tensor with an inconsistent description.
     """
     import numpy as np
@@ -95,7 +95,7 @@ def heat_map(
     n_added_axes = len(shape) - rank
     rows, columns = axes if axes is not None else (len(shape) - 2, len(shape) - 1)
     if rows == columns or not (0 <= rows < len(shape) and 0 <= columns < len(shape)):
-        raise tensor_error(tensor, f"the axes {rows} and {columns} are not two of its {len(shape)}")
+        raise tensor_error(tensor, f"{rows} and {columns} are not two of its axes, 0 to {len(shape) - 1}")
     indices = [*(at or ()), *[0] * len(shape)][: len(shape)]
     for axis, (index, length) in enumerate(zip(indices, shape, strict=True)):
         if axis not in (rows, columns) and not 0 <= index < max(length, 1):

@@ -160,7 +160,10 @@ def test_verbose_lists_the_written_files(folder):
 
 def test_other_files_are_kept_without_overwrite(folder):
     (folder / "out.data").write_text("mine")
-    reason = "the existing file is not the model's; allow replacing it with --overwrite, or choose another name"
+    reason = (
+        "the existing file contains other data than the old model's; pass --overwrite to replace it, or choose another "
+        "name"
+    )
     check_refusal(run("unpack", "m.onnx", "-o", "out.onnx", cwd=folder), f"{folder}/out.data: {reason}")
     assert (folder / "out.data").read_text() == "mine"
     assert sorted(os.listdir(folder)) == ["m.onnx", "out.data"]

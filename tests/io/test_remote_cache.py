@@ -238,9 +238,9 @@ def assert_refused(folder: Path, words: str) -> None:
 def test_a_folder_that_is_not_the_caches_is_refused(tmp_path) -> None:
     (tmp_path / FOLDER).mkdir(mode=0o700)
     (tmp_path / FOLDER / "weights.data").write_bytes(b"precious")
-    assert_refused(tmp_path, "is not its cache")
+    assert_refused(tmp_path, "is not a cache")
     (tmp_path / FOLDER / "CACHEDIR.TAG").write_bytes(b"Signature: 8a477f597d28d172789f06886806bc55\n# of another\n")
-    assert_refused(tmp_path, "is not its cache")
+    assert_refused(tmp_path, "is not a cache")
     assert (tmp_path / FOLDER / "weights.data").read_bytes() == b"precious"
 
 

@@ -764,7 +764,7 @@ def test_a_tensor_of_another_folder_does_not_refer_to_a_file_of_the_same_name(tm
         COPY_CALLS[copy_call](model.graph.initializer, other_model.graph.initializer)
         bytes_before, expected = path.read_bytes(), encode_arrays(model)
         with pytest.raises(
-            onnxwire.SaveError, match=r"in two different files named 'w\.data'; give external= to write"
+            onnxwire.SaveError, match=r"in two different files named 'w\.data'; pass external= to write"
         ):
             onnxwire.save(model, path)
         assert path.read_bytes() == bytes_before

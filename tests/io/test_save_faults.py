@@ -788,7 +788,7 @@ def test_the_error_names_a_missing_directory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["", "/", "/.", "/.."])
 def test_a_directory_is_not_a_target(tmp_path: Path, suffix: str) -> None:
-    with pytest.raises(SaveError, match="name a file in it") as error_info:
+    with pytest.raises(SaveError, match="pass the path of a file in it") as error_info:
         save(f"{tmp_path}{suffix}", b"new")
     assert isinstance(error_info.value, IsADirectoryError)
     assert os.listdir(tmp_path) == []

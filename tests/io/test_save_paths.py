@@ -173,7 +173,7 @@ def test_links_of_another_user_in_a_world_writable_folder_are_not_followed(publi
         assert value_of(target) == 1
         return
     with pytest.raises(
-        onnxwire.SaveError, match="link in a world-writable folder that belongs to another user"
+        onnxwire.SaveError, match="another user's symbolic link in a world-writable folder"
     ) as error_info:
         onnxwire.save(make_model(1), path)
     assert error_info.value.errno == errno.EACCES

@@ -306,7 +306,7 @@ def test_changes_of_models_are_rejected_for_other_messages(path, tmp_path):
             ("replace_tensors", {"upload": upload(edits, file).id}),
         ]
         for kind, arguments in model_changes:
-            with pytest.raises(EditError, match="this change needs a model, but the file contains a GraphProto"):
+            with pytest.raises(EditError, match="this change needs a model, but the type of the file is GraphProto"):
                 make_change(edits, kind, **arguments)
         make_change(edits, "rename_node", path="node[2]", name="other")
         assert edits.message.node[2].name == "other"
@@ -424,8 +424,17 @@ def test_problems_beyond_the_limit_of_a_rule_are_counted(monkeypatch, tmp_path):
     for index in range(5):
         make_change(edits, "set", path=f"graph.node[{index}].op_type", value="Rely")
     problems = edits.problems()
-    assert problems["total"] == 5
-    assert "3 times besides the listed problems" in problems["rows"][-1]["message"]
+    assert (problems["total"], problems["left_off"]) == (5, 0)
+    assert "3 more times than listed" in problems["rows"][-1]["message"]
+
+
+def test_problems_beyond_the_limit_of_rows_are_left_off(monkeypatch, edits):
+    monkeypatch.setattr("onnxwire.viewer.edits.MAX_ROWS", 1)
+    for index in range(2):
+        make_change(edits, "set", path=f"graph.node[{index}].op_type", value="Rely")
+    problems = edits.problems()
+    assert len(problems["rows"]) == 1
+    assert problems["left_off"] == problems["total"] - 1 > 0
 
 
 def test_the_default_domain_is_imported_once(edits):

@@ -220,7 +220,8 @@ def _split(text: str) -> tuple[str, str, str, str, str]:
         raise ValueError("an address of the Hub must not contain a user; set HF_TOKEN")
     if " " in authority or suffix[:1] == "\\":
         raise ValueError(
-            "the user, password or host of the address contains a space, or a backslash follows; write a space as %20"
+            "the user, password or host of the address contains a space, or the address contains a backslash after its "
+            "host; write a space as %20"
         )
     if not is_web:
         return scheme, "", host, suffix, ""

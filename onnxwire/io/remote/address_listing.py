@@ -10,7 +10,7 @@ import warnings
 from contextlib import suppress
 from fnmatch import fnmatchcase
 
-from onnxwire.errors import SourceError
+from onnxwire.errors import SourceError, count_text
 from onnxwire.io.remote.address import HUB_SCHEME, WEB_SCHEMES, address_below, parse_address
 from onnxwire.io.remote.failures import RangeError, UnknownHostError
 from onnxwire.io.remote.loop import run
@@ -35,7 +35,7 @@ _EMPTY_NAME_ERROR = (
     "a key in this folder contains //, /./ or /../, which obstore can't list; in S3, boto3 can: "
     "pip install 'onnxwire[s3]'"
 )
-_LIST_ERROR = "the server does not list folders; name each model"
+_LIST_ERROR = "the server does not list folders; pass the address of each model"
 
 
 def versions_of(
@@ -178,8 +178,8 @@ def _list_keys_by_boto3(address: Address, options: Options) -> list[tuple[tuple[
         elif key.endswith(".onnx"):
             n_unreadable += 1
     if n_unreadable:
-        reason = f"{n_unreadable:,} models whose keys contain //, /./ or /../ can't be read, and are not listed"
-        warnings.warn(f"{address.shown_folder}: {reason}", stacklevel=2)
+        models_text = f"{count_text(n_unreadable, 'model')} with //, /./ or /../ in the key"
+        warnings.warn(f"{address.shown_folder}: the list omits {models_text}, which can't be read", stacklevel=2)
     return files
 
 

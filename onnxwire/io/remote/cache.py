@@ -165,7 +165,7 @@ def _open_folder(path: str) -> int:
             reason = f"other users may write to the cache; forbid it with `chmod go-w`, or {_ADVICE}"
             raise SourceError(errno.EPERM, reason, cache_path)
         if not _check_marker(cache_folder):
-            reason = f"the folder contains files but no {_MARKER} of onnxwire, so it is not its cache; {_ADVICE}"
+            reason = f"the folder contains files but no {_MARKER} of onnxwire, so it is not a cache; {_ADVICE}"
             raise SourceError(errno.EPERM, reason, cache_path)
     except BaseException:
         os.close(cache_folder)

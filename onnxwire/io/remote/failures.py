@@ -22,7 +22,7 @@ class RequestError(Exception):
 
 
 class RefusedError(RequestError):
-    """A request was not sent, because its target is not allowed or not valid."""
+    """This client refused to send a request, such as one after a redirect to a server that is not allowed."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, "refused")

@@ -1,4 +1,4 @@
-"""Read ranges of one version of a file on a server: in parallel, and each range once."""
+"""Read ranges of one version of a file on a server in parallel."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ CHUNK_BYTES = 1 << 23
 _MAX_GAP_BYTES = 1 << 15
 _OPEN_BYTES = 1 << 16  # size of the beginning of a file, which is read to open the file
 _SMALL_FILE_BYTES = 1 << 25  # a file up to this size is read completely if its first bytes do not suffice
-# The maximum size of a file that is read completely because its server does not support ranges.
+# The maximum size of a file that is read completely because its server does not support ranges or identify versions.
 _MAX_BYTES_WITHOUT_RANGES = 1 << 28
-_MIN_WINDOW_BYTES = 1 << 12  # minimum size of the range that is read from the offset of a walk
+# Minimum length of a sequential read, and maximum gap in it. Half of this size is read in addition to a predicted run.
+_MIN_SEQUENCE_BYTES = 1 << 12
 MAX_CONCURRENT_REQUESTS = 16
 
 
@@ -193,13 +194,13 @@ class RemoteFile:
     def _window(self, start: int) -> int:
         """Return how many bytes to read from an offset: more if the walk has read sequentially up to the offset."""
         sequence_start, sequence_end = self._sequence
-        if not self._has_skipped and sequence_start <= start <= sequence_end + _MIN_WINDOW_BYTES:
-            length = max(start - sequence_start, _MIN_WINDOW_BYTES)
+        if not self._has_skipped and sequence_start <= start <= sequence_end + _MIN_SEQUENCE_BYTES:
+            length = max(start - sequence_start, _MIN_SEQUENCE_BYTES)
             # The sequence becomes eight times as long; beyond _OPEN_BYTES, three times as long.
             window = 7 * length if length <= _OPEN_BYTES else 2 * length
             self._sequence = (sequence_start, start + window)
         else:
-            window = self._readahead.run + _MIN_WINDOW_BYTES // 2
+            window = self._readahead.run + _MIN_SEQUENCE_BYTES // 2
             self._sequence = (start, start + window)
         return window
 
@@ -344,7 +345,7 @@ def _is_overlapping(span: Range, other_span: Range) -> bool:
 
 
 def _merge(ranges: list[Range]) -> list[Range]:
-    """Merge ranges with small gaps. The ranges are in ascending order."""
+    """Merge ranges that overlap or have small gaps between them. The ranges are in ascending order."""
     result: list[Range] = []
     for start, end in ranges:
         if result and start - result[-1][1] <= _MAX_GAP_BYTES:

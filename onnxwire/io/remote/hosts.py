@@ -25,7 +25,7 @@ _PRIVATE_NETWORKS = [
     ip_network(text)
     for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7", "fec0::/10")
 ]
-# IPv6 networks whose last 32 bits are the IPv4 address that is contacted.
+# IPv6 networks in which the last 32 bits of an address are the IPv4 address that is contacted.
 _IPV4_IN_IPV6_NETWORKS = [ip_network("::/96"), ip_network("64:ff9b::/96")]
 
 
@@ -119,8 +119,8 @@ class Hosts:
     def reach_error(self, site: Site) -> RefusedError:
         """Return the error for a server whose reach is too small."""
         return RefusedError(
-            f"{site.netloc} has a loopback, link-local or private address, to which the model's server and its "
-            "redirects may not lead"
+            f"{site.netloc} has a loopback, link-local or private address, or a reserved one; the model's server and "
+            "its redirects may not lead to it"
         )
 
     def note_reach(self, reach: int) -> None:

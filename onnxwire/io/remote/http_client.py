@@ -25,6 +25,7 @@ from itertools import count
 from urllib.parse import unquote, urlsplit
 
 from onnxwire._version import __version__
+from onnxwire.errors import count_text
 from onnxwire.io.remote.address import Site
 from onnxwire.io.remote.failures import RefusedError, RequestError
 from onnxwire.io.remote.hosts import GLOBAL, LOCAL, MAX_REDIRECTS, reach_of, redirect_target
@@ -241,7 +242,7 @@ class HttpClient:
                 if not error.is_transient or is_last:
                     reason = f"{error}, {n_tries} times" if n_tries > 1 else str(error)
                     if error.wait:
-                        reason += f", and asks to wait {error.wait:,.0f} seconds"
+                        reason += f", and asks to wait {count_text(round(error.wait), 'second')}"
                     raise RequestError(reason, error.kind) from None
             await asyncio.sleep(seconds)
             wait = min(wait * self._wait_base, self._max_wait)

@@ -105,7 +105,10 @@ class HttpReader:
         self._is_model = is_model
 
     async def read(self, start: int, end: int, version: Version | None) -> tuple[bytearray, Version]:
-        """Read a range; see Reader. Repeat the first request if Last-Modified is too recent to identify the version."""
+        """Read a range; see `stores.Reader`.
+
+        Repeats the first request if Last-Modified is too recent to identify the version.
+        """
         response = await self._read(start, end, version)
         if version is None:
             wait = _time_to_wait(response.headers)
@@ -131,7 +134,7 @@ class HttpReader:
         return await self._send(headers, {206: end - start})
 
     async def read_all(self, max_bytes: int) -> tuple[bytearray | None, Version]:
-        """Read the complete file; see Reader."""
+        """Read the complete file; see `stores.Reader`."""
         response = await self._send({}, {200: max_bytes})
         if response.status != 200:
             raise RequestError("the server answered with a part of the file instead of the complete file")
@@ -169,7 +172,7 @@ def _check_range(
     """Return the bytes of the response to a range request, and their version.
 
     known_size: the file's size for a response that does not contain it, or None. is_first: whether no version is known
-    yet. The bytes are empty if the range begins after the end of the file (416).
+    yet. The bytes are empty if the range begins at or after the end of the file (416).
     Raises RangeError for a response without a range or size, RequestError for one with another range or length.
     """
     text = response.headers.get("Content-Range", "").strip()
@@ -190,8 +193,8 @@ def _check_range(
     length = response.headers.get("Content-Length", "")
     n_sent = len(response.body) if response.body is not None else length if length.isdecimal() else "more"
     if n_sent != last_byte + 1 - first_byte:
-        sent_text = f"{int(n_sent):,}" if n_sent != "more" else n_sent
-        raise RequestError(f"the server sent {sent_text} bytes instead of {last_byte + 1 - first_byte:,}")
+        sent_text = f"{int(n_sent):,} bytes instead of" if n_sent != "more" else "more bytes than the requested"
+        raise RequestError(f"the server sent {sent_text} {last_byte + 1 - first_byte:,}")
     assert response.body is not None
     version = _version_of(response.headers, size)
     if is_first and version.etag is None and version.version is None and _time_to_wait(response.headers):

@@ -60,8 +60,8 @@ class HubStore(HttpStore):
     def open_cached(self, address: Address, hosts: Hosts) -> tuple[int, Address] | None:
         """Open a file in the local cache of huggingface_hub. Return its descriptor, and its address by commit.
 
-        Return None if the file is not cached. The commit of a branch is requested from the Hub, unless HF_HUB_OFFLINE
-        is set; then SourceError is raised if the file is not cached. Raises RequestError if the request fails.
+        Return None if the file is not cached. The commit of a branch is requested from the Hub, unless `is_offline`;
+        then SourceError is raised if the file is not cached. Raises RequestError if the request fails.
         """
         file = parse_hub_file(address.shown)
         commit: str | None = None
@@ -74,7 +74,7 @@ class HubStore(HttpStore):
         descriptor = open_cached(file, commit) if commit is not None else None
         if descriptor is None or commit is None:
             if is_offline():
-                reason = "HF_HUB_OFFLINE is set, and the file is not in the cache"
+                reason = "HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set, and the file is not in the cache"
                 raise SourceError.from_os_error(FileNotFoundError(errno.ENOENT, reason), address.shown)
             return None
         return descriptor, parse_address(file._replace(revision=commit).shown)

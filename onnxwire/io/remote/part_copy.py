@@ -71,7 +71,7 @@ class CopiedPart(NamedTuple):
 
 
 class SentPart(NamedTuple):
-    """Bytes that are sent: pieces of an encoding, or ranges of a file on the server that are too short to be copied."""
+    """Bytes that are sent: pieces of an encoding, and ranges of a file on the server that are not copied."""
 
     pieces: list[bytes | Piece | CopiedPart]
     size: int
@@ -174,9 +174,11 @@ def save_by_copies(
     target = {"Bucket": bucket.name, "Key": key_in_bucket(address)}
     try:
         with _upload(bucket, target) as upload:
-            sent_parts = _send(bucket, {**target, "UploadId": upload}, parts, total, progress)
+            uploaded_parts = _transfer(bucket, {**target, "UploadId": upload}, parts, total, progress)
             _check_sources(bucket, parts, address)
-            bucket.client.complete_multipart_upload(**target, UploadId=upload, MultipartUpload={"Parts": sent_parts})
+            bucket.client.complete_multipart_upload(
+                **target, UploadId=upload, MultipartUpload={"Parts": uploaded_parts}
+            )
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))
         if code in ("PreconditionFailed", "NoSuchKey", "412"):
@@ -234,7 +236,7 @@ def _upload(bucket: Bucket, target: dict[str, str]) -> Iterator[str]:
             guard.wait()
 
 
-def _send(
+def _transfer(
     bucket: Bucket,
     upload: dict[str, str],
     parts: list[Part],

@@ -3,12 +3,13 @@
 A walk that skips long values costs round trips, not bytes: at 30 ms a trip and 100 MB/s, a trip takes as long as 3 MB.
 Therefore the next offsets are predicted from the values found so far, and fetched with the current request. The layers
 of a model contain the same tensors, so once the last few sizes have occurred before, the sizes that followed them will
-probably follow again. If that fails, known sizes are tried in all orders. A wrong prediction costs only its bytes.
+probably follow again. Until several predictions were right, known sizes are also tried in all orders. A wrong
+prediction costs only its bytes.
 
 If predictions fail, and the walk advances by fewer bytes per trip than could be read in that time, the file is read in
-large ranges instead. A file of up to 64 MiB is also read in large ranges if its values are so dense that a request for
-each takes as long as reading them. In a longer file, requests that are predicted correctly save traffic, and time on
-slow connections.
+large ranges (windows) instead. A file of up to 64 MiB is also read in windows if its values are so dense that a request
+for each takes as long as reading them. In a longer file, requests that are predicted correctly save traffic, and time
+on slow connections.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _FIRST_WINDOW_BYTES, _LAST_WINDOW_BYTES = 1 << 23, 1 << 26  # sizes of the first
 _MAX_WINDOWS_BYTES = 1 << 28  # maximum size of all windows, which stay in memory
 
 _INITIAL_DEPTH = 4  # values predicted at first; the number is doubled whenever all predictions were right
-_MAX_COMBINATIONS = 34  # offsets tried if the order is unknown: all sums of up to three of four sizes
+_MAX_COMBINATIONS = 34  # offsets tried while the order is unknown: all sums of up to three of four sizes
 _MAX_COMPARED_VALUES = 4096  # earlier values of the same size that are compared
 _MAX_MATCH_VALUES = 64  # consecutive values that are compared
 # The bytes fetched before and after a predicted offset, and the additional bytes for each value before it, since names
@@ -75,8 +76,8 @@ class Readahead:
     def window(self, start: int, limit: int) -> int:
         """Return how many bytes to read from an offset on without gaps, if that is faster; 0 to predict.
 
-        A window is followed by a larger one if reading it took less time than a trip for each value in it, and if the
-        sizes in a long file do not repeat.
+        A window is followed by a larger one if reading it took less time than a trip for each value in it, and, in a
+        long file, if the sizes of the values do not repeat.
         """
         n_values = len(self._sizes)
         n_left = limit - start

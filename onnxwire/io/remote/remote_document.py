@@ -172,9 +172,10 @@ def hosts_of(address: Address, allow_hosts: Iterable[str] | None = None, untrust
 
 
 def _check_endpoints(address: Address, options: Mapping[str, Any] | None, allow_hosts: Iterable[str] | None) -> None:
-    """Raise SourceError if settings name another server than the provider's own, and `allow_hosts` does not contain it.
+    """Raise SourceError if a setting names a server that `allow_hosts` does not contain.
 
-    obstore follows redirects by its own rules. The servers of the providers redirect to each other only.
+    obstore follows redirects by its own rules. Without such a setting, only servers of the provider are used, which
+    redirect to each other only.
     """
     from onnxwire.io.remote.hosts import Hosts
 
@@ -195,8 +196,8 @@ def _check_endpoints(address: Address, options: Mapping[str, Any] | None, allow_
             Hosts(site, allowed_hosts, may_redirect=False).check_redirect(site, site, True)
         except (RefusedError, ValueError):
             reason = (
-                f"the setting {name} names another server than the provider's, whose redirects obstore follows, which "
-                "is refused for untrusted models; add its host to allow_hosts= if it is trusted"
+                f"the setting {name} names a server, and obstore would follow its redirects, which is refused for "
+                "untrusted models; add the server's host to allow_hosts= if it is trusted"
             )
             raise SourceError(errno.EPERM, reason, address.shown) from None
 

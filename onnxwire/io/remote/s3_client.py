@@ -35,8 +35,8 @@ class Bucket(NamedTuple):
 def open_bucket(address: Address, options: Mapping[str, Any] | None) -> Bucket | None:
     """Return the bucket of an address; None if it is not in S3, boto3 is not installed, or boto3 lacks a setting.
 
-    Keys, region and endpoint come from the options, then from the environment, both under obstore's names. Without
-    keys, boto3 searches for them in its usual places.
+    Access keys, region and endpoint come from the options, else from the environment, both under obstore's names. If
+    access keys are in neither, boto3 searches for them in its usual places.
     """
     if address.scheme not in S3_SCHEMES:
         return None

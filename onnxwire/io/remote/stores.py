@@ -39,8 +39,8 @@ if TYPE_CHECKING:
             """Return the complete file, or None if it has more bytes than the limit, and its version."""
 
 
-_INSTALL_REASON = "addresses need obstore: pip install 'onnxwire[remote]'"
-_MAX_STORES = 8  # in the cache
+_INSTALL_REASON = "this address needs obstore: pip install 'onnxwire[remote]'"
+_MAX_STORES = 8  # maximum number of cached stores
 _SECRET_HEADER = re.compile("auth|cookie|token|secret|key|password", re.I)
 # Names of secret settings, as options of obstore and fsspec and as environment variables. An access_key_id is public.
 _SECRET_SETTING = re.compile("token|secret|password|(?:account|sas|storage|master|service_account)_key", re.I)
@@ -80,9 +80,10 @@ def open_store(address: Address, options: Mapping[str, Any] | None) -> Any:
 def identity_in_store(address: Address, options: Mapping[str, Any] | None) -> str:
     """Return a text that is unique to a file: its address with query and user, and the settings that select a store.
 
-    These settings are the options except timeouts and retries, and the libraries' environment variables. The password
-    of the address, and secret options, headers and variables are omitted: they change, and could be guessed from their
-    hashes. Every load requests the beginning of the file with the current credentials.
+    These settings are the options without retry_config, with only the headers and the proxy of client_options, and the
+    libraries' environment variables. The password of the address, and secret options, headers and variables are
+    omitted: they change, and could be guessed from their hashes. Every load requests the beginning of the file with the
+    current credentials.
     """
     excluded_names = ("client_options", "retry_config")
     identifying_options = _without_secrets(
@@ -126,7 +127,7 @@ def _describe_options(value: Any) -> Any:
 
 
 def _hashable_key(value: Any) -> Any:
-    """Return options as a hashable key; None if they contain objects without a value, such as credential providers."""
+    """Return options as a hashable key, or None for options that have none, such as credential providers."""
     if value is None or isinstance(value, str | int | float | timedelta):
         return repr(value)
     if isinstance(value, dict):

@@ -108,7 +108,7 @@ export const countText = (count) => count.toLocaleString("en");
 /** Format a count with its noun: 1 node, 2 nodes. */
 export const nounText = (count, noun) => `${countText(count)} ${noun}${count === 1 ? "" : "s"}`;
 
-/** Format an integer below 10**9 with all digits, any other number with up to five significant digits; a dash for null. */
+/** Format an integer between -10**9 and 10**9 with all digits, any other number with up to five significant digits; a dash for null. */
 export function numberText(value) {
   if (value === null || value === undefined) return "–";
   if (Number.isInteger(value) && Math.abs(value) < 1e9) return String(value);

@@ -70,7 +70,7 @@ function extractMarked() {
   openDialog({
     title: `Extract ${nounText(marks.size, "node")}`,
     action: "Extract",
-    note: `${[...marks.values()].slice(0, 6).join(", ")}${marks.size > 6 ? ", …" : ""} become a new model with their inputs and outputs; this model stays unchanged.`,
+    note: `${[...marks.values()].slice(0, 6).join(", ")}${marks.size > 6 ? ", …" : ""} ${marks.size === 1 ? "becomes a new model with its" : "become a new model with their"} inputs and outputs; this model stays unchanged.`,
     fields: [
       { name: "path", label: "file", value: `${fileStem()}-part${fileExtension()}`, hint: fileHint() },
       { name: "replace", label: "replace an existing file", form: "check" },
@@ -166,7 +166,7 @@ function paintNewProblems() {
   const text = !session.done ? "There are no changes." : !problems ? "checking…" : problems.total ? "" : "The changes cause no problems.";
   card.replaceChildren(html("h2", {}, "New problems"), text && html("p", { class: "note", role: "status" }, text),
     ...(problems?.rows ?? []).map((problem) => html("div", { class: "problem-row" }, problemLine(problem), problemLink(problem.path))),
-    problems && problems.total > problems.rows.length ? html("p", { class: "note" }, `and ${nounText(problems.total - problems.rows.length, "more problem")}`) : "",
+    problems?.left_off ? html("p", { class: "note" }, `and ${nounText(problems.left_off, "more problem")}`) : "",
     problems?.gone ? html("p", { class: "note" }, `${nounText(problems.gone, "problem")} of the file ${problems.gone === 1 ? "is" : "are"} fixed.`) : "");
 }
 

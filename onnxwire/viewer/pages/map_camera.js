@@ -1,6 +1,6 @@
 // Cameras that show the map, its beginning, or one box, beside the card of the selection.
 // A camera: the coordinates x and y of the left upper corner, and the scale. A viewport, in pixels: width and height of the canvas,
-// and covered, the width of its left part that the card covers.
+// and covered, the width of its left part that the card covers. A scene: the result of `flatten` of map_scene.js.
 
 export const [MIN_SCALE, MAX_SCALE] = [0.01, 3]; // pixels of the screen per unit of the map
 const LEGIBLE_SCALE = 0.62; // minimum scale at which text is legible
@@ -38,7 +38,7 @@ export function cameraOfBeginning(viewport, scene) {
   return { scale, x, y };
 }
 
-/** Return the first box in the order of rows: of the inputs, if there are any, else of all boxes in the root. */
+/** Return the first box in the order of rows: of the inputs, if there are any, else of all boxes in the root frame. */
 function firstBox({ root, boxes }) {
   const rootBoxes = boxes.filter((mapBox) => mapBox.frame === root);
   const coordinates = (mapBox) => (root.toRight ? [mapBox.x, mapBox.y] : [mapBox.y, mapBox.x]);

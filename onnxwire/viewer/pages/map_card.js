@@ -1,4 +1,6 @@
-// The card of the selected box on the map: its facts and actions.
+// The card of the selected box on the map: its facts and actions. mapBox: a box of a scene, as `flatten` of map_scene.js returns it.
+// box: a box of the server's answer, as `ModelMap.contents` of graph_map.py returns it. For a repeat, which is a box of several equal
+// nodes or blocks (its members), `times` is their number, and `of` their kind.
 
 import { SIDE, countText, html, link, nounText, sizeText } from "./api.js";
 import { marksText, operatorsOf, titleOf } from "./map_paint.js";
@@ -43,7 +45,7 @@ export function describeBox(map, mapBox) {
   }
   return [
     html("h2", {}, titleOf(box)),
-    html("p", { class: "note" }, `${kindText(box)}${mapBox.member === undefined ? "" : `, of which ${mapBox.title} is open`}${enclosingTitles(map.scene, mapBox)}`),
+    html("p", { class: "note" }, `${kindText(box)}${enclosingTitles(map.scene, mapBox)}${mapBox.member === undefined ? "" : `, of which ${mapBox.title} is open`}`),
     html("dl", {},
       ...(box.kind === "node" ? factRow("name", box.label) : []),
       ...(box.nodes > 1 ? factRow("nodes", opensByMember(box) ? `${countText(box.nodes)} (${countText(box.nodes / box.times)} per block)` : countText(box.nodes)) : []),
@@ -86,7 +88,7 @@ export function describeNode(node) {
   ];
 }
 
-/** Return the lines of the card about the highlighted path, or about the start of a path. */
+/** Return the lines of the card about the highlighted route, which its texts call a path, or about the start of a route. */
 export function describePath(map) {
   const parts = [];
   if (map.start) parts.push(html("p", { class: "note" }, `A path begins at ${map.start.label}: select its end.`));

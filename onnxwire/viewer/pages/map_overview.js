@@ -1,4 +1,4 @@
-// The overview: the whole map at a small scale in a corner, with a frame around the visible part.
+// The overview: the whole map at a small scale in a corner, with a rectangle around the visible part.
 
 import { html } from "./api.js";
 
@@ -18,7 +18,7 @@ export class Overview {
     this.element.addEventListener("pointermove", follow);
   }
 
-  /** Draw the boxes of a scene; called once after each change of the scene. */
+  /** Draw the boxes of a scene (see `flatten` of map_scene.js); called once after each change of the scene. */
   draw(scene, colors) {
     const { bounds, boxes } = scene;
     const scale = Math.min(CANVAS_SIZE[0] / bounds.width, CANVAS_SIZE[1] / bounds.height);
@@ -37,7 +37,7 @@ export class Overview {
     Object.assign(this, { scene, scale, left, top, picture });
   }
 
-  /** Draw the frame of the visible part; hide the overview if the whole map is visible, or if there is no space. */
+  /** Draw the rectangle around the visible part; hide the overview if the whole map is visible, or if there is no space. */
   drawView(view, colors, hasSpace) {
     const { bounds } = this.scene;
     const { element, scale, left, top } = this;

@@ -1,4 +1,5 @@
-// Draws the map, by the same code on a canvas and as SVG.
+// Draws the map, by the same code on a canvas and as SVG. mapBox: a box of a scene, as `flatten` of map_scene.js returns it. box: a box
+// of the server's answer, as `ModelMap.contents` of graph_map.py returns it.
 
 import { countText, familyOf, nounText, sizeText } from "./api.js";
 import { FONT, shorten, fitParts, placeLabels, widthOf } from "./map_text.js";
@@ -183,14 +184,16 @@ function drawArrow(pen, points, color, toRight) {
 }
 
 /**
- * Draw a scene of `flatten`. view: left, top, right, bottom of the visible part, and scale. selected, start: names of
- * boxes. alpha: a function from a name to an opacity, for boxes that appear.
+ * Draw a scene, as `flatten` of map_scene.js returns it. view: left, top, right, bottom of the visible part, and scale.
+ * colors: as of `readColors`. selected: the name of the selected box. start: the name of the box at which a path begins. alpha: a
+ * function from the name of a box or frame to its opacity, while new boxes appear.
  */
 export function paint(pen, scene, view, colors, { selected, start, alpha } = {}) {
   const isVisible = (x, y, width, height) => x < view.right && x + width > view.left && y < view.bottom && y + height > view.top;
   const minLineWidth = 1 / Math.min(view.scale, 1);
   const context = pen.context;
   const isTiny = view.scale < 0.12; // arrows and labels are too small to see
+  const endsAtSelection = ({ from, to }) => selected && (from === selected || to === selected);
   const fade = (name) => {
     if (context && alpha) context.globalAlpha = alpha(name);
   };
@@ -198,44 +201,44 @@ export function paint(pen, scene, view, colors, { selected, start, alpha } = {})
     const edges = scene.edges.get(frame);
     const selectedEdges = [];
     fade(frame.name);
-    for (const mapItem of edges) {
-      const { points, edge } = mapItem;
+    for (const mapEdge of edges) {
+      const { points, edge } = mapEdge;
       const [xValues, yValues] = [points.map(([x]) => x), points.map(([, y]) => y)];
       if (Math.min(...yValues) > view.bottom || Math.max(...yValues) < view.top || Math.min(...xValues) > view.right || Math.max(...xValues) < view.left) continue;
-      const isNear = selected && (mapItem.from === selected || mapItem.to === selected);
-      if (isNear) selectedEdges.push(mapItem);
-      const color = edge.lit || isNear ? colors.accent : colors.edge;
-      const lineWidth = edge.lit ? 3 : isNear ? 2 : Math.min(1 + Math.log2(edge.count) * 0.3, 3);
-      pen.curve(points, color, lineWidth * (edge.lit || isNear ? minLineWidth : 1), frame.toRight);
-      if (!isTiny && !mapItem.to.includes(":exit")) drawArrow(pen, points, color, frame.toRight);
+      const isSelected = endsAtSelection(mapEdge);
+      if (isSelected) selectedEdges.push(mapEdge);
+      const color = edge.lit || isSelected ? colors.accent : colors.edge;
+      const lineWidth = edge.lit ? 3 : isSelected ? 2 : Math.min(1 + Math.log2(edge.count) * 0.3, 3);
+      pen.curve(points, color, lineWidth * (edge.lit || isSelected ? minLineWidth : 1), frame.toRight);
+      // An edge to the outside ends at the border of the frame, without an arrow.
+      if (!isTiny && !mapEdge.to.includes(":exit")) drawArrow(pen, points, color, frame.toRight);
     }
     if (isTiny || LABEL_SIZE * view.scale < MIN_FONT_PIXELS + 1) return;
     // Labels are placed once for each layout. Labels at the selected box are shown even if there is no free space.
     frame.labels ??= placeLabels(frame, edges, edges.length <= MAX_TYPED_EDGES ? edges : [], typesText);
-    if (selectedEdges.length && frame.nearLabels?.selected !== selected) {
-      const unlabelledEdges = selectedEdges.filter((mapItem) => !frame.labels.some((label) => label.mapEdge.edge === mapItem.edge)).slice(0, MAX_TYPED_EDGES);
+    if (selectedEdges.length && frame.selectionLabels?.selected !== selected) {
+      const unlabelledEdges = selectedEdges.filter((mapEdge) => !frame.labels.some((label) => label.mapEdge.edge === mapEdge.edge)).slice(0, MAX_TYPED_EDGES);
       // With many edges there is no free space for labels anyway, so only the labelled edges are obstacles.
       const obstacles = edges.length <= MAX_TYPED_EDGES ? edges : unlabelledEdges;
-      frame.nearLabels = { selected, labels: placeLabels(frame, obstacles, unlabelledEdges, typesText, true) };
+      frame.selectionLabels = { selected, labels: placeLabels(frame, obstacles, unlabelledEdges, typesText, true) };
     }
-    const selectionLabels = selectedEdges.length ? frame.nearLabels.labels : [];
+    const selectionLabels = selectedEdges.length ? frame.selectionLabels.labels : [];
     for (const label of [...frame.labels, ...selectionLabels]) {
       const { mapEdge, text, x, y, width } = label;
       if (!isVisible(x, y - LABEL_SIZE, width, LABEL_SIZE + 2)) continue;
-      const isNear = selected && (mapEdge.from === selected || mapEdge.to === selected);
       if (selectionLabels.includes(label)) pen.rect(x - 2, y - 9, width + 4, 12, 2, colors.ground);
-      pen.text(text, x, y, LABEL_SIZE, isNear ? colors.accent : colors.soft);
+      pen.text(text, x, y, LABEL_SIZE, endsAtSelection(mapEdge) ? colors.accent : colors.soft);
     }
   };
   // Draw edges over their frame, and boxes over edges.
   drawEdges(scene.root);
-  for (const mapItem of scene.boxes) {
-    if (!isVisible(mapItem.x - 12, mapItem.y - 12, mapItem.width + 24, mapItem.height + 24)) continue;
-    fade(mapItem.name);
-    if (mapItem.innerFrame) {
-      drawFrame(pen, mapItem, view, colors, selected === mapItem.name, minLineWidth);
-      drawEdges(mapItem.innerFrame);
-    } else drawBox(pen, mapItem, view, colors, selected === mapItem.name, start === mapItem.name, minLineWidth);
+  for (const mapBox of scene.boxes) {
+    if (!isVisible(mapBox.x - 12, mapBox.y - 12, mapBox.width + 24, mapBox.height + 24)) continue;
+    fade(mapBox.name);
+    if (mapBox.innerFrame) {
+      drawFrame(pen, mapBox, view, colors, selected === mapBox.name, minLineWidth);
+      drawEdges(mapBox.innerFrame);
+    } else drawBox(pen, mapBox, view, colors, selected === mapBox.name, start === mapBox.name, minLineWidth);
   }
   if (context) context.globalAlpha = 1;
 }

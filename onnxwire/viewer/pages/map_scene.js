@@ -4,7 +4,10 @@ export const TITLE_HEIGHT = 34; // height in pixels of the title of an open grou
 const PADDING = 20; // margin within an open group
 const MIN_FRAME_WIDTH = 300; // minimum width of an open group, for its title
 
-/** An open group: the server's answer, whose coordinates are those of closed boxes, and the frames of the open boxes. */
+/**
+ * An open group: the server's answer (`ModelMap.contents` of graph_map.py), whose coordinates are those of closed boxes, and the
+ * frames of the open boxes.
+ */
 export class Frame {
   /** toRight: edges lead to the right, and "rows" are columns. Otherwise edges lead down. */
   constructor(name, answer, toRight = false) {
@@ -13,9 +16,9 @@ export class Frame {
     [this.along, this.across, this.length, this.breadth] = toRight ? ["x", "y", "width", "height"] : ["y", "x", "height", "width"];
     const { across, breadth } = this;
     this.open = new Map(); // by index of the box
-    this.rows = answer.spans.map(([start, end]) => ({ start, end, members: [] }));
-    answer.boxes.forEach((box, i) => this.rows[box.row].members.push(i));
-    for (const row of this.rows) row.members.sort((a, b) => answer.boxes[a][across] - answer.boxes[b][across]);
+    this.rows = answer.spans.map(([start, end]) => ({ start, end, boxIndices: [] }));
+    answer.boxes.forEach((box, i) => this.rows[box.row].boxIndices.push(i));
+    for (const row of this.rows) row.boxIndices.sort((a, b) => answer.boxes[a][across] - answer.boxes[b][across]);
     const minimum = Math.min(...answer.boxes.map((box) => box[across] - box[breadth] / 2));
     const maximum = Math.max(...answer.boxes.map((box) => box[across] + box[breadth] / 2));
     this.middle = answer.boxes.length ? (minimum + maximum) / 2 : 0;
@@ -42,20 +45,20 @@ export class Frame {
  * row.endShift: how far bends of edges behind the last box of the row move aside. frame.end: the coordinate along the edges at
  * which edges to the outside end.
  */
-export function measure(frame) {
+function computeCoordinates(frame) {
   const { boxes, edges } = frame.answer;
   const { toRight, along, across, length, breadth } = frame;
-  const sizes = boxes.map((box, i) => (frame.open.has(i) ? measure(frame.open.get(i)) : box));
+  const sizes = boxes.map((box, i) => (frame.open.has(i) ? computeCoordinates(frame.open.get(i)) : box));
   const positions = new Array(boxes.length);
   let shift = 0;
   let halfBreadth = 0;
   for (const row of frame.rows) {
-    const addedBreadth = row.members.reduce((sum, i) => sum + sizes[i][breadth] - boxes[i][breadth], 0);
-    row.extra = Math.max(0, ...row.members.map((i) => sizes[i][length] - boxes[i][length]));
+    const addedBreadth = row.boxIndices.reduce((sum, i) => sum + sizes[i][breadth] - boxes[i][breadth], 0);
+    row.extra = Math.max(0, ...row.boxIndices.map((i) => sizes[i][length] - boxes[i][length]));
     row.shift = shift;
     row.steps = []; // [center of a box in the layout, shift of the bends before it]
     let offset = -addedBreadth / 2;
-    for (const i of row.members) {
+    for (const i of row.boxIndices) {
       const extraBreadth = sizes[i][breadth] - boxes[i][breadth];
       const center = boxes[i][across] + offset + extraBreadth / 2 - frame.middle;
       positions[i] = { [across]: center, [along]: boxes[i][along] + shift + row.extra / 2, width: sizes[i].width, height: sizes[i].height };
@@ -110,7 +113,7 @@ const boxName = (frame, i) => {
  * from and to (names of boxes). bounds: left, top, width and height of the whole map.
  */
 export function flatten(root) {
-  measure(root);
+  computeCoordinates(root);
   const boxes = [];
   const edges = new Map(); // by frame
   const visit = (frame, x, y, depth) => {
@@ -119,7 +122,7 @@ export function flatten(root) {
     // The left and right border.
     const left = frame.toRight ? x - PADDING : x - frame.width / 2;
     frame.borders = depth ? [left, left + frame.width] : [-Infinity, Infinity];
-    frame.labels = frame.nearLabels = null; // placed when they are drawn
+    frame.labels = frame.selectionLabels = null; // placed when they are drawn
     edges.set(frame, frame.lines.map((line, i) => {
       const edge = frame.answer.edges[i];
       const points = line.map(([px, py]) => [px + x, py + y]);

@@ -52,7 +52,7 @@ export function fitParts(parts, width, size, separator = ", ") {
   return "";
 }
 
-/** Return a point of the curve that `trace` draws between two points of an edge. t: 0 for the first, 1 for the second. */
+/** Return a point of the curve that map_paint.js draws between two points of an edge. t: 0 for the first, 1 for the second. */
 function pointOf([x0, y0], [x1, y1], toRight, t) {
   // A cubic Bezier curve: its control points are half way along the edge, and have the cross coordinates of its ends.
   const [a, b, c, d] = [(1 - t) ** 3, 3 * (1 - t) ** 2 * t, 3 * (1 - t) * t * t, t ** 3];
@@ -72,9 +72,9 @@ function samplesOf(points, toRight) {
 
 /**
  * Place labels next to their edges, within the frame, so that they cover no boxes, edges or other labels.
- * edges: the edges of a frame, as in `flatten`. labelledEdges: the edges that get labels; textOf(edge): returns the label.
- * isForced: if there is no free position, place a label at the middle of the last segment of its edge, instead of omitting
- * it. Returns a list of {mapEdge, text, x, y, width}; y is the baseline.
+ * edges: the edges of a frame, as `flatten` of map_scene.js returns them. labelledEdges: the edges that get labels; textOf(edge):
+ * returns the label. isForced: if there is no free position, place a label at the middle of the last segment of its edge, instead
+ * of omitting it. Returns a list of {mapEdge, text, x, y, width}; y is the baseline.
  */
 export function placeLabels(frame, edges, labelledEdges, textOf, isForced = false) {
   const occupied = frame.positions.map((position) => [frame.x + position.x - position.width / 2, frame.y + position.y - position.height / 2, position.width, position.height]);

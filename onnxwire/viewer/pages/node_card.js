@@ -212,7 +212,7 @@ function drawBox(box, isFocus) {
         }
       },
     },
-    svg("title", {}, `${name}${box.hidden ? `\n${countText(box.hidden)} more connections` : ""}`),
+    svg("title", {}, `${name}${box.hidden ? `\n${nounText(box.hidden, "more connection")}` : ""}`),
     svg("rect", { width: box.width, height: box.height, rx: isNode ? 7 : box.height / 2 }),
   );
   const middle = box.width / 2;

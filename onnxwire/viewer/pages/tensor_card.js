@@ -69,7 +69,7 @@ async function showHistogram(card, tensor, readsAll) {
     html("div", { class: "bar" }, html("h2", {}, "Histogram"), isPart ? html("button", { type: "button", class: "step", onclick: () => showHistogram(card, tensor, true) }, `Read all ${sizeText(tensor.bytes)}`) : ""),
     answer.min === null ? html("p", { class: "note" }, answer.elements ? "No element is finite." : "There are no elements.") : drawBars(answer),
     html("p", { class: "values" }, ...statistics.map(([name, value]) => html("span", {}, html("b", {}, name), typeof value === "number" && name.match(/zeros|NaN|Inf/) ? countText(value) : numberText(value)))),
-    html("p", { class: "note" }, isPart ? `From ${countText(answer.read)} of ${countText(answer.elements)} elements, in blocks at equal distances.` : `All ${countText(answer.elements)} elements.`),
+    html("p", { class: "note" }, isPart ? `From ${countText(answer.read)} of ${countText(answer.elements)} elements, in blocks at equal distances.` : answer.elements === 1 ? "One element." : `All ${countText(answer.elements)} elements.`),
   );
 }
 
@@ -136,7 +136,7 @@ class HeatMap {
     }
     const hadFocus = document.activeElement === this.canvas;
     this.card.replaceChildren(this.bar, this.canvas, this.legend, this.status, html("p", { class: "note" },
-      `${countText(elements)} elements in ${height} by ${width} cells`,
+      `${nounText(elements, "element")} in ${height} by ${width} cells`,
       read < elements ? `, from ${countText(read)} of them` : "",
       nonfinite ? `; ${countText(nonfinite)} NaN or infinite` : "",
       ". Click or Enter zooms in, Esc zooms out."));
