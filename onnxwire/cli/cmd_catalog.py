@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(summary.as_dict(), indent=2))
     else:
         counts = [f"{count_text(summary.read, 'model')} read", f"{summary.unchanged:,} unchanged"]
-        counts += [f"{summary.pruned:,} dropped"] if summary.pruned else []
+        counts += [f"{summary.pruned:,} removed"] if summary.pruned else []
         counts += [f"{len(summary.failures):,} failed"] if summary.failures else []
         print(", ".join(counts))
         print(", ".join(f"{name} {rows:,}" for name, rows in summary.rows.items()))

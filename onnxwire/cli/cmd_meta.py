@@ -87,9 +87,6 @@ def _change(
         for i in reversed(indices):
             del props[i]
     for key, value in changes:
-        for entry in props:
-            if entry.key == key:
-                entry.value = value
-                break
-        else:
-            props.add(key=key, value=value)
+        entries = [entry for entry in props if entry.key == key] or [props.add(key=key)]
+        for entry in entries:
+            entry.value = value

@@ -402,9 +402,10 @@ class AtomicFile:
                 import tempfile
 
                 folder = tempfile.gettempdir()
-            free_text = f"{_free_space(folder):,} bytes are free in {folder}"
-            needed_text = f"the file needs {self.size:,} bytes and " if self.size is not None else ""
-            return f"{needed_text}{free_text}: make room, or save elsewhere"
+            parts = [f"the file needs {self.size:,} bytes"] if self.size is not None else []
+            free_bytes = _free_space(folder)
+            parts.append(f"{folder} is full" if free_bytes is None else f"{free_bytes:,} bytes are free in {folder}")
+            return f"{' and '.join(parts)}: make room, or save elsewhere"
         if error.errno == errno.EFBIG:
             return "the file system, or a limit of this process (ulimit -f), allows no file of this size"
         if error.errno == errno.EFAULT:
@@ -546,11 +547,11 @@ def sync_folder(folder: Folder) -> None:
         os.close(descriptor)
 
 
-def _free_space(folder: str) -> int:
-    """Return the number of free bytes on the disk of a folder, or 0 if the number is unknown."""
+def _free_space(folder: str) -> int | None:
+    """Return the number of free bytes on the disk of a folder, or None if the number is unknown."""
     import shutil
 
     try:
         return shutil.disk_usage(folder).free
     except OSError:
-        return 0
+        return None

@@ -205,21 +205,26 @@ class _Plan:
             elif not (may_use_model_inputs and name in self._inputs):
                 missing_names[name] = user
         if missing_names:
-            raise self._incomputable_error(missing_names)
+            raise self._incomputable_error(missing_names, may_use_model_inputs)
 
     def _absent_error(self, name: str) -> PathError:
         """Return the error for a name that no value has."""
         hint = did_you_mean(name, (*self._inputs, *self._producers, *self._initializers))
         return PathError(f"there is no value called {name!r} in the main graph{hint}", "", self._source)
 
-    def _incomputable_error(self, missing_names: dict[str, str]) -> PathError:
+    def _incomputable_error(self, missing_names: dict[str, str], may_use_model_inputs: bool) -> PathError:
         """Return the error for values that are not computed. missing_names: by name, the node that reads it or ""."""
         shown_items = list(missing_names.items())[:_MAX_LISTED_NAMES]
         descriptions = [f"{name!r}{f' (read by {user})' if user else ''}" for name, user in shown_items]
         ending = f" and {len(missing_names) - len(shown_items):,} more" if len(missing_names) > len(shown_items) else ""
+        reason = (
+            "no node of the model computes"
+            if may_use_model_inputs
+            else "the outputs can't be computed from these inputs alone: they also need"
+        )
         return PathError(
-            f"the outputs can't be computed from these inputs alone: they also need {', '.join(descriptions)}{ending}; "
-            "add these to the inputs, or values between them and the outputs",
+            f"{reason} {', '.join(descriptions)}{ending}; add these to the inputs, "
+            "or values between them and the outputs",
             "",
             self._source,
         )

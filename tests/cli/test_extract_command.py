@@ -145,6 +145,14 @@ def test_missing_inputs_are_reported(tmp_path, capsys):
     assert not (tmp_path / "part.onnx").exists()
 
 
+def test_values_that_no_node_computes_are_reported(tmp_path, capsys):
+    path = tmp_path / "m.onnx"
+    graph = helper.make_graph([helper.make_node("Add", ["x", "absent"], ["y"], name="sum")], "g", [], [])
+    onnx.save(helper.make_model(graph), path)
+    line = refusal(capsys, path, "--outputs", "y", "-o", tmp_path / "part.onnx")
+    assert "no node of the model computes 'absent' (read by sum), 'x' (read by sum); add these to the inputs" in line
+
+
 def test_an_unknown_name_is_reported_with_a_similar_one(tmp_path, capsys):
     line = refusal(capsys, DIGITS, "--outputs", "logit", "-o", tmp_path / "part.onnx")
     assert line.endswith("there is no value called 'logit' in the main graph; did you mean 'logits'?\n")

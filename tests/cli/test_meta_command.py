@@ -8,6 +8,7 @@ from pathlib import Path
 import onnx
 import pytest
 
+import onnxwire
 from onnxwire.cli import main
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
@@ -56,6 +57,18 @@ def test_entries_are_set_and_added(path, tmp_path):
     assert main(["meta", path, "author=you=me", "new=", "-o", out]) == 0
     assert entries(out) == {"author": "you=me", "note": "two\nlines", "new": ""}
     assert entries(path) == {"author": "me", "note": "two\nlines"}
+
+
+def test_all_entries_of_a_repeated_key_are_set(tmp_path):
+    path = tmp_path / "m.onnx"
+    props = [{"key": "version", "value": "1"}, {"key": "other", "value": "a"}, {"key": "version", "value": "2"}]
+    onnxwire.save(onnxwire.ModelProto(metadata_props=props), path)
+    assert main(["meta", str(path), "version=3", "-i"]) == 0
+    assert [(entry.key, entry.value) for entry in onnxwire.load(path).metadata_props] == [
+        ("version", "3"),
+        ("other", "a"),
+        ("version", "3"),
+    ]
 
 
 def test_entries_are_removed(path):
