@@ -164,7 +164,9 @@ def stale_value_info(siblings: Any, field: FieldRows, table: Table) -> Iterator[
     return _numbers(field.indices[~is_name[table.facts.ValueInfoProto.name[field.rows]]])
 
 
-@removes("remove the local directory {0!r}", lambda entry: entry.value, "external-key-basepath")
+@removes(
+    "remove the entry basepath, with the local directory {0!r}", lambda entry: entry.value, "external-key-basepath"
+)
 def base_path(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
     """Choose entries with the directory of a loader, which no reader uses."""
     return _numbers(field.indices)

@@ -27,7 +27,7 @@ class Result(NamedTuple):
 
 
 class KnownResults:
-    """A cache of results. A key contains the kinds of the inputs: Values of one kind are equal but for `tensor`.
+    """A cache of results. A key contains the kinds of the inputs: Values of one kind are equal except for `tensor`.
 
     The row of a stored tensor is not a part of its kind. So a result is not cached if the evaluation read the contents
     of a tensor. n_reads: the number of reads of tensors' contents. n_stopped: the number of calls that were not

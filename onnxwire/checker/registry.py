@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from onnxwire.checker.facts import Finding
+from onnxwire.errors import count_text
 
 if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts
@@ -214,6 +215,11 @@ def _security_rule(
 def unchecked() -> dict[str, str]:
     """Return the ids of rules that can't be checked with one file alone, each with the reason."""
     return {row[0]: row[1] for row in read_table("unchecked.tsv")}
+
+
+def count_texts(counts: Any, noun: str) -> Callable[[int], str]:
+    """Return a column of a message: a function of the row that returns its count with the noun, such as "2 inputs"."""
+    return lambda row: count_text(int(counts[row]), noun)
 
 
 def find(id: str, facts: Facts) -> Iterator[Finding]:

@@ -83,7 +83,7 @@ class ShapeBounds:
     elements: for nodes with an output that is too large, the lower bound of its element count. overflows: the nodes
     whose bound is 2**63 or more, and the bound. texts: for nodes whose strings are too long, the lower bound of their
     bytes. endless_loops: the nodes of loops that do not end, and a text about the number of iterations.
-    unbounded_loops: the nodes of loops that only a condition on data ends. iterations: the number of iterations of
+    unbounded_loops: the nodes of loops that end only by a condition on data. iterations: the number of iterations of
     loops that run too often. hidden_sizes: nodes with a size that is constant but unknown, because operators that are
     not evaluated compute it, and the index of the input that contains the size. faults: by kind (see
     constant_inputs.py) and row of the node, a text about the fault. contradicted_shapes: for each ValueInfoProto that

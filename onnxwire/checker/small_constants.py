@@ -85,7 +85,10 @@ class SmallConstants:
         return tuple(self.elements("TensorProto.dims")[start : start + self.column("TensorProto", "dims")[tensor]])
 
     def numbers(self, tensor: int) -> Numbers | None:
-        """Return the elements of a row of TensorProto; None if they are too many, external, merged or no numbers."""
+        """Return the elements of a row of TensorProto; None if they are too many, external or no numbers.
+
+        Returns None, too, for a message that is encoded in several pieces.
+        """
         is_long = self._raw_lengths[tensor] > _MAX_NUMBER_BYTES
         if is_long or self.column("TensorProto", "length")[tensor] > MAX_TENSOR_BYTES:
             return None

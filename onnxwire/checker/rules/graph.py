@@ -186,13 +186,13 @@ RULES = {
         ),
         "graph-sparse-initializer-before-ir6": (
             lambda sparse: sparse.under("GraphProto.sparse_initializer"),
-            "sparse initializers need IR version 6, and the model has {facts.ir_version}; raise ir_version",
+            "sparse initializers need IR version 6, but the IR version is {facts.ir_version}; raise ir_version",
         ),
     },
     "TensorAnnotation": {
         "graph-quantization-before-ir5": (
             lambda annotation: True,
-            "quantization annotations need IR version 5, and the model has {facts.ir_version}",
+            "quantization annotations need IR version 5, but the IR version is {facts.ir_version}",
         ),
         "quant-annotation-tensor-name": (
             lambda annotation: (
@@ -264,7 +264,7 @@ def _refers_to(inputs: List, meaning: int) -> Any:
 
 
 def _is_defined_as(outputs: List, flag: int) -> Any:
-    """Return whether the name of each node output already has the earlier meaning `flag`.
+    """Return whether the name of each node output has an earlier meaning. flag: of `scopes`, such as IS_NODE.
 
     False for nodes directly in a function.
     """
@@ -275,7 +275,7 @@ def _is_defined_as(outputs: List, flag: int) -> Any:
 
 
 def _is_initializer_defined_as(sheet: Any, flag: int, nested: bool) -> Any:
-    """Return whether the name of each initializer already has the earlier meaning `flag`.
+    """Return whether the name of each initializer has an earlier meaning. flag: of `scopes`, such as IS_INPUT.
 
     nested: whether to select initializers of nested graphs, or those of other graphs.
     """

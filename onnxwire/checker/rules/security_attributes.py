@@ -84,13 +84,14 @@ class AttributeLimits:
         Kinds of limits of values: `range`; `not-nan`; `distinct`; `inputs`: at most the number of the node's inputs;
         `index`: below the number of objects that the bound describes; `sum`: the sum is at most that number.
         Kinds of limits of lengths: `equal`: nonempty lists are equally long; `equal-or-one`: the same, except lists of
-        one value; `count`: the bound; `number`: that number of objects; `multiple`: a multiple of it; `classes`: at
-        least one less than it. `one-of`: at most one of the attributes is present.
+        one value; `count`: the bound; `number`: the number of objects that the bound describes; `multiple`: a multiple
+        of that number; `classes`: at least one less than that number. `one-of`: at most one of the attributes is
+        present.
         """
         kind, names, bound = limit
         present_arrays = {name: numbers[name] for name in names.split() if name in numbers}
-        bound_arrays = [numbers[name] for name in bound.split() if name in numbers]
-        bound_array = bound_arrays[0] if bound_arrays else None
+        bound_name = next((name for name in bound.split() if name in numbers), "")
+        bound_array = numbers.get(bound_name)
         # The number of objects that the bound describes, or -1.
         size = -1 if bound_array is None else int(bound_array[0]) if bound in _COUNT_ATTRIBUTES else len(bound_array)
         if kind in ("equal", "equal-or-one"):
@@ -116,25 +117,31 @@ class AttributeLimits:
                 invalid_values = values[(values < min_value) | (values > max_value)]
                 if len(invalid_values):
                     self.ranges.setdefault(
-                        node, f"attribute {name!r} is {invalid_values[0]:,}, outside of {min_value:,}..{max_value:,}"
+                        node,
+                        f"attribute {name!r} has the value {invalid_values[0]:,}, but only values from {min_value:,} "
+                        f"to {max_value:,} are allowed",
                     )
             elif kind == "distinct" and len(np.unique(values)) != n:
                 self.ranges.setdefault(node, f"attribute {name!r} repeats a value")
             elif kind == "inputs" and not 0 <= values[0] <= n_inputs:
-                self.ranges.setdefault(node, f"attribute {name!r} is {values[0]:,}, and the node has {n_inputs} inputs")
+                self.ranges.setdefault(
+                    node, f"attribute {name!r} is {values[0]:,}, but the number of inputs is {n_inputs}"
+                )
             elif kind == "index" and size >= 0 and len(invalid_values := values[(values < 0) | (values >= size)]):
-                self.indices.setdefault(node, f"attribute {name!r} refers to {invalid_values[0]:,} of {size:,} objects")
+                self.indices.setdefault(
+                    node,
+                    f"attribute {name!r} refers to object {invalid_values[0]:,}, but the number of objects is {size:,}",
+                )
+            elif kind == "sum" and bound_array is not None and (total := sum(values.tolist())) > size:
+                self.lengths.setdefault(node, f"the sum of attribute {name!r}, {total:,}, does not fit {bound_name!r}")
             elif (
-                (kind == "sum" and bound_array is not None and sum(values.tolist()) > size)
-                or (kind == "multiple" and size > 0 and n % size)
+                (kind == "multiple" and size > 0 and n % size)
                 or (kind == "classes" and n < size - 1)
                 or (kind == "count" and n != int(bound))
                 or (kind == "number" and n != size)
             ):
-                expectation = (
-                    f", which does not fit {bound.split()[0]}" if bound_array is not None else f", not {bound}"
-                )
-                self.lengths.setdefault(node, f"attribute {name!r} has {n:,} elements{expectation}")
+                expectation = f"does not fit {bound_name!r}" if bound_array is not None else f"is not {bound}"
+                self.lengths.setdefault(node, f"the length of attribute {name!r}, {n:,}, {expectation}")
 
     def _test_tree(self, node: int, numbers: dict[str, Any]) -> None:
         """Test that the branches of the trees lead to nodes and leaves that exist, and never back.
@@ -239,11 +246,14 @@ def _test_ngrams(numbers: dict[str, Any]) -> str:
     if counts is None or not pool:
         return ""
     if max_length > len(counts) or min_length > max_length:
-        return f"n-grams of {min_length:,} to {max_length:,} elements do not fit {len(counts):,} counts"
+        return (
+            f"the n-gram lengths {min_length:,} to {max_length:,} do not fit 'ngram_counts' of length {len(counts):,}"
+        )
     sizes = np.diff(np.append(counts, pool))
     n_grams = int((sizes // np.arange(1, len(sizes) + 1)).sum()) if (sizes >= 0).all() else 0
     n_indexes = len(numbers.get("ngram_indexes", ()))
-    return f"attribute 'ngram_indexes' has length {n_indexes:,}, for {n_grams:,} n-grams" if n_indexes < n_grams else ""
+    text = f"attribute 'ngram_indexes' has length {n_indexes:,}, but the number of n-grams is {n_grams:,}"
+    return text if n_indexes < n_grams else ""
 
 
 def _activation_test(per_direction: int) -> Callable[[dict[str, Any]], str]:
@@ -252,7 +262,7 @@ def _activation_test(per_direction: int) -> Callable[[dict[str, Any]], str]:
     def test(numbers: dict[str, Any]) -> str:
         n = len(numbers.get("activations", ()))
         if n and n not in (per_direction, 2 * per_direction):
-            return f"attribute 'activations' has length {n:,}, and a direction needs {per_direction:,}"
+            return f"attribute 'activations' has length {n:,}, and each direction needs {per_direction:,}"
         return ""
 
     return test

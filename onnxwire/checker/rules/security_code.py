@@ -16,6 +16,7 @@ from onnxwire.checker.registry import read_table, rule
 from onnxwire.checker.rules.function import standard_operators
 from onnxwire.checker.rules.node import Calls
 from onnxwire.checker.small_constants import SmallConstants
+from onnxwire.errors import count_text
 
 # Domains of operators that run code named by the model, whatever the operator.
 _CODE_DOMAINS = ("org.pytorch.aten", "aten", "org.pytorch", "org.pytorch._caffe2", "trt.plugins", "ai.onnx.contrib.py")
@@ -53,7 +54,7 @@ _SETTING = re.compile(
     re.I,
 )
 _MAX_FUTURE_VERSIONS = 8  # number of versions of an operator set after the last known one that are accepted
-# In the letters of `ascii_skeleton`: domains that begin as those of ONNX and onnxruntime.
+# Domains that begin as those of ONNX and onnxruntime, after `ascii_skeleton` has replaced their letters.
 _LIKE_ONNX = re.compile(r"(?:ai|al|com|org)?[._-]*(?:onnx(?:runtime|rt)?|ort|microsoft)(?:[._-]|\Z)")
 # The beginning of a path or an address.
 _PATH = re.compile(r"/[\w.-]+/|~/|\.\.?[/\\]|[A-Za-z]:[/\\]|\\\\|[a-z][a-z0-9+]{1,9}://", re.S)
@@ -131,9 +132,9 @@ def unknown_domain(facts: Facts) -> Iterator[Finding]:
     counts = np.bincount(nodes.domain[rows], minlength=1)
     yield nodes.at(
         first_rows,
-        "the operators of domain {domain!r}, {count:,} nodes, have no known signature: a library that you install runs "
-        "them; make sure that it expects hostile inputs, or give --operators",
-        count=lambda row: int(counts[nodes.domain[row]]),
+        "the operators of domain {domain!r} ({count}) have no known signature: a library that you install runs them; "
+        "make sure that it expects hostile inputs, or describe the operators with --operators",
+        count=lambda row: count_text(int(counts[nodes.domain[row]]), "node"),
     )
 
 
@@ -174,8 +175,8 @@ def shadow(facts: Facts) -> Iterator[Finding]:
     )
     yield functions.at(
         _namesakes(facts) & facts.matching(_is_like_onnx, functions.domain),
-        "function {name!r} has the name of a standard operator, and its domain {domain!r} is not ONNX's but reads as "
-        "if it were; rename them",
+        "function {name!r} has the name of a standard operator, and its domain {domain!r} looks like one of ONNX; "
+        "rename both",
     )
 
 

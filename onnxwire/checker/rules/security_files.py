@@ -358,8 +358,8 @@ def checksum_absent(facts: Facts) -> Iterator[Finding]:
     rows = true_rows((external.entry_of("checksum") == -1) & external.is_external)
     yield facts.TensorProto.at(
         rows[:1],
-        f"{len(rows):,} of {int(external.is_external.sum()):,} tensors in files have no checksum, so a replaced "
-        "file is not detected; compare each file with a digest that you got another way",
+        f"the checksum is missing for {len(rows):,} of {int(external.is_external.sum()):,} external tensors, so a "
+        "replaced file is not detected; compare each file with a digest that you got another way",
     )
 
 

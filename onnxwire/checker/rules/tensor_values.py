@@ -47,12 +47,12 @@ RULES = {
     "TensorProto": {
         "tensor-raw-bool-values": (
             lambda tensor: (tensor.derive(raw_bytes)[0] > 1) & tensor.derive(Payloads).has_type("BOOL"),
-            "tensor {name!r} of BOOL has a byte of {byte} in raw_data; write 0 for false and 1 for true",
+            "tensor {name!r} of BOOL has the byte {byte} in raw_data; write 0 for false and 1 for true",
             {"byte": lambda tensor: tensor.derive(raw_bytes)[0]},
         ),
         "tensor-raw-data-float6-padding": (
             lambda tensor: tensor.derive(Payloads).has_type(*FLOAT6) & _has_padding(tensor.facts),
-            "the last byte of raw_data of tensor {name!r} has bits after the last element; make them zero",
+            "the last byte of raw_data of tensor {name!r} has nonzero bits after the last element; clear them",
         ),
         "tensor-string-utf8": (
             lambda tensor: tensor.derive(strings)[0] >= 0,
@@ -83,8 +83,8 @@ def _find_out_of_range(ranges: dict[str, tuple[int, int]], facts: Facts) -> Iter
     minima, maxima = numbers.low, numbers.high
     yield tensors.at(
         rows[(minima[rows] < lower_bounds[types[rows]]) | (maxima[rows] > upper_bounds[types[rows]])],
-        "tensor {name!r} of {type_name} has {entry} in int32_data, whose entries are {least} to {greatest}; "
-        "correct the values or data_type",
+        "tensor {name!r} of {type_name} has the entry {entry} in int32_data, but the type allows only {least} to "
+        "{greatest}; correct the values or data_type",
         type_name=type_names(tensors.data_type),
         entry=lambda row: minima[row] if minima[row] < lower_bounds[types[row]] else maxima[row],
         least=lambda row: lower_bounds[types[row]],
@@ -107,8 +107,8 @@ def uint64_data_range(facts: Facts) -> Iterator[Finding]:
     maxima = facts.derive(uint64_numbers).high.view(np.uint64)
     yield tensors.at(
         is_listed & (maxima > np.uint64(0xFFFFFFFF)),
-        "tensor {name!r} of UINT32 has {high} in uint64_data, which takes more than 32 bits; "
-        "correct it or make it UINT64",
+        "tensor {name!r} of UINT32 has the entry {high} in uint64_data, which takes more than 32 bits; "
+        "correct the entry, or set data_type to UINT64",
         high=maxima,
     )
 
@@ -122,7 +122,7 @@ def _has_padding(facts: Facts) -> Any:
 
 @rule("tensor-packed-padding-zero", "TensorProto")
 def packed_padding_zero(facts: Facts) -> Iterator[Finding]:
-    """Yield tensors of 4 or 2 bits with nonzero bits after the last element; int32_data is checked up to 64 KiB."""
+    """Yield tensors of 4 or 2 bits with nonzero bits after the last element; int32_data above 64 KiB is skipped."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     is_packed = payloads.has_type(*FOUR_BITS, *TWO_BITS)
     if not is_packed.any():
@@ -133,6 +133,6 @@ def packed_padding_zero(facts: Facts) -> Iterator[Finding]:
     is_listed = payloads.has("int32_data") & (payloads.last_bits > 0) & is_last
     yield tensors.at(
         is_packed & (_has_padding(facts) | (is_listed & (numbers.last >> payloads.last_bits > 0))),
-        "the last byte of tensor {name!r} of {type_name} has bits after the last element; make them zero",
+        "the last byte of tensor {name!r} of {type_name} has nonzero bits after the last element; clear them",
         type_name=type_names(tensors.data_type),
     )
