@@ -393,7 +393,8 @@ class Hints:
         versions = self.operators.versions.get((domain, name))
         if versions:
             return (
-                f"it was introduced in version {versions[0]}; import that version, or use an operator of version {version}"
+                f"it was introduced in version {versions[0]}; import that version, or use an operator of version "
+                f"{version}"
             )
         if (domain, name) not in self.hints:
             if len(self.hints) >= MAX_HINTS or len(name) > _MAX_HINT_CHARS:

@@ -44,7 +44,8 @@ RULES = {
         ),
         "map-single-key-field": (
             lambda map_: (map_.keys > 0) & (map_.string_keys > 0),
-            "map {name!r} has both fields, keys ({keys}) and string_keys ({string_keys}); keep the one of its key_type",
+            "map {name!r} has entries in `keys` ({keys}) and in `string_keys` ({string_keys}); keep those of its "
+            "key_type",
         ),
         "map-key-field-matches-type": (
             lambda map_: (
@@ -77,7 +78,7 @@ RULES = {
         ),
         "map-values-present": (
             lambda map_: map_.values < 0,
-            "map {name!r} lacks the field values; set it, to an empty sequence if the map is empty",
+            "map {name!r} lacks the field `values`; set it, to an empty sequence if the map is empty",
         ),
     },
     "MapProto.keys": {
@@ -403,7 +404,7 @@ def _names_of(types: Any) -> Any:
 
 
 def _map_value_counts(maps: Sheet) -> Any:
-    """Return the number of values of each map; -1 if it lacks the field values or their kind is unknown."""
+    """Return the number of values of each map; -1 if it lacks the field `values` or their kind is unknown."""
     return np.append(maps.derive(_sequence_lengths), -1)[maps.values]
 
 

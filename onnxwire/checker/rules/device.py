@@ -97,7 +97,7 @@ RULES = {
         # Where the rank is known, a negative axis counts as the same axis counted from the front.
         "device-sharded-axis-unique": (
             lambda dim: repeats(dim.parent, dim.derive(Shardings).axis, where=dim.has("axis")),
-            "axis {axis} is listed twice; merge the entries",
+            "axis {axis} is also the axis of an earlier entry; merge the entries",
         ),
         "device-simple-sharding-present": (
             lambda dim: dim.simple_sharding == 0,

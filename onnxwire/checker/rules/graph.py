@@ -355,7 +355,7 @@ def initializer_input_type_match(facts: Facts) -> Iterator[Finding]:
         if expected and actual and expected != actual:
             name = facts.text(tensors.name[row])
             messages[row] = (
-                f"initializer {name!r} has data_type {actual}, but the input of that name has {expected}; "
+                f"initializer {name!r} has data_type {actual}, but the input of that name has elem_type {expected}; "
                 "make them agree"
             )
     yield tensors.each(messages)

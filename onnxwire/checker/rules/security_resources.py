@@ -257,7 +257,7 @@ def branch_types(facts: Facts) -> Iterator[Finding]:
 @rule("security-resource-rank")
 def rank(facts: Facts) -> Iterator[Finding]:
     """Yield tensors, types and nodes with more dimensions than programs represent."""
-    template = "it has {rank} dimensions, and programs represent at most 64; do not load the model"
+    template = "the shape has {rank} dimensions, and programs represent at most 64; do not load the model"
     for name, field in (("TensorProto", "dims"), ("TensorShapeProto", "dim")):
         if name in facts.present:
             sheet = facts[name]

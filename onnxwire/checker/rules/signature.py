@@ -70,8 +70,8 @@ def operator_deprecated(facts: Facts) -> Iterator[Finding]:
     is_deprecated = np.array([signature.is_deprecated for signature in check.signatures] + [False, False], bool)
     yield nodes.at(
         is_deprecated[check.signature_indices],
-        "{op_type!r} is deprecated since version {since} of its operator set, and {versions} is imported; use its "
-        "successor",
+        "{op_type!r} is deprecated since version {since} of its operator set, and version {versions} is imported; use "
+        "its successor",
         since=lambda row: check.signature(row).since,
         versions=check.versions,
     )

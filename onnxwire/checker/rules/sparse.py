@@ -21,7 +21,7 @@ RULES = {
     "SparseTensorProto": {
         "sparse-values-present": (
             lambda sparse: ~sparse.derive(Parts).has_values,
-            "the sparse tensor lacks the field values; set it, to a tensor of shape [0] if no element is stored",
+            "the sparse tensor lacks the field `values`; set it, to a tensor of shape [0] if no element is stored",
         ),
         "sparse-dims-present": (
             lambda sparse: sparse.dims == 0,

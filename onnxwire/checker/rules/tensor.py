@@ -179,11 +179,15 @@ def _report_count(facts: Facts, rows: Any, subject: str) -> Finding:
     count, entries, size = payloads.count, payloads.n_entries, payloads.count_bytes
     return tensors.at(
         rows,
-        f"{subject} a {{location}} of length {{entries:,}}, but its length is {{count}}; correct one of the two",
+        f"{subject} {{location}} of length {{entries:,}}, but {{actual}}; correct one of the two",
         type_name=type_names(tensors.data_type),
         entries=entries,
         location=location_names(payloads.location),
-        count=lambda row: f"{count[row]:,}" if count[row] >= 0 else "less" if size[row] < entries[row] else "more",
+        actual=lambda row: (
+            f"its length is {count[row]:,}"
+            if count[row] >= 0
+            else f"it is {'shorter' if size[row] < entries[row] else 'longer'}"
+        ),
     )
 
 

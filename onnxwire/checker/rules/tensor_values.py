@@ -83,8 +83,8 @@ def _find_out_of_range(ranges: dict[str, tuple[int, int]], facts: Facts) -> Iter
     minima, maxima = numbers.low, numbers.high
     yield tensors.at(
         rows[(minima[rows] < lower_bounds[types[rows]]) | (maxima[rows] > upper_bounds[types[rows]])],
-        "tensor {name!r} of {type_name} has the entry {entry} in int32_data, but the type allows only {least} to "
-        "{greatest}; correct the values or data_type",
+        "tensor {name!r} of {type_name} has the entry {entry} in int32_data, where entries of this type are {least} to "
+        "{greatest}; correct the entry or data_type",
         type_name=type_names(tensors.data_type),
         entry=lambda row: minima[row] if minima[row] < lower_bounds[types[row]] else maxima[row],
         least=lambda row: lower_bounds[types[row]],

@@ -107,7 +107,7 @@ RULES = {
             (lambda map_: map_.key_type == 0, "the map type has no key type; set key_type"),
             (
                 lambda map_: (map_.key_type != 0) & ~is_one_of(map_.key_type, _KEY_TYPES),
-                "keys of type {key_type} are neither integers of 8 to 64 bits nor strings; use such a key_type",
+                "key_type {key_type} is neither an integer type of 8 to 64 bits nor STRING (8); use one of these",
             ),
         ],
         "type-map-value-type": (
