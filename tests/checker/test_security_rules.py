@@ -90,13 +90,13 @@ def _records(data):
 
 
 def test_records_have_fields_and_offsets():
-    assert _records(DUPLICATE_IR_VERSION) == [("ir_version", REPEATED, len(DUPLICATE_IR_VERSION) - 2)]
+    assert _records(DUPLICATE_IR_VERSION) == [("`ir_version`", REPEATED, len(DUPLICATE_IR_VERSION) - 2)]
 
 
 # ir_version 8, then three records of field 99, or a graph in two pieces.
 @pytest.mark.parametrize("data", [b"\x08\x08" + b"\x98\x06\x01" * 3, b"\x08\x08\x3a\x00\x3a\x02\x0a\x00"])
 def test_only_repeated_records_of_known_fields_are_listed(data):
-    assert [field for field, _, _ in _records(data)] == (["graph"] if b"\x3a" in data else [])
+    assert [field for field, _, _ in _records(data)] == (["`graph`"] if b"\x3a" in data else [])
 
 
 def test_an_edited_model_is_checked_as_it_would_be_saved():

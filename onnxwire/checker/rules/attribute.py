@@ -148,7 +148,7 @@ class ValueFields:
 
     def fields_of(self, row: int) -> str:
         """Return the names of an attribute's value fields."""
-        return " and ".join(f"`{field}`" for field, column in self.by_field.items() if column[row])
+        return ", ".join(f"`{field}`" for field, column in self.by_field.items() if column[row])
 
 
 def unknown_types(facts: Facts) -> tuple[Any, Any]:
