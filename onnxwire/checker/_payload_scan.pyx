@@ -28,7 +28,7 @@ cdef struct Walk:
     const Part* part     # the next piece of the message, NULL if none
     const Part* parts
     int64_t n_remaining  # number of remaining records of the field
-    uint32_t number
+    uint32_t number      # the field number
 
 
 cdef struct Value:

@@ -1,7 +1,8 @@
 """Repairs faults for which exactly one safe repair exists. Each repair is a function, registered by ids of rules.
 
 A repair does not change the meaning of a model for any reader: it removes exact repetitions and entries without effect,
-and adds a value where only one is possible. The user must correct other problems.
+clears invalid forms of an unknown size, and adds a value where only one is possible. The user must correct other
+problems.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Registers rules. `rules.tsv` has the metadata, a row for each rule; `rules/` has the checks, in modules by subject.
 
-Most checks are entries of a module's table `RULES`, keyed by the sheet or list whose rows are checked, then by the id
-of the rule:
+Most checks are entries of a module's table `RULES`, keyed by the sheet or list (see facts.py) whose rows are checked,
+then by the id of the rule:
 
     RULES = {
         "GraphProto": {

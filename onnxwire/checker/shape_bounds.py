@@ -1,7 +1,7 @@
 """Computes lower bounds of the sizes of a model's values and of its loops' iterations, without running the model.
 
 The nodes of a graph are evaluated in their order. Sizes that do not depend on data are computed with integers of any
-size; constants of a few elements are folded. Bodies of loops are evaluated up to _MAX_BODY_RUNS times, and functions
+size; constants of a few elements are folded. Up to _MAX_BODY_RUNS iterations of a loop are evaluated, and functions
 with the arguments of their calls, until the budget of the model is exhausted. The budget grows with the number of nodes
 and values in the model.
 """
@@ -55,7 +55,7 @@ MAX_STORED_FACTOR = 16  # limit of a value derived from a stored weight, as mult
 # Values of fewer elements are accepted and not added to the sum. The number is max_elements / _MIN_COUNTED_DIVISOR, at
 # most _MIN_COUNTED_ELEMENTS.
 _MIN_COUNTED_ELEMENTS, _MIN_COUNTED_DIVISOR = 1 << 20, 128
-_MAX_BODY_RUNS = 64  # maximum number of evaluations of a loop's body
+_MAX_BODY_RUNS = 64  # maximum number of successive iterations of a loop that are evaluated
 _MAX_CALL_DEPTH = 48  # maximum number of nested calls that are evaluated
 _N_UNKNOWN_ARGUMENTS = 64  # number of arguments for graphs whose inputs are unknown
 # The budget of evaluated nodes and values: the number of those in the model, times the factor, plus the minimum.

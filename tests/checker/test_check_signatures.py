@@ -329,7 +329,7 @@ def test_operators_of_a_vendor_are_checked_against_its_own_table(tmp_path):
         ("a.b\tF\t1\tX:T\tY:T\t" + " ".join(f"a{i}:INT" for i in range(65)), "at most 64"),
         ("a.b\tF\t1\tX:T\tY:T\t\tT", "is not a type variable"),
         ("a.b\tF\t1\tX:T\tY:T\t\tT=@none", "is not defined above"),
-        ("a.b\tF\t1\tX:T\tY:T\t\t\told", "is not one of deprecated"),
+        ("a.b\tF\t1\tX:T\tY:T\t\t\told", "is not one of 'deprecated'"),
     ],
 )
 def test_an_invalid_table_is_refused_with_the_line(tmp_path, row, reason):

@@ -41,7 +41,7 @@ _FILE_OPERATORS = ("ReadFile", "ImageReader", "LoadImage", "WriteFile", "FileRea
 _FILE_WORDS = ("file", "path", "filename", "library", "lib", "dll", "module", "url", "uri", "plugin", "script")
 # Operators that contain a program for a device.
 _COMPILED_OPERATORS = ("EPContext", "TRTEngine", "TRT_Engine", "TensorRTEngine", "NcnnModel", "RknnOp")
-# Domains whose operators ship with onnxruntime and its extensions.
+# Domains of operators of onnxruntime and its extensions, and of functions that PyTorch's exporter writes.
 _KNOWN_DOMAINS = (
     "com.microsoft", "com.microsoft.nchwc", "com.microsoft.extensions", "com.ms.internal.nhwc", "ai.onnx.contrib",
     "pkg.onnxscript.torch_lib", "pkg.onnxscript.torch_lib.common", "com.microsoft.experimental", "com.microsoft.dml",

@@ -1,6 +1,7 @@
 """Rules of the values in tensors.
 
-The rules check the first 64 KiB of numbers or 1 MiB of strings of a tensor, and 16 MiB of a document; see `payloads`.
+The rules check the first 64 KiB of the numbers of a tensor, the last byte of raw_data, and the first 1 MiB of strings,
+up to 16 MiB of each field in a document; see `payloads`.
 """
 
 from __future__ import annotations
