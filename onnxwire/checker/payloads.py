@@ -221,8 +221,8 @@ def uint64_numbers(facts: Facts) -> Numbers:
     return Numbers(facts, "uint64_data")
 
 
-def raw_bytes(facts: Facts) -> tuple[Any, Any]:
-    """Return two columns: the greatest of the first 64 KiB of booleans in raw_data, and a last byte with unused bits.
+def max_and_last_raw_bytes(facts: Facts) -> tuple[Any, Any]:
+    """Return two columns: the greatest of the first 64 KiB of booleans in raw_data, and the last byte if it has unused bits.
 
     Both are 0 where there is no such byte. At most 16 MiB of a document are scanned.
     """
@@ -239,7 +239,7 @@ def raw_bytes(facts: Facts) -> tuple[Any, Any]:
 
 
 def is_scanned(tensor: TensorProto) -> bool:
-    """Return whether `raw_bytes` reads raw_data: for booleans, and for a last byte with unused bits."""
+    """Return whether `max_and_last_raw_bytes` reads raw_data: for booleans, and for a last byte with unused bits."""
     data_type = BY_NUMBER.get(tensor.data_type)
     if data_type is None:
         return False
@@ -248,7 +248,7 @@ def is_scanned(tensor: TensorProto) -> bool:
     )
 
 
-def strings(facts: Facts) -> tuple[Any, Any]:
+def first_faulty_strings(facts: Facts) -> tuple[Any, Any]:
     """Return two columns: the index of the first string that is not UTF-8, and that of the first string with a
     byte-order mark or a trailing NUL; -1 for none.
 

@@ -190,7 +190,7 @@ class ShapeBounds:
 
     # Values of names
 
-    def tensor_of(self, tensor: TensorProto) -> Value:
+    def value_of_tensor(self, tensor: TensorProto) -> Value:
         """Return the Value of a tensor of an attribute."""
         if tensor.data_location == EXTERNAL or tensor.ByteSize() > MAX_TENSOR_BYTES:
             return Value(tuple(tensor.dims))

@@ -164,7 +164,8 @@ class AttributeLimits:
                 invalid_values = children[(children < 0) | (children >= np.where(is_leaf, n_leaves, n))]
                 if len(invalid_values):
                     self.indices.setdefault(
-                        node, f"attribute {name!r} refers to {invalid_values[0]:,}, which does not exist"
+                        node,
+                        f"attribute {name!r} refers to the node or leaf {invalid_values[0]:,}, which does not exist",
                     )
                     return
                 starts.append(np.flatnonzero(~is_leaf))
@@ -175,7 +176,9 @@ class AttributeLimits:
             features = numbers.get("nodes_featureids", np.zeros(0, np.int64))
             invalid_values = features[is_branch[: len(features)] & ((features < 0) | (features > _MAX_FEATURE_INDEX))]
             if len(invalid_values):
-                self.indices.setdefault(node, f"attribute 'nodes_featureids' refers to feature {invalid_values[0]:,}")
+                self.indices.setdefault(
+                    node, f"attribute 'nodes_featureids' refers to the invalid feature {invalid_values[0]:,}"
+                )
             trees = tree_ids[is_branch]
             starts, ends = [], []
             for name in names:
@@ -183,7 +186,7 @@ class AttributeLimits:
                 if (children < 0).any():
                     invalid_values = numbers[name][is_branch][children < 0]
                     self.indices.setdefault(
-                        node, f"attribute {name!r} refers to {invalid_values[0]:,}, which does not exist"
+                        node, f"attribute {name!r} refers to node {invalid_values[0]:,}, which does not exist"
                     )
                     return
                 starts.append(np.flatnonzero(is_branch))
@@ -193,14 +196,16 @@ class AttributeLimits:
                 if treeids is None or nodeids is None:
                     continue
                 if (_positions(tree_ids, node_ids, treeids, nodeids) < 0).any():
-                    self.indices.setdefault(node, f"{prefix}_nodeids refers to a node that does not exist")
+                    self.indices.setdefault(node, f"attribute '{prefix}_nodeids' refers to a node that does not exist")
         else:
             return
         parents, children = np.concatenate(starts), np.concatenate(ends)
         if (children <= parents).any() and cyclic_components(parents, children):
             self.endless_trees.setdefault(node, "a branch of a tree leads back to a node above it")
         elif len(np.unique(parents * (int(children.max(initial=0)) + 1) + children)) < len(children):
-            self.endless_trees.setdefault(node, "both branches of a node lead to one node, so that copies multiply")
+            self.endless_trees.setdefault(
+                node, "both branches of a node lead to the same node, so that copies of it multiply"
+            )
         elif (depth := _depth(parents, children)) > _MAX_TREE_LEVELS:
             self.endless_trees.setdefault(node, f"a tree has more than {depth - 1:,} levels")
 
@@ -227,7 +232,7 @@ def _test_svm_classifier(numbers: dict[str, Any]) -> str:
         return ""
     for name, size in (("coefficients", (labels - 1) * vectors), ("rho", labels * (labels - 1) // 2)):
         if len(numbers.get(name, ())) < size:
-            return f"attribute {name!r} has length {len(numbers.get(name, ())):,}, and {size:,} is needed"
+            return f"attribute {name!r} has length {len(numbers.get(name, ())):,}, but needs length {size:,}"
     if ("prob_a" in numbers) != ("prob_b" in numbers):
         return "of the attributes 'prob_a' and 'prob_b', one is missing"
     return ""
@@ -262,7 +267,7 @@ def _activation_test(per_direction: int) -> Callable[[dict[str, Any]], str]:
     def test(numbers: dict[str, Any]) -> str:
         n = len(numbers.get("activations", ()))
         if n and n not in (per_direction, 2 * per_direction):
-            return f"attribute 'activations' has length {n:,}, and each direction needs {per_direction:,}"
+            return f"attribute 'activations' has length {n:,}, but each direction needs {per_direction:,}"
         return ""
 
     return test

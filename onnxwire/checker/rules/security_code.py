@@ -175,7 +175,7 @@ def shadow(facts: Facts) -> Iterator[Finding]:
     )
     yield functions.at(
         _namesakes(facts) & facts.matching(_is_like_onnx, functions.domain),
-        "function {name!r} has the name of a standard operator, and its domain {domain!r} looks like one of ONNX; "
+        "function {name!r} has the name of a standard operator, and its domain {domain!a} looks like one of ONNX; "
         "rename both",
     )
 

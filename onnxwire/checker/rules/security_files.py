@@ -208,7 +208,7 @@ def ambiguous_number(facts: Facts) -> Iterator[Finding]:
     rows = np.concatenate([external.entries("offset"), external.entries("length")])
     yield entries.at(
         np.sort(rows[facts.matching(lambda text: _NUMBER.fullmatch(text) is None, entries.value[rows])]),
-        "the {key} {value!r} is another number to some programs; write it in decimal digits without a zero before them",
+        "the {key} {value!r} is another number to some programs; write it in decimal digits without leading zeros",
     )
 
 
@@ -259,7 +259,7 @@ def alias(facts: Facts) -> Iterator[Finding]:
         first_id = first_ids.setdefault(_normalized(location), id)
         if first_id != id:
             messages[int(rows[position])] = (
-                f"the location {location!r} is on some systems the same file as {facts.text(first_id)!r}; "
+                f"the location {location!a} is on some systems the same file as {facts.text(first_id)!a}; "
                 "use one spelling"
             )
     yield entries.each(messages)

@@ -365,7 +365,7 @@ def mixed_script(facts: Facts) -> Iterator[Finding]:
     """Yield names that mix Latin letters with letters that look like them, or consist of other forms of ASCII."""
     is_reported = _are_accepted(facts, lambda text: has_mixed_scripts(text) or _is_styled(text), _are_non_ascii(facts))
     template = (
-        "the name {text!a} mixes scripts whose letters look alike, or has other forms of ASCII letters, such as "
+        "the name {text!a} mixes scripts whose letters look alike, or has other forms of ASCII characters, such as "
         "full-width ones; rename it"
     )
     yield from _at_names(facts, is_reported, template, _COLUMNS)

@@ -132,7 +132,7 @@ def count(facts: Facts) -> Iterator[Finding]:
                     amount = "is {count:,}" if field == "num_devices" else "has {count:,} elements"
                     yield sheet.at(
                         counts > limit,
-                        f"{field} {amount}, and no more than {limit:,} are usual",
+                        f"`{field}` {amount}, and no more than {limit:,} are usual",
                         count=counts,
                     )
 
@@ -267,7 +267,7 @@ def rank(facts: Facts) -> Iterator[Finding]:
         ranks_by_node = facts.derive(ShapeBounds).faults.get(RANK, {})
         yield facts.NodeProto.at(
             ranks_by_node,
-            "{op_type!r} has an output of {rank} dimensions, and programs represent at most 64; do not run the model",
+            "{op_type!r} requires {rank} dimensions, and programs represent at most 64; do not run the model",
             rank=ranks_by_node,
         )
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.facts import Facts, Finding, true_rows, unique
-from onnxwire.checker.payload_values import Portion, payload_sizes, portions, products, string_lengths, varints
+from onnxwire.checker.payload_values import Portion, decode_varints, payload_sizes, portions, products, string_lengths
 from onnxwire.checker.registry import count_texts, rule
 from onnxwire.tensor.dtypes import BY_NUMBER, EXTERNAL, STRING, DataType
 
@@ -197,7 +197,7 @@ class Indices:
         for portion in portions(facts, "raw_data", rows[raw_sizes % 8 == 0]):
             self._check(portion.rows, portion.lengths // 8, portion.data.view("<i8"))
         for portion in portions(facts, "int64_data", rows[raw_sizes == 0]):
-            self._check(portion.rows, *varints(portion))
+            self._check(portion.rows, *decode_varints(portion))
 
     def _check(self, tensors: Any, counts: Any, numbers: Any) -> None:
         """Check the indices of some tensors.
@@ -356,5 +356,5 @@ def _zeros(facts: Facts, data_type: DataType, rows: Any) -> Iterator[tuple[Porti
                 yield portion, portion.lengths // width, ~portion.data.reshape(-1, width).any(axis=1)
         else:
             for portion in portions(facts, field, rows):
-                counts, numbers = varints(portion)
+                counts, numbers = decode_varints(portion)
                 yield portion, counts, numbers == 0

@@ -18,9 +18,9 @@ from onnxwire.checker.payloads import (
     FOUR_BITS,
     TWO_BITS,
     Payloads,
+    first_faulty_strings,
     int32_numbers,
-    raw_bytes,
-    strings,
+    max_and_last_raw_bytes,
     type_names,
     uint64_numbers,
 )
@@ -47,24 +47,24 @@ _RANGES = {
 RULES = {
     "TensorProto": {
         "tensor-raw-bool-values": (
-            lambda tensor: (tensor.derive(raw_bytes)[0] > 1) & tensor.derive(Payloads).has_type("BOOL"),
+            lambda tensor: (tensor.derive(max_and_last_raw_bytes)[0] > 1) & tensor.derive(Payloads).has_type("BOOL"),
             "tensor {name!r} of BOOL has the byte {byte} in raw_data; write 0 for false and 1 for true",
-            {"byte": lambda tensor: tensor.derive(raw_bytes)[0]},
+            {"byte": lambda tensor: tensor.derive(max_and_last_raw_bytes)[0]},
         ),
         "tensor-raw-data-float6-padding": (
             lambda tensor: tensor.derive(Payloads).has_type(*FLOAT6) & _has_padding(tensor.facts),
             "the last byte of raw_data of tensor {name!r} has nonzero bits after the last element; clear them",
         ),
         "tensor-string-utf8": (
-            lambda tensor: tensor.derive(strings)[0] >= 0,
+            lambda tensor: tensor.derive(first_faulty_strings)[0] >= 0,
             "string_data[{index}] of tensor {name!r} is not valid UTF-8; write it as UTF-8",
-            {"index": lambda tensor: tensor.derive(strings)[0]},
+            {"index": lambda tensor: tensor.derive(first_faulty_strings)[0]},
         ),
         "tensor-string-no-bom-or-nul": (
-            lambda tensor: tensor.derive(strings)[1] >= 0,
+            lambda tensor: tensor.derive(first_faulty_strings)[1] >= 0,
             "string_data[{index}] of tensor {name!r} begins with a byte-order mark or ends with a NUL; "
             "remove the character",
-            {"index": lambda tensor: tensor.derive(strings)[1]},
+            {"index": lambda tensor: tensor.derive(first_faulty_strings)[1]},
         ),
     },
 }
@@ -117,7 +117,7 @@ def uint64_data_range(facts: Facts) -> Iterator[Finding]:
 def _has_padding(facts: Facts) -> Any:
     """Return whether the last byte of each raw_data has bits set that belong to no element."""
     payloads = facts.derive(Payloads)
-    _, last_bytes = facts.derive(raw_bytes)
+    _, last_bytes = facts.derive(max_and_last_raw_bytes)
     return (payloads.last_bits > 0) & (last_bytes >> payloads.last_bits.view(np.uint8) > 0)
 
 
