@@ -222,7 +222,7 @@ def uint64_numbers(facts: Facts) -> Numbers:
 
 
 def max_and_last_raw_bytes(facts: Facts) -> tuple[Any, Any]:
-    """Return two columns: the greatest of the first 64 KiB of booleans in raw_data, and the last byte if it has unused bits.
+    """Return two columns: the greatest byte in the first 64 KiB of booleans, and the last byte if it has unused bits.
 
     Both are 0 where there is no such byte. At most 16 MiB of a document are scanned.
     """

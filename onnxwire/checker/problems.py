@@ -121,7 +121,7 @@ class Problems(Sequence[Problem]):
         if index < 0:
             index += self._n
         if not 0 <= index < self._n:
-            raise IndexError(f"index {index} is out of range: there are {self._n:,} problems")
+            raise IndexError(f"index {index} is out of range: the number of problems is {self._n:,}")
         return next(self._from(index))
 
     def _from(self, start: int) -> Iterator[Problem]:

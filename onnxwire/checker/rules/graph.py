@@ -162,7 +162,7 @@ RULES = {
     "SparseTensorProto": {
         "sparse-initializer-name-present": (
             lambda sparse: sparse.under("GraphProto.sparse_initializer") & (sparse.derive(sparse_names) == EMPTY),
-            "the sparse initializer has no name; name its values",
+            "the sparse initializer has no name; set the name of its `values`",
         ),
         "sparse-initializer-name-unique": (
             lambda sparse: sparse.derive(Scopes).sparse_initializer_flags & IS_INITIALIZER != 0,

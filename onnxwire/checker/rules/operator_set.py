@@ -101,7 +101,7 @@ def domain_present(facts: Facts) -> Iterator[Finding]:
     sets = facts.OperatorSetProto
     reason = _reason_not_default(facts) if (sets.domain == EMPTY).any() else ""
     if reason:
-        yield sets.at(sets.domain == EMPTY, f"the set has no domain, like the default set, but {reason}; set domain")
+        yield sets.at(sets.domain == EMPTY, f"the set has no domain, like the default set, but {reason}; set `domain`")
 
 
 def _reason_not_default(facts: Facts) -> str:

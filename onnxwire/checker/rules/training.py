@@ -62,7 +62,7 @@ RULES = {
             ),
             (
                 lambda entry: entry.under(_INITIALIZATION, _UPDATE) & (entry.key != EMPTY) & (entry.value == EMPTY),
-                "the binding of {key!r} has no value; name the output to set it from",
+                "the binding of {key!r} has no value; name the output from which the initializer is set",
             ),
         ],
         # `training-algorithm-present` reports that there is no algorithm.
