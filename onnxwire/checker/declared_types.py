@@ -76,7 +76,7 @@ class DeclaredTypes:
 
 
 def describe_contradiction(left: list[Dim] | None, right: list[Dim] | None) -> str:
-    """Return a description of how two shapes contradict each other, "" if they do not."""
+    """Return the contradicting parts of two shapes, such as "ranks 2 and 3"; "" if the shapes agree."""
     if left is None or right is None:
         return ""
     if len(left) != len(right):

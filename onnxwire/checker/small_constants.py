@@ -43,7 +43,10 @@ class SmallConstants:
         self._groups: dict[str, tuple[Sequence[int], Sequence[int]]] = {}
 
     def column(self, type_name: str, name: str) -> Sequence[Any]:
-        """Return a column of a sheet without a copy; `first.NAME`: the first rows of a repeated field."""
+        """Return a column of a sheet without a copy.
+
+        name: a column, or `first.NAME` for the row of the first element of the repeated field NAME.
+        """
         key = type_name, name
         cached = self._columns.get(key)
         if cached is None:
