@@ -46,6 +46,13 @@ def test_security_rules_run_for_untrusted_models_only():
     assert "node-op-type-present" not in {problem.rule for problem in problems}
 
 
+def test_similar_names_of_function_inputs_are_reported():
+    function = 'functions { name: "f" domain: "a.b" input: "bias_l" input: "bias_I" }'
+    data = onnxwire.from_text(model(fields=function)).SerializeToString()
+    (problem,) = onnxwire.check(data, untrusted=True, select="security-name-similar")
+    assert problem.path == "functions[0].input[1]" and "'bias_I' looks like 'bias_l'" in problem.message
+
+
 @pytest.mark.parametrize("word", ["security", "security-wire-group"])
 def test_selecting_a_security_rule_needs_the_option(word):
     with pytest.raises(ValueError, match="untrusted=True"):

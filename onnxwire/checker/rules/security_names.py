@@ -53,8 +53,9 @@ _INVISIBLE = re.compile(
 _PICTOGRAM = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff][\u200d\ufe0e\ufe0f]+")
 _MAX_NAME_CHARS = 4096  # longer names are reported
 _MAX_TEXT_CHARS = 1 << 14  # number of characters of documentation that are searched
-# The columns of names of values, by type.
+# The columns of names of values, by type, and the lists of such names.
 _VALUE_COLUMNS = {"TensorProto": ("name",), "ValueInfoProto": ("name",)}
+_VALUE_LISTS = ("NodeProto.output", "FunctionProto.input")
 _SIMILAR = bytes.maketrans(b"I1|O", b"lll0")  # one representative for ASCII letters that look alike
 _MIN_SIMILAR_CHARS, _MAX_SIMILAR_CHARS = 3, 128  # lengths of names that are compared
 _LOOK_ALIKE = "{!a} looks like {!r}, but is a different name; use the known name"
@@ -158,7 +159,7 @@ def _at_names(
                 ids = getattr(sheet, field)
                 yield sheet.at(is_reported[ids], template, text=sheet.texts(ids))
     if columns is _COLUMNS or columns is _VALUE_COLUMNS:
-        for name in _LISTS if columns is _COLUMNS else _LISTS[:1]:
+        for name in _LISTS if columns is _COLUMNS else _VALUE_LISTS:
             if name in facts.present:
                 elements = facts.lists(name)
                 is_reported_element = is_reported[elements.value]
@@ -238,10 +239,10 @@ def _shown_as(text: str) -> str:
 def similar(facts: Facts) -> Iterator[Finding]:
     """Yield names of values that differ from another name only in ASCII letters that look alike."""
     is_value = np.zeros(facts.columns.text_count(), bool)
-    for field in ("NodeProto.output", "FunctionProto.input"):
+    for field in _VALUE_LISTS:
         if field in facts.present:
             is_value[facts.lists(field).value] = True
-    for type_name in ("TensorProto", "ValueInfoProto"):
+    for type_name in _VALUE_COLUMNS:
         if type_name in facts.present:
             is_value[facts[type_name].name] = True
     texts = facts.derive(TextBytes)
