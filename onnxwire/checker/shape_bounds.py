@@ -311,7 +311,7 @@ class ShapeBounds:
 
     def _run_nodes(self, nodes: range, scope: Scope) -> None:
         """Evaluate nodes in order, or reuse the results of equal ones, and store the Values of their outputs."""
-        inputs, outputs, values, kind = self._inputs, self._outputs, scope.values, self.results_cache.kind
+        inputs, outputs, values, content_id = self._inputs, self._outputs, scope.values, self.results_cache.content_id
         self.budget -= len(nodes)
         for node in nodes:
             op_type = self._op_types[node]
@@ -334,7 +334,12 @@ class ShapeBounds:
             if function < 0 and not has_bodies and EMPTY not in results:
                 attributes = self._attribute_key(node, scope)
                 if attributes is not None:
-                    key = op_type, len(results), attributes, *[value.kind or kind(value) for value in arguments]
+                    key = (
+                        op_type,
+                        len(results),
+                        attributes,
+                        *[value.content_id or content_id(value) for value in arguments],
+                    )
             result = self.results_cache.get(key) if key is not None else None
             if result is None:
                 n_reads = self.results_cache.n_reads
@@ -514,11 +519,11 @@ class ShapeBounds:
         attributes = self._attribute_key(call.node, call.scope)
         if attributes is None or self._trips > 1:
             return None
-        kinds = [self.results_cache.kind(value) for value in call.inputs]
-        unknown = self.results_cache.kind(UNKNOWN)
-        while kinds and kinds[-1] == unknown:
-            kinds.pop()
-        return function, attributes, *kinds
+        content_ids = [self.results_cache.content_id(value) for value in call.inputs]
+        unknown_id = self.results_cache.content_id(UNKNOWN)
+        while content_ids and content_ids[-1] == unknown_id:
+            content_ids.pop()
+        return function, attributes, *content_ids
 
     def _accept(self, node: int, op_type: str, value: Value) -> bool:
         """Return whether a value is within the limits; record one that is too large, and sum the sizes of constants."""
