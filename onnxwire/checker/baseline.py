@@ -61,7 +61,7 @@ class _Side:
     def __init__(self, model: Any, facts: Facts) -> None:
         self.model = model
         self.document: Document = facts.document
-        self.is_placed: bool = facts.columns.is_placed  # whether offsets refer to the caller's bytes
+        self.is_placed: bool = facts.columns.is_placed  # False for a message encoded for the check
 
     def make_graph(self, intern: Interner) -> FlatGraph:
         """Return the flat form of the model."""

@@ -96,11 +96,11 @@ class Payloads:
             self.location[has_field] = location
         self.location[self.n_filled_fields != 1] = -1
         self.size = self._count_bytes(self.n_stored)
-        is_packed = (self.bits == 2) | (self.bits == 4)
+        shares_entries = (self.bits == 2) | (self.bits == 4)  # an entry of int32_data has several elements
         is_complex = _NUMBERS_PER_ELEMENT[self.numbers] == 2
         self.n_entries = self.n_stored
-        if is_packed.any() or is_complex.any():
-            self.n_entries = np.where(is_packed, self.size, self.n_stored)
+        if shares_entries.any() or is_complex.any():
+            self.n_entries = np.where(shares_entries, self.size, self.n_stored)
             self.n_entries[is_complex & (self.n_stored > 0)] *= 2
         self.last_bits = np.zeros(tensors.n, np.int8)
         is_narrow = (self.n_stored > 0) & (self.bits < 8)

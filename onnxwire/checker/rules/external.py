@@ -228,9 +228,9 @@ class Files:
     """The files at the locations, by `facts.derive(Files)`.
 
     sizes: the size of each readable file in bytes. outside_messages: messages about files outside of the folder.
-    irregular_messages: messages about files that are not regular or not readable. linked_messages: messages about
-    links. All of these are dicts by the id of the location. own_locations: ids of locations that lead to the document's
-    own file. Files are opened as for reading a tensor's elements.
+    irregular_messages: messages about files that are absent, not regular or not readable. linked_messages: messages
+    about links. All of these are dicts by the id of the location. own_locations: ids of locations that lead to the
+    document's own file. Files are opened as for reading a tensor's elements.
     """
 
     def __init__(self, facts: Facts) -> None:

@@ -289,7 +289,7 @@ def gap(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-file-payload", "StringStringEntryProto")
 def file_payload(facts: Facts) -> Iterator[Finding]:
-    """Yield files with a program or archive at their beginning, at the beginning of a tensor, or between tensors."""
+    """Yield local files with a program or archive at the beginning of the file or of a tensor, or between tensors."""
     extents, files = facts.derive(Extents), facts.derive(Files)
     messages: dict[int, str] = {}
     n_reads_left = _MAX_READS

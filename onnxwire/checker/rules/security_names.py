@@ -52,7 +52,7 @@ _INVISIBLE = re.compile(
 # A pictogram with the joiners and selectors that belong to it.
 _PICTOGRAM = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff][\u200d\ufe0e\ufe0f]+")
 _MAX_NAME_CHARS = 4096  # longer names are reported
-_MAX_TEXT_CHARS = 1 << 14  # number of characters of documentation that are searched
+_MAX_TEXT_CHARS = 1 << 14  # number of characters of a text that are searched for commands
 # The columns of names of values, by type, and the lists of such names.
 _VALUE_COLUMNS = {"TensorProto": ("name",), "ValueInfoProto": ("name",)}
 _VALUE_LISTS = ("NodeProto.output", "FunctionProto.input")
