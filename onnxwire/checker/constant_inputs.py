@@ -277,11 +277,11 @@ def _test_joined_features(call: Call) -> Faults:
 def _test_max_unpool(call: Call) -> Faults:
     """Test the indices of MaxUnpool, which are positions in its output.
 
-    Input 2 contains the shape of the output. Without it, the size is computed from the
-    attributes as if there were no padding.
+    Input 2 contains the shape of the output. Without it, the size is computed from the attributes as if there were no
+    padding.
     """
     value, kernel, output_shape = value_of(call, 0), call.ints("kernel_shape"), integers_of(call, 2)
-    size = 1 << 63  # no index is above an unknown size
+    size = 1 << 63  # represents an unknown size: no index reaches it
     if output_shape:
         size = math.prod(max(dim, 0) for dim in output_shape)
     elif kernel and value is not None and value.shape and None not in value.shape and len(call.inputs) < 3:

@@ -37,7 +37,7 @@ def _normalized_name(name: str) -> str:
 _NORMALIZED_CODE_OPERATORS = frozenset(map(_normalized_name, _CODE_OPERATORS))
 # Operators that read or write a file of the machine.
 _FILE_OPERATORS = ("ReadFile", "ImageReader", "LoadImage", "WriteFile", "FileReader", "AudioReader", "LoadFile")
-# Words in the names of attributes that name a file.
+# Words in the names of attributes that contain the name of a file or an address.
 _FILE_WORDS = ("file", "path", "filename", "library", "lib", "dll", "module", "url", "uri", "plugin", "script")
 # Operators that contain a program for a device.
 _COMPILED_OPERATORS = ("EPContext", "TRTEngine", "TRT_Engine", "TensorRTEngine", "NcnnModel", "RknnOp")
@@ -107,7 +107,8 @@ def code_file(facts: Facts) -> Iterator[Finding]:
             text = attribute.s.decode("utf-8", "replace")
             if _PATH.match(text) or (attribute.s and not set(words).isdisjoint(_FILE_WORDS)):
                 messages[row] = (
-                    f"{op_type!r} has the path {text[:200]!r} in its attribute {name!r}; do not run the model"
+                    f"attribute {name!r} of {op_type!r} is {text[:200]!r}, which may name a file or an address; do "
+                    "not run the model"
                 )
     yield nodes.each(messages)
 
