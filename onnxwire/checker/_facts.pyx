@@ -756,7 +756,7 @@ cdef class Facts:
     @property
     @critical_section
     def base(self):
-        """The address of the document's first byte, from which `start` columns count."""
+        """The address of the document's first byte; an offset is an address in a `start` column minus this address."""
         return <size_t>self.sheets[self.sheet_numbers[self.root.DESCRIPTOR.full_name.partition(".")[2]]].p[0]
 
     cdef object buffer(self, const void* p, Py_ssize_t n, int size):
