@@ -315,7 +315,7 @@ def _test_compress(call: Call) -> Faults:
 
 
 def _test_division(call: Call) -> Faults:
-    """Test for an integer division by 0, and for the one that overflows."""
+    """Test for an integer division by 0, and for the division that overflows: of the least integer by -1."""
     divisors = integers_of(call, 1)
     if 0 in divisors:
         yield DIVISION, "0"

@@ -140,7 +140,7 @@ class External:
     """The entries of external_data, by `facts.derive(External)`.
 
     is_external: for each TensorProto, whether its data is in a file. is_entry: for each StringStringEntryProto, whether
-    it is an entry of such a tensor.
+    it is an entry of external_data of such a tensor.
     """
 
     def __init__(self, facts: Facts) -> None:
