@@ -59,8 +59,8 @@ cdef struct Sheet:
     int32_t* parent      # row in the sheet of the parent's type; -1 for the root
     int32_t* index       # index in the repeated field; 0 for a singular field
     int16_t* edge        # index in `edge_names` of the field that contains the message; -1 for the root
-    uint8_t* depth
-    uint8_t* flags
+    uint8_t* depth       # number of messages around the message
+    uint8_t* flags       # CLASH, MERGED and UNKNOWN
     uint32_t* present    # bit i is set if the field of slot i is present
     int32_t* part        # index in `parts` of the first further piece, -1 for none; NULL while no row has any
     int32_t n_initialized  # the number of rows whose columns are initialized

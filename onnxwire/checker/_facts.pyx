@@ -289,7 +289,7 @@ cdef Outcome add_text(Facts self, Sheet* sheet, int32_t row, uint32_t slot, cons
 
 
 cdef Outcome add_child(Facts self, Sheet* sheet, int32_t row, uint32_t slot, const Record* record) noexcept nogil:
-    """Add a row for a message in a field, or a further part to the row if a singular field already has one."""
+    """Add a row for a message in a field, or a further piece to the row if a singular field already has one."""
     cdef Sheet* child_sheet = sheet.child_sheets[slot]
     cdef bint is_repeated = sheet.kinds[slot] == CHILDREN
     cdef int32_t index = 0
@@ -549,7 +549,7 @@ cdef class Facts:
             outcome = scan_all(self)
         document.pins -= 1
         if outcome == OVER_LIMIT:
-            raise MemoryError("the document has more messages than memory")
+            raise MemoryError("the document has too many messages for the memory, or for 32-bit row numbers")
         if outcome == DAMAGED:
             verify_document(document, root)
             raise decode_error(document, document.start, document.end)
@@ -756,7 +756,7 @@ cdef class Facts:
     @property
     @critical_section
     def base(self):
-        """The address of the document's first byte, from which `start` columns count."""
+        """The address of the document's first byte; an offset is an address in a `start` column minus this address."""
         return <size_t>self.sheets[self.sheet_numbers[self.root.DESCRIPTOR.full_name.partition(".")[2]]].p[0]
 
     cdef object buffer(self, const void* p, Py_ssize_t n, int size):

@@ -28,7 +28,7 @@ cdef struct Walk:
     const Part* part     # the next piece of the message, NULL if none
     const Part* parts
     int64_t n_remaining  # number of remaining records of the field
-    uint32_t number
+    uint32_t number      # the field number
 
 
 cdef struct Value:
@@ -117,7 +117,7 @@ def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] is_sele
     cdef Py_ssize_t row
     cdef PartialMemory memory = memory_of(facts.document.start) if N_MEMORIES else None
     if is_selected.shape[0] < n:
-        raise IndexError("a row of the sheet is missing")
+        raise IndexError("a column has fewer rows than the sheet")
     facts.document.check_open()
     facts.document.pins += 1
     with nogil:
@@ -189,7 +189,7 @@ def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] is_select
     cdef Py_ssize_t row
     cdef PartialMemory memory = memory_of(facts.document.start) if N_MEMORIES else None
     if is_selected.shape[0] < n or ends.shape[0] < n:
-        raise IndexError("a row of the sheet is missing")
+        raise IndexError("a column has fewer rows than the sheet")
     facts.document.check_open()
     facts.document.pins += 1
     with nogil:
@@ -234,7 +234,7 @@ def measure_strings(Facts facts, str name, str field, const uint8_t[::1] is_sele
     cdef Py_ssize_t row
     cdef PartialMemory memory = memory_of(facts.document.start) if N_MEMORIES else None
     if is_selected.shape[0] < n:
-        raise IndexError("a row of the sheet is missing")
+        raise IndexError("a column has fewer rows than the sheet")
     facts.document.check_open()
     facts.document.pins += 1
     with nogil:

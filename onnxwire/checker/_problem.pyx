@@ -16,8 +16,8 @@ cdef class Problem:
 
     rule: the id of the rule, such as "node-op-type-present"; severity: "error", "warning" or "note"; path: the message
     or field, such as graph.node[3], "" for the document itself; offset: the byte of the document at which the faulty
-    ONNX message begins, None if the checked message was edited or is not the root of its document; message: a text,
-    the fault and its remedy.
+    message, record or list element begins, None if the checked message was edited or is not the root of its document;
+    message: a text, the fault and its remedy.
     """
     cdef readonly str rule
     cdef readonly str severity

@@ -104,7 +104,7 @@ cdef class Scopes:
         self.n_uses = input_list.n
         self.n_described = facts.sheet("ValueInfoProto").n
         if self.defined_count() > 0x7FFFFFFF:
-            raise MemoryError("the document has more values than memory")
+            raise MemoryError("the document has more than 2**31 - 1 values")
         self.first_value = facts.list_of("NodeProto", "output").n
         self.first_tensor = self.first_value + <int32_t>self.n_described
         self.n_graphs = <int32_t>facts.sheet("GraphProto").n
@@ -245,24 +245,24 @@ cdef class Scopes:
         return 0
 
     cdef int define_field(
-        self, int32_t graph, const NamedField* field, uint8_t* meanings, Kind kind, int32_t definition
+        self, int32_t graph, const NamedField* field, uint8_t* flags, Kind kind, int32_t definition
     ) except -1:
         """Define the names of a field's elements, and record the earlier meanings of these names.
 
-        meanings: the column of flags to fill, by row of the sheet.
+        flags: the column of flags to fill, by row of the sheet.
         definition: the number of the sheet's first row among definitions, or -1 if its rows are not definitions.
         """
         cdef int32_t row = field.runs[graph].first
         cdef int32_t n_remaining = field.runs[graph].n
-        cdef int32_t name_row, text
+        cdef int32_t name_row, name
         while n_remaining:
             if field.sheet.edge[row] == field.edge:
                 n_remaining -= 1
                 name_row = field.values[row] if field.values != NULL else row
-                text = field.names[name_row] if name_row >= 0 else 0
-                if text:
-                    meanings[row] = (
-                        self.names.define(text, kind, -1, definition + row if definition >= 0 else -1) | SEEN
+                name = field.names[name_row] if name_row >= 0 else 0
+                if name:
+                    flags[row] = (
+                        self.names.define(name, kind, -1, definition + row if definition >= 0 else -1) | SEEN
                     )
             row += 1
         return 0
@@ -324,7 +324,7 @@ cdef class Scopes:
             self.n_frames -= 1
         return 0
 
-    cdef int resolve(self, int32_t text, int32_t* producer, int32_t* definition, int32_t* scope) noexcept:
+    cdef int resolve(self, int32_t name, int32_t* producer, int32_t* definition, int32_t* scope) noexcept:
         """Return the meaning of a name in the innermost scope.
 
         producer, definition, scope: set to the row of the node, the definition and the scope of the value, or to -1.
@@ -332,9 +332,9 @@ cdef class Scopes:
         cdef Definition* value
         cdef bint is_own
         producer[0] = definition[0] = scope[0] = -1
-        if text == 0:
+        if name == 0:
             return OMITTED
-        value = self.names.find(text)
+        value = self.names.find(name)
         if value == NULL:
             return NOWHERE
         producer[0] = value.node

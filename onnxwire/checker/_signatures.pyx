@@ -75,24 +75,21 @@ cdef inline bint allows(
     return True
 
 
-cdef inline bint has_type(const Tables* tables, const Parameter* parameter, int32_t kind) noexcept nogil:
-    """Return whether a parameter allows a type. kind: the number of the type."""
-    return kind < tables.width and tables.type_sets[<Py_ssize_t>parameter.types * tables.width + kind]
+cdef inline bint has_type(const Tables* tables, const Parameter* parameter, int32_t type_number) noexcept nogil:
+    """Return whether a parameter allows a type."""
+    return type_number < tables.width and tables.type_sets[<Py_ssize_t>parameter.types * tables.width + type_number]
 
 
 cdef inline uint8_t check_type(
-    const Tables* tables, const Parameter* parameter, int32_t kind, int32_t* bound_types
+    const Tables* tables, const Parameter* parameter, int32_t type_number, int32_t* bound_types
 ) noexcept nogil:
-    """Return the fault of a value of a known type, or 0; bind the parameter's type variable to the type if unbound.
-
-    kind: the number of the type.
-    """
-    if not has_type(tables, parameter, kind):
+    """Return the fault of a value of a known type, or 0; bind the parameter's type variable to the type if unbound."""
+    if not has_type(tables, parameter, type_number):
         return WRONG_TYPE
     if parameter.variable >= 0:
         if bound_types[parameter.variable] == 0:
-            bound_types[parameter.variable] = kind
-        elif bound_types[parameter.variable] != kind:
+            bound_types[parameter.variable] = type_number
+        elif bound_types[parameter.variable] != type_number:
             return OTHER_TYPE
     return 0
 
@@ -171,7 +168,7 @@ def check_signatures(
     cdef const Signature* signature
     cdef const Parameter* parameter
     cdef int32_t[MAX_VARIABLES] bound_types
-    cdef int32_t node, i, element, kind
+    cdef int32_t node, i, element, type_number
     cdef int32_t n_nodes = <int32_t>signature_of_node.shape[0]
     # An empty buffer has no first element; its pointer is never read.
     cdef const int32_t* definition_of = &definitions[0] if definitions.shape[0] else NULL
@@ -225,9 +222,9 @@ def check_signatures(
                     if parameter.option == SINGLE:
                         wrong_inputs[element] |= OMITTED
                     continue
-                kind = known_types[definition_of[element]] if definition_of[element] >= 0 else 0
-                if kind:
-                    wrong_inputs[element] |= check_type(&tables, parameter, kind, bound_types)
+                type_number = known_types[definition_of[element]] if definition_of[element] >= 0 else 0
+                if type_number:
+                    wrong_inputs[element] |= check_type(&tables, parameter, type_number, bound_types)
             parameter = &tables.parameters[signature.outputs]
             for i in range(output_runs[node].n):
                 element = output_runs[node].first + i

@@ -61,7 +61,7 @@ class _Side:
     def __init__(self, model: Any, facts: Facts) -> None:
         self.model = model
         self.document: Document = facts.document
-        self.is_placed: bool = facts.columns.is_placed  # whether offsets refer to the caller's bytes
+        self.is_placed: bool = facts.columns.is_placed  # False for a message encoded for the check
 
     def make_graph(self, intern: Interner) -> FlatGraph:
         """Return the flat form of the model."""
@@ -87,7 +87,7 @@ class _Graphs:
         intern = Interner()
         self.sides = old.make_graph(intern), new.make_graph(intern)
         matching = Matching(*self.sides, by_name=False)
-        # An edge of `edges` is a tuple of the source, the output of the source, and the slot of the consumer.
+        # An edge of `edges` is a tuple: the source, the index of its output, and the port (`Edge` of flat_graph.pxd).
         self.old_of, self.edges = matching.old_of, matching.edges
         self._rewired = frozenset(matching.rewired_vertices())
         # By number of steps, for each vertex of `new`: 0 (not yet known), 1 (changed) or 2 (unchanged).

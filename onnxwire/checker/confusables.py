@@ -1,7 +1,8 @@
 """Replaces letters that look like ASCII: the skeleton of a name is the ASCII text that it looks like.
 
-Source: an excerpt of Unicode Technical Standard #39, confusables.txt, for the scripts Cyrillic, Greek, Armenian,
-Cherokee and Lisu; compatibility forms such as full-width letters are from the tables of Python's unicodedata.
+Source: an excerpt of Unicode Technical Standard #39, confusables.txt, for the scripts Cyrillic, Greek, Armenian and
+Cherokee, Latin extensions and punctuation; compatibility forms such as full-width letters are from the tables of
+Python's unicodedata.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _CYRILLIC_CONFUSABLES = {
     "M": "041c", "O": "041e", "P": "0420", "S": "0405", "T": "0422", "X": "0425", "Y": "04ae", "G": "050c",
 }  # fmt: skip
 _OTHER_CONFUSABLES = {
-    # Greek, Armenian, Latin extensions, Cherokee and Lisu
+    # Greek, Armenian, Latin extensions, Cherokee and punctuation
     "a": "03b1 0251", "i": "03b9 0131", "o": "03bf 0585", "v": "03bd", "p": "03c1", "u": "03c5 057d", "y": "03b3",
     "g": "0581 0261", "h": "0570", "n": "0578 057c", "q": "0566", "k": "03ba", "x": "03c7", "w": "0461 03c9",
     "A": "0391 13aa", "B": "0392 13f4", "E": "0395 13ac", "Z": "0396 13c3", "H": "0397 13bb", "I": "0399",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Kinds of faults.
 INDEX, DIVISION, ARGUMENT, RANK, TRAINING = "index", "division", "argument", "rank", "training"
 MAX_RANK = 64  # numpy's limit
-_MAX_INDEX = 1 << 31  # size of an axis whose size is unknown, for tests of indices
+_MAX_INDEX = 1 << 31  # assumed size of an axis of unknown size, for tests of indices
 # By integer data type: (0, m) for the range from 0 to 2**m - 1, (-n, n) for the range from -2**n to 2**n - 1.
 _INTEGER_BITS = {2: (0, 8), 3: (-7, 7), 4: (0, 16), 5: (-15, 15), 6: (-31, 31), 7: (-63, 63), 12: (0, 32), 13: (0, 64)}
 
@@ -114,7 +114,7 @@ def _test_elements(call: Call) -> Faults:
     if value.is_lower_bound or indices.is_lower_bound:
         return
     if len(value.shape) != len(indices.shape):
-        yield ARGUMENT, f"indices of rank {len(indices.shape)} for rank {len(value.shape)}"
+        yield ARGUMENT, f"indices of rank {len(indices.shape)} for a value of rank {len(value.shape)}"
         return
     axis = call.int("axis", 0) % max(len(value.shape), 1)
     for i, (size, length) in enumerate(zip(value.shape, indices.shape, strict=True)):
@@ -146,7 +146,10 @@ def _test_index_tuples(call: Call) -> Faults:
     length, batch_dims = indices.shape[-1], call.int("batch_dims", 0)
     rank = len(value.shape)
     if not 0 <= batch_dims < rank or (length is not None and batch_dims + length > rank and not indices.is_lower_bound):
-        yield ARGUMENT, f"indices of {length or 0:,} axes after {batch_dims:,}, for rank {rank:,}"
+        yield (
+            ARGUMENT,
+            f"index tuples of length {length or 0:,} and batch_dims {batch_dims:,} for a value of rank {rank:,}",
+        )
         return
     if call.op_type == "ScatterND" and length is not None and not indices.is_lower_bound:
         yield from _test_updates(call, (*indices.shape[:-1], *value.shape[length:]))
@@ -175,7 +178,7 @@ def _test_updates(call: Call, dims: tuple[int | None, ...]) -> Faults:
     if len(updates.shape) != len(dims) or any(
         None not in (update_dim, dim) and update_dim != dim for update_dim, dim in zip(updates.shape, dims, strict=True)
     ):
-        yield ARGUMENT, f"updates of shape {list(updates.shape)[:8]}, and indices for {list(dims)[:8]}"
+        yield ARGUMENT, f"updates of shape {list(updates.shape)[:8]}, but the indices require {list(dims)[:8]}"
 
 
 def _test_scatter(call: Call) -> Faults:
@@ -199,18 +202,18 @@ def _test_pad(call: Call) -> Faults:
         return
     n = len(axes) or rank
     if len(pads) != 2 * n:
-        yield ARGUMENT, f"{count_text(len(pads), 'pad')} where {2 * n:,} are needed"
+        yield ARGUMENT, f"{count_text(len(pads), 'pad')} instead of {2 * n:,}"
         return
     for i, axis in enumerate(axes or range(rank)):
         size = value.shape[axis] if -rank <= axis < rank else None
         if size is None:
             continue
         if pads[i] + pads[i + n] + size < 0:
-            yield ARGUMENT, f"pads of {pads[i]:,} and {pads[i + n]:,} for an axis of {size:,}"
+            yield ARGUMENT, f"pads of {pads[i]:,} and {pads[i + n]:,} for an axis of size {size:,}"
             return
         long_pads = [pad for pad in (pads[i], pads[i + n]) if pad > max(size - 1, 0)]
         if long_pads and call.text("mode") == "reflect":
-            yield ARGUMENT, f"a pad of {long_pads[0]:,} for an axis of {size:,}"
+            yield ARGUMENT, f"a pad of {long_pads[0]:,} for an axis of size {size:,}"
             return
 
 
@@ -256,29 +259,29 @@ def _test_labels(call: Call) -> Faults:
     columns = size_of(value_of(call, 0), -1)
     labels = max(call.count("classlabels_int64s"), call.count("classlabels_strings"))
     if columns is not None and labels and columns != labels:
-        yield ARGUMENT, f"{labels:,} labels for {columns:,} columns"
+        yield ARGUMENT, f"{count_text(labels, 'label')} for {count_text(columns, 'column')}"
 
 
 def _test_joined_features(call: Call) -> Faults:
     """Test that FeatureVectorizer has a size for each input, at most that of the input."""
     n_sizes = call.count("inputdimensions")
     if n_sizes and n_sizes != len(call.inputs):
-        yield ARGUMENT, f"{n_sizes:,} sizes for {count_text(len(call.inputs), 'input')}"
+        yield ARGUMENT, f"{count_text(n_sizes, 'size')} for {count_text(len(call.inputs), 'input')}"
     for index, size in enumerate((call.ints("inputdimensions") or ())[: len(call.inputs)]):
         input_size = size_of(value_of(call, index), -1)
         if input_size is not None and size > input_size:
-            yield ARGUMENT, f"a size of {size:,} for an input of {input_size:,}"
+            yield ARGUMENT, f"a size of {size:,} for an input of size {input_size:,}"
             return
 
 
 def _test_max_unpool(call: Call) -> Faults:
     """Test the indices of MaxUnpool, which are positions in its output.
 
-    Input 2 contains the shape of the output. Without it, the size is computed from the
-    attributes as if there were no padding.
+    Input 2 contains the shape of the output. Without it, the size is computed from the attributes as if there were no
+    padding.
     """
     value, kernel, output_shape = value_of(call, 0), call.ints("kernel_shape"), integers_of(call, 2)
-    size = 1 << 63  # no index is above an unknown size
+    size = 1 << 63  # represents an unknown size: no index reaches it
     if output_shape:
         size = math.prod(max(dim, 0) for dim in output_shape)
     elif kernel and value is not None and value.shape and None not in value.shape and len(call.inputs) < 3:
@@ -312,12 +315,12 @@ def _test_compress(call: Call) -> Faults:
 
 
 def _test_division(call: Call) -> Faults:
-    """Test for an integer division by 0, and for the one that overflows."""
+    """Test for an integer division by 0, and for the division that overflows: of the least integer by -1."""
     divisors = integers_of(call, 1)
     if 0 in divisors:
         yield DIVISION, "0"
     elif -1 in divisors and any(number in (-(1 << 31), -(1 << 63)) for number in integers_of(call, 0)):
-        yield ARGUMENT, "the least integer is divided by -1"
+        yield ARGUMENT, "a division of the least integer by -1"
 
 
 def rank_of(call: Call) -> int | None:
@@ -351,7 +354,7 @@ def _test_reshape(call: Call) -> Faults:
     if call.int("allowzero", 0) and 0 in dims and -1 in dims:
         yield ARGUMENT, "dims with both 0 and -1"
     if dims.count(-1) > 1 or min(dims, default=0) < -1:
-        yield ARGUMENT, f"dims {dims[:8]}"
+        yield ARGUMENT, f"the invalid dims {dims[:8]}"
     rank = rank_of(call)
     if rank is not None and not call.int("allowzero", 0) and 0 in dims[rank:]:
         yield ARGUMENT, "a dim of 0, which copies a dim of the input that does not exist"
@@ -410,14 +413,14 @@ def _test_range(call: Call) -> Faults:
         yield ARGUMENT, "a step of 0"
     for value in call.inputs:
         if value.data and not math.isfinite(value.data[0]):
-            yield ARGUMENT, f"a number of {value.data[0]}"
+            yield ARGUMENT, f"a start, limit or step of {value.data[0]}"
             return
 
 
 def _test_slice(call: Call) -> Faults:
     """Test the starts, ends, axes and steps of Slice."""
     if len(starts := integers_of(call, 1)) != len(ends := integers_of(call, 2)) and starts and ends:
-        yield ARGUMENT, f"{len(starts):,} starts and {len(ends):,} ends"
+        yield ARGUMENT, f"{count_text(len(starts), 'start')} and {count_text(len(ends), 'end')}"
     yield from _test_axis_numbers(integers_of(call, 3), rank_of(call))
     axes, steps = integers_of(call, 3), integers_of(call, 4)
     invalid_steps = [step for step in steps if step in (0, -(1 << 63))]  # 2**63, the negated step, is no int64
@@ -428,7 +431,7 @@ def _test_slice(call: Call) -> Faults:
     if starts and steps and len(steps) != len(starts):
         yield ARGUMENT, f"{count_text(len(starts), 'start')} and {count_text(len(steps), 'step')}"
     if call.attribute("starts") is not None and call.count("starts") != call.count("ends"):
-        yield ARGUMENT, f"{call.count('starts'):,} starts and {call.count('ends'):,} ends"
+        yield ARGUMENT, f"{count_text(call.count('starts'), 'start')} and {count_text(call.count('ends'), 'end')}"
 
 
 def _test_split(call: Call) -> Faults:
@@ -443,7 +446,7 @@ def _test_split(call: Call) -> Faults:
             yield ARGUMENT, "parts of size 0"
         return
     if parts and size is not None and sum(parts) != size:
-        yield INDEX, f"{sum(parts):,}"
+        yield INDEX, f"sum of sizes {sum(parts):,}"
 
 
 def _test_top_k(call: Call) -> Faults:
@@ -451,12 +454,12 @@ def _test_top_k(call: Call) -> Faults:
     counts = _exact_integers(call, "k", 1) or ([call.int("k", 0)] if call.attribute("k") is not None else [])
     invalid_counts = [k for k in counts if not 0 <= k < 1 << 31]
     if invalid_counts:
-        yield ARGUMENT, f"k of {invalid_counts[0]:,}"
+        yield ARGUMENT, f"a k of {invalid_counts[0]:,}"
     if size_of(value_of(call, 1), 0) == 0:
         yield ARGUMENT, "an empty k"
     size = size_of(value_of(call, 0), call.int("axis", -1))
     if size is not None and any(k > size for k in counts):
-        yield INDEX, f"{max(counts):,}"
+        yield INDEX, f"k {max(counts):,}"
 
 
 def _test_fill(call: Call) -> Faults:
@@ -472,7 +475,7 @@ def _test_axes_input(call: Call) -> Faults:
     """Test the axes of operators that have them as input 1 or as an attribute."""
     invalid_axes = [axis for axis in integers_of(call, 1) if not -MAX_RANK <= axis < MAX_RANK]
     if invalid_axes:
-        yield ARGUMENT, f"axis {invalid_axes[0]:,}"
+        yield ARGUMENT, f"the invalid axis {invalid_axes[0]:,}"
     elif call.op_type == "Unsqueeze":
         axes = integers_of(call, 1) or call.ints("axes") or []
         if len(set(axes)) < len(axes):
@@ -490,7 +493,7 @@ def _test_rank(call: Call) -> Faults:
     if call.op_type != "Reshape" and min(dims, default=0) < (-1 if call.op_type == "Expand" else 0):
         yield ARGUMENT, f"a size of {min(dims):,}"
     if call.op_type == "Tile" and None not in (rank, rank_of(call)) and rank not in (1, rank_of(call)):
-        yield ARGUMENT, f"{rank:,} repeats for rank {rank_of(call):,}"
+        yield ARGUMENT, f"{rank:,} repeats for an input of rank {rank_of(call):,}"
     if call.op_type == "Reshape" and math.prod(max(dim, 1) for dim in integers_of(call, 1)) >= 1 << 63:
         yield ARGUMENT, "dims whose product is 2**63 or more"
 
@@ -502,11 +505,11 @@ def _test_einsum(call: Call) -> Faults:
     if max_term_chars > MAX_RANK + len("..."):
         yield RANK, f"{max_term_chars:,}"
     if call.inputs and n_terms != len(call.inputs):
-        yield ARGUMENT, f"an equation of {n_terms:,} terms for {len(call.inputs):,} inputs"
+        yield ARGUMENT, f"an equation of {count_text(n_terms, 'term')} for {count_text(len(call.inputs), 'input')}"
 
     input_terms, arrow, output_term = call.text("equation").replace(" ", "").partition("->")
     if not _EQUATION.fullmatch(input_terms + arrow + output_term):
-        yield ARGUMENT, "an equation of other characters than letters"
+        yield ARGUMENT, "an equation with characters other than letters"
     sizes: dict[str, int] = {}
     for term, value in zip(input_terms.split(","), call.inputs, strict=False):
         if value.shape is None or value.is_lower_bound:
@@ -518,10 +521,10 @@ def _test_einsum(call: Call) -> Faults:
         for letter, size in zip(letters, value.shape, strict=False) if letters == term else ():
             known_size = sizes.setdefault(letter, size) if size not in (None, 1) else size
             if size not in (None, 1) and known_size != size:
-                yield ARGUMENT, f"sizes of {known_size:,} and {size:,} for {letter!r}"
+                yield ARGUMENT, f"sizes of {known_size:,} and {size:,} for the letter {letter!r}"
                 return
     if arrow and (unbound := set(output_term) - set(input_terms)):
-        yield ARGUMENT, f"an equation whose result has {min(unbound)!r}, and no term has it"
+        yield ARGUMENT, f"an equation whose result has the letter {min(unbound)!r}, which is in no term"
 
 
 def _test_squeeze(call: Call) -> Faults:
@@ -552,12 +555,12 @@ def _test_resize_inputs(call: Call) -> Faults:
     axes = call.ints("axes") or []
     yield from _test_axis_numbers(axes, rank)
     n_axes = n_axes or (rank or 0)
-    for index, needed, noun in ((1, 2 * n_axes, "numbers of a region"), (2, n_axes, "scales"), (3, n_axes, "sizes")):
+    for index, needed, noun in ((1, 2 * n_axes, "number"), (2, n_axes, "scale"), (3, n_axes, "size")):
         if index == 1 and call.text("coordinate_transformation_mode") != "tf_crop_and_resize":
             continue
         length = size_of(value_of(call, index), 0)
         if n_axes and length and length != needed and len(call.inputs) > 2:
-            yield ARGUMENT, f"{length:,} {noun} where {needed:,} are needed"
+            yield ARGUMENT, f"{count_text(length, noun)} in input {index} instead of {needed:,}"
             return
     if any(size < 0 for size in integers_of(call, 3)):
         yield ARGUMENT, "a size below 0"
@@ -575,7 +578,7 @@ def _test_reverse_sequence(call: Call) -> Faults:
     yield from _test_selected(call)
     batch, n_lengths = size_of(value_of(call, 0), call.int("batch_axis", 1)), size_of(value_of(call, 1), 0)
     if batch is not None and n_lengths is not None and batch != n_lengths:
-        yield ARGUMENT, f"{n_lengths:,} lengths for {batch:,} sequences"
+        yield ARGUMENT, f"{count_text(n_lengths, 'length')} for {count_text(batch, 'sequence')}"
 
 
 def _shape_test(index: int, rank: int | None = None) -> Callable[[Call], Faults]:
@@ -590,7 +593,7 @@ def _shape_test(index: int, rank: int | None = None) -> Callable[[Call], Faults]
             yield ARGUMENT, f"a size of {min(dims):,}"
         n_needed = call.count("axes") or rank
         if dims and n_needed and len(dims) not in (n_needed, n_needed + 1):
-            yield ARGUMENT, f"{count_text(len(dims), 'size')} where {n_needed:,} are needed"
+            yield ARGUMENT, f"{count_text(len(dims), 'size')} instead of {n_needed:,}"
 
     return inspect
 
@@ -598,7 +601,7 @@ def _shape_test(index: int, rank: int | None = None) -> Callable[[Call], Faults]
 def _test_box_count(call: Call) -> Faults:
     """Test the maximum number of boxes of NonMaxSuppression."""
     if any(number < 0 for number in integers_of(call, 2)):
-        yield ARGUMENT, f"a number of boxes of {min(integers_of(call, 2)):,}"
+        yield ARGUMENT, f"a maximum of {min(integers_of(call, 2)):,} boxes"
 
 
 def _test_coefficients(call: Call) -> Faults:
@@ -616,7 +619,7 @@ def _test_coefficients(call: Call) -> Faults:
     elif call.op_type == "LinearRegressor":
         n_rows = call.int("targets", 1)
     if length and (length % size or (n_rows > 0 and length != n_rows * size)):
-        yield ARGUMENT, f"{length:,} numbers in {name!r} for {size:,} features"
+        yield ARGUMENT, f"{count_text(length, 'number')} in {name!r} for {count_text(size, 'feature')}"
 
 
 def _test_features(call: Call) -> Faults:
@@ -634,7 +637,7 @@ def _test_features(call: Call) -> Faults:
         attribute = call.attribute(name)
         length = 1 if attribute is None else len(attribute.floats) or len(attribute.ints) or 1
         if length not in (1, size):
-            yield ARGUMENT, f"{length:,} numbers in {name!r} for {size:,} features"
+            yield ARGUMENT, f"{count_text(length, 'number')} in {name!r} for {count_text(size, 'feature')}"
             return
 
 

@@ -76,12 +76,12 @@ class DeclaredTypes:
 
 
 def describe_contradiction(left: list[Dim] | None, right: list[Dim] | None) -> str:
-    """Return a description of how two shapes contradict each other, "" if they do not."""
+    """Return the contradicting parts of two shapes, such as "ranks 2 and 3"; "" if the shapes agree."""
     if left is None or right is None:
         return ""
     if len(left) != len(right):
-        return f"rank {len(left)} and rank {len(right)}"
+        return f"ranks {len(left)} and {len(right)}"
     for axis, ((left_size, _), (right_size, _)) in enumerate(zip(left, right, strict=True)):
         if left_size is not None and right_size is not None and left_size != right_size:
-            return f"{left_size} and {right_size} in dimension {axis}"
+            return f"sizes {left_size} and {right_size} in dimension {axis}"
     return ""

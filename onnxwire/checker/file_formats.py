@@ -93,10 +93,10 @@ def _masked_signature(prefix: bytes) -> str:
     for magic, zeros in ((b"\x7fELF", slice(9, 16)), (b"PK\3\4", slice(5, 6))):
         mask = prefix[0] ^ magic[0]
         if mask and all(prefix[i] ^ mask == magic[i] for i in range(1, 4)) and set(prefix[zeros]) == {mask}:
-            return "a program or archive under XOR"
+            return "a program or archive masked with XOR"
     mask = prefix[0] ^ ord("M")
     if mask and prefix[1] ^ mask == ord("Z") and bytes(byte ^ mask for byte in b"This program") in prefix:
-        return "a Windows program under XOR"
+        return "a Windows program masked with XOR"
     return ""
 
 

@@ -1,7 +1,8 @@
 """Repairs faults for which exactly one safe repair exists. Each repair is a function, registered by ids of rules.
 
 A repair does not change the meaning of a model for any reader: it removes exact repetitions and entries without effect,
-and adds a value where only one is possible. The user must correct other problems.
+clears invalid forms of an unknown size, and adds a value where only one is possible. The user must correct other
+problems.
 """
 
 from __future__ import annotations
@@ -164,7 +165,9 @@ def stale_value_info(siblings: Any, field: FieldRows, table: Table) -> Iterator[
     return _numbers(field.indices[~is_name[table.facts.ValueInfoProto.name[field.rows]]])
 
 
-@removes("remove the local directory {0!r}", lambda entry: entry.value, "external-key-basepath")
+@removes(
+    "remove the entry basepath, with the local directory {0!r}", lambda entry: entry.value, "external-key-basepath"
+)
 def base_path(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
     """Choose entries with the directory of a loader, which no reader uses."""
     return _numbers(field.indices)

@@ -33,7 +33,7 @@ def _dims(call: Call, index: int, rank: int | None = None) -> tuple[int | None, 
 
 
 def _depends_on_input(call: Call) -> bool:
-    """Return whether an input of the node depends on an input of the model."""
+    """Return whether the size of an input of the node depends on the declared shape of a graph's input."""
     return any(value.depends_on_input for value in call.inputs)
 
 

@@ -10,7 +10,7 @@ from onnxwire.checker.shape_values import OMITTED, UNKNOWN, UNKNOWN_CONSTANT, Va
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-_MAX_RESULTS = 4096  # maximum number of cached results, and of contents with a kind
+_MAX_RESULTS = 4096  # maximum number of cached results, and of contents with an id
 
 
 class Result(NamedTuple):
@@ -27,19 +27,19 @@ class Result(NamedTuple):
 
 
 class KnownResults:
-    """A cache of results. A key contains the kinds of the inputs: Values of one kind are equal but for `tensor`.
+    """A cache of results. A key contains the content id of each input; Values with equal ids are equal except `tensor`.
 
-    The row of a stored tensor is not a part of its kind. So a result is not cached if the evaluation read the contents
-    of a tensor. n_reads: the number of reads of tensors' contents. n_stopped: the number of calls that were not
-    evaluated because of a limit.
+    The id does not cover the elements of a stored tensor, so a result is not cached if the evaluation read such
+    elements. n_reads: the number of such reads. n_stopped: the number of calls that were not evaluated because of a
+    limit.
     """
 
     def __init__(self) -> None:
         self.n_reads = 0
         self.n_stopped = 0
         self._results: dict[Hashable, Result] = {}
-        self._kinds = _CONSTANT_KINDS.copy()
-        self._n_kinds = 0
+        self._ids = _CONSTANT_IDS.copy()
+        self._n_ids = 0
         self.get = self._results.get
 
     def add(self, key: Hashable, result: Result) -> None:
@@ -48,21 +48,21 @@ class KnownResults:
             self._results.clear()
         self._results[key] = result
 
-    def kind(self, value: Value) -> int:
-        """Return the kind of a Value, which must not change afterwards. The number of a kind is never reused."""
-        if value.kind:
-            return value.kind
+    def content_id(self, value: Value) -> int:
+        """Return the content id of a Value, which must not change afterwards. Ids are never reused."""
+        if value.content_id:
+            return value.content_id
         content = _content(value) if value.sequence is None else None
-        kind_number = self._kinds.get(content) if content is not None else None
-        if kind_number is None:
-            self._n_kinds += 1
-            kind_number = self._n_kinds
+        id = self._ids.get(content) if content is not None else None
+        if id is None:
+            self._n_ids += 1
+            id = self._n_ids
             if content is not None:
-                if len(self._kinds) >= _MAX_RESULTS:
-                    self._kinds = _CONSTANT_KINDS.copy()
-                self._kinds[content] = kind_number
-        value.kind = kind_number
-        return kind_number
+                if len(self._ids) >= _MAX_RESULTS:
+                    self._ids = _CONSTANT_IDS.copy()
+                self._ids[content] = id
+        value.content_id = id
+        return id
 
 
 def _content(value: Value) -> Hashable:
@@ -79,6 +79,6 @@ def _content(value: Value) -> Hashable:
     )
 
 
-# Kinds of Values that all models share. OMITTED is not equal to an unknown Value, although its properties are.
-OMITTED.kind, UNKNOWN.kind, UNKNOWN_CONSTANT.kind = -1, -2, -3
-_CONSTANT_KINDS: dict[Hashable, int] = {_content(value): value.kind for value in (UNKNOWN, UNKNOWN_CONSTANT)}
+# Content ids of Values that all models share. OMITTED is not equal to an unknown Value, although its properties are.
+OMITTED.content_id, UNKNOWN.content_id, UNKNOWN_CONSTANT.content_id = -1, -2, -3
+_CONSTANT_IDS: dict[Hashable, int] = {_content(value): value.content_id for value in (UNKNOWN, UNKNOWN_CONSTANT)}

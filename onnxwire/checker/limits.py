@@ -3,20 +3,22 @@
 # Default of `--limit`: the number of problems of one rule that the command stores; further ones are counted.
 MAX_PROBLEMS_PER_RULE = 10_000
 
-# The maximum number of messages that `find_fixes` changes in one call. A change takes about 200 bytes of memory.
+# The maximum number of messages that the repairs of one `find_fixes` call edit; a repair may also remove any number of
+# entries. An edit takes about 200 bytes of memory.
 MAX_CHANGES = 50_000
 
 # The maximum number of unknown operator names for which similar names are searched; each search takes a millisecond.
 MAX_HINTS = 1_000
 
 # Limits for rules that need the first values, the count or the maximum of a payload.
-MAX_SCANNED_BYTES = 1 << 16  # first bytes of a payload whose values are scanned
-MAX_COUNTED_BYTES = 1 << 20  # bytes of a payload whose values are counted; first bytes that are scanned as strings
-MAX_TOTAL_SCANNED_BYTES = 1 << 24  # bytes of all messages in one pass
+MAX_SCANNED_BYTES = 1 << 16  # number of first bytes of a payload whose values are scanned
+# The maximum size of a packed list whose values are counted, and the number of first bytes of strings that are scanned.
+MAX_COUNTED_BYTES = 1 << 20
+MAX_TOTAL_SCANNED_BYTES = 1 << 24  # number of bytes of all messages that one pass scans or counts
 
 # Limits for payloads whose values are read, such as indices.
-MAX_READ_BYTES = 1 << 18  # bytes of a tensor; a larger one counts as a weight
-MAX_TOTAL_READ_BYTES = 1 << 23  # bytes of a document in one pass
+MAX_READ_BYTES = 1 << 18  # maximum size of a tensor that is read; a larger one counts as a weight
+MAX_TOTAL_READ_BYTES = 1 << 23  # number of bytes of a document that one pass reads
 MAX_READ_RECORDS = 1 << 16  # total number of records of payloads that are not one packed record
 
 # Default of `--max-elements`: elements of a value of an untrusted model, 512 MiB as floats.

@@ -131,7 +131,7 @@ class NodeCall:
             if attribute is None:
                 continue
             if name == "value" and attribute.HasField("t"):
-                value = self.owner.tensor_of(attribute.t)
+                value = self.owner.value_of_tensor(attribute.t)
                 if value.data is None:
                     value.tensor = self._own_tensor()
                 return value

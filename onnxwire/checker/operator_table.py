@@ -254,7 +254,7 @@ def _parse_row(row: _Row, key: tuple[str, str, int]) -> Signature:
         if sign and parameter_kind in disallowed and count.isdecimal():
             disallowed[parameter_kind].append(int(count))
         elif note not in ("deprecated", "attributes..."):
-            raise _fault(row, f"{note!r} is not one of deprecated, attributes..., inputs!=N, outputs!=N")
+            raise _fault(row, f"{note!r} is not one of 'deprecated', 'attributes...', 'inputs!=N', 'outputs!=N'")
     return Signature(
         *key,
         _parameters(row, inputs, variables),

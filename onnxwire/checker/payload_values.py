@@ -145,7 +145,7 @@ def string_lengths(facts: Facts, rows: Rows) -> Iterator[tuple[int, list[int]]]:
         yield row, [end - start for start, end in _spans(facts, "string_data", row)]
 
 
-def varints(portion: Portion, kind: str = "int64") -> tuple[Rows, Rows]:
+def decode_varints(portion: Portion, kind: str = "int64") -> tuple[Rows, Rows]:
     """Return the numbers of packed varints: the count of each row, and the numbers of all rows.
 
     A damaged row has no numbers. kind: see `decode_packed`.

@@ -96,11 +96,11 @@ class Payloads:
             self.location[has_field] = location
         self.location[self.n_filled_fields != 1] = -1
         self.size = self._count_bytes(self.n_stored)
-        is_packed = (self.bits == 2) | (self.bits == 4)
+        shares_entries = (self.bits == 2) | (self.bits == 4)  # an entry of int32_data has several elements
         is_complex = _NUMBERS_PER_ELEMENT[self.numbers] == 2
         self.n_entries = self.n_stored
-        if is_packed.any() or is_complex.any():
-            self.n_entries = np.where(is_packed, self.size, self.n_stored)
+        if shares_entries.any() or is_complex.any():
+            self.n_entries = np.where(shares_entries, self.size, self.n_stored)
             self.n_entries[is_complex & (self.n_stored > 0)] *= 2
         self.last_bits = np.zeros(tensors.n, np.int8)
         is_narrow = (self.n_stored > 0) & (self.bits < 8)
@@ -189,7 +189,8 @@ class Numbers:
 
     count: the number of entries; -1 for a packed list that is not counted, since it has more than 1 MiB, or is beyond
     the limit of a document. low, high, last: the minimum, the maximum and the last value in the first 64 KiB of a list;
-    0 for an empty list. is_whole: whether these are all values of the list. At most 16 MiB of a document are scanned.
+    0 for a list that is empty or not scanned. is_whole: whether these are all values of the list. At most 16 MiB of a
+    document are scanned.
     """
 
     def __init__(self, facts: Facts, field: str) -> None:
@@ -220,8 +221,8 @@ def uint64_numbers(facts: Facts) -> Numbers:
     return Numbers(facts, "uint64_data")
 
 
-def raw_bytes(facts: Facts) -> tuple[Any, Any]:
-    """Return two columns: the greatest of the first 64 KiB of booleans in raw_data, and a last byte with unused bits.
+def max_and_last_raw_bytes(facts: Facts) -> tuple[Any, Any]:
+    """Return two columns: the greatest byte in the first 64 KiB of booleans, and the last byte if it has unused bits.
 
     Both are 0 where there is no such byte. At most 16 MiB of a document are scanned.
     """
@@ -238,7 +239,7 @@ def raw_bytes(facts: Facts) -> tuple[Any, Any]:
 
 
 def is_scanned(tensor: TensorProto) -> bool:
-    """Return whether `raw_bytes` reads raw_data: for booleans, and for a last byte with unused bits."""
+    """Return whether `max_and_last_raw_bytes` reads raw_data: for booleans, and for a last byte with unused bits."""
     data_type = BY_NUMBER.get(tensor.data_type)
     if data_type is None:
         return False
@@ -247,7 +248,7 @@ def is_scanned(tensor: TensorProto) -> bool:
     )
 
 
-def strings(facts: Facts) -> tuple[Any, Any]:
+def first_faulty_strings(facts: Facts) -> tuple[Any, Any]:
     """Return two columns: the index of the first string that is not UTF-8, and that of the first string with a
     byte-order mark or a trailing NUL; -1 for none.
 

@@ -24,7 +24,8 @@ _MIN_SHARED_ROWS = 64  # minimum length of arrays that are compared with those o
 class _Group(NamedTuple):
     """One finding of a rule.
 
-    rows: the rows of `finding.table` within the limit, int32. is_placed: whether offsets refer to the caller's bytes.
+    rows: the rows of `finding.table` within the limit, int32. is_placed: whether offsets refer to the caller's bytes;
+    False for a message that was encoded for the check.
     """
 
     rule: Rule
@@ -121,7 +122,7 @@ class Problems(Sequence[Problem]):
         if index < 0:
             index += self._n
         if not 0 <= index < self._n:
-            raise IndexError(f"index {index} is out of range: there are {self._n:,} problems")
+            raise IndexError(f"index {index} is out of range: the number of problems is {self._n:,}")
         return next(self._from(index))
 
     def _from(self, start: int) -> Iterator[Problem]:

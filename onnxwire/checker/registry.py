@@ -1,7 +1,7 @@
 """Registers rules. `rules.tsv` has the metadata, a row for each rule; `rules/` has the checks, in modules by subject.
 
-Most checks are entries of a module's table `RULES`, keyed by the sheet or list whose rows are checked, then by the id
-of the rule:
+Most checks are entries of a module's table `RULES`, keyed by the sheet or list (see facts.py) whose rows are checked,
+then by the id of the rule:
 
     RULES = {
         "GraphProto": {
@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from onnxwire.checker.facts import Finding
+from onnxwire.errors import count_text
 
 if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts
@@ -115,22 +116,22 @@ class Rule(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A function that finds breaches of a rule. It is called if `Facts.present` contains all names in `tables`."""
+    """A function that finds breaches of a rule; called if `Facts.present` contains all names in `required_names`."""
 
-    tables: tuple[str, ...]
+    required_names: tuple[str, ...]
     find: Find
 
 
 _checks: dict[str, list[Check]] = {}
 
 
-def rule(id: str, *tables: str) -> Callable[[Find], Find]:
-    """Register a function that yields the violations of a rule; tables: see `Check`."""
+def rule(id: str, *required_names: str) -> Callable[[Find], Find]:
+    """Register a function that yields the violations of a rule; required_names: see `Check`."""
 
     def register(find: Find) -> Find:
         if id in _checks:
             raise ValueError(f"two modules check the rule {id}")
-        _checks[id] = [Check(tables, find)]
+        _checks[id] = [Check(required_names, find)]
         return find
 
     return register
@@ -155,11 +156,11 @@ def _register(name: str) -> None:
     module = import_module(f"onnxwire.checker.rules.{name}")
     checks_by_rule: dict[str, list[Check]] = {}
     for key, entries in getattr(module, "RULES", {}).items():
-        tables = (key,) if isinstance(key, str) else key
+        required_names = (key,) if isinstance(key, str) else key
         for id, entry in entries.items():
             for condition, message, *columns in entry if isinstance(entry, list) else [entry]:
-                find = partial(_find_rows, tables[0], condition, message, columns[0] if columns else {})
-                checks_by_rule.setdefault(id, []).append(Check(tables, find))
+                find = partial(_find_rows, required_names[0], condition, message, columns[0] if columns else {})
+                checks_by_rule.setdefault(id, []).append(Check(required_names, find))
     if _checks.keys() & checks_by_rule.keys():
         raise ValueError(f"two modules check the rules {sorted(_checks.keys() & checks_by_rule.keys())}")
     _checks.update(checks_by_rule)
@@ -216,6 +217,11 @@ def unchecked() -> dict[str, str]:
     return {row[0]: row[1] for row in read_table("unchecked.tsv")}
 
 
+def count_texts(counts: Any, noun: str) -> Callable[[int], str]:
+    """Return a column of a message: a function of the row that returns its count with the noun, such as "2 inputs"."""
+    return lambda row: count_text(int(counts[row]), noun)
+
+
 def find(id: str, facts: Facts) -> Iterator[Finding]:
     """Yield the breaches of a rule. Checks of fields that the document does not have are skipped."""
     for find in checks_of(id, facts.present):
@@ -231,7 +237,7 @@ def load_for(present: frozenset[str], untrusted: bool = False) -> None:
 
 def checks_of(id: str, present: frozenset[str]) -> list[Find]:
     """Return the functions that can find breaches of a rule in a document; present: see `Facts`."""
-    return [check.find for check in _checks.get(id, ()) if present.issuperset(check.tables)]
+    return [check.find for check in _checks.get(id, ()) if present.issuperset(check.required_names)]
 
 
 @cache

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onnxwire.checker.registry import Find
     from onnxwire.io.source import Source
 
-    _Selectors = tuple[str, ...] | str | None  # rule ids and severities
+    _Selectors = tuple[str, ...] | str | None  # ids of rules, severities and "security"
 
 _MAX_ENCODED_BYTES = 1 << 26  # size up to which messages are encoded with their weights
 

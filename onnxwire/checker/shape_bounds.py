@@ -1,7 +1,7 @@
 """Computes lower bounds of the sizes of a model's values and of its loops' iterations, without running the model.
 
 The nodes of a graph are evaluated in their order. Sizes that do not depend on data are computed with integers of any
-size; constants of a few elements are folded. Bodies of loops are evaluated up to _MAX_BODY_RUNS times, and functions
+size; constants of a few elements are folded. Up to _MAX_BODY_RUNS iterations of a loop are evaluated, and functions
 with the arguments of their calls, until the budget of the model is exhausted. The budget grows with the number of nodes
 and values in the model.
 """
@@ -55,7 +55,7 @@ MAX_STORED_FACTOR = 16  # limit of a value derived from a stored weight, as mult
 # Values of fewer elements are accepted and not added to the sum. The number is max_elements / _MIN_COUNTED_DIVISOR, at
 # most _MIN_COUNTED_ELEMENTS.
 _MIN_COUNTED_ELEMENTS, _MIN_COUNTED_DIVISOR = 1 << 20, 128
-_MAX_BODY_RUNS = 64  # maximum number of evaluations of a loop's body
+_MAX_BODY_RUNS = 64  # maximum number of successive iterations of a loop that are evaluated
 _MAX_CALL_DEPTH = 48  # maximum number of nested calls that are evaluated
 _N_UNKNOWN_ARGUMENTS = 64  # number of arguments for graphs whose inputs are unknown
 # The budget of evaluated nodes and values: the number of those in the model, times the factor, plus the minimum.
@@ -83,7 +83,7 @@ class ShapeBounds:
     elements: for nodes with an output that is too large, the lower bound of its element count. overflows: the nodes
     whose bound is 2**63 or more, and the bound. texts: for nodes whose strings are too long, the lower bound of their
     bytes. endless_loops: the nodes of loops that do not end, and a text about the number of iterations.
-    unbounded_loops: the nodes of loops that only a condition on data ends. iterations: the number of iterations of
+    unbounded_loops: the nodes of loops that end only by a condition on data. iterations: the number of iterations of
     loops that run too often. hidden_sizes: nodes with a size that is constant but unknown, because operators that are
     not evaluated compute it, and the index of the input that contains the size. faults: by kind (see
     constant_inputs.py) and row of the node, a text about the fault. contradicted_shapes: for each ValueInfoProto that
@@ -190,7 +190,7 @@ class ShapeBounds:
 
     # Values of names
 
-    def tensor_of(self, tensor: TensorProto) -> Value:
+    def value_of_tensor(self, tensor: TensorProto) -> Value:
         """Return the Value of a tensor of an attribute."""
         if tensor.data_location == EXTERNAL or tensor.ByteSize() > MAX_TENSOR_BYTES:
             return Value(tuple(tensor.dims))
@@ -311,7 +311,7 @@ class ShapeBounds:
 
     def _run_nodes(self, nodes: range, scope: Scope) -> None:
         """Evaluate nodes in order, or reuse the results of equal ones, and store the Values of their outputs."""
-        inputs, outputs, values, kind = self._inputs, self._outputs, scope.values, self.results_cache.kind
+        inputs, outputs, values, content_id = self._inputs, self._outputs, scope.values, self.results_cache.content_id
         self.budget -= len(nodes)
         for node in nodes:
             op_type = self._op_types[node]
@@ -334,7 +334,12 @@ class ShapeBounds:
             if function < 0 and not has_bodies and EMPTY not in results:
                 attributes = self._attribute_key(node, scope)
                 if attributes is not None:
-                    key = op_type, len(results), attributes, *[value.kind or kind(value) for value in arguments]
+                    key = (
+                        op_type,
+                        len(results),
+                        attributes,
+                        *[value.content_id or content_id(value) for value in arguments],
+                    )
             result = self.results_cache.get(key) if key is not None else None
             if result is None:
                 n_reads = self.results_cache.n_reads
@@ -514,11 +519,11 @@ class ShapeBounds:
         attributes = self._attribute_key(call.node, call.scope)
         if attributes is None or self._trips > 1:
             return None
-        kinds = [self.results_cache.kind(value) for value in call.inputs]
-        unknown = self.results_cache.kind(UNKNOWN)
-        while kinds and kinds[-1] == unknown:
-            kinds.pop()
-        return function, attributes, *kinds
+        content_ids = [self.results_cache.content_id(value) for value in call.inputs]
+        unknown_id = self.results_cache.content_id(UNKNOWN)
+        while content_ids and content_ids[-1] == unknown_id:
+            content_ids.pop()
+        return function, attributes, *content_ids
 
     def _accept(self, node: int, op_type: str, value: Value) -> bool:
         """Return whether a value is within the limits; record one that is too large, and sum the sizes of constants."""

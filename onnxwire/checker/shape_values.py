@@ -19,17 +19,17 @@ class Value:
     run, and not an estimate. is_constant: whether the value depends on constants only. stored_elements: the number of
     elements of the largest stored tensor from which the value is computed. tensor: the row of a stored tensor,
     otherwise -1. sequence: the elements of a sequence; None if they are unknown, and for any other value.
-    min_text_bytes: a lower bound of the bytes of each string, 0 for numbers. kind: a number that is the same only for
-    Values with equal properties, except `tensor`; 0 until it is needed (known_results.py).
+    min_text_bytes: a lower bound of the bytes of each string, 0 for numbers. content_id: a number that is the same only
+    for Values with equal properties, except `tensor`; 0 until it is needed (known_results.py).
     """
 
     __slots__ = (
+        "content_id",
         "data",
         "depends_on_input",
         "is_constant",
         "is_exact",
         "is_lower_bound",
-        "kind",
         "min_text_bytes",
         "sequence",
         "shape",
@@ -50,10 +50,10 @@ class Value:
         self.is_exact = False
         self.is_constant = False
         self.sequence: list[Value] | None = None
-        self.kind = 0
+        self.content_id = 0
 
     def copy(self) -> Value:
-        """Return a new Value with the same properties, except `kind`."""
+        """Return a new Value with the same properties, except `content_id`."""
         copy = Value(self.shape, self.data, self.depends_on_input)
         copy.stored_elements, copy.tensor, copy.min_text_bytes, copy.sequence = (
             self.stored_elements,

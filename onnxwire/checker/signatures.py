@@ -47,8 +47,10 @@ _MAX_HINT_CHARS = 100  # maximum length of a name for which similar names are se
 _MIN_SIMILARITY = 0.7  # minimum ratio of `difflib.SequenceMatcher` for a similar name
 _OPTIONS = {"": 0, "?": 1, "*": 2}  # SINGLE, OPTIONAL and VARIADIC of `_signatures.pyx`, by `Parameter.option`
 # Numbers of the types of elements: by text, such as "float", and by the number of the data type.
-_DATA_TYPE_NUMBERS = {text: number for number, text in enumerate(["", *(kind.name.lower() for kind in DATA_TYPES)])}
-_ELEMENTS = lookup(256, np.array([kind.number for kind in DATA_TYPES]), range(1, len(DATA_TYPES) + 1), 0)
+_DATA_TYPE_NUMBERS = {
+    text: number for number, text in enumerate(["", *(data_type.name.lower() for data_type in DATA_TYPES)])
+}
+_ELEMENTS = lookup(256, np.array([data_type.number for data_type in DATA_TYPES]), range(1, len(DATA_TYPES) + 1), 0)
 
 
 class Versions:
@@ -108,8 +110,8 @@ class Types:
         if template == "{}":
             return _ELEMENTS
         column = np.zeros(256, np.int32)
-        for kind in DATA_TYPES:
-            column[kind.number] = self.number(template.format(kind.name.lower()))
+        for data_type in DATA_TYPES:
+            column[data_type.number] = self.number(template.format(data_type.name.lower()))
         return column
 
     def of_values(self, facts: Facts) -> Column:
@@ -390,7 +392,10 @@ class Hints:
         """Return the remedy for an unknown operator, the last part of the message."""
         versions = self.operators.versions.get((domain, name))
         if versions:
-            return f"it was introduced in version {versions[0]}; import that version, or use one of version {version}"
+            return (
+                f"it was introduced in version {versions[0]}; import that version, or use an operator of version "
+                f"{version}"
+            )
         if (domain, name) not in self.hints:
             if len(self.hints) >= MAX_HINTS or len(name) > _MAX_HINT_CHARS:
                 return "correct op_type or domain"

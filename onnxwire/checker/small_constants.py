@@ -43,7 +43,10 @@ class SmallConstants:
         self._groups: dict[str, tuple[Sequence[int], Sequence[int]]] = {}
 
     def column(self, type_name: str, name: str) -> Sequence[Any]:
-        """Return a column of a sheet without a copy; `first.NAME`: the first rows of a repeated field."""
+        """Return a column of a sheet without a copy.
+
+        name: a column, or `first.NAME` for the row of the first element of the repeated field NAME.
+        """
         key = type_name, name
         cached = self._columns.get(key)
         if cached is None:
@@ -85,7 +88,10 @@ class SmallConstants:
         return tuple(self.elements("TensorProto.dims")[start : start + self.column("TensorProto", "dims")[tensor]])
 
     def numbers(self, tensor: int) -> Numbers | None:
-        """Return the elements of a row of TensorProto; None if they are too many, external, merged or no numbers."""
+        """Return the elements of a row of TensorProto; None if they are too many, external or no numbers.
+
+        Returns None, too, for a message that is encoded in several pieces.
+        """
         is_long = self._raw_lengths[tensor] > _MAX_NUMBER_BYTES
         if is_long or self.column("TensorProto", "length")[tensor] > MAX_TENSOR_BYTES:
             return None

@@ -28,7 +28,7 @@ _ANOMALY = np.dtype(
 class WireRecords(Table):
     """A table with a row for each anomaly, by `facts.derive(WireRecords)`.
 
-    start: the offset of the record's tag. value: the raw number of the record, or its length in bytes. sheet, row: the
+    start: the offset of the record's tag. value: the raw value of the record, or its length in bytes. sheet, row: the
     message that contains the record, as an index into `sheet_names` and a row. number: the field number. kind:
     LONG_TAG to MIXED_PACKING.
     """
@@ -44,17 +44,17 @@ class WireRecords(Table):
         self._names: dict[tuple[int, int], str] = {}
 
     def cell(self, name: str, row: int) -> str | int:
-        """Return one value of a column; the column `field` has the name of the record's field, or its number."""
+        """Return one value of a column; the column `field` is the record's field as text."""
         if name == "field":
             return self._field(int(self.sheet[row]), int(self.number[row]))
         return int(getattr(self, name)[row])
 
     def _field(self, sheet: int, number: int) -> str:
-        """Return the name of a field by its number, or its number as text if it is unknown."""
+        """Return a field as text: its name in backticks, or its number if it is unknown."""
         key = sheet, number
         if key not in self._names:
             fields = self.facts.columns.field_names_by_number(self.facts.columns.sheet_names[sheet])
-            self._names[key] = fields.get(number, f"number {number}")
+            self._names[key] = f"`{fields[number]}`" if number in fields else f"number {number}"
         return self._names[key]
 
     def path(self, row: int) -> str:

@@ -46,7 +46,7 @@ def test_the_first_64_kib_of_a_string_are_scanned(string, is_valid):
 def test_the_message_names_the_fields_that_have_values():
     data = _model(AttributeProto(name="a", type=AttributeProto.INT, i=1, ints=[2], s=b""))
     (problem,) = onnxwire.check(data, select="attribute-single-value-field")
-    assert "values in i, s, ints;" in problem.message
+    assert "values in `i`, `s`, `ints`;" in problem.message
 
 
 def test_the_message_of_a_mismatch_names_both_types():

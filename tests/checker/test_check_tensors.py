@@ -61,7 +61,7 @@ def test_the_count_of_a_very_long_list_is_estimated_from_its_bytes():
     assert COUNT_RULE in _rules(_int64_tensor([2 * n + 1], run))
     assert COUNT_RULE in _rules(_int64_tensor([n // 10], run))
     (problem,) = onnxwire.check(_int64_tensor([n // 10], run), TensorProto, select=COUNT_RULE)
-    assert "but it has more" in problem.message
+    assert "but it is longer" in problem.message
 
 
 def test_only_the_first_64_kib_of_raw_data_are_scanned():

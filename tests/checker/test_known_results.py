@@ -123,19 +123,19 @@ def test_more_nodes_than_the_cache_stores_are_evaluated():
     assert _bounds(nodes, {"i": np.int64(4 * n + 4)}).faults[INDEX] == {n: f"{4 * n + 4:,}"}
 
 
-def test_values_that_operators_distinguish_have_different_kinds():
+def test_values_that_operators_distinguish_have_different_content_ids():
     results = KnownResults()
     values = [Value((1,), [number]) for number in (1, True, 1.0, 0.0, -0.0)] + [Value(None), Value(()), Value((None,))]
     values += [Value((1,), [1], depends_on_input=True), UNKNOWN, OMITTED, UNKNOWN_CONSTANT]
     for name in ("is_lower_bound", "is_exact", "is_constant", "stored_elements", "min_text_bytes"):
         values.append(Value((1,), [1]))
         setattr(values[-1], name, 7 if name in ("stored_elements", "min_text_bytes") else True)
-    kinds = [results.kind(value) for value in values]
-    # Only the kinds of Value(None), which has index 5, and UNKNOWN are equal.
-    assert kinds.index(results.kind(Value())) == 5 and kinds[5] == results.kind(UNKNOWN)
-    assert len(set(kinds)) == len(kinds) - 1
-    assert [results.kind(value.copy()) for value in values if value is not OMITTED] == [
-        kind for kind, value in zip(kinds, values, strict=True) if value is not OMITTED
+    content_ids = [results.content_id(value) for value in values]
+    # Only the content ids of Value(None), which has index 5, and UNKNOWN are equal.
+    assert content_ids.index(results.content_id(Value())) == 5 and content_ids[5] == results.content_id(UNKNOWN)
+    assert len(set(content_ids)) == len(content_ids) - 1
+    assert [results.content_id(value.copy()) for value in values if value is not OMITTED] == [
+        content_id for content_id, value in zip(content_ids, values, strict=True) if value is not OMITTED
     ]
 
 

@@ -46,6 +46,13 @@ def test_security_rules_run_for_untrusted_models_only():
     assert "node-op-type-present" not in {problem.rule for problem in problems}
 
 
+def test_similar_names_of_function_inputs_are_reported():
+    function = 'functions { name: "f" domain: "a.b" input: "bias_l" input: "bias_I" }'
+    data = onnxwire.from_text(model(fields=function)).SerializeToString()
+    (problem,) = onnxwire.check(data, untrusted=True, select="security-name-similar")
+    assert problem.path == "functions[0].input[1]" and "'bias_I' looks like 'bias_l'" in problem.message
+
+
 @pytest.mark.parametrize("word", ["security", "security-wire-group"])
 def test_selecting_a_security_rule_needs_untrusted_true(word):
     with pytest.raises(ValueError, match="untrusted=True"):
@@ -90,13 +97,13 @@ def _records(data):
 
 
 def test_records_have_fields_and_offsets():
-    assert _records(DUPLICATE_IR_VERSION) == [("ir_version", REPEATED, len(DUPLICATE_IR_VERSION) - 2)]
+    assert _records(DUPLICATE_IR_VERSION) == [("`ir_version`", REPEATED, len(DUPLICATE_IR_VERSION) - 2)]
 
 
 # ir_version 8, then three records of field 99, or a graph in two pieces.
 @pytest.mark.parametrize("data", [b"\x08\x08" + b"\x98\x06\x01" * 3, b"\x08\x08\x3a\x00\x3a\x02\x0a\x00"])
 def test_only_repeated_records_of_known_fields_are_listed(data):
-    assert [field for field, _, _ in _records(data)] == (["graph"] if b"\x3a" in data else [])
+    assert [field for field, _, _ in _records(data)] == (["`graph`"] if b"\x3a" in data else [])
 
 
 def test_an_edited_model_is_checked_as_it_would_be_saved():

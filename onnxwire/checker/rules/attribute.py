@@ -58,9 +58,9 @@ RULES = {
             "attribute {name!r} has type {type_name}, and its value is in `{field}`; "
             "set the type to {kind}, or move the value",
             {
-                "type_name": lambda attribute: _type_names(attribute.type),
+                "type_name": lambda attribute: attribute_type_names(attribute.type),
                 "field": lambda attribute: attribute.derive(ValueFields).field_of,
-                "kind": lambda attribute: _type_names(attribute.derive(ValueFields).kind),
+                "kind": lambda attribute: attribute_type_names(attribute.derive(ValueFields).kind),
             },
         ),
         "attribute-single-value-field": (
@@ -82,7 +82,7 @@ RULES = {
         "attribute-scalar-value-present": [
             (
                 lambda attribute, kind=kind: _lacks_value(attribute) & (attribute.type == kind),
-                f"attribute {{name!r}} has type {NAMES[kind]} and no value, which reads as {default}; "
+                f"attribute {{name!r}} has type {NAMES[kind]} and no value, which is read as {default}; "
                 f"set `{FIELDS[kind]}`",
             )
             for kind, default in ((1, "0"), (2, "0"), (3, '""'))
@@ -90,8 +90,8 @@ RULES = {
         "attribute-list-may-be-empty": (
             lambda attribute: _lacks_value(attribute) & is_one_of(attribute.type, _LIST_TYPES),
             "attribute {name!r} has type {type_name} and no entries, which is an empty list; "
-            "add entries if that is not meant",
-            {"type_name": lambda attribute: _type_names(attribute.type)},
+            "add entries if that is not intended",
+            {"type_name": lambda attribute: attribute_type_names(attribute.type)},
         ),
         "attribute-value-absent-ir1": (
             lambda attribute: _lacks_value(attribute) & attribute.derive(is_untyped),
@@ -100,7 +100,7 @@ RULES = {
         # `function-attribute-proto-has-value` reports references in defaults.
         "attribute-ref-only-in-function": (
             lambda attribute: (attribute.ref_attr_name != EMPTY) & _is_outside_functions(attribute),
-            "attribute {name!r} is a reference to {ref_attr_name!r}, which only functions have; "
+            "attribute {name!r} refers to the parameter {ref_attr_name!r} of a function, but is not in a function; "
             "give it a value of its own",
         ),
         "attribute-ref-no-value": (
@@ -109,11 +109,11 @@ RULES = {
         ),
         "attribute-sparse-before-ir6": (
             lambda attribute: _is_of_type(attribute, 11, 12),
-            "attribute {name!r} is a sparse tensor, which needs IR version 6, and the model has {facts.ir_version}",
+            "attribute {name!r} is a sparse tensor, which needs IR version 6, but the IR version is {facts.ir_version}",
         ),
         "attribute-type-proto-before-ir8": (
             lambda attribute: _is_of_type(attribute, 13, 14),
-            "attribute {name!r} is a type, which needs IR version 8, and the model has {facts.ir_version}",
+            "attribute {name!r} is a type, which needs IR version 8, but the IR version is {facts.ir_version}",
         ),
     },
 }
@@ -148,7 +148,7 @@ class ValueFields:
 
     def fields_of(self, row: int) -> str:
         """Return the names of an attribute's value fields."""
-        return ", ".join(field for field, column in self.by_field.items() if column[row])
+        return ", ".join(f"`{field}`" for field, column in self.by_field.items() if column[row])
 
 
 def unknown_types(facts: Facts) -> tuple[Any, Any]:
@@ -190,7 +190,7 @@ def parameters_with_type(facts: Facts) -> tuple[Any, tuple[Any, Any]]:
     return defaults, (attributes.parent[defaults], attributes.name[defaults])
 
 
-def _type_names(kinds: Any) -> Any:
+def attribute_type_names(kinds: Any) -> Any:
     """Return the names of a column of attribute types, as a function of the row."""
     return lambda row: NAMES[int(kinds[row])]
 
@@ -287,7 +287,8 @@ def string_utf8(facts: Facts) -> Iterator[Finding]:
         )
         yield attributes.at(
             first_invalid >= 0,
-            "string {index} of attribute {name!r} is not valid UTF-8; write it as UTF-8, or use another type for bytes",
+            "strings[{index}] of attribute {name!r} is not valid UTF-8; write it as UTF-8, or use another type for "
+            "bytes",
             index=first_invalid,
         )
 
@@ -309,7 +310,7 @@ def doc_string_present(facts: Facts) -> Iterator[Finding]:
     rows = true_rows(attributes.doc_string == EMPTY)
     count = len(rows)
     subject = f"attribute {{name!r}} and {count - 1:,} more have" if count > 1 else "attribute {name!r} has"
-    yield attributes.at(rows[:1], f"{subject} no doc_string; describe them")
+    yield attributes.at(rows[:1], f"{subject} no doc_string; describe {'them' if count > 1 else 'it'}")
 
 
 def references(facts: Facts) -> tuple[Any, Any]:
@@ -347,6 +348,6 @@ def ref_type_match(facts: Facts) -> Iterator[Finding]:
         rows[(attributes.type[rows] != 0) & (attributes.type[rows] != expected[rows])],
         "attribute {name!r} has type {type_name}, and the default of {ref_attr_name!r}, which it refers to, has type "
         "{expected}; make them agree",
-        type_name=_type_names(attributes.type),
-        expected=_type_names(expected),
+        type_name=attribute_type_names(attributes.type),
+        expected=attribute_type_names(expected),
     )

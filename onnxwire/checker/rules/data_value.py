@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.facts import UTF8, Facts, Finding, List, Sheet, repeats, true_rows
-from onnxwire.checker.registry import rule
+from onnxwire.checker.registry import count_texts, rule
 from onnxwire.tensor.dtypes import BY_NAME, STRING, name_of
 
 # Kinds of the elements of a sequence and of the value of an optional: the numbers of elem_type.
@@ -44,7 +44,8 @@ RULES = {
         ),
         "map-single-key-field": (
             lambda map_: (map_.keys > 0) & (map_.string_keys > 0),
-            "map {name!r} has {keys} keys and {string_keys} string_keys; keep those of its key_type",
+            "map {name!r} has entries in `keys` ({keys}) and in `string_keys` ({string_keys}); keep those of its "
+            "key_type",
         ),
         "map-key-field-matches-type": (
             lambda map_: (
@@ -69,15 +70,15 @@ RULES = {
                 & (_map_value_counts(map_) != map_.keys + map_.string_keys)
                 & ((map_.keys == 0) | (map_.string_keys == 0))
             ),
-            "map {name!r} has {key_count} keys and {value_count} values; give each key one",
+            "map {name!r} has {key_count} and {value_count}; give each key one value",
             {
-                "key_count": lambda map_: map_.keys + map_.string_keys,
-                "value_count": lambda map_: _map_value_counts(map_),
+                "key_count": lambda map_: count_texts(map_.keys + map_.string_keys, "key"),
+                "value_count": lambda map_: count_texts(_map_value_counts(map_), "value"),
             },
         ),
         "map-values-present": (
             lambda map_: map_.values < 0,
-            "map {name!r} lacks the field values; set it, to an empty sequence if the map is empty",
+            "map {name!r} lacks the field `values`; set it, to an empty sequence if the map is empty",
         ),
     },
     "MapProto.keys": {
@@ -106,7 +107,7 @@ RULES = {
     "OptionalProto": {
         "optional-single-value": (
             lambda optional: optional.derive(_value_kinds)[0] > 1,
-            "optional {name!r} holds {count} values; keep that of its elem_type",
+            "optional {name!r} has {count} values; keep the one of its elem_type",
             {"count": lambda optional: optional.derive(_value_kinds)[0]},
         ),
         # `optional-single-value` reports several values.
@@ -116,8 +117,8 @@ RULES = {
                 & (optional.derive(_value_kinds)[1] != optional.elem_type)
                 & _is_kind(optional.elem_type)
             ),
-            "the elem_type of optional {name!r} is {elem_type} ({kind}), and it holds a {field}; "
-            "correct elem_type or the value",
+            "the elem_type of optional {name!r} is {elem_type} ({kind}), but the value is in {field}; "
+            "correct elem_type or move the value",
             {
                 "kind": lambda optional: _kind_names(optional.elem_type),
                 "field": lambda optional: _value_field_names(optional),
@@ -165,7 +166,7 @@ def sequence_field_matches_elem_type(facts: Facts) -> Iterator[Finding]:
 
 
 def _first_known(parents: Any, values: Any, is_known: Any) -> tuple[Any, Any]:
-    """Return the parents that have children, and for each the value of its first known child, else its first child.
+    """Return the parents that have children, and for each the value of its first known child, or else first child.
 
     parents, values, is_known: columns of the children; the children of one parent are in their order.
     """
@@ -215,9 +216,8 @@ class Types:
     the elements or the value, -1 if unknown). types_by_kind: for each kind, the types of all rows of its sheet.
     elements: for each SequenceProto, the type of the elements of the kind elem_type: that of the first whose type is
     fully known; otherwise of the first; without elements, a type with unknown parts; -1 for an invalid elem_type.
-    sheets, rows: for each
-    kind, its sheet, and the rows that are elements of sequences. is_needed: whether some sequence has elements that are
-    sequences, maps or optionals; otherwise no types are computed.
+    sheets, rows: for each kind, its sheet, and the rows that are elements of sequences. is_needed: whether some
+    sequence has elements that are sequences, maps or optionals; otherwise no types are computed.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -362,8 +362,8 @@ def sequence_nested_homogeneous(facts: Facts) -> Iterator[Finding]:
                     ""
                     if types.agree(actual_type, expected_type)
                     else (
-                        f"the element is {types.text(actual_type)}, and others of the sequence are "
-                        f"{types.text(expected_type)}; give all one type"
+                        f"the element is {types.text(actual_type)}, and another element of the sequence is "
+                        f"{types.text(expected_type)}; give all elements the same type"
                     )
                 )
             if messages_by_types[actual_type, expected_type]:
@@ -390,9 +390,10 @@ def _is_out_of_range(keys: List) -> Any:
     limits = np.iinfo(np.int64)
     minima, maxima = np.full(64, limits.min, np.int64), np.full(64, limits.max, np.int64)
     for name in _INTEGERS:
-        kind = BY_NAME[name]
-        if kind.bits < 64:
-            minima[kind.number], maxima[kind.number] = np.iinfo(kind.dtype).min, np.iinfo(kind.dtype).max
+        data_type = BY_NAME[name]
+        if data_type.bits < 64:
+            limits = np.iinfo(data_type.dtype)
+            minima[data_type.number], maxima[data_type.number] = limits.min, limits.max
     types = _key_types(keys)
     return (keys.value < minima[types]) | (keys.value > maxima[types])
 
@@ -403,7 +404,7 @@ def _names_of(types: Any) -> Any:
 
 
 def _map_value_counts(maps: Sheet) -> Any:
-    """Return the number of values of each map; -1 if it lacks the field values or their kind is unknown."""
+    """Return the number of values of each map; -1 if it lacks the field `values` or their kind is unknown."""
     return np.append(maps.derive(_sequence_lengths), -1)[maps.values]
 
 

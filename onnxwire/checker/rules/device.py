@@ -36,7 +36,8 @@ RULES = {
                 & (configuration.num_devices > 0)
                 & (configuration.device != configuration.num_devices)
             ),
-            "device configuration {name!r} names {named} of {total} devices; name all or none",
+            "the length of `device` of configuration {name!r} is {named}, but num_devices is {total}; name all "
+            "devices or none",
             {
                 "named": lambda configuration: configuration.device,
                 "total": lambda configuration: configuration.num_devices,
@@ -77,7 +78,7 @@ RULES = {
         ),
         "device-sharding-device-present": (
             lambda spec: spec.device == 0,
-            "the sharding of {tensor_name!r} lists no device; list those that hold parts of it",
+            "the sharding of {tensor_name!r} lists no device; list the devices that store its parts",
         ),
     },
     "ShardedDimProto": {
@@ -96,7 +97,7 @@ RULES = {
         # Where the rank is known, a negative axis counts as the same axis counted from the front.
         "device-sharded-axis-unique": (
             lambda dim: repeats(dim.parent, dim.derive(Shardings).axis, where=dim.has("axis")),
-            "axis {axis} is listed twice; merge the entries",
+            "axis {axis} is also the axis of an earlier entry; merge the entries",
         ),
         "device-simple-sharding-present": (
             lambda dim: dim.simple_sharding == 0,
@@ -111,8 +112,8 @@ RULES = {
                 & (_divided_sizes(part) >= 0)
                 & (_divided_sizes(part) % np.maximum(part.num_shards, 1) != 0)
             ),
-            "{size} elements are cut into {num_shards} parts, which cannot be equally large; "
-            "how they differ is left to the backend",
+            "a size of {size} is divided into {num_shards} parts, which cannot be equal; the backend decides how they "
+            "differ",
             {"size": lambda part: _divided_sizes(part)},
         ),
         "device-shard-dim-oneof": (
@@ -121,13 +122,14 @@ RULES = {
         ),
         "device-shard-dim-value-nonnegative": (
             lambda part: part.dim_value < 0,
-            "dim_value {dim_value} is negative; leave a size that is not known unset",
+            "dim_value {dim_value} is negative; leave an unknown size unset",
         ),
     },
     "ShardingSpecProto.device": {
         "device-sharding-device-known": (
             lambda device: _is_unknown_device(device),
-            "{value} is neither a device of the configuration nor the key of a group; correct it or add the group",
+            "the entry {value} is neither a device of the configuration nor the key of a group; correct it or add the "
+            "group",
         ),
     },
     "IntIntListEntryProto": {
@@ -381,6 +383,6 @@ def shard_count_matches_devices(facts: Facts) -> Iterator[Finding]:
     is_known = _all_of(dims.parent[axes], is_axis_complete[axes], specs.n)
     yield specs.at(
         is_known & (specs.device > 0) & (parts_per_spec != specs.device),
-        "the number of parts of {tensor_name!r} differs from the {device} entries in its device list; correct "
+        "the number of parts of {tensor_name!r} differs from the length of its device list, {device}; correct "
         "num_shards or the list",
     )

@@ -23,7 +23,7 @@ RULES = {
     table: {
         id: (
             lambda sheet, names=names: is_one_of(_types(sheet), [BY_NAME[name].number for name in names]),
-            f"{{type_name}} was introduced in IR version {version}, and the model has {{facts.ir_version}}; "
+            f"{{type_name}} was introduced in IR version {version}, but the IR version is {{facts.ir_version}}; "
             "raise ir_version or use another type",
             {"type_name": lambda sheet: type_names(_types(sheet))},
         )

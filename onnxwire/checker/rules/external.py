@@ -26,10 +26,10 @@ from onnxwire.tensor.external_data import fault_of
 from onnxwire.tensor.payload_layout import plain_number
 
 _KEYS = ("location", "offset", "length", "checksum")
-# In place of the row of an entry, or of its number.
+# Values in place of the row of an entry, or of the number in an entry.
 _ABSENT = -1  # there is no entry
 _UNCLEAR = -2  # there are several entries, or the entry is no number
-# Files can be mapped at offsets that are multiples of these numbers, on most systems and on Windows.
+# A file can be mapped at offsets that are multiples of the first number, or on Windows of the second one.
 _PAGE_BYTES, _WINDOWS_PAGE_BYTES = 4096, 65536
 
 
@@ -55,7 +55,7 @@ RULES = {
         ),
         "external-before-ir4": (
             lambda tensor: (tensor.external_data > 0) | tensor.derive(External).is_external,
-            "external data needs IR version 4, and the model has {facts.ir_version}; raise ir_version",
+            "external data needs IR version 4, but the IR version is {facts.ir_version}; raise ir_version",
         ),
     },
     "StringStringEntryProto": {
@@ -65,7 +65,8 @@ RULES = {
         ),
         "external-location-no-parent": (
             lambda entry: _entries_where(entry, "location", _has_parent_step),
-            "the location {value!r} contains ..; move the file into the model's folder and correct the location",
+            'the location {value!r} has a component ".."; move the file into the model\'s folder and correct the '
+            "location",
         ),
         "external-location-posix": (
             lambda entry: _entries_where(entry, "location", lambda location: "\\" in location),
@@ -139,7 +140,7 @@ class External:
     """The entries of external_data, by `facts.derive(External)`.
 
     is_external: for each TensorProto, whether its data is in a file. is_entry: for each StringStringEntryProto, whether
-    it is an entry of such a tensor.
+    it is an entry of external_data of such a tensor.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -227,9 +228,9 @@ class Files:
     """The files at the locations, by `facts.derive(Files)`.
 
     sizes: the size of each readable file in bytes. outside_messages: messages about files outside of the folder.
-    irregular_messages: messages about files that are not regular or not readable. linked_messages: messages about
-    links. All of these are dicts by the id of the location. own_locations: ids of locations that lead to the document's
-    own file. Files are opened as for reading a tensor's elements.
+    irregular_messages: messages about files that are absent, not regular or not readable. linked_messages: messages
+    about links. All of these are dicts by the id of the location. own_locations: ids of locations that lead to the
+    document's own file. Files are opened as for reading a tensor's elements.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -352,8 +353,8 @@ def range_in_file(facts: Facts) -> Iterator[Finding]:
         facts,
         "offset",
         begins_after_end,
-        "the offset {0:,} is after the end of the file, which has {1:,} bytes; the file is truncated or belongs to "
-        "another model",
+        "the offset {0:,} is after the end of the file, which is at {1:,}; the file is truncated or belongs to another "
+        "model",
         ranges.offset,
         sizes,
     )
@@ -361,8 +362,8 @@ def range_in_file(facts: Facts) -> Iterator[Finding]:
         facts,
         "length",
         is_known & ~begins_after_end & (ranges.length > sizes - ranges.offset),
-        "{0:,} bytes from byte {1:,} on run past the end of the file, which has {2:,}; it is truncated or belongs to "
-        "another model",
+        "the length {0:,} at offset {1:,} exceeds the end of the file, which is at {2:,}; the file is truncated or "
+        "belongs to another model",
         ranges.length,
         ranges.offset,
         sizes,
@@ -379,7 +380,7 @@ def length_matches_shape(facts: Facts) -> Iterator[Finding]:
         facts,
         "length",
         is_known & (ranges.length >= 0) & (ranges.length != ranges.nbytes),
-        "the length is {0:,}, but data_type and dims require {1:,} bytes; make them agree",
+        "the length is {0:,}, but data_type and dims require {1:,}; make them agree",
         ranges.length,
         ranges.nbytes,
     )
@@ -391,8 +392,8 @@ def length_matches_shape(facts: Facts) -> Iterator[Finding]:
         facts,
         "location",
         has_known_remainder & (remaining_bytes < ranges.nbytes),
-        "the file has {0:,} bytes for the tensor, but data_type and dims require {1:,}; it is truncated or belongs "
-        "to another model",
+        "from the offset on, the file has only {0:,} of the {1:,} bytes that data_type and dims require; the file is "
+        "truncated or belongs to another model",
         remaining_bytes,
         ranges.nbytes,
     )
@@ -432,6 +433,6 @@ def checksum_match(facts: Facts) -> Iterator[Finding]:
                 digests[id] = digests_by_file[identity] = digests_by_file.get(identity) or file.sha1()
         if digests[id] != checksum.lower():
             messages[int(checksum_entries[tensor])] = (
-                f"the file has the SHA-1 {digests[id]}, not the checksum; fetch it again"
+                f"the SHA-1 of the file is {digests[id]}, which differs from the checksum; fetch the file again"
             )
     yield entries.each(messages)

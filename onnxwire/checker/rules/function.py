@@ -121,7 +121,7 @@ RULES = {
         ],
         "function-attribute-proto-before-ir9": (
             lambda attribute: attribute.under("FunctionProto.attribute_proto"),
-            "attribute_proto needs IR version 9, and the model has {facts.ir_version}; raise ir_version",
+            "attribute_proto needs IR version 9, but the IR version is {facts.ir_version}; raise ir_version",
         ),
     },
     ("NodeProto.input", "FunctionProto"): {
@@ -173,7 +173,7 @@ RULES = {
         ),
         "function-value-info-before-ir10": (
             lambda info: info.under("FunctionProto.value_info"),
-            "value_info of a function needs IR version 10, and the model has {facts.ir_version}; raise ir_version",
+            "value_info of a function needs IR version 10, but the IR version is {facts.ir_version}; raise ir_version",
         ),
     },
     "UnknownFields": {
@@ -291,7 +291,7 @@ def no_recursion(facts: Facts) -> Iterator[Finding]:
         rest_of_list = f" and {len(members) - 4:,} more" if len(members) > 4 else ""
         messages[members[0]] = f"the functions {', '.join(names)}{rest_of_list} call each other in a cycle; break it"
         if len(members) == 1:
-            messages[members[0]] = f"function {names[0]} calls itself; let it call another one"
+            messages[members[0]] = f"function {names[0]} calls itself; remove the call"
     yield functions.each(messages)
 
 

@@ -162,7 +162,7 @@ RULES = {
     "SparseTensorProto": {
         "sparse-initializer-name-present": (
             lambda sparse: sparse.under("GraphProto.sparse_initializer") & (sparse.derive(sparse_names) == EMPTY),
-            "the sparse initializer has no name; name its values",
+            "the sparse initializer has no name; set the name of its `values`",
         ),
         "sparse-initializer-name-unique": (
             lambda sparse: sparse.derive(Scopes).sparse_initializer_flags & IS_INITIALIZER != 0,
@@ -186,13 +186,13 @@ RULES = {
         ),
         "graph-sparse-initializer-before-ir6": (
             lambda sparse: sparse.under("GraphProto.sparse_initializer"),
-            "sparse initializers need IR version 6, and the model has {facts.ir_version}; raise ir_version",
+            "sparse initializers need IR version 6, but the IR version is {facts.ir_version}; raise ir_version",
         ),
     },
     "TensorAnnotation": {
         "graph-quantization-before-ir5": (
             lambda annotation: True,
-            "quantization annotations need IR version 5, and the model has {facts.ir_version}",
+            "quantization annotations need IR version 5, but the IR version is {facts.ir_version}",
         ),
         "quant-annotation-tensor-name": (
             lambda annotation: (
@@ -264,7 +264,7 @@ def _refers_to(inputs: List, meaning: int) -> Any:
 
 
 def _is_defined_as(outputs: List, flag: int) -> Any:
-    """Return whether the name of each node output already has the earlier meaning `flag`.
+    """Return whether the name of each node output has an earlier meaning. flag: of `scopes`, such as IS_NODE.
 
     False for nodes directly in a function.
     """
@@ -275,7 +275,7 @@ def _is_defined_as(outputs: List, flag: int) -> Any:
 
 
 def _is_initializer_defined_as(sheet: Any, flag: int, nested: bool) -> Any:
-    """Return whether the name of each initializer already has the earlier meaning `flag`.
+    """Return whether the name of each initializer has an earlier meaning. flag: of `scopes`, such as IS_INPUT.
 
     nested: whether to select initializers of nested graphs, or those of other graphs.
     """
@@ -355,7 +355,7 @@ def initializer_input_type_match(facts: Facts) -> Iterator[Finding]:
         if expected and actual and expected != actual:
             name = facts.text(tensors.name[row])
             messages[row] = (
-                f"initializer {name!r} has data_type {actual}, but the input of that name has {expected}; "
+                f"initializer {name!r} has data_type {actual}, but the input of that name has elem_type {expected}; "
                 "make them agree"
             )
     yield tensors.each(messages)

@@ -65,7 +65,7 @@ RULES = {
         ),
         "metadata-before-ir10": (
             lambda entry: entry.under(*_NESTED_FIELDS),
-            "metadata of parts of a model needs IR version 10, and the model has {facts.ir_version}; "
+            "metadata of parts of a model needs IR version 10, but the IR version is {facts.ir_version}; "
             "raise ir_version or move the entry to the model",
         ),
         # `metadata-image-key-known` reports keys of images.
@@ -84,12 +84,13 @@ RULES = {
         ),
         "metadata-early-names": (
             lambda entry: entry.under(_MODEL_FIELD) & entry.facts.are_among(entry.key, _FORMER_KEYS),
-            "the key {key} is obsolete; use {later}",
+            "the key {key!r} is obsolete; use {later}",
             {"later": lambda entry: lambda row: _FORMER_KEYS[entry.cell("key", row)]},
         ),
         "metadata-image-without-value": (
             lambda entry: [] if entry.derive(_has_image) else entry.derive(_image_entries)[0],
-            "{key} is about images, and no value has the denotation IMAGE; set it or remove the entry",
+            "the key {key!r} is about images, but no value has the denotation IMAGE; set the denotation or remove the "
+            "entry",
         ),
     },
 }
@@ -145,7 +146,7 @@ def image_present(facts: Facts) -> Iterator[Finding]:
             models = facts.ModelProto
             yield models.at(
                 models.rows,
-                f"a value is an image, and metadata_props lacks {', '.join(missing_keys)}; add the entries",
+                f"a value is an image, and metadata_props lacks {', '.join(missing_keys)}; add each missing key",
             )
 
 
@@ -159,7 +160,7 @@ def image_value_known(facts: Facts) -> Iterator[Finding]:
         key = _IMAGE_KEYS.get(lower_key)
         value = facts.text(entries.value[row])
         if key and value.lower() not in (allowed.lower() for allowed in _IMAGE_VALUES[key]):
-            messages[row] = f"{key} is {value!r}; write {' or '.join(_IMAGE_VALUES[key])}"
+            messages[row] = f"{key} is {value!r}; use {' or '.join(_IMAGE_VALUES[key])}"
     yield entries.each(messages)
 
 
@@ -172,7 +173,7 @@ def image_case_insensitive(facts: Facts) -> Iterator[Finding]:
     key_numbers = np.array([numbers[key] for key in keys], np.int64)
     yield entries.at(
         rows[repeats(key_numbers) & ~repeats(entries.key[rows])],
-        "the key {key!r} repeats an earlier one in other case, and case is ignored; remove one of the entries",
+        "the key {key!r} differs from an earlier one only in case, which is ignored; remove one of the entries",
     )
 
 

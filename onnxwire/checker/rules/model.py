@@ -27,17 +27,17 @@ from onnxwire.io.save import INLINE_LIMIT
 _REVERSE_DNS = r"[A-Za-z][A-Za-z0-9-]*(\.[A-Za-z0-9_-]+)+"
 _MARKUP = r"</?[A-Za-z][A-Za-z0-9]*(\s[^<>]*)?/?>|<!--"
 _NO_IDENTIFIER = "the name {name!r} is not a C90 identifier; use letters, digits and _ only"
-_NEEDS_IR_11 = "device configurations need IR version 11, and the model has {facts.ir_version}"
+_NEEDS_IR_11 = "device configurations need IR version 11, but the IR version is {facts.ir_version}"
 
-# Field numbers that were withdrawn, by type.
+# Numbers of withdrawn fields, by type.
 _RESERVED: dict[str, tuple[int, ...]] = {
     "AttributeProto": (12, 16, 17, 18, 19),
     "GraphProto": (3, 4, 6, 7, 8, 9),
     "FunctionProto": (2, 3),
     "TypeProto.Opaque": (3,),
 }
-# Fields of closed enums. A number outside the enum makes the record an unknown field, and other rules report the
-# number.
+# The numbers of fields of closed enums. A value outside the enum makes the record an unknown field, and other rules
+# report the value.
 _ENUM_FIELDS: dict[str, tuple[int, ...]] = {"AttributeProto": (20,), "TensorProto": (14,), "OperatorProto": (3,)}
 
 RULES = {
@@ -118,14 +118,14 @@ RULES = {
     "FunctionProto": {
         "model-functions-before-ir8": (
             lambda function: function.under("ModelProto.functions"),
-            "functions need IR version 8, and the model has {facts.ir_version}; "
+            "functions need IR version 8, but the IR version is {facts.ir_version}; "
             "raise ir_version or inline the function",
         ),
     },
     "TrainingInfoProto": {
         "model-training-info-before-ir7": (
             lambda info: True,
-            "training_info needs IR version 7, and the model has {facts.ir_version}",
+            "training_info needs IR version 7, but the IR version is {facts.ir_version}",
         ),
     },
     "DeviceConfigurationProto": {"model-configuration-before-ir11": (lambda configuration: True, _NEEDS_IR_11)},

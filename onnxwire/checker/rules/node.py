@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.facts import EMPTY, Facts, Finding, List, Sheet, repeats, true_rows
-from onnxwire.checker.registry import rule
+from onnxwire.checker.registry import count_texts, rule
+from onnxwire.checker.rules.attribute import attribute_type_names
 from onnxwire.checker.rules.opset_import import normalized_domains
 from onnxwire.checker.scopes import Scopes
 
 _NEEDS_IR_10 = (
-    "overload {overload!r} needs IR version 10, and the model has {facts.ir_version}; raise ir_version or "
+    "overload {overload!r} needs IR version 10, but the IR version is {facts.ir_version}; raise ir_version or "
     "remove the overload"
 )
-_TRAILING_EMPTY_NAME = "the last name is empty, which marks an omitted optional; remove it"
+_TRAILING_EMPTY_NAME = "the last name is empty, which marks an omitted optional value; remove it"
 
 RULES = {
     "NodeProto": {
@@ -48,7 +49,7 @@ RULES = {
         ),
         "node-domain-before-ir3": (
             lambda node: node.domain != EMPTY,
-            "the domain of a node needs IR version 3, and the model has {facts.ir_version}",
+            "the domain of a node needs IR version 3, but the IR version is {facts.ir_version}",
         ),
     },
     ("NodeProto", "NodeProto.overload"): {
@@ -167,9 +168,8 @@ def _call_counts(facts: Facts, field: str) -> Finding:
     passed_counts = getattr(nodes, field)
     return nodes.at(
         (callees >= 0) & (passed_counts > declared_counts),
-        f"the call of {{op_type!r}} has {{passed}} {field}s, and the function declares {{declared}}; remove the "
-        f"surplus {field}s",
-        passed=passed_counts,
+        "the call of {op_type!r} has {passed}, but the function declares only {declared}; remove the surplus",
+        passed=count_texts(passed_counts, field),
         declared=declared_counts,
     )
 
@@ -226,7 +226,8 @@ def call_attribute_type(facts: Facts) -> Iterator[Finding]:
     is_known = (attributes.type[rows] != 0) & (expected[rows] != 0)
     yield attributes.at(
         rows[is_known & (attributes.type[rows] != expected[rows])],
-        "attribute {name!r} has type {type}, and the default of the called function has type {expected}; "
+        "attribute {name!r} has type {actual}, but its default in the called function has type {expected}; "
         "make them agree",
-        expected=expected,
+        actual=attribute_type_names(attributes.type),
+        expected=attribute_type_names(expected),
     )

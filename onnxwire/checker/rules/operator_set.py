@@ -16,7 +16,7 @@ from onnxwire.checker.rules.opset_import import normalized_domains
 from onnxwire.messages import OperatorProto
 
 _MAGIC_WORD = "ONNXOPSET"
-_SINCE_VERSION = 2  # the number of a withdrawn field of FunctionProto
+_SINCE_VERSION_FIELD = 2  # number of a withdrawn field of FunctionProto
 _VARINT = 0  # the wire type
 
 # Semantic versioning: identifiers separated by dots; numbers in a prerelease have no leading zeros.
@@ -101,7 +101,7 @@ def domain_present(facts: Facts) -> Iterator[Finding]:
     sets = facts.OperatorSetProto
     reason = _reason_not_default(facts) if (sets.domain == EMPTY).any() else ""
     if reason:
-        yield sets.at(sets.domain == EMPTY, f"the set has no domain, like the default set, but {reason}; set domain")
+        yield sets.at(sets.domain == EMPTY, f"the set has no domain, like the default set, but {reason}; set `domain`")
 
 
 def _reason_not_default(facts: Facts) -> str:
@@ -134,7 +134,9 @@ def _function_versions(facts: Facts) -> Any:
     """Return the since_version that FunctionProto had before IR version 8, 0 where there is none."""
     unknown, versions = facts.unknown_fields, np.zeros(facts.FunctionProto.n, np.int64)
     if unknown.n:
-        is_version = unknown.under("FunctionProto") & (unknown.number == _SINCE_VERSION) & (unknown.wire == _VARINT)
+        is_version = (
+            unknown.under("FunctionProto") & (unknown.number == _SINCE_VERSION_FIELD) & (unknown.wire == _VARINT)
+        )
         versions[unknown.row[is_version]] = unknown.value[is_version]
     return versions
 

@@ -27,7 +27,7 @@ RULES = {
         ),
         "opset-import-absent-before-ir3": (
             lambda model: model.opset_import > 0,
-            "opset_import needs IR version 3, and the model has {facts.ir_version}; raise ir_version",
+            "opset_import needs IR version 3, but the IR version is {facts.ir_version}; raise ir_version",
         ),
         "opset-import-default-present": (
             lambda model: (model.opset_import > 0) & ~_is_default(model.facts.OperatorSetIdProto).any(),
@@ -45,7 +45,7 @@ RULES = {
         ),
         "opset-import-version-implies-ir": (
             lambda entry: _is_default(entry) & (_needed_ir(entry) > (entry.facts.ir_version or 0)),
-            "operator set {version} was introduced in IR version {needed}, and the model has {facts.ir_version}",
+            "operator set {version} was introduced in IR version {needed}, but the IR version is {facts.ir_version}",
             {"needed": lambda entry: _needed_ir(entry)},
         ),
     },

@@ -84,13 +84,14 @@ class AttributeLimits:
         Kinds of limits of values: `range`; `not-nan`; `distinct`; `inputs`: at most the number of the node's inputs;
         `index`: below the number of objects that the bound describes; `sum`: the sum is at most that number.
         Kinds of limits of lengths: `equal`: nonempty lists are equally long; `equal-or-one`: the same, except lists of
-        one value; `count`: the bound; `number`: that number of objects; `multiple`: a multiple of it; `classes`: at
-        least one less than it. `one-of`: at most one of the attributes is present.
+        one value; `count`: the bound; `number`: the number of objects that the bound describes; `multiple`: a multiple
+        of that number; `classes`: at least one less than that number. `one-of`: at most one of the attributes is
+        present.
         """
         kind, names, bound = limit
         present_arrays = {name: numbers[name] for name in names.split() if name in numbers}
-        bound_arrays = [numbers[name] for name in bound.split() if name in numbers]
-        bound_array = bound_arrays[0] if bound_arrays else None
+        bound_name = next((name for name in bound.split() if name in numbers), "")
+        bound_array = numbers.get(bound_name)
         # The number of objects that the bound describes, or -1.
         size = -1 if bound_array is None else int(bound_array[0]) if bound in _COUNT_ATTRIBUTES else len(bound_array)
         if kind in ("equal", "equal-or-one"):
@@ -116,25 +117,31 @@ class AttributeLimits:
                 invalid_values = values[(values < min_value) | (values > max_value)]
                 if len(invalid_values):
                     self.ranges.setdefault(
-                        node, f"attribute {name!r} is {invalid_values[0]:,}, outside of {min_value:,}..{max_value:,}"
+                        node,
+                        f"attribute {name!r} has the value {invalid_values[0]:,}, but only values from {min_value:,} "
+                        f"to {max_value:,} are allowed",
                     )
             elif kind == "distinct" and len(np.unique(values)) != n:
                 self.ranges.setdefault(node, f"attribute {name!r} repeats a value")
             elif kind == "inputs" and not 0 <= values[0] <= n_inputs:
-                self.ranges.setdefault(node, f"attribute {name!r} is {values[0]:,}, and the node has {n_inputs} inputs")
+                self.ranges.setdefault(
+                    node, f"attribute {name!r} is {values[0]:,}, but the number of inputs is {n_inputs}"
+                )
             elif kind == "index" and size >= 0 and len(invalid_values := values[(values < 0) | (values >= size)]):
-                self.indices.setdefault(node, f"attribute {name!r} refers to {invalid_values[0]:,} of {size:,} objects")
+                self.indices.setdefault(
+                    node,
+                    f"attribute {name!r} refers to object {invalid_values[0]:,}, but the number of objects is {size:,}",
+                )
+            elif kind == "sum" and bound_array is not None and (total := sum(values.tolist())) > size:
+                self.lengths.setdefault(node, f"the sum of attribute {name!r}, {total:,}, does not fit {bound_name!r}")
             elif (
-                (kind == "sum" and bound_array is not None and sum(values.tolist()) > size)
-                or (kind == "multiple" and size > 0 and n % size)
+                (kind == "multiple" and size > 0 and n % size)
                 or (kind == "classes" and n < size - 1)
                 or (kind == "count" and n != int(bound))
                 or (kind == "number" and n != size)
             ):
-                expectation = (
-                    f", which does not fit {bound.split()[0]}" if bound_array is not None else f", not {bound}"
-                )
-                self.lengths.setdefault(node, f"attribute {name!r} has {n:,} elements{expectation}")
+                expectation = f"does not fit {bound_name!r}" if bound_array is not None else f"is not {bound}"
+                self.lengths.setdefault(node, f"the length of attribute {name!r}, {n:,}, {expectation}")
 
     def _test_tree(self, node: int, numbers: dict[str, Any]) -> None:
         """Test that the branches of the trees lead to nodes and leaves that exist, and never back.
@@ -157,7 +164,8 @@ class AttributeLimits:
                 invalid_values = children[(children < 0) | (children >= np.where(is_leaf, n_leaves, n))]
                 if len(invalid_values):
                     self.indices.setdefault(
-                        node, f"attribute {name!r} refers to {invalid_values[0]:,}, which does not exist"
+                        node,
+                        f"attribute {name!r} refers to the node or leaf {invalid_values[0]:,}, which does not exist",
                     )
                     return
                 starts.append(np.flatnonzero(~is_leaf))
@@ -168,7 +176,9 @@ class AttributeLimits:
             features = numbers.get("nodes_featureids", np.zeros(0, np.int64))
             invalid_values = features[is_branch[: len(features)] & ((features < 0) | (features > _MAX_FEATURE_INDEX))]
             if len(invalid_values):
-                self.indices.setdefault(node, f"attribute 'nodes_featureids' refers to feature {invalid_values[0]:,}")
+                self.indices.setdefault(
+                    node, f"attribute 'nodes_featureids' refers to the invalid feature {invalid_values[0]:,}"
+                )
             trees = tree_ids[is_branch]
             starts, ends = [], []
             for name in names:
@@ -176,7 +186,7 @@ class AttributeLimits:
                 if (children < 0).any():
                     invalid_values = numbers[name][is_branch][children < 0]
                     self.indices.setdefault(
-                        node, f"attribute {name!r} refers to {invalid_values[0]:,}, which does not exist"
+                        node, f"attribute {name!r} refers to node {invalid_values[0]:,}, which does not exist"
                     )
                     return
                 starts.append(np.flatnonzero(is_branch))
@@ -186,14 +196,16 @@ class AttributeLimits:
                 if treeids is None or nodeids is None:
                     continue
                 if (_positions(tree_ids, node_ids, treeids, nodeids) < 0).any():
-                    self.indices.setdefault(node, f"{prefix}_nodeids refers to a node that does not exist")
+                    self.indices.setdefault(node, f"attribute '{prefix}_nodeids' refers to a node that does not exist")
         else:
             return
         parents, children = np.concatenate(starts), np.concatenate(ends)
         if (children <= parents).any() and cyclic_components(parents, children):
             self.endless_trees.setdefault(node, "a branch of a tree leads back to a node above it")
         elif len(np.unique(parents * (int(children.max(initial=0)) + 1) + children)) < len(children):
-            self.endless_trees.setdefault(node, "both branches of a node lead to one node, so that copies multiply")
+            self.endless_trees.setdefault(
+                node, "both branches of a node lead to the same node, so that copies of it multiply"
+            )
         elif (depth := _depth(parents, children)) > _MAX_TREE_LEVELS:
             self.endless_trees.setdefault(node, f"a tree has more than {depth - 1:,} levels")
 
@@ -220,7 +232,7 @@ def _test_svm_classifier(numbers: dict[str, Any]) -> str:
         return ""
     for name, size in (("coefficients", (labels - 1) * vectors), ("rho", labels * (labels - 1) // 2)):
         if len(numbers.get(name, ())) < size:
-            return f"attribute {name!r} has length {len(numbers.get(name, ())):,}, and {size:,} is needed"
+            return f"attribute {name!r} has length {len(numbers.get(name, ())):,}, but needs length {size:,}"
     if ("prob_a" in numbers) != ("prob_b" in numbers):
         return "of the attributes 'prob_a' and 'prob_b', one is missing"
     return ""
@@ -239,11 +251,14 @@ def _test_ngrams(numbers: dict[str, Any]) -> str:
     if counts is None or not pool:
         return ""
     if max_length > len(counts) or min_length > max_length:
-        return f"n-grams of {min_length:,} to {max_length:,} elements do not fit {len(counts):,} counts"
+        return (
+            f"the n-gram lengths {min_length:,} to {max_length:,} do not fit 'ngram_counts' of length {len(counts):,}"
+        )
     sizes = np.diff(np.append(counts, pool))
     n_grams = int((sizes // np.arange(1, len(sizes) + 1)).sum()) if (sizes >= 0).all() else 0
     n_indexes = len(numbers.get("ngram_indexes", ()))
-    return f"attribute 'ngram_indexes' has length {n_indexes:,}, for {n_grams:,} n-grams" if n_indexes < n_grams else ""
+    text = f"attribute 'ngram_indexes' has length {n_indexes:,}, but the number of n-grams is {n_grams:,}"
+    return text if n_indexes < n_grams else ""
 
 
 def _activation_test(per_direction: int) -> Callable[[dict[str, Any]], str]:
@@ -252,7 +267,7 @@ def _activation_test(per_direction: int) -> Callable[[dict[str, Any]], str]:
     def test(numbers: dict[str, Any]) -> str:
         n = len(numbers.get("activations", ()))
         if n and n not in (per_direction, 2 * per_direction):
-            return f"attribute 'activations' has length {n:,}, and a direction needs {per_direction:,}"
+            return f"attribute 'activations' has length {n:,}, but each direction needs {per_direction:,}"
         return ""
 
     return test

@@ -36,10 +36,10 @@ def random(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-behaviour-loop", "NodeProto")
 def unbounded_loop(facts: Facts) -> Iterator[Finding]:
-    """Yield loops that only their condition ends."""
+    """Yield loops that end only by their condition."""
     yield facts.NodeProto.at(
         facts.derive(ShapeBounds).unbounded_loops,
-        "only the condition of {op_type!r} ends it, which depends on data; run the model with a limit of time",
+        "{op_type!r} ends only by its condition, which depends on data; run the model with a time limit",
     )
 
 

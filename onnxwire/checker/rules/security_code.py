@@ -16,6 +16,7 @@ from onnxwire.checker.registry import read_table, rule
 from onnxwire.checker.rules.function import standard_operators
 from onnxwire.checker.rules.node import Calls
 from onnxwire.checker.small_constants import SmallConstants
+from onnxwire.errors import count_text
 
 # Domains of operators that run code named by the model, whatever the operator.
 _CODE_DOMAINS = ("org.pytorch.aten", "aten", "org.pytorch", "org.pytorch._caffe2", "trt.plugins", "ai.onnx.contrib.py")
@@ -36,11 +37,11 @@ def _normalized_name(name: str) -> str:
 _NORMALIZED_CODE_OPERATORS = frozenset(map(_normalized_name, _CODE_OPERATORS))
 # Operators that read or write a file of the machine.
 _FILE_OPERATORS = ("ReadFile", "ImageReader", "LoadImage", "WriteFile", "FileReader", "AudioReader", "LoadFile")
-# Words in the names of attributes that name a file.
+# Words in the names of attributes that contain the name of a file or an address.
 _FILE_WORDS = ("file", "path", "filename", "library", "lib", "dll", "module", "url", "uri", "plugin", "script")
 # Operators that contain a program for a device.
 _COMPILED_OPERATORS = ("EPContext", "TRTEngine", "TRT_Engine", "TensorRTEngine", "NcnnModel", "RknnOp")
-# Domains whose operators ship with onnxruntime and its extensions.
+# Domains of operators of onnxruntime and its extensions, and of functions that PyTorch's exporter writes.
 _KNOWN_DOMAINS = (
     "com.microsoft", "com.microsoft.nchwc", "com.microsoft.extensions", "com.ms.internal.nhwc", "ai.onnx.contrib",
     "pkg.onnxscript.torch_lib", "pkg.onnxscript.torch_lib.common", "com.microsoft.experimental", "com.microsoft.dml",
@@ -53,7 +54,7 @@ _SETTING = re.compile(
     re.I,
 )
 _MAX_FUTURE_VERSIONS = 8  # number of versions of an operator set after the last known one that are accepted
-# In the letters of `ascii_skeleton`: domains that begin as those of ONNX and onnxruntime.
+# Domains that begin as those of ONNX and onnxruntime, after `ascii_skeleton` has replaced their letters.
 _LIKE_ONNX = re.compile(r"(?:ai|al|com|org)?[._-]*(?:onnx(?:runtime|rt)?|ort|microsoft)(?:[._-]|\Z)")
 # The beginning of a path or an address.
 _PATH = re.compile(r"/[\w.-]+/|~/|\.\.?[/\\]|[A-Za-z]:[/\\]|\\\\|[a-z][a-z0-9+]{1,9}://", re.S)
@@ -106,7 +107,8 @@ def code_file(facts: Facts) -> Iterator[Finding]:
             text = attribute.s.decode("utf-8", "replace")
             if _PATH.match(text) or (attribute.s and not set(words).isdisjoint(_FILE_WORDS)):
                 messages[row] = (
-                    f"{op_type!r} has the path {text[:200]!r} in its attribute {name!r}; do not run the model"
+                    f"attribute {name!r} of {op_type!r} is {text[:200]!r}, which may name a file or an address; do "
+                    "not run the model"
                 )
     yield nodes.each(messages)
 
@@ -131,9 +133,9 @@ def unknown_domain(facts: Facts) -> Iterator[Finding]:
     counts = np.bincount(nodes.domain[rows], minlength=1)
     yield nodes.at(
         first_rows,
-        "the operators of domain {domain!r}, {count:,} nodes, have no known signature: a library that you install runs "
-        "them; make sure that it expects hostile inputs, or give --operators",
-        count=lambda row: int(counts[nodes.domain[row]]),
+        "the operators of domain {domain!r} ({count}) have no known signature: a library that you install runs them; "
+        "make sure that it expects hostile inputs, or describe the operators with --operators",
+        count=lambda row: count_text(int(counts[nodes.domain[row]]), "node"),
     )
 
 
@@ -174,8 +176,8 @@ def shadow(facts: Facts) -> Iterator[Finding]:
     )
     yield functions.at(
         _namesakes(facts) & facts.matching(_is_like_onnx, functions.domain),
-        "function {name!r} has the name of a standard operator, and its domain {domain!r} is not ONNX's but reads as "
-        "if it were; rename them",
+        "function {name!r} has the name of a standard operator, and its domain {domain!a} looks like one of ONNX; "
+        "rename both",
     )
 
 

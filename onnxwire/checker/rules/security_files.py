@@ -208,7 +208,7 @@ def ambiguous_number(facts: Facts) -> Iterator[Finding]:
     rows = np.concatenate([external.entries("offset"), external.entries("length")])
     yield entries.at(
         np.sort(rows[facts.matching(lambda text: _NUMBER.fullmatch(text) is None, entries.value[rows])]),
-        "the {key} {value!r} is another number to some programs; write it in decimal digits without a zero before them",
+        "the {key} {value!r} is another number to some programs; write it in decimal digits without leading zeros",
     )
 
 
@@ -259,7 +259,7 @@ def alias(facts: Facts) -> Iterator[Finding]:
         first_id = first_ids.setdefault(_normalized(location), id)
         if first_id != id:
             messages[int(rows[position])] = (
-                f"the location {location!r} is on some systems the same file as {facts.text(first_id)!r}; "
+                f"the location {location!a} is on some systems the same file as {facts.text(first_id)!a}; "
                 "use one spelling"
             )
     yield entries.each(messages)
@@ -289,7 +289,7 @@ def gap(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-file-payload", "StringStringEntryProto")
 def file_payload(facts: Facts) -> Iterator[Finding]:
-    """Yield files with a program or archive at their beginning, at the beginning of a tensor, or between tensors."""
+    """Yield local files with a program or archive at the beginning of the file or of a tensor, or between tensors."""
     extents, files = facts.derive(Extents), facts.derive(Files)
     messages: dict[int, str] = {}
     n_reads_left = _MAX_READS
@@ -358,8 +358,8 @@ def checksum_absent(facts: Facts) -> Iterator[Finding]:
     rows = true_rows((external.entry_of("checksum") == -1) & external.is_external)
     yield facts.TensorProto.at(
         rows[:1],
-        f"{len(rows):,} of {int(external.is_external.sum()):,} tensors in files have no checksum, so a replaced "
-        "file is not detected; compare each file with a digest that you got another way",
+        f"the checksum is missing for {len(rows):,} of {int(external.is_external.sum()):,} external tensors, so a "
+        "replaced file is not detected; compare each file with a digest that you got another way",
     )
 
 

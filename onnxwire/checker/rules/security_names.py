@@ -42,7 +42,9 @@ _TEXTS = dict.fromkeys(_DOCUMENTED, ("doc_string",)) | {"StringStringEntryProto"
 _ASCII_CONTROLS = bytes(range(32)) + b"\x7f"
 # Marks that change the direction of text.
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# Control characters, and separators of lines and paragraphs.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# Characters that are not displayed.
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff"
     "\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
@@ -50,9 +52,10 @@ _INVISIBLE = re.compile(
 # A pictogram with the joiners and selectors that belong to it.
 _PICTOGRAM = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff][\u200d\ufe0e\ufe0f]+")
 _MAX_NAME_CHARS = 4096  # longer names are reported
-_MAX_TEXT_CHARS = 1 << 14  # number of characters of documentation that are searched
-# The columns of names of values, by type.
+_MAX_TEXT_CHARS = 1 << 14  # number of characters of a text that are searched for commands
+# The columns of names of values, by type, and the lists of such names.
 _VALUE_COLUMNS = {"TensorProto": ("name",), "ValueInfoProto": ("name",)}
+_VALUE_LISTS = ("NodeProto.output", "FunctionProto.input")
 _SIMILAR = bytes.maketrans(b"I1|O", b"lll0")  # one representative for ASCII letters that look alike
 _MIN_SIMILAR_CHARS, _MAX_SIMILAR_CHARS = 3, 128  # lengths of names that are compared
 _LOOK_ALIKE = "{!a} looks like {!r}, but is a different name; use the known name"
@@ -68,7 +71,7 @@ _INJECTION = re.compile(
 # Every match of _INJECTION has one of these characters, or begins with one of these words.
 _INJECTION_CHARACTERS = b"(!|$`'\"%{}<;/\\"
 _RESERVED = (b"con", b"prn", b"aux", b"nul", b"com", b"lpt", b"__p")
-# Commands and paths in values of metadata, where quotes, braces and paths are usual.
+# Commands and paths in values of metadata. Quotes, braces and paths alone are usual there, unlike in names.
 _TEXT_INJECTION = re.compile(
     r"""^\s*[=+@-](?:cmd\||[\w.]*\(|\d+[+*]\d)|^\s*@?\w{2,12}\([^)]{0,80}\)\s*$|\$\{\s*(?:jndi|\$\{|\w+:)|(?:%[sxn]){3}|__(?:globals|class|subclasses|proto|builtins|import)__"""
     r"""|<!(?:DOCTYPE\s+\w+\s*\[|ENTITY)|['"]?\)?\s*;\s*(?:drop|delete|insert|update|alter)\s+(?:table|from|into)\b|--(?:extra-)?index-url\b"""
@@ -116,7 +119,7 @@ _DOCUMENT_WORDS = (
     b"${", b"__globals", b"__subclass", b"__builtins", b"__import", b"<!entity", b"select", b"cmdshell", b";",
     b"information_schema", b"private key", b"169.254", b"google.internal", b"ld_preload",
 )  # fmt: skip
-# Control characters except white space, and marks that change the direction of text.
+# Control characters except white space, marks that change the direction of text, and invisible tags.
 _TEXT_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e0fff]")
 
 
@@ -134,8 +137,8 @@ def _are_non_ascii(facts: Facts) -> Any:
     return facts.traits & ASCII == 0
 
 
-def _have_controls(facts: Facts) -> Any:
-    """Return whether each string has a control character of ASCII or is not ASCII, by id."""
+def _may_have_controls(facts: Facts) -> Any:
+    """Return whether each string, by id, has a control character of ASCII, or a character that is not ASCII."""
     return facts.derive(TextBytes).have(_ASCII_CONTROLS + NON_ASCII)
 
 
@@ -156,7 +159,7 @@ def _at_names(
                 ids = getattr(sheet, field)
                 yield sheet.at(is_reported[ids], template, text=sheet.texts(ids))
     if columns is _COLUMNS or columns is _VALUE_COLUMNS:
-        for name in _LISTS if columns is _COLUMNS else _LISTS[:1]:
+        for name in _LISTS if columns is _COLUMNS else _VALUE_LISTS:
             if name in facts.present:
                 elements = facts.lists(name)
                 is_reported_element = is_reported[elements.value]
@@ -171,10 +174,8 @@ def _at_names(
 @rule("security-name-control")
 def control(facts: Facts) -> Iterator[Finding]:
     """Yield names with control characters."""
-    is_reported = _are_accepted(facts, lambda text: _CONTROL.search(text) is not None, facts.derive(_have_controls))
-    template = (
-        "the name {text!r} has a control character, which controls terminals or ends strings in C programs; rename it"
-    )
+    is_reported = _are_accepted(facts, lambda text: _CONTROL.search(text) is not None, facts.derive(_may_have_controls))
+    template = "the name {text!r} has a control character, which can control a terminal or end a string in C; rename it"
     yield from _at_names(facts, is_reported, template, _COLUMNS)
 
 
@@ -203,8 +204,8 @@ def _is_partly_invisible(text: str) -> bool:
 def invisible(facts: Facts) -> Iterator[Finding]:
     """Yield names with characters that are not displayed."""
     has_space = facts.derive(TextBytes).have(b" ")  # other white space of ASCII consists of control characters
-    is_reported = _are_accepted(facts, _is_partly_invisible, facts.derive(_have_controls) | has_space)
-    template = "the name {text!a} has an invisible character, so that two names look alike; rename it"
+    is_reported = _are_accepted(facts, _is_partly_invisible, facts.derive(_may_have_controls) | has_space)
+    template = "the name {text!a} has an invisible character, so that different names can look alike; rename it"
     yield from _at_names(facts, is_reported, template, _COLUMNS)
 
 
@@ -238,10 +239,10 @@ def _shown_as(text: str) -> str:
 def similar(facts: Facts) -> Iterator[Finding]:
     """Yield names of values that differ from another name only in ASCII letters that look alike."""
     is_value = np.zeros(facts.columns.text_count(), bool)
-    for field in ("NodeProto.output", "FunctionProto.input"):
+    for field in _VALUE_LISTS:
         if field in facts.present:
             is_value[facts.lists(field).value] = True
-    for type_name in ("TensorProto", "ValueInfoProto"):
+    for type_name in _VALUE_COLUMNS:
         if type_name in facts.present:
             is_value[facts[type_name].name] = True
     texts = facts.derive(TextBytes)
@@ -257,7 +258,7 @@ def similar(facts: Facts) -> Iterator[Finding]:
         if name.translate(_SIMILAR) == next_name.translate(_SIMILAR):
             is_reported[ids[order[i + 1]]] = True
             similar_names[next_name.decode("utf-8", "replace")] = name.decode("utf-8", "replace")
-    template = "the name {text!r} looks like {other!r} in many fonts, but is another value"
+    template = "the name {text!r} looks like {other!r} in many fonts, but names another value"
     for finding in _at_names(facts, is_reported, template, _VALUE_COLUMNS):
         names = finding.columns["text"]
         finding.columns["other"] = lambda row, names=names: similar_names.get(names[row], "")
@@ -266,7 +267,7 @@ def similar(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-name-domain", "NodeProto")
 def domain_look_alike(facts: Facts) -> Iterator[Finding]:
-    """Yield the first node of each domain, and of each operator, that looks like a known one in ASCII.
+    """Yield the first node of each domain, and of each operator, whose name looks like a known name in ASCII.
 
     Imports of such domains are also reported.
     """
@@ -319,13 +320,15 @@ def length(facts: Facts) -> Iterator[Finding]:
     is_reported = _are_accepted(
         facts, lambda text: len(text) > _MAX_NAME_CHARS or _MARKS.search(text) is not None, candidates
     )
-    template = "the name is longer than tables, logs and file names allow, or has many combining marks; rename it"
+    template = (
+        f"the name has more than {_MAX_NAME_CHARS:,} characters, or many combining marks in succession; rename it"
+    )
     yield from _at_names(facts, is_reported, template, _COLUMNS)
 
 
 @rule("security-name-injection")
 def injection(facts: Facts) -> Iterator[Finding]:
-    """Yield names and texts that are commands, formulas or paths to programs that use them."""
+    """Yield names and texts that programs can interpret as commands, formulas, formats or paths."""
     texts = facts.derive(TextBytes)
     # Reserved names have three characters, or a fourth one as in CON.txt, COM1 and __proto__.
     is_reserved = texts.begin_like(_RESERVED) & ((texts.lengths == 3) | texts.have_at(3, b".rR0123456789"))
@@ -333,7 +336,7 @@ def injection(facts: Facts) -> Iterator[Finding]:
     is_reported = _are_accepted(
         facts, lambda text: len(text) < _MAX_NAME_CHARS and _INJECTION.search(text) is not None, candidates
     )
-    template = "the name {text!a} is a command, formula, format or path to programs that use names; rename it"
+    template = "programs can interpret the name {text!a} as a command, formula, format or path; rename it"
     yield from _at_names(facts, is_reported, template, _COLUMNS)
     if "StringStringEntryProto" in facts.present:
         entries = facts.StringStringEntryProto
@@ -341,19 +344,19 @@ def injection(facts: Facts) -> Iterator[Finding]:
         reported_ids = [id for id, value in values.items() if _TEXT_INJECTION.search(value.decode("utf-8", "replace"))]
         yield entries.at(
             np.isin(entries.value, reported_ids),
-            "the value of {key!r} is a command, formula, format or path to programs that use it; remove it",
+            "the value of {key!r} contains a command, formula, format, path, address or private key; remove it",
         )
     is_reported = _are_accepted(
         facts, lambda text: _PROMPT.search(text[:_MAX_TEXT_CHARS]) is not None, texts.contain(_PROMPT_WORDS)
     )
-    template = "the text is a command to a language model that reads it; remove it"
+    template = "the text contains a command to a language model that reads it; remove it"
     yield from _at_names(facts, is_reported, template, _TEXTS)
     yield from _at_names(facts, is_reported, template, _COLUMNS)
     candidates = texts.contain(_DOCUMENT_WORDS)
     is_reported = _are_accepted(
         facts, lambda text: _DOCUMENT_INJECTION.search(text[:_MAX_TEXT_CHARS]) is not None, candidates
     )
-    template = "the text is a command or address to programs that use it; remove it"
+    template = "the text contains a command or address for programs, or a private key; remove it"
     yield from _at_names(facts, is_reported, template, dict.fromkeys(_DOCUMENTED, ("doc_string",)))
     yield from _at_names(facts, is_reported, template, _COLUMNS)
 
@@ -362,7 +365,10 @@ def injection(facts: Facts) -> Iterator[Finding]:
 def mixed_script(facts: Facts) -> Iterator[Finding]:
     """Yield names that mix Latin letters with letters that look like them, or consist of other forms of ASCII."""
     is_reported = _are_accepted(facts, lambda text: has_mixed_scripts(text) or _is_styled(text), _are_non_ascii(facts))
-    template = "the name {text!a} mixes scripts whose letters look alike; rename it"
+    template = (
+        "the name {text!a} mixes scripts whose letters look alike, or has other forms of ASCII characters, such as "
+        "full-width ones; rename it"
+    )
     yield from _at_names(facts, is_reported, template, _COLUMNS)
 
 
@@ -375,7 +381,7 @@ def _is_styled(text: str) -> bool:
 def text_control(facts: Facts) -> Iterator[Finding]:
     """Yield texts with control characters, or with characters that change their order on the screen."""
     is_reported = _are_accepted(
-        facts, lambda text: _TEXT_CONTROL.search(text) is not None, facts.derive(_have_controls)
+        facts, lambda text: _TEXT_CONTROL.search(text) is not None, facts.derive(_may_have_controls)
     )
     template = (
         "the text has control characters or marks of direction, which change how it appears on the screen; remove them"

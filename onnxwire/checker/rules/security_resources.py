@@ -22,7 +22,8 @@ _MAX_INLINED_NODES = 1_000_000  # maximum number of nodes after all calls are in
 _MAX_INLINED_FACTOR = 100  # maximum ratio of the inlined nodes to the nodes in the file
 _MAX_CALL_DEPTH = 64  # maximum number of nested calls
 _MAX_GRAPH_DEPTH = 10  # maximum number of nested graphs
-# The nesting depth in messages: 3 for each nested graph, 3 around a type, and 2 for each of 15 levels of the type.
+# The nesting depth in messages: 3 messages for each nested graph, 3 around a type, and 2 for each of 15 levels of the
+# type.
 _MAX_TYPE_DEPTH = 3 * _MAX_GRAPH_DEPTH + 3 + 2 * 15
 # By type and field: the maximum number of elements of a list, or the maximum value of a number.
 _MAX_COUNTS = {
@@ -34,11 +35,11 @@ _MAX_COUNTS = {
 }
 _EXPRESSION_NAME = re.compile(r"pattern|regex|tokenexp|(?:^|_)re$", re.I)
 _MAX_EXPRESSION_BYTES = 1 << 12  # longer expressions are not tested
-# Limits of the number of elements that the dims of a tensor state.
+# Limits of the product of a tensor's dims.
 _MAX_EXTERNAL_FACTOR = 64  # for external data, as multiple of max_elements
 _MAX_ELEMENTS_PER_BYTE = 8  # otherwise, for each byte of the message
 _MAX_PRODUCT = 1 << 200  # greater products of dims are not computed
-_MIN_LARGE_REPEAT_COUNT = 10  # repeats of fewer times are ignored
+_MIN_LARGE_REPEAT_COUNT = 10  # repeats with a smaller maximum number of repetitions are ignored
 _MIN_ADJACENT_REPEATS = 3  # repeats of equal tokens in succession that are reported: they take cubic time
 # A quantifier of a regular expression, and any other token of one.
 _REPEAT = re.compile(r"[*+?]|\{(\d*)(,?)(\d*)\}")
@@ -109,12 +110,12 @@ def total_elements(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-hidden", "NodeProto")
 def hidden_size(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with a size that operators which `ShapeBounds` does not evaluate compute from constants."""
+    """Yield nodes with a size that is computed from constants by operators that `ShapeBounds` does not evaluate."""
     positions = facts.derive(ShapeBounds).hidden_sizes
     yield facts.NodeProto.at(
         positions,
-        "the size of {op_type!r}, its input {position}, is computed from constants by operators that are not evaluated "
-        "here; store the result as a constant",
+        "input[{position}] of {op_type!r}, which determines a size, is computed from constants by operators that the "
+        "check does not evaluate; store the result as a constant",
         position=positions,
     )
 
@@ -131,7 +132,7 @@ def count(facts: Facts) -> Iterator[Finding]:
                     amount = "is {count:,}" if field == "num_devices" else "has {count:,} elements"
                     yield sheet.at(
                         counts > limit,
-                        f"{field} {amount}, and no more than {limit:,} are usual",
+                        f"`{field}` {amount}, and no more than {limit:,} are usual",
                         count=counts,
                     )
 
@@ -142,7 +143,7 @@ def endless_loop(facts: Facts) -> Iterator[Finding]:
     iteration_counts = facts.derive(ShapeBounds).endless_loops
     yield facts.NodeProto.at(
         iteration_counts,
-        "the condition of {op_type!r} is always true: it runs {count}; do not run the model",
+        "the condition of {op_type!r} is always true, so that the loop runs {count}; do not run the model",
         count=iteration_counts,
     )
 
@@ -161,7 +162,7 @@ def index(facts: Facts) -> Iterator[Finding]:
     """Yield nodes with a constant index out of range."""
     indices = facts.derive(ShapeBounds).faults.get(INDEX, {})
     yield facts.NodeProto.at(
-        indices, "the constant index {number} of {op_type!r} is out of range; do not run the model", number=indices
+        indices, "{op_type!r} has the constant {number}, which is out of range; do not run the model", number=indices
     )
 
 
@@ -209,13 +210,13 @@ def body_sizes(facts: Facts) -> Iterator[Finding]:
             if not do_counts_fit[op_type]:
                 sizes[node] = f"{count_text(n_body_inputs, 'input')} and {count_text(n_body_outputs, 'output')}"
     yield nodes.at(
-        sizes, "a graph of {op_type!r} has {size}, which the node does not fit; do not run the model", size=sizes
+        sizes, "a graph of {op_type!r} has {size}, which do not fit the node; do not run the model", size=sizes
     )
 
 
 @rule("security-resource-type", "NodeProto", "ValueInfoProto")
 def branch_types(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes whose graphs declare different types for one value."""
+    """Yield nodes whose graphs declare different types for one value: in both branches, or as a state."""
     bounds, declared = facts.derive(ShapeBounds), facts.derive(DeclaredTypes)
     fields = facts.TypeProto.fields
     # A value of an optional type may be declared by the type of its element.
@@ -247,7 +248,8 @@ def branch_types(facts: Facts) -> Iterator[Finding]:
                 output_names[node] = facts.text(facts.ValueInfoProto.name[left])
     yield facts.NodeProto.at(
         output_names,
-        "the graphs of {op_type!r} declare different types for output {name!r}; do not run the model",
+        "output {name!r} of a graph of {op_type!r} has another type than the same value in the other branch or in the "
+        "inputs; do not run the model",
         name=output_names,
     )
 
@@ -255,7 +257,7 @@ def branch_types(facts: Facts) -> Iterator[Finding]:
 @rule("security-resource-rank")
 def rank(facts: Facts) -> Iterator[Finding]:
     """Yield tensors, types and nodes with more dimensions than programs represent."""
-    template = "it has {rank} dimensions, and programs represent at most 64; do not load the model"
+    template = "the shape has {rank} dimensions, and programs represent at most 64; do not load the model"
     for name, field in (("TensorProto", "dims"), ("TensorShapeProto", "dim")):
         if name in facts.present:
             sheet = facts[name]
@@ -264,7 +266,9 @@ def rank(facts: Facts) -> Iterator[Finding]:
     if "NodeProto" in facts.present:
         ranks_by_node = facts.derive(ShapeBounds).faults.get(RANK, {})
         yield facts.NodeProto.at(
-            ranks_by_node, "{op_type!r} makes {rank} dimensions; do not run the model", rank=ranks_by_node
+            ranks_by_node,
+            "{op_type!r} requires {rank} dimensions, and programs represent at most 64; do not run the model",
+            rank=ranks_by_node,
         )
 
 
@@ -273,7 +277,8 @@ class InlinedSizes:
 
     sizes, depths: for each FunctionProto, the number of nodes and the depth of calls; math.inf if it is recursive or
     calls a recursive function.
-    main, depth: such numbers for the nodes outside of functions. n_stored_nodes: the number of nodes in the file.
+    main, depth: the same two numbers for the nodes outside of functions. n_stored_nodes: the number of nodes in the
+    file.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -382,11 +387,12 @@ def declared(facts: Facts) -> Iterator[Finding]:
             products[row] = min(products.get(row, 1) * max(abs(dim), 1), _MAX_PRODUCT)
     yield tensors.at(
         [row for row, product in products.items() if product >= 1 << 63],
-        "a dim of tensor {name!r} is 0, and the product of the others overflows before; do not load the model",
+        "a dim of tensor {name!r} is 0, but the product of the other dims is 2**63 or more; do not load the model",
     )
     yield tensors.at(
         large_tensors,
-        "the dims of tensor {name!r} state {elements:,} elements, and it stores far fewer; do not load the model",
+        "the dims of tensor {name!r} require {elements:,} elements, far more than its message or any file has; do not "
+        "load the model",
         elements=large_tensors,
     )
 
@@ -402,7 +408,7 @@ def _products(facts: Facts, name: str) -> list[int]:
 
 @rule("security-resource-expression", "AttributeProto")
 def expression(facts: Facts) -> Iterator[Finding]:
-    """Yield regular expressions with nested or adjacent repeats."""
+    """Yield regular expressions with nested, ambiguous or adjacent repeats."""
     attributes = facts.AttributeProto
     is_expression = facts.matching(lambda name: _EXPRESSION_NAME.search(name) is not None, attributes.name)
     offsets, lengths = attributes.span("s")
@@ -414,8 +420,8 @@ def expression(facts: Facts) -> Iterator[Finding]:
                 rows_with_fault.append(row)
     yield attributes.at(
         rows_with_fault,
-        "the regular expression repeats a repeated group, which takes exponential time in engines that backtrack; "
-        "rewrite it",
+        "the regular expression has nested, ambiguous or adjacent repeats, which take exponential or cubic time in "
+        "engines that backtrack; rewrite it",
     )
 
 

@@ -74,11 +74,12 @@ def trigger(facts: Facts) -> Iterator[Finding]:
     has_text_input = dataflow.has_input(is_text[np.maximum(dataflow.tensors, -1)])
     yield nodes.at(
         has_text_input & is_comparison & ~is_selection,
-        "{op_type!r} compares with a stored text, which may be a password; look at it on the map",
+        "{op_type!r} compares with a stored text, which may be a password; look at the node in `onnxwire view`",
     )
     yield nodes.at(
         is_selection,
-        "{op_type!r} selects by a comparison with a constant, as a hidden trigger would; look at it on the map",
+        "{op_type!r} selects by a comparison with a constant, as a hidden trigger would; look at the node in "
+        "`onnxwire view`",
     )
 
 

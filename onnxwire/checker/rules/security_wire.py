@@ -50,8 +50,8 @@ _TEMPLATES = {
     ),
     "security-wire-number-range": (
         WIDE_NUMBER,
-        "the number of field {field}, {value:,}, has more bits than its type, and readers differ in which bits "
-        "they drop; write a number in range",
+        "the value of field {field}, whose low 64 bits are {value:,}, has more bits than its type, and readers differ "
+        "in which bits they drop; write a value in range",
     ),
     "security-wire-tag-length": (
         LONG_TAG,
@@ -64,7 +64,7 @@ _TEMPLATES = {
     ),
     "security-wire-number-length": (
         LONG_NUMBER,
-        "a number of field {field} takes more bytes than it needs; write it in the shortest form",
+        "a value of field {field} takes more bytes than it needs; write it in the shortest form",
     ),
     "security-wire-group": (
         GROUP,
@@ -77,8 +77,8 @@ _TEMPLATES = {
     ),
     "security-wire-unknown-content": (
         UNKNOWN_CONTENT,
-        "field {field} is not in the schema and carries {value:,} bytes, which readers ignore and save again; remove "
-        "it",
+        "field {field} is not in the schema, and readers ignore its content of length {value:,} and save it again; "
+        "remove it",
     ),
 }
 

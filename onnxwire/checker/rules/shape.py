@@ -23,17 +23,17 @@ RULES = {
         ),
         "shape-dim-value-nonnegative": (
             lambda dim: dim.dim_value < 0,
-            "dim_value {dim_value} is negative; leave a size that is not known unset",
+            "dim_value {dim_value} is negative; leave an unknown size unset",
         ),
     },
     ("TensorShapeProto.Dimension", "TensorShapeProto.Dimension.dim_param"): {
         "shape-dim-param-empty": (
             lambda dim: dim.has("dim_param") & (dim.dim_param == EMPTY),
-            "dim_param is empty; leave a size that is not known unset",
+            "dim_param is empty; leave an unknown size unset",
         ),
         "shape-dim-param-wildcard": (
             lambda dim: dim.facts.are_among(dim.dim_param, "*"),
-            "dim_param * does not mean several dimensions; leave the shape out",
+            "the dim_param '*' does not mean several dimensions; leave the shape out",
         ),
         "dim-param-c90-identifier": (
             lambda dim: (dim.facts.traits[dim.dim_param] & IDENTIFIER == 0) & (dim.dim_param != EMPTY),
@@ -51,7 +51,7 @@ RULES = {
 
 @rule("shape-dim-param-consistent", "TensorShapeProto.Dimension.dim_param", "ValueInfoProto")
 def dim_param_consistent(facts: Facts) -> Iterator[Finding]:
-    """Yield values that prove another size of a variable than an earlier value.
+    """Yield values that prove another size of a dimension variable than an earlier value does.
 
     A value that is described twice, once with the variable and once with a number, proves a size.
     """

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from onnxwire.checker.facts import Facts, Finding
 from onnxwire.checker.operator_table import count_limits
-from onnxwire.checker.registry import rule
+from onnxwire.checker.registry import count_texts, rule
 from onnxwire.checker.rules.attribute import NAMES
 from onnxwire.checker.signatures import (
     INPUT_COUNT,
@@ -70,8 +70,8 @@ def operator_deprecated(facts: Facts) -> Iterator[Finding]:
     is_deprecated = np.array([signature.is_deprecated for signature in check.signatures] + [False, False], bool)
     yield nodes.at(
         is_deprecated[check.signature_indices],
-        "{op_type!r} is deprecated since version {since} of its operator set, and {versions} is imported; use its "
-        "successor",
+        "{op_type!r} is deprecated since version {since} of its operator set, and version {versions} is imported; use "
+        "its successor",
         since=lambda row: check.signature(row).since,
         versions=check.versions,
     )
@@ -83,7 +83,7 @@ def _count_range(parameters: tuple[Parameter, ...], disallowed: tuple[int, ...],
     if max_count is None:
         return f"{count_text(min_count, noun)} or more"
     text = count_text(max_count, noun) if min_count == max_count else f"{min_count} to {count_text(max_count, noun)}"
-    return text + (f" and not {' or '.join(map(str, disallowed))}" if disallowed else "")
+    return text + (f", but not {' or '.join(map(str, disallowed))}" if disallowed else "")
 
 
 def _check_counts(facts: Facts, field: str, fault: int) -> Iterator[Finding]:
@@ -97,15 +97,10 @@ def _check_counts(facts: Facts, field: str, fault: int) -> Iterator[Finding]:
     yield nodes.at(
         check.nodes & fault != 0,
         f"{{op_type!r}} has {{count}}, and in {{title}} it {_VERBS[field]} {{expected}}; correct the {field}s",
-        count=_count_of(getattr(nodes, field), field),
+        count=count_texts(getattr(nodes, field), field),
         title=check.title,
         expected=expected,
     )
-
-
-def _count_of(column: Any, noun: str) -> Any:
-    """Return a function that returns a count with its noun, by the row."""
-    return lambda row: count_text(int(column[row]), noun)
 
 
 class _ValueColumns:
@@ -145,7 +140,7 @@ def _join_names(names: list[str]) -> str:
     """Return names as a list with "or", shortened to MAX_SHOWN_NAMES names."""
     n_omitted = len(names) - MAX_SHOWN_NAMES
     if n_omitted > 0:
-        return f"{', '.join(names[:MAX_SHOWN_NAMES])} or {n_omitted} others"
+        return f"{', '.join(names[:MAX_SHOWN_NAMES])} or {count_text(n_omitted, 'other')}"
     return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
@@ -165,8 +160,8 @@ def _check_types(facts: Facts, field: str) -> Iterator[Finding]:
     columns = _ValueColumns(facts, field)
     yield columns.elements.at(
         columns.faults & WRONG_TYPE != 0,
-        f"{{value!r}} has type {{type}}, and as {field} {{name!r}} of {{operator!r}} {{title}} {_VERBS[field]} "
-        "{allowed}; convert it or correct its type",
+        f"{{value!r}} has type {{type}}, but in {{title}} {{operator!r}} {_VERBS[field]} {{allowed}} as {field} "
+        "{name!r}; convert it or correct its type",
         value=columns.value,
         type=columns.type,
         name=columns.name,
@@ -189,8 +184,8 @@ def type_agreement(facts: Facts) -> Iterator[Finding]:
         columns = _ValueColumns(facts, field)
         yield columns.elements.at(
             columns.faults & OTHER_TYPE != 0,
-            f"{{value!r}} has type {{type}}, and as {field} {{name!r}} of {{operator!r}} it shares type {{variable}} "
-            "with others before it, which have another type; convert it or correct its type",
+            f"{{value!r}} has type {{type}}, but {field} {{name!r}} of {{operator!r}} must have the type of the "
+            "earlier inputs and outputs with type variable {variable}; convert it or correct its type",
             value=columns.value,
             type=columns.type,
             name=columns.name,
@@ -201,7 +196,7 @@ def type_agreement(facts: Facts) -> Iterator[Finding]:
 
 @rule("signature-attribute-known", "NodeProto", "AttributeProto")
 def attribute_known(facts: Facts) -> Iterator[Finding]:
-    """Yield attributes that the operator does not have; names that begin with two underscores belong to tools."""
+    """Yield attributes that the operator does not have, except names with two leading underscores, which tools use."""
     attributes, nodes, check = facts.AttributeProto, facts.NodeProto, facts.derive(SignatureCheck)
     yield attributes.at(
         check.attributes & UNKNOWN != 0,
@@ -239,18 +234,18 @@ def attribute_required(facts: Facts) -> Iterator[Finding]:
     attributes, nodes, check = facts.AttributeProto, facts.NodeProto, facts.derive(SignatureCheck)
     first_attributes = nodes.first("attribute")
 
-    def missing_names(row: int) -> str:
+    def missing_names(row: int) -> list[str]:
         start, n = int(first_attributes[row]), int(nodes.attribute[row])
         present_names = {check.text_of(attributes.name[i]) for i in range(start, start + n)}
-        return " and ".join(
+        return [
             repr(name)
             for name, attribute in check.signature(row).attributes.items()
             if attribute.is_required and name not in present_names
-        )
+        ]
 
     yield nodes.at(
         check.nodes & LACKS_ATTRIBUTE != 0,
-        "{op_type!r} needs attribute {missing} in {title}; add it",
-        missing=missing_names,
+        "{op_type!r} lacks {missing}, which it requires in {title}; add {missing}",
+        missing=lambda row: f"attribute {' and attribute '.join(missing_names(row))}",
         title=check.title,
     )

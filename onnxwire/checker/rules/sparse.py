@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.facts import Facts, Finding, true_rows, unique
-from onnxwire.checker.payload_values import Portion, payload_sizes, portions, products, string_lengths, varints
-from onnxwire.checker.registry import rule
+from onnxwire.checker.payload_values import Portion, decode_varints, payload_sizes, portions, products, string_lengths
+from onnxwire.checker.registry import count_texts, rule
 from onnxwire.tensor.dtypes import BY_NUMBER, EXTERNAL, STRING, DataType
 
 _INT64 = 7  # TensorProto.INT64
@@ -21,7 +21,7 @@ RULES = {
     "SparseTensorProto": {
         "sparse-values-present": (
             lambda sparse: ~sparse.derive(Parts).has_values,
-            "the sparse tensor has no values; set them, with the shape [0] if it has none",
+            "the sparse tensor lacks the field `values`; set it, to a tensor of shape [0] if no element is stored",
         ),
         "sparse-dims-present": (
             lambda sparse: sparse.dims == 0,
@@ -29,8 +29,8 @@ RULES = {
         ),
         "sparse-indices-present": (
             lambda sparse: ~sparse.derive(Parts).has_indices & (sparse.derive(Parts).nnz > 0),
-            "the sparse tensor has {nnz} values and no indices; set them",
-            {"nnz": lambda sparse: sparse.derive(Parts).nnz},
+            "the sparse tensor has {values} and no indices; set indices",
+            {"values": lambda sparse: count_texts(sparse.derive(Parts).nnz, "value")},
         ),
     },
     "SparseTensorProto.dims": {
@@ -147,7 +147,7 @@ def indices_linear_shape(facts: Facts) -> Iterator[Finding]:
         facts,
         "indices",
         (parts.indices_rank == 1) & (parts.nnz >= 0) & ~parts.is_linear,
-        "there are {index_count} indices for {nnz} values; give each value one index",
+        "the number of indices is {index_count}, and the number of values is {nnz}; give each value one index",
         index_count=parts.n_index_rows,
         nnz=parts.nnz,
     )
@@ -161,8 +161,8 @@ def indices_coo_shape(facts: Facts) -> Iterator[Finding]:
         facts,
         "indices",
         (parts.indices_rank == 2) & (parts.nnz >= 0) & (parts.rank > 0) & ~parts.is_coordinates,
-        "coordinates have the shape [{index_count}, {width}], "
-        "and {nnz} values in {rank} dimensions call for [{nnz}, {rank}]; reshape them",
+        "the coordinates have the shape [{index_count}, {width}], but the number of values ({nnz}) and the number of "
+        "dimensions ({rank}) require [{nnz}, {rank}]; reshape them",
         index_count=parts.n_index_rows,
         width=parts.width,
         nnz=parts.nnz,
@@ -197,7 +197,7 @@ class Indices:
         for portion in portions(facts, "raw_data", rows[raw_sizes % 8 == 0]):
             self._check(portion.rows, portion.lengths // 8, portion.data.view("<i8"))
         for portion in portions(facts, "int64_data", rows[raw_sizes == 0]):
-            self._check(portion.rows, *varints(portion))
+            self._check(portion.rows, *decode_varints(portion))
 
     def _check(self, tensors: Any, counts: Any, numbers: Any) -> None:
         """Check the indices of some tensors.
@@ -233,7 +233,7 @@ class Indices:
             text = self._index_text(numbers, int(starts_of_tensors[tensor_index]), int(rank[tensor_index]), element)
             name = "coordinate" if not is_linear[position] else "index"
             self.bounds_messages[int(tensors[tensor_index])] = (
-                f"index {text} of value {element} is outside the dense tensor: the {name} {numbers[position]} is not "
+                f"index {text} of values[{element}] is outside the dense tensor: the {name} {numbers[position]} is not "
                 f"in 0 ... {limits[position] - 1}; correct it or dims"
             )
         # Compare each index with the next; the first number that differs decides.
@@ -257,7 +257,7 @@ class Indices:
                 tensor_index = int(owners[position])
                 element = int(offsets[position] // rank[tensor_index]) + 1
                 text = self._index_text(numbers, int(starts_of_tensors[tensor_index]), int(rank[tensor_index]), element)
-                messages[int(tensors[tensor_index])] = f"index {text} of value {element} {fault}"
+                messages[int(tensors[tensor_index])] = f"index {text} of values[{element}] {fault}"
         # Equal indices need not be adjacent in unsorted indices.
         for tensor_index in unique(owners[descending]).tolist():
             row = int(tensors[tensor_index])
@@ -277,7 +277,7 @@ class Indices:
         if len(repeated_elements):
             element = int(repeated_elements.min())
             text = self._index_text(numbers, 0, rank, element)
-            self.repeat_messages[row] = f"index {text} of value {element} is repeated; keep one of its values"
+            self.repeat_messages[row] = f"index {text} of values[{element}] is repeated; keep one of its values"
 
     def _index_text(self, numbers: Any, begin: int, rank: int, element: int) -> str:
         """Return the index of a value as text. begin: the position of the tensor's first number in `numbers`."""
@@ -356,5 +356,5 @@ def _zeros(facts: Facts, data_type: DataType, rows: Any) -> Iterator[tuple[Porti
                 yield portion, portion.lengths // width, ~portion.data.reshape(-1, width).any(axis=1)
         else:
             for portion in portions(facts, field, rows):
-                counts, numbers = varints(portion)
+                counts, numbers = decode_varints(portion)
                 yield portion, counts, numbers == 0

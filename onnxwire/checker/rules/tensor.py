@@ -19,7 +19,7 @@ from onnxwire.checker.payloads import (
     location_names,
     type_names,
 )
-from onnxwire.checker.registry import rule
+from onnxwire.checker.registry import count_texts, rule
 from onnxwire.messages import TensorProto
 from onnxwire.tensor.dtypes import DATA_TYPES
 
@@ -31,7 +31,7 @@ _LIST_TYPES = {
     "int64": "INT64",
     "uint64": "UINT32 and UINT64",
     "string": "STRING",
-    "int32": "integers of up to 32 bits, BOOL, and floats of up to 16 bits",
+    "int32": "INT32, narrower integers, BOOL, and floats of up to 16 bits",
 }
 # Rules of the number of entries in a list, each with its types.
 _COUNTED_TYPES = {
@@ -179,11 +179,15 @@ def _report_count(facts: Facts, rows: Any, subject: str) -> Finding:
     count, entries, size = payloads.count, payloads.n_entries, payloads.count_bytes
     return tensors.at(
         rows,
-        f"{subject} {{entries:,}} entries of {{location}}, but it has {{count}}; correct one of the two",
+        f"{subject} {{location}} of length {{entries:,}}, but {{actual}}; correct one of the two",
         type_name=type_names(tensors.data_type),
         entries=entries,
         location=location_names(payloads.location),
-        count=lambda row: f"{count[row]:,}" if count[row] >= 0 else "fewer" if size[row] < entries[row] else "more",
+        actual=lambda row: (
+            f"its length is {count[row]:,}"
+            if count[row] >= 0
+            else f"it is {'shorter' if size[row] < entries[row] else 'longer'}"
+        ),
     )
 
 
@@ -192,9 +196,9 @@ def _report_size(facts: Facts, rows: Any, subject: str) -> Finding:
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     return tensors.at(
         rows,
-        f"{subject} {{size:,}} bytes of raw_data, but it has {{length:,}}; correct one of the two",
+        f"{subject} {{size}} of raw_data, but it has {{length:,}}; correct one of the two",
         type_name=type_names(tensors.data_type),
-        size=payloads.size,
+        size=count_texts(payloads.size, "byte"),
         length=tensors.span("raw_data")[1],
     )
 
@@ -202,8 +206,7 @@ def _report_size(facts: Facts, rows: Any, subject: str) -> Finding:
 def _wrong_counts(id: str, facts: Facts) -> Iterator[Finding]:
     """Yield tensors without segment, of the rule's types, whose list does not have the entries that the dims require.
 
-    For int64_data, int32_data or uint64_data of more than 1 MiB, only the size is checked: a number takes one to ten
-    bytes.
+    Only the size is checked if the entries are not counted (see `payloads.Numbers`): a number takes one to ten bytes.
     """
     payloads = facts.derive(Payloads)
     is_wrong = payloads.is_wrong_count & ~payloads.has_segment & (payloads.elements > 0)
@@ -238,8 +241,8 @@ def segment_bounds(facts: Facts) -> Iterator[Finding]:
     stored = np.append(payloads.n_stored, -1)[owners]
     yield segments.at(
         has_both & (elements >= 0) & (stored < 0),
-        "the segment is from {begin} to {end}, and the tensor has {elements:,} elements; correct it or the dims",
-        elements=elements,
+        "the segment is from {begin} to {end}, and the tensor has {elements}; correct the segment or the dims",
+        elements=count_texts(elements, "element"),
     )
     is_segment = payloads.has_segment & (payloads.elements > 0)
     subject = "the segment of tensor {name!r} of {type_name} requires"

@@ -1,6 +1,7 @@
 """Rules of the values in tensors.
 
-The rules check the first 64 KiB of numbers or 1 MiB of strings of a tensor, and 16 MiB of a document; see `payloads`.
+The rules check the first 64 KiB of the numbers of a tensor, the last byte of raw_data, and the first 1 MiB of strings,
+up to 16 MiB of each field in a document; see `payloads`.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from onnxwire.checker.payloads import (
     FOUR_BITS,
     TWO_BITS,
     Payloads,
+    first_faulty_strings,
     int32_numbers,
-    raw_bytes,
-    strings,
+    max_and_last_raw_bytes,
     type_names,
     uint64_numbers,
 )
@@ -46,24 +47,24 @@ _RANGES = {
 RULES = {
     "TensorProto": {
         "tensor-raw-bool-values": (
-            lambda tensor: (tensor.derive(raw_bytes)[0] > 1) & tensor.derive(Payloads).has_type("BOOL"),
-            "tensor {name!r} of BOOL has a byte of {byte} in raw_data; write 0 for false and 1 for true",
-            {"byte": lambda tensor: tensor.derive(raw_bytes)[0]},
+            lambda tensor: (tensor.derive(max_and_last_raw_bytes)[0] > 1) & tensor.derive(Payloads).has_type("BOOL"),
+            "tensor {name!r} of BOOL has the byte {byte} in raw_data; write 0 for false and 1 for true",
+            {"byte": lambda tensor: tensor.derive(max_and_last_raw_bytes)[0]},
         ),
         "tensor-raw-data-float6-padding": (
             lambda tensor: tensor.derive(Payloads).has_type(*FLOAT6) & _has_padding(tensor.facts),
-            "the last byte of raw_data of tensor {name!r} has bits after the last element; make them zero",
+            "the last byte of raw_data of tensor {name!r} has nonzero bits after the last element; clear them",
         ),
         "tensor-string-utf8": (
-            lambda tensor: tensor.derive(strings)[0] >= 0,
+            lambda tensor: tensor.derive(first_faulty_strings)[0] >= 0,
             "string_data[{index}] of tensor {name!r} is not valid UTF-8; write it as UTF-8",
-            {"index": lambda tensor: tensor.derive(strings)[0]},
+            {"index": lambda tensor: tensor.derive(first_faulty_strings)[0]},
         ),
         "tensor-string-no-bom-or-nul": (
-            lambda tensor: tensor.derive(strings)[1] >= 0,
+            lambda tensor: tensor.derive(first_faulty_strings)[1] >= 0,
             "string_data[{index}] of tensor {name!r} begins with a byte-order mark or ends with a NUL; "
             "remove the character",
-            {"index": lambda tensor: tensor.derive(strings)[1]},
+            {"index": lambda tensor: tensor.derive(first_faulty_strings)[1]},
         ),
     },
 }
@@ -83,8 +84,8 @@ def _find_out_of_range(ranges: dict[str, tuple[int, int]], facts: Facts) -> Iter
     minima, maxima = numbers.low, numbers.high
     yield tensors.at(
         rows[(minima[rows] < lower_bounds[types[rows]]) | (maxima[rows] > upper_bounds[types[rows]])],
-        "tensor {name!r} of {type_name} has {entry} in int32_data, whose entries are {least} to {greatest}; "
-        "correct the values or data_type",
+        "tensor {name!r} of {type_name} has the entry {entry} in int32_data, where entries of this type are {least} to "
+        "{greatest}; correct the entry or data_type",
         type_name=type_names(tensors.data_type),
         entry=lambda row: minima[row] if minima[row] < lower_bounds[types[row]] else maxima[row],
         least=lambda row: lower_bounds[types[row]],
@@ -107,8 +108,8 @@ def uint64_data_range(facts: Facts) -> Iterator[Finding]:
     maxima = facts.derive(uint64_numbers).high.view(np.uint64)
     yield tensors.at(
         is_listed & (maxima > np.uint64(0xFFFFFFFF)),
-        "tensor {name!r} of UINT32 has {high} in uint64_data, which takes more than 32 bits; "
-        "correct it or make it UINT64",
+        "tensor {name!r} of UINT32 has the entry {high} in uint64_data, which takes more than 32 bits; "
+        "correct the entry, or set data_type to UINT64",
         high=maxima,
     )
 
@@ -116,13 +117,13 @@ def uint64_data_range(facts: Facts) -> Iterator[Finding]:
 def _has_padding(facts: Facts) -> Any:
     """Return whether the last byte of each raw_data has bits set that belong to no element."""
     payloads = facts.derive(Payloads)
-    _, last_bytes = facts.derive(raw_bytes)
+    _, last_bytes = facts.derive(max_and_last_raw_bytes)
     return (payloads.last_bits > 0) & (last_bytes >> payloads.last_bits.view(np.uint8) > 0)
 
 
 @rule("tensor-packed-padding-zero", "TensorProto")
 def packed_padding_zero(facts: Facts) -> Iterator[Finding]:
-    """Yield tensors of 4 or 2 bits with nonzero bits after the last element; int32_data is checked up to 64 KiB."""
+    """Yield tensors of 4 or 2 bits with nonzero bits after the last element; int32_data above 64 KiB is skipped."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     is_packed = payloads.has_type(*FOUR_BITS, *TWO_BITS)
     if not is_packed.any():
@@ -133,6 +134,6 @@ def packed_padding_zero(facts: Facts) -> Iterator[Finding]:
     is_listed = payloads.has("int32_data") & (payloads.last_bits > 0) & is_last
     yield tensors.at(
         is_packed & (_has_padding(facts) | (is_listed & (numbers.last >> payloads.last_bits > 0))),
-        "the last byte of tensor {name!r} of {type_name} has bits after the last element; make them zero",
+        "the last byte of tensor {name!r} of {type_name} has nonzero bits after the last element; clear them",
         type_name=type_names(tensors.data_type),
     )

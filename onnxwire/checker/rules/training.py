@@ -12,7 +12,7 @@ from onnxwire.checker.facts import EMPTY, Facts, Finding, Sheet, Table, repeats,
 from onnxwire.checker.registry import rule
 from onnxwire.checker.scopes import ALGORITHM, INITIALIZATION, MAIN, NESTED, NOWHERE, Scopes
 
-_SINCE_IR = 7  # the first IR version with TrainingInfoProto, which all rules of this module check
+_SINCE_IR = 7  # the first IR version with TrainingInfoProto, and so of all rules in this module
 _INITIALIZATION = "TrainingInfoProto.initialization_binding"
 _UPDATE = "TrainingInfoProto.update_binding"
 _UNKNOWN_KEY = "the key {key!r} is not an initializer of the main graph or of the algorithm; correct the name or add it"
@@ -32,7 +32,7 @@ RULES = {
     ("GraphProto", "TrainingInfoProto"): {
         "training-initialization-no-inputs": (
             lambda graph: graph.under("TrainingInfoProto.initialization") & (graph.input > 0),
-            "the initialization graph has {input} inputs, which have no values; make them initializers",
+            "an initialization graph has no inputs, and this one has {input}; make each an initializer",
         ),
     },
     ("StringStringEntryProto", "TrainingInfoProto"): {
@@ -62,7 +62,7 @@ RULES = {
             ),
             (
                 lambda entry: entry.under(_INITIALIZATION, _UPDATE) & (entry.key != EMPTY) & (entry.value == EMPTY),
-                "the binding of {key!r} has no value; name the output to set it from",
+                "the binding of {key!r} has no value; name the output from which the initializer is set",
             ),
         ],
         # `training-algorithm-present` reports that there is no algorithm.
@@ -74,8 +74,8 @@ RULES = {
     ("NodeProto.input", "TrainingInfoProto"): {
         "training-inference-independent": (
             lambda input: input.derive(reads_algorithm),
-            "{value!r} belongs to a training algorithm, without which the main graph runs; use a value of the main "
-            "graph",
+            "{value!r} belongs to a training algorithm, but the main graph must run without the algorithm; use a "
+            "value of the main graph",
         ),
         "training-graphs-valid": (
             lambda input: input.derive(reads_main),
@@ -259,7 +259,8 @@ def algorithm_combined_valid(facts: Facts) -> Iterator[Finding]:
         """
         is_repeated = (kinds[pair[0]] == ALGORITHM) & names.of_main(*other_names)[pair[1]]
         message = (
-            f"{{name!r}} is {description} of the main graph, with which the algorithm shares names; rename one of them"
+            f"{{name!r}} is also {description} of the main graph, whose namespace the algorithm shares; rename one of "
+            "them"
         )
         return table.at(rows[is_repeated], message, name=table.texts(ids))
 

@@ -50,20 +50,20 @@ RULES = {
         ),
         "type-sequence-map-before-ir6": (
             lambda type_: type_.has("sequence_type") | type_.has("map_type"),
-            "before IR version 6, only ONNX-ML has sequences and maps, and the model has {facts.ir_version}; raise "
+            "before IR version 6, only ONNX-ML has sequences and maps, and the IR version is {facts.ir_version}; raise "
             "ir_version",
         ),
         "type-sparse-before-ir8": (
             lambda type_: type_.has("sparse_tensor_type"),
-            "sparse tensor types need IR version 8, and the model has {facts.ir_version}; raise ir_version",
+            "sparse tensor types need IR version 8, but the IR version is {facts.ir_version}; raise ir_version",
         ),
         "type-optional-before-ir8": (
             lambda type_: type_.has("optional_type"),
-            "optional types need IR version 8, and the model has {facts.ir_version}; raise ir_version",
+            "optional types need IR version 8, but the IR version is {facts.ir_version}; raise ir_version",
         ),
         "type-opaque-before-ir14": (
             lambda type_: type_.has("opaque_type"),
-            "before IR version 14, only ONNX-ML has opaque types, and the model has {facts.ir_version}",
+            "before IR version 14, only ONNX-ML has opaque types, and the IR version is {facts.ir_version}",
         ),
     },
     ("TypeProto", "TypeProto.Optional"): {
@@ -107,7 +107,7 @@ RULES = {
             (lambda map_: map_.key_type == 0, "the map type has no key type; set key_type"),
             (
                 lambda map_: (map_.key_type != 0) & ~is_one_of(map_.key_type, _KEY_TYPES),
-                "keys of type {key_type} are neither integers of 8 to 64 bits nor strings; use such a key_type",
+                "key_type {key_type} is neither an integer type of 8 to 64 bits nor STRING (8); use one of these",
             ),
         ],
         "type-map-value-type": (

@@ -25,7 +25,7 @@ RULES = {
         ),
         "main-io-shape-present": (
             lambda info: info.derive(is_main_io) & _is_tensor(info) & (info.derive(DeclaredTypes).shape < 0),
-            "{name!r} has no shape; set one, with open dimensions where sizes are not known",
+            "{name!r} has no shape; set one, with unset dimensions where sizes are unknown",
         ),
         "value-info-type-present-legacy": (
             lambda info: (
