@@ -46,7 +46,7 @@ def convert_version(model: ModelProto, opset: int) -> ModelProto:
     """
     converter = import_official("version_converter")
     if not 0 <= opset <= _MAX_OPSET:
-        raise FieldValueError(f"opset is a version, a number from 0 to {_MAX_OPSET:,}, not {opset:,}")
+        raise FieldValueError(f"opset must be a version from 0 to {_MAX_OPSET:,}, not {opset:,}")
     return apply_with_elements(
         model, lambda stripped_model: converter.convert_version(stripped_model, opset), find_read_tensors
     )
@@ -55,8 +55,8 @@ def convert_version(model: ModelProto, opset: int) -> ModelProto:
 def check_official(model: ModelProto, *, full: bool = False) -> None:
     """Check a model of any size with `onnx.checker.check_model`; `onnxwire.check` finds more faults.
 
-    full: also infer shapes strictly, as full_check does. Payloads of 1 KiB and more are read only if they are strings,
-    chunks, indices of sparse tensors or of a wrong size, and with `full` if their elements determine a shape.
+    full: also infer shapes strictly, as full_check does. Payloads of 1 KiB and more are read only if they have a wrong
+    size or are strings, chunks or indices of sparse tensors; with `full`, also if their elements determine a shape.
     Raises onnx.checker.ValidationError for the first fault, and with `full` onnx.shape_inference.InferenceError;
     ExternalDataError and SourceError for external data that is missing or truncated; TensorError if the model without
     payloads is larger than protobuf can read; MissingPackageError without the `onnx` package.

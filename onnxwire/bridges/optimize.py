@@ -45,7 +45,7 @@ def optimize(
     """
     name: str = tool or next((name for name in _TOOLS if find_spec(name) is not None), _TOOLS[0])
     if name not in _TOOLS:
-        raise FieldValueError(f"tool is 'onnxslim' or 'onnxoptimizer', not {name!r}")
+        raise FieldValueError(f"tool must be 'onnxslim' or 'onnxoptimizer', not {name!r}")
     if find_spec(name) is None:
         raise MissingPackageError(f"this needs {name}, which is not installed; `pip install {name}`")
     if threshold < _MIN_THRESHOLD:

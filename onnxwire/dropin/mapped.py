@@ -59,7 +59,7 @@ def set_map_above(size: int | None) -> None:
             value = int(value)
     if not isinstance(value, int) or value < 0:
         name = "map_above" if size is not None else VARIABLE
-        raise FieldValueError(f"{name} is a number of bytes, such as {MAP_ABOVE_BYTES}, not {value!r}")
+        raise FieldValueError(f"{name} must be a number of bytes, such as {MAP_ABOVE_BYTES}, not {value!r}")
     _map_above = value
 
 

@@ -39,7 +39,7 @@ class BlockReader:
     def read(self, start: int, count: int, buffer: bytearray) -> memoryview:
         """Return the bytes of `count` elements from index `start`.
 
-        start: the index of an element that begins at a byte boundary (of a type with less than 8 bits). buffer: memory
+        start: with elements of less than 8 bits, the index of an element that begins at a byte boundary. buffer: memory
         of at least the size of these elements, which the result may reference.
         """
         byte_start, size = self.data_type.count_bytes(start), self.data_type.count_bytes(count)
@@ -60,7 +60,7 @@ class BlockReader:
     def _fetch(self, byte_start: int, size: int) -> memoryview:
         """Return bytes of a tensor on a server. Fetch the window that contains them, unless it is cached.
 
-        Bytes that are not in one window are fetched alone and not cached.
+        Bytes that extend beyond one window are fetched alone and not cached.
         """
         assert self.open_file is not None
         file, offset = self.open_file

@@ -117,28 +117,28 @@ def fault_of(location: str) -> str:
     The result is the same on all systems, except for special names of Windows. Source: ONNX's docs/ExternalData.md.
     """
     if not location:
-        return "it is empty"
+        return "the location is empty"
     names = location.split("/")
     try:
         encoded = location.encode()
     except UnicodeEncodeError:
-        return "it is not valid UTF-8 text"
+        return "the location is not valid UTF-8 text"
     if location.startswith("#") or location == "*/_ORT_MEM_ADDR_/*":
-        return "it denotes data in the memory of the program that wrote the model, not in a file"
+        return "the location denotes data in the memory of the program that wrote the model, not in a file"
     if len(encoded) > _MAX_LOCATION_BYTES:
-        return f"it is longer than {_MAX_LOCATION_BYTES:,} bytes"
+        return f"the location is longer than {_MAX_LOCATION_BYTES:,} bytes"
     if any(character < " " or "\x7f" <= character <= "\x9f" for character in location):
-        return "it contains a NUL or another control character"
+        return "the location contains a NUL or another control character"
     if "\\" in location:
-        return "it contains a backslash; folders are separated by / on all systems"
+        return "the location contains a backslash; folders are separated by / on all systems"
     if location.startswith("/"):
-        return "it is absolute; locations are relative to the model's folder"
+        return "the location is absolute; locations are relative to the model's folder"
     if location[1:2] == ":" and location[0].isascii() and location[0].isalpha():
-        return "it begins with a drive; locations are relative to the model's folder"
+        return "the location begins with a drive; locations are relative to the model's folder"
     if ".." in names:
-        return "it contains .., which may lead out of the model's folder"
+        return "the location contains .., which may lead out of the model's folder"
     if names[-1] in ("", "."):
-        return "it names a folder, not a file"
+        return "the location names a folder, not a file"
     return windows_fault_of(location) if _IS_WINDOWS else ""
 
 

@@ -48,7 +48,7 @@ class SparseTensorReader:
         nnz = storage.shape[0]
         if not self.HasField("indices"):
             if nnz:
-                raise self._error(f"{nnz:,} values require {nnz:,} indices; there are none")
+                raise self._error(f"{nnz:,} values have no indices; a sparse tensor needs an index for each value")
             coordinates: np.ndarray[Any, Any] = np.empty((0, rank), np.int64)
         else:
             if data_type_of(indices).name != "INT64":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from onnxwire.engine.record_reader import payload_at
-from onnxwire.errors import Error, FieldTypeError, TensorError
+from onnxwire.errors import Error, FieldTypeError, TensorError, count_text
 from onnxwire.tensor.dtypes import BY_NUMBER, EXTERNAL, FIELDS, LITTLE_ENDIAN, MAX_COUNT, STRING
 from onnxwire.tensor.error import tensor_error
 
@@ -69,7 +69,10 @@ def stored_part(tensor: TensorFields, data_type: DataType) -> tuple[int, tuple[i
         return count, shape
     begin, end = tensor.segment.begin, tensor.segment.end
     if not 0 <= begin <= end <= count:
-        raise tensor_error(tensor, f"the segment {begin:,} to {end:,} is not within its {count:,} elements")
+        raise tensor_error(
+            tensor,
+            f"the segment {begin:,} to {end:,} is not within the tensor, which has {count_text(count, 'element')}",
+        )
     return end - begin, (end - begin,)
 
 
@@ -145,7 +148,7 @@ class Storage:
         if not filled_fields:
             if self.count:
                 hint = ", or data_location = EXTERNAL is missing" if tensor.external_data else ""
-                raise self._error(f"{self._requirement(f'{self.count:,} elements')}; there are none{hint}")
+                raise self._error(f"{self._requirement(count_text(self.count, 'element'))}; there are none{hint}")
             return ""
         if filled_fields[0] == "raw_data" and self.data_type is STRING:
             raise self._error("the elements of STRING can't be in raw_data; they belong in string_data")
@@ -163,13 +166,14 @@ class Storage:
             return
         entries, actual = self.data_type.count_entries(self.count), len(getattr(self.tensor, self.field))
         if entries != actual:
-            raise self._error(f"{self._requirement(f'{entries:,} entries')} of {self.field}; it has {actual:,}")
+            noun = "entry" if entries == 1 else "entries"
+            raise self._error(f"{self._requirement(f'{entries:,} {noun}')} of {self.field}; it has {actual:,}")
 
     def _check_bytes(self, actual: int, source: str) -> None:
         """Raise TensorError unless the payload has the required size. source: the field or file, for the message."""
         size = self.data_type.count_bytes(self.count)
         if size != actual:
-            raise self._error(f"{self._requirement(f'{size:,} bytes')}; {source} has {actual:,}")
+            raise self._error(f"{self._requirement(count_text(size, 'byte'))}; {source} has {actual:,}")
 
     def _open_external(self) -> None:
         from onnxwire.tensor.external_data import locate_payload
@@ -291,7 +295,7 @@ class Storage:
         return entries
 
     def _codes_of_6_bits(self) -> Array:
-        """Return the entries of 6-bit elements: their low bits. Source: onnx.proto, TensorProto.int32_data."""
+        """Return the low six bits of each entry, which are an element. Source: onnx.proto, TensorProto.int32_data."""
         import numpy as np
 
         return self._entries().astype(np.uint8) & np.uint8(0x3F)
@@ -329,7 +333,7 @@ class Storage:
                 except UnicodeDecodeError as error:
                     raise self._error(f"string_data[{i}] is not valid UTF-8 ({error}); use strings='bytes'") from None
         elif strings != "bytes":
-            raise FieldTypeError(f"strings is 'str' or 'bytes', not {strings!r}")
+            raise FieldTypeError(f"strings must be 'str' or 'bytes', not {strings!r}")
         array = np.empty(self.count, object)
         array[:] = values
         return array.reshape(self.shape)

@@ -281,7 +281,7 @@ def test_official_errors_are_raised_and_invalid_versions_are_rejected():
     with pytest.raises(RuntimeError, match="NoSuchOperator"):
         onnxwire.convert_version(to_onnxwire(official_model), 15)
     for number in (-1, 1 << 31):
-        with pytest.raises(FieldValueError, match="opset is a version, a number from 0 to 2,147,483,647"):
+        with pytest.raises(FieldValueError, match="opset must be a version from 0 to 2,147,483,647"):
             onnxwire.convert_version(to_onnxwire(official_model), number)
 
 
