@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import namedtuple
 
-from onnxwire.errors import ExternalDataError, SourceError
+from onnxwire.errors import ExternalDataError, SourceError, count_text
 from onnxwire.tensor.external_file import ExternalFile
 
 TYPE_CHECKING = False
@@ -96,11 +96,11 @@ def locate_payload(tensor: TensorFields, files: Files | None) -> tuple[ExternalF
         raise SourceError.from_os_error(error, error.filename, context) from None
     offset, length = reference.offset, reference.length
     if offset > file.size or (length is not None and length > file.size - offset):
-        extent = f"{length:,} bytes from byte {offset:,}" if length is not None else f"all bytes from byte {offset:,}"
+        extent = "all bytes" if length is None else count_text(length, "byte")
         raise _error(
             tensor,
-            f"its external data, {extent} of {file.name}, runs past the end of the file, which has "
-            f"{file.size:,} bytes; the file was truncated, or belongs to another model",
+            f"its external data, {extent} from byte {offset:,} of {file.name}, runs past the end of the file, which "
+            f"has {count_text(file.size, 'byte')}; the file was truncated, or belongs to another model",
         )
     return file, offset, file.size - offset if length is None else length
 

@@ -152,7 +152,8 @@ class ExternalFile:
             raise ClosedError(f"{self.name} was closed; load the model again, or use it inside its with block")
         if offset < 0 or length < 0 or length > self.size - offset:
             raise ExternalDataError(
-                f"it has {self.size:,} bytes, too few for {length:,} bytes from byte {offset:,}", source=self.name
+                f"{length:,} bytes from byte {offset:,} are not within the file, which has {self.size:,} bytes",
+                source=self.name,
             )
 
 

@@ -159,7 +159,9 @@ def join_segments(tensors: Iterable[TensorFields]) -> Array:
     data_type, shape, end = data_type_of(chunks[0]), tuple(chunks[0].dims), 0
     for chunk in chunks:
         if data_type_of(chunk) is not data_type or tuple(chunk.dims) != shape:
-            raise tensor_error(chunk, f"the first chunk has other types or dims: {name_of(data_type.number)} {shape}")
+            raise tensor_error(
+                chunk, f"type or dims differ from those of the first chunk: {name_of(data_type.number)} {list(shape)}"
+            )
         if chunk.segment.begin != end:
             raise tensor_error(
                 chunk, f"the chunk begins at {chunk.segment.begin:,}, and the previous chunk ends at {end:,}"

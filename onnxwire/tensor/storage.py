@@ -144,7 +144,7 @@ class Storage:
                 raise self._error("the elements of STRING can't be external data; they belong in string_data")
             return "external_data"
         if len(filled_fields) > 1:
-            raise self._error(f"the elements are stored twice, in {' and '.join(filled_fields)}; clear all but one")
+            raise self._error(f"more than one field has elements: {', '.join(filled_fields)}; clear all but one")
         if not filled_fields:
             if self.count:
                 hint = ", or data_location = EXTERNAL is missing" if tensor.external_data else ""
@@ -190,8 +190,8 @@ class Storage:
     @property
     def is_remote(self) -> bool:
         """Whether the payload is on a server, and fetched on demand."""
-        file = self.open_file
-        return file is not None and file[0].memory is not None
+        file_and_offset = self.file_and_offset
+        return file_and_offset is not None and file_and_offset[0].memory is not None
 
     @property
     def external_range(self) -> tuple[ExternalFile, int, int] | None:
@@ -199,8 +199,8 @@ class Storage:
         return self._external
 
     @property
-    def open_file(self) -> tuple[ExternalFile, int] | None:
-        """The open file that contains the payload, and the payload's offset; None if it is in memory."""
+    def file_and_offset(self) -> tuple[ExternalFile, int] | None:
+        """The open file that contains the payload, and the payload's offset; None if the payload is in memory."""
         if self._external is not None:
             file, offset, _ = self._external
         else:
@@ -362,10 +362,12 @@ class Storage:
 
         ranges: the selected coordinates on each axis.
         """
-        file = self.open_file
-        if file is None or file[0].memory is None:
+        if self.file_and_offset is None:
             return
-        memory, offset = file[0].memory, file[1]
+        file, offset = self.file_and_offset
+        if file.memory is None:
+            return
+        memory = file.memory
         byte_ranges = []
         for start, step, count in _runs(ranges, self.shape, _MAX_GAP_BYTES * 8 // self.data_type.bits):
             low, high = sorted((start, start + (count - 1) * step))
