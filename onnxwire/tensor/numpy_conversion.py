@@ -10,7 +10,7 @@ from onnxwire.tensor.storage import (
     count_elements,
     data_type_of,
     expand_index,
-    stored_part,
+    stored_count_and_shape,
 )
 
 TYPE_CHECKING = False
@@ -111,7 +111,7 @@ class Tensor(TensorReader):
         data_type = data_type_of(self)
         if data_type is STRING:
             return sum(map(len, self.string_data))
-        return data_type.count_bytes(stored_part(self, data_type)[0])
+        return data_type.count_bytes(stored_count_and_shape(self, data_type)[0])
 
     def __array__(self: TensorFields, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         import numpy as np

@@ -59,7 +59,7 @@ def count_elements(tensor: TensorFields, data_type: DataType) -> int:
     return elements
 
 
-def stored_part(tensor: TensorFields, data_type: DataType) -> tuple[int, tuple[int, ...]]:
+def stored_count_and_shape(tensor: TensorFields, data_type: DataType) -> tuple[int, tuple[int, ...]]:
     """Return the number and shape of the stored elements: all, or those of the segment.
 
     Raises TensorError for dims that no array can have, and a segment outside the elements.
@@ -113,7 +113,7 @@ class Storage:
     def __init__(self, tensor: TensorFields) -> None:
         self.tensor = tensor
         self.data_type = data_type_of(tensor)
-        self.count, self.shape = stored_part(tensor, self.data_type)
+        self.count, self.shape = stored_count_and_shape(tensor, self.data_type)
         self.field = self._find_field()
         self._external: tuple[ExternalFile, int, int] | None = None
         if self.field == "external_data":
