@@ -49,9 +49,9 @@ class TensorReader:
     ) -> Array:
         """Return the elements as an array of `shape` and `dtype`.
 
-        The array is read-only. It shares the tensor's bytes if they are stored in numpy's format: in raw_data, in
-        mapped external data, and in float_data or double_data if it is one packed run. Pages of a mapped file are read
-        when they are accessed. Elements of less than a byte are unpacked to one byte each.
+        By default, the array is read-only and shares the tensor's bytes if they are stored in numpy's format: in
+        raw_data, in mapped external data, and in float_data or double_data if it is one packed run. Pages of a mapped
+        file are read when they are accessed. Elements of less than a byte are unpacked to one byte each.
         If the tensor is a chunk, which has a `segment`, the array has the shape (end - begin,).
 
         copy: return a writable copy. writable: return a writable array, copied only if necessary; changing it does not
