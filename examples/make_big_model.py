@@ -249,7 +249,7 @@ def write_model(
     Raises ValueError if the hidden size is not a multiple of twice the number of heads.
     """
     if hidden % (2 * heads):
-        raise ValueError(f"hidden size {hidden} is not a multiple of twice the number of heads, {heads}")
+        raise ValueError(f"hidden size {hidden} is not a multiple of {2 * heads}, twice the number of heads")
     decoder = Decoder(hidden, intermediate, heads, DTYPES[dtype], fill)
     decoder.build(layers, vocab)
     model = onnxwire.ModelProto(ir_version=8, producer_name="make_big_model", graph=decoder.graph)
