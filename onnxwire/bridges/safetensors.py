@@ -239,8 +239,8 @@ def _parse_entry(fields: object, data_offset: int) -> Entry | str:
     bits = 0 if 0 in shape else bits
     data_start, data_end = offsets
     if bits % 8 or bits // 8 != data_end - data_start:
-        n_bytes = bits / 8 if bits % 8 else bits // 8
-        return f"shape and dtype require {n_bytes:,} bytes, but data_offsets span {data_end - data_start:,}"
+        size_text = f"{bits / 8:,} bytes" if bits % 8 else count_text(bits // 8, "byte")
+        return f"shape and dtype require {size_text}, but data_offsets span {data_end - data_start:,}"
     return data_type, shape, data_offset + data_start, data_offset + data_end
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxwire.errors import TensorError
+from onnxwire.errors import TensorError, count_text
 from onnxwire.tensor.dtypes import STRING, name_of
 from onnxwire.tensor.error import tensor_error
 from onnxwire.tensor.storage import (
@@ -169,5 +169,6 @@ def join_segments(tensors: Iterable[TensorFields]) -> Array:
         end = chunk.segment.end
     n_elements = count_elements(chunks[0], data_type)
     if end != n_elements:
-        raise tensor_error(chunks[-1], f"the last chunk ends at {end:,}, and the tensor has {n_elements:,} elements")
+        n_text = count_text(n_elements, "element")
+        raise tensor_error(chunks[-1], f"the last chunk ends at {end:,}, and the tensor has {n_text}")
     return np.concatenate([chunk.numpy() for chunk in chunks]).reshape(shape)
